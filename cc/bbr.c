@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0 */
-/* BBR version 1 as Linux has it. */
+/* BBR version 1 as in Linux. */
 #include "bbr_core.h"
 
 SKYHOP_PARAMS(BBR_PARAMS);

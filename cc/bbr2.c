@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0 */
 /*
- * BBR version 2 as Linux's patch had it (v2alpha), with its constants. It is version 3's but for this: STARTUP is faster,
- * PROBE_DOWN slower; the pipe is full when the windowed maximum, not the sample, stops growing; a probe that loses
- * nothing ends when the queue is there (1.25 BDPs, after a min_rtt); a loss that a tail loss probe repaired is none. Its
- * ECN was off unless a module parameter turned it on, and is left out.
+ * BBR version 2 with the behaviour and constants of Linux's patch (v2alpha). It differs from version 3 as follows:
+ * STARTUP is faster, PROBE_DOWN slower; the pipe counts as full when the windowed maximum, not the sample, stops
+ * growing; a probe without loss ends when the queue has built up (1.25 BDPs, after a min_rtt); a loss that a tail
+ * loss probe repaired does not count. Its ECN was off unless a module parameter turned it on, and is left out.
  *
- * What it needs to know of packets and a stock kernel does not tell: see flight.h and bbr23_core.h.
+ * A stock kernel does not report some of the per-packet state that BBR needs: see flight.h and bbr23_core.h.
  */
 #include "bbr23_core.h"
 
@@ -79,7 +79,7 @@ SKYHOP_HOOK(u32, bbr2_sndbuf_expand, struct sock *sk)
 	return BBR23_SNDBUF_WINDOWS;
 }
 
-SKYHOP_MODULE(bbr2, "BBR version 2: bounds from losses, and a probe until there is a queue",
+SKYHOP_MODULE(bbr2, "BBR version 2: bounds in-flight data by loss; probes until a queue builds",
 	      .flags = TCP_CONG_NON_RESTRICTED,
 	      .init = SKYHOP_FN(bbr2_init),
 	      .ssthresh = SKYHOP_FN(bbr2_ssthresh),

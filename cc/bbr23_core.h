@@ -1,22 +1,25 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0 */
 /*
- * BBR versions 2 and 3 (draft-ietf-ccwg-bbr-06, cited by section), with the constants of Linux's patches as defaults: for
- * the modules that are made of it. Names are the draft's. Bandwidths and gains are those of pacing.h; volumes are packets.
+ * BBR versions 2 and 3 (draft-ietf-ccwg-bbr-06, cited by section), with the constants of Linux's patches as
+ * defaults, for the modules built on it. Names are the draft's. Bandwidths and gains have the units of pacing.h;
+ * volumes are in packets.
  *
- * Linux's patches differ from the draft, and so does this, as they do:
- * - DRAIN paces at 1/2.885 for as long as it takes; with drain_gain = 0.5 and drain_rounds = 3 it is the draft's.
+ * Linux's patches differ from the draft, and so does this header:
+ * - DRAIN paces at 1/2.885 for as long as it takes; drain_gain = 0.5 and drain_rounds = 3 give the draft's
+ *   behaviour.
  * - PROBE_DOWN paces at 0.91 (the draft: 0.90) or, in version 2, at 0.75.
- * - A loss that was none restores windows and bounds, but not the state that it was met in (5.5.11).
- * - While the application limits what is sent, loss ends a probe, but leaves inflight_longterm alone (5.5.10).
+ * - A spurious loss restores windows and bounds, but not the state in which it occurred (5.5.11).
+ * - While the application limits the flow, loss ends a probe, but leaves inflight_longterm alone (5.5.10).
  *
- * What a stock kernel does not tell is worked out from what it does: packets' state at their departure and which packets
- * were lost (flight.h, which says how exactly); that a tail loss probe repaired a loss, from the state CWR, which Linux
- * enters and leaves on that ACK (for a mark it stays there). Not known is that an ACK is for a probe that repaired
- * nothing, for which the patches keep the latest bandwidth for a round more. Both patches take ECN for a sign of a
- * shallow queue only where the route says so (ecn_low), which stock kernels cannot: marks are left alone, as there without.
+ * Signals that a stock kernel does not report are derived from others: the state of packets at their departure and
+ * which packets were lost (flight.h says how exactly); that a tail loss probe repaired a loss, from the state CWR,
+ * which Linux enters and leaves on that ACK (for a mark it stays there). One signal is missing: that an ACK is for a
+ * probe that repaired nothing, for which the patches keep the latest bandwidth for one more round. Both patches take
+ * ECN as a sign of a shallow queue only where the route says so (ecn_low), which stock kernels do not support: marks
+ * are ignored, as in the patches without that route option.
  *
- * A module's state holds a `struct bbr23`, its hooks call the functions under "At the hooks" at the hooks' places, its
- * parameter table takes in BBR23_PARAMS(P, ...), and init hands over what they say: bbr23_start(sk, bbr, &BBR23_CONFIG, ...).
+ * A module's state contains a `struct bbr23`, its hooks call the functions under "At the hooks", its parameter table
+ * includes BBR23_PARAMS(P, ...), and its init hook passes their values: bbr23_start(sk, bbr, &BBR23_CONFIG, ...).
  */
 #ifndef SKYHOP_BBR23_CORE_H
 #define SKYHOP_BBR23_CORE_H
@@ -24,44 +27,45 @@
 #include "flight.h"
 #include "pacing.h"
 
-#define BBR23_NONE (~0U) /* of bounds and RTTs: there is none */
+#define BBR23_NONE (~0U) /* bounds and RTTs: no value */
 #define BBR23_AGGREGATION_MAX_US (100 * USEC_PER_MSEC)
 #define BBR23_AGGREGATION_MAX_ACKED ((1 << 20) - 1)
 #define BBR23_MOST_LOSS_EVENTS 15
 #define BBR23_MOST_ROUNDS 255
 #define BBR23_MOST_SLOPE 30
 
-/* The initial values in which the versions differ stand behind P. Parts and gains are in 256ths, as Linux has them. */
+/* The arguments after P are the initial values in which the versions differ. Parts and gains are in 256ths, as in
+ * Linux. */
 #define BBR23_PARAMS(P, startup, startup_cwnd, down, up_cwnd, loss_events, tail)                          \
 	P(startup_gain, PACING_GAIN_ONE, startup, 257, 2560, "", "pacing gain of STARTUP")                \
 	P(startup_cwnd_gain, PACING_GAIN_ONE, startup_cwnd, 256, 2560, "", "cwnd in BDPs in STARTUP and DRAIN") \
 	P(drain_gain, PACING_GAIN_ONE, 88, 1, 255, "", "pacing gain of DRAIN")                            \
-	P(drain_rounds, 1, 0, 0, 1000, "rounds", "how long DRAIN lasts at most; 0: until it has drained")  \
+	P(drain_rounds, 1, 0, 0, 1000, "rounds", "maximum duration of DRAIN; 0: until the queue is drained") \
 	P(cwnd_gain, PACING_GAIN_ONE, 512, 256, 2560, "", "cwnd in BDPs in PROBE_BW")                     \
 	P(up_gain, PACING_GAIN_ONE, 320, 257, 511, "", "pacing gain of PROBE_UP")                         \
 	P(up_cwnd_gain, PACING_GAIN_ONE, up_cwnd, 256, 2560, "", "cwnd in BDPs in PROBE_UP")              \
 	P(down_gain, PACING_GAIN_ONE, down, 1, 255, "", "pacing gain of PROBE_DOWN")                      \
-	P(full_bw_growth, PACING_GAIN_ONE, 320, 257, 1024, "", "growth per round that keeps STARTUP going") \
-	P(full_bw_rounds, 1, 3, 1, 100, "rounds", "rounds without it that end STARTUP")                   \
+	P(full_bw_growth, PACING_GAIN_ONE, 320, 257, 1024, "", "STARTUP goes on while bandwidth grows by this factor per round") \
+	P(full_bw_rounds, 1, 3, 1, 100, "rounds", "rounds without that growth that end STARTUP")         \
 	P(full_loss_events, 1, loss_events, 0, BBR23_MOST_LOSS_EVENTS, "",                                \
 	  "ACKs with losses in a round that, with loss_thresh, end STARTUP; 0: loss does not")            \
-	P(loss_thresh, PACING_GAIN_ONE, 5, 0, 255, "", "part lost of what was in flight that ends a probe") \
-	P(beta, PACING_GAIN_ONE, 76, 0, 255, "", "what is cut off the bounds after a round with losses")  \
-	P(headroom, PACING_GAIN_ONE, 38, 0, 255, "", "part of inflight_longterm left to others between probes") \
-	P(probe_wait, 1, 2000, 0, 1000000, "ms", "least time between probes for bandwidth")               \
-	P(probe_wait_random, 1, 1000, 0, 1000000, "ms", "how much is added to it at most, at random")     \
-	P(probe_rounds, 1, 63, 1, BBR23_MOST_ROUNDS, "rounds", "rounds between probes at most; fewer where a BDP has fewer packets") \
-	P(probe_rounds_random, 1, 2, 1, 100, "rounds", "one of so many numbers from 0 on is taken off them, at random") \
-	P(min_rtt_window, 1, 10000, 100, 1000000, "ms", "how long an RTT sample counts")                  \
-	P(probe_rtt_win, 1, 5000, 100, 1000000, "ms", "time between PROBE_RTTs; counts up to min_rtt_window") \
-	P(probe_rtt_time, 1, 200, 0, 10000, "ms", "least time in PROBE_RTT; 0: no PROBE_RTT")             \
+	P(loss_thresh, PACING_GAIN_ONE, 5, 0, 255, "", "loss rate of the packets in flight that ends a probe") \
+	P(beta, PACING_GAIN_ONE, 76, 0, 255, "", "part by which a round with losses lowers the bounds")  \
+	P(headroom, PACING_GAIN_ONE, 38, 0, 255, "", "part of inflight_longterm left to other flows between probes") \
+	P(probe_wait, 1, 2000, 0, 1000000, "ms", "minimum time between bandwidth probes")                \
+	P(probe_wait_random, 1, 1000, 0, 1000000, "ms", "maximum random addition to probe_wait")         \
+	P(probe_rounds, 1, 63, 1, BBR23_MOST_ROUNDS, "rounds", "maximum rounds between probes; fewer if a BDP has fewer packets") \
+	P(probe_rounds_random, 1, 2, 1, 100, "rounds", "number of equally likely values, from 0 on, subtracted from probe_rounds") \
+	P(min_rtt_window, 1, 10000, 100, 1000000, "ms", "lifetime of an RTT sample")                     \
+	P(probe_rtt_win, 1, 5000, 100, 1000000, "ms", "time between PROBE_RTTs, at most min_rtt_window") \
+	P(probe_rtt_time, 1, 200, 0, 10000, "ms", "minimum duration of PROBE_RTT; 0: no PROBE_RTT")      \
 	P(probe_rtt_cwnd_gain, PACING_GAIN_ONE, 128, 0, 256, "", "cwnd in BDPs in PROBE_RTT")             \
-	P(min_cwnd, 1, 4, 1, 1000, "packets", "least window")                                             \
-	P(pacing_margin, 1, 1, 0, 50, "percent", "how much slower than the estimate pacing is")           \
-	P(extra_acked_gain, PACING_GAIN_ONE, 256, 0, 1024, "", "cwnd for aggregated ACKs; 0: none")       \
-	P(extra_acked_rounds, 1, 5, 1, 31, "rounds", "half of how long an excess of ACKs counts; 1 in STARTUP") \
-	P(tso_rtt_shift, 1, 9, 0, 31, "", "bursts have 64 KiB more, halved for every 2^this us of RTT; 0: no more") \
-	P(tail_loss, 1, tail, 0, 1, "", "1: a loss that a tail loss probe repaired is a loss")
+	P(min_cwnd, 1, 4, 1, 1000, "packets", "smallest cwnd")                                           \
+	P(pacing_margin, 1, 1, 0, 50, "percent", "pacing rate below the bandwidth estimate, in per cent") \
+	P(extra_acked_gain, PACING_GAIN_ONE, 256, 0, 1024, "", "gain on the cwnd allowance for aggregated ACKs; 0: none") \
+	P(extra_acked_rounds, 1, 5, 1, 31, "rounds", "half the lifetime of an ACK aggregation sample; 1 in STARTUP") \
+	P(tso_rtt_shift, 1, 9, 0, 31, "", "bursts grow by 64 KiB, halved for every 2^this us of RTT; 0: no growth") \
+	P(tail_loss, 1, tail, 0, 1, "", "1: count a loss that a tail loss probe repaired")
 
 struct bbr23_config {
 	BBR23_PARAMS(SKYHOP_CONFIG_MEMBER, 0, 0, 0, 0, 0, 0)
@@ -70,29 +74,29 @@ struct bbr23_config {
 
 enum bbr23_state {
 	BBR23_STARTUP,      /* double the rate each round until the pipe is full */
-	BBR23_DRAIN,        /* empty the queue that this built up */
-	BBR23_PROBE_DOWN,   /* leave room: less than what is delivered */
-	BBR23_PROBE_CRUISE, /* as much as is delivered */
-	BBR23_PROBE_REFILL, /* the same without headroom, for a round */
-	BBR23_PROBE_UP,     /* more, until it is too much */
-	BBR23_PROBE_RTT,    /* be small for a moment, to see the path without our own queue */
+	BBR23_DRAIN,        /* empty the queue that STARTUP built up */
+	BBR23_PROBE_DOWN,   /* leave room: send less than is delivered */
+	BBR23_PROBE_CRUISE, /* send as much as is delivered */
+	BBR23_PROBE_REFILL, /* the same without headroom, for one round */
+	BBR23_PROBE_UP,     /* send more, until it is too much */
+	BBR23_PROBE_RTT,    /* shrink the window briefly, to measure the path without the flow's own queue */
 };
 
-/* What ACKs say about a probe for bandwidth. */
+/* Relation of the arriving ACKs to a bandwidth probe. */
 enum bbr23_ack_phase {
-	BBR23_ACKS_INIT, /* nothing */
+	BBR23_ACKS_INIT, /* no relation to a probe */
 	BBR23_ACKS_REFILLING,
-	BBR23_ACKS_PROBE_STARTING, /* they are for what left before it */
+	BBR23_ACKS_PROBE_STARTING, /* ACKs are for packets sent before the probe */
 	BBR23_ACKS_PROBE_FEEDBACK,
-	BBR23_ACKS_PROBE_STOPPING, /* still for the probe, which is over */
+	BBR23_ACKS_PROBE_STOPPING, /* ACKs are for packets of the probe, which is over */
 };
 
 struct bbr23 {
 	struct bbr23_config config;
 	u64 cycle_start_us;
 	u64 aggregation_start_us;
-	u32 max_bw_filter[2]; /* of the last cycle and of this */
-	u32 bw_latest;        /* the most in this round */
+	u32 max_bw_filter[2]; /* maxima of the last cycle and of the current one */
+	u32 bw_latest;        /* maximum of the current round */
 	u32 bw_shortterm;
 	u32 inflight_latest;
 	u32 inflight_shortterm;
@@ -106,24 +110,24 @@ struct bbr23 {
 	u32 min_rtt_at; /* jiffies */
 	u32 probe_rtt_min_us;
 	u32 probe_rtt_min_at;  /* jiffies */
-	u32 probe_rtt_ends_at; /* jiffies; 0: not yet down to its window */
+	u32 probe_rtt_ends_at; /* jiffies; 0: in flight is still above the window of PROBE_RTT */
 	u32 probe_wait_us;
 	u32 rounds_since_probe;
 	u32 drain_rounds;
-	u32 probe_up_count; /* packets acknowledged for each by which inflight_longterm grows */
+	u32 probe_up_count; /* acknowledged packets per packet of growth of inflight_longterm */
 	u32 probe_up_acked;
 	u32 probe_up_rounds;
 	u32 pacing_gain;
 	u32 cwnd_gain;
 	u32 initial_cwnd;
-	u32 prior_cwnd; /* the last good one before recovery or PROBE_RTT */
+	u32 prior_cwnd; /* last good window before recovery or PROBE_RTT */
 	u32 full_bw;
 	u32 full_bw_rounds;
-	u32 lost_seen; /* tp->lost as of the last look */
+	u32 lost_seen; /* tp->lost when losses were last processed */
 	u32 loss_events;
 	u32 aggregation_acked;
 	u32 aggregation_rounds;
-	u32 extra_acked[2]; /* maxima of the two last windows */
+	u32 extra_acked[2]; /* maxima of the last two windows */
 	u32 extra_acked_now;
 	u8 state;     /* enum bbr23_state */
 	u8 ack_phase; /* enum bbr23_ack_phase */
@@ -134,7 +138,7 @@ struct bbr23 {
 	bool loss_in_round;
 	bool full_bw_now;
 	bool full_bw_reached;
-	bool probe_samples; /* ACKs may still be for a probe that has not gone too far */
+	bool probe_samples; /* ACKs may still be for a probe that has not been found too high */
 	bool prior_probe_too_high;
 	bool stopped_risky_probe;
 	bool probe_rtt_round_done;
@@ -144,11 +148,11 @@ struct bbr23 {
 	bool undo_is_due;
 };
 
-/* What one ACK is about. */
+/* State of one ACK. */
 struct bbr23_ack {
 	const struct rate_sample *rs;
-	struct flight_departure newest; /* of the packets that it delivers */
-	u32 lost;                       /* since that left */
+	struct flight_departure newest; /* departure of the newest packet that the ACK delivers */
+	u32 lost;                       /* packets lost since the departure of `newest` */
 	u32 newly_lost;
 	u32 bw;
 };
@@ -214,13 +218,13 @@ static inline void bbr23_set_pacing_rate(struct sock *sk, struct bbr23 *bbr, u32
 		sk->sk_pacing_rate = rate;
 }
 
-/* Version 2: one packet per burst below 1.2 Mbit/s. */
+/* Smallest burst in packets; version 2: one packet below 1.2 Mbit/s. */
 static inline u32 bbr23_least_burst(struct sock *sk, const struct bbr23 *bbr)
 {
 	return bbr->is_version_2 && sk->sk_pacing_rate < 1200000 / 8 ? 1 : 2;
 }
 
-/* What Linux's TCP sends at once: a millisecond's worth, and more on short paths. */
+/* Burst that Linux's TCP sends at once, in packets: a millisecond's worth, more on short paths. */
 static inline u32 bbr23_burst(struct sock *sk, const struct bbr23 *bbr)
 {
 	u64 bytes = sk->sk_pacing_rate >> (sk->sk_pacing_shift & 31);
@@ -244,7 +248,7 @@ static inline u32 bbr23_bdp(const struct bbr23 *bbr, u32 bw, u64 gain)
 	return (u32)(((product * gain >> PACING_GAIN_SHIFT) + PACING_BW_ONE - 1) / PACING_BW_ONE);
 }
 
-/* BBRQuantizationBudget: bursts in the sender, in the receiver and on the way (5.5.8) */
+/* BBRQuantizationBudget: bursts in the sender, in the receiver and on the path (5.5.8) */
 static inline u32 bbr23_with_budget(struct sock *sk, const struct bbr23 *bbr, u32 inflight)
 {
 	inflight = max_u32(inflight, 3 * bbr23_burst(sk, bbr));
@@ -275,7 +279,7 @@ static inline u32 bbr23_inflight_with_headroom(const struct bbr23 *bbr)
 	return max_u32(longterm > room ? longterm - room : 0, (u32)bbr->config.min_cwnd);
 }
 
-/* Linux: what will be in the network when pacing lets the next packet go */
+/* Packets in the network when pacing releases the next packet (as in Linux) */
 static inline u32 bbr23_inflight_at_departure(struct sock *sk, const struct bbr23 *bbr, u32 inflight)
 {
 	const struct tcp_sock *tp = tcp_sk(sk);
@@ -287,7 +291,7 @@ static inline u32 bbr23_inflight_at_departure(struct sock *sk, const struct bbr2
 	return delivered >= inflight ? 0 : inflight - delivered;
 }
 
-/* 5.5.9, at most what 100 ms carry */
+/* Allowance for aggregated ACKs (5.5.9), at most 100 ms at the bandwidth */
 static inline u32 bbr23_aggregation_cwnd(const struct bbr23 *bbr)
 {
 	u32 most = (u32)(bbr23_bandwidth(bbr) * BBR23_AGGREGATION_MAX_US / PACING_BW_ONE);
@@ -334,7 +338,7 @@ static inline u32 bbr23_bound_of_model(const struct bbr23 *bbr)
 	return max_u32(cap, (u32)bbr->config.min_cwnd);
 }
 
-/* BBRSetCwnd: up by what was delivered, down at once */
+/* BBRSetCwnd: grows by the packets delivered, shrinks at once */
 static inline u32 bbr23_cwnd_towards_target(struct sock *sk, const struct bbr23 *bbr, u32 cwnd, u32 acked)
 {
 	u32 wanted = bbr23_bdp(bbr, bbr23_bandwidth(bbr), bbr->cwnd_gain) + bbr23_aggregation_cwnd(bbr);
@@ -470,8 +474,8 @@ static inline void bbr23_on_too_high(struct sock *sk, struct bbr23 *bbr, u32 inf
 		bbr23_start_down(sk, bbr);
 }
 
-/* BBRInflightAtLoss, of `count` packets lost in a row, the last of which left with `inflight` when `lost` less than
- * these were lost: with how many of them the part that is lost reaches loss_thresh. */
+/* BBRInflightAtLoss for `count` consecutive lost packets, the last of which left with `inflight` in flight and
+ * `lost` - 1 losses before: the volume at which the lost part reaches loss_thresh. */
 static inline u32 bbr23_inflight_at_loss(const struct bbr23 *bbr, u32 inflight, u32 lost, u32 count)
 {
 	u64 thresh = bbr->config.loss_thresh;
@@ -492,7 +496,7 @@ static inline void bbr23_note_loss(struct sock *sk, struct bbr23 *bbr)
 	bbr->loss_in_round = true;
 }
 
-/* BBRHandleLostPacket, for all that one event found, the last of which left so */
+/* BBRHandleLostPacket for all packets that one event found lost; `last` is the departure of the last one */
 static inline void bbr23_on_lost(struct sock *sk, struct bbr23 *bbr, struct flight_departure last, u32 count,
 				 bool is_app_limited)
 {
@@ -504,7 +508,7 @@ static inline void bbr23_on_lost(struct sock *sk, struct bbr23 *bbr, struct flig
 	bbr23_on_too_high(sk, bbr, bbr23_inflight_at_loss(bbr, last.in_flight, lost, count), is_app_limited);
 }
 
-/* Those right in front of what this ACK delivers (flight.h) */
+/* Process new losses, assumed to be the packets just before those that this ACK delivers (flight.h) */
 static inline void bbr23_take_losses(struct sock *sk, struct bbr23 *bbr, const struct bbr23_ack *ack)
 {
 	struct flight_departure last = ack->newest;
@@ -521,7 +525,7 @@ static inline void bbr23_take_losses(struct sock *sk, struct bbr23 *bbr, const s
 	bbr->maybe_tail_loss = false;
 }
 
-/* What undo_cwnd would restore: the state behind the first losses of the episode */
+/* Save what undo_cwnd restores: the state before the first losses of the episode */
 static inline void bbr23_save_for_undo(struct bbr23 *bbr)
 {
 	if (!bbr->undo_is_due)
@@ -563,15 +567,15 @@ static inline void bbr23_update_latest(struct sock *sk, struct bbr23 *bbr, const
 	bbr->loss_round_starts = true;
 }
 
-/* BBRAdvanceLatestDeliverySignals; version 2 does so before the state may change, which then forgets them */
+/* BBRAdvanceLatestDeliverySignals; version 2 calls it before a state change that would reset the signals */
 static inline void bbr23_advance_latest(struct bbr23 *bbr, const struct bbr23_ack *ack)
 {
 	bbr->bw_latest = ack->bw;
 	bbr->inflight_latest = (u32)ack->rs->delivered;
 }
 
-/* BBRAdaptLowerBoundsFromCongestion: whatever loss_thresh is, a round with losses outside of probes cuts, but
- * not below what was just delivered */
+/* BBRAdaptLowerBoundsFromCongestion: regardless of loss_thresh, a round with losses outside of probes reduces the
+ * bounds, but not below what was just delivered */
 static inline void bbr23_adapt_shortterm(struct sock *sk, struct bbr23 *bbr)
 {
 	u64 kept = PACING_GAIN_ONE - bbr->config.beta;
@@ -721,7 +725,7 @@ static inline void bbr23_check_drain(struct sock *sk, struct bbr23 *bbr)
 
 /* ---- The cycle of PROBE_BW (5.3.3) ---- */
 
-/* BBRProbeInflightLongtermUpward, while the window is what limits */
+/* BBRProbeInflightLongtermUpward, while the window limits the flow */
 static inline void bbr23_probe_upward(struct sock *sk, struct bbr23 *bbr, u32 acked)
 {
 	const struct tcp_sock *tp = tcp_sk(sk);
@@ -742,7 +746,7 @@ static inline void bbr23_probe_upward(struct sock *sk, struct bbr23 *bbr, u32 ac
 		bbr23_raise_slope(sk, bbr);
 }
 
-/* BBRAdaptLongTermModel, what became of the last probe: true where that began the next one */
+/* BBRAdaptLongTermModel, result of the last probe; true if that begins the next probe */
 static inline bool bbr23_end_probe_samples(struct sock *sk, struct bbr23 *bbr, const struct bbr23_ack *ack)
 {
 	if (bbr->ack_phase == BBR23_ACKS_PROBE_STARTING && bbr->round_starts)
@@ -755,14 +759,14 @@ static inline bool bbr23_end_probe_samples(struct sock *sk, struct bbr23 *bbr, c
 		return false;
 	if (!ack->rs->is_app_limited)
 		bbr23_advance_max_bw(bbr);
-	/* It stopped at the bound for fear of loss, and there was none. */
+	/* The probe stopped at the bound as a precaution, and no loss followed. */
 	if (!bbr->stopped_risky_probe || bbr->prior_probe_too_high)
 		return false;
 	bbr23_start_refill(sk, bbr);
 	return true;
 }
 
-/* BBRAdaptLongTermModel, the bound */
+/* BBRAdaptLongTermModel, update of the long-term bound */
 static inline void bbr23_adapt_longterm(struct sock *sk, struct bbr23 *bbr, const struct bbr23_ack *ack)
 {
 	if (ack->lost && bbr23_is_too_high(bbr, ack->newest.in_flight, ack->lost)) {
@@ -777,7 +781,7 @@ static inline void bbr23_adapt_longterm(struct sock *sk, struct bbr23 *bbr, cons
 		bbr23_probe_upward(sk, bbr, ack->rs->acked_sacked);
 }
 
-/* BBRIsTimeToProbeBW: after 2 to 3 s, or as many rounds as a Reno flow would take between losses */
+/* BBRIsTimeToProbeBW: after 2 to 3 s, or as many rounds as Reno would take between losses */
 static inline bool bbr23_is_time_to_probe(struct sock *sk, const struct bbr23 *bbr)
 {
 	u32 rounds = min_u32((u32)bbr->config.probe_rounds, bbr23_target_inflight(sk, bbr));
@@ -793,8 +797,8 @@ static inline bool bbr23_is_time_to_cruise(struct sock *sk, const struct bbr23 *
 	       inflight <= bbr23_inflight(sk, bbr, bbr23_max_bw(bbr), PACING_GAIN_ONE);
 }
 
-/* What else than too much loss ends a probe: version 2 stops when the queue is there, version 3 when the rate has
- * not grown for three rounds in which the window did not limit it. */
+/* Whether a probe ends for a reason other than loss: in version 2 when the queue has built up, in version 3 when the
+ * rate has not grown for three rounds in which the window did not limit it. */
 static inline bool bbr23_has_probed_enough(struct sock *sk, struct bbr23 *bbr, u32 inflight, u32 bw)
 {
 	const struct tcp_sock *tp = tcp_sk(sk);
@@ -809,7 +813,7 @@ static inline bool bbr23_has_probed_enough(struct sock *sk, struct bbr23 *bbr, u
 	return bbr->full_bw_now;
 }
 
-/* BBRIsTimeToGoDown; a bound that the last probe found is where losses are to be feared */
+/* BBRIsTimeToGoDown; losses are expected at a bound that the last probe found */
 static inline bool bbr23_is_time_to_go_down(struct sock *sk, struct bbr23 *bbr, u32 inflight, u32 bw)
 {
 	if (bbr->prior_probe_too_high && inflight >= bbr->inflight_longterm) {
@@ -851,7 +855,7 @@ static inline void bbr23_update_cycle(struct sock *sk, struct bbr23 *bbr, const 
 
 /* ---- PROBE_RTT (5.3.4) ---- */
 
-/* BBRExitProbeRTT: the bounds that losses made are forgotten */
+/* BBRExitProbeRTT: resets the bounds that losses have set */
 static inline void bbr23_exit_probe_rtt(struct sock *sk, struct bbr23 *bbr)
 {
 	bbr23_reset_shortterm(bbr);
@@ -881,12 +885,12 @@ static inline void bbr23_probe_rtt(struct sock *sk, struct bbr23 *bbr)
 	struct tcp_sock *tp = tcp_sk(sk);
 	u32 inflight = tcp_packets_in_flight(tp);
 
-	/* so small a window says nothing about the bandwidth */
+	/* such a small window does not measure the bandwidth */
 	tp->app_limited = max_u32(tp->delivered + inflight, 1);
 	if (!bbr->probe_rtt_ends_at) {
 		if (inflight > bbr23_probe_rtt_cwnd(bbr))
 			return;
-		/* 0 means "not yet", also where the clock wraps */
+		/* 0 means "not set", so the value must not be 0 when the clock wraps */
 		bbr->probe_rtt_ends_at = skyhop_jiffies(sk) +
 					 (u32)((bbr->config.probe_rtt_time * skyhop_hz(sk) + 999) / 1000);
 		bbr->probe_rtt_ends_at = max_u32(bbr->probe_rtt_ends_at, 1);
@@ -910,8 +914,8 @@ static inline void bbr23_enter_probe_rtt(struct sock *sk, struct bbr23 *bbr)
 	bbr23_start_round(sk, bbr);
 }
 
-/* BBRUpdateMinRTT (5.5.7) and BBRCheckProbeRTT: the least RTT of five seconds says when PROBE_RTT is due, that of
- * ten is the path's */
+/* BBRUpdateMinRTT (5.5.7) and BBRCheckProbeRTT: PROBE_RTT is due when the minimum of five seconds expires; the
+ * minimum of ten seconds is the path's RTT */
 static inline void bbr23_update_min_rtt(struct sock *sk, struct bbr23 *bbr, const struct rate_sample *rs)
 {
 	u64 interval_ms = min_u64(bbr->config.probe_rtt_win, bbr->config.min_rtt_window);
@@ -936,7 +940,7 @@ static inline void bbr23_update_min_rtt(struct sock *sk, struct bbr23 *bbr, cons
 
 /* ---- At the hooks ---- */
 
-/* 5.6.1 */
+/* Pacing and window gains of each state (5.6.1) */
 static inline void bbr23_update_gains(struct bbr23 *bbr)
 {
 	const struct bbr23_config *config = &bbr->config;
@@ -1050,7 +1054,7 @@ static inline void bbr23_on_event(struct sock *sk, struct bbr23 *bbr, enum tcp_c
 		bbr23_check_probe_rtt_done(sk, bbr);
 }
 
-/* BBROnEnterRTO: what was the full bandwidth may be no more */
+/* BBROnEnterRTO: the path may no longer have the bandwidth found so far */
 static inline void bbr23_on_timeout(struct sock *sk, struct bbr23 *bbr, struct flight *flight)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
@@ -1068,7 +1072,7 @@ static inline void bbr23_on_timeout(struct sock *sk, struct bbr23 *bbr, struct f
 	flight_snap(sk, flight);
 }
 
-/* In set_state. */
+/* Called in set_state. */
 static inline void bbr23_on_state(struct sock *sk, struct bbr23 *bbr, struct flight *flight, u8 new_state)
 {
 	if (new_state == TCP_CA_Loss)
@@ -1079,7 +1083,7 @@ static inline void bbr23_on_state(struct sock *sk, struct bbr23 *bbr, struct fli
 		bbr->maybe_tail_loss = true;
 }
 
-/* In ssthresh, BBRSaveStateUponLoss. BBR has no threshold: the hook tells it that recovery begins. */
+/* Called in ssthresh: BBRSaveStateUponLoss. BBR has no threshold: the hook signals that recovery begins. */
 static inline u32 bbr23_on_recovery(struct sock *sk, struct bbr23 *bbr)
 {
 	bbr23_save_cwnd(sk, bbr);
@@ -1087,7 +1091,7 @@ static inline u32 bbr23_on_recovery(struct sock *sk, struct bbr23 *bbr)
 	return tcp_sk(sk)->snd_ssthresh;
 }
 
-/* In undo_cwnd, BBRHandleSpuriousLossDetection (5.5.11). */
+/* Called in undo_cwnd: BBRHandleSpuriousLossDetection (5.5.11). */
 static inline u32 bbr23_on_undo(struct bbr23 *bbr)
 {
 	bbr23_save_for_undo(bbr);
@@ -1099,7 +1103,7 @@ static inline u32 bbr23_on_undo(struct bbr23 *bbr)
 	return max_u32(bbr->prior_cwnd, 1);
 }
 
-/* In sndbuf_expand. Linux: what is in flight, the same again for recovery, and one for the next round. */
+/* Result of sndbuf_expand, as in Linux: one window in flight, one for recovery, and one for the next round. */
 #define BBR23_SNDBUF_WINDOWS 3
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0 */
 /*
- * BBR version 3 (draft-ietf-ccwg-bbr-06) with the constants of Linux's patch. What it needs to know of each packet
- * (tx_in_flight and lost as of its departure) and of each that is lost a stock kernel does not tell: flight.h works it
- * out from snapshots at ACKs and says how exactly, bbr23_core.h says what else differs.
+ * BBR version 3 (draft-ietf-ccwg-bbr-06) with the constants of Linux's patch. A stock kernel reports neither the
+ * state of each packet that BBR needs (tx_in_flight and lost as of its departure) nor which packets are lost:
+ * flight.h estimates both from snapshots at ACKs and says how exactly; bbr23_core.h lists the other differences.
  */
 #include "bbr23_core.h"
 
@@ -69,7 +69,7 @@ SKYHOP_HOOK(u32, bbr3_sndbuf_expand, struct sock *sk)
 	return BBR23_SNDBUF_WINDOWS;
 }
 
-SKYHOP_MODULE(bbr3, "BBR version 3: bounds from losses, and probes that keep away from them",
+SKYHOP_MODULE(bbr3, "BBR version 3: bounds in-flight data by loss; probes leave headroom",
 	      .flags = TCP_CONG_NON_RESTRICTED,
 	      .init = SKYHOP_FN(bbr3_init),
 	      .ssthresh = SKYHOP_FN(bbr3_ssthresh),

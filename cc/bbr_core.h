@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0 */
 /*
- * BBR version 1 (draft-cardwell-iccrg-bbr-congestion-control-00, cited as "draft") with what Linux adds to it:
- * a long-term bandwidth against policers, an allowance for aggregated ACKs, a pacing margin, and packets
- * counted at their departure time. For the modules that are made of it.
+ * BBR version 1 (draft-cardwell-iccrg-bbr-congestion-control-00, cited as "draft") with Linux's additions: a
+ * long-term bandwidth against policers, an allowance for aggregated ACKs, a pacing margin, and packets counted at
+ * their departure time. For the modules built on it.
  *
- * Bandwidths and gains are those of pacing.h.
+ * Bandwidths and gains have the units of pacing.h.
  *
- * A module's state holds a `struct bbr`, its hooks call the functions under "At the hooks" at the hooks' places, its
- * parameter table takes in BBR_PARAMS(P), and init hands over what they say: bbr_start(sk, bbr, &BBR_CONFIG).
+ * A module's state contains a `struct bbr`, its hooks call the functions under "At the hooks", its parameter table
+ * includes BBR_PARAMS(P), and its init hook passes their values: bbr_start(sk, bbr, &BBR_CONFIG).
  */
 #ifndef SKYHOP_BBR_CORE_H
 #define SKYHOP_BBR_CORE_H
@@ -37,14 +37,14 @@
 	P(drain_gain, PACING_GAIN_ONE, 88, 1, 255, "", "pacing gain of DRAIN")                            \
 	P(cwnd_gain, PACING_GAIN_ONE, 512, 256, 2560, "", "cwnd in BDPs in PROBE_BW")                     \
 	P(probe_gain, PACING_GAIN_ONE, 320, 257, 511, "", "pacing gain of the cycle's first phase")      \
-	P(bw_window, 1, 10, 1, 1000, "rounds", "how long a bandwidth sample counts")                      \
-	P(min_rtt_window, 1, 10000, 100, 1000000, "ms", "how long an RTT sample counts")                  \
-	P(probe_rtt_time, 1, 200, 0, 10000, "ms", "least time in PROBE_RTT; 0: no PROBE_RTT")             \
-	P(full_bw_growth, PACING_GAIN_ONE, 320, 257, 1024, "", "growth per round that keeps STARTUP going") \
-	P(full_bw_rounds, 1, 3, 1, 100, "rounds", "rounds without it that end STARTUP")                   \
-	P(pacing_margin, 1, 1, 0, 50, "percent", "how much slower than the estimate pacing is")           \
+	P(bw_window, 1, 10, 1, 1000, "rounds", "lifetime of a bandwidth sample")                         \
+	P(min_rtt_window, 1, 10000, 100, 1000000, "ms", "lifetime of an RTT sample")                     \
+	P(probe_rtt_time, 1, 200, 0, 10000, "ms", "minimum duration of PROBE_RTT; 0: no PROBE_RTT")      \
+	P(full_bw_growth, PACING_GAIN_ONE, 320, 257, 1024, "", "STARTUP goes on while bandwidth grows by this factor per round") \
+	P(full_bw_rounds, 1, 3, 1, 100, "rounds", "rounds without that growth that end STARTUP")         \
+	P(pacing_margin, 1, 1, 0, 50, "percent", "pacing rate below the bandwidth estimate, in per cent") \
 	P(extra_acked_gain, PACING_GAIN_ONE, 256, 0, 1024, "", "cwnd for aggregated ACKs; 0: none")       \
-	P(long_term, 1, 1, 0, 1, "", "1: look for policers")
+	P(long_term, 1, 1, 0, 1, "", "1: detect policers (long-term bandwidth sampling)")
 
 struct bbr_config {
 	BBR_PARAMS(SKYHOP_CONFIG_MEMBER)
@@ -53,24 +53,24 @@ struct bbr_config {
 
 enum bbr_mode {
 	BBR_STARTUP,   /* raise the rate until the pipe is full */
-	BBR_DRAIN,     /* empty the queue that this built up */
+	BBR_DRAIN,     /* empty the queue that STARTUP built up */
 	BBR_PROBE_BW,  /* cruise, and look for more bandwidth once per cycle */
-	BBR_PROBE_RTT, /* be small for a moment, to see the path without our own queue */
+	BBR_PROBE_RTT, /* shrink the window briefly, to measure the path without the flow's own queue */
 };
 
 struct bbr {
 	struct bbr_config config;
-	struct minmax_filter max_bw; /* over rounds */
+	struct minmax_filter max_bw; /* window in rounds */
 	u64 cycle_start_us;
 	u64 aggregation_start_us;
 	u32 min_rtt_us; /* BBR_NO_RTT: no sample yet */
 	u32 min_rtt_at; /* jiffies */
-	u32 probe_rtt_ends_at; /* jiffies; 0: not yet down to the least window */
+	u32 probe_rtt_ends_at; /* jiffies; 0: in flight is still above the minimum window */
 	u32 rounds;
 	u32 round_end_delivered;
 	u32 pacing_gain;
 	u32 cwnd_gain;
-	u32 prior_cwnd; /* the last good one before recovery or PROBE_RTT */
+	u32 prior_cwnd; /* last good window before recovery or PROBE_RTT */
 	u32 full_bw;
 	u32 full_bw_rounds;
 	u32 lt_bw; /* 0: no interval is complete */
@@ -80,7 +80,7 @@ struct bbr {
 	u32 lt_rounds;
 	u32 aggregation_acked;
 	u32 aggregation_rounds;
-	u32 extra_acked[2]; /* maxima of the two last windows */
+	u32 extra_acked[2]; /* maxima of the last two windows */
 	u32 extra_acked_now;
 	u32 phase;
 	u8 mode; /* enum bbr_mode */
@@ -123,7 +123,7 @@ static inline u64 bbr_bytes_per_sec(struct sock *sk, const struct bbr *bbr, u64 
 	return pacing_bytes_per_sec(sk, bw, gain, bbr->config.pacing_margin);
 }
 
-/* draft 4.2.1: before there is a bandwidth, a window per RTT; 1 ms where there is no RTT either */
+/* draft 4.2.1: before the first bandwidth sample, one window per RTT, or per 1 ms without an RTT */
 static inline void bbr_pace_by_first_rtt(struct sock *sk, struct bbr *bbr)
 {
 	const struct tcp_sock *tp = tcp_sk(sk);
@@ -171,7 +171,7 @@ static inline u32 bbr_bdp(const struct bbr *bbr, u32 bw, u32 gain)
 	return (u32)(((product * gain >> PACING_GAIN_SHIFT) + PACING_BW_ONE - 1) / PACING_BW_ONE);
 }
 
-/* draft 4.2.3.2: three bursts more: in the sender, in the receiver, on the way. Linux: an even number, for
+/* draft 4.2.3.2: adds three bursts: in the sender, in the receiver, on the path. Linux: an even number, for
  * receivers that acknowledge every other packet; two more when probing, so that small windows probe too. */
 static inline u32 bbr_with_burst_allowance(struct sock *sk, const struct bbr *bbr, u32 cwnd)
 {
@@ -187,7 +187,7 @@ static inline u32 bbr_inflight_for(struct sock *sk, const struct bbr *bbr, u32 b
 	return bbr_with_burst_allowance(sk, bbr, bbr_bdp(bbr, bw, gain));
 }
 
-/* Linux: what will be in the network when pacing lets the next packet go */
+/* Linux: packets in the network when pacing releases the next packet */
 static inline u32 bbr_inflight_at_departure(struct sock *sk, const struct bbr *bbr, u32 inflight_now)
 {
 	const struct tcp_sock *tp = tcp_sk(sk);
@@ -200,7 +200,7 @@ static inline u32 bbr_inflight_at_departure(struct sock *sk, const struct bbr *b
 	return delivered >= inflight ? 0 : inflight - delivered;
 }
 
-/* Linux: what aggregated ACKs held back lately, at most what 100 ms carry */
+/* Linux: allowance for recently aggregated ACKs, at most 100 ms at the bandwidth */
 static inline u32 bbr_aggregation_cwnd(const struct bbr *bbr)
 {
 	u32 most;
@@ -224,8 +224,8 @@ static inline void bbr_save_cwnd(struct sock *sk, struct bbr *bbr)
 		bbr->prior_cwnd = max_u32(bbr->prior_cwnd, cwnd);
 }
 
-/* draft 4.2.3.4: in the first round of recovery one packet leaves for one delivered; at its end the window
- * before it returns. */
+/* draft 4.2.3.4: in the first round of recovery one packet leaves for each one delivered; at its end the earlier
+ * window is restored. */
 static inline u32 bbr_cwnd_of_recovery(struct sock *sk, struct bbr *bbr, const struct rate_sample *rs, u32 acked)
 {
 	const struct tcp_sock *tp = tcp_sk(sk);
@@ -247,7 +247,7 @@ static inline u32 bbr_cwnd_of_recovery(struct sock *sk, struct bbr *bbr, const s
 	return bbr->packet_conservation ? max_u32(cwnd, inflight + acked) : cwnd;
 }
 
-/* draft 4.2.3.6: up by what was delivered, down at once, never under four packets */
+/* draft 4.2.3.6: grows by the packets delivered, shrinks at once, never below four packets */
 static inline u32 bbr_cwnd_towards_target(struct sock *sk, const struct bbr *bbr, u32 bw, u32 cwnd, u32 acked)
 {
 	u32 wanted = bbr_bdp(bbr, bw, bbr->cwnd_gain) + bbr_aggregation_cwnd(bbr);
@@ -260,7 +260,7 @@ static inline u32 bbr_cwnd_towards_target(struct sock *sk, const struct bbr *bbr
 	return max_u32(cwnd, BBR_MIN_CWND);
 }
 
-/* For a bandwidth, and with at most `probe_rtt_cwnd` in PROBE_RTT. */
+/* Set the window for a bandwidth, with at most `probe_rtt_cwnd` in PROBE_RTT. */
 static inline void bbr_set_cwnd_for(struct sock *sk, struct bbr *bbr, const struct rate_sample *rs, u32 bw,
 				    u32 probe_rtt_cwnd)
 {
@@ -287,7 +287,7 @@ static inline void bbr_set_cwnd(struct sock *sk, struct bbr *bbr, const struct r
 
 /* ---- The cycle of PROBE_BW ---- */
 
-/* draft 4.3.4.1: up, down, and six phases at the estimate */
+/* draft 4.3.4.1: gains of the cycle: up, down, and six phases at the estimate */
 static inline u32 bbr_gain_of_phase(const struct bbr *bbr)
 {
 	u32 up = (u32)bbr->config.probe_gain;
@@ -308,7 +308,7 @@ static inline void bbr_next_phase(struct sock *sk, struct bbr *bbr)
 	bbr->cycle_start_us = tcp_sk(sk)->delivered_mstamp;
 }
 
-/* draft 4.3.4.2: flows start in different phases, none by emptying the queue */
+/* draft 4.3.4.2: flows start in random phases, but none in the one that drains the queue */
 static inline void bbr_enter_probe_bw(struct sock *sk, struct bbr *bbr)
 {
 	bbr->mode = BBR_PROBE_BW;
@@ -316,8 +316,8 @@ static inline void bbr_enter_probe_bw(struct sock *sk, struct bbr *bbr)
 	bbr_next_phase(sk, bbr);
 }
 
-/* draft 4.3.4.3: a phase lasts a min_rtt; the first until the queue is there or loss shows that it cannot be,
- * the second no longer than until it is gone. */
+/* draft 4.3.4.3: a phase lasts one min_rtt; the first until the queue has built up or loss shows that it cannot, the
+ * second only until the queue is gone. */
 static inline bool bbr_phase_is_over(struct sock *sk, const struct bbr *bbr, const struct rate_sample *rs)
 {
 	bool is_full_length = bbr_us_since(bbr->cycle_start_us, tcp_sk(sk)->delivered_mstamp) > bbr->min_rtt_us;
@@ -338,7 +338,7 @@ static inline void bbr_check_cycle_phase(struct sock *sk, struct bbr *bbr, const
 		bbr_next_phase(sk, bbr);
 }
 
-/* ---- Long-term bandwidth: Linux's answer to policers (draft-01 does without; Flach et al., 2016) ---- */
+/* ---- Long-term bandwidth: Linux's detection of policers (not in draft-01; Flach et al., 2016) ---- */
 
 static inline void bbr_lt_start_interval(struct sock *sk, struct bbr *bbr)
 {
@@ -358,7 +358,7 @@ static inline void bbr_lt_forget(struct sock *sk, struct bbr *bbr)
 	bbr_lt_start_interval(sk, bbr);
 }
 
-/* Two intervals in a row with much loss and the same rate (within an eighth or 4 kbit/s): a policer's rate. */
+/* Detect a policer: two consecutive intervals with much loss and the same rate (within an eighth or 4 kbit/s). */
 static inline void bbr_lt_interval_is_done(struct sock *sk, struct bbr *bbr, u32 bw)
 {
 	u32 gap = max_u32(bw, bbr->lt_bw) - min_u32(bw, bbr->lt_bw);
@@ -375,7 +375,7 @@ static inline void bbr_lt_interval_is_done(struct sock *sk, struct bbr *bbr, u32
 	bbr_lt_start_interval(sk, bbr);
 }
 
-/* An interval that begins and ends with a loss, is 4 to 16 rounds long and loses a fifth. */
+/* Measure an interval that begins and ends with a loss, lasts 4 to 16 rounds and loses at least a fifth. */
 static inline void bbr_lt_measure(struct sock *sk, struct bbr *bbr)
 {
 	const struct tcp_sock *tp = tcp_sk(sk);
@@ -388,7 +388,7 @@ static inline void bbr_lt_measure(struct sock *sk, struct bbr *bbr)
 	bbr_lt_interval_is_done(sk, bbr, (u32)(delivered * PACING_BW_ONE / ((u64)ms * USEC_PER_MSEC)));
 }
 
-/* What is found is used for 48 rounds of PROBE_BW, then the path is probed anew. */
+/* Use the policed rate for 48 rounds of PROBE_BW, then probe the path again. */
 static inline void bbr_lt_use(struct sock *sk, struct bbr *bbr)
 {
 	if (bbr->mode != BBR_PROBE_BW || !bbr->round_starts)
@@ -422,7 +422,7 @@ static inline void bbr_lt_sample(struct sock *sk, struct bbr *bbr, bool has_loss
 
 /* ---- The model ---- */
 
-/* draft 4.1.1.3: a round ends when something is acknowledged that was sent after its start */
+/* draft 4.1.1.3: a round ends when a packet is acknowledged that was sent after its start */
 static inline void bbr_count_rounds(struct sock *sk, struct bbr *bbr, const struct rate_sample *rs)
 {
 	bbr->round_starts = false;
@@ -434,7 +434,7 @@ static inline void bbr_count_rounds(struct sock *sk, struct bbr *bbr, const stru
 	bbr->packet_conservation = false;
 }
 
-/* draft 4.1.1: the largest delivery rate of ten rounds; what the application limited counts if it is larger */
+/* draft 4.1.1: largest delivery rate of ten rounds; an application-limited sample counts only if it is larger */
 static inline void bbr_update_bandwidth(struct sock *sk, struct bbr *bbr, const struct rate_sample *rs)
 {
 	u64 bw;
@@ -479,7 +479,7 @@ static inline void bbr_update_aggregation(struct sock *sk, struct bbr *bbr, cons
 	*slot = max_u32(*slot, extra);
 }
 
-/* draft 4.3.2.2: three rounds in which the bandwidth grew by less than a quarter */
+/* draft 4.3.2.2: the pipe is full after three rounds in which the bandwidth grew by less than a quarter */
 static inline void bbr_check_full_pipe(struct bbr *bbr, const struct rate_sample *rs)
 {
 	u64 enough = bbr->full_bw * bbr->config.full_bw_growth >> PACING_GAIN_SHIFT;
@@ -494,7 +494,7 @@ static inline void bbr_check_full_pipe(struct bbr *bbr, const struct rate_sample
 	bbr->pipe_is_full = ++bbr->full_bw_rounds >= bbr->config.full_bw_rounds;
 }
 
-/* draft 4.3.3: what is in flight falls to one BDP */
+/* draft 4.3.3: drains until one BDP is in flight */
 static inline void bbr_check_drain(struct sock *sk, struct bbr *bbr)
 {
 	u32 one_bdp;
@@ -520,7 +520,7 @@ static inline void bbr_leave_probe_rtt(struct sock *sk, struct bbr *bbr)
 		bbr->mode = BBR_STARTUP;
 }
 
-/* draft 4.3.5: 200 ms and a round later the window returns */
+/* draft 4.3.5: restores the window after 200 ms and one round */
 static inline void bbr_check_probe_rtt_done(struct sock *sk, struct bbr *bbr)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
@@ -538,12 +538,12 @@ static inline void bbr_probe_rtt(struct sock *sk, struct bbr *bbr)
 	struct tcp_sock *tp = tcp_sk(sk);
 	u32 inflight = tcp_packets_in_flight(tp);
 
-	/* so small a window says nothing about the bandwidth */
+	/* such a small window does not measure the bandwidth */
 	tp->app_limited = max_u32(tp->delivered + inflight, 1);
 	if (!bbr->probe_rtt_ends_at) {
 		if (inflight > BBR_MIN_CWND)
 			return;
-		/* 0 means "not yet", also where the clock wraps */
+		/* 0 means "not set", so the value must not be 0 when the clock wraps */
 		bbr->probe_rtt_ends_at =
 			max_u32(skyhop_jiffies(sk) + bbr_ticks_of_ms(sk, bbr->config.probe_rtt_time), 1);
 		bbr->probe_rtt_round_done = false;
@@ -556,7 +556,7 @@ static inline void bbr_probe_rtt(struct sock *sk, struct bbr *bbr)
 		bbr_check_probe_rtt_done(sk, bbr);
 }
 
-/* draft 4.1.2, 4.3.5: the least RTT of ten seconds; when it is that old, PROBE_RTT */
+/* draft 4.1.2, 4.3.5: minimum RTT of ten seconds; PROBE_RTT begins when it expires */
 static inline void bbr_update_min_rtt(struct sock *sk, struct bbr *bbr, const struct rate_sample *rs)
 {
 	u32 now = skyhop_jiffies(sk);
@@ -604,7 +604,7 @@ static inline void bbr_update_gains(struct bbr *bbr)
 	}
 }
 
-/* draft 3.5.2 */
+/* draft 3.5.2: update of model and state on each ACK */
 static inline void bbr_on_ack(struct sock *sk, struct bbr *bbr, const struct rate_sample *rs)
 {
 	bbr_update_bandwidth(sk, bbr, rs);
@@ -618,7 +618,7 @@ static inline void bbr_on_ack(struct sock *sk, struct bbr *bbr, const struct rat
 	bbr_set_cwnd(sk, bbr, rs);
 }
 
-/* draft 4.3.1 */
+/* draft 4.3.1: initial state */
 static inline void bbr_start(struct sock *sk, struct bbr *bbr, const struct bbr_config *config)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
@@ -635,7 +635,7 @@ static inline void bbr_start(struct sock *sk, struct bbr *bbr, const struct bbr_
 	pacing_request(sk);
 }
 
-/* draft 4.3.4.4: after idle, at the estimate at once, without a probe */
+/* draft 4.3.4.4: after idle, pace at the estimate at once, without a probe */
 static inline void bbr_on_event(struct sock *sk, struct bbr *bbr, enum tcp_ca_event event)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
@@ -650,7 +650,7 @@ static inline void bbr_on_event(struct sock *sk, struct bbr *bbr, enum tcp_ca_ev
 		bbr_check_probe_rtt_done(sk, bbr);
 }
 
-/* A timeout: what was the full bandwidth may be no more. */
+/* After a timeout the path may no longer have the full bandwidth found so far. */
 static inline void bbr_on_state(struct sock *sk, struct bbr *bbr, u8 new_state)
 {
 	if (new_state != TCP_CA_Loss)
@@ -661,14 +661,14 @@ static inline void bbr_on_state(struct sock *sk, struct bbr *bbr, u8 new_state)
 	bbr_lt_sample(sk, bbr, true, false);
 }
 
-/* In ssthresh. BBR has no threshold: the hook tells it that recovery begins. */
+/* Called in ssthresh. BBR has no threshold: the hook signals that recovery begins. */
 static inline u32 bbr_on_loss(struct sock *sk, struct bbr *bbr)
 {
 	bbr_save_cwnd(sk, bbr);
 	return tcp_sk(sk)->snd_ssthresh;
 }
 
-/* In undo_cwnd. The loss was none, hence neither the plateau nor the policer that it suggested. */
+/* Called in undo_cwnd. The loss was spurious, and so were the plateau and the policer that it suggested. */
 static inline u32 bbr_on_undo(struct sock *sk, struct bbr *bbr)
 {
 	bbr->full_bw = 0;
@@ -677,7 +677,7 @@ static inline u32 bbr_on_undo(struct sock *sk, struct bbr *bbr)
 	return tcp_sk(sk)->snd_cwnd;
 }
 
-/* In sndbuf_expand. Linux: what is in flight, the same again for recovery, and one for the next round. */
+/* Result of sndbuf_expand, as in Linux: one window in flight, one for recovery, and one for the next round. */
 #define BBR_SNDBUF_WINDOWS 3
 
 #endif

@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0 */
 /*
- * Copa (Arun and Balakrishnan, "Copa: Practical delay-based congestion control for the Internet", NSDI 2018, cited as
- * "Copa"): the rate is steered towards 1 / (delta * queueing delay) packets per second, so that about 1/delta packets
- * of each flow wait. Where the queue does not empty now and then somebody else fills it: then (competitive mode) 1/delta
- * grows and halves as Reno's window does.
+ * Copa (Arun and Balakrishnan, "Copa: Practical delay-based congestion control for the Internet", NSDI 2018, cited
+ * as "Copa"): it steers the rate towards 1 / (delta * queueing delay) packets per second, so that about 1/delta
+ * packets of each flow wait in the queue. If the queue does not empty now and then, other flows fill it: then
+ * (competitive mode) 1/delta grows and halves like Reno's window.
  *
- * paper   Queueing delay is what the standing RTT, the least of half a smoothed RTT, has above the least of ten seconds.
- * kernel  As the public module for Linux has it, which follows Meta's mvfst: what the latest RTT has above the least, which
- *         begins anew with any sample once it is ten seconds old, and pacing by the smoothed RTT. (A version of its source
- *         takes the smoothed RTT for the latest, too; what it did in tests/linux swings faster than that can.) A window that is
- *         not used grows, and undo gives back the largest before any recovery. The module has no competitive mode,
- *         delta = 0.03125 and least_cwnd = 4. It loses fractions of packets; here they count.
+ * The parameter `variant` has two values:
+ * - paper: queueing delay is the standing RTT, which is the minimum of half a smoothed RTT, minus the minimum of ten
+ *   seconds.
+ * - kernel: as in the public module for Linux, which follows Meta's mvfst: queueing delay is the latest RTT minus
+ *   the minimum, any sample replaces a minimum older than ten seconds, and pacing uses the smoothed RTT. (One
+ *   version of its source takes the smoothed RTT as the latest, too; the behaviour in tests/linux swings faster than
+ *   that would allow.) An unused window grows, and undo restores the largest window before any recovery. The module
+ *   has no competitive mode, delta = 0.03125 and least_cwnd = 4. It drops fractions of packets; here they count.
  */
 #include "minmax.h"
 #include "pacing.h"
@@ -19,43 +21,43 @@ enum copa_variant { PAPER, KERNEL };
 
 #define COPA_ONE 1024
 #define COPA_PARAMS(P)                                                                                    \
-	P(delta, COPA_ONE, 512, 1, COPA_ONE, "", "1/delta packets are meant to wait in the queue")       \
-	P(variant, 1, PAPER, PAPER, KERNEL, "paper|kernel", "how the queueing delay is measured")        \
-	P(competitive, 1, 1, 0, 1, "", "1: 1/delta grows where others keep the queue full")              \
-	P(min_rtt_window, 1, 10000, 100, 1000000, "ms", "how long the least RTT counts")                 \
-	P(least_cwnd, 1, 2, 1, 1000, "packets", "the smallest window")
+	P(delta, COPA_ONE, 512, 1, COPA_ONE, "", "target queue: 1/delta packets")                        \
+	P(variant, 1, PAPER, PAPER, KERNEL, "paper|kernel", "how queueing delay is measured: as in the paper, or as in the kernel module") \
+	P(competitive, 1, 1, 0, 1, "", "1: adapt 1/delta when other flows keep the queue full")          \
+	P(min_rtt_window, 1, 10000, 100, 1000000, "ms", "lifetime of the minimum RTT")                   \
+	P(least_cwnd, 1, 2, 1, 1000, "packets", "smallest cwnd")
 SKYHOP_PARAMS(COPA_PARAMS);
 
-#define SAME_ROUNDS 3       /* Copa 2.1: so many round trips one way before the velocity doubles */
+#define SAME_ROUNDS 3       /* round trips in one direction before the velocity doubles (Copa 2.1) */
 #define MAX_VELOCITY 32768  /* beyond any window */
-#define MAX_ACKED 256       /* of one ACK: the module's bound */
-#define NEARLY_EMPTY 10     /* Copa 2.2: below a tenth of the RTT's swing */
+#define MAX_ACKED 256       /* packets that one ACK counts at most: the module's bound */
+#define NEARLY_EMPTY 10     /* the queue is nearly empty below a tenth of the RTT's range (Copa 2.2) */
 #define SWING_RTTS 4
 #define EMPTY_EVERY_RTTS 5
 #define MAX_INVERSE (COPA_ONE << 14)
-#define FRACTION_SHIFT 16   /* of a packet of the window */
+#define FRACTION_SHIFT 16   /* fraction bits of the window */
 
 enum copa_direction { NOWHERE, UP, DOWN };
 
 struct copa {
-	struct minmax_filter least_rtt;    /* of min_rtt_window, over ms: paper */
-	struct minmax_filter greatest_rtt; /* of four round trips, over us */
-	u64 half_began_us;                 /* 0: no RTT was seen yet */
+	struct minmax_filter least_rtt;    /* minimum over min_rtt_window, in ms: paper */
+	struct minmax_filter greatest_rtt; /* maximum over four round trips, in us */
+	u64 half_began_us;                 /* us; 0: no RTT sample yet */
 	u64 direction_at_us;               /* 0: not compared yet */
-	u64 direction_cwnd;                /* the window then, with its fraction */
-	u64 doubled_at_us;                 /* in slow start; 0: not yet */
+	u64 direction_cwnd;                /* window at that time, with its fraction */
+	u64 doubled_at_us;                 /* in slow start; 0: not doubled yet */
 	u64 emptied_at_us;                 /* when the queue was last nearly empty */
 	u64 raised_at_us;                  /* when 1/delta last grew, or halved */
 	u32 min_rtt_us;
 	u32 min_rtt_at;       /* jiffies: kernel */
-	u32 half_rtt_us[2];   /* the least of each half of the standing RTT's window; ~0: none */
+	u32 half_rtt_us[2];   /* minimum of each half of the standing RTT's window; ~0: none */
 	u32 inverse;          /* 1/delta times COPA_ONE */
 	u32 velocity;
-	u32 fraction;         /* of a packet, that the window has beyond snd_cwnd */
+	u32 fraction;         /* fraction of a packet by which the window exceeds snd_cwnd */
 	u32 prior_cwnd;
 	u8 half;
 	u8 direction;         /* enum copa_direction */
-	u8 same_rounds;       /* it has been the same for so many */
+	u8 same_rounds;       /* round trips in the same direction */
 	bool slow_start;
 };
 SKYHOP_STATE(struct copa);
@@ -72,7 +74,7 @@ static u32 inverse_of_delta(struct sock *sk)
 
 /* ---- Round-trip times ---- */
 
-/* The module's way: a sample that is ten seconds old gives way to any other. */
+/* As in the module, any sample replaces a minimum that is ten seconds old. */
 static void restart_min_rtt(struct sock *sk, struct copa *copa, u32 rtt_us)
 {
 	u32 now = skyhop_jiffies(sk);
@@ -97,8 +99,8 @@ static void take_min_rtt(struct sock *sk, struct copa *copa, u32 rtt_us)
 						      now_ms, rtt_us);
 }
 
-/* Copa 2: the least of half a smoothed RTT, so that a few late ACKs do not count. Kept in two halves: the window is
- * between a quarter and a half of an RTT long. */
+/* Standing RTT: minimum of half a smoothed RTT, so that a few late ACKs do not count (Copa 2). Kept in two halves,
+ * so the window is between a quarter and a half of an RTT long. */
 static u32 take_standing_rtt(struct copa *copa, u64 now_us, u32 srtt_us, u32 rtt_us)
 {
 	u64 half_us = max_u32(srtt_us / 4, 1);
@@ -122,7 +124,7 @@ static u32 take_standing_rtt(struct copa *copa, u64 now_us, u32 srtt_us, u32 rtt
 
 /* ---- Competitive mode: Copa 2.2 ---- */
 
-/* With Copa alone the queue is nearly empty at least every five round trips. */
+/* Detect competing flows: with Copa alone the queue is nearly empty at least every five round trips. */
 static void look_for_others(struct copa *copa, u64 now_us, u32 srtt_us, u32 rtt_us, u32 queue_us)
 {
 	u32 greatest_us;
@@ -136,7 +138,8 @@ static void look_for_others(struct copa *copa, u64 now_us, u32 srtt_us, u32 rtt_
 		copa->emptied_at_us = now_us;
 }
 
-/* 1/delta: a packet more in each round trip while others are there, at once back to what it was meant to be. */
+/* Adapt 1/delta: one packet more per round trip while other flows compete, at once back to its configured value
+ * otherwise. */
 static void compete(struct sock *sk, struct copa *copa, u64 now_us, u32 srtt_us)
 {
 	if (now_us - copa->emptied_at_us <= (u64)EMPTY_EVERY_RTTS * srtt_us) {
@@ -175,7 +178,7 @@ static void turn(struct sock *sk, struct copa *copa, u64 now_us, u8 direction)
 	copa->direction_cwnd = exact_cwnd(sk, copa);
 }
 
-/* Copa 2.1: once per round trip, whether the window went the same way as before. */
+/* Check once per round trip whether the window kept its direction (Copa 2.1). */
 static void check_direction(struct sock *sk, struct copa *copa, u64 now_us, u32 srtt_us)
 {
 	u8 direction;
@@ -198,22 +201,22 @@ static void check_direction(struct sock *sk, struct copa *copa, u64 now_us, u32 
 	copa->direction_cwnd = exact_cwnd(sk, copa);
 }
 
-/* Copa 2: velocity / delta packets per round trip. */
+/* Change of the window: velocity / delta packets per round trip (Copa 2). */
 static u64 step(struct sock *sk, const struct copa *copa, u32 acked)
 {
 	u64 packets = (u64)min_u32(max_u32(acked, 1), MAX_ACKED) * copa->velocity * copa->inverse;
 
-	/* 8, 15 and 24 bits: FRACTION_SHIFT fits beside them */
+	/* 8, 15 and 24 bits: FRACTION_SHIFT more fit 64 bits */
 	return (packets << FRACTION_SHIFT) / ((u64)COPA_ONE * max_u32(tcp_sk(sk)->snd_cwnd, 1));
 }
 
-/* RFC 7661 4.3: a window that is not used does not grow. The module's does. */
+/* Whether the window may grow: an unused window does not (RFC 7661 4.3), except in the module. */
 static bool may_grow(struct sock *sk)
 {
 	return skyhop_param(sk, variant) == KERNEL || tcp_is_cwnd_limited(sk);
 }
 
-/* Copa 2.1: twice per round trip until the target is exceeded for the first time. */
+/* Double the window per round trip until the target is exceeded for the first time (Copa 2.1). */
 static void start_slowly(struct sock *sk, struct copa *copa, u64 now_us, u32 srtt_us)
 {
 	if (copa->doubled_at_us && now_us - copa->doubled_at_us <= srtt_us)
@@ -223,7 +226,8 @@ static void start_slowly(struct sock *sk, struct copa *copa, u64 now_us, u32 srt
 	copa->doubled_at_us = now_us;
 }
 
-/* Towards the target from either side. A turn counts at once, or the velocity would carry the window on. */
+/* Move the window towards the target. A change of direction resets the velocity at once; otherwise it would carry
+ * the window on. */
 static void move(struct sock *sk, struct copa *copa, u64 now_us, u32 acked, u8 direction)
 {
 	u64 cwnd = exact_cwnd(sk, copa);
@@ -235,7 +239,7 @@ static void move(struct sock *sk, struct copa *copa, u64 now_us, u32 acked, u8 d
 	set_exact_cwnd(sk, copa, direction == UP ? cwnd + by : cwnd - min_u64(by, cwnd));
 }
 
-/* Two windows per round trip: bursts are spread out, and the window is what limits. */
+/* Pace at two windows per round trip, which spreads bursts but leaves the window as the limit. */
 static void pace(struct sock *sk, u32 rtt_us)
 {
 	u64 bytes = (u64)tcp_sk(sk)->snd_cwnd * tcp_sk(sk)->mss_cache;
@@ -299,7 +303,7 @@ SKYHOP_HOOK(void, copa_cong_control, struct sock *sk, u32 ack, int flag, const s
 		on_rtt(sk, copa, max_u32((u32)rs->rtt_us, 1), rs->acked_sacked);
 }
 
-/* What undo gives back: the window before this recovery or, as the module has it, before any. */
+/* Window that undo restores: the one before this recovery or, with variant kernel, the largest before any recovery. */
 static u32 prior_cwnd(struct sock *sk, const struct copa *copa)
 {
 	u32 cwnd = tcp_sk(sk)->snd_cwnd;
@@ -307,7 +311,7 @@ static u32 prior_cwnd(struct sock *sk, const struct copa *copa)
 	return skyhop_param(sk, variant) == KERNEL ? max_u32(copa->prior_cwnd, cwnd) : cwnd;
 }
 
-/* Copa 2.2: in competition a loss halves 1/delta, once per round trip; else it means nothing. */
+/* In competitive mode a loss halves 1/delta, once per round trip (Copa 2.2); otherwise it has no effect. */
 SKYHOP_HOOK(u32, copa_ssthresh, struct sock *sk)
 {
 	struct copa *copa = skyhop_state(sk);
@@ -320,7 +324,7 @@ SKYHOP_HOOK(u32, copa_ssthresh, struct sock *sk)
 	return tcp_sk(sk)->snd_ssthresh;
 }
 
-/* Nothing is known of the path after a timeout. The module goes on as if nothing had happened. */
+/* Forget the path's state after a timeout. The module goes on as if nothing had happened. */
 SKYHOP_HOOK(void, copa_set_state, struct sock *sk, u8 new_state)
 {
 	struct copa *copa = skyhop_state(sk);
@@ -339,14 +343,14 @@ SKYHOP_HOOK(u32, copa_undo_cwnd, struct sock *sk)
 	return copa ? max_u32(tcp_sk(sk)->snd_cwnd, copa->prior_cwnd) : tcp_sk(sk)->snd_cwnd;
 }
 
-/* Linux: as for BBR, what is in flight, the same again for recovery, and one for the next round. */
+/* As Linux does for BBR: one window in flight, one for recovery, and one for the next round. */
 SKYHOP_HOOK(u32, copa_sndbuf_expand, struct sock *sk)
 {
 	(void)sk;
 	return 3;
 }
 
-SKYHOP_MODULE(copa, "Copa: so many packets in the queue, by delay; more among those that fill it",
+SKYHOP_MODULE(copa, "Copa: a target number of queued packets, from delay; a competitive mode",
 	      .flags = TCP_CONG_NON_RESTRICTED,
 	      .init = SKYHOP_FN(copa_init),
 	      .ssthresh = SKYHOP_FN(copa_ssthresh),

@@ -36,7 +36,7 @@ SKYHOP_HOOK(u32, cubic_ssthresh, struct sock *sk)
 	return cubic ? cubic_curve_reduced(sk, &cubic->curve) : tcp_reno_ssthresh(sk);
 }
 
-/* RFC 9438 4.9 */
+/* Undo of a spurious reduction (RFC 9438 4.9) */
 SKYHOP_HOOK(u32, cubic_undo_cwnd, struct sock *sk)
 {
 	return tcp_reno_undo_cwnd(sk);

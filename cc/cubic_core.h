@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0 */
 /*
- * CUBIC (RFC 9438) as Linux runs it, for the modules that are made of it: its curve, its slow start with HyStart
- * instead of HyStart++, and when each is due.
+ * CUBIC (RFC 9438) as Linux runs it, for the modules built on it: its curve, its slow start with HyStart instead of
+ * HyStart++, and when each applies.
  *
- * A module's state holds a `struct cubic`, its hooks call the functions cubic_...() below at the hooks' places, its
- * parameter table takes in CUBIC_PARAMS(P), and init hands over what they say: cubic_start(sk, cubic, &CUBIC_CONFIG).
+ * A module's state contains a `struct cubic`, its hooks call the functions cubic_...() below, its parameter table
+ * includes CUBIC_PARAMS(P), and its init hook passes their values: cubic_start(sk, cubic, &CUBIC_CONFIG).
  */
 #ifndef SKYHOP_CUBIC_CORE_H
 #define SKYHOP_CUBIC_CORE_H
@@ -13,16 +13,16 @@
 #include "hystart.h"
 
 #define CUBIC_PARAMS(P)                                                                                   \
-	P(beta, CUBIC_BETA_ONE, 717, 512, 1023, "", "what the window is multiplied by after a loss")      \
-	P(c, CUBIC_C_ONE, 410, 16, 1024, "", "how steep the curve is, packets per cubic second")           \
-	P(fast_convergence, 1, 1, 0, 1, "", "1: leave room for new flows when the window shrinks")        \
-	P(friendliness, 1, 1, 0, 1, "", "1: be no slower than Reno would be")                             \
-	P(initial_ssthresh, 1, 0, 0, 0x7fffffff, "packets", "first slow start threshold; 0: none")        \
-	P(hystart, 1, 1, 0, 1, "", "1: leave slow start before the first loss")                           \
-	P(hystart_detect, 1, 3, 1, 3, "", "HyStart's triggers: 1: ACK train, 2: delay, 3: both")          \
-	P(hystart_low_window, 1, 16, 2, 0x7fffffff, "packets", "HyStart does not act below it")           \
-	P(hystart_ack_delta, 1, 2000, 1, 1000000, "us", "ACKs that are closer belong to one train")       \
-	P(hystart_all_samples, 1, 1, 0, 1, "", "0: only a round's first 8 RTTs count, as in Linux up to 5.4")
+	P(beta, CUBIC_BETA_ONE, 717, 512, 1023, "", "factor of cwnd after a loss")                       \
+	P(c, CUBIC_C_ONE, 410, 16, 1024, "", "steepness C of the cubic curve, packets per cubic second") \
+	P(fast_convergence, 1, 1, 0, 1, "", "1: release bandwidth to new flows after consecutive reductions") \
+	P(friendliness, 1, 1, 0, 1, "", "1: grow at least as fast as Reno (TCP friendliness)")           \
+	P(initial_ssthresh, 1, 0, 0, 0x7fffffff, "packets", "initial slow-start threshold; 0: none")     \
+	P(hystart, 1, 1, 0, 1, "", "1: leave slow start before the first loss (HyStart)")                \
+	P(hystart_detect, 1, 3, 1, 3, "", "HyStart triggers: 1: ACK train, 2: delay, 3: both")           \
+	P(hystart_low_window, 1, 16, 2, 0x7fffffff, "packets", "smallest cwnd at which HyStart acts")    \
+	P(hystart_ack_delta, 1, 2000, 1, 1000000, "us", "largest gap between ACKs of one train")         \
+	P(hystart_all_samples, 1, 1, 0, 1, "", "0: use only the first 8 RTT samples of a round, as Linux up to 5.4")
 
 struct cubic_config {
 	struct cubic_curve_config curve;
@@ -30,7 +30,7 @@ struct cubic_config {
 	u64 initial_ssthresh;
 };
 
-/* What the table says for the `sk` in scope. */
+/* Parameter values for the `sk` in scope. */
 #define CUBIC_CONFIG                                                                                      \
 	((struct cubic_config){                                                                           \
 		.curve = { skyhop_param(sk, beta), skyhop_param(sk, c),                                   \
@@ -47,7 +47,7 @@ struct cubic {
 	u32 least_rtt_us; /* 0: no sample yet */
 };
 
-/* In set_state, for TCP_CA_Loss. Slow start begins anew, HyStart with it. */
+/* Called in set_state for TCP_CA_Loss: slow start begins again, and HyStart with it. */
 static inline void cubic_forget(struct sock *sk, struct cubic *cubic)
 {
 	cubic_curve_forget(&cubic->curve);
@@ -55,7 +55,7 @@ static inline void cubic_forget(struct sock *sk, struct cubic *cubic)
 	cubic->least_rtt_us = 0;
 }
 
-/* In init. */
+/* Called in init. */
 static inline void cubic_start(struct sock *sk, struct cubic *cubic, const struct cubic_config *config)
 {
 	cubic->curve.config = config->curve;
@@ -65,10 +65,10 @@ static inline void cubic_start(struct sock *sk, struct cubic *cubic, const struc
 		tcp_sk(sk)->snd_ssthresh = (u32)config->initial_ssthresh;
 }
 
-/* In cong_avoid; `k_divisor` as in cubic_curve_grow(). */
+/* Called in cong_avoid; `k_divisor` as in cubic_curve_grow(). */
 static inline void cubic_grow(struct sock *sk, struct cubic *cubic, u32 acked, u32 k_divisor)
 {
-	/* RFC 9438 5.8 */
+	/* an unused window does not grow (RFC 9438 5.8) */
 	if (!tcp_is_cwnd_limited(sk))
 		return;
 	if (tcp_in_slow_start(tcp_sk(sk))) {
@@ -79,7 +79,7 @@ static inline void cubic_grow(struct sock *sk, struct cubic *cubic, u32 acked, u
 	cubic_curve_grow(sk, &cubic->curve, acked, cubic->least_rtt_us, k_divisor);
 }
 
-/* In pkts_acked. */
+/* Called in pkts_acked. */
 static inline void cubic_measure(struct sock *sk, struct cubic *cubic, const struct ack_sample *sample)
 {
 	u32 epoch_start = cubic->curve.epoch_start;
@@ -87,7 +87,7 @@ static inline void cubic_measure(struct sock *sk, struct cubic *cubic, const str
 
 	if (sample->rtt_us < 0)
 		return;
-	/* Linux: the second after a recovery still measures the queue that led to it */
+	/* Linux: RTTs of the first second after a recovery still include the queue that led to it */
 	if (epoch_start && (s32)(skyhop_jiffies(sk) - epoch_start) < (s32)skyhop_hz(sk))
 		return;
 	rtt_us = max_u32((u32)sample->rtt_us, 1);

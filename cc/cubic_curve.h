@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0 */
 /*
- * CUBIC's window (RFC 9438) in congestion avoidance, as Linux works it out: times in jiffies, windows in whole packets.
- * For whoever grows a window by it: cubic_curve_reduced() in ssthresh, cubic_curve_grow() in cong_avoid above ssthresh,
- * cubic_curve_skip_idle() in cwnd_event, cubic_curve_forget() after a timeout.
+ * CUBIC's window (RFC 9438) in congestion avoidance, computed as in Linux: times in jiffies, windows in whole
+ * packets. For modules that grow a window along it: cubic_curve_reduced() in ssthresh, cubic_curve_grow() in
+ * cong_avoid above ssthresh, cubic_curve_skip_idle() in cwnd_event, cubic_curve_forget() after a timeout.
  */
 #ifndef SKYHOP_CUBIC_CURVE_H
 #define SKYHOP_CUBIC_CURVE_H
@@ -15,28 +15,29 @@
 #define CUBIC_TIME_BITS 10 /* time within an epoch is counted in 1/1024 s */
 
 struct cubic_curve_config {
-	u64 beta;             /* what the window is multiplied by after a loss, of CUBIC_BETA_ONE */
-	u64 c;                /* packets per cubic second, of CUBIC_C_ONE */
+	u64 beta;             /* factor of the window after a loss, times CUBIC_BETA_ONE */
+	u64 c;                /* packets per cubic second, times CUBIC_C_ONE */
 	u64 fast_convergence; /* 1: leave room for new flows when the window shrinks */
-	u64 friendliness;     /* 1: be no slower than Reno would be */
+	u64 friendliness;     /* 1: grow no slower than Reno */
 };
 
-/* The epoch: congestion avoidance since the last reduction. */
+/* State of the epoch, which is congestion avoidance since the last reduction. */
 struct cubic_curve {
 	struct cubic_curve_config config;
 	u32 w_max;        /* packets: the window before that reduction; 0: there was none */
 	u32 epoch_start;  /* jiffies; 0: no epoch is running */
-	u32 origin;       /* packets: where the curve is flat */
-	u32 k;            /* 1/1024 s from the epoch's start until then */
+	u32 origin;       /* packets: the plateau of the curve */
+	u32 k;            /* 1/1024 s from the start of the epoch to the plateau */
 	u32 w_est;        /* packets: the window Reno would have */
-	u32 acked_of_est; /* acknowledged since w_est last grew */
+	u32 acked_of_est; /* packets acknowledged since w_est last grew */
 	u32 acks_per_packet;
-	u32 updated_at;   /* jiffies: when acks_per_packet was last worked out, */
+	u32 updated_at;   /* jiffies: when acks_per_packet was last computed, */
 	u32 updated_cwnd; /* and for which window */
 };
 
-/* The largest r with r * r * r <= a, by Newton's method from above: 38 steps of at worst a third each bring any u64
- * near, six more make it exact. A fixed number without a branch, for the verifier walks both ways of each. */
+/* Integer cube root: the largest r with r * r * r <= a, by Newton's method from above. 38 steps of at worst a third
+ * each bring any u64 near, six more make it exact. The number of steps is fixed and free of branches, because the
+ * verifier follows both sides of each branch. */
 static inline u32 cubic_root(u64 a)
 {
 	u64 root = 1ULL << 22;
@@ -45,19 +46,19 @@ static inline u32 cubic_root(u64 a)
 		return 0;
 	for (int step = 0; step < 44; step++)
 		root = (2 * root + a / (root * root)) / 3;
-	/* the last steps may have swung over it, for the least numbers by two */
+	/* the last steps may overshoot, by two for the smallest numbers */
 	root -= root * root * root > a;
 	root -= root * root * root > a;
 	return (u32)root;
 }
 
-/* RFC 9438 4.8: after a timeout nothing of the past is kept. */
+/* Forget the past after a timeout (RFC 9438 4.8). */
 static inline void cubic_curve_forget(struct cubic_curve *curve)
 {
 	*curve = (struct cubic_curve){ .config = curve->config };
 }
 
-/* Time in which nothing was sent is no time of the epoch: RFC 9438 5.8 lets the curve go on from where it was. */
+/* Leave idle time out of the epoch, so that the curve continues from where it was (RFC 9438 5.8). */
 static inline void cubic_curve_skip_idle(struct sock *sk, struct cubic_curve *curve, enum tcp_ca_event event)
 {
 	u32 now = skyhop_jiffies(sk);
@@ -70,23 +71,23 @@ static inline void cubic_curve_skip_idle(struct sock *sk, struct cubic_curve *cu
 		curve->epoch_start = now;
 }
 
-/* The threshold after a loss, which ends the epoch. */
+/* Return the threshold after a loss, which ends the epoch. */
 static inline u32 cubic_curve_reduced(struct sock *sk, struct cubic_curve *curve)
 {
 	u32 cwnd = tcp_sk(sk)->snd_cwnd;
 	u64 beta = curve->config.beta;
 
 	curve->epoch_start = 0;
-	/* RFC 9438 4.7: a flow that shrinks below its last maximum gives up some of it for good */
+	/* fast convergence (RFC 9438 4.7): a flow that shrinks below its last maximum releases some bandwidth */
 	if (cwnd < curve->w_max && curve->config.fast_convergence)
 		curve->w_max = (u32)(cwnd * (CUBIC_BETA_ONE + beta) / (2 * CUBIC_BETA_ONE));
 	else
 		curve->w_max = cwnd;
-	/* RFC 9438 4.6 */
+	/* multiplicative decrease (RFC 9438 4.6) */
 	return max_u32((u32)(cwnd * beta / CUBIC_BETA_ONE), 2);
 }
 
-/* RFC 9438 4.2, figure 2: K is the cube root of (W_max - cwnd_epoch) / C. */
+/* Begin an epoch. K is the cube root of (W_max - cwnd_epoch) / C (RFC 9438 4.2, figure 2). */
 static inline void cubic_curve_epoch_begins(struct sock *sk, struct cubic_curve *curve, u32 acked, u32 k_divisor)
 {
 	u32 cwnd = tcp_sk(sk)->snd_cwnd;
@@ -104,7 +105,7 @@ static inline void cubic_curve_epoch_begins(struct sock *sk, struct cubic_curve 
 	}
 }
 
-/* RFC 9438 4.2, figure 1, one shortest RTT from now: W_cubic(t + RTT) = C (t + RTT - K)^3 + W_max */
+/* Target one shortest RTT from now (RFC 9438 4.2, figure 1): W_cubic(t + RTT) = C (t + RTT - K)^3 + W_max */
 static inline u32 cubic_curve_target(struct sock *sk, const struct cubic_curve *curve, u32 least_rtt_us)
 {
 	u64 hz = skyhop_hz(sk);
@@ -122,14 +123,14 @@ static inline u32 cubic_curve_target(struct sock *sk, const struct cubic_curve *
 	return (u32)min_u64(curve->origin + packets, 0x7fffffff);
 }
 
-/* RFC 9438 4.4: the window moves to the target within an RTT, by (target - cwnd) / cwnd per packet */
+/* The window moves to the target within an RTT, by (target - cwnd) / cwnd per packet (RFC 9438 4.4) */
 static inline u32 cubic_curve_acks_per_packet(struct sock *sk, const struct cubic_curve *curve, u32 least_rtt_us)
 {
 	u32 cwnd = tcp_sk(sk)->snd_cwnd;
 	u32 target = cubic_curve_target(sk, curve, least_rtt_us);
 	u32 acks = target > cwnd ? cwnd / (target - cwnd) : 100 * cwnd;
 
-	/* Linux: as long as no loss has shown what the path holds, grow by 5 % per RTT at least */
+	/* Linux: until a loss has shown the capacity of the path, grow by at least 5 % per RTT */
 	return curve->w_max == 0 ? min_u32(acks, 20) : acks;
 }
 
@@ -140,7 +141,7 @@ static inline void cubic_curve_follow_reno(struct cubic_curve *curve, u32 cwnd)
 	u64 eighths_per_alpha = 8 * (CUBIC_BETA_ONE + beta) / 3 / (CUBIC_BETA_ONE - beta);
 	u32 acks_per_est = max_u32((u32)(cwnd * eighths_per_alpha / 8), 1);
 
-	/* Linux: strictly more than a packet's worth has to be there for the packet */
+	/* Linux: the count has to exceed a packet's worth */
 	if (curve->acked_of_est > acks_per_est) {
 		u32 packets = (curve->acked_of_est - 1) / acks_per_est;
 
@@ -158,10 +159,10 @@ static inline void cubic_curve_update(struct sock *sk, struct cubic_curve *curve
 	u32 now = skyhop_jiffies(sk);
 
 	curve->acked_of_est += acked;
-	/* Linux: while the window stays, 32 looks at the curve per second will do */
+	/* Linux: while the window does not change, 32 updates per second are enough */
 	if (curve->updated_cwnd == cwnd && (s32)(now - curve->updated_at) <= (s32)(skyhop_hz(sk) / 32))
 		return;
-	/* and the curve does not move within a jiffy */
+	/* the curve does not move within a jiffy */
 	if (!curve->epoch_start || now != curve->updated_at) {
 		curve->updated_cwnd = cwnd;
 		curve->updated_at = now;
@@ -175,8 +176,8 @@ static inline void cubic_curve_update(struct sock *sk, struct cubic_curve *curve
 	curve->acks_per_packet = max_u32(curve->acks_per_packet, 2);
 }
 
-/* `acked` packets move the window along the curve. `least_rtt_us` is the connection's; an epoch that begins now has its
- * K divided by `k_divisor`: 1 for CUBIC itself. */
+/* Move the window along the curve for `acked` packets. `least_rtt_us` is the connection's minimum RTT; the K of an
+ * epoch that begins now is divided by `k_divisor`: 1 for CUBIC itself. */
 static inline void cubic_curve_grow(struct sock *sk, struct cubic_curve *curve, u32 acked, u32 least_rtt_us,
 				    u32 k_divisor)
 {

@@ -1,38 +1,38 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0 */
 /*
- * What was in flight, and how many packets had been lost, when a packet left: what draft-ietf-ccwg-bbr calls
- * P.tx_in_flight and P.lost. Linux keeps neither with its packets (BBRv3's patch adds both), and calls no hook for
- * a lost packet. Both are worked out here, from what stock hooks show:
+ * Packets in flight and packets lost at the departure of a packet: P.tx_in_flight and P.lost of draft-ietf-ccwg-bbr.
+ * Linux stores neither with its packets (BBRv3's patch adds both), and calls no hook for a lost packet. This header
+ * derives both from what stock hooks see.
  *
- * Every ACK leaves a snapshot: `delivered`, the next sequence number, what is in flight, the packets lost and
- * sent again so far. A packet remembers the value of `delivered` when it left, and the rate sample of its ACK
- * tells that (prior_delivered) with its last sequence number (last_end_seq). So it left behind the latest snapshot whose
- * `delivered` is no more than that; between two ACKs Linux first sends again what is lost, then new data in order,
- * and each adds what it has to what is in flight.
+ * Every ACK leaves a snapshot: `delivered`, the next sequence number, the packets in flight, and the packets lost
+ * and retransmitted so far. A packet stores the value of `delivered` at its departure, and the rate sample of its
+ * ACK reports it (prior_delivered), together with the packet's last sequence number (last_end_seq). So the packet
+ * left after the latest snapshot whose `delivered` is not larger. Between two ACKs Linux first retransmits lost
+ * packets and then sends new data in order, and each packet adds its size to what is in flight.
  *
- * How exact that is. In segments of mss_cache, with a snapshot for every ACK, the two are right for new data. They
- * are off
- * - for a retransmission by the others that left behind it between the same two ACKs;
- * - by what a timer marked as lost since the last ACK, until the next one;
+ * Accuracy: in segments of mss_cache, with a snapshot for every ACK, both values are exact for new data. They are
+ * off
+ * - for a retransmission, by the other retransmissions that left after it between the same two ACKs;
+ * - by the packets that a timer marked as lost since the last ACK, until the next one;
  * - where packets are shorter than mss_cache: they count as less than one each;
- * - where Linux sends several segments as one packet, whose count in BBRv3's patch is that behind all of
- *   them: by less than one burst, as the segment's own is taken here;
- * - where more than 256 packets are in flight. Snapshots are then further apart, so that the ring spans a window; what
- *   was delivered since the snapshot is taken off, what was lost or sent again since is not told from what comes
- *   before the next. Without losses that is exact, too.
- * A packet that is older than the ring has the count 0: unknown.
+ * - where Linux sends several segments as one packet: BBRv3's patch takes the count after all of them, this header
+ *   that of the segment itself, so they differ by less than one burst;
+ * - where more than 256 packets are in flight. Snapshots are then further apart, so that the ring spans a window;
+ *   deliveries since the snapshot are subtracted, but losses and retransmissions since cannot be told from those up
+ *   to the next one. Without losses that is exact, too. A packet older than the ring has the count 0: unknown.
  *
- * Of packets newly lost their number is known (tp->lost), not which they are. Loss is found where something sent
- * later arrives (RACK): they are taken for those right in front of what the ACK delivers. With Linux's threshold that is
- * up to three packets late for the first loss of an episode, and right for the next ones. On a timeout they are those
- * that begin at snd_una.
+ * The number of newly lost packets is known (tp->lost), but not which they are. A loss is detected when a packet
+ * sent later arrives (RACK): the lost packets are assumed to be those just before the packets that the ACK delivers.
+ * With Linux's threshold that is up to three packets late for the first loss of an episode, and exact for the next
+ * ones. On a timeout they are those that begin at snd_una.
  */
 #ifndef SKYHOP_FLIGHT_H
 #define SKYHOP_FLIGHT_H
 
 #include "skyhop_cc.h"
 
-/* A power of two. 5 KiB: as much as a socket may hold of such things was 20 KiB in older kernels (optmem_max). */
+/* Size of the ring, a power of two. It takes 5 KiB; older kernels allowed a socket 20 KiB of such storage
+ * (optmem_max). */
 #define FLIGHT_SNAPSHOTS 256
 
 struct flight_snapshot {
@@ -45,12 +45,12 @@ struct flight_snapshot {
 
 struct flight {
 	struct flight_snapshot ring[FLIGHT_SNAPSHOTS];
-	u32 taken; /* in all; the last ones are in the ring */
+	u32 taken; /* snapshots taken in total; the last ones are in the ring */
 };
 
-/* When a packet, or the last of several in a row, left. */
+/* State at the departure of a packet, or of the last of several in a row. */
 struct flight_departure {
-	u32 in_flight; /* with it; 0: unknown */
+	u32 in_flight; /* the packet included; 0: unknown */
 	u32 lost;
 };
 
@@ -59,7 +59,7 @@ static inline struct flight_snapshot *flight_at(struct flight *flight, u32 index
 	return &flight->ring[index & (FLIGHT_SNAPSHOTS - 1)];
 }
 
-/* So far apart, in packets delivered, that the ring spans what is in flight. */
+/* Distance between snapshots, in packets delivered, at which the ring spans what is in flight. */
 static inline u32 flight_spacing(u32 in_flight)
 {
 	return in_flight / (FLIGHT_SNAPSHOTS / 2);
@@ -72,7 +72,7 @@ static inline bool flight_has_moved(const struct tcp_sock *tp, const struct flig
 	return tp->lost != last->lost || (since && since >= flight_spacing(tcp_packets_in_flight(tp)));
 }
 
-/* In init. */
+/* Called in init. */
 static inline void flight_start(struct sock *sk, struct flight *flight)
 {
 	const struct tcp_sock *tp = tcp_sk(sk);
@@ -85,7 +85,7 @@ static inline void flight_start(struct sock *sk, struct flight *flight)
 							  .sent_again = tp->total_retrans };
 }
 
-/* At the end of each ACK, and when a timeout has marked packets as lost. */
+/* Called at the end of each ACK, and when a timeout has marked packets as lost. */
 static inline void flight_snap(struct sock *sk, struct flight *flight)
 {
 	const struct tcp_sock *tp = tcp_sk(sk);
@@ -102,13 +102,13 @@ static inline void flight_snap(struct sock *sk, struct flight *flight)
 	flight->taken++;
 }
 
-/* Neither `delivered` nor sequence numbers ever go back, so that the ring is sorted by both. */
+/* Neither `delivered` nor sequence numbers ever decrease, so the ring is sorted by both. */
 static inline bool flight_is_before(const struct flight_snapshot *snapshot, bool by_sequence, u32 value)
 {
 	return !after(by_sequence ? snapshot->snd_nxt : snapshot->delivered, value);
 }
 
-/* The latest that is not after `value`; false: all are. */
+/* Find the latest snapshot that is not after `value`; false: all are after it. */
 static inline bool flight_find(struct flight *flight, bool by_sequence, u32 value, u32 *found)
 {
 	u32 kept = min_u32(flight->taken, FLIGHT_SNAPSHOTS);
@@ -127,7 +127,7 @@ static inline bool flight_find(struct flight *flight, bool by_sequence, u32 valu
 	return true;
 }
 
-/* How many packets from a sequence number to a later one. */
+/* Number of packets from a sequence number to a later one. */
 static inline u32 flight_packets(struct sock *sk, u32 from, u32 to)
 {
 	u32 mss = max_u32(tcp_sk(sk)->mss_cache, 1);
@@ -135,7 +135,7 @@ static inline u32 flight_packets(struct sock *sk, u32 from, u32 to)
 	return after(to, from) ? (to - from + mss - 1) / mss : 0;
 }
 
-/* Of the packet that ends at `end_seq` and left when `delivered` stood at this. */
+/* Departure of the packet that ends at `end_seq` and left when `delivered` had the given value. */
 static inline struct flight_departure flight_of(struct sock *sk, struct flight *flight, u32 delivered, u32 end_seq)
 {
 	struct flight_departure departure = { 0, 0 };
@@ -156,7 +156,7 @@ static inline struct flight_departure flight_of(struct sock *sk, struct flight *
 	return departure;
 }
 
-/* Of the last of `count` packets in a row that begin at snd_una. */
+/* Departure of the last of `count` consecutive packets that begin at snd_una. */
 static inline struct flight_departure flight_of_head(struct sock *sk, struct flight *flight, u32 count)
 {
 	const struct flight_snapshot *then;

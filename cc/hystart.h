@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0 */
 /*
- * HyStart (Ha and Rhee, "Taming the elephants: New TCP slow start", 2011) as Linux has it, with both of its triggers:
- * slow start ends before the first loss. For any algorithm with a slow start: hystart_restart() where one begins,
- * hystart_on_ack() in pkts_acked during it, which sets ssthresh to the window when it is time.
+ * HyStart (Ha and Rhee, "Taming the elephants: New TCP slow start", 2011) as in Linux, with both of its triggers:
+ * slow start ends before the first loss. For any algorithm with a slow start: call hystart_restart() when slow start
+ * begins, and hystart_on_ack() in pkts_acked during it, which sets ssthresh to the window when slow start should
+ * end.
  */
 #ifndef SKYHOP_HYSTART_H
 #define SKYHOP_HYSTART_H
@@ -16,18 +17,18 @@
 struct hystart_config {
 	u64 is_on;
 	u64 detect;       /* HYSTART_ACK_TRAIN, HYSTART_DELAY or both */
-	u64 low_window;   /* packets: it does not act below */
-	u64 ack_delta_us; /* ACKs that are closer belong to one train */
-	u64 all_samples;  /* the delay trigger looks at the least RTT of a whole round, not of its first ones */
+	u64 low_window;   /* packets: HyStart does not act below this window */
+	u64 ack_delta_us; /* ACKs closer than this belong to one train */
+	u64 all_samples;  /* the delay trigger uses the minimum RTT of a whole round, not of its first samples */
 };
 
 struct hystart {
 	struct hystart_config config;
-	/* the running round trip of slow start */
+	/* current round trip of slow start */
 	u32 round_start_us;
 	u32 last_ack_us;
 	u32 round_end_seq;
-	u32 round_rtt_us; /* least RTT of the round's first samples */
+	u32 round_rtt_us; /* minimum RTT of the round's first samples */
 	u8 round_samples;
 	bool is_done;
 };
@@ -55,8 +56,8 @@ static inline void hystart_ends_slow_start(struct sock *sk, struct hystart *hyst
 	tcp_sk(sk)->snd_ssthresh = tcp_sk(sk)->snd_cwnd;
 }
 
-/* Ha and Rhee 3.2: ACKs without a gap for as long as the one-way delay: the path is full. What is paced
- * is spread over half an RTT by itself, so that it takes a whole one there. */
+/* ACK train trigger (Ha and Rhee 3.2): ACKs without a gap for as long as the one-way delay show that the path is
+ * full. Paced packets are spread over half an RTT anyway, so a whole RTT is required there. */
 static inline void hystart_ack_train(struct sock *sk, struct hystart *hystart, u32 least_rtt_us)
 {
 	u32 now = (u32)tcp_sk(sk)->tcp_mstamp;
@@ -71,7 +72,8 @@ static inline void hystart_ack_train(struct sock *sk, struct hystart *hystart, u
 		hystart_ends_slow_start(sk, hystart);
 }
 
-/* Ha and Rhee 3.3: the round's first RTTs exceed the least one by an eighth (4 to 16 ms): a queue builds up. */
+/* Delay trigger (Ha and Rhee 3.3): the round's first RTTs exceed the minimum by an eighth (4 to 16 ms), so a queue
+ * builds up. */
 static inline void hystart_delay(struct sock *sk, struct hystart *hystart, u32 least_rtt_us, u32 rtt_us)
 {
 	u32 margin_us = clamp_u32(least_rtt_us / 8, 4000, 16000);
@@ -84,14 +86,14 @@ static inline void hystart_delay(struct sock *sk, struct hystart *hystart, u32 l
 		hystart_ends_slow_start(sk, hystart);
 }
 
-/* `least_rtt_us` is the connection's, `rtt_us` this ACK's. */
+/* `least_rtt_us` is the connection's minimum RTT, `rtt_us` the RTT of this ACK. */
 static inline void hystart_on_ack(struct sock *sk, struct hystart *hystart, u32 least_rtt_us, u32 rtt_us)
 {
 	const struct tcp_sock *tp = tcp_sk(sk);
 
 	if (!hystart->config.is_on || hystart->is_done || !tcp_in_slow_start(tp))
 		return;
-	/* Linux (up to 6.13): a round ends with the first ACK beyond its end, not with the one at it. */
+	/* Linux (up to 6.13): a round ends with the first ACK beyond its end, not with the ACK that reaches it. */
 	if (after(tp->snd_una, hystart->round_end_seq))
 		hystart_round_begins(sk, hystart);
 	if (tp->snd_cwnd < hystart->config.low_window)

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0 */
 /*
- * What skyhop_cc.h offers where an algorithm is a module of the kernel's own build, NAME.ko: for kernels that take no
- * congestion controls from BPF.
+ * Implementation of skyhop_cc.h's interface for a module of the kernel's own build, NAME.ko: for kernels that take
+ * no congestion controls from BPF.
  *
- * Loading the module registers nothing yet: it makes the file /proc/NAME. Whoever opens that and writes a struct
- * skyhop_registration has registered the algorithm under the name that is in it, with those parameters, until it is
- * closed; open it again for another name and other parameters. What is written afterwards are announcements, struct
- * skyhop_announcement; what is read are phases, as many struct skyhop_told as there are and fit, perhaps none.
+ * Loading the module registers nothing yet: it creates the file /proc/NAME. A process that opens the file and writes
+ * a struct skyhop_registration registers the algorithm under the name in it, with its parameters, until the process
+ * closes the file; open it again for another name and other parameters. Later writes are announcements, struct
+ * skyhop_announcement; reads return phases, as many struct skyhop_told as there are and fit, perhaps none.
  *
- * Whoever decides for its connections reads and writes at SKYHOP_DECIDING_AT in the same file (pread, pwrite): struct
- * skyhop_report, kept from the first such reading on, and struct skyhop_decided. poll says when there are reports.
+ * A policy that decides for its connections reads and writes the same file at offset SKYHOP_DECIDING_AT (pread,
+ * pwrite): struct skyhop_report, stored from the first such read on, and struct skyhop_decided. poll reports when
+ * there are reports.
  *
- * Who compiles it defines SKYHOP_HAS_TX_START where tcp_congestion_ops has cwnd_event_tx_start.
+ * The build has to define SKYHOP_HAS_TX_START if tcp_congestion_ops has cwnd_event_tx_start.
  */
 #ifndef SKYHOP_KERNEL_MODULE_H
 #define SKYHOP_KERNEL_MODULE_H
@@ -29,26 +30,26 @@
 #include <linux/uaccess.h>
 #include <linux/wait.h>
 
-/* As many scopes as a BPF map of announcements holds, and phases as its ring. */
+/* The same capacities as the BPF map of announcements and the ring of phases. */
 #define SKYHOP_MOST_ANNOUNCEMENTS 1024
 #define SKYHOP_MOST_TOLD 1024
-/* Connections for which something is decided, as a BPF map of decisions holds, and reports that nobody has read yet. */
+/* Connections with a decision, as many as the BPF map of decisions holds, and most unread reports. */
 #define SKYHOP_MOST_DECIDED 65536
 #define SKYHOP_MOST_REPORTS 4096
 #define SKYHOP_DECIDED_BITS 10
 
-/* Which places of an array hold what nobody has read yet. */
+/* Ring over an array: the positions of the entries not read yet. */
 struct skyhop_ring {
 	u32 begin;
 	u32 len;
 };
 
-/* A registration. Sockets may point to it for longer than anybody holds it: it is freed with the module, which they
- * keep, too. */
+/* Registration of the algorithm under one name. Sockets may point to it after its file is closed: it is freed with
+ * the module, which they keep loaded. */
 struct skyhop_registered {
 	struct tcp_congestion_ops ops;
 	struct list_head others;
-	spinlock_t lock; /* of all that follows but the parameters */
+	spinlock_t lock; /* protects all fields below but the parameters */
 	u64 params[SKYHOP_MOST_PARAMS];
 	u32 announcements_len;
 	struct skyhop_ring told_ring;
@@ -56,18 +57,18 @@ struct skyhop_registered {
 	struct skyhop_announcement announcements[SKYHOP_MOST_ANNOUNCEMENTS];
 	struct skyhop_told told[SKYHOP_MOST_TOLD];
 	wait_queue_head_t reported;
-	struct skyhop_report *reports; /* NULL: nobody reads them */
+	struct skyhop_report *reports; /* NULL: no process reads them */
 	u32 decided_len;
 	DECLARE_HASHTABLE(decided, SKYHOP_DECIDED_BITS);
 };
 
-/* What was decided for a connection. */
+/* Decision stored for a connection. */
 struct skyhop_kept {
 	struct hlist_node others;
 	struct skyhop_decided said;
 };
 
-/* What SKYHOP_MODULE says of the algorithm. */
+/* Sizes of the algorithm's parameters and state, from SKYHOP_MODULE. */
 struct skyhop_shape {
 	u64 params_len;
 	size_t state_bytes;
@@ -78,9 +79,9 @@ static const struct skyhop_shape skyhop_shape;
 static LIST_HEAD(skyhop_all_registered);
 static DEFINE_MUTEX(skyhop_one_writes);
 
-/* ---- What algorithms use ---- */
+/* ---- Interface for algorithms ---- */
 
-/* The kernel has functions of these names, over its own struct: those of minmax.h are meant. */
+/* The kernel has functions of these names for its own struct; algorithms mean those of minmax.h. */
 #define minmax_running_max skyhop_minmax_running_max
 #define minmax_running_min skyhop_minmax_running_min
 
@@ -99,7 +100,7 @@ static inline void **skyhop_place_of_state(const struct sock *sk)
 #define skyhop_now_ns(sk) ((void)(sk), (u64)ktime_get_ns())
 #define skyhop_random(sk, n) ((void)(sk), get_random_u32() % (n))
 
-/* The longest prefix wins. */
+/* Whether an announcement covers the destination; the longest prefix wins. */
 static inline bool skyhop_is_within(const struct skyhop_signal_key *key, u64 netns_cookie, __be32 destination)
 {
 	u32 bits = key->prefix_bits - 64;
@@ -132,13 +133,13 @@ static __maybe_unused bool skyhop_handover(struct sock *sk, struct skyhop_handov
 	return best;
 }
 
-/* The place for one more; -1: there is none, and it is dropped. */
+/* Position for another entry; -1: the ring is full, and the entry is dropped. */
 static __maybe_unused int skyhop_put(struct skyhop_ring *ring, u32 size)
 {
 	return ring->len < size ? (int)((ring->begin + ring->len++) % size) : -1;
 }
 
-/* The place of the oldest, which is read; -1: there is none. */
+/* Position of the oldest entry, which is removed; -1: there is none. */
 static int skyhop_take(struct skyhop_ring *ring, u32 size)
 {
 	u32 place = ring->begin;
@@ -150,7 +151,7 @@ static int skyhop_take(struct skyhop_ring *ring, u32 size)
 	return (int)place;
 }
 
-/* Where nobody reads, the ring fills up and the rest is dropped. */
+/* If no process reads phases, the ring fills up and further ones are dropped. */
 static __maybe_unused void skyhop_tell(struct sock *sk, u64 kind, u64 begin_ns, u64 end_ns)
 {
 	struct skyhop_registered *registered = skyhop_registered(sk);
@@ -170,7 +171,7 @@ static __maybe_unused void skyhop_tell(struct sock *sk, u64 kind, u64 begin_ns, 
 	spin_unlock_bh(&registered->lock);
 }
 
-/* Where nobody reads, or the ring is full, it is dropped. */
+/* The report is dropped if no process reads reports, or the ring is full. */
 static __maybe_unused void skyhop_report(struct sock *sk, struct skyhop_report *report)
 {
 	struct skyhop_registered *registered = skyhop_registered(sk);
@@ -189,7 +190,7 @@ static __maybe_unused void skyhop_report(struct sock *sk, struct skyhop_report *
 		wake_up_interruptible(&registered->reported);
 }
 
-/* With the lock held. */
+/* Called with the lock held. */
 static struct skyhop_kept *skyhop_find_decided(struct skyhop_registered *registered, u64 id)
 {
 	struct skyhop_kept *kept;
@@ -239,7 +240,7 @@ static __maybe_unused bool skyhop_decision(struct sock *sk, u64 id, struct skyho
 	enum { function##_is_a_hook = 1 };                                                                \
 	static result function(__VA_ARGS__)
 #if LINUX_VERSION_CODE < KERNEL_VERSION(6, 10, 0)
-/* cong_control is the only hook with four arguments, and those kernels hand over its first and its last. */
+/* cong_control is the only hook with four arguments; kernels before 6.10 pass its first and its last. */
 #define SKYHOP_HOOK_4(result, function, ...)                                                              \
 	enum { function##_is_a_hook = 1 };                                                                \
 	static result function##_hook(__VA_ARGS__);                                                       \
@@ -277,7 +278,7 @@ static void skyhop_end(struct sock *sk)
 }
 
 #ifdef SKYHOP_HAS_TX_START
-/* Kernels from 7.1 on tell of this event by itself. */
+/* Kernels from 7.1 on have a hook of its own for this event. */
 static void skyhop_tx_start(struct sock *sk)
 {
 	skyhop_ops.cwnd_event(sk, CA_EVENT_TX_START);
@@ -318,13 +319,13 @@ static int skyhop_register(struct file *file, const char __user *buffer)
 		return refused;
 	}
 	list_add(&made->others, &skyhop_all_registered);
-	/* An open file of /proc keeps no module. */
+	/* An open file of /proc does not hold a reference to the module. */
 	__module_get(THIS_MODULE);
 	file->private_data = made;
 	return 0;
 }
 
-/* Announces instead of what was announced before in the same scope, or takes that back. */
+/* Replace the announcement of the same scope, or withdraw it. */
 static int skyhop_announce(struct skyhop_registered *registered, const char __user *buffer)
 {
 	struct skyhop_announcement said;
@@ -353,7 +354,7 @@ static int skyhop_announce(struct skyhop_registered *registered, const char __us
 	return refused;
 }
 
-/* With the lock held. */
+/* Called with the lock held. */
 static void skyhop_forget(struct skyhop_registered *registered, struct skyhop_kept *kept)
 {
 	hash_del(&kept->others);
@@ -361,7 +362,7 @@ static void skyhop_forget(struct skyhop_registered *registered, struct skyhop_ke
 	registered->decided_len--;
 }
 
-/* Where there are too many, one of them has to be asked for anew. */
+/* Drop decisions until there is room for another; the policy has to decide again for their connections. */
 static void skyhop_make_room(struct skyhop_registered *registered)
 {
 	struct skyhop_kept *kept;
@@ -375,7 +376,7 @@ static void skyhop_make_room(struct skyhop_registered *registered)
 	}
 }
 
-/* Decides for a connection instead of what was decided before, or forgets that. */
+/* Replace the decision for a connection, or drop it. */
 static int skyhop_decide(struct skyhop_registered *registered, const char __user *buffer)
 {
 	struct skyhop_kept *kept, *made;
@@ -394,7 +395,7 @@ static int skyhop_decide(struct skyhop_registered *registered, const char __user
 	spin_unlock_bh(&registered->lock);
 	if (is_known || !said.decision.report_ns)
 		return 0;
-	/* Nobody else makes one meanwhile: one writes at a time. */
+	/* No other writer can add one meanwhile: skyhop_one_writes is held. */
 	made = kzalloc(sizeof(*made), GFP_KERNEL);
 	if (!made)
 		return -ENOMEM;
@@ -448,7 +449,7 @@ static bool skyhop_take_report(struct skyhop_registered *registered, struct skyh
 	return place >= 0;
 }
 
-/* From now on somebody reads reports. */
+/* Allocate the ring of reports, which is filled from now on. */
 static int skyhop_keep_reports(struct skyhop_registered *registered)
 {
 	int refused = 0;
@@ -510,7 +511,7 @@ static __poll_t skyhop_poll(struct file *file, struct poll_table_struct *table)
 	return READ_ONCE(registered->reports_ring.len) ? EPOLLIN | EPOLLRDNORM : 0;
 }
 
-/* Nobody decides any more. */
+/* Drop all decisions and reports, because the policy has closed the file. */
 static void skyhop_forget_decided(struct skyhop_registered *registered)
 {
 	struct skyhop_report *reports;
@@ -553,7 +554,7 @@ static int __init skyhop_load(void)
 	return proc_create(KBUILD_MODNAME, 0600, NULL, &skyhop_file) ? 0 : -EEXIST;
 }
 
-/* No registration is held any more, and no socket is left, where a module is unloaded. */
+/* A module is unloaded only when no file holds a registration and no socket is left. */
 static void __exit skyhop_unload(void)
 {
 	struct skyhop_registered *one, *next;

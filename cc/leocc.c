@@ -1,49 +1,49 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0 */
 /*
- * LeoCC ("LeoCC: Making Internet congestion control robust to LEO satellite dynamics", SIGCOMM 2025) as its authors'
- * module of the simulations has it: BBR that, before a reconfiguration of the path, goes into PROBE_RTT, takes the new
- * path's RTT be it more or less, and looks for the bandwidth anew, as at the start. Between them Kalman filters follow
- * bandwidth and RTT: where the RTT says that a queue stands, the bandwidth that is followed counts in place of the
- * greatest one, and probes are smaller.
+ * LeoCC ("LeoCC: Making Internet congestion control robust to LEO satellite dynamics", SIGCOMM 2025) as in its
+ * authors' module for their simulations: BBR that, before a reconfiguration of the path, enters PROBE_RTT, takes the
+ * new path's RTT whether it is larger or smaller, and then searches for the bandwidth again, as at the start.
+ * Between reconfigurations Kalman filters track bandwidth and RTT: while the RTT shows a standing queue, the tracked
+ * bandwidth replaces the maximum, and probes are smaller.
  *
- * The module keeps when connections began, and the gain of probes, for all of them in one place; here each connection
- * has its own. It expects reconfigurations by its own schedule, or hears of them (`source`).
+ * The authors' module keeps the start time of connections and the gain of probes once for all connections; here each
+ * connection has its own. It expects reconfigurations by its own schedule, or from announcements (`source`).
  */
 #include "bbr_core.h"
 
 enum leocc_source { OWN, ANNOUNCED };
 
-/* Those of BBR_PARAMS that it has, with its defaults: there is no looking for policers. */
+/* Parameters of BBR_PARAMS that LeoCC has, with its defaults: it does not detect policers. */
 #define LEOCC_BBR_PARAMS(P)                                                                               \
 	P(startup_gain, PACING_GAIN_ONE, 739, 257, 2560, "", "pacing and cwnd gain of STARTUP: 2/ln 2")   \
 	P(drain_gain, PACING_GAIN_ONE, 88, 1, 255, "", "pacing gain of DRAIN")                            \
 	P(cwnd_gain, PACING_GAIN_ONE, 512, 256, 2560, "", "cwnd in BDPs in PROBE_BW")                     \
 	P(probe_gain, PACING_GAIN_ONE, 320, 257, 511, "", "pacing gain of the cycle's first phase")      \
-	P(bw_window, 1, 10, 1, 1000, "rounds", "how long a bandwidth sample counts")                      \
-	P(min_rtt_window, 1, 20000, 100, 1000000, "ms", "how long an RTT sample counts")                  \
-	P(probe_rtt_time, 1, 200, 0, 10000, "ms", "least time in PROBE_RTT; 0: at reconfigurations alone") \
-	P(full_bw_growth, PACING_GAIN_ONE, 320, 257, 1024, "", "growth per round that keeps STARTUP going") \
-	P(full_bw_rounds, 1, 3, 1, 100, "rounds", "rounds without it that end STARTUP")                   \
-	P(pacing_margin, 1, 1, 0, 50, "percent", "how much slower than the estimate pacing is")           \
-	P(extra_acked_gain, PACING_GAIN_ONE, 256, 0, 1024, "", "cwnd for aggregated ACKs; 0: none")
+	P(bw_window, 1, 10, 1, 1000, "rounds", "lifetime of a bandwidth sample")                         \
+	P(min_rtt_window, 1, 20000, 100, 1000000, "ms", "lifetime of an RTT sample")                     \
+	P(probe_rtt_time, 1, 200, 0, 10000, "ms", "minimum duration of PROBE_RTT; 0: only at reconfigurations") \
+	P(full_bw_growth, PACING_GAIN_ONE, 320, 257, 1024, "", "STARTUP goes on while bandwidth grows by this factor per round") \
+	P(full_bw_rounds, 1, 3, 1, 100, "rounds", "rounds without that growth that end STARTUP")         \
+	P(pacing_margin, 1, 1, 0, 50, "percent", "pacing rate below the bandwidth estimate, in per cent") \
+	P(extra_acked_gain, PACING_GAIN_ONE, 256, 0, 1024, "", "gain on the cwnd allowance for aggregated ACKs; 0: none")
 
 #define LEOCC_PARAMS(P)                                                                                   \
 	LEOCC_BBR_PARAMS(P)                                                                               \
-	P(source, 1, OWN, OWN, ANNOUNCED, "own|announced", "where it knows of reconfigurations from")    \
-	P(offset, 1, 12000, 0, 1000000, "ms", "own: the first, after the connection's start")            \
-	P(period, 1, 15000, 1, 1000000, "ms", "own: from one to the next")                               \
-	P(guard_before, 1, 100, 0, 10000, "ms", "how long before one to look out for it")                \
-	P(fluctuation, 1, 10000, 0, 1000000, "us", "an RTT this far above the least is that of a queue") \
-	P(fallen_rtt, 1, 45000, 0, 1000000, "us", "an RTT this far below what it was is a new path's")
+	P(source, 1, OWN, OWN, ANNOUNCED, "own|announced", "source of reconfiguration times: own schedule, or announcements") \
+	P(offset, 1, 12000, 0, 1000000, "ms", "source=own: first reconfiguration, after the start of the connection") \
+	P(period, 1, 15000, 1, 1000000, "ms", "source=own: time between reconfigurations")               \
+	P(guard_before, 1, 100, 0, 10000, "ms", "time before a reconfiguration at which detection starts") \
+	P(fluctuation, 1, 10000, 0, 1000000, "us", "an RTT this far above the minimum indicates a queue") \
+	P(fallen_rtt, 1, 45000, 0, 1000000, "us", "an RTT drop of this much indicates a new path")
 SKYHOP_PARAMS(LEOCC_PARAMS);
 
-#define PROBE_RTT_GAIN (PACING_GAIN_ONE / 2)        /* of the BDP: the window in PROBE_RTT */
-#define SMALL_PROBE_GAIN (PACING_GAIN_ONE * 21 / 20) /* where a queue stands */
-#define KALMAN_NOISE 4 /* variance of what is measured, and of what it changes by from one sample to the next */
+#define PROBE_RTT_GAIN (PACING_GAIN_ONE / 2)        /* window in PROBE_RTT, relative to the BDP */
+#define SMALL_PROBE_GAIN (PACING_GAIN_ONE * 21 / 20) /* gain of probes while a queue stands */
+#define KALMAN_NOISE 4 /* variance of the measurements, and of the change between two samples */
 #define KALMAN_FIRST 25
 #define KALMAN_ONE 256
 
-/* A Kalman filter of one number that may wander. */
+/* Kalman filter of a scalar random walk. */
 struct kalman {
 	u32 estimate;
 	u32 variance;
@@ -51,15 +51,15 @@ struct kalman {
 
 struct leocc {
 	struct bbr bbr;
-	struct kalman bw;  /* per round */
-	struct kalman rtt; /* us, per ACK */
+	struct kalman bw;  /* updated per round */
+	struct kalman rtt; /* us, updated per ACK */
 	u64 start_ns;
-	u64 heard_at_ns;    /* the moment that the last announcement taken up is about */
+	u64 heard_at_ns;    /* time of the handover in the last announcement used */
 	u64 probe_began_ns;
-	u32 round_bw;       /* the greatest of this round */
+	u32 round_bw;       /* maximum of this round */
 	u32 latest_bw;
-	u32 new_path_bw;    /* what was measured once the RTT had fallen; 0: it did not */
-	bool expects;       /* a reconfiguration: until the bandwidth is found anew */
+	u32 new_path_bw;    /* bandwidth measured after the RTT fell; 0: it did not fall */
+	bool expects;       /* from a reconfiguration until the bandwidth has been found again */
 	bool has_queue;
 };
 SKYHOP_STATE(struct leocc);
@@ -86,7 +86,7 @@ static bool is_due_by_schedule(struct sock *sk, const struct leocc *leocc, u64 n
 	       (soon_ns - offset_ns) % (skyhop_param(sk, period) * NSEC_PER_MSEC) <= guard_ns;
 }
 
-/* Once for each. One that has passed for longer than an RTT sample counts is none. */
+/* True once per announcement. A handover further in the past than the life of an RTT sample does not count. */
 static bool is_due_by_announcement(struct sock *sk, struct leocc *leocc, u64 now)
 {
 	u64 guard_ns = skyhop_param(sk, guard_before) * NSEC_PER_MSEC;
@@ -130,7 +130,7 @@ static void take_bandwidth(struct sock *sk, struct leocc *leocc, const struct ra
 	leocc->latest_bw = bw;
 }
 
-/* The bandwidth of the new path has been found. */
+/* Check whether the bandwidth of the new path has been found. */
 static void check_found(struct leocc *leocc)
 {
 	if (leocc->bbr.mode != BBR_STARTUP || !leocc->bbr.pipe_is_full)
@@ -164,7 +164,7 @@ static void check_probe_rtt_done(struct sock *sk, struct leocc *leocc)
 	bbr_leave_probe_rtt(sk, bbr);
 }
 
-/* As BBR's, with a larger window; at its end the RTT is what was seen last, be it more or less than before. */
+/* BBR's PROBE_RTT with a larger window; at its end the last RTT seen becomes the estimate, whether it rose or fell. */
 static void probe_rtt(struct sock *sk, struct leocc *leocc, const struct rate_sample *rs)
 {
 	struct bbr *bbr = &leocc->bbr;
@@ -217,7 +217,7 @@ static void update_min_rtt(struct sock *sk, struct leocc *leocc, const struct ra
 
 /* ---- At the hooks ---- */
 
-/* Whether a queue stood at the last ACK decides about this one's probe. */
+/* The queue as of the last ACK decides about the probe of this one. */
 static void update_gains(struct leocc *leocc)
 {
 	struct bbr *bbr = &leocc->bbr;
@@ -278,7 +278,7 @@ SKYHOP_HOOK(void, leocc_init, struct sock *sk)
 	leocc->expects = leocc->has_queue = false;
 }
 
-/* As BBR: after idle, at the estimate at once. */
+/* Pace at the estimate at once after idle, as BBR does. */
 SKYHOP_HOOK(void, leocc_cwnd_event, struct sock *sk, enum tcp_ca_event event)
 {
 	struct leocc *leocc = skyhop_state(sk);
@@ -324,7 +324,7 @@ SKYHOP_HOOK(u32, leocc_sndbuf_expand, struct sock *sk)
 	return BBR_SNDBUF_WINDOWS;
 }
 
-SKYHOP_MODULE(leocc, "LeoCC: BBR that looks for the path anew at reconfigurations, and follows it between them",
+SKYHOP_MODULE(leocc, "LeoCC: BBR that measures the path again at reconfigurations, and tracks it between them",
 	      .flags = TCP_CONG_NON_RESTRICTED,
 	      .init = SKYHOP_FN(leocc_init),
 	      .ssthresh = SKYHOP_FN(leocc_ssthresh),

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0 */
 /*
- * A windowed maximum or minimum in three samples (Nichols; Linux's win_minmax): the best, the best after it, the best
- * after that. The later ones are refreshed each quarter and half of the window, so that a successor is there when the
- * best expires. Times and values are in the caller's units; times may wrap.
+ * Windowed maximum or minimum in three samples (Kathleen Nichols' algorithm; Linux's win_minmax): the best, the best
+ * after it, and the best after that. The later ones are refreshed after a quarter and a half of the window, so that
+ * a successor exists when the best expires. Times and values are in the caller's units; times may wrap.
  *
- * One filter is for one of the two: minmax_restart() with its first sample, then minmax_running_max() or
- * minmax_running_min() with each; all return the best.
+ * A filter is used either as maximum or as minimum: minmax_restart() with its first sample, then
+ * minmax_running_max() or minmax_running_min() with each later one; all return the best.
  */
 #ifndef SKYHOP_MINMAX_H
 #define SKYHOP_MINMAX_H

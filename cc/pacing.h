@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0 */
 /*
- * Pacing rates, and the bursts that leave at them. A bandwidth is packets per microsecond times PACING_BW_ONE, a gain
+ * Pacing rates, and the bursts sent at them. A bandwidth is in packets per microsecond times PACING_BW_ONE, a gain
  * is a multiple of 1 / PACING_GAIN_ONE.
  */
 #ifndef SKYHOP_PACING_H
@@ -16,7 +16,7 @@
 #define PACING_MAX_BURST_BYTES (PACING_GSO_BYTES - 1 - 320) /* without the headers of a GSO packet */
 #define PACING_MAX_BURST_SEGMENTS 127
 
-/* `bw` times `gain` less `margin_percent`, bytes per second. */
+/* Rate of `bw` times `gain` less `margin_percent`, in bytes per second. */
 static inline u64 pacing_bytes_per_sec(struct sock *sk, u64 bw, u32 gain, u64 margin_percent)
 {
 	u64 scaled = bw * tcp_sk(sk)->mss_cache * gain >> PACING_GAIN_SHIFT;
@@ -24,20 +24,20 @@ static inline u64 pacing_bytes_per_sec(struct sock *sk, u64 bw, u32 gain, u64 ma
 	return scaled * (USEC_PER_SEC / 100 * (100 - margin_percent)) >> PACING_BW_SHIFT;
 }
 
-/* Sets a rate, bytes per second, within what the application allows (SO_MAX_PACING_RATE). */
+/* Set the pacing rate, in bytes per second, within the limit of the application (SO_MAX_PACING_RATE). */
 static inline void pacing_set_rate(struct sock *sk, u64 rate)
 {
 	sk->sk_pacing_rate = min_u64(rate, sk->sk_max_pacing_rate);
 }
 
-/* In init: TCP has to pace this connection, unless the qdisc does. */
+/* Called in init: request that TCP paces this connection, unless the qdisc does. */
 static inline void pacing_request(struct sock *sk)
 {
 	if (sk->sk_pacing_status == SK_PACING_NONE)
 		sk->sk_pacing_status = SK_PACING_NEEDED;
 }
 
-/* How many segments leave at once at the present rate, `least` or more. */
+/* Burst size at the current rate, in segments, `least` or more. */
 static inline u32 pacing_burst_segments(struct sock *sk, u32 least)
 {
 	u64 bytes = min_u64(sk->sk_pacing_rate >> (sk->sk_pacing_shift & 31), PACING_MAX_BURST_BYTES);
@@ -46,7 +46,7 @@ static inline u32 pacing_burst_segments(struct sock *sk, u32 least)
 	return min_u32(max_u32(segments, least), PACING_MAX_BURST_SEGMENTS);
 }
 
-/* The time that four of the largest bursts take at the present rate, 1 ms at most: an ACK may be that late. */
+/* Duration of four largest bursts at the current rate, 1 ms at most: an ACK may be that late. */
 static inline u32 pacing_four_bursts_us(struct sock *sk)
 {
 	u64 rate = sk->sk_pacing_rate;

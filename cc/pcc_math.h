@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0 */
 /*
- * Arithmetic of utilities for the modules that compare them: the kernel's verifier has no division of signed numbers,
- * and nothing has powers.
+ * Arithmetic for utility functions of PCC modules: BPF has no signed division, and none of the targets has powers.
  */
 #ifndef SKYHOP_PCC_MATH_H
 #define SKYHOP_PCC_MATH_H
@@ -9,7 +8,7 @@
 #include "skyhop_cc.h"
 
 #define PCC_ONE_SHIFT 16
-#define PCC_ONE (1ULL << PCC_ONE_SHIFT) /* of exponents */
+#define PCC_ONE (1ULL << PCC_ONE_SHIFT) /* unit of exponents */
 #define PCC_LOG_SHIFT 32
 #define PCC_LOG_BITS 30
 #define PCC_LN_2 2977044472ULL /* times 2^32 */
@@ -20,7 +19,7 @@ static inline u64 pcc_abs(s64 value)
 	return value < 0 ? 0 - (u64)value : (u64)value;
 }
 
-/* value * times / by, towards zero; the product has to fit. */
+/* Product value * times / by, rounded towards zero; value * times has to fit 64 bits. */
 static inline s64 pcc_ratio(s64 value, u64 times, u64 by)
 {
 	u64 ratio = pcc_abs(value) * times / by;
@@ -33,12 +32,12 @@ static inline s64 pcc_bounded(s64 value, s64 most)
 	return value > most ? most : value < -most ? -most : value;
 }
 
-/* How many bits a number has beyond its first. */
+/* Logarithm to base 2, rounded down. */
 static inline u32 pcc_floor_log2(u64 value)
 {
 	u32 log = 0;
 
-	/* Without branches, here and below: the verifier would follow every combination of them. */
+	/* No branches, here and below: the verifier would follow every combination of them. */
 	for (u32 width = 32; width; width /= 2) {
 		u32 by = width * (value >> width != 0);
 
@@ -48,11 +47,11 @@ static inline u32 pcc_floor_log2(u64 value)
 	return log;
 }
 
-/* The logarithm to base 2 of at least 1, in 2^-32: bit by bit, each by squaring what is left. */
+/* Logarithm to base 2 of a value of at least 1, in units of 2^-32: bit by bit, by squaring the rest. */
 static inline u64 pcc_log2(u64 value)
 {
 	u32 whole = pcc_floor_log2(value);
-	u64 rest = value << (63 - whole) >> 32; /* 1 is 2^31 */
+	u64 rest = value << (63 - whole) >> 32; /* fixed point: 1 is 2^31 */
 	u64 log = (u64)whole << PCC_LOG_SHIFT;
 
 	for (u32 bit = 1; bit <= PCC_LOG_BITS; bit++) {
@@ -66,7 +65,7 @@ static inline u64 pcc_log2(u64 value)
 	return log;
 }
 
-/* 2 to the power of at most 62, which is in 2^-32: by the series of e^x for what is behind the point. */
+/* 2 to the power of `log`, which is at most 62 in units of 2^-32: by the series of e^x for the fractional part. */
 static inline u64 pcc_exp2(u64 log)
 {
 	u64 x = (log & ((1ULL << PCC_LOG_SHIFT) - 1)) * (PCC_LN_2 >> 1) >> 31;
@@ -80,7 +79,8 @@ static inline u64 pcc_exp2(u64 log)
 	return whole < 32 ? sum >> (32 - whole) : sum << min_u32(whole - 32, 30);
 }
 
-/* `value`, so many of a unit, to the power of `exponent` (of PCC_ONE, up to 1), in the same parts of the unit. */
+/* `value`, in parts of `unit`, to the power of `exponent` (in units of 1 / PCC_ONE, up to 1), in the same parts of
+ * `unit`. */
 static inline u64 pcc_power(u64 value, u64 exponent, u64 unit)
 {
 	u64 log;

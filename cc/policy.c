@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0 */
 /*
- * What stays beside TCP of a congestion control that is decided elsewhere, as CCP (Narayan et al., "Restructuring
- * endpoint congestion control", SIGCOMM 2018) splits it: once per interval it reports what the connection saw, and it
- * obeys what is decided for it, a window, a pacing rate or a factor on the window. The interval ends with the first ACK
- * after it; the decision is obeyed with the first ACK after it is there. Where nothing is decided for `patience` after
- * it was asked for, its base algorithm decides, CUBIC, until something is decided again.
+ * The part of an externally decided congestion control that runs within TCP, split as in CCP (Narayan et al.,
+ * "Restructuring endpoint congestion control", SIGCOMM 2018): once per interval it reports the state of the
+ * connection, and it applies the decisions made for it: a window, a pacing rate or a factor of the window. An
+ * interval ends with the first ACK after its duration; a decision is applied with the first ACK after its arrival.
+ * If no decision arrives within `patience` of a report, the base algorithm, CUBIC, takes over until the next
+ * decision.
  *
- * What a decision governs:
- *
- * window  Nothing but decisions moves the window: a loss does not. A timeout is TCP's.
- * base    CUBIC goes on between decisions, loss and all. A factor moves its window, or where it is being reduced the
- *         threshold to which that goes.
+ * The parameter `governs` says what decisions govern:
+ * - window: only decisions change the window: losses do not. A timeout is handled by TCP.
+ * - base: CUBIC continues between decisions, including its reaction to loss. A factor changes its window or, during
+ *   a reduction, the threshold that the window is reduced to.
  */
 #include "cubic_core.h"
 #include "pacing.h"
@@ -22,14 +22,14 @@ enum policy_begins { AT_ONCE, AFTER_SLOW_START };
 
 #define POLICY_PACE_ONE 100
 #define POLICY_PARAMS(P)                                                                                  \
-	P(governs, 1, WINDOW, WINDOW, BASE, "window|base", "what decisions govern")                       \
-	P(every, 1, INTERVAL, INTERVAL, ACK, "interval|round-trip|ack", "how often it reports")           \
-	P(interval, 1, 20000, 1000, 60000000, "us", "between two reports where every = interval")          \
-	P(begins, 1, AT_ONCE, AT_ONCE, AFTER_SLOW_START, "at-once|after-slow-start", "when decisions begin to govern") \
-	P(patience, 1, 500, 1, 600000, "ms", "how long a report waits for a decision before the base decides") \
+	P(governs, 1, WINDOW, WINDOW, BASE, "window|base", "what decisions control: cwnd, or the base algorithm") \
+	P(every, 1, INTERVAL, INTERVAL, ACK, "interval|round-trip|ack", "event that triggers a report")  \
+	P(interval, 1, 20000, 1000, 60000000, "us", "every=interval: time between reports")              \
+	P(begins, 1, AT_ONCE, AT_ONCE, AFTER_SLOW_START, "at-once|after-slow-start", "when decisions take effect") \
+	P(patience, 1, 500, 1, 600000, "ms", "how long a report waits for a decision before the base algorithm decides") \
 	P(pace, POLICY_PACE_ONE, 0, 0, 10 * POLICY_PACE_ONE, "",                                          \
 	  "pacing where no rate is decided, in windows per round trip; 0: none")                          \
-	P(least_cwnd, 1, 4, 1, 1000, "packets", "no decision makes the window smaller")                   \
+	P(least_cwnd, 1, 4, 1, 1000, "packets", "lower bound of cwnd for decisions")                     \
 	CUBIC_PARAMS(P)
 SKYHOP_PARAMS(POLICY_PARAMS);
 
@@ -37,11 +37,11 @@ struct policy {
 	struct cubic cubic;
 	struct prr prr;
 	u64 id;
-	u64 began_ns;     /* when the interval began */
-	u64 asked_ns;     /* when something was asked for that is not answered yet; 0: nothing is */
-	u64 obeyed_ns;    /* the report that the last decision answers */
-	u64 pacing_rate;  /* what was decided, bytes per second; 0: nothing */
-	u64 rtt_sum_us;   /* of the interval, as all that follows but the last four */
+	u64 began_ns;     /* start of the interval */
+	u64 asked_ns;     /* time of the first report without an answer; 0: none */
+	u64 obeyed_ns;    /* time of the report that the last decision answers */
+	u64 pacing_rate;  /* decided rate, bytes per second; 0: none */
+	u64 rtt_sum_us;   /* of the interval, as are all fields below but the last four */
 	u32 rtt_samples;
 	u32 rtt_least_us;
 	u32 rtt_most_us;
@@ -50,10 +50,10 @@ struct policy {
 	u64 rate_sum;
 	u32 rate_samples;
 	u32 acks;
-	u32 snd_una;        /* of the ACK before this one */
+	u32 snd_una;        /* as of the previous ACK */
 	u32 is_obeying;     /* decisions govern */
 	u32 has_begun;      /* decisions may govern */
-	u32 is_silent;      /* whoever decides: it has been said */
+	u32 is_silent;      /* decisions are overdue, and the fallback phase has been reported */
 };
 SKYHOP_STATE(struct policy);
 SKYHOP_REPORTS;
@@ -77,7 +77,8 @@ static void begin_interval(struct policy *policy, u64 now)
 	policy->rate_samples = 0;
 }
 
-/* Linux's tcp_update_pacing_rate(), which leaves it to a module with cong_control, and its own ratios. */
+/* Rate of Linux's tcp_update_pacing_rate(), which the kernel does not call for modules with cong_control; `percent`
+ * is Linux's pacing ratio or the module's own. */
 static u64 usual_rate(struct sock *sk, u64 percent)
 {
 	const struct tcp_sock *tp = tcp_sk(sk);
@@ -118,7 +119,7 @@ SKYHOP_HOOK(void, policy_init, struct sock *sk)
 	pace(sk, policy);
 }
 
-/* ---- What it sees ---- */
+/* ---- Measurements and reports ---- */
 
 SKYHOP_HOOK(void, policy_pkts_acked, struct sock *sk, const struct ack_sample *sample)
 {
@@ -211,7 +212,7 @@ static bool is_due(struct sock *sk, const struct policy *policy, u64 now)
 	return every == ACK || now - policy->began_ns >= interval_us * NSEC_PER_USEC;
 }
 
-/* ---- What it does ---- */
+/* ---- Decisions and the base algorithm ---- */
 
 static void set_window(struct sock *sk, u64 cwnd)
 {
@@ -238,7 +239,7 @@ static void multiply(struct sock *sk, const struct policy *policy, u32 factor)
 		set_window(sk, (u64)tp->snd_cwnd * factor / SKYHOP_FACTOR_ONE);
 }
 
-/* A new decision, where there is one. */
+/* Apply a new decision, if there is one. */
 static void obey(struct sock *sk, struct policy *policy)
 {
 	struct skyhop_decision decision;
@@ -260,7 +261,8 @@ static void obey(struct sock *sk, struct policy *policy)
 		set_window(sk, decision.cwnd);
 }
 
-/* Nobody has decided for too long: the base goes on from the window that there is, in congestion avoidance. */
+/* Fall back after too long without a decision: the base algorithm continues from the current window, in congestion
+ * avoidance. */
 static void lose_patience(struct sock *sk, struct policy *policy, u64 now)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
@@ -287,7 +289,7 @@ static void run_base(struct sock *sk, struct policy *policy, const struct rate_s
 
 	if (is_reducing(sk, policy))
 		prr_reduce(sk, &policy->prr, rs->acked_sacked, advances && !rs->losses);
-	/* tcp_may_raise_cwnd(): where packets overtake each other, SACKs are progress, too */
+	/* as in tcp_may_raise_cwnd(): on paths with reordering SACKs count as progress, too */
 	else if (advances || (tp->reordering > 3 && rs->acked_sacked))
 		cubic_grow(sk, &policy->cubic, rs->acked_sacked, 1);
 }
@@ -366,7 +368,7 @@ SKYHOP_HOOK(void, policy_release, struct sock *sk)
 		report(sk, policy, skyhop_now_ns(sk), SKYHOP_LAST_REPORT);
 }
 
-SKYHOP_MODULE(policy, "what a policy decides: reports what the connection saw, and obeys",
+SKYHOP_MODULE(policy, "Policy: reports observations and applies the decisions of a network",
 	      .flags = TCP_CONG_NON_RESTRICTED,
 	      .init = SKYHOP_FN(policy_init),
 	      .release = SKYHOP_FN(policy_release),

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0 */
 /*
- * Proportional rate reduction (RFC 6937bis) as Linux has it from 5.14 on, for modules that have cong_control and yet want
- * the window reduced as TCP itself would: prr_begin() in set_state where CWR or Recovery begins, prr_reduce() for each ACK
- * within, prr_end() in set_state where it ends.
+ * Proportional rate reduction (RFC 6937bis) as in Linux from 5.14 on, for modules that have cong_control and still
+ * want the window reduced as TCP itself would: prr_begin() in set_state where CWR or Recovery begins, prr_reduce()
+ * for each ACK during it, prr_end() in set_state where it ends.
  */
 #ifndef SKYHOP_PRR_H
 #define SKYHOP_PRR_H
@@ -11,11 +11,11 @@
 
 struct prr {
 	u32 prior_cwnd; /* packets: the window when the reduction began */
-	u32 delivered;  /* since then */
+	u32 delivered;  /* packets delivered since then */
 	u32 sent_before;
 };
 
-/* RFC 6937bis 6.1 */
+/* Begin a reduction (RFC 6937bis 6.1). */
 static inline void prr_begin(struct sock *sk, struct prr *prr)
 {
 	prr->prior_cwnd = tcp_sk(sk)->snd_cwnd;
@@ -23,7 +23,8 @@ static inline void prr_begin(struct sock *sk, struct prr *prr)
 	prr->sent_before = tcp_sk(sk)->data_segs_out;
 }
 
-/* RFC 6937bis 6.2: `acked` packets were delivered; `advances`: cumulatively, and no loss was found. */
+/* Update the window for an ACK that delivers `acked` packets (RFC 6937bis 6.2); `advances`: it advances
+ * cumulatively, and no loss was found. */
 static inline void prr_reduce(struct sock *sk, struct prr *prr, u32 acked, bool advances)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
@@ -44,12 +45,12 @@ static inline void prr_reduce(struct sock *sk, struct prr *prr, u32 acked, bool 
 		send = max_of(owed, (s64)acked) + advances;
 		send = min_of(send, (s64)(tp->snd_ssthresh - in_flight));
 	}
-	/* The fast retransmit leaves in any case. */
+	/* The first retransmission leaves in any case. */
 	send = max_of(send, (s64)(out ? 0 : 1));
 	tp->snd_cwnd = clamp_u32(in_flight + (u32)max_of(send, (s64)0), 1, tp->snd_cwnd_clamp);
 }
 
-/* RFC 6937bis 6.3: at the end the window is the threshold, unless the reduction was undone. */
+/* Set the window to the threshold at the end, unless the reduction was undone (RFC 6937bis 6.3). */
 static inline void prr_end(struct sock *sk, struct prr *prr)
 {
 	struct tcp_sock *tp = tcp_sk(sk);

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0 */
 /*
  * SaTCP (Cao and Zhang, "SaTCP: Link-layer informed TCP adaptation for highly dynamic LEO satellite networks",
- * INFOCOM 2023, cited as "SaTCP"): CUBIC that does not take what a handover loses for congestion. From the
- * announcement on, for `hold`, it inhibits the reduction of the window, in one of two ways:
- *
- * published  Algorithm 1: an epoch that begins while reduction is inhibited takes K/9, so that the window is back
- *            at W_max at once, and a timeout does not reset CUBIC. The reduction itself takes place.
- * freeze     The text of V-A: cwnd and ssthresh are not reduced at all.
+ * INFOCOM 2023, cited as "SaTCP"): CUBIC that does not treat losses of a handover as congestion. From the
+ * announcement on, for `hold`, it inhibits the reduction of the window, in one of two modes:
+ * - published: Algorithm 1: an epoch that begins while reduction is inhibited takes K/9, so that the window returns
+ *   to W_max at once, and a timeout does not reset CUBIC. The reduction itself takes place.
+ * - freeze: the text of V-A: cwnd and ssthresh are not reduced at all.
  */
 #include "cubic_core.h"
 
@@ -14,17 +13,17 @@ enum satcp_mode { PUBLISHED, FREEZE };
 
 #define SATCP_PARAMS(P)                                                                                   \
 	CUBIC_PARAMS(P)                                                                                   \
-	P(mode, 1, PUBLISHED, PUBLISHED, FREEZE, "published|freeze", "how reduction is inhibited")       \
-	P(hold, 1, 1300, 0, 60000, "ms", "how long it is, from the announcement on")
+	P(mode, 1, PUBLISHED, PUBLISHED, FREEZE, "published|freeze", "how window reduction is inhibited") \
+	P(hold, 1, 1300, 0, 60000, "ms", "duration of the inhibition, from the announcement on")
 SKYHOP_PARAMS(SATCP_PARAMS);
 
-#define K_DIVISOR 9 /* SaTCP, V-D */
+#define K_DIVISOR 9 /* divisor of K during a hold (SaTCP, V-D) */
 
 struct satcp {
 	struct cubic cubic;
-	u64 heard_at_ns;   /* what the last announcement announced */
-	u64 hold_ends_ns;  /* 0: there was no hold */
-	u32 kept_ssthresh; /* what a recovery within a hold gives back at its end; 0: nothing */
+	u64 heard_at_ns;   /* time of the handover in the last announcement */
+	u64 hold_ends_ns;  /* 0: no hold so far */
+	u32 kept_ssthresh; /* ssthresh to restore at the end of a recovery within a hold; 0: none */
 };
 SKYHOP_STATE(struct satcp);
 
@@ -33,8 +32,8 @@ static bool is_holding(struct sock *sk, const struct satcp *satcp)
 	return skyhop_now_ns(sk) < satcp->hold_ends_ns;
 }
 
-/* A hold begins with an announcement that is new, and ends by itself. Where the announced moment has passed
- * already it counts from then: an announcement of long ago holds nothing. */
+/* Begin a hold with each new announcement; it ends by itself. If the announced handover has already passed, the hold
+ * counts from its time, so an old announcement holds nothing. */
 static void listen(struct sock *sk, struct satcp *satcp)
 {
 	u64 now = skyhop_now_ns(sk);
@@ -76,7 +75,7 @@ SKYHOP_HOOK(u32, satcp_ssthresh, struct sock *sk)
 		satcp->kept_ssthresh = 0;
 		return cubic_curve_reduced(sk, &satcp->cubic.curve);
 	}
-	/* The kernel brings the window to this at the recovery's end: back to what it is now. */
+	/* At the end of recovery the kernel sets the window to the returned value: back to its current size. */
 	satcp->kept_ssthresh = max_u32(satcp->kept_ssthresh, tp->snd_ssthresh);
 	return max_u32(tp->snd_cwnd, 2);
 }
@@ -89,7 +88,7 @@ static void give_ssthresh_back(struct sock *sk, struct satcp *satcp)
 	satcp->kept_ssthresh = 0;
 }
 
-/* Before this call a timeout has set ssthresh, and cwnd to next to nothing. */
+/* Before this call a timeout has set ssthresh, and reduced cwnd to almost nothing. */
 SKYHOP_HOOK(void, satcp_set_state, struct sock *sk, u8 new_state)
 {
 	struct satcp *satcp = skyhop_state(sk);
@@ -141,7 +140,7 @@ SKYHOP_HOOK(void, satcp_pkts_acked, struct sock *sk, const struct ack_sample *sa
 	cubic_measure(sk, &satcp->cubic, sample);
 }
 
-/* RFC 9438 4.9 */
+/* Undo of a spurious reduction (RFC 9438 4.9) */
 SKYHOP_HOOK(u32, satcp_undo_cwnd, struct sock *sk)
 {
 	return tcp_reno_undo_cwnd(sk);

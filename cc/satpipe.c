@@ -1,43 +1,44 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0 */
 /*
- * SatPipe ("SatPipe: Deterministic TCP adaptation for highly dynamic LEO satellite networks", INFOCOM 2025, cited
- * as "SatPipe"): BBR that closes its window while a handover is due, so that nothing piles up before the link that
- * is down, and then measures the new path at once. The published patch's flaws are not repeated: the state belongs
- * to the connection, STARTUP is left alone, and min_rtt may rise.
+ * SatPipe ("SatPipe: Deterministic TCP adaptation for highly dynamic LEO satellite networks", INFOCOM 2025, cited as
+ * "SatPipe"): BBR that closes its window around a handover, so that no queue builds up at the link while it is down,
+ * and then measures the new path at once. Flaws of the published patch are not reproduced: state belongs to the
+ * connection, STARTUP is not interrupted, and min_rtt may rise.
  *
- * The window of a handover, from `guard_before` its announced moment to `guard_after` it, is spent in BBR's own
- * PROBE_RTT (SatPipe, IV-F, merges the two), whose clock starts at the window's end.
+ * The interval of a handover, from `guard_before` its announced time to `guard_after` it, is spent in BBR's own
+ * PROBE_RTT (SatPipe, IV-F, merges the two), whose clock starts at the end of the interval.
  */
 #include "bbr_core.h"
 
 #define SATPIPE_PARAMS(P)                                                                                 \
 	BBR_PARAMS(P)                                                                                     \
-	P(guard_before, 1, 15, 0, 10000, "ms", "how long before the announced moment to drain")          \
-	P(guard_after, 1, 100, 0, 10000, "ms", "how long after it")
+	P(guard_before, 1, 15, 0, 10000, "ms", "start of draining, before the announced handover")       \
+	P(guard_after, 1, 100, 0, 10000, "ms", "end of draining, after the announced handover")
 SKYHOP_PARAMS(SATPIPE_PARAMS);
 
 enum satpipe_step {
-	WAITING,  /* BBR as it is, perhaps with a window ahead */
-	DRAINING, /* within the window: queue maintenance */
-	PROBING,  /* after it, in PROBE_RTT */
+	WAITING,  /* plain BBR, possibly with a handover interval ahead */
+	DRAINING, /* within the interval: queue maintenance */
+	PROBING,  /* after the interval, in PROBE_RTT */
 };
 
 struct satpipe {
 	struct bbr bbr;
-	u64 heard_at_ns; /* the moment that the last announcement taken up is about */
-	u64 begin_ns;    /* the window that is ahead, or now */
-	u64 end_ns;      /* 0: there is none */
+	u64 heard_at_ns; /* time of the handover in the last announcement used */
+	u64 begin_ns;    /* start of the next or current handover interval */
+	u64 end_ns;      /* end of that interval; 0: there is none */
 	u64 step_began_ns;
-	u64 drained_us;   /* when the drain ended */
-	u32 fresh_rtt_us; /* the least RTT of what was sent since; BBR_NO_RTT: none yet */
+	u64 drained_us;   /* us: end of the drain */
+	u32 fresh_rtt_us; /* minimum RTT of packets sent after the drain; BBR_NO_RTT: none yet */
 	u8 step;          /* enum satpipe_step */
 };
 SKYHOP_STATE(struct satpipe);
 
 /* ---- Announcements ---- */
 
-/* While a window is ahead, one that comes later has to wait: it is still announced when the first is over. One that
- * has passed for longer than an RTT sample counts is none; after a more recent one the path wants measuring. */
+/* Set the handover interval from the announcement. While an interval is ahead, a later one has to wait: it is still
+ * announced when the first is over. An interval further in the past than the life of an RTT sample does not count;
+ * after a more recent one the path has to be measured. */
 static void listen(struct sock *sk, struct satpipe *satpipe, u64 now)
 {
 	u64 before_ns = skyhop_param(sk, guard_before) * NSEC_PER_MSEC;
@@ -59,7 +60,7 @@ static void listen(struct sock *sk, struct satpipe *satpipe, u64 now)
 	satpipe->end_ns = end;
 }
 
-/* ---- The two states that BBR has not ---- */
+/* ---- The two states in addition to BBR's ---- */
 
 static void start_drain(struct sock *sk, struct satpipe *satpipe, u64 now)
 {
@@ -72,7 +73,7 @@ static void start_drain(struct sock *sk, struct satpipe *satpipe, u64 now)
 	satpipe->step_began_ns = now;
 }
 
-/* Also where no ACK came during the window, so that its drain is noticed only now. */
+/* Begin the probe; also called if no ACK arrived during the interval, so that the drain is noticed only now. */
 static void start_probe(struct sock *sk, struct satpipe *satpipe, u64 now)
 {
 	if (now > satpipe->step_began_ns)
@@ -96,7 +97,7 @@ static void follow_window(struct sock *sk, struct satpipe *satpipe, u64 now)
 		start_probe(sk, satpipe, now);
 }
 
-/* PROBE_RTT is over: the path's RTT is what was seen in it, be it more or less than before. */
+/* End the probe when PROBE_RTT is over: the RTT measured in it becomes the path's, whether it rose or fell. */
 static void finish_probe(struct sock *sk, struct satpipe *satpipe, u64 now)
 {
 	if (satpipe->step != PROBING || satpipe->bbr.mode == BBR_PROBE_RTT)
@@ -107,7 +108,7 @@ static void finish_probe(struct sock *sk, struct satpipe *satpipe, u64 now)
 	satpipe->step = WAITING;
 }
 
-/* Only what left after the drain has seen nothing but the new path. */
+/* Use only packets sent after the drain, which have crossed nothing but the new path. */
 static void take_fresh_rtt(struct sock *sk, struct satpipe *satpipe, const struct rate_sample *rs)
 {
 	u64 sent_us;
@@ -119,8 +120,8 @@ static void take_fresh_rtt(struct sock *sk, struct satpipe *satpipe, const struc
 		satpipe->fresh_rtt_us = min_u32(satpipe->fresh_rtt_us, (u32)rs->rtt_us);
 }
 
-/* BBR forgets a bandwidth after ten rounds. Rounds of a window that is closed do not count, or each handover would
- * leave the estimate to the first samples after it: the filter's times move on with the rounds. */
+/* BBR forgets a bandwidth after ten rounds. Rounds with a closed window do not count; otherwise each handover would
+ * leave the estimate to the first samples after it. So the times in the filter advance with these rounds. */
 static void keep_bandwidth(struct bbr *bbr, u32 rounds_before)
 {
 	struct minmax_filter *max = &bbr->max_bw;
@@ -174,7 +175,7 @@ SKYHOP_HOOK(void, satpipe_cong_control, struct sock *sk, u32 ack, int flag, cons
 	finish_probe(sk, satpipe, now);
 }
 
-/* What is sent after idle may end PROBE_RTT. */
+/* A transmission after idle may end PROBE_RTT. */
 SKYHOP_HOOK(void, satpipe_cwnd_event, struct sock *sk, enum tcp_ca_event event)
 {
 	struct satpipe *satpipe = skyhop_state(sk);
@@ -218,7 +219,7 @@ SKYHOP_HOOK(u32, satpipe_sndbuf_expand, struct sock *sk)
 	return BBR_SNDBUF_WINDOWS;
 }
 
-SKYHOP_MODULE(satpipe, "SatPipe: BBR that drains while a handover is due, and measures after it",
+SKYHOP_MODULE(satpipe, "SatPipe: BBR that drains before an announced handover, and measures after it",
 	      .flags = TCP_CONG_NON_RESTRICTED,
 	      .init = SKYHOP_FN(satpipe_init),
 	      .ssthresh = SKYHOP_FN(satpipe_ssthresh),

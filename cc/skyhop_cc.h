@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0 */
 /*
- * What a congestion control may see and use, for its three homes: the Linux kernel through BPF (clang -target bpf,
- * struct_ops), the simulator (the host's compiler, hosted by crates/cc), and a module of a kernel without struct_ops,
- * such as guests boot (the kernel's own build: kernel_module.h).
+ * Structs and functions that a congestion control may use, on its three targets: the Linux kernel through BPF (clang
+ * -target bpf, struct_ops), the simulator (the host's compiler, hosted by crates/cc), and a module of a kernel without
+ * struct_ops, such as guests boot (the kernel's own build: kernel_module.h).
  *
- * An algorithm is one file, cc/<name>.c, which holds in this order:
+ * An algorithm is one file, cc/<name>.c, with these parts in this order:
  *
  *     #include "skyhop_cc.h"
  *     #define NAME_PARAMS(P) P(beta, 1024, 717, 1, 1023, "", "what the window is multiplied by after a loss")
@@ -14,13 +14,13 @@
  *     SKYHOP_HOOK(u32, name_ssthresh, struct sock *sk) { ... }
  *     SKYHOP_MODULE(name, "one line about it", .ssthresh = SKYHOP_FN(name_ssthresh), ...);
  *
- * A file of your own, anywhere, is the same (docs/first-cc.md). Linux requires ssthresh, undo_cwnd, and one of
+ * Your own file, at any place, has the same parts (docs/tutorials/first-cc.md). Linux requires ssthresh, undo_cwnd, and one of
  * cong_avoid (PRR sets the window during recovery) and cong_control (it sets window and pacing at all times).
  *
- * with what it takes of the parts beside this file (minmax.h, pacing.h, hystart.h, cubic_curve.h, flight.h,
- * cubic_core.h, bbr_core.h, bbr23_core.h), and no #ifdef for its target: everything that differs between them is below. The kernel's verifier
- * reads it, therefore: no floats, no unbounded loops, array indexes masked with a power of two, and the
- * pointer that skyhop_state() returns compared with NULL before its use.
+ * It may include the headers next to this file (minmax.h, pacing.h, hystart.h, cubic_curve.h, flight.h, cubic_core.h,
+ * bbr_core.h, bbr23_core.h). It needs no #ifdef for its target: everything that differs between the targets is below.
+ * The kernel's verifier checks the file, so it has no floats and no unbounded loops, masks array indexes with a power
+ * of two, and compares the pointer that skyhop_state() returns with NULL before it uses it.
  */
 #ifndef SKYHOP_CC_H
 #define SKYHOP_CC_H
@@ -43,7 +43,7 @@ typedef _Bool bool;
 #ifndef NULL
 #define NULL ((void *)0)
 #endif
-/* CO-RE: every access to a field carries its name, and the loader puts in the running kernel's offset. */
+/* CO-RE: every access to a field carries its name, and the loader inserts the offset of the running kernel. */
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 #define SKYHOP_BITS(width) : width
 #else
@@ -56,18 +56,18 @@ typedef uint32_t u32;
 typedef unsigned long long u64;
 typedef int32_t s32;
 typedef long long s64;
-/* Bit fields are whole ones here: the layout is ours, and Rust has no bit fields. */
+/* Bit fields are whole integers here: the layout is skyhop's own, and Rust has no bit fields. */
 #define SKYHOP_BITS(width)
 #endif
 
 /* ---- The kernel's structs: the subset that algorithms need. Names, types and meaning are Linux's. ----
  *
- * From here to "For the algorithm's file" and from struct skyhop_host to struct skyhop_module, this is also where
- * crates/cc/src/bindings.rs is generated from, comments included: a test there says how.
+ * crates/cc/src/bindings.rs is generated from here to "For the algorithm's file", and from struct skyhop_host to
+ * struct skyhop_module, comments included: a test there says how.
  */
 
 #ifndef __KERNEL__
-/* A windowed minimum or maximum: the three best samples, each with the time it was taken at. */
+/* Windowed minimum or maximum: the three best samples, each with the time at which it was taken. */
 struct minmax_sample {
 	u32 t;
 	u32 v;
@@ -102,7 +102,7 @@ struct sock {
 	unsigned long sk_pacing_rate;     /* bytes per second */
 	unsigned long sk_max_pacing_rate; /* bytes per second; ~0 is none */
 	u32 sk_pacing_status;             /* enum sk_pacing */
-	u32 sk_gso_max_size;              /* bytes that one burst may hold at most */
+	u32 sk_gso_max_size;              /* most bytes of one burst */
 	int sk_sndbuf;                    /* bytes */
 	u8 sk_pacing_shift;               /* a burst is about sk_pacing_rate >> sk_pacing_shift bytes */
 };
@@ -117,14 +117,14 @@ struct inet_connection_sock {
 	u8 icsk_ca_state SKYHOP_BITS(5); /* enum tcp_ca_state: read it with tcp_ca_state() */
 	u8 icsk_retransmits;         /* timeouts in a row without progress */
 	u8 icsk_backoff;
-	u64 icsk_ca_priv[13];        /* the host keeps its pointer here: use skyhop_state() instead */
+	u64 icsk_ca_priv[13];        /* the host stores its pointer here: use skyhop_state() instead */
 };
 
 struct tcp_sock {
 	struct inet_connection_sock inet_conn;
 	u64 tcp_clock_cache;   /* ns, as of the last look at the clock */
 	u64 tcp_mstamp;        /* us, as of the last look at the clock */
-	u64 tcp_wstamp_ns;     /* ns: when pacing lets the next packet leave */
+	u64 tcp_wstamp_ns;     /* ns: when pacing releases the next packet */
 	u64 delivered_mstamp;  /* us: when `delivered` last grew */
 	u64 first_tx_mstamp;   /* us: start of the window of the current rate sample */
 	u64 bytes_acked;
@@ -136,7 +136,7 @@ struct tcp_sock {
 	u32 mss_cache;         /* bytes of payload per packet */
 	u32 snd_wnd;           /* bytes */
 	u32 snd_cwnd;          /* packets, like all counts below unless said otherwise */
-	u32 snd_cwnd_cnt;      /* acknowledged since cwnd last grew by one */
+	u32 snd_cwnd_cnt;      /* packets acknowledged since cwnd last grew by one */
 	u32 snd_cwnd_clamp;
 	u32 snd_cwnd_stamp;    /* jiffies */
 	u32 snd_ssthresh;
@@ -151,16 +151,16 @@ struct tcp_sock {
 	u32 retrans_out;
 	u32 sacked_out;
 	u32 lost_out;
-	u32 max_packets_out;   /* the most packets_out was in the last window */
+	u32 max_packets_out;   /* largest packets_out of the last window */
 	u32 cwnd_usage_seq;
-	u32 delivered;         /* in all, each packet once */
+	u32 delivered;         /* in total, each packet once */
 	u32 delivered_ce;
-	u32 lost;              /* in all */
+	u32 lost;              /* in total */
 	u32 app_limited;       /* `delivered` at which the application-limited phase ends; 0: not limited */
 	u32 rate_delivered;
 	u32 rate_interval_us;
 	u32 total_retrans;
-	u32 data_segs_out;     /* sent with data, again or for the first time */
+	u32 data_segs_out;     /* segments sent with data, retransmissions included */
 	u32 reordering;
 	u32 undo_marker;
 	int undo_retrans;
@@ -168,14 +168,14 @@ struct tcp_sock {
 	u8 is_cwnd_limited SKYHOP_BITS(1); /* the last window was used up: read it with skyhop_bits() */
 };
 
-/* What one ACK says about its own round trip. */
+/* Round trip measured by one ACK. */
 struct ack_sample {
 	u32 pkts_acked;
 	s32 rtt_us;    /* negative: unknown */
 	u32 in_flight; /* when the acknowledged packet was sent */
 };
 
-/* What one ACK says about the delivery rate (draft-cheng-iccrg-delivery-rate-estimation). */
+/* Delivery rate measured by one ACK (draft-cheng-iccrg-delivery-rate-estimation). */
 struct rate_sample {
 	u64 prior_mstamp;       /* us: start of the interval */
 	u32 prior_delivered;    /* tp->delivered at the start */
@@ -208,37 +208,37 @@ enum tcp_ca_event {
 	CA_EVENT_CWND_RESTART, /* the window restarts after idle */
 	CA_EVENT_COMPLETE_CWR, /* an episode of CWR or Recovery ended */
 	CA_EVENT_LOSS,         /* a timeout */
-	CA_EVENT_ECN_NO_CE,    /* received without an ECN mark: only with TCP_CONG_NEEDS_ECN */
-	CA_EVENT_ECN_IS_CE,    /* received with one */
+	CA_EVENT_ECN_NO_CE,    /* a packet arrived without an ECN mark: only with TCP_CONG_NEEDS_ECN */
+	CA_EVENT_ECN_IS_CE,    /* a packet arrived with an ECN mark: only with TCP_CONG_NEEDS_ECN */
 };
 
-/* What in_ack_event is told. */
+/* Flags that in_ack_event receives. */
 enum tcp_ca_ack_event_flags {
 	CA_ACK_SLOWPATH = 1 << 0,   /* more than an advance in sequence: SACKs, another window, ECE */
-	CA_ACK_WIN_UPDATE = 1 << 1, /* it advances, or opens the window */
+	CA_ACK_WIN_UPDATE = 1 << 1, /* the ACK advances, or opens the window */
 	CA_ACK_ECE = 1 << 2,        /* the receiver echoes an ECN mark */
 };
 #endif
 
-/* What cong_control is told in `flag` (tcp_input.c). The simulator's ACKs carry no data. */
+/* Flags that cong_control receives in `flag` (tcp_input.c). The simulator's ACKs carry no data. */
 enum tcp_ack_flags {
 	FLAG_DATA = 0x01,
-	FLAG_WIN_UPDATE = 0x02,         /* it advances, or opens the window */
-	FLAG_DATA_ACKED = 0x04,         /* it acknowledges data */
-	FLAG_RETRANS_DATA_ACKED = 0x08, /* some of which was retransmitted */
+	FLAG_WIN_UPDATE = 0x02,         /* the ACK advances, or opens the window */
+	FLAG_DATA_ACKED = 0x04,         /* the ACK acknowledges data */
+	FLAG_RETRANS_DATA_ACKED = 0x08, /* some of the acknowledged data was retransmitted */
 	FLAG_SYN_ACKED = 0x10,
-	FLAG_DATA_SACKED = 0x20,        /* something was newly SACKed */
+	FLAG_DATA_SACKED = 0x20,        /* a segment was newly SACKed */
 	FLAG_ECE = 0x40,                /* the receiver echoes an ECN mark */
-	FLAG_LOST_RETRANS = 0x80,       /* it shows that a retransmission was lost */
+	FLAG_LOST_RETRANS = 0x80,       /* the ACK shows that a retransmission was lost */
 	FLAG_SLOWPATH = 0x100,          /* as CA_ACK_SLOWPATH */
-	FLAG_ORIG_SACK_ACKED = 0x200,   /* something sent but once arrived */
+	FLAG_ORIG_SACK_ACKED = 0x200,   /* a segment that was sent only once arrived */
 	FLAG_SND_UNA_ADVANCED = 0x400,
-	FLAG_DSACKING_ACK = 0x800,      /* it brings a D-SACK */
-	FLAG_SET_XMIT_TIMER = 0x1000,   /* the transmission timer was set again */
+	FLAG_DSACKING_ACK = 0x800,      /* the ACK carries a D-SACK */
+	FLAG_SET_XMIT_TIMER = 0x1000,   /* the transmission timer was rearmed */
 	FLAG_SACK_RENEGING = 0x2000,
 	FLAG_UPDATE_TS_RECENT = 0x4000,
 	FLAG_NO_CHALLENGE_ACK = 0x8000,
-	FLAG_ACK_MAYBE_DELAYED = 0x10000, /* the receiver may have delayed it */
+	FLAG_ACK_MAYBE_DELAYED = 0x10000, /* the receiver may have delayed the ACK */
 	FLAG_DSACK_TLP = 0x20000,         /* the D-SACK is about a loss probe */
 };
 
@@ -261,7 +261,7 @@ struct tcp_congestion_ops {
 	void (*cong_control)(struct sock *sk, u32 ack, int flag, const struct rate_sample *rs);
 	u32 (*undo_cwnd)(struct sock *sk);
 	u32 (*sndbuf_expand)(struct sock *sk);
-	/* nobody calls it: the kernel not from BPF */
+	/* never called: the kernel does not call it for BPF modules */
 	u64 (*get_info)(struct sock *sk, u32 ext, int *attr, void *info);
 	char name[16];
 	u32 flags;
@@ -274,7 +274,7 @@ struct tcp_congestion_ops {
 #endif
 
 #define TCP_CONG_NON_RESTRICTED 0x1 /* any user may choose it */
-#define TCP_CONG_NEEDS_ECN 0x2      /* ECN is to be negotiated, and its events to be told */
+#define TCP_CONG_NEEDS_ECN 0x2      /* the connection requests ECN, and the module receives its events */
 #define TCP_INFINITE_SSTHRESH 0x7fffffff
 #define TCP_INIT_CWND 10
 #define USEC_PER_MSEC 1000UL
@@ -284,7 +284,7 @@ struct tcp_congestion_ops {
 #define NSEC_PER_SEC 1000000000UL
 #endif
 
-/* ---- A handover that has been announced ---- */
+/* ---- Announced handovers ---- */
 
 enum skyhop_handover_kind {
 	SKYHOP_HANDOVER_END = 0,          /* a terminal changes its satellite */
@@ -295,18 +295,18 @@ enum skyhop_handover_kind {
 struct skyhop_handover {
 	u64 at_ns;     /* on the clock of skyhop_now_ns() */
 	u64 outage_ns; /* how long the link is expected to be down */
-	u64 error_ns;  /* how wrong at_ns may be, either way */
+	u64 error_ns;  /* largest error of at_ns, either way */
 	u32 kind;      /* enum skyhop_handover_kind */
 	u32 valid;     /* 0: nothing is announced */
 };
 
-/* ---- What a module does about it, and what else it does, for whoever watches ---- */
+/* ---- Phases: actions of a module that are reported to observers ---- */
 
 enum skyhop_phase_kind {
 	SKYHOP_HOLD = 0,      /* the window is not reduced */
-	SKYHOP_DRAIN = 1,     /* the window is closed, so that nothing piles up */
-	SKYHOP_PROBE_RTT = 2, /* the window stays closed to see the new path's RTT */
-	SKYHOP_FALLBACK = 3,  /* nothing was decided for so long that the base algorithm decides from its end on */
+	SKYHOP_DRAIN = 1,     /* the window is closed, so that no queue builds up */
+	SKYHOP_PROBE_RTT = 2, /* the window stays closed to measure the RTT of the new path */
+	SKYHOP_FALLBACK = 3,  /* without a decision for too long: the base algorithm governs from the end of this phase on */
 };
 
 struct skyhop_phase {
@@ -315,17 +315,17 @@ struct skyhop_phase {
 	u64 kind; /* enum skyhop_phase_kind */
 };
 
-/* ---- What the kernel's modules and the loader share: in BPF maps, or by reading and writing a module's file ---- */
+/* ---- Structs that kernel modules and the loader exchange, in BPF maps or through a module's file ---- */
 
-/* Announcements are kept by network namespace and, under it, by the destination's IPv4 prefix: a prefix
- * length of 64 bits is the whole namespace, up to 96 with the destination. */
+/* Key of an announcement: network namespace and, within it, an IPv4 prefix of the destination. A prefix length of 64
+ * bits is the whole namespace; up to 96 it includes bits of the destination. */
 struct skyhop_signal_key {
 	u32 prefix_bits;
 	u8 netns_cookie[8];
 	u8 ipv4[4];
 };
 
-/* A phase, and whose it is. */
+/* Phase and the connection that it belongs to. */
 struct skyhop_told {
 	u64 netns_cookie;
 	struct skyhop_phase phase;
@@ -334,39 +334,39 @@ struct skyhop_told {
 	u32 unused;
 };
 
-/* ---- What a connection reports, and what is decided for it elsewhere: policy.c ---- */
+/* ---- Reports of a connection and decisions for it, which policy.c exchanges with an external policy ---- */
 
-/* A connection at the end of an interval. What grows is counted from its beginning, so that whoever misses a report finds
- * it in the next. Packets, unless said otherwise. */
+/* State of a connection at the end of a report interval. Counters count from the start of the connection, so that a
+ * reader who misses a report finds their increase in the next one. Units are packets, unless noted otherwise. */
 struct skyhop_report {
-	u64 id;               /* the connection's, drawn at random */
+	u64 id;               /* of the connection, drawn at random */
 	u64 netns_cookie;     /* 0 in the simulator */
 	u64 at_ns;            /* on the clock of skyhop_now_ns() */
 	u64 began_ns;         /* when the interval began */
 	u64 pacing_rate;      /* bytes per second; all ones: there is no bound */
 	u64 bytes_acked;
-	u64 bytes_sent;       /* again or for the first time */
-	u64 rate_sum;         /* of the interval's samples of the delivery rate: packets per us, of SKYHOP_RATE_ONE */
-	u64 rtt_sum_us;       /* of the interval's samples of the round trip */
+	u64 bytes_sent;       /* retransmissions included */
+	u64 rate_sum;         /* sum of the interval's delivery rate samples: packets per us, times SKYHOP_RATE_ONE */
+	u64 rtt_sum_us;       /* sum of the RTT samples of the interval */
 	struct skyhop_handover handover;
-	u32 rate_samples;     /* how many */
+	u32 rate_samples;     /* number of delivery rate samples in the interval */
 	u32 rtt_samples;
 	u32 rtt_least_us;
 	u32 rtt_most_us;
 	u32 rtt_first_us;
 	u32 rtt_last_us;
 	u32 srtt_us;
-	u32 mdev_us;          /* mean deviation: what TCP_INFO calls rttvar */
-	u32 rttvar_us;        /* a quarter of what the RTO adds to srtt, no less than that of its bound */
-	u32 min_rtt_us;       /* as TCP has it; all ones: unknown */
+	u32 mdev_us;          /* mean deviation (TCP_INFO calls it rttvar) */
+	u32 rttvar_us;        /* a quarter of the term that the RTO adds to srtt, lower bound included */
+	u32 min_rtt_us;       /* windowed minimum of TCP; all ones: unknown */
 	u32 delivered;
 	u32 delivered_ce;
 	u32 lost;
 	u32 retransmitted;
-	u32 sent;             /* with data, again or for the first time */
-	u32 acks;             /* of the interval */
-	u32 rate_packets;     /* delivered, as TCP's own sample of the delivery rate has it, */
-	u32 rate_interval_us; /* and in which time; 0: there is none */
+	u32 sent;             /* segments with data, retransmissions included */
+	u32 acks;             /* number of ACKs in the interval */
+	u32 rate_packets;     /* packets delivered in TCP's own delivery rate sample, */
+	u32 rate_interval_us; /* and the duration of that sample; 0: there is none */
 	u32 cwnd;
 	u32 ssthresh;
 	u32 packets_out;
@@ -376,27 +376,27 @@ struct skyhop_report {
 	u32 mss;              /* bytes */
 	u32 state;            /* enum tcp_ca_state */
 	u32 flags;            /* SKYHOP_APP_LIMITED ... */
-	u32 unused;           /* in whose place there would be a gap, which BPF may not hand over */
+	u32 unused;           /* explicit padding: BPF must not copy out uninitialised gaps */
 	u16 local_port;
 	u16 remote_port;      /* in network order */
 	u32 remote_ipv4;      /* in network order */
 };
 
-/* What `flags` is made of. */
+/* Bits of `flags`. */
 #define SKYHOP_APP_LIMITED 0x1  /* the application had nothing to send */
 #define SKYHOP_CWND_LIMITED 0x2 /* the window was used up */
-#define SKYHOP_OBEYS 0x4        /* decisions govern; else the base algorithm does */
+#define SKYHOP_OBEYS 0x4        /* decisions govern; otherwise the base algorithm does */
 #define SKYHOP_LAST_REPORT 0x8  /* the connection ends */
 
 struct skyhop_decision {
-	u64 report_ns;   /* at_ns of the report that it answers; 0: there is none */
-	u64 pacing_rate; /* bytes per second; 0: what follows from the window */
-	u32 cwnd;        /* packets; 0: as it is */
-	u32 factor;      /* what the window is multiplied by, of SKYHOP_FACTOR_ONE; 0: not */
+	u64 report_ns;   /* at_ns of the report that the decision answers; 0: there is no decision */
+	u64 pacing_rate; /* bytes per second; 0: derived from the window */
+	u32 cwnd;        /* packets; 0: unchanged */
+	u32 factor;      /* factor of the window, times SKYHOP_FACTOR_ONE; 0: none */
 };
 
-/* What is written to a module's file about a connection, at SKYHOP_DECIDING_AT, where its reports are read. A decision that
- * answers no report takes back what was decided. */
+/* Decision for a connection, written to a module's file at the offset SKYHOP_DECIDING_AT, from which its reports are
+ * read. A decision that answers no report withdraws the earlier one. */
 struct skyhop_decided {
 	u64 id;
 	struct skyhop_decision decision;
@@ -407,7 +407,7 @@ struct skyhop_decided {
 #define SKYHOP_FACTOR_ONE 1024
 #define SKYHOP_RATE_ONE 16777216
 
-/* The first thing that is written to a module's file: what it shall be called, and its parameters, in the order of its
+/* First message written to a module's file: the name to register, and the parameters in the order of the module's
  * table. */
 #define SKYHOP_MOST_PARAMS 64
 
@@ -417,32 +417,32 @@ struct skyhop_registration {
 	u64 params[SKYHOP_MOST_PARAMS];
 };
 
-/* What is written to it afterwards. A handover that is not valid takes back what was announced. */
+/* Later messages to a module's file. A handover that is not valid withdraws the announcement. */
 struct skyhop_announcement {
 	struct skyhop_signal_key key;
 	struct skyhop_handover handover;
 };
 
-/* ---- For the algorithm's file, the same for all targets ----
+/* ---- For the algorithm's file: the same interface on all targets ----
  *
  * SKYHOP_PARAMS(LIST)   LIST(P) has one line per parameter:
  *                       P(name, scale, initial, least, most, unit, "one line about it")
- *                       All are whole numbers. A user writes value / scale (0.7 for 717 of 1024). The unit is
+ *                       All are whole numbers. A user writes value / scale (0.7 for 717 / 1024). The unit is
  *                       "", "ns", "us", "ms", "s", "packets", ... or names to choose from: "published|freeze".
- * skyhop_param(sk, name)          its value, u64
- * SKYHOP_STATE(type)              each connection has one `type`, zeroed at the start
- * skyhop_state(sk)                pointer to it; may be NULL (the verifier insists)
- * skyhop_state_create(sk)         the same, in init: makes it where there is none
- * skyhop_hz(sk), skyhop_jiffies(sk)   Linux's coarse clock: ticks per second, ticks
- * skyhop_now_ns(sk)               the monotonic clock that announcements are timed on
- * skyhop_random(sk, n)            0 <= random < n
- * skyhop_handover(sk, &handover)  copies the announced handover; false: nothing is announced
- * skyhop_tell(sk, kind, begin_ns, end_ns)   tells whoever watches of a phase, once: as soon as its end is known
- * SKYHOP_REPORTS                  for algorithms that others decide for:
- * skyhop_report(sk, &report)      hands over a report, whose id, netns_cookie and ports it fills in
- * skyhop_decision(sk, id, &decision)   copies the newest decision; false: there is none
+ * skyhop_param(sk, name)          value of the parameter, u64
+ * SKYHOP_STATE(type)              state of each connection: one `type`, zeroed at the start
+ * skyhop_state(sk)                pointer to the state; may be NULL (the verifier requires the check)
+ * skyhop_state_create(sk)         the same for init: creates the state if there is none
+ * skyhop_hz(sk), skyhop_jiffies(sk)   Linux's coarse clock: ticks per second, current tick
+ * skyhop_now_ns(sk)               monotonic clock, on which announcements are timed
+ * skyhop_random(sk, n)            random number, 0 <= random < n
+ * skyhop_handover(sk, &handover)  copies the announced handover; false: no announcement
+ * skyhop_tell(sk, kind, begin_ns, end_ns)   reports a phase to observers, once its end is known
+ * SKYHOP_REPORTS                  declares that an external policy decides, for the next two:
+ * skyhop_report(sk, &report)      sends a report, after it fills in its netns_cookie and addresses
+ * skyhop_decision(sk, id, &decision)   copies the newest decision; false: no decision
  * SKYHOP_HOOK(type, name, ...) {} defines a hook of tcp_congestion_ops
- * SKYHOP_MODULE(name, about, .hook = SKYHOP_FN(function), ...)   each function a SKYHOP_HOOK, name the file's
+ * SKYHOP_MODULE(name, about, .hook = SKYHOP_FN(function), ...)   defines the module; name is that of the file
  */
 
 #ifdef __KERNEL__
@@ -462,7 +462,7 @@ SKYHOP_UNUSED static long (*const bpf_ringbuf_output)(void *ring, void *data, u6
 SKYHOP_UNUSED static void *(*const bpf_sk_storage_get)(void *map, void *sk, void *value, u64 flags) =
 	(void *)BPF_FUNC_sk_storage_get;
 
-/* The kernel's ticks per second are not visible to BPF: the loader sets them before it loads. */
+/* BPF cannot see the kernel's ticks per second: the loader sets them before it loads the module. */
 const volatile u32 skyhop_hz_of_kernel = 1000;
 
 #define skyhop_hz(sk) ((void)(sk), (u32)skyhop_hz_of_kernel)
@@ -494,7 +494,7 @@ const volatile u32 skyhop_hz_of_kernel = 1000;
 	struct skyhop_state_is_stored
 #define SKYHOP_NO_STATE struct skyhop_state_is_stored
 
-/* A bit field's place differs between kernels, so that the loader fills in the shifts, too. */
+/* The position of a bit field differs between kernels, so the loader inserts the shifts, too. */
 #define SKYHOP_FIELD_INFO(p, field, what) __builtin_preserve_field_info((p)->field, what)
 #define skyhop_bits(p, field)                                                                             \
 	({                                                                                                \
@@ -536,7 +536,7 @@ static inline bool skyhop_handover(struct sock *sk, struct skyhop_handover *hand
 	return true;
 }
 
-/* Who watches reads them from here; where nobody does, the ring fills up and the rest is dropped. */
+/* Phases for observers. If no process reads them, the ring fills up and further phases are dropped. */
 struct {
 	int(*type)[BPF_MAP_TYPE_RINGBUF];
 	int(*max_entries)[64 * 1024];
@@ -554,7 +554,7 @@ SKYHOP_UNUSED static inline void skyhop_tell(struct sock *sk, u64 kind, u64 begi
 	bpf_ringbuf_output(&skyhop_phases, &told, sizeof(told), BPF_RB_NO_WAKEUP);
 }
 
-/* Whoever decides reads reports from the one, and writes what is decided for a connection into the other. */
+/* An external policy reads reports from the first map, and writes decisions into the second. */
 #define SKYHOP_REPORTS                                                                                    \
 	struct {                                                                                          \
 		int(*type)[BPF_MAP_TYPE_RINGBUF];                                                         \
@@ -587,12 +587,12 @@ SKYHOP_UNUSED static inline void skyhop_tell(struct sock *sk, u64 kind, u64 begi
 	}                                                                                                 \
 	struct skyhop_reports_are_in_a_ring
 
-/* The kernel hands a hook its arguments as an array of u64. */
+/* The kernel passes a hook its arguments as an array of u64. */
 #define SKYHOP_CTX_1 ctx[0]
 #define SKYHOP_CTX_2 ctx[0], ctx[1]
 #define SKYHOP_CTX_3 ctx[0], ctx[1], ctx[2]
 #ifdef SKYHOP_BEFORE_6_10
-/* cong_control is the only hook with four, and those kernels hand over its first and its last. */
+/* cong_control is the only hook with four arguments; kernels before 6.10 pass its first and its last. */
 #define SKYHOP_CTX_4 ctx[0], 0, 0, ctx[1]
 #else
 #define SKYHOP_CTX_4 ctx[0], ctx[1], ctx[2], ctx[3]
@@ -612,7 +612,7 @@ SKYHOP_UNUSED static inline void skyhop_tell(struct sock *sk, u64 kind, u64 begi
 	}                                                                                                 \
 	static inline __attribute__((always_inline)) result function##_hook(__VA_ARGS__)
 #define SKYHOP_FN(function) ((void *)((char *)(function) + 0 * function##_is_a_hook))
-/* Its name in the kernel is the loader's to choose: the plain one may be taken by the kernel's own. */
+/* The loader chooses the name in the kernel: the kernel's own module may have the plain one. */
 #define SKYHOP_MODULE(id, about, ...)                                                                     \
 	SKYHOP_CHECK_NAME(id);                                                                            \
 	const char skyhop_license[] SEC("license") = "Dual MIT/GPL";                                      \
@@ -621,21 +621,21 @@ SKYHOP_UNUSED static inline void skyhop_tell(struct sock *sk, u64 kind, u64 begi
 #else
 /* ---- In the simulator ---- */
 
-/* What crates/cc keeps for one instance; a pointer to it lies in icsk_ca_priv[0] during every call. */
+/* State that crates/cc keeps for one instance; icsk_ca_priv[0] points to it during every call. */
 struct skyhop_host {
 	void *state;
 	const u64 *params; /* in the order of the module's table */
 	u64 random;        /* seed, then state, of skyhop_random() */
 	struct skyhop_handover handover;
 	void (*tell)(void *phases, const struct skyhop_phase *phase);
-	void *phases; /* for tell */
+	void *phases; /* first argument of tell */
 	void (*report)(void *decider, const struct skyhop_report *report);
-	void *decider; /* for report; NULL: nobody decides */
+	void *decider; /* first argument of report; NULL: no external policy */
 	struct skyhop_decision decision;
 	u32 hz;
 };
 
-/* A row of a module's table. */
+/* Parameter of a module, a row of its table. */
 struct skyhop_param {
 	const char *name;
 	const char *unit;
@@ -646,7 +646,7 @@ struct skyhop_param {
 	u64 most;
 };
 
-/* A module. */
+/* Congestion control as a module: hooks, parameters and size of the state. */
 struct skyhop_module {
 	const char *about;
 	const struct tcp_congestion_ops *ops;
@@ -744,10 +744,10 @@ static inline void skyhop_tell(struct sock *sk, enum skyhop_phase_kind kind, u64
 #define SKYHOP_HOOK(result, function, ...) \
 	enum { function##_is_a_hook = 1 }; \
 	static result function(__VA_ARGS__)
-/* What is no SKYHOP_HOOK would not be taken by the kernel. */
+/* A function that is not a SKYHOP_HOOK does not compile here, because the kernel would not accept it. */
 #define SKYHOP_FN(function) (function##_is_a_hook ? (function) : (function))
 #ifdef SKYHOP_SHARED
-/* Alone in a shared object, where it is looked up whatever it is called. */
+/* The only module of a shared object, looked up by a fixed name. */
 #define SKYHOP_MODULE_OF(id) skyhop_module
 #else
 #define SKYHOP_MODULE_OF(id) skyhop_module_##id
@@ -766,12 +766,13 @@ static inline void skyhop_tell(struct sock *sk, enum skyhop_phase_kind kind, u64
 #define SKYHOP_CHECK_NAME(id) \
 	_Static_assert(sizeof(#id) <= 16, "the name of a congestion control has at most 15 letters")
 
-/* For headers whose rows LIST(P) modules take into their tables: struct config { LIST(SKYHOP_CONFIG_MEMBER) } has
- * their values, (struct config){ LIST(SKYHOP_CONFIG_VALUE) } fills it from the `sk` in scope. */
+/* For headers whose parameter rows LIST(P) modules include in their tables: struct config {
+ * LIST(SKYHOP_CONFIG_MEMBER) } holds their values, (struct config){ LIST(SKYHOP_CONFIG_VALUE) } fills it from the
+ * `sk` in scope. */
 #define SKYHOP_CONFIG_MEMBER(name, scale, initial, least, most, unit, about) u64 name;
 #define SKYHOP_CONFIG_VALUE(name, scale, initial, least, most, unit, about) .name = skyhop_param(sk, name),
 
-/* ---- What the kernel offers to its modules, under its names ---- */
+/* ---- Helpers of the kernel for its modules, under the kernel's names ---- */
 
 #define min_of(a, b) ((a) < (b) ? (a) : (b))
 #define max_of(a, b) ((a) > (b) ? (a) : (b))
@@ -828,7 +829,7 @@ static inline bool tcp_in_slow_start(const struct tcp_sock *tp)
 	return tp->snd_cwnd < tp->snd_ssthresh;
 }
 
-/* RFC 9293 has no name for it: sent, and believed neither delivered nor lost. RFC 6675 calls it pipe. */
+/* Packets sent and believed neither delivered nor lost: pipe of RFC 6675. */
 static inline u32 tcp_packets_in_flight(const struct tcp_sock *tp)
 {
 	return tp->packets_out - (tp->sacked_out + tp->lost_out) + tp->retrans_out;
@@ -839,7 +840,8 @@ static inline u32 tcp_min_rtt(const struct tcp_sock *tp)
 	return tp->rtt_min.s[0].v;
 }
 
-/* RFC 7661 4.3: a window that was not used does not grow. Slow start may grow to twice what was used. */
+/* Whether the window limits the flow: an unused window does not grow (RFC 7661 4.3). Slow start may grow to twice
+ * what was used. */
 static inline bool tcp_is_cwnd_limited(struct sock *sk)
 {
 	const struct tcp_sock *tp = tcp_sk(sk);
@@ -849,7 +851,7 @@ static inline bool tcp_is_cwnd_limited(struct sock *sk)
 	return tcp_in_slow_start(tp) && tp->snd_cwnd < 2 * tp->max_packets_out;
 }
 
-/* RFC 5681 3.1 with RFC 3465: grow by what was acknowledged, up to ssthresh; returns what is left of it. */
+/* Grow by the packets acknowledged, up to ssthresh (RFC 5681 3.1 with RFC 3465); return those left over. */
 static inline u32 tcp_slow_start(struct tcp_sock *tp, u32 acked)
 {
 	u32 grown = min_u32(tp->snd_cwnd + acked, tp->snd_ssthresh);
@@ -859,13 +861,13 @@ static inline u32 tcp_slow_start(struct tcp_sock *tp, u32 acked)
 	return left;
 }
 
-/* RFC 5681 3.1, RFC 3465 2.1: one packet more for every `w` acknowledged, the rest is carried over. */
+/* Grow by one packet for every `w` acknowledged, and carry over the rest (RFC 5681 3.1, RFC 3465 2.1). */
 static inline void tcp_cong_avoid_ai(struct tcp_sock *tp, u32 w, u32 acked)
 {
 	u32 counted = tp->snd_cwnd_cnt;
 	u32 cwnd = tp->snd_cwnd;
 
-	/* Credit from a time when `w` was larger is worth one packet, not more. */
+	/* Credit from a time when `w` was larger counts as one packet, not more. */
 	if (counted >= w) {
 		counted = 0;
 		cwnd++;
@@ -879,7 +881,7 @@ static inline void tcp_cong_avoid_ai(struct tcp_sock *tp, u32 w, u32 acked)
 	tp->snd_cwnd = min_u32(cwnd, tp->snd_cwnd_clamp);
 }
 
-/* RFC 5681 3.1 (4): half the window, at least two packets. */
+/* Half the window, at least two packets (RFC 5681 3.1, equation 4). */
 static inline u32 tcp_reno_ssthresh(struct sock *sk)
 {
 	return max_u32(tcp_sk(sk)->snd_cwnd / 2, 2);
@@ -900,7 +902,7 @@ static inline void tcp_reno_cong_avoid(struct sock *sk, u32 ack, u32 acked)
 	tcp_cong_avoid_ai(tp, tp->snd_cwnd, acked);
 }
 
-/* RFC 3522, RFC 4015: a reduction that proves spurious is taken back. */
+/* Window after the undo of a spurious reduction (RFC 3522, RFC 4015). */
 static inline u32 tcp_reno_undo_cwnd(struct sock *sk)
 {
 	return max_u32(tcp_sk(sk)->snd_cwnd, tcp_sk(sk)->prior_cwnd);

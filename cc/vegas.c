@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0 */
 /*
- * Vegas (Brakmo and Peterson, "TCP Vegas: End to end congestion avoidance on a global Internet", 1995) as Linux has
- * it: once per round trip the window is compared with what the least RTT ever would need. From `alpha` to `beta`
- * packets of the window are meant to wait in the queue. During recovery it is Reno.
+ * Vegas (Brakmo and Peterson, "TCP Vegas: End to end congestion avoidance on a global Internet", 1995) as in Linux:
+ * once per round trip it compares the window with the window that the minimum RTT would need. From `alpha` to `beta`
+ * packets of the window are meant to wait in the queue. During recovery it behaves like Reno.
  */
 #include "skyhop_cc.h"
 
 #define NO_RTT 0x7fffffffU
-#define LEAST_SAMPLES 3 /* Linux: fewer may all be those of delayed ACKs */
+#define LEAST_SAMPLES 3 /* Linux: fewer samples may all come from delayed ACKs */
 
 #define VEGAS_PARAMS(P)                                                                                   \
-	P(alpha, 1, 2, 0, 1000, "packets", "grow while fewer wait")                                       \
-	P(beta, 1, 4, 0, 1000, "packets", "shrink while more wait")                                       \
-	P(gamma, 1, 1, 0, 1000, "packets", "leave slow start when more wait")
+	P(alpha, 1, 2, 0, 1000, "packets", "cwnd grows below this many queued packets")                  \
+	P(beta, 1, 4, 0, 1000, "packets", "cwnd shrinks above this many queued packets")                 \
+	P(gamma, 1, 1, 0, 1000, "packets", "slow start ends above this many queued packets")
 SKYHOP_PARAMS(VEGAS_PARAMS);
 
 struct vegas {
-	u32 base_rtt_us;   /* the least ever; NO_RTT: no sample yet */
-	u32 round_rtt_us;  /* the least of this round trip */
+	u32 base_rtt_us;   /* minimum of the connection; NO_RTT: no sample yet */
+	u32 round_rtt_us;  /* minimum of this round trip */
 	u32 round_samples;
 	u32 round_end_seq;
 	bool is_on; /* not in recovery */
@@ -57,7 +57,7 @@ SKYHOP_HOOK(void, vegas_set_state, struct sock *sk, u8 new_state)
 		round_begins(sk, vegas);
 }
 
-/* Linux: after idle the path may be another, so that all is learnt anew. */
+/* Linux: after idle the path may have changed, so all measurements begin again. */
 SKYHOP_HOOK(void, vegas_cwnd_event, struct sock *sk, enum tcp_ca_event event)
 {
 	struct vegas *vegas = skyhop_state(sk);
@@ -81,11 +81,12 @@ SKYHOP_HOOK(void, vegas_pkts_acked, struct sock *sk, const struct ack_sample *sa
 
 static void lower_ssthresh(struct tcp_sock *tp)
 {
-	/* RFC 5681 3.1 (4): never below two */
+	/* at least two packets (RFC 5681 3.1, equation 4) */
 	tp->snd_ssthresh = max_u32(min_u32(tp->snd_ssthresh, tp->snd_cwnd), 2);
 }
 
-/* Brakmo and Peterson 3.2, 3.3: diff is how much of the window waits in the queue, in packets. */
+/* Compare the window once per round trip (Brakmo and Peterson 3.2, 3.3): diff is the part of the window that waits
+ * in the queue, in packets. */
 static void compare(struct sock *sk, const struct vegas *vegas, u32 acked)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
@@ -96,7 +97,7 @@ static void compare(struct sock *sk, const struct vegas *vegas, u32 acked)
 		if (diff <= skyhop_param(sk, gamma)) {
 			tcp_slow_start(tp, acked);
 		} else {
-			/* to what the path carries without a queue, rounded up */
+			/* reduce to what the path holds without a queue, rounded up */
 			tp->snd_cwnd = (u32)min_u64(cwnd, cwnd * vegas->base_rtt_us / vegas->round_rtt_us + 1);
 			lower_ssthresh(tp);
 		}
@@ -107,7 +108,7 @@ static void compare(struct sock *sk, const struct vegas *vegas, u32 acked)
 		tp->snd_cwnd++;
 	}
 	tp->snd_cwnd = min_u32(max_u32(tp->snd_cwnd, 2), tp->snd_cwnd_clamp);
-	/* Linux: the threshold stays near enough to help after the next loss */
+	/* Linux: the threshold stays high enough to speed up growth after the next loss */
 	tp->snd_ssthresh = max_u32(tp->snd_ssthresh, tp->snd_cwnd / 2 + tp->snd_cwnd / 4);
 }
 
@@ -129,19 +130,19 @@ SKYHOP_HOOK(void, vegas_cong_avoid, struct sock *sk, u32 ack, u32 acked)
 	}
 }
 
-/* RFC 5681 3.1 (4) */
+/* Half the window (RFC 5681 3.1, equation 4) */
 SKYHOP_HOOK(u32, vegas_ssthresh, struct sock *sk)
 {
 	return tcp_reno_ssthresh(sk);
 }
 
-/* RFC 4015 3.2 */
+/* Undo of a spurious reduction (RFC 4015 3.2) */
 SKYHOP_HOOK(u32, vegas_undo_cwnd, struct sock *sk)
 {
 	return tcp_reno_undo_cwnd(sk);
 }
 
-SKYHOP_MODULE(vegas, "Vegas: a few packets in the queue, by delay (Brakmo and Peterson)",
+SKYHOP_MODULE(vegas, "Vegas: a few queued packets, from delay (Brakmo and Peterson)",
 	      .flags = TCP_CONG_NON_RESTRICTED,
 	      .init = SKYHOP_FN(vegas_init),
 	      .ssthresh = SKYHOP_FN(vegas_ssthresh),

@@ -1,48 +1,48 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0 */
 /*
- * PCC Vivace (Dong et al., "PCC Vivace: Online-learning congestion control", NSDI 2018, cited as "Vivace") as its
- * authors' module for Linux has it, and not as the paper: utility is linear in the rate, the gradient's step is in bytes
- * per second, and the window is twice what the rate needs.
+ * PCC Vivace (Dong et al., "PCC Vivace: Online-learning congestion control", NSDI 2018, cited as "Vivace") as in its
+ * authors' module for Linux, which differs from the paper: utility is linear in the rate, the gradient's step is in
+ * bytes per second, and the window is twice what the rate needs.
  *
- * Time is cut into monitor intervals, each sent at one rate; what comes back says what the rate was worth. From the
- * start on the rate grows by half per interval until it is worth less (START); then four intervals, two at 5 % more
- * and two at 5 % less, in random order: where both pairs agree (PROBING), the rate follows the gradient (MOVING) for as
- * long as that goes up, and is probed again.
+ * Time is divided into monitor intervals, each sent at one rate; the ACKs of an interval give the utility of its
+ * rate. From the start the rate grows by half per interval until utility falls (START). Then four intervals, two at
+ * 5 % more and two at 5 % less, in random order, are compared: if both pairs agree (PROBING), the rate follows the
+ * gradient (MOVING) for as long as it rises, and is probed again afterwards.
  *
- * What the module does differently from what it says is kept, as it makes its behaviour: the first interval of MOVING is
- * sent at the rate before the probes but taken for one at the better probe's, so that MOVING begins with the least step,
- * upwards; and any step down ends MOVING.
+ * Where the module differs from its description, its behaviour is kept: the first interval of MOVING is sent at the
+ * rate before the probes but evaluated as if sent at the better probe's, so that MOVING begins with the smallest
+ * step, upwards; and any step down ends MOVING.
  */
 #include "pacing.h"
 #include "pcc_math.h"
 
 #define VIVACE_ONE 1000
 #define VIVACE_PARAMS(P)                                                                                  \
-	P(throughput, VIVACE_ONE, 1000, 0, 1000000, "", "what a rate is worth")                          \
-	P(exponent, VIVACE_ONE, 1000, 100, 1000, "", "of the rate in Mbit/s; 1: worth grows with it")    \
-	P(latency, VIVACE_ONE, 900000, 0, 2000000, "", "what it loses by the slope of the RTT")          \
-	P(loss, VIVACE_ONE, 11000, 0, 1000000, "", "what it loses by the share that is lost")            \
-	P(initial_window, 1, 0, 0, 1000, "packets", "per RTT at first; 0: 524,288 bytes per second")
+	P(throughput, VIVACE_ONE, 1000, 0, 1000000, "", "utility: coefficient of the throughput term")   \
+	P(exponent, VIVACE_ONE, 1000, 100, 1000, "", "utility: exponent of the rate in Mbit/s; 1: linear") \
+	P(latency, VIVACE_ONE, 900000, 0, 2000000, "", "utility: coefficient of the RTT gradient")       \
+	P(loss, VIVACE_ONE, 11000, 0, 1000000, "", "utility: coefficient of the loss rate")              \
+	P(initial_window, 1, 0, 0, 1000, "packets", "initial rate, in packets per RTT; 0: 524,288 bytes/s")
 SKYHOP_PARAMS(VIVACE_PARAMS);
 
 #define INTERVALS 4 /* a power of two */
 #define LEAST_PACKETS 50
-#define MARGIN_PACKETS 10 /* at an interval's begin and end, which may be its neighbours' */
+#define MARGIN_PACKETS 10 /* packets at either end of an interval, which may belong to its neighbours */
 #define LEAST_CWND 4
 #define LEAST_RATE 1024 /* bytes per second, as all rates */
 #define LEAST_PACKETS_PER_RTT 2
 #define FIRST_RATE (512 * LEAST_RATE)
 #define MOST_RATE (1ULL << 34)
 #define PROBE_PERCENT 5
-#define START_LOSS 100         /* of VIVACE_ONE: less does not count in START */
-#define LEAST_SLOPE 30         /* likewise: 3 % */
-#define MOST_SLOPE 100000      /* so that products stay within 64 bits */
+#define START_LOSS 100         /* in 1 / VIVACE_ONE: smaller losses do not count in START */
+#define LEAST_SLOPE 30         /* in 1 / VIVACE_ONE: 3 % */
+#define MOST_SLOPE 100000      /* keeps products within 64 bits */
 #define MOST_UTILITY 4000000000000LL
-#define LEAST_STEP 20          /* of VIVACE_ONE of the rate: below it a gradient is noise */
+#define LEAST_STEP 20          /* in 1 / VIVACE_ONE of the rate: below it a gradient is noise */
 #define STEP_BYTES 25000
 #define FIRST_AMPLIFIER 2
 #define MOST_SWING 2
-#define FIRST_BOUND 100 /* of VIVACE_ONE of the rate */
+#define FIRST_BOUND 100 /* in 1 / VIVACE_ONE of the rate */
 #define BOUND_GROWTH 70
 
 struct vivace_interval {
@@ -50,8 +50,8 @@ struct vivace_interval {
 	u64 send_began_us, send_ended_us;
 	s64 utility;
 	u32 first_rtt_us, last_rtt_us; /* smoothed */
-	u32 first_packet; /* how many had been sent before it; 0: it has not begun */
-	u32 end_packet;   /* 0: it is still being sent */
+	u32 first_packet; /* packets sent before the interval; 0: it has not begun */
+	u32 end_packet;   /* packets sent by its end; 0: it is still being sent */
 	u64 recv_began_us, recv_ended_us;
 	u32 lost;
 	u32 delivered;
@@ -63,17 +63,17 @@ struct vivace {
 	struct vivace_interval intervals[INTERVALS];
 	u64 rate;
 	u64 last_rate;
-	u32 sending;   /* the interval that is */
-	u32 receiving; /* that whose packets come back */
-	u32 counted;   /* packets of which it is known what became of them */
-	u32 counted_beyond; /* what the counters say more than was sent: after a timeout */
+	u32 sending;   /* index of the interval that is being sent */
+	u32 receiving; /* index of the interval whose ACKs arrive */
+	u32 counted;   /* packets acknowledged or lost so far */
+	u32 counted_beyond; /* excess of the counters over the packets sent, after a timeout */
 	u32 last_lost;
 	u32 last_delivered;
 	u32 amplifier;
 	u32 swing;  /* steps of one sign before the amplifier grows */
-	u32 bound;  /* of VIVACE_ONE of the rate: the largest step */
+	u32 bound;  /* largest step, in 1 / VIVACE_ONE of the rate */
 	u8 mode;    /* enum vivace_mode */
-	bool waits; /* all was sent that the decision needs */
+	bool waits; /* everything that the decision needs has been sent */
 	bool timed_out;
 };
 SKYHOP_STATE(struct vivace);
@@ -99,7 +99,7 @@ static void set_cwnd(struct sock *sk)
 	tp->snd_cwnd = (u32)min_u64(max_u64(2 * packets, LEAST_CWND), tp->snd_cwnd_clamp);
 }
 
-/* At its rate, or while a decision is waited for at that of before. */
+/* Begin the next interval at its rate or, while a decision is pending, continue at the rate before. */
 static void begin_interval(struct sock *sk, struct vivace *vivace)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
@@ -155,9 +155,9 @@ static void prepare_move(struct vivace *vivace)
 	begin_round(vivace);
 }
 
-/* ---- What a rate was worth ---- */
+/* ---- Utility of a rate ---- */
 
-/* Of VIVACE_ONE: how much the RTT grew per time, where that is more than noise. */
+/* Slope of the RTT over time, in 1 / VIVACE_ONE; 0 if it is within the noise. */
 static s64 rtt_slope(struct sock *sk, const struct vivace *vivace, const struct vivace_interval *of)
 {
 	u64 sent_us = of->send_ended_us - of->send_began_us;
@@ -178,7 +178,8 @@ static s64 rtt_slope(struct sock *sk, const struct vivace *vivace, const struct 
 	return pcc_bounded(slope, MOST_SLOPE);
 }
 
-/* The rate to the power of the exponent, in Mbit/s; one part of it, for an exponent of 1, is a byte per second. */
+/* Reward of a rate: rate in Mbit/s to the power of the exponent. One unit, for an exponent of 1, is a byte per
+ * second. */
 static s64 worth(struct sock *sk, u64 rate)
 {
 	u64 exponent = skyhop_param(sk, exponent);
@@ -188,7 +189,7 @@ static s64 worth(struct sock *sk, u64 rate)
 	return (s64)(rate * skyhop_param(sk, throughput) / VIVACE_ONE);
 }
 
-/* Vivace 3.1, with the module's coefficients; `VIVACE_ONE` of each is in its unit. */
+/* Utility of an interval (Vivace 3.1), with the module's coefficients, each in units of 1 / VIVACE_ONE. */
 static s64 utility(struct sock *sk, const struct vivace *vivace, const struct vivace_interval *of)
 {
 	u64 rate = min_u64(of->rate, MOST_RATE);
@@ -228,7 +229,7 @@ static void decide_start(struct sock *sk, struct vivace *vivace)
 	begin_interval(sk, vivace);
 }
 
-/* Both pairs have to say the same. */
+/* Decide by both pairs, which have to agree. */
 static void decide_probing(struct sock *sk, struct vivace *vivace)
 {
 	struct vivace_interval *of = vivace->intervals;
@@ -249,7 +250,7 @@ static void decide_probing(struct sock *sk, struct vivace *vivace)
 	}
 	if (rate != vivace->rate) {
 		vivace->mode = MOVING;
-		/* Before the rate moves on: the first interval is sent at the old one. */
+		/* Called before the rate changes, so that the first interval is sent at the old one. */
 		prepare_move(vivace);
 	} else {
 		prepare_probes(sk, vivace);
@@ -258,7 +259,7 @@ static void decide_probing(struct sock *sk, struct vivace *vivace)
 	begin_interval(sk, vivace);
 }
 
-/* Du/dx of VIVACE_ONE squared, where the rates differ by more than noise. */
+/* Gradient du/dx times VIVACE_ONE squared; 0 if the rates differ by no more than noise. */
 static s64 gradient(u64 rate, s64 worth_of_it, u64 last_rate, s64 worth_of_last)
 {
 	u64 apart = rate > last_rate ? rate - last_rate : last_rate - rate;
@@ -269,7 +270,7 @@ static s64 gradient(u64 rate, s64 worth_of_it, u64 last_rate, s64 worth_of_last)
 	return pcc_ratio(rate > last_rate ? gained : -gained, VIVACE_ONE * VIVACE_ONE, apart);
 }
 
-/* Steps of one sign become larger, after a few; one of the other sign begins anew. */
+/* Let steps of one sign grow, after a few; a step of the other sign starts over. */
 static void adapt_steps(struct vivace *vivace, s64 step)
 {
 	if ((step > 0) == (vivace->rate > vivace->last_rate)) {
@@ -284,7 +285,7 @@ static void adapt_steps(struct vivace *vivace, s64 step)
 	vivace->bound = FIRST_BOUND;
 }
 
-/* What is left of a step under the bound, which grows while it is reached. */
+/* Limit a step to the bound, which grows each time that it is reached. */
 static u64 within_bound(struct vivace *vivace, u64 step)
 {
 	if (min_u64(step, MOST_RATE) * VIVACE_ONE / max_u64(vivace->rate, 1) <= vivace->bound) {
@@ -296,7 +297,7 @@ static u64 within_bound(struct vivace *vivace, u64 step)
 	return step;
 }
 
-/* The rate after a step along the gradient, large enough to measure the next one. */
+/* Rate after a step along the gradient, large enough to measure the next one. */
 static u64 moved_rate(struct vivace *vivace, s64 slope)
 {
 	s64 step = pcc_bounded(slope, MOST_UTILITY) * (STEP_BYTES / VIVACE_ONE);
@@ -333,7 +334,7 @@ static void decide_moving(struct sock *sk, struct vivace *vivace)
 
 /* ---- On each ACK ---- */
 
-/* It has its packets, and a round trip of them: the first came back. */
+/* Whether the interval has enough packets and a round trip of them: the ACK of its first has arrived. */
 static void check_sent(struct sock *sk, struct vivace *vivace)
 {
 	struct vivace_interval *now = interval(vivace, vivace->sending);
@@ -438,13 +439,13 @@ SKYHOP_HOOK(void, vivace_set_state, struct sock *sk, u8 new_state)
 		vivace->waits = true;
 	} else {
 		vivace->counted_beyond = tp->delivered + tp->lost + tcp_packets_in_flight(tp) - tp->data_segs_out;
-		/* START does not end by it. */
+		/* START does not end by a timeout. */
 		prepare_probes(sk, vivace);
 	}
 	begin_interval(sk, vivace);
 }
 
-/* There is no threshold, and no window to give back. */
+/* Vivace has no threshold, and no window to restore. */
 SKYHOP_HOOK(u32, vivace_ssthresh, struct sock *sk)
 {
 	(void)sk;
@@ -456,7 +457,7 @@ SKYHOP_HOOK(u32, vivace_undo_cwnd, struct sock *sk)
 	return tcp_sk(sk)->snd_cwnd;
 }
 
-SKYHOP_MODULE(vivace, "PCC Vivace, the authors' module for Linux: the rate that is worth most",
+SKYHOP_MODULE(vivace, "PCC Vivace, the authors' module for Linux: the rate of the highest utility",
 	      .flags = TCP_CONG_NON_RESTRICTED,
 	      .init = SKYHOP_FN(vivace_init),
 	      .ssthresh = SKYHOP_FN(vivace_ssthresh),

@@ -1,33 +1,34 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0 */
 /*
- * PCC Vivace (Dong et al., "PCC Vivace: Online-learning congestion control", NSDI 2018) as its authors' program for
- * UDT has it (PCC-Uspace, branch NSDI-2018), started as latency-sensitive: what Mazilu, Valentine and Parisis ran
- * ("Evaluating learning congestion control schemes for LEO constellations", arXiv 2510.25498). It is neither the
- * paper's Vivace nor the authors' module for Linux, which is vivace.c.
+ * PCC Vivace (Dong et al., "PCC Vivace: Online-learning congestion control", NSDI 2018) as in its authors' program
+ * for UDT (PCC-Uspace, branch NSDI-2018), started as latency-sensitive: the version that Mazilu, Valentine and
+ * Parisis measured ("Evaluating learning congestion control schemes for LEO constellations", arXiv 2510.25498). It
+ * is neither the paper's Vivace nor the authors' module for Linux, which is vivace.c.
  *
- * Time is cut into monitor intervals of a round trip, each sent at one rate. A rate is worth its 0.9th power, less
- * itself times 11,330 times the slope of the RTT, and times the share that is lost. From the start on the rate doubles
- * until it is worth less (START). Then pairs of intervals, 5 % more and 5 % less in random order, are compared
- * (SEARCHING, PROBING), and the rate follows the gradient: a step of up to 10 % is followed by another search, a larger
- * one by a comparison of one interval with the one before (MOVING). Steps of one sign become larger, and so does what
- * they may be at most; a turn begins anew.
+ * Time is divided into monitor intervals of a round trip, each sent at one rate. The utility of a rate is its 0.9th
+ * power, less the rate times 11,330 times the slope of the RTT, and less the rate times the loss coefficient times
+ * the share that is lost. From the start the rate doubles until utility falls (START). Then pairs of intervals, 5 %
+ * more and 5 % less in random order, are compared (SEARCHING, PROBING), and the rate follows the gradient: a step of
+ * up to 10 % is followed by another search, a larger one by a comparison of one interval with the one before
+ * (MOVING). Steps of one sign grow, and so does their bound; a change of direction starts over.
  *
- * How much of a link of capacity C that uses follows from the slope, which counts from 2 % on, and then for more than
- * anything else: the rate r grows until its higher probe is 1.05 r = 1.02 C, r = 0.97 C. Then it is 5 % less, 0.92 C,
- * and grows again by the gradient, 0.57 Mbit/s at 100, times a few. In between it is 0.95 C. While a queue drains its
- * slope is a reward, 11,330 r (1 - r / C), and that is the most at r = C / 2: once START has filled the queue, half of
- * the link is left and has to be gained back by such steps, which takes 6 s at an RTT of 100 ms and 11 s at 200 ms.
+ * The share of a link of capacity C that it uses follows from the slope, which counts from 2 % on and then outweighs
+ * everything else: the rate r grows until its higher probe is 1.05 r = 1.02 C, so r = 0.97 C. Then it falls by 5 %
+ * to 0.92 C, and grows again by the gradient, 0.57 Mbit/s at 100, times a few. The mean is 0.95 C. While a queue
+ * drains its slope is a reward, 11,330 r (1 - r / C), which is largest at r = C / 2: once START has filled the
+ * queue, half of the link is left and has to be regained by such steps, which takes 6 s at an RTT of 100 ms and 11 s
+ * at 200 ms.
  *
  * UDT acknowledges each packet with its interval's number. Here a packet belongs to the interval during which
- * `delivered` stood where its ACK says that it stood when it left; an interval begins and ends with an ACK. The first
- * ten packets that Linux does not pace do not make an interval faster than it was meant to be.
+ * `delivered` had the value that the packet's ACK reports for its departure; an interval begins and ends with an
+ * ACK. The first ten packets, which Linux does not pace, do not make an interval faster than intended.
  *
- * What the program does differently from what it says is kept, as it makes its behaviour:
- * - up to 50 losses of each interval of START do not count, as what was ignored is never taken off the 50;
- * - a missed deadline halves the rate, and below 1.55 Mbit/s it hibernates: but the function that looks for missed
- *   deadlines returns at once. So it does here, unless `deadline` is 1. Where that counts, no flow outlives an RTT
- *   of 200 ms: the first interval is late, and out of hibernation there is a way only where two packets per RTT are
- *   0.4 Mbit/s or more, up to 58 ms.
+ * Where the program differs from its description, its behaviour is kept:
+ * - up to 50 losses of each interval of START do not count, because ignored losses are never subtracted from the 50;
+ * - a missed deadline halves the rate, and below 1.55 Mbit/s the sender hibernates: but the function that checks for
+ *   missed deadlines returns at once. This module behaves the same, unless `deadline` is 1. With deadlines, no flow
+ *   survives an RTT of 200 ms: the first interval is late, and hibernation can end only where two packets per RTT
+ *   are 0.4 Mbit/s or more, up to 58 ms.
  */
 #include "minmax.h"
 #include "pacing.h"
@@ -35,17 +36,17 @@
 
 #define VIVUDT_ONE 1000
 #define VIVUDT_PARAMS(P)                                                                                  \
-	P(exponent, VIVUDT_ONE, 900, 100, 1000, "", "of the rate in Mbit/s: what it is worth")           \
-	P(latency, 1, 11330, 0, 50000, "", "what it loses by the slope of the RTT; 0: the stock program") \
-	P(loss, VIVUDT_ONE, 11350, 0, 100000, "", "what it loses by the share that is lost")             \
-	P(mild_loss, VIVUDT_ONE, 1000, 0, 100000, "", "likewise, up to 3 % lost")                        \
-	P(bound, VIVUDT_ONE, 50, 1, 1000, "", "the largest step, of the rate")                           \
-	P(bound_growth, VIVUDT_ONE, 60, 0, 1000, "", "how much it grows each time that it is reached")   \
-	P(deadline, 1, 0, 0, 1, "", "1: what does not come back in time halves the rate")                \
-	P(window, 1, 100000, 4, 1000000, "packets", "the most in flight; the rate is what limits")
+	P(exponent, VIVUDT_ONE, 900, 100, 1000, "", "utility: exponent of the rate in Mbit/s")           \
+	P(latency, 1, 11330, 0, 50000, "", "utility: coefficient of the RTT gradient; 0: as the authors' program") \
+	P(loss, VIVUDT_ONE, 11350, 0, 100000, "", "utility: coefficient of the loss rate")               \
+	P(mild_loss, VIVUDT_ONE, 1000, 0, 100000, "", "utility: coefficient of the loss rate up to 3 % loss") \
+	P(bound, VIVUDT_ONE, 50, 1, 1000, "", "largest step, as part of the rate")                       \
+	P(bound_growth, VIVUDT_ONE, 60, 0, 1000, "", "growth of that bound each time a step reaches it") \
+	P(deadline, 1, 0, 0, 1, "", "1: halve the rate if feedback of an interval does not arrive in time") \
+	P(window, 1, 100000, 4, 1000000, "packets", "upper bound of packets in flight; the rate is the actual limit")
 SKYHOP_PARAMS(VIVUDT_PARAMS);
 
-#define INTERVALS 32 /* on their way; a power of two */
+#define INTERVALS 32 /* intervals tracked at once; a power of two */
 #define PROBES 4     /* a power of two */
 #define HEADERS 52   /* bytes of IP and TCP: rates are those of IP packets, in bit/s */
 #define MBIT 1000000
@@ -63,11 +64,11 @@ SKYHOP_PARAMS(VIVUDT_PARAMS);
 #define FIRST_RTT_US 100000
 #define LEAST_PACKETS 10
 #define MOST_PACKETS 3000
-#define MOST_INTERVAL_US 1000000 /* beyond it an interval is so long: */
+#define MOST_INTERVAL_US 1000000 /* longest RTT for the length of an interval; beyond it: */
 #define LONG_INTERVAL_US 300000
-#define START_LOSSES 50  /* so many of one interval do not count in START */
-#define START_SLOPE 20   /* hundredths: nor does a slope of less */
-#define MILD_LOSS 30000  /* millionths, as all shares that are lost */
+#define START_LOSSES 50  /* losses of one interval that do not count in START */
+#define START_SLOPE 20   /* hundredths: smaller slopes do not count in START either */
+#define MILD_LOSS 30000  /* millionths, like all loss shares */
 #define ALIKE_LOSS 10000
 #define HEAVY_LOSS 50000
 #define STOP_LOSS 500000
@@ -75,25 +76,25 @@ SKYHOP_PARAMS(VIVUDT_PARAMS);
 #define MOST_SWING 2
 #define MOST_AMPLIFIER 2000 /* halves */
 #define MOST_BOUNDARY 1000
-#define DEADLINE_TENTHS 18 /* of the least RTT */
-#define DEADLINE_RTTS 100  /* of so many intervals */
+#define DEADLINE_TENTHS 18 /* of the minimum RTT */
+#define DEADLINE_RTTS 100  /* window of the minimum RTT, in intervals */
 #define LEAST_DEADLINE_US 50000
 #define MOST_DEADLINE_US 1000000
-#define MOST_BITS (1ULL << 34) /* of an interval */
+#define MOST_BITS (1ULL << 34) /* most bits of an interval */
 #define MOST_SAMPLES 4096
-#define AT_SHIFT 5           /* departures are kept in 32 us, */
+#define AT_SHIFT 5           /* departure times are in units of 32 us, */
 #define MOST_AT (1 << 17)    /* up to 4 s, */
-#define MOST_RTT_US (1 << 20) /* and RTTs up to a second above the first: products stay within 64 bits */
+#define MOST_RTT_US (1 << 20) /* and RTTs up to a second above the first, so that products fit 64 bits */
 #define MOST_SLOPE 1000
 #define MOST_UTILITY 4000000000000LL
 
 struct vivudt_interval {
-	u64 rate;         /* that it began with */
-	u64 began_ns;     /* when pacing let its first packet leave */
+	u64 rate;         /* rate at the start of the interval */
+	u64 began_ns;     /* when pacing released its first packet */
 	u64 took_ns;
 	u64 deadline_us;
-	u64 origin_us;    /* when the first packet that came back had left */
-	u64 at;           /* sums over samples, from the origin on */
+	u64 origin_us;    /* departure of the first packet acknowledged */
+	u64 at;           /* sums over the samples, relative to the origin */
 	u64 at_squared;
 	s64 rtt;
 	s64 at_rtt;
@@ -101,16 +102,16 @@ struct vivudt_interval {
 	u32 samples;
 	u32 first_delivered;
 	u32 first_seq;
-	u32 sent_before;  /* in all, by the connection */
-	u32 length;       /* how many it is to have */
+	u32 sent_before;  /* packets of the connection sent before the interval */
+	u32 length;       /* intended number of packets */
 	u32 sent;
 	u32 acked;
 };
 
-/* What an interval came to. */
+/* Measured result of an interval. */
 struct vivudt_result {
-	u64 rate;  /* millionths of 2^20 bit/s, that were sent */
-	u64 worth; /* its 0.9th power */
+	u64 rate;  /* sending rate, in millionths of 2^20 bit/s */
+	u64 worth; /* reward of the rate: its 0.9th power */
 	u32 sent;
 	u32 lost;
 	u32 lost_share; /* millionths */
@@ -125,7 +126,7 @@ struct vivudt_probe {
 	bool is_known;
 };
 
-/* One of the two that MOVING compares. */
+/* One of the two intervals that MOVING compares. */
 struct vivudt_side {
 	struct vivudt_result result;
 	u64 rate;
@@ -142,27 +143,27 @@ struct vivudt {
 	struct minmax_filter least_rtt;
 	u64 rate;
 	u64 base;
-	s64 last_utility; /* in START */
+	s64 last_utility; /* of the previous interval in START */
 	s64 last_change;
-	s64 moved;        /* by what the target is beside the reference */
-	u32 oldest;       /* interval that is not over */
-	u32 sending;      /* that is being sent */
-	u32 seen;         /* the latest that something came back from */
-	u32 awaited;      /* by START */
+	s64 moved;        /* difference of target and reference rate */
+	u32 oldest;       /* index of the oldest interval that is not over */
+	u32 sending;      /* index of the interval that is being sent */
+	u32 seen;         /* index of the latest interval with an ACK */
+	u32 awaited;      /* index of the interval that START waits for */
 	u32 first_probe;
-	u32 stopped;      /* what was sent when more than half was lost */
-	u32 immune;       /* to deadlines, up to this one */
-	u32 rtt_us;       /* how long intervals are: the mean of the last one's */
-	u32 last_rtt_us;  /* the same, whatever was missed since */
+	u32 stopped;      /* interval that was being sent when more than half was lost */
+	u32 immune;       /* index of the last interval that is exempt from deadlines */
+	u32 rtt_us;       /* length of intervals: mean RTT of the last one */
+	u32 last_rtt_us;  /* the same, regardless of deadlines missed since */
 	u32 amplifier;    /* halves */
 	u32 boundary;
 	u8 mode;          /* enum vivudt_mode */
 	u8 probe_count;
 	u8 probes_begun;
 	u8 swing;         /* steps of one sign before the amplifier grows */
-	u8 trend;         /* of one sign; above 0 one pair is enough */
+	u8 trend;         /* steps of one sign; above 0 one pair of probes is enough */
 	u8 start_losses;
-	u8 depth;         /* of hibernation */
+	u8 depth;         /* depth of hibernation: each level halves the rate */
 	bool awaits;
 	bool has_target;
 	bool has_stopped;
@@ -189,7 +190,7 @@ static void pace(struct sock *sk, u64 rate)
 	pacing_set_rate(sk, max_u64(rate / 8 * tcp_sk(sk)->mss_cache / packet_bytes(sk), 1));
 }
 
-/* How far a probe is from the rate. */
+/* Distance of a probe from the rate. */
 static u64 probe_distance(const struct vivudt *my)
 {
 	return max_u64(my->base * PROBE_PERCENT / 100, LEAST_CHANGE);
@@ -220,9 +221,9 @@ static void search(struct vivudt *my)
 	my->mode = SEARCHING;
 }
 
-/* ---- How an interval begins ---- */
+/* ---- Start of an interval ---- */
 
-/* Pairs of more and less, in either order. */
+/* Prepare pairs of a higher and a lower rate, in random order. */
 static void prepare_probes(struct sock *sk, struct vivudt *my)
 {
 	u64 distance = probe_distance(my);
@@ -251,7 +252,7 @@ static void begin_search(struct sock *sk, struct vivudt *my)
 	prepare_probes(sk, my);
 }
 
-/* The probes one after the other, then, while their results are awaited, the rate between them. */
+/* Send the probes one after the other and then, until their results arrive, the rate between them. */
 static void begin_probe(struct sock *sk, struct vivudt *my)
 {
 	if (my->probes_begun < my->probe_count) {
@@ -312,7 +313,7 @@ static void choose_rate(struct sock *sk, struct vivudt *my)
 	}
 }
 
-/* A round trip's worth of packets at its rate. */
+/* Number of packets of an interval: a round trip at its rate. */
 static u32 interval_length(struct sock *sk, const struct vivudt *my)
 {
 	u64 us = my->rtt_us > MOST_INTERVAL_US ? LONG_INTERVAL_US : my->rtt_us;
@@ -322,7 +323,7 @@ static u32 interval_length(struct sock *sk, const struct vivudt *my)
 	return clamp_u32((u32)(us * my->rate / (8 * MBIT) / packet_bytes(sk)), LEAST_PACKETS, MOST_PACKETS);
 }
 
-/* So many that a product with ns fits. */
+/* Bits of so many packets, limited so that a product with ns fits 64 bits. */
 static u64 bits(struct sock *sk, u32 packets)
 {
 	return min_u64((u64)packets * packet_bytes(sk) * 8, MOST_BITS);
@@ -333,7 +334,7 @@ static u64 sending_ns(struct sock *sk, u64 rate, u32 packets)
 	return bits(sk, packets) * NSEC_PER_SEC / max_u64(rate, 1);
 }
 
-/* Of answers, beside the time that sending takes. */
+/* Time allowed for ACKs in addition to the time that sending takes. */
 static u32 answer_us(const struct vivudt *my)
 {
 	u32 least_us = my->has_rtt ? my->least_rtt.best.v : my->last_rtt_us;
@@ -368,7 +369,7 @@ static void begin_interval(struct sock *sk, struct vivudt *my)
 	now->acked = 0;
 }
 
-/* It has its packets: the next one begins. Where too many are on their way it goes on. */
+/* Begin the next interval once the current one has its packets. If too many are tracked, the current one continues. */
 static void check_sent(struct sock *sk, struct vivudt *my)
 {
 	struct vivudt_interval *now = interval(my, my->sending);
@@ -382,9 +383,9 @@ static void check_sent(struct sock *sk, struct vivudt *my)
 	begin_interval(sk, my);
 }
 
-/* ---- What came back ---- */
+/* ---- Processing of ACKs ---- */
 
-/* The interval during which `delivered` stood there. */
+/* Interval during which tp->delivered had the value `delivered`. */
 static u32 interval_of(struct vivudt *my, u32 delivered)
 {
 	u32 index = my->sending;
@@ -419,7 +420,7 @@ static void take_rtt(const struct tcp_sock *tp, struct vivudt_interval *of, u32 
 	of->at_rtt += (s64)at * above_us;
 }
 
-/* An ACK for several may have packets of the interval before in it. */
+/* Attribute acknowledged packets: an ACK of several may cover packets of the previous interval. */
 static void take_packets(struct sock *sk, struct vivudt *my, u32 index, const struct rate_sample *rs)
 {
 	struct vivudt_interval *of = interval(my, index);
@@ -440,7 +441,7 @@ static void take_ack(struct sock *sk, struct vivudt *my, const struct rate_sampl
 	u32 index = interval_of(my, rs->prior_delivered);
 	struct vivudt_interval *of = interval(my, index);
 
-	/* Of an interval that is over */
+	/* The packet belongs to an interval that is over. */
 	if (before(rs->prior_delivered, of->first_delivered))
 		return;
 	take_packets(sk, my, index, rs);
@@ -450,9 +451,9 @@ static void take_ack(struct sock *sk, struct vivudt *my, const struct rate_sampl
 		my->seen = index;
 }
 
-/* ---- What a rate was worth ---- */
+/* ---- Utility of a rate ---- */
 
-/* Hundredths: of the line through RTTs over departures, towards zero to an even one. */
+/* Slope of the regression line of RTTs over departures, in hundredths, rounded towards zero to an even number. */
 static s32 rtt_slope(const struct vivudt_interval *of)
 {
 	s64 together = of->samples * of->at_rtt - (s64)of->at * of->rtt;
@@ -474,15 +475,15 @@ static u32 share(u64 lost, u64 sent)
 static s64 utility(struct sock *sk, const struct vivudt_result *of, u32 lost_share)
 {
 	u64 weight = lost_share <= MILD_LOSS ? skyhop_param(sk, mild_loss) : skyhop_param(sk, loss);
-	/* millionths: a hundredth is 10,000 of them */
+	/* in millionths: a hundredth is 10,000 of them */
 	s64 penalty = (s64)(weight * lost_share / VIVUDT_ONE) +
 		      of->slope * (s64)(skyhop_param(sk, latency) * (MBIT / 100));
 
 	return (s64)of->worth - pcc_ratio(penalty, of->rate >> 6, MBIT >> 6);
 }
 
-/* Little losses and slopes do not count in START. The program's count of losses to ignore stays as it is until one
- * interval has more. */
+/* Ignore small losses and slopes in START. As in the program, the number of losses to ignore stays as it is until
+ * one interval has more. */
 static void overlook(struct vivudt *my, struct vivudt_result *result)
 {
 	bool is_slight = result->slope > -START_SLOPE && result->slope < START_SLOPE;
@@ -518,7 +519,7 @@ static void measure(struct sock *sk, struct vivudt *my, const struct vivudt_inte
 
 /* ---- Steps ---- */
 
-/* Of a step, in halves. */
+/* Factor of a step, in halves. */
 static u64 amplification(u32 halves)
 {
 	if (halves < 2 * 3)
@@ -557,7 +558,7 @@ static u64 within_bound(struct sock *sk, struct vivudt *my, u64 by)
 	return by;
 }
 
-/* By what the rate is to change, where so much worth was gained by going so much further. */
+/* Change of the rate, for a gain of utility `gained` over a difference of rate `further`. */
 static s64 decide(struct sock *sk, struct vivudt *my, s64 gained, s64 further)
 {
 	bool is_up = (gained > 0) == (further > 0);
@@ -581,7 +582,7 @@ static s64 decide(struct sock *sk, struct vivudt *my, s64 gained, s64 further)
 	return my->last_change;
 }
 
-/* Where nothing was learned one pair is enough the next time. */
+/* Search again with one pair, after probes that decided nothing. */
 static void search_again(struct vivudt *my)
 {
 	my->trend = 2;
@@ -616,7 +617,7 @@ static void decide_start(struct vivudt *my, u32 index, const struct vivudt_resul
 	my->last_utility = result->utility;
 }
 
-/* Up to a per cent of loss is nobody's fault. */
+/* Give all probes the same loss share if it is at most one per cent, because it then does not depend on the rate. */
 static void share_losses(struct sock *sk, struct vivudt *my, u32 lost_share)
 {
 	if (lost_share > ALIKE_LOSS)
@@ -625,7 +626,7 @@ static void share_losses(struct sock *sk, struct vivudt *my, u32 lost_share)
 		my->probes[i].result.utility = utility(sk, &my->probes[i].result, lost_share);
 }
 
-/* How many pairs say up, less those that say down. */
+/* Number of pairs in favour of a higher rate, minus those in favour of a lower one. */
 static s32 vote(const struct vivudt *my)
 {
 	s32 votes = 0;
@@ -640,7 +641,7 @@ static s32 vote(const struct vivudt *my)
 	return votes;
 }
 
-/* Less loss at more rate, where much is lost, is believed at the second time. */
+/* Whether to doubt the result: less loss at a higher rate, in spite of heavy loss, is believed the second time. */
 static bool is_doubtful(struct vivudt *my, s32 votes, u32 lost_up, u32 lost_down, u32 lost_share)
 {
 	if (lost_down <= lost_up + FEW_LOSSES || votes <= 0 || !lost_up || lost_share < HEAVY_LOSS) {
@@ -653,7 +654,7 @@ static bool is_doubtful(struct vivudt *my, s32 votes, u32 lost_up, u32 lost_down
 	return my->has_doubted;
 }
 
-/* What all pairs together say: by how much more was worth more. */
+/* Change of the rate by the sums over all pairs of probes. */
 static s64 decide_by_probes(struct sock *sk, struct vivudt *my)
 {
 	s64 gained = 0, further = 0;
@@ -705,7 +706,7 @@ static void decide_probing(struct sock *sk, struct vivudt *my)
 	my->target.rate = changed(my->reference.rate, change);
 }
 
-/* More rate with clearly less loss, or less with more. */
+/* Whether a higher rate had clearly less loss, or a lower rate clearly more. */
 static bool is_second_guess(const struct vivudt *my)
 {
 	const struct vivudt_result *from = &my->reference.result, *to = &my->target.result;
@@ -714,7 +715,7 @@ static bool is_second_guess(const struct vivudt *my)
 	if (from->lost_share == to->lost_share || my->reference.rate == my->target.rate ||
 	    (my->target.rate > my->reference.rate) == (to->lost_share > from->lost_share))
 		return false;
-	/* The program adds what the target lost, and not what it sent. */
+	/* The program adds the target's losses here, not its packets sent. */
 	return apart > FEW_LOSSES ||
 	       share((u64)from->lost + to->lost, (u64)from->sent + to->lost) >= HEAVY_LOSS;
 }
@@ -766,7 +767,7 @@ static void wake(struct sock *sk, struct vivudt *my)
 	my->immune = my->sending;
 }
 
-/* More than half was lost: half the rate, but once for what was on its way. */
+/* Halve the rate after losing more than half, but only once for the intervals already sent. */
 static void stop(struct sock *sk, struct vivudt *my, u32 index)
 {
 	if (my->has_stopped && index != my->stopped)
@@ -830,7 +831,7 @@ static void take_mean_rtt(struct vivudt *my, const struct vivudt_interval *of)
 	my->has_rtt = true;
 }
 
-/* The oldest interval is over once all of it, or anything later, came back. One at a time. */
+/* Evaluate the oldest interval once all of it, or anything later, was acknowledged; one interval per call. */
 static void check_received(struct sock *sk, struct vivudt *my)
 {
 	struct vivudt_interval *of = interval(my, my->oldest);
@@ -919,13 +920,13 @@ SKYHOP_HOOK(void, vivudt_cong_control, struct sock *sk, u32 ack, int flag, const
 	check_deadline(sk, my);
 	if (!rs->acked_sacked)
 		return;
-	/* In the program an interval ends with its last packet, before what comes back is looked at. */
+	/* In the program an interval ends with its last packet, before ACKs are processed. */
 	check_sent(sk, my);
 	take_ack(sk, my, rs);
 	check_received(sk, my);
 }
 
-/* The program has no timeouts: what is lost is sent again at the same rate. */
+/* The program has no timeouts: lost packets are retransmitted at the same rate. */
 SKYHOP_HOOK(void, vivudt_set_state, struct sock *sk, u8 new_state)
 {
 	struct vivudt *my = skyhop_state(sk);
@@ -936,7 +937,7 @@ SKYHOP_HOOK(void, vivudt_set_state, struct sock *sk, u8 new_state)
 	check_deadline(sk, my);
 }
 
-/* There is no threshold, and no window to give back. */
+/* Vivace has no threshold, and no window to restore. */
 SKYHOP_HOOK(u32, vivudt_ssthresh, struct sock *sk)
 {
 	(void)sk;
@@ -948,7 +949,7 @@ SKYHOP_HOOK(u32, vivudt_undo_cwnd, struct sock *sk)
 	return tcp_sk(sk)->snd_cwnd;
 }
 
-/* As for BBR: what is in flight, the same again for recovery, and one for the next round. */
+/* As for BBR: one window in flight, one for recovery, and one for the next round. */
 SKYHOP_HOOK(u32, vivudt_sndbuf_expand, struct sock *sk)
 {
 	(void)sk;

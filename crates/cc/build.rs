@@ -1,5 +1,5 @@
-//! Compiles every `cc/*.c` twice, for this host and (where clang can) for the kernel's BPF, and writes
-//! the one table that names them. A new file in `cc/` needs nothing else.
+//! Compiles every `cc/*.c` twice, for this host and (if there is clang) for the kernel's BPF, and writes the
+//! table that names them. A new file in `cc/` needs nothing else.
 
 use std::error::Error;
 use std::fmt::Write as _;
@@ -41,30 +41,30 @@ fn main() -> Result<(), Box<dyn Error>> {
             }
             None => String::from("None"),
         };
-        writeln!(table, "{}", row(name, &bpf, hears(&sources, name)?))?;
+        writeln!(table, "{}", row(name, &bpf, uses_announcements(&sources, name)?))?;
     }
     table.push_str("];\n\nstatic FIXTURES: &[Module] = &[\n");
     for name in &test_names {
-        writeln!(table, "{}", row(name, "None", hears(&fixtures, name)?))?;
+        writeln!(table, "{}", row(name, "None", uses_announcements(&fixtures, name)?))?;
     }
     table.push_str("];\n");
     fs::write(out.join("modules.rs"), table)?;
     Ok(())
 }
 
-fn row(name: &str, bpf: &str, hears: bool) -> String {
+fn row(name: &str, bpf: &str, uses_announcements: bool) -> String {
     let upper = name.to_uppercase();
     format!(
-        "    Module {{ name: {name:?}, native: &raw const {upper}, bpf: {bpf}, hears: {hears}, file: None }},"
+        "    Module {{ name: {name:?}, native: &raw const {upper}, bpf: {bpf}, uses_announcements: {uses_announcements}, file: None }},"
     )
 }
 
-/// Whether an algorithm looks at what is announced.
-fn hears(sources: &Path, name: &str) -> Result<bool, Box<dyn Error>> {
+/// Whether an algorithm reads announced handovers, found by the call in its source.
+fn uses_announcements(sources: &Path, name: &str) -> Result<bool, Box<dyn Error>> {
     Ok(fs::read_to_string(sources.join(format!("{name}.c")))?.contains("skyhop_handover("))
 }
 
-/// The names of the files, in alphabetical order.
+/// Names of the algorithms' files without extension, in alphabetical order.
 fn algorithms(sources: &Path) -> Result<Vec<String>, Box<dyn Error>> {
     let mut names = Vec::new();
     for entry in fs::read_dir(sources)? {
@@ -74,7 +74,7 @@ fn algorithms(sources: &Path) -> Result<Vec<String>, Box<dyn Error>> {
             let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
             let is_plain = stem.starts_with(|c: char| c.is_ascii_lowercase())
                 && stem.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
-            // The kernel's names hold 15 characters.
+            // The kernel limits names of congestion controls to 15 characters.
             if !is_plain || stem.len() > 15 {
                 return Err(format!(
                     "{}: name it with at most 15 of a-z, 0-9 and _, starting with a letter",
@@ -99,10 +99,10 @@ fn compile_natively(library: &str, headers: &Path, sources: &Path, algorithms: &
         .compile(library);
 }
 
-/// The clang that compiles for BPF; `None` is a way to build, too: without the kernel's half.
+/// Find the clang that compiles for BPF; without one the build goes on without the kernel's half.
 ///
-/// Cargo looks again when this clang changes or disappears or, where there is none, when something comes
-/// into one of the directories that programs are in.
+/// Cargo runs this again when that clang changes or disappears or, without one, when a directory of PATH
+/// changes.
 fn clang_for_bpf() -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     let directories: Vec<PathBuf> = env::split_paths(&path).filter(|dir| dir.is_dir()).collect();
@@ -144,7 +144,7 @@ fn compile_for_bpf(
         "-Werror",
     ]);
     clang.args(defines);
-    // What the kernel's log quotes is a place in the project, not on the machine that built it.
+    // The kernel's log then quotes paths within the project, not those of the machine that built it.
     let root = sources.parent().unwrap_or(sources);
     clang.arg(format!("-fdebug-prefix-map={}=.", root.display()));
     // Debian keeps the headers that linux/types.h needs under the host's name.

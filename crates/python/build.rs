@@ -1,5 +1,5 @@
-//! Lays out what a wheel's package holds besides code, for those without a checkout: studies/ and examples/.
-//! pyproject.toml says where in the package it goes; in a checkout skyhop reads them where they are.
+//! Build script that copies the data files of a wheel, studies/ and examples/, to OUT_DIR. pyproject.toml sets their
+//! place in the package; in a checkout skyhop reads the originals.
 
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};
@@ -14,14 +14,14 @@ fn main() -> io::Result<()> {
         let source = Path::new("../..").join(kind);
         println!("cargo:rerun-if-changed={}", source.display());
         let copy = out.join(kind);
-        // What has left the checkout leaves the wheel.
+        // Files deleted from the checkout must not remain in the wheel.
         if copy.exists() {
             fs::remove_dir_all(&copy)?;
         }
         fs::create_dir(&copy)?;
         for entry in fs::read_dir(source)? {
             let entry = entry?;
-            // Directories hold what is for those with a checkout.
+            // Subdirectories are for checkouts only.
             if entry.file_type()?.is_file() {
                 fs::copy(entry.path(), copy.join(entry.file_name()))?;
             }

@@ -1,4 +1,4 @@
-//! Rebuilds the crate when a file is added to data/, which the embedding macro does not notice.
+//! Build script: rebuilds the crate when a file is added to data/, which the embedding macro does not notice.
 
 fn main() {
     println!("cargo:rerun-if-changed=../../data");

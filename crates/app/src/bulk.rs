@@ -1,24 +1,24 @@
-//! As much as TCP carries, one way.
+//! Bulk transfer in one direction, as fast as TCP carries it.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use skyhop_units::{Bytes, Instant, Rate};
 
-use crate::{Action, Application, Event, FlowFacts, Kind};
+use crate::{Action, AppKind, Application, Event, FlowFacts};
 
-/// See the [module](self).
+/// Sends as fast as TCP carries it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Bulk {
-    /// How much is sent; until the flow's end where not given.
+    /// Size of the transfer, whose completion time is reported. Default: no end, until the flow's stop.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<Bytes>,
-    /// How fast the receiving end reads; at once where not given.
+    /// Rate at which the receiving end reads. Default: at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read_rate: Option<Rate>,
 }
 
-impl Kind for Bulk {
+impl AppKind for Bulk {
     fn client(&self, _flow: &FlowFacts) -> Box<dyn Application> {
         Box::new(Source { bytes: self.bytes, next: Step::Connect })
     }
@@ -36,7 +36,7 @@ impl Kind for Bulk {
     }
 }
 
-/// The end that sends.
+/// Client end, which sends the data.
 #[derive(Debug)]
 struct Source {
     bytes: Option<Bytes>,
@@ -56,7 +56,7 @@ impl Application for Source {
     fn on_event(&mut self, _now: Instant, event: Event) {
         match (self.next, event) {
             (Step::Connecting, Event::Connected) => self.next = Step::Write,
-            // There is no data yet that could be lost: it tries again.
+            // No data has been sent that could be lost, so the client connects again.
             (Step::Connecting, Event::Lost) => self.next = Step::Connect,
             _ => {}
         }
@@ -77,7 +77,7 @@ impl Application for Source {
     }
 }
 
-/// The end that receives.
+/// Server end, which receives the data.
 #[derive(Debug)]
 struct Sink {
     expected: Option<Bytes>,

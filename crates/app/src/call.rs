@@ -1,6 +1,6 @@
-//! A call: audio and video in both directions over datagrams, and what the receivers make of it.
+//! Call: audio and video in both directions over datagrams, and the receivers' measurements.
 //!
-//! The number of a packet says which it is, and with that when it was due: the ends need not tell each other.
+//! A packet's number determines stream and frame, and with these its due time: the ends need no signalling.
 
 mod playout;
 
@@ -10,14 +10,16 @@ use skyhop_model::AppTable;
 use skyhop_units::{Bytes, Duration, Instant, Rate};
 
 use crate::emodel::Codec;
-use crate::{Action, Application, Datagram, Event, FlowFacts, Kind, Side, Transaction, Transport};
+use crate::{
+    Action, AppKind, Application, Datagram, Event, FlowFacts, Side, Transaction, Transport,
+};
 use playout::Receiver;
 
-/// What a packet carries beside its payload: RTP's header (RFC 3550 5.1).
+/// RTP header of each packet (RFC 3550 5.1).
 const RTP_HEADER: Bytes = Bytes::new(12);
-/// The time that an audio packet holds, the default of RTP (RFC 3551 4.5).
+/// Speech per audio packet, the default of RTP (RFC 3551 4.5).
 const AUDIO_INTERVAL: Duration = Duration::from_millis(20);
-/// The most of a video frame in a packet, so that it fits into every path with its headers.
+/// Largest payload of a video packet, so that it fits into every path with its headers.
 const MOST_PAYLOAD: Bytes = Bytes::new(1188);
 const MOST_VIDEO: Rate = Rate::from_bits_per_second(100_000_000);
 const FRAME_RATES: std::ops::RangeInclusive<u32> = 1..=120;
@@ -25,19 +27,21 @@ const LONGEST_PLAYOUT: Duration = Duration::from_secs(1);
 const WINDOWS: std::ops::RangeInclusive<Duration> =
     Duration::from_millis(100)..=Duration::from_secs(60);
 
-/// `[[flow]]` with kind = "call".
+/// Keys of `[[flow]]` with kind = "call": audio and video in both directions over UDP.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Call {
-    /// How speech is coded: a packet every 20 ms.
+    /// Speech codec, with one packet every 20 ms: "g711", "g711-bare" (without loss concealment) or "g729a".
     pub codec: Codec,
-    /// How much video is sent per time; 0 bit/s: none.
+    /// Bitrate of the video in each direction, at most 100 Mbit/s; 0 bit/s: audio alone.
     pub video: Rate,
-    /// How many video frames there are in a second, all of one size.
+    /// Video frames per second, 1 to 120; all have the same size.
     pub frame_rate: u32,
-    /// The jitter buffer: how much later than the first packet took, counted from when it was due, each frame is played.
+    /// Delay of the jitter buffer, at most 1 s: each frame is played this much later, relative to its due
+    /// time, than the first packet arrived.
     pub playout: Duration,
-    /// Over how long delay, losses and opinion are told.
+    /// Length of the window over which a row of the table `calls` reports delay, losses and opinion score,
+    /// 100 ms to 60 s.
     pub window: Duration,
 }
 
@@ -53,7 +57,7 @@ impl Default for Call {
     }
 }
 
-impl Kind for Call {
+impl AppKind for Call {
     fn transport(&self) -> Transport {
         Transport::Datagrams
     }
@@ -99,80 +103,102 @@ impl Kind for Call {
     }
 }
 
-/// One of the two streams of a direction.
+/// Kind of media stream: a direction has one of each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Medium {
     Audio,
     Video,
 }
 
-/// When the frames of a stream are due, and what they are sent in: both ends know it.
+/// Frame schedule and packet sizes of a stream, known to both ends.
 #[derive(Debug, Clone, Copy)]
 struct Stream {
     medium: Medium,
     start: Instant,
     stop: Instant,
-    /// In a second.
-    frames: u32,
-    /// Of a frame.
-    packets: u64,
-    /// Of all packets of a frame but the last.
+    /// Number of frames per second.
+    frames_per_second: u32,
+    /// Number of packets per frame.
+    packets_per_frame: u64,
+    /// Size of all packets of a frame but the last, RTP header included.
     size: Bytes,
-    last_size: Bytes,
+    last_packet_size: Bytes,
 }
 
 impl Stream {
     fn audio(call: &Call, flow: &FlowFacts) -> Self {
         let size = call.codec.rate().bytes_in(AUDIO_INTERVAL) + RTP_HEADER;
-        let frames = (1_000_000_000 / AUDIO_INTERVAL.as_nanos()) as u32;
+        let frames_per_second = (1_000_000_000 / AUDIO_INTERVAL.as_nanos()) as u32;
         let (start, stop) = (flow.start, flow.stop);
-        Self { medium: Medium::Audio, start, stop, frames, packets: 1, size, last_size: size }
+        Self {
+            medium: Medium::Audio,
+            start,
+            stop,
+            frames_per_second,
+            packets_per_frame: 1,
+            size,
+            last_packet_size: size,
+        }
     }
 
     fn video(call: &Call, flow: &FlowFacts) -> Self {
-        let (start, stop, frames) = (flow.start, flow.stop, call.frame_rate);
-        let whole = call.video.bits_per_second() / 8 / u64::from(frames);
-        let packets = whole.div_ceil(MOST_PAYLOAD.as_u64());
+        let (start, stop, frames_per_second) = (flow.start, flow.stop, call.frame_rate);
+        let whole = call.video.bits_per_second() / 8 / u64::from(frames_per_second);
+        let packets_per_frame = whole.div_ceil(MOST_PAYLOAD.as_u64());
         let size = MOST_PAYLOAD + RTP_HEADER;
-        // What is left has room for its number at least.
-        let last = whole.saturating_sub(packets.saturating_sub(1) * MOST_PAYLOAD.as_u64()).max(4);
-        let last_size = Bytes::new(last) + RTP_HEADER;
-        Self { medium: Medium::Video, start, stop, frames, packets, size, last_size }
+        // The last packet has room for its number at least.
+        let last = whole
+            .saturating_sub(packets_per_frame.saturating_sub(1) * MOST_PAYLOAD.as_u64())
+            .max(4);
+        let last_packet_size = Bytes::new(last) + RTP_HEADER;
+        Self {
+            medium: Medium::Video,
+            start,
+            stop,
+            frames_per_second,
+            packets_per_frame,
+            size,
+            last_packet_size,
+        }
     }
 
-    /// When a frame is due; without rounding that adds up.
+    /// Time at which a frame is due, computed from its number so that rounding does not accumulate.
     fn due(&self, frame: u64) -> Instant {
-        let ns = u128::from(frame) * 1_000_000_000 / u128::from(self.frames);
+        let ns = u128::from(frame) * 1_000_000_000 / u128::from(self.frames_per_second);
         self.start + Duration::from_nanos(ns as u64)
     }
 
-    /// The first frame that is due at `at` or later.
+    /// Number of the first frame that is due at `at` or later.
     fn first_from(&self, at: Instant) -> u64 {
         let ns = u128::from(at.saturating_since(self.start).as_nanos());
-        let near = (ns * u128::from(self.frames) / 1_000_000_000) as u64;
+        let near = (ns * u128::from(self.frames_per_second) / 1_000_000_000) as u64;
         (near..).find(|frame| self.due(*frame) >= at).unwrap_or(near)
     }
 
-    /// Whether there is such a frame at all.
+    /// Whether the frame is within the stream's duration.
     fn has(&self, frame: u64) -> bool {
-        self.packets > 0 && self.due(frame) < self.stop
+        self.packets_per_frame > 0 && self.due(frame) < self.stop
     }
 
-    /// The bytes of a frame with their headers.
+    /// Size of a frame with the RTP headers of its packets.
     fn frame_size(&self) -> Bytes {
-        let whole = self.packets.saturating_sub(1) * self.size.as_u64();
-        if self.packets == 0 { Bytes::ZERO } else { Bytes::new(whole) + self.last_size }
+        let whole = self.packets_per_frame.saturating_sub(1) * self.size.as_u64();
+        if self.packets_per_frame == 0 {
+            Bytes::ZERO
+        } else {
+            Bytes::new(whole) + self.last_packet_size
+        }
     }
 
-    /// A packet by its place among the stream's: its number holds the medium too.
+    /// Datagram of the packet with this number in its stream; the datagram's number encodes the medium too.
     fn datagram(&self, packet: u64) -> Datagram {
-        let is_last = packet % self.packets == self.packets - 1;
-        let size = if is_last { self.last_size } else { self.size };
+        let is_last = packet % self.packets_per_frame == self.packets_per_frame - 1;
+        let size = if is_last { self.last_packet_size } else { self.size };
         Datagram { number: packet << 1 | u64::from(self.medium == Medium::Video), size }
     }
 }
 
-/// One end: it sends both streams, and receives the other end's.
+/// One end of the call: sends both streams, and receives those of the other end.
 #[derive(Debug)]
 struct Party {
     sending: [Sending; 2],
@@ -188,7 +214,8 @@ impl Party {
         }
     }
 
-    /// Until when this end has sent: a run that is ended before its time is so for both ends.
+    /// Time until which this end has sent; earlier than the flow's stop where the run was ended prematurely,
+    /// for both ends alike.
     fn sent_until(&self) -> Instant {
         let Sending { stream, next } = self.sending[0];
         stream.due(next).min(stream.stop)
@@ -222,25 +249,29 @@ impl Application for Party {
     }
 }
 
-/// A stream that is being sent.
+/// Stream that is being sent.
 #[derive(Debug, Clone, Copy)]
 struct Sending {
     stream: Stream,
-    /// The packet to come.
+    /// Number of the next packet.
     next: u64,
 }
 
 impl Sending {
     fn poll(&mut self, now: Instant) -> Action {
-        if self.stream.packets == 0 {
+        if self.stream.packets_per_frame == 0 {
             return Action::Wait(Instant::NEVER);
         }
-        let frame = self.next / self.stream.packets;
-        // After a pause of the machine the missed frames stay missed, which the receiver counts as lost: no bursts.
-        if self.next.is_multiple_of(self.stream.packets) && self.stream.due(frame + 1) <= now {
-            self.next = (self.stream.first_from(now).max(frame + 1) - 1) * self.stream.packets;
+        let frame = self.next / self.stream.packets_per_frame;
+        // After a stall of the host, missed frames are not sent late, in a burst; the receiver counts them as
+        // lost.
+        if self.next.is_multiple_of(self.stream.packets_per_frame)
+            && self.stream.due(frame + 1) <= now
+        {
+            self.next =
+                (self.stream.first_from(now).max(frame + 1) - 1) * self.stream.packets_per_frame;
         }
-        let frame = self.next / self.stream.packets;
+        let frame = self.next / self.stream.packets_per_frame;
         if !self.stream.has(frame) {
             return Action::Wait(Instant::NEVER);
         }

@@ -1,19 +1,19 @@
-//! Messages of one size at even times, and how long each takes to be read at the other end.
+//! Messages of one size at regular intervals, and the time until each has been read at the other end.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use skyhop_model::AppTable;
 use skyhop_units::{Bytes, Duration, Instant, Rate};
 
-use crate::{Action, Application, Detail, Event, FlowFacts, Kind, Transaction};
+use crate::{Action, AppKind, Application, Detail, Event, FlowFacts, Transaction};
 
-/// See the [module](self).
+/// Sends messages of one size at regular intervals.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ConstantRate {
-    /// How much is sent per time.
+    /// Sending rate of the payload; above 0.
     pub rate: Rate,
-    /// The size of a message.
+    /// Size of a message; at least 1 B.
     #[serde(default = "default_size")]
     pub size: Bytes,
 }
@@ -28,10 +28,10 @@ impl ConstantRate {
     }
 }
 
-impl Kind for ConstantRate {
+impl AppKind for ConstantRate {
     fn client(&self, flow: &FlowFacts) -> Box<dyn Application> {
         Box::new(Source {
-            beat: Beat { start: flow.start, interval: self.interval() },
+            schedule: MessageSchedule { start: flow.start, interval: self.interval() },
             size: self.size,
             stop: flow.stop,
             written: 0,
@@ -41,7 +41,7 @@ impl Kind for ConstantRate {
 
     fn server(&self, flow: &FlowFacts, connection: u32) -> Box<dyn Application> {
         Box::new(Sink {
-            beat: Beat { start: flow.start, interval: self.interval() },
+            schedule: MessageSchedule { start: flow.start, interval: self.interval() },
             size: self.size,
             connection,
             received: Bytes::ZERO,
@@ -68,14 +68,14 @@ impl Kind for ConstantRate {
     }
 }
 
-/// When messages are due.
+/// Due times of the messages.
 #[derive(Debug, Clone, Copy)]
-struct Beat {
+struct MessageSchedule {
     start: Instant,
     interval: Duration,
 }
 
-impl Beat {
+impl MessageSchedule {
     fn due(&self, number: u64) -> Instant {
         self.start + self.interval * number
     }
@@ -84,15 +84,15 @@ impl Beat {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Connection {
     None,
-    Asked,
-    There,
-    Gone,
+    Opening,
+    Open,
+    Lost,
 }
 
-/// The end that sends.
+/// Client end, which sends the messages.
 #[derive(Debug)]
 struct Source {
-    beat: Beat,
+    schedule: MessageSchedule,
     size: Bytes,
     stop: Instant,
     written: u64,
@@ -102,10 +102,10 @@ struct Source {
 impl Application for Source {
     fn on_event(&mut self, _now: Instant, event: Event) {
         self.connection = match (self.connection, event) {
-            (Connection::Asked, Event::Connected) => Connection::There,
-            (Connection::Asked, Event::Lost) => Connection::None,
-            // What was in it is lost; a new one would not know what.
-            (_, Event::Lost) => Connection::Gone,
+            (Connection::Opening, Event::Connected) => Connection::Open,
+            (Connection::Opening, Event::Lost) => Connection::None,
+            // The messages in the connection are lost; a new connection could not know which.
+            (_, Event::Lost) => Connection::Lost,
             (as_before, _) => as_before,
         };
     }
@@ -113,13 +113,13 @@ impl Application for Source {
     fn poll(&mut self, now: Instant) -> Action {
         match self.connection {
             Connection::None => {
-                self.connection = Connection::Asked;
+                self.connection = Connection::Opening;
                 return Action::Connect;
             }
-            Connection::Asked | Connection::Gone => return Action::Wait(Instant::NEVER),
-            Connection::There => {}
+            Connection::Opening | Connection::Lost => return Action::Wait(Instant::NEVER),
+            Connection::Open => {}
         }
-        let due = self.beat.due(self.written);
+        let due = self.schedule.due(self.written);
         if due >= self.stop {
             return Action::Wait(Instant::NEVER);
         }
@@ -131,10 +131,10 @@ impl Application for Source {
     }
 }
 
-/// The end that receives.
+/// Server end, which receives the messages.
 #[derive(Debug)]
 struct Sink {
-    beat: Beat,
+    schedule: MessageSchedule,
     size: Bytes,
     connection: u32,
     received: Bytes,
@@ -147,7 +147,7 @@ impl Application for Sink {
         let before = self.received.as_u64() / self.size.as_u64();
         self.received += bytes;
         for number in before..self.received.as_u64() / self.size.as_u64() {
-            let due = self.beat.due(number);
+            let due = self.schedule.due(number);
             self.results.push(Transaction {
                 connection: self.connection,
                 number,

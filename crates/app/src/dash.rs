@@ -1,8 +1,8 @@
-//! Adaptive video over TCP (DASH): the client is a player, which asks for one chunk of a film after the other in the track that its
-//! controller chooses; the server answers with so many bytes.
+//! Adaptive video over TCP (DASH). The client is a player that requests the chunks of a film in order, each
+//! in the track that its controller chooses; the server answers with that chunk's size in bytes.
 
-mod orders;
 mod predicted;
+mod requested_sizes;
 
 use std::sync::Arc;
 
@@ -13,69 +13,76 @@ use skyhop_units::{Bytes, Duration, Instant, Rate};
 use skyhop_video::chunk::score;
 use skyhop_video::controllers::ControllerChoice;
 use skyhop_video::qoe::Qoe;
-use skyhop_video::session::{Playing, Request, Session, Step};
+use skyhop_video::session::{PlayerSettings, Request, Session, Step};
 use skyhop_video::{ChunkRow, Film, Summary};
 
-use self::orders::{Order, Orders};
-pub use self::predicted::{Foretold, Oracle, Predicted};
-use crate::{Action, Application, Detail, Event, FlowFacts, Kind, Side, Transaction};
+pub use self::predicted::{Oracle, Predicted, RateOracle};
+use self::requested_sizes::{RequestId, RequestedSizes};
+use crate::{Action, AppKind, Application, Detail, Event, FlowFacts, Side, Transaction};
 
-/// After a failure the chunk is asked for again so much later.
+/// Pause between a failed request and its retry.
 const RETRY: Duration = Duration::from_millis(100);
-/// Who may give up chunks wants to see them come in pieces of this.
-const SEEN: u64 = 16_384;
+/// Low-water mark in bytes of a player that may abandon chunks: it sees their progress in pieces of this
+/// size.
+const ABANDON_CHECK_BYTES: u64 = 16_384;
 
-/// See the [module](self).
+/// Plays adaptive video (DASH) over TCP.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Dash {
-    /// Another player's habits.
+    /// Compatibility mode: "none", or "pensieve" for the conventions of Pensieve's simulator (waits in steps
+    /// of 500 ms, QoE without the first chunk).
     #[serde(default)]
     pub compat: PlayerCompat,
-    /// What is played: the name of a film that comes with skyhop, a film in TOML, a DASH manifest (.mpd), or a directory of
-    /// Pensieve's lists of sizes.
+    /// Film to play: the name of one that comes with skyhop ("pensieve", "satpipe", "six-tracks"), a film in
+    /// TOML, a DASH manifest (.mpd), or a directory of Pensieve's lists of chunk sizes.
     #[serde(default = "default_film")]
     pub film: String,
-    /// The bitrate of the film's highest track; all others and all sizes scale with it. The film's own where not given.
+    /// Bitrate of the film's highest track; the bitrates of the other tracks and all chunk sizes scale with
+    /// it. Default: the film's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub top: Option<Rate>,
-    /// What chooses tracks: its name, or a table with `kind` and parameters.
+    /// Controller that chooses tracks: its name, or a table with `kind` and its parameters.
     #[serde(default)]
     pub controller: ControllerChoice,
-    /// What the controller wants, and what the session is worth.
+    /// Quality of experience (QoE) that the controller maximizes and that rates the session:
+    /// "pensieve-linear", "pensieve-log", "pensieve-hd", or SatPipe's "satpipe-linear-balance" and its like.
     #[serde(default = "default_qoe")]
     pub qoe: String,
-    /// The first chunk's track, counted from 0; the highest where there are fewer.
+    /// Track of the first chunk, counted from 0 (the lowest); the highest track where the film has fewer.
     #[serde(default = "default_start_track")]
     pub start_track: u32,
-    /// Above so much in its buffer the player waits before it asks for more.
+    /// Buffered playback time above which the player waits before it requests the next chunk.
     #[serde(default = "default_buffer_cap")]
     pub buffer_cap: Duration,
-    /// It waits in whole steps of this; exactly as long as it has to where this is 0 s, as it is but for compat's.
+    /// Step of such a wait, which is rounded up to whole steps; 0 s: exactly as long as necessary. Default: 0
+    /// s, or 500 ms with compat = "pensieve".
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wait_step: Option<Duration>,
-    /// Whether it gives up chunks that come too slowly, for a lower track (dash.js's AbandonRequestsRule).
+    /// Whether the player abandons chunks that arrive too slowly and requests them in a lower track
+    /// (dash.js's AbandonRequestsRule).
     #[serde(default)]
     pub abandon: bool,
-    /// For mpc-l and mpc-o, what they are told of the rate ahead: a model of `skyhop predict train`, an oracle, or the rates of the
-    /// session's seconds.
-    #[serde(default, skip_serializing_if = "Predicted::is_nobody")]
+    /// Prediction of the rate for the controllers mpc-l and mpc-o: a model's directory from `skyhop predict
+    /// train`, { oracle = { … } }, or a list of the rates of the session's seconds.
+    #[serde(default, skip_serializing_if = "Predicted::is_none")]
     pub predicted: Predicted,
-    /// The size of a request.
+    /// Size of a request; above 0 B.
     #[serde(default = "default_request")]
     pub request: Bytes,
-    /// After how long a request has failed, and its connection is dropped.
+    /// Time after which a request has failed: its connection is dropped, and the chunk is requested again.
+    /// Above 0 s.
     #[serde(default = "default_timeout")]
     pub timeout: Duration,
-    /// The film, where it is not one that comes with skyhop: whoever reads files has put it here.
+    /// Film read from a file; `None` where the film comes with skyhop. Set by the caller that reads files.
     #[serde(skip)]
     read: Option<Arc<Film>>,
-    /// What a model or an oracle knows: whoever builds the run has put it here.
+    /// Knowledge of the run's rate for a model or an oracle; set by the caller that builds the run.
     #[serde(skip)]
-    pub foretold: Option<Foretold>,
-    /// What requests say, which have no content here.
+    pub rate_oracle: Option<RateOracle>,
+    /// Chunk sizes that the requests ask for; request bytes have no content here.
     #[serde(skip)]
-    orders: Orders,
+    requested_sizes: RequestedSizes,
 }
 
 fn default_film() -> String {
@@ -91,7 +98,7 @@ const fn default_start_track() -> u32 {
 }
 
 fn default_buffer_cap() -> Duration {
-    Playing::default().buffer_cap
+    PlayerSettings::default().buffer_cap
 }
 
 fn default_request() -> Bytes {
@@ -103,20 +110,20 @@ fn default_timeout() -> Duration {
 }
 
 impl Dash {
-    /// The same with this film, which is the one that `film` names.
+    /// Set the film that the key `film` names.
     pub fn with_film(self, film: Film) -> Self {
         Self { read: Some(Arc::new(film)), ..self }
     }
 
-    /// The same with a model that is at this place, which is the one that `predicted` names.
+    /// Set the path of the model that `predicted` names.
     pub fn with_model(self, place: String) -> Self {
         Self { predicted: Predicted::Model(place), ..self }
     }
 
-    /// What is played.
+    /// Return the film, scaled to `top` if that is given.
     ///
     /// # Errors
-    /// There is no such film, or it has no such top; the key and why.
+    /// Unknown film, or a `top` that the film cannot have; the key and the reason.
     pub fn film(&self) -> Result<Arc<Film>, (&'static str, String)> {
         let film = match &self.read {
             Some(film) => film.clone(),
@@ -132,15 +139,15 @@ impl Dash {
         }
     }
 
-    /// What the film's chunks are worth.
+    /// Return the QoE that rates the film's chunks.
     ///
     /// # Errors
-    /// There is no such QoE, or it says nothing of such a film; the key and why.
+    /// Unknown QoE, or one that is not defined for such a film; the key and the reason.
     pub fn qoe(&self, film: &Film) -> Result<Qoe, (&'static str, String)> {
         Qoe::new(&self.qoe, film).map_err(|error| ("qoe", error.to_string()))
     }
 
-    /// What a session amounts to, and what it is worth per chunk.
+    /// Summarize a session's chunks, and return their mean QoE per chunk (`None` if there is none).
     pub fn summary(&self, rows: &[ChunkRow]) -> (Summary, Option<f64>) {
         let scored = self.film().ok().and_then(|film| {
             let qoe = self.qoe(&film).ok()?;
@@ -149,10 +156,10 @@ impl Dash {
         (Summary::of(rows), scored)
     }
 
-    /// What is wrong with the film, now that it is known, and with what depends on it.
+    /// Check the film, once it has been read, and the keys that depend on it.
     ///
     /// # Errors
-    /// The key and why.
+    /// The key and the reason.
     pub fn check_film(&self) -> Result<(), (&'static str, String)> {
         let film = self.film()?;
         self.qoe(&film).map(|_| ())
@@ -165,7 +172,7 @@ impl Dash {
                 .check()
                 .map_err(|(name, what)| ("predicted", format!("{name} {what}")))?;
         }
-        if self.controller.looks_ahead() && self.predicted.is_nobody() {
+        if self.controller.looks_ahead() && self.predicted.is_none() {
             let name = self.controller.name();
             let what = format!(
                 "{name} plans with predictions; expected `predicted`: a model's directory, {{ oracle = {{}} }}, or a list of \
@@ -176,24 +183,30 @@ impl Dash {
         Ok(())
     }
 
-    fn playing(&self) -> Playing {
+    fn player_settings(&self) -> PlayerSettings {
         let Self { start_track, buffer_cap, abandon, .. } = *self;
-        let wait_step = self.wait_step.unwrap_or(Playing::wait_step_of(self.compat));
-        Playing { start_track, buffer_cap, wait_step, abandon }
+        let wait_step = self.wait_step.unwrap_or(PlayerSettings::wait_step_of(self.compat));
+        PlayerSettings { start_track, buffer_cap, wait_step, abandon }
     }
 
     fn session(&self, flow: &FlowFacts) -> Option<Session> {
         let film = self.film().ok()?;
         let qoe = Arc::new(self.qoe(&film).ok()?);
-        let mut session =
-            Session::new(film, qoe, &self.controller, self.playing(), flow.start, flow.seed);
-        let foretold = self.foretold.as_ref();
-        self.predicted.tell(&mut session, foretold, flow.start, flow.seed).ok()?;
+        let mut session = Session::new(
+            film,
+            qoe,
+            &self.controller,
+            self.player_settings(),
+            flow.start,
+            flow.seed,
+        );
+        let rate_oracle = self.rate_oracle.as_ref();
+        self.predicted.configure(&mut session, rate_oracle, flow.start, flow.seed).ok()?;
         Some(session)
     }
 }
 
-impl Kind for Dash {
+impl AppKind for Dash {
     fn client(&self, flow: &FlowFacts) -> Box<dyn Application> {
         Box::new(Client {
             session: self.session(flow),
@@ -210,15 +223,15 @@ impl Kind for Dash {
     fn server(&self, flow: &FlowFacts, connection: u32) -> Box<dyn Application> {
         Box::new(Server {
             request: self.request,
-            orders: self.orders.clone(),
-            next: Order { seed: flow.seed, connection, number: 0 },
+            requested_sizes: self.requested_sizes.clone(),
+            next: RequestId { seed: flow.seed, connection, number: 0 },
             received: Bytes::ZERO,
             is_finishing: false,
         })
     }
 
     fn check(&self) -> Result<(), (&'static str, String)> {
-        self.playing().check()?;
+        self.player_settings().check()?;
         self.controller.check().map_err(|error| ("controller", error.to_string()))?;
         if self.request == Bytes::ZERO {
             return Err(("request", "must be above 0 B".to_owned()));
@@ -238,11 +251,11 @@ impl Kind for Dash {
     }
 }
 
-/// The player.
+/// Client end: the player.
 #[derive(Debug)]
 struct Client {
     config: Dash,
-    /// `None` where there is no film: it has been checked, so that this is not.
+    /// Playback session; `None` only without a film, which [`Dash::check_film`] excludes.
     session: Option<Session>,
     seed: u64,
     stop: Instant,
@@ -252,15 +265,15 @@ struct Client {
     results: Vec<Transaction>,
 }
 
-/// The connection there is.
+/// Connection in use by the player.
 #[derive(Debug, Clone, Copy)]
 struct Connection {
     number: u32,
-    /// How many requests it has carried.
+    /// Number of requests that it has carried so far.
     requests: u32,
 }
 
-/// A chunk that is asked for.
+/// Chunk that is requested or about to be.
 #[derive(Debug, Clone, Copy)]
 struct Pending {
     request: Request,
@@ -272,15 +285,15 @@ struct Pending {
 
 #[derive(Debug, Clone, Copy)]
 enum State {
-    /// The player says what is done.
+    /// The session decides what to do next.
     Playing,
     /// A connection is being opened for a request.
     Connecting(Pending),
-    /// There is one.
+    /// The connection is open, and the request is to be written.
     Asking(Pending),
-    /// A request is out.
+    /// The request is written, and its answer awaited.
     Waiting(Pending),
-    /// A request has failed: its connection is dropped, and then nothing is done until then.
+    /// A request has failed: its connection is dropped, and the player pauses until then.
     Dropping {
         until: Instant,
     },
@@ -327,13 +340,13 @@ impl Application for Client {
         }
     }
 
-    /// All that is missing; the first byte by itself, and pieces where a chunk may be given up.
+    /// All bytes that are missing; but the first byte separately, and pieces where a chunk may be abandoned.
     fn low_water(&self) -> Bytes {
         let State::Waiting(pending) = self.state else { return Bytes::new(1) };
         let left = pending.request.size_bytes - pending.received;
         Bytes::new(match pending.received {
             0 => 1,
-            _ if self.config.abandon => left.min(SEEN),
+            _ if self.config.abandon => left.min(ABANDON_CHECK_BYTES),
             _ => left,
         })
     }
@@ -347,7 +360,7 @@ impl Client {
     fn play(&mut self, now: Instant) -> Action {
         let Some(session) = &mut self.session else { return self.finish() };
         match session.poll(now) {
-            Step::Ask(request) => {
+            Step::Request(request) => {
                 let (connect, first_byte) = (None, None);
                 let pending = Pending { request, due: now, connect, first_byte, received: 0 };
                 if self.connection.is_some() {
@@ -378,8 +391,8 @@ impl Client {
     fn ask(&mut self, pending: Pending) -> Action {
         let Some(connection) = &mut self.connection else { return self.finish() };
         let number = connection.requests;
-        let order = Order { seed: self.seed, connection: connection.number, number };
-        self.config.orders.place(order, Bytes::new(pending.request.size_bytes));
+        let id = RequestId { seed: self.seed, connection: connection.number, number };
+        self.config.requested_sizes.insert(id, Bytes::new(pending.request.size_bytes));
         connection.requests += 1;
         self.state = State::Waiting(pending);
         Action::Write(self.config.request)
@@ -394,7 +407,7 @@ impl Client {
             self.state = State::Playing;
             self.record(now, pending);
         } else {
-            // A chunk that is given up is the player's next word.
+            // If the session no longer waits, it has decided to abandon the chunk.
             self.state =
                 if session.is_waiting() { State::Waiting(pending) } else { State::Playing };
         }
@@ -427,7 +440,7 @@ impl Client {
         self.poll(now)
     }
 
-    /// What was asked for will not come; whether anything was.
+    /// Tell the session that the requested chunk will not arrive. Returns whether one was requested.
     fn fail(&mut self, now: Instant) -> bool {
         let is_out =
             matches!(self.state, State::Connecting(_) | State::Asking(_) | State::Waiting(_));
@@ -438,13 +451,13 @@ impl Client {
     }
 }
 
-/// The end that answers.
+/// Server end, which answers requests.
 #[derive(Debug)]
 struct Server {
     request: Bytes,
-    orders: Orders,
-    next: Order,
-    /// Of the request that is coming in.
+    requested_sizes: RequestedSizes,
+    next: RequestId,
+    /// Bytes of the incoming request received so far.
     received: Bytes,
     is_finishing: bool,
 }
@@ -460,7 +473,7 @@ impl Application for Server {
 
     fn poll(&mut self, _now: Instant) -> Action {
         if self.received >= self.request
-            && let Some(size) = self.orders.of(self.next)
+            && let Some(size) = self.requested_sizes.get(self.next)
         {
             self.received -= self.request;
             self.next.number += 1;

@@ -1,4 +1,4 @@
-//! Quantities that are fixed or drawn: `"100 kB"`, or `{ distribution = "exponential", mean = "100 kB" }`.
+//! Quantities that are fixed or random: `"100 kB"`, or `{ distribution = "exponential", mean = "100 kB" }`.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -11,62 +11,62 @@ use serde::de::{Error as _, MapAccess, Visitor, value::MapAccessDeserializer};
 use serde::{Deserialize, Deserializer, Serialize};
 use skyhop_units::{Bytes, Duration};
 
-/// A quantity, or how it is drawn each time that one is needed.
+/// Quantity of fixed value, or with a distribution from which each use draws a value.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Draw<Q> {
-    /// Always the same.
+    /// Fixed value, always the same.
     Fixed(Q),
-    /// Another one each time.
+    /// Random value, drawn again for each use.
     Drawn(Distribution<Q>),
 }
 
-/// How a quantity is distributed.
+/// Distribution of a random quantity.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "distribution", rename_all = "lowercase", deny_unknown_fields)]
 pub enum Distribution<Q> {
-    /// Without memory.
+    /// Exponential distribution: P(X > x) = exp(-x / mean).
     Exponential {
-        /// The mean.
+        /// Mean of the values.
         mean: Q,
     },
-    /// Equally likely anywhere between two values.
+    /// Uniform distribution between two values, both included.
     Uniform {
-        /// The smallest.
+        /// Smallest value; at most `to`.
         from: Q,
-        /// The largest.
+        /// Largest value; at least `from`.
         to: Q,
     },
-    /// Of which the logarithm is normal.
+    /// Lognormal distribution: the natural logarithm is normal.
     Lognormal {
-        /// Half of the values are smaller.
+        /// Median of the values; above 0.
         median: Q,
-        /// The standard deviation of the natural logarithm.
+        /// Standard deviation of the natural logarithm; above 0.
         sigma: f64,
     },
-    /// Heavy-tailed: P(X > x) = (least / x)^shape.
+    /// Pareto distribution, heavy-tailed: P(X > x) = (least / x)^shape.
     Pareto {
-        /// The smallest value.
+        /// Smallest value; above 0.
         least: Q,
-        /// The exponent; the mean is infinite up to 1.
+        /// Exponent of the tail, above 0; the mean is infinite for exponents up to 1.
         shape: f64,
     },
-    /// P(X > x) = exp(-(x / scale)^shape).
+    /// Weibull distribution: P(X > x) = exp(-(x / scale)^shape).
     Weibull {
-        /// 63 % of the values are smaller.
+        /// Scale, above 0; 63 % of the values are smaller.
         scale: Q,
-        /// The exponent; below 1 the tail is heavier than the exponential distribution's.
+        /// Exponent, above 0; below 1 the tail is heavier than the exponential distribution's.
         shape: f64,
     },
 }
 
-/// What can be drawn.
+/// Quantity that may be random: convertible to and from a number in its base unit.
 pub trait Quantity: Copy + PartialOrd + FromStr<Err: fmt::Display> {
-    /// In its base unit.
+    /// Return the value in its base unit.
     fn to_f64(self) -> f64;
-    /// From its base unit, rounded.
+    /// Create the quantity from a value in its base unit, rounded.
     fn from_f64(value: f64) -> Self;
-    /// From a bare number, where it has no unit.
+    /// Create the quantity from a bare number, where it has no unit.
     fn from_number(_number: u64) -> Option<Self> {
         None
     }
@@ -107,7 +107,7 @@ impl Quantity for Duration {
 }
 
 impl<Q: Quantity> Draw<Q> {
-    /// The next value out of `rng`.
+    /// Return the next value, drawn from `rng` if it is random.
     pub fn next(&self, rng: &mut ChaCha8Rng) -> Q {
         match *self {
             Self::Fixed(value) => value,
@@ -115,7 +115,7 @@ impl<Q: Quantity> Draw<Q> {
         }
     }
 
-    /// The smallest value that can come.
+    /// Smallest value that is possible.
     pub fn least(&self) -> Q {
         match *self {
             Self::Fixed(value) => value,

@@ -1,5 +1,5 @@
-//! The E-model of ITU-T G.107 (06/2015) with all parameters at their defaults but delay and loss: from what a call's
-//! receiver finds to the opinion of a listener.
+//! E-model of ITU-T G.107 (06/2015) with all parameters but delay and loss at their defaults: maps a call
+//! receiver's measurements to a mean opinion score.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -8,21 +8,21 @@ use skyhop_units::{Duration, Rate};
 /// The rating with all parameters at their defaults (G.107 7.7).
 const R_DEFAULT: f64 = 93.2;
 
-/// How speech is coded, with what packets lost of it cost: Ie and Bpl of ITU-T G.113 appendix I.
+/// Speech codec, with the effect of packet loss on it: Ie and Bpl of ITU-T G.113 appendix I.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Codec {
     /// G.711 with its packet loss concealment (appendix I of G.711): 64 kbit/s.
     #[default]
     G711,
-    /// G.711 without concealment.
+    /// G.711 without loss concealment: 64 kbit/s.
     G711Bare,
     /// G.729 with annex A: 8 kbit/s.
     G729a,
 }
 
 impl Codec {
-    /// What it codes a second in.
+    /// Bit rate of the coded speech.
     pub const fn rate(self) -> Rate {
         match self {
             Self::G711 | Self::G711Bare => Rate::from_bits_per_second(64_000),
@@ -30,7 +30,7 @@ impl Codec {
         }
     }
 
-    /// How much of the speech to come it has to hear before it codes a frame.
+    /// Look-ahead: speech after a frame that the coder needs before it codes the frame.
     pub const fn look_ahead(self) -> Duration {
         match self {
             Self::G711 | Self::G711Bare => Duration::ZERO,
@@ -54,13 +54,13 @@ impl Codec {
         let percent = 100.0 * lost;
         // G.107 (7-29).
         let ie_eff = ie + (95.0 - ie) * percent / (percent + bpl);
-        mos_of(R_DEFAULT - too_long(delay) - ie_eff)
+        mos_of(R_DEFAULT - delay_impairment(delay) - ie_eff)
     }
 }
 
-/// Idd, what too long a delay costs where echo is perfectly cancelled, for users with sT = 1 and mT = 100 ms: G.107
-/// (7-27) and (7-28).
-fn too_long(delay: Duration) -> f64 {
+/// Idd, the impairment by too long a delay with perfectly cancelled echo, for users with sT = 1 and mT = 100
+/// ms: G.107 (7-27) and (7-28).
+fn delay_impairment(delay: Duration) -> f64 {
     let ms = delay.as_secs_f64() * 1e3;
     if ms <= 100.0 {
         return 0.0;
@@ -70,12 +70,12 @@ fn too_long(delay: Duration) -> f64 {
     25.0 * (root(x) - 3.0 * root(x / 3.0) + 2.0)
 }
 
-/// G.107 annex B (B-4).
+/// Mean opinion score of a rating R: G.107 annex B (B-4).
 fn mos_of(r: f64) -> f64 {
     match r {
         r if r <= 0.0 => 1.0,
         r if r >= 100.0 => 4.5,
-        // Just above 0 the curve falls below 1, which no opinion does.
+        // Just above R = 0 the polynomial falls below 1, the lowest opinion score.
         r => (1.0 + 0.035 * r + r * (r - 60.0) * (100.0 - r) * 7e-6).max(1.0),
     }
 }
@@ -94,8 +94,8 @@ mod tests {
         near(mos_of(80.0), 4.02);
         near(mos_of(50.0), 2.58);
         // Idd at 200 ms is 25 (2^(1/6) - 3 (1 + 3^-6)^(1/6) + 2).
-        near(too_long(Duration::from_millis(200)), 25.0 * (1.122_462 - 3.000_686 + 2.0));
-        // A twentieth lost: Ie,eff = 95 * 5 / 30.1 = 15.78.
+        near(delay_impairment(Duration::from_millis(200)), 25.0 * (1.122_462 - 3.000_686 + 2.0));
+        // 5 % lost: Ie,eff = 95 * 5 / 30.1 = 15.78.
         near(mos(100, 0.05), mos_of(93.2 - 15.78));
         near(Codec::G729a.mos(Duration::ZERO, 0.0), mos_of(82.2));
         assert_eq!(Codec::G711Bare.mos(Duration::from_secs(2), 1.0), 1.0);

@@ -1,4 +1,4 @@
-//! The table of applications, and what a scenario says of one.
+//! Table of the applications, and the enum of their keys.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -6,30 +6,31 @@ use skyhop_model::AppTable;
 use skyhop_units::{Bytes, Rate};
 
 use crate::{
-    Application, Bulk, Call, ConstantRate, Dash, FlowFacts, Kind, OnOff, Page, Probe,
+    AppKind, Application, Bulk, Call, ConstantRate, Dash, FlowFacts, OnOff, Page, Probe,
     RequestResponse, Side, Transport,
 };
 
-/// Makes of the table an enum that is read by its `kind`, a list of names, and who does what is asked.
+/// Generate from the table the enum that is read by its `kind`, the list of names, and the dispatch to
+/// `AppKind`.
 macro_rules! table {
     ($($(#[$attribute:meta])* $variant:ident = $name:literal, $summary:literal;)+) => {
-        /// What the two ends of a flow do: `app = { kind = "…", … }`.
+        /// Application at the two ends of a flow: `app = { kind = "…", … }`.
         #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
         #[schemars(tag = "kind")]
         pub enum App {
             $(#[doc = $summary] #[serde(rename = $name)] $(#[$attribute])* $variant($variant),)+
         }
 
-        /// Every application there is.
+        /// All applications, in the order of `skyhop list apps`.
         pub const APPS: &[AppEntry] = &[$(AppEntry { name: $name, summary: $summary }),+];
 
         impl App {
-            /// Its `kind`.
+            /// Value of the key `kind`.
             pub const fn name(&self) -> &'static str {
                 match self { $(Self::$variant(_) => $name,)+ }
             }
 
-            fn kind(&self) -> &dyn Kind {
+            fn kind(&self) -> &dyn AppKind {
                 match self { $(Self::$variant(kind) => kind,)+ }
             }
         }
@@ -37,25 +38,25 @@ macro_rules! table {
 }
 
 table! {
-    Bulk = "bulk", "sends as fast as TCP carries it, without end or a number of bytes";
+    Bulk = "bulk", "sends as fast as TCP carries it, until the flow stops or a number of bytes is sent";
     OnOff = "on-off", "sends and pauses by turns, at a rate or as fast as TCP carries it";
-    ConstantRate = "constant-rate", "sends messages of one size at even times";
+    ConstantRate = "constant-rate", "sends messages of one size at regular intervals";
     RequestResponse = "request-response", "asks, waits for the answer, thinks, and asks again";
     Page = "page", "loads web pages: a document, then its objects, over several connections or many requests on one";
-    Dash = "dash", "plays adaptive video: a film's chunks one after the other, in the track that a controller chooses";
-    // In a scenario these are kinds of flows.
+    Dash = "dash", "plays adaptive video: requests a film's chunks in order, in the tracks that a controller chooses";
+    // In a scenario these two are kinds of flows, not of `app`.
     #[schemars(skip)]
-    Probe = "probe", "sends UDP packets that come back at once; its keys stand in a flow of kind = \"probe\"";
+    Probe = "probe", "sends UDP packets that the other end echoes; its keys belong to a flow of kind = \"probe\"";
     #[schemars(skip)]
-    Call = "call", "audio and video both ways over UDP; its keys stand in a flow of kind = \"call\"";
+    Call = "call", "sends audio and video in both directions over UDP; its keys belong to a flow of kind = \"call\"";
 }
 
-/// An application as `skyhop list apps` shows it.
+/// Name and summary of an application, as `skyhop list apps` shows them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AppEntry {
-    /// Its `kind` in scenarios.
+    /// Value of the key `kind` in scenarios.
     pub name: &'static str,
-    /// What it does, in one line.
+    /// Description of the traffic in one line.
     pub summary: &'static str,
 }
 
@@ -65,7 +66,7 @@ impl Default for App {
     }
 }
 
-impl Kind for App {
+impl AppKind for App {
     fn transport(&self) -> Transport {
         self.kind().transport()
     }

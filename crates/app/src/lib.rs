@@ -1,14 +1,14 @@
-//! Applications at the two ends of a flow, sans IO: what they send, when, and what they find.
+//! Applications at the two ends of a flow, sans IO: what they send and when, and the results they measure.
 //!
-//! An [`App`] is what a scenario says (`app = { kind = "request-response", … }`). Each engine asks it
-//! for its two ends and drives them over its own transport. Over a [stream](Transport::Stream) the client
-//! opens connections, one after the other or several at a time, and the server has one end for each of them; over [datagrams](Transport::Datagrams)
-//! each has one end from the start. After every event an engine calls [`Application::poll`] until that
-//! says [`Action::Wait`], and again when that time has come. Nothing here knows a transport's bytes:
-//! they have no content, only number and order. What both ends must know of each other (sizes, times)
-//! both draw from the same seed.
+//! An [`App`] is an application as a scenario describes it (`app = { kind = "request-response", … }`). Each
+//! engine asks it for its two ends and drives them over its own transport. Over a [stream](Transport::Stream)
+//! the client opens connections, one at a time or several at once, and the server has one end per connection;
+//! over [datagrams](Transport::Datagrams) there is one end on each side from the start. After each event an
+//! engine calls [`Application::poll`] until it returns [`Action::Wait`], and again at that time. Applications
+//! do not see a transport's bytes: these have no content, only number and order. Values that both ends must
+//! agree on (sizes, times) are drawn from the same seed at both.
 //!
-//! An application is one file here and its row in the table of `kinds.rs`.
+//! An application is one file here plus its row in the table of `kinds.rs`.
 
 mod bulk;
 mod call;
@@ -36,7 +36,7 @@ use skyhop_units::{Bytes, Instant, Rate};
 pub use bulk::Bulk;
 pub use call::Call;
 pub use constant_rate::ConstantRate;
-pub use dash::{Dash, Foretold, Oracle, Predicted};
+pub use dash::{Dash, Oracle, Predicted, RateOracle};
 pub use draw::{Distribution, Draw, Quantity};
 pub use emodel::Codec;
 pub use kinds::{APPS, App, AppEntry};
@@ -50,173 +50,176 @@ pub use transaction::{CallWindow, Detail, Frames, Transaction};
 
 /// One end of a flow's application.
 pub trait Application: fmt::Debug + Send {
-    /// Something has happened at this end.
+    /// Handle an event at this end.
     fn on_event(&mut self, now: Instant, event: Event);
 
-    /// Something has happened at one of several connections: those that the client opened with [`Action::Open`].
-    fn on_event_of(&mut self, now: Instant, _connection: u32, event: Event) {
+    /// Handle an event on one of the connections that the client opened with [`Action::Open`].
+    fn on_connection_event(&mut self, now: Instant, _connection: u32, event: Event) {
         self.on_event(now, event);
     }
 
-    /// What it does now. Asked again after everything but [`Action::Wait`].
+    /// Return the next action. The engine calls this again after every action but [`Action::Wait`].
     fn poll(&mut self, now: Instant) -> Action;
 
-    /// How much more has to be read before it cares to hear of it (SO_RCVLOWAT): an engine may keep less to itself until
-    /// there is so much, or the other end has finished.
+    /// Least number of bytes worth an event (SO_RCVLOWAT): an engine may hold back received bytes until there
+    /// are that many, or until the other end has finished.
     fn low_water(&self) -> Bytes {
         Bytes::new(1)
     }
 
-    /// The engine knows that `sender`'s datagram with this number was lost on its way. No real end learns
-    /// that: it is for results alone, and never told by engines that do not know either.
+    /// Record that `sender`'s datagram `number` was lost in transit, as the engine knows. No real end learns
+    /// that: it serves results alone, and engines that do not know of losses never call it.
     fn on_known_loss(&mut self, _sender: Side, _number: u64) {}
 
-    /// What has been completed, or has failed, by `now` and since it was last asked.
+    /// Return the transactions that completed or failed by `now` and since the last call.
     fn take_results(&mut self, _now: Instant) -> Vec<Transaction> {
         Vec::new()
     }
 
-    /// What else has failed, now that nothing arrives any more. What could still have come after the run's
-    /// `end` has not; [`Instant::NEVER`]: everything has been waited for.
+    /// Return the remaining failed transactions, now that nothing arrives any more. A transaction that could
+    /// still have completed after `end`, the run's end, has not failed; [`Instant::NEVER`]: everything was
+    /// waited for.
     fn conclude(&mut self, _end: Instant) -> Vec<Transaction> {
         Vec::new()
     }
 
-    /// When all that was to be transferred had arrived at this end, of what has an end.
+    /// Time at which a finite transfer had arrived completely at this end.
     fn completed(&self) -> Option<Instant> {
         None
     }
 }
 
-/// What happens at an end.
+/// Event at an end of the flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
-    /// The connection is there.
+    /// The connection is established.
     Connected,
-    /// So many bytes more have been read.
+    /// Number of bytes newly read.
     Received(Bytes),
-    /// The other end has no more to send, and all of it has been read.
+    /// The other end has finished sending, and all its bytes have been read.
     PeerFinished,
-    /// The connection is gone before its time: refused, reset or given up.
+    /// The connection ended prematurely: refused, reset or timed out.
     Lost,
     /// A datagram has arrived.
     Datagram(Datagram),
 }
 
-/// A message that arrives whole or not at all, in whatever order.
+/// Message that arrives whole or not at all, in any order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Datagram {
-    /// The application's own number for it: all that it says.
+    /// Number that the application gave it; its only content.
     pub number: u64,
-    /// Its payload; one of [`DATAGRAM_SIZES`].
+    /// Size of its payload, within [`DATAGRAM_SIZES`].
     pub size: Bytes,
 }
 
-/// The payloads that a datagram may have: there is room for its number, and it fits into one packet.
+/// Payload sizes of datagrams: large enough for their number, and small enough for one packet.
 pub const DATAGRAM_SIZES: RangeInclusive<Bytes> = Bytes::new(16)..=Bytes::new(1472);
 
-/// What an end does.
+/// Action of an end, for the engine to carry out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
-    /// The client's: opens a connection, in place of the former one.
+    /// Client only: open a connection in place of the former one.
     Connect,
-    /// The client's: opens a connection with this number beside those that it has, and turns to it. Who opens
-    /// connections so never asks for one with `Connect`.
+    /// Client only: open an additional connection with this number and select it. Clients that use `Open`
+    /// never use `Connect`.
     Open(u32),
-    /// The client's, of several: what follows is about its connection with this number.
-    Turn(u32),
-    /// Sends so much more; what the transport has no room for waits in front of it.
+    /// Client only: select the connection with this number, which the following actions refer to.
+    Select(u32),
+    /// Send this many more bytes; those that the send buffer has no room for wait in front of it.
     Write(Bytes),
-    /// Sends as fast as the transport takes it, until `Finish` or `Pause`.
+    /// Send as fast as the transport accepts bytes, until `Finish` or `Pause`.
     WriteWithoutEnd,
-    /// Ends a writing without end: what the transport has taken is all.
+    /// End a write without end; bytes already in the send buffer are still sent.
     Pause,
-    /// Sends no more once everything has left; the other end reads to the end.
+    /// Close the sending direction once everything has been sent; the other end reads to the end.
     Finish,
-    /// Drops the connection with all that is in it.
+    /// Abort the connection and discard the bytes in it.
     Abort,
-    /// Sends a datagram; one that the transport has no room for is lost.
+    /// Send a datagram; it is lost if the transport has no room for it.
     Send(Datagram),
-    /// Nothing until then, or until something happens; [`Instant::NEVER`]: until something happens.
+    /// Do nothing until this time or the next event; [`Instant::NEVER`] waits for an event alone.
     Wait(Instant),
 }
 
-/// What an end must know of its flow.
+/// Properties of the flow that an end needs to know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FlowFacts {
-    /// The seed of all that it draws: the same at both ends.
+    /// Seed of the end's random draws, the same at both ends.
     pub seed: u64,
-    /// When the flow begins.
+    /// Start of the flow.
     pub start: Instant,
-    /// When it ends.
+    /// Stop of the flow.
     pub stop: Instant,
 }
 
-/// What there is to be known of an application.
-pub trait Kind {
-    /// What carries it.
+/// Application kind: creates the two ends, checks the keys, and describes the traffic to engines.
+pub trait AppKind {
+    /// Transport that carries the application.
     fn transport(&self) -> Transport {
         Transport::Stream
     }
 
-    /// The end that opens connections, or sends first. It is asked first at the flow's start.
+    /// Create the client end, which opens connections or sends first. Engines poll it first at the flow's
+    /// start.
     fn client(&self, flow: &FlowFacts) -> Box<dyn Application>;
 
-    /// The other end of the client's connection with this number, counted from 0; of datagrams, 0.
+    /// Create the server end of the client's connection with this number, counted from 0; with datagrams
+    /// always 0.
     fn server(&self, flow: &FlowFacts, connection: u32) -> Box<dyn Application>;
 
-    /// What its keys ask for that cannot be: the key and why.
+    /// Check the keys. The error is the key that is wrong, and why.
     fn check(&self) -> Result<(), (&'static str, String)> {
         Ok(())
     }
 
-    /// Which end sends most: the flow's samples and its goodput are about that direction.
+    /// End that sends most; the flow's samples and goodput refer to that direction.
     fn sends(&self) -> Side {
         Side::Client
     }
 
-    /// How fast the other end of that direction reads; `None`: at once.
+    /// Rate at which the receiver of that direction reads; `None`: at once.
     fn read_rate(&self) -> Option<Rate> {
         None
     }
 
-    /// How much is transferred before the flow is complete, of what has an end.
+    /// Size of the transfer after which the flow is complete; `None` if it has no end.
     fn bytes(&self) -> Option<Bytes> {
         None
     }
 
-    /// How many messages it sends in a second, of what sends them at even times.
+    /// Messages per second, for applications that send at regular intervals.
     fn messages_per_s(&self) -> Option<f64> {
         None
     }
 
-    /// Where its results go.
+    /// Table of the application's results, if it has any.
     fn table(&self) -> Option<AppTable> {
         None
     }
 }
 
-/// What carries an application.
+/// Transport that carries an application.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Transport {
-    /// Connections with bytes in order, which all arrive (TCP).
+    /// Connections with bytes in order, all of which arrive (TCP).
     Stream,
-    /// Datagrams without a connection (UDP). Each end sends until the flow's stop by its own account, and
-    /// is told of what arrives until the end of the run.
+    /// Datagrams without a connection (UDP). Each end sends until the flow's stop on its own, and receives
+    /// datagrams until the end of the run.
     Datagrams,
 }
 
-/// One of a flow's two ends.
+/// End of a flow: client or server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Side {
-    /// That which opens connections, or sends first.
+    /// End that opens connections, or sends first.
     Client,
-    /// The other.
+    /// End that accepts connections, or is sent to first.
     Server,
 }
 
 impl Side {
-    /// The other one.
+    /// Return the opposite end.
     pub const fn other(self) -> Self {
         match self {
             Self::Client => Self::Server,

@@ -1,4 +1,4 @@
-//! Sending and pausing by turns: traffic that comes and goes beside a measured flow.
+//! On-off traffic: bursts and pauses by turns, as background for a measured flow.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng as _;
@@ -7,20 +7,20 @@ use serde::{Deserialize, Serialize};
 use skyhop_model::{AppTable, MSS};
 use skyhop_units::{Bytes, Duration, Instant, Rate};
 
-use crate::{Action, Application, Detail, Draw, Event, FlowFacts, Kind, Transaction};
+use crate::{Action, AppKind, Application, Detail, Draw, Event, FlowFacts, Transaction};
 
-/// See the [module](self).
+/// Sends and pauses by turns.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OnOff {
-    /// How long it sends: a duration, or a table with a distribution.
+    /// Length of a burst: a duration above 0 s, or a table with its distribution.
     pub on: Draw<Duration>,
-    /// How long it pauses then, likewise.
+    /// Length of the pause after a burst: a duration, or a table with its distribution.
     pub off: Draw<Duration>,
-    /// How fast it sends; as fast as TCP carries it where not given.
+    /// Sending rate during a burst; above 0. Default: as fast as TCP carries it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate: Option<Rate>,
-    /// With `rate`: how much it writes at a time.
+    /// Bytes per write, where `rate` is given; above 0 B.
     #[serde(default = "default_size")]
     pub size: Bytes,
 }
@@ -29,7 +29,7 @@ fn default_size() -> Bytes {
     Bytes::new(MSS as u64)
 }
 
-impl Kind for OnOff {
+impl AppKind for OnOff {
     fn client(&self, flow: &FlowFacts) -> Box<dyn Application> {
         let mut bursts = Bursts::new(self, flow);
         Box::new(Source {
@@ -71,7 +71,7 @@ impl Kind for OnOff {
     }
 }
 
-/// When it sends.
+/// Generator of the bursts' times, drawn from the seed and so the same at both ends.
 #[derive(Debug)]
 struct Bursts {
     on: Draw<Duration>,
@@ -81,13 +81,13 @@ struct Bursts {
     number: u64,
 }
 
-/// A time of sending.
+/// One burst: a period of sending.
 #[derive(Debug, Clone, Copy)]
 struct Burst {
     number: u64,
     from: Instant,
     until: Instant,
-    /// When the next one begins.
+    /// Start of the next burst.
     next: Instant,
 }
 
@@ -99,7 +99,7 @@ impl Bursts {
 
     fn next(&mut self) -> Burst {
         let from = self.next;
-        // Draws may round to nothing; time has to go on.
+        // Draws may round to 0 s, and time must advance.
         let until = from + self.on.next(&mut self.rng).max(Duration::from_nanos(1));
         self.next = until + self.off.next(&mut self.rng);
         self.number += 1;
@@ -112,15 +112,15 @@ enum State {
     Unconnected,
     Connecting,
     Pausing,
-    /// Sending; with a rate, when it writes next.
+    /// Sending a burst; with a rate, until the time of the next write.
     Sending(Instant),
-    Gone,
+    Lost,
 }
 
-/// The end that sends.
+/// Client end, which sends the bursts.
 #[derive(Debug)]
 struct Source {
-    /// The time between writes and what is written.
+    /// Interval between writes, and their size; `None` without a rate.
     pace: Option<(Duration, Bytes)>,
     bursts: Bursts,
     burst: Burst,
@@ -133,7 +133,7 @@ impl Application for Source {
         self.state = match (self.state, event) {
             (State::Connecting, Event::Connected) => State::Pausing,
             (State::Connecting, Event::Lost) => State::Unconnected,
-            (_, Event::Lost) => State::Gone,
+            (_, Event::Lost) => State::Lost,
             (as_before, _) => as_before,
         };
     }
@@ -144,15 +144,15 @@ impl Application for Source {
                 self.state = State::Connecting;
                 Action::Connect
             }
-            State::Connecting | State::Gone => Action::Wait(Instant::NEVER),
+            State::Connecting | State::Lost => Action::Wait(Instant::NEVER),
             State::Pausing => self.begin(now),
-            State::Sending(next) => self.go_on(now, next),
+            State::Sending(next) => self.continue_burst(now, next),
         }
     }
 }
 
 impl Source {
-    /// Sends from the burst's beginning on; one that was missed altogether is over.
+    /// Start the current burst when it is due; bursts that are over already are skipped.
     fn begin(&mut self, now: Instant) -> Action {
         while self.burst.until <= now {
             self.burst = self.bursts.next();
@@ -165,19 +165,19 @@ impl Source {
         }
         self.state = State::Sending(self.burst.from);
         match self.pace {
-            Some(_) => self.go_on(now, self.burst.from),
+            Some(_) => self.continue_burst(now, self.burst.from),
             None => Action::WriteWithoutEnd,
         }
     }
 
-    fn go_on(&mut self, now: Instant, next: Instant) -> Action {
+    fn continue_burst(&mut self, now: Instant, next: Instant) -> Action {
         match self.pace {
             None if now >= self.burst.until => {
                 self.state = State::Pausing;
                 Action::Pause
             }
             None => Action::Wait(self.burst.until),
-            // Also what is written late is of this burst.
+            // A write that is due within the burst belongs to it even if it is late.
             Some(_) if next >= self.burst.until => {
                 self.state = State::Pausing;
                 self.burst = self.bursts.next();
@@ -192,7 +192,7 @@ impl Source {
     }
 }
 
-/// The end that receives: what comes until the next burst begins is of the last one.
+/// Server end, which receives: bytes that arrive until the next burst starts belong to the last one.
 #[derive(Debug)]
 struct Sink {
     bursts: Bursts,

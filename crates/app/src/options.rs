@@ -1,52 +1,62 @@
-//! What the TCP of a flow's two hosts, and its sockets there, are set to.
+//! TCP settings of a flow's two hosts and their sockets.
 
 use skyhop_model::{BufferKeys, BufferSizes, KeepAlive, Profile, layered};
 use skyhop_units::{Bytes, Duration};
 
-/// A buffer has room for a few segments (Linux: SOCK_MIN_RCVBUF, and the first number of tcp_rmem and tcp_wmem).
+/// Least size of a buffer, room for a few segments (Linux: SOCK_MIN_RCVBUF, and the first value of tcp_rmem
+/// and tcp_wmem).
 const LEAST_BUFFER: Bytes = Bytes::new(4096);
-/// What Linux counts keep-alive times in.
+/// Unit of keep-alive times in Linux, and so their least value.
 const SECOND: Duration = Duration::from_secs(1);
-/// CONFIG_HZ may be one of these.
+/// Values that CONFIG_HZ may have.
 const TICKS: [u32; 4] = [100, 250, 300, 1000];
 const MOST_INITIAL_CWND: u32 = 10_000;
 
 layered! {
-    /// `[tcp]`, and `tcp = { … }` of a flow: what both ends are set to.
+    /// TCP settings of both ends: `[tcp]`, or `tcp = { … }` of a flow.
     TcpKeys => #[derive(Copy, Eq, serde::Deserialize)] #[serde(deny_unknown_fields)] TcpOptions {
-        /// Which Linux the hosts run: rules in which they differ.
+        /// Linux version whose TCP the hosts run, from `skyhop list profiles`.
         profile: Profile = Profile::default(),
-        /// The kernel's ticks per second (CONFIG_HZ): 100, 250, 300 or 1000.
+        /// Timer ticks of the kernel per second (CONFIG_HZ): 100, 250, 300 or 1000.
         hz: u32 = 1000,
-        /// Whether retransmission timers are as late as the kernel's timer wheel has them.
+        /// Whether retransmission timers have the coarse granularity of the kernel's timer wheel, which
+        /// delays them by up to an eighth; if false they fire exactly.
         timer_wheel: bool = true,
-        /// The initial window in segments (`ip route … initcwnd`).
+        /// Initial congestion window in segments, 1 to 10000 (`ip route … initcwnd`).
         initial_cwnd: u32 = 10,
-        /// The receive buffer (sysctl tcp_rmem).
+        /// Receive buffer (sysctl tcp_rmem), as { initial = …, max = … }: memory as Linux counts it, at least
+        /// 4096 B.
         rmem: BufferSizes [BufferKeys] = BufferSizes::rmem(profile),
-        /// The send buffer (sysctl tcp_wmem).
+        /// Send buffer (sysctl tcp_wmem), as { initial = …, max = … }: memory as Linux counts it, at least
+        /// 4096 B.
         wmem: BufferSizes [BufferKeys] = BufferSizes::WMEM,
-        /// Whether segments carry timestamps (sysctl tcp_timestamps).
+        /// Whether segments carry timestamps (RFC 7323; sysctl tcp_timestamps); without them a segment has 12
+        /// bytes more of payload.
         timestamps: bool = true,
-        /// Whether what came out of order is reported (sysctl tcp_sack).
+        /// Whether receivers report out-of-order data by selective acknowledgements (RFC 2018; sysctl
+        /// tcp_sack).
         sack: bool = true,
-        /// Whether congestion may be told by marks (RFC 3168).
+        /// Whether the flow negotiates ECN, so that queues may mark rather than drop its packets (RFC 3168;
+        /// sysctl tcp_ecn = 1).
         ecn: bool = false,
-        /// Whether short segments leave at once (TCP_NODELAY), rather than one per round trip.
+        /// Whether short segments are sent at once (TCP_NODELAY) instead of by Nagle's algorithm. Default:
+        /// false; true for web pages.
         nodelay: bool = false,
-        /// Whether short segments wait for more as long as they may (TCP_CORK).
+        /// Whether short segments wait for more data as long as possible (TCP_CORK).
         cork: bool = false,
-        /// Probes of an idle connection (SO_KEEPALIVE); none where not given.
+        /// Keep-alive probes of an idle connection (SO_KEEPALIVE), as { time = "7200 s", interval = "75 s",
+        /// probes = 9 }; times at least 1 s. Default: none.
         #[serde(skip_serializing_if = "Option::is_none")]
         keepalive: Option<KeepAlive> = None,
-        /// In place of `rmem`: a receive buffer of one size (SO_RCVBUF).
+        /// Receive buffer of fixed size (SO_RCVBUF) in place of `rmem`, at least 4096 B. Default: none,
+        /// `rmem` applies.
         #[serde(skip_serializing_if = "Option::is_none")]
         receive_buffer: Option<Bytes> = None,
     }
 }
 
 impl TcpOptions {
-    /// What cannot be: the key and why.
+    /// Check the settings. The error is the key that is wrong, and why.
     pub fn check(&self) -> Result<(), (&'static str, String)> {
         if !TICKS.contains(&self.hz) {
             let what = format!("is {}; expected 100, 250, 300 or 1000", self.hz);

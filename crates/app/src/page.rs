@@ -1,4 +1,5 @@
-//! Web pages: a document, then the objects that it names, over several connections or many requests on one.
+//! Web pages: a document, then the objects that it names, over several connections or with many requests on
+//! one.
 
 mod client;
 mod plan;
@@ -9,48 +10,52 @@ use serde::{Deserialize, Serialize};
 use skyhop_model::AppTable;
 use skyhop_units::{Bytes, Duration};
 
-use crate::{Application, Distribution, Draw, FlowFacts, Kind, Side};
+use crate::{AppKind, Application, Distribution, Draw, FlowFacts, Side};
 use client::Client;
 use server::Server;
 
-/// The most objects of a page: more is not a page.
+/// Largest number of objects of a page.
 const MOST_OBJECTS: u32 = 10_000;
 const MOST_CONNECTIONS: u32 = 64;
 const MOST_HANDSHAKES: u32 = 10;
 
-/// See the [module](self).
+/// Loads web pages: a document, then its objects.
 ///
-/// The sizes and the number of objects are by default those of Pries, Magyari and Tran-Gia, "An HTTP web traffic model
-/// based on the top one million visited web pages" (NGI 2012, <https://doi.org/10.1109/NGI.2012.6252145>), table II.
+/// By default sizes and number of objects follow Pries, Magyari and Tran-Gia, "An HTTP web traffic model
+/// based on the top one million visited web pages" (NGI 2012, <https://doi.org/10.1109/NGI.2012.6252145>),
+/// table II.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Page {
-    /// The size of the document, fixed or drawn.
+    /// Size of the document: a size above 0 B, or a table with its distribution.
     pub document: Draw<Bytes>,
-    /// How many objects the document names, fixed or drawn.
+    /// Number of objects that the document names, 0 to 10000: a number, or a table with its distribution.
     pub objects: Draw<u32>,
-    /// The size of an object, fixed or drawn.
+    /// Size of an object: a size above 0 B, or a table with its distribution.
     pub size: Draw<Bytes>,
-    /// Instead of these three: a file with one size in bytes per line, the document's first.
+    /// File with one size in bytes per line, the document's first, in place of `document`, `objects` and
+    /// `size`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
-    /// What the file says: those who open files put it here.
+    /// Sizes listed in `file`, set by the caller that opens files.
     #[serde(skip)]
     pub listed: Vec<Bytes>,
-    /// The size of a request.
+    /// Size of a request; above 0 B.
     pub request: Bytes,
-    /// Over how many connections at most a page is loaded: 6 as browsers do over HTTP/1.1, 1 over HTTP/2.
+    /// Largest number of connections per page, 1 to 64: 6 as browsers use over HTTP/1.1, 1 over HTTP/2.
     pub connections: u32,
-    /// How many requests of a connection may be out at a time: 1 over HTTP/1.1, 100 and more over HTTP/2.
+    /// Largest number of outstanding requests per connection, 1 to 10000: 1 over HTTP/1.1, 100 or more over
+    /// HTTP/2.
     pub parallel: u32,
-    /// Round trips between a connection's TCP handshake and its first request: 1 for TLS 1.3, 2 for TLS 1.2, 0 for none.
+    /// Round trips between a connection's TCP handshake and its first request, 0 to 10: 1 for TLS 1.3, 2 for
+    /// TLS 1.2, 0 without TLS.
     pub handshakes: u32,
-    /// How long the user waits from a page to the next one, fixed or drawn.
+    /// Think time of the user from a page to the next: a duration, or a table with its distribution.
     pub think: Draw<Duration>,
-    /// How many pages there are; until the flow's end where not given.
+    /// Number of pages. Default: pages until the flow's stop.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pages: Option<u64>,
-    /// After how long a page has failed, and its connections are dropped.
+    /// Time after which a page has failed, and its connections are dropped; above 0 s.
     pub timeout: Duration,
 }
 
@@ -61,9 +66,9 @@ impl Default for Page {
                 scale: Bytes::new(28_243),
                 shape: 0.814_944,
             }),
-            // Its mean is 31.9291.
+            // The mean is 31.9291 in the paper.
             objects: Draw::Drawn(Distribution::Exponential { mean: 32 }),
-            // The median is exp(9.17979).
+            // The median in the paper is exp(9.17979).
             size: Draw::Drawn(Distribution::Lognormal {
                 median: Bytes::new(9_699),
                 sigma: 1.246_46,
@@ -81,7 +86,7 @@ impl Default for Page {
     }
 }
 
-impl Kind for Page {
+impl AppKind for Page {
     fn client(&self, flow: &FlowFacts) -> Box<dyn Application> {
         Box::new(Client::new(self.clone(), flow))
     }
@@ -92,7 +97,7 @@ impl Kind for Page {
 
     fn check(&self) -> Result<(), (&'static str, String)> {
         let (whole, drawn) =
-            (Self::default(), "is given beside `file`, which says it already; remove one");
+            (Self::default(), "is given together with `file`, which lists the sizes; remove one");
         if self.file.is_some() {
             let others = [
                 ("document", self.document == whole.document),
@@ -146,11 +151,11 @@ fn within(
 }
 
 impl Page {
-    /// The sizes that a file's text lists, the document's first: the first column of a CSV file, in bytes or with a unit.
-    /// Lines that begin with # and a heading are passed over.
+    /// Parse a list of sizes, the document's first: the first column of a CSV file, in bytes or with a unit.
+    /// Lines that begin with # and a heading are skipped.
     ///
     /// # Errors
-    /// What is wrong, with its line.
+    /// The line number and what is wrong there.
     pub fn sizes_of(text: &str) -> Result<Vec<Bytes>, String> {
         let mut sizes = Vec::new();
         for (number, line) in (1..).zip(text.lines()) {
@@ -168,7 +173,7 @@ impl Page {
                 Ok(size) if size > Bytes::ZERO && size <= MOST_SIZE => sizes.push(size),
                 _ => {
                     return Err(format!(
-                        "line {number}: {cell:?} is no size of an object; expected 1 B to {MOST_SIZE}"
+                        "line {number}: {cell:?} is not the size of an object; expected 1 B to {MOST_SIZE}"
                     ));
                 }
             }
@@ -179,11 +184,11 @@ impl Page {
             }
         }
         match sizes.is_empty() {
-            true => Err("holds no size; expected the document's on the first line".to_owned()),
+            true => Err("contains no sizes; expected the document's on the first line".to_owned()),
             false => Ok(sizes),
         }
     }
 }
 
-/// Of an object in a file.
+/// Largest size of an object in a file.
 const MOST_SIZE: Bytes = Bytes::new(10_000_000_000);

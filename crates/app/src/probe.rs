@@ -1,4 +1,4 @@
-//! Datagrams at even times, which the other end sends back at once: what a path does to a packet.
+//! Probe: datagrams at regular intervals that the other end echoes, to measure delay and loss of the path.
 
 use std::collections::VecDeque;
 
@@ -7,20 +7,20 @@ use serde::{Deserialize, Serialize};
 use skyhop_units::{Bytes, Duration, Instant};
 
 use crate::{
-    Action, Application, DATAGRAM_SIZES, Datagram, Detail, Event, FlowFacts, Kind, Side,
+    Action, AppKind, Application, DATAGRAM_SIZES, Datagram, Detail, Event, FlowFacts, Side,
     Transaction, Transport,
 };
 
-/// The shortest time between packets: a probe is not a load generator.
+/// Least interval between packets; a probe is not a load generator.
 const SHORTEST_INTERVAL: Duration = Duration::from_micros(100);
 
-/// `[[flow]]` with kind = "probe".
+/// Keys of `[[flow]]` with kind = "probe": UDP packets that the other end echoes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Probe {
-    /// The time between packets.
+    /// Interval between packets; at least 100 us.
     pub interval: Duration,
-    /// The payload of a packet.
+    /// UDP payload of a packet, 16 B to 1472 B.
     pub size: Bytes,
 }
 
@@ -30,7 +30,7 @@ impl Default for Probe {
     }
 }
 
-impl Kind for Probe {
+impl AppKind for Probe {
     fn transport(&self) -> Transport {
         Transport::Datagrams
     }
@@ -68,23 +68,23 @@ impl Kind for Probe {
     }
 }
 
-/// The end that sends: what has become of its packets, in the order in which they were sent.
+/// Client end, which sends packets and reports their outcome in the order of sending.
 #[derive(Debug)]
 struct Prober {
     probe: Probe,
-    /// When the next packet is due.
+    /// Time at which the next packet is due.
     next: Instant,
     stop: Instant,
-    /// Packets from number `first` on; what became of those before has been told.
+    /// Packets from number `first` on; earlier ones have been reported.
     in_transit: VecDeque<Sent>,
     first: u64,
-    /// Of how many it has been told.
+    /// Number of packets reported so far.
     settled: u64,
-    /// The longest round trip so far: what is out for less may still come.
+    /// Longest round trip so far; a packet sent less than this ago may still return.
     longest_rtt: Duration,
 }
 
-/// A packet that was sent.
+/// Packet that was sent.
 #[derive(Debug, Clone, Copy)]
 struct Sent {
     at: Instant,
@@ -93,24 +93,24 @@ struct Sent {
 
 #[derive(Debug, Clone, Copy)]
 enum Outcome {
-    Open,
-    Back(Instant),
+    Pending,
+    Returned(Instant),
     Lost,
 }
 
 impl Application for Prober {
     fn on_event(&mut self, now: Instant, event: Event) {
         let Event::Datagram(Datagram { number, .. }) = event else { return };
-        // What comes twice counts once.
-        if let Some(packet) = self.open(number) {
-            packet.outcome = Outcome::Back(now);
+        // A duplicate echo is ignored, as the packet is no longer pending.
+        if let Some(packet) = self.pending(number) {
+            packet.outcome = Outcome::Returned(now);
             let rtt = now.saturating_since(packet.at);
             self.longest_rtt = self.longest_rtt.max(rtt);
         }
     }
 
     fn on_known_loss(&mut self, _sender: Side, number: u64) {
-        if let Some(packet) = self.open(number) {
+        if let Some(packet) = self.pending(number) {
             packet.outcome = Outcome::Lost;
         }
     }
@@ -122,19 +122,20 @@ impl Application for Prober {
         if self.next > now {
             return Action::Wait(self.next);
         }
-        // After a pause of the machine the missed packets stay missed: no bursts.
+        // After a stall of the host, missed packets are not sent late, in a burst.
         let missed = now.saturating_since(self.next).as_nanos() / self.probe.interval.as_nanos();
         self.next += self.probe.interval * (missed + 1);
-        self.in_transit.push_back(Sent { at: now, outcome: Outcome::Open });
+        self.in_transit.push_back(Sent { at: now, outcome: Outcome::Pending });
         let number = self.first + self.in_transit.len() as u64 - 1;
         Action::Send(Datagram { number, size: self.probe.size })
     }
 
     fn take_results(&mut self, now: Instant) -> Vec<Transaction> {
         let is_settled = |packet: &Sent| match packet.outcome {
-            Outcome::Open => false,
-            Outcome::Back(_) => true,
-            // Not before it could have been back: the run may end until then.
+            Outcome::Pending => false,
+            Outcome::Returned(_) => true,
+            // Wait until the packet could have been back: the run may end before, which decides whether it
+            // counts.
             Outcome::Lost => packet.at + self.longest_rtt < now,
         };
         let settled = self.in_transit.iter().take_while(|packet| is_settled(packet)).count();
@@ -143,10 +144,11 @@ impl Application for Prober {
         settled.into_iter().map(|packet| self.result(packet)).collect()
     }
 
-    /// Those whose answer was not due before the end are neither back nor lost.
+    /// Report the remaining packets; those whose echo was not due before the end count neither as returned
+    /// nor as lost.
     fn conclude(&mut self, end: Instant) -> Vec<Transaction> {
         let is_due = |packet: &Sent| {
-            matches!(packet.outcome, Outcome::Back(_)) || packet.at + self.longest_rtt < end
+            matches!(packet.outcome, Outcome::Returned(_)) || packet.at + self.longest_rtt < end
         };
         let (settled, _): (Vec<_>, Vec<_>) = self.in_transit.drain(..).partition(is_due);
         settled.into_iter().map(|packet| self.result(packet)).collect()
@@ -154,16 +156,16 @@ impl Application for Prober {
 }
 
 impl Prober {
-    /// A packet of which nothing is known yet.
-    fn open(&mut self, number: u64) -> Option<&mut Sent> {
+    /// Find a packet whose outcome is not known yet.
+    fn pending(&mut self, number: u64) -> Option<&mut Sent> {
         let packet = self.in_transit.get_mut(number.checked_sub(self.first)? as usize)?;
-        matches!(packet.outcome, Outcome::Open).then_some(packet)
+        matches!(packet.outcome, Outcome::Pending).then_some(packet)
     }
 
     fn result(&mut self, packet: Sent) -> Transaction {
         let rtt = match packet.outcome {
-            Outcome::Back(back) => Some(back.saturating_since(packet.at)),
-            Outcome::Open | Outcome::Lost => None,
+            Outcome::Returned(back) => Some(back.saturating_since(packet.at)),
+            Outcome::Pending | Outcome::Lost => None,
         };
         self.settled += 1;
         Transaction {
@@ -180,7 +182,7 @@ impl Prober {
     }
 }
 
-/// The end that sends back.
+/// Server end, which echoes packets.
 #[derive(Debug, Default)]
 struct Echo {
     waiting: VecDeque<Datagram>,

@@ -1,31 +1,31 @@
-//! How fast what arrives is read.
+//! Rate at which an application reads what has arrived.
 
 use skyhop_units::{Bytes, Duration, Instant, Rate};
 
-/// How often a slow reader reads.
+/// Interval between reads of a slow reader.
 const INTERVAL: Duration = Duration::from_millis(10);
 
-/// Takes what has arrived out of the receive buffer, at a rate or at once.
+/// Takes received bytes out of the receive buffer, at a limited rate or at once.
 #[derive(Debug, Clone, Copy)]
 pub struct Reader {
     rate: Option<Rate>,
-    /// When it reads next.
+    /// Time of the next read.
     next: Instant,
 }
 
 impl Reader {
-    /// One that reads at `rate`, in pieces of 10 ms; `None`: everything at once.
+    /// Create a reader that reads at `rate`, in pieces of 10 ms; `None` reads everything at once.
     pub fn new(rate: Option<Rate>) -> Self {
         Self { rate, next: Instant::START }
     }
 
-    /// Whether it reads everything at once.
+    /// Whether everything is read at once.
     pub fn is_fast(&self) -> bool {
         self.rate.is_none()
     }
 
-    /// How much of the `unread` bytes it takes now. What it could have read while there was nothing is
-    /// gone: it never catches up.
+    /// Return how many of the `unread` bytes are read now. Unused capacity is not saved: a reader that had
+    /// nothing to read never catches up.
     pub fn take(&mut self, now: Instant, unread: Bytes) -> Bytes {
         let Some(rate) = self.rate else { return unread };
         if now < self.next || unread == Bytes::ZERO {
@@ -35,7 +35,7 @@ impl Reader {
         unread.min(rate.bytes_in(INTERVAL).max(Bytes::new(1)))
     }
 
-    /// When it wants to be asked again, with so much `unread`.
+    /// Time of the next read, with this many bytes `unread`; `None` if none is due.
     pub fn next(&self, unread: Bytes) -> Option<Instant> {
         (self.rate.is_some() && unread > Bytes::ZERO).then_some(self.next)
     }

@@ -7,36 +7,38 @@ use serde::{Deserialize, Serialize};
 use skyhop_model::AppTable;
 use skyhop_units::{Bytes, Duration, Instant, Rate};
 
-use crate::{Action, Application, Detail, Draw, Event, FlowFacts, Kind, Side, Transaction};
+use crate::{Action, AppKind, Application, Detail, Draw, Event, FlowFacts, Side, Transaction};
 
-/// After a failure the next request waits at least so long.
+/// Least pause after a failed request, before the next one.
 const RETRY: Duration = Duration::from_millis(100);
 
-/// See the [module](self).
+/// Requests and answers by turns: the client asks, waits for the answer, thinks, and asks again.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RequestResponse {
-    /// The size of a request, fixed or drawn.
+    /// Size of a request: a size above 0 B, or a table with its distribution.
     #[serde(default = "default_request")]
     pub request: Draw<Bytes>,
-    /// The size of an answer, fixed or drawn.
+    /// Size of an answer: a size above 0 B, or a table with its distribution.
     pub response: Draw<Bytes>,
-    /// How long the client waits from an answer to its next request, fixed or drawn.
+    /// Think time of the client from an answer to the next request: a duration, or a table with its
+    /// distribution.
     #[serde(default = "no_time")]
     pub think: Draw<Duration>,
-    /// How long the server takes to answer, fixed or drawn.
+    /// Service time of the server from a request to its answer: a duration, or a table with its distribution.
     #[serde(default = "no_time")]
     pub service: Draw<Duration>,
-    /// How many requests go over a connection before the next one is opened; all where not given.
+    /// Number of requests per connection, at least 1; then a new one is opened. Default: all over one
+    /// connection.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub per_connection: Option<u32>,
-    /// How many requests there are; until the flow's end where not given.
+    /// Number of requests. Default: requests until the flow's stop.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requests: Option<u64>,
-    /// After how long a request has failed, and its connection is dropped.
+    /// Time after which a request has failed, and its connection is dropped; above 0 s.
     #[serde(default = "default_timeout")]
     pub timeout: Duration,
-    /// How fast the client reads; at once where not given.
+    /// Rate at which the client reads answers. Default: at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read_rate: Option<Rate>,
 }
@@ -53,7 +55,7 @@ fn default_timeout() -> Duration {
     Duration::from_secs(30)
 }
 
-impl Kind for RequestResponse {
+impl AppKind for RequestResponse {
     fn client(&self, flow: &FlowFacts) -> Box<dyn Application> {
         Box::new(Client {
             config: self.clone(),
@@ -108,7 +110,7 @@ impl Kind for RequestResponse {
     }
 }
 
-/// What a request and its answer are made of.
+/// Sizes and times of a request and its answer.
 #[derive(Debug, Clone, Copy)]
 struct Exchange {
     request: Bytes,
@@ -117,7 +119,7 @@ struct Exchange {
     service: Duration,
 }
 
-/// The exchanges of one connection. Both of its ends draw the same.
+/// Generator of the exchanges of one connection; both of its ends draw the same.
 #[derive(Debug)]
 struct Exchanges {
     config: RequestResponse,
@@ -133,7 +135,7 @@ impl Exchanges {
 
     fn next(&mut self) -> Exchange {
         let (config, rng) = (&self.config, &mut self.rng);
-        // Draws may round to nothing, which nobody could wait for.
+        // Draws may round to 0 B, a request or answer that would never be complete.
         let one = Bytes::new(1);
         Exchange {
             request: config.request.next(rng).max(one),
@@ -144,7 +146,7 @@ impl Exchanges {
     }
 }
 
-/// The end that asks.
+/// Client end, which sends requests.
 #[derive(Debug)]
 struct Client {
     config: RequestResponse,
@@ -152,9 +154,9 @@ struct Client {
     stop: Instant,
     state: State,
     connection: Option<Connection>,
-    /// How many connections there have been.
+    /// Number of connections opened so far.
     connections: u32,
-    /// Of the next request.
+    /// Number of the next request.
     number: u64,
     results: Vec<Transaction>,
 }
@@ -162,13 +164,13 @@ struct Client {
 #[derive(Debug)]
 struct Connection {
     exchanges: Exchanges,
-    /// How many more requests it may carry.
+    /// Number of requests that the connection may still carry.
     left: u32,
 }
 
 #[derive(Debug, Clone, Copy)]
 enum State {
-    /// Between requests.
+    /// Think time between requests.
     Thinking {
         until: Instant,
     },
@@ -181,20 +183,20 @@ enum State {
         due: Instant,
         connect: Option<Duration>,
     },
-    /// A request is out.
+    /// A request is written and its answer awaited.
     Waiting(Pending),
-    /// The connection is to be dropped; the next request is due at `until`.
+    /// The connection is to be aborted; the next request is due at `until`.
     Dropping {
         until: Instant,
     },
-    /// The connection has carried its last request and is to be closed, likewise.
+    /// The connection has carried its last request and is to be closed; the next request is due at `until`.
     Closing {
         until: Instant,
     },
     Done,
 }
 
-/// A request that is out.
+/// Request that awaits its answer.
 #[derive(Debug, Clone, Copy)]
 struct Pending {
     due: Instant,
@@ -252,7 +254,7 @@ impl Application for Client {
 }
 
 impl Client {
-    /// The request of `due`: over the connection there is, or a new one.
+    /// Start the request due at `due`, over the open connection or a new one.
     fn begin(&mut self, due: Instant) -> Action {
         let is_enough = self.config.requests.is_some_and(|requests| self.number >= requests);
         if due >= self.stop || is_enough {
@@ -297,14 +299,14 @@ impl Client {
         self.poll(now)
     }
 
-    /// The request that is due or out will not be answered, and its connection carries no other. When
-    /// the next one is due.
+    /// Record the due or outstanding request as failed, and give up its connection. Returns when the next
+    /// request is due.
     fn fail(&mut self, now: Instant) -> Instant {
         self.connection = None;
         let (pending, think) = match self.state {
             State::Waiting(pending) => (pending, pending.exchange.think),
-            State::Connecting { due } => (Pending::unasked(due, None), Duration::ZERO),
-            State::Asking { due, connect } => (Pending::unasked(due, connect), Duration::ZERO),
+            State::Connecting { due } => (Pending::unsent(due, None), Duration::ZERO),
+            State::Asking { due, connect } => (Pending::unsent(due, connect), Duration::ZERO),
             State::Thinking { until } | State::Dropping { until } | State::Closing { until } => {
                 return until;
             }
@@ -338,8 +340,8 @@ impl Client {
 }
 
 impl Pending {
-    /// A request whose connection never came to carry it.
-    fn unasked(due: Instant, connect: Option<Duration>) -> Self {
+    /// Create the record of a request that was never written, because its connection failed.
+    fn unsent(due: Instant, connect: Option<Duration>) -> Self {
         let (nothing, at_once) = (Bytes::ZERO, Duration::ZERO);
         Self {
             due,
@@ -356,12 +358,12 @@ impl Pending {
     }
 }
 
-/// The end that answers.
+/// Server end, which answers requests.
 #[derive(Debug)]
 struct Server {
     exchanges: Exchanges,
     exchange: Exchange,
-    /// Of the request that is coming in.
+    /// Bytes of the incoming request received so far.
     received: Bytes,
     answers_at: Option<Instant>,
     finishing: bool,

@@ -1,16 +1,16 @@
-//! Both ends of every application over a transport that takes 10 ms each way and 8 Mbit/s.
+//! Tests of both ends of every application over a transport of 10 ms each way and 8 Mbit/s.
 
 use skyhop_units::{Bytes, Duration, Instant};
 
 use skyhop_video::ChunkRow;
 
 use crate::{
-    Action, App, Application, Datagram, Detail, Event, FlowFacts, Kind, Side, Transaction,
+    Action, App, AppKind, Application, Datagram, Detail, Event, FlowFacts, Side, Transaction,
     Transport,
 };
 
 const ONE_WAY: Duration = Duration::from_millis(10);
-/// Nothing happens that late.
+/// Time in ms after the end of all runs: the connection never fails.
 const LATER: u64 = 1_000_000;
 const BYTES_PER_MS: u64 = 1000;
 
@@ -18,7 +18,7 @@ fn at(ms: u64) -> Instant {
     Instant::START + Duration::from_millis(ms)
 }
 
-/// As a scenario has it, with a `kind` among the keys.
+/// Parse an application as a scenario writes it, with `kind` among the keys.
 fn read(json: &str) -> Result<App, serde_json::Error> {
     let mut keys: serde_json::Map<String, serde_json::Value> = serde_json::from_str(json)?;
     let kind = keys.remove("kind").unwrap();
@@ -29,13 +29,13 @@ fn app(json: &str) -> App {
     read(json).unwrap()
 }
 
-/// One end with what it has written and what is on its way to it, by the millisecond.
+/// One end with its unsent bytes and the events in transit to it, advanced by milliseconds.
 struct End {
     app: Box<dyn Application>,
     unsent: u64,
     endless: bool,
     finished: bool,
-    /// What arrives when.
+    /// Events in transit, with their arrival times.
     coming: Vec<(Instant, Event)>,
 }
 
@@ -45,8 +45,8 @@ impl End {
     }
 }
 
-/// What a run of `ms` milliseconds leaves: the results of all ends, and how many connections there were.
-/// From `dead_ms` on nothing gets through any more.
+/// Run both ends for `ms` milliseconds; return the results of all ends and the number of connections. From
+/// `dead_ms` on the transport delivers nothing.
 fn run(app: &App, ms: u64, dead_ms: u64) -> (Vec<Transaction>, u32) {
     let facts = FlowFacts { seed: 3, start: at(0), stop: at(ms) };
     let mut ends = vec![End::new(app.client(&facts))];
@@ -79,7 +79,7 @@ fn run(app: &App, ms: u64, dead_ms: u64) -> (Vec<Transaction>, u32) {
                             ends[0].coming = vec![(now + ONE_WAY * 2, Event::Connected)];
                         }
                     }
-                    Action::Open(_) | Action::Turn(_) => {
+                    Action::Open(_) | Action::Select(_) => {
                         panic!("there is one connection at a time")
                     }
                     Action::Write(bytes) => {
@@ -124,7 +124,7 @@ fn requests_follow_each_other_after_a_think_time() {
     );
     let (results, connections) = run(&app, 2000, LATER);
     assert_eq!((results.len(), connections), (3, 1));
-    // 20 ms to connect; 20 ms there and back; five pieces of 1000 B, the last 4 ms after the first.
+    // Connecting takes 20 ms, a round trip 20 ms, and five pieces of 1000 B arrive within 4 ms of the first.
     let took: Vec<_> = results.iter().map(|one| one.took.unwrap().as_micros() / 1000).collect();
     assert_eq!(took, [44, 24, 24]);
     assert_eq!(results[0].connect, Some(ONE_WAY * 2));
@@ -191,7 +191,7 @@ fn a_player_asks_for_one_chunk_after_the_other_and_gets_as_many_bytes() {
             (one.answered, one.due),
             (Bytes::new(row.size_bytes), Instant::from_nanos(row.asked_ns))
         );
-        // A round trip, and a piece each millisecond; for the first chunk a connection before.
+        // Each chunk takes a round trip and 1 ms per piece; the first one also waits for the connection.
         let connects_ms = if number == 0 { 20 } else { 0 };
         let expected =
             Duration::from_millis(connects_ms + 20 + row.size_bytes.div_ceil(BYTES_PER_MS) - 1);
@@ -209,7 +209,7 @@ fn a_player_gives_up_what_comes_too_slowly_over_a_new_connection() {
     let (patient, one) = run(&app(&format!(r#"{{"kind": "dash", {keys}}}"#)), 120_000, LATER);
     let (quitter, many) =
         run(&app(&format!(r#"{{"kind": "dash", {keys}, "abandon": true}}"#)), 120_000, LATER);
-    // The first chunk takes longer than a request may.
+    // The first chunk takes longer than the timeout of a request.
     assert!(one >= 2 && many >= 2, "{one} {many}");
     assert!(chunks(&patient).iter().any(|row| row.abandoned_bytes > 0));
     let [slow, fast] = [patient, quitter].map(|results| chunks(&results)[0]);
@@ -228,10 +228,10 @@ fn a_player_whose_connection_is_dead_tries_again_until_its_time_is_over() {
 fn messages_are_due_at_even_times() {
     let app = app(r#"{"kind": "constant-rate", "rate": "80 kbit/s", "size": "500 B"}"#);
     let (results, _) = run(&app, 1000, LATER);
-    // Every 50 ms; the last one is not there yet.
+    // Messages are due every 50 ms; the last one has not arrived yet.
     assert_eq!(results.len(), 20);
     assert!(results.iter().zip(0..).all(|(one, number)| one.due == at(50 * number)));
-    // The first waits for the connection.
+    // The first message waits for the connection.
     assert_eq!(results[0].took, Some(ONE_WAY * 3));
     assert!(results[1..].iter().all(|one| one.took == Some(ONE_WAY)));
 }
@@ -254,19 +254,19 @@ fn bursts_are_as_long_as_they_are_said_to_be() {
 fn what_a_probe_sends_comes_back() {
     let app = app(r#"{"kind": "probe", "interval": "7 ms", "size": "200 B"}"#);
     let (results, connections) = run(&app, 700, LATER);
-    // 100 were sent; what was sent in the last round trip is not back.
+    // 100 packets were sent; those of the last round trip have not returned.
     assert_eq!((results.len(), connections), (98, 0));
     assert!(results.iter().zip(0..).all(|(one, number)| one.due == at(7 * number)));
     assert!(results.iter().zip(0..).all(|(one, number)| one.number == number));
     assert!(results.iter().all(|one| one.took == Some(ONE_WAY * 2)));
-    // Nothing gets through any more: of what is sent later in time it is known at the end alone.
+    // Nothing is delivered any more: the outcome of packets sent later is known only at the end.
     let (results, _) = run(&app, 700, 350);
     let lost = results.iter().filter(|one| one.took.is_none());
     assert!(lost.map(|one| one.due).eq((49..98).map(|number| at(7 * number))));
     assert_eq!(results.iter().filter(|one| one.took.is_some()).count(), 49);
 }
 
-/// A probe's client every 10 ms that has sent its first `sent` packets.
+/// Create a probe's client with an interval of 10 ms that has sent its first `sent` packets.
 fn prober(sent: u64) -> Box<dyn Application> {
     let facts = FlowFacts { seed: 3, start: at(0), stop: at(1000) };
     let mut client = app(r#"{"kind": "probe"}"#).client(&facts);
@@ -285,20 +285,20 @@ fn back(number: u64) -> Event {
 #[test]
 fn a_probe_tells_of_its_packets_in_order_and_of_lost_ones_once_they_could_have_been_back() {
     let mut client = prober(4);
-    let told = |client: &mut Box<dyn Application>, now: u64| {
+    let reported = |client: &mut Box<dyn Application>, now: u64| {
         let results = client.take_results(at(now)).into_iter();
         results.map(|one| (one.number, one.took.map(|rtt| rtt.as_micros()))).collect::<Vec<_>>()
     };
     client.on_event(at(32), back(2));
     client.on_known_loss(Side::Server, 1);
-    assert_eq!(told(&mut client, 33), [], "what became of the first is not known");
+    assert_eq!(reported(&mut client, 33), [], "what became of the first is not known");
     client.on_event(at(35), back(0));
-    assert_eq!(told(&mut client, 36), [(0, Some(35_000))]);
-    assert_eq!(told(&mut client, 45), [], "it might be back at 45 ms as well");
-    assert_eq!(told(&mut client, 46), [(1, None), (2, Some(12_000))]);
+    assert_eq!(reported(&mut client, 36), [(0, Some(35_000))]);
+    assert_eq!(reported(&mut client, 45), [], "it might be back at 45 ms as well");
+    assert_eq!(reported(&mut client, 46), [(1, None), (2, Some(12_000))]);
     client.on_event(at(47), back(2));
     client.on_event(at(48), back(9));
-    // The last was sent at 30 ms, and the longest round trip is 35 ms.
+    // The last packet was sent at 30 ms, and the longest round trip is 35 ms.
     assert_eq!(client.conclude(at(65)), []);
     let mut client = prober(1);
     let last = client.conclude(Instant::NEVER);

@@ -1,4 +1,4 @@
-//! What applications find: one row each, in one table for each kind.
+//! Results of applications: one row per transaction, in one table for each kind of application.
 
 use skyhop_model::AppTable;
 use skyhop_units::{Bytes, Duration, Instant};
@@ -6,52 +6,52 @@ use skyhop_video::ChunkRow;
 
 use crate::Side;
 
-/// Something that was to be done, and how it ended.
+/// Unit of an application's work (request, page, message, probe, chunk …) and its outcome.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Transaction {
-    /// Which of the flow's connections, counted from 0.
+    /// Number of the flow's connection, counted from 0.
     pub connection: u32,
-    /// Which of the flow's transactions, counted from 0.
+    /// Number of the transaction within the flow, counted from 0.
     pub number: u64,
-    /// When it was due; what it took counts from then.
+    /// Time at which it was due; durations count from here.
     pub due: Instant,
-    /// What the client sent for it.
+    /// Bytes that the client sent for it.
     pub sent: Bytes,
-    /// What the server sent for it.
+    /// Bytes that the server sent for it.
     pub answered: Bytes,
-    /// How long the connection took that was opened for it; `None` where there was one.
+    /// Time to open its connection; `None` if it used an open one.
     pub connect: Option<Duration>,
-    /// Until the first byte of the answer; `None` where none came or none was asked for.
+    /// Time to the first byte of the answer; `None` if none arrived or none was requested.
     pub first_byte: Option<Duration>,
-    /// Until all of it had been read; `None`: it failed.
+    /// Time until the whole answer had been read; `None` if it failed.
     pub took: Option<Duration>,
-    /// What its kind of application says of it besides.
+    /// Fields that only its kind of application has.
     pub detail: Detail,
 }
 
-/// What a kind of application says of a transaction beside what all have.
+/// Fields of a transaction that only one kind of application has.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Detail {
-    /// Nothing.
+    /// No fields beyond the common ones.
     None,
-    /// Of a web page: how many objects it has beside its document.
+    /// Web page, with the number of its objects.
     Page {
-        /// Their number.
+        /// Number of objects in addition to the document.
         objects: u32,
     },
-    /// Of an object of a web page.
+    /// Object of a web page (or its document).
     Object {
-        /// Which of the flow's pages it belongs to, counted from 0.
+        /// Number of the page within the flow, counted from 0.
         page: u64,
     },
-    /// Of a window of a call.
+    /// Measurement window of a call.
     Call(CallWindow),
-    /// Of a chunk of a film.
+    /// Chunk of a film.
     Chunk(ChunkRow),
 }
 
 impl Detail {
-    /// The table that it belongs to, where that is not the application's first one.
+    /// Table that this detail belongs to, if that is not the application's main one.
     pub const fn table(&self) -> Option<AppTable> {
         match self {
             Self::Object { .. } => Some(AppTable::Objects),
@@ -60,30 +60,30 @@ impl Detail {
     }
 }
 
-/// One direction of a call over a window of time, as its receiver finds it.
+/// Measurements of one direction of a call over a window of time, made by its receiver.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct CallWindow {
-    /// Which end sent.
+    /// End that sent this direction.
     pub sender: Side,
-    /// Its audio frames.
+    /// Audio frames of the window.
     pub audio: Frames,
-    /// Its video frames.
+    /// Video frames of the window.
     pub video: Frames,
-    /// How long the audio packets that arrived took on their way, in the mean; `None` where none did.
+    /// Mean one-way delay of the audio packets that arrived; `None` if none did.
     pub delay: Option<Duration>,
-    /// The interarrival jitter of audio packets at the window's end (RFC 3550 6.4.1).
+    /// Interarrival jitter of the audio packets at the window's end (RFC 3550 6.4.1).
     pub jitter: Duration,
-    /// What the E-model makes of it, 1 to 4.5.
+    /// Mean opinion score of the E-model (ITU-T G.107), 1 to 4.5.
     pub mos: f64,
 }
 
-/// What became of frames.
+/// Outcome of media frames at the receiver.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Frames {
-    /// How many were due at the sender.
+    /// Number of frames due at the sender.
     pub due: u64,
-    /// Of them, those that were whole only after they were to be played.
+    /// Number of these that were complete only after their playout time.
     pub late: u64,
-    /// Of them, those that never were.
+    /// Number of these that never were complete.
     pub lost: u64,
 }

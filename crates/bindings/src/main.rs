@@ -1,6 +1,6 @@
-//! Generates crates/cc/src/bindings.rs from cc/skyhop_cc.h with bindgen; `--check` compares instead.
+//! Generate crates/cc/src/bindings.rs from cc/skyhop_cc.h with bindgen; `--check` compares instead.
 //!
-//! A program of its own, so that nothing but `make lint` and `make bindings` compiles bindgen.
+//! It is a program of its own, so that only `make lint` and `make bindings` compile bindgen.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
@@ -11,7 +11,7 @@ use bindgen::{Builder, Formatter, RustEdition, RustTarget};
 
 const HEADER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../cc/skyhop_cc.h");
 const COMMITTED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../cc/src/bindings.rs");
-/// Rust's names for C's.
+/// Naming rules: Rust names of the header's C types and enum variants.
 #[derive(Debug)]
 struct Names;
 
@@ -44,11 +44,11 @@ impl ParseCallbacks for Names {
     }
 }
 
-/// The structs up to `skyhop_module` with what they hold, the enums and the constants.
+/// Generate the bindings: the structs up to `skyhop_module` with their fields' types, the enums and the constants.
 fn generated() -> Result<String, String> {
     let builder = Builder::default()
         .header(HEADER)
-        // Plain comments say what the fields are.
+        // Fields are documented by plain comments.
         .clang_args(["-fparse-all-comments", "-std=gnu11"])
         .allowlist_type("tcp_sock|ack_sample|rate_sample|tcp_ca_.*|tcp_ack_flags|sk_pacing")
         .allowlist_type(
@@ -69,7 +69,7 @@ fn generated() -> Result<String, String> {
         .rust_target(RustTarget::stable(85, 0).map_err(|error| error.to_string())?)
         .rust_edition(RustEdition::Edition2024)
         .formatter(Formatter::Prettyplease);
-    // It panics where it finds no libclang.
+    // bindgen panics if it finds no libclang.
     let made = catch_unwind(AssertUnwindSafe(|| builder.generate()))
         .map_err(|_| "there is no libclang: install clang".to_owned())?;
     made.map(|bindings| bindings.to_string()).map_err(|error| error.to_string())

@@ -20,7 +20,7 @@ pub type u16_ = u16;
 pub type u32_ = u32;
 pub type u64_ = ::std::os::raw::c_ulonglong;
 pub type s32 = i32;
-/// A windowed minimum or maximum: the three best samples, each with the time it was taken at.
+/// Windowed minimum or maximum: the three best samples, each with the time at which it was taken.
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
 pub struct MinMaxSample {
@@ -58,7 +58,7 @@ pub struct Sock {
     pub sk_max_pacing_rate: ::std::os::raw::c_ulong,
     /// enum sk_pacing
     pub sk_pacing_status: u32_,
-    /// bytes that one burst may hold at most
+    /// most bytes of one burst
     pub sk_gso_max_size: u32_,
     /// bytes
     pub sk_sndbuf: ::std::os::raw::c_int,
@@ -110,7 +110,7 @@ pub struct InetConnectionSock {
     /// timeouts in a row without progress
     pub icsk_retransmits: u8_,
     pub icsk_backoff: u8_,
-    /// the host keeps its pointer here: use skyhop_state() instead
+    /// the host stores its pointer here: use skyhop_state() instead
     pub icsk_ca_priv: [u64_; 13usize],
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
@@ -148,7 +148,7 @@ pub struct TcpSock {
     pub tcp_clock_cache: u64_,
     /// us, as of the last look at the clock
     pub tcp_mstamp: u64_,
-    /// ns: when pacing lets the next packet leave
+    /// ns: when pacing releases the next packet
     pub tcp_wstamp_ns: u64_,
     /// us: when `delivered` last grew
     pub delivered_mstamp: u64_,
@@ -168,7 +168,7 @@ pub struct TcpSock {
     pub snd_wnd: u32_,
     /// packets, like all counts below unless said otherwise
     pub snd_cwnd: u32_,
-    /// acknowledged since cwnd last grew by one
+    /// packets acknowledged since cwnd last grew by one
     pub snd_cwnd_cnt: u32_,
     pub snd_cwnd_clamp: u32_,
     /// jiffies
@@ -191,20 +191,20 @@ pub struct TcpSock {
     pub retrans_out: u32_,
     pub sacked_out: u32_,
     pub lost_out: u32_,
-    /// the most packets_out was in the last window
+    /// largest packets_out of the last window
     pub max_packets_out: u32_,
     pub cwnd_usage_seq: u32_,
-    /// in all, each packet once
+    /// in total, each packet once
     pub delivered: u32_,
     pub delivered_ce: u32_,
-    /// in all
+    /// in total
     pub lost: u32_,
     /// `delivered` at which the application-limited phase ends; 0: not limited
     pub app_limited: u32_,
     pub rate_delivered: u32_,
     pub rate_interval_us: u32_,
     pub total_retrans: u32_,
-    /// sent with data, again or for the first time
+    /// segments sent with data, retransmissions included
     pub data_segs_out: u32_,
     pub reordering: u32_,
     pub undo_marker: u32_,
@@ -352,7 +352,7 @@ const _: () = {
         "Offset of field: TcpSock::is_cwnd_limited",
     ][::std::mem::offset_of!(TcpSock, is_cwnd_limited) - 364usize];
 };
-/// What one ACK says about its own round trip.
+/// Round trip measured by one ACK.
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
 pub struct AckSample {
@@ -376,7 +376,7 @@ const _: () = {
         "Offset of field: AckSample::in_flight",
     ][::std::mem::offset_of!(AckSample, in_flight) - 8usize];
 };
-/// What one ACK says about the delivery rate (draft-cheng-iccrg-delivery-rate-estimation).
+/// Delivery rate measured by one ACK (draft-cheng-iccrg-delivery-rate-estimation).
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
 pub struct RateSample {
@@ -475,50 +475,50 @@ pub enum CaEvent {
     CompleteCwr = 2,
     /// a timeout
     Loss = 3,
-    /// received without an ECN mark: only with TCP_CONG_NEEDS_ECN
+    /// a packet arrived without an ECN mark: only with TCP_CONG_NEEDS_ECN
     EcnNoCe = 4,
-    /// received with one
+    /// a packet arrived with an ECN mark: only with TCP_CONG_NEEDS_ECN
     EcnIsCe = 5,
 }
 /// more than an advance in sequence: SACKs, another window, ECE
 pub const CA_ACK_SLOWPATH: TcpCaAckEventFlags = 1;
-/// it advances, or opens the window
+/// the ACK advances, or opens the window
 pub const CA_ACK_WIN_UPDATE: TcpCaAckEventFlags = 2;
 /// the receiver echoes an ECN mark
 pub const CA_ACK_ECE: TcpCaAckEventFlags = 4;
-/// What in_ack_event is told.
+/// Flags that in_ack_event receives.
 pub type TcpCaAckEventFlags = ::std::os::raw::c_uint;
 pub const FLAG_DATA: TcpAckFlags = 1;
-/// it advances, or opens the window
+/// the ACK advances, or opens the window
 pub const FLAG_WIN_UPDATE: TcpAckFlags = 2;
-/// it acknowledges data
+/// the ACK acknowledges data
 pub const FLAG_DATA_ACKED: TcpAckFlags = 4;
-/// some of which was retransmitted
+/// some of the acknowledged data was retransmitted
 pub const FLAG_RETRANS_DATA_ACKED: TcpAckFlags = 8;
 pub const FLAG_SYN_ACKED: TcpAckFlags = 16;
-/// something was newly SACKed
+/// a segment was newly SACKed
 pub const FLAG_DATA_SACKED: TcpAckFlags = 32;
 /// the receiver echoes an ECN mark
 pub const FLAG_ECE: TcpAckFlags = 64;
-/// it shows that a retransmission was lost
+/// the ACK shows that a retransmission was lost
 pub const FLAG_LOST_RETRANS: TcpAckFlags = 128;
 /// as CA_ACK_SLOWPATH
 pub const FLAG_SLOWPATH: TcpAckFlags = 256;
-/// something sent but once arrived
+/// a segment that was sent only once arrived
 pub const FLAG_ORIG_SACK_ACKED: TcpAckFlags = 512;
 pub const FLAG_SND_UNA_ADVANCED: TcpAckFlags = 1024;
-/// it brings a D-SACK
+/// the ACK carries a D-SACK
 pub const FLAG_DSACKING_ACK: TcpAckFlags = 2048;
-/// the transmission timer was set again
+/// the transmission timer was rearmed
 pub const FLAG_SET_XMIT_TIMER: TcpAckFlags = 4096;
 pub const FLAG_SACK_RENEGING: TcpAckFlags = 8192;
 pub const FLAG_UPDATE_TS_RECENT: TcpAckFlags = 16384;
 pub const FLAG_NO_CHALLENGE_ACK: TcpAckFlags = 32768;
-/// the receiver may have delayed it
+/// the receiver may have delayed the ACK
 pub const FLAG_ACK_MAYBE_DELAYED: TcpAckFlags = 65536;
 /// the D-SACK is about a loss probe
 pub const FLAG_DSACK_TLP: TcpAckFlags = 131072;
-/// What cong_control is told in `flag` (tcp_input.c). The simulator's ACKs carry no data.
+/// Flags that cong_control receives in `flag` (tcp_input.c). The simulator's ACKs carry no data.
 pub type TcpAckFlags = ::std::os::raw::c_uint;
 pub const SK_PACING_NONE: SkPacing = 0;
 pub const SK_PACING_NEEDED: SkPacing = 1;
@@ -557,7 +557,7 @@ pub struct TcpCongestionOps {
     pub sndbuf_expand: ::std::option::Option<
         unsafe extern "C" fn(sk: *mut Sock) -> u32_,
     >,
-    /// nobody calls it: the kernel not from BPF
+    /// never called: the kernel does not call it for BPF modules
     pub get_info: ::std::option::Option<
         unsafe extern "C" fn(
             sk: *mut Sock,
@@ -628,7 +628,7 @@ pub const SKYHOP_HANDOVER_END: HandoverKind = 0;
 /// the route changes between the ends
 pub const SKYHOP_HANDOVER_INTERMEDIATE: HandoverKind = 1;
 pub const SKYHOP_HANDOVER_UNKNOWN: HandoverKind = 2;
-/// ---- A handover that has been announced ----
+/// ---- Announced handovers ----
 pub type HandoverKind = ::std::os::raw::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
@@ -637,7 +637,7 @@ pub struct Handover {
     pub at_ns: u64_,
     /// how long the link is expected to be down
     pub outage_ns: u64_,
-    /// how wrong at_ns may be, either way
+    /// largest error of at_ns, either way
     pub error_ns: u64_,
     /// enum skyhop_handover_kind
     pub kind: u32_,
@@ -666,13 +666,13 @@ const _: () = {
 };
 /// the window is not reduced
 pub const SKYHOP_HOLD: PhaseKind = 0;
-/// the window is closed, so that nothing piles up
+/// the window is closed, so that no queue builds up
 pub const SKYHOP_DRAIN: PhaseKind = 1;
-/// the window stays closed to see the new path's RTT
+/// the window stays closed to measure the RTT of the new path
 pub const SKYHOP_PROBE_RTT: PhaseKind = 2;
-/// nothing was decided for so long that the base algorithm decides from its end on
+/// without a decision for too long: the base algorithm governs from the end of this phase on
 pub const SKYHOP_FALLBACK: PhaseKind = 3;
-/// ---- What a module does about it, and what else it does, for whoever watches ----
+/// ---- Phases: actions of a module that are reported to observers ----
 pub type PhaseKind = ::std::os::raw::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
@@ -693,8 +693,8 @@ const _: () = {
     ["Offset of field: Phase::end_ns"][::std::mem::offset_of!(Phase, end_ns) - 8usize];
     ["Offset of field: Phase::kind"][::std::mem::offset_of!(Phase, kind) - 16usize];
 };
-/** Announcements are kept by network namespace and, under it, by the destination's IPv4 prefix: a prefix
- length of 64 bits is the whole namespace, up to 96 with the destination.*/
+/** Key of an announcement: network namespace and, within it, an IPv4 prefix of the destination. A prefix length of 64
+ bits is the whole namespace; up to 96 it includes bits of the destination.*/
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
 pub struct SignalKey {
@@ -716,7 +716,7 @@ const _: () = {
         "Offset of field: SignalKey::ipv4",
     ][::std::mem::offset_of!(SignalKey, ipv4) - 12usize];
 };
-/// A phase, and whose it is.
+/// Phase and the connection that it belongs to.
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
 pub struct Told {
@@ -743,12 +743,12 @@ const _: () = {
     ][::std::mem::offset_of!(Told, remote_port) - 34usize];
     ["Offset of field: Told::unused"][::std::mem::offset_of!(Told, unused) - 36usize];
 };
-/** A connection at the end of an interval. What grows is counted from its beginning, so that whoever misses a report finds
- it in the next. Packets, unless said otherwise.*/
+/** State of a connection at the end of a report interval. Counters count from the start of the connection, so that a
+ reader who misses a report finds their increase in the next one. Units are packets, unless noted otherwise.*/
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
 pub struct Report {
-    /// the connection's, drawn at random
+    /// of the connection, drawn at random
     pub id: u64_,
     /// 0 in the simulator
     pub netns_cookie: u64_,
@@ -759,14 +759,14 @@ pub struct Report {
     /// bytes per second; all ones: there is no bound
     pub pacing_rate: u64_,
     pub bytes_acked: u64_,
-    /// again or for the first time
+    /// retransmissions included
     pub bytes_sent: u64_,
-    /// of the interval's samples of the delivery rate: packets per us, of SKYHOP_RATE_ONE
+    /// sum of the interval's delivery rate samples: packets per us, times SKYHOP_RATE_ONE
     pub rate_sum: u64_,
-    /// of the interval's samples of the round trip
+    /// sum of the RTT samples of the interval
     pub rtt_sum_us: u64_,
     pub handover: Handover,
-    /// how many
+    /// number of delivery rate samples in the interval
     pub rate_samples: u32_,
     pub rtt_samples: u32_,
     pub rtt_least_us: u32_,
@@ -774,23 +774,23 @@ pub struct Report {
     pub rtt_first_us: u32_,
     pub rtt_last_us: u32_,
     pub srtt_us: u32_,
-    /// mean deviation: what TCP_INFO calls rttvar
+    /// mean deviation (TCP_INFO calls it rttvar)
     pub mdev_us: u32_,
-    /// a quarter of what the RTO adds to srtt, no less than that of its bound
+    /// a quarter of the term that the RTO adds to srtt, lower bound included
     pub rttvar_us: u32_,
-    /// as TCP has it; all ones: unknown
+    /// windowed minimum of TCP; all ones: unknown
     pub min_rtt_us: u32_,
     pub delivered: u32_,
     pub delivered_ce: u32_,
     pub lost: u32_,
     pub retransmitted: u32_,
-    /// with data, again or for the first time
+    /// segments with data, retransmissions included
     pub sent: u32_,
-    /// of the interval
+    /// number of ACKs in the interval
     pub acks: u32_,
-    /// delivered, as TCP's own sample of the delivery rate has it,
+    /// packets delivered in TCP's own delivery rate sample,
     pub rate_packets: u32_,
-    /// and in which time; 0: there is none
+    /// and the duration of that sample; 0: there is none
     pub rate_interval_us: u32_,
     pub cwnd: u32_,
     pub ssthresh: u32_,
@@ -804,7 +804,7 @@ pub struct Report {
     pub state: u32_,
     /// SKYHOP_APP_LIMITED ...
     pub flags: u32_,
-    /// in whose place there would be a gap, which BPF may not hand over
+    /// explicit padding: BPF must not copy out uninitialised gaps
     pub unused: u32_,
     pub local_port: u16_,
     /// in network order
@@ -925,13 +925,13 @@ const _: () = {
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
 pub struct Decision {
-    /// at_ns of the report that it answers; 0: there is none
+    /// at_ns of the report that the decision answers; 0: there is no decision
     pub report_ns: u64_,
-    /// bytes per second; 0: what follows from the window
+    /// bytes per second; 0: derived from the window
     pub pacing_rate: u64_,
-    /// packets; 0: as it is
+    /// packets; 0: unchanged
     pub cwnd: u32_,
-    /// what the window is multiplied by, of SKYHOP_FACTOR_ONE; 0: not
+    /// factor of the window, times SKYHOP_FACTOR_ONE; 0: none
     pub factor: u32_,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
@@ -951,8 +951,8 @@ const _: () = {
         "Offset of field: Decision::factor",
     ][::std::mem::offset_of!(Decision, factor) - 20usize];
 };
-/** What is written to a module's file about a connection, at SKYHOP_DECIDING_AT, where its reports are read. A decision that
- answers no report takes back what was decided.*/
+/** Decision for a connection, written to a module's file at the offset SKYHOP_DECIDING_AT, from which its reports are
+ read. A decision that answers no report withdraws the earlier one.*/
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
 pub struct Decided {
@@ -989,7 +989,7 @@ const _: () = {
         "Offset of field: Registration::params",
     ][::std::mem::offset_of!(Registration, params) - 24usize];
 };
-/// What is written to it afterwards. A handover that is not valid takes back what was announced.
+/// Later messages to a module's file. A handover that is not valid withdraws the announcement.
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
 pub struct Announcement {
@@ -1007,7 +1007,7 @@ const _: () = {
         "Offset of field: Announcement::handover",
     ][::std::mem::offset_of!(Announcement, handover) - 16usize];
 };
-/// What crates/cc keeps for one instance; a pointer to it lies in icsk_ca_priv[0] during every call.
+/// State that crates/cc keeps for one instance; icsk_ca_priv[0] points to it during every call.
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct Host {
@@ -1020,12 +1020,12 @@ pub struct Host {
     pub tell: ::std::option::Option<
         unsafe extern "C" fn(phases: *mut ::std::os::raw::c_void, phase: *const Phase),
     >,
-    /// for tell
+    /// first argument of tell
     pub phases: *mut ::std::os::raw::c_void,
     pub report: ::std::option::Option<
         unsafe extern "C" fn(decider: *mut ::std::os::raw::c_void, report: *const Report),
     >,
-    /// for report; NULL: nobody decides
+    /// first argument of report; NULL: no external policy
     pub decider: *mut ::std::os::raw::c_void,
     pub decision: Decision,
     pub hz: u32_,
@@ -1049,7 +1049,7 @@ const _: () = {
     ][::std::mem::offset_of!(Host, decision) - 88usize];
     ["Offset of field: Host::hz"][::std::mem::offset_of!(Host, hz) - 112usize];
 };
-/// A row of a module's table.
+/// Parameter of a module, a row of its table.
 #[repr(C)]
 #[derive(Debug, Copy, Clone, PartialEq, Eq)]
 pub struct Param {
@@ -1075,7 +1075,7 @@ const _: () = {
     ["Offset of field: Param::least"][::std::mem::offset_of!(Param, least) - 40usize];
     ["Offset of field: Param::most"][::std::mem::offset_of!(Param, most) - 48usize];
 };
-/// A module.
+/// Congestion control as a module: hooks, parameters and size of the state.
 #[repr(C)]
 #[derive(Debug, Copy, Clone, PartialEq, Eq)]
 pub struct Module {

@@ -1,22 +1,22 @@
-//! Which hooks an engine calls, so that a module that relies on others is refused.
+//! Hooks that an engine calls, so that a module that relies on others is refused.
 
 use crate::bindings::{TCP_CONG_NEEDS_ECN, TcpCongestionOps};
 use crate::error::CcError;
 use crate::module::Module;
 
-/// An engine's TCP, as congestion controls see it.
+/// Capabilities of an engine's TCP towards congestion controls.
 #[derive(Debug, Clone, Copy)]
 pub struct Caller {
-    /// What to call it in a message.
+    /// Name of the engine in messages.
     pub name: &'static str,
-    /// The hooks that it calls when Linux calls them, by their names in `tcp_congestion_ops`.
+    /// Names in `tcp_congestion_ops` of the hooks that it calls when Linux calls them.
     pub calls: &'static [&'static str],
-    /// Whether it negotiates ECN, and tells of marks.
+    /// Whether it negotiates ECN and reports marks.
     pub has_ecn: bool,
 }
 
 impl Caller {
-    /// What Linux's TCP calls of a module from BPF: it has no `get_info` for those.
+    /// Hooks that Linux's TCP calls in a BPF module: all but `get_info`.
     pub const LINUX_CALLS: &'static [&'static str] = &[
         "ssthresh",
         "cong_avoid",
@@ -32,12 +32,9 @@ impl Caller {
         "release",
     ];
 
-    /// Refuses a module that would not do here what it does elsewhere.
-    ///
-    /// # Errors
-    /// [`CcError::MissingHook`], [`CcError::UncalledHook`], [`CcError::NoEcn`].
+    /// Refuse a module that would behave differently with this engine.
     pub fn accept(&self, module: &Module) -> Result<(), CcError> {
-        module.whole_ops()?;
+        module.checked_ops()?;
         if let Some(hook) = module.hooks().find(|hook| !self.calls.contains(hook)) {
             let (origin, caller) = (module.origin(), self.name);
             return Err(CcError::UncalledHook { origin, hook, caller });
@@ -54,12 +51,12 @@ impl Caller {
 }
 
 impl Module {
-    /// The hooks that its file defines.
+    /// Names of the hooks that the module's file defines.
     pub fn hooks(&self) -> impl Iterator<Item = &'static str> + use<> {
         hooks(&self.ops()).into_iter().filter(|(_, is_there)| *is_there).map(|(name, _)| name)
     }
 
-    /// Whether it has to have ECN.
+    /// Whether the module requires ECN (`TCP_CONG_NEEDS_ECN`).
     pub fn needs_ecn(&self) -> bool {
         self.ops().flags & TCP_CONG_NEEDS_ECN != 0
     }
@@ -67,7 +64,7 @@ impl Module {
 
 macro_rules! hooks_of {
     ($ops:expr, $($hook:ident),+) => {{
-        // Without `..`: a hook that the header gains has to be named here.
+        // The pattern has no `..`: a new hook in the header has to be named here.
         let TcpCongestionOps { $($hook),+, name: _, flags: _ } = $ops;
         [$((stringify!($hook), $hook.is_some())),+]
     }};

@@ -1,24 +1,24 @@
-//! What TCP asks a congestion control, whatever that is written in.
+//! Interface between TCP and a congestion control, in any language.
 
 use std::fmt;
 
 use skyhop_model::CongestionState;
 
 use crate::bindings::{AckSample, CaEvent, Handover, RateSample, TcpSock};
-use crate::decider::Outputs;
+use crate::decider::OutputCounts;
 use crate::sock::Phase;
 
-/// The congestion control of one connection: the hooks of Linux's `tcp_congestion_ops`, called when Linux calls them,
-/// each with the connection as it is at that moment, and what skyhop adds for handovers.
+/// Congestion control of one connection: the hooks of Linux's `tcp_congestion_ops`, called when Linux calls
+/// them with the current state of the connection, and skyhop's additions for handovers.
 ///
-/// The connection is the sender's: it fills it with Linux's meaning before each call. A hook may change the window,
-/// threshold, pacing and `app_limited`. Nothing but its arguments (time included: [`TcpSock::tcp_mstamp`]) and a seed
-/// may tell a controller what to do.
+/// The sender owns the connection's state and fills it in with Linux's meaning before each call. A hook may
+/// change the window, threshold, pacing and `app_limited`. A controller may depend only on its arguments (time
+/// included: [`TcpSock::tcp_mstamp`]) and a seed.
 pub trait CongestionControl: fmt::Debug + Send {
-    /// `init`: the connection has been established; before the first packet of data.
+    /// Initialise the state when the connection is established, before the first data packet (`init`).
     fn init(&mut self, _tp: &mut TcpSock) {}
 
-    /// `release`: the connection ends; nothing is called after it.
+    /// Release the state when the connection ends; no hook is called after it (`release`).
     fn release(&mut self, _tp: &mut TcpSock) {}
 
     /// Whether [`Self::cong_control`] sets window and pacing; else PRR and [`Self::cong_avoid`] set the window.
@@ -26,61 +26,63 @@ pub trait CongestionControl: fmt::Debug + Send {
         false
     }
 
-    /// Whether it has to have ECN (`TCP_CONG_NEEDS_ECN`).
+    /// Whether the controller requires ECN (`TCP_CONG_NEEDS_ECN`).
     fn needs_ecn(&self) -> bool {
         false
     }
 
-    /// `cong_control`: an ACK has been worked through; sets window and pacing. `flag` is a set of Linux's `FLAG_`.
+    /// Set window and pacing after an ACK has been processed (`cong_control`). `flag` is a set of Linux's
+    /// `FLAG_`.
     fn cong_control(&mut self, _tp: &mut TcpSock, _ack: u32, _flag: u32, _sample: &RateSample) {}
 
-    /// `cong_avoid`: `acked` packets were acknowledged, up to sequence number `ack`, and the window may grow.
+    /// Let the window grow after `acked` packets were acknowledged, up to sequence number `ack` (`cong_avoid`).
     fn cong_avoid(&mut self, _tp: &mut TcpSock, _ack: u32, _acked: u32) {}
 
-    /// `ssthresh`: the slow start threshold after a loss, packets.
+    /// Return the slow start threshold after a loss, in packets (`ssthresh`).
     fn ssthresh(&mut self, tp: &mut TcpSock) -> u32;
 
-    /// `undo_cwnd`: the window after a reduction that proved needless, packets.
+    /// Return the window after the undo of a spurious reduction, in packets (`undo_cwnd`).
     fn undo_cwnd(&mut self, tp: &mut TcpSock) -> u32;
 
-    /// `set_state`: the state is about to become `state`; `tp` still has the old one.
+    /// Handle a change of the congestion state to `state`; `tp` still has the old one (`set_state`).
     fn set_state(&mut self, _tp: &mut TcpSock, _state: CongestionState) {}
 
-    /// `cwnd_event`: something happened to the window, or came with an ECN mark.
+    /// Handle an event of the window, or the ECN bits of received data (`cwnd_event`).
     fn cwnd_event(&mut self, _tp: &mut TcpSock, _event: CaEvent) {}
 
-    /// `in_ack_event`: an ACK, with what is new in it in the connection. `flags` is a set of Linux's `CA_ACK_`.
+    /// Handle an ACK whose news are already in the connection's state (`in_ack_event`). `flags` is a set of
+    /// Linux's `CA_ACK_`.
     fn in_ack_event(&mut self, _tp: &mut TcpSock, _flags: u32) {}
 
-    /// `pkts_acked`: RTT and count of what an ACK acknowledges.
+    /// Handle RTT and number of the packets that an ACK acknowledges (`pkts_acked`).
     fn pkts_acked(&mut self, _tp: &mut TcpSock, _sample: &AckSample) {}
 
-    /// `min_tso_segs`: the least burst, packets; `None`: Linux's own (2).
+    /// Return the smallest burst in packets (`min_tso_segs`); `None` for Linux's default (2).
     fn min_tso_segs(&mut self, _tp: &mut TcpSock) -> Option<u32> {
         None
     }
 
-    /// `sndbuf_expand`: the send buffer, in windows; `None`: Linux's own (2).
+    /// Return the size of the send buffer in windows (`sndbuf_expand`); `None` for Linux's default (2).
     fn sndbuf_expand(&mut self, _tp: &mut TcpSock) -> Option<u32> {
         None
     }
 
-    /// The handover that it may read, until the next call of this.
+    /// Set the announced handover that the controller may read, until the next call.
     fn announce(&mut self, _handover: Handover) {}
 
-    /// Whether there is anything that [`Self::take_phases`] would give.
+    /// Whether [`Self::take_phases`] would return any phases.
     fn has_phases(&self) -> bool {
         false
     }
 
-    /// What it did about handovers since the last call of this, in its order.
+    /// Return and clear the phases reported since the last call, in their order.
     fn take_phases(&mut self) -> Vec<Phase> {
         Vec::new()
     }
 
-    /// What whoever decides for it has said so far.
-    fn outputs(&self) -> Outputs {
-        Outputs::default()
+    /// Counters of the external policy's outputs.
+    fn outputs(&self) -> OutputCounts {
+        OutputCounts::default()
     }
 }
 
@@ -153,7 +155,7 @@ impl<C: CongestionControl + ?Sized> CongestionControl for Box<C> {
         (**self).take_phases()
     }
 
-    fn outputs(&self) -> Outputs {
+    fn outputs(&self) -> OutputCounts {
         (**self).outputs()
     }
 }

@@ -1,4 +1,5 @@
-//! Who decides for connections whose congestion control only reports and obeys (`cc/policy.c`).
+//! External policies: they decide for connections whose congestion control only reports and obeys
+//! (`cc/policy.c`).
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -7,31 +8,31 @@ use skyhop_units::Duration;
 
 use crate::bindings::{Decision, Report};
 
-/// How often something was decided, and how often not as it was said.
+/// Counters of a policy's outputs: decisions made, and outputs that were corrected or ignored.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Outputs {
-    /// Decisions.
+pub struct OutputCounts {
+    /// Number of decisions made, clamped ones included.
     pub decisions: u64,
-    /// What was no number, and led to none.
+    /// Number of outputs that were NaN or infinite, which led to no decision.
     pub not_a_number: u64,
-    /// What lay outside the bounds, and was moved to them.
+    /// Number of outputs outside the card's bounds, which were clamped to them.
     pub clamped: u64,
 }
 
-impl Outputs {
-    /// Counts one, and moves it to the bounds; `None` where it is no number.
-    pub fn heed(&mut self, said: f64, [least, most]: [f64; 2]) -> Option<f64> {
-        if !said.is_finite() {
+impl OutputCounts {
+    /// Count one output and clamp it to the bounds; return `None` if it is not a finite number.
+    pub fn accept(&mut self, output_value: f64, [least, most]: [f64; 2]) -> Option<f64> {
+        if !output_value.is_finite() {
             self.not_a_number += 1;
             return None;
         }
-        let output = said.clamp(least, most);
-        self.clamped += u64::from(output != said);
+        let output = output_value.clamp(least, most);
+        self.clamped += u64::from(output != output_value);
         self.decisions += 1;
         Some(output)
     }
 
-    /// Both.
+    /// Sum of the counters of two policies.
     pub fn plus(self, other: Self) -> Self {
         Self {
             decisions: self.decisions + other.decisions,
@@ -40,56 +41,57 @@ impl Outputs {
         }
     }
 
-    /// What to know of them, where there is anything.
+    /// Return a warning for the user if any output was corrected or ignored. `whose` names the flow or
+    /// connection.
     pub fn warning(&self, whose: &str) -> Option<String> {
         let Self { decisions, not_a_number, clamped } = self;
         (not_a_number + clamped > 0).then(|| {
             format!(
-                "{whose}: of {} outputs {not_a_number} were no number, which led to no decision, and {clamped} lay \
-                 outside the card's bounds, to which they were moved",
+                "{whose}: of {} outputs {not_a_number} were not numbers and were ignored, and {clamped} lay outside \
+                 the card's bounds and were clamped to them",
                 decisions + not_a_number
             )
         })
     }
 }
 
-/// Decides for one connection. Reports come in their order, each once.
+/// Policy that decides for one connection. It gets each report once, in their order.
 pub trait Decider: fmt::Debug + Send {
-    /// What is to be done about a report; `None`: nothing is decided.
+    /// Decide about a report; return `None` for no decision.
     fn decide(&mut self, report: &Report) -> Option<Decision>;
 
-    /// What has been decided since about an earlier report, where [`Self::decide`] had no answer yet: once, with that
+    /// Return, once, a decision about an earlier report for which [`Self::decide`] had no answer yet, with that
     /// report's time.
-    fn late(&mut self) -> Option<Decision> {
+    fn late_decision(&mut self) -> Option<Decision> {
         None
     }
 
-    /// What it has said so far.
-    fn outputs(&self) -> Outputs {
-        Outputs::default()
+    /// Counters of the outputs so far.
+    fn outputs(&self) -> OutputCounts {
+        OutputCounts::default()
     }
 }
 
-/// A decider with its decisions on their way to the connection.
-pub(crate) struct Deciding {
+/// Decider whose decisions reach the connection after a delay.
+pub(crate) struct DelayedDecider {
     decider: Box<dyn Decider>,
     delay_ns: u64,
-    /// When each is there, in order.
-    on_the_way: VecDeque<(u64, Decision)>,
+    /// Decisions under way, with their arrival times in nanoseconds, in order.
+    in_transit: VecDeque<(u64, Decision)>,
     newest: Decision,
 }
 
-impl Deciding {
+impl DelayedDecider {
     pub(crate) fn new(decider: Box<dyn Decider>, delay: Duration) -> Self {
         Self {
             decider,
             delay_ns: delay.as_nanos(),
-            on_the_way: VecDeque::new(),
+            in_transit: VecDeque::new(),
             newest: Decision::default(),
         }
     }
 
-    /// A report is made: what is decided about it comes later, however little.
+    /// Pass on a report; the decision about it arrives later, even with a delay of zero.
     pub(crate) fn report(&mut self, report: &Report) {
         if let Some(decision) = self.decider.decide(report) {
             self.send(Decision { report_ns: report.at_ns, ..decision });
@@ -97,29 +99,29 @@ impl Deciding {
     }
 
     fn send(&mut self, decision: Decision) {
-        let there_ns = decision.report_ns.saturating_add(self.delay_ns);
-        self.on_the_way.push_back((there_ns, decision));
+        let arrival_ns = decision.report_ns.saturating_add(self.delay_ns);
+        self.in_transit.push_back((arrival_ns, decision));
     }
 
-    pub(crate) fn outputs(&self) -> Outputs {
+    pub(crate) fn outputs(&self) -> OutputCounts {
         self.decider.outputs()
     }
 
-    /// The newest that is there.
+    /// Return the newest decision that has arrived by `now_ns`.
     pub(crate) fn newest(&mut self, now_ns: u64) -> Decision {
-        if let Some(decision) = self.decider.late() {
+        if let Some(decision) = self.decider.late_decision() {
             self.send(decision);
         }
-        while let Some((_, decision)) = self.on_the_way.front().filter(|(at, _)| *at <= now_ns) {
+        while let Some((_, decision)) = self.in_transit.front().filter(|(at, _)| *at <= now_ns) {
             self.newest = *decision;
-            self.on_the_way.pop_front();
+            self.in_transit.pop_front();
         }
         self.newest
     }
 }
 
-impl fmt::Debug for Deciding {
+impl fmt::Debug for DelayedDecider {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Deciding").field("decider", &self.decider).finish_non_exhaustive()
+        f.debug_struct("DelayedDecider").field("decider", &self.decider).finish_non_exhaustive()
     }
 }

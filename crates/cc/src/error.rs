@@ -1,93 +1,93 @@
 use skyhop_model::one_line;
 use thiserror::Error;
 
-/// What can be wrong with the choice of a congestion control and its parameters.
+/// Errors in the choice of a congestion control and its parameters.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum CcError {
-    /// There is no such file in `cc/`.
+    /// No file in `cc/` and no registered controller has this name.
     #[error("no congestion control is called \"{}\"; there are: {known}", one_line(name))]
     UnknownModule {
-        /// What was asked for.
+        /// Name that was requested.
         name: String,
-        /// All names, with commas between.
+        /// All available names, comma-separated.
         known: String,
     },
     /// The algorithm declares no such parameter.
     #[error("{module} has no parameter \"{}\"; it has: {known}", one_line(param))]
     UnknownParam {
-        /// The algorithm.
+        /// Name of the algorithm.
         module: String,
-        /// What was asked for.
+        /// Parameter that was requested.
         param: String,
-        /// All its parameters, with commas between.
+        /// All parameters of the algorithm, comma-separated.
         known: String,
     },
     /// A parameter was given twice.
     #[error("{module}.{param} is given twice; give it once")]
-    Twice {
-        /// The algorithm.
+    GivenTwice {
+        /// Name of the algorithm.
         module: String,
-        /// The parameter.
+        /// Name of the parameter.
         param: String,
     },
     /// The value is not one that the parameter can take.
     #[error("{module}.{param} = \"{}\": expected {expected}", one_line(value))]
     BadValue {
-        /// The algorithm.
+        /// Name of the algorithm.
         module: String,
-        /// The parameter.
+        /// Name of the parameter.
         param: String,
-        /// What was given.
+        /// Value that was given.
         value: String,
-        /// What would have been right.
+        /// Description of the allowed values.
         expected: String,
     },
     /// The algorithm's file leaves out a hook that Linux requires.
     #[error("{origin} lacks the hook {hook}, which every congestion control must have")]
     MissingHook {
-        /// The algorithm's file.
+        /// File of the algorithm.
         origin: String,
-        /// The hook.
+        /// Name of the missing hook, as in `tcp_congestion_ops`.
         hook: &'static str,
     },
-    /// The algorithm relies on a hook that nobody would call.
+    /// The algorithm relies on a hook that the engine never calls.
     #[error(
         "{origin} defines {hook}, which {caller} never calls: leave it out, or run it where it is called"
     )]
     UncalledHook {
-        /// The algorithm's file.
+        /// File of the algorithm.
         origin: String,
-        /// The hook.
+        /// Name of the hook, as in `tcp_congestion_ops`.
         hook: &'static str,
-        /// The engine.
+        /// Name of the engine, as in [`Caller::name`](crate::Caller).
         caller: &'static str,
     },
-    /// The algorithm relies on ECN where there is none.
+    /// The algorithm requires ECN, which the engine does not have.
     #[error(
         "{name} needs ECN (TCP_CONG_NEEDS_ECN), which {caller} does not have: run it where there is ECN"
     )]
     NoEcn {
-        /// The algorithm.
+        /// Name of the algorithm.
         name: String,
-        /// The engine.
+        /// Name of the engine, as in [`Caller::name`](crate::Caller).
         caller: &'static str,
     },
-    /// A file of the user's that nobody has compiled and loaded in this process.
+    /// A user's file that has not been compiled and loaded in this process.
     #[error("{}: the congestion control is not loaded", one_line(file))]
     NotLoaded {
-        /// Its whole name.
+        /// Absolute path of the file.
         file: String,
     },
-    /// A file of the user's that is no C file makes no controller.
+    /// A user's file in another language than C that yields no controller.
     #[error("{what}")]
     File {
-        /// What is wrong, with the file's name.
+        /// Description of the problem, with the file's name.
         what: String,
     },
-    /// A name can be registered once.
+    /// The name is already registered or belongs to a module.
     #[error("there already is a congestion control \"{name}\"; choose another name")]
     NameTaken {
-        /// The name.
+        /// Name that is taken.
         name: String,
     },
 }

@@ -9,38 +9,35 @@ use crate::bindings::{
     self, AckSample, CaEvent, Handover, RateSample, Sock, TcpCongestionOps, TcpSock,
 };
 use crate::congestion_control::CongestionControl;
-use crate::decider::{Decider, Deciding, Outputs};
+use crate::decider::{Decider, DelayedDecider, OutputCounts};
 use crate::error::CcError;
 use crate::module::Module;
 use crate::registry::Setup;
 use crate::sock::Phase;
 
-/// A module at work for one connection. Instances share nothing.
+/// Module with its parameters and state for one connection. Instances share nothing.
 pub struct Instance {
     module: &'static Module,
     ops: TcpCongestionOps,
     params: Vec<u64>,
-    /// The algorithm's own struct; u64 for its alignment.
+    /// Storage of the algorithm's state struct, as u64 for its alignment.
     state: Vec<u64>,
     host: Box<bindings::Host>,
-    /// What the algorithm told of and nobody has asked for yet.
+    /// Phases that the algorithm reported and no caller has taken yet.
     phases: Vec<Phase>,
-    /// Who decides for it, where somebody does.
-    deciding: Option<Deciding>,
+    /// External policy that decides for the algorithm, if any.
+    decider: Option<DelayedDecider>,
 }
 
-// SAFETY: the pointers in `host` are set from the fields beside it before every call and not used between.
+// SAFETY: the pointers in `host` are set from the other fields before every call and not used between calls.
 unsafe impl Send for Instance {}
 
 impl Instance {
-    /// A connection's algorithm with its parameters: name and text, as in the scenario. What is not named
-    /// has its default. The clock ticks 1000 times a second, the seed is 0, no handover is announced.
-    ///
-    /// # Errors
-    /// [`CcError::UnknownParam`], [`CcError::BadValue`], [`CcError::Twice`], or [`CcError::MissingHook`] where
-    /// the algorithm itself is not whole.
+    /// Return an instance of a module with `params`, pairs of name and text as in the scenario; parameters not
+    /// named have their defaults. The clock ticks 1000 times a second, the seed is 0, and no handover is
+    /// announced.
     pub fn new(module: &'static Module, params: &[(&str, &str)]) -> Result<Instance, CcError> {
-        let ops = module.whole_ops()?;
+        let ops = module.checked_ops()?;
         let params = module.values(params)?;
         let state = vec![0; module.state_bytes().div_ceil(size_of::<u64>())];
         let host = Box::new(bindings::Host {
@@ -55,13 +52,10 @@ impl Instance {
             decision: bindings::Decision::default(),
             hz: 1000,
         });
-        Ok(Instance { module, ops, params, state, host, phases: Vec::new(), deciding: None })
+        Ok(Instance { module, ops, params, state, host, phases: Vec::new(), decider: None })
     }
 
-    /// The same with all that a connection's controller is made with.
-    ///
-    /// # Errors
-    /// As [`Instance::new`].
+    /// Return an instance with all settings of `setup`.
     pub fn with_setup(module: &'static Module, setup: &Setup<'_>) -> Result<Instance, CcError> {
         Ok(Instance::new(module, setup.params)?.with_hz(setup.hz).with_seed(setup.seed))
     }
@@ -72,20 +66,20 @@ impl Instance {
         self
     }
 
-    /// Where the algorithm's random choices start from.
+    /// Seed of the algorithm's random numbers.
     pub fn with_seed(mut self, seed: u64) -> Instance {
         self.host.random = seed;
         self
     }
 
-    /// Who decides for the algorithm, where that is one that others decide for; a decision is there `delay` after the
-    /// report that it answers.
-    pub fn decided_by(mut self, decider: Box<dyn Decider>, delay: Duration) -> Instance {
-        self.deciding = Some(Deciding::new(decider, delay));
+    /// Set the external policy that decides for the algorithm, if it is one that obeys; a decision arrives
+    /// `delay` after the report that it answers.
+    pub fn with_decider(mut self, decider: Box<dyn Decider>, delay: Duration) -> Instance {
+        self.decider = Some(DelayedDecider::new(decider, delay));
         self
     }
 
-    /// The algorithm.
+    /// Module that the instance runs.
     pub fn module(&self) -> &'static Module {
         self.module
     }
@@ -95,40 +89,41 @@ impl Instance {
         self.host.hz
     }
 
-    /// Calls a hook with this instance's state behind the connection. That makes the hooks' `unsafe` sound:
-    /// they get a whole `struct tcp_sock`, which starts with its `struct sock`, that is theirs alone for the call,
-    /// and a host struct whose pointers are valid for as long.
+    /// Call a hook with this instance's state attached to the connection. That makes the hooks' `unsafe` sound:
+    /// they get a whole `struct tcp_sock`, which starts with its `struct sock`, with exclusive access during
+    /// the call, and a host struct whose pointers are valid for as long.
     fn call<R>(&mut self, tp: &mut TcpSock, hook: impl FnOnce(*mut Sock) -> R) -> R {
         self.host.state = self.state.as_mut_ptr().cast();
         self.host.params = self.params.as_ptr();
         self.host.phases = (&raw mut self.phases).cast();
-        if let Some(deciding) = &mut self.deciding {
-            self.host.decision = deciding.newest(tp.tcp_mstamp * 1000);
-            self.host.decider = (&raw mut *deciding).cast();
+        if let Some(decider) = &mut self.decider {
+            self.host.decision = decider.newest(tp.tcp_mstamp * 1000);
+            self.host.decider = (&raw mut *decider).cast();
         }
         tp.inet_conn.icsk_ca_priv[0] = (&raw mut *self.host).expose_provenance() as u64;
         let answer = hook((&raw mut *tp).cast());
-        // An address differs from run to run: it must not stay in what may be compared or printed.
+        // An address differs from run to run: it must not remain in the socket, which may be compared or
+        // printed.
         tp.inet_conn.icsk_ca_priv[0] = 0;
         debug_assert!(tp.snd_cwnd > 0, "{} set cwnd to 0", self.module.name());
         answer
     }
 }
 
-/// `tell` of the host struct.
+/// Callback `tell` of the host struct: stores a phase.
 unsafe extern "C" fn tell(phases: *mut c_void, phase: *const bindings::Phase) {
     // SAFETY: `call` has set the first to the instance's list, and the header passes a phase on its stack.
     let (phases, phase) = unsafe { (&mut *phases.cast::<Vec<Phase>>(), *phase) };
-    phases.extend(phase.known());
+    phases.extend(phase.to_phase());
 }
 
-/// `report` of the host struct.
+/// Callback `report` of the host struct: passes a report to the policy.
 unsafe extern "C" fn report(decider: *mut c_void, report: *const bindings::Report) {
     // SAFETY: `call` has set the first to the instance's, and the header passes a report on its stack.
-    unsafe { (*decider.cast::<Deciding>()).report(&*report) }
+    unsafe { (*decider.cast::<DelayedDecider>()).report(&*report) }
 }
 
-/// A hook that the algorithm leaves out does nothing, or says `None`.
+/// Hooks that the algorithm does not define do nothing, or return `None`.
 impl CongestionControl for Instance {
     fn init(&mut self, tp: &mut TcpSock) {
         if let Some(hook) = self.ops.init {
@@ -230,8 +225,8 @@ impl CongestionControl for Instance {
         std::mem::take(&mut self.phases)
     }
 
-    fn outputs(&self) -> Outputs {
-        self.deciding.as_ref().map(Deciding::outputs).unwrap_or_default()
+    fn outputs(&self) -> OutputCounts {
+        self.decider.as_ref().map(DelayedDecider::outputs).unwrap_or_default()
     }
 }
 

@@ -1,9 +1,10 @@
-//! Congestion controls: what TCP asks of one, and those there are.
+//! Congestion controls: the hooks that TCP calls, and the available implementations.
 //!
-//! [`CongestionControl`] is the hooks of Linux's `tcp_congestion_ops` with the same structs ([`TcpSock`] and what it
-//! embeds). A controller is written in Rust by implementing it, or once for simulator and kernel in C, in `cc/` (see
-//! `cc/skyhop_cc.h`): here is the list of those ([`Module`]) and their host ([`Instance`]). A [`Registry`] has both
-//! kinds behind one name, and a [`Caller`] says what an engine's TCP does of what they may rely on.
+//! [`CongestionControl`] has the hooks of Linux's `tcp_congestion_ops`, with the same structs ([`TcpSock`] and those
+//! embedded in it). A controller is either a Rust type that implements the trait, or a C file in `cc/`, which serves
+//! simulator and kernel alike (see `cc/skyhop_cc.h`): this crate lists these files ([`Module`]) and hosts them
+//! ([`Instance`]). A [`Registry`] finds controllers of both kinds by name, and a [`Caller`] says which hooks and
+//! features an engine's TCP has.
 //!
 //! ```
 //! use skyhop_cc::{CongestionControl, Instance, Module, TcpSock};
@@ -35,7 +36,7 @@ pub use bindings::{
 };
 pub use caller::Caller;
 pub use congestion_control::CongestionControl;
-pub use decider::{Decider, Outputs};
+pub use decider::{Decider, OutputCounts};
 pub use error::CcError;
 pub use instance::Instance;
 pub use map::MapValue;

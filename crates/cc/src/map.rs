@@ -1,22 +1,20 @@
-//! What the kernel's modules and the loader share, in BPF maps or by a module's file: structs of the header, as bytes.
+//! Structs of the header as bytes, as kernel modules and the loader exchange them in BPF maps or through a
+//! module's file.
 
 use crate::bindings::{
     Announcement, Decided, Decision, Handover, Phase, Registration, Report, SKYHOP_MOST_PARAMS,
     SignalKey, Told,
 };
 
-/// A struct that may lie in a map, or be written to a file.
-///
-/// # Safety
-/// It holds whole numbers only, without gaps between them.
+/// Struct that may be stored in a map, or written to a file.
 pub unsafe trait MapValue: Copy {
-    /// The bytes that the module sees.
+    /// Return the bytes that the module sees.
     fn as_bytes(&self) -> &[u8] {
         // SAFETY: all bytes of it belong to numbers, so that all are initialised.
         unsafe { std::slice::from_raw_parts((&raw const *self).cast(), size_of::<Self>()) }
     }
 
-    /// What the module wrote; `None` where it is of another version.
+    /// Parse the bytes that a module wrote; return `None` if their number is wrong, as from another version.
     fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let is_whole = bytes.len() == size_of::<Self>();
         // SAFETY: as many bytes are there, and any are a value of its numbers.

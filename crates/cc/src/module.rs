@@ -11,47 +11,45 @@ use crate::param::Param;
 
 include!(concat!(env!("OUT_DIR"), "/modules.rs"));
 
-/// A congestion control in C: one file in `cc/`, or one of the user's.
+/// Congestion control in C: one file in `cc/`, or one of the user's.
 pub struct Module {
     name: &'static str,
     native: *const bindings::Module,
     bpf: Option<BpfObjects>,
-    hears: bool,
-    /// The whole name of the user's file.
+    uses_announcements: bool,
+    /// Absolute path of the user's file.
     file: Option<&'static str>,
 }
 
-/// Files of the user's that have been loaded, by their whole names; of a file that changed, what it is now.
-static ADOPTED: RwLock<BTreeMap<&'static str, &'static Module>> = RwLock::new(BTreeMap::new());
+/// User's files that have been loaded, by their absolute paths; for a changed file, its latest version.
+static LOADED: RwLock<BTreeMap<&'static str, &'static Module>> = RwLock::new(BTreeMap::new());
 
-/// An algorithm's file compiled for the kernel: ELF objects for libbpf.
+/// ELF objects of an algorithm's file for libbpf, compiled for the kernel.
 #[derive(Clone, Copy)]
 pub struct BpfObjects {
-    /// For kernels from 6.10 on, whose `cong_control` takes four arguments.
+    /// Object for kernels from 6.10 on, whose `cong_control` takes four arguments.
     pub current: &'static [u8],
-    /// For those before, where it takes two.
+    /// Object for kernels before 6.10, whose `cong_control` takes two arguments.
     pub before_6_10: &'static [u8],
 }
 
-// SAFETY: `native` points to a constant of the C file, which nobody writes to.
+// SAFETY: `native` points to a constant of the C file, which is never written.
 unsafe impl Sync for Module {}
 // SAFETY: likewise.
 unsafe impl Send for Module {}
 
 impl Module {
-    /// Those of `cc/`, in alphabetical order.
+    /// Modules of `cc/`, in alphabetical order.
     pub fn all() -> &'static [Module] {
         MODULES
     }
 
-    /// The one of `cc/` with this name, or of this file of the user's, which somebody has loaded ([`Module::adopt`]).
-    ///
-    /// # Errors
-    /// [`CcError::UnknownModule`], [`CcError::NotLoaded`].
+    /// Find the module of `cc/` with this name, or that of the user's file with this path, once it is loaded
+    /// ([`Module::adopt`]).
     pub fn find(name: &str) -> Result<&'static Module, CcError> {
         if cc_language(name).is_some() {
-            let adopted = ADOPTED.read().unwrap_or_else(PoisonError::into_inner);
-            let module = adopted.get(name).copied();
+            let loaded = LOADED.read().unwrap_or_else(PoisonError::into_inner);
+            let module = loaded.get(name).copied();
             return module.ok_or_else(|| CcError::NotLoaded { file: name.to_owned() });
         }
         MODULES.iter().find(|module| module.name == name).ok_or_else(|| CcError::UnknownModule {
@@ -60,63 +58,57 @@ impl Module {
         })
     }
 
-    /// What tests of hosts and engines need beyond what is in `cc/`: the files of `crates/cc/tests/modules`.
+    /// Find a module of `crates/cc/tests/modules`, for tests of hosts and engines.
     #[doc(hidden)]
     pub fn fixture(name: &str) -> &'static Module {
         FIXTURES.iter().find(|module| module.name == name).expect("a file of tests/modules")
     }
 
-    /// Makes a module of a file of the user's that has been compiled and loaded; `find` gives it under `file` from now
-    /// on. `hears`: whether it looks at what is announced.
-    ///
-    /// # Errors
-    /// [`CcError::MissingHook`].
-    ///
-    /// # Safety
-    /// `native` is what `SKYHOP_MODULE` of this version's `skyhop_cc.h` defines, and stays loaded.
+    /// Make a module of a user's file that has been compiled and loaded; [`Module::find`] returns it for `file`
+    /// from now on. `uses_announcements`: whether it reads announced handovers.
     pub unsafe fn adopt(
         file: &str,
         name: &str,
         native: *const bindings::Module,
-        hears: bool,
+        uses_announcements: bool,
     ) -> Result<&'static Module, CcError> {
-        // They stay as long as what was loaded: connections point to it.
+        // The strings live as long as the loaded code, because connections point to it.
         let (name, file): (&str, &str) = (name.to_owned().leak(), file.to_owned().leak());
-        let made = Module { name, native, bpf: None, hears, file: Some(file) };
-        made.whole_ops()?;
+        let made = Module { name, native, bpf: None, uses_announcements, file: Some(file) };
+        made.checked_ops()?;
         let module: &'static Module = Box::leak(Box::new(made));
-        module.make_known();
+        module.register_file();
         Ok(module)
     }
 
-    /// Makes `find` give a file that was loaded before.
-    pub fn make_known(&'static self) {
+    /// Make [`Module::find`] return this module for its file again, after another version was loaded.
+    pub fn register_file(&'static self) {
         if let Some(file) = self.file {
-            ADOPTED.write().unwrap_or_else(PoisonError::into_inner).insert(file, self);
+            LOADED.write().unwrap_or_else(PoisonError::into_inner).insert(file, self);
         }
     }
 
-    /// Its file's name without the extension.
+    /// Name of the module: its file's name without the extension.
     pub fn name(&self) -> &'static str {
         self.name
     }
 
-    /// The whole name of its file, where that is the user's.
+    /// Absolute path of the module's file, if it is the user's.
     pub fn file(&self) -> Option<&'static str> {
         self.file
     }
 
-    /// What messages call its file.
+    /// Name of the module's file in messages.
     pub fn origin(&self) -> String {
         self.file.map_or_else(|| format!("cc/{}.c", self.name), str::to_owned)
     }
 
-    /// One line about it.
+    /// Description of the module in one line.
     pub fn about(&self) -> &'static str {
         text(self.native().about)
     }
 
-    /// Its parameters, in the order of its file.
+    /// Parameters of the module, in the order of its file.
     pub fn params(&self) -> impl ExactSizeIterator<Item = Param> + use<> {
         self.raw_params().iter().map(|raw| Param {
             name: text(raw.name),
@@ -129,11 +121,8 @@ impl Module {
         })
     }
 
-    /// The values inside of its parameters, in the order of its file, where `given` are set by name and
-    /// text as in the scenario and the others have their defaults.
-    ///
-    /// # Errors
-    /// [`CcError::UnknownParam`], [`CcError::BadValue`], [`CcError::Twice`].
+    /// Internal values of the module's parameters, in the order of its file: `given` pairs of name and text as
+    /// in the scenario, defaults for the others.
     pub fn values(&self, given: &[(&str, &str)]) -> Result<Vec<u64>, CcError> {
         Param::values(self.name, &self.params().collect::<Vec<_>>(), given)
     }
@@ -143,18 +132,18 @@ impl Module {
         self.ops().cong_control.is_some()
     }
 
-    /// Whether it looks at handovers that are announced.
-    pub fn hears_handovers(&self) -> bool {
-        self.hears
+    /// Whether the algorithm reads announced handovers.
+    pub fn uses_announcements(&self) -> bool {
+        self.uses_announcements
     }
 
-    /// The same file compiled for the kernel; `None` where the build had no clang, and of files of the user's.
+    /// The module compiled for the kernel; `None` if the build had no clang, and for the user's files.
     pub fn bpf_objects(&self) -> Option<BpfObjects> {
         self.bpf
     }
 
-    /// Its hooks, once those that Linux requires are known to be there.
-    pub(crate) fn whole_ops(&self) -> Result<TcpCongestionOps, CcError> {
+    /// Return the module's hooks, after checking those that Linux requires.
+    pub(crate) fn checked_ops(&self) -> Result<TcpCongestionOps, CcError> {
         let ops = self.ops();
         let missing = if ops.ssthresh.is_none() {
             "ssthresh"
@@ -210,7 +199,7 @@ pub(crate) fn comma_separated<'a>(names: impl Iterator<Item = &'a str>) -> Strin
     names.collect::<Vec<_>>().join(", ")
 }
 
-/// A string literal of a C file.
+/// Convert a string literal of a C file.
 fn text(literal: *const std::ffi::c_char) -> &'static str {
     // SAFETY: the header's macros fill these fields with string literals only.
     let literal = unsafe { CStr::from_ptr(literal) };

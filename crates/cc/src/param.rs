@@ -1,36 +1,33 @@
-//! Parameters: declared in the algorithm's file, set from outside by name and text.
+//! Parameters of algorithms: declared in the algorithm's file, set by the user by name and text.
 
 use crate::error::CcError;
 use crate::module::comma_separated;
 
-/// A parameter of an algorithm. Inside it is a whole number from `least` to `most`; outside it is written
-/// as that divided by `scale`, or as one of the names in `unit`.
+/// Parameter of an algorithm. Its internal value is a whole number from `least` to `most`; users write the
+/// internal value divided by `scale`, or one of the names in `unit`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Param {
-    /// Its name in the scenario.
+    /// Name of the parameter in the scenario.
     pub name: &'static str,
-    /// Its unit, "" for a bare number, or the names it may take: `"published|freeze"`.
+    /// Unit of the parameter, "" for a bare number, or the names it may take: `"published|freeze"`.
     pub unit: &'static str,
-    /// One line about it.
+    /// Description of the parameter in one line.
     pub about: &'static str,
-    /// What 1 is inside.
+    /// Internal value that stands for 1.
     pub scale: u64,
-    /// The value where none is given, inside.
+    /// Default, as an internal value.
     pub initial: u64,
-    /// The least value, inside.
+    /// Smallest value allowed, as an internal value.
     pub least: u64,
-    /// The greatest value, inside.
+    /// Largest value allowed, as an internal value.
     pub most: u64,
 }
 
 const TIME_UNITS: [(&str, f64); 4] = [("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9)];
 
 impl Param {
-    /// The values inside of a `table`'s parameters, in its order, where `given` are set by name and text as in
-    /// the scenario and the others have their defaults. `module` is whose they are, for messages.
-    ///
-    /// # Errors
-    /// [`CcError::UnknownParam`], [`CcError::BadValue`], [`CcError::Twice`].
+    /// Internal values of the parameters of `table`, in its order: `given` pairs of name and text as in the
+    /// scenario, defaults for the others. `module` is the algorithm's name, for messages.
     pub fn values(
         module: &str,
         table: &[Param],
@@ -48,29 +45,26 @@ impl Param {
             })?;
             if given[..position].iter().any(|(earlier, _)| earlier == name) {
                 let (module, param) = (module.to_owned(), (*name).to_owned());
-                return Err(CcError::Twice { module, param });
+                return Err(CcError::GivenTwice { module, param });
             }
             values[index] = table[index].parse(module, text)?;
         }
         Ok(values)
     }
 
-    /// The text that sets this parameter to `inside`.
-    pub fn text_of(&self, inside: u64) -> String {
-        match self.choices().map(|mut names| names.nth(inside as usize)) {
+    /// Return the text that sets this parameter to the internal value `internal`.
+    pub fn text_of(&self, internal: u64) -> String {
+        match self.choices().map(|mut names| names.nth(internal as usize)) {
             Some(Some(name)) => name.to_owned(),
-            _ if self.scale == 1 => inside.to_string(),
-            _ => format!("{:.4}", inside as f64 / self.scale as f64),
+            _ if self.scale == 1 => internal.to_string(),
+            _ => format!("{:.4}", internal as f64 / self.scale as f64),
         }
     }
 
-    /// The value inside that `value` means. A parameter in a unit of time also takes "10 s" or "200 ms".
-    ///
-    /// # Errors
-    /// [`CcError::BadValue`], which says what `module` expected.
+    /// Parse a text to the internal value. A parameter in a unit of time also takes "10 s" or "200 ms".
     pub fn parse(&self, module: &str, value: &str) -> Result<u64, CcError> {
-        self.inside_of(value.trim())
-            .filter(|inside| (self.least..=self.most).contains(inside))
+        self.internal_value(value.trim())
+            .filter(|internal| (self.least..=self.most).contains(internal))
             .ok_or_else(|| CcError::BadValue {
                 module: module.to_owned(),
                 param: self.name.to_owned(),
@@ -79,7 +73,7 @@ impl Param {
             })
     }
 
-    fn inside_of(&self, value: &str) -> Option<u64> {
+    fn internal_value(&self, value: &str) -> Option<u64> {
         if let Some(mut names) = self.choices() {
             return names.position(|name| name == value).map(|index| index as u64);
         }
@@ -93,7 +87,7 @@ impl Param {
         (fits && (self.scale > 1 || is_whole)).then_some(rounded as u64)
     }
 
-    /// The number in `value`, brought from the unit behind it to the parameter's own.
+    /// Parse the number in `value`, converted from the unit after it to the parameter's own.
     fn in_own_unit(&self, value: &str) -> Option<f64> {
         let end = value.find(|c: char| c.is_ascii_alphabetic() && c != 'e' && c != 'E');
         let (number, unit) = value.split_at(end.unwrap_or(value.len()));

@@ -1,4 +1,4 @@
-//! All congestion controls behind one name: modules of `cc/` by their file, others by registration.
+//! Registry of all congestion controls by name: modules of `cc/` by their file, others by registration.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,12 +12,12 @@ use crate::error::CcError;
 use crate::instance::Instance;
 use crate::module::{Module, comma_separated};
 
-/// What a connection's controller is made with.
+/// Settings for the controller of a connection.
 #[derive(Debug, Clone, Copy)]
 pub struct Setup<'a> {
-    /// Its parameters, name and text as in the scenario. What is not named has its default.
+    /// Parameters, pairs of name and text as in the scenario; parameters not named have their defaults.
     pub params: &'a [(&'a str, &'a str)],
-    /// Where its random choices start from.
+    /// Seed of the controller's random numbers.
     pub seed: u64,
     /// Ticks per second of Linux's coarse clock (CONFIG_HZ: 100, 250, 300 or 1000).
     pub hz: u32,
@@ -29,35 +29,32 @@ impl Default for Setup<'_> {
     }
 }
 
-/// A connection's controller, of whatever kind.
+/// Controller of a connection, a module or a Rust type.
 pub type Controller = Box<dyn CongestionControl>;
 
 type Make = Arc<dyn Fn(&Setup<'_>) -> Result<Controller, CcError> + Send + Sync>;
 
-/// The congestion controls that connections may have: all modules, what was registered, and files of the user's.
+/// Congestion controls that connections may use: all modules, registered controllers, and the user's files.
 #[derive(Default)]
 pub struct Registry {
     registered: RwLock<BTreeMap<String, Make>>,
 }
 
-/// The one that runs look into.
+/// Registry that runs use.
 static GLOBAL: Registry = Registry::new();
 
 impl Registry {
-    /// The modules alone.
+    /// Return a registry of the modules only.
     pub const fn new() -> Self {
         Self { registered: RwLock::new(BTreeMap::new()) }
     }
 
-    /// The one that runs look into.
+    /// Return the registry that runs use.
     pub fn global() -> &'static Self {
         &GLOBAL
     }
 
-    /// Adds a controller that `make` makes, one for each connection.
-    ///
-    /// # Errors
-    /// [`CcError::NameTaken`].
+    /// Add a controller under a name; `make` makes one for each connection.
     pub fn register(
         &self,
         name: &str,
@@ -71,7 +68,7 @@ impl Registry {
         Ok(())
     }
 
-    /// Adds what makes controllers of a file of the user's, in place of what that file held before.
+    /// Add the maker of controllers for a user's file, replacing that of an earlier version of the file.
     pub fn adopt(
         &self,
         file: &str,
@@ -81,7 +78,7 @@ impl Registry {
         registered.insert(file.to_owned(), Arc::new(make));
     }
 
-    /// All names, in alphabetical order; files of the user's have none.
+    /// All names in alphabetical order, without the user's files, which have none.
     pub fn names(&self) -> Vec<String> {
         let registered = self.registered.read().unwrap_or_else(PoisonError::into_inner);
         let modules = Module::all().iter().map(|module| module.name().to_owned());
@@ -91,10 +88,8 @@ impl Registry {
         names
     }
 
-    /// The controller of a connection of `caller`'s, by its name in a scenario or the whole name of its file.
-    ///
-    /// # Errors
-    /// [`CcError::UnknownModule`], [`CcError::NotLoaded`], what is wrong with the parameters, or what `caller` does not do.
+    /// Make the controller for a connection of the engine `caller`, by its name in a scenario or the absolute
+    /// path of its file.
     pub fn start(
         &self,
         name: &str,

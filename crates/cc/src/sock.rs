@@ -1,7 +1,7 @@
-//! The kernel's structs for Rust ([`bindings`](crate::bindings)) with what Linux's helpers do with them.
+//! The kernel's structs for Rust ([`bindings`](crate::bindings)), with the corresponding helpers of Linux.
 //!
-//! Names, types and meaning are Linux's. Counts are packets, sequence numbers are bytes and wrap, and every field
-//! that has a unit carries it in its name or in its comment.
+//! Names, types and meaning are Linux's. Counts are in packets, sequence numbers are in bytes and wrap, and
+//! every field with a unit states it in its name or in its comment.
 
 use std::mem;
 use std::ops::{Deref, DerefMut};
@@ -13,14 +13,14 @@ use crate::bindings::{
     TCP_INIT_CWND, TcpSock,
 };
 
-/// What a module does about a handover, and from when to when (`struct skyhop_phase`).
+/// Action of a module about a handover, with its period (`struct skyhop_phase`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Phase {
-    /// ns on the clock of `tcp_mstamp`.
+    /// Start of the phase, in nanoseconds on the clock of `tcp_mstamp`.
     pub begin_ns: u64,
-    /// ns on the clock of `tcp_mstamp`.
+    /// End of the phase, in nanoseconds on the clock of `tcp_mstamp`.
     pub end_ns: u64,
-    /// What.
+    /// Kind of the action.
     pub kind: PhaseKind,
 }
 
@@ -37,21 +37,22 @@ const _: () = {
 };
 
 impl bindings::Phase {
-    /// The same for Rust; `None` where its kind is of another version.
-    pub fn known(self) -> Option<Phase> {
+    /// Convert to the Rust type; `None` if the kind is from another version.
+    pub fn to_phase(self) -> Option<Phase> {
         let kind = *PhaseKind::ALL.get(usize::try_from(self.kind).ok()?)?;
         Some(Phase { begin_ns: self.begin_ns, end_ns: self.end_ns, kind })
     }
 }
 
-/// Linux's coarse clock at `tcp_mstamp_us` with `hz` ticks per second.
+/// Tick count of Linux's coarse clock at `tcp_mstamp_us`, with `hz` ticks per second.
 pub fn jiffies(tcp_mstamp_us: u64, hz: u32) -> u32 {
-    // A tick count wraps, as Linux's tcp_jiffies32 does.
+    // The tick count wraps, like Linux's tcp_jiffies32.
     (tcp_mstamp_us * u64::from(hz) / 1_000_000) as u32
 }
 
 impl Default for TcpSock {
-    /// A new connection as Linux's `tcp_init_sock` leaves it: cwnd 10, no threshold, no bound on pacing.
+    /// Socket of a new connection as Linux's `tcp_init_sock` leaves it: cwnd 10, no threshold, no limit on
+    /// pacing.
     fn default() -> TcpSock {
         // SAFETY: it holds whole numbers only, for which all zeros are a value.
         let mut tp: TcpSock = unsafe { mem::zeroed() };
@@ -75,48 +76,48 @@ impl Default for TcpSock {
 }
 
 impl TcpSock {
-    /// The innermost struct.
+    /// Embedded `struct sock`, as `tcp_sock` starts with it.
     pub fn sk(&self) -> &Sock {
         &self.inet_conn.icsk_inet.sk
     }
 
-    /// The innermost struct.
+    /// Embedded `struct sock`, mutable, as `tcp_sock` starts with it.
     pub fn sk_mut(&mut self) -> &mut Sock {
         &mut self.inet_conn.icsk_inet.sk
     }
 
-    /// `icsk_ca_state`.
+    /// Congestion state of the connection (`icsk_ca_state`).
     pub fn ca_state(&self) -> CongestionState {
         CongestionState::from_linux(self.inet_conn.icsk_ca_state)
     }
 
-    /// Sets `icsk_ca_state` alone; tell the module with
-    /// [`CongestionControl::set_state`](crate::CongestionControl::set_state) first, as Linux does.
+    /// Set `icsk_ca_state` alone; call [`CongestionControl::set_state`](crate::CongestionControl::set_state)
+    /// first, as Linux does.
     pub fn set_ca_state(&mut self, state: CongestionState) {
         self.inet_conn.icsk_ca_state = state as u8;
     }
 
-    /// `is_cwnd_limited`: the last window was used up.
+    /// Whether the last window was fully used (`is_cwnd_limited`).
     pub fn is_cwnd_limited(&self) -> bool {
         self.is_cwnd_limited != 0
     }
 
-    /// Sets `is_cwnd_limited`.
+    /// Set whether the last window was fully used (`is_cwnd_limited`).
     pub fn set_cwnd_limited(&mut self, limited: bool) {
         self.is_cwnd_limited = limited.into();
     }
 
-    /// `tcp_packets_in_flight`: sent, and believed neither delivered nor lost (RFC 6675's pipe).
+    /// Packets sent and believed neither delivered nor lost: RFC 6675's pipe (`tcp_packets_in_flight`).
     pub fn packets_in_flight(&self) -> u32 {
         self.packets_out - (self.sacked_out + self.lost_out) + self.retrans_out
     }
 
-    /// `tcp_in_slow_start`.
+    /// Whether the window is below the threshold (`tcp_in_slow_start`).
     pub fn in_slow_start(&self) -> bool {
         self.snd_cwnd < self.snd_ssthresh
     }
 
-    /// `tcp_min_rtt`, µs; `u32::MAX`: no sample yet.
+    /// Windowed minimum RTT in µs (`tcp_min_rtt`); `u32::MAX` before the first sample.
     pub fn min_rtt_us(&self) -> u32 {
         self.rtt_min.s[0].v
     }

@@ -1,74 +1,75 @@
-//! Where what was compiled is kept: `$XDG_CACHE_HOME/skyhop/cc`.
+//! Cache of compiled objects: `$XDG_CACHE_HOME/skyhop/cc`.
 //!
-//! Each file appears there whole, by a rename, under a name that says all it was made of: processes need not know of each
-//! other. Where nothing can be written, it is all done in a temporary directory, and again by the next process.
+//! Each file is created by a rename, under a digest of its inputs, so that processes need no locking. If the cache
+//! cannot be written, each process compiles in a temporary directory.
 
 use std::env;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use skyhop_files::{Staging, clear_remains};
+use skyhop_files::{Staging, remove_stale};
 
 use crate::error::CcFileError;
 use crate::headers;
 
-/// So many files are kept, some 50 kB each; the oldest go.
-const MOST_KEPT: usize = 400;
+/// Largest number of cached files, about 50 kB each; the oldest are removed.
+const MOST_FILES: usize = 400;
 
-/// What a directory begins with that somebody works in.
+/// Prefix of directories in which a process is compiling.
 const UNFINISHED: &str = ".new-";
 
-/// A file of the cache, whether it is there or not.
-pub(crate) fn kept(name: &str) -> Option<PathBuf> {
+/// Path of a cached file; `None` if it is not in the cache.
+pub(crate) fn cached(name: &str) -> Option<PathBuf> {
     let file = directory()?.join(name);
     file.is_file().then_some(file)
 }
 
-/// `$XDG_CACHE_HOME/skyhop/cc`, else `~/.cache/skyhop/cc`; `None`: this user has no home.
+/// Cache directory: `$XDG_CACHE_HOME/skyhop/cc`, else `~/.cache/skyhop/cc`; `None` if the user has no home.
 fn directory() -> Option<PathBuf> {
     let named = |variable| env::var_os(variable).map(PathBuf::from).filter(|dir| dir.is_absolute());
     let caches = named("XDG_CACHE_HOME").or_else(|| Some(named("HOME")?.join(".cache")))?;
     Some(caches.join("skyhop").join("cc"))
 }
 
-/// A directory to compile in, which goes when this does.
-pub(crate) struct Workshop {
+/// Temporary directory to compile in, removed on drop.
+pub(crate) struct BuildDirectory {
     place: Staging,
-    /// Where what it made is kept; `None`: it cannot be.
+    /// Cache directory for the results; `None` if it cannot be written.
     cache: Option<PathBuf>,
 }
 
-impl Workshop {
+impl BuildDirectory {
     pub(crate) fn open() -> Result<Self, CcFileError> {
-        let cached = directory().and_then(|cache| prepare(&cache).ok().map(|place| (place, cache)));
-        if let Some((place, cache)) = cached {
+        let in_cache =
+            directory().and_then(|cache| prepare(&cache).ok().map(|place| (place, cache)));
+        if let Some((place, cache)) = in_cache {
             return Ok(Self { place, cache: Some(cache) });
         }
         let temporary = env::temp_dir();
-        let place = Staging::beside(&temporary).map_err(|error| {
+        let place = Staging::cleaned(&temporary).map_err(|error| {
             let place = temporary.display().to_string();
             CcFileError::Write { place, reason: error.to_string() }
         })?;
         Ok(Self { place, cache: None })
     }
 
-    /// A file of this name to be made here.
+    /// Path of a file of this name in the directory.
     pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.place.path().join(name)
     }
 
-    /// Where skyhop's headers are: in the cache, for debuggers and editors to find them later, or here.
+    /// Directory of skyhop's headers: in the cache, so that debuggers and editors find them later, or here.
     pub(crate) fn headers(&self) -> Result<PathBuf, CcFileError> {
         let name = format!("headers-{}", &headers::DIGEST[..16]);
         if let Some(kept) = self.cache.as_ref().map(|cache| cache.join(&name)) {
-            if headers::are_in(&kept) {
+            if headers::are_current_in(&kept) {
                 return Ok(kept);
             }
             let made = self.place.path().join("kept");
             let put = write_headers(&made).is_ok() && fs::rename(&made, &kept).is_ok();
-            // Another process may have been faster.
-            if put || headers::are_in(&kept) {
+            // Another process may have created them first.
+            if put || headers::are_current_in(&kept) {
                 return Ok(kept);
             }
         }
@@ -81,8 +82,8 @@ impl Workshop {
         Ok(here)
     }
 
-    /// Keeps a file that was made here; returns where it is now.
-    pub(crate) fn keep(&self, name: &str) -> PathBuf {
+    /// Move a compiled file to the cache if possible; return its path.
+    pub(crate) fn store(&self, name: &str) -> PathBuf {
         let made = self.file(name);
         let Some(cache) = &self.cache else { return made };
         let kept = cache.join(name);
@@ -90,13 +91,13 @@ impl Workshop {
     }
 }
 
-/// Where skyhop's headers are for others to read; `None`: nothing can be kept.
+/// Cached directory of skyhop's headers, for other programs; `None` if the cache cannot be written.
 ///
 /// # Errors
-/// Nothing can be written at all.
+/// The temporary directory cannot be written either.
 pub fn headers_directory() -> Result<Option<PathBuf>, CcFileError> {
-    let workshop = Workshop::open()?;
-    Ok(Some(workshop.headers()?).filter(|place| !place.starts_with(workshop.place.path())))
+    let build = BuildDirectory::open()?;
+    Ok(Some(build.headers()?).filter(|place| !place.starts_with(build.place.path())))
 }
 
 fn write_headers(directory: &Path) -> io::Result<()> {
@@ -104,21 +105,21 @@ fn write_headers(directory: &Path) -> io::Result<()> {
     headers::write(directory)
 }
 
-/// A directory to work in, in the cache, which is made and kept within its size.
+/// Create the cache and a build directory in it; remove unfinished directories and the oldest files beyond the limit.
 fn prepare(cache: &Path) -> io::Result<Staging> {
     fs::create_dir_all(cache)?;
-    clear_remains(cache, UNFINISHED, |_| Ok(()));
-    let place = Staging::begin(cache, UNFINISHED)?;
+    remove_stale(cache, UNFINISHED, |_| Ok(()));
+    let place = Staging::with_prefix(cache, UNFINISHED)?;
     let mut entries: Vec<_> = fs::read_dir(cache)?
         .filter_map(|entry| {
             let entry = entry.ok()?;
             Some((entry.metadata().ok()?.modified().ok()?, entry.path()))
         })
         .collect();
-    if entries.len() > MOST_KEPT {
+    if entries.len() > MOST_FILES {
         entries.sort();
-        for (_, old) in &entries[..entries.len() - MOST_KEPT] {
-            // Whoever needs it still makes it again.
+        for (_, old) in &entries[..entries.len() - MOST_FILES] {
+            // A process that still needs the file compiles it again.
             let _: io::Result<()> = fs::remove_file(old).or_else(|_| fs::remove_dir_all(old));
         }
     }

@@ -1,4 +1,4 @@
-//! The compilers of this machine.
+//! C compilers of this machine.
 
 use std::env;
 use std::ffi::OsString;
@@ -12,19 +12,19 @@ use skyhop_cc::Caller;
 use crate::error::CcFileError;
 use crate::sources::Sources;
 
-/// What a file is compiled for.
+/// Target of a compilation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Target {
-    /// This machine: a shared object.
+    /// Shared object for this machine.
     Native,
-    /// The kernel's BPF, from 6.10 on.
+    /// BPF object for Linux 6.10 and newer.
     Bpf,
-    /// The kernel's BPF before 6.10, where `cong_control` has two arguments.
+    /// BPF object for Linux before 6.10, where `cong_control` has two arguments.
     BpfBefore6_10,
 }
 
 impl Target {
-    /// What a user knows it as.
+    /// Name of the target in messages.
     fn name(self) -> &'static str {
         match self {
             Self::Native => "the simulator",
@@ -32,15 +32,15 @@ impl Target {
         }
     }
 
-    /// What the compiled file ends with.
-    pub(crate) fn ending(self) -> &'static str {
+    /// Extension of the compiled file.
+    pub(crate) fn extension(self) -> &'static str {
         match self {
             Self::Native => "so",
             Self::Bpf | Self::BpfBefore6_10 => "bpf.o",
         }
     }
 
-    /// Compilers, by preference.
+    /// Names of suitable compilers, in order of preference.
     fn compilers(self) -> &'static [&'static str] {
         match self {
             Self::Native => &["cc", "gcc", "clang"],
@@ -48,7 +48,7 @@ impl Target {
         }
     }
 
-    /// As build.rs of crates/cc has it, so that a copy of one of skyhop's own does the same.
+    /// Compiler flags, as in build.rs of crates/cc, so that a copy of a file of skyhop's behaves the same.
     fn flags(self) -> Vec<String> {
         let common = [
             "-O2",
@@ -56,14 +56,14 @@ impl Target {
             "-std=gnu11",
             "-Wall",
             "-Wextra",
-            // Hooks have arguments that not everybody needs.
+            // Hooks have arguments that many modules do not use.
             "-Wno-unused-parameter",
             "-fdiagnostics-color=never",
         ];
-        // What compiles with a warning and crashes.
+        // Warnings about code that would crash are errors.
         let errors = ["-Werror=implicit-function-declaration", "-Werror=int-conversion"];
         let own: &[&str] = match self {
-            // What is not there is found now, and not when it is loaded.
+            // With -z defs, undefined symbols are link errors, not load errors.
             Self::Native => &["-DSKYHOP_SHARED", "-fPIC", "-shared", "-Wl,-z,defs"],
             Self::Bpf => &["-target", "bpf", "-mcpu=v3"],
             Self::BpfBefore6_10 => &["-target", "bpf", "-mcpu=v3", "-DSKYHOP_BEFORE_6_10"],
@@ -82,16 +82,16 @@ impl Target {
     }
 }
 
-/// A compiler for a target.
+/// Compiler of this machine for a target.
 #[derive(Debug, Clone)]
 pub(crate) struct Compiler {
     target: Target,
-    /// As it was found, which is what it is called by.
+    /// Path as found in $PATH, also used to run it.
     program: PathBuf,
 }
 
 impl Compiler {
-    /// The first of this machine's.
+    /// Find the first suitable compiler in $PATH.
     ///
     /// # Errors
     /// [`CcFileError::NoCompiler`], [`CcFileError::NoClang`].
@@ -107,17 +107,18 @@ impl Compiler {
             Target::Native => CcFileError::NoCompiler { file: file.to_owned() },
             Target::Bpf | Target::BpfBefore6_10 => CcFileError::NoClang {
                 file: file.to_owned(),
-                problem: "there is no clang here to compile it for the kernel".to_owned(),
+                problem: "compiling it for the kernel needs clang, which is not installed"
+                    .to_owned(),
             },
         })
     }
 
-    /// What it compiles for.
+    /// Target of this compiler.
     pub(crate) fn target(&self) -> Target {
         self.target
     }
 
-    /// What it does and which it is: another one, or the same with other flags, has another.
+    /// Identity for the cache key: the program's real path, size, change time and flags.
     pub(crate) fn identity(&self) -> String {
         let real = fs::canonicalize(&self.program).unwrap_or_else(|_| self.program.clone());
         let metadata = fs::metadata(&real);
@@ -126,10 +127,10 @@ impl Compiler {
         format!("{} {size} {changed:?} {:?}", real.display(), self.target.flags())
     }
 
-    /// Begins to compile `sources` with skyhop's `headers` into `output`.
+    /// Start compiling `sources` with skyhop's `headers` to `output`.
     ///
     /// # Errors
-    /// It cannot be started.
+    /// The compiler cannot be started.
     pub(crate) fn start(
         &self,
         sources: &Sources,
@@ -141,9 +142,9 @@ impl Compiler {
             .arg(headers)
             .arg("-o")
             .arg(output)
-            .arg(shown(sources.file()))
+            .arg(relative_to_cwd(sources.file()))
             .args(self.target.flags())
-            // Headers from elsewhere would not be in the digest.
+            // Headers from other directories would not be part of the digest.
             .env_remove("CPATH")
             .env_remove("C_INCLUDE_PATH")
             .stdin(Stdio::null())
@@ -158,7 +159,7 @@ impl Compiler {
     }
 }
 
-/// A compilation that goes on.
+/// Compiler process that is running.
 pub(crate) struct Compilation {
     child: Child,
     target: Target,
@@ -166,7 +167,7 @@ pub(crate) struct Compilation {
 }
 
 impl Compilation {
-    /// Waits for its end; returns what the compiler printed where that is not the end.
+    /// Wait for the compiler; return its warnings.
     ///
     /// # Errors
     /// [`CcFileError::Compile`], [`CcFileError::NoClang`].
@@ -181,7 +182,7 @@ impl Compilation {
         if output.status.success() {
             return Ok(messages);
         }
-        if let Some(problem) = unfit(&messages).filter(|_| self.target != Target::Native) {
+        if let Some(problem) = clang_problem(&messages).filter(|_| self.target != Target::Native) {
             return Err(CcFileError::NoClang { file, problem: problem.to_owned() });
         }
         if let Some((place, hook)) = unknown_hook(&messages) {
@@ -197,16 +198,16 @@ impl Compilation {
     }
 }
 
-/// What a clang says that cannot do it, whatever the file.
-fn unfit(messages: &str) -> Option<&'static str> {
+/// Reason why this clang cannot compile any file for BPF, from its messages; `None` for other errors.
+fn clang_problem(messages: &str) -> Option<&'static str> {
     if messages.contains("unable to create target") || messages.contains("unknown target triple") {
         return Some("this clang does not compile for BPF");
     }
     let lacks = |header| messages.contains(&format!("'{header}' file not found"));
-    (lacks("linux/types.h") || lacks("asm/types.h")).then_some("the kernel's headers are not here")
+    (lacks("linux/types.h") || lacks("asm/types.h")).then_some("the kernel's headers are missing")
 }
 
-/// Where a module names a hook that there is not, and its name: gcc's and clang's words for it.
+/// Position and name of an unknown hook, from the messages of gcc or clang.
 fn unknown_hook(messages: &str) -> Option<(String, String)> {
     let about_hooks =
         |line: &&str| line.contains(" error: ") && line.contains("tcp_congestion_ops");
@@ -221,8 +222,8 @@ fn unknown_hook(messages: &str) -> Option<(String, String)> {
     })
 }
 
-/// A file as a user in this directory would name it: compilers print it like that.
-fn shown(file: &str) -> OsString {
+/// Path relative to the current directory where possible, because compilers print paths as they are given.
+fn relative_to_cwd(file: &str) -> OsString {
     let whole = Path::new(file);
     let here = env::current_dir().ok();
     let below = here.as_deref().and_then(|here| whole.strip_prefix(here).ok());
@@ -238,7 +239,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_compilers_words_for_an_unknown_hook_are_understood() {
+    fn an_unknown_hook_is_found_in_both_compilers_messages() {
         let gcc = "In file included from a.c:2:\na.c:14:16: error: ‘const struct tcp_congestion_ops’ has no member \
                    named ‘ssthres’; did you mean ‘ssthresh’?\n";
         let clang = "a.c:14:9: error: field designator 'ssthres' does not refer to any field in type 'const struct \

@@ -1,78 +1,76 @@
 use skyhop_cc::CcError;
 use thiserror::Error;
 
-/// Why a file of the user's is no congestion control here; each message is one line.
+/// Error of a user's congestion control file; each message is one line.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[expect(missing_docs, reason = "the messages name the fields")]
 pub enum CcFileError {
-    /// It is not there, or cannot be read.
+    /// The file does not exist or cannot be read.
     #[error("{file}: cannot read: {reason}")]
     Read { file: String, reason: String },
-    /// The kernel would not take the name, or a scenario not its parameters.
+    /// The file name is not a valid name in the kernel and in scenarios.
     #[error(
         "{file}: name the file with at most 15 of a-z, A-Z, 0-9 and _, starting with a letter, and .c"
     )]
     Name { file: String },
-    /// It is in Python, which only the simulator runs.
-    #[error("{file}: is in Python, which runs in the simulator alone (skyhop sim): write it in C")]
+    /// The file is in Python, which only the simulator runs.
+    #[error("{file}: is in Python, which runs only in the simulator (skyhop sim): write it in C")]
     Python { file: String },
-    /// A card or its network is not what it should be.
+    /// A card or its network is wrong.
     #[error("{file}: {what}")]
     Policy { file: String, what: String },
-    /// What a function in Python that decides lacks; the line names the file.
+    /// A policy's function in Python is wrong; the message names the file.
     #[error("{what}")]
     Decide { what: String },
-    /// Its weights are not here.
+    /// The file of the network's weights is missing.
     #[error("{file}: is not here: {advice}")]
     NoNetwork { file: String, advice: String },
-    /// Nothing compiles for this machine.
-    #[error(
-        "{file}: there is no C compiler here: install one (sudo apt-get install gcc libc6-dev)"
-    )]
+    /// The machine has no C compiler.
+    #[error("{file}: no C compiler is installed: install one (sudo apt-get install gcc libc6-dev)")]
     NoCompiler { file: String },
-    /// Nothing compiles for the kernel.
+    /// The machine has no clang that compiles for BPF.
     #[error("{file}: {problem}: install clang (sudo apt-get install clang linux-libc-dev)")]
     NoClang { file: String, problem: String },
-    /// The compiler refuses it.
+    /// The file does not compile.
     #[error("{file}: does not compile for {target} ({compiler}): its messages are above")]
     Compile {
         file: String,
         target: &'static str,
         compiler: String,
-        /// What the compiler printed.
+        /// Output of the compiler.
         messages: String,
     },
-    /// It defines a hook that Linux does not have: the compiler's line says where.
-    #[error("{place}: {hook} is no hook of tcp_congestion_ops; there are: {hooks}")]
+    /// The file defines a hook that Linux does not have; `place` is the compiler's position.
+    #[error("{place}: {hook} is not a hook of tcp_congestion_ops; its hooks are: {hooks}")]
     UnknownHook { place: String, hook: String, hooks: String },
-    /// A header of skyhop's beside it is of another version.
+    /// The directory contains another version of a header of skyhop's.
     #[error(
-        "{header}: differs from this skyhop's own {name}, which {file} gets without it: remove it or rename it"
+        "{header}: differs from this skyhop's own {name}, which {file} includes if it is absent: remove it or rename it"
     )]
     OtherHeader { file: String, header: String, name: String },
-    /// It defines no congestion control.
+    /// The file defines no congestion control.
     #[error(
         "{file}: defines no congestion control: end it with SKYHOP_MODULE(name, \"about it\", .hook = SKYHOP_FN(function), ...)"
     )]
     NoModule { file: String },
-    /// What was compiled cannot be loaded.
+    /// The compiled object cannot be loaded.
     #[error(
-        "{file}: cannot load what was compiled: {reason} (XDG_CACHE_HOME chooses another place for it)"
+        "{file}: cannot load the compiled object: {reason} (set XDG_CACHE_HOME to cache it elsewhere)"
     )]
     Load { file: String, reason: String },
-    /// It was edited between two compilations for one run.
+    /// The file was edited between two compilations for one run.
     #[error("{file}: was changed while the run was being prepared: run it again")]
     Changed { file: String },
-    /// A hook is missing, or nobody calls one.
+    /// A required hook is missing, or a defined hook is never called.
     #[error(transparent)]
     Module(#[from] CcError),
-    /// Something cannot be written.
+    /// A file or directory cannot be written.
     #[error("{place}: cannot write: {reason}")]
     Write { place: String, reason: String },
 }
 
 impl CcFileError {
-    /// Whether the file is wrong, rather than the machine.
+    /// Whether the file is wrong, as opposed to the machine.
     pub fn is_input(&self) -> bool {
         !matches!(
             self,
@@ -80,12 +78,12 @@ impl CcFileError {
         )
     }
 
-    /// What is missing on this machine, where that is all: "clang".
+    /// Missing prerequisite of this machine, if that is the only problem: "clang".
     pub fn missing(&self) -> Option<&'static str> {
         matches!(self, Self::NoClang { .. }).then_some("clang")
     }
 
-    /// What the compiler printed, where it refused.
+    /// Output of the compiler, if it refused the file.
     pub fn messages(&self) -> Option<&str> {
         match self {
             Self::Compile { messages, .. } => Some(messages),

@@ -1,4 +1,4 @@
-//! skyhop's own headers and congestion controls, which every build holds.
+//! skyhop's own headers and congestion controls, embedded in every build.
 
 use std::fs;
 use std::io;
@@ -12,7 +12,7 @@ use crate::sources::hex;
 
 static CC: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../cc");
 
-/// Of all headers with their names.
+/// SHA-256 of all headers with their names, in hexadecimal.
 pub(crate) static DIGEST: LazyLock<String> = LazyLock::new(|| {
     let mut digest = Sha256::new();
     for (name, text) in headers() {
@@ -22,29 +22,29 @@ pub(crate) static DIGEST: LazyLock<String> = LazyLock::new(|| {
     hex(&digest.finalize())
 });
 
-/// The content of the header with this name.
+/// Content of the header with this name.
 pub(crate) fn header(name: &str) -> Option<&'static [u8]> {
     headers().find(|(known, _)| *known == name).map(|(_, text)| text)
 }
 
-/// Whether a directory holds exactly what [`write`] would put there.
-pub(crate) fn are_in(directory: &Path) -> bool {
+/// Whether a directory contains all headers as [`write`] would write them.
+pub(crate) fn are_current_in(directory: &Path) -> bool {
     headers().all(|(name, text)| fs::read(directory.join(name)).is_ok_and(|found| found == text))
 }
 
-/// Writes all headers into a directory.
+/// Write all headers to a directory.
 pub(crate) fn write(directory: &Path) -> io::Result<()> {
     headers().try_for_each(|(name, text)| fs::write(directory.join(name), text))
 }
 
-/// The names of skyhop's own congestion controls, in alphabetical order.
+/// Names of skyhop's own congestion controls, in alphabetical order.
 pub fn examples() -> Vec<&'static str> {
     let mut names: Vec<_> = files("c").filter_map(|(name, _)| name.strip_suffix(".c")).collect();
     names.sort_unstable();
     names
 }
 
-/// The file of the one with this name.
+/// Source text of skyhop's congestion control with this name.
 pub fn example(name: &str) -> Option<&'static str> {
     CC.get_file(format!("{name}.c"))?.contents_utf8()
 }
@@ -56,7 +56,7 @@ fn headers() -> impl Iterator<Item = (&'static str, &'static [u8])> {
 fn files(extension: &'static str) -> impl Iterator<Item = (&'static str, &'static [u8])> {
     CC.files().filter_map(move |file| {
         let name = file.path().to_str()?;
-        let is_it = file.path().extension().is_some_and(|found| found == extension);
-        is_it.then_some((name, file.contents()))
+        let matches = file.path().extension().is_some_and(|found| found == extension);
+        matches.then_some((name, file.contents()))
     })
 }

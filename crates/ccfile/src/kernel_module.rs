@@ -1,4 +1,4 @@
-//! What the kernel's own build makes a module of (cc/kernel_module.h).
+//! Sources for building a congestion control as a kernel module (cc/kernel_module.h).
 
 use std::path::Path;
 
@@ -11,36 +11,36 @@ use crate::headers;
 use crate::load::load;
 use crate::sources::{Sources, hex};
 
-/// A congestion control in C for the kernel's own build.
+/// Source of a congestion control for the kernel's build.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KernelModuleSource {
-    /// The module's name ([`kernel_module_name`]).
+    /// Name of the module ([`kernel_module_name`]).
     pub name: String,
-    /// What messages call it.
+    /// File name for messages.
     pub origin: String,
-    /// What is to be compiled, with skyhop's headers at hand.
+    /// C text to compile, with skyhop's headers in the include path.
     pub text: String,
-    /// Of everything that it is made of.
+    /// SHA-256 of all its inputs, in hexadecimal.
     pub digest: String,
 }
 
-/// What a module is called where the kernel's own build makes one of its file, and its file in /proc: no two files share
-/// a name.
+/// Name of the kernel module built from a congestion control, and of its file in /proc; unique for each file.
 pub fn kernel_module_name(module: &Module) -> String {
     let digest = |file: &str| format!("_{}", &hex(&Sha256::digest(file))[..8]);
     format!("skyhop_{}{}", module.name(), module.file().map_or_else(String::new, digest))
 }
 
-/// What to compile of "satcp", "skyhop:satcp", a policy's card or a file of the user's, which is compiled natively first, so that what
-/// is wrong with it is said in the words of other runs. `None`: it is neither one of ours nor a file in C.
+/// Source to compile for "satcp", "skyhop:satcp", a policy's card or a user's file, which is compiled natively first,
+/// so that its errors are reported as in other runs. `None` if it is neither a congestion control of skyhop's nor a C
+/// file.
 ///
 /// # Errors
-/// What is wrong with the file, or what this machine lacks.
+/// The file is wrong, or this machine lacks a compiler.
 pub fn kernel_module_source(cc: &str) -> Result<Option<KernelModuleSource>, CcFileError> {
     match cc_language(cc) {
         Some(CcLanguage::C) => {}
         Some(CcLanguage::Python) => return Ok(None),
-        // Whoever decides stands beside it.
+        // A policy runs as cc/policy.c; a separate process decides.
         Some(CcLanguage::Card) => return Ok(own_source(POLICY_CC)),
         None => return Ok(own_source(plain_cc_name(cc))),
     }
@@ -65,6 +65,6 @@ fn own_source(name: &str) -> Option<KernelModuleSource> {
     })
 }
 
-fn digest(of: &str) -> String {
-    hex(&Sha256::digest(format!("{}\n{of}", *headers::DIGEST)))
+fn digest(text: &str) -> String {
+    hex(&Sha256::digest(format!("{}\n{text}", *headers::DIGEST)))
 }

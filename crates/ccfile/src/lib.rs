@@ -1,9 +1,9 @@
-//! Congestion controls in files of the user's.
+//! Congestion controls in files of users: C sources, and cards of learned policies.
 //!
 //! A file in C is compiled like those of `cc/`: natively for the simulator ([`load`]), and for the kernel's BPF
-//! ([`bpf_objects`]). What was compiled is kept in `$XDG_CACHE_HOME/skyhop/cc` under a digest of everything that it
-//! depends on: the file with its headers, the compiler, skyhop's own headers. A file in Python is compiled by nobody
-//! here; [`Sources`] knows both. What a kernel's own build makes modules of is told by [`kernel_module_source`].
+//! ([`bpf_objects`]). Compiled objects are cached in `$XDG_CACHE_HOME/skyhop/cc` under a digest of all their inputs:
+//! the file with its headers, the compiler, skyhop's own headers. A file in Python is not compiled; [`Sources`] reads
+//! both languages. [`kernel_module_source`] returns the source of a kernel module.
 
 mod cache;
 mod compiler;
@@ -21,7 +21,7 @@ pub use headers::{example, examples};
 pub use kernel_module::{KernelModuleSource, kernel_module_name, kernel_module_source};
 pub use load::{Compiled, Loaded, bpf_objects, load};
 pub use policy::{
-    LoadedPolicy, card_of, decide_in_python, decided_by, load_policy, policy_cards, policy_network,
-    read_card,
+    LoadedPolicy, card_path, controller_decided_by, load_policy, policy_cards, policy_network,
+    read_card, set_python_reader,
 };
 pub use sources::Sources;

@@ -1,64 +1,65 @@
-//! The files that a congestion control is made of.
+//! Source files of a congestion control, with their digests.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest as _, Sha256};
-use skyhop_model::{CcLanguage, MOST_CC_LETTERS, cc_language};
+use skyhop_model::{CC_NAME_MAX_LEN, CcLanguage, cc_language};
 
 use crate::error::CcFileError;
 use crate::headers;
 use crate::policy;
 
-/// A congestion control's file, and the headers of the user's that it includes.
+/// File of a congestion control with the user's headers that it includes, or a card with its network.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sources {
     file: String,
     language: CcLanguage,
     digests: BTreeMap<String, String>,
-    hears: bool,
+    uses_announcements: bool,
 }
 
 impl Sources {
-    /// Reads a file, and what it includes in quotes from beside it.
+    /// Read a file and the headers next to it that it includes in quotes.
     ///
     /// # Errors
     /// [`CcFileError::Read`], [`CcFileError::Name`], [`CcFileError::OtherHeader`].
     pub fn read(file: &Path) -> Result<Self, CcFileError> {
-        let whole = policy::whole(file);
-        let name = whole.to_string_lossy().into_owned();
-        let Some(language) = cc_language(&name).filter(|_| is_named_well(&whole)) else {
+        let path = policy::absolute_path(file);
+        let name = path.to_string_lossy().into_owned();
+        let Some(language) = cc_language(&name).filter(|_| has_valid_name(&path)) else {
             return Err(CcFileError::Name { file: name });
         };
-        let mut sources = Self { file: name, language, digests: BTreeMap::new(), hears: false };
-        sources.add(&whole)?;
+        let mut sources =
+            Self { file: name, language, digests: BTreeMap::new(), uses_announcements: false };
+        sources.add(&path)?;
         Ok(sources)
     }
 
-    /// The whole name of the file.
+    /// Absolute path of the file.
     pub fn file(&self) -> &str {
         &self.file
     }
 
-    /// What it is written in.
+    /// Language of the file, by its extension.
     pub fn language(&self) -> CcLanguage {
         self.language
     }
 
-    /// The SHA-256 of each file, by its whole name.
+    /// SHA-256 of each file, by absolute path.
     pub fn digests(&self) -> &BTreeMap<String, String> {
         &self.digests
     }
 
-    /// The file's name without its ending.
+    /// File name without its extension.
     pub(crate) fn name(&self) -> &str {
         skyhop_model::cc_table(&self.file)
     }
 
-    /// Whether it looks at what is announced.
-    pub(crate) fn hears(&self) -> bool {
-        self.hears
+    /// Whether the source calls `skyhop_handover`, which reads announcements.
+    pub(crate) fn uses_announcements(&self) -> bool {
+        self.uses_announcements
     }
 
     fn add(&mut self, file: &Path) -> Result<(), CcFileError> {
@@ -81,15 +82,15 @@ impl Sources {
             CcLanguage::Card => return self.add_network(file, &content),
         }
         let text = String::from_utf8_lossy(&content);
-        self.hears |= text.contains("skyhop_handover(");
-        let beside = file.parent().unwrap_or(Path::new(""));
+        self.uses_announcements |= text.contains("skyhop_handover(");
+        let directory = file.parent().unwrap_or(Path::new(""));
         included(&text)
-            .map(|header| beside.join(header))
+            .map(|header| directory.join(header))
             .filter(|header| header.is_file())
             .try_for_each(|header| self.add(&header))
     }
 
-    /// Adds the file of a card's network.
+    /// Add the digest of a card's network.
     fn add_network(&mut self, card: &Path, content: &[u8]) -> Result<(), CcFileError> {
         let network = policy::network_of(card, content)?;
         let content = policy::read(&network.file, policy::MOST_NETWORK, &network.published)?;
@@ -98,7 +99,7 @@ impl Sources {
         Ok(())
     }
 
-    /// Refuses a header of skyhop's of another version, which a compiler would find first.
+    /// Refuse another version of one of skyhop's headers, which the compiler would prefer to skyhop's own.
     fn check_header(&self, file: &Path, name: &str, content: &[u8]) -> Result<(), CcFileError> {
         let plain = file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         match headers::header(plain) {
@@ -112,18 +113,18 @@ impl Sources {
     }
 }
 
-/// Whether the kernel takes the name of a file in C: others never get there.
-fn is_named_well(file: &Path) -> bool {
+/// Whether the file name is valid: the kernel limits the names of C files; other files are never loaded into it.
+fn has_valid_name(file: &Path) -> bool {
     if file.extension().is_some_and(|extension| extension != "c") {
         return true;
     }
     let stem = file.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
-    stem.len() <= MOST_CC_LETTERS
+    stem.len() <= CC_NAME_MAX_LEN
         && stem.starts_with(|c: char| c.is_ascii_alphabetic())
         && stem.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
-/// The files that `#include "FILE"` names. One that is commented out is one too many, which does no harm.
+/// Files named by `#include "FILE"`. Directives in comments are included too, which is harmless.
 fn included(text: &str) -> impl Iterator<Item = PathBuf> {
     text.lines().filter_map(|line| {
         let directive =
@@ -166,11 +167,11 @@ mod tests {
         let names: Vec<_> =
             sources.digests().keys().map(|name| name.rsplit_once('/').unwrap().1).collect();
         assert_eq!(names, ["deep.h", "idea.c", "part.h"]);
-        assert!(sources.hears());
+        assert!(sources.uses_announcements());
         assert_eq!(sources.name(), "idea");
         let empty = Sources::read(&place.path().join("other.h"));
         assert!(matches!(empty, Err(CcFileError::Name { .. })));
-        // sha256sum says so.
+        // The digest is that of sha256sum.
         let deep = sources.digests().iter().find(|(name, _)| name.ends_with("deep.h")).unwrap().1;
         assert_eq!(*deep, hex(&Sha256::digest("skyhop_handover(sk, &h)")));
         assert_eq!(deep.len(), 64);
@@ -178,7 +179,7 @@ mod tests {
 
     #[test]
     fn names_are_what_the_kernel_takes() {
-        let named = |name: &str| is_named_well(Path::new(name));
+        let named = |name: &str| has_valid_name(Path::new(name));
         for name in ["a.c", "fifteen_letters.c", "Idea2.c", "as long as you like.py"] {
             assert!(named(name), "{name}");
         }

@@ -1,4 +1,4 @@
-//! Logs and captures for blind estimation: opens the file, chooses the reader.
+//! Logs and captures for blind estimation: opens the file and chooses its reader.
 
 use std::io::{BufRead, Read};
 use std::path::Path;
@@ -11,10 +11,10 @@ use skyhop_units::UtcInstant;
 use crate::ConvertError;
 use crate::import::open;
 
-/// The formats that [`estimate_grid`] reads.
+/// Formats that [`estimate_grid`] reads.
 pub const FORMATS: [&str; 4] = ["ping", "irtt", "csv", "pcap"];
 
-/// The first bytes of pcap (micro- and nanoseconds, either byte order) and pcapng.
+/// First bytes of pcap (micro- and nanoseconds, either byte order) and pcapng.
 const CAPTURES: [[u8; 4]; 5] = [
     [0xa1, 0xb2, 0xc3, 0xd4],
     [0xd4, 0xc3, 0xb2, 0xa1],
@@ -23,25 +23,25 @@ const CAPTURES: [[u8; 4]; 5] = [
     [0x0a, 0x0d, 0x0d, 0x0a],
 ];
 
-/// How logs of ping begin.
+/// First words of logs of ping.
 const PINGS: [&[u8]; 3] = [b"PING ", b"Ping ", b"Pinging "];
 
-/// What was looked at, and what it says.
+/// Estimate of the handover grid, and the data it comes from.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BlindEstimate {
-    /// The part of the file that says it: a stream of a capture.
+    /// Name of the capture's stream that shows the grid; `None` for logs.
     pub stream: Option<String>,
-    /// What it says.
+    /// Estimate from that stream or log.
     pub estimate: Estimate,
-    /// When its last sample arrived, on its own clock.
+    /// Arrival of its last sample, by its own clock.
     pub last: Option<UtcInstant>,
 }
 
-/// Looks for handovers in a log or capture, plain or gzipped; `format` is one of [`FORMATS`],
-/// or found out from the file.
+/// Estimate the handover grid from a log or capture, plain or gzipped; `format` is one of [`FORMATS`], or
+/// detected from the file.
 ///
 /// # Errors
-/// An unknown format, a file that cannot be read, and whatever is wrong with it.
+/// An unknown format, a file that cannot be read, or an error in its content.
 pub fn estimate_grid(
     path: &Path,
     format: Option<&str>,
@@ -81,14 +81,14 @@ fn guess(file: &mut impl BufRead) -> Result<&'static str, std::io::Error> {
     Ok(match start.iter().find(|byte| !byte.is_ascii_whitespace()) {
         _ if is_capture => "pcap",
         Some(b'{') => "irtt",
-        // "PING host ...", "[unix time] 64 bytes from ...", "Pinging host ..."
+        // Possible starts: "PING host ...", "[unix time] 64 bytes from ...", "Pinging host ...".
         Some(b'[') => "ping",
         _ if PINGS.iter().any(|begin| start.starts_with(begin)) => "ping",
         _ => "csv",
     })
 }
 
-/// The stream of the busiest conversation that shows the grid most clearly.
+/// Estimate from the stream of the busiest conversation that shows the grid most clearly.
 fn best_stream(
     capture: impl Read + Send,
     period: Period,

@@ -1,4 +1,4 @@
-//! What can be wrong with another tool's file, each in one line that names it.
+//! Errors of importing and exporting other tools' files; each message is one line and names the file.
 
 use std::io;
 use std::path::PathBuf;
@@ -6,23 +6,23 @@ use std::path::PathBuf;
 use skyhop_files::FileError;
 use thiserror::Error;
 
-/// Why a file cannot be imported, exported or looked at.
+/// Reasons for which a file cannot be imported, exported or examined.
 #[derive(Debug, Error)]
 #[expect(missing_docs, reason = "the messages name the fields")]
 pub enum ConvertError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("{}: cannot read: {source}", path.display())]
     Read { path: PathBuf, source: io::Error },
     /// An option is wrong, or the format does not have it.
     #[error("{origin}: {option}: {what}")]
     Option { origin: String, option: String, what: String },
-    /// Its content is not what it should be.
+    /// The content is not valid.
     #[error("{origin}: {what}")]
     Content { origin: String, what: String },
     /// The format cannot hold the path.
     #[error("{origin}: path: {what}")]
     Path { origin: String, what: String },
-    /// It cannot be written.
+    /// The file cannot be written.
     #[error(transparent)]
     File(#[from] FileError),
 }

@@ -1,4 +1,4 @@
-//! Paths as other tools' files: chooses the format, and hands the bytes to be written.
+//! Export of paths as other tools' files: chooses the format, and writes the bytes.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,25 +11,26 @@ use skyhop_units::{Duration, Rate};
 use crate::ConvertError;
 use crate::format::{Format, Options};
 
-/// The formats that [`export_path`] writes.
+/// Formats that [`export_path`] writes.
 pub const FORMATS: [Format; 3] = [
     Format { name: "csv", options: &[] },
     Format { name: "mahimahi", options: &["rate"] },
     Format { name: "netem", options: &["step"] },
 ];
 
-/// How often a netem script changes anything unless told: tc takes a few milliseconds.
+/// Default interval between changes of a netem script: tc takes a few milliseconds.
 const NETEM_STEP: Duration = Duration::from_millis(100);
-/// A script that changes things more often would always be late.
+/// Least interval between changes: a script with shorter ones would always be late.
 const NETEM_LEAST_STEP: Duration = Duration::from_millis(10);
-/// A script of more lines than that takes a shell long to begin with: eleven days of tenths of a second.
+/// Largest number of steps; a shell takes long to start a longer script. Equals eleven days of tenths of a
+/// second.
 const NETEM_MOST_STEPS: u64 = 10_000_000;
 
-/// Writes a path for another tool, whole or not at all.
+/// Write a path for another tool, atomically.
 ///
 /// # Errors
-/// An unknown format or an option that is not its own, a path that the format cannot hold, a file
-/// that cannot be written.
+/// An unknown format, an option of another format, a path that the format cannot hold, or a file that cannot
+/// be written.
 pub fn export_path(
     trace: &PathTrace,
     path: &Path,
@@ -55,7 +56,8 @@ pub fn export_path(
 fn netem_step(given: &Options<'_>, duration_ns: u64) -> Result<Duration, ConvertError> {
     let step: Duration = given.quantity("step")?.unwrap_or(NETEM_STEP);
     if step < NETEM_LEAST_STEP {
-        let what = format!("tc is not that fast; expected {NETEM_LEAST_STEP} or more");
+        let what =
+            format!("tc cannot change settings that often; expected {NETEM_LEAST_STEP} or more");
         return Err(given.wrong("step", what));
     }
     let steps = duration_ns / step.as_nanos();

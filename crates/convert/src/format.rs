@@ -1,4 +1,4 @@
-//! Formats of other tools' files, each with the options that it takes.
+//! Formats of other tools' files, with the options of each.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -6,24 +6,24 @@ use std::str::FromStr;
 
 use crate::ConvertError;
 
-/// A format and what the user may say about it.
+/// Format of a file, with its options.
 #[derive(Debug, Clone, Copy)]
 pub struct Format {
-    /// Its name on the command line.
+    /// Name of the format on the command line.
     pub name: &'static str,
-    /// The names of its own options, with underscores.
+    /// Names of the format's own options, with underscores.
     pub options: &'static [&'static str],
 }
 
-/// What the user said about one file, all of it text.
+/// Options that the user gave for one file, as text.
 pub(crate) struct Options<'o> {
-    /// The file, for messages.
+    /// File name, for messages.
     pub origin: &'o str,
     pub texts: &'o BTreeMap<String, String>,
 }
 
 impl Options<'_> {
-    /// Checks that the format exists and takes every option that was given.
+    /// Check that the format exists and has every option that was given.
     pub fn check(&self, formats: &[Format], name: &str) -> Result<(), ConvertError> {
         let Some(format) = formats.iter().find(|format| format.name == name) else {
             let known: Vec<&str> = formats.iter().map(|format| format.name).collect();
@@ -40,7 +40,7 @@ impl Options<'_> {
         self.texts.get(key).map(String::as_str)
     }
 
-    /// The quantity that an option holds.
+    /// Parse the quantity that an option holds.
     pub fn quantity<T: FromStr<Err: Display>>(&self, key: &str) -> Result<Option<T>, ConvertError> {
         let parse = |text: &str| text.parse().map_err(|e: T::Err| self.wrong(key, e.to_string()));
         self.text(key).map(parse).transpose()

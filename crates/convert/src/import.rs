@@ -1,4 +1,4 @@
-//! Other tools' logs as paths: opens the files, chooses the parser.
+//! Import of other tools' logs as paths: opens the files and chooses the parser.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -16,7 +16,7 @@ use skyhop_units::Duration;
 use crate::ConvertError;
 use crate::format::{Format, Options};
 
-/// The formats that [`import_log`] reads.
+/// Formats that [`import_log`] reads.
 pub const FORMATS: [Format; 6] = [
     Format { name: "leoem", options: &[] },
     Format { name: "ping", options: &["interval"] },
@@ -28,27 +28,27 @@ pub const FORMATS: [Format; 6] = [
 
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 const UTF8_MARK: [u8; 3] = [0xef, 0xbb, 0xbf];
-/// Little-endian, as PowerShell writes what a program prints into a file.
+/// Byte order mark of little-endian UTF-16, in which PowerShell writes a program's output to a file.
 const UTF16_MARK: [u8; 2] = [0xff, 0xfe];
-/// Twice what is read of other texts.
+/// Largest size of UTF-16 texts in bytes: twice that of other texts.
 const LONGEST_UTF16: u64 = 256 * 1024 * 1024;
 
-/// What a file does not say itself, as the user gave it.
+/// Facts that a log does not contain, as the user gave them.
 #[derive(Debug, Clone, Default)]
 pub struct ImportOptions {
-    /// The end that sends: the one that probed.
+    /// End that sends: the one that probed.
     pub from: Option<Endpoint>,
-    /// The other end.
+    /// End that receives, or answers the probes.
     pub to: Option<Endpoint>,
-    /// The options of [`FORMATS`], as text.
+    /// Options of [`FORMATS`], as text.
     pub texts: BTreeMap<String, String>,
 }
 
-/// Reads a log, plain or gzipped, in one of [`FORMATS`].
+/// Read a log, plain or gzipped, in one of [`FORMATS`].
 ///
 /// # Errors
-/// An unknown format or an option that is not its own, a file that cannot be read, and whatever is
-/// wrong with the log, with its line.
+/// An unknown format, an option of another format, a file that cannot be read, or an error in the log, with
+/// its line.
 pub fn import_log(
     path: &Path,
     format: &str,
@@ -108,8 +108,8 @@ fn measured_options(
     })
 }
 
-/// The file of delays that belongs to a LeoCC trace: named by the user, or else beside it and called
-/// the same with "delay" in place of "bw", gzipped or not.
+/// Find the file of delays that belongs to a LeoCC trace: the one that the user named, or one in the same
+/// directory with "delay" in place of "bw" in its name, gzipped or not.
 fn delay_file(path: &Path, given: &Options<'_>) -> Result<PathBuf, ConvertError> {
     if let Some(named) = given.text("delay_file") {
         return Ok(PathBuf::from(named));
@@ -124,13 +124,13 @@ fn delay_file(path: &Path, given: &Options<'_>) -> Result<PathBuf, ConvertError>
         .find(|candidate| other != name && candidate.is_file());
     found.ok_or_else(|| {
         let what = format!(
-            "no file of delays beside it ({name} with \"delay\" in place of \"bw\"); name one"
+            "no file of delays in the same directory ({name} with \"delay\" in place of \"bw\"); name one"
         );
         given.wrong("delay_file", what)
     })
 }
 
-/// A file, unpacked where it is gzipped.
+/// Open a file, and decompress it if it is gzipped.
 pub(crate) fn open(path: &Path) -> Result<Box<dyn BufRead + Send>, ConvertError> {
     let wrong = |source| ConvertError::Read { path: path.to_owned(), source };
     let mut reader = BufReader::new(File::open(path).map_err(wrong)?);
@@ -140,7 +140,7 @@ pub(crate) fn open(path: &Path) -> Result<Box<dyn BufRead + Send>, ConvertError>
     without_marks(BufReader::new(plain)).map_err(wrong)
 }
 
-/// The same without the mark that Windows' programs put before their texts; UTF-16 becomes UTF-8.
+/// Skip the byte order mark that Windows programs put before texts, and convert UTF-16 to UTF-8.
 fn without_marks(
     mut reader: BufReader<Box<dyn Read + Send>>,
 ) -> Result<Box<dyn BufRead + Send>, std::io::Error> {

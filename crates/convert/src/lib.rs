@@ -1,4 +1,4 @@
-//! Files of other tools: opens and writes them, and chooses who reads what.
+//! Files of other tools: opens and writes them, and chooses the parser or writer by format.
 
 pub mod blind;
 mod error;

@@ -1,8 +1,8 @@
-//! What every engine must hold to; its tests call [`check_engine`] with an experiment that it can do.
+//! Conformance suite of engines: their tests call [`check_engine`] with an experiment that they support.
 
 use std::collections::BTreeMap;
 
-use skyhop_app::Kind as _;
+use skyhop_app::AppKind as _;
 use skyhop_experiment::{Experiment, FlowPlan};
 use skyhop_model::{AppTable, Counts, Drops};
 use skyhop_record::{AppDetail, AppRow, FileError, Piece, RunData, SCHEMA_VERSION, Sink};
@@ -10,13 +10,13 @@ use skyhop_units::{Duration, Instant};
 
 use crate::{Control, Engine, run_in_memory};
 
-/// What the experiment says that a reader has to know.
+/// Note of the experiment, which must become a warning of the run.
 const NOTE: &str = "its path is made up";
 
-/// Runs an experiment whole and interrupted, and looks at what comes out.
+/// Run an experiment to its end and interrupted, and check the results.
 ///
 /// # Panics
-/// The engine does not do what it should; the message says what.
+/// The engine violates a requirement; the message says which.
 pub fn check_engine(engine: &dyn Engine, experiment: &Experiment) {
     let experiment = &Experiment { notes: vec![NOTE.to_owned()], ..experiment.clone() };
     nothing_to_run_is_refused_by_its_key(engine, experiment);
@@ -57,7 +57,7 @@ fn rows_are_in_order(run: &RunData) {
     assert!(run.probes.is_sorted_by_key(|row| (row.probe, row.seq)), "probes by number");
 }
 
-/// What is summed over rows is what the summary says of the whole.
+/// Check that sums over rows equal the totals in the summary.
 fn rows_and_summary_agree(run: &RunData) {
     let mut drops: BTreeMap<u16, Drops> = BTreeMap::new();
     for row in &run.link {
@@ -77,7 +77,7 @@ fn rows_and_summary_agree(run: &RunData) {
     }
 }
 
-/// Each flow whose application keeps a table, and no other.
+/// Check that each flow whose application keeps a table has rows and a summary, and that no other flow has.
 fn applications_have_rows_and_a_summary(experiment: &Experiment, run: &RunData) {
     let mut summaries = run.summary.apps.iter();
     let mut expected: BTreeMap<AppTable, usize> = BTreeMap::new();
@@ -120,25 +120,25 @@ fn transactions_are_in_order(flow: &FlowPlan, rows: &[&AppRow]) {
     }
 }
 
-/// Interrupts a run once half of its time is over.
-struct Impatient {
-    is_enough: bool,
+/// Control that interrupts a run once half of its time is over.
+struct InterruptHalfway {
+    is_half_over: bool,
 }
 
-impl Control for Impatient {
+impl Control for InterruptHalfway {
     fn progress(&mut self, elapsed: Duration, total: Duration) {
-        self.is_enough = elapsed >= total / 2;
+        self.is_half_over = elapsed >= total / 2;
     }
 
     fn interrupted(&mut self) -> bool {
-        self.is_enough
+        self.is_half_over
     }
 }
 
 fn an_interrupted_run_keeps_what_was_measured(engine: &dyn Engine, experiment: &Experiment) {
     let mut run = RunData::default();
     let ended = engine
-        .run(experiment, &mut run, &mut Impatient { is_enough: false })
+        .run(experiment, &mut run, &mut InterruptHalfway { is_half_over: false })
         .expect("an interrupted run is a run");
     let end = Instant::START + experiment.duration;
     assert!(ended.interrupted && ended.at < end, "{ended:?}");
@@ -149,11 +149,11 @@ fn an_interrupted_run_keeps_what_was_measured(engine: &dyn Engine, experiment: &
     assert!(run.events.iter().all(|row| row.t_ns <= ended.at.as_nanos() as i64));
 }
 
-/// Refuses everything after the beginning, as a full disk does.
-struct Full;
+/// Sink that refuses all pieces after the first, as a full disk does.
+struct FullDisk;
 
-impl Sink for Full {
-    fn take(&mut self, piece: Piece) -> Result<(), FileError> {
+impl Sink for FullDisk {
+    fn write(&mut self, piece: Piece) -> Result<(), FileError> {
         match piece {
             Piece::Begin(_) => Ok(()),
             _ => Err(FileError::Stream { reason: "no space is left".to_owned() }),
@@ -163,7 +163,7 @@ impl Sink for Full {
 
 fn a_sink_that_refuses_ends_the_run(engine: &dyn Engine, experiment: &Experiment) {
     let error = engine
-        .run(experiment, &mut Full, &mut crate::Unattended)
+        .run(experiment, &mut FullDisk, &mut crate::Unattended)
         .expect_err("what cannot be written is an error");
     assert!(error.to_string().contains("no space is left"), "{error}");
     assert!(!error.is_input(), "{error}");

@@ -1,12 +1,12 @@
-//! What every engine is asked for: a name, whether it can do what a scenario asks for, and the run.
+//! Interface of all engines: a name, a check whether the engine supports an experiment, and the run.
 //!
-//! An engine measures; what becomes of that is the [recorder](skyhop_record::Recorder)'s. Each engine is a crate of
-//! its own, passes [`conformance`], and is known to the command line by its line in
-//! `crates/python/src/engines.rs`. [`Mock`] makes its numbers up, for tests of whatever reads runs.
+//! An engine measures; the [recorder](skyhop_record::Recorder) turns measurements into results. Each engine is a
+//! crate of its own, passes [`conformance`], and is known to the command line by its line in
+//! `crates/python/src/engines.rs`. [`Mock`] invents its numbers, for tests of code that reads runs.
 
 pub mod conformance;
-mod forewarned;
 mod mock;
+mod warnings;
 
 use std::error::Error;
 
@@ -15,25 +15,25 @@ use skyhop_record::{FileError, RunData, Sink};
 use skyhop_units::{Duration, Instant};
 use thiserror::Error as ThisError;
 
-pub use forewarned::warnings;
 pub use mock::Mock;
+pub use warnings::warnings;
 
-/// Something that runs experiments.
+/// An implementation that runs experiments, such as the simulator.
 pub trait Engine {
-    /// Its name in run.json and study files.
+    /// Name of the engine in run.json and study files.
     fn name(&self) -> &'static str;
 
-    /// Whether it can do all that the experiment asks for.
+    /// Check whether the engine supports all that the experiment contains.
     ///
     /// # Errors
-    /// The scenario's key that it cannot do, why, and the way out.
+    /// The scenario's key that the engine does not support, why, and what to do instead.
     fn check(&self, experiment: &Experiment) -> Result<(), Unsupported>;
 
-    /// Runs the experiment, and hands what it measures to `sink` as it comes. Interrupted, it ends
-    /// early and what was measured until then counts.
+    /// Run the experiment and pass measurements to `sink` as they arise. An interrupted run ends early and keeps the
+    /// measurements made until then.
     ///
     /// # Errors
-    /// What [`Engine::check`] says, what this machine does not allow, and what the sink refuses.
+    /// The errors of [`Engine::check`], missing permissions or programs of this machine, and errors of the sink.
     fn run(
         &self,
         experiment: &Experiment,
@@ -42,22 +42,22 @@ pub trait Engine {
     ) -> Result<Ended, EngineError>;
 }
 
-/// How the caller follows a run and ends it early.
+/// Callbacks by which the caller follows a run and ends it early.
 pub trait Control {
-    /// How far the run is, in its own time. Called a few times per second or more often.
+    /// Report progress in the run's own time. Called a few times per second or more often.
     fn progress(&mut self, elapsed: Duration, total: Duration);
 
-    /// Asked about as often; once it returns true the run ends and what was measured counts.
+    /// Whether to end the run now; polled about as often as progress is reported. Measurements made so far are kept.
     fn interrupted(&mut self) -> bool;
 
-    /// How long the run has taken by the wall clock, in seconds, for engines that read none; 0 where
-    /// nobody looks.
+    /// Wall-clock time since the run began, in seconds, for engines that read no clock; 0 if the caller does not
+    /// measure it.
     fn wall_s(&self) -> f64 {
         0.0
     }
 }
 
-/// Lets a run go on to its end, and does not look.
+/// Control that ignores progress and never interrupts.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Unattended;
 
@@ -69,55 +69,55 @@ impl Control for Unattended {
     }
 }
 
-/// How a run ended.
+/// Outcome of a run: its end, and whether it ended early.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ended {
-    /// When, in its own time.
+    /// End of the run, in its own time.
     pub at: Instant,
-    /// Whether the caller ended it before its time.
+    /// Whether the caller ended the run early.
     pub interrupted: bool,
-    /// The exit status of the program that made the traffic; `None` without one.
+    /// Exit status of the program that made the traffic; `None` without one.
     pub program_status: Option<i32>,
 }
 
-/// What an experiment asks for and an engine cannot do.
+/// Part of an experiment that an engine does not support.
 #[derive(Debug, Clone, PartialEq, Eq, ThisError)]
 #[error("{key}: {what}")]
 pub struct Unsupported {
-    /// The scenario's key.
+    /// Key of the scenario that asks for it.
     pub key: String,
-    /// Why it cannot be done, and the way out.
+    /// Reason, and what to do instead.
     pub what: String,
 }
 
 impl Unsupported {
-    /// `key` cannot be done, for the reason `what`.
+    /// Create the error about `key`, with the reason `what`.
     pub fn new(key: impl Into<String>, what: impl Into<String>) -> Self {
         Self { key: key.into(), what: what.into() }
     }
 }
 
-/// Why there is no run, or only a part of one.
+/// Error that prevented a run or ended it early.
 #[derive(Debug, ThisError)]
 pub enum EngineError {
-    /// The engine cannot do what the experiment asks for.
+    /// The engine does not support the experiment.
     #[error(transparent)]
     Unsupported(#[from] Unsupported),
-    /// What was measured could not be written or passed on.
+    /// The results could not be written or passed on.
     #[error(transparent)]
     Record(#[from] FileError),
-    /// Something of the engine's own.
+    /// Error of the engine itself.
     #[error("{reason}")]
     Failed {
-        /// What.
+        /// The error as the engine reported it.
         reason: Box<dyn Error + Send + Sync>,
-        /// Whether what was asked for was wrong, rather than the attempt to do it.
+        /// Whether the input was wrong, rather than its execution failed.
         is_input: bool,
     },
 }
 
 impl EngineError {
-    /// Whether what was asked for was wrong, rather than the attempt to do it.
+    /// Whether the input was wrong, rather than its execution failed.
     pub fn is_input(&self) -> bool {
         match self {
             Self::Unsupported(_) => true,
@@ -127,10 +127,10 @@ impl EngineError {
     }
 }
 
-/// A whole run in memory, without anybody to watch it.
+/// Run a whole experiment in memory, without control.
 ///
 /// # Errors
-/// As [`Engine::run`].
+/// Those of [`Engine::run`].
 pub fn run_in_memory(engine: &dyn Engine, experiment: &Experiment) -> Result<RunData, EngineError> {
     let mut data = RunData::default();
     engine.run(experiment, &mut data, &mut Unattended)?;

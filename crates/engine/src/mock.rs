@@ -1,23 +1,23 @@
-//! An engine that makes its numbers up: at once, the same each time, and true to the experiment in
-//! what there is (flows, links, probes, applications, times) though not in how much.
+//! Engine that invents its numbers: instantly, and the same each time. Its results have the experiment's flows,
+//! links, probes, applications and times, but quantities are made up.
 
 use serde::Serialize;
-use skyhop_app::{App, Detail, Kind as _, Probe, Transaction};
+use skyhop_app::{App, AppKind as _, Detail, Probe, Transaction};
 use skyhop_experiment::{Experiment, FlowPlan};
 use skyhop_link::LinkStats;
 use skyhop_model::{CongestionState, Direction, LARGEST_PACKET, LossReason};
-use skyhop_record::{Ending, EventRow, FlowEnd, FlowState, Recorder, Sink};
+use skyhop_record::{EventRow, FlowEnd, FlowState, Recorder, RunConclusion, Sink};
 use skyhop_units::{Bytes, Duration, Instant};
 
 use crate::{Control, Ended, Engine, EngineError, Unsupported};
 
-/// See the [module](self).
+/// Engine of this [module](self), for tests.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Mock;
 
-/// What run.json says of it.
+/// Part of run.json that is specific to this engine.
 #[derive(Serialize)]
-struct Own {
+struct MockRun {
     mock: bool,
 }
 
@@ -44,7 +44,7 @@ impl Engine for Mock {
         crate::warnings(experiment).into_iter().for_each(|warning| recorder.warn(warning));
         let end = Instant::START + experiment.duration;
         let (mut at, mut interrupted) = (Instant::START, false);
-        // How many transactions of an application there are, by flow.
+        // Number of transactions recorded so far, by flow.
         let mut made = vec![0; experiment.flows.len()];
         while at < end && !interrupted {
             at = (at + experiment.sample).min(end);
@@ -66,13 +66,13 @@ impl Engine for Mock {
             }
         }
         recorder.warn("these numbers are made up".to_owned());
-        let own = Own { mock: true };
-        recorder.finish(Ending::of_run(at, interrupted, own))?;
+        let own = MockRun { mock: true };
+        recorder.finish(RunConclusion::new(at, interrupted, own))?;
         Ok(Ended { at, interrupted, program_status: None })
     }
 }
 
-/// An equal share of the first link's first rate.
+/// Bytes that a flow has received: an equal share of the first link's first rate.
 fn received(experiment: &Experiment, flow: &FlowPlan, at: Instant) -> Bytes {
     let rate = experiment.links[0].forward.schedule.rate[0].value;
     let share = rate.bits_per_second() / experiment.flows.len() as u64;
@@ -110,7 +110,7 @@ fn flow_end(state: &FlowState) -> FlowEnd {
     }
 }
 
-/// Both directions of every link carry what the flows receive.
+/// Counters of all links; both directions of each carry what the flows receive.
 fn link_stats(experiment: &Experiment, at: Instant) -> impl Iterator<Item = LinkStats> {
     let carried: u64 = experiment
         .flows
@@ -128,8 +128,8 @@ fn link_stats(experiment: &Experiment, at: Instant) -> impl Iterator<Item = Link
     std::iter::repeat_n(stats, 2 * experiment.links.len())
 }
 
-/// What has become of a flow's transaction with this number, if that is known by `at`. A probe has as many
-/// as it asks for, and every hundredth is lost; others have ten per second, and every fiftieth fails.
+/// A flow's transaction with this number, if it is complete by `at`. A probe has as many as its interval says, and
+/// every hundredth is lost; other applications have ten per second, and every fiftieth fails.
 fn transaction(
     experiment: &Experiment,
     flow: &FlowPlan,

@@ -1,7 +1,7 @@
-//! A scenario with everything resolved and built: what an engine runs, here or wherever it is sent.
+//! Experiments: scenarios with everything resolved and built, which an engine runs on this machine or another one.
 
 use serde::{Deserialize, Serialize};
-use skyhop_app::{App, Kind as _, Side, TcpOptions};
+use skyhop_app::{App, AppKind as _, Side, TcpOptions};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -16,127 +16,127 @@ mod seed;
 
 pub use seed::seed_for;
 
-/// What an engine runs. It needs no name any more, and no file but those of the user's congestion controls: as JSON
-/// it can be sent elsewhere and is the same there.
+/// Everything that an engine runs. It needs no files except those of the user's congestion controls: as JSON it can
+/// be sent to another machine and gives the same run there.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Experiment {
-    /// The scenario as resolved, for run.json.
+    /// Resolved scenario, for run.json.
     pub scenario: serde_json::Value,
-    /// What a reader has to know of its path before believing the results.
+    /// Notes about the path that a reader needs to know before trusting the results.
     pub notes: Vec<String>,
-    /// All links; routes and results name them by their place here.
+    /// All links; routes and results refer to them by their index.
     pub links: Vec<LinkPlan>,
-    /// The flows, ids ascending; a `[[flow]]` with `count = n` stands here n times.
+    /// Flows with ascending ids; a `[[flow]]` with `count = n` gives n flows.
     pub flows: Vec<FlowPlan>,
-    /// What the hosts' TCP is set to where flows say nothing else.
+    /// TCP settings of the hosts, for flows that do not override them.
     pub tcp: TcpOptions,
-    /// The scenario's `[[change]]` entries, by time.
+    /// Entries of the scenario's `[[change]]`, by time.
     pub changes: Vec<PlannedChange>,
-    /// The announcements of `[signal]`, about the path of `[path]`, by when they are made.
+    /// Announcements of `[signal]` about the path of `[path]`, by the time at which they are made.
     pub announcements: Vec<Announcement>,
-    /// What the run is to find out by itself, and to announce then.
+    /// Plan of blind estimation: handovers that the run itself detects and then announces.
     pub blind: Option<BlindPlan>,
-    /// How long the run lasts.
+    /// Duration of the run.
     pub duration: Duration,
-    /// The time between samples.
+    /// Time between samples of flows and links.
     pub sample: Duration,
-    /// The run's seed.
+    /// Seed from which all components derive theirs.
     pub seed: u64,
-    /// Whether it may take more memory and time than is usual.
+    /// Whether the run may exceed the usual limits of memory and time.
     pub force_size: bool,
-    /// What carries packets in a live run.
+    /// Device between the kernel and the links in a live run.
     pub device: LiveDevice,
-    /// What carries packets in a guest's run.
+    /// Implementation of the links in a guest's run.
     pub linux_link: LinuxLink,
-    /// The files of the user's that congestion controls are made of, by their whole names: the SHA-256 of each.
+    /// SHA-256 of each file of the user's congestion controls, by its full path.
     pub cc_files: BTreeMap<String, String>,
 }
 
-/// A link.
+/// A link of the experiment, with both directions.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LinkPlan {
-    /// Its name: [`PATH_LINK`] for that of `[path]` and `[link]`, with a number for its further hops where each has a
-    /// queue, else that of `[links]`.
+    /// Name of the link: [`PATH_LINK`] for that of `[path]` and `[link]`, with a number appended for its further hops
+    /// if each hop has a queue; else that of `[links]`.
     pub name: String,
-    /// Its path, from which the schedules were made; experiments over the same one may share it. Where each hop has a
-    /// queue, the first has all of the path, and the others one without delay.
+    /// Path from which the schedules were made; experiments over the same path may share it. If each hop has a queue,
+    /// the first hop has the whole path, and the others have one without delay.
     pub trace: Arc<PathTrace>,
-    /// The direction from -> to.
+    /// Direction from the end `from` to the end `to`.
     pub forward: LinkConfig,
-    /// The direction to -> from.
+    /// Direction from the end `to` to the end `from`.
     pub back: LinkConfig,
 }
 
-/// A moment at which the scenario changes something.
+/// A change that the scenario makes at a given time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct PlannedChange {
-    /// When.
+    /// Time of the change.
     pub at: Instant,
-    /// The link concerned.
+    /// Index of the link that it concerns.
     pub link: u16,
-    /// The outage that begins.
+    /// Duration of the outage that begins.
     pub outage: Duration,
-    /// The flow that takes another route, where that is what changes.
+    /// Id of the flow whose route changes, if that is the change.
     pub flow: Option<u32>,
 }
 
-/// The links that a flow crosses from a moment on.
+/// Links that a flow crosses from a given time on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Route {
-    /// From when.
+    /// Time from which the route holds.
     pub from: Instant,
-    /// Numbers of links, in the order from the end `from` to the end `to`.
+    /// Indices of links, in the order from the end `from` to the end `to`.
     pub links: Vec<u16>,
 }
 
-/// One flow.
+/// A flow of the experiment.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FlowPlan {
-    /// Its place in the scenario, counted from 0.
+    /// Id of the flow: its index in the scenario, counted from 0.
     pub id: u32,
-    /// Which end sends.
+    /// End at which the client is.
     pub from: End,
-    /// When it begins.
+    /// Time at which the flow begins.
     pub start: Instant,
-    /// When it stops sending.
+    /// Time at which it stops sending.
     pub stop: Instant,
-    /// Its routes, by time; the first holds from the run's start.
+    /// Routes by time; the first holds from the run's start.
     pub routes: Vec<Route>,
-    /// Round trip of its own beside that of the links.
+    /// Constant round-trip time in addition to that of the links.
     pub extra_rtt: Duration,
-    /// What its packets ask of queues, both ways.
+    /// DSCP of its packets, in both directions.
     pub dscp: Dscp,
-    /// What it sends.
+    /// Application and transport of the flow.
     pub traffic: Traffic,
 }
 
 impl Experiment {
-    /// The number of the link that `[path]` and `[link]` describe: announcements are about it.
+    /// Index of the link that `[path]` and `[link]` describe, which announcements are about.
     pub fn path_link(&self) -> u16 {
         self.links.iter().position(|link| link.name == PATH_LINK).unwrap_or(0) as u16
     }
 
-    /// The path of `[path]`.
+    /// Path of `[path]`, which announcements are about.
     pub fn path(&self) -> &PathTrace {
         &self.links[usize::from(self.path_link())].trace
     }
 
-    /// The announcements to come, and who learns of others as the run goes on.
+    /// Agenda of announcements, and the learner that adds to it during the run if estimation is blind.
     pub fn agenda(&self) -> (Agenda, Option<Learner>) {
         match self.blind {
             Some(plan) => (plan.agenda(), Some(Learner::new(plan))),
-            None => (Agenda::of(&self.announcements), None),
+            None => (Agenda::from_announcements(&self.announcements), None),
         }
     }
 
-    /// The mean round trip of a flow without queueing, from `start` to `stop`.
+    /// Mean round-trip time of a flow without queueing, from `start` to `stop`.
     pub fn mean_base_rtt(&self, flow: &FlowPlan, start: Instant, stop: Instant) -> Duration {
         flow.mean_base_rtt(|link| &self.links[usize::from(link)].trace, start, stop)
     }
 }
 
 impl LinkPlan {
-    /// What one direction is made of.
+    /// Configuration of the link in one direction.
     pub fn config(&self, direction: Direction) -> &LinkConfig {
         match direction {
             Direction::Forward => &self.forward,
@@ -146,12 +146,12 @@ impl LinkPlan {
 }
 
 impl FlowPlan {
-    /// Whether it ever crosses a link.
+    /// Whether any route of the flow crosses the link.
     pub fn crosses(&self, link: u16) -> bool {
         self.routes.iter().any(|route| route.links.contains(&link))
     }
 
-    /// Which way most of what it sends goes. Its client stands at the end `from`.
+    /// Direction in which the flow sends most of its data. Its client is at the end `from`.
     pub fn sends(&self) -> Direction {
         let sender = match self.traffic.app().sends() {
             Side::Client => self.from,
@@ -163,13 +163,13 @@ impl FlowPlan {
         }
     }
 
-    /// The links that it crosses at `at`.
+    /// Route of the flow at time `at`.
     pub fn route_at(&self, at: Instant) -> &Route {
         let next = self.routes.partition_point(|route| route.from <= at);
         &self.routes[next.saturating_sub(1)]
     }
 
-    /// The congestion control of a TCP flow.
+    /// Congestion control of a TCP flow; `None` for datagrams.
     pub fn cc(&self) -> Option<&str> {
         match &self.traffic {
             Traffic::Tcp { cc, .. } => Some(cc),
@@ -177,7 +177,7 @@ impl FlowPlan {
         }
     }
 
-    /// What the hosts of a TCP flow are set to.
+    /// TCP settings of the flow's hosts; `None` for datagrams.
     pub fn tcp_options(&self) -> Option<&TcpOptions> {
         match &self.traffic {
             Traffic::Tcp { options, .. } => Some(options),
@@ -185,7 +185,7 @@ impl FlowPlan {
         }
     }
 
-    /// Its mean round trip without queueing, from `start` to `stop`; `trace_of` gives a link's path.
+    /// Mean round-trip time without queueing, from `start` to `stop`; `trace_of` returns a link's path.
     pub fn mean_base_rtt<'t>(
         &self,
         trace_of: impl Fn(u16) -> &'t PathTrace,
@@ -206,29 +206,29 @@ impl FlowPlan {
     }
 }
 
-/// What a flow sends.
+/// Application and transport of a flow.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Traffic {
-    /// An application over TCP.
+    /// Application over a TCP connection.
     Tcp {
-        /// The congestion control's name, or the whole name of its file.
+        /// Name of the congestion control, or the full path of its file.
         cc: String,
-        /// What its two ends do.
+        /// Application at the two ends.
         app: App,
-        /// What the TCP of its hosts and its sockets are set to.
+        /// TCP settings of the hosts and sockets.
         options: TcpOptions,
-        /// Parameters of the congestion control, by its name.
+        /// Parameter tables of congestion controls, by name.
         parameters: BTreeMap<String, serde_json::Value>,
     },
-    /// An application over datagrams.
+    /// Application over UDP datagrams.
     Udp {
-        /// What its two ends do.
+        /// Application at the two ends.
         app: App,
     },
 }
 
 impl Traffic {
-    /// What the flow's two ends do.
+    /// Application at the flow's two ends.
     pub fn app(&self) -> &App {
         match self {
             Self::Tcp { app, .. } | Self::Udp { app } => app,
@@ -236,7 +236,7 @@ impl Traffic {
     }
 }
 
-/// The parameters in the table named after the congestion control, as text.
+/// Parameters, as text, in the table named after the congestion control.
 pub fn cc_parameters(
     cc: &str,
     tables: &BTreeMap<String, serde_json::Value>,

@@ -1,8 +1,8 @@
-//! One seed per component, so that adding one does not change what another draws.
+//! Seeds of random streams: one per component, so that adding a component does not change the draws of another.
 
-/// The seed of the component called `name` in a run with `run_seed`.
+/// Seed of the component called `name` in a run with `run_seed`.
 pub fn seed_for(run_seed: u64, name: &str) -> u64 {
-    // FNV-1a over the name, then SplitMix64's finaliser over both, so that neighbours differ.
+    // FNV-1a over the name, then SplitMix64's finaliser over both, so that similar inputs give unrelated seeds.
     let hash = name
         .bytes()
         .fold(0xcbf2_9ce4_8422_2325_u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3));

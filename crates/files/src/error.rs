@@ -1,4 +1,4 @@
-//! Why a result could not be read or written.
+//! Errors of reading and writing result files.
 
 use std::io;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use skyhop_path::TraceError;
 use thiserror::Error;
 
-/// Why a result could not be read or written.
+/// Reasons for which a result could not be read or written.
 #[derive(Debug, Error)]
 #[expect(missing_docs, reason = "the messages name the fields")]
 pub enum FileError {
@@ -16,10 +16,10 @@ pub enum FileError {
     /// The file could not be written: no space, no permission, …
     #[error("{}: cannot write: {reason}", path.display())]
     Write { path: PathBuf, reason: String },
-    /// What was measured could not be passed on.
+    /// The measurements could not be sent to the receiving process.
     #[error("cannot pass on the measurements: {reason}")]
     Stream { reason: String },
-    /// The file is not a whole Parquet file.
+    /// The file is not a complete Parquet file.
     #[error("{}: not a whole Parquet file ({reason}); make or copy it again", path.display())]
     Damaged { path: PathBuf, reason: String },
     /// The file is text, perhaps gzipped.
@@ -41,10 +41,10 @@ pub enum FileError {
              run.force_size = true)",
         path.display())]
     TooLarge { path: PathBuf, megabytes: u64, most: u64 },
-    /// The output directory holds something already.
+    /// The output directory is not empty.
     #[error("{}: the output directory is not empty; choose another or add --force", path.display())]
     NotEmpty { path: PathBuf },
-    /// The output's name belongs to something that is not a file.
+    /// The output's name belongs to something that is not a regular file.
     #[error("{}: is not a regular file; choose another name for the output", path.display())]
     NotAFile { path: PathBuf },
     /// The output directory's name belongs to a file.

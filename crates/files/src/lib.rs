@@ -1,18 +1,18 @@
-//! Files that are whole or not there at all: path files, files of all pairs, tables, texts.
+//! Files that are complete or absent: path files, files of all pairs, tables, texts.
 
-mod announced;
+mod atomic_write;
 mod error;
 mod pairs_file;
+mod parquet_footer;
 mod path_columns;
 mod path_file;
-mod remains;
+mod stale_files;
 mod table;
-mod whole;
 
-pub use announced::{AnnouncedColumn, announced_columns};
+pub use atomic_write::{put_in_place, replace_file, temporary_file_for, write_error};
 pub use error::FileError;
 pub use pairs_file::PairsWriter;
+pub use parquet_footer::{FooterColumn, footer_columns};
 pub use path_file::{MOST_BYTES, path_to_parquet, read_path, write_path};
-pub use remains::{Staging, clear_remains};
+pub use stale_files::{Staging, remove_stale};
 pub use table::{Column, concatenate, record_batch, table_bytes};
-pub use whole::{file_beside, put_in_place, replace_file, write_error};

@@ -1,4 +1,4 @@
-//! Files of all pairs' routes: one Parquet file, a row per step, written as the steps come.
+//! Files of all pairs' routes: one Parquet file, with a row per step, written as the steps come.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -16,18 +16,18 @@ use skyhop_path::all_pairs::{DelayEncoder, PairsStep};
 use tempfile::NamedTempFile;
 
 use crate::FileError;
-use crate::whole::{clear_beside, file_beside, put_in_place, write_error};
+use crate::atomic_write::{put_in_place, remove_stale_siblings, temporary_file_for, write_error};
 
-/// How many steps are kept in memory and written together.
+/// Number of steps that are kept in memory and written together.
 const STEPS_AT_ONCE: usize = 256;
 const METADATA_KEY: &str = "skyhop";
 
-/// A file of all pairs that is being written. Dropped before [`PairsWriter::finish`], or where
-/// that fails, it leaves nothing behind.
+/// Writer of a file of all pairs. Dropped before [`PairsWriter::finish`], or after that failed, it leaves
+/// nothing behind.
 ///
-/// Columns: `t_ns` int64; `delay_dd_ns` list<int64>, per pair the difference of the difference of the
-/// one-way delay (0 without a path) to the step before; `changes` list<struct<pair int32, nodes
-/// list<int32>>>, the routes that differ from the step before.
+/// Columns: `t_ns` int64; `delay_dd_ns` list<int64>, per pair the second difference of the one-way delay over
+/// the steps (a delay of 0 stands for no path); `changes` list<struct<pair int32, nodes list<int32>>>, the
+/// routes that differ from the step before.
 pub struct PairsWriter {
     path: PathBuf,
     file: NamedTempFile,
@@ -43,13 +43,13 @@ struct Rows {
 }
 
 impl PairsWriter {
-    /// Begins a file whose metadata entry `skyhop` holds `header`, a JSON text.
+    /// Create a file whose metadata entry `skyhop` holds `header`, a JSON text.
     ///
     /// # Errors
     /// The file cannot be written.
     pub fn create(path: &Path, header: String) -> Result<Self, FileError> {
-        clear_beside(path);
-        let file = file_beside(path, &[])?;
+        remove_stale_siblings(path);
+        let file = temporary_file_for(path, &[])?;
         let properties = WriterProperties::builder()
             .set_compression(Compression::ZSTD(ZstdLevel::default()))
             .set_key_value_metadata(Some(vec![KeyValue::new(METADATA_KEY.to_owned(), header)]))
@@ -63,7 +63,7 @@ impl PairsWriter {
         Ok(Self { path, file, writer, encoder, rows: Rows::new() })
     }
 
-    /// Appends a step.
+    /// Append the routes of a step.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -72,7 +72,7 @@ impl PairsWriter {
         if self.rows.t_ns.len() == STEPS_AT_ONCE { self.flush() } else { Ok(()) }
     }
 
-    /// Writes what is left and puts the file in its place.
+    /// Write the remaining rows and rename the file to its place.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -122,7 +122,7 @@ impl Rows {
         self.changes.append(true);
     }
 
-    /// The rows so far; there are none afterwards.
+    /// Take the rows so far as a batch; afterwards there are none.
     fn batch(&mut self) -> Result<RecordBatch, arrow_schema::ArrowError> {
         let columns: Vec<arrow_array::ArrayRef> = vec![
             Arc::new(self.t_ns.finish()),
@@ -152,7 +152,7 @@ fn schema() -> Arc<Schema> {
     ]))
 }
 
-/// The delays' column as Parquet calls it.
+/// Path of the delays' column in Parquet.
 fn delay_column() -> ColumnPath {
     ColumnPath::new(["delay_dd_ns", "list", "item"].map(str::to_owned).to_vec())
 }

@@ -1,6 +1,6 @@
-//! The columns of a path file, before they are read: that they are there, of which types, and what they will take.
+//! Checks of a path file's columns before they are read: presence, types, and the memory that they will take.
 //!
-//! Repeated values take next to nothing in a file, so that some kilobytes may hold gigabytes.
+//! Repeated values take almost no room in a file, so that some kilobytes may hold gigabytes.
 
 use std::fs::File;
 
@@ -17,15 +17,16 @@ use parquet::schema::types::{ColumnPath, SchemaDescriptor};
 use skyhop_path::{Frame, PathEvent};
 use skyhop_units::Duration;
 
-/// What an event's kind may take: twice what those that there are do, and no more than the event.
+/// Longest kind of an event, in bytes: twice that of the longest one that exists, and no more than the event
+/// takes.
 const LONGEST_KIND_BYTES: usize = 40;
-/// Rows of which kinds are looked at together.
+/// Number of rows whose kinds are examined at a time.
 const ROWS_AT_ONCE: usize = 1024;
 
-/// A column's name, and whether a type is its.
+/// Name of a column, and a check of its type.
 type ColumnOfType = (&'static str, fn(&DataType) -> bool);
 
-/// The columns of a path file, by which type they have; others are not read.
+/// Columns of a path file with their types; other columns are not read.
 pub(crate) const COLUMNS: [ColumnOfType; 8] = [
     ("t_ns", is_int64),
     ("nodes", |t| list_of(t, |item| *item == DataType::Int32)),
@@ -37,7 +38,7 @@ pub(crate) const COLUMNS: [ColumnOfType; 8] = [
     ("events", |t| list_of(t, is_event)),
 ];
 
-/// The fields of an event.
+/// Fields of an event, with their types.
 pub(crate) fn event_fields() -> Fields {
     Fields::from(vec![
         Field::new("t_ns", DataType::Int64, false),
@@ -47,7 +48,7 @@ pub(crate) fn event_fields() -> Fields {
     ])
 }
 
-/// Says which column is not there once, or has another type.
+/// Check that every column exists once and has its type; the error names the column.
 pub(crate) fn check_types(schema: &Schema) -> Result<(), String> {
     for (name, fits) in COLUMNS {
         let mut found = schema.fields().iter().filter(|field| field.name() == name);
@@ -62,7 +63,7 @@ pub(crate) fn check_types(schema: &Schema) -> Result<(), String> {
     Ok(())
 }
 
-/// What is read of a file whose types fit.
+/// Select the columns that are read, in a file whose types fit.
 pub(crate) fn known(schema: &SchemaDescriptor) -> ProjectionMask {
     let leaves = schema.columns().iter().enumerate();
     ProjectionMask::leaves(schema, leaves.filter(|(_, leaf)| is_known(leaf.path())).map(|(i, _)| i))
@@ -76,8 +77,8 @@ fn is_known(column: &ColumnPath) -> bool {
     }
 }
 
-/// What the frames of a file will take, by its own account.
-pub(crate) fn announced_bytes(metadata: &ParquetMetaData) -> u64 {
+/// Memory in bytes that a file's frames will take, as its metadata states.
+pub(crate) fn declared_bytes(metadata: &ParquetMetaData) -> u64 {
     let groups = metadata.row_groups();
     let rows: i64 = groups.iter().map(RowGroupMetaData::num_rows).sum();
     let known = || {
@@ -86,12 +87,12 @@ pub(crate) fn announced_bytes(metadata: &ParquetMetaData) -> u64 {
     };
     let frames = (rows.max(0) as u64).saturating_mul(size_of::<Frame>() as u64);
     let frames = known().map(values_bytes).fold(frames, u64::saturating_add);
-    // Also of values that no row has.
+    // Uncompressed sizes also count values that no row refers to.
     let unpacked = known().map(|column| column.uncompressed_size().max(0) as u64);
     frames.max(unpacked.fold(0, u64::saturating_add))
 }
 
-/// What the values of a column take where they are not within a frame.
+/// Memory in bytes of a column's values that lie outside of the frames.
 fn values_bytes(column: &ColumnChunkMetaData) -> u64 {
     let size = match column.column_path().parts() {
         [list, ..] if list == "nodes" => size_of::<i32>(),
@@ -102,20 +103,20 @@ fn values_bytes(column: &ColumnChunkMetaData) -> u64 {
     (column.num_values().max(0) as u64).saturating_mul(size as u64)
 }
 
-/// Why the kinds of events are not read.
-pub(crate) enum Kinds {
+/// Reasons for which the kinds of events are not read.
+pub(crate) enum KindsError {
     Unreadable(ParquetError),
     Long(String),
 }
 
-impl From<ParquetError> for Kinds {
+impl From<ParquetError> for KindsError {
     fn from(error: ParquetError) -> Self {
         Self::Unreadable(error)
     }
 }
 
-/// Refuses kinds that are longer than any: as texts one after the other they would take memory as often as they repeat.
-pub(crate) fn check_kinds(file: File) -> Result<(), Kinds> {
+/// Refuse kinds that are too long: each repetition of a long text would take its memory again.
+pub(crate) fn check_kinds(file: File) -> Result<(), KindsError> {
     let file = SerializedFileReader::new(file)?;
     let columns = file.metadata().file_metadata().schema_descr().columns();
     let is_kind = |column: &ColumnPath| matches!(column.parts(), [list, .., field] if list == "events" && field == "kind");
@@ -126,12 +127,12 @@ pub(crate) fn check_kinds(file: File) -> Result<(), Kinds> {
         .try_for_each(|group| check_kinds_of(&*file.get_row_group(group)?, leaf))
 }
 
-fn check_kinds_of(group: &dyn RowGroupReader, leaf: usize) -> Result<(), Kinds> {
+fn check_kinds_of(group: &dyn RowGroupReader, leaf: usize) -> Result<(), KindsError> {
     let mut pages = group.get_column_page_reader(leaf)?;
     while let Some(page) = pages.get_next_page()? {
-        // Of which each value is made of the one before it, however long.
+        // This encoding extends each value from the one before it, to any length.
         if page.encoding() == Encoding::DELTA_BYTE_ARRAY {
-            return Err(Kinds::Long(
+            return Err(KindsError::Long(
                 "events.kind is encoded as DELTA_BYTE_ARRAY; expected a dictionary".into(),
             ));
         }
@@ -149,7 +150,7 @@ fn check_kinds_of(group: &dyn RowGroupReader, leaf: usize) -> Result<(), Kinds> 
         )?;
         let longest = kinds.iter().map(ByteArray::len).max().unwrap_or(0);
         if longest > LONGEST_KIND_BYTES {
-            return Err(Kinds::Long(format!(
+            return Err(KindsError::Long(format!(
                 "the kind of an event has {longest} bytes; at most {LONGEST_KIND_BYTES}"
             )));
         }
@@ -170,7 +171,7 @@ fn list_of(data_type: &DataType, fits: impl Fn(&DataType) -> bool) -> bool {
     matches!(data_type, DataType::List(item) if fits(item.data_type()))
 }
 
-/// Whether it has each of an event's fields once; none within another, which would pass for them by name.
+/// Whether a type has each of an event's fields once, and no nested ones, whose names might pass for them.
 fn is_event(data_type: &DataType) -> bool {
     let DataType::Struct(found) = data_type else { return false };
     let is_once = |wanted: &Field| {

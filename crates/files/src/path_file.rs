@@ -22,17 +22,19 @@ use skyhop_path::{Frame, PathEvent, PathHeader, PathTrace};
 use skyhop_units::{Duration, Instant, Quoted, Rate};
 
 use crate::FileError;
-use crate::path_columns::{Kinds, announced_bytes, check_kinds, check_types, event_fields, known};
+use crate::atomic_write::{replace_file, write_error};
+use crate::path_columns::{
+    KindsError, check_kinds, check_types, declared_bytes, event_fields, known,
+};
 use crate::table::{Column, table_bytes};
-use crate::whole::{replace_file, write_error};
 
 const METADATA_KEY: &str = "skyhop";
 const PARQUET_MAGIC: [u8; 4] = *b"PAR1";
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
-/// Of texts that PowerShell wrote.
+/// Byte order mark of texts that PowerShell wrote.
 const UTF16_MARK: [u8; 2] = [0xff, 0xfe];
 
-/// Writes a path file, whole or not at all.
+/// Write a path file atomically.
 ///
 /// # Errors
 /// [`FileError::Write`] with the system's reason.
@@ -40,7 +42,7 @@ pub fn write_path(trace: &PathTrace, path: &Path) -> Result<(), FileError> {
     replace_file(path, &path_to_parquet(trace)?)
 }
 
-/// The bytes that [`write_path`] writes.
+/// Return the bytes that [`write_path`] writes.
 ///
 /// # Errors
 /// [`FileError::Write`], which a valid trace does not cause.
@@ -51,18 +53,18 @@ pub fn path_to_parquet(trace: &PathTrace) -> Result<Vec<u8>, FileError> {
         .map_err(|e| write_error(in_memory, e))
 }
 
-/// Reads and checks a path file; one that takes more memory than [`MOST_BYTES`] only if `force_size`.
+/// Read and check a path file; one that takes more memory than [`MOST_BYTES`] only if `force_size`.
 ///
 /// # Errors
-/// Missing, cut, foreign or too large files and impossible content, each named.
+/// Missing, truncated, foreign or too large files and impossible content, each named.
 pub fn read_path(path: &Path, force_size: bool) -> Result<PathTrace, FileError> {
     let most = if force_size { u64::MAX } else { MOST_BYTES };
     // The decoder trusts the lengths in a file; damaged ones make it panic rather than fail.
-    let read = without_a_word(|| decode_path(path, most));
+    let read = catch_panic_silently(|| decode_path(path, most));
     read.unwrap_or_else(|_| Err(damaged(path, "its content contradicts itself")))
 }
 
-/// What a path may take in memory: a year of computed seconds takes eight times that.
+/// Largest memory of a path, in bytes; a year of computed seconds takes eight times that.
 pub const MOST_BYTES: u64 = 1 << 30;
 
 fn within(path: &Path, bytes: u64, most: u64) -> Result<(), FileError> {
@@ -74,12 +76,15 @@ fn within(path: &Path, bytes: u64, most: u64) -> Result<(), FileError> {
 }
 
 thread_local! {
-    /// Whether this thread's panics are expected, and say nothing.
+    /// Whether this thread's panics are expected, and print no message.
     static IS_QUIET: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Calls `decode`, whose panics become its result; those of other threads speak as always.
-pub(crate) fn without_a_word<T>(decode: impl FnOnce() -> T + UnwindSafe) -> thread::Result<T> {
+/// Call `decode` and return its panic as an error, without the usual message; panics of other threads print
+/// theirs.
+pub(crate) fn catch_panic_silently<T>(
+    decode: impl FnOnce() -> T + UnwindSafe,
+) -> thread::Result<T> {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
         let speak = panic::take_hook();
@@ -98,7 +103,7 @@ pub(crate) fn without_a_word<T>(decode: impl FnOnce() -> T + UnwindSafe) -> thre
 fn decode_path(path: &Path, most: u64) -> Result<PathTrace, FileError> {
     let unreadable = |source| FileError::Read { path: path.to_owned(), source };
     let mut file = File::open(path).map_err(unreadable)?;
-    if is_a_log(&mut file).map_err(unreadable)? {
+    if is_log(&mut file).map_err(unreadable)? {
         return Err(FileError::Log { path: path.to_owned() });
     }
     let again = file.try_clone().map_err(unreadable)?;
@@ -107,10 +112,10 @@ fn decode_path(path: &Path, most: u64) -> Result<PathTrace, FileError> {
         .map_err(|e| damaged(path, e))?;
     let header = read_header(path, &reader)?;
     check_types(reader.schema()).map_err(|what| not_a_path(path, what))?;
-    within(path, announced_bytes(reader.metadata()), most)?;
+    within(path, declared_bytes(reader.metadata()), most)?;
     check_kinds(again).map_err(|error| match error {
-        Kinds::Unreadable(reason) => damaged(path, reason),
-        Kinds::Long(what) => not_a_path(path, what),
+        KindsError::Unreadable(reason) => damaged(path, reason),
+        KindsError::Long(what) => not_a_path(path, what),
     })?;
     let columns = known(reader.parquet_schema());
     let (mut frames, mut bytes) = (Vec::new(), 0);
@@ -122,7 +127,7 @@ fn decode_path(path: &Path, most: u64) -> Result<PathTrace, FileError> {
             bytes += frame.size_in_memory();
             frames.push(frame);
         }
-        // A damaged file's own account may be wrong.
+        // A damaged file may state less than it takes.
         within(path, bytes, most)?;
     }
     let trace = PathTrace { header, frames };
@@ -130,8 +135,8 @@ fn decode_path(path: &Path, most: u64) -> Result<PathTrace, FileError> {
     Ok(trace)
 }
 
-/// Whether a file is text or gzipped, as other tools' logs are; it is read from its start again afterwards.
-fn is_a_log(file: &mut File) -> io::Result<bool> {
+/// Whether a file is text or gzipped, as other tools' logs are; the file is rewound afterwards.
+fn is_log(file: &mut File) -> io::Result<bool> {
     let mut begin = Vec::new();
     file.by_ref().take(512).read_to_end(&mut begin)?;
     file.rewind()?;
@@ -258,7 +263,7 @@ fn append_event(row: &mut StructBuilder, event: &PathEvent) {
     row.append(true);
 }
 
-/// The columns of one batch, whose types were checked.
+/// Columns of one batch; their types have been checked.
 struct FrameColumns<'b> {
     t_ns: &'b ArrayRef,
     nodes: &'b ArrayRef,

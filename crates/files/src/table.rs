@@ -18,32 +18,32 @@ use parquet::file::serialized_reader::SerializedFileReader;
 use parquet::file::writer::SerializedFileWriter;
 
 use crate::FileError;
-use crate::whole::write_error;
+use crate::atomic_write::write_error;
 
-/// A named column; nullable exactly when `nullable`.
+/// Column with its name; it has a validity bitmap exactly if `nullable`.
 #[derive(Debug)]
 pub struct Column {
-    /// Its name, which carries the unit of its values.
+    /// Name of the column, which carries the unit of its values.
     pub name: String,
     /// Whether values may be missing.
     pub nullable: bool,
-    /// Its values.
+    /// Values of all rows.
     pub values: ArrayRef,
 }
 
 impl Column {
-    /// A column without missing values.
+    /// Create a column without missing values.
     pub fn required(name: impl Into<String>, values: impl arrow_array::Array + 'static) -> Self {
         Self { name: name.into(), nullable: false, values: Arc::new(values) }
     }
 
-    /// A column whose values may be missing.
+    /// Create a column whose values may be missing.
     pub fn optional(name: impl Into<String>, values: impl arrow_array::Array + 'static) -> Self {
         Self { name: name.into(), nullable: true, values: Arc::new(values) }
     }
 }
 
-/// `columns` as one batch; `metadata` is one entry of its schema.
+/// Assemble `columns` into one batch; `metadata` becomes an entry of its schema.
 ///
 /// # Errors
 /// The columns differ in length.
@@ -60,7 +60,7 @@ pub fn record_batch(
     RecordBatch::try_new(schema, columns.into_iter().map(|column| column.values).collect())
 }
 
-/// The bytes of a Parquet file with `columns` and one optional metadata entry.
+/// Return the bytes of a Parquet file with `columns` and one optional metadata entry.
 ///
 /// # Errors
 /// The columns differ in length.
@@ -68,7 +68,7 @@ pub fn table_bytes(
     columns: Vec<Column>,
     metadata: Option<(&str, String)>,
 ) -> Result<Vec<u8>, ParquetError> {
-    // Twice: readers look for it in the Arrow schema or in the file's own metadata.
+    // The entry is stored twice: some readers look in the Arrow schema, others in the file's own metadata.
     let batch = record_batch(columns, metadata.as_ref())?;
     let entries = metadata.map(|(key, json)| vec![KeyValue::new(key.to_owned(), json)]);
     let properties = written_with(entries);
@@ -77,12 +77,13 @@ pub fn table_bytes(
     writer.into_inner()
 }
 
-/// The most row groups of a file that [`concatenate`] writes: Parquet allows 32,767, and readers keep what each says of
-/// itself in memory.
+/// Largest number of row groups of a file that [`concatenate`] writes: Parquet allows 32,767, and readers
+/// keep each one's metadata in memory.
 const MOST_GROUPS: usize = 4096;
 
-/// Writes the rows of `parts`, Parquet files of one row group with the same columns, one after the other into the new
-/// file `whole`. Row groups are copied as they are, or several made one where they would be too many.
+/// Write the rows of `parts`, Parquet files of one row group with the same columns, one after the other to
+/// the new file `whole`. Row groups are copied as they are, or several are merged into one where there would
+/// be too many.
 ///
 /// # Errors
 /// A part cannot be read, or the file cannot be written.
@@ -107,7 +108,7 @@ fn copied(first: &Path, parts: &[impl AsRef<Path>], whole: &Path) -> Result<(), 
     writer.close().map(drop)
 }
 
-/// Writes each of the groups of parts as a row group.
+/// Write each group of parts as one row group.
 fn merged<'p, P: AsRef<Path> + 'p>(
     first: &Path,
     groups: impl Iterator<Item = &'p [P]>,

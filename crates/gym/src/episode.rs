@@ -1,98 +1,98 @@
-//! One run, with those who decide in it.
+//! One run as an episode, with the agents that decide for its flows.
 
 use std::sync::Arc;
 
 use skyhop_cc::{CcError, Controller, Setup};
-use skyhop_ccfile::decided_by;
+use skyhop_ccfile::controller_decided_by;
 use skyhop_experiment::Experiment;
 use skyhop_model::POLICY_CC;
-use skyhop_policy::{Card, Desk, Question, Waiting};
-use skyhop_sim::{Outside, Session};
+use skyhop_policy::{Card, DecisionQueue, Question, QueuedDecider};
+use skyhop_sim::{ExternalPolicy, Session};
 use skyhop_units::{Bytes, Instant};
 
 use crate::error::GymError;
-use crate::interval::{FIGURES, Interval, asked_at, reported, way_at};
+use crate::interval::{FIGURES, Interval, question_time, reported, route_rate_and_rtt};
 use crate::rewards::Reward;
 
-/// So many intervals are the newest.
-const RECENT: usize = 10;
+/// Number of most recent intervals kept, from which rewards compute how steady a flow is.
+const RECENT_INTERVALS: usize = 10;
 
-/// Whether an episode goes on.
+/// State of an episode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Ended {
-    /// It does.
-    Not,
-    /// All that its agents had to send has arrived.
+pub enum EpisodeStatus {
+    /// The episode is still running.
+    Running,
+    /// All data that the agents' flows had to send has arrived.
     Complete,
-    /// The run's time is over.
+    /// The run's duration is over.
     TimeUp,
 }
 
-/// Who is asked, and what it got for the interval before.
+/// Current question of an episode: the agent asked, and its reward for the interval that has just ended.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Step {
-    /// The agent, in the order of flows; at the end that which was asked last.
+    /// Index of the agent, in the order of flows; after the end of the episode the agent asked last.
     pub agent: usize,
-    /// For the interval since it was asked last; 0 at its first question and at the end.
+    /// Reward for the interval since the agent's previous question; 0 at its first question and at the end.
     pub reward: f64,
-    /// Whether the episode goes on.
-    pub ended: Ended,
-    /// What to know of that interval: [`FIGURES`].
+    /// State of the episode.
+    pub status: EpisodeStatus,
+    /// Figures of that interval, named by [`FIGURES`].
     pub figures: [f64; FIGURES.len()],
 }
 
-/// One run, with those who decide in it: it stands still while one of them is asked.
+/// One run in virtual time that pauses whenever an agent has to decide.
 #[derive(Debug)]
 pub struct Episode {
     experiment: Experiment,
     session: Session,
-    desk: Arc<Desk>,
+    queue: Arc<DecisionQueue>,
     reward: Reward,
     agents: Vec<Agent>,
-    /// That of the agent whose turn it is.
+    /// Unanswered question of the agent that has to decide next; `None` after the end.
     question: Option<Question>,
-    seen: Vec<f32>,
-    last: Step,
+    observation: Vec<f32>,
+    last_step: Step,
 }
 
-/// Somebody who decides for a flow.
+/// Agent that decides for one flow, with the past that its rewards need.
 #[derive(Debug)]
 struct Agent {
     flow: u32,
-    /// Its place among all flows, in the order of ids.
-    place: usize,
-    /// When it was asked last, and what each flow had received by then.
-    asked: Option<(Instant, Vec<Bytes>)>,
+    /// Index among all flows, in the order of ids.
+    flow_index: usize,
+    /// Time of the previous question, and the bytes that each flow had delivered by then.
+    previous: Option<(Instant, Vec<Bytes>)>,
     recent_bps: Vec<f64>,
 }
 
-/// Who makes congestion controls that ask.
+/// Factory of the agents' congestion controls, whose outputs come from the episode's caller.
 #[derive(Debug)]
-struct Askers {
+struct AgentControllers {
     card: Arc<Card>,
-    desk: Arc<Desk>,
+    queue: Arc<DecisionQueue>,
     flows: Vec<u32>,
 }
 
-impl Outside for Askers {
-    fn make(&self, flow: u32, setup: &Setup<'_>) -> Option<Result<Controller, CcError>> {
+impl ExternalPolicy for AgentControllers {
+    fn controller(&self, flow: u32, setup: &Setup<'_>) -> Option<Result<Controller, CcError>> {
         self.flows.contains(&flow).then(|| {
-            let waiting = Waiting::new(&self.card, &self.desk, flow);
-            decided_by(Box::new(waiting), &self.card, setup)
+            let decider = QueuedDecider::new(&self.card, &self.queue, flow);
+            controller_decided_by(Box::new(decider), &self.card, setup)
         })
     }
 
-    fn is_asked(&self) -> bool {
-        self.desk.is_asked()
+    fn is_pending(&self) -> bool {
+        self.queue.has_question()
     }
 }
 
 impl Episode {
-    /// Begins one, in which `card` says what agents see and do, and goes on to the first question.
+    /// Begin an episode and run it up to the first question. `card` defines the agents' observations and actions.
     ///
     /// # Errors
-    /// Nobody has anything to decide, or the simulator does not run it.
+    /// The experiment has no flow with an agent, or the simulator does not support it.
     pub fn begin(
         experiment: Experiment,
         card: &Arc<Card>,
@@ -100,123 +100,134 @@ impl Episode {
     ) -> Result<Self, GymError> {
         let agents: Vec<Agent> = (experiment.flows.iter().enumerate())
             .filter(|(_, flow)| flow.cc() == Some(POLICY_CC))
-            .map(|(place, flow)| Agent::new(flow.id, place))
+            .map(|(index, flow)| Agent::new(flow.id, index))
             .collect();
         if agents.is_empty() {
             return Err(GymError::NoAgent);
         }
-        let desk = Arc::new(Desk::default());
+        let queue = Arc::new(DecisionQueue::default());
         let flows = agents.iter().map(|agent| agent.flow).collect();
-        let askers = Askers { card: Arc::clone(card), desk: Arc::clone(&desk), flows };
-        let session = Session::new(&experiment, Arc::new(askers))?;
+        let controllers =
+            AgentControllers { card: Arc::clone(card), queue: Arc::clone(&queue), flows };
+        let session = Session::new(&experiment, Arc::new(controllers))?;
         let mut episode = Self {
             experiment,
             session,
-            desk,
+            queue,
             reward,
             agents,
             question: None,
-            seen: vec![card.observation.filler; card.inputs()],
-            last: Step { agent: 0, reward: 0.0, ended: Ended::Not, figures: [0.0; FIGURES.len()] },
+            observation: vec![card.observation.filler; card.inputs()],
+            last_step: Step {
+                agent: 0,
+                reward: 0.0,
+                status: EpisodeStatus::Running,
+                figures: [0.0; FIGURES.len()],
+            },
         };
-        episode.go_on();
+        episode.advance();
         Ok(episode)
     }
 
-    /// How many agents there are.
+    /// Number of agents, including those whose flows have not begun.
     pub fn agents(&self) -> usize {
         self.agents.len()
     }
 
-    /// What the network of the agent that is asked would see.
-    pub fn seen(&self) -> &[f32] {
-        &self.seen
+    /// Observation of the agent that is asked, as its network would get it; all filler before the first question.
+    pub fn observation(&self) -> &[f32] {
+        &self.observation
     }
 
-    /// Who is asked.
-    pub fn last(&self) -> &Step {
-        &self.last
+    /// Current question: the agent that is asked, and the reward of its last interval.
+    pub fn last_step(&self) -> &Step {
+        &self.last_step
     }
 
-    /// What each flow over TCP has brought to its receiver so far, in the order of ids.
+    /// Bytes that each TCP flow has delivered to its receiver so far, in the order of ids.
     pub fn received(&self) -> impl Iterator<Item = Bytes> {
         self.session.received()
     }
 
-    /// Answers with what a network would have said, and goes on to the next question. After the end nothing changes.
+    /// Answer with the output of a network and run up to the next question. After the end this is a no-op.
     pub fn step(&mut self, output: f64) -> &Step {
         if let Some(question) = self.question.take() {
-            self.desk.answer(question.asker, output);
-            self.go_on();
+            self.queue.answer(question.connection, output);
+            self.advance();
         }
-        &self.last
+        &self.last_step
     }
 
-    fn go_on(&mut self) {
+    fn advance(&mut self) {
         let asked = self.session.advance();
-        let Some(question) = self.desk.take().filter(|_| asked) else {
-            let complete = self.agents.iter().all(|agent| self.session.is_complete(agent.place));
-            let ended = if complete { Ended::Complete } else { Ended::TimeUp };
-            self.last = Step { reward: 0.0, ended, ..self.last };
+        let Some(question) = self.queue.next_question().filter(|_| asked) else {
+            let complete =
+                self.agents.iter().all(|agent| self.session.is_complete(agent.flow_index));
+            let status = if complete { EpisodeStatus::Complete } else { EpisodeStatus::TimeUp };
+            self.last_step = Step { reward: 0.0, status, ..self.last_step };
             return;
         };
         let agent = self.agents.iter().position(|agent| agent.flow == question.flow);
-        let agent = agent.expect("who asks is an agent");
-        let (reward, figures) = self.account(agent, &question);
-        self.last = Step { agent, reward, ended: Ended::Not, figures };
-        self.seen.copy_from_slice(&question.seen);
+        let agent = agent.expect("only agents ask questions");
+        let (reward, figures) = self.settle_interval(agent, &question);
+        self.last_step = Step { agent, reward, status: EpisodeStatus::Running, figures };
+        self.observation.copy_from_slice(&question.observation);
         self.question = Some(question);
     }
 
-    /// What an agent gets for the interval that this question ends, and what to know of that.
-    fn account(&mut self, agent: usize, question: &Question) -> (f64, [f64; FIGURES.len()]) {
-        let now = asked_at(question);
+    /// Compute the reward and the figures of the interval that this question ends.
+    fn settle_interval(
+        &mut self,
+        agent: usize,
+        question: &Question,
+    ) -> (f64, [f64; FIGURES.len()]) {
+        let now = question_time(question);
         let received: Vec<Bytes> = self.session.received().collect();
         let flows = &self.experiment.flows;
-        let place = self.agents[agent].place;
-        let (link_bps, base_rtt_s) = way_at(&self.experiment, &flows[place], now);
-        let before = self.agents[agent].asked.replace((now, received.clone()));
+        let index = self.agents[agent].flow_index;
+        let (link_bps, base_rtt_s) = route_rate_and_rtt(&self.experiment, &flows[index], now);
+        let before = self.agents[agent].previous.replace((now, received.clone()));
         let (since, old) = before.as_ref().map_or_else(
-            || (flows[place].start, vec![Bytes::ZERO; received.len()]),
+            || (flows[index].start, vec![Bytes::ZERO; received.len()]),
             |(since, old)| (*since, old.clone()),
         );
         let interval_s = now.saturating_since(since).as_secs_f64().max(1e-6);
         let grown =
-            |place: usize| (received[place] - old[place]).as_u64() as f64 * 8.0 / interval_s;
-        let goodput_bps = grown(place);
+            |index: usize| (received[index] - old[index]).as_u64() as f64 * 8.0 / interval_s;
+        let goodput_bps = grown(index);
         let (mut agents_bps, mut others_bps) = (Vec::new(), Vec::new());
         for (other, flow) in flows.iter().enumerate() {
             let is_sending = flow.start < now && flow.stop > since && flow.cc().is_some();
-            if other == place || !is_sending || self.session.is_complete(other) {
+            if other == index || !is_sending || self.session.is_complete(other) {
                 continue;
             }
-            let is_agent = self.agents.iter().any(|agent| agent.place == other);
+            let is_agent = self.agents.iter().any(|agent| agent.flow_index == other);
             if is_agent { &mut agents_bps } else { &mut others_bps }.push(grown(other));
         }
         let agent = &mut self.agents[agent];
-        agent.note(goodput_bps);
+        agent.record_goodput(goodput_bps);
         let interval = Interval {
             reported: reported(question),
             at_s: now.saturating_since(Instant::START).as_secs_f64(),
             link_bps,
             base_rtt_s,
             goodput_bps,
-            agents_bps: &agents_bps,
-            others_bps: &others_bps,
+            other_agents_bps: &agents_bps,
+            non_agents_bps: &others_bps,
             recent_bps: &agent.recent_bps,
         };
-        let reward = before.map_or(0.0, |_| (self.reward.of)(&interval));
+        let reward = before.map_or(0.0, |_| (self.reward.compute)(&interval));
         (reward, interval.figures())
     }
 }
 
 impl Agent {
-    fn new(flow: u32, place: usize) -> Self {
-        Self { flow, place, asked: None, recent_bps: Vec::new() }
+    fn new(flow: u32, flow_index: usize) -> Self {
+        Self { flow, flow_index, previous: None, recent_bps: Vec::new() }
     }
 
-    fn note(&mut self, goodput_bps: f64) {
-        if self.recent_bps.len() == RECENT {
+    fn record_goodput(&mut self, goodput_bps: f64) {
+        if self.recent_bps.len() == RECENT_INTERVALS {
             self.recent_bps.remove(0);
         }
         self.recent_bps.push(goodput_bps);

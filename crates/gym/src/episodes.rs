@@ -1,4 +1,4 @@
-//! Several episodes side by side.
+//! Several episodes that run in parallel.
 
 use std::num::NonZero;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,77 +7,80 @@ use std::thread;
 use skyhop_experiment::Experiment;
 use skyhop_policy::Card;
 
-use crate::episode::{Ended, Episode};
+use crate::episode::{Episode, EpisodeStatus};
 use crate::error::GymError;
 use crate::rewards::Reward;
 
-/// Episodes that go on side by side, each in a place of its own, on as many threads as are wanted.
+/// Episodes that run in parallel, each in its own slot, on a given number of threads.
 #[derive(Debug)]
 pub struct Episodes {
     card: Arc<Card>,
     reward: Reward,
     threads: NonZero<usize>,
-    places: Vec<Option<Episode>>,
+    slots: Vec<Option<Episode>>,
 }
 
 impl Episodes {
-    /// So many places, in which nothing goes on yet.
-    pub fn new(card: Card, reward: Reward, places: usize, threads: NonZero<usize>) -> Self {
-        let places = (0..places).map(|_| None).collect();
-        Self { card: Arc::new(card), reward, threads, places }
+    /// Create empty slots, without an episode in any of them.
+    pub fn new(card: Card, reward: Reward, slots: usize, threads: NonZero<usize>) -> Self {
+        let slots = (0..slots).map(|_| None).collect();
+        Self { card: Arc::new(card), reward, threads, slots }
     }
 
-    /// What agents see and do.
+    /// Card that defines the agents' observations and actions.
     pub fn card(&self) -> &Card {
         &self.card
     }
 
-    /// What goes on in each place.
-    pub fn places(&self) -> &[Option<Episode>] {
-        &self.places
+    /// Episode of each slot; `None` in an empty slot.
+    pub fn slots(&self) -> &[Option<Episode>] {
+        &self.slots
     }
 
-    /// Begins episodes: in which place, and of what. An error leaves all places as they were.
+    /// Begin an episode of each experiment, in the slot with the given index. An error leaves all slots unchanged.
     ///
     /// # Errors
-    /// What [`Episode::begin`] says of the first that cannot begin.
+    /// The error of [`Episode::begin`] for the first experiment that cannot begin.
     ///
     /// # Panics
-    /// There is no such place.
+    /// A slot's index is out of range.
     pub fn begin(&mut self, begun: Vec<(usize, Experiment)>) -> Result<(), GymError> {
         let (card, reward) = (&self.card, self.reward);
-        let mut new: Vec<_> =
-            begun.into_iter().map(|(place, of)| (place, Some(of), None)).collect();
-        side_by_side(&mut new, self.threads, |(_, experiment, episode)| {
+        let mut new: Vec<_> = begun.into_iter().map(|(slot, of)| (slot, Some(of), None)).collect();
+        for_each_parallel(&mut new, self.threads, |(_, experiment, episode)| {
             *episode = experiment.take().map(|of| Episode::begin(of, card, reward));
         });
-        let begun = new.into_iter().filter_map(|(place, _, episode)| Some((place, episode?)));
+        let begun = new.into_iter().filter_map(|(slot, _, episode)| Some((slot, episode?)));
         let begun: Vec<_> =
-            begun.map(|(place, episode)| Ok((place, episode?))).collect::<Result<_, GymError>>()?;
-        for (place, episode) in begun {
-            self.places[place] = Some(episode);
+            begun.map(|(slot, episode)| Ok((slot, episode?))).collect::<Result<_, GymError>>()?;
+        for (slot, episode) in begun {
+            self.slots[slot] = Some(episode);
         }
         Ok(())
     }
 
-    /// Answers each place's question with its output; where nothing goes on, nothing happens.
+    /// Answer the question of each slot with its output; slots without a running episode ignore theirs.
     ///
     /// # Panics
-    /// There are more or fewer outputs than places.
+    /// The number of outputs differs from the number of slots.
     pub fn step(&mut self, outputs: &[f64]) {
-        assert_eq!(outputs.len(), self.places.len(), "an output for each place");
-        let mut moves: Vec<_> = (self.places.iter_mut().zip(outputs))
+        assert_eq!(outputs.len(), self.slots.len(), "an output for each slot");
+        let mut moves: Vec<_> = (self.slots.iter_mut().zip(outputs))
             .filter_map(|(episode, output)| Some((episode.as_mut()?, *output)))
-            .filter(|(episode, _)| episode.last().ended == Ended::Not)
+            .filter(|(episode, _)| episode.last_step().status == EpisodeStatus::Running)
             .collect();
-        side_by_side(&mut moves, self.threads, |(episode, output)| {
+        for_each_parallel(&mut moves, self.threads, |(episode, output)| {
             episode.step(*output);
         });
     }
 }
 
-/// Does something with each, on so many threads; who is done with one takes the next, as some take much longer.
-fn side_by_side<T: Send>(all: &mut [T], threads: NonZero<usize>, work: impl Fn(&mut T) + Sync) {
+/// Call `work` on each item, on `threads` threads that take the next item when they are free: some take much longer.
+fn for_each_parallel<T: Send>(
+    all: &mut [T],
+    threads: NonZero<usize>,
+    work: impl Fn(&mut T) + Sync,
+) {
     let helpers = threads.get().min(all.len()).saturating_sub(1);
     let left = Mutex::new(all.iter_mut());
     let next = || left.lock().unwrap_or_else(PoisonError::into_inner).next();

@@ -1,22 +1,22 @@
 use skyhop_engine::Unsupported;
 
-/// Why there is no episode.
+/// Reason for which an episode cannot begin.
 #[derive(Debug, thiserror::Error)]
 pub enum GymError {
-    /// Nobody decides for any of its flows.
+    /// No flow of the experiment has the congestion control `policy`.
     #[error(
-        "nobody has anything to decide: give a [[flow]] of the scenario cc = \"policy\", without a card"
+        "no flow of the scenario has an agent: give a [[flow]] cc = \"policy\", without a card"
     )]
     NoAgent,
-    /// There is no reward of this name.
+    /// No reward function has this name.
     #[error("there is no reward `{name}`; expected {known}")]
     UnknownReward {
-        /// What was asked for.
+        /// Name that was asked for.
         name: String,
-        /// Those there are.
+        /// Names of all reward functions, separated by commas.
         known: String,
     },
-    /// The simulator does not run it.
+    /// The simulator does not support the experiment.
     #[error(transparent)]
     Unsupported(#[from] Unsupported),
 }

@@ -1,32 +1,32 @@
-//! What there was to share in an interval, and who got what.
+//! Network state and goodput of each flow in one interval of an episode.
 
 use skyhop_experiment::{Experiment, FlowPlan};
 use skyhop_model::Direction;
 use skyhop_policy::{Quantities, Quantity, Question};
 use skyhop_units::{Duration, Instant};
 
-/// The time between two questions to an agent, as who knows the whole network sees it.
+/// State of the whole network between two questions to an agent, including what the agent cannot observe.
 #[derive(Debug, Clone)]
 pub struct Interval<'e> {
-    /// What the connection reported.
+    /// Quantities that the agent's connection reported.
     pub reported: Quantities,
-    /// When it ended, since the run's start, s.
+    /// End of the interval, since the run's start, s.
     pub at_s: f64,
-    /// The rate of the narrowest link of the flow's way at its end, bit/s.
+    /// Rate of the narrowest link of the flow's route at the end of the interval, bit/s.
     pub link_bps: f64,
-    /// The round trip of that way without queues at its end, s.
+    /// Round trip of that route without queues at the end of the interval, s.
     pub base_rtt_s: f64,
-    /// What arrived of the agent's flow, over the interval, bit/s.
+    /// Goodput of the agent's flow over the interval, bit/s.
     pub goodput_bps: f64,
-    /// What arrived of each of the other agents' flows that were sending.
-    pub agents_bps: &'e [f64],
-    /// What arrived of each of the remaining flows that were sending.
-    pub others_bps: &'e [f64],
-    /// What arrived of the agent's flow in the newest intervals, this one the last.
+    /// Goodputs of the other agents' flows that were sending, bit/s.
+    pub other_agents_bps: &'e [f64],
+    /// Goodputs of the flows without an agent that were sending, bit/s.
+    pub non_agents_bps: &'e [f64],
+    /// Goodputs of the agent's flow in the most recent intervals, this one last, bit/s.
     pub recent_bps: &'e [f64],
 }
 
-/// What [`Interval::figures`] are, with their units.
+/// Names of the [`Interval::figures`], each with its unit.
 pub const FIGURES: [&str; 10] = [
     "at_s",
     "interval_s",
@@ -41,39 +41,39 @@ pub const FIGURES: [&str; 10] = [
 ];
 
 impl Interval<'_> {
-    /// Smoothed round trip, s; that without queues where there is none yet.
+    /// Smoothed round trip (SRTT), s; the round trip without queues before the first sample.
     pub fn rtt_s(&self) -> f64 {
         let srtt_s = self.reported.get(Quantity::Srtt);
         if srtt_s > 0.0 { srtt_s } else { self.base_rtt_s }
     }
 
-    /// Which part of what was sent was marked lost, 0 to 1.
+    /// Share of the packets that were marked lost in the interval, 0 to 1.
     pub fn loss(&self) -> f64 {
         let [lost, delivered] = [Quantity::Lost, Quantity::Delivered].map(|q| self.reported.get(q));
         if lost > 0.0 { lost / (lost + delivered) } else { 0.0 }
     }
 
-    /// What arrived of each agent's flow, its own first, bit/s.
+    /// Goodputs of all agents' flows, the rewarded agent's first, bit/s.
     pub fn all_agents_bps(&self) -> impl Iterator<Item = f64> {
-        std::iter::once(self.goodput_bps).chain(self.agents_bps.iter().copied())
+        std::iter::once(self.goodput_bps).chain(self.other_agents_bps.iter().copied())
     }
 
-    /// What all others got, bit/s.
-    pub fn others_bps(&self) -> f64 {
-        self.agents_bps.iter().chain(self.others_bps).sum()
+    /// Sum of the goodputs of all flows but the agent's, bit/s.
+    pub fn sum_of_others_bps(&self) -> f64 {
+        self.other_agents_bps.iter().chain(self.non_agents_bps).sum()
     }
 
-    /// How many agents' flows were sending, this one among them.
+    /// Number of agents whose flows were sending, including this one.
     pub fn agents(&self) -> usize {
-        1 + self.agents_bps.len()
+        1 + self.other_agents_bps.len()
     }
 
-    /// How many flows were sending, this one among them.
+    /// Number of flows that were sending, including this one.
     pub fn flows(&self) -> usize {
-        self.agents() + self.others_bps.len()
+        self.agents() + self.non_agents_bps.len()
     }
 
-    /// What to know of it, in the order of [`FIGURES`].
+    /// Figures for users and logs, in the order of [`FIGURES`].
     pub fn figures(&self) -> [f64; FIGURES.len()] {
         [
             self.at_s,
@@ -83,15 +83,19 @@ impl Interval<'_> {
             self.rtt_s(),
             self.base_rtt_s,
             self.reported.get(Quantity::Lost),
-            self.others_bps(),
+            self.sum_of_others_bps(),
             self.reported.get(Quantity::Cwnd),
             self.reported.get(Quantity::HandoverIn),
         ]
     }
 }
 
-/// The rate of the narrowest link of a flow's way at `at`, bit/s, and its round trip without queues, s.
-pub(crate) fn way_at(experiment: &Experiment, flow: &FlowPlan, at: Instant) -> (f64, f64) {
+/// Return the rate of the narrowest link of a flow's route at `at`, bit/s, and its round trip without queues, s.
+pub(crate) fn route_rate_and_rtt(
+    experiment: &Experiment,
+    flow: &FlowPlan,
+    at: Instant,
+) -> (f64, f64) {
     let (mut narrowest_bps, mut rtt) = (u64::MAX, flow.extra_rtt);
     for link in &flow.route_at(at).links {
         let link = &experiment.links[usize::from(*link)];
@@ -104,12 +108,12 @@ pub(crate) fn way_at(experiment: &Experiment, flow: &FlowPlan, at: Instant) -> (
     (narrowest_bps as f64, rtt.as_secs_f64())
 }
 
-/// What a connection reported in the interval that ended with a question.
+/// Quantities that a connection reported in the interval that ends with the question.
 pub(crate) fn reported(question: &Question) -> Quantities {
-    Quantities::of(&question.report, question.before.as_ref(), 0.0)
+    Quantities::of(&question.report, question.previous.as_ref(), 0.0)
 }
 
-/// When a question was asked.
-pub(crate) fn asked_at(question: &Question) -> Instant {
+/// Time at which the connection asked the question.
+pub(crate) fn question_time(question: &Question) -> Instant {
     Instant::START + Duration::from_nanos(question.report.at_ns)
 }

@@ -1,9 +1,9 @@
-//! Runs in virtual time as episodes of learning: an agent decides for each flow whose congestion control is `policy` and
-//! names no card, and gets a reward for each interval.
+//! Runs in virtual time as reinforcement-learning episodes: an agent decides for each flow whose congestion control is
+//! `policy` without a card, and gets a reward for each interval.
 //!
-//! Nothing here draws worlds or learns: an [`Episode`] is one [`Experiment`](skyhop_experiment::Experiment), [`Episodes`]
-//! are several that go on side by side. The same experiment with the same outputs is the same episode to the last bit, and
-//! the same run as that of a network with these outputs.
+//! The crate neither samples experiments nor trains: an [`Episode`] runs one
+//! [`Experiment`](skyhop_experiment::Experiment), [`Episodes`] runs several in parallel. Episodes with the same
+//! experiment and the same outputs are equal to the last bit, and equal to the run of a network with these outputs.
 
 mod episode;
 mod episodes;
@@ -11,7 +11,7 @@ mod error;
 mod interval;
 mod rewards;
 
-pub use episode::{Ended, Episode, Step};
+pub use episode::{Episode, EpisodeStatus, Step};
 pub use episodes::Episodes;
 pub use error::GymError;
 pub use interval::{FIGURES, Interval};

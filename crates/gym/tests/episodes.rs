@@ -1,4 +1,4 @@
-//! Episodes: what they come to beside runs, and what agents get.
+//! Episodes compared with runs of networks, and the rewards of agents.
 
 use std::fs;
 use std::num::NonZero;
@@ -7,20 +7,21 @@ use std::path::Path;
 use std::sync::Arc;
 
 use skyhop_experiment::Experiment;
-use skyhop_gym::{Ended, Episode, Episodes, GymError, REWARDS, Reward};
+use skyhop_gym::{Episode, EpisodeStatus, Episodes, GymError, REWARDS, Reward};
 use skyhop_needs::onnx::{Layer, network};
 use skyhop_policy::Card;
 use skyhop_scenario::parse_scenario;
 use skyhop_sim::Simulator;
 use tempfile::TempDir;
 
-/// Sees what can differ, and moves the window to 40 packets and a little by the round trip.
+/// Card that observes quantities that differ between runs, and sets a window of 40 packets, plus a little that
+/// grows with the RTT.
 const CARD: &str = "title = \"test\"\n[tcp]\ninterval = \"20 ms\"\n[observation]\nsteps = 2\nfeatures = [\
     { of = \"cwnd\", times = 0.025 }, { of = \"rtt_s\" }]\n[network]\nfile = \"net.onnx\"\n\
     [action]\nmoves = \"cwnd\"\nshape = \"power\"\nround = \"nearest\"\n";
 const WEIGHTS: [f32; 4] = [0.0, 0.0, -1.0, 0.5];
 
-/// What its network says.
+/// Output of the card's network.
 fn said(seen: &[f32]) -> f64 {
     let sum = seen.iter().zip(WEIGHTS).fold(0.0, |sum: f32, (seen, weight)| sum + seen * weight);
     f64::from(sum + 1.0)
@@ -46,11 +47,11 @@ fn begin(experiment: Experiment, reward: &str) -> Episode {
     Episode::begin(experiment, &card(), Reward::named(reward).unwrap()).unwrap()
 }
 
-/// Answers as the network does until the end: the number of answers, and the sum of rewards.
+/// Answer as the network does until the end; return the number of answers and the sum of rewards.
 fn finish(episode: &mut Episode) -> (u32, f64) {
     let (mut answers, mut sum) = (0, 0.0);
-    while episode.last().ended == Ended::Not {
-        let output = said(episode.seen());
+    while episode.last_step().status == EpisodeStatus::Running {
+        let output = said(episode.observation());
         sum += episode.step(output).reward;
         answers += 1;
     }
@@ -102,10 +103,12 @@ fn the_same_outputs_are_the_same_episode_on_any_number_of_threads() {
         let mut steps = Vec::new();
         for _ in 0..200 {
             let outputs: Vec<f64> = (0..5)
-                .map(|place| episodes.places()[place].as_ref().map_or(0.0, |one| said(one.seen())))
+                .map(|place| {
+                    episodes.slots()[place].as_ref().map_or(0.0, |one| said(one.observation()))
+                })
                 .collect();
             episodes.step(&outputs);
-            steps.extend(episodes.places().iter().flatten().map(|one| *one.last()));
+            steps.extend(episodes.slots().iter().flatten().map(|one| *one.last_step()));
         }
         steps
     };
@@ -120,8 +123,8 @@ fn rewards_are_finite_and_say_what_they_are_for() {
         let sums = [1.0, -1.0].map(|always| {
             let mut episode = begin(experiment("", "[[flow]]\ncc = \"policy\""), reward.name);
             let mut sum = 0.0;
-            while episode.last().ended == Ended::Not {
-                // Either nothing is sent, or the queue is always full.
+            while episode.last_step().status == EpisodeStatus::Running {
+                // One output sends almost nothing, the other keeps the queue full.
                 let got = episode.step(if always > 0.0 { 1.0 } else { -1.0 }).reward;
                 assert!(got.is_finite(), "{}", reward.name);
                 sum += got;
@@ -139,12 +142,12 @@ fn rewards_are_finite_and_say_what_they_are_for() {
 fn an_episode_ends_complete_where_all_has_arrived_and_with_the_time_where_not() {
     let mut episode = begin(experiment("bytes = \"1 MB\"", ""), "power");
     finish(&mut episode);
-    assert_eq!(episode.last().ended, Ended::Complete);
-    let at_the_end = *episode.last();
+    assert_eq!(episode.last_step().status, EpisodeStatus::Complete);
+    let at_the_end = *episode.last_step();
     assert_eq!(*episode.step(1.0), at_the_end, "afterwards nothing changes");
     let mut episode = begin(experiment("", ""), "power");
     finish(&mut episode);
-    assert_eq!(episode.last().ended, Ended::TimeUp);
+    assert_eq!(episode.last_step().status, EpisodeStatus::TimeUp);
 }
 
 #[test]
@@ -156,7 +159,7 @@ fn outputs_that_are_no_numbers_or_absurd_are_no_catastrophe() {
 }
 
 #[test]
-fn an_episode_wants_somebody_who_decides() {
+fn an_episode_needs_a_flow_with_an_agent() {
     let text = "[path]\nkind = \"fixed\"\nrtt = \"40 ms\"\n[link]\nrate = \"20 Mbit/s\"\n[run]\nduration = \"1 s\"\n\
                 [[flow]]\ncc = \"cubic\"";
     let no_places = |name: &str| Err(format!("no place {name}"));

@@ -1,4 +1,4 @@
-//! The run's clock, and waiting by it.
+//! Clock of a run, and waits on it.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,39 +11,39 @@ use skyhop_units::{Duration, Instant};
 
 use crate::error::{Context, HostError};
 
-/// `CLOCK_MONOTONIC`, counted from the start of the run.
+/// Clock of a run: `CLOCK_MONOTONIC`, counted from the run's start.
 #[derive(Debug, Clone, Copy)]
 pub struct RunClock {
     start_ns: u64,
 }
 
 impl RunClock {
-    /// A clock whose run begins `lead` from now.
+    /// Create a clock whose run starts `lead` from now.
     pub fn starting_in(lead: Duration) -> Result<Self, HostError> {
         let now = clock_gettime(ClockId::CLOCK_MONOTONIC).context("cannot read CLOCK_MONOTONIC")?;
         Ok(Self { start_ns: nanos(now) + lead.as_nanos() })
     }
 
-    /// The time since the run began; its beginning until then.
+    /// Time since the run's start; the start itself before it.
     pub fn now(self) -> Instant {
-        // CLOCK_MONOTONIC was readable when the clock was made, and cannot fail after that.
+        // CLOCK_MONOTONIC was readable when the clock was created, and cannot fail later.
         let now = clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(self.start_ns, nanos);
         self.at(now)
     }
 
-    /// How long it is until `at`: before the run began, that lead too.
+    /// Time left until `at`, including the lead before the run's start.
     fn left_until(self, at: Instant) -> Duration {
         let now = clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(self.start_ns, nanos);
         let at = self.start_ns.saturating_add(at.as_nanos());
         Duration::from_nanos(at.saturating_sub(now))
     }
 
-    /// A time of `CLOCK_MONOTONIC` in the run; its beginning for what was before.
+    /// Run time of a `CLOCK_MONOTONIC` time; the run's start for earlier times.
     pub fn at(self, monotonic_ns: u64) -> Instant {
         Instant::from_nanos(monotonic_ns.saturating_sub(self.start_ns))
     }
 
-    /// The same moment as an absolute time of `CLOCK_MONOTONIC`.
+    /// Absolute `CLOCK_MONOTONIC` time of a run time.
     pub fn absolute(self, at: Instant) -> TimeSpec {
         let ns = self.start_ns.saturating_add(at.as_nanos()).min(i64::MAX as u64);
         timespec(ns)
@@ -58,7 +58,7 @@ fn timespec(ns: u64) -> TimeSpec {
     TimeSpec::new((ns / 1_000_000_000) as i64, (ns % 1_000_000_000) as i64)
 }
 
-/// Tells any number of threads to stop, also those that wait.
+/// Stop signal for any number of threads, which also wakes threads in poll(2).
 #[derive(Debug)]
 pub struct Stop {
     set: AtomicBool,
@@ -66,7 +66,7 @@ pub struct Stop {
 }
 
 impl Stop {
-    /// One that is not set yet.
+    /// Create a signal that is not set.
     pub fn new() -> Result<Self, HostError> {
         let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
         let event =
@@ -74,25 +74,25 @@ impl Stop {
         Ok(Self { set: AtomicBool::new(false), event })
     }
 
-    /// Tells everyone, for good.
+    /// Set the signal permanently and wakes waiting threads.
     pub fn set(&self) -> Result<(), HostError> {
         self.set.store(true, Ordering::Release);
-        // Nobody reads the event descriptor, so it wakes every thread that waits for it.
+        // No thread reads the event descriptor, so it stays readable and wakes every thread.
         self.event.write(1).context("cannot wake the engine's threads").map(|_| ())
     }
 
-    /// Whether it has been set.
+    /// Whether the signal is set.
     pub fn is_set(&self) -> bool {
         self.set.load(Ordering::Acquire)
     }
 
-    /// Readable once this is set.
+    /// Descriptor that is readable once the signal is set.
     pub fn as_fd(&self) -> BorrowedFd<'_> {
         self.event.as_fd()
     }
 }
 
-/// Waits until `until`, until `stop` is set, or until one of `fds` is ready for its events.
+/// Wait until `until`, until `stop` is set, or until one of `fds` is ready for its events.
 pub fn wait<'fd>(
     clock: RunClock,
     until: Instant,
@@ -108,7 +108,7 @@ pub fn wait<'fd>(
     poll_for(Some(left), &mut waited_for)
 }
 
-/// Waits for `left`, or for ever, or until one of `fds` is ready for its events.
+/// Wait for `left` (`None`: without limit) or until one of `fds` is ready for its events.
 pub fn poll_for(left: Option<Duration>, fds: &mut [PollFd<'_>]) -> Result<(), HostError> {
     let timeout = left.map(|left| timespec(left.as_nanos().min(i64::MAX as u64)));
     match ppoll(fds, timeout, None) {
@@ -117,7 +117,7 @@ pub fn poll_for(left: Option<Duration>, fds: &mut [PollFd<'_>]) -> Result<(), Ho
     }
 }
 
-/// Waits until `until`, its beginning too; false when `stop` was set before that.
+/// Sleep until `until`, also if that is the run's start in the future; return false if `stop` was set first.
 pub fn sleep_until(clock: RunClock, until: Instant, stop: &Stop) -> Result<bool, HostError> {
     while clock.left_until(until) > Duration::ZERO && !stop.is_set() {
         wait(clock, until, stop, None)?;
@@ -125,17 +125,18 @@ pub fn sleep_until(clock: RunClock, until: Instant, stop: &Stop) -> Result<bool,
     Ok(!stop.is_set())
 }
 
-/// Lets this thread's waits end when they should: the default slack is 50 us.
-pub fn wake_precisely() -> Result<(), HostError> {
+/// Set this thread's timer slack to 1 ns, so that its waits end on time; the default slack is 50 us.
+pub fn minimize_timer_slack() -> Result<(), HostError> {
     nix::sys::prctl::set_timerslack(1).context("cannot set the timer slack")
 }
 
-/// Lets this thread run before all others that could, which is for those who hardly compute. Its waits have no slack then.
-pub fn run_first() -> Result<(), HostError> {
+/// Give this thread the scheduling policy SCHED_FIFO, so that it runs before all others; for threads that compute
+/// little. Its waits then have no timer slack.
+pub fn schedule_first() -> Result<(), HostError> {
     let first = libc::sched_param { sched_priority: 1 };
     // SAFETY: the kernel reads one sched_param, which lives for the call.
     let set = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const first) };
-    nix::errno::Errno::result(set).context("cannot put a thread first").map(|_| ())
+    nix::errno::Errno::result(set).context("cannot set a thread's scheduling policy").map(|_| ())
 }
 
 #[cfg(test)]
@@ -143,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_begins_with_the_run_waits_for_it() {
+    fn sleeping_until_the_start_waits_for_it() {
         let far_off = RunClock::starting_in(Duration::from_secs(3600)).unwrap();
         assert_eq!(far_off.now(), Instant::START);
         let clock = RunClock::starting_in(Duration::from_millis(30)).unwrap();

@@ -1,8 +1,7 @@
-//! The congestion control of sockets that choose none.
+//! Default congestion control of a namespace, for sockets that choose none.
 //!
-//! A namespace other than the host's may take only what the host's root has allowed as its default.
-//! Where that refuses, routes can carry the choice: they work for every congestion control that the
-//! kernel has.
+//! A namespace other than the host's accepts only defaults that the host's root has allowed. If the kernel refuses,
+//! a route with the congestion control as its metric serves instead; it accepts every congestion control.
 
 use std::fs;
 
@@ -12,9 +11,9 @@ use crate::socket::{check_congestion_control, unknown_congestion_control};
 
 const DEFAULT: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
 
-/// Makes `cc` the default of the calling thread's namespace, whose programs have one peer, over `route`.
+/// Make `cc` the default of the calling thread's namespace, whose programs have one peer, reached by `route`.
 ///
-/// Returns what a user must know where only the route could be given the choice.
+/// Returns a warning if only the route could be set, because it overrides the programs' own choice.
 pub fn set(cc: &str, route: PeerRoute<'_>) -> Result<Option<String>, HostError> {
     check_congestion_control(cc)?;
     let current = fs::read_to_string(DEFAULT).context(&format!("cannot read {DEFAULT}"))?;
@@ -32,8 +31,8 @@ pub fn set(cc: &str, route: PeerRoute<'_>) -> Result<Option<String>, HostError> 
         .set()
         .context(&format!("cannot add a route with congestion control {cc}"))?;
     Ok(Some(format!(
-        "{cc} is not allowed as a namespace's default congestion control ({refused}), so the route \
-         carries it, which overrides what a program itself chooses before it connects; to avoid \
-         that, root adds {cc} to net.ipv4.tcp_allowed_congestion_control"
+        "{cc} is not allowed as a namespace's default congestion control ({refused}), so it is set on the \
+                 route, which overrides a program's own choice made before it connects; to avoid that, add {cc} to \
+                 net.ipv4.tcp_allowed_congestion_control as root"
     )))
 }

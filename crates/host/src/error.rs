@@ -1,4 +1,4 @@
-//! Why a live run could not be done.
+//! Errors of live runs, each with a remedy.
 
 use std::fs;
 use std::io;
@@ -11,52 +11,52 @@ use skyhop_model::cc_label;
 use skyhop_record::FileError;
 use thiserror::Error;
 
-/// Why a live run could not be done; each message is one line that ends with the way out.
+/// Error of a live run; each message is one line that ends with the remedy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Error)]
 pub enum HostError {
-    /// The system forbids the namespaces that a run needs.
-    #[error("this system does not let skyhop create its namespaces: {restriction}; {way_out}")]
+    /// The system forbids the creation of namespaces.
+    #[error("this system does not let skyhop create its namespaces: {restriction}; {remedy}")]
     NamespacesForbidden {
-        /// What forbids it.
+        /// Setting or policy that forbids it.
         restriction: String,
-        /// What to do about it.
-        way_out: String,
+        /// Action that the user can take.
+        remedy: String,
     },
-    /// Nothing can carry packets between the kernel and the link.
-    #[error("{problem}; {way_out}")]
+    /// No type of device is available to connect the kernel and the link.
+    #[error("{problem}; {remedy}")]
     DeviceUnavailable {
-        /// What is wrong.
+        /// Reason why no device is available.
         problem: String,
-        /// What to do about it.
-        way_out: String,
+        /// Action that the user can take.
+        remedy: String,
     },
-    /// The kernel does not have a congestion control.
+    /// The kernel has no congestion control of this name.
     #[error(
         "this kernel does not offer the congestion control \"{name}\"; it offers {available}; \
          choose one of these, or have root load the module of another"
     )]
     UnknownCongestionControl {
-        /// The one asked for.
+        /// Name of the requested congestion control.
         name: String,
-        /// What there is, separated by commas.
+        /// Available congestion controls, separated by commas.
         available: String,
     },
-    /// A congestion control of ours cannot be used in this kernel.
+    /// A congestion control of skyhop's or the user's cannot be loaded into this kernel.
     #[error("the congestion control \"{name}\" cannot be used here: {reason}")]
     CongestionControl {
-        /// The one asked for.
+        /// Name of the requested congestion control.
         name: String,
-        /// Why, and the way out.
+        /// Reason, with the remedy.
         reason: String,
-        /// Whether what was asked for is wrong.
+        /// Whether the user's input is wrong, as opposed to the system.
         is_input: bool,
     },
     /// A command cannot be started.
     #[error("cannot start \"{command}\": {reason}; check its name and your PATH")]
     ProgramNotFound {
-        /// The command.
+        /// Command line as the user gave it.
         command: String,
-        /// What the system said.
+        /// Error message of the system.
         reason: String,
     },
     /// The server ended before the client was started.
@@ -64,40 +64,42 @@ pub enum HostError {
         "the server command \"{command}\" ended at once with status {status}; try it by itself"
     )]
     ServerEnded {
-        /// The command.
+        /// Command line as the user gave it.
         command: String,
-        /// Its exit status.
+        /// Exit status of the server.
         status: i32,
     },
     /// A link cannot be built.
     #[error("the {direction} link cannot be built: {reason}")]
     Link {
-        /// forward or back.
+        /// Direction of the link: "forward" or "back".
         direction: String,
-        /// What the link said.
+        /// Error message of the link.
         reason: String,
     },
-    /// The experiment asks for more than the engine can do.
+    /// The experiment uses a feature that the engine does not support.
     #[error("{0}")]
     Unsupported(String),
-    /// A system call failed that normally does not.
+    /// A system call failed unexpectedly.
     #[error("{action}: {reason}")]
     System {
-        /// What was tried.
+        /// Attempted action, as "cannot …".
         action: String,
-        /// What the system said.
+        /// Error message of the system.
         reason: String,
     },
     /// The engine's process died.
-    #[error("the live engine died ({how}); nothing of it is left, and its measurements are lost")]
+    #[error(
+        "the live engine died ({how}); the kernel has removed its namespaces, and its measurements are lost"
+    )]
     EngineDied {
-        /// By which signal or with which status.
+        /// Signal or exit status of the process.
         how: String,
     },
 }
 
 impl HostError {
-    /// Why a scenario's congestion control, or a card's, is not in the kernel.
+    /// Error about a congestion control of a scenario or a card that cannot be loaded into the kernel.
     pub fn of_congestion_control(cc: &str, error: &KernelError) -> Self {
         Self::CongestionControl {
             name: cc_label(cc).to_owned(),
@@ -106,7 +108,7 @@ impl HostError {
         }
     }
 
-    /// Whether what was asked for was wrong, rather than the attempt to do it.
+    /// Whether the user's input is wrong, as opposed to the system.
     pub fn is_input(&self) -> bool {
         matches!(
             self,
@@ -119,9 +121,9 @@ impl HostError {
     }
 }
 
-/// Names what was tried when a system call fails.
+/// Extension trait that adds the attempted action to an error.
 pub trait Context<T> {
-    /// Turns the failure into a [`HostError::System`].
+    /// Convert the error to a [`HostError::System`] with this action.
     fn context(self, action: &str) -> Result<T, HostError>;
 }
 
@@ -159,11 +161,11 @@ fn system(action: &str, reason: &str) -> HostError {
     HostError::System { action: action.to_owned(), reason: reason.to_owned() }
 }
 
-/// What in this system made the creation of a namespace fail with `errno`.
+/// Error about a namespace whose creation failed with `errno`: finds the setting that forbids it.
 pub fn namespaces_forbidden(errno: Errno) -> HostError {
-    let (restriction, way_out) =
+    let (restriction, remedy) =
         restriction(errno, |file| fs::read_to_string(file).ok().map(|text| text.trim().to_owned()));
-    HostError::NamespacesForbidden { restriction, way_out }
+    HostError::NamespacesForbidden { restriction, remedy }
 }
 
 const APPARMOR: &str = "/proc/sys/kernel/apparmor_restrict_unprivileged_userns";
@@ -184,18 +186,18 @@ fn restriction(errno: Errno, read: impl Fn(&str) -> Option<String>) -> (String, 
         );
     }
     if read(CLONE).as_deref() == Some("0") {
-        let way_out =
+        let remedy =
             "run as root: sysctl -w kernel.unprivileged_userns_clone=1, or run skyhop as root";
-        return (format!("{CLONE} is 0"), way_out.to_owned());
+        return (format!("{CLONE} is 0"), remedy.to_owned());
     }
     if read(APPARMOR).as_deref() == Some("1") {
-        let way_out = "run as root: sysctl -w kernel.apparmor_restrict_unprivileged_userns=0, or give \
+        let remedy = "run as root: sysctl -w kernel.apparmor_restrict_unprivileged_userns=0, or give \
                        skyhop's Python an AppArmor profile with `userns,`, or run skyhop as root";
-        return (format!("AppArmor restricts them ({APPARMOR} is 1)"), way_out.to_owned());
+        return (format!("AppArmor restricts them ({APPARMOR} is 1)"), remedy.to_owned());
     }
-    let way_out = "run skyhop as root, or in a container that grants CAP_SYS_ADMIN and CAP_NET_ADMIN \
+    let remedy = "run skyhop as root, or in a container that grants CAP_SYS_ADMIN and CAP_NET_ADMIN \
                    and allows unshare";
-    (format!("the kernel said \"{}\"", errno.desc()), way_out.to_owned())
+    (format!("the kernel returned \"{}\"", errno.desc()), remedy.to_owned())
 }
 
 fn sysctl_name(file: &str) -> String {
@@ -211,22 +213,22 @@ mod tests {
     }
 
     #[test]
-    fn each_restriction_is_named_with_its_way_out() {
-        let (restriction, way_out) = found(APPARMOR, "1");
+    fn each_restriction_is_named_with_its_remedy() {
+        let (restriction, remedy) = found(APPARMOR, "1");
         assert!(restriction.contains("AppArmor"), "{restriction}");
-        assert!(way_out.contains("kernel.apparmor_restrict_unprivileged_userns=0"), "{way_out}");
-        let (restriction, way_out) = found(CLONE, "0");
+        assert!(remedy.contains("kernel.apparmor_restrict_unprivileged_userns=0"), "{remedy}");
+        let (restriction, remedy) = found(CLONE, "0");
         assert!(restriction.contains("unprivileged_userns_clone is 0"), "{restriction}");
-        assert!(way_out.contains("kernel.unprivileged_userns_clone=1"), "{way_out}");
-        let (restriction, way_out) = found(LIMITS[0], "0");
+        assert!(remedy.contains("kernel.unprivileged_userns_clone=1"), "{remedy}");
+        let (restriction, remedy) = found(LIMITS[0], "0");
         assert!(restriction.contains("max_user_namespaces is 0"), "{restriction}");
-        assert!(way_out.contains("user.max_user_namespaces=10000"), "{way_out}");
+        assert!(remedy.contains("user.max_user_namespaces=10000"), "{remedy}");
     }
 
     #[test]
     fn without_a_known_restriction_the_kernels_word_is_passed_on() {
-        let (restriction, way_out) = found(APPARMOR, "0");
+        let (restriction, remedy) = found(APPARMOR, "0");
         assert!(restriction.contains("Operation not permitted"), "{restriction}");
-        assert!(way_out.contains("as root"), "{way_out}");
+        assert!(remedy.contains("as root"), "{remedy}");
     }
 }

@@ -1,4 +1,4 @@
-//! Packets as live carries them, and what can be told from their headers.
+//! Packet buffers of live runs, and information from their headers.
 
 use skyhop_link::{CarriesTcp, NO_FLOW, Packet, TcpFacts};
 use skyhop_model::{ETHERNET_HEADER, Ecn};
@@ -6,13 +6,13 @@ use skyhop_units::Bytes;
 
 use crate::tcp_header;
 
-/// The largest IP packet, bytes.
+/// Size of the largest IP packet, in bytes.
 pub const MTU: usize = skyhop_model::MTU.as_u64() as usize;
-/// Ports of skyhop's own traffic start here, above those that the kernel gives to programs.
-/// UDP: a flow uses its port at both ends. TCP: a flow's server listens on it.
+/// First port of skyhop's own traffic, above the kernel's ephemeral ports. A UDP flow uses its port at both ends; the
+/// server of a TCP flow listens on it.
 pub const FIRST_PORT: u16 = 61_000;
 
-/// An IP packet in a buffer that is used again and again.
+/// IP packet in a reusable buffer.
 #[derive(Debug)]
 pub struct Frame {
     bytes: Box<[u8; MTU]>,
@@ -20,45 +20,49 @@ pub struct Frame {
 }
 
 impl Default for Frame {
-    /// One without a packet.
+    /// Create an empty frame.
     fn default() -> Self {
         Self { bytes: Box::new([0; MTU]), length: 0 }
     }
 }
 
 impl Frame {
-    /// Room for one packet.
+    /// Buffer for one packet.
     pub fn buffer(&mut self) -> &mut [u8] {
         &mut self.bytes[..]
     }
 
-    /// The packet as the links see it, its flow the place of its traffic, once `length` bytes of the buffer have been filled.
+    /// Convert the frame, after `length` bytes of the buffer have been filled, to a packet for the links; its flow is the
+    /// index of skyhop's own traffic.
     pub fn into_packet(mut self, length: usize) -> Packet<Self> {
         self.length = length;
         let wire_size = Bytes::new(length as u64) + ETHERNET_HEADER;
-        let flow = match recognise(self.ip()) {
-            Some(Own::Udp { index, .. } | Own::Tcp { index }) => index as u32,
+        let flow = match own_packet(self.ip()) {
+            Some(OwnPacket::Udp { index, .. } | OwnPacket::Tcp { index }) => index as u32,
             None => NO_FLOW,
         };
         let (tos, connection) = (tos(self.ip()), connection(self.ip()));
-        Packet::new(wire_size, self).of(flow, Ecn::from_tos(tos)).with_tos(tos).over(connection)
+        Packet::new(wire_size, self)
+            .with_flow(flow, Ecn::from_tos(tos))
+            .with_tos(tos)
+            .with_connection(connection)
     }
 
-    /// Writes ECN bits into the packet, as a router that marks it does.
+    /// Write ECN bits to the packet, as a router does that marks it.
     pub fn set_ecn(&mut self, ecn: Ecn) {
         set_ecn(&mut self.bytes[..self.length], ecn);
     }
 
-    /// Whether it is a program's UDP datagram; of one in several fragments the first is.
+    /// Whether it is a program's UDP datagram; for fragmented datagrams, whether it is the first fragment.
     pub fn is_programs_udp(&self) -> bool {
         let ip = self.ip();
         let Some(header) = ip.first_chunk::<10>() else { return false };
         let is_first = header[6] & 0x1f == 0 && header[7] == 0;
         let is_udp = header[0] >> 4 == 4 && i32::from(header[9]) == libc::IPPROTO_UDP;
-        is_first && is_udp && recognise(ip).is_none()
+        is_first && is_udp && own_packet(ip).is_none()
     }
 
-    /// The IP packet.
+    /// Bytes of the IP packet.
     pub fn ip(&self) -> &[u8] {
         &self.bytes[..self.length]
     }
@@ -70,25 +74,25 @@ impl CarriesTcp for Frame {
     }
 }
 
-/// A packet of skyhop's own traffic.
+/// Packet of skyhop's own traffic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Own {
-    /// The UDP flow at this place.
+pub enum OwnPacket {
+    /// Datagram of a UDP flow.
     Udp {
-        /// Its place.
+        /// Index of the flow among the run's own traffic.
         index: usize,
-        /// The datagram's number, with which its payload begins.
+        /// Number of the datagram, at the start of its payload.
         number: u64,
     },
-    /// The TCP flow at this place.
+    /// Segment of a TCP flow.
     Tcp {
-        /// Its place.
+        /// Index of the flow among the run's own traffic.
         index: usize,
     },
 }
 
-/// Whose packet this is; `None` for a program's.
-pub fn recognise(ip: &[u8]) -> Option<Own> {
+/// Identify a packet of skyhop's own traffic by its ports; `None` for a program's.
+pub fn own_packet(ip: &[u8]) -> Option<OwnPacket> {
     let header = usize::from(*ip.first()? & 0x0f) * 4;
     let version = ip[0] >> 4;
     // Only the first fragment has the transport's header.
@@ -103,17 +107,17 @@ pub fn recognise(ip: &[u8]) -> Option<Own> {
     match i32::from(*ip.get(9)?) {
         libc::IPPROTO_UDP if source == destination => {
             let number = transport.get(8..)?.first_chunk::<8>()?;
-            Some(Own::Udp { index: own_index(source)?, number: u64::from_be_bytes(*number) })
+            Some(OwnPacket::Udp { index: own_index(source)?, number: u64::from_be_bytes(*number) })
         }
         libc::IPPROTO_TCP => {
-            own_index(destination).or(own_index(source)).map(|index| Own::Tcp { index })
+            own_index(destination).or(own_index(source)).map(|index| OwnPacket::Tcp { index })
         }
         _ => None,
     }
 }
 
-/// What packets of one connection have in common, in as many bits as a link looks at: of its addresses, its protocol and,
-/// where it is all there, its ports.
+/// Hash of a packet's connection, in the 16 bits that a link uses: addresses, protocol and, unless it is a fragment,
+/// ports.
 fn connection(ip: &[u8]) -> u16 {
     let (version, header) = match ip {
         [first, ..] => (first >> 4, usize::from(first & 0x0f) * 4),
@@ -121,7 +125,7 @@ fn connection(ip: &[u8]) -> u16 {
     };
     let Some(fixed) = ip.first_chunk::<20>().filter(|_| version == 4) else { return 0 };
     let has_ports = matches!(i32::from(fixed[9]), libc::IPPROTO_TCP | libc::IPPROTO_UDP);
-    // Fragments of a packet are one flow, and only the first knows the ports.
+    // All fragments of a packet must have the same hash, but only the first contains the ports.
     let is_fragment = fixed[6] & 0x3f != 0 || fixed[7] != 0;
     let ports = ip.get(header..header + 4).filter(|_| has_ports && !is_fragment).unwrap_or(&[]);
     // FNV-1a, folded.
@@ -131,7 +135,7 @@ fn connection(ip: &[u8]) -> u16 {
     (hash ^ (hash >> 16)) as u16
 }
 
-/// The TOS of an IPv4 packet, with its ECN bits; what is not IPv4 says nothing.
+/// TOS byte of an IPv4 packet, including its ECN bits; 0 for other packets.
 fn tos(ip: &[u8]) -> u8 {
     match ip {
         [version, tos, ..] if version >> 4 == 4 => *tos,
@@ -139,12 +143,12 @@ fn tos(ip: &[u8]) -> u8 {
     }
 }
 
-/// The ECN bits of an IPv4 packet.
+/// ECN bits of an IPv4 packet.
 fn ecn(ip: &[u8]) -> Ecn {
     Ecn::from_tos(tos(ip))
 }
 
-/// Changes the ECN bits of an IPv4 packet and mends its header's checksum (RFC 1624 3).
+/// Change the ECN bits of an IPv4 packet and update its header checksum (RFC 1624 3).
 fn set_ecn(ip: &mut [u8], ecn: Ecn) {
     if self::ecn(ip) == ecn || ip.len() < 20 || ip[0] >> 4 != 4 {
         return;
@@ -154,13 +158,13 @@ fn set_ecn(ip: &mut [u8], ecn: Ecn) {
     let after = u16::from_be_bytes([ip[0], ip[1]]);
     let checksum = u16::from_be_bytes([ip[10], ip[11]]);
     let sum = u32::from(!checksum) + u32::from(!before) + u32::from(after);
-    // Two carries at the most, and the second makes no third.
+    // At most two carries occur; the second cannot cause a third.
     let folded = (sum & 0xffff) + (sum >> 16);
     let folded = (folded & 0xffff) + (folded >> 16);
     ip[10..12].copy_from_slice(&(!(folded as u16)).to_be_bytes());
 }
 
-/// The place in the plan of what uses this port.
+/// Index of the run's own traffic that uses this port; `None` for ports below [`FIRST_PORT`].
 pub fn own_index(port: u16) -> Option<usize> {
     port.checked_sub(FIRST_PORT).map(usize::from)
 }
@@ -183,11 +187,11 @@ mod tests {
     #[test]
     fn own_packets_are_told_from_a_programs() {
         let datagram = packet(17, 61_002, 61_002, &7_u64.to_be_bytes());
-        assert_eq!(recognise(&datagram), Some(Own::Udp { index: 2, number: 7 }));
-        assert_eq!(recognise(&packet(6, 40_000, 61_001, &[])), Some(Own::Tcp { index: 1 }));
-        assert_eq!(recognise(&packet(6, 61_001, 40_000, &[])), Some(Own::Tcp { index: 1 }));
-        assert_eq!(recognise(&packet(6, 40_000, 5_201, &[])), None);
-        assert_eq!(recognise(&packet(17, 61_002, 53, &[0; 8])), None);
+        assert_eq!(own_packet(&datagram), Some(OwnPacket::Udp { index: 2, number: 7 }));
+        assert_eq!(own_packet(&packet(6, 40_000, 61_001, &[])), Some(OwnPacket::Tcp { index: 1 }));
+        assert_eq!(own_packet(&packet(6, 61_001, 40_000, &[])), Some(OwnPacket::Tcp { index: 1 }));
+        assert_eq!(own_packet(&packet(6, 40_000, 5_201, &[])), None);
+        assert_eq!(own_packet(&packet(17, 61_002, 53, &[0; 8])), None);
     }
 
     #[test]
@@ -210,7 +214,7 @@ mod tests {
         assert_eq!(connection(&fragments[0]), connection(&fragments[1]), "fragments of one packet");
     }
 
-    /// RFC 1071: 0 where the header's checksum is right.
+    /// Internet checksum (RFC 1071) over a header; 0 if the header's checksum is correct.
     fn checksum(header: &[u8]) -> u16 {
         let words = header.chunks(2).map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]])));
         let mut sum: u32 = words.sum();
@@ -238,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn damaged_packets_are_somebodys_or_nobodys() {
+    fn damaged_packets_do_not_panic() {
         let datagram = packet(17, 61_002, 61_002, &7_u64.to_be_bytes());
         let samples = [datagram, packet(6, 40_000, 61_001, &[0; 12])];
         skyhop_needs::fuzz::Trial::of_bytes("live packets", samples).run(|bytes| {
@@ -252,18 +256,18 @@ mod tests {
                 (packet.payload.is_programs_udp(), packet.payload.ip().len()),
                 (was, length)
             );
-            recognise(packet.payload.ip()).map(drop).ok_or("it is a program's")
+            own_packet(packet.payload.ip()).map(drop).ok_or("it is a program's")
         });
     }
 
     #[test]
-    fn short_packets_and_later_fragments_belong_to_nobody() {
+    fn short_packets_and_later_fragments_are_not_own_packets() {
         let mut fragment = packet(17, 61_000, 61_000, &[0; 8]);
         fragment[7] = 1;
-        assert_eq!(recognise(&fragment), None);
+        assert_eq!(own_packet(&fragment), None);
         for length in 0..36 {
             let short = packet(17, 61_000, 61_000, &[0; 8]);
-            assert_eq!(recognise(&short[..length]), None, "{length} bytes");
+            assert_eq!(own_packet(&short[..length]), None, "{length} bytes");
         }
     }
 }

@@ -1,5 +1,5 @@
-//! A way from a namespace into the net that this machine is in, which stays as it is: slirp4netns translates, in
-//! user space, what comes out of the namespace into connections of its own.
+//! Connection of a namespace to this machine's network by slirp4netns, which translates the namespace's packets to
+//! sockets of its own, in user space; the host's configuration does not change.
 
 use std::fs;
 use std::net::Ipv4Addr;
@@ -17,63 +17,63 @@ use crate::error::{Context, HostError};
 use crate::namespace::NetNamespace;
 use crate::program;
 
-const TRANSLATOR: &str = "slirp4netns";
-/// Its device in the namespace.
+const SLIRP: &str = "slirp4netns";
+/// Name of slirp4netns' device in the namespace.
 const DEVICE: &str = "tap0";
-/// Where it answers DNS, as this machine would.
+/// Address at which slirp4netns forwards DNS queries to this machine's resolver.
 const NAME_SERVER: Ipv4Addr = Ipv4Addr::new(10, 0, 2, 3);
-/// How long it may take to get ready.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// A directory that every machine has, and that nobody needs before programs start.
-const MOMENTARY: &str = "/tmp";
+/// Longest time until slirp4netns is ready.
+const START_TIMEOUT: Duration = Duration::from_secs(5);
+/// Directory for a temporary mount: it exists on every machine, and no program has started yet that uses it.
+const MOUNT_POINT: &str = "/tmp";
 const POLL: Duration = Duration::from_millis(10);
 
-/// Whether there is what it needs, found out before anything is set up.
+/// Check that slirp4netns is installed, before anything is set up.
 pub fn check() -> Result<(), HostError> {
-    if program::is_there(TRANSLATOR) {
+    if program::is_installed(SLIRP) {
         return Ok(());
     }
     Err(HostError::Unsupported(format!(
-        "--internet needs {TRANSLATOR}, which is not in $PATH: install the package of that name"
+        "--internet needs {SLIRP}, which is not in $PATH: install the package of that name"
     )))
 }
 
-/// The translator at work. It ends with this process, which is the first of its PID namespace.
+/// Running slirp4netns. The kernel ends it together with this process, which is PID 1 of its namespace.
 #[derive(Debug)]
 pub struct Internet {
-    /// Held, so that it may go on writing what goes wrong.
-    _translator: Child,
+    /// Kept open, so that slirp4netns can still write to its standard error.
+    _slirp: Child,
 }
 
-/// Joins a namespace to this machine's net, and lets it pass on what others send.
+/// Connect a namespace to this machine's network and enable forwarding in it.
 ///
 /// # Errors
-/// The translator does not start.
+/// slirp4netns does not start, or is not ready in time.
 pub fn join(namespace: &NetNamespace) -> Result<Internet, HostError> {
-    let mut translator = start(namespace)?;
+    let mut slirp = start(namespace)?;
     let begun = Instant::now();
-    while !namespace.inside(has_way_out)? {
-        let ended = translator.try_wait().context(&format!("cannot wait for {TRANSLATOR}"))?;
-        if ended.is_some() || begun.elapsed() > PATIENCE {
-            let _ = translator.kill();
-            let said = translator.wait_with_output().map(|done| done.stderr).unwrap_or_default();
-            let said = String::from_utf8_lossy(&said);
+    while !namespace.inside(has_default_route)? {
+        let ended = slirp.try_wait().context(&format!("cannot wait for {SLIRP}"))?;
+        if ended.is_some() || begun.elapsed() > START_TIMEOUT {
+            let _ = slirp.kill();
+            let stderr = slirp.wait_with_output().map(|done| done.stderr).unwrap_or_default();
+            let stderr = String::from_utf8_lossy(&stderr);
             return Err(HostError::System {
-                action: format!("cannot reach this machine's net with {TRANSLATOR}"),
-                reason: said.lines().last().unwrap_or("it says nothing").to_owned(),
+                action: format!("cannot connect to this machine's network with {SLIRP}"),
+                reason: stderr.lines().last().unwrap_or("it printed no error").to_owned(),
             });
         }
         thread::sleep(POLL);
     }
-    namespace.inside(pass_on)?;
-    name_server()?;
-    Ok(Internet { _translator: translator })
+    namespace.inside(enable_forwarding)?;
+    set_name_server()?;
+    Ok(Internet { _slirp: slirp })
 }
 
 fn start(namespace: &NetNamespace) -> Result<Child, HostError> {
-    let action = format!("cannot start {TRANSLATOR}");
+    let action = format!("cannot start {SLIRP}");
     let handle = namespace.as_fd().as_raw_fd();
-    let mut command = Command::new(TRANSLATOR);
+    let mut command = Command::new(SLIRP);
     command.args(["--configure", "--mtu=1500", "--disable-host-loopback", "--netns-type=path"]);
     command.arg(format!("/proc/self/fd/{handle}")).arg(DEVICE);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).process_group(0);
@@ -87,8 +87,8 @@ fn start(namespace: &NetNamespace) -> Result<Child, HostError> {
     command.spawn().context(&action)
 }
 
-/// Whether the calling thread's namespace has a default route over the translator's device: proc(5), net/route.
-fn has_way_out() -> Result<bool, HostError> {
+/// Whether the calling thread's namespace has a default route over slirp4netns' device: proc(5), net/route.
+fn has_default_route() -> Result<bool, HostError> {
     let routes =
         fs::read_to_string("/proc/thread-self/net/route").context("cannot read the routes")?;
     let is_default = |line: &str| {
@@ -98,8 +98,8 @@ fn has_way_out() -> Result<bool, HostError> {
     Ok(routes.lines().any(is_default))
 }
 
-/// Passes on packets of the other namespace, and answers for its addresses: the translator asks by ARP.
-fn pass_on() -> Result<(), HostError> {
+/// Enable forwarding for the other namespace, and proxy ARP for its addresses, which slirp4netns resolves by ARP.
+fn enable_forwarding() -> Result<(), HostError> {
     let answers = format!("/proc/sys/net/ipv4/conf/{DEVICE}/proxy_arp");
     for setting in ["/proc/sys/net/ipv4/ip_forward", &answers] {
         fs::write(setting, "1").context(&format!("cannot set {setting}"))?;
@@ -107,21 +107,21 @@ fn pass_on() -> Result<(), HostError> {
     Ok(())
 }
 
-/// Lets programs ask the translator for names, in this process's mount namespace alone.
-fn name_server() -> Result<(), HostError> {
-    let action = "cannot give programs a name server";
+/// Replace /etc/resolv.conf, in this process's mount namespace only, so that programs use slirp4netns' DNS.
+fn set_name_server() -> Result<(), HostError> {
+    let action = "cannot set the programs' name server";
     let used =
         fs::canonicalize("/etc/resolv.conf").unwrap_or_else(|_| PathBuf::from("/etc/resolv.conf"));
     if !used.is_file() {
         return Ok(());
     }
     let none: Option<&str> = None;
-    // A file system for as long as it takes: a file of it, laid over the machine's own, outlives its own place.
-    mount(Some("tmpfs"), MOMENTARY, Some("tmpfs"), MsFlags::empty(), none).context(action)?;
-    let ours = Path::new(MOMENTARY).join("resolv.conf");
-    let laid_over = fs::write(&ours, format!("nameserver {NAME_SERVER}\n"))
+    // The file lives in a temporary tmpfs: its bind mount over resolv.conf outlives the detached mount point.
+    mount(Some("tmpfs"), MOUNT_POINT, Some("tmpfs"), MsFlags::empty(), none).context(action)?;
+    let ours = Path::new(MOUNT_POINT).join("resolv.conf");
+    let mounted = fs::write(&ours, format!("nameserver {NAME_SERVER}\n"))
         .context(action)
         .and_then(|()| mount(Some(&ours), &used, none, MsFlags::MS_BIND, none).context(action));
-    umount2(MOMENTARY, MntFlags::MNT_DETACH).context(action)?;
-    laid_over
+    umount2(MOUNT_POINT, MntFlags::MNT_DETACH).context(action)?;
+    mounted
 }

@@ -1,4 +1,4 @@
-//! The process that a run lives in: namespaces of its own, and a death that takes everything along.
+//! Isolation of a run's process: its own namespaces, and a death that also ends all its children.
 
 use std::fs;
 use std::os::fd::RawFd;
@@ -13,8 +13,8 @@ use nix::unistd::{Pid, getegid, geteuid, getppid};
 
 use crate::error::{Context, HostError, namespaces_forbidden};
 
-/// Makes this process die with its parent, also where the parent has died already.
-pub fn die_with(parent: Pid) -> Result<(), HostError> {
+/// Make this process die with its parent (PR_SET_PDEATHSIG); exit if the parent has already died.
+pub fn die_with_parent(parent: Pid) -> Result<(), HostError> {
     prctl::set_pdeathsig(Signal::SIGKILL).context("cannot tie the engine to its parent")?;
     if getppid() != parent {
         exit_now(1);
@@ -22,13 +22,13 @@ pub fn die_with(parent: Pid) -> Result<(), HostError> {
     Ok(())
 }
 
-/// Ends this forked process without running anything that belongs to the caller's.
+/// Exit this forked process without running exit handlers of the caller's copy.
 pub fn exit_now(status: i32) -> ! {
     // SAFETY: _exit takes any status, never returns and runs no exit handlers.
     unsafe { libc::_exit(status) }
 }
 
-/// How many descriptors a process may have.
+/// Limit of open descriptors (RLIMIT_NOFILE) before it was raised.
 #[derive(Debug, Clone, Copy)]
 pub struct DescriptorLimit {
     soft: u64,
@@ -36,7 +36,7 @@ pub struct DescriptorLimit {
 }
 
 impl DescriptorLimit {
-    /// Takes as many as the system allows, for each flow needs a few, and returns what there was.
+    /// Raise the soft limit to the hard one, because each flow needs a few descriptors; return the old limit.
     pub fn raise() -> Result<Self, HostError> {
         let action = "cannot raise the limit of open files";
         let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).context(action)?;
@@ -44,17 +44,17 @@ impl DescriptorLimit {
         Ok(Self { soft, hard })
     }
 
-    /// Gives this process what there was: programs may count on it.
+    /// Restore the old limit, for programs that depend on it.
     pub fn restore(self) -> Result<(), Errno> {
         setrlimit(Resource::RLIMIT_NOFILE, self.soft, self.hard)
     }
 }
 
-/// Forgets the caller's signal handlers and mask; what the terminal sends is the caller's to answer.
+/// Reset the caller's signal handlers and mask. Signals of the terminal are ignored, because the caller handles them.
 pub fn reset_signals() -> Result<(), HostError> {
     for each in Signal::iterator().filter(|s| !matches!(s, Signal::SIGKILL | Signal::SIGSTOP)) {
         let handler = match each {
-            // Sent to the whole group by terminals, supervisors and timeout(1); the caller decides.
+            // Terminals, supervisors and timeout(1) send these to the whole process group; the caller decides.
             Signal::SIGINT | Signal::SIGQUIT | Signal::SIGTERM | Signal::SIGHUP => {
                 SigHandler::SigIgn
             }
@@ -67,8 +67,8 @@ pub fn reset_signals() -> Result<(), HostError> {
     SigSet::empty().thread_set_mask().context("cannot reset the signal mask")
 }
 
-/// Closes every descriptor of the caller but standard input and output and those in `kept`.
-pub fn close_all_but(kept: &[RawFd]) -> Result<(), HostError> {
+/// Close every descriptor of the caller except standard input, output and error and those in `kept`.
+pub fn close_all_except(kept: &[RawFd]) -> Result<(), HostError> {
     let mut kept: Vec<u32> = kept.iter().map(|fd| *fd as u32).collect();
     kept.sort_unstable();
     let mut first = 3;
@@ -82,19 +82,19 @@ pub fn close_all_but(kept: &[RawFd]) -> Result<(), HostError> {
 }
 
 fn close_range(first: u32, last: u32) -> Result<(), HostError> {
-    // SAFETY: whatever owned these descriptors was left behind in the caller's process; this
-    // process uses none of them and never runs the owners' destructors.
+    // SAFETY: the owners of these descriptors live in the caller's process; this process uses none of them and never
+    // runs the owners' destructors.
     let result = unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
     match Errno::result(result) {
-        // Kernels before 5.9: the descriptors stay open until the run ends, which harms nothing here.
+        // Kernels before 5.9 lack close_range: the descriptors stay open until the run ends, which is harmless.
         Ok(_) | Err(Errno::ENOSYS) => Ok(()),
         Err(error) => Err(error).context("cannot close the caller's descriptors"),
     }
 }
 
-/// Leaves for namespaces of its own, where the next child becomes process 1.
+/// Enter new mount and PID namespaces; the next child becomes PID 1.
 ///
-/// A user namespace comes first where this process may not create the others otherwise.
+/// A user namespace is created too if this process may not create the others without one.
 pub fn enter_own_namespaces() -> Result<(), HostError> {
     let wanted = CloneFlags::CLONE_NEWPID | CloneFlags::CLONE_NEWNS;
     if geteuid().is_root() {
@@ -105,7 +105,7 @@ pub fn enter_own_namespaces() -> Result<(), HostError> {
     }
     let (uid, gid) = (geteuid(), getegid());
     unshare(wanted | CloneFlags::CLONE_NEWUSER).map_err(namespaces_forbidden)?;
-    // A process that has changed its user is not dumpable, and then its files in /proc are root's.
+    // A process that has changed its user is not dumpable, and its files in /proc then belong to root.
     prctl::set_dumpable(true).context("cannot open /proc/self to this process")?;
     write_map("setgroups", "deny")?;
     write_map("gid_map", &format!("0 {gid} 1"))?;
@@ -122,7 +122,7 @@ fn write_map(name: &str, text: &str) -> Result<(), HostError> {
     })
 }
 
-/// Gives process 1 a /proc that shows its own processes; where that is refused the host's stays.
+/// Mount a /proc for the PID namespace; keep the host's if the system refuses.
 pub fn mount_own_proc() -> Result<(), HostError> {
     let none: Option<&str> = None;
     let private = MsFlags::MS_REC | MsFlags::MS_PRIVATE;

@@ -1,5 +1,5 @@
-//! What this machine offers to live runs: namespaces, devices that carry packets in and out of them,
-//! programs inside, the kernel's own word about connections, and a clock.
+//! Linux facilities for live runs: network namespaces and their devices, queue disciplines, programs inside
+//! namespaces, the kernel's information about TCP connections, and a clock.
 
 pub mod clock;
 pub mod default_cc;

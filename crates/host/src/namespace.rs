@@ -1,4 +1,4 @@
-//! Network namespaces that exist only as long as somebody holds them.
+//! Network namespaces without a name, which exist only as long as a descriptor or a process refers to them.
 
 use std::fs::{self, File};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -12,25 +12,25 @@ use skyhop_model::BufferSizes;
 
 use crate::error::{Context, HostError, namespaces_forbidden};
 
-/// The least that a socket's buffer may be cut to, in bytes.
+/// Minimum of tcp_rmem and tcp_wmem, in bytes.
 const LEAST_BUFFER: u64 = 4096;
-/// Whether connections ask for ECN where they begin; all accept it.
+/// sysctl tcp_ecn: whether connections request ECN when they connect; all accept it.
 const TCP_ECN: &str = "net/ipv4/tcp_ecn";
-const ECN_ASKED_FOR: &str = "1";
+const ECN_REQUESTED: &str = "1";
 const ECN_ACCEPTED: &str = "2";
 
-/// What a namespace's TCP is set to.
+/// TCP settings of a network namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TcpSettings {
-    /// sysctl tcp_rmem.
+    /// Receive buffer sizes: sysctl tcp_rmem.
     pub rmem: BufferSizes,
-    /// sysctl tcp_wmem.
+    /// Send buffer sizes: sysctl tcp_wmem.
     pub wmem: BufferSizes,
-    /// sysctl tcp_timestamps.
+    /// Whether timestamps are used: sysctl tcp_timestamps.
     pub timestamps: bool,
-    /// sysctl tcp_sack.
+    /// Whether SACK is used: sysctl tcp_sack.
     pub sack: bool,
-    /// Whether programs inside ask for ECN: sysctl tcp_ecn.
+    /// Whether connections of programs request ECN: sysctl tcp_ecn.
     pub ecn: bool,
 }
 
@@ -41,16 +41,16 @@ impl Default for TcpSettings {
     }
 }
 
-/// A network namespace without a name.
+/// Handle of a network namespace.
 #[derive(Debug)]
 pub struct NetNamespace {
     handle: File,
-    /// Held by who connects: [`Self::connecting`].
-    asks_for_ecn: Mutex<bool>,
+    /// Current value of tcp_ecn; locked during a connect, see [`Self::connect_with_ecn`].
+    requests_ecn: Mutex<bool>,
 }
 
 impl NetNamespace {
-    /// A new, empty one; the calling thread stays where it is.
+    /// Create an empty namespace; the calling thread does not enter it.
     pub fn create() -> Result<Self, HostError> {
         on_own_thread(|| {
             unshare(CloneFlags::CLONE_NEWNET).map_err(|errno| match errno {
@@ -64,19 +64,19 @@ impl NetNamespace {
         })
     }
 
-    /// One that is there, by its handle: `/run/netns/NAME` or `/proc/PID/ns/net`.
+    /// Open an existing namespace by its file: `/run/netns/NAME` or `/proc/PID/ns/net`.
     pub fn open(path: &Path) -> Result<Self, HostError> {
         let handle = File::open(path)
             .context(&format!("cannot open the network namespace {}", path.display()))?;
-        Ok(Self { handle, asks_for_ecn: Mutex::new(false) })
+        Ok(Self { handle, requests_ecn: Mutex::new(false) })
     }
 
-    /// Moves the calling thread, and what it starts from now on, into this namespace.
+    /// Move the calling thread into this namespace; threads and processes that it starts later inherit it.
     pub fn enter(&self) -> Result<(), HostError> {
         setns(&self.handle, CloneFlags::CLONE_NEWNET).context("cannot enter a network namespace")
     }
 
-    /// Does something inside while the calling thread stays where it is.
+    /// Run `work` inside the namespace on another thread; the calling thread does not move.
     pub fn inside<T: Send, E: From<HostError> + Send>(
         &self,
         work: impl FnOnce() -> Result<T, E> + Send,
@@ -87,22 +87,26 @@ impl NetNamespace {
         })
     }
 
-    /// Does `connect`, which sends a SYN, with or without asking for ECN. The calling thread has
-    /// entered the namespace; Linux has no such choice for a socket, so one connects after the other.
+    /// Run `connect`, which sends a SYN, with or without requesting ECN. The calling thread must have entered the
+    /// namespace. Linux has no such socket option, so tcp_ecn is set for each connect and connects are serialised.
     ///
     /// # Errors
-    /// The namespace does not let itself be told.
-    pub fn connecting<T>(&self, ecn: bool, connect: impl FnOnce() -> T) -> Result<T, HostError> {
-        let mut asks = self.asks_for_ecn.lock().unwrap_or_else(PoisonError::into_inner);
-        if *asks != ecn {
+    /// tcp_ecn cannot be written.
+    pub fn connect_with_ecn<T>(
+        &self,
+        ecn: bool,
+        connect: impl FnOnce() -> T,
+    ) -> Result<T, HostError> {
+        let mut current = self.requests_ecn.lock().unwrap_or_else(PoisonError::into_inner);
+        if *current != ecn {
             fs::write(format!("/proc/sys/{TCP_ECN}"), ecn_value(ecn))
-                .context("cannot ask for ECN")?;
-            *asks = ecn;
+                .context("cannot set tcp_ecn")?;
+            *current = ecn;
         }
         Ok(connect())
     }
 
-    /// Sets buffers and the like; returns a warning for each setting that was refused.
+    /// Set the sysctls of the namespace; return a warning for each setting that the kernel refused.
     pub fn tune(&self, tcp: &TcpSettings) -> Result<Vec<String>, HostError> {
         let sizes = |BufferSizes { initial, max }: BufferSizes| {
             format!("{LEAST_BUFFER} {} {}", initial.as_u64(), max.as_u64())
@@ -119,21 +123,21 @@ impl NetNamespace {
             ("net/ipv4/tcp_no_metrics_save", "1"),
             (TCP_ECN, ecn_value(tcp.ecn)),
         ];
-        *self.asks_for_ecn.lock().unwrap_or_else(PoisonError::into_inner) = tcp.ecn;
+        *self.requests_ecn.lock().unwrap_or_else(PoisonError::into_inner) = tcp.ecn;
         self.inside(|| {
             Ok(settings.into_iter().filter_map(|(name, value)| set(name, value)).collect())
         })
     }
 }
 
-fn ecn_value(asked_for: bool) -> &'static str {
-    if asked_for { ECN_ASKED_FOR } else { ECN_ACCEPTED }
+fn ecn_value(requested: bool) -> &'static str {
+    if requested { ECN_REQUESTED } else { ECN_ACCEPTED }
 }
 
-/// Sets a sysctl of the calling thread's namespace.
+/// Set a sysctl of the calling thread's namespace; return a warning if the kernel refused.
 fn set(name: &str, value: &str) -> Option<String> {
     let file = format!("/proc/sys/{name}");
-    // A kernel without IPv6 needs nothing disabled.
+    // On a kernel without IPv6 there is nothing to disable.
     if name.starts_with("net/ipv6/") && !fs::exists(&file).unwrap_or(false) {
         return None;
     }

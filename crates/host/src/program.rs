@@ -1,4 +1,4 @@
-//! Programs that make the traffic: a client in the near namespace, a server in the far one.
+//! Programs that generate the traffic: a client in the near namespace, a server in the far one.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -19,42 +19,41 @@ use nix::unistd::{AccessFlags, Pid, access};
 use crate::error::{Context, HostError};
 use crate::isolation::DescriptorLimit;
 use crate::namespace::NetNamespace;
-use crate::tee::{Onward, Tee};
+use crate::tee::{OutputStream, Tee};
 
-/// A client, and the server it talks to.
+/// Client program and its server.
 ///
-/// `{server}` in either is replaced by the far end's address, which is also in their environment
-/// as `SKYHOP_SERVER`.
+/// `{server}` in either command is replaced by the far end's address, which is also in the environment variable
+/// `SKYHOP_SERVER`.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Program {
-    /// The client's command line, run in the near namespace; the run ends with it.
+    /// Command line of the client, run in the near namespace; the run ends with it.
     pub client: Vec<String>,
-    /// A shell command that runs in the far namespace before the client; what it prints goes to
-    /// standard error.
+    /// Shell command of the server, started in the far namespace before the client; its output goes to standard error.
     pub server: Option<String>,
 }
 
-/// How long a server may take until it listens, before the client starts anyway.
-const LISTEN_PATIENCE: Duration = Duration::from_secs(2);
-/// How long a server may take to end when it is asked to.
-const END_PATIENCE: Duration = Duration::from_secs(1);
+/// Longest time to wait until the server listens; then the client starts anyway.
+const LISTEN_TIMEOUT: Duration = Duration::from_secs(2);
+/// Longest time to wait for a program to end after a signal.
+const END_TIMEOUT: Duration = Duration::from_secs(1);
 const POLL: Duration = Duration::from_millis(10);
-/// What a shell says of a command that it does not find.
+/// Exit status of a shell that does not find a command.
 const NOT_FOUND: i32 = 127;
-/// The state of a listening socket in /proc/net/tcp.
+/// State of a listening socket in /proc/net/tcp.
 const LISTEN: &str = "0A";
 
-/// Whether the client can be started at all, found out before anything is set up.
+/// Check that the client exists, before anything is set up.
 pub fn check(program: &Program) -> Result<(), HostError> {
     let Some(client) = program.client.first().filter(|name| !name.is_empty()) else {
         let message = "no client program was given; put its command line after --".to_owned();
         return Err(HostError::Unsupported(message));
     };
-    if is_there(client) { Ok(()) } else { Err(not_found(client, "there is no such program")) }
+    if is_installed(client) { Ok(()) } else { Err(not_found(client, "no such program")) }
 }
 
-/// Whether a program can be started by this name.
-pub fn is_there(name: &str) -> bool {
+/// Whether a program of this name or path can be started.
+pub fn is_installed(name: &str) -> bool {
     if name.contains('/') {
         return is_executable(Path::new(name));
     }
@@ -70,7 +69,7 @@ fn not_found(command: &str, reason: &str) -> HostError {
     HostError::ProgramNotFound { command: command.to_owned(), reason: reason.to_owned() }
 }
 
-/// Collects the exit status of every child: process 1 inherits those that daemonised themselves.
+/// Collector of the exit status of every child: PID 1 also inherits daemonised processes.
 #[derive(Debug, Default)]
 pub struct Reaper {
     statuses: BTreeMap<Pid, i32>,
@@ -82,8 +81,7 @@ impl Reaper {
         self.watched.push(pid);
     }
 
-    /// The exit status of a watched process, 128 + signal where a signal ended it; `None` while it
-    /// runs.
+    /// Exit status of a watched process, 128 + signal number if a signal ended it; `None` while it runs.
     pub fn status(&mut self, pid: Pid) -> Result<Option<i32>, HostError> {
         self.reap()?;
         Ok(self.statuses.get(&pid).copied())
@@ -105,7 +103,7 @@ impl Reaper {
     }
 }
 
-/// A client at work.
+/// Running client with its copied output.
 #[derive(Debug)]
 pub struct Client {
     pid: Pid,
@@ -113,18 +111,18 @@ pub struct Client {
 }
 
 impl Client {
-    /// Its exit status; `None` while it runs.
+    /// Exit status of the client; `None` while it runs.
     pub fn status(&self, reaper: &mut Reaper) -> Result<Option<i32>, HostError> {
         reaper.status(self.pid)
     }
 
-    /// It has ended: what it has printed.
+    /// Output of a client that has ended.
     pub fn printed(self) -> Result<String, HostError> {
         self.tee.finish()
     }
 }
 
-/// Starts the client.
+/// Start the client in `namespace`.
 pub fn start_client(
     words: &[String],
     namespace: &NetNamespace,
@@ -136,32 +134,32 @@ pub fn start_client(
     let (name, arguments) = words.split_first().ok_or_else(|| not_found("", "it is empty"))?;
     let (mut command, mut tee) = (Command::new(name), Tee::default());
     command.args(arguments);
-    tee.connect(&mut command, Onward::Output, Onward::Error)?;
+    tee.connect(&mut command, OutputStream::Stdout, OutputStream::Stderr)?;
     let pid = spawn(command, name, namespace, server, limit)?;
     reaper.watch(pid);
     Ok(Client { pid, tee })
 }
 
-/// Ends a client that the end of the run has overtaken.
-pub fn end_client(client: &Client, reaper: &mut Reaper) -> Result<(), HostError> {
+/// End a client that still runs at the end of the run.
+pub fn terminate_client(client: &Client, reaper: &mut Reaper) -> Result<(), HostError> {
     let client = client.pid;
-    // Ctrl-C has reached the client too; it may be about to end by itself.
-    if ended_within(END_PATIENCE, client, reaper)? {
+    // Ctrl-C has reached the client too, so that it may end by itself.
+    if ended_within(END_TIMEOUT, client, reaper)? {
         return Ok(());
     }
     for request in [Signal::SIGTERM, Signal::SIGKILL] {
         kill(client, request).context("cannot end the client")?;
-        if ended_within(END_PATIENCE, client, reaper)? {
+        if ended_within(END_TIMEOUT, client, reaper)? {
             return Ok(());
         }
     }
     Ok(())
 }
 
-fn ended_within(patience: Duration, pid: Pid, reaper: &mut Reaper) -> Result<bool, HostError> {
+fn ended_within(timeout: Duration, pid: Pid, reaper: &mut Reaper) -> Result<bool, HostError> {
     let asked = Instant::now();
     while reaper.status(pid)?.is_none() {
-        if asked.elapsed() >= patience {
+        if asked.elapsed() >= timeout {
             return Ok(false);
         }
         thread::sleep(POLL);
@@ -169,7 +167,7 @@ fn ended_within(patience: Duration, pid: Pid, reaper: &mut Reaper) -> Result<boo
     Ok(true)
 }
 
-/// A server, with everything that it started.
+/// Running server with its process group.
 #[derive(Debug)]
 pub struct Server {
     pid: Pid,
@@ -177,7 +175,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts the server and gives it the time to listen.
+    /// Start the server and wait until it listens.
     pub fn start(
         shell_command: &str,
         namespace: &NetNamespace,
@@ -187,16 +185,16 @@ impl Server {
     ) -> Result<Self, HostError> {
         let shell_command = fill_in(shell_command, address);
         let mut command = Command::new("/bin/sh");
-        // A group of its own: Ctrl-C is for the client, and the whole group is ended afterwards.
+        // The server gets its own process group: Ctrl-C must not reach it, and the whole group is ended afterwards.
         command.arg("-c").arg(&shell_command).stdin(Stdio::null()).process_group(0);
         // Standard output belongs to the client, which may be piped into another program.
         let mut tee = Tee::default();
-        tee.connect(&mut command, Onward::Error, Onward::Error)?;
-        let before = listening(namespace)?;
+        tee.connect(&mut command, OutputStream::Stderr, OutputStream::Stderr)?;
+        let before = count_listeners(namespace)?;
         let server = Self { pid: spawn(command, &shell_command, namespace, address, limit)?, tee };
         reaper.watch(server.pid);
         let started = Instant::now();
-        while started.elapsed() < LISTEN_PATIENCE && listening(namespace)? <= before {
+        while started.elapsed() < LISTEN_TIMEOUT && count_listeners(namespace)? <= before {
             match reaper.status(server.pid)? {
                 Some(NOT_FOUND) => {
                     return Err(not_found(&shell_command, "the shell cannot find it"));
@@ -211,16 +209,16 @@ impl Server {
         Ok(server)
     }
 
-    /// Ends the server, politely first, and returns what it has printed.
+    /// End the server's process group, by SIGTERM and then SIGKILL; return its output.
     pub fn end(self, reaper: &mut Reaper) -> Result<String, HostError> {
         for request in [Signal::SIGTERM, Signal::SIGKILL] {
             match killpg(self.pid, request) {
                 Ok(()) => {}
-                // Nobody is left in the group.
+                // No process is left in the group.
                 Err(Errno::ESRCH) => break,
                 Err(error) => return Err(error).context("cannot end the server"),
             }
-            ended_within(END_PATIENCE, self.pid, reaper)?;
+            ended_within(END_TIMEOUT, self.pid, reaper)?;
         }
         self.tee.finish()
     }
@@ -241,13 +239,13 @@ fn spawn(
     // SAFETY: the closure makes system calls only, which is allowed between fork and exec.
     unsafe { command.pre_exec(move || default_signals().and(Ok(limit.restore()?))) };
     namespace.inside(|| match command.spawn() {
-        // Not waited for through the handle: the reaper waits for everyone.
+        // The reaper waits for all children, not this handle.
         Ok(child) => Ok(Pid::from_raw(child.id() as i32)),
         Err(error) => Err(not_found(name, &error.to_string())),
     })
 }
 
-/// The engine ignores what the terminal sends; a program shall not.
+/// Restore the default action of signals that the engine ignores.
 fn default_signals() -> io::Result<()> {
     use Signal::{SIGHUP, SIGINT, SIGPIPE, SIGQUIT, SIGTERM};
     for each in [SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGPIPE] {
@@ -257,12 +255,12 @@ fn default_signals() -> io::Result<()> {
     Ok(SigSet::empty().thread_set_mask()?)
 }
 
-/// How many TCP sockets listen in a namespace.
-fn listening(namespace: &NetNamespace) -> Result<usize, HostError> {
+/// Number of listening TCP sockets in a namespace.
+fn count_listeners(namespace: &NetNamespace) -> Result<usize, HostError> {
     namespace.inside(|| {
         let count = |file: &str| match fs::read_to_string(file) {
-            Ok(table) => Ok(count_listening(&table)),
-            // A kernel without IPv6.
+            Ok(table) => Ok(parse_listeners(&table)),
+            // The kernel has no IPv6.
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(0),
             Err(error) => Err(error).context(&format!("cannot read {file}")),
         };
@@ -270,8 +268,8 @@ fn listening(namespace: &NetNamespace) -> Result<usize, HostError> {
     })
 }
 
-/// proc(5): the fourth column is the state.
-fn count_listening(table: &str) -> usize {
+/// Count listening sockets in /proc/net/tcp; its fourth column is the state (proc(5)).
+fn parse_listeners(table: &str) -> usize {
     table.lines().skip(1).filter(|line| line.split_whitespace().nth(3) == Some(LISTEN)).count()
 }
 
@@ -284,7 +282,7 @@ mod tests {
         let table = "  sl  local_address rem_address   st tx_queue\n\
                      0: 0100007F:1451 00000000:0000 0A 0 0\n\
                      1: 0100007F:1451 0100007F:9999 01 0 0\n";
-        assert_eq!(count_listening(table), 1);
+        assert_eq!(parse_listeners(table), 1);
     }
 
     #[test]

@@ -1,5 +1,4 @@
-//! The requests of rtnetlink(7) for which no ioctl serves: unlike those they work in a user
-//! namespace, or have no ioctl at all.
+//! Requests of rtnetlink(7) that have no ioctl, or whose ioctl does not work in a user namespace.
 
 use std::net::Ipv4Addr;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -20,7 +19,7 @@ use nix::errno::Errno;
 use nix::net::if_::if_nametoindex;
 use nix::sys::socket::{self, MsgFlags, SockFlag, SockProtocol, SockType};
 
-/// Sets how many packets a device of the calling thread's namespace may hold.
+/// Set the transmit queue length of a device of the calling thread's namespace, in packets.
 pub fn set_queue_length(device: &str, packets: u32) -> Result<(), Errno> {
     let mut link = LinkMessage::default();
     link.header.index = if_nametoindex(device)?;
@@ -28,23 +27,23 @@ pub fn set_queue_length(device: &str, packets: u32) -> Result<(), Errno> {
     request(RouteNetlinkMessage::SetLink(link), 0)
 }
 
-/// A route to one address, and what connections over it have of their own.
+/// Route to one address, with metrics for its connections.
 #[derive(Debug, Clone, Copy)]
 pub struct PeerRoute<'n> {
-    /// The address that it leads to.
+    /// Destination address of the route.
     pub peer: Ipv4Addr,
-    /// The device that it leads over.
+    /// Output device of the route.
     pub device: &'n str,
-    /// The address that connections come from.
+    /// Preferred source address of connections.
     pub source: Ipv4Addr,
-    /// In segments; the kernel's own where not given.
+    /// Initial congestion window, in segments; `None`: the kernel's default.
     pub initial_cwnd: Option<u32>,
-    /// The congestion control; what sockets choose where not given.
+    /// Congestion control of connections; `None`: the one that the socket chooses.
     pub cc: Option<&'n str>,
 }
 
-/// Makes a device of the calling thread's namespace the way to an address of another one.
-pub fn lead(peer: Ipv4Addr, device: &str) -> Result<(), Errno> {
+/// Add a host route to an address over a device of the calling thread's namespace.
+pub fn add_host_route(peer: Ipv4Addr, device: &str) -> Result<(), Errno> {
     let mut route = RouteMessage::default();
     route.header = unicast(32);
     route.attributes = vec![
@@ -67,23 +66,23 @@ fn unicast(prefix: u8) -> RouteHeader {
 }
 
 impl PeerRoute<'_> {
-    /// Makes it one of the calling thread's namespace, in place of one to the same address.
+    /// Add the route in the calling thread's namespace, or replace the one to the same address.
     ///
     /// # Errors
-    /// The kernel refuses.
+    /// The kernel refuses the route.
     pub fn set(self) -> Result<(), Errno> {
         self.set_for(32)
     }
 
-    /// Makes it the calling thread's namespace's way to all other addresses, too.
+    /// Add it as the default route of the calling thread's namespace, or replace that.
     ///
     /// # Errors
-    /// The kernel refuses.
+    /// The kernel refuses the route.
     pub fn set_as_default(self) -> Result<(), Errno> {
         self.set_for(0)
     }
 
-    /// For addresses that share so many bits with the peer's.
+    /// Add the route for the prefix of this length.
     fn set_for(self, prefix: u8) -> Result<(), Errno> {
         let mut route = RouteMessage::default();
         route.header = unicast(prefix);
@@ -100,7 +99,7 @@ impl PeerRoute<'_> {
     }
 }
 
-/// One half of a veth pair.
+/// One end of a veth pair.
 #[derive(Debug, Clone, Copy)]
 pub struct VethHalf<'n> {
     pub name: &'n str,
@@ -118,7 +117,7 @@ impl VethHalf<'_> {
     }
 }
 
-/// Makes a pair of devices, one in the calling thread's namespace and one in `namespace`.
+/// Create a veth pair, one end in the calling thread's namespace and the other in `namespace`.
 pub fn add_veth(
     here: VethHalf<'_>,
     there: VethHalf<'_>,
@@ -134,7 +133,7 @@ pub fn add_veth(
     request(RouteNetlinkMessage::NewLink(link), NLM_F_CREATE | NLM_F_EXCL)
 }
 
-/// Sends one request and waits for its acknowledgement.
+/// Send one request and wait for its acknowledgement.
 fn request(body: RouteNetlinkMessage, flags: u16) -> Result<(), Errno> {
     let mut message = NetlinkMessage::from(body);
     message.header.flags = flags | NLM_F_REQUEST | NLM_F_ACK;
@@ -147,14 +146,14 @@ fn request(body: RouteNetlinkMessage, flags: u16) -> Result<(), Errno> {
     socket::send(kernel.as_raw_fd(), &bytes, MsgFlags::empty())?;
     let mut answer = [0; 4096];
     let length = socket::recv(kernel.as_raw_fd(), &mut answer, MsgFlags::empty())?;
-    acknowledged(&answer[..length])
+    check_acknowledgement(&answer[..length])
 }
 
-/// What the kernel's answer to a request says.
-pub(crate) fn acknowledged(answer: &[u8]) -> Result<(), Errno> {
+/// Check the kernel's acknowledgement of a request.
+pub(crate) fn check_acknowledgement(answer: &[u8]) -> Result<(), Errno> {
     let answer = NetlinkMessage::<RouteNetlinkMessage>::deserialize(answer);
     match answer.map(|answer| answer.payload) {
-        // An error without a code is the acknowledgement.
+        // An NLMSG_ERROR with code 0 is the acknowledgement.
         Ok(NetlinkPayload::Error(error)) => match error.code {
             None => Ok(()),
             Some(code) => Err(Errno::from_raw(-code.get())),

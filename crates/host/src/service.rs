@@ -1,9 +1,9 @@
-//! What services of this machine ask their caller.
+//! Control interface between a service and its caller.
 
-/// How the caller follows a service and ends it.
+/// Callbacks by which the caller observes and ends a service.
 pub trait ServiceControl {
-    /// Something that a user should know; each once when it becomes true.
+    /// Report a condition that the user should know, once when it becomes true.
     fn note(&mut self, note: &str);
-    /// Polled a few times per second; once it returns true the service ends.
+    /// Whether the service shall end; polled a few times per second.
     fn interrupted(&mut self) -> bool;
 }

@@ -1,4 +1,4 @@
-//! TCP sockets and what is set on them.
+//! TCP sockets and their options.
 
 use std::ffi::OsString;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -9,12 +9,12 @@ use skyhop_model::Dscp;
 
 use crate::error::{Context, HostError};
 
-/// How much may wait unsent in the socket; without a limit the buffer fills with 64 MB.
+/// TCP_NOTSENT_LOWAT: limit of unsent bytes in the socket; without it the buffer fills with 64 MB.
 const UNSENT_LOW_WATER: libc::c_int = 256 * 1024;
-/// The room for a name in the kernel, with its end (`TCP_CA_NAME_MAX`).
+/// Size of a congestion control's name in the kernel, with its zero byte (`TCP_CA_NAME_MAX`).
 const NAME_MAX: usize = 16;
 
-/// A TCP socket of the calling thread's namespace, neither bound nor connected yet.
+/// Open a non-blocking TCP socket in the calling thread's namespace, neither bound nor connected.
 pub fn open() -> Result<OwnedFd, HostError> {
     let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
     let socket = socket::socket(AddressFamily::Inet, SockType::Stream, flags, None)
@@ -24,19 +24,19 @@ pub fn open() -> Result<OwnedFd, HostError> {
     Ok(socket)
 }
 
-/// Has its packets carry a DSCP; those that a listening socket accepts carry it too.
+/// Set the DSCP of a socket's packets; accepted sockets inherit it from the listening one.
 ///
 /// # Errors
-/// The kernel refuses.
+/// The kernel refuses the option.
 pub fn set_dscp(socket: impl AsFd, dscp: Dscp) -> Result<(), HostError> {
     set_int(socket, libc::IPPROTO_IP, libc::IP_TOS, dscp.tos().into())
         .context("cannot set a flow's DSCP")
 }
 
-/// Sets an option that is an int.
+/// Set a socket option of type int.
 ///
 /// # Errors
-/// The kernel refuses.
+/// The kernel refuses the option.
 pub fn set_int(
     socket: impl AsFd,
     level: libc::c_int,
@@ -51,7 +51,7 @@ pub fn set_int(
     Errno::result(set).map(|_| ())
 }
 
-/// Chooses a socket's congestion control; those that a listening socket accepts have it too.
+/// Set a socket's congestion control; accepted sockets inherit it from the listening one.
 pub fn set_congestion_control(socket: &OwnedFd, cc: &str) -> Result<(), HostError> {
     match socket::setsockopt(socket, sockopt::TcpCongestion, &OsString::from(cc)) {
         Err(Errno::ENOENT | Errno::EINVAL) => Err(unknown_congestion_control(cc)),
@@ -59,16 +59,16 @@ pub fn set_congestion_control(socket: &OwnedFd, cc: &str) -> Result<(), HostErro
     }
 }
 
-/// Whether the calling thread's namespace has this congestion control.
+/// Check that the calling thread's namespace offers this congestion control.
 pub fn check_congestion_control(cc: &str) -> Result<(), HostError> {
-    // The kernel would cut a longer name, and take what is left of it.
+    // The kernel would truncate a longer name and accept the rest.
     if cc.is_empty() || cc.len() >= NAME_MAX {
         return Err(unknown_congestion_control(cc));
     }
     set_congestion_control(&open()?, cc)
 }
 
-/// The error about a congestion control that there is not; it names those there are.
+/// Error about an unknown congestion control, with the available ones.
 pub fn unknown_congestion_control(cc: &str) -> HostError {
     let available = skyhop_kernel::offered()
         .map_or_else(|error| format!("an unknown set ({error})"), |names| names.join(", "));

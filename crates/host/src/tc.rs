@@ -1,4 +1,4 @@
-//! Linux's queue disciplines by rtnetlink(7), as tc(8) sets them.
+//! Linux's queue disciplines, configured and read by rtnetlink(7) as tc(8) does.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 
@@ -14,9 +14,9 @@ use nix::sys::socket::{self, AddressFamily, MsgFlags, SockFlag, SockProtocol, So
 use skyhop_units::{Bytes, Duration, Rate, Ratio};
 
 use crate::error::{Context, HostError};
-use crate::rtnetlink::acknowledged;
+use crate::rtnetlink::check_acknowledgement;
 
-/// rtnetlink.h, pkt_sched.h, gen_stats.h.
+/// Netlink constants of rtnetlink.h, pkt_sched.h and gen_stats.h.
 const RTM_NEWQDISC: u16 = 36;
 const NLA_F_NESTED: u16 = 1 << 15;
 const TCA_KIND: u16 = 1;
@@ -32,63 +32,63 @@ const TC_HEADER: usize = 20;
 const NLA_HEADER: usize = 4;
 const ETHERNET: u8 = 1;
 
-/// A queue discipline with its parameters.
+/// Queue discipline with its parameters.
 #[derive(Debug, Clone, PartialEq)]
 pub enum TcQdisc {
-    /// `tbf`: nothing passes faster than the rate, but for what the bucket holds.
+    /// Token bucket filter, `tbf`: limits the rate, except for bursts of the bucket's size.
     Tbf {
-        /// The rate at which the bucket fills.
+        /// Rate at which the bucket fills.
         rate: Rate,
-        /// What it holds; a larger packet never passes.
+        /// Size of the bucket; larger packets never pass.
         burst: Bytes,
-        /// The limit of its child where that is a fifo, in that one's unit: the kernel hands it down.
+        /// Limit of its child if that is a fifo, in the fifo's unit: the kernel passes it on.
         limit: u32,
     },
-    /// `netem`: each packet leaves when it is due.
+    /// Delay line with random loss, `netem`.
     Netem(Netem),
-    /// `pfifo`, which counts packets.
+    /// Fifo limited in packets, `pfifo`.
     Pfifo {
-        /// The most that may wait.
+        /// Largest backlog, in the fifo's unit.
         limit: u32,
     },
-    /// `bfifo`, which counts bytes with their link headers.
+    /// Fifo limited in bytes, link headers included, `bfifo`.
     Bfifo {
-        /// The most that may wait.
+        /// Largest backlog, in the fifo's unit.
         limit: u32,
     },
-    /// Another one.
+    /// Any other discipline, by name.
     Other {
-        /// As tc calls it.
+        /// Name as in tc(8).
         name: &'static str,
-        /// Its parameters.
+        /// Parameters in netlink encoding.
         options: TcOptions,
     },
 }
 
-/// A discipline's parameters as pkt_sched.h has them.
+/// Parameters of a discipline, encoded as in pkt_sched.h.
 #[derive(Debug, Clone, PartialEq)]
 pub enum TcOptions {
-    /// Numbers of attributes, and their values.
+    /// Netlink attributes: type and value.
     Attributes(Vec<(u16, Vec<u8>)>),
-    /// A structure of numbers.
+    /// C structure of 32-bit numbers.
     Structure(Vec<u32>),
 }
 
-/// What `netem` does to packets.
+/// Parameters of netem, the delay line.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Netem {
-    /// How long each takes.
+    /// Delay of each packet.
     pub delay: Duration,
-    /// After that they leave one after the other at this rate; zero: independent of each other, so that a shorter delay
-    /// lets them overtake.
+    /// Rate in B/s at which packets leave after the delay, one after the other. Zero: packets leave independently of each
+    /// other, so that one with a shorter delay overtakes.
     pub bytes_per_second: u64,
-    /// How probably each is lost, as it comes.
+    /// Loss probability, applied when a packet enters.
     pub loss: Ratio,
-    /// Of these losses; known to kernels from 6.6 on.
+    /// Seed of the random losses; Linux 6.6 and newer.
     pub seed: u64,
 }
 
-/// More than may ever be in a netem.
+/// Packet limit of netem that is never reached.
 const NO_LIMIT: u32 = 100_000_000;
 const TCA_NETEM_RATE: u16 = 6;
 const TCA_NETEM_RATE64: u16 = 8;
@@ -109,7 +109,7 @@ impl TcQdisc {
         }
     }
 
-    /// `TCA_OPTIONS`.
+    /// Value of the attribute `TCA_OPTIONS`.
     fn options(&self) -> Vec<u8> {
         match self {
             Self::Tbf { rate, burst, limit } => tbf_options(*rate, *burst, *limit),
@@ -124,7 +124,7 @@ impl TcQdisc {
         }
     }
 
-    /// The attribute that these options are: newer disciplines want to be told that there are others inside.
+    /// Type of the options attribute: newer disciplines require the flag for nested attributes.
     fn options_kind(&self) -> u16 {
         match self {
             Self::Other { options: TcOptions::Attributes(_), .. } => TCA_OPTIONS | NLA_F_NESTED,
@@ -133,10 +133,10 @@ impl TcQdisc {
     }
 }
 
-/// `struct tc_tbf_qopt`: two `tc_ratespec` of 12 bytes each, limit, buffer, mtu.
+/// Options of tbf: `struct tc_tbf_qopt`, i.e. two `tc_ratespec` of 12 bytes each, limit, buffer, mtu.
 fn tbf_options(rate: Rate, burst: Bytes, limit: u32) -> Vec<u8> {
     let mut parameters = [0; 36];
-    // Rates are exact in the attribute; what is here says that there are no tables.
+    // The 64-bit attribute gives the exact rate; the link layer set here means that no rate tables follow.
     parameters[1] = ETHERNET;
     parameters[24..28].copy_from_slice(&limit.to_ne_bytes());
     let mut options = attribute(TCA_TBF_PARMS, &parameters);
@@ -146,13 +146,13 @@ fn tbf_options(rate: Rate, burst: Bytes, limit: u32) -> Vec<u8> {
 }
 
 impl Netem {
-    /// `struct tc_netem_qopt`: latency, limit, loss, gap, duplicate, jitter.
+    /// Options of netem: `struct tc_netem_qopt`, i.e. latency, limit, loss, gap, duplicate, jitter.
     fn options(self) -> Vec<u8> {
         let loss = (self.loss.fraction() * f64::from(u32::MAX)).round() as u32;
         let mut options: Vec<u8> =
             [0, NO_LIMIT, loss, 0, 0, 0].into_iter().flat_map(u32::to_ne_bytes).collect();
         options.extend(attribute(TCA_NETEM_LATENCY64, &self.delay.as_nanos().to_ne_bytes()));
-        // A change keeps the rate unless one is given; the second attribute counts where it is more.
+        // A change keeps the old rate unless one is given; the kernel uses the 64-bit attribute if it is larger.
         options.extend(attribute(TCA_NETEM_RATE, &[0; 16]));
         options.extend(attribute(TCA_NETEM_RATE64, &self.bytes_per_second.to_ne_bytes()));
         options.extend(attribute(TCA_NETEM_PRNG_SEED, &self.seed.to_ne_bytes()));
@@ -160,7 +160,7 @@ impl Netem {
     }
 }
 
-/// A rate as disciplines have it.
+/// Rate in bytes per second, the unit of disciplines, at least 1.
 pub fn bytes_per_second(rate: Rate) -> u64 {
     (rate.bits_per_second() / 8).max(1)
 }
@@ -172,12 +172,12 @@ fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Where a discipline is: at the root of a device, or below another.
+/// Position of a discipline: at the root of a device, or its child.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Position {
-    /// With the handle 1:
+    /// Root discipline, handle 1:.
     Root,
-    /// With the handle 2:, below the root's only class.
+    /// Child of the root's only class, handle 2:.
     Below,
 }
 
@@ -197,34 +197,34 @@ impl Position {
     }
 }
 
-/// What a discipline has counted.
+/// Counters of a discipline.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TcStats {
-    /// Packets that have left it.
+    /// Packets that have left the discipline.
     pub packets: u64,
-    /// Their bytes, with link headers.
+    /// Bytes of those packets, link headers included.
     pub bytes: Bytes,
-    /// Packets that wait.
+    /// Packets in the queue.
     pub backlog_packets: u64,
-    /// Their bytes.
+    /// Bytes in the queue.
     pub backlog_bytes: Bytes,
-    /// Packets that it has dropped, or one below it.
+    /// Packets dropped by this discipline or its child.
     pub drops: u64,
-    /// Packets that it has marked (ECN) itself.
+    /// Packets that this discipline has marked with ECN CE.
     pub marks: u64,
 }
 
-/// The disciplines of one namespace's devices.
+/// Netlink socket that configures the disciplines of one namespace.
 #[derive(Debug)]
 pub struct TrafficControl {
     kernel: OwnedFd,
 }
 
 impl TrafficControl {
-    /// Those of the calling thread's namespace, from any.
+    /// Open a socket in the calling thread's namespace; it can be used from any thread.
     ///
     /// # Errors
-    /// There is no rtnetlink.
+    /// The kernel refuses the rtnetlink socket.
     pub fn open() -> Result<Self, HostError> {
         let (family, flags) = (AddressFamily::Netlink, SockFlag::SOCK_CLOEXEC);
         let kernel = socket::socket(family, SockType::Raw, flags, SockProtocol::NetlinkRoute)
@@ -232,20 +232,20 @@ impl TrafficControl {
         Ok(Self { kernel })
     }
 
-    /// Gives a device of the calling thread's namespace a discipline; returns the device's number.
+    /// Add a discipline to a device of the calling thread's namespace; return the device's index.
     ///
     /// # Errors
-    /// The kernel has none of this name, or refuses.
+    /// The kernel lacks the discipline, or refuses it.
     pub fn add(&self, device: &str, at: Position, qdisc: &TcQdisc) -> Result<u32, HostError> {
         let index = if_nametoindex(device).context("cannot find a device")?;
         self.request(index, at, qdisc, NLM_F_CREATE | NLM_F_EXCL)?;
         Ok(index)
     }
 
-    /// Changes the parameters of a discipline that is there; what waits in it stays.
+    /// Change the parameters of an existing discipline; queued packets stay.
     ///
     /// # Errors
-    /// The kernel refuses.
+    /// The kernel refuses the request.
     pub fn change(&self, device: u32, at: Position, qdisc: &TcQdisc) -> Result<(), HostError> {
         self.request(device, at, qdisc, 0)
     }
@@ -266,23 +266,23 @@ impl TrafficControl {
         ];
         let message = RouteNetlinkMessage::NewQueueDiscipline(message);
         self.send(message, flags | NLM_F_ACK)
-            .and_then(|()| self.receive(acknowledged))
+            .and_then(|()| self.receive(check_acknowledgement))
             .and_then(std::convert::identity)
             .context(&format!("cannot set the discipline {}", qdisc.name()))
     }
 
-    /// What the disciplines at the root of a device and below it have counted.
+    /// Read the counters of a device's root discipline and its child.
     ///
     /// # Errors
-    /// The kernel refuses, or the device has none.
+    /// The kernel refuses the request, or the device has other disciplines.
     pub fn stats(&self, device: u32) -> Result<[TcStats; 2], HostError> {
-        let action = "cannot read what disciplines have counted";
+        let action = "cannot read the disciplines' counters";
         let mut found = [None; 2];
         self.send(RouteNetlinkMessage::GetQueueDiscipline(TcMessage::default()), NLM_F_DUMP)
             .context(action)?;
         while !self.receive(|answer| read_answer(answer, device, &mut found)).context(action)? {}
         let [Some(root), Some(below)] = found else {
-            let reason = "there are other disciplines than were set".to_owned();
+            let reason = "the device has other disciplines than skyhop set".to_owned();
             return Err(HostError::System { action: action.to_owned(), reason });
         };
         Ok([root, below])
@@ -304,7 +304,7 @@ impl TrafficControl {
     }
 }
 
-/// Takes what is there of a device's disciplines; true where that was all.
+/// Parse a part of the dump for a device's disciplines; return true at its end.
 fn read_answer(answer: &[u8], device: u32, found: &mut [Option<TcStats>; 2]) -> bool {
     let mut rest = answer;
     while rest.len() >= NETLINK_HEADER {
@@ -348,11 +348,11 @@ fn read_stats(attributes: &[u8]) -> TcStats {
     stats
 }
 
-/// What a discipline says of marks in what it alone counts, by where that stands in its `struct tc_NAME_xstats`.
+/// ECN marks counted in a discipline's own statistics, by their offset in `struct tc_NAME_xstats`.
 fn marks(name: &[u8], own: &[u8]) -> u64 {
     let at = |at: usize| if own.len() >= at + 4 { u64::from(number(own, at)) } else { 0 };
     match name.strip_suffix(b"\0").unwrap_or(name) {
-        // For waiting too long, and for waiting longer than ce_threshold.
+        // Marks of the control law (ecn_mark), and marks above ce_threshold (ce_mark).
         b"codel" => at(24) + at(32),
         b"fq_codel" => at(12) + at(28),
         b"pie" => at(36),
@@ -360,7 +360,7 @@ fn marks(name: &[u8], own: &[u8]) -> u64 {
         b"red" => at(12),
         b"fq" if own.len() >= 88 => long_number(own, 80),
         b"cake" => {
-            let tins = values(own, TCA_CAKE_STATS_TIN_STATS).flat_map(each);
+            let tins = values(own, TCA_CAKE_STATS_TIN_STATS).flat_map(attributes_of);
             let marked = tins.flat_map(|(_, tin)| {
                 values(tin, TCA_CAKE_TIN_STATS_ECN_MARKED_PACKETS).filter(|value| value.len() >= 4)
             });
@@ -370,17 +370,17 @@ fn marks(name: &[u8], own: &[u8]) -> u64 {
     }
 }
 
-/// The attributes in these bytes.
-fn each(bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+/// Iterate over netlink attributes: type and value.
+fn attributes_of(bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     NlasIterator::new(bytes).flatten().map(|one| {
         let (kind, length) = (one.kind(), one.value_length());
         (kind, &one.into_inner()[NLA_HEADER..][..length])
     })
 }
 
-/// Those of one kind.
+/// Iterate over the values of attributes of one type.
 fn values(bytes: &[u8], kind: u16) -> impl Iterator<Item = &[u8]> {
-    each(bytes).filter(move |(one, _)| *one == kind).map(|(_, value)| value)
+    attributes_of(bytes).filter(move |(one, _)| *one == kind).map(|(_, value)| value)
 }
 
 fn long_number(bytes: &[u8], at: usize) -> u64 {
@@ -431,7 +431,7 @@ mod tests {
         control.change(device, Position::Root, &bucket(Rate::from_bits_per_second(9))).unwrap();
         control.change(device, Position::Below, &TcQdisc::Bfifo { limit: 1 }).unwrap();
         assert_eq!(control.stats(device).unwrap(), [TcStats::default(); 2]);
-        // There is no discipline that could be changed at another device's root.
+        // No discipline exists at another device's root.
         let error = control.change(device + 1, Position::Root, &bucket(rate)).unwrap_err();
         assert!(error.to_string().starts_with("cannot set the discipline tbf"), "{error}");
         assert!(control.stats(device + 1).is_err());

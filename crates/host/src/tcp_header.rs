@@ -1,10 +1,10 @@
-//! What the TCP header of a packet says of what has arrived (RFC 9293 3.1, RFC 2018 3, RFC 7323 3).
+//! Acknowledgement information in a packet's TCP header (RFC 9293 3.1, RFC 2018 3, RFC 7323 3).
 
 use skyhop_link::TcpFacts;
 
 const SYN: u8 = 0x02;
 const ACK: u8 = 0x10;
-/// ECE and CWR.
+/// Flags ECE and CWR of the TCP header.
 const ECN_FLAGS: u8 = 0xc0;
 
 const END_OF_OPTIONS: u8 = 0;
@@ -12,7 +12,7 @@ const NO_OPTION: u8 = 1;
 const SACK: u8 = 5;
 const TIMESTAMPS: u8 = 8;
 
-/// Of an IPv4 packet; `None` where it is no TCP segment, acknowledges nothing, opens a connection or is cut.
+/// Parse an IPv4 packet; `None` if it is not a TCP segment, is a SYN, has no ACK flag, or is a fragment or truncated.
 pub(crate) fn read(ip: &[u8]) -> Option<TcpFacts> {
     let fixed = ip.first_chunk::<20>().filter(|fixed| fixed[0] >> 4 == 4)?;
     let is_whole = fixed[6] & 0x3f == 0 && fixed[7] == 0;
@@ -27,19 +27,19 @@ pub(crate) fn read(ip: &[u8]) -> Option<TcpFacts> {
         return None;
     }
     let options = Options::read(tcp.get(20..options_end)?);
-    // The reserved bits are zero, too.
+    // The reserved bits must be zero too.
     let is_plain = flags & !ECN_FLAGS == ACK && header[12] & 0x0f == 0;
     Some(TcpFacts {
         connection: connection(fixed, header),
         acknowledged: u32::from_be_bytes([header[8], header[9], header[10], header[11]]),
-        is_pure: is_plain && !options.are_unusual && tcp.len() == options_end,
+        is_pure: is_plain && !options.has_others && tcp.len() == options_end,
         ecn_flags: flags & ECN_FLAGS,
         timestamps: options.timestamps,
         sacks: options.sacks,
     })
 }
 
-/// Of its addresses and ports: FNV-1a.
+/// Hash of a connection: FNV-1a of its addresses and ports.
 fn connection(ip: &[u8; 20], tcp: &[u8; 20]) -> u64 {
     ip[12..].iter().chain(&tcp[..4]).fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
@@ -50,8 +50,8 @@ fn connection(ip: &[u8; 20], tcp: &[u8; 20]) -> u64 {
 struct Options {
     timestamps: Option<[u32; 2]>,
     sacks: [Option<[u32; 2]>; 4],
-    /// Whether there are others, or some that are not as they should be.
-    are_unusual: bool,
+    /// Whether there are other options, or malformed ones.
+    has_others: bool,
 }
 
 impl Options {
@@ -63,17 +63,17 @@ impl Options {
                 (NO_OPTION, _) => bytes = rest,
                 (kind, [length, ..]) if (2..=bytes.len()).contains(&usize::from(*length)) => {
                     let (option, behind) = bytes.split_at(usize::from(*length));
-                    options.take(kind, &option[2..]);
+                    options.add(kind, &option[2..]);
                     bytes = behind;
                 }
-                // Linux reads no further, too.
+                // Linux stops parsing at a malformed option too.
                 _ => break,
             }
         }
         options
     }
 
-    fn take(&mut self, kind: u8, value: &[u8]) {
+    fn add(&mut self, kind: u8, value: &[u8]) {
         let mut pairs = value.chunks_exact(8).map(|pair| {
             let word = |at: usize| u32::from_be_bytes([0, 1, 2, 3].map(|byte| pair[at + byte]));
             [word(0), word(4)]
@@ -83,7 +83,7 @@ impl Options {
             (SACK, length) if length % 8 == 0 => {
                 self.sacks.iter_mut().zip(pairs).for_each(|(place, pair)| *place = Some(pair));
             }
-            _ => self.are_unusual = true,
+            _ => self.has_others = true,
         }
     }
 }
@@ -92,7 +92,7 @@ impl Options {
 mod tests {
     use super::*;
 
-    /// An IPv4 packet with a TCP segment of these flags and options, and so much data.
+    /// IPv4 packet with a TCP segment of these flags and options, and `data` bytes of payload.
     fn segment(flags: u8, options: &[u8], data: usize) -> Vec<u8> {
         let (header, length) = (20 + options.len(), 40 + options.len() + data);
         let mut ip = vec![0x45, 0, (length >> 8) as u8, length as u8, 0, 0, 0x40, 0, 64, 6, 0, 0];
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_carries_more_is_not_pure() {
+    fn segments_that_carry_more_are_not_pure() {
         let facts = |flags, options: &[u8], data| read(&segment(flags, options, data)).unwrap();
         assert!(facts(ACK, &[], 0).is_pure && facts(ACK, &STAMPS, 0).timestamps.is_some());
         assert!(!facts(ACK, &STAMPS, 1).is_pure, "data");
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_acknowledges_nothing_says_nothing() {
+    fn segments_without_an_acknowledgement_are_ignored() {
         assert_eq!(read(&segment(SYN | ACK, &STAMPS, 0)), None);
         assert_eq!(read(&segment(0, &STAMPS, 0)), None);
         let mut udp = segment(ACK, &STAMPS, 0);

@@ -1,4 +1,4 @@
-//! `TCP_INFO`: what the kernel tells about a connection.
+//! Kernel's information about a TCP connection: the socket option `TCP_INFO` and sock_diag(7).
 
 use skyhop_model::CongestionState;
 use std::mem;
@@ -8,41 +8,41 @@ use nix::errno::Errno;
 
 use crate::error::{Context, HostError};
 
-/// The slow-start threshold that means that there is none (`TCP_INFINITE_SSTHRESH`).
+/// Initial slow-start threshold, which means infinite (`TCP_INFINITE_SSTHRESH`).
 const INFINITE_SSTHRESH: u32 = 0x7fff_ffff;
 
-/// The fields of `struct tcp_info` (linux/tcp.h) that a run samples.
+/// Fields of `struct tcp_info` (linux/tcp.h) that a run samples.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TcpInfo {
-    /// open, disorder, cwr, recovery or loss.
+    /// Congestion state: open, disorder, cwr, recovery or loss.
     pub state: CongestionState,
-    /// Congestion window.
+    /// Congestion window, in packets.
     pub cwnd_packets: u32,
-    /// Slow-start threshold; `None` while it is infinite.
+    /// Slow-start threshold, in packets; `None` while it is infinite.
     pub ssthresh_packets: Option<u32>,
-    /// `None` before the first sample.
+    /// Smoothed RTT, in us; `None` before the first sample.
     pub srtt_us: Option<u32>,
     /// Packets sent and neither acknowledged nor known lost.
     pub inflight_packets: u32,
     /// Segments retransmitted since the connection began.
     pub retransmits: u32,
-    /// `None` when the kernel sets no limit.
+    /// Pacing rate, in bit/s; `None` if it is unlimited.
     pub pacing_rate_bps: Option<u64>,
-    /// Payload sent and acknowledged.
+    /// Bytes sent and acknowledged; the kernel counts SYN and FIN as one byte each.
     pub bytes_acked: u64,
-    /// Payload received in order.
+    /// Bytes received in order; the kernel counts the FIN as one byte.
     pub bytes_received: u64,
-    /// Segments with payload sent, retransmissions included.
+    /// Segments with payload sent, including retransmissions.
     pub data_segments_sent: u32,
 }
 
-/// Asks the kernel about a TCP socket.
+/// Read `TCP_INFO` of a socket.
 pub fn tcp_info(socket: impl AsFd) -> Result<TcpInfo, HostError> {
-    // The kernel's struct only ever grows at its end: an older kernel's leaves the rest zero.
+    // The kernel only appends fields to the struct: an older kernel leaves the rest zero.
     // SAFETY: all of its fields are numbers, for which zero is a value.
     let mut info: libc::tcp_info = unsafe { mem::zeroed() };
     let mut length = size_of_val(&info) as libc::socklen_t;
-    // SAFETY: the kernel writes at most `length` bytes, which is what `info` has.
+    // SAFETY: the kernel writes at most `length` bytes, the size of `info`.
     let asked = unsafe {
         libc::getsockopt(
             socket.as_fd().as_raw_fd(),
@@ -57,7 +57,7 @@ pub fn tcp_info(socket: impl AsFd) -> Result<TcpInfo, HostError> {
 }
 
 impl TcpInfo {
-    /// Reads what sock_diag(7) sends of it; what the kernel does not know is zero.
+    /// Parse the `INET_DIAG_INFO` attribute of sock_diag(7); fields that an older kernel does not send are zero.
     pub fn from_bytes(bytes: &[u8]) -> Self {
         // SAFETY: all of its fields are numbers, for which zero is a value.
         let mut info: libc::tcp_info = unsafe { mem::zeroed() };
@@ -72,7 +72,7 @@ impl From<libc::tcp_info> for TcpInfo {
     fn from(info: libc::tcp_info) -> Self {
         let ssthresh = Some(info.tcpi_snd_ssthresh).filter(|packets| *packets < INFINITE_SSTHRESH);
         let pacing_rate = Some(info.tcpi_pacing_rate).filter(|rate| *rate != u64::MAX);
-        // tcp_packets_in_flight of linux/tcp.h.
+        // As tcp_packets_in_flight of include/net/tcp.h computes it.
         let inflight_packets = (info.tcpi_unacked.saturating_add(info.tcpi_retrans))
             .saturating_sub(info.tcpi_sacked.saturating_add(info.tcpi_lost));
         Self {
@@ -106,11 +106,11 @@ mod tests {
     }
 
     #[test]
-    fn whatever_the_kernel_sends_is_read() {
+    fn tcp_info_of_any_length_is_parsed() {
         let info = vec![1; size_of::<libc::tcp_info>()];
         skyhop_needs::fuzz::Trial::of_bytes("tcp_info", [info]).run(|bytes| {
             let info = TcpInfo::from_bytes(bytes);
-            // Newer kernels send more; of older ones the end is missing.
+            // Newer kernels send more fields; older ones send fewer.
             let is_whole = bytes.len() >= size_of::<libc::tcp_info>();
             if is_whole || info == TcpInfo::from_bytes(&[bytes, &[0; 256]].concat()) {
                 return if is_whole { Ok(()) } else { Err("the end is missing") };

@@ -1,75 +1,76 @@
-//! The TCP sockets of a network namespace, whoever opened them.
+//! TCP sockets of a network namespace, of all processes.
 
 use std::net::IpAddr;
 
-use skyhop_kernel::{Ask, SocketDump, SocketEnds};
+use skyhop_kernel::{DestroyEvents, SocketDetail, SocketDump};
 
 use crate::error::{Context, HostError};
 use crate::namespace::NetNamespace;
 use crate::tcp_info::TcpInfo;
 
-/// A socket that is connected to another machine, or was.
+/// TCP socket that is or was connected to another host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Socket {
-    /// Its own address and port.
+    /// Local address and port.
     pub local: (IpAddr, u16),
-    /// Its peer's.
+    /// Address and port of the peer.
     pub peer: (IpAddr, u16),
-    /// Its congestion control; `None` of one that has ended.
+    /// Congestion control; `None` for a destroyed socket.
     pub cc: Option<String>,
-    /// What the kernel tells about it.
+    /// Kernel's TCP_INFO of the socket.
     pub info: TcpInfo,
-    /// Whether it has ended.
+    /// Whether the kernel has destroyed the socket.
     pub ended: bool,
 }
 
-/// Looks at a namespace's sockets from outside.
+/// Observer of a namespace's sockets, by sock_diag(7).
 #[derive(Debug)]
 pub struct SocketWatch {
     dump: SocketDump,
-    /// `None` where the kernel does not tell of ends.
-    ends: Option<SocketEnds>,
+    /// Reports of destroyed sockets; `None` if the kernel does not provide them.
+    ends: Option<DestroyEvents>,
 }
 
 impl SocketWatch {
-    /// Looks into a namespace.
+    /// Open an observer of a namespace.
     ///
     /// # Errors
-    /// The kernel has no sock_diag(7) for TCP.
+    /// The kernel does not support sock_diag(7) for TCP.
     pub fn open(namespace: &NetNamespace) -> Result<Self, HostError> {
         namespace.inside(|| {
-            let mut dump = SocketDump::open().context("cannot look at sockets")?;
-            dump.all(Ask::Everything, |_| {}).context("cannot look at sockets")?;
-            Ok(Self { dump, ends: SocketEnds::open().ok() })
+            let mut dump = SocketDump::open().context("cannot list sockets")?;
+            dump.all(SocketDetail::Full, |_| {}).context("cannot list sockets")?;
+            Ok(Self { dump, ends: DestroyEvents::open().ok() })
         })
     }
 
-    /// The sockets that have ended since the last call, and then those that there are.
+    /// Return the sockets destroyed since the last call, followed by the existing ones.
     ///
     /// # Errors
-    /// The kernel does not answer.
-    pub fn look(&mut self) -> Result<Vec<Socket>, HostError> {
-        let mut found = self.ended()?;
-        let there = self.dump.all(Ask::Everything, |socket| found.extend(connected(socket, false)));
-        there.context("cannot look at sockets")?;
+    /// The kernel does not answer the request.
+    pub fn snapshot(&mut self) -> Result<Vec<Socket>, HostError> {
+        let mut found = self.take_destroyed()?;
+        let there =
+            self.dump.all(SocketDetail::Full, |socket| found.extend(connected(socket, false)));
+        there.context("cannot list sockets")?;
         Ok(found)
     }
 
-    /// The sockets that have ended since the last call of this or of `look`.
+    /// Return the sockets destroyed since the last call of this or [`Self::snapshot`].
     ///
     /// # Errors
-    /// The kernel does not answer.
-    pub fn ended(&mut self) -> Result<Vec<Socket>, HostError> {
+    /// The kernel does not answer the request.
+    pub fn take_destroyed(&mut self) -> Result<Vec<Socket>, HostError> {
         let mut found = Vec::new();
         if let Some(ends) = &mut self.ends {
-            ends.take(|socket| found.extend(connected(socket, true)))
-                .context("cannot look at sockets that have ended")?;
+            ends.read(|socket| found.extend(connected(socket, true)))
+                .context("cannot read the reports of closed sockets")?;
         }
         Ok(found)
     }
 }
 
-/// A socket that has, or had, a peer on another machine; TIME_WAIT is a memory of one.
+/// Convert a socket whose peer is on another host; `None` for others, and for sockets without TCP_INFO (TIME_WAIT).
 fn connected(socket: skyhop_kernel::TcpSocket, ended: bool) -> Option<Socket> {
     let info = TcpInfo::from_bytes(&socket.info?);
     let elsewhere = |address: IpAddr| !address.is_loopback() && !address.is_unspecified();

@@ -1,16 +1,16 @@
-//! Threads that work on something until it ends.
+//! Named threads that return a result.
 
 use std::thread::{self, JoinHandle};
 
 use crate::error::{Context, HostError};
 
-/// A thread at work.
+/// Handle of a thread that returns `T` or an error.
 pub type Worker<T> = JoinHandle<Result<T, HostError>>;
 
-/// Starts one.
+/// Start a thread with this name.
 ///
 /// # Errors
-/// The system has no room for another.
+/// The system cannot create another thread.
 pub fn spawn<T: Send + 'static>(
     name: String,
     work: impl FnOnce() -> Result<T, HostError> + Send + 'static,
@@ -18,13 +18,13 @@ pub fn spawn<T: Send + 'static>(
     thread::Builder::new().name(name).spawn(work).context("cannot start a thread")
 }
 
-/// Waits for its end.
+/// Wait for a thread to end; return its result.
 ///
 /// # Errors
-/// Its own, or that it panicked.
+/// The thread returned an error or panicked.
 pub fn join<T>(worker: Worker<T>) -> Result<T, HostError> {
     worker.join().unwrap_or_else(|_| {
-        let action = "cannot go on".to_owned();
+        let action = "cannot continue the run".to_owned();
         Err(HostError::System { action, reason: "a thread panicked".to_owned() })
     })
 }

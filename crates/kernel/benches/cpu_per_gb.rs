@@ -1,16 +1,16 @@
-//! CPU per GB of our congestion controls in the kernel against the kernel's own, over a veth pair.
+//! Benchmark of the CPU time per GB of skyhop's modules in the kernel against the kernel's own congestion controls.
 //!
-//! Transfers come in interleaved pairs, so that whatever else the machine does meets both; the ratio is
-//! the geometric mean over the pairs, with a 95 % confidence interval. Needs root and `ip`.
+//! Transfers over a veth pair are interleaved, so that other load on the machine affects both; the ratio is the
+//! geometric mean over the pairs, with a 95 % confidence interval. Needs root and `ip`.
 
 use std::io;
 
 use skyhop_cc::Module;
-use skyhop_kernel::hold;
+use skyhop_kernel::register;
 
 mod pair;
 
-/// Ours, and which of the kernel's own it stands beside: the same, or the one that paces, too.
+/// Modules, each with the kernel's congestion control that it is compared with: the same one, or one that also paces.
 const COMPARED: [(&str, &str); 8] = [
     ("cubic", "cubic"),
     ("bbr", "bbr"),
@@ -28,8 +28,10 @@ fn main() -> io::Result<()> {
     }
     for (name, kernels) in COMPARED {
         let module = Module::find(name).map_err(io::Error::other)?;
-        match hold(module, &[]) {
-            Ok(held) => pair::compare(&format!("skyhop:{name}"), kernels, held.kernel_name())?,
+        match register(module, &[]) {
+            Ok(registered) => {
+                pair::compare(&format!("skyhop:{name}"), kernels, registered.kernel_name())?
+            }
             Err(error) => println!("cpu_per_gb: skipped: {error}"),
         }
     }

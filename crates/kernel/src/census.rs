@@ -1,4 +1,4 @@
-//! How many sockets use which congestion control, by sock_diag(7), and which namespace is which.
+//! Number of sockets per congestion control, by sock_diag(7), and cookies of network namespaces.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -11,10 +11,10 @@ use std::thread;
 use nix::errno::Errno;
 use nix::sched::{CloneFlags, setns};
 
-use crate::sock_diag::{Ask, SocketDump};
+use crate::sock_diag::{SocketDetail, SocketDump};
 
-/// The number of TCP sockets by congestion control, in all network namespaces that this process may
-/// look into: its own, and where it may enter them those of the processes in /proc.
+/// Count TCP sockets by congestion control, in all network namespaces that this process may enter: its own, and
+/// those of the processes in /proc.
 ///
 /// # Errors
 /// The kernel has no sock_diag for TCP.
@@ -22,7 +22,7 @@ pub fn sockets_by_cc() -> Result<BTreeMap<String, u64>, io::Error> {
     let mut counts = BTreeMap::new();
     count_here(&mut counts)?;
     for namespace in other_namespaces() {
-        // A namespace that is refused, or has just ended, is one that cannot be seen.
+        // Namespaces that may not be entered or have just ended are skipped.
         if let Ok(Some(there)) = count_in(&namespace) {
             there.into_iter().for_each(|(name, count)| *counts.entry(name).or_default() += count);
         }
@@ -30,15 +30,15 @@ pub fn sockets_by_cc() -> Result<BTreeMap<String, u64>, io::Error> {
     Ok(counts)
 }
 
-/// The cookie of the calling thread's network namespace.
+/// Cookie of the calling thread's network namespace (SO_NETNS_COOKIE).
 ///
 /// # Errors
-/// The kernel (before 5.14) does not say.
+/// The kernel is older than 5.14 and has no such option.
 pub fn netns_cookie() -> Result<u64, io::Error> {
     let socket = UdpSocket::bind("127.0.0.1:0").or_else(|_| UdpSocket::bind("0.0.0.0:0"))?;
     let mut cookie = 0_u64;
     let mut size = size_of_val(&cookie) as libc::socklen_t;
-    // SAFETY: the kernel writes at most `size` bytes, which is what `cookie` has.
+    // SAFETY: the kernel writes at most `size` bytes, the size of `cookie`.
     let got = unsafe {
         libc::getsockopt(
             socket.as_raw_fd(),
@@ -51,10 +51,10 @@ pub fn netns_cookie() -> Result<u64, io::Error> {
     Errno::result(got).map(|_| cookie).map_err(io::Error::from)
 }
 
-/// asm-generic/socket.h
+/// Socket option of asm-generic/socket.h, which libc does not define.
 const SO_NETNS_COOKIE: libc::c_int = 71;
 
-/// One handle for each network namespace of /proc's processes but the calling thread's.
+/// Open each network namespace of the processes in /proc once, except the calling thread's.
 fn other_namespaces() -> Vec<File> {
     let own = fs::metadata("/proc/thread-self/ns/net").map(|own| own.ino()).ok();
     let mut seen: BTreeSet<u64> = own.into_iter().collect();
@@ -69,7 +69,7 @@ fn other_namespaces() -> Vec<File> {
 }
 
 fn count_in(namespace: &File) -> Result<Option<BTreeMap<String, u64>>, io::Error> {
-    // Only this thread moves there.
+    // Only the new thread enters the namespace.
     let counting = || {
         if setns(namespace, CloneFlags::CLONE_NEWNET).is_err() {
             return Ok(None);
@@ -81,7 +81,7 @@ fn count_in(namespace: &File) -> Result<Option<BTreeMap<String, u64>>, io::Error
 }
 
 fn count_here(counts: &mut BTreeMap<String, u64>) -> Result<(), io::Error> {
-    SocketDump::open()?.all(Ask::CongestionControl, |socket| {
+    SocketDump::open()?.all(SocketDetail::CongestionControl, |socket| {
         if let Some(name) = socket.cc {
             *counts.entry(name).or_default() += 1;
         }

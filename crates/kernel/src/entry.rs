@@ -1,61 +1,63 @@
-//! What congestion controls there are.
+//! List of congestion controls: the kernel's, and skyhop's loaded and unloaded modules.
 
 use std::{fs, process};
 
 use nix::time::{ClockId, clock_gettime};
 use skyhop_cc::Module;
-use skyhop_model::OUR_CC;
+use skyhop_model::SKYHOP_CC_PREFIX;
 
 use crate::bpf;
 use crate::census::sockets_by_cc;
 use crate::error::{Context, KernelError};
-use crate::names::{PREFIX, held_module, held_name, held_part, is_called, kernel_ships};
+use crate::names::{
+    PREFIX, has_name, kernel_ships, module_of_unique_name, unique_name, unique_name_stem,
+};
 use crate::pins::Pin;
 
 const OFFERED: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
 
-/// A congestion control.
+/// Congestion control in the list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// What programs call it; `skyhop:NAME` for one of ours that is not in the kernel.
+    /// Name for programs; `skyhop:NAME` for a module of skyhop's that is not in the kernel.
     pub name: String,
-    /// Whose it is, and whether it is loaded.
+    /// Origin, and whether it is loaded.
     pub status: Status,
-    /// Ours, from `cc/`: one line about it.
+    /// One-line description of a module of `cc/`.
     pub about: Option<&'static str>,
-    /// Sockets that use it in the namespaces that the caller can see; `None` where the kernel does not
-    /// say, or it is not in the kernel.
+    /// Number of sockets that use it, in the namespaces that the caller may enter; `None` if the kernel does not report
+    /// it, or the module is not in the kernel.
     pub sockets: Option<u64>,
 }
 
-/// Whose a congestion control is, and whether it is loaded. `None` for a module's name is a file of somebody's.
+/// Origin of a congestion control, and whether it is loaded. A module's name of `None` means a user's file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Status {
-    /// The kernel's own.
+    /// Congestion control of the kernel.
     Kernel,
-    /// Ours, loaded until it is unloaded.
+    /// Module loaded by skyhop until it is unloaded.
     Loaded(Option<&'static str>),
-    /// Ours, held by a live run until that ends.
+    /// Module registered by a live run until the run ends.
     Run(Option<&'static str>),
-    /// Somebody's who has registered it through BPF and holds it, as `skyhop policy serve`; only root is told.
+    /// Registered through BPF by another program, as by `skyhop policy serve`; only root can detect this.
     Program,
-    /// Ours, not in the kernel.
+    /// Module of skyhop's that is not in the kernel.
     Module(&'static str),
 }
 
-/// The names that this kernel offers; algorithms in kernel modules that are not loaded are left out.
+/// Names that this kernel offers, without those in kernel modules that are not loaded.
 ///
 /// # Errors
-/// The kernel does not say.
+/// The kernel's list cannot be read.
 pub fn offered() -> Result<Vec<String>, KernelError> {
     let names = fs::read_to_string(OFFERED).context(&format!("cannot read {OFFERED}"))?;
     Ok(names.split_whitespace().map(str::to_owned).collect())
 }
 
-/// All congestion controls: those in the kernel, then ours that are not.
+/// List all congestion controls: those in the kernel, then skyhop's modules that are not.
 ///
 /// # Errors
-/// The kernel does not say.
+/// The kernel's list cannot be read.
 pub fn list() -> Result<Vec<Entry>, KernelError> {
     let pins = Pin::all();
     let census = sockets_by_cc();
@@ -72,17 +74,17 @@ pub fn list() -> Result<Vec<Entry>, KernelError> {
         let loaded = |entry: &Entry| entry.status == Status::Loaded(Some(module.name()));
         if !entries.iter().any(loaded) {
             let status = Status::Module(module.name());
-            let name = format!("{OUR_CC}{}", module.name());
+            let name = format!("{SKYHOP_CC_PREFIX}{}", module.name());
             entries.push(Entry { name, status, about: about(status), sockets: None });
         }
     }
     Ok(entries)
 }
 
-/// Whether the kernel has an algorithm of this name itself, loaded or ready to be.
+/// Whether the kernel itself has an algorithm of this name, loaded or as a loadable module.
 ///
 /// # Errors
-/// The kernel does not say.
+/// The kernel's list cannot be read.
 pub fn has_own(name: &str) -> Result<bool, KernelError> {
     if !offered()?.iter().any(|offered| offered == name) {
         return Ok(kernel_ships(name));
@@ -90,20 +92,20 @@ pub fn has_own(name: &str) -> Result<bool, KernelError> {
     Ok(status_of(name, Pin::all().as_deref()) == Status::Kernel)
 }
 
-/// A name that is not taken.
+/// Choose a unique name for a module that the kernel does not offer yet.
 pub(crate) fn unused_name(module: &Module) -> Result<String, KernelError> {
     let taken = offered()?;
-    // Inside of a PID namespace all engines have the same number; the clock tells them apart.
+    // All engines have PID 1 in their namespaces, so the clock makes the seeds differ.
     let now = clock_gettime(ClockId::CLOCK_MONOTONIC).context("cannot read CLOCK_MONOTONIC")?;
     let seed = process::id() ^ (now.tv_nsec() as u32 >> 4);
-    let mut names = (0..).map(|step| held_name(module.name(), seed.wrapping_add(step)));
+    let mut names = (0..).map(|step| unique_name(module.name(), seed.wrapping_add(step)));
     names
         .find(|name| !taken.contains(name))
         .ok_or("all are taken")
         .context("cannot find a name for the module")
 }
 
-/// What a module of `cc/` that has been loaded is called in the kernel.
+/// Name in the kernel of a module of `cc/` that `cc load` has loaded; `None` if it is not loaded.
 pub fn loaded_name(module: &Module) -> Option<String> {
     let pins = Pin::all();
     let loaded = Status::Loaded(Some(module.name()));
@@ -111,16 +113,16 @@ pub fn loaded_name(module: &Module) -> Option<String> {
     offered().ok()?.into_iter().find(is_it).filter(|_| module.file().is_none())
 }
 
-/// Where the kernel's algorithm of this name comes from; `pins` is `None` for who may not look at them.
+/// Origin of the kernel's algorithm of this name; `pins` is `None` if the user may not read them.
 fn status_of(name: &str, pins: Option<&[Pin]>) -> Status {
-    let module = Module::all().iter().find(|module| is_called(module, name)).map(Module::name);
+    let module = Module::all().iter().find(|module| has_name(module, name)).map(Module::name);
     let loaded = match pins {
         Some(pins) => pins.iter().any(|pin| pin.kernel_name == name),
         None => name.starts_with(PREFIX) || (module.is_some() && !kernel_ships(name)),
     };
-    match held_part(name) {
+    match unique_name_stem(name) {
         _ if loaded => Status::Loaded(module),
-        Some(_) => Status::Run(held_module(name).map(Module::name)),
+        Some(_) => Status::Run(module_of_unique_name(name).map(Module::name)),
         None => Status::Kernel,
     }
 }

@@ -1,89 +1,89 @@
-//! Why something could not be done with the running kernel.
+//! Errors of operations on the running kernel, each with a remedy.
 
 use skyhop_cc::CcError;
 use skyhop_ccfile::CcFileError;
 use thiserror::Error;
 
-/// Why something could not be done with the running kernel; each message is one line with the way out.
+/// Error of an operation on the running kernel; each message is one line with the remedy.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum KernelError {
-    /// There is no such module, or its parameters are wrong.
+    /// No module has this name, or its parameters are wrong.
     #[error(transparent)]
     Module(#[from] CcError),
-    /// It is a file of the user's, which is wrong or cannot be compiled here.
+    /// A user's file is wrong or cannot be compiled here.
     #[error(transparent)]
     File(#[from] CcFileError),
-    /// The caller may not.
+    /// The caller lacks the capabilities.
     #[error(
         "loading a congestion control needs root (CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN on the host): run it with sudo"
     )]
     NotRoot,
-    /// The kernel does not say what its structs look like.
+    /// The kernel has no type information (BTF).
     #[error(
         "this kernel has no type information ({0} is missing): one built with CONFIG_DEBUG_INFO_BTF=y is needed"
     )]
     NoBtf(&'static str),
-    /// The kernel does not take congestion controls from BPF.
+    /// The kernel does not support congestion controls through BPF.
     #[error(
-        "this kernel does not take congestion controls from BPF: Linux 6.1 or newer with CONFIG_BPF_JIT=y is needed"
+        "this kernel does not support congestion controls through BPF: Linux 6.1 or newer with CONFIG_BPF_JIT=y is needed"
     )]
     NoStructOps,
-    /// skyhop was built where clang was missing.
+    /// The build of skyhop has no BPF objects because clang was missing.
     #[error(
         "this skyhop was built without clang, so cc/{0}.c was not compiled for the kernel: install clang and run make setup again"
     )]
     NotCompiled(&'static str),
-    /// skyhop was built where libbpf could not be.
+    /// The build of skyhop has no libbpf.
     #[error(
         "this skyhop was built without libbpf: install libelf-dev, zlib1g-dev and pkg-config, and run make setup again"
     )]
     NoLibbpf,
-    /// It is there already.
+    /// The module is already loaded.
     #[error(
-        "{module} is already loaded, as {kernel_name}: run skyhop cc unload {module} first to load it anew"
+        "{module} is already loaded, as {kernel_name}: run skyhop cc unload {module} first to load it again"
     )]
     AlreadyLoaded {
-        /// The module.
+        /// Name of the module.
         module: String,
-        /// Its name in the kernel.
+        /// Name of the module in the kernel.
         kernel_name: String,
     },
-    /// A name that the kernel would not take.
+    /// The kernel would not accept the name.
     #[error(
-        "{0}: is no name for a congestion control: expected 1 to 15 letters, digits, \"_\" and \".\""
+        "{0}: is not a valid name for a congestion control: expected 1 to 15 letters, digits, \"_\" and \".\""
     )]
     WrongName(String),
-    /// A name that another has.
-    #[error("{0}: there is a congestion control of that name already: give another")]
+    /// Another congestion control has the name.
+    #[error("{0}: a congestion control of this name exists: choose another")]
     NameTaken(String),
-    /// There is nothing to unload.
+    /// No loaded module has the name.
     #[error("{name} is not loaded by skyhop; loaded are: {loaded}")]
     NotLoaded {
-        /// What was asked for.
+        /// Requested name of the module.
         name: String,
-        /// What there is, with commas between.
+        /// Loaded modules, separated by commas.
         loaded: String,
     },
-    /// The verifier refuses a module.
+    /// The verifier refuses the module.
     #[error("this kernel's verifier refuses {origin}: {reason}")]
     Refused {
-        /// The module's file.
+        /// File of the module.
         origin: String,
-        /// The verifier's last word.
+        /// Last line of the verifier's log.
         reason: String,
     },
-    /// A system call failed that normally does not.
+    /// A system call failed unexpectedly.
     #[error("{action}: {reason}")]
     System {
-        /// What was tried.
+        /// Attempted action, as "cannot …".
         action: String,
-        /// What the system said.
+        /// Error message of the system.
         reason: String,
     },
 }
 
 impl KernelError {
-    /// Whether what was asked for was wrong, rather than the attempt to do it.
+    /// Whether the user's input is wrong, as opposed to the system.
     pub fn is_input(&self) -> bool {
         match self {
             Self::File(error) => error.is_input(),
@@ -96,7 +96,7 @@ impl KernelError {
         }
     }
 
-    /// What is missing here, where that is all: "kernel" with its rights, or "clang" for the build.
+    /// Missing prerequisite, if that is the only problem: "kernel" (its features or privileges) or "clang".
     pub fn missing(&self) -> Option<&'static str> {
         match self {
             Self::NotRoot | Self::NoBtf(_) | Self::NoStructOps | Self::NoLibbpf => Some("kernel"),
@@ -107,9 +107,9 @@ impl KernelError {
     }
 }
 
-/// Names what was tried when it fails.
+/// Extension trait that adds the attempted action to an error.
 pub(crate) trait Context<T> {
-    /// Turns the failure into a [`KernelError::System`].
+    /// Convert the error to a [`KernelError::System`] with this action.
     fn context(self, action: &str) -> Result<T, KernelError>;
 }
 

@@ -1,22 +1,20 @@
-//! Congestion controls in the running kernel.
+//! Congestion controls of skyhop and of users in the running kernel.
 //!
-//! They get there in one of two ways, which a run need not know: through BPF (`bpf/`), or as a module of the
-//! kernel's own build that somebody has put into it (`module_file.rs`), as in guests, whose kernels have no struct_ops.
+//! They are loaded in one of two ways, which a run need not distinguish: through BPF (`bpf/`), or as a kernel module
+//! built with the kernel and already inserted (`module_file.rs`), as in guests, whose kernels have no struct_ops.
 //!
-//! [`load`] registers a module of `cc/` with the kernel's TCP and pins it under the BPF file system, so
-//! that it outlives the caller, until [`unload`]. [`hold`] registers one for as long as the caller
-//! lives, under a name of its own. [`list`] says what there is and who uses it; [`check`] asks the
-//! verifier and registers nothing. [`SignalMap`] hands announced handovers to a registered module,
-//! [`PhaseReader`] reads what its connections do about them,
-//! [`ReportReader`] what they report to whoever decides for them.
+//! [`load`] registers a module of `cc/` with the kernel's TCP and pins it in the BPF file system, so that it outlives
+//! the caller, until [`unload`]. [`register`] registers one under a unique name for as long as the caller lives.
+//! [`list`] returns the congestion controls and their numbers of sockets; [`check`] runs the verifier and registers
+//! nothing. [`SignalMap`] passes announced handovers to a registered module, [`PhaseReader`] reads the phases that its
+//! connections enter for them, and [`ReportReader`] the reports that its connections send to an external policy.
 //!
-//! For BPF the kernel has to take congestion controls from there (struct_ops) and to say what its structs look
-//! like (BTF). Before 6.4 there are no links: the registration itself is what stays, and is removed by
-//! its map.
+//! BPF requires a kernel with struct_ops for congestion controls and with type information (BTF). Before Linux 6.4
+//! struct_ops have no links: the registration persists by itself and is removed through its map.
 
 #![cfg_attr(
     not(feature = "libbpf"),
-    allow(dead_code, reason = "what only loading needs stays where it is read about")
+    allow(dead_code, reason = "code that only loading uses stays next to the rest")
 )]
 
 use skyhop_cc::bindings::SignalKey;
@@ -25,11 +23,11 @@ use skyhop_cc::{Caller, MapValue as _, bindings};
 mod census;
 mod entry;
 mod error;
-mod held;
 mod module_file;
 mod names;
 mod pins;
 mod privilege;
+mod registered;
 mod sock_diag;
 mod ticks;
 
@@ -43,87 +41,87 @@ pub use bpf::{check, load, unload};
 pub use census::{netns_cookie, sockets_by_cc};
 pub use entry::{Entry, Status, has_own, list, loaded_name, offered};
 pub use error::KernelError;
-pub use held::{
-    DecisionMaps, Held, PhaseReader, ReportReader, SignalMap, compile, hold, hold_as,
-    pinned_phases, pinned_signal_maps,
-};
 pub use names::module_of;
-pub use sock_diag::{Ask, SocketDump, SocketEnds, TcpSocket};
+pub use registered::{
+    DecisionMaps, PhaseReader, RegisteredModule, ReportReader, SignalMap, compile, pinned_phases,
+    pinned_signal_maps, register, register_as,
+};
+pub use sock_diag::{DestroyEvents, SocketDetail, SocketDump, TcpSocket};
 pub use ticks::ticks_per_second;
 
-/// What the kernel's TCP does for a module: it has no `get_info` for those that come from BPF.
+/// Hooks that the kernel's TCP calls: all except `get_info`, which BPF modules cannot provide.
 pub const CALLER: Caller = Caller { name: "the kernel", calls: Caller::LINUX_CALLS, has_ecn: true };
 
-/// One hook of a module, as the verifier saw it.
+/// Verifier's report about one hook of a module.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProgramReport {
-    /// The hook's function.
+    /// Name of the hook's function.
     pub name: String,
-    /// Its BPF instructions.
+    /// Number of its BPF instructions.
     pub instructions: u32,
-    /// How many the verifier looked at, on all ways through it; `None` where the kernel (before 5.16)
-    /// does not say.
+    /// Number of instructions that the verifier processed, over all paths; `None` before Linux 5.16, which does not
+    /// report it.
     pub verified: Option<u32>,
 }
 
-/// A module that has been loaded.
+/// Result of loading a module by [`load`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Loaded {
-    /// What programs give to `TCP_CONGESTION`.
+    /// Name for the socket option `TCP_CONGESTION`.
     pub kernel_name: String,
-    /// Whether the BPF file system had to be mounted for it.
+    /// Whether [`load`] mounted the BPF file system.
     pub mounted_bpffs: bool,
 }
 
-/// A module that has been unloaded.
+/// Result of unloading a module by [`unload`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unloaded {
-    /// The name that is gone.
+    /// Name that was unregistered.
     pub kernel_name: String,
-    /// Sockets that use it still, and keep it until they are closed; `None` where the kernel does not say.
+    /// Number of sockets that still use it, until they are closed; `None` if the kernel does not report them.
     pub sockets: Option<u64>,
 }
 
-/// What a connection says that it does about a handover.
+/// Phase that a connection reports for an announced handover.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Told {
-    /// The connection's network namespace.
+pub struct PhaseEvent {
+    /// Cookie of the connection's network namespace.
     pub netns_cookie: u64,
-    /// Its port at this end.
+    /// Local port of the connection.
     pub local_port: u16,
-    /// Its port at the other.
+    /// Remote port of the connection.
     pub remote_port: u16,
-    /// What it does, on `CLOCK_MONOTONIC`.
+    /// Phase with its times on `CLOCK_MONOTONIC`.
     pub phase: skyhop_cc::Phase,
 }
 
-impl Told {
-    /// Reads a `struct skyhop_told`; nothing where it is of another version.
+impl PhaseEvent {
+    /// Parse a `struct skyhop_told`; `None` if it is of another version.
     pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
-        let told = bindings::Told::from_bytes(bytes)?;
+        let event = bindings::Told::from_bytes(bytes)?;
         Some(Self {
-            netns_cookie: told.netns_cookie,
-            local_port: told.local_port,
-            remote_port: u16::from_be(told.remote_port),
-            phase: told.phase.known()?,
+            netns_cookie: event.netns_cookie,
+            local_port: event.local_port,
+            remote_port: u16::from_be(event.remote_port),
+            phase: event.phase.to_phase()?,
         })
     }
 }
 
-/// Whom an announcement is for.
+/// Set of connections that an announcement addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Scope {
-    /// The network namespace, by its cookie.
+    /// Cookie of the network namespace.
     pub netns_cookie: u64,
-    /// Only connections to this IPv4 prefix: address and length in bits.
+    /// Destination prefix of the connections, IPv4 address and length in bits; `None`: all connections.
     pub destination: Option<(std::net::Ipv4Addr, u8)>,
 }
 
 impl Scope {
-    /// Bits of the key that name the network namespace.
+    /// Bits of the key that contain the namespace's cookie.
     const COOKIE_BITS: u32 = 64;
 
-    /// What the modules look for.
+    /// Key of the map in which modules look up announcements.
     pub(crate) fn key(self) -> SignalKey {
         let (address, bits) =
             self.destination.map_or(([0; 4], 0), |(ip, bits)| (ip.octets(), bits));

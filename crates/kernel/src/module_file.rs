@@ -1,5 +1,5 @@
-//! A module that the kernel's own build has made of a congestion control's file, and somebody has put into the kernel:
-//! reached by the file that it has in /proc (cc/kernel_module.h).
+//! Congestion controls built as kernel modules and inserted into the kernel, used through their file in /proc
+//! (cc/kernel_module.h).
 
 use std::fs::{File, OpenOptions};
 use std::os::fd::AsFd as _;
@@ -17,33 +17,33 @@ use skyhop_model::POLICY_CC;
 
 use crate::entry::unused_name;
 use crate::error::{Context, KernelError};
-use crate::{Scope, Told};
+use crate::{PhaseEvent, Scope};
 
-/// So many structs are read at a time.
-const READ: usize = 64;
-const READING: &str = "cannot read what a module reports";
-/// Where announcements are written and phases read, …
-const TELLING_AT: u64 = 0;
-/// … and where decisions are written and reports read.
+/// Number of structs per read.
+const STRUCTS_PER_READ: usize = 64;
+const READ_ACTION: &str = "cannot read what a module reports";
+/// File offset at which announcements are written and phases read.
+const SIGNALS_AT: u64 = 0;
+/// File offset at which decisions are written and reports read.
 const DECIDING_AT: u64 = SKYHOP_DECIDING_AT as u64;
 
-/// The file of a module that is in the kernel.
+/// File in /proc of a module that is in the kernel; `None` if it is not.
 pub(crate) fn of(module: &Module) -> Option<PathBuf> {
     let file = Path::new("/proc").join(skyhop_ccfile::kernel_module_name(module));
     file.exists().then_some(file)
 }
 
-/// A registration, which ends when this and all of its clones are closed.
+/// Registration of a module, which ends when this value and all its clones are closed.
 #[derive(Debug)]
 pub(crate) struct ModuleFile {
     file: File,
     kernel_name: String,
-    hears: bool,
+    uses_announcements: bool,
     reports: bool,
 }
 
 impl ModuleFile {
-    /// Opens the module's file and registers it under a name of its own.
+    /// Open the module's file and register the module under a unique name.
     pub(crate) fn register(
         place: &Path,
         module: &Module,
@@ -53,60 +53,61 @@ impl ModuleFile {
         let wanted = registration(&kernel_name, &module.values(parameters)?);
         let action = format!("cannot register {} through {}", module.name(), place.display());
         let file = OpenOptions::new().read(true).write(true).open(place).context(&action)?;
-        write_whole(&file, TELLING_AT, wanted.as_bytes()).context(&action)?;
+        write_whole(&file, SIGNALS_AT, wanted.as_bytes()).context(&action)?;
         let reports = module.name() == POLICY_CC;
-        Ok(Self { file, kernel_name, hears: module.hears_handovers(), reports })
+        Ok(Self { file, kernel_name, uses_announcements: module.uses_announcements(), reports })
     }
 
     pub(crate) fn kernel_name(&self) -> &str {
         &self.kernel_name
     }
 
-    /// Whether its connections look for announcements.
-    pub(crate) fn hears(&self) -> bool {
-        self.hears
+    /// Whether the module uses announcements.
+    pub(crate) fn uses_announcements(&self) -> bool {
+        self.uses_announcements
     }
 
-    /// Whether its connections report and look for decisions.
+    /// Whether the module sends reports and takes decisions.
     pub(crate) fn reports(&self) -> bool {
         self.reports
     }
 
-    /// The same registration once more, for another thread.
+    /// Duplicate the handle of the registration, for another thread.
     pub(crate) fn try_clone(&self) -> Result<Self, KernelError> {
         let file = self.file.try_clone().context("cannot share a module's file")?;
         Ok(Self { file, kernel_name: self.kernel_name.clone(), ..*self })
     }
 
-    /// Announces a handover, or with one that is not valid takes back what was announced.
+    /// Announce a handover; an invalid one withdraws the announcement.
     pub(crate) fn announce(&self, scope: Scope, handover: &Handover) -> Result<(), KernelError> {
-        let said = Announcement { key: scope.key(), handover: *handover };
-        write_whole(&self.file, TELLING_AT, said.as_bytes()).context("cannot announce a handover")
+        let announcement = Announcement { key: scope.key(), handover: *handover };
+        write_whole(&self.file, SIGNALS_AT, announcement.as_bytes())
+            .context("cannot announce a handover")
     }
 
-    /// What its connections have told since the last call.
-    pub(crate) fn read_told(&self) -> Result<Vec<Told>, KernelError> {
-        self.read_all(TELLING_AT, size_of::<bindings::Told>(), Told::parse)
+    /// Read the phases reported since the last call.
+    pub(crate) fn read_phases(&self) -> Result<Vec<PhaseEvent>, KernelError> {
+        self.read_all(SIGNALS_AT, size_of::<bindings::Told>(), PhaseEvent::parse)
     }
 
-    /// What its connections have reported since the last call; from the first on it is kept for the next.
+    /// Read the reports since the last call; the module queues reports from the first call on.
     pub(crate) fn read_reports(&self) -> Result<Vec<Report>, KernelError> {
         self.read_all(DECIDING_AT, size_of::<Report>(), Report::from_bytes)
     }
 
-    /// The same; where there is nothing it waits for it as long as `timeout`.
+    /// Read the reports since the last call; wait up to `timeout` for the first.
     pub(crate) fn wait_for_reports(&self, timeout: Duration) -> Result<Vec<Report>, KernelError> {
         let timeout = PollTimeout::try_from(timeout).unwrap_or(PollTimeout::MAX);
         match poll(&mut [PollFd::new(self.file.as_fd(), PollFlags::POLLIN)], timeout) {
             Ok(_) | Err(Errno::EINTR) => self.read_reports(),
-            Err(error) => Err(error).context(READING),
+            Err(error) => Err(error).context(READ_ACTION),
         }
     }
 
-    /// Decides for a connection, or with a decision that answers nothing takes back what was decided.
+    /// Write the decision for a connection; the default decision withdraws it.
     pub(crate) fn decide(&self, id: u64, decision: &Decision) -> Result<(), KernelError> {
-        let said = Decided { id, decision: *decision };
-        write_whole(&self.file, DECIDING_AT, said.as_bytes()).context("cannot write a decision")
+        let decided = Decided { id, decision: *decision };
+        write_whole(&self.file, DECIDING_AT, decided.as_bytes()).context("cannot write a decision")
     }
 
     fn read_all<T>(
@@ -116,9 +117,9 @@ impl ModuleFile {
         parse: impl Fn(&[u8]) -> Option<T>,
     ) -> Result<Vec<T>, KernelError> {
         let mut all = Vec::new();
-        let mut bytes = vec![0; READ * size];
+        let mut bytes = vec![0; STRUCTS_PER_READ * size];
         loop {
-            let length = self.file.read_at(&mut bytes, at).context(READING)?;
+            let length = self.file.read_at(&mut bytes, at).context(READ_ACTION)?;
             all.extend(bytes[..length].chunks(size).filter_map(&parse));
             if length < bytes.len() {
                 return Ok(all);
@@ -127,11 +128,11 @@ impl ModuleFile {
     }
 }
 
-/// In one piece, which is how the module takes it.
+/// Write all bytes in one call, as the module requires.
 fn write_whole(file: &File, at: u64, bytes: &[u8]) -> Result<(), String> {
     match file.write_at(bytes, at) {
         Ok(length) if length == bytes.len() => Ok(()),
-        Ok(length) => Err(format!("it took {length} of {} bytes", bytes.len())),
+        Ok(length) => Err(format!("it accepted {length} of {} bytes", bytes.len())),
         Err(error) => Err(error.to_string()),
     }
 }

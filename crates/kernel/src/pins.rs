@@ -1,6 +1,6 @@
-//! The places under the BPF file system that keep a registration alive.
+//! Pins in the BPF file system, which keep registrations alive.
 //!
-//! `/sys/fs/bpf/skyhop/NAME/` holds `link` (from 6.4 on) or `map`, `signals` and `phases`.
+//! Directory `/sys/fs/bpf/skyhop/NAME/` contains `link` (Linux 6.4 and newer) or `map`, `signals` and `phases`.
 
 use std::fs::{self, DirBuilder, File};
 use std::io::ErrorKind;
@@ -14,10 +14,10 @@ use nix::sys::statfs::{FsType, statfs};
 use crate::error::{Context, KernelError};
 
 const BPFFS: &str = "/sys/fs/bpf";
-/// `BPF_FS_MAGIC` (linux/magic.h).
+/// Magic number of the BPF file system: `BPF_FS_MAGIC` (linux/magic.h).
 const MAGIC: FsType = FsType(0xcafe_4a11);
 
-/// Makes sure that the BPF file system is there; returns whether it had to be mounted.
+/// Mount the BPF file system if necessary; return whether it did.
 pub(crate) fn ensure_bpffs() -> Result<bool, KernelError> {
     if is_mounted() {
         return Ok(false);
@@ -32,7 +32,7 @@ fn is_mounted() -> bool {
     statfs(BPFFS).is_ok_and(|place| place.filesystem_type() == MAGIC)
 }
 
-/// What is pinned for one name.
+/// Pinned objects of one registration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Pin {
     pub(crate) kernel_name: String,
@@ -40,15 +40,15 @@ pub(crate) struct Pin {
 }
 
 impl Pin {
-    /// The place for a name, which need not exist.
+    /// Pin of this name, which need not exist.
     pub(crate) fn of(kernel_name: &str) -> Self {
         let directory = Path::new(BPFFS).join("skyhop").join(kernel_name);
         Self { kernel_name: kernel_name.to_owned(), directory }
     }
 
-    /// Everything that is pinned, by name; nothing where the file system is not there.
+    /// All existing pins, sorted by name; empty if the file system is not mounted.
     ///
-    /// `None`: this user may not look.
+    /// Returns `None` if this user may not read the directory.
     pub(crate) fn all() -> Option<Vec<Pin>> {
         let entries = match fs::read_dir(Path::new(BPFFS).join("skyhop")) {
             Ok(entries) => entries,
@@ -77,8 +77,8 @@ impl Pin {
         self.directory.join("phases")
     }
 
-    /// Whether a registration is kept here, and not just the remains of an attempt.
-    pub(crate) fn is_whole(&self) -> bool {
+    /// Whether the pin contains a registration, and not only the remains of a failed attempt.
+    pub(crate) fn is_complete(&self) -> bool {
         self.link().exists() || self.map().exists()
     }
 
@@ -90,7 +90,7 @@ impl Pin {
             .context(&format!("cannot create {}", self.directory.display()))
     }
 
-    /// Removes it with everything in it, and the directory above it when it was the last.
+    /// Remove the pin with its objects, and the parent directory if it was the last.
     pub(crate) fn remove(&self) -> Result<(), KernelError> {
         match fs::remove_dir_all(&self.directory) {
             Ok(()) => {}
@@ -101,14 +101,14 @@ impl Pin {
         }
         let above = Path::new(BPFFS).join("skyhop");
         match fs::remove_dir(&above) {
-            // Others are loaded still.
+            // Other modules are still loaded.
             Err(error) if error.kind() == ErrorKind::DirectoryNotEmpty => Ok(()),
             removed => removed.context(&format!("cannot remove {}", above.display())),
         }
     }
 }
 
-/// One `cc load` or `cc unload` at a time.
+/// Take the lock that serialises `cc load` and `cc unload`.
 pub(crate) fn lock() -> Result<Flock<File>, KernelError> {
     let directory = File::open(BPFFS).context(&format!("cannot open {BPFFS}"))?;
     Flock::lock(directory, FlockArg::LockExclusive)

@@ -1,15 +1,15 @@
-//! Whether the caller may load.
+//! Capabilities that loading a congestion control requires.
 
 use std::fs;
 
-/// capabilities(7): their bits.
+/// Bit numbers of capabilities(7).
 const NET_ADMIN: u32 = 12;
 const SYS_ADMIN: u32 = 21;
 const PERFMON: u32 = 38;
 const BPF: u32 = 39;
 
-/// Whether this process has the capabilities, in its own user namespace at least: whether they count on
-/// the host only the kernel knows, and says it when asked.
+/// Whether this process has the capabilities, at least in its own user namespace; whether they are valid on the host
+/// only the kernel decides, when it is asked to load.
 pub(crate) fn may_load() -> bool {
     fs::read_to_string("/proc/self/status")
         .ok()

@@ -1,4 +1,4 @@
-//! sock_diag(7): what the kernel tells about the TCP sockets of a network namespace.
+//! TCP sockets of a network namespace, by sock_diag(7).
 
 use std::io;
 use std::net::IpAddr;
@@ -17,36 +17,37 @@ use nix::sys::socket::{
     setsockopt, socket, sockopt::RcvBuf,
 };
 
-/// linux/sock_diag.h: the groups that hear of the ends of TCP sockets, over IPv4 and IPv6.
+/// Multicast groups of destroyed TCP sockets over IPv4 and IPv6 (linux/sock_diag.h: SKNLGRP_INET_TCP_DESTROY,
+/// SKNLGRP_INET6_TCP_DESTROY).
 const DESTROY_GROUPS: [libc::c_int; 2] = [1, 3];
-/// What may wait until it is read: some thousand ends.
-const ENDS_BUFFER: usize = 8 << 20;
-/// Longer than any message of a dump.
-const LONGEST: usize = 1 << 15;
+/// Receive buffer for destroy events, in bytes: several thousand events.
+const DESTROY_BUFFER: usize = 8 << 20;
+/// Buffer for one read, in bytes: larger than any message of a dump.
+const MESSAGE_BUFFER: usize = 1 << 15;
 
-/// A TCP socket.
+/// TCP socket as the kernel reports it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TcpSocket {
-    /// Its own address and port; IPv4 also where the socket is one of IPv6.
+    /// Local address and port; IPv4-mapped addresses of IPv6 sockets are converted to IPv4.
     pub local: (IpAddr, u16),
-    /// Its peer's.
+    /// Address and port of the peer.
     pub peer: (IpAddr, u16),
-    /// Its congestion control; `None` where it was not asked for, or has ended.
+    /// Congestion control; `None` if it was not requested, or for a destroyed socket.
     pub cc: Option<String>,
-    /// `struct tcp_info`; `None` where it was not asked for, or the socket is but a memory (TIME_WAIT).
+    /// Bytes of `struct tcp_info`; `None` if it was not requested, or in TIME_WAIT.
     pub info: Option<Vec<u8>>,
 }
 
-/// What to ask about sockets.
+/// Attributes to request of each socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ask {
-    /// Their congestion control.
+pub enum SocketDetail {
+    /// Name of the congestion control only.
     CongestionControl,
-    /// That, and `struct tcp_info`.
-    Everything,
+    /// Congestion control and `struct tcp_info`.
+    Full,
 }
 
-/// Asks for the sockets of the network namespace in which it was opened.
+/// Netlink socket that dumps the TCP sockets of the network namespace in which it was opened.
 #[derive(Debug)]
 pub struct SocketDump {
     kernel: OwnedFd,
@@ -54,27 +55,31 @@ pub struct SocketDump {
 }
 
 impl SocketDump {
-    /// Opens it in the calling thread's namespace.
+    /// Open the netlink socket in the calling thread's namespace.
     ///
     /// # Errors
-    /// The kernel has no sock_diag.
+    /// The kernel does not support sock_diag.
     pub fn open() -> Result<Self, io::Error> {
-        Ok(Self { kernel: netlink()?, answer: vec![0; LONGEST] })
+        Ok(Self { kernel: netlink()?, answer: vec![0; MESSAGE_BUFFER] })
     }
 
-    /// Tells `each` of all TCP sockets that there are.
+    /// Call `each` for every TCP socket.
     ///
     /// # Errors
-    /// The kernel has no sock_diag for TCP.
-    pub fn all(&mut self, ask: Ask, mut each: impl FnMut(TcpSocket)) -> Result<(), io::Error> {
+    /// The kernel does not support sock_diag for TCP.
+    pub fn all(
+        &mut self,
+        detail: SocketDetail,
+        mut each: impl FnMut(TcpSocket),
+    ) -> Result<(), io::Error> {
         for family in [AF_INET, AF_INET6] {
-            send(self.kernel.as_raw_fd(), &request(family, ask), MsgFlags::empty())?;
+            send(self.kernel.as_raw_fd(), &request(family, detail), MsgFlags::empty())?;
             while self.read_some(&mut each)? {}
         }
         Ok(())
     }
 
-    /// Reads a part of the answer; whether there is more.
+    /// Read a part of the dump; return whether there is more.
     fn read_some(&mut self, each: &mut impl FnMut(TcpSocket)) -> Result<bool, io::Error> {
         let length = recv(self.kernel.as_raw_fd(), &mut self.answer, MsgFlags::empty())?;
         let mut more = true;
@@ -93,27 +98,27 @@ impl SocketDump {
     }
 }
 
-/// Hears of the ends of TCP sockets in the network namespace in which it was opened: of those, too, that lived too
-/// short for any dump.
+/// Netlink socket that receives destroy events of TCP sockets in the network namespace in which it was opened,
+/// including sockets that lived too briefly for any dump.
 #[derive(Debug)]
-pub struct SocketEnds {
+pub struct DestroyEvents {
     kernel: OwnedFd,
     message: Vec<u8>,
 }
 
-impl SocketEnds {
-    /// Opens it in the calling thread's namespace.
+impl DestroyEvents {
+    /// Open the netlink socket in the calling thread's namespace.
     ///
     /// # Errors
-    /// The kernel does not tell.
+    /// The kernel does not provide destroy events.
     pub fn open() -> Result<Self, io::Error> {
         let kernel = netlink()?;
-        // The kernel sends to those alone that have an address.
+        // The kernel sends multicasts only to bound sockets.
         bind(kernel.as_raw_fd(), &NetlinkAddr::new(0, 0))?;
-        // Where less is allowed, less is kept.
-        let _ = setsockopt(&kernel, RcvBuf, &ENDS_BUFFER);
+        // A smaller buffer than requested only loses more events in bursts.
+        let _ = setsockopt(&kernel, RcvBuf, &DESTROY_BUFFER);
         for group in DESTROY_GROUPS {
-            // SAFETY: the kernel reads the number that is given, whose size it is told.
+            // SAFETY: the kernel reads `group`, whose size is passed and which lives for the call.
             let joined = unsafe {
                 libc::setsockopt(
                     kernel.as_raw_fd(),
@@ -125,20 +130,20 @@ impl SocketEnds {
             };
             Errno::result(joined)?;
         }
-        Ok(Self { kernel, message: vec![0; LONGEST] })
+        Ok(Self { kernel, message: vec![0; MESSAGE_BUFFER] })
     }
 
-    /// Tells `each` of the sockets that have ended since the last call.
+    /// Call `each` for every socket destroyed since the last call.
     ///
     /// # Errors
-    /// The kernel says what it never says.
-    pub fn take(&mut self, mut each: impl FnMut(TcpSocket)) -> Result<(), io::Error> {
+    /// The kernel's message cannot be parsed.
+    pub fn read(&mut self, mut each: impl FnMut(TcpSocket)) -> Result<(), io::Error> {
         loop {
             let read = recv(self.kernel.as_raw_fd(), &mut self.message, MsgFlags::MSG_DONTWAIT);
             let length = match read {
                 Ok(length) => length,
                 Err(Errno::EAGAIN) => return Ok(()),
-                // Some were lost; the next are there.
+                // ENOBUFS: some events were lost; later ones can be read.
                 Err(Errno::ENOBUFS | Errno::EINTR) => continue,
                 Err(error) => return Err(error.into()),
             };
@@ -158,15 +163,15 @@ fn netlink() -> Result<OwnedFd, io::Error> {
     Ok(socket(AddressFamily::Netlink, SockType::Raw, flags, SockProtocol::NetlinkSockDiag)?)
 }
 
-/// Asks for all TCP sockets of a family, in whatever state, from wherever to wherever.
-fn request(family: u8, ask: Ask) -> Vec<u8> {
+/// Encode a dump request for all TCP sockets of an address family, in all states.
+fn request(family: u8, detail: SocketDetail) -> Vec<u8> {
     let socket_id = match family {
         AF_INET6 => SocketId::new_v6(),
         _ => SocketId::new_v4(),
     };
-    let extensions = match ask {
-        Ask::CongestionControl => ExtensionFlags::CONG,
-        Ask::Everything => ExtensionFlags::CONG | ExtensionFlags::INFO,
+    let extensions = match detail {
+        SocketDetail::CongestionControl => ExtensionFlags::CONG,
+        SocketDetail::Full => ExtensionFlags::CONG | ExtensionFlags::INFO,
     };
     let mut message = NetlinkMessage::from(SockDiagMessage::InetRequest(InetRequest {
         family,
@@ -220,7 +225,7 @@ mod tests {
 
     use super::*;
 
-    /// What the kernel would answer about a socket, and that there are no more.
+    /// Dump of one socket, followed by NLMSG_DONE.
     fn answer() -> Vec<u8> {
         let mut response = netlink_packet_sock_diag::inet::InetResponse {
             header: netlink_packet_sock_diag::inet::InetResponseHeader {
@@ -260,9 +265,9 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_short_connection_is_heard_of() {
-        let mut ends = match SocketEnds::open() {
-            Ok(ends) => ends,
+    fn destroy_events_include_short_connections() {
+        let mut events = match DestroyEvents::open() {
+            Ok(events) => events,
             Err(error) => return skyhop_needs::missing("kernel", format!("no sock_diag: {error}")),
         };
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -274,17 +279,17 @@ mod tests {
         far.read_to_end(&mut Vec::new()).unwrap();
         let client = near.local_addr().unwrap();
         drop((near, far));
-        let (begun, mut heard) = (Instant::now(), Vec::new());
-        while heard.len() < 2 && begun.elapsed() < Duration::from_secs(60) {
+        let (begun, mut destroyed) = (Instant::now(), Vec::new());
+        while destroyed.len() < 2 && begun.elapsed() < Duration::from_secs(60) {
             let ours =
                 |socket: &TcpSocket| [socket.local.1, socket.peer.1].contains(&client.port());
-            ends.take(|socket| heard.extend(Some(socket).filter(ours))).unwrap();
+            events.read(|socket| destroyed.extend(Some(socket).filter(ours))).unwrap();
         }
-        let mut ports: Vec<u16> = heard.iter().map(|socket| socket.local.1).collect();
+        let mut ports: Vec<u16> = destroyed.iter().map(|socket| socket.local.1).collect();
         ports.sort_unstable();
         let mut expected = [client.port(), server.port()];
         expected.sort_unstable();
-        assert_eq!(ports, expected, "{heard:?}");
-        assert!(heard.iter().all(|socket| socket.info.is_some()), "{heard:?}");
+        assert_eq!(ports, expected, "{destroyed:?}");
+        assert!(destroyed.iter().all(|socket| socket.info.is_some()), "{destroyed:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! How fast the kernel's own clock ticks.
+//! Tick rate of the kernel (CONFIG_HZ).
 
 use nix::time::{ClockId, clock_getres};
 
@@ -7,7 +7,7 @@ use crate::error::{Context, KernelError};
 /// Ticks per second of jiffies (CONFIG_HZ): the coarse clock advances once per tick.
 ///
 /// # Errors
-/// There is no such clock.
+/// The kernel has no coarse clock.
 pub fn ticks_per_second() -> Result<u32, KernelError> {
     let tick = clock_getres(ClockId::CLOCK_MONOTONIC_COARSE)
         .context("cannot read the resolution of CLOCK_MONOTONIC_COARSE")?;

@@ -1,103 +1,103 @@
-//! What stands in for `bpf` where skyhop was built without libbpf: nothing can be loaded.
+//! Replacement of `bpf` in builds without libbpf: every operation returns [`KernelError::NoLibbpf`].
 
 use std::convert::Infallible;
 use std::time::Duration;
 
 use skyhop_cc::{Decision, Handover, Module, Report};
 
-use crate::{CALLER, KernelError, Loaded, ProgramReport, Scope, Told, Unloaded};
+use crate::{CALLER, KernelError, Loaded, PhaseEvent, ProgramReport, Scope, Unloaded};
 
-/// A registration; there is none.
+/// Registration of a module; never constructed.
 #[derive(Debug)]
-pub struct Held(Infallible);
+pub struct BpfRegistration(Infallible);
 
-impl Held {
-    /// Never called.
+impl BpfRegistration {
+    /// Never called without a value.
     pub fn kernel_name(&self) -> &str {
         match self.0 {}
     }
 
-    /// Never called.
+    /// Never called without a value.
     pub fn signals(&self) -> Option<&SignalMap> {
         match self.0 {}
     }
 
-    /// Never called.
+    /// Never called without a value.
     ///
     /// # Errors
-    /// None.
+    /// Never returns an error.
     pub fn phases(&self) -> Result<PhaseReader, KernelError> {
         match self.0 {}
     }
 
-    /// Never called.
+    /// Never called without a value.
     ///
     /// # Errors
-    /// None.
+    /// Never returns an error.
     pub fn decisions(&self) -> Result<Option<DecisionMaps>, KernelError> {
         match self.0 {}
     }
 }
 
-/// Where connections report; there is no such place.
+/// Maps of reports and decisions; never constructed.
 #[derive(Debug)]
 pub struct DecisionMaps(Infallible);
 
 impl DecisionMaps {
-    /// Never called.
+    /// Never called without a value.
     ///
     /// # Errors
-    /// None.
+    /// Never returns an error.
     pub fn read(self) -> Result<ReportReader, KernelError> {
         match self.0 {}
     }
 }
 
-/// A reader of reports; there is none.
+/// Reader of reports; never constructed.
 #[derive(Debug)]
 pub struct ReportReader(Infallible);
 
 impl ReportReader {
-    /// Never called.
+    /// Never called without a value.
     ///
     /// # Errors
-    /// None.
+    /// Never returns an error.
     pub fn wait(&self, _: Duration) -> Result<Vec<Report>, KernelError> {
         match self.0 {}
     }
 
-    /// Never called.
+    /// Never called without a value.
     ///
     /// # Errors
-    /// None.
+    /// Never returns an error.
     pub fn decide(&self, _: u64, _: &Decision) -> Result<(), KernelError> {
         match self.0 {}
     }
 
-    /// Never called.
+    /// Never called without a value.
     ///
     /// # Errors
-    /// None.
+    /// Never returns an error.
     pub fn forget(&self, _: u64) -> Result<(), KernelError> {
         match self.0 {}
     }
 }
 
-/// A reader of what connections report; there is none.
+/// Reader of phases; never constructed.
 #[derive(Debug)]
 pub struct PhaseReader(Infallible);
 
 impl PhaseReader {
-    /// Never called.
+    /// Never called without a value.
     ///
     /// # Errors
-    /// None.
-    pub fn read(&self) -> Result<Vec<Told>, KernelError> {
+    /// Never returns an error.
+    pub fn read(&self) -> Result<Vec<PhaseEvent>, KernelError> {
         match self.0 {}
     }
 }
 
-/// What the connections of a loaded module tell.
+/// Always fail: phases cannot be read without libbpf.
 ///
 /// # Errors
 /// [`KernelError::NoLibbpf`].
@@ -105,37 +105,37 @@ pub fn pinned_phases(_: &str) -> Result<PhaseReader, KernelError> {
     Err(KernelError::NoLibbpf)
 }
 
-/// A map of announcements; there is none.
+/// Map of announcements; never constructed.
 #[derive(Debug)]
 pub struct SignalMap(Infallible);
 
 impl SignalMap {
-    /// Never called.
+    /// Never called without a value.
     ///
     /// # Errors
-    /// None.
+    /// Never returns an error.
     pub fn announce(&self, _: Scope, _: &Handover) -> Result<(), KernelError> {
         match self.0 {}
     }
 
-    /// Never called.
+    /// Never called without a value.
     ///
     /// # Errors
-    /// None.
+    /// Never returns an error.
     pub fn try_clone(&self) -> Result<Self, KernelError> {
         match self.0 {}
     }
 
-    /// Never called.
+    /// Never called without a value.
     ///
     /// # Errors
-    /// None.
+    /// Never returns an error.
     pub fn withdraw(&self, _: Scope) -> Result<(), KernelError> {
         match self.0 {}
     }
 }
 
-/// Asks the verifier.
+/// Check the module's hooks, then fail: the verifier cannot be run without libbpf.
 ///
 /// # Errors
 /// [`KernelError::NoLibbpf`].
@@ -144,7 +144,7 @@ pub fn check(module: &'static Module) -> Result<Vec<ProgramReport>, KernelError>
     Err(KernelError::NoLibbpf)
 }
 
-/// Loads a module until it is unloaded.
+/// Check the module's hooks, then fail: modules cannot be loaded without libbpf.
 ///
 /// # Errors
 /// [`KernelError::NoLibbpf`].
@@ -153,33 +153,36 @@ pub fn load(module: &'static Module, _: &[(&str, &str)]) -> Result<Loaded, Kerne
     Err(KernelError::NoLibbpf)
 }
 
-/// Registers a module for as long as the caller lives.
+/// Check the module's hooks, then fail: modules cannot be registered without libbpf.
 ///
 /// # Errors
 /// [`KernelError::NoLibbpf`].
-pub fn hold(module: &'static Module, _: &[(&str, &str)]) -> Result<Held, KernelError> {
+pub fn register(
+    module: &'static Module,
+    _: &[(&str, &str)],
+) -> Result<BpfRegistration, KernelError> {
     CALLER.accept(module)?;
     Err(KernelError::NoLibbpf)
 }
 
-/// Registers a module likewise, under a chosen name.
+/// Check the module's hooks, then fail, as [`register`] does.
 ///
 /// # Errors
 /// [`KernelError::NoLibbpf`].
-pub fn hold_as(
+pub fn register_as(
     module: &'static Module,
     parameters: &[(&str, &str)],
     _: &str,
-) -> Result<Held, KernelError> {
-    hold(module, parameters)
+) -> Result<BpfRegistration, KernelError> {
+    register(module, parameters)
 }
 
-/// Whether a program has registered this name through BPF; nobody can tell.
+/// Whether a program has registered this name through BPF; unknown without libbpf, hence false.
 pub fn is_from_bpf(_: &str) -> bool {
     false
 }
 
-/// Unloads a module.
+/// Always fail: modules cannot be unloaded without libbpf.
 ///
 /// # Errors
 /// [`KernelError::NoLibbpf`].
@@ -187,7 +190,7 @@ pub fn unload(_: &str) -> Result<Unloaded, KernelError> {
     Err(KernelError::NoLibbpf)
 }
 
-/// The maps of the modules that are loaded.
+/// Always fail: the maps of loaded modules cannot be opened without libbpf.
 ///
 /// # Errors
 /// [`KernelError::NoLibbpf`].

@@ -1,4 +1,4 @@
-//! Packets per second through one link on one core.
+//! Benchmarks: packets per second through one link on one core.
 
 use divan::Bencher;
 use divan::counter::ItemsCount;
@@ -7,13 +7,13 @@ use skyhop_model::{ETHERNET_HEADER, Ecn};
 use skyhop_units::{Bytes, Duration, Instant, QueueLimit, Rate, Ratio};
 
 const PACKETS: u64 = 100_000;
-/// Packets come from so many flows in turn.
+/// Number of flows from which packets come in turn.
 const FLOWS: u64 = 10;
 const RATE: Rate = Rate::from_bits_per_second(150_000_000);
 const DELAY: Duration = Duration::from_millis(25);
 const WIRE_SIZE: Bytes = Bytes::new(1500 + ETHERNET_HEADER.as_u64());
 
-/// About what a simulator attaches to a packet.
+/// Payload of about the size of the simulator's packet header.
 type Header = [u64; 6];
 
 fn main() {
@@ -24,7 +24,7 @@ fn fixed(loss: f64) -> LinkSchedule {
     LinkSchedule::fixed(DELAY, RATE, Ratio::new(loss).expect("a fraction"))
 }
 
-/// A path that is computed every second, with a new route every fifteen.
+/// Schedule of a path that is computed every second, with a new route every fifteen.
 fn orbiting() -> LinkSchedule {
     let delay_ms = |second: u64| Duration::from_millis(20 + second % 15);
     let piece = |second: u64| DelayPiece {
@@ -45,8 +45,7 @@ fn link_with(qdisc: QueueDiscipline, schedule: LinkSchedule) -> Link<Header> {
         .expect("a valid configuration")
 }
 
-/// Offers packets `gap` apart, with all that a driver does in virtual time; returns how many
-/// arrived.
+/// Offer packets `gap` apart, with all calls that a driver in virtual time makes; return the number of arrivals.
 fn carry(mut link: Link<Header>, gap: Duration) -> u64 {
     let mut arrived = 0;
     let mut send_at = Instant::START;
@@ -57,7 +56,7 @@ fn carry(mut link: Link<Header>, gap: Duration) -> u64 {
             }
         }
         let packet = Packet::new(WIRE_SIZE, [sequence; 6]);
-        link.enqueue(send_at, packet.of((sequence % FLOWS) as u32, Ecn::NotEct));
+        link.enqueue(send_at, packet.with_flow((sequence % FLOWS) as u32, Ecn::NotEct));
         send_at += gap;
     }
     arrived
@@ -70,13 +69,13 @@ fn bench(bencher: Bencher<'_, '_>, schedule: fn() -> LinkSchedule, gap: Duration
         .bench_values(|link| carry(link, gap));
 }
 
-/// Offered 1 % more than the rate, so that the queue fills and then overflows.
+/// Load 1 % above the rate, so that the queue fills and then overflows.
 #[divan::bench]
 fn saturated_fifo(bencher: Bencher<'_, '_>) {
     bench(bencher, || fixed(0.0), RATE.transmit_time(Bytes::new(1499)));
 }
 
-/// Every packet finds the link idle and empty.
+/// Light load: every packet finds the link idle and empty.
 #[divan::bench]
 fn idle_fifo(bencher: Bencher<'_, '_>) {
     bench(bencher, || fixed(0.0), Duration::from_millis(30));
@@ -92,7 +91,7 @@ fn saturated_fifo_over_an_orbiting_path(bencher: Bencher<'_, '_>) {
     bench(bencher, orbiting, RATE.transmit_time(Bytes::new(1499)));
 }
 
-/// Every queue discipline, over a link that is always busy.
+/// Load that keeps the link always busy, for every queue discipline.
 #[divan::bench(args = QDISCS.iter().map(|entry| entry.name))]
 fn saturated(bencher: Bencher<'_, '_>, name: &str) {
     let qdisc = QueueDiscipline::named(name).expect("one of the table");

@@ -1,34 +1,35 @@
-//! A queue discipline at work: what becomes of a packet is decided when its turn comes.
+//! A queue discipline and its transmitter, event by event: a packet's fate is decided when its transmission
+//! begins.
 
 use skyhop_model::LossReason;
 use skyhop_units::{Bytes, Instant};
 
-use crate::onward::{Doomed, Onward};
+use crate::link_tail::{LinkTail, ScheduledLoss};
 use crate::qdisc::{AnyQdisc, Backlog, Limit, Qdisc, QueueDiscipline, Queued, ReadTcp};
 use crate::stats::Verdicts;
 
-/// A queue and what the transmitter behind it is doing.
+/// A queue discipline and the state of the transmitter behind it.
 #[derive(Debug)]
 pub(crate) struct ByStep<P> {
-    fresh: FreshQdisc<P>,
+    factory: QdiscFactory<P>,
     qdisc: AnyQdisc<P>,
-    service: Service,
-    /// The packet that is being transmitted, where it will be lost.
-    doomed: Option<Box<Doomed<P>>>,
+    service: ServiceState,
+    /// The packet being transmitted, if it will be lost at the end of its transmission.
+    scheduled_loss: Option<Box<ScheduledLoss<P>>>,
     transmitted_bytes: Bytes,
 }
 
-/// What an empty queue is made from.
+/// Parameters from which an empty queue is made; [`ByStep::empty`] makes another one.
 #[derive(Debug)]
-pub(crate) struct FreshQdisc<P> {
+pub(crate) struct QdiscFactory<P> {
     pub(crate) qdisc: QueueDiscipline,
     pub(crate) limit: Limit,
     pub(crate) seed: u64,
-    /// How it learns what packets' TCP headers say, where it may.
+    /// Reader of TCP headers for disciplines that inspect them, if payloads have any.
     pub(crate) read_tcp: Option<ReadTcp<P>>,
 }
 
-impl<P> FreshQdisc<P> {
+impl<P> QdiscFactory<P> {
     fn make(&self) -> AnyQdisc<P> {
         let mut qdisc = AnyQdisc::new(&self.qdisc, self.limit, self.seed);
         if let Some(read_tcp) = self.read_tcp {
@@ -39,41 +40,42 @@ impl<P> FreshQdisc<P> {
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Service {
-    /// Nothing waits.
+enum ServiceState {
+    /// No packet waits or is being transmitted.
     Idle,
-    /// Packets wait for the rate to become positive.
+    /// Packets wait for the rate to become positive at `opens`.
     Closed { opens: Instant, earliest_arrival: Instant },
-    /// Packets wait because the discipline holds them back; what comes now may go at once.
+    /// Packets wait because the discipline holds them back until `until`; a packet that arrives now may go at
+    /// once.
     Held { until: Instant, earliest_arrival: Instant },
-    /// A packet is being transmitted. The schedule being known, so is what becomes of it: it is in the delay line
-    /// already, or doomed.
+    /// A packet is being transmitted. As the schedule is known, its fate is known too: it is already in the
+    /// delay line, or it is the `scheduled_loss`.
     Busy { ends: Instant, wire_size: Bytes },
 }
 
 impl<P> ByStep<P> {
-    pub(crate) fn new(fresh: FreshQdisc<P>) -> Self {
-        let (service, transmitted_bytes) = (Service::Idle, Bytes::ZERO);
-        Self { qdisc: fresh.make(), fresh, service, doomed: None, transmitted_bytes }
+    pub(crate) fn new(factory: QdiscFactory<P>) -> Self {
+        let (service, transmitted_bytes) = (ServiceState::Idle, Bytes::ZERO);
+        Self { qdisc: factory.make(), factory, service, scheduled_loss: None, transmitted_bytes }
     }
 
-    /// Lets the queue look into TCP headers; it is empty yet.
+    /// Let the queue read TCP headers; call it while the queue is empty.
     pub(crate) fn read_tcp_with(&mut self, read_tcp: ReadTcp<P>) {
-        self.fresh.read_tcp = Some(read_tcp);
-        self.qdisc = self.fresh.make();
+        self.factory.read_tcp = Some(read_tcp);
+        self.qdisc = self.factory.make();
     }
 
-    /// Loses all that waits at `now`, until which everything has happened. The queue is as new then, as Linux's behind a
-    /// device that is taken down.
+    /// Drop all waiting packets at `now`, after [`Self::run_until`] for `now`, and start with a new queue:
+    /// Linux's qdisc is reset when its device is taken down.
     #[cold]
     pub(crate) fn empty(&mut self, now: Instant, verdicts: &mut Verdicts<P>) {
-        let mut old = std::mem::replace(&mut self.qdisc, self.fresh.make());
+        let mut old = std::mem::replace(&mut self.qdisc, self.factory.make());
         let mut lost = Verdicts::new();
         let mut at = now;
         while old.backlog().packets > 0 && at != Instant::NEVER {
             match old.dequeue(at, &mut lost) {
                 Some(queued) => verdicts.lose(now, LossReason::Dismantled, queued.packet),
-                // Some hold packets back.
+                // The discipline holds its packets back.
                 None => at = old.ready(),
             }
         }
@@ -81,83 +83,86 @@ impl<P> ByStep<P> {
             verdicts.lose(now, LossReason::Dismantled, drop.packet);
         }
         debug_assert!(old.backlog().packets == 0, "something is left in a queue that is gone");
-        if !matches!(self.service, Service::Busy { .. }) {
-            self.service = Service::Idle;
+        if !matches!(self.service, ServiceState::Busy { .. }) {
+            self.service = ServiceState::Idle;
         }
     }
 
-    /// Takes in a packet that comes now; everything until now has happened.
+    /// Enqueue a packet that arrives now; [`Self::run_until`] has been called for now.
     #[inline]
-    pub(crate) fn take(
+    pub(crate) fn enqueue(
         &mut self,
         queued: Queued<P>,
-        onward: &mut Onward<P>,
+        tail: &mut LinkTail<P>,
         verdicts: &mut Verdicts<P>,
     ) {
         let now = queued.since;
         self.qdisc.enqueue(queued, verdicts);
-        if matches!(self.service, Service::Idle | Service::Held { .. }) {
-            self.serve_next(now, false, onward, verdicts);
+        if matches!(self.service, ServiceState::Idle | ServiceState::Held { .. }) {
+            self.serve_next(now, false, tail, verdicts);
         }
     }
 
-    /// Ends and begins transmissions up to and including `until`.
+    /// End and begin the transmissions that end or begin up to and including `until`.
     #[inline]
     pub(crate) fn run_until(
         &mut self,
         until: Instant,
-        onward: &mut Onward<P>,
+        tail: &mut LinkTail<P>,
         verdicts: &mut Verdicts<P>,
     ) {
         loop {
             match self.service {
-                Service::Busy { ends, wire_size } if ends <= until && ends != Instant::NEVER => {
-                    self.end_transmission(ends, wire_size, onward, verdicts);
+                ServiceState::Busy { ends, wire_size }
+                    if ends <= until && ends != Instant::NEVER =>
+                {
+                    self.end_transmission(ends, wire_size, tail, verdicts);
                 }
-                Service::Closed { opens, .. } if opens <= until && opens != Instant::NEVER => {
-                    self.begin_transmission(opens, false, onward, verdicts);
+                ServiceState::Closed { opens, .. } if opens <= until && opens != Instant::NEVER => {
+                    self.begin_transmission(opens, false, tail, verdicts);
                 }
-                Service::Held { until: ready, .. } if ready <= until && ready != Instant::NEVER => {
-                    self.serve_next(ready, false, onward, verdicts);
+                ServiceState::Held { until: ready, .. }
+                    if ready <= until && ready != Instant::NEVER =>
+                {
+                    self.serve_next(ready, false, tail, verdicts);
                 }
                 _ => return,
             }
         }
     }
 
-    /// When [`Self::run_until`] has something to do.
+    /// Time of the next event of [`Self::run_until`]; [`Instant::NEVER`] while there is none.
     #[inline]
     pub(crate) fn next(&self) -> Instant {
         match self.service {
-            Service::Idle => Instant::NEVER,
-            Service::Closed { opens, .. } => opens,
-            Service::Held { until, .. } => until,
-            Service::Busy { ends, .. } => ends,
+            ServiceState::Idle => Instant::NEVER,
+            ServiceState::Closed { opens, .. } => opens,
+            ServiceState::Held { until, .. } => until,
+            ServiceState::Busy { ends, .. } => ends,
         }
     }
 
-    /// [`Link::next_wakeup`](crate::Link::next_wakeup), [`Instant::NEVER`] where there is none.
+    /// Time for [`Link::next_wakeup`](crate::Link::next_wakeup); [`Instant::NEVER`] while there is none.
     #[inline]
-    pub(crate) fn wakeup(&self, onward: &Onward<P>) -> Instant {
-        let in_flight = onward.line.next_arrival();
+    pub(crate) fn wakeup(&self, tail: &LinkTail<P>) -> Instant {
+        let in_flight = tail.line.next_arrival();
         match self.service {
-            Service::Idle => in_flight,
-            Service::Closed { earliest_arrival, .. } | Service::Held { earliest_arrival, .. } => {
-                in_flight.min(earliest_arrival)
-            }
-            Service::Busy { ends, .. } if self.doomed.is_some() => in_flight.min(ends),
-            Service::Busy { .. } => self.wakeup_behind(in_flight, onward),
+            ServiceState::Idle => in_flight,
+            ServiceState::Closed { earliest_arrival, .. }
+            | ServiceState::Held { earliest_arrival, .. } => in_flight.min(earliest_arrival),
+            ServiceState::Busy { ends, .. } if self.scheduled_loss.is_some() => in_flight.min(ends),
+            ServiceState::Busy { .. } => self.wakeup_behind(in_flight, tail),
         }
     }
 
-    /// The wakeup, given the first arrival of a packet that has left the queue. What still waits
-    /// comes later, unless a new route lets it overtake.
+    /// Wakeup time, given the first arrival of a packet that has left the queue. Packets that still wait arrive
+    /// later, unless a new route lets them overtake.
     #[inline]
-    fn wakeup_behind(&self, first: Instant, onward: &Onward<P>) -> Instant {
+    fn wakeup_behind(&self, first: Instant, tail: &LinkTail<P>) -> Instant {
         if self.qdisc.backlog().packets == 0 {
             return first;
         }
-        onward.line.earliest_on_later_routes(first).map_or(first, |earliest| earliest.min(first))
+        tail.line.earliest_on_later_routes(first).map_or(first, |earliest| earliest.min(first))
     }
 
     #[inline]
@@ -165,45 +170,45 @@ impl<P> ByStep<P> {
         &mut self,
         ends: Instant,
         wire_size: Bytes,
-        onward: &mut Onward<P>,
+        tail: &mut LinkTail<P>,
         verdicts: &mut Verdicts<P>,
     ) {
-        self.service = Service::Idle;
+        self.service = ServiceState::Idle;
         self.transmitted_bytes += wire_size;
-        if let Some(doomed) = self.doomed.take() {
-            let Doomed { at, reason, packet } = *doomed;
+        if let Some(loss) = self.scheduled_loss.take() {
+            let ScheduledLoss { at, reason, packet } = *loss;
             verdicts.lose(at, reason, packet);
         }
-        self.serve_next(ends, true, onward, verdicts);
+        self.serve_next(ends, true, tail, verdicts);
     }
 
-    /// Serves what waits from `at` on, or as soon as the rate allows.
+    /// Begin the next transmission at `at`, or as soon as the rate becomes positive.
     #[inline]
     fn serve_next(
         &mut self,
         at: Instant,
         back_to_back: bool,
-        onward: &mut Onward<P>,
+        tail: &mut LinkTail<P>,
         verdicts: &mut Verdicts<P>,
     ) {
         if self.qdisc.backlog().packets == 0 {
-            self.rest(at);
+            self.become_idle(at);
             return;
         }
-        let opens = onward.opens(at);
+        let opens = tail.earliest_start(at);
         if opens == at {
-            self.begin_transmission(at, back_to_back, onward, verdicts);
+            self.begin_transmission(at, back_to_back, tail, verdicts);
         } else {
-            let earliest_arrival = onward.line.earliest_arrival_from(opens);
-            self.service = Service::Closed { opens, earliest_arrival };
+            let earliest_arrival = tail.line.earliest_arrival_from(opens);
+            self.service = ServiceState::Closed { opens, earliest_arrival };
         }
     }
 
-    /// Nothing waits from `at` on.
+    /// Become idle: no packet waits from `at` on.
     #[inline]
-    fn rest(&mut self, at: Instant) {
-        self.service = Service::Idle;
-        self.qdisc.rest(at);
+    fn become_idle(&mut self, at: Instant) {
+        self.service = ServiceState::Idle;
+        self.qdisc.on_idle(at);
     }
 
     #[inline]
@@ -211,24 +216,24 @@ impl<P> ByStep<P> {
         &mut self,
         at: Instant,
         back_to_back: bool,
-        onward: &mut Onward<P>,
+        tail: &mut LinkTail<P>,
         verdicts: &mut Verdicts<P>,
     ) {
         let Some(queued) = self.qdisc.dequeue(at, verdicts) else {
             if self.qdisc.backlog().packets == 0 {
-                self.rest(at);
+                self.become_idle(at);
             } else {
                 let until = self.qdisc.ready();
                 debug_assert!(until > at, "what is ready is served");
-                let earliest_arrival = onward.line.earliest_arrival_from(until);
-                self.service = Service::Held { until, earliest_arrival };
+                let earliest_arrival = tail.line.earliest_arrival_from(until);
+                self.service = ServiceState::Held { until, earliest_arrival };
             }
             return;
         };
         let wire_size = queued.packet.wire_size;
-        let ends = onward.transmit(at, wire_size, back_to_back);
-        self.service = Service::Busy { ends, wire_size };
-        self.doomed = onward.send(ends, queued);
+        let ends = tail.transmit(at, wire_size, back_to_back);
+        self.service = ServiceState::Busy { ends, wire_size };
+        self.scheduled_loss = tail.send(ends, queued);
     }
 
     #[inline]
@@ -238,7 +243,7 @@ impl<P> ByStep<P> {
 
     /// Packets that are being transmitted or are in the delay line.
     pub(crate) fn underway_packets(&self, in_line: u64) -> u64 {
-        in_line + u64::from(self.doomed.is_some())
+        in_line + u64::from(self.scheduled_loss.is_some())
     }
 
     pub(crate) fn transmitted_bytes(&self) -> Bytes {

@@ -1,19 +1,19 @@
-//! What one direction of a link is made of.
+//! Configuration of one direction of a link.
 
 use serde::{Deserialize, Serialize};
 use skyhop_units::QueueLimit;
 
 use crate::{LinkSchedule, QueueDiscipline};
 
-/// One direction of a link, ready to be built.
+/// Configuration of one direction of a link, with all values resolved.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LinkConfig {
-    /// What happens over time.
+    /// Delay, rate, loss and outages over time.
     pub schedule: LinkSchedule,
-    /// The queue discipline.
+    /// Queue discipline with its parameters.
     pub qdisc: QueueDiscipline,
-    /// How much the queue may hold, in packets or bytes (time and BDP are resolved before).
+    /// Limit of the queue in packets or bytes (limits in time or BDP are resolved before).
     pub queue: QueueLimit,
-    /// The seed of this direction's random loss, and of its queue's chance.
+    /// Seed of the random streams: of this direction's random loss and of its queue discipline.
     pub seed: u64,
 }

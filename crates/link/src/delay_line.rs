@@ -1,4 +1,4 @@
-//! Where packets are while they travel: each leaves at the moment fixed when it entered.
+//! Propagation delay: packets in flight, whose time of arrival is fixed when they enter.
 
 use skyhop_model::LossReason;
 use std::collections::VecDeque;
@@ -11,24 +11,24 @@ use crate::stats::Verdicts;
 use crate::timeline::{Begins, Timeline};
 use crate::{Arrival, DelayPiece, Dismantled, Packet};
 
-/// The packets in flight, in one lane per route.
+/// Packets in flight, in one lane per route.
 ///
-/// Inside a lane both entries and arrivals are in order, so that a lane is a plain queue. There are
-/// older lanes only while packets of an old route are still on their way.
+/// Inside a lane both entries and arrivals are in order, so that a lane is a plain queue. Older lanes exist
+/// only while packets of an old route are still in flight.
 #[derive(Debug)]
 pub(crate) struct DelayLine<P> {
     delay: Timeline<DelayPiece>,
-    routes: Timeline<Route>,
-    /// Per delay piece: a bound below which no packet arrives that enters from its begin on.
+    routes: Timeline<RoutePeriod>,
+    /// Per delay piece: lower bound on the arrival of packets that enter from its begin on.
     earliest_arrivals: Box<[Instant]>,
-    /// The latest arrival planned on the current route.
+    /// Latest arrival so far on the current route, which later packets of it cannot precede.
     last_arrival: Instant,
-    /// The lane of the last packet that entered; it alone may be empty.
+    /// Lane of the last packet that entered; it alone may be empty.
     newest: Lane<P>,
-    /// The others, ordered by entry.
+    /// Lanes of earlier routes, ordered by entry.
     older: Vec<Lane<P>>,
     packets: u64,
-    /// When the next packet arrives; [`Instant::NEVER`] while there is none.
+    /// Time of the next arrival; [`Instant::NEVER`] while no packet is in flight.
     next_arrival: Instant,
 }
 
@@ -48,7 +48,8 @@ impl<P> DelayLine<P> {
         }
     }
 
-    /// Takes in a packet that enters at `entered`, which never decreases and need not have come yet.
+    /// Add a packet that enters at `entered`, which must not decrease from call to call and may lie in the
+    /// future.
     #[inline(always)]
     pub(crate) fn enter(&mut self, entered: Instant, queued: Queued<P>) {
         if entered >= self.routes.until() {
@@ -68,7 +69,7 @@ impl<P> DelayLine<P> {
         self.newest.packets.push_back(in_flight);
     }
 
-    /// Those that enter from now on take another route than those before.
+    /// Start a lane for the new route that packets take from now on.
     #[cold]
     fn begin_lane(&mut self) {
         let route = self.routes.index();
@@ -80,7 +81,8 @@ impl<P> DelayLine<P> {
         }
     }
 
-    /// The next packet that has arrived by `now`: the earliest, and of several the first to enter.
+    /// Return the next packet that has arrived by `now`: the earliest, and of equal ones the first that
+    /// entered.
     #[inline]
     pub(crate) fn pop_arrived(&mut self, now: Instant) -> Option<Arrival<P>> {
         if self.next_arrival > now {
@@ -102,8 +104,8 @@ impl<P> DelayLine<P> {
         arrived
     }
 
-    /// Loses what is on `hop` as it ceases to exist. Everything that has entered by then is here, and one that is to
-    /// enter later may be.
+    /// Drop the packets on `hop` as it ceases to exist. All packets that have entered by then are in the lanes,
+    /// possibly with some that enter later.
     pub(crate) fn dismantle(&mut self, hop: &Dismantled, verdicts: &mut Verdicts<P>) {
         for lane in self.older.iter_mut().chain([&mut self.newest]) {
             let (first, end) = lane.on_hop(hop);
@@ -120,14 +122,13 @@ impl<P> DelayLine<P> {
         self.packets
     }
 
-    /// When the next packet in flight arrives; [`Instant::NEVER`] while there is none.
+    /// Time of the next arrival; [`Instant::NEVER`] while no packet is in flight.
     #[inline]
     pub(crate) fn next_arrival(&self) -> Instant {
         self.next_arrival
     }
 
-    /// A bound below which nothing arrives on a route that begins after the last entry,
-    /// and before `by`.
+    /// Lower bound on arrivals over a route that begins after the last entry and before `by`, if one does.
     #[inline]
     pub(crate) fn earliest_on_later_routes(&self, by: Instant) -> Option<Instant> {
         if self.routes.until() >= by {
@@ -136,7 +137,7 @@ impl<P> DelayLine<P> {
         self.routes.next().map(|route| route.earliest_arrival)
     }
 
-    /// A bound below which nothing arrives that enters at `enters` or later.
+    /// Lower bound on the arrival of packets that enter at `enters` or later.
     pub(crate) fn earliest_arrival_from(&self, enters: Instant) -> Instant {
         let pieces = self.delay.pieces();
         let this = enters + delay_at(pieces, enters);
@@ -157,15 +158,15 @@ impl<P> DelayLine<P> {
         self.next_arrival = older.map_or(newest, |older| older.min(newest));
     }
 
-    /// The lane whose head arrives first, where that is not the newest.
+    /// Older lane whose first packet arrives next, unless the newest lane's does.
     #[inline]
     fn first_older_lane(&self) -> Option<usize> {
-        // Nearly always there is none.
+        // The common case: no route change is in flight.
         if self.older.is_empty() {
             return None;
         }
         let heads = self.older.iter().map(Lane::next_arrival).enumerate();
-        // Of equal minima the first is kept, which entered first.
+        // `min_by_key` keeps the first of equal minima, the lane that was entered first.
         let (lane, arrives) = heads.min_by_key(|&(_, arrives)| arrives)?;
         (arrives <= self.newest.next_arrival()).then_some(lane)
     }
@@ -178,15 +179,15 @@ struct Lane<P> {
 }
 
 impl<P> Lane<P> {
-    /// When its first packet arrives; [`Instant::NEVER`] while there is none.
+    /// Arrival of its first packet; [`Instant::NEVER`] while the lane is empty.
     #[inline]
     fn next_arrival(&self) -> Instant {
         self.packets.front().map_or(Instant::NEVER, |first| first.arrives)
     }
 
-    /// The range of packets on `hop` when it is dismantled.
+    /// Range of the packets on `hop` when it is dismantled.
     fn on_hop(&self, hop: &Dismantled) -> (usize, usize) {
-        // Nothing of one that has yet to enter.
+        // `None` for a packet that enters later.
         let time_in_line = |packet: &InFlight<P>| {
             (packet.entered <= hop.at).then(|| hop.at.saturating_since(packet.entered))
         };
@@ -207,28 +208,28 @@ struct InFlight<P> {
     packet: Packet<P>,
 }
 
-/// A time in which packets take the same way and stay in order.
+/// Period in which packets take the same route and stay in order.
 #[derive(Debug, Clone, Copy)]
-struct Route {
+struct RoutePeriod {
     from: Instant,
     earliest_arrival: Instant,
 }
 
-impl Begins for Route {
+impl Begins for RoutePeriod {
     fn begins(&self) -> Instant {
         self.from
     }
 }
 
-fn routes(delay: &[DelayPiece], earliest_arrivals: &[Instant]) -> Vec<Route> {
+fn routes(delay: &[DelayPiece], earliest_arrivals: &[Instant]) -> Vec<RoutePeriod> {
     let pieces = delay.iter().zip(earliest_arrivals);
     pieces
         .filter(|(piece, _)| piece.new_route || piece.from == Instant::START)
-        .map(|(piece, &earliest_arrival)| Route { from: piece.from, earliest_arrival })
+        .map(|(piece, &earliest_arrival)| RoutePeriod { from: piece.from, earliest_arrival })
         .collect()
 }
 
-/// The suffix minima of `t + delay(t)`, which inside a piece is least at one of its ends.
+/// Suffix minima of `t + delay(t)`, which inside a piece is least at one of its ends.
 fn earliest_arrivals(delay: &[DelayPiece]) -> Box<[Instant]> {
     let mut earliest = vec![Instant::NEVER; delay.len()].into_boxed_slice();
     let mut later = Instant::NEVER;
@@ -259,7 +260,8 @@ mod tests {
         }
     }
 
-    /// Puts packets in at the given milliseconds and says when each comes out, in order.
+    /// Enter packets at the given milliseconds; return each packet's entry and its arrival, in the order of
+    /// arrival.
     fn arrivals(delay: Vec<DelayPiece>, entries_ms: &[u64]) -> Vec<(u64, Instant)> {
         let mut line = DelayLine::new(delay);
         for &entry in entries_ms {

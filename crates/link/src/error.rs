@@ -1,9 +1,9 @@
-//! Why a link cannot be built.
+//! Errors of links that cannot be built.
 
 use skyhop_units::{Instant, QueueLimit};
 use thiserror::Error;
 
-/// Why a [`LinkConfig`](crate::LinkConfig) is not a link.
+/// Reason why a [`LinkConfig`](crate::LinkConfig) is invalid.
 #[derive(Debug, Clone, PartialEq, Error)]
 pub enum LinkError {
     /// The schedule breaks one of its rules.
@@ -12,71 +12,71 @@ pub enum LinkError {
     /// No queue discipline has this name.
     #[error("there is no qdisc \"{name}\"; choose one of: {known}")]
     UnknownQdisc {
-        /// What was asked for.
+        /// The name asked for, which no discipline has.
         name: String,
-        /// The names that exist, separated by commas.
+        /// All names in [`QDISCS`](crate::QDISCS), separated by commas.
         known: String,
     },
-    /// A parameter of a queue discipline cannot be.
+    /// A parameter of a queue discipline has an invalid value.
     #[error("qdisc \"{qdisc}\": {fault}")]
     QdiscParameter {
-        /// The discipline.
+        /// Name of the discipline.
         qdisc: &'static str,
-        /// The parameter, and what it can be.
+        /// The parameter, what is wrong with its value, and what is allowed.
         fault: String,
     },
     /// The queue's limit depends on rate or RTT, which the link does not know.
     #[error("the queue limit \"{limit}\" is relative; resolve it to packets or bytes first")]
     UnresolvedQueue {
-        /// The limit as given.
+        /// The limit as given, in time or BDP.
         limit: QueueLimit,
     },
-    /// The queue would lose every packet.
+    /// No packet would fit into the queue, so that all would be lost.
     #[error("the queue limit is \"{limit}\", which no packet fits; give at least one packet")]
     NoQueue {
-        /// The limit as given.
+        /// The limit as given, zero packets or bytes.
         limit: QueueLimit,
     },
 }
 
-/// The rule that a [`LinkSchedule`](crate::LinkSchedule) breaks.
+/// Rule that a [`LinkSchedule`](crate::LinkSchedule) breaks.
 ///
-/// `list` is the schedule's field, `index` the place in it, counted from 0.
+/// `list` is the schedule's field, `index` the entry in it, counted from 0.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ScheduleError {
     /// A list that needs at least one piece has none.
     #[error("{list} has no pieces; it needs one at 0 s")]
     Empty {
-        /// The field.
+        /// The schedule's field that is empty.
         list: &'static str,
     },
-    /// Nothing is said about the beginning.
+    /// The first piece of a list begins later than [`Instant::START`].
     #[error("{list} begins at {at}; its first piece must begin at 0 s")]
     LateStart {
-        /// The field.
+        /// The schedule's field with the late piece.
         list: &'static str,
-        /// Where it begins.
+        /// Time at which its first piece begins.
         at: Instant,
     },
     /// An entry is not later than the one before it.
     #[error("{list}[{index}] at {at} does not come after the entry before it; sort them by time")]
     Order {
-        /// The field.
+        /// The schedule's field that is out of order.
         list: &'static str,
-        /// The later entry.
+        /// Index of the later one of the two entries.
         index: usize,
-        /// Its time.
+        /// Time of that entry.
         at: Instant,
     },
     /// The last delay piece has no end at which `delay_at_end` could be reached.
     #[error("the last piece of delay never ends, so its delay_at_end must equal its delay")]
     EndlessSlope,
-    /// Something ends before it begins.
+    /// An entry of the list ends before it begins.
     #[error("{list}[{index}] ends before it begins; swap its bounds")]
     Reversed {
-        /// The field.
+        /// The schedule's field with that entry.
         list: &'static str,
-        /// The entry.
+        /// Index of that entry, counted from 0.
         index: usize,
     },
 }

@@ -1,4 +1,4 @@
-//! Several links of one direction, and routes over them: what stands between two ends.
+//! Several links of one direction, and routes over them: the network between two ends.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -7,78 +7,78 @@ use skyhop_units::{Duration, Instant};
 
 use crate::{Arrival, CarriesTcp, Drop, Link, LinkConfig, LinkError, LinkStats, Packet, TcpFacts};
 
-/// The links that packets cross, and a constant delay behind the last of them.
+/// Route of packets: the links that they cross, and a constant delay behind the last of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Crossing {
-    /// Places of links in the fabric, in the order in which they are crossed; not empty.
+pub struct FabricRoute {
+    /// Indices of links in the fabric, in the order in which they are crossed; not empty.
     pub links: Vec<usize>,
-    /// What the route adds, without a queue.
+    /// Constant delay behind the last link, without a queue.
     pub delay: Duration,
 }
 
 /// Links with routes over them, driven as one [`Link`] is: `enqueue`, `poll`, `next_wakeup`.
 ///
-/// What passes from link to link does so at the moment of its arrival, however late it is polled.
-/// `now` never decreases from call to call.
+/// A packet enters its next link at the time of its arrival from the last one, even if it is polled late.
+/// `now` must not decrease from call to call.
 #[derive(Debug)]
 pub struct Fabric<P> {
-    links: Vec<Link<Crosser<P>>>,
-    routes: Vec<Crossing>,
-    /// Behind the last link of their route.
-    leaving: BinaryHeap<Leaving<P>>,
-    /// How many have come there.
-    crossed: u64,
-    /// Whose arrivals are noted …
+    links: Vec<Link<RoutedPayload<P>>>,
+    routes: Vec<FabricRoute>,
+    /// Packets behind the last link of their route, by time of delivery.
+    pending: BinaryHeap<PendingDelivery<P>>,
+    /// Number of packets that have ever passed the last link of their route.
+    passed_packets: u64,
+    /// Index of the link whose arrivals are recorded in `transits`.
     watched: Option<usize>,
-    /// … and those that nobody has taken yet: when each came, and how long it had been on its way.
-    seen: Vec<(Instant, Duration)>,
+    /// Arrivals at the watched link that were not taken yet: time, and how long the packet was on that link.
+    transits: Vec<(Instant, Duration)>,
 }
 
-/// A packet on its way over its route.
+/// Payload of a packet in the fabric, with its route and how far it has come.
 #[derive(Debug)]
-struct Crosser<P> {
+struct RoutedPayload<P> {
     route: usize,
-    /// How many links of it lie behind.
+    /// Number of links of the route that the packet has passed.
     hop: usize,
     entered: Instant,
     payload: P,
 }
 
-impl<P: CarriesTcp> CarriesTcp for Crosser<P> {
+impl<P: CarriesTcp> CarriesTcp for RoutedPayload<P> {
     fn tcp(&self) -> Option<TcpFacts> {
         self.payload.tcp()
     }
 }
 
-/// A packet behind the last link of its route; the earliest is the greatest, for the heap's sake.
+/// A packet behind the last link of its route. The earliest is the greatest, as `BinaryHeap` pops the greatest.
 #[derive(Debug)]
-struct Leaving<P> {
+struct PendingDelivery<P> {
     at: Instant,
-    /// Ties come in the order in which they came here.
+    /// Sequence number: packets of equal time are delivered in the order in which they passed their last link.
     number: u64,
     entered: Instant,
     packet: Packet<P>,
 }
 
 impl<P: CarriesTcp> Fabric<P> {
-    /// Links with nothing in them, and the routes over them; arrivals at the end of the link
-    /// `watched` are noted.
+    /// Create links with no packets in them, and routes over them; arrivals at the end of the link `watched`
+    /// are recorded.
     ///
     /// # Errors
     /// A link cannot be built.
     pub fn new(
         links: impl IntoIterator<Item = LinkConfig>,
-        routes: Vec<Crossing>,
+        routes: Vec<FabricRoute>,
         watched: Option<usize>,
     ) -> Result<Self, LinkError> {
         let link = |config| Link::new(config).map(Link::reading_tcp);
         Ok(Self {
             links: links.into_iter().map(link).collect::<Result<_, _>>()?,
             routes,
-            leaving: BinaryHeap::new(),
-            crossed: 0,
+            pending: BinaryHeap::new(),
+            passed_packets: 0,
             watched,
-            seen: Vec::new(),
+            transits: Vec::new(),
         })
     }
 }
@@ -88,124 +88,123 @@ impl<P> Fabric<P> {
     pub fn enqueue(&mut self, now: Instant, packet: Packet<P>, route: usize) {
         self.advance(now);
         let first = self.routes[route].links[0];
-        let packet = packet.map(|payload| Crosser { route, hop: 0, entered: now, payload });
+        let packet = packet.map(|payload| RoutedPayload { route, hop: 0, entered: now, payload });
         self.links[first].enqueue(now, packet);
     }
 
-    /// The next packet that has come out of its route by `now`, by time. Call it until it returns
-    /// `None`.
+    /// Return the next packet that has passed its route by `now`, by time. Call it until it returns `None`.
     pub fn poll(&mut self, now: Instant) -> Option<Arrival<P>> {
         self.advance(now);
-        self.leaving.peek().filter(|first| first.at <= now)?;
-        let Leaving { at, entered, packet, .. } = self.leaving.pop()?;
+        self.pending.peek().filter(|first| first.at <= now)?;
+        let PendingDelivery { at, entered, packet, .. } = self.pending.pop()?;
         Some(Arrival { at, sent: entered, packet })
     }
 
-    /// The earliest moment at which something may happen if nothing more is enqueued.
+    /// Earliest time at which something may happen if nothing more is enqueued.
     pub fn next_wakeup(&self) -> Option<Instant> {
-        let leaving = self.leaving.peek().map(|first| first.at);
-        self.next_link().map(|(at, _)| at).into_iter().chain(leaving).min()
+        let pending = self.pending.peek().map(|first| first.at);
+        self.next_link().map(|(at, _)| at).into_iter().chain(pending).min()
     }
 
-    /// What has happened on each link up to the last call.
+    /// Counters of each link up to the last call.
     pub fn stats(&self) -> impl Iterator<Item = LinkStats> + '_ {
         self.links.iter().map(Link::stats)
     }
 
-    /// How many packets are behind the last link of their route and have not been polled.
-    pub fn leaving_packets(&self) -> u64 {
-        self.leaving.len() as u64
+    /// Number of packets that are behind the last link of their route and have not been polled.
+    pub fn pending_packets(&self) -> u64 {
+        self.pending.len() as u64
     }
 
-    /// The packets lost since the last call, with the place of the link that lost each.
+    /// Return the packets lost since the last call, with the index of the link that lost each.
     pub fn take_drops(&mut self) -> Vec<(usize, Drop<P>)> {
         let mut drops = Vec::new();
         for (place, link) in self.links.iter_mut().enumerate() {
             drops.extend(link.take_drops().into_iter().map(|Drop { at, reason, packet }| {
-                (place, Drop { at, reason, packet: packet.map(|crosser| crosser.payload) })
+                (place, Drop { at, reason, packet: packet.map(|routed| routed.payload) })
             }));
         }
         drops
     }
 
-    /// The flows of the packets marked since the last call, one entry per packet.
+    /// Return the flows of the packets marked since the last call, one entry per packet.
     pub fn take_marks(&mut self) -> Vec<u32> {
         self.links.iter_mut().flat_map(Link::take_marks).collect()
     }
 
-    /// The arrivals at the end of the watched link since the last call: when each came, and how
-    /// long it had been on that link.
-    pub fn take_seen(&mut self) -> Vec<(Instant, Duration)> {
-        std::mem::take(&mut self.seen)
+    /// Return the arrivals at the end of the watched link since the last call: time of each, and how long the
+    /// packet was on that link.
+    pub fn take_transits(&mut self) -> Vec<(Instant, Duration)> {
+        std::mem::take(&mut self.transits)
     }
 
-    /// Lets packets pass from link to link until `now`, in the order of time.
+    /// Move packets from link to link until `now`, in the order of time.
     fn advance(&mut self, now: Instant) {
         while let Some((at, place)) = self.next_link().filter(|(at, _)| *at <= now) {
             while let Some(arrival) = self.links[place].poll(at) {
                 if self.watched == Some(place) {
-                    self.seen.push((arrival.at, arrival.at.saturating_since(arrival.sent)));
+                    self.transits.push((arrival.at, arrival.at.saturating_since(arrival.sent)));
                 }
                 self.pass_on(arrival);
             }
         }
-        // What happens without an arrival counts too.
+        // Events without an arrival, such as losses, count too.
         for link in &mut self.links {
             let arrived = link.poll(now);
             debug_assert!(arrived.is_none(), "all that has arrived was passed on");
         }
     }
 
-    /// The link that has something to do first, and when.
+    /// Time of the next event in any link, and the index of that link.
     fn next_link(&self) -> Option<(Instant, usize)> {
         let wakeups = self.links.iter().enumerate();
         wakeups.filter_map(|(place, link)| Some((link.next_wakeup()?, place))).min()
     }
 
-    fn pass_on(&mut self, arrival: Arrival<Crosser<P>>) {
+    fn pass_on(&mut self, arrival: Arrival<RoutedPayload<P>>) {
         let Arrival { at, mut packet, .. } = arrival;
         packet.payload.hop += 1;
         let route = &self.routes[packet.payload.route];
         match route.links.get(packet.payload.hop) {
             Some(next) => self.links[*next].enqueue(at, packet),
             None => {
-                self.crossed += 1;
-                self.leaving.push(Leaving {
+                self.passed_packets += 1;
+                self.pending.push(PendingDelivery {
                     at: at + route.delay,
-                    number: self.crossed,
+                    number: self.passed_packets,
                     entered: packet.payload.entered,
-                    packet: packet.map(|crosser| crosser.payload),
+                    packet: packet.map(|routed| routed.payload),
                 });
             }
         }
     }
 }
 
-impl<P> Leaving<P> {
+impl<P> PendingDelivery<P> {
     fn key(&self) -> (Instant, u64) {
         (self.at, self.number)
     }
 }
 
-impl<P> Ord for Leaving<P> {
+impl<P> Ord for PendingDelivery<P> {
     fn cmp(&self, other: &Self) -> Ordering {
         other.key().cmp(&self.key())
     }
 }
 
-impl<P> PartialOrd for Leaving<P> {
+impl<P> PartialOrd for PendingDelivery<P> {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl<P> PartialEq for Leaving<P> {
+impl<P> PartialEq for PendingDelivery<P> {
     fn eq(&self, other: &Self) -> bool {
         self.key() == other.key()
     }
 }
 
-impl<P> Eq for Leaving<P> {}
+impl<P> Eq for PendingDelivery<P> {}
 
 #[cfg(test)]
 mod tests {
@@ -228,7 +227,7 @@ mod tests {
         }
     }
 
-    /// A packet that takes a millisecond at 12 Mbit/s.
+    /// Packet of 1500 bytes, which takes a millisecond at 12 Mbit/s.
     fn packet(payload: u32) -> Packet<u32> {
         Packet::new(Bytes::new(1500), payload)
     }
@@ -243,8 +242,8 @@ mod tests {
         Instant::from_nanos(us * 1_000)
     }
 
-    fn route(links: &[usize], delay: Duration) -> Crossing {
-        Crossing { links: links.to_vec(), delay }
+    fn route(links: &[usize], delay: Duration) -> FabricRoute {
+        FabricRoute { links: links.to_vec(), delay }
     }
 
     fn out(fabric: &mut Fabric<u32>, now: Instant) -> Vec<(u32, Instant)> {
@@ -281,10 +280,10 @@ mod tests {
         fabric.enqueue(at(0), packet(1), 0);
         fabric.enqueue(at(0), packet(2), 0);
         fabric.enqueue(at(500), packet(3), 1);
-        // 1 ms on each link, then 5 + 7 + 3 ms; the third alone 1 ms and 7 ms.
+        // 1 ms on each link, then 5 + 7 + 3 ms; the third packet crosses one link: 1 ms and 7 ms.
         let expected = [(3, at(8_500)), (1, at(17_000)), (2, at(18_000))];
         assert_eq!(out(&mut fabric, at(1_000_000)), expected);
-        assert_eq!(fabric.take_seen(), [(at(6_000), ms(6)), (at(7_000), ms(7))]);
+        assert_eq!(fabric.take_transits(), [(at(6_000), ms(6)), (at(7_000), ms(7))]);
     }
 
     #[test]

@@ -1,13 +1,13 @@
-//! What may take a packet at the moment it leaves the queue: random loss, then an outage.
+//! Losses at the moment a packet leaves the queue: random loss first, then outages.
 
 use skyhop_model::{DuringOutage, LossReason};
 use skyhop_units::{Instant, Ratio};
 
-use crate::chance::Chance;
+use crate::rng::LinkRng;
 use crate::timeline::Timeline;
 use crate::{LinkSchedule, Outage, Piece};
 
-/// Everything that stands between the queue and the delay line.
+/// Loss processes between the queue and the delay line.
 #[derive(Debug)]
 pub(crate) struct Impairment {
     loss: RandomLoss,
@@ -19,14 +19,15 @@ impl Impairment {
         Self { loss: RandomLoss::new(&schedule.loss, seed), outages: Outages::new(schedule) }
     }
 
-    /// Why a packet whose transmission ends at `at` is lost, if it is.
+    /// Reason for which a packet whose transmission ends at `at` is lost, if it is.
     ///
-    /// Asked once for each packet, in the order in which they leave the queue.
+    /// Call it once per packet, in the order in which packets leave the queue: each call draws from the random
+    /// stream.
     #[inline]
-    pub(crate) fn takes(&mut self, at: Instant) -> Option<LossReason> {
-        if self.loss.takes(at) {
+    pub(crate) fn loss_at(&mut self, at: Instant) -> Option<LossReason> {
+        if self.loss.is_lost(at) {
             Some(LossReason::Loss)
-        } else if self.outages.cover(at) {
+        } else if self.outages.covers(at) {
             Some(LossReason::Outage)
         } else {
             None
@@ -34,26 +35,27 @@ impl Impairment {
     }
 }
 
-/// Independent random loss from a stream of its own.
+/// Independent (Bernoulli) random loss, drawn from a random stream of its own.
 #[derive(Debug)]
 struct RandomLoss {
     probability: Timeline<Piece<Ratio>>,
-    chance: Chance,
+    rng: LinkRng,
 }
 
 impl RandomLoss {
     fn new(pieces: &[Piece<Ratio>], seed: u64) -> Self {
-        Self { probability: Timeline::new(pieces.to_vec()), chance: Chance::of_loss(seed) }
+        Self { probability: Timeline::new(pieces.to_vec()), rng: LinkRng::for_loss(seed) }
     }
 
     #[inline]
-    fn takes(&mut self, at: Instant) -> bool {
+    fn is_lost(&mut self, at: Instant) -> bool {
         let probability = self.probability.seek(at).value.fraction();
-        probability > 0.0 && self.chance.draw() < probability
+        probability > 0.0 && self.rng.draw() < probability
     }
 }
 
-/// The outages in which packets are lost: none where the queue is held instead.
+/// Outages in which packets are lost; empty with [`DuringOutage::Hold`], which keeps packets in the queue
+/// instead.
 #[derive(Debug)]
 struct Outages {
     outages: Box<[Outage]>,
@@ -69,9 +71,9 @@ impl Outages {
         Self { outages: outages.into(), index: 0 }
     }
 
-    /// Whether one of them covers `at`, which is not before any earlier `at`.
+    /// Whether an outage covers `at`. `at` must not decrease from call to call.
     #[inline]
-    fn cover(&mut self, at: Instant) -> bool {
+    fn covers(&mut self, at: Instant) -> bool {
         while let Some(outage) = self.outages.get(self.index) {
             if at < outage.until {
                 return outage.from <= at;

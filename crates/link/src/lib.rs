@@ -1,37 +1,37 @@
 //! A sans-IO link: it never reads a clock, sleeps or opens a socket; `now` is an argument.
 //!
-//! A [`Link`] is one direction of a path. What it does over time is fixed beforehand by a
-//! [`LinkSchedule`]; what goes through it is up to its driver, which may run in virtual time or
-//! under the wall clock.
+//! A [`Link`] is one direction of a path. Its [`LinkSchedule`] fixes in advance how rate, delay, loss and
+//! outages change over time; its driver, in virtual time or under the wall clock, decides which packets go
+//! through it.
 //!
-//! # The way of a packet
+//! # Stages that a packet passes
 //!
 //! 1. **Queue and rate.** The packet waits in a queue discipline ([`QDISCS`]) until the
-//!    transmitter is free, and then takes its wire size over the rate. A rate that changes
-//!    meanwhile counts from the moment it changes; at rate zero nothing begins or progresses. The
+//!    transmitter is free, and then takes its wire size divided by the rate. A rate that changes
+//!    during a transmission counts from the moment it changes; at rate zero nothing begins or progresses. The
 //!    packet being transmitted no longer counts towards the queue's limit. The discipline may mark
-//!    packets that speak ECN instead of dropping them, let packets of one flow overtake another's,
+//!    ECN-capable packets instead of dropping them, let packets of one flow overtake another's,
 //!    and hold packets back while the transmitter is free.
 //! 2. **Random loss**, independent from packet to packet, with the probability that holds when
 //!    the transmission ends.
-//! 3. **Outage.** With [`DuringOutage::Drop`](skyhop_model::DuringOutage) a packet whose transmission ends in the outage is
-//!    lost. With [`DuringOutage::Hold`](skyhop_model::DuringOutage) the outage is a time at rate zero: nothing is lost to it,
-//!    except what finds the queue full.
-//! 4. **Delay line.** A packet that enters at `s` arrives at `s + delay(s)`, but never before a
-//!    packet that entered earlier on the same route: where the delay falls quickly, packets
-//!    bunch up instead of overtaking. Only a piece marked `new_route` lets them overtake. A
-//!    [`Dismantled`] hop takes what is on it.
+//! 3. **Outage.** With [`DuringOutage::Drop`](skyhop_model::DuringOutage) a packet whose transmission ends in
+//!    the outage is lost. With [`DuringOutage::Hold`](skyhop_model::DuringOutage) the rate is zero during the
+//!    outage: packets are lost only if they find the queue full.
+//! 4. **Delay line.** A packet that enters at `s` arrives at `s + delay(s)`, but never before a packet that
+//!    entered earlier on the same route: if the delay falls quickly, packets bunch up instead of overtaking.
+//!    Packets overtake only at a piece marked `new_route`. A [`Dismantled`] hop loses the packets that are on
+//!    it.
 //!
-//! # What a driver may rely on
+//! # Guarantees to the driver
 //!
-//! - Every packet that goes in comes out or is counted in exactly one
+//! - Every packet that is enqueued either arrives or is counted under exactly one
 //!   [`LossReason`](skyhop_model::LossReason).
 //! - Evaluation is lazy and exact: a poll that comes late returns the same arrivals with the same
 //!   times, loses the same packets and draws the same random numbers as one that was on time.
 //! - Time is in whole nanoseconds. The transmitter carries fractions of a nanosecond from packet
 //!   to packet while it is busy, so that a saturated link carries its rate and no less.
-//! - What happens at the same moment happens in this order: a transmission ends and the next
-//!   begins, a hop is dismantled, a packet is enqueued.
+//! - Events at the same time happen in this order: a transmission ends and the next begins, a hop is
+//!   dismantled, a packet is enqueued.
 //! - The same configuration, packets and times give the same result, whatever the machine.
 //!
 //! # Example
@@ -67,17 +67,17 @@
 //! ```
 
 mod by_step;
-mod chance;
 mod config;
 mod delay_line;
 mod error;
 mod fabric;
 mod impairment;
 mod link;
+mod link_tail;
 mod on_arrival;
-mod onward;
 mod packet;
 mod qdisc;
+mod rng;
 mod schedule;
 mod stats;
 mod timeline;
@@ -85,7 +85,7 @@ mod transmitter;
 
 pub use config::LinkConfig;
 pub use error::{LinkError, ScheduleError};
-pub use fabric::{Crossing, Fabric};
+pub use fabric::{Fabric, FabricRoute};
 pub use link::Link;
 pub use packet::{Arrival, Drop, NO_FLOW, Packet};
 pub use qdisc::{

@@ -1,4 +1,4 @@
-//! One direction of a path, put together: queue, transmitter, impairments, delay line.
+//! One direction of a path: queue, transmitter, losses, delay line.
 
 use std::iter::Peekable;
 use std::vec::IntoIter;
@@ -6,24 +6,24 @@ use std::vec::IntoIter;
 use skyhop_model::Counts;
 use skyhop_units::{Bytes, Instant};
 
-use crate::by_step::{ByStep, FreshQdisc};
+use crate::by_step::{ByStep, QdiscFactory};
+use crate::link_tail::LinkTail;
 use crate::on_arrival::OnArrival;
-use crate::onward::Onward;
 use crate::qdisc::{Limit, QueueDiscipline, Queued};
 use crate::stats::{LinkStats, Verdicts};
 use crate::{Arrival, CarriesTcp, Dismantled, Drop, LinkConfig, LinkError, Packet};
 
-/// One direction of a link. See the [crate's documentation](crate) for what it does to a packet.
+/// One direction of a link. See the [crate's documentation](crate) for how it treats a packet.
 ///
-/// `now` never decreases from call to call.
+/// `now` must not decrease from call to call.
 #[derive(Debug)]
 pub struct Link<P> {
     now: Instant,
-    /// Nothing has to be seen to before.
+    /// Earliest time at which internal state changes; `advance` does nothing before.
     due: Instant,
     limit: Limit,
-    service: Service<P>,
-    onward: Onward<P>,
+    queue: QueueModel<P>,
+    tail: LinkTail<P>,
     dismantled: Peekable<IntoIter<Dismantled>>,
     verdicts: Verdicts<P>,
     enqueued_packets: u64,
@@ -31,40 +31,40 @@ pub struct Link<P> {
     delivered_bytes: Bytes,
 }
 
-/// The queue, by when it can be known what becomes of a packet.
+/// The queue, by when the fate of a packet is known: on its arrival, or when its transmission begins.
 #[derive(Debug)]
-enum Service<P> {
+enum QueueModel<P> {
     OnArrival(OnArrival<P>),
-    /// Boxed, as it holds whatever a discipline needs.
+    /// Boxed, as it holds the state of any discipline.
     ByStep(Box<ByStep<P>>),
 }
 
 impl<P> Link<P> {
-    /// A link with nothing in it, at [`Instant::START`].
+    /// Create a link with no packets in it, at [`Instant::START`].
     ///
     /// # Errors
     /// The schedule breaks a rule, or the queue's limit is zero or is not in packets or bytes.
     pub fn new(config: LinkConfig) -> Result<Self, LinkError> {
         let limit = Limit::resolved(config.queue)?;
         config.qdisc.check()?;
-        let service = match &config.qdisc {
-            // What is worked out ahead cannot be undone.
+        let queue = match &config.qdisc {
+            // Computed arrivals cannot be undone, so a fifo whose queue may be dismantled is run step by step.
             QueueDiscipline::Fifo(_) if config.schedule.dismantled.iter().all(|hop| !hop.queue) => {
-                Service::OnArrival(OnArrival::new(limit))
+                QueueModel::OnArrival(OnArrival::new(limit))
             }
             qdisc => {
-                let fresh =
-                    FreshQdisc { qdisc: qdisc.clone(), limit, seed: config.seed, read_tcp: None };
-                Service::ByStep(Box::new(ByStep::new(fresh)))
+                let factory =
+                    QdiscFactory { qdisc: qdisc.clone(), limit, seed: config.seed, read_tcp: None };
+                QueueModel::ByStep(Box::new(ByStep::new(factory)))
             }
         };
-        Self::with_service(config, limit, service)
+        Self::with_queue(config, limit, queue)
     }
 
-    fn with_service(
+    fn with_queue(
         config: LinkConfig,
         limit: Limit,
-        service: Service<P>,
+        queue: QueueModel<P>,
     ) -> Result<Self, LinkError> {
         let LinkConfig { schedule, seed, .. } = config;
         schedule.validate()?;
@@ -72,8 +72,8 @@ impl<P> Link<P> {
             now: Instant::START,
             due: Instant::NEVER,
             limit,
-            service,
-            onward: Onward::new(&schedule, seed),
+            queue,
+            tail: LinkTail::new(&schedule, seed),
             dismantled: schedule.dismantled.into_iter().peekable(),
             verdicts: Verdicts::new(),
             enqueued_packets: 0,
@@ -84,20 +84,20 @@ impl<P> Link<P> {
         Ok(link)
     }
 
-    /// The same link, whose queue may look into TCP headers, as some do (`cake`'s ack_filter). Nothing is in it yet.
+    /// Let the queue read TCP headers, which `cake`'s ack_filter needs. Call it before the first packet.
     #[must_use]
     pub fn reading_tcp(mut self) -> Self
     where
         P: CarriesTcp,
     {
         debug_assert_eq!(self.enqueued_packets, 0, "what is in the queue would be lost");
-        if let Service::ByStep(service) = &mut self.service {
-            service.read_tcp_with(P::tcp);
+        if let QueueModel::ByStep(queue) = &mut self.queue {
+            queue.read_tcp_with(P::tcp);
         }
         self
     }
 
-    /// Hands a packet to the link. Its wire size is not zero.
+    /// Hand a packet to the link. Its wire size must not be zero.
     // Inlined down to the queue, so that a packet is written where it waits.
     #[inline(always)]
     pub fn enqueue(&mut self, now: Instant, packet: Packet<P>) {
@@ -105,12 +105,12 @@ impl<P> Link<P> {
         self.advance(now);
         self.enqueued_packets += 1;
         let queued = Queued { since: now, packet };
-        match &mut self.service {
-            Service::OnArrival(service) => {
-                service.take(queued, &mut self.onward, &mut self.verdicts);
+        match &mut self.queue {
+            QueueModel::OnArrival(queue) => {
+                queue.enqueue(queued, &mut self.tail, &mut self.verdicts);
             }
-            Service::ByStep(service) => {
-                service.take(queued, &mut self.onward, &mut self.verdicts);
+            QueueModel::ByStep(queue) => {
+                queue.enqueue(queued, &mut self.tail, &mut self.verdicts);
             }
         }
         self.plan_ahead();
@@ -118,47 +118,46 @@ impl<P> Link<P> {
         debug_assert!(self.is_conserved(), "a packet is lost or doubled: {:?}", self.stats());
     }
 
-    /// The next packet that has arrived by `now`, by time of arrival and, at equal times, in the
-    /// order in which they left the queue. Call it until it returns `None`.
+    /// Return the next packet that has arrived by `now`, by time of arrival and, at equal times, in the order
+    /// in which they left the queue. Call it until it returns `None`.
     #[inline]
     pub fn poll(&mut self, now: Instant) -> Option<Arrival<P>> {
         self.advance(now);
-        let arrival = self.onward.line.pop_arrived(now)?;
+        let arrival = self.tail.line.pop_arrived(now)?;
         self.delivered_packets += 1;
         self.delivered_bytes += arrival.packet.wire_size;
         debug_assert!(self.is_conserved(), "a packet is lost or doubled: {:?}", self.stats());
         Some(arrival)
     }
 
-    /// The earliest moment at which `poll` may return something if nothing more is enqueued;
-    /// `None` when nothing inside will ever arrive.
+    /// Earliest time at which `poll` may return something if nothing more is enqueued; `None` if no packet
+    /// inside will ever arrive.
     ///
-    /// It is never late. It is early, and then `poll` returns nothing, where a packet turns out
-    /// lost; and, with a discipline that decides when a packet's turn comes, by about the time of a
-    /// transmission, at most once for each time that the service was interrupted with packets
-    /// waiting, by the rate or by a discipline that holds them back, and for each new route that may
-    /// let them overtake.
+    /// It is never late. It can be early, and then `poll` returns nothing: if a packet turns out to be lost;
+    /// and, with a discipline that decides when a transmission begins, by about the time of a transmission, at
+    /// most once for each time that the queue was interrupted with packets waiting (by rate zero or by a
+    /// discipline that holds packets back), and for each new route that may let packets overtake.
     #[inline]
     pub fn next_wakeup(&self) -> Option<Instant> {
-        let wakeup = match &self.service {
-            Service::OnArrival(service) => service.next_loss().min(self.onward.line.next_arrival()),
-            Service::ByStep(service) => service.wakeup(&self.onward),
+        let wakeup = match &self.queue {
+            QueueModel::OnArrival(queue) => queue.next_loss().min(self.tail.line.next_arrival()),
+            QueueModel::ByStep(queue) => queue.wakeup(&self.tail),
         };
         (wakeup != Instant::NEVER).then_some(wakeup)
     }
 
-    /// What has happened up to the last `enqueue` or `poll`.
+    /// Counters up to the last `enqueue` or `poll`.
     #[inline]
     pub fn stats(&self) -> LinkStats {
-        let in_line = self.onward.line.packets();
-        let (backlog, underway_packets, transmitted_bytes) = match &self.service {
-            Service::OnArrival(service) => (
-                service.backlog(),
-                service.underway_packets(in_line),
-                service.transmitted_bytes(self.now),
+        let in_line = self.tail.line.packets();
+        let (backlog, underway_packets, transmitted_bytes) = match &self.queue {
+            QueueModel::OnArrival(queue) => (
+                queue.backlog(),
+                queue.underway_packets(in_line),
+                queue.transmitted_bytes(self.now),
             ),
-            Service::ByStep(service) => {
-                (service.backlog(), service.underway_packets(in_line), service.transmitted_bytes())
+            QueueModel::ByStep(queue) => {
+                (queue.backlog(), queue.underway_packets(in_line), queue.transmitted_bytes())
             }
         };
         LinkStats {
@@ -174,33 +173,32 @@ impl<P> Link<P> {
         }
     }
 
-    /// Whether there is anything that [`Self::take_drops`] or [`Self::take_marks`] would give.
+    /// Whether [`Self::take_drops`] or [`Self::take_marks`] would return anything.
     #[inline]
-    pub fn has_verdicts(&self) -> bool {
-        self.verdicts.are_new()
+    pub fn has_drops_or_marks(&self) -> bool {
+        self.verdicts.has_new()
     }
 
-    /// The packets lost since the last call, in the order of their time. They are kept until they
-    /// are taken, so call it regularly.
+    /// Return the packets lost since the last call, in the order of their time. They are kept until they are
+    /// taken, so call it regularly.
     #[inline]
     pub fn take_drops(&mut self) -> Vec<Drop<P>> {
         self.verdicts.take_lost()
     }
 
-    /// The flows of the packets marked since the last call, one entry per packet. Call it regularly
-    /// too.
+    /// Return the flows of the packets marked since the last call, one entry per packet. Call it regularly too.
     #[inline]
     pub fn take_marks(&mut self) -> Vec<u32> {
         self.verdicts.take_marked()
     }
 
-    /// Lets everything happen that happens up to and including `now`, in order.
+    /// Process all events up to and including `now`, in order.
     #[inline]
     fn advance(&mut self, now: Instant) {
         debug_assert!(now >= self.now, "time went back from {} to {now}", self.now);
         self.now = now;
-        if let Service::OnArrival(service) = &mut self.service {
-            service.run_until(now);
+        if let QueueModel::OnArrival(queue) = &mut self.queue {
+            queue.run_until(now);
         }
         if now >= self.due {
             self.catch_up(now);
@@ -210,39 +208,39 @@ impl<P> Link<P> {
     fn catch_up(&mut self, now: Instant) {
         while let Some(hop) = self.dismantled.next_if(|hop| hop.at <= now) {
             self.serve_until(hop.at);
-            if let (true, Service::ByStep(service)) = (hop.queue, &mut self.service) {
-                service.empty(hop.at, &mut self.verdicts);
+            if let (true, QueueModel::ByStep(queue)) = (hop.queue, &mut self.queue) {
+                queue.empty(hop.at, &mut self.verdicts);
             }
-            self.onward.line.dismantle(&hop, &mut self.verdicts);
+            self.tail.line.dismantle(&hop, &mut self.verdicts);
         }
         self.serve_until(now);
         self.plan_ahead();
     }
 
-    /// Works out when something happens next.
+    /// Set `due` to the time of the next event.
     #[inline]
     fn plan_ahead(&mut self) {
-        let served = match &self.service {
-            Service::OnArrival(service) => service.next_loss(),
-            Service::ByStep(service) => service.next(),
+        let served = match &self.queue {
+            QueueModel::OnArrival(queue) => queue.next_loss(),
+            QueueModel::ByStep(queue) => queue.next(),
         };
         self.due = self.dismantled.peek().map_or(served, |hop| hop.at.min(served));
     }
 
     #[inline]
     fn serve_until(&mut self, until: Instant) {
-        match &mut self.service {
-            Service::OnArrival(service) => service.lose_until(until, &mut self.verdicts),
-            Service::ByStep(service) => {
-                service.run_until(until, &mut self.onward, &mut self.verdicts);
+        match &mut self.queue {
+            QueueModel::OnArrival(queue) => queue.lose_until(until, &mut self.verdicts),
+            QueueModel::ByStep(queue) => {
+                queue.run_until(until, &mut self.tail, &mut self.verdicts);
             }
         }
     }
 
     fn is_within_limit(&self) -> bool {
-        self.limit.allows(match &self.service {
-            Service::OnArrival(service) => service.backlog(),
-            Service::ByStep(service) => service.backlog(),
+        self.limit.allows(match &self.queue {
+            QueueModel::OnArrival(queue) => queue.backlog(),
+            QueueModel::ByStep(queue) => queue.backlog(),
         })
     }
 

@@ -1,31 +1,32 @@
-//! First in, first out, worked out ahead: when a packet comes, everything that becomes of it is known. It goes into
-//! the delay line at once, with the time at which it arrives, and what stands here is only how long it waits.
+//! First in, first out, computed ahead: the schedule is known, so the fate of a packet is known when it
+//! arrives. The packet goes into the delay line at once, with its time of arrival; this queue keeps only when
+//! transmissions begin and end.
 
 use std::collections::VecDeque;
 
 use skyhop_model::LossReason;
 use skyhop_units::{Bytes, Instant};
 
-use crate::onward::{Doomed, Onward};
+use crate::link_tail::{LinkTail, ScheduledLoss};
 use crate::qdisc::{Backlog, Limit, Queued};
 use crate::stats::Verdicts;
 
-/// The queue of [`Fifo`](crate::qdisc::fifo::Fifo) and its transmissions. A link with that discipline has this in its
-/// place: a packet is moved once less, and nothing happens between its coming and its arrival.
+/// Queue of [`Fifo`](crate::qdisc::fifo::Fifo) and its transmissions, used by links with that discipline in its
+/// place: a packet is moved once less, and no event is needed between its entry and its arrival.
 #[derive(Debug)]
 pub(crate) struct OnArrival<P> {
     limit: Limit,
     backlog: Backlog,
-    /// The transmissions of what waits.
+    /// Transmissions of the packets that wait, in order.
     waiting: VecDeque<Transmission>,
-    /// The last that has begun.
+    /// Last transmission that has begun.
     begun: Transmission,
-    /// Bytes of all that have.
+    /// Wire bytes of all transmissions that have begun.
     begun_bytes: Bytes,
-    /// When the last of all ends.
+    /// End of the last transmission, that is when the transmitter becomes free.
     free: Instant,
-    /// What waits or is being transmitted, and will be lost.
-    doomed: VecDeque<Box<Doomed<P>>>,
+    /// Packets that wait or are being transmitted and will be lost when their transmission ends.
+    scheduled_losses: VecDeque<Box<ScheduledLoss<P>>>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -45,16 +46,16 @@ impl<P> OnArrival<P> {
             begun: Transmission { begins, ends, wire_size: Bytes::ZERO },
             begun_bytes: Bytes::ZERO,
             free: Instant::START,
-            doomed: VecDeque::new(),
+            scheduled_losses: VecDeque::new(),
         }
     }
 
-    /// Takes in a packet that comes now; everything until now has happened.
+    /// Enqueue a packet that arrives now; [`Self::run_until`] has been called for now.
     #[inline(always)]
-    pub(crate) fn take(
+    pub(crate) fn enqueue(
         &mut self,
         queued: Queued<P>,
-        onward: &mut Onward<P>,
+        tail: &mut LinkTail<P>,
         verdicts: &mut Verdicts<P>,
     ) {
         let (now, wire_size) = (queued.since, queued.packet.wire_size);
@@ -65,9 +66,9 @@ impl<P> OnArrival<P> {
             return;
         }
         let earliest = now.max(self.free);
-        let begins = onward.opens(earliest);
+        let begins = tail.earliest_start(earliest);
         let back_to_back = begins == self.free && now < begins;
-        let ends = onward.transmit(begins, wire_size, back_to_back);
+        let ends = tail.transmit(begins, wire_size, back_to_back);
         let transmission = Transmission { begins, ends, wire_size };
         self.free = ends;
         if begins > now {
@@ -76,12 +77,12 @@ impl<P> OnArrival<P> {
         } else {
             self.begin(transmission);
         }
-        if let Some(doomed) = onward.send(ends, queued) {
-            self.doomed.push_back(doomed);
+        if let Some(loss) = tail.send(ends, queued) {
+            self.scheduled_losses.push_back(loss);
         }
     }
 
-    /// Ends and begins transmissions up to and including `until`.
+    /// Begin the transmissions that begin up to and including `until`.
     #[inline]
     pub(crate) fn run_until(&mut self, until: Instant) {
         while let Some(next) = self.waiting.front() {
@@ -95,21 +96,21 @@ impl<P> OnArrival<P> {
         }
     }
 
-    /// Records what is lost until then.
+    /// Record the losses up to and including `until`.
     #[inline]
     pub(crate) fn lose_until(&mut self, until: Instant, verdicts: &mut Verdicts<P>) {
         while self.next_loss() <= until && self.next_loss() != Instant::NEVER {
-            if let Some(doomed) = self.doomed.pop_front() {
-                let Doomed { at, reason, packet } = *doomed;
+            if let Some(loss) = self.scheduled_losses.pop_front() {
+                let ScheduledLoss { at, reason, packet } = *loss;
                 verdicts.lose(at, reason, packet);
             }
         }
     }
 
-    /// When [`Self::lose_until`] has something to record.
+    /// Time of the next loss that [`Self::lose_until`] records; [`Instant::NEVER`] while there is none.
     #[inline]
     pub(crate) fn next_loss(&self) -> Instant {
-        self.doomed.front().map_or(Instant::NEVER, |first| first.at)
+        self.scheduled_losses.front().map_or(Instant::NEVER, |first| first.at)
     }
 
     #[inline]
@@ -118,7 +119,7 @@ impl<P> OnArrival<P> {
         self.begun_bytes += transmission.wire_size;
     }
 
-    /// What waits; everything until now has happened.
+    /// Packets that wait now, after [`Self::run_until`] for now.
     #[inline]
     pub(crate) fn backlog(&self) -> Backlog {
         self.backlog
@@ -126,10 +127,10 @@ impl<P> OnArrival<P> {
 
     /// Packets that are being transmitted or are in the delay line.
     pub(crate) fn underway_packets(&self, in_line: u64) -> u64 {
-        in_line + self.doomed.len() as u64 - self.backlog.packets
+        in_line + self.scheduled_losses.len() as u64 - self.backlog.packets
     }
 
-    /// Bytes whose transmission has ended by `now`, until which everything has happened.
+    /// Wire bytes whose transmission has ended by `now`, after [`Self::run_until`] for `now`.
     pub(crate) fn transmitted_bytes(&self, now: Instant) -> Bytes {
         let Transmission { ends, wire_size, .. } = self.begun;
         let has_ended = ends <= now && ends != Instant::NEVER;

@@ -1,4 +1,4 @@
-//! What a link will do over time, in one direction: delay, rate, loss, outages, dismantled hops.
+//! Schedule of one direction of a link over time: delay, rate, loss, outages, dismantled hops.
 
 use serde::{Deserialize, Serialize};
 use skyhop_model::DuringOutage;
@@ -10,51 +10,51 @@ use crate::timeline::{Begins, index_at};
 /// A value that holds from `from` until the next piece begins.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Piece<T> {
-    /// When the piece begins; the first piece begins at [`Instant::START`].
+    /// Begin of the piece; the first piece begins at [`Instant::START`].
     pub from: Instant,
-    /// Its value.
+    /// The value that holds during the piece.
     pub value: T,
 }
 
-/// The delay of one piece of time.
+/// One-way delay during a piece of time, constant or linear.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DelayPiece {
-    /// When the piece begins; the first piece begins at [`Instant::START`].
+    /// Begin of the piece; the first piece begins at [`Instant::START`].
     pub from: Instant,
-    /// The one-way delay of a packet that enters the delay line at `from`.
+    /// One-way delay of a packet that enters the delay line at `from`.
     pub delay: Duration,
-    /// The delay at the piece's end where it changes linearly; equal to `delay` where it is flat.
-    /// The last piece is flat.
+    /// Delay at the piece's end, between which and `delay` it changes linearly; equal to `delay` if the delay
+    /// is constant. The last piece is constant.
     pub delay_at_end: Duration,
     /// Whether packets take another route from here on, and so may overtake earlier ones.
     pub new_route: bool,
 }
 
-/// A time in which nothing passes the end of the queue.
+/// Time during which no packet leaves the queue for the delay line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outage {
-    /// The first moment without service.
+    /// First instant without service.
     pub from: Instant,
-    /// The first moment with service again.
+    /// First instant with service again.
     pub until: Instant,
 }
 
-/// A hop that ceases to exist at a moment: what is on it then is lost.
+/// A hop that ceases to exist at one instant: the packets on it are lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Dismantled {
-    /// When it happens.
+    /// Time at which the hop ceases to exist.
     pub at: Instant,
-    /// A packet is on the hop when it has been in the delay line for at least this long …
+    /// Begin of the hop: a packet is on it when it has been in the delay line for at least this long …
     pub near: Duration,
-    /// … and for less than this; [`Duration::MAX`] for the last hop.
+    /// … and for less than this, the hop's end; [`Duration::MAX`] for the last hop.
     #[serde(with = "nanoseconds")]
     pub far: Duration,
-    /// Whether what waits in the queue goes with it, as what waits before a device that is taken down.
+    /// Whether the packets that wait in the queue are lost too, as before a device that is taken down.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub queue: bool,
 }
 
-/// Everything that a link does over time, in one direction.
+/// Everything that changes over time on a link, in one direction.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LinkSchedule {
     /// One-way delay, ordered by time, never empty.
@@ -64,14 +64,14 @@ pub struct LinkSchedule {
     /// Probability that a packet is lost at random, ordered by time, never empty.
     #[serde(with = "fractions")]
     pub loss: Vec<Piece<Ratio>>,
-    /// Ordered by time, not overlapping.
+    /// Outages, ordered by time, not overlapping.
     pub outages: Vec<Outage>,
-    /// Ordered by time.
+    /// Hops that cease to exist, ordered by time.
     pub dismantled: Vec<Dismantled>,
-    /// What an outage does.
+    /// Effect of an outage: packets are dropped, or held in the queue.
     pub during_outage: DuringOutage,
-    /// How much may leave at once after a pause: the bucket of Linux's tbf, which fills at the rate. Without one a packet
-    /// takes its time at the rate, whatever was before.
+    /// Bytes that may leave at once after a pause: size of the bucket of Linux's tbf, which fills at the rate.
+    /// At zero every packet takes its wire size divided by the rate.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub burst: Bytes,
 }
@@ -80,7 +80,7 @@ fn is_zero(bytes: &Bytes) -> bool {
     *bytes == Bytes::ZERO
 }
 
-/// A duration that may be endless, for which there is no text.
+/// Serde format of durations that may be [`Duration::MAX`], which has no text form: nanoseconds as a number.
 mod nanoseconds {
     use serde::{Deserialize, Deserializer, Serializer};
     use skyhop_units::Duration;
@@ -94,7 +94,7 @@ mod nanoseconds {
     }
 }
 
-/// Losses as fractions: per cent in text are not exact.
+/// Serde format of losses as fractions: percentages in text are not exact.
 mod fractions {
     use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
     use skyhop_units::Ratio;
@@ -123,7 +123,7 @@ mod fractions {
 }
 
 impl LinkSchedule {
-    /// The wire bytes that the rate lets through until `until`, outages not counted.
+    /// Wire bytes that the rate lets through until `until`, outages not subtracted.
     pub fn bytes_until(&self, until: Instant) -> f64 {
         let bits = self.rate.iter().enumerate().map(|(index, piece)| {
             let next = self.rate.get(index + 1).map_or(until, |next| next.from.min(until));
@@ -133,7 +133,7 @@ impl LinkSchedule {
         bits.sum::<f64>() / 8.0
     }
 
-    /// A schedule in which nothing ever changes.
+    /// Schedule in which nothing ever changes, without outages.
     pub fn fixed(delay: Duration, rate: Rate, loss: Ratio) -> Self {
         let from = Instant::START;
         Self {
@@ -147,12 +147,12 @@ impl LinkSchedule {
         }
     }
 
-    /// Checks what a link relies on: delay, rate and loss begin at [`Instant::START`] and each
-    /// piece is later than the one before; the last delay piece is flat; outages are in order and
-    /// do not overlap; dismantled hops are in order. Outages and hops of no extent are allowed.
+    /// Check the rules of a schedule: delay, rate and loss begin at [`Instant::START`] and each
+    /// piece is later than the one before; the last delay piece is constant; outages are in order and
+    /// do not overlap; dismantled hops are in order. Outages and hops of zero length are allowed.
     ///
     /// # Errors
-    /// The first thing that is wrong, with its place.
+    /// The first rule that is broken, with the field and the entry.
     pub fn validate(&self) -> Result<(), ScheduleError> {
         check_pieces("delay", &self.delay)?;
         check_pieces("rate", &self.rate)?;
@@ -164,25 +164,24 @@ impl LinkSchedule {
         self.check_dismantled()
     }
 
-    /// The one-way delay of a packet that enters the delay line at `at`, in a valid schedule.
+    /// One-way delay of a packet that enters the delay line at `at`; the schedule must be valid.
     ///
-    /// Looks the piece up in O(log n); a running link uses a cursor instead.
+    /// Binary search, O(log n); a running link uses a cursor instead.
     pub fn delay_at(&self, at: Instant) -> Duration {
         delay_at(&self.delay, at)
     }
 
-    /// The wire rate at `at`, outages aside, in a valid schedule.
+    /// Wire rate at `at`, outages ignored; the schedule must be valid.
     pub fn rate_at(&self, at: Instant) -> Rate {
         self.rate[index_at(&self.rate, at)].value
     }
 
-    /// The probability of random loss of a packet that leaves the queue at `at`, in a valid
-    /// schedule.
+    /// Probability of random loss of a packet that leaves the queue at `at`; the schedule must be valid.
     pub fn loss_at(&self, at: Instant) -> Ratio {
         self.loss[index_at(&self.loss, at)].value
     }
 
-    /// The outage that covers `at`, if there is one.
+    /// Outage that covers `at`, if there is one.
     pub fn outage_at(&self, at: Instant) -> Option<Outage> {
         let next = self.outages.partition_point(|outage| outage.until <= at);
         self.outages.get(next).copied().filter(|outage| outage.from <= at)
@@ -220,9 +219,9 @@ impl LinkSchedule {
 }
 
 impl DelayPiece {
-    /// The delay at `at`, inside a piece that ends at `until`.
+    /// Delay at `at`, inside a piece that ends at `until`.
     ///
-    /// Fractions of a nanosecond are cut off the change since the piece began.
+    /// The change since the piece began is rounded down to whole nanoseconds.
     #[inline]
     pub(crate) fn delay_at(&self, at: Instant, until: Instant) -> Duration {
         if self.delay == self.delay_at_end {
@@ -238,14 +237,14 @@ impl DelayPiece {
     }
 }
 
-/// The delay at `at` in pieces that begin at [`Instant::START`].
+/// Delay at `at`, in pieces that begin at [`Instant::START`].
 pub(crate) fn delay_at(pieces: &[DelayPiece], at: Instant) -> Duration {
     let index = index_at(pieces, at);
     let until = pieces.get(index + 1).map_or(Instant::NEVER, |next| next.from);
     pieces[index].delay_at(at, until)
 }
 
-/// `change * elapsed / length`, rounded down.
+/// Compute `change * elapsed / length`, rounded down.
 fn scaled(change: Duration, elapsed_ns: u64, length_ns: u64) -> Duration {
     let scaled_ns = match change.as_nanos().checked_mul(elapsed_ns) {
         Some(product) => product / length_ns,

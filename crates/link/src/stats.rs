@@ -1,11 +1,11 @@
-//! What a link counts, and the packets that it lost or marked.
+//! Counters of a link, and the packets that it lost or marked.
 
 use skyhop_model::{Drops, LossReason};
 use skyhop_units::{Bytes, Instant};
 
 use crate::{Drop, Packet};
 
-/// What has happened on a link up to the last `enqueue` or `poll`.
+/// Counters of a link up to the last `enqueue` or `poll`.
 ///
 /// At any time `enqueued_packets == delivered_packets + drops.total() + backlog_packets +
 /// underway_packets`.
@@ -17,11 +17,11 @@ pub struct LinkStats {
     pub delivered_packets: u64,
     /// Wire bytes that `poll` has returned.
     pub delivered_bytes: Bytes,
-    /// Wire bytes whose transmission has ended, whatever became of them afterwards.
+    /// Wire bytes whose transmission has ended, including those of packets lost afterwards.
     pub transmitted_bytes: Bytes,
-    /// Lost packets.
+    /// Number of lost packets, by reason.
     pub drops: Drops,
-    /// Packets that the queue marked (ECN) rather than dropped; what becomes of them is counted too.
+    /// Packets that the queue marked (ECN) rather than dropped; they also count as delivered or dropped.
     pub marks: u64,
     /// Packets that wait in the queue.
     pub backlog_packets: u64,
@@ -31,37 +31,41 @@ pub struct LinkStats {
     pub underway_packets: u64,
 }
 
-/// What the link has decided against packets: those lost since the driver last asked, those marked,
-/// and how many there ever were.
+/// Packets dropped and marked: total counts, and the individual packets since the driver last took them.
 #[derive(Debug)]
 pub(crate) struct Verdicts<P> {
     drops: Drops,
-    lost_since: Vec<Drop<P>>,
+    untaken_drops: Vec<Drop<P>>,
     marks: u64,
-    /// Whose packets were marked.
-    marked_since: Vec<u32>,
+    /// Flow of each packet marked since the last [`Self::take_marked`].
+    untaken_marks: Vec<u32>,
 }
 
 impl<P> Verdicts<P> {
     pub(crate) fn new() -> Self {
-        Self { drops: Drops::default(), lost_since: Vec::new(), marks: 0, marked_since: Vec::new() }
+        Self {
+            drops: Drops::default(),
+            untaken_drops: Vec::new(),
+            marks: 0,
+            untaken_marks: Vec::new(),
+        }
     }
 
-    /// Records a loss; losses are recorded in the order of their time.
+    /// Record a loss; losses are recorded in the order of their time.
     pub(crate) fn lose(&mut self, at: Instant, reason: LossReason, packet: Packet<P>) {
-        debug_assert!(self.lost_since.last().is_none_or(|last| last.at <= at), "drops in order");
+        debug_assert!(self.untaken_drops.last().is_none_or(|last| last.at <= at), "drops in order");
         self.drops[reason] += 1;
-        self.lost_since.push(Drop { at, reason, packet });
+        self.untaken_drops.push(Drop { at, reason, packet });
     }
 
-    /// Marks a packet (RFC 3168 5) and records that; `false` where its ends do not speak ECN.
+    /// Mark a packet (RFC 3168 5) and record the mark; return `false` if the packet is not ECN-capable.
     pub(crate) fn mark(&mut self, packet: &mut Packet<P>) -> bool {
         if !packet.ecn().is_capable() {
             return false;
         }
         packet.mark();
         self.marks += 1;
-        self.marked_since.push(packet.flow);
+        self.untaken_marks.push(packet.flow);
         true
     }
 
@@ -73,16 +77,16 @@ impl<P> Verdicts<P> {
         self.marks
     }
 
-    /// Whether there were any since the driver last asked.
-    pub(crate) fn are_new(&self) -> bool {
-        !self.lost_since.is_empty() || !self.marked_since.is_empty()
+    /// Whether there were drops or marks since the driver last took them.
+    pub(crate) fn has_new(&self) -> bool {
+        !self.untaken_drops.is_empty() || !self.untaken_marks.is_empty()
     }
 
     pub(crate) fn take_lost(&mut self) -> Vec<Drop<P>> {
-        std::mem::take(&mut self.lost_since)
+        std::mem::take(&mut self.untaken_drops)
     }
 
     pub(crate) fn take_marked(&mut self) -> Vec<u32> {
-        std::mem::take(&mut self.marked_since)
+        std::mem::take(&mut self.untaken_marks)
     }
 }

@@ -1,15 +1,15 @@
-//! A cursor over pieces of time that only moves forward.
+//! Cursor over consecutive pieces of time, which only moves forward.
 
 use skyhop_units::Instant;
 
 use crate::{DelayPiece, Piece};
 
-/// Something that holds from a moment until the next of its kind begins.
+/// A value that holds from a time until the next one begins.
 pub(crate) trait Begins {
     fn begins(&self) -> Instant;
 }
 
-/// Consecutive pieces and the one that holds now; looking it up costs nothing while it lasts.
+/// Consecutive pieces and the one that holds now; a lookup within the current piece is a single comparison.
 #[derive(Debug)]
 pub(crate) struct Timeline<T> {
     pieces: Box<[T]>,
@@ -19,13 +19,13 @@ pub(crate) struct Timeline<T> {
 }
 
 impl<T: Begins + Copy> Timeline<T> {
-    /// `pieces` is ordered, not empty, and begins at [`Instant::START`].
+    /// Create a cursor over `pieces`, which are ordered, not empty, and begin at [`Instant::START`].
     pub(crate) fn new(pieces: Vec<T>) -> Self {
         let until = pieces.get(1).map_or(Instant::NEVER, T::begins);
         Self { current: pieces[0], pieces: pieces.into(), index: 0, until }
     }
 
-    /// Moves to the piece that holds at `at`, which is not before any earlier `at`.
+    /// Move to the piece that holds at `at`. `at` must not decrease from call to call.
     #[inline]
     pub(crate) fn seek(&mut self, at: Instant) -> &T {
         if at >= self.until {
@@ -42,24 +42,24 @@ impl<T: Begins + Copy> Timeline<T> {
         self.current = self.pieces[self.index];
     }
 
-    /// The piece of the last `seek`.
+    /// Piece found by the last `seek`.
     #[inline]
     pub(crate) fn current(&self) -> &T {
         &self.current
     }
 
-    /// The piece after it.
+    /// Piece after the current one.
     pub(crate) fn next(&self) -> Option<&T> {
         self.pieces.get(self.index + 1)
     }
 
-    /// When the piece of the last `seek` ends; [`Instant::NEVER`] for the last one.
+    /// End of the current piece; [`Instant::NEVER`] for the last one.
     #[inline]
     pub(crate) fn until(&self) -> Instant {
         self.until
     }
 
-    /// The place of that piece, counted from 0.
+    /// Index of the current piece, counted from 0.
     pub(crate) fn index(&self) -> usize {
         self.index
     }
@@ -81,7 +81,7 @@ impl Begins for DelayPiece {
     }
 }
 
-/// The place of the piece that holds at `at`, found without a cursor.
+/// Index of the piece that holds at `at`, found by binary search.
 pub(crate) fn index_at<T: Begins>(pieces: &[T], at: Instant) -> usize {
     pieces.partition_point(|piece| piece.begins() <= at).saturating_sub(1)
 }

@@ -1,4 +1,4 @@
-//! When a transmission ends, at a rate that changes over time.
+//! Transmission times at a rate that changes over time.
 
 use skyhop_model::DuringOutage;
 use skyhop_units::{Bytes, Instant, Rate};
@@ -6,37 +6,40 @@ use skyhop_units::{Bytes, Instant, Rate};
 use crate::timeline::Timeline;
 use crate::{LinkSchedule, Piece};
 
-/// What one wire byte takes, in bits times nanoseconds per second: work divided by a rate in bit/s
-/// is a time in ns.
+/// Work of one wire byte, in bits times nanoseconds per second: work divided by a rate in bit/s is a time in
+/// ns.
 const WORK_PER_BYTE: u64 = 8 * 1_000_000_000;
 
-/// The clockwork behind the queue: one packet at a time, at the rate of the moment.
+/// Transmitter behind the queue: it sends one packet at a time, at the rate of the moment.
 #[derive(Debug)]
 pub(crate) struct Transmitter {
     rate: Timeline<Piece<Rate>>,
-    /// Work that the last transmission left over: of what was saved, or when its end was rounded up to a nanosecond.
+    /// Work that the last transmission left over: tokens of the bucket, or what rounding its end up to a
+    /// nanosecond gained.
     spare_work: u64,
-    /// Saves what the rate would have carried in pauses. Boxed, as few links have one.
-    bucket: Option<Box<Bucket>>,
+    /// Token bucket, which saves unused rate while the link is idle. Boxed, as few links have one.
+    bucket: Option<Box<TokenBucket>>,
 }
 
-/// The bucket of Linux's tbf (net/sched/sch_tbf.c), without a peak rate: packets whose work is in it leave at once.
+/// Token bucket of Linux's tbf (net/sched/sch_tbf.c), without a peak rate: packets whose work it holds leave at
+/// once.
 #[derive(Debug)]
-struct Bucket {
+struct TokenBucket {
     rate: Timeline<Piece<Rate>>,
-    most_work: u64,
-    /// Until when it is filled.
+    max_work: u64,
+    /// Time up to which tokens have been added.
     filled: Instant,
 }
 
-impl Bucket {
-    /// What is in it at `until`, where there was `work` when it was filled last.
+impl TokenBucket {
+    /// Add the tokens gained until `until` to the `work` left at the last fill; return the content of the
+    /// bucket, in work.
     fn fill(&mut self, mut work: u64, until: Instant) -> u64 {
         while self.filled < until {
             let rate = self.rate.seek(self.filled).value.bits_per_second();
             let end = self.rate.until().min(until);
             let gained = rate.saturating_mul(end.saturating_since(self.filled).as_nanos());
-            work = work.saturating_add(gained).min(self.most_work);
+            work = work.saturating_add(gained).min(self.max_work);
             self.filled = end;
         }
         work
@@ -46,21 +49,20 @@ impl Bucket {
 impl Transmitter {
     pub(crate) fn new(schedule: &LinkSchedule) -> Self {
         let bucket = (schedule.burst > Bytes::ZERO).then(|| {
-            Box::new(Bucket {
+            Box::new(TokenBucket {
                 rate: Timeline::new(service_rate(schedule)),
-                most_work: schedule.burst.as_u64().saturating_mul(WORK_PER_BYTE),
+                max_work: schedule.burst.as_u64().saturating_mul(WORK_PER_BYTE),
                 filled: Instant::START,
             })
         });
-        // It is full at first.
-        let spare_work = bucket.as_ref().map_or(0, |bucket| bucket.most_work);
+        // The bucket is full at first, as tbf's is.
+        let spare_work = bucket.as_ref().map_or(0, |bucket| bucket.max_work);
         Self { rate: Timeline::new(service_rate(schedule)), spare_work, bucket }
     }
 
-    /// The first moment from `at` on at which a transmission can begin, where one is to; [`Instant::NEVER`] where
-    /// the rate stays zero.
+    /// Earliest time from `at` on at which a transmission can begin; [`Instant::NEVER`] if the rate stays zero.
     #[inline]
-    pub(crate) fn opens(&mut self, at: Instant) -> Instant {
+    pub(crate) fn earliest_start(&mut self, at: Instant) -> Instant {
         let mut opens = at;
         while self.rate.seek(opens).value == Rate::ZERO {
             opens = self.rate.until();
@@ -71,11 +73,11 @@ impl Transmitter {
         opens
     }
 
-    /// When the transmission of `size` ends that begins at `begins`; [`Instant::NEVER`] where the
-    /// rate does not suffice for it any more.
+    /// End of the transmission of `size` bytes that begins at `begins`; [`Instant::NEVER`] if the remaining
+    /// schedule never carries them.
     ///
-    /// A packet that begins at the moment its predecessor ended and had waited until then
-    /// (`back_to_back`) gets what the rounding left over.
+    /// `back_to_back`: the packet begins at the moment its predecessor ended and had waited until then. It then
+    /// gets the fraction of a nanosecond that rounding left over.
     #[inline]
     pub(crate) fn transmit(&mut self, begins: Instant, size: Bytes, back_to_back: bool) -> Instant {
         let spare = match &mut self.bucket {
@@ -90,7 +92,7 @@ impl Transmitter {
         ends
     }
 
-    /// The same with what is left over of before.
+    /// End of the transmission, of which `spare` work is already paid for.
     #[inline]
     fn work_off(&mut self, begins: Instant, size: Bytes, spare: u64) -> Instant {
         let work = size.as_u64().saturating_mul(WORK_PER_BYTE);
@@ -104,7 +106,7 @@ impl Transmitter {
                 let available_ns = until.saturating_since(at).as_nanos();
                 let needed_ns = remaining.div_ceil(rate);
                 if needed_ns <= available_ns {
-                    // The product may exceed 64 bits, the difference is below `rate`.
+                    // The product may exceed 64 bits, but the difference is below `rate`.
                     self.spare_work = needed_ns.wrapping_mul(rate).wrapping_sub(remaining);
                     return Instant::from_nanos(at.as_nanos() + needed_ns);
                 }
@@ -119,7 +121,7 @@ impl Transmitter {
     }
 }
 
-/// The rate at which the queue is served: the schedule's, and zero in outages that hold it.
+/// Rate at which the queue is served over time: the schedule's, and zero in outages that hold the queue.
 fn service_rate(schedule: &LinkSchedule) -> Vec<Piece<Rate>> {
     let held = match schedule.during_outage {
         DuringOutage::Hold => schedule.outages.as_slice(),
@@ -149,7 +151,8 @@ mod tests {
         Instant::START + Duration::from_millis(ms)
     }
 
-    /// 12 Mbit/s, so that 1500 bytes take 1 ms, then other rates from given milliseconds on.
+    /// Schedule of 12 Mbit/s, so that 1500 bytes take 1 ms, then of other rates (bit/s) from the given
+    /// milliseconds on.
     fn schedule(changes: &[(u64, u64)]) -> LinkSchedule {
         let rate = Rate::from_bits_per_second(12_000_000);
         let mut schedule = LinkSchedule::fixed(Duration::ZERO, rate, Ratio::ZERO);
@@ -172,9 +175,9 @@ mod tests {
     fn nothing_progresses_at_rate_zero() {
         let mut transmitter = Transmitter::new(&schedule(&[(1, 0), (5, 12_000_000), (9, 0)]));
         assert_eq!(transmitter.transmit(ms(0), Bytes::new(3000), false), ms(6));
-        assert_eq!(transmitter.opens(ms(6)), ms(6));
+        assert_eq!(transmitter.earliest_start(ms(6)), ms(6));
         assert_eq!(transmitter.transmit(ms(8), Bytes::new(1500), false), ms(9));
-        assert_eq!(transmitter.opens(ms(9)), Instant::NEVER);
+        assert_eq!(transmitter.earliest_start(ms(9)), Instant::NEVER);
     }
 
     #[test]
@@ -204,15 +207,15 @@ mod tests {
     }
 
     #[test]
-    fn a_bucket_lets_what_was_saved_leave_at_once() {
+    fn a_bucket_lets_saved_bytes_leave_at_once() {
         let mut schedule = schedule(&[(20, 6_000_000)]);
         schedule.burst = Bytes::new(4500);
         let mut transmitter = Transmitter::new(&schedule);
         let size = Bytes::new(1500);
-        // It is full at first: three leave at once, the fourth takes its millisecond.
+        // The bucket is full at first: three packets leave at once, the fourth takes its millisecond.
         let mut ends = || [0; 4].map(|_| transmitter.transmit(ms(0), size, false));
         assert_eq!(ends(), [ms(0), ms(0), ms(0), ms(1)]);
-        // Two milliseconds save two packets, a long time no more than three, at half the rate as well.
+        // Two milliseconds save two packets; a long pause saves no more than three, at half the rate as well.
         assert_eq!(transmitter.transmit(ms(3), size, false), ms(3));
         assert_eq!(transmitter.transmit(ms(3), size, false), ms(3));
         assert_eq!(transmitter.transmit(ms(3), size, false), ms(4));

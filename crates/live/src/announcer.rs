@@ -1,4 +1,4 @@
-//! Tells the run's congestion controls of handovers to come.
+//! Announcer: writes coming handovers to the run's congestion controls.
 
 use std::sync::Arc;
 
@@ -12,30 +12,30 @@ use skyhop_units::Duration;
 
 use crate::arrivals::Arrivals;
 use crate::traffic::Addresses;
-use skyhop_host::clock::{RunClock, Stop, sleep_until, wake_precisely};
+use skyhop_host::clock::{RunClock, Stop, minimize_timer_slack, sleep_until};
 use skyhop_host::error::{Context, HostError};
 use skyhop_host::namespace::NetNamespace;
 use skyhop_host::thread::{Worker, join, spawn};
 
-/// How often arrivals are looked at.
-const LOOK: Duration = Duration::from_millis(100);
+/// Interval at which arrivals are read.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Announces on a thread of its own, so that nothing else makes it late.
+/// Announcer on a thread of its own, so that other work does not delay announcements.
 pub(crate) struct RunningAnnouncer {
-    worker: Option<Worker<Learned>>,
+    worker: Option<Worker<BlindResult>>,
 }
 
-/// What a run has found out, and announced, by itself.
+/// Results of blind estimation: its announcements and the estimated grid.
 #[derive(Debug, Default)]
-pub(crate) struct Learned {
-    /// The rows of announcements that the experiment did not plan.
+pub(crate) struct BlindResult {
+    /// Event rows of announcements that the experiment did not plan.
     pub(crate) rows: Vec<EventRow>,
     pub(crate) grid: Option<Estimate>,
 }
 
 impl RunningAnnouncer {
-    /// Starts where there is something to announce and somebody to receive it, the connections of the
-    /// run's namespaces that look into one of `maps`, or something to find out from `arrivals`.
+    /// Start the thread if there are announcements and `maps` to write them to, or if the run estimates handovers from
+    /// `arrivals`. Announcements reach the connections of the run's namespaces whose module reads one of `maps`.
     pub(crate) fn start(
         experiment: &Experiment,
         maps: Vec<SignalMap>,
@@ -44,8 +44,8 @@ impl RunningAnnouncer {
         stop: &Arc<Stop>,
         arrivals: &Arc<Arrivals>,
     ) -> Result<Self, HostError> {
-        let nobody_hears = experiment.announcements.is_empty() || maps.is_empty();
-        if nobody_hears && experiment.blind.is_none() {
+        let announces_nothing = experiment.announcements.is_empty() || maps.is_empty();
+        if announces_nothing && experiment.blind.is_none() {
             return Ok(Self { worker: None });
         }
         let scopes = namespaces.iter().map(|namespace| scope(namespace));
@@ -54,18 +54,18 @@ impl RunningAnnouncer {
         let (agenda, learner) = experiment.agenda();
         let (plan, arrivals) = (experiment.blind, Arc::clone(arrivals));
         let worker = spawn("announcer".to_owned(), move || {
-            wake_precisely()?;
+            minimize_timer_slack()?;
             match plan.zip(learner) {
                 Some((plan, learner)) => announcer.learn(agenda, plan, learner, &arrivals),
-                None => announcer.announce_all(agenda).map(|()| Learned::default()),
+                None => announcer.announce_all(agenda).map(|()| BlindResult::default()),
             }
         })?;
         Ok(Self { worker: Some(worker) })
     }
 
-    /// Waits for its end.
-    pub(crate) fn join(self) -> Result<Learned, HostError> {
-        self.worker.map_or_else(|| Ok(Learned::default()), join)
+    /// Wait for the thread to end.
+    pub(crate) fn join(self) -> Result<BlindResult, HostError> {
+        self.worker.map_or_else(|| Ok(BlindResult::default()), join)
     }
 }
 
@@ -83,46 +83,47 @@ struct Announcer {
 }
 
 impl Announcer {
-    /// Announces what is known beforehand.
+    /// Make the announcements of the agenda, none of which depends on arrivals.
     fn announce_all(&self, mut agenda: Agenda) -> Result<(), HostError> {
         while let Some(next) = agenda.next() {
             if !sleep_until(self.clock, next, &self.stop)? {
                 break;
             }
-            while let Some(said) = agenda.pop(self.clock.now().max(next)) {
-                self.publish(&said)?;
+            while let Some(statement) = agenda.pop(self.clock.now().max(next)) {
+                self.publish(&statement)?;
             }
         }
         Ok(())
     }
 
-    /// Announces what arrivals show, until the end of the run.
+    /// Estimate handovers from arrivals and announce them until the end of the run.
     fn learn(
         &self,
         mut agenda: Agenda,
         plan: BlindPlan,
         mut learner: Learner,
         arrivals: &Arrivals,
-    ) -> Result<Learned, HostError> {
+    ) -> Result<BlindResult, HostError> {
         let mut estimating: Option<Worker<Estimate>> = None;
         let mut rows = Vec::new();
         loop {
-            for arrival in arrivals.take() {
+            for arrival in arrivals.drain() {
                 learner.arrived(arrival.at, arrival.delay);
             }
             let now = self.clock.now();
             if let Some(done) = estimating.take_if(|worker| worker.is_finished()) {
                 learner.learn(now, &join(done)?, &mut agenda);
             } else if estimating.is_none() && now >= learner.next_estimate() {
-                // It takes longer than an announcement may be late.
+                // An estimate takes longer than an announcement may be late, so a separate thread computes it.
                 let traffic = learner.traffic().clone();
                 let estimate = move || Ok(plan.estimate(&traffic));
                 estimating = Some(spawn("estimate".to_owned(), estimate)?);
             }
-            while let Some(said) = agenda.pop(now) {
-                rows.extend(self.publish(&said)?);
+            while let Some(statement) = agenda.pop(now) {
+                rows.extend(self.publish(&statement)?);
             }
-            let next = agenda.next().map_or(now + LOOK, |next| next.min(now + LOOK));
+            let next =
+                agenda.next().map_or(now + POLL_INTERVAL, |next| next.min(now + POLL_INTERVAL));
             if !sleep_until(self.clock, next, &self.stop)? {
                 break;
             }
@@ -130,12 +131,12 @@ impl Announcer {
         if let Some(unfinished) = estimating {
             join(unfinished)?;
         }
-        Ok(Learned { rows, grid: Some(learner.estimate()) })
+        Ok(BlindResult { rows, grid: Some(learner.estimate()) })
     }
 
-    /// Passes on what a source says; its row, where it is an announcement.
-    fn publish(&self, said: &Statement) -> Result<Option<EventRow>, HostError> {
-        match said {
+    /// Write a statement to all maps; return the event row of an announcement.
+    fn publish(&self, statement: &Statement) -> Result<Option<EventRow>, HostError> {
+        match statement {
             Statement::Announced(announcement) => {
                 self.announce(announcement)?;
                 Ok(Some(EventRow::announced(announcement)))
@@ -161,12 +162,12 @@ impl Announcer {
 
     fn for_each(
         &self,
-        tell: impl Fn(&SignalMap, Scope) -> Result<(), KernelError>,
+        write: impl Fn(&SignalMap, Scope) -> Result<(), KernelError>,
         action: &str,
     ) -> Result<(), HostError> {
         for map in &self.maps {
             for scope in &self.scopes {
-                tell(map, *scope).context(action)?;
+                write(map, *scope).context(action)?;
             }
         }
         Ok(())

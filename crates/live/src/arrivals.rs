@@ -1,29 +1,29 @@
-//! What has arrived at an end of the path, from the link's thread to whoever learns from it.
+//! Queue of packet arrivals, from the pump to the blind handover estimator.
 
 use std::sync::{Mutex, PoisonError};
 
 use skyhop_units::{Duration, Instant};
 
-/// Arrivals that nobody has looked at yet. Either side holds it for a moment only.
+/// Arrivals not yet read by the estimator. Both sides hold the lock for a short time only.
 #[derive(Debug, Default)]
 pub(crate) struct Arrivals(Mutex<Vec<Arrival>>);
 
-/// A packet that was written into the receiving namespace's device.
+/// Arrival of a packet: it was written to the receiving end's device.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Arrival {
     pub(crate) at: Instant,
-    /// How long ago it had been read from the sending one's.
+    /// One-way delay: time since the packet was read from the sending end's device.
     pub(crate) delay: Duration,
 }
 
 impl Arrivals {
-    /// Hands over `arrivals`, and leaves them empty.
+    /// Move all of `arrivals` into the queue.
     pub(crate) fn append(&self, arrivals: &mut Vec<Arrival>) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).append(arrivals);
     }
 
-    /// Those that have come since this was last asked, in order.
-    pub(crate) fn take(&self) -> Vec<Arrival> {
+    /// Drain the queue: arrivals since the last call, in order.
+    pub(crate) fn drain(&self) -> Vec<Arrival> {
         std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

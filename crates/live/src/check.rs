@@ -1,6 +1,6 @@
-//! What an experiment may ask this engine for.
+//! Checks that the live engine supports an experiment.
 
-use skyhop_app::Kind as _;
+use skyhop_app::AppKind as _;
 use skyhop_engine::Unsupported;
 use skyhop_experiment::{Experiment, FlowPlan, Traffic};
 use skyhop_model::{CcLanguage, cc_label, cc_language};
@@ -9,10 +9,10 @@ use crate::traffic::tcp::check_options;
 use crate::{LiveOptions, hosts, tc};
 use skyhop_host::frame::FIRST_PORT;
 
-/// Ports that are left for flows.
+/// Number of ports available to flows.
 const MOST_FLOWS: usize = (u16::MAX - FIRST_PORT) as usize;
 
-/// Names the key that cannot be done.
+/// Check the experiment; the error names the unsupported key of the scenario.
 pub(crate) fn check(experiment: &Experiment, options: &LiveOptions) -> Result<(), Unsupported> {
     if experiment.flows.is_empty() && options.program.is_none() {
         let what = "there is nothing to run: give the scenario a [[flow]], or a program after --";
@@ -29,7 +29,7 @@ pub(crate) fn check(experiment: &Experiment, options: &LiveOptions) -> Result<()
     experiment.flows.iter().try_for_each(check_flow)
 }
 
-/// The congestion controls that a run uses: its flows', or that of a program's sockets.
+/// Congestion controls of a run: those of its flows, or the default of a program's sockets.
 pub(crate) fn congestion_controls<'e>(
     experiment: &'e Experiment,
     options: &'e LiveOptions,

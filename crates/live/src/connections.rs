@@ -1,7 +1,7 @@
-//! The connections of a run's programs, as the kernel sees them: who opened them does not matter.
+//! TCP connections of a run's programs, found by sock_diag(7) whichever process opened them.
 //!
-//! Each direction that carries payload is a flow of the run. Its sender's socket tells of window, RTT and
-//! retransmissions, its receiver's of what has arrived.
+//! Each direction that carries payload is a flow of the run. The sender's socket gives window, RTT and
+//! retransmissions, the receiver's socket gives the bytes received.
 
 use std::collections::BTreeMap;
 use std::mem::take;
@@ -17,39 +17,39 @@ use skyhop_units::{Bytes, Instant};
 
 use crate::kernel_cc;
 
-/// How many flows have rows; of those beyond only the number is known.
+/// Largest number of flows that are recorded; flows beyond are only counted.
 const MOST_FLOWS: usize = 1_000;
 
-/// The connections of a run's programs.
+/// Tracker of the connections of a run's programs.
 #[derive(Debug)]
 pub(crate) struct Connections {
-    /// Of the ends `from` and `to`.
+    /// Socket watches in the namespaces of `from` and `to`.
     watches: [SocketWatch; 2],
-    ledger: Ledger,
+    table: ConnectionTable,
 }
 
-/// What looks at both ends have shown.
+/// Connections found by snapshots of the sockets at both ends.
 #[derive(Debug)]
-struct Ledger {
-    known: BTreeMap<Ends, Connection>,
-    /// Connections that are gone, but of whose sockets the kernel has not said that they have ended: it says so when
-    /// the last packet of theirs has left the machine.
-    gone: BTreeMap<Ends, Connection>,
-    /// Connections that are over, as their ports may be used again.
-    over: Vec<(Ends, Connection)>,
-    numbers: Numbers,
-    /// When the last look was: what a look finds began since then.
-    looked: Instant,
+struct ConnectionTable {
+    known: BTreeMap<AddressPair, Connection>,
+    /// Connections missing from snapshots whose sockets the kernel has not yet reported as destroyed: it reports a socket
+    /// when its last packet has left the machine.
+    gone: BTreeMap<AddressPair, Connection>,
+    /// Connections that have ended; a list, because their ports may be reused.
+    over: Vec<(AddressPair, Connection)>,
+    flow_ids: FlowIds,
+    /// Time of the last snapshot: new connections in the next one began after it.
+    last_snapshot: Instant,
 }
 
-/// Ids of flows, as long as there are any.
+/// Allocator of at most [`MOST_FLOWS`] flow ids.
 #[derive(Debug)]
-struct Numbers {
+struct FlowIds {
     next: u32,
     left: usize,
 }
 
-impl Numbers {
+impl FlowIds {
     fn next(&mut self) -> Option<u32> {
         self.left = self.left.checked_sub(1)?;
         self.next += 1;
@@ -59,101 +59,102 @@ impl Numbers {
 
 const ENDS: [End; 2] = [End::From, End::To];
 
-/// In place of the congestion control of a sender on another machine, or of one of whose socket only the end was seen.
+/// Placeholder for an unknown congestion control: the sender is on another machine, or only the destruction of its
+/// socket was reported.
 const UNSEEN: &str = "unseen";
 
-/// The kernel counts SYN and FIN as bytes.
+/// Bytes that the kernel counts for SYN and FIN.
 const NOT_PAYLOAD: u64 = 2;
 
-/// Address and port at both ends.
-type Ends = [(IpAddr, u16); 2];
+/// Address and port at `from` and at `to`.
+type AddressPair = [(IpAddr, u16); 2];
 
-/// Of a socket at an end.
-fn ends_of(end: End, socket: &Socket) -> Ends {
+/// Addresses of the connection of a socket at an end.
+fn addresses_of(end: End, socket: &Socket) -> AddressPair {
     match end {
         End::From => [socket.local, socket.peer],
         End::To => [socket.peer, socket.local],
     }
 }
 
-/// One connection.
+/// Connection between the two ends, or of one end to another machine.
 #[derive(Debug, Clone, Default)]
 struct Connection {
     since: Instant,
     until: Instant,
-    /// What is known of the sockets at both ends.
-    sockets: [Option<Known>; 2],
-    /// From the end `from`, and from the end `to`: flows, where there was payload.
+    /// Last known state of the sockets at both ends.
+    sockets: [Option<SocketRecord>; 2],
+    /// Ids of the flows sent by `from` and by `to`, for directions with payload.
     flows: [Option<u32>; 2],
 }
 
-/// What is known of a socket.
+/// Last known state of a socket.
 #[derive(Debug, Clone, Default)]
-struct Known {
+struct SocketRecord {
     info: TcpInfo,
     cc: String,
     ended: bool,
-    /// How many looks have not shown it.
+    /// Number of consecutive snapshots without the socket.
     missed: u32,
 }
 
 impl Connections {
-    /// Looks into the namespaces of both ends; its flows have ids from `first_id` on.
+    /// Open socket watches in the namespaces of both ends; new flows get ids from `first_id`.
     pub(crate) fn watch(namespaces: [&NetNamespace; 2], first_id: u32) -> Result<Self, HostError> {
         let [from, to] = namespaces;
         Ok(Self {
             watches: [SocketWatch::open(from)?, SocketWatch::open(to)?],
-            ledger: Ledger::new(first_id),
+            table: ConnectionTable::new(first_id),
         })
     }
 
-    /// Looks at all sockets: the states of the flows that there are, and of those that have just ended.
+    /// Take a snapshot of all sockets; return the states of open flows and of flows that have just ended.
     pub(crate) fn sample(&mut self, now: Instant) -> Result<Vec<FlowState>, HostError> {
         let [from, to] = &mut self.watches;
-        Ok(self.ledger.note_looks([from.look()?, to.look()?], now))
+        Ok(self.table.update([from.snapshot()?, to.snapshot()?], now))
     }
 
-    /// Records the ends of all flows, once the link has run empty.
+    /// Record the final state of all flows, once the link has been drained.
     pub(crate) fn conclude(
         mut self,
         at: Instant,
         recorder: &mut Recorder<'_>,
     ) -> Result<(), HostError> {
-        // The kernel tells of an end a moment after it: a connection that was there between two looks only may not
-        // have been in the last one.
+        // The kernel reports the destruction of a socket with a delay: a connection that lived only between two
+        // snapshots may be missing from the last one.
         let [from, to] = &mut self.watches;
-        self.ledger.note_late([from.ended()?, to.ended()?], at);
-        let (mut ends, unlisted) = self.ledger.ends(at);
+        self.table.add_ended([from.take_destroyed()?, to.take_destroyed()?], at);
+        let (mut ends, unlisted) = self.table.ends(at);
         ends.sort_by_key(|connection| connection.end.id);
         ends.into_iter().for_each(|connection| recorder.connection_ended(connection));
         if unlisted > 0 {
             recorder.warn(format!(
-                "the tables hold the first {MOST_FLOWS} flows of the program; there were {unlisted} more"
+                "the tables contain the first {MOST_FLOWS} flows of the program; {unlisted} more were not recorded"
             ));
         }
         Ok(())
     }
 }
 
-impl Ledger {
-    /// Its flows have ids from `first_id` on.
+impl ConnectionTable {
+    /// Create an empty table whose flows get ids from `first_id`.
     fn new(first_id: u32) -> Self {
         Self {
             known: BTreeMap::new(),
             gone: BTreeMap::new(),
             over: Vec::new(),
-            numbers: Numbers { next: first_id, left: MOST_FLOWS },
-            looked: Instant::START,
+            flow_ids: FlowIds { next: first_id, left: MOST_FLOWS },
+            last_snapshot: Instant::START,
         }
     }
 
-    /// Notes what looks at both ends have found; the states of the flows there are, and of those that have just ended.
-    fn note_looks(&mut self, looks: [Vec<Socket>; 2], now: Instant) -> Vec<FlowState> {
+    /// Update the table from snapshots of both ends; return the states of open flows and of those that have just ended.
+    fn update(&mut self, snapshots: [Vec<Socket>; 2], now: Instant) -> Vec<FlowState> {
         for known in self.known.values_mut().flat_map(|one| one.sockets.iter_mut().flatten()) {
             known.missed += 1;
         }
-        for (end, look) in ENDS.into_iter().zip(looks) {
-            for socket in look {
+        for (end, snapshot) in ENDS.into_iter().zip(snapshots) {
+            for socket in snapshot {
                 self.note(end, socket, now);
             }
         }
@@ -161,39 +162,39 @@ impl Ledger {
         for connection in self.known.values_mut() {
             for end in ENDS {
                 if connection.flows[end as usize].is_none() && connection.payload(end).is_some() {
-                    connection.flows[end as usize] = self.numbers.next();
+                    connection.flows[end as usize] = self.flow_ids.next();
                 }
                 states.extend(connection.state(end, now));
             }
         }
-        self.put_aside();
+        self.retire_ended();
         states.sort_by_key(|state| state.id);
-        self.looked = now;
+        self.last_snapshot = now;
         states
     }
 
-    /// Notes connections of which nothing was known at the end but that they have ended. What is said of others is of
-    /// the time after the run.
-    fn note_late(&mut self, mut ended: [Vec<Socket>; 2], at: Instant) {
+    /// Add connections that only their destruction reports show. Reports about known connections are ignored, because
+    /// they include data sent after the run.
+    fn add_ended(&mut self, mut ended: [Vec<Socket>; 2], at: Instant) {
         for (end, sockets) in ENDS.into_iter().zip(&mut ended) {
-            sockets.retain(|socket| !self.has_seen(&ends_of(end, socket)));
+            sockets.retain(|socket| !self.contains(&addresses_of(end, socket)));
         }
-        self.note_looks(ended, at);
+        self.update(ended, at);
     }
 
-    fn has_seen(&self, ends: &Ends) -> bool {
+    fn contains(&self, ends: &AddressPair) -> bool {
         self.known.contains_key(ends)
             || self.gone.contains_key(ends)
             || self.over.iter().any(|(over, _)| over == ends)
     }
 
-    /// Makes room for connections that use the same ports again.
-    fn put_aside(&mut self) {
+    /// Move ended connections out of `known`, so that later ones can use the same ports.
+    fn retire_ended(&mut self) {
         let (over, known): (BTreeMap<_, _>, _) =
-            take(&mut self.known).into_iter().partition(|(_, one)| one.is_over());
+            take(&mut self.known).into_iter().partition(|(_, one)| one.is_gone());
         self.known = known;
         for (ends, connection) in over {
-            let earlier = if connection.has_ended() {
+            let earlier = if connection.is_destroyed() {
                 Some(connection)
             } else {
                 self.gone.insert(ends, connection)
@@ -202,7 +203,7 @@ impl Ledger {
         }
     }
 
-    /// The ends of all flows, and how many there are beyond those that have ids.
+    /// Final states of all flows, and the number of flows without an id.
     fn ends(self, at: Instant) -> (Vec<ConnectionEnd>, usize) {
         let (mut ends, mut unlisted) = (Vec::new(), 0);
         for (addresses, connection) in self.over.into_iter().chain(self.gone).chain(self.known) {
@@ -217,14 +218,14 @@ impl Ledger {
     }
 
     fn note(&mut self, end: End, socket: Socket, now: Instant) {
-        let ends = ends_of(end, &socket);
-        if socket.ended && self.end_gone(end, &ends, &socket.info) {
+        let ends = addresses_of(end, &socket);
+        if socket.ended && self.note_destroyed(end, &ends, &socket.info) {
             return;
         }
         let connection = self
             .known
             .entry(ends)
-            .or_insert_with(|| Connection { since: self.looked, ..Connection::default() });
+            .or_insert_with(|| Connection { since: self.last_snapshot, ..Connection::default() });
         connection.until = now;
         let known = connection.sockets[end as usize].get_or_insert_default();
         known.info = socket.info;
@@ -233,8 +234,8 @@ impl Ledger {
         known.missed = 0;
     }
 
-    /// Notes the end of a socket of a connection that has long been gone, if it is of one.
-    fn end_gone(&mut self, end: End, ends: &Ends, info: &TcpInfo) -> bool {
+    /// Handle the destruction report of a socket in `gone`; return whether the socket is one of those.
+    fn note_destroyed(&mut self, end: End, ends: &AddressPair, info: &TcpInfo) -> bool {
         let Some(connection) = self.gone.get_mut(ends) else { return false };
         let Some(known) = &mut connection.sockets[end as usize] else { return false };
         if known.ended {
@@ -242,7 +243,7 @@ impl Ledger {
         }
         known.ended = true;
         known.info = *info;
-        if connection.has_ended() {
+        if connection.is_destroyed() {
             self.over.extend(self.gone.remove_entry(ends));
         }
         true
@@ -250,28 +251,28 @@ impl Ledger {
 }
 
 impl Connection {
-    /// Whether both of its sockets that were ever seen are gone: what is said of their ends may come after a look
-    /// that did not find them.
-    fn is_over(&self) -> bool {
+    /// Whether all sockets that were seen are gone: reported as destroyed, or missing from two snapshots, because the
+    /// report may come after a snapshot without the socket.
+    fn is_gone(&self) -> bool {
         self.sockets.iter().flatten().all(|known| known.ended || known.missed > 1)
     }
 
-    /// Whether the kernel has said so of each of its sockets.
-    fn has_ended(&self) -> bool {
+    /// Whether the kernel has reported the destruction of all its sockets.
+    fn is_destroyed(&self) -> bool {
         self.sockets.iter().flatten().all(|known| known.ended)
     }
 
-    /// What an end has sent and the other has received, where that is anything.
+    /// Payload sent by `sender` and received by the other end; `None` if there was none.
     fn payload(&self, sender: End) -> Option<Bytes> {
         let [sender, receiver] =
             [&self.sockets[sender as usize], &self.sockets[1 - sender as usize]];
         let received = receiver.as_ref().map(|known| known.info.bytes_received);
-        // The far end of a connection to another machine is not to be seen.
+        // The far socket of a connection to another machine is not visible here.
         let received = received.or_else(|| Some(sender.as_ref()?.info.bytes_acked))?;
         (received > NOT_PAYLOAD).then(|| Bytes::new(received))
     }
 
-    /// The state of the flow that an end sends.
+    /// State of the flow sent by `sender`; `None` if it has no id or no payload.
     fn state(&self, sender: End, now: Instant) -> Option<FlowState> {
         let (id, received) = (self.flows[sender as usize]?, self.payload(sender)?);
         let socket = self.sockets[sender as usize].clone().unwrap_or_default();
@@ -291,8 +292,8 @@ impl Connection {
         })
     }
 
-    /// The end of the flow that an end sends.
-    fn ended(&self, sender: End, ends: &Ends, run_end: Instant) -> Option<ConnectionEnd> {
+    /// Final state of the flow sent by `sender`; `None` if it has no id or no payload.
+    fn ended(&self, sender: End, ends: &AddressPair, run_end: Instant) -> Option<ConnectionEnd> {
         let (id, received) = (self.flows[sender as usize]?, self.payload(sender)?);
         let socket = self.sockets[sender as usize].as_ref();
         let info = socket.map(|socket| socket.info).unwrap_or_default();
@@ -328,7 +329,7 @@ mod tests {
         Instant::START + skyhop_units::Duration::from_millis(ms)
     }
 
-    /// A socket at an end, of the connection over which `from` sends.
+    /// Socket at an end of a connection on which `from` sends `bytes`.
     fn socket(end: End, bytes: u64, cc: Option<&str>) -> Socket {
         let address = |end: End| ([10, 0, 0, 1 + end as u8].into(), PORTS[end as usize]);
         let (own, other) =
@@ -348,17 +349,17 @@ mod tests {
     }
 
     #[test]
-    fn what_the_last_look_missed_is_a_flow_and_what_it_saw_stays_as_it_was() {
+    fn flows_missing_from_the_last_snapshot_are_added_and_known_ones_do_not_change() {
         let both =
             |bytes| [vec![socket(End::From, bytes, None)], vec![socket(End::To, bytes, None)]];
-        let mut unseen = Ledger::new(0);
-        unseen.note_late(both(9_000), at_ms(100));
+        let mut unseen = ConnectionTable::new(0);
+        unseen.add_ended(both(9_000), at_ms(100));
         let (ends, _) = unseen.ends(at_ms(100));
         assert_eq!(ends.len(), 1);
         assert_eq!((ends[0].end.received, ends[0].cc.as_str()), (Bytes::new(9_000), UNSEEN));
-        let mut seen = Ledger::new(0);
-        seen.note_looks(there(5_000), at_ms(100));
-        seen.note_late(both(9_000), at_ms(100));
+        let mut seen = ConnectionTable::new(0);
+        seen.update(there(5_000), at_ms(100));
+        seen.add_ended(both(9_000), at_ms(100));
         let (ends, _) = seen.ends(at_ms(100));
         assert_eq!(ends.len(), 1);
         assert_eq!((ends[0].end.received, ends[0].cc.as_str()), (Bytes::new(5_000), "reno"));
@@ -366,31 +367,31 @@ mod tests {
 
     #[test]
     fn an_end_that_is_told_late_is_of_the_connection_that_is_gone() {
-        let mut ledger = Ledger::new(0);
-        ledger.note_looks(there(5_000), at_ms(100));
-        // The receiver's end is told at once; the sender's last packets are still on their way out.
-        ledger.note_looks([vec![], vec![socket(End::To, 9_000, None)]], at_ms(200));
+        let mut table = ConnectionTable::new(0);
+        table.update(there(5_000), at_ms(100));
+        // The receiver's socket is reported at once; the sender's last packets are still queued.
+        table.update([vec![], vec![socket(End::To, 9_000, None)]], at_ms(200));
         for ms in [300, 400, 500] {
-            ledger.note_looks([vec![], vec![]], at_ms(ms));
+            table.update([vec![], vec![]], at_ms(ms));
         }
-        ledger.note_looks([vec![socket(End::From, 9_000, None)], vec![]], at_ms(600));
-        let (ends, unlisted) = ledger.ends(at_ms(700));
+        table.update([vec![socket(End::From, 9_000, None)], vec![]], at_ms(600));
+        let (ends, unlisted) = table.ends(at_ms(700));
         assert_eq!((ends.len(), unlisted), (1, 0), "{ends:?}");
         assert_eq!((ends[0].cc.as_str(), ends[0].end.received), ("reno", Bytes::new(9_000)));
     }
 
     #[test]
     fn ports_that_are_used_again_make_another_flow() {
-        let mut ledger = Ledger::new(0);
+        let mut table = ConnectionTable::new(0);
         for first_ms in [100, 1_000] {
-            ledger.note_looks(there(5_000), at_ms(first_ms));
+            table.update(there(5_000), at_ms(first_ms));
             let ended = [socket(End::From, 6_000, None), socket(End::To, 6_000, None)];
-            ledger.note_looks(ended.map(|one| vec![one]), at_ms(first_ms + 100));
+            table.update(ended.map(|one| vec![one]), at_ms(first_ms + 100));
         }
-        // One that no look has shown.
+        // This connection was in no snapshot.
         let ended = [socket(End::From, 7_000, None), socket(End::To, 7_000, None)];
-        ledger.note_looks(ended.map(|one| vec![one]), at_ms(1_500));
-        let (ends, _) = ledger.ends(at_ms(2_000));
+        table.update(ended.map(|one| vec![one]), at_ms(1_500));
+        let (ends, _) = table.ends(at_ms(2_000));
         let found: Vec<_> = ends.iter().map(|one| (one.end.id, one.cc.as_str())).collect();
         assert_eq!(found, [(0, "reno"), (1, "reno"), (2, UNSEEN)]);
     }

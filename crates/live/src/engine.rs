@@ -1,4 +1,4 @@
-//! The run itself, inside the engine's process.
+//! Execution of one run, inside the engine's process.
 
 use skyhop_model::{End, LARGEST_PACKET};
 use std::collections::BTreeMap;
@@ -14,13 +14,13 @@ use skyhop_app::{TcpOptions, Transaction};
 use skyhop_engine::Ended;
 use skyhop_experiment::Experiment;
 use skyhop_link::LinkConfig;
-use skyhop_record::{Ending, Recorder};
+use skyhop_record::{Recorder, RunConclusion};
 use skyhop_units::{Bytes, Duration, Instant, QueueLimit};
 
 use crate::announcer::RunningAnnouncer;
 use crate::arrivals::Arrivals;
-use crate::carrier::{Between, Carrier, PumpParts};
 use crate::connections::Connections;
+use crate::datapath::{Datapath, PumpParts, Topology};
 use crate::info::{Directions, LiveInfo, PacketCount, Printed};
 use crate::kernel_cc::LoadedModules;
 use crate::message::{self, CallerSink, Message};
@@ -31,7 +31,7 @@ use crate::timing::{Lateness, TimingRecorder, new_lateness, quantiles};
 use crate::traffic::plan::TrafficPlan;
 use crate::traffic::tcp::RunningTcp;
 use crate::traffic::udp::RunningUdp;
-use crate::traffic::{Addresses, Stage, address};
+use crate::traffic::{Addresses, Testbench, address};
 use crate::{LiveOptions, Spin, hosts, summary, tc};
 use skyhop_host::PeerRoute;
 use skyhop_host::clock::{RunClock, Stop, sleep_until, wait};
@@ -45,20 +45,19 @@ use skyhop_host::program::{self, Client, Reaper, Server};
 use skyhop_host::socket::check_congestion_control;
 use skyhop_policyd::DecisionServer;
 
-/// How long threads have to get ready before the run begins.
+/// Time between the creation of the run's clock and its zero, in which threads start.
 const LEAD: Duration = Duration::from_millis(50);
-/// How often orders, steal and programs are looked at.
+/// Interval at which orders, CPU steal and programs are polled.
 const TICK: Duration = Duration::from_millis(20);
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
-/// How long the link may take to run empty after the traffic has stopped, beyond what its queue and
-/// delay take.
+/// Time that the link may take to drain after the traffic has stopped, in addition to queueing and propagation delay.
 const DRAIN: Duration = Duration::from_secs(2);
-/// How long it may take at the most.
+/// Upper limit of the drain time.
 const LONGEST_DRAIN: Duration = Duration::from_secs(20);
-/// How long the link must be empty until it counts as that: replies are still made.
+/// Time for which the link must stay empty to count as drained, because the ends may still reply.
 const QUIET: Duration = Duration::from_millis(20);
 
-/// The caller's orders: a byte asks for the end of the run.
+/// Order pipe of the caller: a byte requests the end of the run.
 #[derive(Debug)]
 pub(crate) struct Orders {
     pipe: OwnedFd,
@@ -69,7 +68,7 @@ impl Orders {
         Self { pipe }
     }
 
-    /// Whether the caller asks for the end; does not return when the caller is gone.
+    /// Whether the caller has requested the end of the run; exits the process if the caller is gone.
     fn stop_asked(&self) -> Result<bool, HostError> {
         let mut ready = [PollFd::new(self.pipe.as_fd(), PollFlags::POLLIN)];
         match poll(&mut ready, PollTimeout::ZERO) {
@@ -83,7 +82,7 @@ impl Orders {
     }
 }
 
-/// Does the run.
+/// Execute the run and record it; called once, in the engine's process.
 pub(crate) fn run(
     experiment: &Experiment,
     options: &LiveOptions,
@@ -99,12 +98,12 @@ pub(crate) fn run(
     let limit = DescriptorLimit::raise()?;
     let choice = tc::choose_here(experiment, options)?;
     if choice.tc.as_ref().is_some_and(|plan| plan.marks_flows) {
-        recorder.does_not_hear_of_marks();
+        recorder.disable_mark_counts();
     }
     let mut ends = Ends::create(experiment, options, choice)?;
     ends.choose_congestion_controls(&plan, &default_cc, options)?;
     if !experiment.announcements.is_empty() || experiment.blind.is_some() {
-        ends.warnings.extend(modules.without_announcements());
+        ends.warnings.extend(modules.announcement_warnings());
     }
     let far_end = options.internet.then(|| internet::join(&ends.namespaces[1]));
     let _internet = far_end.transpose()?;
@@ -113,10 +112,10 @@ pub(crate) fn run(
     run.finish(end)
 }
 
-/// The two ends of the path: `from`, then `to`.
+/// Namespaces of the two ends of the path, `from` then `to`, and the topology between them.
 struct Ends {
     namespaces: [Arc<NetNamespace>; 2],
-    between: Between,
+    topology: Topology,
     choice: tc::Choice,
     tcp: TcpOptions,
     warnings: Vec<String>,
@@ -135,23 +134,23 @@ impl Ends {
         let [from, to] = [NetNamespace::create()?, NetNamespace::create()?];
         let mut warnings = from.tune(&settings)?;
         warnings.extend(to.tune(&settings)?);
-        // Both ends have the same to say.
+        // Both ends usually give the same warnings.
         warnings.sort();
         warnings.dedup();
         let asked = experiment.flows.iter().filter_map(|flow| flow.tcp_options());
         let asked = asked.filter(|_| !with_program).chain([&tcp]);
-        warnings.extend(hosts::not_as_asked(asked, &release()?)?);
-        // Its packets are read without system calls, which are what costs in a guest.
+        warnings.extend(hosts::kernel_option_warning(asked, &release()?)?);
+        // Packet sockets with rings are read without system calls, which dominate the cost in a guest.
         let in_guest = options.guest.is_some();
         let preferred = if in_guest { DeviceKind::Packet } else { DeviceKind::Tun };
-        let between = Between::create(experiment, [&from, &to], preferred, choice.tc.as_ref())?;
+        let topology = Topology::create(experiment, [&from, &to], preferred, choice.tc.as_ref())?;
         for (namespace, end) in [(&from, End::From), (&to, End::To)] {
             hosts::set_initial_cwnd(namespace, end, &tcp)?;
         }
-        Ok(Self { between, choice, namespaces: [Arc::new(from), Arc::new(to)], tcp, warnings })
+        Ok(Self { topology, choice, namespaces: [Arc::new(from), Arc::new(to)], tcp, warnings })
     }
 
-    /// Flows choose their own; the default matters to programs only.
+    /// Check the congestion controls of all flows, and set the default that programs get.
     fn choose_congestion_controls(
         &mut self,
         plan: &TrafficPlan,
@@ -181,22 +180,22 @@ impl Ends {
     }
 }
 
-/// A run that is going on.
+/// State of a run in progress.
 struct Run<'a> {
     experiment: &'a Experiment,
     options: &'a LiveOptions,
     recorder: Recorder<'a>,
     ends: Ends,
-    stage: Stage,
+    testbench: Testbench,
     pump_stop: Arc<Stop>,
-    carrier: Carrier,
+    datapath: Datapath,
     flows: Vec<RunningTcp>,
     announcer: RunningAnnouncer,
     phases: PhaseLog,
-    deciding: Vec<DecisionServer>,
-    /// None where nobody says what the links scheduled.
+    decision_servers: Vec<DecisionServer>,
+    /// Probe that compares RTTs with the scheduled ones; `None` with Linux's disciplines, which do not report those.
     timing_probe: Option<RunningUdp>,
-    over_udp: Vec<RunningUdp>,
+    udp_flows: Vec<RunningUdp>,
     sampler: Sampler,
     timing: TimingRecorder,
     reaper: Reaper,
@@ -207,7 +206,7 @@ struct Run<'a> {
     printed: Printed,
 }
 
-/// How a run's time ended.
+/// Time and cause of a run's end.
 struct RunEnd {
     at: Instant,
     interrupted: bool,
@@ -250,30 +249,30 @@ impl<'a> Run<'a> {
         let tc = ends.choice.tc.take();
         let probes = tc.is_none().then_some(plan.timing_probe);
         let timing = TimingRecorder::new()?;
-        let carrier = Carrier::start(&ends.between, tc, &parts)?;
+        let datapath = Datapath::start(&ends.topology, tc, &parts)?;
 
-        let stage = Stage { from: Arc::clone(&from), to, clock, stop, close };
+        let testbench = Testbench { from: Arc::clone(&from), to, clock, stop, close };
         let announcer = RunningAnnouncer::start(
             experiment,
             modules.signal_maps()?,
             &ends.namespaces,
             clock,
-            &stage.stop,
+            &testbench.stop,
             &arrivals,
         )?;
-        let timing_probe = probes.map(|plan| RunningUdp::start(plan, &stage)).transpose()?;
-        let over_udp = plan.over_udp.into_iter().map(|flow| RunningUdp::start(flow, &stage));
-        let over_udp = over_udp.collect::<Result<Vec<_>, _>>()?;
-        let flows = plan.flows.into_iter().map(|flow| RunningTcp::start(flow, &stage));
+        let timing_probe = probes.map(|plan| RunningUdp::start(plan, &testbench)).transpose()?;
+        let udp_flows = plan.udp_flows.into_iter().map(|flow| RunningUdp::start(flow, &testbench));
+        let udp_flows = udp_flows.collect::<Result<Vec<_>, _>>()?;
+        let flows = plan.flows.into_iter().map(|flow| RunningTcp::start(flow, &testbench));
         let flows = flows.collect::<Result<Vec<_>, _>>()?;
         let connections = match program {
-            Some(_) => Some(Connections::watch([&from, &stage.to], first_free_id(experiment))?),
+            Some(_) => Some(Connections::watch([&from, &testbench.to], first_free_id(experiment))?),
             None => None,
         };
-        let (between, views) = (ends.between.clone(), carrier.views());
-        let sampler = Sampler::new(experiment.sample, &flows, connections, between, views);
+        let (topology, views) = (ends.topology.clone(), datapath.views());
+        let sampler = Sampler::new(experiment.sample, &flows, connections, topology, views);
 
-        sleep_until(clock, Instant::START, &stage.stop)?;
+        sleep_until(clock, Instant::START, &testbench.stop)?;
         let client = program
             .map(|program| {
                 program::start_client(&program.client, &from, address(End::To), limit, &mut reaper)
@@ -285,15 +284,15 @@ impl<'a> Run<'a> {
             options,
             recorder,
             ends,
-            stage,
+            testbench,
             pump_stop,
-            carrier,
+            datapath,
             flows,
             announcer,
             phases: PhaseLog::new(modules.phase_readers()?, clock, flow_ids),
-            deciding: modules.take_deciding(),
+            decision_servers: modules.take_decision_servers(),
             timing_probe,
-            over_udp,
+            udp_flows,
             sampler,
             timing,
             reaper,
@@ -305,9 +304,9 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// Samples and reports until the run's time is over.
+    /// Samples and reports progress until the run ends.
     fn watch(&mut self, orders: &Orders, to_caller: &File) -> Result<RunEnd, HostError> {
-        let clock = self.stage.clock;
+        let clock = self.testbench.clock;
         let scheduled_end = Instant::START + self.experiment.duration;
         loop {
             let now = clock.now();
@@ -323,13 +322,13 @@ impl<'a> Run<'a> {
             }
             self.sampler.tick(now, &mut self.recorder)?;
             self.phases.tick(&mut self.recorder)?;
-            self.timing.tick(now, self.carrier.lateness())?;
+            self.timing.tick(now, self.datapath.lateness())?;
             self.report_progress(now, to_caller)?;
             let mut next = (now + TICK).min(self.sampler.next());
             if self.client.is_none() {
                 next = next.min(scheduled_end);
             }
-            wait(clock, next, &self.stage.stop, None)?;
+            wait(clock, next, &self.testbench.stop, None)?;
         }
     }
 
@@ -341,23 +340,23 @@ impl<'a> Run<'a> {
         message::send(to_caller, &Message::Progress { elapsed_ns: now.as_nanos() })
     }
 
-    /// Whether a thread has ended before its time, which it does on errors only.
+    /// Whether a thread has ended early, which happens only on errors.
     fn has_failed(&self) -> bool {
-        // Once everything has been told to stop, a flow may end without ever having begun.
-        let stopping = self.stage.stop.is_set();
+        // After `stop` is set, a flow may end before it has started.
+        let stopping = self.testbench.stop.is_set();
         let flow_failed = |flow: &RunningTcp| !stopping && flow.has_failed();
-        self.carrier.has_ended() || self.flows.iter().any(flow_failed)
+        self.datapath.has_ended() || self.flows.iter().any(flow_failed)
     }
 
-    /// Stops everything in order, and puts together what was measured.
+    /// Stop traffic, drain the link, stop the datapath, and record the results.
     fn finish(mut self, end: RunEnd) -> Result<Ended, HostError> {
-        self.stage.stop.set()?;
+        self.testbench.stop.set()?;
         if self.client.is_some() {
-            // What it sends while it is being ended is not part of the run.
+            // Data that the client sends while it is being terminated is not part of the run.
             self.sampler.sample(end.at, &mut self.recorder)?;
         }
         if let Some(client) = self.client.as_ref().filter(|_| end.program_status.is_none()) {
-            program::end_client(client, &mut self.reaper)?;
+            program::terminate_client(client, &mut self.reaper)?;
         }
         if let Some(server) = self.server.take() {
             self.printed.server = server.end(&mut self.reaper)?;
@@ -371,20 +370,20 @@ impl<'a> Run<'a> {
             None => self.sampler.sample(end.at, &mut self.recorder)?,
         }
         self.drain(end.interrupted)?;
-        self.stage.close.set()?;
+        self.testbench.close.set()?;
         self.pump_stop.set()?;
-        self.timing.finish(self.carrier.lateness())?;
+        self.timing.finish(self.datapath.lateness())?;
         self.conclude(end)
     }
 
-    /// Lets the link run empty, so that every packet's whereabouts are known.
-    fn drain(&self, in_haste: bool) -> Result<(), HostError> {
-        let clock = self.stage.clock;
-        let patience = if in_haste { DRAIN } else { longest_drain(self.experiment) };
-        let until = clock.now() + patience;
+    /// Wait until the link is empty, so that every packet is counted as delivered or dropped.
+    fn drain(&self, interrupted: bool) -> Result<(), HostError> {
+        let clock = self.testbench.clock;
+        let drain_time = if interrupted { DRAIN } else { longest_drain(self.experiment) };
+        let until = clock.now() + drain_time;
         let mut empty_since = None;
         while clock.now() < until && !self.has_failed() {
-            let empty = self.carrier.states()?.iter().all(|state| state.idle);
+            let empty = self.datapath.states()?.iter().all(|state| state.idle);
             let since = *empty_since.get_or_insert(clock.now());
             if !empty {
                 empty_since = None;
@@ -396,16 +395,16 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Joins all threads and records their findings.
+    /// Join all threads and record their results.
     fn conclude(self, end: RunEnd) -> Result<Ended, HostError> {
         let Self {
             experiment,
             options,
             ends,
-            carrier,
+            datapath,
             flows,
             timing_probe,
-            over_udp,
+            udp_flows,
             timing,
             printed,
             ..
@@ -413,24 +412,24 @@ impl<'a> Run<'a> {
         let mut recorder = self.recorder;
         let found = self.announcer.join()?;
         found.rows.into_iter().for_each(|row| recorder.event(row));
-        carrier.states()?;
-        let views = carrier.views().map(Arc::clone);
-        let sojourns = carrier.join()?;
+        datapath.states()?;
+        let views = datapath.views().map(Arc::clone);
+        let sojourns = datapath.join()?;
         let probed = timing_probe.map(|probe| probe.join(&sojourns)).transpose()?;
         let rtt_excess_us = quantiles(&rtt_excess(&probed.unwrap_or_default())?);
         let lateness_us = quantiles(&timing.all);
         let mut warnings = ends.warnings;
-        warnings.extend(ends.between.warnings());
-        warnings.extend(summary::late(lateness_us.as_ref(), rtt_excess_us.as_ref()));
-        warnings.extend(overtime(&end, experiment));
+        warnings.extend(ends.topology.warnings());
+        warnings.extend(summary::lateness_warnings(lateness_us.as_ref(), rtt_excess_us.as_ref()));
+        warnings.extend(path_exceeded_warning(&end, experiment));
         warnings.extend(skyhop_engine::warnings(experiment));
-        if ends.between.lists_losses() {
-            warnings.extend(unlisted(self.sampler.noted()));
+        if ends.topology.lists_losses() {
+            warnings.extend(unlisted_losses_warning(self.sampler.counted_losses()));
         }
-        warnings.extend(left_inside(&views));
-        warnings.extend(self.deciding.into_iter().flat_map(DecisionServer::warnings));
+        warnings.extend(undelivered_warning(&views));
+        warnings.extend(self.decision_servers.into_iter().flat_map(DecisionServer::warnings));
         warnings.into_iter().for_each(|warning| recorder.warn(warning));
-        for flow in over_udp {
+        for flow in udp_flows {
             let id = flow.plan.id;
             for (one, scheduled) in flow.join(&sojourns)? {
                 recorder.transaction(id, &one, scheduled);
@@ -445,15 +444,15 @@ impl<'a> Run<'a> {
                 recorder.flow_ended(&summary::flow_end(plan, flow_end, end.at));
             }
         }
-        self.sampler.note_results(&mut recorder);
+        self.sampler.record_results(&mut recorder);
         if let Some(connections) = self.sampler.into_connections() {
             connections.conclude(end.at, &mut recorder)?;
         }
-        let [forward, back] = packet_counts(&views, &ends.between)?;
+        let [forward, back] = packet_counts(&views, &ends.topology)?;
         let program = options.program.clone();
         let own = LiveInfo {
-            device: ends.between.kind(),
-            link: options.guest.is_some().then(|| ends.between.link()),
+            device: ends.topology.kind(),
+            link: options.guest.is_some().then(|| ends.topology.link()),
             link_because: ends.choice.against,
             default_cc: program.is_some().then(|| options.default_cc.clone()),
             internet: options.internet,
@@ -465,32 +464,32 @@ impl<'a> Run<'a> {
             packets: Directions { forward, back },
         };
         let RunEnd { at, interrupted, program_status } = end;
-        let ending = Ending {
+        let ending = RunConclusion {
             wall_s: at.saturating_since(Instant::START).as_secs_f64(),
             kernel: Some(kernel()?),
             grid: found.grid.as_ref(),
             lateness_us,
             rtt_excess_us,
-            ..Ending::of_run(at, interrupted, own)
+            ..RunConclusion::new(at, interrupted, own)
         };
         recorder.finish(ending).context("cannot record the run")?;
         Ok(Ended { at, interrupted, program_status })
     }
 }
 
-/// The first id that none of the experiment's flows has.
+/// Smallest id above those of all flows of the experiment.
 fn first_free_id(experiment: &Experiment) -> u32 {
     experiment.flows.iter().map(|flow| flow.id + 1).max().unwrap_or(0)
 }
 
-/// How long full queues take to run empty, there and back, and their packets to arrive.
+/// Time in which full queues of both directions drain and their packets arrive, plus [`DRAIN`].
 fn longest_drain(experiment: &Experiment) -> Duration {
     let end = Instant::START + experiment.duration;
     let one_way = |config: &LinkConfig| {
         let queue = match config.queue {
             QueueLimit::Bytes(bytes) => bytes,
             QueueLimit::Packets(packets) => Bytes::new(packets * LARGEST_PACKET.as_u64()),
-            // Resolved before.
+            // The plan has resolved these to bytes.
             QueueLimit::Time(_) | QueueLimit::Bdp(_) => Bytes::ZERO,
         };
         config.schedule.rate_at(end).transmit_time(queue) + config.schedule.delay_at(end)
@@ -500,23 +499,23 @@ fn longest_drain(experiment: &Experiment) -> Duration {
     (DRAIN + links.sum::<Duration>() + own).min(LONGEST_DRAIN)
 }
 
-/// What to know of losses that have no row.
-fn unlisted(noted: [u64; 2]) -> Option<String> {
-    let most = noted.into_iter().max().filter(|most| *most > MOST_LOSSES as u64)?;
+/// Warning about losses beyond the first [`MOST_LOSSES`], which are counted but not listed.
+fn unlisted_losses_warning(counted: [u64; 2]) -> Option<String> {
+    let most = counted.into_iter().max().filter(|most| *most > MOST_LOSSES as u64)?;
     Some(format!("events.parquet lists the first {MOST_LOSSES} of {most} losses in a direction"))
 }
 
-/// What to know of packets that have not come out.
-fn left_inside(views: &[Arc<PumpView>; 2]) -> Option<String> {
+/// Warning about packets that were still in the link at the end.
+fn undelivered_warning(views: &[Arc<PumpView>; 2]) -> Option<String> {
     let inside: u64 = views.iter().map(|view| view.state().inside()).sum();
     (inside > 0).then(|| {
         format!(
-            "{inside} packets were still on their way at the end; probes among them count as lost"
+            "{inside} packets were still in the link at the end; probes among them count as lost"
         )
     })
 }
 
-/// How much longer than the link scheduled the timing_probe's packets took.
+/// Distribution of the timing probe's RTT minus the RTT that the links scheduled.
 fn rtt_excess(timing_probe: &[(Transaction, Option<Duration>)]) -> Result<Lateness, HostError> {
     let mut excess = new_lateness()?;
     let back = timing_probe.iter().filter_map(|(packet, scheduled)| packet.took.zip(*scheduled));
@@ -526,15 +525,15 @@ fn rtt_excess(timing_probe: &[(Transaction, Option<Duration>)]) -> Result<Latene
     Ok(excess)
 }
 
-/// What to know of a program that outlived the path.
-fn overtime(end: &RunEnd, experiment: &Experiment) -> Option<String> {
+/// Warning about a program that ran longer than the path was computed for.
+fn path_exceeded_warning(end: &RunEnd, experiment: &Experiment) -> Option<String> {
     let elapsed = end.at.saturating_since(Instant::START);
     let known = Duration::from_nanos(experiment.path().header.duration_ns);
     let is_over = elapsed > known.max(experiment.duration) && experiment.path().frames.len() > 1;
     is_over.then(|| {
         format!(
-            "the program ran for {:.1} s, and the path is known for {known}: after that the link kept its last \
-             state; a longer run.duration computes more of it",
+            "the program ran for {:.1} s, but the path was computed for {known}; after that the link kept its last \
+             state: set run.duration to at least the program's run time",
             elapsed.as_secs_f64(),
         )
     })
@@ -544,20 +543,20 @@ fn spins(spin: Spin) -> bool {
     match spin {
         Spin::On => true,
         Spin::Off => false,
-        // On one core the busy wait would take the time from the endpoints.
+        // On one core the busy wait would take CPU time from the endpoints.
         Spin::Auto => thread::available_parallelism().is_ok_and(|cores| cores.get() >= 2),
     }
 }
 
 fn packet_counts(
     views: &[Arc<PumpView>; 2],
-    between: &Between,
+    topology: &Topology,
 ) -> Result<[PacketCount; 2], HostError> {
-    let [from, to] = between.counts()?;
+    let [from, to] = topology.counts()?;
     let count = |view: &PumpView, sender: DeviceCount, receiver: DeviceCount| {
         let state = view.state();
         PacketCount {
-            device_sent: if between.counts_packets() { sender.sent } else { state.entered },
+            device_sent: if topology.counts_packets() { sender.sent } else { state.entered },
             device_drops: sender.send_drops,
             enqueued: state.entered,
             dropped: state.lost(),

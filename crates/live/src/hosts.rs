@@ -1,4 +1,4 @@
-//! What the TCP of the run's two hosts is set to: the kernel's, as far as namespaces of one's own may set it.
+//! TCP settings of the run's two hosts, as far as the kernel allows them per network namespace.
 
 use skyhop_app::TcpOptions;
 use skyhop_engine::Unsupported;
@@ -13,13 +13,13 @@ use skyhop_units::Bytes;
 
 use crate::traffic::Addresses;
 
-/// The kernel keeps sizes of buffers in an int.
+/// Largest buffer size: the kernel stores it in an int.
 const MOST_BUFFER: Bytes = Bytes::new(i32::MAX as u64);
 
-/// What both hosts are set to: what all flows say, or `[tcp]` where a program makes the traffic.
+/// TCP options of both hosts: those that all flows have, or `[tcp]` where a program generates the traffic.
 ///
 /// # Errors
-/// Flows do not agree in what a namespace has but once, or the kernel takes no such value.
+/// Flows differ in an option that a namespace has only once, or the kernel does not accept the value.
 pub(crate) fn options(
     experiment: &Experiment,
     with_program: bool,
@@ -28,10 +28,10 @@ pub(crate) fn options(
     let flows = flows.filter_map(|flow| Some((flow.id, flow.tcp_options()?)));
     let mut first = None;
     for (id, options) in flows {
-        let (of, shared) = *first.get_or_insert((id, options));
+        let (first_id, shared) = *first.get_or_insert((id, options));
         if let Some(key) = differing(options, shared) {
             let what = format!(
-                "it is another than flow {of}'s, but a live run's flows share two hosts; give all the same, under [tcp]"
+                "it differs from flow {first_id}'s, but the flows of a live run share two hosts; set it once for all, under [tcp]"
             );
             return Err(Unsupported::new(format!("flow {id}: tcp.{key}"), what));
         }
@@ -46,7 +46,7 @@ pub(crate) fn options(
     Ok(options)
 }
 
-/// The first key in which flows differ of those that a namespace has but once.
+/// First key, of those that a namespace has only once, in which two flows differ.
 fn differing(one: &TcpOptions, other: &TcpOptions) -> Option<&'static str> {
     [
         ("initial_cwnd", one.initial_cwnd == other.initial_cwnd),
@@ -59,19 +59,19 @@ fn differing(one: &TcpOptions, other: &TcpOptions) -> Option<&'static str> {
     .find_map(|(key, same)| (!same).then_some(key))
 }
 
-/// What the namespaces are set to.
+/// Settings of the network namespaces.
 pub(crate) fn settings(options: &TcpOptions, with_program: bool) -> TcpSettings {
     TcpSettings {
         rmem: options.rmem,
         wmem: options.wmem,
         timestamps: options.timestamps,
         sack: options.sack,
-        // Flows ask for it one by one.
+        // skyhop's own flows request ECN per connection.
         ecn: with_program && options.ecn,
     }
 }
 
-/// The route of an end to the other's address.
+/// Route from an end to the other end's address.
 pub(crate) fn route(end: End, addresses: Addresses, options: &TcpOptions) -> PeerRoute<'static> {
     let usual = TcpOptions::default().initial_cwnd;
     PeerRoute {
@@ -83,7 +83,7 @@ pub(crate) fn route(end: End, addresses: Addresses, options: &TcpOptions) -> Pee
     }
 }
 
-/// Sets the initial window of what an end sends, where it is not the kernel's own.
+/// Set the initial congestion window of an end's connections, if it is not the kernel's default.
 pub(crate) fn set_initial_cwnd(
     namespace: &NetNamespace,
     end: End,
@@ -99,8 +99,8 @@ pub(crate) fn set_initial_cwnd(
     })
 }
 
-/// What to know of keys that are the kernel's own; `release` is the kernel's.
-pub(crate) fn not_as_asked<'o>(
+/// Warning about `[tcp]` keys that cannot differ from the running kernel, whose release is `release`.
+pub(crate) fn kernel_option_warning<'o>(
     asked: impl Iterator<Item = &'o TcpOptions>,
     release: &str,
 ) -> Result<Option<String>, HostError> {
@@ -122,13 +122,13 @@ pub(crate) fn not_as_asked<'o>(
     keys.dedup();
     Ok((!keys.is_empty()).then(|| {
         format!(
-            "[tcp] {} cannot be had live: this is Linux {release} with {hz} ticks per second and its timer wheel",
+            "[tcp] {} has no effect in a live run: this is Linux {release} with {hz} ticks per second and its timer wheel",
             keys.join(", ")
         )
     }))
 }
 
-/// Whether a profile's name is about this release: "linux-6.18" about "6.18.44".
+/// Whether a profile describes this kernel release, as "linux-6.18" does "6.18.44".
 fn is_release(profile: &str, release: &str) -> bool {
     let version = profile.trim_start_matches("linux-");
     let rest = release.strip_prefix(version);
@@ -142,15 +142,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_the_kernels_own_is_said_in_one_line() {
+    fn options_of_another_kernel_give_one_warning() {
         let hz = ticks_per_second().unwrap();
-        let told = |options: &[TcpOptions]| not_as_asked(options.iter(), "6.12.30-x").unwrap();
+        let told =
+            |options: &[TcpOptions]| kernel_option_warning(options.iter(), "6.12.30-x").unwrap();
         let usual = TcpOptions::default();
         let as_here = TcpOptions { profile: Profile::Linux6_12, hz, ..usual };
         assert_eq!(told(&[usual, as_here]), None);
         let other = TcpOptions { profile: Profile::Linux5_4, timer_wheel: false, ..usual };
         let expected = format!(
-            "[tcp] profile = \"linux-5.4\", timer_wheel = false cannot be had live: this is Linux 6.12.30-x with {hz} \
+            "[tcp] profile = \"linux-5.4\", timer_wheel = false has no effect in a live run: this is Linux 6.12.30-x with {hz} \
              ticks per second and its timer wheel"
         );
         assert_eq!(told(&[other, usual, other]), Some(expected));

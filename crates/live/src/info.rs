@@ -1,4 +1,4 @@
-//! What run.json says of a live run alone.
+//! Fields of run.json that only live runs have.
 
 use serde::{Deserialize, Serialize};
 use skyhop_model::LinuxLink;
@@ -8,84 +8,84 @@ use skyhop_host::{DeviceKind, Program};
 
 use crate::Guest;
 
-/// What run.json says of a live run alone: how it was done, and how well time was kept.
+/// Engine section of a live run's run.json: how the run was executed, and how precisely it was timed.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct LiveInfo {
-    /// What carried packets between the kernel and the link.
+    /// Type of network device between the kernel and the link.
     pub device: DeviceKind,
-    /// In a guest: what carried packets between the two ends, "skyhop" or "tc" …
+    /// Link emulator of a run in a guest: "skyhop" or "tc".
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link: Option<LinuxLink>,
-    /// … and what stood against "tc" where the scenario left the choice.
+    /// Reason why "tc" was not used where the scenario has `linux.link = "auto"`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link_because: Option<String>,
-    /// The program that made the traffic.
+    /// Program that generated the traffic; `None` where the scenario's flows did.
     pub program: Option<Program>,
-    /// The congestion control of sockets that choose none; `None` without a program.
+    /// Default congestion control of sockets that choose none; `None` without a program.
     pub default_cc: Option<String>,
-    /// Whether the end `to` reached the net that this machine is in.
+    /// Whether the end `to` was connected to this machine's network.
     pub internet: bool,
-    /// The kernel in virtual time that it was run in, if it was.
+    /// Guest kernel in virtual time that the run took place in; `None` on the host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub guest: Option<Guest>,
-    /// The client's exit status, 128 + signal where a signal ended it; `None` without a program.
+    /// Exit status of the client, 128 + signal number if a signal ended it; `None` without a program.
     pub program_status: Option<i32>,
-    /// What the programs printed; `None` without one.
+    /// Output of the programs; `None` without a program.
     pub printed: Option<Printed>,
-    /// How well the machine kept up.
+    /// Timing precision of the run.
     pub timing: Timing,
-    /// Every packet's whereabouts.
+    /// Packet counts of both directions.
     pub packets: Directions,
 }
 
-/// What programs printed: standard output and standard error as they came, at most 64 kB of each program; the middle
-/// is left out where there is more.
+/// Output of the programs: standard output and standard error interleaved as written, at most 64 kB of each program;
+/// the middle of longer output is omitted.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Printed {
-    /// The client.
+    /// Output of the client program.
     pub client: String,
-    /// The server.
+    /// Output of the server program.
     pub server: String,
 }
 
-/// Every packet's whereabouts, in both directions.
+/// Packet counts of both directions of the path.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Directions {
-    /// from -> to.
+    /// Packets in the direction from -> to.
     pub forward: PacketCount,
-    /// to -> from.
+    /// Packets in the direction to -> from.
     pub back: PacketCount,
 }
 
-/// How well the machine kept up with the wall clock.
+/// Timing precision of a run against the wall clock.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Timing {
-    /// CPU time that the hypervisor gave to others, summed over the cores.
+    /// CPU steal: time that the hypervisor gave to other machines, in s, summed over the cores.
     pub steal_s: f64,
-    /// Whole seconds of the run.
+    /// Number of whole seconds of the run.
     pub seconds: u64,
-    /// How many of those saw no CPU steal.
+    /// Number of those seconds without CPU steal.
     pub quiet_seconds: u64,
-    /// Lateness of packets in the seconds without steal; `None` where there were none.
+    /// Lateness of packets in the seconds without steal, in us; `None` if there were no such seconds.
     pub quiet_lateness_us: Option<Quantiles>,
-    /// CPU time of the engine with its traffic, without a program's.
+    /// CPU time of the engine and the traffic that it generates, without programs, in s.
     pub cpu_s: f64,
     /// Whether the engine busy-waited before packets were due.
     pub spin: bool,
 }
 
-/// Where the packets of one direction went, once the link had been left to run empty.
+/// Packet counts of one direction, after the link has been drained.
 ///
-/// What the namespace sent is `device_sent + device_drops`; `device_sent = enqueued`, `enqueued = delivered + dropped + inside`, and
-/// `delivered = device_received + refused`.
+/// The sending namespace sent `device_sent + device_drops` packets; `device_sent = enqueued`,
+/// `enqueued = delivered + dropped + inside`, and `delivered = device_received + refused`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PacketCount {
-    /// Packets that were read from the sending namespace's device, by the kernel's own count; where Linux's disciplines
-    /// are the link, those that its queue was given.
+    /// Packets read from the sending namespace's device, as the kernel counts them; with Linux's disciplines as the link,
+    /// packets enqueued there.
     pub device_sent: u64,
     /// Packets that the device dropped before the link could read them.
     pub device_drops: u64,
-    /// Packets that the link took.
+    /// Packets that entered the link.
     pub enqueued: u64,
     /// Packets that the link lost, for all reasons.
     pub dropped: u64,
@@ -95,10 +95,10 @@ pub struct PacketCount {
     pub delivered: u64,
     /// Packets that the receiving device refused.
     pub refused: u64,
-    /// Packets that the receiving namespace got, by the kernel's own count.
+    /// Packets received by the receiving namespace, as the kernel counts them.
     pub device_received: u64,
-    /// UDP datagrams of programs that the link was given.
+    /// UDP datagrams of programs that entered the link.
     pub udp_sent: u64,
-    /// Those of them that came out of it.
+    /// UDP datagrams of programs that came out of the link.
     pub udp_delivered: u64,
 }

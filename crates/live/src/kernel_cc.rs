@@ -1,8 +1,7 @@
-//! The congestion controls of a run in the kernel: its own where it has one, else ours, loaded for the
-//! run's time.
+//! Congestion controls of a run in the kernel: the kernel's own where it has one, else skyhop's module, loaded for
+//! the duration of the run.
 //!
-//! What is loaded here is held by the engine's process and by nothing else: however that ends, the
-//! kernel forgets it.
+//! Only the engine's process holds the loaded modules, so that the kernel unloads them however the process ends.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -10,31 +9,33 @@ use std::path::Path;
 use skyhop_cc::Module;
 use skyhop_ccfile::CcFileError;
 use skyhop_experiment::cc_parameters;
-use skyhop_kernel::{Held, KernelError, PhaseReader, SignalMap};
-use skyhop_model::{CcLanguage, OUR_CC, POLICY_CC, cc_language, our_cc_name, plain_cc_name};
+use skyhop_kernel::{KernelError, PhaseReader, RegisteredModule, SignalMap};
+use skyhop_model::{
+    CcLanguage, POLICY_CC, SKYHOP_CC_PREFIX, cc_language, plain_cc_name, skyhop_cc_name,
+};
 
 use skyhop_host::error::{Context, HostError};
 
-use skyhop_policyd::{DecisionServer, hold_policy};
+use skyhop_policyd::{DecisionServer, register_policy};
 
-/// The modules that a run has loaded, each once for all flows that give it the same parameters.
+/// Modules loaded for a run, one per congestion control and set of parameters.
 #[derive(Debug, Default)]
 pub(crate) struct LoadedModules {
-    /// Who decides for those that others decide for.
-    deciding: Vec<DecisionServer>,
-    held: BTreeMap<Choice, Held>,
-    /// Those that are somebody else's.
+    /// Decision servers of the loaded policies.
+    decision_servers: Vec<DecisionServer>,
+    loaded: BTreeMap<Choice, RegisteredModule>,
+    /// Kernel names of modules that root loaded before the run and that this run uses.
     borrowed: BTreeSet<String>,
 }
 
-/// A module's name or file, with its parameters.
+/// Name or file of a module, and its parameters.
 type Choice = (String, Vec<(String, String)>);
 
-/// Compiles for the kernel what runs in it and is a file of the user's, so that what is wrong with it shows before
-/// anything else is done. The engine's processes have it from their parent.
+/// Compile the user's C files for the kernel, so that errors in them are reported before the run begins. The
+/// engine's process inherits the compiled modules.
 ///
 /// # Errors
-/// What is wrong with a file, or what this machine lacks.
+/// A file does not compile, or this machine lacks a tool for it.
 pub(crate) fn compile_files(ccs: &[&str]) -> Result<(), KernelError> {
     for file in ccs.iter().filter(|cc| cc_language(cc) == Some(CcLanguage::C)) {
         let module = skyhop_ccfile::load(Path::new(file))?.module;
@@ -44,7 +45,7 @@ pub(crate) fn compile_files(ccs: &[&str]) -> Result<(), KernelError> {
 }
 
 impl LoadedModules {
-    /// What the kernel calls the scenario's congestion control `cc`, which is loaded if need be.
+    /// Load the scenario's congestion control `cc` if necessary; return its name in the kernel.
     pub(crate) fn kernel_name(
         &mut self,
         cc: &str,
@@ -52,37 +53,37 @@ impl LoadedModules {
     ) -> Result<String, HostError> {
         let parameters = cc_parameters(cc, parameters);
         if cc_language(cc) == Some(CcLanguage::Card) {
-            return self.hold_policy(cc, &parameters);
+            return self.load_policy(cc, &parameters);
         }
         match module_for(cc)? {
-            Some(module) => self.hold(cc, module, parameters),
+            Some(module) => self.load(cc, module, parameters),
             None if parameters.is_empty() => Ok(cc.to_owned()),
             None => Err(HostError::Unsupported(format!(
-                "the kernel's {cc} takes no parameters; leave out {cc}.*, or choose cc = \"{OUR_CC}{cc}\""
+                "the kernel's {cc} takes no parameters; leave out {cc}.*, or choose cc = \"{SKYHOP_CC_PREFIX}{cc}\""
             ))),
         }
     }
 
-    /// Where the connections of the loaded modules look for announcements.
+    /// BPF maps from which connections of the loaded modules read announcements.
     pub(crate) fn signal_maps(&self) -> Result<Vec<SignalMap>, HostError> {
-        let maps = self.held.values().filter_map(|held| held.signals().transpose());
+        let maps = self.loaded.values().filter_map(|module| module.signals().transpose());
         maps.map(|map| map.context("cannot announce handovers")).collect()
     }
 
-    /// Where they say what their connections do about announcements.
+    /// Readers of the phases that the loaded modules report.
     pub(crate) fn phase_readers(&self) -> Result<Vec<PhaseReader>, HostError> {
         let readers =
-            self.held.values().map(|held| held.phases().context("cannot follow a module"));
+            self.loaded.values().map(|module| module.phases().context("cannot follow a module"));
         readers.collect()
     }
 
-    /// Who decides for their connections: whoever takes them asks in the end what they have to say.
-    pub(crate) fn take_deciding(&mut self) -> Vec<DecisionServer> {
-        std::mem::take(&mut self.deciding)
+    /// Take the decision servers; the caller records their warnings at the end of the run.
+    pub(crate) fn take_decision_servers(&mut self) -> Vec<DecisionServer> {
+        std::mem::take(&mut self.decision_servers)
     }
 
-    /// What to know of modules that root has loaded, in a run with announcements.
-    pub(crate) fn without_announcements(&self) -> impl Iterator<Item = String> {
+    /// Warnings about modules loaded by root, which do not receive the run's announcements.
+    pub(crate) fn announcement_warnings(&self) -> impl Iterator<Item = String> {
         self.borrowed.iter().map(|name| {
             format!(
                 "{name} does not receive this run's announcements: only root may pass them to it; \
@@ -91,8 +92,8 @@ impl LoadedModules {
         })
     }
 
-    /// `cc/policy.c` with who decides for it: one for all flows with this card and these parameters.
-    fn hold_policy(
+    /// Load `cc/policy.c` with a decision server, once for all flows with this card and these parameters.
+    fn load_policy(
         &mut self,
         card: &str,
         parameters: &[(String, String)],
@@ -100,35 +101,36 @@ impl LoadedModules {
         let refused = |error: CcFileError| HostError::of_congestion_control(card, &error.into());
         let loaded = skyhop_ccfile::load_policy(Path::new(card)).map_err(refused)?;
         let choice = (card.to_owned(), loaded.parameters(parameters));
-        if let Some(held) = self.held.get(&choice) {
-            return Ok(held.kernel_name().to_owned());
+        if let Some(known) = self.loaded.get(&choice) {
+            return Ok(known.kernel_name().to_owned());
         }
-        let (held, deciding) = hold_policy(card, &loaded.policy, &choice.1, None)?;
-        self.deciding.push(deciding);
-        let name = held.kernel_name().to_owned();
-        self.held.insert(choice, held);
+        let (registered, decision_servers) =
+            register_policy(card, &loaded.policy, &choice.1, None)?;
+        self.decision_servers.push(decision_servers);
+        let name = registered.kernel_name().to_owned();
+        self.loaded.insert(choice, registered);
         Ok(name)
     }
 
-    fn hold(
+    fn load(
         &mut self,
         cc: &str,
         module: &'static Module,
         parameters: Vec<(String, String)>,
     ) -> Result<String, HostError> {
         let choice = (module.file().unwrap_or(module.name()).to_owned(), parameters);
-        if let Some(held) = self.held.get(&choice) {
-            return Ok(held.kernel_name().to_owned());
+        if let Some(known) = self.loaded.get(&choice) {
+            return Ok(known.kernel_name().to_owned());
         }
         let given: Vec<(&str, &str)> =
             choice.1.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-        match skyhop_kernel::hold(module, &given) {
-            Ok(held) => {
-                let name = held.kernel_name().to_owned();
-                self.held.insert(choice, held);
+        match skyhop_kernel::register(module, &given) {
+            Ok(registered) => {
+                let name = registered.kernel_name().to_owned();
+                self.loaded.insert(choice, registered);
                 Ok(name)
             }
-            // Root may have loaded it for everybody.
+            // Root may have loaded the module for all users.
             Err(error @ KernelError::NotRoot) => match skyhop_kernel::loaded_name(module) {
                 Some(name) if choice.1.is_empty() => {
                     self.borrowed.insert(name.clone());
@@ -141,13 +143,13 @@ impl LoadedModules {
     }
 }
 
-/// Which of ours `cc` means; `None`: the kernel's own, or what the kernel may know and we do not.
+/// skyhop's module for `cc`; `None` if the kernel has its own, or only the kernel may know the name.
 fn module_for(cc: &str) -> Result<Option<&'static Module>, HostError> {
     if cc_language(cc).is_some() {
         let module = Module::find(cc).map_err(KernelError::from);
         return module.map(Some).map_err(|error| HostError::of_congestion_control(cc, &error));
     }
-    if let Some(name) = our_cc_name(cc) {
+    if let Some(name) = skyhop_cc_name(cc) {
         let module = Module::find(name).map_err(KernelError::from);
         return module.map(Some).map_err(|error| HostError::of_congestion_control(cc, &error));
     }
@@ -156,7 +158,7 @@ fn module_for(cc: &str) -> Result<Option<&'static Module>, HostError> {
     Ok(if own { None } else { Module::find(cc).ok() })
 }
 
-/// Whether connections with the scenario's congestion control `cc` are paced by it.
+/// Whether the congestion control `cc` of the scenario sets its connections' pacing rate.
 pub(crate) fn paces(cc: &str) -> bool {
     let name =
         if cc_language(cc) == Some(CcLanguage::Card) { POLICY_CC } else { plain_cc_name(cc) };

@@ -1,18 +1,18 @@
 //! The wall-clock engine: the kernel's own TCP, or any program, over a link that skyhop emulates.
 //!
-//! Two network namespaces stand for the two ends of the path. Each has one device; what one
-//! namespace sends is read from its device, passes a sans-IO [`skyhop_link::Link`] under
-//! `CLOCK_MONOTONIC` and is written into the other's device when it is due. It is a TUN device, or
-//! where /dev/net/tun may not be opened a veth pair with packet sockets. In a guest the kernel's own
-//! queue disciplines may stand for the link (tc/). Everything lives in a process of its own that dies
-//! with the caller, in namespaces that nothing but that process holds, so that a run leaves nothing
-//! behind however it ends.
+//! Each end of the path is a network namespace with one device: TUN or, where /dev/net/tun cannot be opened, a veth
+//! pair with packet sockets. Packets are read from the sender's device, pass a sans-IO [`skyhop_link::Link`] driven
+//! by `CLOCK_MONOTONIC`, and are written to the receiver's device when they are due. In a guest, Linux's queue
+//! disciplines can emulate the link instead (tc/).
+//!
+//! The engine runs in a process of its own that dies with the caller and is the only holder of its namespaces, so
+//! that a run leaves nothing behind however it ends.
 
 mod announcer;
 mod arrivals;
-mod carrier;
 mod check;
 mod connections;
+mod datapath;
 mod engine;
 mod hosts;
 mod info;
@@ -20,6 +20,7 @@ mod kernel_cc;
 mod message;
 mod phases;
 mod pump;
+mod pump_threads;
 mod routes;
 mod sampler;
 mod summary;
@@ -27,7 +28,6 @@ mod supervisor;
 mod tc;
 mod timing;
 mod traffic;
-mod turns;
 
 use serde::{Deserialize, Serialize};
 use skyhop_engine::{Control, Ended, Engine, EngineError, Unsupported};
@@ -37,33 +37,33 @@ use skyhop_record::Sink;
 
 pub use info::{Directions, LiveInfo, PacketCount, Timing};
 
-/// How a live run is done.
+/// Settings of a live run that are not part of the scenario.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LiveOptions {
-    /// A program that makes the traffic instead of the scenario's TCP flows.
+    /// Program that generates the traffic in place of the scenario's TCP flows.
     pub program: Option<Program>,
-    /// The congestion control of sockets that choose none.
+    /// Default congestion control of the namespaces, for sockets that choose none.
     pub default_cc: String,
-    /// Whether the end `to` reaches the net that this machine is in, so that a program reaches it through the path.
+    /// Whether the end `to` is connected to this machine's network, so that a program reaches it through the path.
     pub internet: bool,
     /// Whether to busy-wait for at most 20 us before a packet is due.
     pub spin: Spin,
-    /// The kernel in virtual time that this runs in, if it does.
+    /// Guest kernel that the engine runs in; `None` on the host.
     pub guest: Option<Guest>,
 }
 
-/// A kernel whose clock stands still while anything computes, as the run.json of its runs has it.
+/// Guest kernel in virtual time (its clock stands still during computation), as recorded in run.json.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Guest {
-    /// What its user calls it.
+    /// Name that the user gave the kernel.
     pub name: String,
-    /// The package with its version, or the directory that it was built from.
+    /// Source package with its version, or the directory that the kernel was built from.
     pub source: String,
-    /// Of what it was built from.
+    /// Digest of the kernel's source and configuration.
     pub digest: String,
-    /// Ticks per second.
+    /// Timer ticks per second (`CONFIG_HZ`).
     pub hz: u32,
-    /// What its user set, KEY=VALUE.
+    /// Kernel options that the user set, as KEY=VALUE.
     pub options: Vec<String>,
 }
 
@@ -76,26 +76,26 @@ impl Default for LiveOptions {
 
 /// Whether the engine busy-waits before a packet is due.
 ///
-/// A sleeping thread wakes 10 to 50 us late. A busy wait of at most 20 us brings the median under
-/// 1 us at moderate rates; where packets are less than that apart it takes a core per direction.
+/// A sleeping thread wakes 10 to 50 us late. A busy wait of at most 20 us lowers the median lateness to under
+/// 1 us at moderate rates; where packets are less than 20 us apart it occupies one core per direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Spin {
-    /// On machines with two cores or more.
+    /// Busy-wait on machines with at least two cores.
     #[default]
     Auto,
-    /// Always.
+    /// Busy-wait on every machine.
     On,
-    /// Never.
+    /// Sleep until packets are due.
     Off,
 }
 
-/// Runs experiments on this machine's kernel.
+/// Engine that runs experiments on this machine's kernel.
 ///
-/// A run blocks until it has ended. The calling process is forked, never exec'd, and its own
-/// namespaces, signals and settings stay as they are.
+/// [`Engine::run`] blocks until the run has ended. It forks the calling process and never calls exec; the caller's
+/// own namespaces, signals and settings do not change.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LiveEngine {
-    /// How runs are done.
+    /// Settings of all runs of this engine.
     pub options: LiveOptions,
 }
 
@@ -123,7 +123,7 @@ impl Engine for LiveEngine {
 }
 
 impl LiveOptions {
-    /// This engine's name in files.
+    /// Engine name in run.json: "linux" in a guest, else "live".
     fn engine_name(&self) -> &'static str {
         if self.guest.is_some() { "linux" } else { "live" }
     }

@@ -1,4 +1,4 @@
-//! What the engine's process tells the caller's, over a pipe.
+//! Messages from the engine's process to the caller's, over a pipe.
 
 use std::fs::File;
 
@@ -7,29 +7,29 @@ use skyhop_record::{FileError, Piece, Sink};
 
 use skyhop_host::error::{Context, HostError};
 
-/// One message.
+/// Message from the engine to the caller.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Message {
-    /// How far the run is.
+    /// Progress: elapsed time of the run in ns.
     Progress { elapsed_ns: u64 },
-    /// A piece of what was measured.
+    /// Part of the recorded rows and files.
     Piece(Piece),
-    /// The run is over, and all pieces were sent.
+    /// End of the run; all pieces have been sent.
     Done { at_ns: u64, interrupted: bool, program_status: Option<i32> },
-    /// The run could not be done.
+    /// Error that ended the run.
     Failed(HostError),
 }
 
-/// Writes one message.
+/// Write one message to the pipe.
 pub(crate) fn send(mut pipe: &File, message: &Message) -> Result<(), HostError> {
     skyhop_record::send(&mut pipe, message).context("cannot hand the run's results over")
 }
 
-/// Passes pieces on to the caller.
+/// Recorder sink that sends pieces to the caller.
 pub(crate) struct CallerSink<'p>(pub(crate) &'p File);
 
 impl Sink for CallerSink<'_> {
-    fn take(&mut self, piece: Piece) -> Result<(), FileError> {
+    fn write(&mut self, piece: Piece) -> Result<(), FileError> {
         send(self.0, &Message::Piece(piece))
             .map_err(|error| FileError::Stream { reason: error.to_string() })
     }

@@ -1,4 +1,4 @@
-//! One direction: from one namespace's device through the link into the other's.
+//! Pump of one direction: moves packets from one namespace's device through the links to the other's device.
 
 use skyhop_model::{Counts, Direction, LossReason};
 use std::mem;
@@ -9,35 +9,35 @@ use skyhop_record::EventRow;
 use skyhop_units::{Duration, Instant};
 
 use crate::arrivals::{self, Arrivals};
+use crate::pump_threads::PumpClock;
 use crate::routes::RouteTable;
 use crate::timing::LatenessWindow;
-use crate::turns::TurnClock;
 use skyhop_host::device::Device;
 use skyhop_host::error::HostError;
-use skyhop_host::frame::{Frame, Own, recognise};
+use skyhop_host::frame::{Frame, OwnPacket, own_packet};
 
-/// How many packets are read before those that are due get their turn.
+/// Number of packets read before due packets are delivered again.
 const BATCH: usize = 32;
 
-/// The most losses that get a row each, so that memory stays bounded where a program floods the
-/// link; all are counted.
+/// Largest number of losses recorded as events, so that memory stays bounded when a program floods the link; all
+/// losses are counted.
 pub(crate) const MOST_LOSSES: usize = 200_000;
 
-/// What one direction is made of.
+/// Devices, links and routes of one direction.
 pub(crate) struct Pump {
     pub(crate) direction: Direction,
     pub(crate) fabric: Fabric<Frame>,
-    /// Which of its routes packets take.
+    /// Routes of the fabric, by packet.
     pub(crate) routes: RouteTable,
     pub(crate) from: Arc<Device>,
     pub(crate) to: Arc<Device>,
-    /// Flow ids by place, for naming what is lost; the engine's own probe has none.
+    /// Flow ids by index of the traffic, for loss events; the engine's own probe has none.
     pub(crate) flow_ids: Arc<[Option<u32>]>,
-    /// Where arrivals are handed over, if anybody wants to know of them.
+    /// Queue for arrivals, in the direction that blind estimation watches.
     pub(crate) arrivals: Option<Arc<Arrivals>>,
 }
 
-/// What others may look at while the direction works.
+/// State of a direction that its thread shares with others.
 #[derive(Debug)]
 pub(crate) struct PumpView {
     published: Mutex<Published>,
@@ -49,8 +49,8 @@ impl PumpView {
         Ok(Self { published: Mutex::default(), lateness: LatenessWindow::new()? })
     }
 
-    /// Publishes what others have counted.
-    pub(crate) fn show(&self, state: PumpState) {
+    /// Publish a state that was counted elsewhere: by Linux's disciplines.
+    pub(crate) fn publish(&self, state: PumpState) {
         self.published().state = state;
     }
 
@@ -58,7 +58,7 @@ impl PumpView {
         self.published().state.clone()
     }
 
-    /// The state, and what the links have done to packets since this was last asked.
+    /// Return the state, and the losses and marks since the last call.
     pub(crate) fn take_verdicts(&self) -> (PumpState, Verdicts) {
         let mut published = self.published();
         (published.state.clone(), mem::take(&mut published.verdicts))
@@ -69,56 +69,57 @@ impl PumpView {
     }
 }
 
-/// What a direction's thread has published; counts and rows are of the same moment.
+/// State published by a direction's thread; counts and rows were taken at the same time.
 #[derive(Debug, Default)]
 struct Published {
     state: PumpState,
     verdicts: Verdicts,
 }
 
-/// What links have done to packets.
+/// Losses and marks of a direction's links.
 #[derive(Debug, Default)]
 pub(crate) struct Verdicts {
-    /// A row for each loss.
+    /// Event rows, one per loss.
     pub(crate) losses: Vec<EventRow>,
     /// Ids of flows whose packets were marked, one entry per packet.
     pub(crate) marked: Vec<u32>,
 }
 
-/// A direction at a moment.
+/// Counters of a direction at one time.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct PumpState {
-    /// Of each link.
+    /// Counters of each link, in order of the scenario.
     pub(crate) stats: Vec<LinkStats>,
     /// Packets that were read from the device.
     pub(crate) entered: u64,
     /// Packets that have come out of their route.
     pub(crate) delivered: u64,
-    /// Packets behind the last link of their route.
+    /// Packets that have left the last link of their route but are still delayed by the flow's extra RTT.
     pub(crate) leaving: u64,
     /// Packets that the far device had no room for.
     pub(crate) refused: u64,
-    /// Datagrams of programs that were read from the device, and those that came out of their route.
+    /// UDP datagrams of programs read from the device.
     pub(crate) udp_entered: u64,
+    /// UDP datagrams of programs that came out of their route.
     pub(crate) udp_delivered: u64,
-    /// Whether nothing is inside.
+    /// Whether no packet is inside.
     pub(crate) idle: bool,
 }
 
 impl PumpState {
-    /// How many packets the links have lost.
+    /// Number of packets that the links have lost.
     pub(crate) fn lost(&self) -> u64 {
         self.stats.iter().map(|stats| stats.drops.total()).sum()
     }
 
-    /// How many packets are neither delivered nor lost yet.
+    /// Number of packets that are neither delivered nor lost yet.
     pub(crate) fn inside(&self) -> u64 {
         let inside = |stats: &LinkStats| stats.backlog_packets + stats.underway_packets;
         self.stats.iter().map(inside).sum::<u64>() + self.leaving
     }
 }
 
-/// The time that the links scheduled for one datagram, one way.
+/// One-way sojourn time that the links scheduled for one datagram of skyhop's own.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sojourn {
     pub(crate) index: usize,
@@ -127,23 +128,23 @@ pub(crate) struct Sojourn {
 }
 
 impl Pump {
-    /// The id of the flow whose traffic is at this place.
-    fn flow_id(&self, place: u32) -> Option<u32> {
-        self.flow_ids.get(place as usize).copied().flatten()
+    /// Flow id of the traffic with this index.
+    fn flow_id(&self, index: u32) -> Option<u32> {
+        self.flow_ids.get(index as usize).copied().flatten()
     }
 }
 
-/// A direction at work; who calls it says when.
-pub(crate) struct Worker {
+/// Running pump of one direction, driven by a pump thread.
+pub(crate) struct PumpWorker {
     pump: Pump,
     view: Arc<PumpView>,
     sojourns: Vec<Sojourn>,
-    /// Buffers that wait for their next packet, so that memory stays flat.
+    /// Free packet buffers, reused so that the pump does not allocate.
     spare: Vec<Frame>,
     pending_lateness: Vec<u64>,
     pending_arrivals: Vec<arrivals::Arrival>,
     pending: Verdicts,
-    /// How many have a row.
+    /// Number of losses recorded as events.
     losses: usize,
     entered: u64,
     delivered: u64,
@@ -153,7 +154,7 @@ pub(crate) struct Worker {
     changed: bool,
 }
 
-impl Worker {
+impl PumpWorker {
     pub(crate) fn new(pump: Pump) -> Result<Self, HostError> {
         Ok(Self {
             pump,
@@ -181,23 +182,23 @@ impl Worker {
         &self.view
     }
 
-    /// Where packets come from.
+    /// Device that packets are read from.
     pub(crate) fn source(&self) -> &Device {
         &self.pump.from
     }
 
-    /// When it has something to do if no packet comes.
+    /// Time at which a packet is next due; `None` if the links are empty.
     pub(crate) fn next_wakeup(&self) -> Option<Instant> {
         self.pump.fabric.next_wakeup()
     }
 
-    /// What the links scheduled for each of skyhop's own datagrams, when there is nothing more to do.
+    /// Scheduled sojourn times of skyhop's own datagrams, after the pump has stopped.
     pub(crate) fn into_sojourns(self) -> Vec<Sojourn> {
         self.sojourns
     }
 
-    /// Reads what waits at the device; whether there may be more.
-    pub(crate) fn read_batch(&mut self, clock: &TurnClock) -> Result<bool, HostError> {
+    /// Read at most [`BATCH`] packets from the device into the links; return whether there may be more.
+    pub(crate) fn read_batch(&mut self, clock: &PumpClock) -> Result<bool, HostError> {
         for _ in 0..BATCH {
             let mut frame = self.spare.pop().unwrap_or_default();
             let Some(length) = self.pump.from.read(frame.buffer())? else {
@@ -215,20 +216,21 @@ impl Worker {
         Ok(true)
     }
 
-    /// Hands over what has come out of the links.
-    pub(crate) fn deliver_due(&mut self, clock: &TurnClock) -> Result<(), HostError> {
+    /// Write packets that have come out of the links to the receiving device.
+    pub(crate) fn deliver_due(&mut self, clock: &PumpClock) -> Result<(), HostError> {
         let now = clock.now();
         while let Some(arrival) = self.pump.fabric.poll(now) {
             self.deliver(arrival, clock)?;
         }
         if self.pump.arrivals.is_some() {
-            let seen = self.pump.fabric.take_seen().into_iter();
-            self.pending_arrivals.extend(seen.map(|(at, delay)| arrivals::Arrival { at, delay }));
+            let transits = self.pump.fabric.take_transits().into_iter();
+            self.pending_arrivals
+                .extend(transits.map(|(at, delay)| arrivals::Arrival { at, delay }));
         }
         Ok(())
     }
 
-    fn deliver(&mut self, arrival: Arrival<Frame>, clock: &TurnClock) -> Result<(), HostError> {
+    fn deliver(&mut self, arrival: Arrival<Frame>, clock: &PumpClock) -> Result<(), HostError> {
         self.changed = true;
         let ecn = arrival.packet.ecn();
         let Packet { flow, payload: mut frame, .. } = arrival.packet;
@@ -237,7 +239,7 @@ impl Worker {
         self.pending_lateness.push(written_at.saturating_since(arrival.at).as_nanos());
         self.delivered += 1;
         self.udp_delivered += u64::from(frame.is_programs_udp());
-        if let Some(Own::Udp { index, number }) = recognise(frame.ip()) {
+        if let Some(OwnPacket::Udp { index, number }) = own_packet(frame.ip()) {
             let sojourn = arrival.at.saturating_since(arrival.sent);
             self.sojourns.push(Sojourn { index, number, sojourn });
         }
@@ -256,7 +258,7 @@ impl Worker {
             self.spare.push(packet.payload);
         }
         let marked = self.pump.fabric.take_marks().into_iter();
-        self.pending.marked.extend(marked.filter_map(|place| self.pump.flow_id(place)));
+        self.pending.marked.extend(marked.filter_map(|index| self.pump.flow_id(index)));
     }
 
     fn note_loss(&mut self, at: Instant, reason: LossReason, link: u16, flow: u32) {
@@ -268,17 +270,17 @@ impl Worker {
         self.pending.losses.push(EventRow::lost(at, reason, place, self.pump.flow_id(flow)));
     }
 
-    /// Lets others see what has changed.
-    pub(crate) fn show_changes(&mut self) {
+    /// Publish the state if it has changed.
+    pub(crate) fn publish_changes(&mut self) {
         self.collect_verdicts();
         if self.changed {
             self.publish();
         }
     }
 
-    /// Brings up to date what others see of a link with a backlog, whose state moves only when it is polled; false
-    /// where there is none.
-    pub(crate) fn refreshes(&mut self) -> bool {
+    /// Mark the state as changed if a link has a backlog, because such a link's state changes only when it is polled;
+    /// return whether one has.
+    pub(crate) fn mark_backlog_changed(&mut self) -> bool {
         let has_backlog = self.pump.fabric.stats().any(|stats| stats.backlog_packets > 0);
         self.changed |= has_backlog;
         has_backlog
@@ -296,7 +298,7 @@ impl Worker {
         state.stats.clear();
         state.stats.extend(self.pump.fabric.stats());
         (state.entered, state.delivered) = (self.entered, self.delivered);
-        state.leaving = self.pump.fabric.leaving_packets();
+        state.leaving = self.pump.fabric.pending_packets();
         state.refused = self.refused;
         (state.udp_entered, state.udp_delivered) = (self.udp_entered, self.udp_delivered);
         state.idle = self.pump.fabric.next_wakeup().is_none();

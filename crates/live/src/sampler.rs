@@ -1,4 +1,4 @@
-//! Flows and the link at a moment, every `sample`.
+//! Periodic samples of flows and links, one per `sample` interval of the scenario.
 
 use std::sync::Arc;
 
@@ -7,23 +7,23 @@ use skyhop_model::LossReason;
 use skyhop_record::{FlowState, Recorder};
 use skyhop_units::{Duration, Instant};
 
-use crate::carrier::Between;
 use crate::connections::Connections;
+use crate::datapath::Topology;
 use crate::kernel_cc;
 use crate::pump::PumpView;
 use crate::traffic::tcp::{RunningTcp, TcpPlan, TcpView};
 use skyhop_host::device::DeviceCount;
 use skyhop_host::error::{Context, HostError};
 
-/// Samples flows and links.
+/// Periodic sampler of flow states and link counters.
 pub(crate) struct Sampler {
     every: Duration,
     next: Instant,
-    flows: Vec<FlowTrack>,
-    /// Those of a program.
+    flows: Vec<FlowSampler>,
+    /// Connections of the run's programs; `None` without a program.
     connections: Option<Connections>,
-    links: [LinkTrack; 2],
-    between: Between,
+    links: [LinkSampler; 2],
+    topology: Topology,
 }
 
 impl Sampler {
@@ -31,20 +31,20 @@ impl Sampler {
         every: Duration,
         flows: &[RunningTcp],
         connections: Option<Connections>,
-        between: Between,
+        topology: Topology,
         views: [&Arc<PumpView>; 2],
     ) -> Self {
-        let links = views.map(LinkTrack::new);
-        let flows = flows.iter().map(|flow| FlowTrack::new(flow.plan(), flow.view())).collect();
-        Self { every, next: Instant::START + every, flows, connections, links, between }
+        let links = views.map(LinkSampler::new);
+        let flows = flows.iter().map(|flow| FlowSampler::new(flow.plan(), flow.view())).collect();
+        Self { every, next: Instant::START + every, flows, connections, links, topology }
     }
 
-    /// When the next sample is due.
+    /// Time at which the next sample is due.
     pub(crate) fn next(&self) -> Instant {
         self.next
     }
 
-    /// Takes a sample if it is due.
+    /// Take a sample if it is due.
     pub(crate) fn tick(
         &mut self,
         now: Instant,
@@ -53,14 +53,14 @@ impl Sampler {
         if now < self.next {
             return Ok(());
         }
-        // A late sample replaces those that it missed.
+        // A late sample stands for those that were missed.
         while self.next <= now {
             self.next += self.every;
         }
         self.sample(now, recorder)
     }
 
-    /// Takes a sample: its counts and the rows of losses are about the same packets.
+    /// Take a sample now. The link counters and the recorded losses cover the same packets.
     pub(crate) fn sample(
         &mut self,
         now: Instant,
@@ -73,35 +73,35 @@ impl Sampler {
         if let Some(connections) = &mut self.connections {
             flows.extend(connections.sample(now)?);
         }
-        self.note_results(recorder);
-        self.between.refresh()?;
-        let ([forward, back], [from, to]) = (&mut self.links, self.between.counts()?);
+        self.record_results(recorder);
+        self.topology.refresh()?;
+        let ([forward, back], [from, to]) = (&mut self.links, self.topology.counts()?);
         let (forward, back) = (forward.sample(from, recorder), back.sample(to, recorder));
         let links = forward.into_iter().zip(back).flat_map(|(there, back)| [there, back]);
         recorder.sample(now, flows, links).context("cannot record a sample")
     }
 
-    /// Records what the flows' applications have found since the last time.
-    pub(crate) fn note_results(&self, recorder: &mut Recorder<'_>) {
+    /// Record the transactions that the flows' applications have completed since the last call.
+    pub(crate) fn record_results(&self, recorder: &mut Recorder<'_>) {
         for flow in &self.flows {
             let results = flow.view.take_results();
             results.iter().for_each(|one| recorder.transaction(flow.id, one, None));
         }
     }
 
-    /// The program's connections, when there is nothing more to sample.
+    /// Program's connections, once sampling has ended.
     pub(crate) fn into_connections(self) -> Option<Connections> {
         self.connections
     }
 
-    /// How many losses the links' threads had noted at the last sample, in each direction.
-    pub(crate) fn noted(&self) -> [u64; 2] {
-        self.links.each_ref().map(|link| link.noted)
+    /// Number of losses that the links had counted at the last sample, per direction.
+    pub(crate) fn counted_losses(&self) -> [u64; 2] {
+        self.links.each_ref().map(|link| link.counted_losses)
     }
 }
 
-/// A flow that is sampled.
-struct FlowTrack {
+/// Sampling state of one TCP flow.
+struct FlowSampler {
     view: Arc<TcpView>,
     id: u32,
     start: Instant,
@@ -109,19 +109,19 @@ struct FlowTrack {
     ended: bool,
 }
 
-impl FlowTrack {
+impl FlowSampler {
     fn new(plan: &TcpPlan, view: &Arc<TcpView>) -> Self {
         Self {
             view: Arc::clone(view),
             id: plan.id,
             start: plan.start,
-            // The others have a pacing rate too, which only sizes their segments.
+            // Other congestion controls have a pacing rate too, which only sizes their segments.
             paces: kernel_cc::paces(&plan.cc),
             ended: false,
         }
     }
 
-    /// The flow's state, while it runs and once after its end.
+    /// Flow state while the flow runs, and once more after its end; `None` before its first socket.
     fn sample(&mut self, now: Instant) -> Result<Option<FlowState>, HostError> {
         if self.ended || now <= self.start {
             return Ok(None);
@@ -153,26 +153,27 @@ impl FlowTrack {
     }
 }
 
-/// One direction, with all of its links, that is sampled.
-struct LinkTrack {
+/// Sampling state of all links of one direction.
+struct LinkSampler {
     view: Arc<PumpView>,
-    /// Losses of which the link's thread knows: all but what the device in front of it dropped.
-    noted: u64,
+    /// Losses counted by the link's thread: all except drops at the device before it.
+    counted_losses: u64,
 }
 
-impl LinkTrack {
+impl LinkSampler {
     fn new(view: &Arc<PumpView>) -> Self {
-        Self { view: Arc::clone(view), noted: 0 }
+        Self { view: Arc::clone(view), counted_losses: 0 }
     }
 
-    /// Of all links in this direction, behind a device that has counted this.
+    /// Record the direction's losses and marks; return the counters of its links. `device` are the counters of the
+    /// sending end's device.
     fn sample(&mut self, device: DeviceCount, recorder: &mut Recorder<'_>) -> Vec<LinkStats> {
         let (state, verdicts) = self.view.take_verdicts();
         verdicts.losses.into_iter().for_each(|row| recorder.event(row));
-        verdicts.marked.into_iter().for_each(|flow| recorder.marked(flow));
-        self.noted = state.lost() + state.refused;
+        verdicts.marked.into_iter().for_each(|flow| recorder.count_mark(flow));
+        self.counted_losses = state.lost() + state.refused;
         let mut stats = state.stats;
-        // The devices belong to no link; what they drop counts towards the first.
+        // The devices belong to no link; their drops are attributed to the first link.
         if let Some(first) = stats.first_mut() {
             first.drops[LossReason::Device] = device.send_drops + state.refused;
         }

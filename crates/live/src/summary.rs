@@ -1,19 +1,19 @@
-//! What the summary of a live run has of its own.
+//! Parts of summary.json that only live runs compute.
 
-use skyhop_app::Kind as _;
+use skyhop_app::AppKind as _;
 use skyhop_record::{FlowEnd, Quantiles};
 use skyhop_units::Instant;
 
 use crate::traffic::tcp::{TcpEnd, TcpPlan};
 
-/// What the p99 of lateness and of the RTT's excess may be before a run is called into question.
+/// Largest 99th percentile of lateness and of the excess RTT, in us, that gives no warning.
 const TOLERABLE_P99_US: f64 = 2_000.0;
 
-/// One flow at its end, which came with the run at `run_end` at the latest.
+/// Final state of a flow; a flow still running ends at `run_end`.
 pub(crate) fn flow_end(plan: &TcpPlan, end: Option<&TcpEnd>, run_end: Instant) -> FlowEnd {
     let completed = end.and_then(|end| end.completed);
     let last = end.map(|end| end.last).unwrap_or_default();
-    // A finite transfer that is complete is exactly its bytes: the kernel counts the FIN as one more.
+    // A completed finite transfer has received exactly its bytes: the kernel counts the FIN as one byte more.
     let whole = plan.app.bytes().filter(|_| completed.is_some());
     FlowEnd {
         id: plan.id,
@@ -25,13 +25,16 @@ pub(crate) fn flow_end(plan: &TcpPlan, end: Option<&TcpEnd>, run_end: Instant) -
     }
 }
 
-/// What a reader must know of a machine that was too slow.
-pub(crate) fn late(lateness: Option<&Quantiles>, rtt_excess: Option<&Quantiles>) -> Vec<String> {
+/// Warnings that the machine was too slow for the run.
+pub(crate) fn lateness_warnings(
+    lateness: Option<&Quantiles>,
+    rtt_excess: Option<&Quantiles>,
+) -> Vec<String> {
     let too_late = |what: &str, found: Option<&Quantiles>| {
         let p99 = found.map(|found| found.p99).filter(|p99| *p99 > TOLERABLE_P99_US)?;
         Some(format!(
             "{what}: the 99th percentile is {:.1} ms, above 2 ms; the machine was too busy for this \
-             rate, so repeat the run on a quieter one or lower the rate",
+                     rate, so repeat the run on a less busy machine or lower the rate",
             p99 / 1e3
         ))
     };
@@ -48,8 +51,8 @@ mod tests {
     fn only_a_late_run_is_warned_about() {
         let fine = Quantiles { p50: 1.0, p99: 1_999.0, max: 50_000.0 };
         let late_one = Quantiles { p99: 2_500.0, ..fine };
-        assert!(late(Some(&fine), None).is_empty());
-        let warnings = late(Some(&late_one), Some(&late_one));
+        assert!(lateness_warnings(Some(&fine), None).is_empty());
+        let warnings = lateness_warnings(Some(&late_one), Some(&late_one));
         assert_eq!(warnings.len(), 2);
         assert!(warnings[0].contains("2.5 ms"), "{}", warnings[0]);
     }

@@ -1,9 +1,8 @@
-//! From the caller's process to the engine's and back.
+//! Processes of a live run: the caller, the supervisor and the engine, and the pipes between them.
 //!
-//! The caller forks a supervisor, which enters a PID namespace and forks the engine as the first
-//! process of that. Each dies with its parent, and with the engine dies everything in the PID
-//! namespace, also what has daemonised itself. There is no exec: an interpreter that dropped its
-//! privileges may not be able to start itself again.
+//! The caller forks a supervisor, which creates a PID namespace and forks the engine as its PID 1. Each process dies
+//! with its parent, and when the engine dies the kernel kills every process in the PID namespace, daemonised ones
+//! included. There is no exec: an interpreter that dropped its privileges may not be able to start itself again.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -25,14 +24,15 @@ use crate::message::{self, Message};
 use crate::{LiveOptions, engine};
 use skyhop_host::error::{Context, HostError};
 use skyhop_host::isolation::{
-    close_all_but, die_with, enter_own_namespaces, exit_now, mount_own_proc, reset_signals,
+    close_all_except, die_with_parent, enter_own_namespaces, exit_now, mount_own_proc,
+    reset_signals,
 };
 use skyhop_host::{internet, program};
 
-/// How often the caller is asked whether to go on.
+/// Interval at which the caller is asked whether to continue, in ms.
 const CONTROL_INTERVAL_MS: u16 = 50;
 
-/// Runs the engine in processes of its own and waits for it.
+/// Run the engine in a forked process and wait for its result.
 pub(crate) fn run(
     experiment: &Experiment,
     options: &LiveOptions,
@@ -69,7 +69,7 @@ pub(crate) fn run(
     }
 }
 
-/// The engine's ends of the two pipes.
+/// Engine's ends of the result pipe and the order pipe.
 struct EngineEnds {
     to_caller: File,
     from_caller: OwnedFd,
@@ -77,14 +77,14 @@ struct EngineEnds {
 
 // --- in the caller's process ---
 
-/// The supervisor's process, never left behind.
+/// Supervisor process as the caller sees it; killed and reaped on drop.
 struct Supervisor {
     pid: Pid,
     reaped: bool,
 }
 
 impl Supervisor {
-    /// Waits for its end and says how it was.
+    /// Reap the supervisor; return its exit status or signal in words.
     fn wait(&mut self) -> String {
         loop {
             match waitpid(self.pid, None) {
@@ -94,7 +94,7 @@ impl Supervisor {
                     return match ended {
                         Ok(WaitStatus::Exited(_, status)) => format!("status {status}"),
                         Ok(WaitStatus::Signaled(_, signal, _)) => signal.to_string(),
-                        // A caller that reaps every child may have been faster.
+                        // A caller that reaps every child may have reaped this one first.
                         _ => "cause unknown".to_owned(),
                     };
                 }
@@ -111,8 +111,8 @@ impl Drop for Supervisor {
     }
 }
 
-/// Passes on what is measured until the run is over. `interrupted` is told of progress and says whether to
-/// stop.
+/// Forward the engine's messages to `sink` until the run is over. `interrupted` receives the progress and returns
+/// whether to stop.
 fn follow(
     mut supervisor: Supervisor,
     mut results: File,
@@ -127,7 +127,7 @@ fn follow(
         if interrupted(elapsed.take()) && !stopping {
             stopping = true;
             match orders.write_all(b"s") {
-                // The engine has just ended by itself; its result is in the other pipe.
+                // The engine has already ended; its result is in the other pipe.
                 Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {}
                 written => written.context("cannot tell the engine to stop")?,
             }
@@ -149,7 +149,7 @@ fn follow(
                 Message::Progress { elapsed_ns } => {
                     elapsed = Some(Duration::from_nanos(elapsed_ns));
                 }
-                Message::Piece(piece) => sink.take(piece)?,
+                Message::Piece(piece) => sink.write(piece)?,
                 Message::Done { at_ns, interrupted, program_status } => {
                     supervisor.wait();
                     return Ok(Ended {
@@ -170,7 +170,7 @@ fn follow(
 // --- in the supervisor's process ---
 
 fn supervise(caller: Pid, ends: EngineEnds, experiment: &Experiment, options: &LiveOptions) -> ! {
-    // Nothing may unwind into a copy of the caller.
+    // A panic must not unwind into the forked copy of the caller's stack.
     let status = catch_unwind(AssertUnwindSafe(|| start_engine(caller, ends, experiment, options)));
     exit_now(status.unwrap_or(101))
 }
@@ -182,13 +182,13 @@ fn start_engine(
     options: &LiveOptions,
 ) -> i32 {
     let forked = isolate(caller, &ends).and_then(|()| {
-        // SAFETY: this process has one thread, so that the child is as whole as it is.
+        // SAFETY: this process has one thread, so that the child inherits a consistent state.
         unsafe { fork() }.context("cannot start the engine's process")
     });
     match forked {
         Ok(ForkResult::Child) => engine_main(ends, experiment, options),
         Ok(ForkResult::Parent { child }) => {
-            // The caller learns of the engine's death from the end of the pipe.
+            // With these descriptors closed, the caller reads end-of-file when the engine dies.
             drop(ends);
             match waitpid(child, None) {
                 Ok(WaitStatus::Exited(_, status)) => status,
@@ -202,19 +202,19 @@ fn start_engine(
 
 fn isolate(caller: Pid, ends: &EngineEnds) -> Result<(), HostError> {
     reset_signals()?;
-    die_with(caller)?;
-    close_all_but(&[ends.to_caller.as_raw_fd(), ends.from_caller.as_raw_fd()])?;
+    die_with_parent(caller)?;
+    close_all_except(&[ends.to_caller.as_raw_fd(), ends.from_caller.as_raw_fd()])?;
     enter_own_namespaces()?;
-    // A change of credentials clears the wish.
-    die_with(caller)
+    // A change of credentials clears PR_SET_PDEATHSIG (prctl(2)).
+    die_with_parent(caller)
 }
 
 // --- in the engine's process ---
 
 fn engine_main(ends: EngineEnds, experiment: &Experiment, options: &LiveOptions) -> i32 {
-    // The supervisor is outside of this PID namespace, where its number is 0. Should it have died
-    // already, the caller closes its end of the pipe, which ends the engine too.
-    let ended = die_with(Pid::from_raw(0)).and_then(|()| {
+    // The supervisor is outside of this PID namespace, where getppid() returns 0. If it has died already, the caller
+    // closes its end of the order pipe, which ends the engine too.
+    let ended = die_with_parent(Pid::from_raw(0)).and_then(|()| {
         mount_own_proc()?;
         let orders = engine::Orders::new(ends.from_caller);
         engine::run(experiment, options, &orders, &ends.to_caller)

@@ -1,4 +1,4 @@
-//! How late packets left the link, over the whole run and over the seconds without CPU steal.
+//! Lateness of packets that leave the link, over the whole run and over the seconds without CPU steal.
 
 use std::fs::File;
 use std::mem;
@@ -14,12 +14,12 @@ use skyhop_units::{Duration, Instant};
 use crate::info::Timing;
 use skyhop_host::error::{Context, HostError};
 
-/// The time over which steal is looked at.
+/// Length of the windows for which CPU steal is measured.
 const WINDOW: Duration = Duration::from_secs(1);
-/// The longest lateness that is told from longer ones.
+/// Largest lateness of the histogram, in ns; longer ones are recorded as this.
 const LONGEST_NS: u64 = 60_000_000_000;
 
-/// A distribution of nanoseconds.
+/// Histogram of lateness in nanoseconds.
 pub(crate) type Lateness = Histogram<u32>;
 
 pub(crate) fn new_lateness() -> Result<Lateness, HostError> {
@@ -29,7 +29,7 @@ pub(crate) fn new_lateness() -> Result<Lateness, HostError> {
     })
 }
 
-/// The quantiles of a distribution of nanoseconds, in microseconds.
+/// Quantiles of a histogram of nanoseconds, in microseconds; `None` if it is empty.
 pub(crate) fn quantiles(lateness: &Lateness) -> Option<Quantiles> {
     let us = |ns: u64| ns as f64 / 1e3;
     (!lateness.is_empty()).then(|| Quantiles {
@@ -39,7 +39,7 @@ pub(crate) fn quantiles(lateness: &Lateness) -> Option<Quantiles> {
     })
 }
 
-/// The lateness of one direction in the window that is going on.
+/// Lateness of one direction in the current window.
 #[derive(Debug)]
 pub(crate) struct LatenessWindow(Mutex<Lateness>);
 
@@ -48,7 +48,7 @@ impl LatenessWindow {
         Ok(Self(Mutex::new(new_lateness()?)))
     }
 
-    /// Moves `pending` into the window, or keeps it for later when the window is being closed.
+    /// Move `pending` into the window; leave it for the next call while the window is being closed.
     pub(crate) fn record(&self, pending: &mut Vec<u64>) {
         if let Ok(mut window) = self.0.try_lock() {
             for ns in pending.drain(..) {
@@ -57,13 +57,13 @@ impl LatenessWindow {
         }
     }
 
-    /// Closes the window: takes what it holds and leaves `empty`.
-    fn take(&self, empty: Lateness) -> Lateness {
+    /// Close the window: return its histogram and replace it with `empty`.
+    fn replace(&self, empty: Lateness) -> Lateness {
         mem::replace(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner), empty)
     }
 }
 
-/// Collects the windows of both directions and tells the quiet ones from those with steal.
+/// Collector of the windows of both directions; separates quiet windows from those with CPU steal.
 #[derive(Debug)]
 pub(crate) struct TimingRecorder {
     steal: StealCounter,
@@ -72,13 +72,13 @@ pub(crate) struct TimingRecorder {
     cpu_at_start: Duration,
     window_ends: Instant,
     spare: Lateness,
-    /// Over the whole run.
+    /// Lateness over the whole run.
     pub(crate) all: Lateness,
-    /// Over the windows without steal.
+    /// Lateness over the windows without CPU steal.
     quiet: Lateness,
-    /// How many windows there were …
+    /// Number of closed windows.
     windows: u64,
-    /// … and how many of those without steal.
+    /// Number of closed windows without CPU steal.
     quiet_windows: u64,
 }
 
@@ -100,7 +100,7 @@ impl TimingRecorder {
         })
     }
 
-    /// Closes the window if it is over; to be called several times per window.
+    /// Close the window if its time is over; must be called several times per window.
     pub(crate) fn tick(
         &mut self,
         now: Instant,
@@ -120,16 +120,16 @@ impl TimingRecorder {
         self.collect(windows, quiet)
     }
 
-    /// Takes what is left after the last whole window, which counts for the whole run only.
+    /// Collect the lateness after the last whole window, which counts for the whole run only.
     pub(crate) fn finish(&mut self, windows: [&LatenessWindow; 2]) -> Result<(), HostError> {
         self.collect(windows, false)
     }
 
     fn collect(&mut self, windows: [&LatenessWindow; 2], quiet: bool) -> Result<(), HostError> {
         for window in windows {
-            // The spare is swapped in, so that the pump never waits for a merge.
+            // The spare histogram is swapped in, so that the pump does not wait for the merge.
             let empty = mem::replace(&mut self.spare, Histogram::new(0).map_err(cannot_merge)?);
-            let mut closed = window.take(empty);
+            let mut closed = window.replace(empty);
             self.all.add(&closed).map_err(cannot_merge)?;
             if quiet {
                 self.quiet.add(&closed).map_err(cannot_merge)?;
@@ -140,7 +140,7 @@ impl TimingRecorder {
         Ok(())
     }
 
-    /// How well the machine kept up.
+    /// Timing section of run.json for the whole run.
     pub(crate) fn conclude(self, spin: bool) -> Result<Timing, HostError> {
         Ok(Timing {
             steal_s: self.steal.read()?.saturating_sub(self.steal_at_start).as_secs_f64(),
@@ -163,7 +163,7 @@ fn cpu_time() -> Result<Duration, HostError> {
     Ok(Duration::from_micros(us.unsigned_abs()))
 }
 
-/// The machine's total of CPU steal.
+/// Counter of the machine's CPU steal, read from /proc/stat.
 #[derive(Debug)]
 struct StealCounter {
     stat: File,
@@ -187,7 +187,8 @@ impl StealCounter {
     }
 }
 
-/// proc(5): "cpu user nice system idle iowait irq softirq steal …"; none before Linux 2.6.11.
+/// CPU steal in clock ticks. proc(5): "cpu user nice system idle iowait irq softirq steal …"; absent before
+/// Linux 2.6.11.
 fn steal_ticks(stat: &str) -> u64 {
     let line = stat.lines().next().unwrap_or_default();
     line.split_whitespace().nth(8).and_then(|ticks| ticks.parse().ok()).unwrap_or(0)

@@ -1,33 +1,33 @@
-//! What applications leave behind.
+//! Names of applications' result tables and of players' compatibility modes.
 
 words! {
-    /// The tables of applications' results, by what they hold a row for.
+    /// Tables of applications' results, named after what a row is about.
     AppTable ["table of results"] {
-        /// A request and its answer.
+        /// Requests, one row per request and its answer.
         Requests = "requests",
-        /// A time of sending between two pauses.
+        /// Bursts: one row per time of sending between two pauses.
         Bursts = "bursts",
-        /// A message of a steady source.
+        /// Messages of a steady source, one row per message.
         Messages = "messages",
-        /// A web page.
+        /// Web pages, one row per load of a page.
         Pages = "pages",
-        /// An object of a web page.
+        /// Objects of web pages, one row per object.
         Objects = "objects",
-        /// One direction of a call over a window of time.
+        /// Calls: one row per direction and window of time.
         Calls = "calls",
-        /// A chunk of a film.
+        /// Chunks of a film, one row per chunk.
         Chunks = "chunks",
     }
 }
 
 words! {
-    /// Another player's habits.
+    /// Video player whose rules skyhop's player follows where they differ from its own.
     #[derive(Default)]
     PlayerCompat ["compatibility mode"] {
-        /// None.
+        /// None: skyhop's own player.
         #[default]
         None = "none",
-        /// Those of Pensieve's simulator.
+        /// Player of Pensieve's simulator.
         Pensieve = "pensieve",
     }
 }

@@ -1,35 +1,36 @@
-//! How a scenario names a congestion control.
+//! Names of congestion controls in scenarios.
 
 use std::path::Path;
 
-/// What stands before the name of one of ours where the kernel's own is not meant.
-pub const OUR_CC: &str = "skyhop:";
+/// Prefix of a congestion control's name that selects skyhop's implementation where the kernel has one of that name
+/// too.
+pub const SKYHOP_CC_PREFIX: &str = "skyhop:";
 
-/// The most letters of a congestion control's name: the kernel has room for so many and their end (`TCP_CA_NAME_MAX`).
-pub const MOST_CC_LETTERS: usize = 15;
+/// Largest length of a congestion control's name: the kernel's limit without the final zero (`TCP_CA_NAME_MAX` - 1).
+pub const CC_NAME_MAX_LEN: usize = 15;
 
-/// What a congestion control in a file of the user's is written in.
+/// Language of a congestion control in a user's file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CcLanguage {
-    /// For every engine.
+    /// C, which every engine can run.
     C,
-    /// For the simulator.
+    /// Python, which only the simulator can run.
     Python,
-    /// A card: what decides in place of an algorithm (`crates/policy`).
+    /// Card of a learned policy, which decides in place of an algorithm (`crates/policy`).
     Card,
 }
 
-/// The plain name where ours is meant for certain; `None` where the kernel's own may be meant, too.
-pub fn our_cc_name(name: &str) -> Option<&str> {
-    name.strip_prefix(OUR_CC)
+/// Return the name without the prefix `skyhop:`; `None` without the prefix, when the kernel's own may be meant.
+pub fn skyhop_cc_name(name: &str) -> Option<&str> {
+    name.strip_prefix(SKYHOP_CC_PREFIX)
 }
 
-/// The plain name, whichever is meant.
+/// Return the name without the prefix `skyhop:`, if it has one.
 pub fn plain_cc_name(name: &str) -> &str {
-    our_cc_name(name).unwrap_or(name)
+    skyhop_cc_name(name).unwrap_or(name)
 }
 
-/// What the file is written in, where a file is meant and no name.
+/// Language of the file by its extension; `None` if the text is a name and not a file.
 pub fn cc_language(name: &str) -> Option<CcLanguage> {
     match Path::new(name).extension()?.to_str()? {
         "c" => Some(CcLanguage::C),
@@ -39,11 +40,11 @@ pub fn cc_language(name: &str) -> Option<CcLanguage> {
     }
 }
 
-/// The algorithm that stays beside TCP where a card says what is decided.
+/// Name of the placeholder algorithm that runs in TCP while a card's policy decides.
 pub const POLICY_CC: &str = "policy";
 
-/// The table of a flow that holds its congestion control's parameters: the plain name, a file's without its ending, of all
-/// cards the same.
+/// Name of the table in `[[flow]]` that holds the congestion control's parameters: the name without prefix, the
+/// file's name without extension, or [`POLICY_CC`] for all cards.
 pub fn cc_table(name: &str) -> &str {
     let plain = plain_cc_name(name);
     if cc_language(plain) == Some(CcLanguage::Card) {
@@ -53,19 +54,19 @@ pub fn cc_table(name: &str) -> &str {
     stem.unwrap_or(plain)
 }
 
-/// What a flow's congestion control is where it has a card that comes with skyhop.
-pub fn our_card(name: &str) -> String {
-    format!("{OUR_CC}{name}.toml")
+/// Value of a flow's `cc` that selects a card shipped with skyhop.
+pub fn shipped_card(name: &str) -> String {
+    format!("{SKYHOP_CC_PREFIX}{name}.toml")
 }
 
-/// The name of the card that comes with skyhop, where one is meant.
-pub fn our_card_name(cc: &str) -> Option<&str> {
-    our_cc_name(cc)?.strip_suffix(".toml")
+/// Name of the card shipped with skyhop that `cc` selects; `None` if it selects anything else.
+pub fn shipped_card_name(cc: &str) -> Option<&str> {
+    skyhop_cc_name(cc)?.strip_suffix(".toml")
 }
 
-/// What results call it: a file without its directories, a card that comes with skyhop by its name.
+/// Label of a congestion control in results: a file's name without its directories, a shipped card's name.
 pub fn cc_label(name: &str) -> &str {
-    if let Some(card) = our_card_name(name) {
+    if let Some(card) = shipped_card_name(name) {
         return card;
     }
     let file = cc_language(name).and_then(|_| Path::new(name).file_name()?.to_str());
@@ -79,10 +80,10 @@ mod tests {
     #[test]
     fn ours_is_told_from_what_may_be_the_kernels() {
         assert_eq!(
-            (our_cc_name("skyhop:cubic"), plain_cc_name("skyhop:cubic")),
+            (skyhop_cc_name("skyhop:cubic"), plain_cc_name("skyhop:cubic")),
             (Some("cubic"), "cubic")
         );
-        assert_eq!((our_cc_name("cubic"), plain_cc_name("cubic")), (None, "cubic"));
+        assert_eq!((skyhop_cc_name("cubic"), plain_cc_name("cubic")), (None, "cubic"));
     }
 
     #[test]
@@ -96,7 +97,7 @@ mod tests {
         assert_eq!(of(".c"), (None, ".c", ".c"));
         assert_eq!(of("skyhop:a-b.toml"), (Some(CcLanguage::Card), "policy", "a-b"));
         assert_eq!(
-            (our_card("a-b"), our_card_name("a-b.toml")),
+            (shipped_card("a-b"), shipped_card_name("a-b.toml")),
             ("skyhop:a-b.toml".to_owned(), None)
         );
     }

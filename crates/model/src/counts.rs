@@ -1,33 +1,33 @@
-//! Why packets are lost, and how many are.
+//! Reasons of packet losses, and counts by a reason or another enum.
 
 use enum_map::{EnumArray, EnumMap};
 
 words! {
-    /// Why a packet was lost; each lost packet has exactly one reason.
+    /// Reason why a packet was lost; each lost packet has exactly one.
     LossReason ["reason of a loss"] {
-        /// The queue was full, or its discipline chose so.
+        /// The queue was full, or its discipline dropped the packet.
         Queue = "queue",
-        /// At random.
+        /// Random loss on the link.
         Loss = "loss",
-        /// It reached an outage.
+        /// An outage of the link.
         Outage = "outage",
-        /// It was on a hop that was dismantled.
+        /// The hop that the packet was on was dismantled.
         Dismantled = "dismantled",
-        /// A device in front of or behind the link had no room for it (live only).
+        /// A device before or behind the link had no room for it (live only).
         Device = "device",
     }
 }
 
-/// Lost packets by reason.
+/// Number of lost packets, by reason.
 pub type Drops = EnumMap<LossReason, u64>;
 
-/// Sums and differences of counts by word.
+/// Arithmetic on counts that an enum indexes.
 pub trait Counts: Copy {
-    /// All of them together.
+    /// Sum of all counts.
     fn total(&self) -> u64;
-    /// Those of both.
+    /// Element-wise sum of the counts.
     fn plus(self, other: Self) -> Self;
-    /// Those that have come since `before`.
+    /// Element-wise difference to the earlier counts `before`.
     fn since(self, before: Self) -> Self;
 }
 

@@ -1,61 +1,61 @@
-//! Differentiated services in the IP header (RFC 2474): what a packet asks of the queues on its way.
+//! Differentiated services codepoints in the IP header (RFC 2474).
 
 words! {
-    /// A codepoint, by the names that RFC 4594, RFC 5865 and RFC 8622 give them.
+    /// Differentiated services codepoint, by the names of RFC 4594, RFC 5865 and RFC 8622.
     #[derive(Default)]
     Dscp ["DSCP"] {
-        /// Best effort, as almost everything is.
+        /// Default forwarding (best effort, RFC 2474), which almost all packets have.
         #[default]
         Cs0 = "cs0",
-        /// Lower effort (RFC 8622): it yields to all others.
+        /// Lower effort (RFC 8622): yields to all other traffic.
         Le = "le",
-        /// Once what `le` is now; queues still take it so.
+        /// Class selector 1: low priority before `le` existed; queues still treat it so.
         Cs1 = "cs1",
-        /// High-throughput data; the second digit is the drop precedence, here and below.
+        /// Assured forwarding class 1, high-throughput data; low drop precedence, as the second digit says.
         Af11 = "af11",
-        /// As above.
+        /// Assured forwarding class 1, medium drop precedence.
         Af12 = "af12",
-        /// As above.
+        /// Assured forwarding class 1, high drop precedence.
         Af13 = "af13",
-        /// Operations and management.
+        /// Class selector 2: operations and management.
         Cs2 = "cs2",
-        /// Low-latency data.
+        /// Assured forwarding class 2, low-latency data; low drop precedence.
         Af21 = "af21",
-        /// As above.
+        /// Assured forwarding class 2, medium drop precedence.
         Af22 = "af22",
-        /// As above.
+        /// Assured forwarding class 2, high drop precedence.
         Af23 = "af23",
-        /// Broadcast video.
+        /// Class selector 3: broadcast video.
         Cs3 = "cs3",
-        /// Multimedia streaming.
+        /// Assured forwarding class 3, multimedia streaming; low drop precedence.
         Af31 = "af31",
-        /// As above.
+        /// Assured forwarding class 3, medium drop precedence.
         Af32 = "af32",
-        /// As above.
+        /// Assured forwarding class 3, high drop precedence.
         Af33 = "af33",
-        /// Real-time interactive, such as games.
+        /// Class selector 4: real-time interactive traffic, such as games.
         Cs4 = "cs4",
-        /// Multimedia conferencing.
+        /// Assured forwarding class 4, multimedia conferencing; low drop precedence.
         Af41 = "af41",
-        /// As above.
+        /// Assured forwarding class 4, medium drop precedence.
         Af42 = "af42",
-        /// As above.
+        /// Assured forwarding class 4, high drop precedence.
         Af43 = "af43",
-        /// Signalling.
+        /// Class selector 5: signalling of calls.
         Cs5 = "cs5",
-        /// Capacity-admitted voice (RFC 5865).
+        /// Capacity-admitted voice traffic (RFC 5865).
         Va = "va",
-        /// Telephony: expedited forwarding (RFC 3246).
+        /// Expedited forwarding (RFC 3246): telephony.
         Ef = "ef",
-        /// Network control.
+        /// Class selector 6: network control.
         Cs6 = "cs6",
-        /// As above, and beyond the reach of users.
+        /// Class selector 7: network control, reserved to the network's operator.
         Cs7 = "cs7",
     }
 }
 
 impl Dscp {
-    /// The six bits.
+    /// Value of the codepoint, six bits.
     pub const fn bits(self) -> u8 {
         match self {
             Self::Cs0 => 0,
@@ -84,7 +84,7 @@ impl Dscp {
         }
     }
 
-    /// The byte of the IPv4 TOS or the IPv6 traffic class that says it, without ECN bits.
+    /// Byte of the IPv4 TOS or the IPv6 traffic class with this codepoint, ECN bits zero.
     pub const fn tos(self) -> u8 {
         self.bits() << 2
     }

@@ -1,24 +1,24 @@
 //! Explicit congestion notification in the IP header (RFC 3168 5).
 
 words! {
-    /// The two ECN bits of an IP packet, in the order of their values.
+    /// ECN codepoint of an IP packet, in the order of the two bits' values.
     #[derive(Default)]
     #[repr(u8)]
     Ecn ["ECN codepoint"] {
-        /// Its ends do not speak ECN: a queue can only drop it.
+        /// Not ECN-capable: a queue can only drop the packet.
         #[default]
         NotEct = "not-ect",
-        /// They do; L4S (RFC 9331).
+        /// ECN-capable, ECT(1): used by L4S (RFC 9331).
         Ect1 = "ect1",
-        /// They do.
+        /// ECN-capable, ECT(0): used by RFC 3168.
         Ect0 = "ect0",
-        /// A queue marked it: congestion experienced.
+        /// Congestion experienced: a queue marked the packet.
         Ce = "ce",
     }
 }
 
 impl Ecn {
-    /// The codepoint in the low two bits of `byte`: the IPv4 TOS or the IPv6 traffic class.
+    /// Codepoint in the low two bits of `byte`, the IPv4 TOS or the IPv6 traffic class.
     pub const fn from_tos(byte: u8) -> Self {
         match byte & 3 {
             0 => Self::NotEct,
@@ -28,12 +28,12 @@ impl Ecn {
         }
     }
 
-    /// The two bits.
+    /// Value of the codepoint, two bits.
     pub const fn bits(self) -> u8 {
         self as u8
     }
 
-    /// Whether a queue may mark the packet rather than drop it; one that is marked already stays so.
+    /// Whether a queue may mark the packet rather than drop it; a packet that is marked already stays so.
     pub const fn is_capable(self) -> bool {
         !matches!(self, Self::NotEct)
     }

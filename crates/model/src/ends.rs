@@ -1,41 +1,41 @@
-//! Ends of a path, directions between them, and the name of the link that a path is.
+//! Ends of a path, directions between them, and the name of a path's link.
 
-/// The name of the link that `[path]` and `[link]` describe.
+/// Name of the link that `[path]` and `[link]` describe.
 pub const PATH_LINK: &str = "path";
 
 words! {
-    /// A direction of a path or link.
+    /// Direction of packets on a path or link.
     #[derive(Default)]
     Direction ["direction"] {
-        /// from -> to.
+        /// Direction from the end `from` to the end `to`.
         #[default]
         Forward = "forward",
-        /// to -> from.
+        /// Direction from the end `to` to the end `from`.
         Back = "back",
     }
 }
 
 impl Direction {
-    /// Its place where both directions stand beside each other: 0 for forward.
+    /// Index in arrays of both directions: 0 for forward, 1 for back.
     pub const fn index(self) -> usize {
         self as usize
     }
 }
 
 words! {
-    /// An end of a path.
+    /// One of the two ends of a path.
     #[derive(Default)]
     End ["end of the path"] {
-        /// The path's `from`, node -1.
+        /// End `from` of the path, node -1.
         #[default]
         From = "from",
-        /// The path's `to`, node -2.
+        /// End `to` of the path, node -2.
         To = "to",
     }
 }
 
 impl End {
-    /// The end across the path.
+    /// Opposite end of the path.
     pub const fn other(self) -> Self {
         match self {
             Self::From => Self::To,

@@ -1,85 +1,85 @@
-//! What happens at a moment.
+//! Kinds of events in events.parquet.
 
 use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-use crate::UnknownWord;
+use crate::UnknownName;
 
 words! {
-    /// A change of a path.
+    /// Change of a path.
     PathEventKind ["kind of path event"] {
-        /// A user's satellite changed.
+        /// An end changed its satellite.
         End = "end",
-        /// A link in the middle of the path was left or joined, and what it held is lost.
+        /// An intermediate link of the path was left or joined; packets on it are lost.
         Intermediate = "intermediate",
-        /// Only links between satellites changed; nothing is dismantled.
+        /// The route between satellites changed, without loss.
         Reroute = "reroute",
-        /// There is no path from here on.
+        /// The path was lost: from here on there is none.
         Lost = "lost",
-        /// There is a path again.
+        /// A path exists again.
         Restored = "restored",
     }
 }
 
 impl PathEventKind {
-    /// Whether the path goes on over other nodes.
+    /// Whether the path continues over other nodes.
     pub const fn is_handover(self) -> bool {
         matches!(self, Self::End | Self::Intermediate | Self::Reroute)
     }
 
-    /// Those that are.
+    /// Iterate over the kinds that are handovers.
     pub fn handovers() -> impl Iterator<Item = Self> {
         Self::ALL.iter().copied().filter(|kind| kind.is_handover())
     }
 }
 
 words! {
-    /// What a congestion control does about an announced handover, or for want of a decision: `enum skyhop_phase_kind`.
+    /// Reaction of a congestion control to an announced handover, or to missing decisions: `enum skyhop_phase_kind`.
     #[repr(u64)]
     PhaseKind ["phase"] {
-        /// The window is not reduced.
+        /// The window is held: it is not reduced.
         Hold = "hold",
-        /// The window is closed before it, so that nothing piles up.
+        /// The window is closed before the handover, so that the queue drains.
         Drain = "drain",
-        /// The window stays closed after it, to see the new path's RTT.
+        /// The window stays closed after the handover, to measure the new path's RTT.
         ProbeRtt = "probe-rtt",
-        /// Nothing was decided for so long that the base algorithm decides from its end on.
+        /// No decision came for too long, so the base algorithm decides from the phase's end on.
         Fallback = "fallback",
     }
 }
 
 words! {
-    /// What an announced handover is: `enum skyhop_handover_kind`.
+    /// Kind of an announced handover: `enum skyhop_handover_kind`.
     #[repr(u32)]
     HandoverKind ["kind of handover"] {
         /// A terminal changes its satellite.
         End = "end",
-        /// The route changes between the ends.
+        /// The route between the ends' satellites changes.
         Intermediate = "intermediate",
-        /// The source cannot say.
+        /// The source of the announcement does not know the kind.
         Unknown = "unknown",
     }
 }
 
-/// What a row of events.parquet is about.
+/// Kind of a row of events.parquet.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum EventKind {
-    /// The path changed.
+    /// Change of the path.
     Path(PathEventKind),
-    /// The scenario's `[[change]]`.
+    /// Change that the scenario's `[[change]]` makes.
     #[default]
     Change,
-    /// A packet was lost.
+    /// Loss of a packet.
     Loss,
-    /// A handover was announced.
+    /// Announcement of a handover.
     Announcement,
-    /// A congestion control does something about a handover.
+    /// Reaction of a congestion control to a handover.
     Phase(PhaseKind),
 }
 
 impl EventKind {
-    /// The name in files.
+    /// Name of the kind in files.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Path(kind) => kind.name(),
@@ -90,7 +90,7 @@ impl EventKind {
         }
     }
 
-    /// All of them, in the order in which tables show them.
+    /// Iterate over all kinds, in the order in which tables show them.
     pub fn all() -> impl Iterator<Item = Self> {
         let path = PathEventKind::ALL.iter().copied().map(Self::Path);
         let phases = PhaseKind::ALL.iter().copied().map(Self::Phase);
@@ -105,12 +105,12 @@ impl fmt::Display for EventKind {
 }
 
 impl std::str::FromStr for EventKind {
-    type Err = UnknownWord;
-    fn from_str(word: &str) -> Result<Self, UnknownWord> {
+    type Err = UnknownName;
+    fn from_str(word: &str) -> Result<Self, UnknownName> {
         let known = || Self::all().map(Self::name).collect::<Vec<_>>();
         Self::all()
             .find(|kind| kind.name() == word)
-            .ok_or_else(|| UnknownWord::new("kind of event", word, &known()))
+            .ok_or_else(|| UnknownName::new("kind of event", word, &known()))
     }
 }
 

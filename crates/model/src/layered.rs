@@ -1,8 +1,8 @@
-//! Keys that may be given or not, in several places of which one wins, and the values that they stand for.
+//! Optional keys that several tables may give, one of which takes precedence, and the values after defaults.
 
-/// Defines keys that may be given or not, and the values that count once all is said: the keys' own, or
-/// else the defaults that stand here, which may name keys above them. A value that may be given in parts has the
-/// keys for that in brackets: a type with `or` and `values` of its own.
+/// Define a struct of optional keys and a struct of their values: each value is the key's own, or else the default
+/// given here, whose expression may use keys above it. A value that may be given in parts names the type of its keys
+/// in brackets, a type with `or` and `values` of its own.
 #[macro_export]
 macro_rules! layered {
     ($(#[$meta:meta])* $keys:ident => $(#[$values_meta:meta])* $values:ident {
@@ -17,19 +17,19 @@ macro_rules! layered {
             $($(#[$doc])* pub $key: Option<$crate::layered!(@keys $type $(, $parts)?)>,)+
         }
 
-        #[doc = concat!("The values that [`", stringify!($keys), "`] stand for.")]
+        #[doc = concat!("Values of [`", stringify!($keys), "`] after defaults.")]
         $(#[$values_meta])*
         #[derive(Debug, Clone, PartialEq, serde::Serialize, schemars::JsonSchema)]
         #[serde(default)]
         pub struct $values { $($(#[$doc])* pub $key: $type,)+ }
 
         impl $keys {
-            /// These keys, and those of `others` that are not among them.
+            /// Return these keys, completed by those that only `others` gives.
             pub fn or(self, others: Self) -> Self {
                 Self { $($key: $crate::layered!(@or self.$key, others.$key $(, $parts)?),)+ }
             }
 
-            /// What they stand for, defaults included.
+            /// Return the values, with defaults for the keys that are not given.
             pub fn values(&self) -> $values {
                 $(let $key = $crate::layered!(@value self.$key.clone(), $default $(, $parts)?);)+
                 $values { $($key,)+ }

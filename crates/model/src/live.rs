@@ -1,29 +1,29 @@
-//! What live runs are asked for.
+//! Options of live runs and of runs in a guest.
 
 words! {
-    /// What carries packets between the kernel and the link.
+    /// Device between the kernel and the links of a live run.
     #[derive(Default)]
     LiveDevice ["device of live runs"] {
-        /// TUN devices where /dev/net/tun may be opened, else packet sockets.
+        /// TUN devices if /dev/net/tun can be opened, else packet sockets.
         #[default]
         Auto = "auto",
-        /// TUN devices.
+        /// TUN devices, one for each end.
         Tun = "tun",
-        /// A veth pair and packet sockets for each end.
+        /// Packet sockets on a veth pair for each end.
         Packet = "packet",
     }
 }
 
 words! {
-    /// What carries packets between the two ends of a guest's run.
+    /// Implementation of the links in a guest's run.
     #[derive(Default)]
     LinuxLink ["link of guests"] {
-        /// Linux's own disciplines where they do the same as the scenario's links, else skyhop's.
+        /// Linux's own queue disciplines if they can do the same as the scenario's links, else skyhop's links.
         #[default]
         Auto = "auto",
-        /// Skyhop's links.
+        /// Links of skyhop, as in other live runs.
         Skyhop = "skyhop",
-        /// Linux's own disciplines.
+        /// Queue disciplines of Linux.
         Tc = "tc",
     }
 }

@@ -1,50 +1,50 @@
-//! What a path is asked for.
+//! Options of paths and links.
 
 words! {
-    /// How the ends are joined.
+    /// Topology by which the ends of a path are connected.
     #[derive(Default)]
     Relay ["relay"] {
-        /// Over links between satellites.
+        /// Path over inter-satellite links.
         Isl = "isl",
-        /// From satellite to gateway to satellite.
+        /// Bent pipes: from satellite to gateway to satellite.
         #[default]
         BentPipe = "bent-pipe",
-        /// One satellite, a gateway, and fibre.
+        /// Access network: one satellite, a gateway, and fibre.
         Access = "access",
-        /// A geostationary satellite.
+        /// Geostationary satellite, one hop.
         Geo = "geo",
     }
 }
 
 impl Relay {
-    /// Whether paths of this kind pass gateways.
+    /// Whether paths of this topology pass gateways.
     pub const fn uses_gateways(self) -> bool {
         matches!(self, Self::BentPipe | Self::Access)
     }
 }
 
 words! {
-    /// Another tool's habits: its Earth, speed of light, coverage, delays.
+    /// Tool whose Earth model, speed of light, coverage and delays are used instead of skyhop's.
     #[derive(Default)]
     Compat ["compatibility mode"] {
         /// None: WGS84, the true speed of light, minimum elevation, true distances.
         #[default]
         None = "none",
-        /// Those of the LeoEM emulator.
+        /// LeoEM, an emulator of LEO networks.
         Leoem = "leoem",
-        /// Those of the Hypatia framework.
+        /// Hypatia, a framework for LEO networks.
         Hypatia = "hypatia",
     }
 }
 
 words! {
-    /// What becomes of packets that reach an outage.
+    /// Fate of packets that reach an outage.
     #[derive(Default)]
     DuringOutage ["word for what an outage does"] {
-        /// They are lost.
+        /// Packets that reach the outage are lost.
         #[default]
         Drop = "drop",
-        /// The queue stops serving until the outage ends.
+        /// Packets wait: the queue stops serving until the outage ends.
         Hold = "hold",
     }
 }

@@ -1,44 +1,44 @@
-//! What Linux says of a TCP sender.
+//! TCP states, profiles and socket settings of Linux.
 
 use skyhop_units::{Bytes, Duration};
 
 words! {
-    /// Linux's congestion state of a TCP sender: `enum tcp_ca_state`.
+    /// Congestion state of a TCP sender in Linux: `enum tcp_ca_state`.
     #[derive(Default)]
     #[repr(u8)]
     CongestionState ["congestion state"] {
-        /// Nothing unusual.
+        /// Normal operation, no loss or duplicate acknowledgement.
         #[default]
         Open = "open",
-        /// Duplicate acknowledgements, nothing known lost.
+        /// Duplicate acknowledgements have arrived; no segment is known lost.
         Disorder = "disorder",
-        /// The window is being reduced without loss.
+        /// Congestion window reduced: the window is being reduced without loss.
         Cwr = "cwr",
-        /// Fast recovery.
+        /// Fast recovery after a loss.
         Recovery = "recovery",
-        /// After a retransmission timeout.
+        /// Recovery after a retransmission timeout.
         Loss = "loss",
     }
 }
 
 impl CongestionState {
-    /// The state behind `icsk_ca_state` or `tcpi_ca_state`.
+    /// State of a value of `icsk_ca_state` or `tcpi_ca_state`; unknown values give `Loss`.
     pub fn from_linux(value: u8) -> Self {
         Self::ALL.get(usize::from(value)).copied().unwrap_or(Self::Loss)
     }
 }
 
-/// When an idle connection is probed, and given up. The defaults are Linux's.
+/// Keepalive settings of a connection. The defaults are Linux's.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
 )]
 #[serde(deny_unknown_fields, default)]
 pub struct KeepAlive {
-    /// How long nothing has come when the first probe leaves (TCP_KEEPIDLE).
+    /// Idle time before the first probe (TCP_KEEPIDLE).
     pub time: Duration,
-    /// How long later the next one does (TCP_KEEPINTVL).
+    /// Time between probes (TCP_KEEPINTVL).
     pub interval: Duration,
-    /// After how many without an answer the connection fails (TCP_KEEPCNT).
+    /// Number of unanswered probes after which the connection fails (TCP_KEEPCNT).
     pub probes: u32,
 }
 
@@ -50,34 +50,34 @@ impl Default for KeepAlive {
 }
 
 words! {
-    /// Which Linux a host's TCP is. They differ in rules, each named where it stands (crates/tcp/src/rules.rs), and in what
-    /// the congestion controls of that time do.
+    /// Release of Linux whose TCP a host has. Profiles differ in rules, each documented in crates/tcp/src/rules.rs,
+    /// and in the congestion controls of that release.
     #[derive(Default)]
     #[repr(u8)]
     Profile ["TCP profile"] {
-        /// January 2018.
+        /// Linux 4.15, January 2018.
         Linux4_15 = "linux-4.15",
-        /// November 2019.
+        /// Linux 5.4, November 2019.
         Linux5_4 = "linux-5.4",
-        /// November 2024.
+        /// Linux 6.12, November 2024.
         Linux6_12 = "linux-6.12",
-        /// November 2025.
+        /// Linux 6.18, November 2025.
         #[default]
         Linux6_18 = "linux-6.18",
     }
 }
 
 impl Profile {
-    /// How it differs from those after it, in one line.
+    /// One-line description of the differences to the next newer profile.
     pub const fn summary(self) -> &'static str {
         match self {
             Self::Linux4_15 => {
-                "as linux-5.4; receive buffers grow in steps from 87380 B, duplicate ACKs are not merged, BBR allows nothing \
-                 for aggregated ones"
+                "as linux-5.4; receive buffers grow in steps from 87380 B, duplicate ACKs are not merged, BBR has no allowance \
+                 for aggregated ACKs"
             }
             Self::Linux5_4 => {
                 "as linux-6.12; half of a buffer is window, pushed segments wait for a second one, the window grows in \
-                 recovery only as retransmissions arrive, timers wait two ticks longer, SYNs back off from the first on, HyStart looks at 8 RTTs of a round"
+                 recovery only as retransmissions arrive, timers wait two ticks longer, SYNs back off from the first on, HyStart takes 8 RTT samples per round"
             }
             Self::Linux6_12 => {
                 "as linux-6.18; receive buffers grow faster, and bursts wait for an ACK due within half an RTT"
@@ -89,32 +89,32 @@ impl Profile {
     }
 }
 
-/// How large a socket's buffer is at first, and may become: the second and third number of sysctl tcp_rmem or tcp_wmem.
-/// Memory, of which Linux counts what packets take of it, not their payload.
+/// Initial and largest size of a socket's buffer: second and third number of sysctl tcp_rmem or tcp_wmem. They limit
+/// memory, as Linux accounts it for packets, not payload.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
 )]
 #[serde(deny_unknown_fields)]
 #[schemars(transform = in_parts)]
 pub struct BufferSizes {
-    /// At first.
+    /// Initial size of the buffer.
     pub initial: Bytes,
-    /// At most.
+    /// Largest size that the buffer may grow to.
     pub max: Bytes,
 }
 
-/// A table of sizes may hold one of them alone.
+/// Schema transform: a table of sizes may give only one of the two keys.
 fn in_parts(schema: &mut schemars::Schema) {
     schema.remove("required");
 }
 
 impl BufferSizes {
-    /// What a sending socket has where nothing is said: Linux's own at first, and at most what does not limit.
+    /// Default of sending sockets: Linux's initial size, and a largest size that does not limit.
     pub const WMEM: Self = Self { initial: Bytes::new(16_384), max: Bytes::new(128 << 20) };
-    /// The same of a receiving one.
+    /// Default of receiving sockets: Linux's initial size, and a largest size that does not limit.
     pub const RMEM: Self = Self { initial: Bytes::new(131_072), max: Bytes::new(128 << 20) };
 
-    /// The same under this Linux.
+    /// Default of receiving sockets in the given profile.
     pub fn rmem(profile: Profile) -> Self {
         match profile {
             // net/ipv4/tcp.c, `tcp_init`; 128 KiB since 4.20 (a337531b942b).
@@ -124,7 +124,7 @@ impl BufferSizes {
     }
 }
 
-/// What a file gives of [`BufferSizes`].
+/// Keys of [`BufferSizes`] in a file, each optional.
 #[derive(
     Debug,
     Clone,
@@ -138,19 +138,19 @@ impl BufferSizes {
 )]
 #[serde(deny_unknown_fields)]
 pub struct BufferKeys {
-    /// At first.
+    /// Initial size of the buffer.
     pub initial: Option<Bytes>,
-    /// At most.
+    /// Largest size that the buffer may grow to.
     pub max: Option<Bytes>,
 }
 
 impl BufferKeys {
-    /// These, and those of `others` that are not among them.
+    /// Return these keys, completed by those that only `others` gives.
     pub fn or(self, others: Self) -> Self {
         Self { initial: self.initial.or(others.initial), max: self.max.or(others.max) }
     }
 
-    /// What they stand for beside `others`.
+    /// Return the sizes, with those of `others` for the keys that are not given.
     pub fn values(self, others: BufferSizes) -> BufferSizes {
         let BufferSizes { initial, max } = others;
         BufferSizes { initial: self.initial.unwrap_or(initial), max: self.max.unwrap_or(max) }

@@ -1,33 +1,33 @@
-//! How an enum gets its names in files.
+//! Macro for enums whose variants have names in files.
 
 use skyhop_units::Quoted;
 use thiserror::Error;
 
-/// A word that stands for nothing.
+/// A name in a file that none of the allowed ones is.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("{} is not a {what}; expected {expected}", Quoted(word))]
-pub struct UnknownWord {
-    /// What the word should have stood for.
-    pub what: &'static str,
-    /// The word given.
-    pub word: String,
-    /// The words there are.
+#[error("{} is not a {kind}; expected {expected}", Quoted(name))]
+pub struct UnknownName {
+    /// Kind of thing that the name should be, such as "relay".
+    pub kind: &'static str,
+    /// The name as given.
+    pub name: String,
+    /// The allowed names, quoted and separated by "or".
     pub expected: String,
 }
 
-impl UnknownWord {
-    /// `word` is not among those that are `known`.
-    pub fn new(what: &'static str, word: &str, known: &[&str]) -> Self {
+impl UnknownName {
+    /// Create the error for `name`, which is none of the names in `known`.
+    pub fn new(kind: &'static str, name: &str, known: &[&str]) -> Self {
         let known: Vec<String> = known.iter().map(|known| format!("\"{known}\"")).collect();
-        Self { what, word: word.to_owned(), expected: known.join(" or ") }
+        Self { kind, name: name.to_owned(), expected: known.join(" or ") }
     }
 }
 
-/// Defines an enum whose variants stand in files by name: `Variant = "name"`.
+/// Define an enum whose variants have names in files: `Variant = "name"`.
 ///
-/// It gets the list `ALL` of its variants, `name`, `Display` and `FromStr`, and reads and writes
-/// itself by name with serde and in JSON Schemas. What stands in brackets says in errors what a
-/// word should have been.
+/// The enum gets the list `ALL` of its variants, `name`, `Display` and `FromStr`, and (de)serializes
+/// by name with serde and in JSON Schemas. The text in brackets says in errors what kind of thing the
+/// name should be.
 macro_rules! words {
     ($(#[$meta:meta])* $name:ident [$what:literal] {
         $($(#[$variant_meta:meta])* $variant:ident = $text:literal,)+
@@ -43,10 +43,10 @@ macro_rules! words {
         pub enum $name { $($(#[$variant_meta])* #[serde(rename = $text)] $variant,)+ }
 
         impl $name {
-            /// All of them, in the order in which lists and tables show them.
+            /// All variants, in the order in which lists and tables show them.
             pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
 
-            /// The name in files.
+            /// Name of the variant in files.
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$variant => $text,)+ }
             }
@@ -59,14 +59,14 @@ macro_rules! words {
         }
 
         impl std::str::FromStr for $name {
-            type Err = $crate::UnknownWord;
-            fn from_str(word: &str) -> Result<Self, $crate::UnknownWord> {
+            type Err = $crate::UnknownName;
+            fn from_str(word: &str) -> Result<Self, $crate::UnknownName> {
                 let known = || Self::ALL.iter().map(|known| known.name()).collect::<Vec<_>>();
                 Self::ALL
                     .iter()
                     .copied()
                     .find(|known| known.name() == word)
-                    .ok_or_else(|| $crate::UnknownWord::new($what, word, &known()))
+                    .ok_or_else(|| $crate::UnknownName::new($what, word, &known()))
             }
         }
     };

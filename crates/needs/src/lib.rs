@@ -1,8 +1,8 @@
-//! What tests need: files beside them ([`linux`], [`reference`]), and what not every machine has.
+//! Helpers of tests: reference files ([`linux`], [`reference`]), skips for missing tools, and random cases.
 //!
 //! A test that cannot run calls [`missing`] and returns. Cargo counts it as passed, so the skip is
 //! also appended to a file that `make test` reads (`scripts/tests.py`), and a variable turns it into
-//! a failure where it must not happen. And what a machine with time to spare tries more of: [`cases`], [`fuzz`].
+//! a failure on machines that must not skip. [`cases`] and [`fuzz`] try more cases in `make soak`.
 
 use std::env;
 use std::fmt::Display;
@@ -17,20 +17,20 @@ mod reference;
 
 pub use reference::reference;
 
-/// Names the file that skips are appended to, one JSON object a line: test, need, why.
+/// Environment variable with the file to which skips are appended, one JSON object per line: test, need, why.
 pub const RECORD: &str = "SKYHOP_SKIPPED";
-/// Names the needs, separated by commas, without which a test fails.
+/// Environment variable with the needs, separated by commas, without which a test fails instead of being skipped.
 pub const REQUIRE: &str = "SKYHOP_REQUIRE";
-/// How many times the usual number of cases are tried.
+/// Environment variable with the factor by which the number of random cases grows.
 pub const SOAK: &str = "SKYHOP_SOAK";
 
-/// The list of needs; its keys are the only words that [`missing`] takes.
+/// List of needs; its keys are the only names that [`missing`] accepts.
 const NEEDS: &str = include_str!("../../../tests/needs.toml");
 
-/// Says that the calling test is skipped because this machine lacks `need`.
+/// Record that the calling test is skipped because this machine lacks `need`.
 ///
 /// # Panics
-/// When `SKYHOP_REQUIRE` names the need, and when tests/needs.toml does not list it.
+/// `SKYHOP_REQUIRE` names the need, or tests/needs.toml does not list it.
 #[track_caller]
 pub fn missing(need: &str, why: impl Display) {
     let needs: toml::Table = NEEDS.parse().expect("tests/needs.toml is TOML");
@@ -42,16 +42,16 @@ pub fn missing(need: &str, why: impl Display) {
         let test = format!("{}::{}", binary(), test());
         let line = serde_json::json!({"test": test, "need": need, "why": why.to_string()});
         let record = OpenOptions::new().create(true).append(true).open(&file);
-        // One write, so that lines of several processes do not mix.
+        // A single write keeps lines of several processes apart.
         let written = record.and_then(|mut file| file.write_all(format!("{line}\n").as_bytes()));
         written.unwrap_or_else(|error| panic!("{file:?}: cannot write: {error}"));
     }
 }
 
-/// How many random cases a test tries: what is usual, or as many times that as `SKYHOP_SOAK` says.
+/// Number of random cases that a test tries: `usual`, multiplied by `SKYHOP_SOAK` if that is set.
 ///
 /// # Panics
-/// When the variable is not a whole number.
+/// The variable is not a whole number.
 pub fn cases(usual: u32) -> u32 {
     match env::var(SOAK) {
         Ok(times) => usual * times.parse::<u32>().expect("SKYHOP_SOAK is a whole number"),
@@ -59,18 +59,18 @@ pub fn cases(usual: u32) -> u32 {
     }
 }
 
-/// Whether a list such as "kernel, clang" names a need.
+/// Whether a list such as "kernel, clang" contains a need.
 fn names(list: &str, need: &str) -> bool {
     list.split(',').any(|name| name.trim() == need)
 }
 
-/// The name of the test: cargo-nextest says it, `cargo test` names the thread after it.
+/// Name of the running test: cargo-nextest sets a variable, `cargo test` names the thread after it.
 fn test() -> String {
     env::var("NEXTEST_TEST_NAME")
         .unwrap_or_else(|_| thread::current().name().unwrap_or("main").to_owned())
 }
 
-/// The name of the test binary without cargo's hash.
+/// Name of the test binary without cargo's hash.
 fn binary() -> String {
     let path = env::current_exe().unwrap_or_default();
     let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();

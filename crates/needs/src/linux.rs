@@ -1,4 +1,4 @@
-//! What the Linux stack did: tests/linux, whose README says how it was asked.
+//! Measurements of the Linux stack in tests/linux, whose README describes how they were made.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,83 +11,84 @@ const SUMMARY: &str = include_str!("../../../tests/linux/summary.json");
 const DRAWS: &str = include_str!("../../../tests/linux/draws.json");
 const SHORT: &str = include_str!("../../../tests/linux/short.json");
 
-/// The kernel's ticks per second.
+/// Ticks per second of the kernel that was measured.
 pub const HZ: u32 = 100;
-/// Its version, as profiles are called.
+/// Version of that kernel, by the name of skyhop's TCP profile.
 pub const PROFILE: &str = "linux-6.12";
 
-/// Terms of a run and what came of it.
+/// Conditions of a run and its results.
 #[derive(Debug, Clone, Deserialize)]
 #[expect(missing_docs, reason = "names with units say what fields are")]
 pub struct Scenario {
     #[serde(skip)]
     pub name: String,
-    /// With Ethernet headers.
+    /// Rate with Ethernet headers counted.
     pub rate_kbps: u64,
     pub queue_bytes: u64,
     pub one_way_us: u64,
-    /// Of packets to the server.
+    /// Random loss of packets to the server.
     #[serde(default)]
     pub loss_percent: f64,
-    /// tc's arguments for a queue other than the FIFO.
+    /// Arguments of tc for a queue other than the FIFO.
     pub aqm: Option<String>,
-    /// A command ahead of the run, such as setting a module's parameter.
+    /// Command that was executed before the run, such as setting a module's parameter.
     pub before: Option<String>,
     /// Whether both hosts use ECN.
     #[serde(default)]
     pub ecn: bool,
-    /// CE marks that both flows got.
+    /// Number of CE marks that both flows received.
     #[serde(default)]
     pub ecn_marks: f64,
-    /// In the order of their starts.
+    /// Flows in the order of their starts.
     #[serde(default)]
     pub flows: Vec<Flow>,
-    /// All runs that there were, that of `flows` the last.
+    /// Results of all repetitions; the last is that of `flows`.
     #[serde(default)]
     pub draws: Vec<Vec<Flow>>,
 }
 
-/// A full packet with its Ethernet header.
+/// Size of a full packet with its Ethernet header.
 const PACKET_BYTES: u64 = 1514;
 
 impl Scenario {
-    fn with_our_link(mut self) -> Self {
+    fn with_link_conditions(mut self) -> Self {
         let queue_bytes = self.queue_bytes;
-        read_as_link(self.rate_kbps, &mut self.one_way_us, &mut self.queue_bytes);
+        remove_token_bucket(self.rate_kbps, &mut self.one_way_us, &mut self.queue_bytes);
         if self.aqm.is_some() {
             self.queue_bytes = queue_bytes;
         }
         self
     }
 
-    /// Whether its congestion controls are the kernel's own: of others what we have is a reading of our own.
+    /// Whether all congestion controls are the kernel's own; for others skyhop has interpretations of its own.
     pub fn is_linux_own(&self) -> bool {
         self.flows.iter().all(|flow| LINUX_OWN.contains(&flow.cc.as_str()))
     }
 }
 
-/// The terms of a link that sends one packet after the other. The token bucket lets the first packet of an idle link pass at
-/// once, and has the one that it waits for in its FIFO still.
-fn read_as_link(rate_kbps: u64, one_way_us: &mut u64, queue_bytes: &mut u64) {
+/// Convert the conditions of a token bucket to those of a link that sends one packet after the other. The token
+/// bucket lets the first packet of an idle link pass at once, and counts the packet that waits for tokens in its
+/// FIFO.
+fn remove_token_bucket(rate_kbps: u64, one_way_us: &mut u64, queue_bytes: &mut u64) {
     *one_way_us -= PACKET_BYTES * 8000 / rate_kbps / 2;
     *queue_bytes -= PACKET_BYTES;
 }
 
-/// What one flow came to.
+/// Results of one flow.
 #[derive(Debug, Clone, Deserialize)]
 #[expect(missing_docs, reason = "names with units say what fields are")]
 pub struct Flow {
     pub cc: String,
     pub start_s: f64,
     pub seconds: f64,
-    /// At the receiver.
+    /// Goodput at the receiver.
     pub goodput_bps: f64,
     pub retransmits: f64,
     pub srtt_mean_us: f64,
     pub cwnd_mean_packets: f64,
 }
 
-/// Every scenario, by name.
+/// All scenarios, in the order of their names.
 pub fn scenarios() -> Vec<Scenario> {
     let read = |text| -> BTreeMap<String, Scenario> {
         serde_json::from_str(text).expect("tests/linux holds scenarios")
@@ -105,10 +106,10 @@ pub fn scenarios() -> Vec<Scenario> {
         }
         Scenario { name, ..scenario }
     };
-    all.into_iter().map(named).map(Scenario::with_our_link).collect()
+    all.into_iter().map(named).map(Scenario::with_link_conditions).collect()
 }
 
-/// How many segments a scenario's flow sent again in each tenth of a second after its connection was there.
+/// Number of retransmitted segments of a scenario's flow, per tenth of a second since its connection was established.
 pub fn retransmits(name: &str, flow: usize) -> Vec<u32> {
     let series = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/linux/series");
     let text = fs::read_to_string(series.join(format!("{name}.flow{flow}.csv")));
@@ -117,7 +118,7 @@ pub fn retransmits(name: &str, flow: usize) -> Vec<u32> {
     text.lines().skip(1).map(|line| last(line).unwrap_or(0)).collect()
 }
 
-/// Short transfers over fresh connections, and short answers over one.
+/// Short transfers over new connections, and short answers over an open one.
 #[derive(Debug, Deserialize)]
 #[expect(missing_docs, reason = "names with units say what fields are")]
 pub struct Short {
@@ -125,32 +126,32 @@ pub struct Short {
     pub queue_bytes: u64,
     pub one_way_us: u64,
     pub cc: String,
-    /// The first waited for ARP.
+    /// Transfers; the first one waited for ARP.
     #[serde(default)]
     pub connections: Vec<Transfer>,
-    /// How long the answers took, by the gap before each.
+    /// Times of the answers, by the gap before each.
     #[serde(default)]
     pub response_s_by_gap_s: BTreeMap<String, Vec<f64>>,
 }
 
-/// A transfer over a connection of its own, timed from connect() on.
+/// A transfer over a connection of its own, with times since connect().
 #[derive(Debug, Deserialize)]
 #[expect(missing_docs, reason = "names with units say what fields are")]
 pub struct Transfer {
     pub bytes: u64,
     pub connect_s: f64,
-    /// The server has read all.
+    /// Time at which the server has read all.
     pub received_s: f64,
-    /// The client has the answer.
+    /// Time at which the client has the answer.
     pub replied_s: f64,
 }
 
-/// Short transfers, and answers.
+/// Measurements of short transfers and of answers.
 pub fn short() -> Vec<Short> {
     let all: BTreeMap<String, Short> =
         serde_json::from_str(SHORT).expect("tests/linux/short.json holds transfers and answers");
     let as_link = |mut short: Short| {
-        read_as_link(short.rate_kbps, &mut short.one_way_us, &mut short.queue_bytes);
+        remove_token_bucket(short.rate_kbps, &mut short.one_way_us, &mut short.queue_bytes);
         short
     };
     all.into_values().map(as_link).collect()

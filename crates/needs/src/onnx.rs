@@ -1,15 +1,15 @@
-//! Networks for tests: ONNX files (protocol buffers of onnx.proto) without a library that writes them.
+//! ONNX files of networks for tests, written as protocol buffers (onnx.proto) without a library.
 
-/// A layer: its operator, and what else it takes in beside the layer's input.
+/// A layer: its operator, with its constant inputs.
 #[derive(Debug, Clone)]
 pub enum Layer {
-    /// A matrix of `inputs` rows, row by row, and what is added.
+    /// Fully connected layer: matrix of `inputs` rows in row-major order, and the bias.
     Dense(Vec<f32>, Vec<f32>),
-    /// An operator of one input, by its name in ONNX: "Tanh", "Relu", "LeakyRelu".
+    /// Operator with one input, by its name in ONNX: "Tanh", "Relu", "LeakyRelu".
     Operator(&'static str),
 }
 
-/// A network of layers, one behind another, from an input of `[1, inputs]` to an output `[1, n]`.
+/// File of a network of consecutive layers, from an input of `[1, inputs]` to an output `[1, n]`.
 pub fn network(inputs: usize, layers: &[Layer]) -> Vec<u8> {
     let (mut file, mut name, mut width) = (File::default(), "seen".to_owned(), inputs);
     file.input("seen", &[1, inputs]);
@@ -31,45 +31,45 @@ pub fn network(inputs: usize, layers: &[Layer]) -> Vec<u8> {
     file.bytes()
 }
 
-/// An attribute of a node.
+/// Value of a node's attribute.
 #[derive(Debug, Clone, Copy)]
 pub enum Attribute {
-    /// A whole number.
+    /// A whole number attribute.
     Int(i64),
-    /// A number.
+    /// A floating-point number attribute.
     Float(f32),
 }
 
-/// A file that is put together.
+/// Builder of an ONNX file.
 #[derive(Debug, Default)]
 pub struct File {
     graph: Vec<u8>,
 }
 
 impl File {
-    /// An input that is given from outside.
+    /// Add an input of the graph.
     pub fn input(&mut self, name: &str, shape: &[usize]) {
         self.graph.extend(field(11, &value(name, shape)));
     }
 
-    /// What is computed for the outside.
+    /// Add an output of the graph.
     pub fn output(&mut self, name: &str, shape: &[usize]) {
         self.graph.extend(field(12, &value(name, shape)));
     }
 
-    /// A constant.
+    /// Add a constant of floating-point numbers.
     pub fn floats(&mut self, name: &str, shape: &[usize], values: &[f32]) {
         let raw = values.iter().flat_map(|value| value.to_le_bytes()).collect();
         self.graph.extend(field(5, &tensor(name, shape, FLOAT, raw)));
     }
 
-    /// A list of whole numbers.
+    /// Add a constant list of whole numbers.
     pub fn ints(&mut self, name: &str, values: &[i64]) {
         let raw = values.iter().flat_map(|value| value.to_le_bytes()).collect();
         self.graph.extend(field(5, &tensor(name, &[values.len()], INT64, raw)));
     }
 
-    /// What is computed from what.
+    /// Add a node with the names of its inputs and outputs.
     pub fn node(
         &mut self,
         operator: &str,
@@ -95,7 +95,7 @@ impl File {
         self.graph.extend(field(1, &node));
     }
 
-    /// The file's content.
+    /// Content of the finished file.
     pub fn bytes(self) -> Vec<u8> {
         let mut model = number(1, 8);
         model.extend(field(8, &number(2, 17)));
@@ -104,7 +104,7 @@ impl File {
     }
 }
 
-/// FLOAT and INT64 of `TensorProto.DataType`.
+/// Values FLOAT and INT64 of `TensorProto.DataType`.
 const FLOAT: u64 = 1;
 const INT64: u64 = 7;
 

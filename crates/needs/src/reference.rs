@@ -1,4 +1,4 @@
-//! Files that others published: tests/reference.toml lists them, `make reference` downloads them.
+//! Published reference files: tests/reference.toml lists them, `make reference` downloads them.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -7,14 +7,14 @@ use crate::missing;
 
 const LIST: &str = include_str!("../../../tests/reference.toml");
 
-/// Names the folder that holds the files, where it is not one of the usual two; from the checkout on.
+/// Environment variable with the folder that holds the files, relative to the checkout, instead of the usual two.
 pub const FOLDER: &str = "SKYHOP_REFERENCE";
 
-/// A published file by its name in tests/reference.toml; `None`, and the test says that it is skipped,
-/// where this machine does not have it.
+/// Path of a published file by its name in tests/reference.toml; `None` if this machine does not have it, which
+/// records the test as skipped.
 ///
 /// # Panics
-/// When tests/reference.toml does not list the file, and where [`missing`] does.
+/// tests/reference.toml does not list the file, or [`missing`] panics.
 #[track_caller]
 pub fn reference(name: &str) -> Option<PathBuf> {
     let list: toml::Table = LIST.parse().expect("tests/reference.toml is TOML");
@@ -27,7 +27,7 @@ pub fn reference(name: &str) -> Option<PathBuf> {
     None
 }
 
-/// As scripts/reference.py has it.
+/// Folder of the reference files, found as in scripts/reference.py.
 fn folder() -> PathBuf {
     let checkout = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     if let Some(named) = non_empty(FOLDER) {

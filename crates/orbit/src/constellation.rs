@@ -1,4 +1,4 @@
-//! Constellations as data: what data/constellations/*.toml say.
+//! Constellations, as described by data/constellations/*.toml.
 
 use std::path::Path;
 
@@ -7,110 +7,110 @@ use skyhop_model::plain_error;
 use skyhop_units::{Length, UtcInstant};
 use thiserror::Error;
 
-use crate::{Account, ElementSet};
+use crate::{ElementSet, RecordReport};
 
-/// The most satellites that a constellation may have.
+/// Maximum number of satellites of a constellation.
 const MOST_SATELLITES: u64 = 1_000_000;
 
-/// A set of satellites.
+/// Set of satellites in shells, above the equator, or by element set.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Constellation {
-    /// The file's name without its ending.
+    /// Name of the file without its suffix.
     #[serde(skip)]
     pub name: String,
-    /// What it is, in a line.
+    /// Description in one line.
     pub description: String,
-    /// Where its numbers come from.
+    /// Reference for the constellation's numbers.
     pub source: String,
-    /// When the satellites are where the shells put them.
+    /// Time at which the satellites are at their initial positions in the shells.
     pub epoch: UtcInstant,
-    /// The lowest elevation at which terminals and gateways use a satellite, in degrees.
+    /// Lowest elevation at which terminals and gateways use a satellite, in degrees.
     pub minimum_elevation_deg: f64,
-    /// How the names of its satellites begin in the public catalogue.
+    /// Common prefix of its satellites' names in the public catalogue.
     #[serde(default)]
     pub satellite_prefix: Option<String>,
-    /// Whether its satellites have links to each other, or are meant to.
-    #[serde(default = "yes")]
+    /// Whether its satellites have inter-satellite links, or are planned to have them.
+    #[serde(default = "default_true")]
     pub isl: bool,
-    /// The list of its own gateways that comes with skyhop, where one is public.
+    /// Name of the list of its gateways that comes with skyhop, if one is public.
     #[serde(default)]
     pub gateways: Option<String>,
-    /// The same of its points of presence.
+    /// Name of the list of its points of presence that comes with skyhop, if one is public.
     #[serde(default)]
     pub pops: Option<String>,
-    /// How the shells' satellites move.
+    /// Propagator of the shells' satellites.
     #[serde(default)]
     pub propagator: Propagator,
-    /// The longest link between ground and satellite of a tool that limits it by distance.
+    /// Longest link between ground and satellite, for a tool that limits it by distance.
     #[serde(default)]
     pub longest_ground_link: Option<Length>,
-    /// The longest link between satellites of a tool that limits it by distance.
+    /// Longest link between satellites, for a tool that limits it by distance.
     #[serde(default)]
     pub longest_isl: Option<Length>,
-    /// Groups of satellites at one altitude; they are numbered one after the other.
+    /// Shells of satellites at one altitude each, whose satellites are numbered shell after shell.
     #[serde(rename = "shell", default)]
     pub shells: Vec<Shell>,
-    /// Satellites that stand above the equator; numbered after the shells' satellites.
+    /// Geostationary satellites, numbered after the shells' satellites.
     #[serde(default)]
     pub geostationary: Vec<Geostationary>,
     /// Satellites by element set, from a TLE or OMM file; numbered after all others.
     #[serde(skip)]
     pub element_sets: Vec<ElementSet>,
-    /// What became of the records of the file that the element sets are from.
+    /// Report on the use of the records in the file of element sets.
     #[serde(skip)]
-    pub account: Option<Account>,
+    pub report: Option<RecordReport>,
 }
 
-/// How the satellites of shells move.
+/// Propagator of the satellites of shells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Propagator {
-    /// Circular orbits with secular drift.
+    /// Circular orbits with the secular drift of J2 and J4.
     #[default]
     Secular,
-    /// SGP4 from an element set per satellite, its angles rounded to a TLE's four decimals.
+    /// SGP4 from one element set per satellite, with angles rounded to the four decimals of a TLE.
     Sgp4,
 }
 
-/// A satellite that keeps its place above the equator.
+/// Satellite at a fixed place above the equator.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Geostationary {
-    /// What it is called.
+    /// Name of the satellite.
     pub name: String,
-    /// Its longitude in degrees, east positive.
+    /// Longitude in degrees, east positive.
     pub longitude_deg: f64,
 }
 
-/// A Walker pattern: circular orbits in evenly spaced planes (Walker 1984).
+/// Walker pattern: circular orbits in evenly spaced planes (Walker 1984).
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Shell {
-    /// The number of orbital planes.
+    /// Number of orbital planes.
     pub planes: u32,
-    /// The number of satellites in each plane.
+    /// Number of satellites in each plane.
     pub satellites_per_plane: u32,
-    /// The mean altitude above `reference_radius`.
+    /// Mean altitude above `reference_radius`.
     pub altitude: Length,
-    /// The radius that `altitude` counts from: the equator's where nothing else is said.
+    /// Radius from which `altitude` counts, by default the equator's.
     #[serde(default = "equatorial_radius")]
     pub reference_radius: Length,
-    /// The angle between the orbits and the equator, in degrees.
+    /// Inclination of the orbits to the equator, in degrees.
     pub inclination_deg: f64,
-    /// Walker's F: each plane is ahead of the plane before by F * 360 deg / all satellites.
+    /// Walker's F: each plane is ahead of the previous one by F * 360 deg / number of all satellites.
     #[serde(default)]
     pub phasing: u32,
-    /// The range of right ascension over which the planes are spread: 360 (delta) or 180 (star).
+    /// Range of right ascension over which the planes are spread: 360 (delta) or 180 (star).
     #[serde(default = "full_circle")]
     pub node_span_deg: f64,
-    /// Instead of `phasing`: every second plane is ahead by half the distance between satellites.
+    /// Whether every second plane is ahead by half the distance between satellites, instead of `phasing`.
     #[serde(default)]
     pub staggered: bool,
-    /// For SGP4: revolutions per day, as an element set has them (Kozai's mean motion).
+    /// Kozai's mean motion for SGP4, in revolutions per day as in an element set.
     #[serde(default)]
     pub mean_motion_rev_per_day: Option<f64>,
-    /// For SGP4.
+    /// Eccentricity of the orbits, for SGP4.
     #[serde(default)]
     pub eccentricity: f64,
 }
@@ -119,7 +119,7 @@ fn equatorial_radius() -> Length {
     Length::from_metres(6_378_137.0)
 }
 
-const fn yes() -> bool {
+const fn default_true() -> bool {
     true
 }
 
@@ -127,46 +127,46 @@ fn full_circle() -> f64 {
     360.0
 }
 
-/// Why a constellation cannot be used.
+/// Reason for which a constellation cannot be used.
 #[derive(Debug, Error)]
 pub enum ConstellationError {
     /// The file cannot be opened or read.
     #[error("cannot read the constellation file {file}: {source}")]
     Read {
-        /// The file.
+        /// Name of the constellation file.
         file: String,
-        /// What the system says.
+        /// Error of the operating system.
         source: std::io::Error,
     },
-    /// It is not the TOML that a constellation file holds.
+    /// The file is not valid TOML, or has unknown or missing keys.
     #[error("{file}, line {line}: {what}")]
     Syntax {
-        /// The file.
+        /// Name of the constellation file.
         file: String,
-        /// Counted from 1.
+        /// Line number, counted from 1.
         line: usize,
-        /// What is wrong, and what was expected.
+        /// Description of the error, including what was expected.
         what: String,
     },
-    /// A value makes no sense.
+    /// A value is out of range.
     #[error("{file}: {key} is {value}; expected {expected}")]
     Value {
-        /// The file.
+        /// Name of the constellation file.
         file: String,
-        /// The key, with its shell.
+        /// Key of the value, including its shell.
         key: String,
-        /// What the file says.
+        /// Value in the file.
         value: String,
-        /// What it may say.
+        /// Range of valid values.
         expected: &'static str,
     },
 }
 
 impl Constellation {
-    /// Reads a constellation file.
+    /// Read a constellation file.
     ///
     /// # Errors
-    /// The file cannot be read, is not TOML of this form, or has a value that makes no sense.
+    /// The file cannot be read, is not TOML of this form, or has an invalid value.
     pub fn load(path: &Path) -> Result<Self, ConstellationError> {
         let file = path.display().to_string();
         let text = std::fs::read_to_string(path)
@@ -174,11 +174,10 @@ impl Constellation {
         Self::parse(&text, &file)
     }
 
-    /// Reads the text of a constellation file; `file` is its name, for the constellation's own name
-    /// and for messages.
+    /// Parse the text of a constellation file; `file` is its name, for the constellation's name and for messages.
     ///
     /// # Errors
-    /// The text is not TOML of this form or has a value that makes no sense.
+    /// The text is not TOML of this form or has an invalid value.
     pub fn parse(text: &str, file: &str) -> Result<Self, ConstellationError> {
         let mut constellation: Self = toml::from_str(text).map_err(|error| {
             let start = error.span().map_or(0, |span| span.start).min(text.len());
@@ -197,13 +196,13 @@ impl Constellation {
         Ok(constellation)
     }
 
-    /// How many satellites there are.
+    /// Number of satellites of all kinds.
     pub fn satellites(&self) -> u32 {
         let others = self.geostationary.len() + self.element_sets.len();
         self.shells.iter().map(Shell::satellites).sum::<u32>() + others as u32
     }
 
-    /// The first value that makes no sense: key, value, what was expected.
+    /// Check all values; the error is the first invalid one: key, value, valid range.
     fn check(&self) -> Result<(), (String, String, &'static str)> {
         let elevation = self.minimum_elevation_deg;
         if !(0.0..90.0).contains(&elevation) {
@@ -240,12 +239,12 @@ impl Constellation {
 }
 
 impl Shell {
-    /// How many satellites there are.
+    /// Number of satellites in the shell.
     pub const fn satellites(&self) -> u32 {
         self.planes * self.satellites_per_plane
     }
 
-    /// How far ahead of plane 0 the satellites of a plane are, in slots.
+    /// Offset of a plane's satellites ahead of plane 0, in slots.
     pub fn slots_ahead(&self, plane: u32) -> f64 {
         if self.staggered {
             return 0.5 * f64::from(plane % 2);

@@ -1,17 +1,17 @@
-//! The shape of the Earth: places on it, and what lies above them.
+//! Models of the Earth: its shape, places on it, and their view of the sky.
 
 use crate::{EarthRotation, LIGHT_M_PER_S, SecularRates, Vec3};
 
-/// WGS84: equatorial radius and flattening.
+/// Equatorial radius and flattening of WGS84.
 const EQUATORIAL_RADIUS_M: f64 = 6_378_137.0;
 const FLATTENING: f64 = 1.0 / 298.257_223_563;
 const ECCENTRICITY_SQUARED: f64 = FLATTENING * (2.0 - FLATTENING);
 const POLAR_RADIUS_M: f64 = EQUATORIAL_RADIUS_M * (1.0 - FLATTENING);
 
-/// The radius of LeoEM's and StarPerf's spherical Earth.
+/// Radius of LeoEM's and StarPerf's spherical Earth, in metres.
 const LEOEM_RADIUS_M: f64 = 6_371_000.0;
 
-/// A place by geodetic coordinates on WGS84.
+/// Place in geodetic coordinates on WGS84.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Geodetic {
     /// Latitude in degrees, north positive.
@@ -23,7 +23,7 @@ pub struct Geodetic {
 }
 
 impl Geodetic {
-    /// The earth-fixed position.
+    /// Convert to an earth-fixed position, in metres.
     pub fn to_earth_fixed(self) -> Vec3 {
         let (sin_lat, cos_lat) = self.latitude_deg.to_radians().sin_cos();
         let (sin_lon, cos_lon) = self.longitude_deg.to_radians().sin_cos();
@@ -33,7 +33,7 @@ impl Geodetic {
         Vec3::new(axial * cos_lon, axial * sin_lon, z)
     }
 
-    /// The place at an earth-fixed position; exact to a millimetre from -10 km to 40,000 km.
+    /// Convert from an earth-fixed position; exact to a millimetre at altitudes from -10 km to 40,000 km.
     pub fn from_earth_fixed(position: Vec3) -> Self {
         let vertical = Vertical::at(position);
         Self {
@@ -43,7 +43,7 @@ impl Geodetic {
         }
     }
 
-    /// The direction of the zenith.
+    /// Direction of the zenith, a unit vector.
     fn up(self) -> Vec3 {
         let (sin_lat, cos_lat) = self.latitude_deg.to_radians().sin_cos();
         let (sin_lon, cos_lon) = self.longitude_deg.to_radians().sin_cos();
@@ -51,7 +51,7 @@ impl Geodetic {
     }
 }
 
-/// The geodetic latitude and altitude of a position, without angles (Bowring 1976, iterated).
+/// Geodetic latitude and altitude of a position, computed without angles (Bowring 1976, iterated).
 struct Vertical {
     sin_latitude: f64,
     cos_latitude: f64,
@@ -63,7 +63,7 @@ impl Vertical {
         const SECOND_ECCENTRICITY_SQUARED: f64 =
             ECCENTRICITY_SQUARED / (1.0 - ECCENTRICITY_SQUARED);
         let axial = length(position.x, position.y);
-        // The reduced latitude's sine and cosine, up to a common factor.
+        // Sine and cosine of the reduced latitude, up to a common factor.
         let (mut sin, mut cos) = (position.z * EQUATORIAL_RADIUS_M, axial * POLAR_RADIUS_M);
         for _ in 0..2 {
             let norm = length(sin, cos);
@@ -82,51 +82,51 @@ impl Vertical {
     }
 }
 
-/// What `hypot` gives for such numbers, several times faster: positions neither over- nor underflow.
+/// Length of a vector, several times faster than `hypot`: positions neither overflow nor underflow.
 fn length(x: f64, y: f64) -> f64 {
     (x * x + y * y).sqrt()
 }
 
-/// A place on the ground that looks at the sky.
+/// Site on the ground, with its position and zenith.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Site {
-    /// Earth-fixed position.
+    /// Earth-fixed position, in metres.
     pub position: Vec3,
-    /// Direction of the zenith, of length one.
+    /// Direction of the zenith, a unit vector.
     pub up: Vec3,
 }
 
 impl Site {
-    /// The straight distance to a satellite, in metres.
+    /// Straight-line distance to a satellite, in metres.
     pub fn range_m(&self, satellite: Vec3) -> f64 {
         self.position.distance(satellite)
     }
 
-    /// The sine of a satellite's elevation above the horizon.
+    /// Sine of a satellite's elevation above the horizon.
     pub fn sin_elevation(&self, satellite: Vec3) -> f64 {
         let sight = satellite - self.position;
         sight.dot(self.up) / sight.length()
     }
 
-    /// A satellite's elevation above the horizon, in degrees.
+    /// Elevation of a satellite above the horizon, in degrees.
     pub fn elevation_deg(&self, satellite: Vec3) -> f64 {
         self.sin_elevation(satellite).clamp(-1.0, 1.0).asin().to_degrees()
     }
 }
 
-/// Which Earth a computation takes.
+/// Model of the Earth: shape, rotation and speed of light.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EarthModel {
-    /// The WGS84 ellipsoid; [`EarthRotation::MeanOfDate`]; 299,792,458 m/s.
+    /// WGS84 ellipsoid; [`EarthRotation::MeanOfDate`]; 299,792,458 m/s.
     Wgs84,
-    /// LeoEM's, by way of StarPerf and STK: orbits about J2000 axes ([`EarthRotation::J2000`]) with
-    /// [`SecularRates::circular_as_stk_j4`]; geodetic coordinates on WGS84, then read as spherical
-    /// ones around a sphere of 6,371 km; 3e8 m/s.
+    /// LeoEM's model, made with StarPerf and STK: orbits in J2000 axes ([`EarthRotation::J2000`]) with
+    /// [`SecularRates::circular_as_stk_j4`]; geodetic coordinates on WGS84, which are then used as spherical
+    /// coordinates on a sphere of 6,371 km; 3e8 m/s.
     LeoemSphere,
 }
 
 impl EarthModel {
-    /// The site at a place.
+    /// Site at a place, with its position in this model.
     pub fn site(self, place: Geodetic) -> Site {
         let position = match self {
             Self::Wgs84 => place.to_earth_fixed(),
@@ -135,7 +135,7 @@ impl EarthModel {
         Site { position, up: place.up() }
     }
 
-    /// The speed at which signals travel, in m/s.
+    /// Speed of light in this model, in m/s.
     pub const fn light_m_per_s(self) -> f64 {
         match self {
             Self::Wgs84 => LIGHT_M_PER_S,
@@ -143,7 +143,7 @@ impl EarthModel {
         }
     }
 
-    /// How inertial axes become earth-fixed.
+    /// Rotation from inertial to earth-fixed axes.
     pub const fn rotation(self) -> EarthRotation {
         match self {
             Self::Wgs84 => EarthRotation::MeanOfDate,
@@ -164,7 +164,7 @@ impl EarthModel {
         }
     }
 
-    /// The radius that altitudes of orbits count from, where this Earth insists on its own.
+    /// Radius from which altitudes of orbits count, in metres; `None` to use the shell's.
     pub(crate) const fn reference_radius_m(self) -> Option<f64> {
         match self {
             Self::Wgs84 => None,
@@ -172,7 +172,7 @@ impl EarthModel {
         }
     }
 
-    /// A true earth-fixed position as this model sees it.
+    /// Map a true earth-fixed position to its position in this model.
     pub(crate) fn project(self, position: Vec3) -> Vec3 {
         match self {
             Self::Wgs84 => position,

@@ -1,57 +1,57 @@
-//! One satellite's mean elements, propagated with SGP4.
+//! Mean elements of one satellite, propagated with SGP4.
 
 use skyhop_units::UtcInstant;
 use thiserror::Error;
 
 use crate::Vec3;
 
-/// A satellite's orbit at its epoch: the numbers of a TLE or an OMM.
+/// Mean elements of a satellite's orbit at its epoch: the numbers of a TLE or an OMM.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MeanElements {
-    /// What the satellite is called; empty where the file has no name.
+    /// Name of the satellite; empty if the file has none.
     pub name: String,
-    /// The number in the public catalogue.
+    /// Number in the public catalogue (NORAD_CAT_ID).
     pub catalogue_number: u64,
-    /// When the elements hold.
+    /// Time at which the elements are valid.
     pub epoch: UtcInstant,
-    /// The angle between orbit and equator, in degrees.
+    /// Inclination of the orbit to the equator, in degrees.
     pub inclination_deg: f64,
     /// Right ascension of the ascending node, in degrees.
     pub node_deg: f64,
-    /// The orbit's eccentricity.
+    /// Eccentricity of the orbit, 0 to 1.
     pub eccentricity: f64,
-    /// From the node to the perigee, in degrees.
+    /// Argument of perigee, from the ascending node, in degrees.
     pub perigee_deg: f64,
-    /// From the perigee to the satellite, in degrees.
+    /// Mean anomaly, from the perigee, in degrees.
     pub anomaly_deg: f64,
-    /// Kozai's mean motion.
+    /// Kozai's mean motion, in revolutions per day.
     pub mean_motion_rev_per_day: f64,
-    /// SGP4's drag term, in inverse Earth radii.
+    /// SGP4's drag term B*, in inverse Earth radii.
     pub bstar: f64,
 }
 
-/// Why elements are no orbit.
+/// Reason for which elements are not a valid orbit.
 #[derive(Debug, Clone, PartialEq, Error)]
 pub enum ElementSetError {
-    /// A number is infinite or none.
+    /// A number is infinite or NaN.
     #[error("{what} is {value}")]
     NotFinite {
-        /// Which number.
+        /// Name of the element.
         what: &'static str,
-        /// What it is.
+        /// Value of the element.
         value: f64,
     },
-    /// SGP4 refuses the elements.
+    /// SGP4 refuses the elements, for the reason in its message.
     #[error("{0}")]
     Refused(String),
 }
 
-/// Mean elements with what SGP4 works out of them once.
+/// Mean elements with the constants that SGP4 computes from them once.
 ///
-/// As the US Space Force runs it, because element sets are fitted that way (Vallado and others,
-/// Revisiting Spacetrack Report 3, AIAA 2006-6753): gravity of WGS72, the older sidereal time. The
-/// "improved" mode of other programs is the same for satellites near the Earth and up to 1 km off for
-/// some in deep space.
+/// The propagation follows the implementation of the US Space Force (WGS72 gravity, the older sidereal time), because
+/// element sets are fitted that way (Vallado and others, Revisiting Spacetrack Report 3, AIAA 2006-6753). The
+/// "improved" mode of other programs gives the same results for satellites near the Earth and differs by up to 1 km
+/// for some in deep space.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ElementSet {
     elements: MeanElements,
@@ -59,12 +59,12 @@ pub struct ElementSet {
 }
 
 impl ElementSet {
-    /// What the satellite is called; empty where the file has no name.
+    /// Name of the satellite; empty if the file has none.
     pub fn name(&self) -> &str {
         &self.elements.name
     }
 
-    /// Prepares the propagation of `elements`.
+    /// Prepare the propagation of `elements`.
     ///
     /// # Errors
     /// A number is not finite, or SGP4 refuses the elements.
@@ -92,23 +92,23 @@ impl ElementSet {
         Ok(Self { elements, constants })
     }
 
-    /// The elements.
+    /// Mean elements at the epoch.
     pub const fn elements(&self) -> &MeanElements {
         &self.elements
     }
 
-    /// The inertial position at `time` in metres (true equator, mean equinox); `None` where SGP4
-    /// cannot tell, as for a satellite that has come down.
+    /// Inertial position at `time` in metres (true equator, mean equinox); `None` if SGP4 fails, for example because
+    /// the satellite has decayed.
     pub fn position(&self, time: UtcInstant) -> Option<Vec3> {
         let [x, y, z] = self.propagate(time).ok()?.position;
         let position = Vec3::new(x, y, z) * 1e3;
         position.length_squared().is_finite().then_some(position)
     }
 
-    /// Position (m) and velocity (m/s) at `time`, or why SGP4 cannot tell.
+    /// Inertial position (m) and velocity (m/s) at `time`.
     ///
     /// # Errors
-    /// What SGP4 says about the orbit at that time.
+    /// The message of SGP4 if it cannot propagate the orbit to that time.
     pub fn state(&self, time: UtcInstant) -> Result<(Vec3, Vec3), String> {
         let state = self.propagate(time).map_err(|error| error.to_string())?;
         let metres = |[x, y, z]: [f64; 3]| Vec3::new(x, y, z) * 1e3;
@@ -125,7 +125,7 @@ impl ElementSet {
             .propagate_afspc_compatibility_mode(sgp4::MinutesSinceEpoch(elapsed_ns as f64 / 60e9))
     }
 
-    /// The mean semi-major axis in metres, to the first order (Kepler's third law, WGS72).
+    /// Mean semi-major axis in metres, to first order (Kepler's third law, WGS72).
     pub fn semi_major_axis_m(&self) -> f64 {
         self.elements.semi_major_axis_m()
     }

@@ -1,4 +1,4 @@
-//! Where every satellite of a constellation is at a moment.
+//! Positions of a constellation's satellites over time.
 
 use skyhop_units::UtcInstant;
 
@@ -7,12 +7,13 @@ use crate::{
     Constellation, EarthModel, EarthRotation, ElementSet, GEOSTATIONARY_RADIUS_M, Propagator, Vec3,
 };
 
+/// Angular speed of the Earth's rotation, rounded up, in rad/s.
 const EARTH_TURN_RAD_PER_S: f64 = 7.3e-5;
 
-/// The positions of a constellation's satellites over time.
+/// Positions of a constellation's satellites over time.
 ///
-/// Satellites are numbered shell after shell, and plane * satellites_per_plane + slot in a shell;
-/// geostationary ones and those by element set follow in their order.
+/// Satellites are numbered shell after shell, with plane * satellites_per_plane + slot within a shell;
+/// geostationary satellites and those by element set follow in their order.
 #[derive(Debug, Clone)]
 pub struct Ephemeris {
     groups: Vec<Motion>,
@@ -20,18 +21,18 @@ pub struct Ephemeris {
     earth: EarthModel,
 }
 
-/// How some satellites move.
+/// Motion of a group of satellites.
 #[derive(Debug, Clone)]
 enum Motion {
     Shell(ShellMotion),
-    /// By SGP4, in the true equator and mean equinox of date.
+    /// Orbits propagated by SGP4, in the true equator and mean equinox of date.
     ElementSets(Vec<ElementSet>),
-    /// Not at all: earth-fixed positions.
+    /// Constant earth-fixed positions, in metres.
     Fixed(Vec<Vec3>),
 }
 
 impl Ephemeris {
-    /// The constellation's satellites as they move around this Earth.
+    /// Prepare the positions of a constellation's satellites in a model of the Earth.
     pub fn new(constellation: &Constellation, earth: EarthModel) -> Self {
         let epoch = constellation.epoch;
         let mut groups: Vec<Motion> = constellation
@@ -52,25 +53,25 @@ impl Ephemeris {
         Self { groups, epoch, earth }
     }
 
-    /// How many satellites there are.
+    /// Number of satellites in all groups.
     pub fn satellites(&self) -> usize {
         self.groups.iter().map(Motion::satellites).sum()
     }
 
-    /// The largest distance from the Earth's centre at which a satellite may be, in metres.
+    /// Upper bound of the satellites' distance from the Earth's centre, in metres.
     pub fn largest_radius_m(&self) -> f64 {
         // The LeoEM sphere moves satellites up by at most 14 km (at the poles).
         self.groups.iter().map(Motion::largest_radius_m).fold(0.0, f64::max) + 15e3
     }
 
-    /// A speed that no satellite exceeds in earth-fixed axes, in m/s.
+    /// Upper bound of the satellites' speed in earth-fixed axes, in m/s.
     pub fn largest_speed_m_per_s(&self) -> f64 {
-        // One per cent for what the LeoEM sphere does to distances.
+        // The LeoEM sphere changes distances by less than one per cent.
         self.groups.iter().map(Motion::largest_speed_m_per_s).fold(0.0, f64::max) * 1.01
     }
 
-    /// Writes all inertial positions at `time` into `positions`; not-a-number for a satellite whose
-    /// elements no longer hold.
+    /// Write all inertial positions at `time` into `positions`; NaN for a satellite whose elements cannot be
+    /// propagated to that time.
     pub fn inertial(&self, time: UtcInstant, positions: &mut Vec<Vec3>) {
         positions.clear();
         for group in &self.groups {
@@ -84,8 +85,8 @@ impl Ephemeris {
         }
     }
 
-    /// Writes all earth-fixed positions at `time` into `positions`; not-a-number for a satellite
-    /// whose elements no longer hold, which is then in nobody's view.
+    /// Write all earth-fixed positions at `time` into `positions`; NaN for a satellite whose elements cannot be
+    /// propagated to that time, so that it is in view of no site.
     pub fn earth_fixed(&self, time: UtcInstant, positions: &mut Vec<Vec3>) {
         positions.clear();
         for group in &self.groups {
@@ -103,8 +104,8 @@ impl Ephemeris {
 }
 
 impl Ephemeris {
-    /// The earth-fixed position of one satellite at `time`; not-a-number as in
-    /// [`Ephemeris::earth_fixed`], and for a satellite that there is not.
+    /// Earth-fixed position of one satellite at `time`; NaN as in [`Ephemeris::earth_fixed`], and for a number without
+    /// a satellite.
     pub fn earth_fixed_of(&self, satellite: u32, time: UtcInstant) -> Vec3 {
         let mut index = satellite as usize;
         for group in &self.groups {
@@ -114,7 +115,7 @@ impl Ephemeris {
             }
             index -= group.satellites();
         }
-        NOWHERE
+        UNKNOWN_POSITION
     }
 
     fn turned(&self, position: Vec3, axes: Axes, time: UtcInstant) -> Vec3 {
@@ -127,15 +128,15 @@ impl Ephemeris {
     }
 }
 
-/// Where a satellite is that cannot be propagated.
-const NOWHERE: Vec3 = Vec3::new(f64::NAN, f64::NAN, f64::NAN);
+/// Position of a satellite that cannot be propagated.
+const UNKNOWN_POSITION: Vec3 = Vec3::new(f64::NAN, f64::NAN, f64::NAN);
 
-/// What positions refer to.
+/// Coordinate axes of positions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Axes {
-    /// The inertial axes of the Earth's model.
+    /// Inertial axes of the Earth's model.
     Inertial,
-    /// Those of SGP4.
+    /// Axes of SGP4: true equator and mean equinox of date.
     OfDate,
     EarthFixed,
 }
@@ -149,7 +150,7 @@ impl Motion {
         }
     }
 
-    /// Appends the positions of all satellites and says in which axes.
+    /// Append the positions of all satellites; return their axes.
     fn extend(&self, time: UtcInstant, epoch: UtcInstant, positions: &mut Vec<Vec3>) -> Axes {
         match self {
             Self::Shell(shell) => {
@@ -158,7 +159,8 @@ impl Motion {
                 Axes::Inertial
             }
             Self::ElementSets(sets) => {
-                positions.extend(sets.iter().map(|set| set.position(time).unwrap_or(NOWHERE)));
+                positions
+                    .extend(sets.iter().map(|set| set.position(time).unwrap_or(UNKNOWN_POSITION)));
                 Axes::OfDate
             }
             Self::Fixed(fixed) => {
@@ -168,7 +170,7 @@ impl Motion {
         }
     }
 
-    /// The position of one satellite, and in which axes.
+    /// Position of one satellite, and its axes.
     fn position(&self, index: usize, time: UtcInstant, epoch: UtcInstant) -> (Vec3, Axes) {
         match self {
             Self::Shell(shell) => {
@@ -176,7 +178,7 @@ impl Motion {
                 (shell.inertial(index, elapsed_s), Axes::Inertial)
             }
             Self::ElementSets(sets) => {
-                (sets[index].position(time).unwrap_or(NOWHERE), Axes::OfDate)
+                (sets[index].position(time).unwrap_or(UNKNOWN_POSITION), Axes::OfDate)
             }
             Self::Fixed(fixed) => (fixed[index], Axes::EarthFixed),
         }
@@ -201,14 +203,15 @@ impl Motion {
     }
 }
 
-/// What is periodic in SGP4's radius, and how far drag may change the axis: amply.
+/// Margin for the periodic terms of SGP4's radius and for the change of the axis by drag, in metres.
 const RADIUS_MARGIN_M: f64 = 50e3;
 
 fn apogee_m(set: &ElementSet) -> f64 {
     set.semi_major_axis_m() * (1.0 + set.elements().eccentricity) + RADIUS_MARGIN_M
 }
 
-/// The speed at the perigee (vis-viva) with the Earth's turn at the apogee.
+/// Upper bound of the earth-fixed speed, in m/s: that at the perigee (vis-viva) plus the Earth's rotation at the
+/// apogee.
 fn fastest_m_per_s(set: &ElementSet) -> f64 {
     const MU_M3_PER_S2: f64 = 3.986_008e14;
     let axis_m = set.semi_major_axis_m();

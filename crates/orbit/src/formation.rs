@@ -1,83 +1,83 @@
-//! Shells, planes and slots recovered from element sets.
+//! Recovery of shells, planes and slots from element sets.
 
 use skyhop_units::UtcInstant;
 
 use crate::{ElementSet, Vec3};
 
-/// Inclinations of one shell follow each other within this many degrees.
+/// Maximum difference between consecutive inclinations of one shell, in degrees.
 const INCLINATION_GAP_DEG: f64 = 0.05;
-/// Altitudes of one shell follow each other within this many metres: OneWeb's planes are 4 km apart,
+/// Maximum difference between consecutive altitudes of one shell, in metres: OneWeb's planes are 4 km apart,
 /// and Starlink keeps planes of one shell at altitudes up to 5 km apart.
 const ALTITUDE_GAP_M: f64 = 6e3;
-/// Altitudes are counted in bins of this size; a bin with few satellites belongs to no shell, as
-/// they are on their way.
+/// Size of the bins in which altitudes are counted, in metres; the few satellites of a sparse bin are on their way to
+/// another altitude and belong to no shell.
 const ALTITUDE_BIN_M: f64 = 1e3;
-/// The fewest satellites of a shell, and of a bin of altitudes within one.
+/// Minimum number of satellites of a shell.
 const FEWEST_IN_SHELL: usize = 10;
+/// Minimum number of satellites of an altitude bin and its two neighbours.
 const FEWEST_IN_BIN: usize = 5;
-/// The least gap between the nodes of neighbouring planes, in degrees.
+/// Minimum gap between the nodes of adjacent planes, in degrees.
 const NODE_GAP_DEG: f64 = 0.5;
-/// How much larger than the next a gap is at least that tells planes from what is within.
+/// Minimum ratio of consecutive sorted gaps at the border between gaps of planes and gaps within a plane.
 const STEEP: f64 = 3.0;
-/// Planes no farther apart than this are always beside each other, in degrees.
-const BESIDE_DEG: f64 = 20.0;
+/// Node gap up to which planes always count as adjacent, in degrees.
+const ADJACENT_DEG: f64 = 20.0;
 const EQUATORIAL_RADIUS_M: f64 = 6_378_137.0;
 
-/// How satellites stand to each other.
+/// Arrangement of satellites in shells, planes and slots.
 ///
-/// A shell is a group of satellites of nearly the same inclination and altitude; its planes are where
-/// the right ascensions of the ascending nodes crowd together; the satellites of a plane are ordered
-/// by argument of latitude. Satellites that fit nowhere (on their way up, down or to another plane)
-/// have no place.
+/// A shell is a group of satellites of nearly the same inclination and altitude; its planes are the clusters of
+/// right ascensions of the ascending nodes; the satellites of a plane are ordered by argument of latitude.
+/// Satellites that fit nowhere (moving up, down or to another plane) have no place.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Formation {
-    /// The shells, by inclination and then altitude.
+    /// Shells in the order of inclination, then altitude.
     pub shells: Vec<FormationShell>,
-    /// The place of each satellite, in the order given.
+    /// Place of each satellite, in the order given.
     pub places: Vec<Option<FormationPlace>>,
 }
 
-/// A shell of a [`Formation`].
+/// Shell of a [`Formation`], with its planes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FormationShell {
-    /// The mean inclination in degrees.
+    /// Mean inclination in degrees.
     pub inclination_deg: f64,
-    /// The mean altitude above the equator's radius in metres.
+    /// Mean altitude above the equator's radius in metres.
     pub altitude_m: f64,
-    /// The planes, by right ascension.
+    /// Planes in the order of right ascension.
     pub planes: Vec<FormationPlane>,
 }
 
-/// A plane of a [`FormationShell`].
+/// Plane of a [`FormationShell`], with its satellites.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FormationPlane {
-    /// The mean right ascension of the ascending node in degrees.
+    /// Mean right ascension of the ascending node in degrees.
     pub node_deg: f64,
-    /// The satellites, by argument of latitude.
+    /// Satellites in the order of argument of latitude.
     pub satellites: Vec<FormationSatellite>,
 }
 
-/// A satellite of a [`FormationPlane`].
+/// Satellite of a [`FormationPlane`], with its place along the orbit.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct FormationSatellite {
-    /// Its number.
+    /// Index among the element sets.
     pub id: u32,
-    /// The angle from the ascending node to it, in degrees.
+    /// Argument of latitude, the angle from the ascending node to the satellite, in degrees.
     pub latitude_argument_deg: f64,
 }
 
-/// Where a satellite is in a [`Formation`].
+/// Place of a satellite in a [`Formation`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FormationPlace {
-    /// The index of its shell.
+    /// Index of the shell.
     pub shell: u32,
-    /// The index of its plane within the shell.
+    /// Index of the plane within the shell.
     pub plane: u32,
-    /// Its index within the plane.
+    /// Index within the plane.
     pub slot: u32,
 }
 
-/// A satellite's orbit at the moment.
+/// Orbit of a satellite at the time of the formation.
 #[derive(Debug, Clone, Copy)]
 struct Orbit {
     id: u32,
@@ -88,8 +88,8 @@ struct Orbit {
 }
 
 impl Formation {
-    /// The formation of `sets` at `time`; satellites are numbered as they come.
-    pub fn of(sets: &[ElementSet], time: UtcInstant) -> Self {
+    /// Recover the formation of `sets` at `time`; satellites are numbered in the order of `sets`.
+    pub fn recover(sets: &[ElementSet], time: UtcInstant) -> Self {
         let orbits: Vec<Orbit> =
             (0..).zip(sets).filter_map(|(id, set)| Orbit::at(id, set, time)).collect();
         let mut shells = Vec::new();
@@ -109,11 +109,11 @@ impl Formation {
         Self { shells, places }
     }
 
-    /// The links of a +Grid: along each plane to the next satellite, and to the plane beside by
+    /// Return the links of a +Grid: along each plane to the next satellite, and to the adjacent plane by
     /// nearest argument of latitude, each satellite at most once per side.
     ///
-    /// Planes are beside each other where the gap between their nodes is at most 20 degrees or one and
-    /// a half times the shell's usual gap: not across the seam of a star.
+    /// Planes are adjacent if the gap between their nodes is at most 20 degrees or one and
+    /// a half times the shell's median gap, so that there are no links across the seam of a star.
     pub fn grid_links(&self, seam: bool) -> Vec<(u32, u32)> {
         let mut links = Vec::new();
         for shell in &self.shells {
@@ -129,7 +129,7 @@ impl Formation {
 }
 
 impl Orbit {
-    /// From position and velocity: the plane's normal gives the node. `None` where SGP4 cannot tell.
+    /// Compute the orbit from position and velocity: the plane's normal gives the node. `None` if SGP4 fails.
     fn at(id: u32, set: &ElementSet, time: UtcInstant) -> Option<Self> {
         let (position, velocity) = set.state(time).ok()?;
         let normal = position.cross(velocity);
@@ -143,13 +143,13 @@ impl Orbit {
             node_deg: node.y.atan2(node.x).to_degrees().rem_euclid(360.0),
             latitude_argument_deg: ahead.atan2(along).to_degrees().rem_euclid(360.0),
         };
-        // An orbit above the equator has no node.
+        // An equatorial orbit has no node.
         (orbit.node_deg.is_finite() && orbit.latitude_argument_deg.is_finite()).then_some(orbit)
     }
 }
 
 impl FormationShell {
-    /// The shell that a group of satellites makes, where there are enough for one.
+    /// Recover the shell of a group of satellites, if there are at least [`FEWEST_IN_SHELL`].
     fn of(orbits: Vec<Orbit>) -> Option<Self> {
         if orbits.len() < FEWEST_IN_SHELL {
             return None;
@@ -159,14 +159,14 @@ impl FormationShell {
         let mut planes = crowded_nodes(orbits);
         let mut sizes: Vec<usize> = planes.iter().map(Vec::len).collect();
         sizes.sort_unstable();
-        let usual = sizes[sizes.len() / 2];
-        planes.retain(|plane| plane.len() * 4 >= usual);
+        let median = sizes[sizes.len() / 2];
+        planes.retain(|plane| plane.len() * 4 >= median);
         let mut planes: Vec<FormationPlane> = planes.into_iter().map(FormationPlane::of).collect();
         planes.sort_by(|a, b| a.node_deg.total_cmp(&b.node_deg));
         Some(Self { inclination_deg, altitude_m, planes })
     }
 
-    /// Planes that are beside each other, each pair once.
+    /// Pairs of adjacent planes, each pair once.
     fn neighbours(&self, seam: bool) -> Vec<(&FormationPlane, &FormationPlane)> {
         let planes = &self.planes;
         let last = match planes.len() {
@@ -180,10 +180,10 @@ impl FormationShell {
         };
         let mut gaps: Vec<f64> = (0..planes.len()).map(gap).collect();
         gaps.sort_by(f64::total_cmp);
-        let usual = gaps[gaps.len() / 2];
+        let median = gaps[gaps.len() / 2];
         (0..last)
             .filter(|index| {
-                gap(*index) <= BESIDE_DEG.max(1.5 * usual) && (seam || index + 1 < planes.len())
+                gap(*index) <= ADJACENT_DEG.max(1.5 * median) && (seam || index + 1 < planes.len())
             })
             .map(|index| (&planes[index], &planes[(index + 1) % planes.len()]))
             .collect()
@@ -192,7 +192,7 @@ impl FormationShell {
 
 impl FormationPlane {
     fn of(orbits: Vec<Orbit>) -> Self {
-        // Around the first, so that a plane at the equinox is not torn apart.
+        // Offsets from the first node, so that the mean is right for a plane at the equinox (0 or 360 degrees).
         let first = orbits[0].node_deg;
         let offset = |o: &Orbit| (o.node_deg - first + 180.0).rem_euclid(360.0) - 180.0;
         let mean = orbits.iter().map(offset).sum::<f64>() / orbits.len() as f64;
@@ -207,7 +207,7 @@ impl FormationPlane {
         Self { node_deg: (first + mean).rem_euclid(360.0), satellites }
     }
 
-    /// Each satellite with the next, the last with the first.
+    /// Links of each satellite to the next, and of the last to the first.
     fn ring(&self) -> Vec<(u32, u32)> {
         let ids: Vec<u32> = self.satellites.iter().map(|s| s.id).collect();
         let mut links: Vec<(u32, u32)> = ids.windows(2).map(|pair| (pair[0], pair[1])).collect();
@@ -217,19 +217,19 @@ impl FormationPlane {
         links
     }
 
-    /// Pairs with the plane beside: nearest in argument of latitude first, each satellite once.
-    fn matched(&self, beside: &Self) -> Vec<(u32, u32)> {
+    /// Pairs of satellites with the adjacent plane: nearest in argument of latitude first, each satellite at most once.
+    fn matched(&self, adjacent: &Self) -> Vec<(u32, u32)> {
         let mut pairs = Vec::new();
         for a in &self.satellites {
-            for b in &beside.satellites {
+            for b in &adjacent.satellites {
                 let apart = (a.latitude_argument_deg - b.latitude_argument_deg).rem_euclid(360.0);
                 pairs.push((apart.min(360.0 - apart), a.id, b.id));
             }
         }
         pairs.sort_by(|a, b| a.0.total_cmp(&b.0).then((a.1, a.2).cmp(&(b.1, b.2))));
         let (mut taken, mut links) = (std::collections::BTreeSet::new(), Vec::new());
-        // A satellite without a counterpart within a slot has none.
-        let slot_deg = 360.0 / self.satellites.len().max(beside.satellites.len()) as f64;
+        // Satellites more than a slot apart are not paired.
+        let slot_deg = 360.0 / self.satellites.len().max(adjacent.satellites.len()) as f64;
         for (_, a, b) in pairs.into_iter().take_while(|(apart, _, _)| *apart <= slot_deg) {
             if !taken.contains(&a) && !taken.contains(&b) {
                 taken.extend([a, b]);
@@ -240,13 +240,13 @@ impl FormationPlane {
     }
 }
 
-/// Splits what is sorted by `key` wherever two neighbours are more than `gap` apart.
+/// Sort by `key` and split wherever two neighbours are more than `gap` apart.
 fn runs(mut orbits: Vec<Orbit>, key: impl Fn(&Orbit) -> f64, gap: f64) -> Vec<Vec<Orbit>> {
     orbits.sort_by(|a, b| key(a).total_cmp(&key(b)).then(a.id.cmp(&b.id)));
     orbits.chunk_by(|a, b| key(b) - key(a) <= gap).map(<[Orbit]>::to_vec).collect()
 }
 
-/// Drops satellites at altitudes that few others have.
+/// Remove satellites at altitudes shared by few others.
 fn keep_crowded_altitudes(orbits: &mut Vec<Orbit>) {
     let bin = |o: &Orbit| (o.altitude_m / ALTITUDE_BIN_M).floor() as i64;
     let mut counts = std::collections::BTreeMap::new();
@@ -257,10 +257,10 @@ fn keep_crowded_altitudes(orbits: &mut Vec<Orbit>) {
     orbits.retain(|orbit| around(bin(orbit)) >= FEWEST_IN_BIN);
 }
 
-/// Splits satellites into planes by right ascension.
+/// Split satellites into planes by right ascension.
 ///
-/// Gaps between planes are much larger than gaps within: the border is where the sorted gaps fall
-/// most steeply, or at [`NODE_GAP_DEG`] where they nowhere fall steeply.
+/// Gaps between planes are much larger than gaps within a plane: the border is where the sorted gaps fall
+/// most steeply, or at [`NODE_GAP_DEG`] if they fall steeply nowhere.
 fn crowded_nodes(mut orbits: Vec<Orbit>) -> Vec<Vec<Orbit>> {
     orbits.sort_by(|a, b| a.node_deg.total_cmp(&b.node_deg).then(a.id.cmp(&b.id)));
     let count = orbits.len();
@@ -275,7 +275,7 @@ fn crowded_nodes(mut orbits: Vec<Orbit>) -> Vec<Vec<Orbit>> {
         .filter(|pair| pair[0] >= NODE_GAP_DEG && steepness(pair) >= STEEP)
         .max_by(|a, b| steepness(a).total_cmp(&steepness(b)))
         .map_or(NODE_GAP_DEG, |pair| pair[0]);
-    // Begins after a gap, so that no plane is split by the equinox.
+    // Begin after a gap, so that the equinox splits no plane.
     let begin = (0..count).find(|index| gap(*index) >= border).map_or(0, |index| index + 1);
     let mut planes = vec![Vec::new()];
     for step in 0..count {

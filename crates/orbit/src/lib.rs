@@ -1,14 +1,14 @@
-//! Where satellites and sites are, and which of them see each other.
+//! Positions of satellites and sites, and their mutual visibility.
 //!
-//! A [`Constellation`] names shells of satellites (read from TOML) or holds element sets (from an
-//! [`ElementFile`]); an [`Ephemeris`] turns it into positions at a moment of UTC; a [`Sky`] tells which
-//! satellites each [`Site`] sees; a [`Formation`] finds planes and slots among element sets.
+//! A [`Constellation`] describes shells of satellites (read from TOML) or holds element sets (from an
+//! [`ElementFile`]); an [`Ephemeris`] computes their positions at a given UTC; a [`Sky`] determines the
+//! satellites in view of each [`Site`]; a [`Formation`] recovers planes and slots from element sets.
 //!
 //! # Accuracy
-//! Element sets are propagated with SGP4. Satellites of shells move on circular orbits with the secular drift of J2, J2² and J4 ([`SecularRates`]).
-//! Short-periodic terms, drag and resonances are left out: over the first day the positions stay
-//! within 15 km of SGP4 started from the same mean elements (12 km, nearly all of it periodic), which
-//! is 50 us of one-way delay at most. The turn from inertial to earth-fixed axes uses GMST of 1982
+//! Element sets are propagated with SGP4. Satellites of shells move on circular orbits with the secular drift of J2,
+//! J2² and J4 ([`SecularRates`]). Short-periodic terms, drag and resonances are neglected: over the first day the
+//! positions stay within 15 km of SGP4 started from the same mean elements (12 km, nearly all of it periodic), which
+//! is 50 us of one-way delay at most. The rotation from inertial to earth-fixed axes uses GMST of 1982
 //! with UT1 = UTC (up to 0.9 s, 0.4 km on the ground) and no polar motion (10 m).
 
 mod constellation;
@@ -25,7 +25,7 @@ mod walker;
 pub use constellation::{Constellation, ConstellationError, Geostationary, Propagator, Shell};
 pub use earth::{EarthModel, Geodetic, Site};
 pub use element_file::{
-    Account, ElementFile, ElementFileError, FilterError, SatelliteFilter, Selection,
+    ElementFile, ElementFileError, FilterError, RecordReport, SatelliteFilter, Selection,
     SelectionError, SkipReason, Skipped,
 };
 pub use element_set::{ElementSet, ElementSetError, MeanElements};
@@ -33,17 +33,17 @@ pub use ephemeris::Ephemeris;
 pub use formation::{
     Formation, FormationPlace, FormationPlane, FormationSatellite, FormationShell,
 };
-/// How to turn axes.
+/// Rotation matrix of coordinate axes.
 pub use glam::DMat3 as Mat3;
-/// A position or a difference of positions in metres, or a direction: x points towards the equinox (inertial) or the
+/// Position or difference of positions in metres, or direction: x points towards the equinox (inertial) or the
 /// prime meridian (earth-fixed), y 90 degrees east of x, z towards the north pole.
 pub use glam::DVec3 as Vec3;
 pub use rotation::EarthRotation;
 pub use secular::SecularRates;
 pub use visibility::{Coverage, Sky};
 
-/// The speed of light in vacuum, in m/s (exact by definition).
+/// Speed of light in vacuum, in m/s (exact by definition).
 pub const LIGHT_M_PER_S: f64 = 299_792_458.0;
 
-/// The radius of the geostationary orbit: a sidereal day by Kepler's third law (WGS84).
+/// Radius of the geostationary orbit, in metres: a sidereal day by Kepler's third law (WGS84).
 pub const GEOSTATIONARY_RADIUS_M: f64 = 42_164_172.0;

@@ -1,4 +1,4 @@
-//! From inertial to earth-fixed axes.
+//! Rotation from inertial to earth-fixed axes.
 
 use skyhop_units::UtcInstant;
 
@@ -7,18 +7,18 @@ use crate::Mat3;
 const DAYS_PER_CENTURY: f64 = 36_525.0;
 const ARC_SECOND: f64 = std::f64::consts::PI / (180.0 * 3600.0);
 
-/// How inertial positions become earth-fixed ones. UT1 and TT are taken as UTC, without polar motion.
+/// Rotation from inertial to earth-fixed axes. UT1 and TT are approximated by UTC, and polar motion is neglected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EarthRotation {
-    /// The inertial axes are the mean equator and equinox of date; GMST of 1982 turns them.
+    /// Inertial axes are the mean equator and equinox of date, rotated by GMST of 1982.
     MeanOfDate,
-    /// The inertial axes are those of J2000: IAU 1976 precession, the four largest terms of the
-    /// 1980 nutation (0.5 arc seconds, 17 m), then apparent sidereal time.
+    /// Inertial axes are those of J2000, rotated by the IAU 1976 precession, the four largest terms of the
+    /// 1980 nutation (0.5 arc seconds, 17 m), and apparent sidereal time.
     J2000,
 }
 
 impl EarthRotation {
-    /// What turns the coordinates of a moment into earth-fixed ones; its transpose turns them back.
+    /// Matrix that rotates inertial coordinates at `time` into earth-fixed ones; its transpose is the inverse.
     pub fn at(self, time: UtcInstant) -> Mat3 {
         let days = time.days_since_j2000();
         let sidereal = gmst_rad(days);
@@ -41,7 +41,7 @@ fn gmst_rad(days_ut1: f64) -> f64 {
     (seconds.rem_euclid(86_400.0) / 240.0).to_radians()
 }
 
-/// From J2000 to the mean equator and equinox of date (Lieske and others, 1977; IAU 1976).
+/// Precession from J2000 to the mean equator and equinox of date (Lieske and others, 1977; IAU 1976).
 fn precession(t: f64) -> Mat3 {
     let zeta = (2306.2181 + (0.30188 + 0.017_998 * t) * t) * t * ARC_SECOND;
     let z = (2306.2181 + (1.09468 + 0.018_203 * t) * t) * t * ARC_SECOND;
@@ -49,9 +49,9 @@ fn precession(t: f64) -> Mat3 {
     about_z(-z) * Mat3::from_rotation_y(-theta) * about_z(-zeta)
 }
 
-/// From the mean to the true equator and equinox of date, and the equation of the equinoxes.
+/// Nutation from the mean to the true equator and equinox of date, and the equation of the equinoxes.
 ///
-/// The four largest terms (Meeus, Astronomical Algorithms, chapter 22).
+/// The four largest terms are used (Meeus, Astronomical Algorithms, chapter 22).
 fn nutation(t: f64) -> (Mat3, f64) {
     let sun = (280.4665 + 36000.7698 * t).to_radians();
     let moon = (218.3165 + 481267.8813 * t).to_radians();
@@ -69,7 +69,7 @@ fn nutation(t: f64) -> (Mat3, f64) {
     (rotation, longitude * mean_obliquity.cos())
 }
 
-/// Turns the axes about z, where the library turns what is in them.
+/// Rotation of the axes about z; the library's function rotates vectors instead.
 fn about_z(angle_rad: f64) -> Mat3 {
     Mat3::from_rotation_z(-angle_rad)
 }

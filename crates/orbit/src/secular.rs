@@ -1,4 +1,4 @@
-//! How the oblate Earth turns a circular orbit over time.
+//! Secular drift of a circular orbit around the oblate Earth.
 
 /// Gravitational parameter of the Earth, m³/s² (WGS84).
 const MU_M3_PER_S2: f64 = 3.986_004_418e14;
@@ -8,20 +8,20 @@ const EQUATORIAL_RADIUS_M: f64 = 6_378_137.0;
 const J2: f64 = 1.082_629_989_05e-3;
 const J4: f64 = -1.619_621_591_37e-6;
 
-/// The constant rates of a circular orbit's angles, in rad/s.
+/// Constant rates of a circular orbit's angles, in rad/s.
 ///
 /// First and second order in J2, first order in J4, for eccentricity zero: the secular part of Kozai,
 /// The Motion of a Close Earth Satellite, Astronomical Journal 64, 1959, page 367.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SecularRates {
-    /// Rate of the right ascension of the ascending node.
+    /// Rate of the right ascension of the ascending node, in rad/s.
     pub node_rad_per_s: f64,
-    /// Rate of the argument of latitude (argument of perigee plus mean anomaly).
+    /// Rate of the argument of latitude (argument of perigee plus mean anomaly), in rad/s.
     pub latitude_argument_rad_per_s: f64,
 }
 
 impl SecularRates {
-    /// For a circular orbit with this mean semi-major axis and inclination.
+    /// Compute the rates of a circular orbit with this mean semi-major axis and inclination.
     pub fn circular(semi_major_axis_m: f64, inclination_rad: f64) -> Self {
         let mean_motion = (MU_M3_PER_S2 / semi_major_axis_m.powi(3)).sqrt();
         let flattening = (EQUATORIAL_RADIUS_M / semi_major_axis_m).powi(2);
@@ -41,8 +41,8 @@ impl SecularRates {
         Self { node_rad_per_s: node, latitude_argument_rad_per_s: anomaly + perigee }
     }
 
-    /// The same with the node's J4 term of opposite sign: LeoEM's published paths, made with STK's
-    /// J4Perturbation propagator, drift this way (27 m apart after one orbit at 550 km).
+    /// Compute the rates with the opposite sign of the node's J4 term, as in LeoEM's published paths, which were made
+    /// with STK's J4Perturbation propagator (27 m apart after one orbit at 550 km).
     pub fn circular_as_stk_j4(semi_major_axis_m: f64, inclination_rad: f64) -> Self {
         let rates = Self::circular(semi_major_axis_m, inclination_rad);
         let mean_motion = (MU_M3_PER_S2 / semi_major_axis_m.powi(3)).sqrt();

@@ -1,29 +1,29 @@
-//! Which satellites a site sees.
+//! Visibility of satellites from sites.
 
 use skyhop_units::{Duration, Instant};
 
 use crate::{Ephemeris, GEOSTATIONARY_RADIUS_M, Site, Vec3};
 
-/// How long the satellites near a site are remembered before all are looked at again.
+/// Time for which the list of satellites near a site is used before all satellites are checked again.
 const NEARBY_FOR: Duration = Duration::from_secs(20);
 
-/// When a satellite and a site can use each other.
+/// Condition under which a site can use a satellite.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Coverage {
-    /// The straight distance is at most this many metres.
+    /// Limit of the straight-line distance.
     Range {
-        /// The limit.
+        /// Maximum distance in metres.
         metres: f64,
     },
-    /// The satellite stands at least this many degrees above the horizon.
+    /// Limit of the elevation above the horizon.
     Elevation {
-        /// The limit.
+        /// Minimum elevation in degrees.
         degrees: f64,
     },
 }
 
 impl Coverage {
-    /// Whether `site` and `satellite` can use each other.
+    /// Whether `site` can use a satellite at the position `satellite`.
     pub fn includes(self, site: &Site, satellite: Vec3) -> bool {
         match self {
             Self::Range { metres } => site.range_m(satellite) <= metres,
@@ -33,10 +33,10 @@ impl Coverage {
         }
     }
 
-    /// A distance beyond which nothing is included.
+    /// Upper bound of the distance to usable satellites, in metres.
     fn largest_range_m(self, largest_radius_m: f64) -> f64 {
-        // Below every site, and a little less than the elevation above the sphere's own horizon:
-        // both only make the bound larger.
+        // The radius is below every site, and the elevation is reduced by the deflection of the vertical between
+        // ellipsoid and sphere: both only increase the bound.
         const SMALLEST_RADIUS_M: f64 = 6.34e6;
         const VERTICAL_DEFLECTION_DEG: f64 = 0.25;
         match self {
@@ -50,7 +50,7 @@ impl Coverage {
     }
 }
 
-/// The satellites above a list of sites, found again at each step.
+/// Satellites in view of a list of sites, updated at each step.
 #[derive(Debug, Clone)]
 pub struct Sky {
     sites: Vec<Site>,
@@ -61,17 +61,17 @@ pub struct Sky {
     geo_arc: Option<GeoArc>,
 }
 
-/// The part of the sky around the geostationary arc, as each site sees it.
+/// Zone around the geostationary arc, as seen from each site.
 #[derive(Debug, Clone)]
 struct GeoArc {
     cos_avoided: f64,
-    /// For each site the directions of points of the arc above its horizon, of length one.
+    /// Directions (unit vectors) from each site to points of the arc above its horizon.
     directions: Vec<Vec<Vec3>>,
 }
 
 impl GeoArc {
     fn new(sites: &[Site], degrees: f64) -> Self {
-        // Two points to a degree: at 18 deg from the arc, the nearest is off by 0.01 deg at most.
+        // With two points per degree, the distance of 18 deg to the nearest point is wrong by at most 0.01 deg.
         let arc = (0..720).map(|half_deg| {
             let (sin, cos) = (f64::from(half_deg) / 2.0).to_radians().sin_cos();
             Vec3::new(cos, sin, 0.0) * GEOSTATIONARY_RADIUS_M
@@ -92,7 +92,7 @@ impl GeoArc {
 }
 
 impl Sky {
-    /// The sky over `sites` for satellites that move as `ephemeris` says.
+    /// Create the sky over `sites` for the satellites of `ephemeris`.
     pub fn new(sites: Vec<Site>, coverage: Coverage, ephemeris: &Ephemeris) -> Self {
         let margin_m = NEARBY_FOR.as_secs_f64() * ephemeris.largest_speed_m_per_s();
         let near_m = coverage.largest_range_m(ephemeris.largest_radius_m()) + margin_m;
@@ -100,15 +100,15 @@ impl Sky {
         Self { sites, coverage, near_m, near, near_since: None, geo_arc: None }
     }
 
-    /// The same without the satellites that a site sees within so many degrees of the geostationary
-    /// arc: there a low satellite would disturb the links of geostationary ones.
+    /// Exclude satellites that a site sees within `degrees` of the geostationary arc, where a low satellite would
+    /// interfere with the links of geostationary ones.
     #[must_use]
     pub fn avoiding_geo_arc(self, degrees: f64) -> Self {
         let geo_arc = Some(GeoArc::new(&self.sites, degrees));
         Self { geo_arc, ..self }
     }
 
-    /// Whether the site with this index and a satellite can use each other.
+    /// Whether the site with this index can use a satellite at the position `satellite`.
     pub fn includes(&self, site: usize, satellite: Vec3) -> bool {
         let place = &self.sites[site];
         self.coverage.includes(place, satellite)
@@ -118,12 +118,12 @@ impl Sky {
                 .is_some_and(|arc| arc.avoids(site, satellite - place.position))
     }
 
-    /// The sites, in the order given.
+    /// Sites in the order given.
     pub fn sites(&self) -> &[Site] {
         &self.sites
     }
 
-    /// Whether [`Sky::update`] at `now` needs no positions: the satellites near the sites are known.
+    /// Whether [`Sky::update`] at `now` needs no positions, because the list of near satellites is still valid.
     pub fn knows_near(&self, now: Instant) -> bool {
         let fresh = |since: Instant| {
             since <= now && now.saturating_since(since).as_nanos() <= NEARBY_FOR.as_nanos()
@@ -131,13 +131,13 @@ impl Sky {
         self.near_since.is_some_and(fresh)
     }
 
-    /// The satellites near any of the sites, of which alone they may see some until they are looked for again; one
-    /// near several sites comes several times.
+    /// Satellites near any of the sites: only these can come into view until the next update. A satellite near several
+    /// sites is repeated.
     pub fn near(&self) -> impl Iterator<Item = u32> + '_ {
         self.near.iter().flatten().copied()
     }
 
-    /// Takes note of the satellites' positions at `now`; to be called before [`Sky::visible`].
+    /// Update the list of near satellites from all positions at `now`; must be called before [`Sky::visible`].
     pub fn update(&mut self, now: Instant, positions: &[Vec3]) {
         if self.knows_near(now) {
             return;
@@ -154,7 +154,7 @@ impl Sky {
         }
     }
 
-    /// The satellites that the site with this index sees, in ascending order.
+    /// Satellites in view of the site with this index, in ascending order.
     pub fn visible<'a>(
         &'a self,
         site: usize,

@@ -1,4 +1,4 @@
-//! The motion of a shell: circular orbits with secular drift.
+//! Motion of a shell: circular orbits with secular drift.
 
 use std::f64::consts::TAU;
 
@@ -6,13 +6,13 @@ use skyhop_units::UtcInstant;
 
 use crate::{EarthModel, ElementSet, MeanElements, SecularRates, Shell, Vec3};
 
-/// A shell with everything that does not change over time worked out.
+/// Shell with its time-independent values precomputed.
 #[derive(Debug, Clone)]
 pub(crate) struct ShellMotion {
     semi_major_axis_m: f64,
     inclination_rad: f64,
     rates: SecularRates,
-    /// Right ascension of each plane's ascending node at the epoch.
+    /// Right ascension of each plane's ascending node at the epoch, in radians.
     nodes_rad: Vec<f64>,
     /// Cosine and sine of each satellite's argument of latitude at the epoch, plane after plane.
     latitude_arguments: Vec<(f64, f64)>,
@@ -35,7 +35,7 @@ impl ShellMotion {
         Self { semi_major_axis_m, inclination_rad, rates, nodes_rad, latitude_arguments }
     }
 
-    /// Appends the positions of all satellites, plane after plane.
+    /// Append the inertial positions of all satellites, plane after plane, `elapsed_s` after the epoch.
     pub(crate) fn extend_inertial(&self, elapsed_s: f64, positions: &mut Vec<Vec3>) {
         let turn = (self.rates.latitude_argument_rad_per_s * elapsed_s).sin_cos();
         let slots = self.latitude_arguments.len() / self.nodes_rad.len();
@@ -45,7 +45,7 @@ impl ShellMotion {
         }
     }
 
-    /// The position of one satellite.
+    /// Inertial position of one satellite `elapsed_s` after the epoch.
     pub(crate) fn inertial(&self, index: usize, elapsed_s: f64) -> Vec3 {
         let turn = (self.rates.latitude_argument_rad_per_s * elapsed_s).sin_cos();
         let slots = self.latitude_arguments.len() / self.nodes_rad.len();
@@ -53,7 +53,7 @@ impl ShellMotion {
         turned(axes, self.latitude_arguments[index], turn)
     }
 
-    /// Where a plane's satellites are at the ascending node, and a quarter of a turn later.
+    /// Positions of a plane's satellites at the ascending node, and a quarter of an orbit later.
     fn plane_axes(&self, node_rad: f64, elapsed_s: f64) -> [Vec3; 2] {
         let (sin_inclination, cos_inclination) = self.inclination_rad.sin_cos();
         let (sin, cos) = (node_rad + self.rates.node_rad_per_s * elapsed_s).sin_cos();
@@ -61,38 +61,38 @@ impl ShellMotion {
         [Vec3::new(cos, sin, 0.0) * self.semi_major_axis_m, ahead * self.semi_major_axis_m]
     }
 
-    /// How many satellites there are.
+    /// Number of satellites in the shell.
     pub(crate) fn satellites(&self) -> usize {
         self.latitude_arguments.len()
     }
 
-    /// The distance from the Earth's centre at which the satellites are.
+    /// Distance of the satellites from the Earth's centre, in metres.
     pub(crate) fn largest_radius_m(&self) -> f64 {
         self.semi_major_axis_m
     }
 
-    /// A bound of the satellites' angular speed in inertial axes, in rad/s.
+    /// Upper bound of the satellites' angular speed in inertial axes, in rad/s.
     pub(crate) fn largest_turn_rad_per_s(&self) -> f64 {
         self.rates.latitude_argument_rad_per_s.abs() + self.rates.node_rad_per_s.abs()
     }
 }
 
-/// A satellite whose argument of latitude was `start` (cosine, sine), after a turn (sine, cosine).
+/// Position of a satellite whose argument of latitude was `start` (cosine, sine), after a turn (sine, cosine).
 fn turned([ascending, ahead]: [Vec3; 2], start: (f64, f64), turn: (f64, f64)) -> Vec3 {
     let along = start.0 * turn.1 - start.1 * turn.0;
     let across = start.1 * turn.1 + start.0 * turn.0;
     ascending * along + ahead * across
 }
 
-/// The right ascension of a plane's ascending node at the epoch, in degrees.
+/// Right ascension of a plane's ascending node at the epoch, in degrees.
 fn node_deg(shell: &Shell, plane: u32) -> f64 {
     shell.node_span_deg * f64::from(plane) / f64::from(shell.planes)
 }
 
-/// An element set per satellite of a shell, plane after plane.
+/// Create an element set for each satellite of a shell, plane after plane.
 ///
 /// # Panics
-/// The shell has no mean motion or SGP4 refuses it, which reading a constellation rules out.
+/// The shell has no mean motion or SGP4 refuses it, which the check of a constellation file rules out.
 pub(crate) fn element_sets(shell: &Shell, epoch: UtcInstant) -> Vec<ElementSet> {
     // A TLE has four decimals for angles.
     let printed = |degrees: f64| (degrees * 1e4).round() / 1e4;

@@ -16,7 +16,7 @@ fn main() {
     divan::main();
 }
 
-/// Rates are frames per second.
+/// Measure computed frames per second, in each compatibility mode.
 #[divan::bench(args = ["isl none", "isl leoem", "bent-pipe none", "bent-pipe leoem"], sample_count = 3, sample_size = 1)]
 fn one_orbit(bencher: Bencher<'_, '_>, case: &str) {
     let (relay, compat) = case.split_once(' ').expect("a relay and a mode");
@@ -46,7 +46,7 @@ fn request(relay: Relay, compat: Compat) -> PathRequest {
     }
 }
 
-/// As many gateways as LeoEM has, on a lattice over North America.
+/// Gateways on a lattice over North America, as many as in LeoEM.
 fn gateways() -> Vec<Place> {
     let lattice = |index: u32| {
         let (row, column) = (f64::from(index / 16), f64::from(index % 16));

@@ -1,4 +1,4 @@
-//! What a step of 1 s costs at scale: all pairs of 100 sites, one pair, 10,000 element sets.
+//! Cost of a step of 1 s at scale: all pairs of 100 sites, one pair, 10,000 element sets.
 
 use skyhop_model::{Compat, Relay};
 use std::hint::black_box;
@@ -16,7 +16,7 @@ fn main() {
     divan::main();
 }
 
-/// Starlink-550, 72 planes of 22, +Grid; rates are steps per second.
+/// Measure steps per second of Starlink-550: 72 planes of 22, +Grid.
 #[divan::bench(args = [Relay::Isl, Relay::BentPipe], sample_count = 3, sample_size = 1)]
 fn all_pairs_of_100_sites(bencher: Bencher<'_, '_>, relay: Relay) {
     let (request, sites) = (request(relay), sites());
@@ -35,7 +35,7 @@ fn one_pair(bencher: Bencher<'_, '_>, relay: Relay) {
     });
 }
 
-/// All positions, earth-fixed; rates are steps per second.
+/// Measure steps per second of all earth-fixed positions.
 #[divan::bench(sample_count = 5, sample_size = 1)]
 fn positions_of_10_000_element_sets(bencher: Bencher<'_, '_>) {
     let constellation = element_sets();
@@ -55,7 +55,7 @@ fn starlink() -> Constellation {
     Constellation::parse(toml, "starlink-shell1.toml").expect("a constellation")
 }
 
-/// Elements such as Starlink's in the public catalogue: low, nearly circular, with drag.
+/// Synthetic elements like Starlink's in the public catalogue: low, nearly circular, with drag.
 fn element_sets() -> Constellation {
     let base = starlink();
     let set = |n: u32| {
@@ -104,7 +104,7 @@ fn request(relay: Relay) -> PathRequest {
     }
 }
 
-/// A hundred sites where most people live, on a lattice.
+/// Lattice of a hundred sites at the latitudes where most people live.
 fn sites() -> Vec<Place> {
     let site = |n: u32| {
         let (row, column) = (f64::from(n / 20), f64::from(n % 20));

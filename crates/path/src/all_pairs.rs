@@ -1,9 +1,9 @@
-//! Shortest routes between many sites at once, step by step and as changes.
+//! Shortest routes between all pairs of many sites, step by step, reported as changes.
 //!
-//! Each pair uses, at each step, the satellites over which its path is shortest; routes over
+//! Each pair uses, at each step, the satellites over which its path is shortest. Routes go over
 //! satellites (isl) or over satellites and gateways (bent-pipe).
 
-use crate::compat::Habits;
+use crate::compat::CompatRules;
 use skyhop_model::Relay;
 use skyhop_orbit::{Ephemeris, Sky, Vec3};
 use skyhop_units::{Duration, Instant};
@@ -13,9 +13,9 @@ use crate::request::{PathError, PathRequest, Place};
 use crate::route::Router;
 use crate::topology::{Topology, sky, topology};
 
-/// The routes between all pairs of sites, computed one step after the other in constant memory.
+/// Iterator over the routes between all pairs of sites, one step after the other in constant memory.
 ///
-/// Pairs are ordered (0,1), (0,2), …, (1,2), …: from the first site to the second.
+/// Pairs are ordered (0,1), (0,2), …, (1,2), …, each from the first site to the second.
 pub struct AllPairs<'r> {
     request: &'r PathRequest,
     next_step: u64,
@@ -25,43 +25,42 @@ pub struct AllPairs<'r> {
     in_view: Vec<Vec<Link>>,
     topology: Box<dyn Topology>,
     router: Router,
-    /// The routes of the last step, pair after pair; empty where there is none.
+    /// Routes of the previous step, pair after pair; empty for a pair without a path.
     routes: Vec<Vec<u32>>,
     route: Vec<u32>,
 }
 
-/// What one step brings.
+/// Delays and route changes of one step.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PairsStep {
-    /// When.
+    /// Time since the start of the request.
     pub at: Instant,
-    /// The one-way delay of each pair; zero where it has no path.
+    /// One-way delay of each pair; zero for a pair without a path.
     pub delays: Vec<Duration>,
-    /// The routes that differ from the step before, by pair.
+    /// Routes that differ from the previous step, in the order of pairs.
     pub changes: Vec<RouteChange>,
 }
 
-/// A pair's new route.
+/// New route of a pair.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RouteChange {
-    /// The index of the pair.
+    /// Index of the pair.
     pub pair: u32,
-    /// Satellites and gateways, without the sites; empty where there is no path.
+    /// Satellites and gateways of the route, without the sites; empty if there is no path.
     pub nodes: Vec<u32>,
 }
 
-/// How many pairs so many sites make.
+/// Number of pairs of `sites` sites.
 pub const fn pairs(sites: usize) -> usize {
     sites * sites.saturating_sub(1) / 2
 }
 
 impl<'r> AllPairs<'r> {
-    /// Prepares the computation between `sites`, with everything else as in `request`: its own ends,
-    /// handover policy and outages do not count.
+    /// Prepare the computation of routes between `sites`, with the constellation, relay, times and options of
+    /// `request`; its ends, handover policy and outages are ignored.
     ///
     /// # Errors
-    /// The request makes no sense, there are fewer than two sites, or the relay has no routes between
-    /// any two sites.
+    /// The request is invalid, there are fewer than two sites, or the relay does not route between arbitrary sites.
     pub fn new(request: &'r PathRequest, sites: &[Place]) -> Result<Self, PathError> {
         request.validate()?;
         sites.iter().try_for_each(Place::validate)?;
@@ -109,7 +108,7 @@ impl<'r> AllPairs<'r> {
         PairsStep { at, delays, changes }
     }
 
-    /// Finds the satellites that each site sees.
+    /// Find the satellites in view of each site.
     fn look_up(&mut self, at: Instant) {
         self.sky.update(at, &self.positions);
         for (site, in_view) in self.in_view.iter_mut().enumerate() {
@@ -123,8 +122,8 @@ impl<'r> AllPairs<'r> {
         }
     }
 
-    /// Writes the route that the last search found to a site into `self.route`; its delay, or zero
-    /// and an empty route.
+    /// Write the route that the last search found to a site into `self.route` and return its delay; zero and an empty
+    /// route if there is none.
     fn route_to(&mut self, to: usize) -> Duration {
         self.route.clear();
         let total =
@@ -159,10 +158,10 @@ impl Iterator for AllPairs<'_> {
 
 impl ExactSizeIterator for AllPairs<'_> {}
 
-/// Delays as differences of differences: small whole numbers while a route stays the same, because
-/// satellites move steadily. What a file of all pairs holds.
+/// Encoder of delays as second differences, the form in which a file of all pairs holds them.
 ///
-/// The first step stands for itself, with nothing before it: `sum(sum(encoded)) = delays`.
+/// Satellites move steadily, so that second differences are small integers while a route stays the same. The values
+/// before the first step count as zero: `cumsum(cumsum(encoded)) = delays`.
 #[derive(Debug, Clone, Default)]
 pub struct DelayEncoder {
     last_ns: Vec<i64>,
@@ -170,7 +169,7 @@ pub struct DelayEncoder {
 }
 
 impl DelayEncoder {
-    /// The differences of a step's delays, in ns.
+    /// Encode the delays of a step as second differences, in ns.
     pub fn encode(&mut self, delays: &[Duration]) -> Vec<i64> {
         self.last_ns.resize(delays.len(), 0);
         self.last_change_ns.resize(delays.len(), 0);

@@ -1,15 +1,15 @@
-//! Whose Earth, speed of light and habits a path takes.
+//! Compatibility modes: rules that a path takes over from LeoEM or Hypatia.
 
 use skyhop_model::Compat;
 use skyhop_orbit::{Constellation, Coverage, EarthModel, Site, Vec3};
 
 use crate::trace::BetweenFrames;
 
-/// The farthest satellite that LeoEM lets a site use, in metres.
+/// Maximum distance between a site and a satellite in LeoEM, in metres.
 const LEOEM_COVERAGE_M: f64 = 811_944.74;
 
-/// What a path takes over from the tool that it is compared with.
-pub(crate) trait Habits {
+/// Rules of path computation that depend on the compatibility mode.
+pub(crate) trait CompatRules {
     fn earth(self) -> EarthModel;
 
     fn coverage(self, constellation: &Constellation) -> Coverage;
@@ -17,19 +17,19 @@ pub(crate) trait Habits {
     /// One-way delay between a satellite and a site, in seconds.
     fn ground_delay_s(self, satellite: Vec3, site: &Site) -> f64;
 
-    /// Whether the last plane of a shell links to its first.
+    /// Whether the last plane of a shell has links to the first.
     fn links_across_seam(self) -> bool;
 
-    /// Whether an end keeps its satellite after it has left coverage.
+    /// Whether an end may keep its satellite after the satellite has left coverage.
     fn keeps_lost_satellite(self) -> bool;
 
-    /// Whether an end hop keeps the delay that it had when its satellite was chosen.
+    /// Whether an end hop keeps the delay that it had at the time when its satellite was chosen.
     fn freezes_end_hops(self) -> bool;
 
     fn between_frames(self) -> BetweenFrames;
 }
 
-impl Habits for Compat {
+impl CompatRules for Compat {
     fn earth(self) -> EarthModel {
         match self {
             Self::None | Self::Hypatia => EarthModel::Wgs84,
@@ -49,7 +49,7 @@ impl Habits for Compat {
     fn ground_delay_s(self, satellite: Vec3, site: &Site) -> f64 {
         let distance_m = match self {
             Self::None | Self::Hypatia => site.range_m(satellite),
-            // LeoEM's distance takes y a second time where z should be.
+            // LeoEM's formula for the distance has y again in the place of z.
             Self::Leoem => {
                 let sight = satellite - site.position;
                 (sight.x * sight.x + 2.0 * sight.y * sight.y).sqrt()

@@ -1,6 +1,6 @@
-//! Computing a path, step by step.
+//! Computation of a path, step by step.
 
-use crate::compat::Habits;
+use crate::compat::CompatRules;
 use skyhop_model::Compat;
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -8,18 +8,18 @@ use std::ops::ControlFlow;
 use skyhop_orbit::{Ephemeris, Geodetic, Sky, Vec3};
 use skyhop_units::{Duration, Instant, UtcInstant};
 
-use crate::events::{Dismantled, EventRules};
-use crate::handover::{self, HandoverPolicy, Link, Outlook, Selection, View};
+use crate::events::{EventRules, LinkTeardown};
+use crate::handover::{self, HandoverPolicy, Link, Selection, View, VisibilityForecast};
 use crate::request::{PathError, PathRequest, Place};
 use crate::route::Router;
 use crate::topology::{Hops, Topology, sky, topology};
 use crate::trace::{Frame, NODE_FROM, NODE_TO, NodeSite, PathHeader, PathTrace, SCHEMA_VERSION};
 
-/// Computes a whole path. `progress` hears after each step how many of how many are done, and may
+/// Compute a whole path. `progress` is called after each step with the number of steps done and the total, and may
 /// stop the computation.
 ///
 /// # Errors
-/// The request makes no sense, `progress` said to stop, or there is never a path.
+/// The request is invalid, `progress` has stopped the computation, or no step has a path.
 pub fn compute(
     request: &PathRequest,
     mut progress: impl FnMut(u64, u64) -> ControlFlow<()>,
@@ -38,7 +38,7 @@ pub fn compute(
     Ok(trace)
 }
 
-/// The gateways and points of presence that any of the frames goes over.
+/// Gateways and points of presence that the frames use.
 fn sites_of(request: &PathRequest, frames: &[Frame]) -> Vec<NodeSite> {
     let first = request.constellation.satellites() as i32;
     let nodes = frames.iter().flat_map(|frame| &frame.nodes).copied();
@@ -53,15 +53,15 @@ fn sites_of(request: &PathRequest, frames: &[Frame]) -> Vec<NodeSite> {
     used.into_iter().filter_map(site).collect()
 }
 
-/// The frames of a path, computed one after the other in constant memory.
+/// Iterator over the frames of a path, computed one after the other in constant memory.
 ///
-/// Whether there is ever a path is for the reader to see: [`compute`] checks it.
+/// It does not check whether any frame has a path, which [`compute`] does.
 pub struct PathFrames<'r> {
     request: &'r PathRequest,
     next_step: u64,
     ephemeris: Ephemeris,
     positions: Vec<Vec3>,
-    /// The sky over both users, `from` first.
+    /// Sky over both ends, `from` first.
     sky: Sky,
     in_view: [Vec<Link>; 2],
     policy: Box<dyn HandoverPolicy>,
@@ -69,15 +69,15 @@ pub struct PathFrames<'r> {
     router: Router,
     route: Vec<u32>,
     rules: EventRules,
-    /// The last frame, without its events.
+    /// Previous frame, without its events.
     previous: Option<Frame>,
 }
 
 impl<'r> PathFrames<'r> {
-    /// Prepares the computation of a request.
+    /// Prepare the computation of a request.
     ///
     /// # Errors
-    /// The request makes no sense.
+    /// The request is invalid.
     pub fn new(request: &'r PathRequest) -> Result<Self, PathError> {
         request.validate()?;
         let ephemeris = Ephemeris::new(&request.constellation, request.compat.earth());
@@ -97,7 +97,7 @@ impl<'r> PathFrames<'r> {
         })
     }
 
-    /// The header of the path that these frames make.
+    /// Header of the path that consists of these frames.
     pub fn header(&self) -> PathHeader {
         let request = self.request;
         PathHeader {
@@ -131,15 +131,14 @@ impl<'r> PathFrames<'r> {
             utc: time,
             in_view: [&self.in_view[0], &self.in_view[1]],
             keeps_lost_satellite: self.request.compat.keeps_lost_satellite(),
-            parts: self.topology.parts(),
+            components: self.topology.components(),
             graph: self.topology.graph(),
-            outlook: &Forecast { ephemeris: &self.ephemeris, sky: &self.sky, now: time },
+            visibility: &OrbitForecast { ephemeris: &self.ephemeris, sky: &self.sky, now: time },
         });
         self.routed(at, selection).unwrap_or(Frame { at, ..Frame::default() })
     }
 
-    /// Brings the positions up to date: of all satellites, or of those that the ends could see where the others
-    /// do not count.
+    /// Update the positions of all satellites, or only of those near the ends if the topology needs no others.
     fn propagate(&mut self, at: Instant, time: UtcInstant) {
         if self.topology.needs_every_satellite() || !self.sky.knows_near(at) {
             self.ephemeris.earth_fixed(time, &mut self.positions);
@@ -150,8 +149,7 @@ impl<'r> PathFrames<'r> {
         }
     }
 
-    /// Finds the satellites that each user sees. An end without a satellite of its own is its own
-    /// only link.
+    /// Find the satellites in view of each end. An end without a satellite of its own gets one link to its own node.
     fn look_up(&mut self, at: Instant) {
         self.sky.update(at, &self.positions);
         let ground = self.topology.end_without_satellite();
@@ -170,7 +168,7 @@ impl<'r> PathFrames<'r> {
         }
     }
 
-    /// The frame with the shortest route between the selected satellites, where there is one.
+    /// Frame with the shortest route between the selected satellites, if there is one.
     fn routed(&mut self, at: Instant, selection: Selection) -> Option<Frame> {
         let [Some(from), Some(to)] = selection else { return None };
         self.router.shortest(
@@ -232,25 +230,25 @@ impl ExactSizeIterator for PathFrames<'_> {}
 
 impl PathRequest {
     fn event_rules(&self) -> EventRules {
-        let dismantled = match self.compat {
+        let teardown = match self.compat {
             Compat::None | Compat::Hypatia => {
-                Dismantled::GatewayLinks { satellites: self.constellation.satellites() }
+                LinkTeardown::GatewayLinks { satellites: self.constellation.satellites() }
             }
-            Compat::Leoem => Dismantled::AllAsLeoem,
+            Compat::Leoem => LinkTeardown::AllAsLeoem,
         };
-        EventRules { outage: self.outage, dismantled, seed: self.seed }
+        EventRules { outage: self.outage, teardown, seed: self.seed }
     }
 }
 
-/// Looks ahead along the orbits.
-struct Forecast<'a> {
+/// Forecast of visibility by propagation of the orbits.
+struct OrbitForecast<'a> {
     ephemeris: &'a Ephemeris,
     sky: &'a Sky,
     now: UtcInstant,
 }
 
-impl Outlook for Forecast<'_> {
-    fn in_view_for(&self, end: usize, satellite: u32) -> Duration {
+impl VisibilityForecast for OrbitForecast<'_> {
+    fn time_in_view(&self, end: usize, satellite: u32) -> Duration {
         const STRIDE: Duration = Duration::from_secs(20);
         const LONGEST: Duration = Duration::from_secs(3_600);
         const PRECISION: Duration = Duration::from_millis(10);
@@ -262,7 +260,7 @@ impl Outlook for Forecast<'_> {
         while seen < LONGEST && sees(seen + STRIDE) {
             seen += STRIDE;
         }
-        // Between `seen` and a stride later it sets.
+        // The satellite sets between `seen` and one stride later: bisect.
         let mut unseen = seen + STRIDE;
         while seen < LONGEST && unseen - seen > PRECISION {
             let middle = seen + (unseen - seen) / 2;

@@ -1,4 +1,4 @@
-//! What changes from one frame to the next.
+//! Events: changes of the path from one frame to the next.
 
 use skyhop_model::PathEventKind;
 use skyhop_units::{Duration, Instant};
@@ -7,36 +7,35 @@ use crate::OutageModel;
 use crate::outage::Draw;
 use crate::trace::{Frame, PathEvent};
 
-/// How differences between frames become events.
+/// Rules by which differences between frames become events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EventRules {
-    /// How long an end handover takes the link down.
+    /// Model of the outage of an end handover.
     pub outage: OutageModel,
-    /// Which links in the middle are dismantled when the route changes.
-    pub dismantled: Dismantled,
-    /// The seed of outages that are drawn.
+    /// Links in the middle of the path that go down when the route changes.
+    pub teardown: LinkTeardown,
+    /// Seed of random outages.
     pub seed: u64,
 }
 
-/// Which links in the middle of a path are dismantled when its route leaves or joins them.
+/// Links in the middle of a path that go down when its route leaves or joins them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Dismantled {
-    /// Those between a satellite and a gateway: nodes from this number on are on the ground.
-    /// Inter-satellite links and fibre are kept, and a frame in which only they differ is a reroute.
+pub enum LinkTeardown {
+    /// Links between a satellite and a gateway. Inter-satellite links and fibre stay up, and a frame in which only
+    /// they differ is a reroute.
     GatewayLinks {
-        /// The number of satellites.
+        /// Number of satellites: nodes from this number on are on the ground.
         satellites: u32,
     },
-    /// Every link where the route differs, as LeoEM's emulator takes them down; with its slip: if
-    /// the first satellite of the new route was further along the old one, the last link in the
-    /// middle goes down (its array is indexed with -1).
+    /// All links at which the route differs, as in LeoEM's emulator, including its bug: if the first satellite of the
+    /// new route was further along the old one, the last link in the middle goes down (its array is indexed with -1).
     AllAsLeoem,
 }
 
 impl EventRules {
-    /// The events with which `frame` begins, given the frame before; in the order of the hops.
+    /// Return the events at the beginning of `frame`, given the previous frame, in the order of the hops.
     ///
-    /// `lost` has no outage of its own: there is no path until `restored`.
+    /// `lost` has an outage of zero, because there is no path until `restored`.
     pub fn between(&self, previous: Option<&Frame>, frame: &Frame) -> Vec<PathEvent> {
         let was = previous.filter(|previous| previous.delay.is_some());
         let event = |kind, hop, outage| PathEvent { at: frame.at, kind, hop, outage };
@@ -52,7 +51,7 @@ impl EventRules {
         }
     }
 
-    /// The events between two frames with different routes.
+    /// Events between two frames with different routes.
     fn changes(&self, previous: &Frame, frame: &Frame) -> Vec<PathEvent> {
         let mut events = Vec::new();
         let last_hop = frame.hop_delays.len() as u16 - 1;
@@ -67,13 +66,13 @@ impl EventRules {
         if was[0] != is[0] {
             events.push(end(0, 0));
         }
-        events.extend(self.dismantled_hops(previous, frame).map(|hop| PathEvent {
+        events.extend(self.torn_down_hops(previous, frame).map(|hop| PathEvent {
             at: frame.at,
             kind: PathEventKind::Intermediate,
             hop: Some(hop),
             outage: Duration::ZERO,
         }));
-        // An access path's other end is on the ground and has no satellite to change.
+        // The other end of an access path is on the ground and has no satellite.
         if was[1] != is[1] && self.is_satellite(is[1]) {
             events.push(end(1, last_hop));
         }
@@ -83,17 +82,16 @@ impl EventRules {
         events
     }
 
-    /// The one-way delays between the ends and their satellites; of the first twice where the last
-    /// has none.
+    /// One-way delays between the ends and their satellites; the first end's twice if the last end has no satellite.
     fn end_delays(&self, frame: &Frame) -> [Duration; 2] {
         let (first, last) = (frame.hop_delays[0], frame.hop_delays[frame.hop_delays.len() - 1]);
         [first, if self.is_satellite(end_satellites(frame)[1]) { last } else { first }]
     }
 
     fn is_satellite(&self, node: i32) -> bool {
-        match self.dismantled {
-            Dismantled::AllAsLeoem => true,
-            Dismantled::GatewayLinks { satellites } => node < satellites as i32,
+        match self.teardown {
+            LinkTeardown::AllAsLeoem => true,
+            LinkTeardown::GatewayLinks { satellites } => node < satellites as i32,
         }
     }
 
@@ -101,36 +99,36 @@ impl EventRules {
         Draw::new(self.seed, frame.at, end)
     }
 
-    fn dismantled_hops<'a>(
+    fn torn_down_hops<'a>(
         &'a self,
         previous: &Frame,
         frame: &'a Frame,
     ) -> impl Iterator<Item = u16> + 'a {
-        let wraps = self.dismantled == Dismantled::AllAsLeoem;
+        let wraps = self.teardown == LinkTeardown::AllAsLeoem;
         let broken = broken_links(middle(&previous.nodes), middle(&frame.nodes), wraps);
-        let is_dismantled = move |hop: &u16| match self.dismantled {
-            Dismantled::AllAsLeoem => true,
-            Dismantled::GatewayLinks { satellites } => {
+        let is_torn_down = move |hop: &u16| match self.teardown {
+            LinkTeardown::AllAsLeoem => true,
+            LinkTeardown::GatewayLinks { satellites } => {
                 let hop = usize::from(*hop);
                 let ends = &frame.nodes[hop..=hop + 1];
                 ends.iter().filter(|node| **node >= satellites as i32).count() == 1
             }
         };
-        // The first link in the middle is hop 1: hop 0 is the user's.
-        (1..).zip(broken).filter(|(_, broken)| *broken).map(|(hop, _)| hop).filter(is_dismantled)
+        // The first link in the middle is hop 1: hop 0 is the link between the end and its satellite.
+        (1..).zip(broken).filter(|(_, broken)| *broken).map(|(hop, _)| hop).filter(is_torn_down)
     }
 }
 
-/// A change of inter-satellite links only.
+/// Event of a change of inter-satellite links only.
 fn reroute(at: Instant) -> PathEvent {
     PathEvent { at, kind: PathEventKind::Reroute, hop: None, outage: Duration::ZERO }
 }
 
-/// For each link of the new route's middle, whether the old route's middle is left or joined there.
+/// Whether the new route leaves or joins the old one at each link, for the middles of both routes.
 ///
-/// This is the rule of LeoEM's emulator: a link into the first node that the old route did not have
-/// is where it is left; a link into a node that the old route had, but not next, is where it is
-/// joined again. `wraps` says what happens if that node is the first: the last link counts, or none.
+/// The rule is that of LeoEM's emulator. The new route leaves the old one at a link into the first node that the old
+/// route does not have; it joins the old one at a link into a node that the old route has, but not as the next one. If
+/// that node is the first, `wraps` decides whether the last link counts or none.
 fn broken_links(old: &[i32], new: &[i32], wraps: bool) -> Vec<bool> {
     let mut broken = vec![false; new.len().saturating_sub(1)];
     let place = |node: i32| old.iter().position(|old| *old == node);
@@ -153,12 +151,12 @@ fn broken_links(old: &[i32], new: &[i32], wraps: bool) -> Vec<bool> {
     broken
 }
 
-/// A route without its users.
+/// Nodes of a route without its two ends.
 fn middle(nodes: &[i32]) -> &[i32] {
     &nodes[1..nodes.len() - 1]
 }
 
-/// The first and the last satellite of a route.
+/// First and last satellite of a route.
 fn end_satellites(frame: &Frame) -> [i32; 2] {
     [frame.nodes[1], frame.nodes[frame.nodes.len() - 2]]
 }

@@ -1,13 +1,13 @@
-//! Delays along the ground.
+//! Delay of optical fibre along the ground.
 
 use skyhop_orbit::{Geodetic, LIGHT_M_PER_S};
 
-/// The mean radius of the Earth (IUGG).
+/// Mean radius of the Earth, m (IUGG).
 const MEAN_RADIUS_M: f64 = 6_371_008.8;
-/// The share of the speed of light in vacuum at which light travels in glass (index 1.5).
+/// Speed of light in fibre relative to vacuum (refractive index 1.5).
 const FIBRE_SPEED: f64 = 2.0 / 3.0;
 
-/// The great-circle distance between two places on a sphere of the Earth's mean radius, in metres.
+/// Great-circle distance between two places on a sphere of the Earth's mean radius, in metres.
 pub fn great_circle_m(a: Geodetic, b: Geodetic) -> f64 {
     let (lat_a, lat_b) = (a.latitude_deg.to_radians(), b.latitude_deg.to_radians());
     let half_lat = ((lat_b - lat_a) / 2.0).sin();
@@ -16,8 +16,8 @@ pub fn great_circle_m(a: Geodetic, b: Geodetic) -> f64 {
     2.0 * MEAN_RADIUS_M * haversine.sqrt().min(1.0).asin()
 }
 
-/// The one-way delay of fibre between two places, in seconds: `stretch` times the great circle at
-/// two thirds of the speed of light.
+/// One-way delay of fibre between two places, in seconds: `stretch` times the great circle at two thirds of the
+/// speed of light.
 pub fn fibre_delay_s(a: Geodetic, b: Geodetic, stretch: f64) -> f64 {
     stretch * great_circle_m(a, b) / (FIBRE_SPEED * LIGHT_M_PER_S)
 }

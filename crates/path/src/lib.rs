@@ -1,8 +1,7 @@
-//! From a constellation and two places to the time-varying path between them.
+//! Time-varying path between two places, computed from a constellation.
 //!
-//! A [`PathRequest`] says what to compute; [`PathFrames`] gives the path step by step and
-//! [`compute`] all of it as a [`PathTrace`]. [`import`] makes the same from other tools' files and
-//! [`export`] writes it for them.
+//! A [`PathRequest`] describes the path; [`PathFrames`] computes it step by step and [`compute`] as a whole
+//! [`PathTrace`]. [`import`] makes a trace from files of other tools and [`export`] writes it for them.
 
 pub mod all_pairs;
 mod compat;

@@ -1,30 +1,30 @@
-//! How long a link is down when an end of the path changes its satellite.
+//! Models of the outage when an end of the path changes its satellite.
 
 use std::fmt;
 use std::str::FromStr;
 
 use skyhop_units::{Duration, Instant, QuantityError};
 
-/// How long an end handover takes the link down.
+/// Model of the duration of an end handover's outage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OutageModel {
-    /// 1.5 RTT to the satellite that is left and 1.5 RTT to the new one, as LeoEM does (SaTCP
-    /// section III): three times the sum of the one-way delays.
+    /// Sum of 1.5 RTT to the old satellite and 1.5 RTT to the new one, as in LeoEM (SaTCP section III): three times
+    /// the sum of the one-way delays.
     Leoem,
-    /// Drawn for each event, evenly from 30 to 100 ms: the range that measurements of Starlink's
-    /// reconfigurations report (SatPipe, section III); how it is spread within is not known.
+    /// Random for each event, uniform from 30 to 100 ms: the range that measurements of Starlink's reconfigurations
+    /// report (SatPipe, section III); the distribution within it is not known.
     Starlink,
-    /// Not at all.
+    /// Handovers without an outage.
     None,
-    /// Always this long.
+    /// Constant duration of all outages.
     Constant(Duration),
 }
 
-/// The bounds of Starlink's outages.
+/// Bounds of Starlink's outages, ns.
 const STARLINK_NS: [u64; 2] = [30_000_000, 100_000_000];
 
 impl OutageModel {
-    /// The outage of an end whose one-way delay to its satellite was `old` and is `new`.
+    /// Outage of an end whose one-way delay to its satellite changes from `old` to `new`.
     pub fn handover(self, old: Duration, new: Duration, draw: Draw) -> Duration {
         match self {
             Self::Leoem => (old + new) * 3,
@@ -32,7 +32,7 @@ impl OutageModel {
         }
     }
 
-    /// The outage when there is a path again, by the one-way delays of both ends.
+    /// Outage when a lost path is restored; `ends` are the one-way delays of both ends to their satellites.
     pub fn restored(self, ends: [Duration; 2], draw: Draw) -> Duration {
         match self {
             Self::Leoem => ends[0].max(ends[1]) * 3,
@@ -49,29 +49,29 @@ impl OutageModel {
     }
 }
 
-/// A random number that belongs to one event, whatever else is drawn.
+/// Random number of one event, independent of how many other numbers are drawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Draw(u64);
 
 impl Draw {
-    /// The number of the event that happens to an end `at` some time, in a path with `seed`.
+    /// Random number of the event at time `at` and end `end`, on a path with `seed`.
     pub const fn new(seed: u64, at: Instant, end: u64) -> Self {
         Self(mixed(mixed(mixed(seed) ^ at.as_nanos()) ^ end))
     }
 
-    /// A number from 0 to less than 1, all equally likely.
+    /// Uniform number from 0 to less than 1.
     pub fn unit(self) -> f64 {
         const STEPS: u64 = 1 << f64::MANTISSA_DIGITS;
         self.between([0, STEPS - 1]) as f64 / STEPS as f64
     }
 
-    /// A number from `low` to `high`, all equally likely.
+    /// Uniform integer from `low` to `high`, both included.
     const fn between(self, [low, high]: [u64; 2]) -> u64 {
         low + ((self.0 as u128 * (high - low + 1) as u128) >> 64) as u64
     }
 }
 
-/// SplitMix64 (Steele, Lea and Flood, 2014): one step from `state`.
+/// One step of SplitMix64 (Steele, Lea and Flood, 2014) from `state`.
 const fn mixed(state: u64) -> u64 {
     let z = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -93,7 +93,7 @@ impl fmt::Display for OutageModel {
 impl FromStr for OutageModel {
     type Err = QuantityError;
 
-    /// A model's name, or a duration.
+    /// Parse the name of a model, or a duration.
     fn from_str(text: &str) -> Result<Self, QuantityError> {
         match text {
             "leoem" => Ok(Self::Leoem),
@@ -104,7 +104,7 @@ impl FromStr for OutageModel {
     }
 }
 
-/// The duration's error, with the names that would have done as well.
+/// Add the names of the models to the error of parsing a duration.
 fn with_names(error: QuantityError) -> QuantityError {
     const EXPECTED: &str = "\"leoem\", \"starlink\", \"none\" or a duration such as \"80 ms\"";
     match error {

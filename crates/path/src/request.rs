@@ -1,6 +1,6 @@
-//! What a path computation is asked for.
+//! Request for the computation of a path.
 
-use skyhop_model::{Compat, Relay, UnknownWord};
+use skyhop_model::{Compat, Relay, UnknownName};
 use skyhop_orbit::{Constellation, Geodetic};
 use skyhop_units::{Duration, Length, UtcInstant};
 use thiserror::Error;
@@ -8,69 +8,70 @@ use thiserror::Error;
 use crate::trace::TraceError;
 use crate::{Endpoint, OutageModel, handover};
 
-/// The most steps of a path unless it may be large: three weeks of seconds, half a gigabyte.
+/// Maximum number of steps of a path, unless the user allows large ones: three weeks of seconds, half a gigabyte.
 pub const MOST_STEPS: u64 = 2_000_000;
 
-/// A path between two places, to be computed.
+/// Request for a path between two places.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PathRequest {
-    /// The satellites.
+    /// Satellites over which the path goes.
     pub constellation: Constellation,
-    /// The end that becomes node -1.
+    /// First end, which becomes node -1.
     pub from: Place,
-    /// The end that becomes node -2.
+    /// Second end, which becomes node -2.
     pub to: Place,
-    /// The gateways of a bent-pipe or access path; their order gives the node ids.
+    /// Gateways of a bent-pipe or access path; their order gives the node ids.
     pub gateways: Vec<Place>,
-    /// How satellites pass traffic on; `None`: not at all, but the satellite that a terminal uses is
-    /// seen alone. Both ends are the terminal's place then.
+    /// Relay between the satellites of both ends. `None` computes only the satellite of one terminal, whose place is
+    /// then both `from` and `to`.
     pub relay: Option<Relay>,
-    /// The handover policy's name, one of [`handover::POLICIES`].
+    /// Name of the handover policy, one of [`handover::POLICIES`].
     pub handover: String,
-    /// How long the link is down at an end handover.
+    /// Model of the outage at an end handover.
     pub outage: OutageModel,
-    /// Whose Earth, speed of light and habits to take.
+    /// Tool whose Earth model, speed of light and rules are used.
     pub compat: Compat,
-    /// When the path begins.
+    /// Start of the path in UTC.
     pub start: UtcInstant,
-    /// The time between frames.
+    /// Time between two consecutive frames.
     pub step: Duration,
-    /// How long the path lasts; rounded up to whole steps.
+    /// Duration of the path, rounded up to whole steps.
     pub duration: Duration,
-    /// The seed of whatever is drawn at random.
+    /// Seed of all random draws.
     pub seed: u64,
-    /// What is rarely asked for.
+    /// Options that are rarely used.
     pub options: PathOptions,
 }
 
-/// The finer choices of a path; their defaults suit most.
+/// Rarely used options of a path.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PathOptions {
-    /// Whether the last plane of a shell links to its first.
+    /// Whether the last plane of a shell has links to the first.
     pub isl_seam: bool,
-    /// How far above the ground links between satellites must pass.
+    /// Minimum altitude above the equator's radius at which links between satellites pass.
     pub isl_clearance: Length,
-    /// How far from the geostationary arc sites keep, in degrees.
+    /// Minimum angle that sites keep from the geostationary arc, in degrees; `None` for no limit.
     pub geo_avoidance_deg: Option<f64>,
-    /// The points of presence of an access path; `from` uses the nearest.
+    /// Points of presence of an access path; `from` uses the nearest.
     pub pops: Vec<Place>,
-    /// How much longer fibre is than the great circle.
+    /// Length of fibre relative to the great circle.
     pub fibre_stretch: f64,
-    /// When policies that follow a grid choose.
+    /// Times at which policies that follow a grid choose satellites.
     pub grid: UtcGrid,
 }
 
-/// Moments of UTC at equal distances.
+/// Equally spaced times in UTC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UtcGrid {
-    /// The time between two moments.
+    /// Time between two grid times.
     pub period: Duration,
-    /// When in each period, counted from the full minute where a minute has whole periods.
+    /// Offset of the grid times within a period. Periods are counted from 1970-01-01T00:00:00Z, so that a period that
+    /// divides a minute begins at the full minute.
     pub offset: Duration,
 }
 
 impl Default for UtcGrid {
-    /// Starlink's: 12, 27, 42 and 57 seconds past each minute (SatPipe; Tanveer and others, Making
+    /// Starlink's grid: 12, 27, 42 and 57 seconds past each minute (SatPipe; Tanveer and others, Making
     /// Sense of Constellations, 2023).
     fn default() -> Self {
         Self { period: Duration::from_secs(15), offset: Duration::from_secs(12) }
@@ -78,14 +79,14 @@ impl Default for UtcGrid {
 }
 
 impl UtcGrid {
-    /// How long it is since the last moment.
+    /// Time since the last grid time.
     pub fn since(&self, time: UtcInstant) -> Duration {
         let period_ns = self.period.as_nanos().max(1) as i64;
         let since_ns = (time.unix_nanos() - self.offset.as_nanos() as i64).rem_euclid(period_ns);
         Duration::from_nanos(since_ns as u64)
     }
 
-    /// How many moments have passed since 1970.
+    /// Number of grid times since 1970-01-01.
     pub fn index(&self, time: UtcInstant) -> i64 {
         let period_ns = self.period.as_nanos().max(1) as i64;
         (time.unix_nanos() - self.offset.as_nanos() as i64).div_euclid(period_ns)
@@ -93,8 +94,8 @@ impl UtcGrid {
 }
 
 impl Default for PathOptions {
-    /// With a seam; links pass 80 km above the ground, where the atmosphere does not disturb them;
-    /// sites use all of the sky; no point of presence; fibre 1.4 times the great circle.
+    /// Default options: links across the seam; links at least 80 km above the ground, where the atmosphere does not
+    /// disturb them; no avoidance of the geostationary arc; no point of presence; fibre 1.4 times the great circle.
     fn default() -> Self {
         Self {
             isl_seam: true,
@@ -107,23 +108,23 @@ impl Default for PathOptions {
     }
 }
 
-/// A named place.
+/// Named place on the ground.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Place {
-    /// What to call it.
+    /// Name of the place in messages and path files.
     pub name: String,
-    /// Where it is.
+    /// Geodetic position on WGS84.
     pub position: Geodetic,
 }
 
 impl Place {
-    /// A place on the ellipsoid (altitude 0).
+    /// Create a place on the ellipsoid (altitude 0).
     pub fn new(name: &str, latitude_deg: f64, longitude_deg: f64) -> Self {
         let position = Geodetic { latitude_deg, longitude_deg, altitude_m: 0.0 };
         Self { name: name.to_owned(), position }
     }
 
-    /// What a path's header says about it.
+    /// Entry of the place in a path's header.
     pub fn endpoint(&self) -> Endpoint {
         Endpoint {
             name: self.name.clone(),
@@ -133,13 +134,13 @@ impl Place {
     }
 }
 
-/// Why a path cannot be computed.
+/// Reason for which a path cannot be computed.
 #[derive(Debug, Clone, PartialEq, Error)]
 pub enum PathError {
     /// The step or the duration is zero.
     #[error("{what} is 0 s; expected more than that")]
     NoTime {
-        /// "step" or "duration".
+        /// Name of the zero value, "step" or "duration".
         what: &'static str,
     },
     /// A place is not on Earth.
@@ -148,64 +149,64 @@ pub enum PathError {
          expected -90 to 90 deg, -180 to 360 deg and -1000 to 100000 m"
     )]
     Place {
-        /// Its name.
+        /// Name of the place.
         place: String,
-        /// As given.
+        /// Latitude as given, in degrees.
         latitude_deg: f64,
-        /// As given.
+        /// Longitude as given, in degrees.
         longitude_deg: f64,
-        /// As given.
+        /// Altitude as given, in metres.
         altitude_m: f64,
     },
-    /// There is no handover policy of this name.
+    /// No handover policy has this name.
     #[error(transparent)]
-    Handover(#[from] UnknownWord),
-    /// A bent-pipe or access path needs gateways.
+    Handover(#[from] UnknownName),
+    /// A bent-pipe or access path has no gateways.
     #[error("a path of this kind needs gateways, but the list is empty")]
     NoGateways,
-    /// An access path needs a point of presence.
+    /// An access path has no point of presence.
     #[error("an access path needs points of presence, but the list is empty")]
     NoPops,
-    /// A geo path needs geostationary satellites.
+    /// A geo path's constellation has no geostationary satellites.
     #[error(
         "a geo path needs a constellation of geostationary satellites, but {constellation} has none; \
          \"geo:-95\" is one at 95 degrees west"
     )]
     NotGeostationary {
-        /// Its name.
+        /// Name of the constellation.
         constellation: String,
     },
-    /// An option makes no sense.
+    /// An option has an invalid value.
     #[error("{what}; expected {expected}")]
     Option {
-        /// What is wrong.
+        /// Invalid option with its value.
         what: String,
-        /// What may be.
+        /// Range of valid values.
         expected: &'static str,
     },
-    /// The progress callback said to stop.
+    /// The progress callback has stopped the computation.
     #[error("stopped after {done} of {steps} steps")]
     Stopped {
-        /// Frames computed until then.
+        /// Number of frames computed.
         done: u64,
-        /// Frames that were asked for.
+        /// Number of frames requested.
         steps: u64,
     },
-    /// What was computed is not a path.
+    /// The computed frames are not a path.
     #[error(transparent)]
     Trace(#[from] TraceError),
 }
 
 impl PathRequest {
-    /// The number of frames.
+    /// Number of frames: duration over step, rounded up.
     pub fn steps(&self) -> u64 {
         self.duration.as_nanos().div_ceil(self.step.as_nanos().max(1))
     }
 
-    /// Checks what can be wrong before anything is computed.
+    /// Check the request before anything is computed.
     ///
     /// # Errors
-    /// The first thing that is wrong.
+    /// The first invalid value.
     pub fn validate(&self) -> Result<(), PathError> {
         for (what, time) in [("step", self.step), ("duration", self.duration)] {
             if time == Duration::ZERO {

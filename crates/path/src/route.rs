@@ -5,34 +5,34 @@ use std::collections::BinaryHeap;
 
 use crate::handover::Link;
 
-/// A directed graph with weights, each node's edges side by side (compressed sparse rows).
+/// Weighted directed graph in compressed sparse rows.
 #[derive(Debug, Clone, Default)]
 pub struct Graph {
-    /// Where each node's edges begin in `edges`; one more than there are nodes.
+    /// Index in `edges` of each node's first edge, and at the end the number of edges.
     starts: Vec<u32>,
     edges: Vec<Edge>,
 }
 
-/// An edge to a node.
+/// Directed edge of a graph.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Edge {
-    /// The node it leads to.
+    /// Node to which the edge leads.
     pub to: u32,
-    /// Its length, not negative: here the one-way delay in seconds. Infinite where the edge is closed.
+    /// Non-negative weight: the one-way delay in seconds. Infinite if the edge is closed.
     pub weight: f64,
 }
 
 impl Edge {
-    /// Whether the edge may be used now; an edge whose length is not known is closed.
+    /// Whether the edge may be used now; an edge with the weight NaN is closed.
     pub fn is_open(&self) -> bool {
         self.weight < f64::INFINITY
     }
 }
 
 impl Graph {
-    /// Replaces everything by the undirected `links` (two nodes and a weight) between `nodes` nodes.
+    /// Replace the graph by one of `nodes` nodes with the undirected `links` (two nodes and a weight).
     pub fn rebuild(&mut self, nodes: usize, links: &[(u32, u32, f64)]) {
-        // Count, sum up, fill from the back: a counting sort by node.
+        // Counting sort by node: count, sum up, fill from the back.
         self.starts.clear();
         self.starts.resize(nodes + 1, 0);
         for (a, b, _) in links {
@@ -55,19 +55,18 @@ impl Graph {
         }
     }
 
-    /// How many nodes there are.
+    /// Number of nodes in the graph.
     pub fn nodes(&self) -> usize {
         self.starts.len().saturating_sub(1)
     }
 
-    /// The edges of a node.
+    /// Edges that leave a node.
     pub fn edges(&self, node: u32) -> &[Edge] {
         let node = node as usize;
         &self.edges[self.starts[node] as usize..self.starts[node + 1] as usize]
     }
 
-    /// Gives every edge the weight that `weight(from, to)` says; returns whether an edge was opened
-    /// or closed.
+    /// Set the weight of every edge to `weight(from, to)`; return whether an edge has been opened or closed.
     pub fn reweigh(&mut self, weight: impl Fn(u32, u32) -> f64) -> bool {
         let mut changed = false;
         for (from, ends) in (0..).zip(self.starts.windows(2)) {
@@ -80,23 +79,23 @@ impl Graph {
         changed
     }
 
-    /// Writes into `parts` for each node the lowest node that it has a route to.
-    pub fn parts(&self, parts: &mut Vec<u32>) {
+    /// Write the connected components into `components`: for each node the lowest node to which it has a route.
+    pub fn components(&self, components: &mut Vec<u32>) {
         const UNKNOWN: u32 = u32::MAX;
-        parts.clear();
-        parts.resize(self.nodes(), UNKNOWN);
+        components.clear();
+        components.resize(self.nodes(), UNKNOWN);
         let mut pending = Vec::new();
         for root in 0..self.nodes() as u32 {
-            if parts[root as usize] != UNKNOWN {
+            if components[root as usize] != UNKNOWN {
                 continue;
             }
-            parts[root as usize] = root;
+            components[root as usize] = root;
             pending.push(root);
             while let Some(node) = pending.pop() {
                 for edge in self.edges(node).iter().filter(|edge| edge.is_open()) {
-                    let part = &mut parts[edge.to as usize];
-                    if *part == UNKNOWN {
-                        *part = root;
+                    let component = &mut components[edge.to as usize];
+                    if *component == UNKNOWN {
+                        *component = root;
                         pending.push(edge.to);
                     }
                 }
@@ -105,16 +104,16 @@ impl Graph {
     }
 }
 
-/// Dijkstra's algorithm with buffers that are used again at each step.
+/// Dijkstra's algorithm with buffers that are reused at each step.
 ///
 /// Of routes with the same length it finds the one whose nodes were reached first; nodes at the same
-/// distance are taken in ascending order.
+/// distance are visited in ascending order.
 #[derive(Debug, Clone, Default)]
 pub struct Router {
     reached: Vec<Reached>,
-    /// Which search an entry of `reached` belongs to, so that none has to be wiped.
+    /// Number of the current search; entries of `reached` with another number are stale and need not be cleared.
     search: u32,
-    /// Distances as the bits of a non-negative float, which are ordered as the float is.
+    /// Queue of (distance, node). The bits of a non-negative float have the same order as the float.
     queue: BinaryHeap<Reverse<(u64, u32)>>,
 }
 
@@ -126,8 +125,8 @@ struct Reached {
 }
 
 impl Router {
-    /// Writes the nodes of the shortest route into `route`, both ends included, and returns its
-    /// length; `None` and an empty route where there is none.
+    /// Write the nodes of the shortest route into `route`, including both ends, and return its
+    /// length; `None` and an empty route if there is none.
     pub fn shortest(
         &mut self,
         graph: &Graph,
@@ -147,8 +146,7 @@ impl Router {
         Some(length)
     }
 
-    /// The links through which the path between two ends is shortest; of equals the lowest
-    /// satellites.
+    /// Return the links of both ends with which their path is shortest; of equal ones those with the lowest satellites.
     pub fn nearest_pair(&mut self, graph: &Graph, from: &[Link], to: &[Link]) -> Option<[Link; 2]> {
         self.begin(graph.nodes());
         for link in from {
@@ -157,7 +155,7 @@ impl Router {
         let mut best: Option<(f64, Link)> = None;
         while let Some(Reverse((bits, node))) = self.queue.pop() {
             let distance = f64::from_bits(bits);
-            // What is left is farther away than the best without its last link.
+            // All remaining nodes are farther away than the whole of the best path.
             if best.is_some_and(|(shortest, _)| distance >= shortest) {
                 break;
             }
@@ -179,8 +177,7 @@ impl Router {
         from.iter().find(|link| link.satellite == first).map(|link| [*link, last])
     }
 
-    /// Finds the shortest routes from all of `from` to every node; [`Router::reached`] and
-    /// [`Router::route_back`] tell about them.
+    /// Find the shortest routes from any of `from` to every node, for [`Router::reached`] and [`Router::route_back`].
     pub fn search_all(&mut self, graph: &Graph, from: &[Link]) {
         self.begin(graph.nodes());
         for link in from {
@@ -197,13 +194,13 @@ impl Router {
         }
     }
 
-    /// The distance at which the last search reached a node; `None` where it did not.
+    /// Distance of a node in the last search; `None` if the search did not reach it.
     pub fn reached(&self, node: u32) -> Option<f64> {
         let reached = self.reached.get(node as usize)?;
         (reached.search == self.search).then_some(reached.distance)
     }
 
-    /// The nodes of the route by which the last search reached `node`, from there backwards.
+    /// Nodes of the last search's route to `node`, backwards from `node`.
     pub fn route_back(&self, node: u32) -> impl Iterator<Item = u32> {
         let before = |node: &u32| {
             let previous = self.reached[*node as usize].previous;
@@ -212,7 +209,7 @@ impl Router {
         std::iter::successors(Some(node), before)
     }
 
-    /// Where the search began that reached a node.
+    /// First node of the last search's route to `node`.
     fn origin(&self, node: u32) -> u32 {
         self.route_back(node).last().unwrap_or(node)
     }

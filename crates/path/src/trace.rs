@@ -1,99 +1,97 @@
-//! The time-varying path between two places: the only thing that passes from geometry to packets.
+//! Time-varying path between two places: the only interface between geometry and packets.
 
 use serde::{Deserialize, Serialize};
 use skyhop_model::PathEventKind;
 use skyhop_units::{Duration, Instant, Rate, UtcInstant};
 use thiserror::Error;
 
-/// The version of the path file's layout.
+/// Version of the path file's layout.
 pub const SCHEMA_VERSION: u32 = 1;
 
-/// The node id of the end named `from`.
+/// Node id of the end `from`.
 pub const NODE_FROM: i32 = -1;
-/// The node id of the end named `to`.
+/// Node id of the end `to`.
 pub const NODE_TO: i32 = -2;
 
-/// A path as it changes over time.
-///
-/// Frames are ordered by time and the first is at [`Instant::START`].
+/// Path as a sequence of frames, which are ordered by time and begin at [`Instant::START`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PathTrace {
-    /// How the trace was made.
+    /// Origin of the trace.
     pub header: PathHeader,
-    /// The path at each step.
+    /// State of the path at each step.
     pub frames: Vec<Frame>,
 }
 
-/// How a trace was made; kept as JSON in the path file's metadata.
+/// Metadata of a trace, in particular how it was made; stored as JSON in the path file's metadata.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PathHeader {
     /// [`SCHEMA_VERSION`] of the writer.
     pub schema: u32,
-    /// What computed or measured the trace: "skyhop path", "import leoem", …
+    /// Program that computed or imported the trace: "skyhop path", "import leoem", …
     pub source: String,
-    /// The end that node -1 stands for.
+    /// End with the node id -1.
     pub from: Endpoint,
-    /// The end that node -2 stands for.
+    /// End with the node id -2.
     pub to: Endpoint,
-    /// The constellation's name, where there is one.
+    /// Name of the constellation; `None` for a path without one.
     pub constellation: Option<String>,
-    /// How many satellites there are: nodes at or above this number are gateways.
+    /// Number of satellites: nodes at or above this number are gateways.
     pub satellites: u32,
-    /// isl, bent-pipe, …
+    /// Name of the relay: isl, bent-pipe, …
     pub relay: Option<String>,
-    /// The handover policy's name.
+    /// Name of the handover policy.
     pub handover: Option<String>,
-    /// The outage model's name.
+    /// Name of the outage model.
     pub outage: Option<String>,
-    /// The compatibility mode's name.
+    /// Name of the compatibility mode.
     pub compat: Option<String>,
-    /// When the trace begins.
+    /// Start of the trace in UTC, if known.
     pub start: Option<UtcInstant>,
-    /// The time that the trace covers; the last frame holds until then.
+    /// Duration of the trace, ns; the last frame holds until then.
     pub duration_ns: u64,
-    /// The time between computed frames.
+    /// Time between computed frames, ns.
     pub step_ns: u64,
-    /// How the delay goes from one frame to the next while the nodes stay the same.
+    /// Interpolation of the delay between two frames with the same nodes.
     pub between_frames: BetweenFrames,
-    /// The seed of whatever was drawn at random.
+    /// Seed of all random draws.
     pub seed: u64,
-    /// Where the satellites come from, so that they can be looked at again; `None` in files of before it was written.
+    /// Origin of the satellites, from which they can be computed again; `None` in older files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<Origin>,
-    /// The gateways and points of presence that it goes over at any time, by node.
+    /// Gateways and points of presence that any frame uses, in the order of nodes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sites: Vec<NodeSite>,
 }
 
-/// Where a computed path's satellites come from.
+/// Origin of a computed path's satellites.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Origin {
-    /// The scenario's `[path]` as resolved; files by their whole names.
+    /// Table `[path]` of the resolved scenario, with absolute file names.
     pub path: serde_json::Value,
-    /// The file that holds the constellation, where one that does not come with skyhop does.
+    /// File of the constellation; `None` if it comes with skyhop.
     pub file: Option<String>,
     /// SHA-256 of that file, in hexadecimal digits.
     pub sha256: Option<String>,
 }
 
-/// A node on the ground that is not an end.
+/// Node on the ground that is not an end of the path.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NodeSite {
-    /// Its number in frames.
+    /// Node id in the frames.
     pub node: i32,
-    /// What its list calls it.
+    /// Name in the list of gateways or points of presence.
     pub name: String,
-    /// Geodetic latitude.
+    /// Geodetic latitude in degrees, north positive.
     pub latitude_deg: f64,
-    /// Longitude, east positive.
+    /// Longitude in degrees, east positive.
     pub longitude_deg: f64,
-    /// Above the ellipsoid.
+    /// Altitude above the ellipsoid, in metres.
     pub altitude_m: f64,
 }
 
 impl PathHeader {
-    /// Of a path that no constellation made: each value holds until the next, it begins at no time of day, and
-    /// nothing in it is random.
+    /// Header of a path without a constellation: each frame's values hold until the next frame, the start in UTC is
+    /// unknown, and nothing is random.
     pub fn plain(
         source: impl Into<String>,
         [from, to]: [Endpoint; 2],
@@ -125,76 +123,76 @@ impl PathHeader {
 /// One end of a path.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Endpoint {
-    /// What the user called it.
+    /// Name given by the user.
     pub name: String,
-    /// Geodetic latitude, where known.
+    /// Geodetic latitude in degrees, north positive, if known.
     pub latitude_deg: Option<f64>,
-    /// Longitude, east positive, where known.
+    /// Longitude in degrees, east positive, if known.
     pub longitude_deg: Option<f64>,
 }
 
 impl Endpoint {
-    /// An end of which only the name is known.
+    /// Create an end at an unknown place.
     pub fn named(name: &str) -> Self {
         Self { name: name.to_owned(), latitude_deg: None, longitude_deg: None }
     }
 }
 
-/// What happens to the delay between two frames with the same nodes.
+/// Interpolation of the delay between two frames with the same nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum BetweenFrames {
-    /// It changes linearly.
+    /// The delay changes linearly.
     Linear,
-    /// It stays until the next frame.
+    /// The delay stays constant until the next frame.
     Step,
 }
 
-/// The path at one moment; by default there is none.
+/// State of the path from one time on; the default frame has no path.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Frame {
-    /// When this frame begins.
+    /// Beginning of the frame.
     pub at: Instant,
-    /// From -1 over satellites (0..N) and gateways (N + row) to -2; empty without a path.
+    /// Nodes of the route: -1, satellites (0..N) and gateways (N + row), -2; empty without a path or for unknown nodes.
     pub nodes: Vec<i32>,
-    /// One-way delay of each hop, one fewer than `nodes`; empty where hops are not known.
+    /// One-way delay of each hop, one fewer than `nodes`; empty if the hops are unknown.
     pub hop_delays: Vec<Duration>,
     /// One-way delay from `from` to `to`; `None` without a path.
     pub delay: Option<Duration>,
     /// One-way delay from `to` to `from`; `None` without a path.
     pub delay_back: Option<Duration>,
-    /// The path's rate, where it was measured.
+    /// Rate of the path, if it was measured.
     pub rate: Option<Rate>,
-    /// The path's loss ratio, where it was measured.
+    /// Loss ratio of the path, 0 to 1, if it was measured.
     pub loss: Option<f64>,
-    /// What happens as this frame begins, or until the next.
+    /// Events at the beginning of the frame or before the next one.
     pub events: Vec<PathEvent>,
 }
 
-/// A change of the path.
+/// Change of the path at one time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PathEvent {
-    /// When it happens.
+    /// Time of the change.
     pub at: Instant,
-    /// What happens.
+    /// Kind of the change.
     pub kind: PathEventKind,
-    /// The hop concerned, counted in the new frame's nodes from 0; `None` for the whole path.
+    /// Hop that changes, counted from 0 in the new frame's nodes; `None` for the whole path.
     pub hop: Option<u16>,
-    /// How long the path is down from `at` on.
+    /// Duration for which the path is down from `at` on.
     pub outage: Duration,
 }
 
-/// Why a trace cannot be a path.
+/// Reason for which a trace is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[expect(missing_docs, reason = "the messages name the fields")]
 pub enum TraceError {
-    /// There is not a single frame.
+    /// The trace has no frames.
     #[error("the path has no frames")]
     Empty,
     /// The first frame is not at time zero, or a frame is not later than the one before.
     #[error("frame {frame} is at {at}, but frames begin at 0 s and each is later than the last")]
     Order { frame: usize, at: Instant },
-    /// Nodes, hops and delays of a frame do not fit each other.
+    /// Nodes, hops and delays of a frame contradict each other.
     #[error("frame {frame} is inconsistent: {what}")]
     Frame { frame: usize, what: &'static str },
     /// No frame has a path.
@@ -203,10 +201,10 @@ pub enum TraceError {
 }
 
 impl PathTrace {
-    /// Checks what every user of a trace relies on.
+    /// Check the invariants on which all users of a trace rely.
     ///
     /// # Errors
-    /// The first thing that is wrong, with its frame.
+    /// The first violation, with its frame.
     pub fn validate(&self) -> Result<(), TraceError> {
         let first = self.frames.first().ok_or(TraceError::Empty)?;
         if first.at != Instant::START {
@@ -229,12 +227,12 @@ impl PathTrace {
         Ok(())
     }
 
-    /// One hop whose round trip never changes.
+    /// Create a path of one hop with a constant round trip.
     pub fn fixed(ends: [Endpoint; 2], rtt: Duration, duration: Duration) -> Self {
         Self::varying(ends, &[(Instant::START, rtt)], [duration; 2])
     }
 
-    /// One hop whose round trip is another from each of these moments on, the first of which is the path's start.
+    /// Create a path of one hop whose round trip changes at the given times, of which the first is the path's start.
     pub fn varying(
         ends: [Endpoint; 2],
         rtts: &[(Instant, Duration)],
@@ -254,7 +252,8 @@ impl PathTrace {
         Self { frames: frames.collect(), header: PathHeader::plain("fixed", ends, duration, step) }
     }
 
-    /// The same, and again from its end on, until `until`. What it was between its last frame and its end is as it was.
+    /// Repeat the path from its end on, until `until`. The last frame of each repetition holds until the path's
+    /// duration.
     #[must_use]
     pub fn repeated(mut self, until: Duration) -> Self {
         let period = Duration::from_nanos(self.header.duration_ns);
@@ -275,29 +274,29 @@ impl PathTrace {
         self
     }
 
-    /// Mean RTT without queueing from `from` until `until`, over the time in which there is a path;
-    /// zero where there is none.
+    /// Mean RTT without queueing from `from` until `until`, over the time in which there is a path; zero if there is
+    /// none.
     pub fn mean_base_rtt(&self, from: Instant, until: Instant) -> Duration {
         let (mut rtt_ns, mut connected_ns) = (0_u128, 0_u128);
         for (index, frame) in self.frames.iter().enumerate() {
             let end = self.frames.get(index + 1).map_or(until, |next| next.at.min(until));
-            let held = u128::from(end.saturating_since(frame.at.max(from)).as_nanos());
+            let valid_ns = u128::from(end.saturating_since(frame.at.max(from)).as_nanos());
             if let (Some(there), Some(back)) = (frame.delay, frame.delay_back) {
-                rtt_ns += u128::from((there + back).as_nanos()) * held;
-                connected_ns += held;
+                rtt_ns += u128::from((there + back).as_nanos()) * valid_ns;
+                connected_ns += valid_ns;
             }
         }
         Duration::from_nanos(rtt_ns.checked_div(connected_ns).unwrap_or(0) as u64)
     }
 
-    /// All events, in order.
+    /// Events of all frames in order of time.
     pub fn events(&self) -> impl Iterator<Item = &PathEvent> {
         self.frames.iter().flat_map(|frame| &frame.events)
     }
 }
 
 impl Frame {
-    /// Bytes that it takes in memory, its lists included.
+    /// Size in memory including the lists, in bytes.
     pub fn size_in_memory(&self) -> u64 {
         let lists = [
             size_of_val(self.nodes.as_slice()),

@@ -1,4 +1,4 @@
-//! What follows from a network's output.
+//! Translation of a network's output into a decision about window or rate.
 
 use skyhop_cc::bindings::SKYHOP_FACTOR_ONE;
 use skyhop_cc::{Decision, Report};
@@ -6,24 +6,24 @@ use skyhop_cc::{Decision, Report};
 use crate::card::{ActionCard, Moves, Round, Shape};
 use crate::feature::rounded;
 
-/// What a policy moves, of one connection.
+/// State of a policy's actions on one connection.
 #[derive(Debug, Clone)]
 pub struct Actor {
     card: ActionCard,
-    /// Its own window, packets, where it has one; 0: not yet.
+    /// Window of the policy's own in packets, if it moves one; 0 before the first report.
     cwnd: f64,
-    /// Its own rate, bit/s, where it has one.
+    /// Pacing rate of the policy's own in bit/s, if it moves one.
     rate_bps: f64,
 }
 
 impl Actor {
-    /// For a connection that has not reported yet.
+    /// Create the state for a connection that has not reported yet.
     pub fn new(card: &ActionCard) -> Self {
         let (cwnd, rate_bps) = (card.first_cwnd.unwrap_or(0.0), card.rate_mbps[0] * 1e6);
         Self { card: card.clone(), cwnd, rate_bps }
     }
 
-    /// The decision about `report` that follows from `output`, which is finite.
+    /// Decision about `report` that follows from `output`, which must be finite.
     pub fn act(&mut self, output: f64, report: &Report) -> Decision {
         let card = &self.card;
         let output = card.output_decimals.map_or(output, |decimals| rounded(output, decimals));
@@ -32,7 +32,7 @@ impl Actor {
             Shape::Step if output >= 0.0 => 1.0 + card.step * output,
             Shape::Step => 1.0 / (1.0 - card.step * output),
         };
-        // Hundredths and their like are counted: what a window times them comes to is no fraction too little.
+        // A factor with decimals is kept as a whole number of parts, so that the product with a window is exact.
         let (parts, of) = card.factor_decimals.map_or((factor, 1.0), |decimals| {
             let scale = 10_f64.powi(decimals as i32);
             ((factor * scale).trunc(), scale)
@@ -47,7 +47,7 @@ impl Actor {
             Moves::OwnCwnd => {
                 let before = if self.cwnd == 0.0 { report.cwnd.into() } else { self.cwnd };
                 let next = times_factor(before);
-                // Where the whole number is within the bounds, what it was rounded from may lie a little beyond.
+                // The unrounded value may lie a little outside the bounds, as long as the rounded one is inside.
                 let is_within =
                     (bounds.0..=bounds.1).contains(&self::whole(next, card.round, output));
                 self.cwnd = if is_within { next } else { next.clamp(bounds.0, bounds.1) };

@@ -1,56 +1,56 @@
-//! What a card says.
+//! Cards of policies, which are files in TOML.
 
 use serde::Deserialize;
 
 use crate::error::PolicyError;
 use crate::feature::{Term, check_name};
 
-/// A card: a policy in words and numbers, without its network's weights.
+/// Card: description of a policy in words and numbers, without its network's weights.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Card {
-    /// What it is called.
+    /// Title of the policy.
     pub title: String,
-    /// What it does.
+    /// Description of the policy's behaviour.
     #[serde(default)]
     pub about: String,
-    /// Where its rules were published.
+    /// Publication of the policy's rules.
     #[serde(default)]
     pub source: String,
-    /// The licence of its weights.
+    /// Licence of the network's weights.
     #[serde(default)]
     pub licence: String,
-    /// What it was trained with.
+    /// Description of the training: tool, scenarios, reward.
     #[serde(default)]
     pub training: String,
-    /// How well it does.
+    /// Description of the results: how well the policy does.
     #[serde(default)]
     pub results: String,
-    /// What `cc/policy.c` is set to: its parameters, as a scenario has them.
+    /// Parameters of `cc/policy.c`, as in a scenario.
     #[serde(default)]
     pub tcp: std::collections::BTreeMap<String, toml::Value>,
-    /// What it sees.
+    /// Features that the network observes.
     pub observation: ObservationCard,
-    /// What decides.
+    /// Network that decides, and its memory and bounds.
     pub network: NetworkCard,
-    /// What its output means.
+    /// Meaning of the network's output.
     pub action: ActionCard,
 }
 
-/// `[observation]`: features of a report, and of how many.
+/// Table `[observation]`: features of a report, and the number of reports.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ObservationCard {
-    /// How many reports the network sees, the oldest first, each with all its features.
+    /// Number of reports that the network sees, the oldest first, each with all its features.
     #[serde(default = "one")]
     pub steps: usize,
-    /// What stands for reports before the first.
+    /// Value of all features in place of reports before the first.
     #[serde(default)]
     pub filler: f32,
-    /// Quantities of its own, which those after them and features may have in their terms.
+    /// Quantities that the card defines; terms of later ones and of features may use them.
     #[serde(default)]
     pub quantities: Vec<Feature>,
-    /// The features of a report.
+    /// Features computed from each report.
     pub features: Vec<Feature>,
 }
 
@@ -68,7 +68,7 @@ impl ObservationCard {
                 return Err(format!("{key}.name: expected a word of a-z, 0-9 and _"));
             }
             if check_name(&quantity.name, &own).is_ok() {
-                return Err(format!("{key}.name: `{}` is there already", quantity.name));
+                return Err(format!("{key}.name: `{}` is defined already", quantity.name));
             }
             quantity.check(&own).map_err(|error| format!("{key}{error}"))?;
             own.push(&*quantity.name);
@@ -89,11 +89,11 @@ fn unit() -> f64 {
     1.0
 }
 
-/// Terms that are multiplied with each other.
+/// Product of terms, the numerator or denominator of a feature.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(from = "Terms")]
 #[derive(Default)]
-pub struct Of(pub Vec<Term>);
+pub struct Product(pub Vec<Term>);
 
 #[derive(Deserialize)]
 #[serde(
@@ -105,7 +105,7 @@ enum Terms {
     Many(Vec<Term>),
 }
 
-impl From<Terms> for Of {
+impl From<Terms> for Product {
     fn from(terms: Terms) -> Self {
         match terms {
             Terms::One(term) => Self(vec![term]),
@@ -114,44 +114,44 @@ impl From<Terms> for Of {
     }
 }
 
-/// `times` × `of` / `over` + `plus`, within bounds.
+/// Feature with the value `times` × `of` / `over` + `plus`, within bounds.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Feature {
-    /// What figures call it; what it is made of where not given. Of a quantity what terms call it.
+    /// Name in figures, by default made of the feature's terms. For a quantity, the name in terms.
     #[serde(default)]
     pub name: String,
-    /// Numerator.
-    pub of: Of,
-    /// Denominator; nothing: 1.
+    /// Numerator, a product of terms.
+    pub of: Product,
+    /// Denominator, a product of terms; 1 if not given.
     #[serde(default)]
-    pub over: Of,
-    /// Factor.
+    pub over: Product,
+    /// Constant factor of the quotient.
     #[serde(default = "unit")]
     pub times: f64,
-    /// What is added.
+    /// Constant that is added to the quotient.
     #[serde(default)]
     pub plus: f64,
-    /// Lower bound.
+    /// Lower bound of the value.
     pub least: Option<f64>,
-    /// Upper bound.
+    /// Upper bound of the value.
     pub most: Option<f64>,
-    /// The value where the numerator is 0, which is looked at first.
+    /// Value if the numerator is 0, which takes precedence over `otherwise`.
     pub if_zero: Option<f64>,
-    /// The value where the denominator is 0.
+    /// Value if the denominator is 0.
     #[serde(default)]
     pub otherwise: f64,
-    /// To how many decimals it is rounded.
+    /// Number of decimals to which the value is rounded.
     pub decimals: Option<u32>,
 }
 
 impl Feature {
-    /// `own` are the names of the card's own quantities before it.
+    /// Check the feature; `own` are the names of the card's quantities defined before it.
     fn check(&self, own: &[&str]) -> Result<(), String> {
         let numbers = [Some(self.times), Some(self.plus), Some(self.otherwise)];
         let others = [self.least, self.most, self.if_zero];
         if numbers.into_iter().chain(others).flatten().any(|number| !number.is_finite()) {
-            return Err(": has a number without end".to_owned());
+            return Err(": has an infinite number or NaN".to_owned());
         }
         if self.least.zip(self.most).is_some_and(|(least, most)| least > most) {
             return Err(".least: is above `most`".to_owned());
@@ -171,19 +171,19 @@ impl Feature {
     }
 }
 
-/// `[network]`.
+/// Table `[network]`: file, memory and output of the network.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NetworkCard {
-    /// An ONNX file beside the card, or a file in Python.
+    /// Path of an ONNX file next to the card, or of a Python file.
     pub file: String,
-    /// Where its authors publish it: what is said where the file is missing.
+    /// Address at which the authors publish the network, for the error when the file is missing.
     #[serde(default)]
     pub published: String,
-    /// Inputs and outputs that carry its memory from one decision to the next.
+    /// Inputs and outputs that carry memory from one decision to the next.
     #[serde(default)]
     pub memory: Vec<MemoryCard>,
-    /// The bounds of its output: what lies outside is moved to them, and counted.
+    /// Bounds of the output; outputs outside are clamped, and counted.
     #[serde(default = "plus_minus_one")]
     pub output: [f64; 2],
 }
@@ -192,90 +192,90 @@ fn plus_minus_one() -> [f64; 2] {
     [-1.0, 1.0]
 }
 
-/// What a network remembers.
+/// Memory of a recurrent network: an output that is its next input.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MemoryCard {
-    /// The input's name.
+    /// Name of the network's input.
     pub input: String,
-    /// The output's name.
+    /// Name of the network's output.
     pub output: String,
-    /// How many numbers.
+    /// Number of values in the memory.
     pub size: usize,
 }
 
-/// What a decision is about.
+/// Quantity that a decision changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Moves {
-    /// The window of the report.
+    /// Congestion window, starting from that of the report.
     Cwnd,
-    /// A window of its own, which is no whole number.
+    /// Window that the policy keeps itself, which need not be a whole number.
     OwnCwnd,
-    /// A pacing rate of its own, with a window of so many round trips of it.
+    /// Pacing rate that the policy keeps itself, with a window of `window_rtts` round trips of it.
     OwnRate,
-    /// The window that there is when the decision is obeyed.
+    /// Factor that is applied to the window at the time at which the decision takes effect.
     Factor,
 }
 
-/// How an output becomes a factor.
+/// Function from an output to a factor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Shape {
-    /// `base` to the power of the output.
+    /// Exponential: `base` to the power of the output.
     Power,
-    /// 1 + `step` × output, or where that is negative 1 / (1 - `step` × output).
+    /// Linear: 1 + `step` × output, or for negative outputs 1 / (1 - `step` × output).
     Step,
 }
 
-/// How a window becomes a whole number.
+/// Rounding of a window to a whole number of packets.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Round {
-    /// Down.
+    /// Round down, towards zero.
     #[default]
     Down,
-    /// Up.
+    /// Round up, away from zero.
     Up,
-    /// Up where the output is 0 or more, else down.
+    /// Round up if the output is 0 or more, else down.
     Away,
-    /// To the nearest.
+    /// Round to the nearest whole number.
     Nearest,
 }
 
-/// `[action]`.
+/// Table `[action]`: meaning of the network's output.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ActionCard {
-    /// What it moves.
+    /// Quantity that a decision changes.
     pub moves: Moves,
-    /// How the output becomes a factor.
+    /// Function from the output to a factor.
     pub shape: Shape,
-    /// Of shape = "power".
+    /// Base of shape "power".
     #[serde(default = "two")]
     pub base: f64,
-    /// Of shape = "step".
+    /// Step of shape "step".
     #[serde(default = "step")]
     pub step: f64,
-    /// To how many decimals the output is rounded first.
+    /// Number of decimals to which the output is rounded first.
     pub output_decimals: Option<u32>,
-    /// To how many decimals the factor is cut.
+    /// Number of decimals to which the factor is truncated.
     pub factor_decimals: Option<u32>,
-    /// What an own window begins with; that of the first report where not given.
+    /// Initial value of a window of the policy's own; that of the first report if not given.
     pub first_cwnd: Option<f64>,
-    /// How a window becomes a whole number.
+    /// Rounding of a window to a whole number of packets.
     #[serde(default)]
     pub round: Round,
-    /// The least window, packets.
+    /// Smallest window in packets.
     #[serde(default = "four")]
     pub least_cwnd: f64,
-    /// The largest window, packets.
+    /// Largest window in packets.
     #[serde(default = "many")]
     pub most_cwnd: f64,
-    /// Of an own rate: what it begins with, Mbit/s, the least, and the most.
+    /// Initial, smallest and largest rate of a policy with its own rate, Mbit/s.
     #[serde(default = "rates")]
     pub rate_mbps: [f64; 3],
-    /// Of an own rate: the window, in round trips of it.
+    /// Window of a policy with its own rate, in round trips at that rate.
     #[serde(default = "two")]
     pub window_rtts: f64,
 }
@@ -300,16 +300,16 @@ fn rates() -> [f64; 3] {
     [2.0, 0.25, 1000.0]
 }
 
-/// So many numbers a network may see at most.
+/// Largest number of values that a network may see.
 const MOST_INPUTS: usize = 100_000;
-/// So many quantities of its own a card may have.
+/// Largest number of quantities that a card may define.
 const MOST_QUANTITIES: usize = 1000;
 
 impl Card {
-    /// Reads a card.
+    /// Parse and check a card in TOML.
     ///
     /// # Errors
-    /// [`PolicyError::Card`]: it is no card.
+    /// [`PolicyError::Card`]: the text is no valid card.
     pub fn parse(text: &str) -> Result<Self, PolicyError> {
         let card: Self = toml::from_str(text).map_err(|error| {
             let place = error.span().map(|span| text[..span.start].lines().count().max(1));
@@ -320,7 +320,7 @@ impl Card {
         Ok(card)
     }
 
-    /// How many numbers its network sees, memory apart.
+    /// Number of values that the network sees, without memory.
     pub fn inputs(&self) -> usize {
         self.observation.steps * self.observation.features.len()
     }
@@ -367,7 +367,7 @@ impl Card {
         if !(least > 0.0 && least <= first && first <= most && most <= 1e6) {
             return wrong(
                 "action.rate_mbps",
-                "expected what it begins with, the least and the most",
+                "expected the initial, the smallest and the largest rate",
             );
         }
         Ok(())

@@ -1,16 +1,16 @@
-/// What is wrong with a policy: one line, without the file's name.
+/// Error in a policy's card or network: one line, without the file's name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PolicyError {
-    /// The card is no TOML, or has another key or value than expected.
+    /// The card is not valid TOML, or a key or value is wrong.
     #[error("{what}")]
     Card {
-        /// Which key, and what was expected.
+        /// The key, what is wrong with it, and what was expected.
         what: String,
     },
-    /// The network is no ONNX, holds an operator that is not known, or has other inputs and outputs than the card says.
+    /// The network is not valid ONNX, has an unknown operator, or other inputs and outputs than the card.
     #[error("{what}")]
     Network {
-        /// What is wrong with it.
+        /// The fault, as the rest of a sentence about the network.
         what: String,
     },
 }

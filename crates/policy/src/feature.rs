@@ -1,4 +1,4 @@
-//! Terms of features: a quantity as it is now, or over a window of reports.
+//! Terms of features: a quantity of the newest report, or aggregated over a window of reports.
 
 use std::str::FromStr;
 
@@ -7,39 +7,39 @@ use serde::Deserialize;
 use crate::card::Feature;
 use crate::quantity::{Quantities, Quantity};
 
-/// How many reports a window may hold.
+/// Largest number of reports in a window.
 const MOST_REPORTS: usize = 100_000;
 
-/// What a window of reports amounts to.
+/// Aggregation of a quantity over a window of reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Take {
-    /// The newest alone.
+pub enum Aggregate {
+    /// Value of the newest report alone.
     Now,
-    /// The one before it; 0 where there is none.
+    /// Value of the report before the newest; 0 if there is none.
     Previous,
-    /// The newest less the one before it.
+    /// Difference between the newest report and the one before it.
     Change,
-    /// Arithmetic mean.
+    /// Arithmetic mean of the values.
     Mean,
-    /// Least value that is not 0; 0 where there is none.
+    /// Smallest value that is not 0; 0 if there is none.
     Min,
-    /// Least value.
+    /// Smallest value, 0 included.
     Least,
-    /// Largest value.
+    /// Largest value in the window.
     Max,
-    /// Sum.
+    /// Sum of the values.
     Sum,
 }
 
-/// A quantity, and over how many reports.
+/// A quantity, its aggregation, and the number of reports.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub struct Term {
-    /// Of what: a quantity of a report, or one of the card's own.
+    /// Name of the quantity: of a report, or one that the card defines.
     pub of: String,
-    /// What of the window.
-    pub take: Take,
-    /// How many reports, the newest among them; `None`: all since the connection began.
+    /// Aggregation over the window.
+    pub aggregate: Aggregate,
+    /// Number of reports in the window, the newest included; `None`: all since the connection began.
     pub reports: Option<usize>,
 }
 
@@ -54,22 +54,26 @@ impl FromStr for Term {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let Some((take, inside)) = text.split_once('(') else {
-            return Ok(Self { of: text.trim().to_owned(), take: Take::Now, reports: Some(1) });
+        let Some((aggregate, inside)) = text.split_once('(') else {
+            return Ok(Self {
+                of: text.trim().to_owned(),
+                aggregate: Aggregate::Now,
+                reports: Some(1),
+            });
         };
         let inside = inside.strip_suffix(')').ok_or_else(|| format!("`{text}` has no `)`"))?;
         let (name, reports) = match inside.split_once(',') {
             Some((name, reports)) => (name, Some(reports.trim())),
             None => (inside, None),
         };
-        let take = match take.trim() {
-            "previous" => Take::Previous,
-            "change" => Take::Change,
-            "mean" => Take::Mean,
-            "min" => Take::Min,
-            "least" => Take::Least,
-            "max" => Take::Max,
-            "sum" => Take::Sum,
+        let aggregate = match aggregate.trim() {
+            "previous" => Aggregate::Previous,
+            "change" => Aggregate::Change,
+            "mean" => Aggregate::Mean,
+            "min" => Aggregate::Min,
+            "least" => Aggregate::Least,
+            "max" => Aggregate::Max,
+            "sum" => Aggregate::Sum,
             other => {
                 return Err(format!(
                     "`{other}` is none of previous, change, mean, min, least, max and sum"
@@ -78,113 +82,122 @@ impl FromStr for Term {
         };
         let number = |text: &str| {
             let number = text.parse().ok().filter(|number| (1..=MOST_REPORTS).contains(number));
-            number
-                .ok_or_else(|| format!("`{text}` is no number of reports from 1 to {MOST_REPORTS}"))
+            number.ok_or_else(|| {
+                format!("`{text}` is not a number of reports from 1 to {MOST_REPORTS}")
+            })
         };
-        let reports = match take {
-            Take::Previous | Take::Change => Some(2),
+        let reports = match aggregate {
+            Aggregate::Previous | Aggregate::Change => Some(2),
             _ => reports.map(number).transpose()?,
         };
-        Ok(Self { of: name.trim().to_owned(), take, reports })
+        Ok(Self { of: name.trim().to_owned(), aggregate, reports })
     }
 }
 
-/// Where a term's values come from.
+/// Origin of a term's values.
 #[derive(Debug, Clone, Copy)]
 enum Source {
     Report(Quantity),
-    /// One of the card's own, by its place among them.
+    /// Quantity that the card defines, by its index.
     Own(usize),
 }
 
 impl Source {
-    /// What a name means where the card's own quantities are `own`.
-    fn named(name: &str, own: &[&str]) -> Option<Self> {
+    /// Find the quantity of that name, among those of reports and the card's own, `own`.
+    fn find(name: &str, own: &[&str]) -> Option<Self> {
         let reported = Quantity::ALL.iter().find(|quantity| quantity.name() == name);
-        let its_own = || own.iter().position(|one| *one == name).map(Self::Own);
-        reported.copied().map(Self::Report).or_else(its_own)
+        let defined = || own.iter().position(|one| *one == name).map(Self::Own);
+        reported.copied().map(Self::Report).or_else(defined)
     }
 }
 
-/// Whether terms may have a name, the card's own quantities before them being `own`.
+/// Check that terms may use a name, given the names of the card's quantities defined before them.
 pub(crate) fn check_name(name: &str, own: &[&str]) -> Result<(), String> {
-    if Source::named(name, own).is_some() {
+    if Source::find(name, own).is_some() {
         return Ok(());
     }
     let reported = Quantity::ALL.iter().map(|quantity| quantity.name());
     let known: Vec<&str> = own.iter().copied().chain(reported).collect();
     let name = name.escape_debug();
-    Err(format!("`{name}` is no quantity that is known here; there are {}", known.join(", ")))
+    Err(format!("`{name}` is not a known quantity; known are {}", known.join(", ")))
 }
 
-/// What the newest values come to, of a sum, a minimum or a maximum. They are in two stacks, the older of which has what each
-/// value comes to with all that are newer in it: a report costs the same however long the window is, and as nothing is ever
-/// subtracted, a sum of zeros is 0 whatever was there before them.
+/// Sum, minimum or maximum over a sliding window, kept in two stacks (the two-stack queue). Each entry of the older
+/// stack aggregates its value with all newer ones of that stack. A report costs the same however long the window is,
+/// and as no value is ever subtracted, a sum of zeros is exactly 0 whatever was in the window before.
 #[derive(Debug, Clone)]
-struct Sliding {
-    both: fn(f64, f64) -> f64,
-    /// What nothing comes to.
-    nothing: f64,
-    /// `None`: all since the beginning, which are not kept.
+struct SlidingAggregate {
+    combine: fn(f64, f64) -> f64,
+    /// Neutral element: aggregate of no values.
+    neutral: f64,
+    /// Length of the window; `None`: all values since the beginning, which are not kept.
     most: Option<usize>,
     older: Vec<f64>,
     newer: Vec<f64>,
-    of_newer: f64,
-    many: usize,
+    newer_aggregate: f64,
+    count: usize,
 }
 
-impl Sliding {
-    fn new(take: Take, most: Option<usize>) -> Self {
-        let (both, nothing): (fn(f64, f64) -> f64, f64) = match take {
-            Take::Min | Take::Least => (f64::min, f64::INFINITY),
-            Take::Max => (f64::max, f64::NEG_INFINITY),
+impl SlidingAggregate {
+    fn new(aggregate: Aggregate, most: Option<usize>) -> Self {
+        let (combine, neutral): (fn(f64, f64) -> f64, f64) = match aggregate {
+            Aggregate::Min | Aggregate::Least => (f64::min, f64::INFINITY),
+            Aggregate::Max => (f64::max, f64::NEG_INFINITY),
             _ => (|a, b| a + b, 0.0),
         };
-        Self { both, nothing, most, older: vec![], newer: vec![], of_newer: nothing, many: 0 }
+        Self {
+            combine,
+            neutral,
+            most,
+            older: vec![],
+            newer: vec![],
+            newer_aggregate: neutral,
+            count: 0,
+        }
     }
 
-    /// With one value more.
-    fn with(&mut self, value: f64) -> f64 {
-        if self.most == Some(self.many) {
+    /// Add a value, and return the aggregate of the window.
+    fn push(&mut self, value: f64) -> f64 {
+        if self.most == Some(self.count) {
             self.forget_oldest();
         }
         if self.most.is_some() {
             self.newer.push(value);
         }
-        self.many += 1;
-        self.of_newer = (self.both)(self.of_newer, value);
-        (self.both)(self.older.last().copied().unwrap_or(self.nothing), self.of_newer)
+        self.count += 1;
+        self.newer_aggregate = (self.combine)(self.newer_aggregate, value);
+        (self.combine)(self.older.last().copied().unwrap_or(self.neutral), self.newer_aggregate)
     }
 
     fn forget_oldest(&mut self) {
         if self.older.is_empty() {
-            let mut come_to = self.nothing;
+            let mut aggregated = self.neutral;
             for value in self.newer.drain(..).rev() {
-                come_to = (self.both)(value, come_to);
-                self.older.push(come_to);
+                aggregated = (self.combine)(value, aggregated);
+                self.older.push(aggregated);
             }
-            self.of_newer = self.nothing;
+            self.newer_aggregate = self.neutral;
         }
         self.older.pop();
-        self.many -= 1;
+        self.count -= 1;
     }
 }
 
-/// A term with what it remembers.
+/// State of a term: its window of values.
 #[derive(Debug, Clone)]
 struct Window {
     source: Source,
-    take: Take,
+    aggregate: Aggregate,
     before: f64,
-    values: Sliding,
+    values: SlidingAggregate,
 }
 
 impl Window {
     fn new(term: &Term, own: &[&str]) -> Self {
-        // Cards are checked before: a name that is not known does not come here.
-        let source = Source::named(&term.of, own).unwrap_or(Source::Report(Quantity::One));
-        let values = Sliding::new(term.take, term.reports);
-        Self { source, take: term.take, before: 0.0, values }
+        // Cards are checked before, so that unknown names do not occur here.
+        let source = Source::find(&term.of, own).unwrap_or(Source::Report(Quantity::One));
+        let values = SlidingAggregate::new(term.aggregate, term.reports);
+        Self { source, aggregate: term.aggregate, before: 0.0, values }
     }
 
     fn next(&mut self, quantities: &Quantities, own: &[f64]) -> f64 {
@@ -192,16 +205,18 @@ impl Window {
             Source::Report(quantity) => quantities.get(quantity),
             Source::Own(place) => own[place],
         };
-        match self.take {
-            Take::Now => value,
-            Take::Previous => std::mem::replace(&mut self.before, value),
-            Take::Change => value - std::mem::replace(&mut self.before, value),
-            Take::Mean => {
-                let sum = self.values.with(value);
-                sum / self.values.many as f64
+        match self.aggregate {
+            Aggregate::Now => value,
+            Aggregate::Previous => std::mem::replace(&mut self.before, value),
+            Aggregate::Change => value - std::mem::replace(&mut self.before, value),
+            Aggregate::Mean => {
+                let sum = self.values.push(value);
+                sum / self.values.count as f64
             }
-            Take::Min => finite(self.values.with(if value == 0.0 { f64::INFINITY } else { value })),
-            Take::Least | Take::Max | Take::Sum => self.values.with(value),
+            Aggregate::Min => {
+                finite(self.values.push(if value == 0.0 { f64::INFINITY } else { value }))
+            }
+            Aggregate::Least | Aggregate::Max | Aggregate::Sum => self.values.push(value),
         }
     }
 }
@@ -210,16 +225,16 @@ fn finite(value: f64) -> f64 {
     if value.is_finite() { value } else { 0.0 }
 }
 
-/// A feature of one connection.
+/// State of a feature on one connection.
 #[derive(Debug, Clone)]
-pub(crate) struct Running {
+pub(crate) struct FeatureState {
     feature: Feature,
     of: Vec<Window>,
     over: Vec<Window>,
 }
 
-impl Running {
-    /// `own` are the names of the card's own quantities before it.
+impl FeatureState {
+    /// Create the state; `own` are the names of the card's quantities defined before the feature.
     pub(crate) fn new(feature: &Feature, own: &[&str]) -> Self {
         let windows = |terms: &[Term]| terms.iter().map(|term| Window::new(term, own)).collect();
         Self {
@@ -229,7 +244,7 @@ impl Running {
         }
     }
 
-    /// Its value with one report more, the card's own quantities before it being `own`.
+    /// Value after another report; `own` are the values of the card's quantities defined before the feature.
     pub(crate) fn next(&mut self, quantities: &Quantities, own: &[f64]) -> f64 {
         let product = |windows: &mut Vec<Window>| {
             windows.iter_mut().map(|window| window.next(quantities, own)).product::<f64>()
@@ -247,7 +262,7 @@ impl Running {
     }
 }
 
-/// A number to so many decimals.
+/// Round a number to so many decimals.
 pub(crate) fn rounded(value: f64, decimals: u32) -> f64 {
     let scale = 10_f64.powi(decimals as i32);
     (value * scale).round() / scale

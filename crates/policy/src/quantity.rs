@@ -1,24 +1,24 @@
-//! What a report says, by the names that cards use.
+//! Quantities of a report, by the names that cards use.
 
 use skyhop_cc::Report;
 use skyhop_cc::bindings::{SKYHOP_APP_LIMITED, SKYHOP_CWND_LIMITED, SKYHOP_OBEYS, SKYHOP_RATE_ONE};
 
-/// A time that lies so far ahead that nothing is announced, s.
+/// Time to the handover in s if none is announced, and its bound.
 const NEVER_S: f64 = 60.0;
 
 macro_rules! quantities {
     ($($(#[doc = $doc:literal])+ $variant:ident = $name:literal),+ $(,)?) => {
-        /// What a report says.
+        /// Quantity that a report contains or that is computed from it.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub enum Quantity {
             $($(#[doc = $doc])+ $variant),+
         }
 
         impl Quantity {
-            /// All of them.
+            /// All quantities, in the order of the documentation.
             pub const ALL: &'static [Self] = &[$(Self::$variant),+];
 
-            /// The name in cards.
+            /// Name of the quantity in cards.
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$variant => $name),+ }
             }
@@ -27,102 +27,102 @@ macro_rules! quantities {
 }
 
 quantities! {
-    /// 1, for what is no quotient.
+    /// Constant 1, the denominator of features that are no quotient.
     One = "one",
     /// Length of the interval, s.
     Interval = "interval_s",
-    /// Mean of the interval's samples of the delivery rate, one per ACK; 0: there was none.
+    /// Mean of the interval's samples of the delivery rate, one per ACK, bit/s; 0 without samples.
     Rate = "rate_bps",
-    /// TCP's own sample of the delivery rate (TCP_INFO's).
+    /// Last delivery rate sample of TCP (TCP_INFO's), bit/s.
     TcpRate = "tcp_rate_bps",
-    /// Delivered in the interval over its length.
+    /// Data delivered in the interval, divided by its length, bit/s.
     DeliveredRate = "delivered_bps",
-    /// Cumulatively acknowledged in the interval over its length.
+    /// Data cumulatively acknowledged in the interval, divided by its length, bit/s.
     AckedRate = "acked_bps",
-    /// Sent in the interval, again or for the first time, over its length.
+    /// Data sent in the interval, retransmissions included, divided by its length, bit/s.
     SentRate = "sent_bps",
-    /// Marked lost in the interval over its length.
+    /// Data marked lost in the interval, divided by its length, bit/s.
     LostRate = "lost_bps",
-    /// Pacing rate; 0: there is none.
+    /// Pacing rate, bit/s; 0 without pacing.
     Pacing = "pacing_bps",
-    /// Delivered in the interval, packets.
+    /// Packets delivered in the interval.
     Delivered = "delivered",
-    /// Delivered with an ECN mark in the interval, packets.
+    /// Packets delivered with an ECN mark in the interval.
     Marked = "marked",
-    /// Marked lost in the interval, packets.
+    /// Packets marked lost in the interval.
     Lost = "lost",
-    /// Sent in the interval, packets.
+    /// Packets sent in the interval.
     Sent = "sent",
-    /// Retransmitted in the interval, packets.
+    /// Packets retransmitted in the interval.
     Retransmitted = "retransmitted",
-    /// Sent in the interval, bytes.
+    /// Bytes sent in the interval.
     SentBytes = "sent_bytes",
-    /// ACKs of the interval.
+    /// Number of ACKs in the interval.
     Acks = "acks",
-    /// Samples of the round trip in the interval.
+    /// Number of RTT samples in the interval.
     RttSamples = "rtt_samples",
-    /// Their mean, s; 0: there was none.
+    /// Mean RTT sample of the interval, s; 0 without samples.
     RttMean = "rtt_s",
-    /// The least of them, s; 0: there was none.
+    /// Smallest RTT sample of the interval, s; 0 without samples.
     RttLeast = "rtt_least_s",
-    /// The largest of them, s.
+    /// Largest RTT sample of the interval, s.
     RttMost = "rtt_most_s",
-    /// How much the round trip grew within the interval, s per s.
+    /// Growth of the RTT within the interval, s per s.
     RttSlope = "rtt_slope",
-    /// Smoothed round trip, s.
+    /// Smoothed RTT (srtt), s.
     Srtt = "srtt_s",
-    /// Its mean deviation, s, which TCP_INFO calls rttvar.
+    /// Mean deviation of the RTT, s, which TCP_INFO calls rttvar.
     RttDev = "mdev_s",
-    /// A quarter of what the RTO adds to it, s: no less than that of the least RTO, 50 ms.
+    /// Quarter of the margin that the RTO adds to the smoothed RTT, s: at least 50 ms, a quarter of the least RTO.
     RttVar = "rttvar_s",
-    /// TCP's least round trip of some minutes, s; 0: unknown.
+    /// Smallest RTT of the last minutes as TCP keeps it, s; 0: unknown.
     MinRtt = "min_rtt_s",
-    /// Window, packets.
+    /// Congestion window (cwnd), packets.
     Cwnd = "cwnd",
     /// Slow start threshold, packets.
     Ssthresh = "ssthresh",
-    /// Sent and not cumulatively acknowledged, packets.
+    /// Packets sent and not cumulatively acknowledged.
     PacketsOut = "packets_out",
-    /// Of these, SACKed.
+    /// Packets among `packets_out` that are SACKed.
     SackedOut = "sacked_out",
-    /// Of these, marked lost.
+    /// Packets among `packets_out` that are marked lost.
     LostOut = "lost_out",
-    /// Of these, sent again.
+    /// Packets among `packets_out` that were retransmitted.
     RetransOut = "retrans_out",
-    /// In flight, packets.
+    /// Packets in flight by TCP's count: `packets_out` - `sacked_out` - `lost_out` + `retrans_out`.
     Inflight = "inflight",
-    /// Payload of a packet, bytes.
+    /// Payload of a full packet, bytes.
     Mss = "mss_bytes",
-    /// The congestion state: 0 Open, 1 Disorder, 2 CWR, 3 Recovery, 4 Loss.
+    /// Congestion state: 0 Open, 1 Disorder, 2 CWR, 3 Recovery, 4 Loss.
     State = "state",
-    /// 1: the application had nothing to send.
+    /// Flag: 1 if the application had nothing to send.
     AppLimited = "app_limited",
-    /// 1: the window was used up.
+    /// Flag: 1 if the window was used up.
     CwndLimited = "cwnd_limited",
-    /// 1: decisions govern; 0: the base algorithm does.
+    /// Flag: 1 if decisions govern, 0 if the base algorithm does.
     Obeys = "obeys",
-    /// Time until the announced handover, s, negative after it; 60: nothing is announced.
+    /// Time until the announced handover, s, negative after it; 60 if none is announced.
     HandoverIn = "handover_in_s",
-    /// How long it is expected to interrupt the link, s.
+    /// Expected interruption by the announced handover, s.
     HandoverOutage = "handover_outage_s",
-    /// How wrong its time may be, s.
+    /// Uncertainty of the announced handover's time, s.
     HandoverError = "handover_error_s",
-    /// What the network said last.
+    /// Last output of the network.
     Output = "output",
 }
 
-/// The values of all quantities of a report.
+/// Values of all quantities for one report.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Quantities([f64; Quantity::ALL.len()]);
 
 impl Quantities {
-    /// Those of `report`, where `before` is the one before it, or nothing: then what has grown has grown from 0.
-    /// `output` is what the network said last.
+    /// Compute the values for `report`; `before` is the previous report, without which counters grow from 0.
+    /// `output` is the network's last output.
     pub fn of(report: &Report, before: Option<&Report>, output: f64) -> Self {
         Self(std::array::from_fn(|index| value(Quantity::ALL[index], report, before, output)))
     }
 
-    /// One of them.
+    /// Value of one quantity.
     pub fn get(&self, quantity: Quantity) -> f64 {
         self.0[quantity as usize]
     }

@@ -1,25 +1,25 @@
-//! What a policy costs in the kernel, with whoever decides beside it: CPU per GB against the kernel's CUBIC, and the time from
-//! a report in the kernel to the decision about it.
+//! Cost of a policy in the kernel together with its decision server: CPU per GB compared with the kernel's CUBIC,
+//! and the latency from a report in the kernel to the decision about it.
 //!
-//! The card is the argument (`cargo bench ... -- CARD.toml`); one that moves nothing, so that what differs is what it costs.
-//! Needs root and `ip`.
+//! The argument is a card (`cargo bench ... -- CARD.toml`) that changes neither window nor rate, so that the
+//! difference to CUBIC is the policy's cost. Needs root and `ip`.
 
 use std::io;
 use std::path::Path;
 
-use skyhop_policyd::{DecisionServer, hold_policy};
+use skyhop_policyd::{DecisionServer, register_policy};
 
 #[path = "../../kernel/benches/pair/mod.rs"]
 mod pair;
 
 const BENCH: &str = "policy_cost";
-/// Bytes per second: the link of the scenarios …
+/// Pacing rate of the latency measurement, the link rate of the scenarios, in bytes per second.
 const PACING_RATE: u32 = 150_000_000 / 8;
-/// … for so long.
+/// Duration of the latency measurement, s.
 const SECONDS: usize = 10;
 
 fn main() -> io::Result<()> {
-    // Cargo adds one of its own.
+    // Cargo adds `--bench`.
     let Some(card) = std::env::args().skip(1).find(|argument| !argument.starts_with("--")) else {
         println!("{BENCH}: skipped: no card: skyhop's scripts/kernel_costs.py gives it one");
         return Ok(());
@@ -28,7 +28,7 @@ fn main() -> io::Result<()> {
     if !pair::open(BENCH)? {
         return Ok(());
     }
-    let begin = || hold_policy(&card, &loaded.policy, &loaded.parameters(&[]), None);
+    let begin = || register_policy(&card, &loaded.policy, &loaded.parameters(&[]), None);
     let (held, server) = match begin() {
         Ok(begun) => begun,
         Err(error) => {
@@ -47,7 +47,7 @@ fn main() -> io::Result<()> {
     report(server, "at 150 Mbit/s")
 }
 
-/// Prints how long decisions took.
+/// Print quantiles of the decisions' latency.
 fn report(server: DecisionServer, traffic: &str) -> io::Result<()> {
     let served = server.join().map_err(io::Error::other)?;
     if let Some(failure) = served.failure {

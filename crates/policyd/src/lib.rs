@@ -1,12 +1,13 @@
-//! Whoever decides for connections in the running kernel whose congestion control is a policy.
+//! Decision server for connections in the running kernel whose congestion control is a policy.
 //!
-//! [`hold_policy`] registers `cc/policy.c` with a card's parameters, and decides for its connections from a thread of its
-//! own: beside a live run for the run's, and in [`serve`] for all connections of this machine that choose its name.
+//! [`register_policy`] registers `cc/policy.c` with a card's parameters and starts a thread that decides for its
+//! connections: during a live run those of the run, and in [`serve`] all connections of this machine that choose
+//! its name.
 
-mod pilots;
+mod connections;
 mod server;
 mod service;
 
-pub use pilots::{Latencies, Served};
-pub use server::{DecisionServer, hold_policy};
+pub use connections::{DecisionSummary, Latencies};
+pub use server::{DecisionServer, register_policy};
 pub use service::{default_name, serve};

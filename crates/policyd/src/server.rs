@@ -1,4 +1,4 @@
-//! Decides for the connections of a registered module, in a thread of its own.
+//! Thread that decides for the connections of a registered policy module.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,31 +8,34 @@ use std::time::Duration;
 use nix::time::{ClockId, clock_gettime};
 use skyhop_cc::Module;
 use skyhop_host::error::{Context, HostError};
-use skyhop_kernel::{DecisionMaps, Held, KernelError, ReportReader};
+use skyhop_kernel::{DecisionMaps, KernelError, RegisteredModule, ReportReader};
 use skyhop_model::POLICY_CC;
 use skyhop_policy::Policy;
 
-use crate::pilots::{Answer, Latencies, Pilots, Served};
+use crate::connections::{Connections, DecisionSummary, Latencies, ReportOutcome};
 
-/// How long nobody looks whether it is over.
-const LOOK: Duration = Duration::from_millis(50);
+/// Longest wait for reports, after which the thread checks whether it has been asked to stop.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Registers `cc/policy.c` with these parameters, under a name of its own or the one that is given, and begins to decide
-/// for its connections. It is registered as long as what is returned first lives, and where that is a module's file, as
-/// long as anything does that was made of it.
+/// Register `cc/policy.c` with these parameters, as `name` or under a generated name, and start to decide for its
+/// connections.
+///
+/// The module stays registered until the first returned value is dropped; if that value refers to the file of a kernel
+/// module, until all values made from the file are dropped.
 ///
 /// # Errors
-/// A policy that is no network, a name that is taken, wrong parameters, or what this machine or this build of skyhop lacks.
-pub fn hold_policy(
+/// The policy is not a network, the name is taken, a parameter is wrong, or the machine or this build of skyhop cannot
+/// load the module.
+pub fn register_policy(
     card: &str,
     policy: &Policy,
     parameters: &[(String, String)],
     name: Option<&str>,
-) -> Result<(Held, DecisionServer), HostError> {
+) -> Result<(RegisteredModule, DecisionServer), HostError> {
     if !policy.runs_anywhere() {
         return Err(HostError::Unsupported(format!(
-            "{card}: a policy in Python decides in the simulator alone (skyhop sim): for live runs and \
-             the kernel's connections give its card a network in ONNX"
+            "{card}: a policy in Python decides in the simulator alone (skyhop sim); for live runs and \
+             connections of the kernel, give its card an ONNX network"
         )));
     }
     let refused = |error: KernelError| HostError::of_congestion_control(card, &error);
@@ -40,109 +43,110 @@ pub fn hold_policy(
     let given: Vec<(&str, &str)> =
         parameters.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     let held = match name {
-        Some(name) => skyhop_kernel::hold_as(module, &given, name),
-        None => skyhop_kernel::hold(module, &given),
+        Some(name) => skyhop_kernel::register_as(module, &given, name),
+        None => skyhop_kernel::register(module, &given),
     };
     let held = held.map_err(refused)?;
     let maps = held.decisions().map_err(refused)?.ok_or_else(|| {
-        HostError::Unsupported(format!("{card}: nobody can decide for its connections here"))
+        HostError::Unsupported(format!("{card}: its kernel module takes no decisions from skyhop"))
     })?;
     let server = DecisionServer::start(maps, policy)?;
     Ok((held, server))
 }
 
-/// Whoever decides for the connections of a registered module; it stops as this goes.
+/// Handle of the thread that decides for the connections of a registered module; dropping it stops the thread.
 #[derive(Debug)]
 pub struct DecisionServer {
     title: String,
     stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<Served>>,
+    thread: Option<JoinHandle<DecisionSummary>>,
 }
 
 impl DecisionServer {
-    /// Begins to decide.
+    /// Start the thread that decides.
     fn start(maps: DecisionMaps, policy: &Policy) -> Result<Self, HostError> {
         let stop = Arc::new(AtomicBool::new(false));
         let over = Arc::clone(&stop);
         let (title, mut latencies) = (policy.card.title.clone(), Latencies::new()?);
-        let mut pilots = Pilots::new(policy.clone());
+        let mut connections = Connections::new(policy.clone());
         let work = move || {
-            let served =
-                maps.read().and_then(|reader| decide(&reader, &mut pilots, &mut latencies, &over));
+            let served = maps
+                .read()
+                .and_then(|reader| decide(&reader, &mut connections, &mut latencies, &over));
             let failure = served.err().map(|error| error.to_string());
-            let (connections, outputs) = (pilots.connections(), pilots.outputs());
-            Served { connections, outputs, latencies, failure }
+            let (connections, outputs) = (connections.total(), connections.outputs());
+            DecisionSummary { connections, outputs, latencies, failure }
         };
         let thread = thread::Builder::new().name("policy".to_owned()).spawn(work);
         let thread = Some(thread.context("cannot start a thread")?);
         Ok(Self { title, stop, thread })
     }
 
-    /// Whether it decides no more, though nobody has stopped it.
+    /// Whether the thread has ended, for example because of an error.
     pub fn is_over(&self) -> bool {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Stops it, and says what was decided.
+    /// Stop the thread and return the totals of its decisions.
     ///
     /// # Errors
     /// The thread has panicked.
-    pub fn join(mut self) -> Result<Served, HostError> {
-        let ended = self.end().map(JoinHandle::join).and_then(Result::ok);
-        ended.ok_or("a thread has panicked").context(&format!("{} decided no more", self.title))
+    pub fn join(mut self) -> Result<DecisionSummary, HostError> {
+        let ended = self.request_stop().map(JoinHandle::join).and_then(Result::ok);
+        ended.ok_or("a thread has panicked").context(&format!("{} stopped deciding", self.title))
     }
 
-    /// Stops it, and says what to know of it.
+    /// Stop the thread and return warnings for the user: why it ended early, and outputs that were not usable.
     pub fn warnings(self) -> Vec<String> {
         let title = self.title.clone();
         match self.join() {
             Ok(served) => {
                 let failure =
-                    served.failure.map(|error| format!("{title} decided no more: {error}"));
+                    served.failure.map(|error| format!("{title} stopped deciding: {error}"));
                 failure.into_iter().chain(served.outputs.warning(&title)).collect()
             }
             Err(error) => vec![error.to_string()],
         }
     }
 
-    fn end(&mut self) -> Option<JoinHandle<Served>> {
+    fn request_stop(&mut self) -> Option<JoinHandle<DecisionSummary>> {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.take()
     }
 }
 
-/// Who ends early asks nobody what they have to say.
+/// An owner that returns early, such as on an error, does not need the totals.
 impl Drop for DecisionServer {
     fn drop(&mut self) {
-        if let Some(thread) = self.end() {
+        if let Some(thread) = self.request_stop() {
             let _ = thread.join();
         }
     }
 }
 
-/// A server that fails decides no more: its connections fall back, and say so.
+/// Decide until `over` is set. After an error the connections fall back to the base algorithm and report a `fallback`.
 fn decide(
     reader: &ReportReader,
-    pilots: &mut Pilots,
+    connections: &mut Connections,
     latencies: &mut Latencies,
     over: &AtomicBool,
 ) -> Result<(), KernelError> {
     while !over.load(Ordering::Relaxed) {
-        for report in reader.wait(LOOK)? {
-            match pilots.hear(&report) {
-                Answer::Decision(decision) => {
+        for report in reader.wait(POLL_INTERVAL)? {
+            match connections.handle_report(&report) {
+                ReportOutcome::Decision(decision) => {
                     reader.decide(report.id, &decision)?;
-                    latencies.note(monotonic_ns().saturating_sub(report.at_ns));
+                    latencies.record(monotonic_ns().saturating_sub(report.at_ns));
                 }
-                Answer::Nothing => {}
-                Answer::Ended => reader.forget(report.id)?,
+                ReportOutcome::NoDecision => {}
+                ReportOutcome::Ended => reader.forget(report.id)?,
             }
         }
     }
     Ok(())
 }
 
-/// The clock of reports. It is there on every Linux.
+/// `CLOCK_MONOTONIC`, the clock of the reports, in ns. Reading it fails on no Linux.
 fn monotonic_ns() -> u64 {
     clock_gettime(ClockId::CLOCK_MONOTONIC)
         .map_or(0, |now| now.tv_sec() as u64 * 1_000_000_000 + now.tv_nsec() as u64)

@@ -1,4 +1,4 @@
-//! Blind estimation of the handover grid.
+//! Python binding of the blind estimation of the handover grid.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use skyhop_units::Duration;
 
 use crate::errors::{Fallible, input_error};
 
-/// What a log says of the handover grid.
+/// Estimate of the handover grid from a log.
 #[pyclass(frozen, get_all)]
 pub(crate) struct GridEstimate {
     offset_s: Option<f64>,
@@ -20,7 +20,7 @@ pub(crate) struct GridEstimate {
     stream: Option<String>,
 }
 
-/// Looks for handovers every `period` in a log or capture; for the period too where that is "search".
+/// Estimate the handover grid of this `period` from a log or capture; "search" estimates the period too.
 #[pyfunction]
 #[pyo3(signature = (path, log_format, period))]
 pub(crate) fn estimate_blindly(
@@ -29,7 +29,7 @@ pub(crate) fn estimate_blindly(
     log_format: Option<&str>,
     period: &str,
 ) -> Fallible<GridEstimate> {
-    let period = wanted_period(period)?;
+    let period = parse_period(period)?;
     let found = py.detach(|| estimate_grid(Path::new(path), log_format, period))?;
     let grid = found.estimate.grid;
     Ok(GridEstimate {
@@ -42,13 +42,13 @@ pub(crate) fn estimate_blindly(
     })
 }
 
-/// What `--period` says.
-pub(crate) fn wanted_period(text: &str) -> Fallible<Period> {
+/// Parse the option `--period`: "search", or a duration of at least 1 s.
+pub(crate) fn parse_period(text: &str) -> Fallible<Period> {
     if text == "search" {
         return Ok(Period::Searched);
     }
     let period: Duration = text.parse().map_err(|error| {
-        input_error(&format!("--period: {error}, or \"search\" to find it out"))
+        input_error(&format!("--period: {error}, or \"search\" to estimate it"))
     })?;
     if period < Duration::from_secs(1) {
         return Err(input_error(&format!("--period {period}: expected at least 1 s")));

@@ -1,4 +1,4 @@
-//! What there is to choose from.
+//! Python bindings of the lists of constellations, sites, disciplines, applications and the like.
 
 use std::path::Path;
 
@@ -11,10 +11,10 @@ use skyhop_scenario::catalogue;
 
 use crate::errors::Fallible;
 
-/// The source of what is code rather than data.
+/// Source of entries that are code, not data files.
 pub(crate) const BUILT_IN: &str = "built in";
 
-/// Something that can be listed.
+/// Entry of a list: name, description and source.
 #[pyclass(frozen, get_all)]
 pub(crate) struct Entry {
     pub(crate) name: String,
@@ -22,20 +22,20 @@ pub(crate) struct Entry {
     pub(crate) source: String,
 }
 
-/// A constellation that comes with skyhop.
+/// Constellation that comes with skyhop.
 #[pyclass(frozen, get_all)]
 pub(crate) struct ConstellationEntry {
     name: String,
     description: String,
     source: String,
     satellites: u32,
-    /// Of each shell, and of what stands above the equator.
+    /// Altitudes of the shells and of the geostationary orbit.
     altitudes_km: Vec<f64>,
     inclinations_deg: Vec<f64>,
     isl: bool,
 }
 
-/// Of the geostationary orbit.
+/// Altitude of the geostationary orbit, in km.
 const GEOSTATIONARY_KM: f64 = 35_786.0;
 
 #[pyfunction]
@@ -82,7 +82,7 @@ pub(crate) fn list_sites() -> Fallible<Vec<Entry>> {
         .collect()
 }
 
-/// The rows of a list of sites: name, latitude (deg), longitude (deg), altitude (m).
+/// Read a list of sites: name, latitude (deg), longitude (deg) and altitude (m) of each.
 #[pyfunction]
 pub(crate) fn sites(name: &str) -> Fallible<Vec<(String, f64, f64, f64)>> {
     let rows = catalogue::site_list(name, Path::new(""), "sites", name)?;
@@ -92,7 +92,7 @@ pub(crate) fn sites(name: &str) -> Fallible<Vec<(String, f64, f64, f64)>> {
         .collect())
 }
 
-/// A queue discipline, and its parameters with Linux's values as a scenario would give them; or a controller, likewise.
+/// Queue discipline or video controller, with its parameters and their defaults as in a scenario.
 #[pyclass(frozen, get_all)]
 pub(crate) struct QdiscEntry {
     pub(crate) name: String,
@@ -119,7 +119,7 @@ fn parameters(qdisc: &QueueDiscipline) -> Vec<(String, String)> {
     keys_of(&table.expect("a qdisc's parameters have names"))
 }
 
-/// The keys of a table but its kind, as a scenario would give them.
+/// Keys and values of a table as in a scenario, except `kind`.
 pub(crate) fn keys_of(table: &Value) -> Vec<(String, String)> {
     let keys = table.as_object().into_iter().flatten().filter(|(key, _)| *key != "kind");
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
@@ -148,7 +148,7 @@ pub(crate) fn built_in(name: &str, summary: &str) -> Entry {
     Entry { name: name.to_owned(), description: summary.to_owned(), source: BUILT_IN.to_owned() }
 }
 
-/// The JSON Schema of a scenario file.
+/// JSON Schema of the scenario file.
 #[pyfunction]
 pub(crate) fn scenario_schema() -> Fallible<String> {
     Ok(serde_json::to_string_pretty(&skyhop_scenario::schema())?)

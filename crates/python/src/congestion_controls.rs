@@ -1,4 +1,4 @@
-//! Congestion controls: the kernel's, and ours in it.
+//! Python bindings for congestion controls of the kernel, of skyhop and of users.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use skyhop_kernel::{ProgramReport, Status};
 use crate::errors::{Fallible, input_error};
 use crate::python_cc::take_failure;
 
-/// A congestion control that can be chosen or loaded.
+/// Congestion control of the list that `list_cc` returns.
 #[pyclass(frozen, get_all)]
 pub(crate) struct CongestionControl {
     name: String,
@@ -19,7 +19,7 @@ pub(crate) struct CongestionControl {
     source: String,
 }
 
-/// The kernel's congestion controls, ours that are loaded, and ours that are not.
+/// List the congestion controls: the kernel's, and skyhop's loaded and unloaded modules.
 #[pyfunction]
 pub(crate) fn list_cc() -> Fallible<Vec<CongestionControl>> {
     let entries = skyhop_kernel::list()?;
@@ -52,7 +52,7 @@ pub(crate) fn list_cc() -> Fallible<Vec<CongestionControl>> {
         .collect())
 }
 
-/// Loads a module; returns its name in the kernel, and whether the BPF file system had to be mounted.
+/// Load a module. Return its name in the kernel, and whether the BPF file system was mounted for it.
 #[pyfunction]
 pub(crate) fn load_cc(name: &str, parameters: Vec<(String, String)>) -> Fallible<(String, bool)> {
     let parameters: Vec<(&str, &str)> =
@@ -61,15 +61,15 @@ pub(crate) fn load_cc(name: &str, parameters: Vec<(String, String)>) -> Fallible
     Ok((loaded.kernel_name, loaded.mounted_bpffs))
 }
 
-/// Unloads a module; returns its name in the kernel, and how many sockets use it still.
+/// Unload a module. Return its name in the kernel, and the number of sockets that still use it.
 #[pyfunction]
 pub(crate) fn unload_cc(name: &str) -> Fallible<(String, Option<u64>)> {
     let unloaded = skyhop_kernel::unload(name)?;
     Ok((unloaded.kernel_name, unloaded.sockets))
 }
 
-/// What the verifier says of each hook of a module: name, instructions, and how many it looked at. Refuses
-/// what the simulator would not call, too.
+/// Run the kernel's verifier on a module. Return for each hook its name, its number of instructions, and the number that
+/// the verifier processed. Hooks that the simulator would not call are errors too.
 #[pyfunction]
 pub(crate) fn check_cc(name: &str) -> Fallible<Vec<Report>> {
     let module = skyhop_kernel::module_of(name)?;
@@ -78,15 +78,15 @@ pub(crate) fn check_cc(name: &str) -> Fallible<Vec<Report>> {
     Ok(reports.into_iter().map(report).collect())
 }
 
-/// A hook: its name, its instructions, and how many of them the verifier looked at.
+/// Report about a hook: name, number of instructions, and number of instructions that the verifier processed.
 type Report = (String, u32, Option<u32>);
 
 fn report(report: ProgramReport) -> Report {
     (report.name, report.instructions, report.verified)
 }
 
-/// Compiles a file in C for the simulator, and refuses what Linux or the simulator would not call. Returns what the
-/// compiler had to say though it did it.
+/// Compile a C file for the simulator. Return the compiler's warnings. Hooks that Linux or the simulator would not call
+/// are errors.
 #[pyfunction]
 pub(crate) fn load_cc_file(py: Python<'_>, file: &str) -> Fallible<String> {
     let loaded = py.detach(|| skyhop_ccfile::load(Path::new(file)))?;
@@ -95,57 +95,58 @@ pub(crate) fn load_cc_file(py: Python<'_>, file: &str) -> Fallible<String> {
     Ok(loaded.compiled.messages)
 }
 
-/// The cards of policies that come with skyhop: name and text of each.
+/// List the policy cards that come with skyhop: name and text of each.
 #[pyfunction]
 pub(crate) fn policy_cards() -> Vec<(&'static str, &'static str)> {
     skyhop_ccfile::policy_cards()
 }
 
-/// The network of one of them, where it has its weights.
+/// Network file of a card that comes with skyhop; None if its weights do not come with it.
 #[pyfunction]
 pub(crate) fn policy_network(name: &str) -> Option<&'static [u8]> {
     skyhop_ccfile::policy_network(name)
 }
 
-/// Reads a card and its network, and refuses what no flow could use. Returns title, the names of its features, the number
-/// of its steps, and the SHA-256 of its files by their whole names.
+/// Check a card and its network. Return the title, the names of its features, the number of its steps, and the SHA-256
+/// of its files by absolute path.
 #[pyfunction]
 pub(crate) fn check_policy(py: Python<'_>, file: &str) -> Fallible<CheckedPolicy> {
-    let loaded = py.detach(|| skyhop_ccfile::load_policy(&skyhop_ccfile::card_of(file)))?;
+    let loaded = py.detach(|| skyhop_ccfile::load_policy(&skyhop_ccfile::card_path(file)))?;
     let card = &loaded.policy.card;
     let names = card.observation.features.iter().map(|feature| feature.name.clone()).collect();
     let digests = loaded.sources.digests().clone();
     Ok((card.title.clone(), names, card.observation.steps, digests))
 }
 
-/// What the network of a card says to observations, one behind another, as the simulator and the kernel's side ask it: a
-/// recurrent one remembers from one to the next. `None`: no decision.
+/// Run the network of a card on a sequence of observations, as the simulator and the policy service do: a recurrent
+/// network keeps its state between them. None means no decision.
 #[pyfunction]
 pub(crate) fn ask_policy(
     py: Python<'_>,
     file: &str,
     seen: Vec<Vec<f32>>,
 ) -> Fallible<Vec<Option<f64>>> {
-    let loaded = py.detach(|| skyhop_ccfile::load_policy(&skyhop_ccfile::card_of(file)))?;
+    let loaded = py.detach(|| skyhop_ccfile::load_policy(&skyhop_ccfile::card_path(file)))?;
     let expected = loaded.policy.card.inputs();
     if let Some(row) = seen.iter().find(|row| row.len() != expected) {
         let given = row.len();
-        let what = format!("{file}: its network sees {expected} numbers at once, not {given}");
+        let what =
+            format!("{file}: its network takes {expected} numbers per observation, not {given}");
         return Err(input_error(&what));
     }
-    let (said, failure) = py.detach(|| (loaded.policy.say(&seen), take_failure()));
+    let (said, failure) = py.detach(|| (loaded.policy.outputs_of(&seen), take_failure()));
     failure.map(|_| said)
 }
 
 type CheckedPolicy = (String, Vec<String>, usize, BTreeMap<String, String>);
 
-/// Has this kernel's verifier look at a file in C: why it could not be asked on this machine, or the hooks as
-/// [`check_cc`] returns them.
+/// Run this kernel's verifier on a C file. Return the reason why the verifier cannot run on this machine, or None, and
+/// the hooks as `check_cc` returns them.
 #[pyfunction]
 pub(crate) fn check_cc_file(py: Python<'_>, file: &str) -> Fallible<(Option<String>, Vec<Report>)> {
     let checked = py.detach(|| {
         let module = skyhop_kernel::module_of(file)?;
-        // What this user may not load is compiled all the same.
+        // Compile the file even if this user may not load it.
         skyhop_ccfile::bpf_objects(module)?;
         skyhop_kernel::check(module)
     });
@@ -156,9 +157,8 @@ pub(crate) fn check_cc_file(py: Python<'_>, file: &str) -> Fallible<(Option<Stri
     }
 }
 
-/// What the kernel's own build is to compile of a congestion control in C, one of skyhop's own or a file of the user's: the
-/// module's name, what messages call it, the text, and a digest of all of it with skyhop's headers. Nothing where it is
-/// neither.
+/// Source of a congestion control in C, skyhop's or a user's, for a kernel module: the module's name, its file name for
+/// messages, the text, and a digest that includes skyhop's headers. None if it is neither.
 #[pyfunction]
 pub(crate) fn kernel_module_source(py: Python<'_>, cc: &str) -> Fallible<Option<ModuleSource>> {
     Ok(py
@@ -166,16 +166,16 @@ pub(crate) fn kernel_module_source(py: Python<'_>, cc: &str) -> Fallible<Option<
         .map(|source| (source.name, source.origin, source.text, source.digest)))
 }
 
-/// Name, origin, text, digest.
+/// Source of a kernel module: name, origin, text, digest.
 type ModuleSource = (String, String, String, String);
 
-/// Where skyhop's headers are for editors; nothing where nothing can be kept.
+/// Directory of skyhop's headers, for editors; None if the cache cannot be written.
 #[pyfunction]
 pub(crate) fn cc_headers() -> Fallible<Option<PathBuf>> {
     Ok(skyhop_ccfile::headers_directory()?)
 }
 
-/// skyhop's own congestion controls in C: name and text of each.
+/// List skyhop's own congestion controls in C: name and text of each.
 #[pyfunction]
 pub(crate) fn own_cc() -> Vec<(&'static str, &'static str)> {
     let text = |name| Some((name, skyhop_ccfile::example(name)?));

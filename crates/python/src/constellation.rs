@@ -1,4 +1,4 @@
-//! Constellations: their satellites, what was skipped, where they are.
+//! Python class for a constellation: satellites, skipped records and positions.
 
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -8,11 +8,11 @@ use skyhop_units::UtcInstant;
 use crate::errors::{Fallible, input_error};
 use crate::experiment::PyScenario;
 
-/// A constellation as a scenario uses it.
+/// Constellation as a scenario uses it.
 #[pyclass(name = "Constellation", frozen)]
 pub(crate) struct PyConstellation(Constellation);
 
-/// Id, name, catalogue number, shell, plane, slot; each null where the satellite has none.
+/// Satellite: id, name, catalogue number, shell, plane and slot; None where the satellite has no such value.
 type SatelliteRow = (u32, Option<String>, Option<u64>, Option<u32>, Option<u32>, Option<u32>);
 
 #[pymethods]
@@ -37,15 +37,15 @@ impl PyConstellation {
         self.0.minimum_elevation_deg
     }
 
-    /// One line about the records of a file of element sets.
+    /// One-line summary of the records in a file of element sets.
     #[getter]
     fn account(&self) -> Option<String> {
-        self.0.account.as_ref().map(ToString::to_string)
+        self.0.report.as_ref().map(ToString::to_string)
     }
 
-    /// The records that are not used: name, kind of reason, reason.
+    /// Skipped records: name, kind of reason, and reason.
     fn skipped(&self) -> Vec<(String, String, String)> {
-        let skipped = self.0.account.iter().flat_map(|account| &account.skipped);
+        let skipped = self.0.report.iter().flat_map(|report| &report.skipped);
         skipped
             .map(|s| (s.name.clone(), s.reason.kind().to_owned(), s.reason.to_string()))
             .collect()
@@ -59,7 +59,7 @@ impl PyConstellation {
         let regular = shells
             .map(|(shell, plane, slot)| (None, None, Some(FormationPlace { shell, plane, slot })));
         let fixed = self.0.geostationary.iter().map(|s| (Some(s.name.clone()), None, None));
-        let formation = Formation::of(&self.0.element_sets, self.0.epoch);
+        let formation = Formation::recover(&self.0.element_sets, self.0.epoch);
         let by_set = self.0.element_sets.iter().zip(formation.places).map(|(set, place)| {
             let elements = set.elements();
             (Some(elements.name.clone()), Some(elements.catalogue_number), place)
@@ -76,13 +76,12 @@ impl PyConstellation {
             .collect()
     }
 
-    /// The epochs of the element sets in ns since 1970, in the order of the last satellites.
+    /// Epochs of the element sets, in ns since 1970, in the order of their satellites, which are the last ones.
     fn element_epochs_ns(&self) -> Vec<i64> {
         self.0.element_sets.iter().map(|set| set.elements().epoch.unix_nanos()).collect()
     }
 
-    /// Positions at a moment as little-endian doubles, x, y and z of satellite after satellite, in
-    /// metres: inertial ones, or earth-fixed.
+    /// Positions at a time, inertial or earth-fixed, as little-endian doubles: x, y and z of each satellite, in metres.
     fn positions<'py>(
         &self,
         py: Python<'py>,

@@ -1,4 +1,4 @@
-//! The engines, by name, and runs of them.
+//! Python bindings that run experiments with an engine.
 
 use std::time::Instant;
 
@@ -16,7 +16,7 @@ use crate::experiment::{PyExperiment, PyRunDirectory};
 use crate::progress::PyProgress;
 use crate::python_cc;
 
-/// What a run may be told beside its scenario: each engine takes what is for it.
+/// Options of a run in addition to its scenario; each engine uses the ones that concern it.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub(crate) struct Options {
@@ -27,7 +27,7 @@ pub(crate) struct Options {
     guest: Option<GuestOptions>,
 }
 
-/// The kernel in virtual time that a run is made in.
+/// Guest kernel in virtual time that a run takes place in.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 struct GuestOptions {
@@ -55,7 +55,7 @@ impl Options {
     }
 }
 
-/// Every engine: its name, and how it is made.
+/// Create the engine with this name.
 fn engine(name: &str, options: Options) -> Fallible<Box<dyn Engine + Send + Sync>> {
     match name {
         "sim" => Ok(Box::new(Simulator)),
@@ -72,8 +72,9 @@ struct PyControl<'p> {
 
 impl Control for PyControl<'_> {
     fn progress(&mut self, elapsed: Duration, total: Duration) {
-        // What the callable raises is kept, and answers `interrupted` next.
-        let _: std::ops::ControlFlow<()> = self.progress.tell(elapsed.as_nanos(), total.as_nanos());
+        // An exception of the callable is kept; `interrupted` then returns true.
+        let _: std::ops::ControlFlow<()> =
+            self.progress.report(elapsed.as_nanos(), total.as_nanos());
     }
 
     fn interrupted(&mut self) -> bool {
@@ -85,10 +86,10 @@ impl Control for PyControl<'_> {
     }
 }
 
-/// When a run ended (s), whether it was interrupted, and the exit status of its program.
+/// Outcome of a run: end time (s), whether it was interrupted, and the exit status of its program.
 type Outcome = (f64, bool, Option<i32>);
 
-/// Runs an experiment with the engine called `name` into a reserved directory.
+/// Run an experiment with the engine `name` and write the run to a reserved directory.
 #[pyfunction]
 pub(crate) fn run_engine(
     py: Python<'_>,
@@ -103,8 +104,8 @@ pub(crate) fn run_engine(
     run(py, &*engine, experiment, &mut writer, (progress, started))
 }
 
-/// Runs an experiment likewise, but leaves nothing: returns the summary as JSON, too, which is null where the
-/// run has none.
+/// Run an experiment with the engine `name` without writing files. Return the outcome and the summary as JSON, which is
+/// null if the run has none.
 #[pyfunction]
 pub(crate) fn run_for_summary(
     py: Python<'_>,

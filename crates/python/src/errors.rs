@@ -1,4 +1,4 @@
-//! Errors of the crates as the exceptions of `skyhop.errors`.
+//! Conversion of the crates' errors to the exceptions of `skyhop.errors`.
 
 use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
@@ -14,7 +14,7 @@ use skyhop_orbit::ConstellationError;
 use skyhop_path::PathError;
 use skyhop_scenario::ScenarioError;
 
-/// An exception of the class `name` of `skyhop.errors`, made with `arguments`.
+/// Create an exception of the class `name` of `skyhop.errors` with these arguments.
 fn exception<const N: usize>(name: &str, arguments: [&str; N]) -> PyErr {
     let arguments = arguments.map(without_numbers);
     Python::attach(|py| {
@@ -29,15 +29,15 @@ fn exception<const N: usize>(name: &str, arguments: [&str; N]) -> PyErr {
     })
 }
 
-/// The message without the number that Rust puts behind what the system says of an error.
+/// Message without the "(os error N)" that Rust appends to system errors.
 fn without_numbers(message: &str) -> String {
     let mut parts = message.split(" (os error ");
     let begin = parts.next().unwrap_or_default().to_owned();
     parts.fold(begin, |text, part| text + part.split_once(')').map_or(part, |(_, rest)| rest))
 }
 
-/// What a function for Python fails with: one of those exceptions, or what Python itself has raised. `?` makes one
-/// of every error of the crates.
+/// Error of a function exported to Python: an exception of `skyhop.errors`, or one that Python has raised. `?` converts
+/// every error of the crates to it.
 pub(crate) struct Failure(PyErr);
 
 pub(crate) type Fallible<T> = Result<T, Failure>;
@@ -54,12 +54,12 @@ impl From<Failure> for PyErr {
     }
 }
 
-/// The user's input was wrong.
+/// Create an InputError: the user's input is wrong.
 pub(crate) fn input_error(message: &str) -> Failure {
     Failure(exception("InputError", [message]))
 }
 
-/// The run failed.
+/// Create a RunError: the run failed.
 pub(crate) fn run_error(message: &str) -> Failure {
     Failure(exception("RunError", [message]))
 }

@@ -1,4 +1,4 @@
-//! Scenarios, experiments, run directories.
+//! Python classes for scenarios, experiments and run directories.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use pyo3::exceptions::{PyImportError, PyKeyboardInterrupt, PyMemoryError};
 use pyo3::prelude::*;
-use skyhop_app::{App, Foretold, Predicted};
+use skyhop_app::{App, Predicted, RateOracle};
 use skyhop_ccfile::Sources;
 use skyhop_experiment::{Experiment, FlowPlan, Traffic};
 use skyhop_model::{CcLanguage, cc_language};
@@ -21,9 +21,9 @@ use crate::errors::{Fallible, input_error, run_error};
 use crate::paths::PyPathTrace;
 use crate::progress::PyProgress;
 use crate::python_cc;
-use crate::video::made;
+use crate::video::prediction_history;
 
-/// A checked scenario.
+/// Scenario that has been parsed and checked.
 #[pyclass(name = "Scenario", frozen)]
 pub(crate) struct PyScenario(pub(crate) NamedScenario);
 
@@ -39,7 +39,7 @@ impl PyScenario {
         Ok(Self(scenario_from_json(json, origin, &sets)?))
     }
 
-    /// The file it came from, beside which relative names are looked up, or a word for where else it came from.
+    /// File of the scenario, relative to which file names are resolved, or a description of another origin.
     #[getter]
     fn origin(&self) -> &str {
         &self.0.origin
@@ -49,8 +49,8 @@ impl PyScenario {
         self.0.scenario.to_json().to_string()
     }
 
-    /// Compiles and loads the congestion controls of its flows that are files of the user's, for the kernel, too, if asked;
-    /// returns what the compiler had to say though it did it, where it was called now.
+    /// Compile and load the user files among its flows' congestion controls, for the kernel too if `for_kernel`. Return the
+    /// compiler's warnings.
     fn load_cc_files(&self, py: Python<'_>, for_kernel: bool) -> Fallible<String> {
         let files = load_cc_files(py, &self.0)?;
         if for_kernel {
@@ -60,31 +60,31 @@ impl PyScenario {
         Ok(files.messages)
     }
 
-    /// The files that they are made of, by their whole names: the SHA-256 of each.
+    /// SHA-256 of all source files of those congestion controls, by absolute path.
     fn cc_file_digests(&self) -> Fallible<BTreeMap<String, String>> {
         Ok(self.0.cc_file_digests()?)
     }
 
-    /// What its flows call their congestion controls, and what those are called from any directory: a file by its whole
-    /// name.
+    /// Congestion controls of its flows: the name in the scenario, and the name valid in any directory, with absolute
+    /// paths of files.
     fn congestion_controls(&self) -> BTreeMap<String, String> {
         self.0.congestion_controls()
     }
 
-    /// What has to be known of its path before believing it.
+    /// Notes about limitations of its path.
     fn path_notes(&self) -> Fallible<Vec<String>> {
         Ok(self.0.path_notes()?)
     }
 }
 
-/// Loads those in C, and has Python read those in Python.
+/// Load the congestion controls of a scenario that are user files: C natively, Python by the Python reader.
 fn load_cc_files(py: Python<'_>, scenario: &NamedScenario) -> Fallible<CcFiles> {
     let files = py.detach(|| scenario.load_cc_files())?;
     files.in_python.iter().try_for_each(|file| python_cc::adopt(py, file))?;
     Ok(files)
 }
 
-/// Name, latitude (deg), longitude (deg), altitude (m).
+/// Place as Python returns it: name, latitude (deg), longitude (deg) and altitude (m).
 pub(crate) type FoundPlace = (String, f64, f64, f64);
 
 pub(crate) fn place((name, latitude_deg, longitude_deg, altitude_m): FoundPlace) -> Place {
@@ -92,7 +92,7 @@ pub(crate) fn place((name, latitude_deg, longitude_deg, altitude_m): FoundPlace)
     Place { name, position }
 }
 
-/// Calls `work` without the GIL and with a place finder that asks the Python callable
+/// Call `work` without the GIL and with a place finder that calls the Python callable
 /// `find_place(text) -> (name, latitude_deg, longitude_deg, altitude_m)`.
 pub(crate) fn with_place_finder<T: Send>(
     py: Python<'_>,
@@ -106,7 +106,7 @@ pub(crate) fn with_place_finder<T: Send>(
                 let found = find_place.call1(py, (text,)).and_then(|found| found.extract(py));
                 let found: FoundPlace = found.map_err(|error: PyErr| {
                     let what = error.value(py).to_string();
-                    // What says nothing of the place: Ctrl-C, and what the machine lacks.
+                    // These exceptions are not about the place: Ctrl-C, lack of memory, a missing package.
                     if error.is_instance_of::<PyKeyboardInterrupt>(py)
                         || error.is_instance_of::<PyMemoryError>(py)
                         || error.is_instance_of::<PyImportError>(py)
@@ -125,7 +125,7 @@ pub(crate) fn with_place_finder<T: Send>(
     }
 }
 
-/// Calls `work` with a place finder, likewise, and with what tells `progress` how far it is.
+/// Call `work` as [`with_place_finder`] does, and with a function that reports progress to `progress`.
 pub(crate) fn plan<T: Send>(
     py: Python<'_>,
     find_place: Py<PyAny>,
@@ -134,28 +134,28 @@ pub(crate) fn plan<T: Send>(
 ) -> Fallible<T> {
     let progress = PyProgress::new(progress);
     with_place_finder(py, find_place, |find_place| {
-        work(find_place, &mut |done, total| progress.tell(done, total))
+        work(find_place, &mut |done, total| progress.report(done, total))
             .map_err(|error| progress.failure(error))
     })
 }
 
-/// A scenario with its path computed and its links built.
+/// Experiment: a scenario with its path computed and its links built.
 #[pyclass(name = "Experiment", frozen)]
 pub(crate) struct PyExperiment {
     pub(crate) experiment: Experiment,
-    /// A path file that holds exactly its path.
+    /// Path file that contains exactly the experiment's path.
     path_file: Option<PathBuf>,
 }
 
 #[pymethods]
 impl PyExperiment {
-    /// `path` is the scenario's path where it is known already: it is then shared, not computed. `default_cc` is what a
-    /// program's sockets have, which may be a file of the user's, too; `for_program`: the path goes on beyond the
-    /// scenario. `foretell(file, path, rates_bps) -> (at_s, every_s, rates_bps)` asks a model of throughput what it predicts along a
-    /// path and the rate of its seconds.
+    /// Build an experiment from a scenario. `path` is the scenario's path if it is already known; it is shared, not
+    /// computed. `default_cc` is the congestion control of a program's sockets, which may be a user's file. With
+    /// `for_program` the path extends beyond the scenario's duration. `predict_rates(file, path, rates_bps) -> (at_s, every_s,
+    /// rates_bps)` runs a throughput predictor along a path, given the mean rate of each second.
     #[staticmethod]
-    #[pyo3(signature = (scenario, find_place, progress, path=None, default_cc=None, for_program=false, foretell=None))]
-    #[expect(clippy::too_many_arguments, reason = "they have names in Python")]
+    #[pyo3(signature = (scenario, find_place, progress, path=None, default_cc=None, for_program=false, predict_rates=None))]
+    #[expect(clippy::too_many_arguments, reason = "keyword arguments in Python")]
     fn build(
         py: Python<'_>,
         scenario: &PyScenario,
@@ -164,7 +164,7 @@ impl PyExperiment {
         path: Option<&PyPathTrace>,
         default_cc: Option<&str>,
         for_program: bool,
-        foretell: Option<Py<PyAny>>,
+        predict_rates: Option<Py<PyAny>>,
     ) -> Fallible<Self> {
         load_cc_files(py, &scenario.0)?;
         let known = path.map(|path| Arc::clone(&path.trace));
@@ -173,7 +173,7 @@ impl PyExperiment {
             None if for_program => scenario.0.experiment_for_program(find, tell),
             None => scenario.0.experiment(find, tell),
         })?;
-        ask_models(py, &mut experiment, foretell.as_ref())?;
+        run_predictors(py, &mut experiment, predict_rates.as_ref())?;
         if let Some(file) = default_cc.filter(|cc| cc_language(cc).is_some()) {
             experiment.cc_files.extend(Sources::read(Path::new(file))?.digests().clone());
         }
@@ -182,7 +182,7 @@ impl PyExperiment {
         Ok(Self { experiment, path_file })
     }
 
-    /// What another process or machine builds the same from.
+    /// Serialise the experiment, from which another process or machine builds the same with `from_json`.
     fn to_json(&self) -> Fallible<String> {
         Ok(serde_json::to_string(&self.experiment)?)
     }
@@ -207,35 +207,40 @@ impl PyExperiment {
     }
 }
 
-/// Asks the models that tell players of the rate ahead, which Python has.
-fn ask_models(
+/// Run the throughput predictors of video players, which are implemented in Python.
+fn run_predictors(
     py: Python<'_>,
     experiment: &mut Experiment,
-    foretell: Option<&Py<PyAny>>,
+    predict_rates: Option<&Py<PyAny>>,
 ) -> Fallible<()> {
     let trace = Arc::clone(&experiment.links[usize::from(experiment.path_link())].trace);
     let seconds = experiment.duration.as_secs_f64().floor() as usize;
     for flow in &mut experiment.flows {
         let Traffic::Tcp { app: App::Dash(dash), .. } = &mut flow.traffic else { continue };
-        let (Predicted::Model(file), Some(Foretold::Truth(truth))) =
-            (&dash.predicted, &dash.foretold)
+        let (Predicted::Model(file), Some(RateOracle::Truth(truth))) =
+            (&dash.predicted, &dash.rate_oracle)
         else {
             continue;
         };
-        let Some(foretell) = foretell else {
-            return Err(input_error(&format!("{file}: there is nobody to ask the model")));
+        let Some(predict_rates) = predict_rates else {
+            return Err(input_error(&format!(
+                "{file}: no predictor is available to run the model"
+            )));
         };
         let path = PyPathTrace { trace: Arc::clone(&trace), file: None };
         let rates: Vec<f64> = (0..seconds)
             .map(|second| truth.trace.mean_bps(second as f64, (second + 1) as f64))
             .collect();
-        let found = foretell.call1(py, (&file[..], Py::new(py, path)?, rates))?;
-        dash.foretold = Some(Foretold::Made(made(found.extract(py)?, truth.payload_share)?));
+        let found = predict_rates.call1(py, (&file[..], Py::new(py, path)?, rates))?;
+        dash.rate_oracle = Some(RateOracle::Predicted(prediction_history(
+            found.extract(py)?,
+            truth.payload_share,
+        )?));
     }
     Ok(())
 }
 
-/// A reserved output directory.
+/// Reserved output directory of a run.
 #[pyclass(name = "RunDirectory", frozen)]
 pub(crate) struct PyRunDirectory(Mutex<Option<RunDirectory>>);
 
@@ -249,14 +254,14 @@ impl PyRunDirectory {
 
     #[staticmethod]
     fn aside(path: &str) -> Self {
-        Self(Mutex::new(Some(RunDirectory::aside(Path::new(path)))))
+        Self(Mutex::new(Some(RunDirectory::moved_by_caller(Path::new(path)))))
     }
 
-    /// Puts a whole run's files, which lie elsewhere, into it.
+    /// Copy the files of a complete run into the directory.
     fn take(&self, py: Python<'_>, whole: &str) -> Fallible<()> {
         let guard = self.0.lock().map_err(|error| run_error(&error.to_string()))?;
         let directory = guard.as_ref().ok_or_else(|| run_error("the directory was abandoned"))?;
-        Ok(py.detach(|| directory.take(Path::new(whole)))?)
+        Ok(py.detach(|| directory.copy_run(Path::new(whole)))?)
     }
 
     fn abandon(&self) -> Fallible<()> {
@@ -269,7 +274,7 @@ impl PyRunDirectory {
 }
 
 impl PyRunDirectory {
-    /// Begins to write a run into it.
+    /// Open a writer for a run into the directory.
     pub(crate) fn writer(&self, of: &PyExperiment) -> Fallible<RunWriter> {
         let guard = self.0.lock().map_err(|error| run_error(&error.to_string()))?;
         let directory = guard.as_ref().ok_or_else(|| run_error("the directory was abandoned"))?;

@@ -1,4 +1,4 @@
-//! Episodes of learning.
+//! Python classes for reinforcement-learning episodes.
 
 use std::num::NonZero;
 use std::sync::{Mutex, MutexGuard};
@@ -12,20 +12,20 @@ use skyhop_policy::{Memory, Policy};
 use crate::errors::{Fallible, input_error, run_error};
 use crate::experiment::PyExperiment;
 
-/// The rewards there are: name, and what each is for.
+/// List the rewards: name and description of each.
 #[pyfunction]
 pub(crate) fn list_rewards() -> Vec<(&'static str, &'static str)> {
     REWARDS.iter().map(|reward| (reward.name, reward.about)).collect()
 }
 
-/// Episodes that go on side by side, each in a place of its own.
+/// Parallel episodes, one per slot.
 #[pyclass(name = "Episodes", frozen)]
 pub(crate) struct PyEpisodes(Mutex<Episodes>);
 
 #[pymethods]
 impl PyEpisodes {
-    /// What agents see and do is what the card says, a file or the name of one that comes with skyhop; its network is not
-    /// looked at.
+    /// Create slots for episodes. The card, a file or the name of one that comes with skyhop, defines the agents'
+    /// observations and actions; its network is ignored.
     #[new]
     fn new(card: &str, reward: &str, places: usize, threads: usize) -> Fallible<Self> {
         let card = read_card(card)?;
@@ -34,22 +34,22 @@ impl PyEpisodes {
         Ok(Self(Mutex::new(Episodes::new(card, reward, places, threads))))
     }
 
-    /// How many numbers an agent sees.
+    /// Number of values in an agent's observation.
     fn inputs(&self) -> Fallible<usize> {
         Ok(self.episodes()?.card().inputs())
     }
 
-    /// Between what its output lies.
+    /// Lower and upper bound of an agent's output.
     fn bounds(&self) -> Fallible<[f64; 2]> {
         Ok(self.episodes()?.card().network.output)
     }
 
-    /// How many agents the episode in a place has.
+    /// Number of agents of the episode in a slot.
     fn agents(&self, place: usize) -> Fallible<usize> {
-        Ok(self.episodes()?.places()[place].as_ref().map_or(0, Episode::agents))
+        Ok(self.episodes()?.slots()[place].as_ref().map_or(0, Episode::agents))
     }
 
-    /// Begins episodes, each in its place.
+    /// Begin episodes, given as pairs of slot and experiment.
     fn begin(&self, py: Python<'_>, begun: Vec<(usize, PyRef<'_, PyExperiment>)>) -> Fallible<()> {
         let begun: Vec<_> =
             begun.into_iter().map(|(place, of)| (place, of.experiment.clone())).collect();
@@ -58,19 +58,19 @@ impl PyEpisodes {
         begun.map_err(|error| input_error(&error.to_string()))
     }
 
-    /// Answers with an output for each place.
+    /// Step all episodes with one output per slot.
     fn step(&self, py: Python<'_>, outputs: PyBuffer<f64>) -> Fallible<()> {
         let outputs = outputs.to_vec(py)?;
         let episodes = &mut *self.episodes()?;
-        if outputs.len() != episodes.places().len() {
+        if outputs.len() != episodes.slots().len() {
             return Err(input_error("expected an output for each place"));
         }
         py.detach(|| episodes.step(&outputs));
         Ok(())
     }
 
-    /// Writes what each place's agent sees (places x inputs), its reward, whether the episode has ended (0: no, 1: complete,
-    /// 2: time is up), which agent it is, and the interval's figures (places x figures).
+    /// Write for each slot the observation (slots x inputs), the reward, the status of the episode (0: running, 1: complete,
+    /// 2: out of time), the agent's number, and the interval's figures (slots x figures) to the buffers.
     fn read(
         &self,
         py: Python<'_>,
@@ -81,15 +81,17 @@ impl PyEpisodes {
         figures: PyBuffer<f64>,
     ) -> Fallible<()> {
         let episodes = self.episodes()?;
-        let places = || episodes.places().iter().map(Option::as_ref);
+        let places = || episodes.slots().iter().map(Option::as_ref);
         let nothing = vec![0.0; episodes.card().inputs()];
-        let all: Vec<f32> =
-            places().flat_map(|one| one.map_or(&nothing[..], Episode::seen)).copied().collect();
+        let all: Vec<f32> = places()
+            .flat_map(|one| one.map_or(&nothing[..], Episode::observation))
+            .copied()
+            .collect();
         write(py, &seen, &all)?;
-        let last = || places().map(|one| one.map(Episode::last));
+        let last = || places().map(|one| one.map(Episode::last_step));
         let of = |step: Option<f64>| step.unwrap_or(0.0);
         write(py, &rewards, &last().map(|one| of(one.map(|one| one.reward))).collect::<Vec<_>>())?;
-        let has_ended = last().map(|one| one.map_or(0, |one| one.ended as u8));
+        let has_ended = last().map(|one| one.map_or(0, |one| one.status as u8));
         write(py, &ended, &has_ended.collect::<Vec<_>>())?;
         let who = last().map(|one| one.map_or(0, |one| one.agent as i32));
         write(py, &agents, &who.collect::<Vec<_>>())?;
@@ -104,21 +106,21 @@ impl PyEpisodes {
     }
 }
 
-/// A policy that answers one connection, with its memory.
+/// Policy of one connection, with its recurrent memory.
 #[pyclass(name = "Answering", frozen)]
 pub(crate) struct PyAnswering(Mutex<(Policy, Memory)>);
 
 #[pymethods]
 impl PyAnswering {
-    /// Of a card's file, or the name of one that comes with skyhop.
+    /// Load the policy of a card, a file or the name of one that comes with skyhop.
     #[new]
     fn new(py: Python<'_>, card: &str) -> Fallible<Self> {
-        let loaded = py.detach(|| skyhop_ccfile::load_policy(&skyhop_ccfile::card_of(card)))?;
+        let loaded = py.detach(|| skyhop_ccfile::load_policy(&skyhop_ccfile::card_path(card)))?;
         let memory = Memory::new(&loaded.policy.card);
         Ok(Self(Mutex::new((loaded.policy, memory))))
     }
 
-    /// What it says; NaN where that is no number.
+    /// Compute the output for an observation; NaN if there is no decision.
     fn answer(&self, py: Python<'_>, seen: PyBuffer<f32>) -> Fallible<f64> {
         let seen = seen.to_vec(py)?;
         let (policy, memory) =
@@ -129,7 +131,7 @@ impl PyAnswering {
         Ok(policy.answer(&seen, memory).unwrap_or(f64::NAN))
     }
 
-    /// The names of what is seen in each step.
+    /// Names of the features of one step.
     fn features(&self) -> Fallible<Vec<String>> {
         let answering = self.0.lock().map_err(|error| run_error(&error.to_string()))?;
         let features = answering.0.card.observation.features.iter();

@@ -1,4 +1,4 @@
-//! The Python module `skyhop._core`: conversions between Python and the crates; no logic.
+//! Python module `skyhop._core`: conversions between Python and the crates; no logic.
 
 mod blind;
 mod catalogue;
@@ -21,7 +21,7 @@ mod words;
 
 use pyo3::prelude::*;
 
-/// The compiled core of skyhop.
+/// Compiled core of skyhop: the Rust crates as Python classes and functions.
 #[pymodule(name = "_core")]
 mod core {
     use pyo3::prelude::*;
@@ -64,13 +64,13 @@ mod core {
     };
     #[pymodule_export]
     const VERSION: &str = env!("CARGO_PKG_VERSION");
-    /// What is known of an agent's interval.
+    /// Names of the figures of an agent's interval.
     #[pymodule_export]
     const INTERVAL_FIGURES: [&str; skyhop_gym::FIGURES.len()] = skyhop_gym::FIGURES;
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
-        skyhop_ccfile::decide_in_python(crate::python_policy::read);
+        skyhop_ccfile::set_python_reader(crate::python_policy::read);
         crate::words::add_to(module)
     }
 }

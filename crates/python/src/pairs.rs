@@ -1,4 +1,4 @@
-//! Routes between all pairs of sites.
+//! Python binding of the computation of routes between all pairs of sites.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use crate::errors::{Fallible, input_error};
 use crate::experiment::{PyScenario, with_place_finder};
 use crate::progress::PyProgress;
 
-/// Computes the routes between all pairs of `sites` and writes them to a file.
+/// Compute the routes between all pairs of `sites` and write them to a file.
 #[pyfunction]
 pub(crate) fn write_all_pairs(
     py: Python<'_>,
@@ -45,7 +45,7 @@ fn write(
     let mut writer = PairsWriter::create(file, header(request, sites).to_string())?;
     for (done, step) in (1..).zip(steps) {
         writer.push(&step)?;
-        if progress.tell(done, request.steps()).is_break() {
+        if progress.report(done, request.steps()).is_break() {
             return Err(progress.failure(ScenarioError::Interrupted));
         }
     }

@@ -1,4 +1,4 @@
-//! Paths.
+//! Python classes for paths, their satellites, and files.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,8 +10,8 @@ use pyo3::types::PyBytes;
 use skyhop_convert::export::export_path;
 use skyhop_convert::import::{ImportOptions, import_log};
 use skyhop_files::{
-    AnnouncedColumn, Staging, announced_columns, path_to_parquet, read_path, replace_file,
-    write_error, write_path,
+    FooterColumn, Staging, footer_columns, path_to_parquet, read_path, replace_file, write_error,
+    write_path,
 };
 use skyhop_orbit::{Constellation, EarthModel, Ephemeris};
 use skyhop_path::{Endpoint, PathHeader, PathTrace};
@@ -25,11 +25,11 @@ fn endpoint((name, latitude_deg, longitude_deg, _): FoundPlace) -> Endpoint {
     Endpoint { name, latitude_deg: Some(latitude_deg), longitude_deg: Some(longitude_deg) }
 }
 
-/// A time-varying path.
+/// Time-varying path between two ends.
 #[pyclass(name = "PathTrace", frozen)]
 pub(crate) struct PyPathTrace {
     pub(crate) trace: Arc<PathTrace>,
-    /// The path file that it was read from.
+    /// Path file that the path was read from.
     pub(crate) file: Option<PathBuf>,
 }
 
@@ -69,7 +69,7 @@ impl PyPathTrace {
         Ok(import_log(Path::new(path), log_format, &options)?.into())
     }
 
-    /// Writes the path for another tool, in one of the formats of `export_path`.
+    /// Write the path for another tool, in one of `EXPORT_FORMATS`.
     fn export(
         &self,
         path: &str,
@@ -92,16 +92,16 @@ impl PyPathTrace {
         Ok(serde_json::to_string(&self.trace.header)?)
     }
 
-    /// How many frames it has.
+    /// Number of frames of the path.
     fn __len__(&self) -> usize {
         self.trace.frames.len()
     }
 }
 
-/// Earth-fixed coordinates in metres.
+/// Earth-fixed coordinates x, y and z, in metres.
 type Position = (f64, f64, f64);
 
-/// The satellites that a path was computed over.
+/// Satellites that a path was computed with.
 #[pyclass(name = "Satellites", frozen)]
 pub(crate) struct PySatellites {
     constellation: Constellation,
@@ -110,7 +110,7 @@ pub(crate) struct PySatellites {
 
 #[pymethods]
 impl PySatellites {
-    /// Those of the path whose header this is.
+    /// Build the satellites from a path's header.
     #[staticmethod]
     fn of(header_json: &str) -> Fallible<Self> {
         let wrong =
@@ -119,7 +119,7 @@ impl PySatellites {
         let constellation = constellation_of(&header)?;
         if constellation.satellites() != header.satellites {
             return Err(input_error(&format!(
-                "the path was computed over {} satellites, but {} has {}: where its own are is unknown; compute the \
+                "the path was computed with {} satellites, but {} has {}, so that their positions are unknown; compute the \
                  path again",
                 header.satellites,
                 constellation.name,
@@ -134,20 +134,20 @@ impl PySatellites {
         Ok(Self { constellation, ephemeris })
     }
 
-    /// Their earth-fixed positions (m) at a moment, by number.
+    /// Earth-fixed positions at a time, in metres, by satellite number.
     fn at(&self, unix_ns: i64) -> Vec<Position> {
         let mut positions = Vec::new();
         self.ephemeris.earth_fixed(UtcInstant::from_unix_nanos(unix_ns), &mut positions);
         positions.into_iter().map(|position| (position.x, position.y, position.z)).collect()
     }
 
-    /// The elevation (deg) from which they serve.
+    /// Minimum elevation for a link, in degrees.
     #[getter]
     fn minimum_elevation_deg(&self) -> f64 {
         self.constellation.minimum_elevation_deg
     }
 
-    /// What each of them is called, by number; empty where they have no names.
+    /// Names by satellite number; empty strings for satellites without a name.
     fn names(&self) -> Vec<String> {
         let Constellation { geostationary, element_sets, .. } = &self.constellation;
         let in_shells =
@@ -158,8 +158,8 @@ impl PySatellites {
     }
 }
 
-/// A directory to work in, below another: it goes when it is removed or forgotten, and where the process is killed with
-/// the next that is made there.
+/// Temporary directory inside another one. It is removed by `remove` or with the object; if the process is killed, the
+/// next one created there removes it.
 #[pyclass(name = "Staging")]
 pub(crate) struct PyStaging {
     path: PathBuf,
@@ -170,41 +170,41 @@ pub(crate) struct PyStaging {
 impl PyStaging {
     #[new]
     fn new(directory: PathBuf) -> Fallible<Self> {
-        let staging = Staging::beside(&directory).map_err(|e| write_error(&directory, e))?;
+        let staging = Staging::cleaned(&directory).map_err(|e| write_error(&directory, e))?;
         Ok(Self { path: staging.path().to_owned(), staging: Some(staging) })
     }
 
-    /// Where it is, or was.
+    /// Path of the directory, also after its removal.
     #[getter]
     fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Removes it with all that is in it.
+    /// Remove the directory with its content.
     fn remove(&mut self) {
         self.staging = None;
     }
 }
 
-/// Writes a file, whole or not at all.
+/// Write a file atomically: whole or not at all.
 #[pyfunction(name = "replace_file")]
 pub(crate) fn write_bytes(path: &str, data: &[u8]) -> Fallible<()> {
     Ok(replace_file(Path::new(path), data)?)
 }
 
-/// What a column announces: its path, values and bytes, and whether texts may be made of the ones before them.
-type Announced = (Vec<String>, i64, i64, bool);
+/// Column of a Parquet footer: path, number of values, bytes, and whether strings may be prefix-encoded.
+type ColumnSize = (Vec<String>, i64, i64, bool);
 
-/// What a Parquet file's footer announces of the columns of its groups.
+/// Parse a Parquet file's footer. Return the columns of its row groups.
 #[pyfunction]
-pub(crate) fn parquet_columns(footer: &[u8]) -> PyResult<Vec<Announced>> {
-    let announced = announced_columns(footer).map_err(PyValueError::new_err)?;
+pub(crate) fn parquet_columns(footer: &[u8]) -> PyResult<Vec<ColumnSize>> {
+    let columns = footer_columns(footer).map_err(PyValueError::new_err)?;
     let parts =
-        |column: AnnouncedColumn| (column.path, column.values, column.bytes, column.is_of_prefixes);
-    Ok(announced.into_iter().map(parts).collect())
+        |column: FooterColumn| (column.path, column.values, column.bytes, column.is_prefix_encoded);
+    Ok(columns.into_iter().map(parts).collect())
 }
 
-/// The seconds of a text such as "2 min"; `origin` names it in the error.
+/// Parse a duration such as "2 min" to seconds; `origin` names it in the error.
 #[pyfunction]
 pub(crate) fn duration_s(origin: &str, text: &str) -> Fallible<f64> {
     let parsed: Result<Duration, _> = text.parse();

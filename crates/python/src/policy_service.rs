@@ -1,4 +1,4 @@
-//! The service that decides for this machine's connections.
+//! Python binding of the service that runs a policy for this machine's connections.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use skyhop_policyd::{default_name, serve};
 use crate::errors::Fallible;
 use crate::service_control::PyServiceControl;
 
-/// What a service has decided.
+/// Counters and latencies of a policy service.
 #[pyclass(frozen, get_all)]
 pub(crate) struct ServedPolicy {
     connections: u64,
@@ -19,8 +19,8 @@ pub(crate) struct ServedPolicy {
     latency_p99_us: Option<f64>,
 }
 
-/// Decides until Ctrl-C for connections that choose `name`, by default that of the card's file; `note` is told what a user
-/// should know.
+/// Run a policy until Ctrl-C for connections whose congestion control is `name` (default: from the card's file name).
+/// `note` is called with messages for the user.
 #[pyfunction]
 pub(crate) fn serve_policy(
     py: Python<'_>,
@@ -29,7 +29,7 @@ pub(crate) fn serve_policy(
     note: Py<PyAny>,
 ) -> Fallible<ServedPolicy> {
     let mut control = PyServiceControl::new(note);
-    let loaded = py.detach(|| skyhop_ccfile::load_policy(&skyhop_ccfile::card_of(file)))?;
+    let loaded = py.detach(|| skyhop_ccfile::load_policy(&skyhop_ccfile::card_path(file)))?;
     let name = name.unwrap_or_else(|| default_name(Path::new(file)));
     let served = py.detach(|| serve(file, &loaded, &name, &mut control));
     control.end(py)?;

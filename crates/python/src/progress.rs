@@ -1,4 +1,4 @@
-//! Progress from the crates to a Python callable, and Ctrl-C from Python to the crates.
+//! Progress reports from the crates to a Python callable, and Ctrl-C from Python to the crates.
 
 use std::ops::ControlFlow;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,10 +9,10 @@ use skyhop_scenario::ScenarioError;
 
 use crate::errors::Failure;
 
-/// How often Python is asked and told: often enough for Ctrl-C, rarely enough to cost nothing.
+/// Shortest interval between calls into Python: short enough for Ctrl-C, long enough for a negligible cost.
 const INTERVAL: Duration = Duration::from_millis(50);
 
-/// A Python callable `(done, total)` that is told of progress, and what was raised meanwhile.
+/// Python callable `(done, total)` for progress, and the exception that it or a signal handler has raised.
 pub(crate) struct PyProgress {
     callable: Py<PyAny>,
     state: Mutex<State>,
@@ -29,8 +29,8 @@ impl PyProgress {
         Self { callable, state: Mutex::default() }
     }
 
-    /// Tells Python how far the work is, at most every [`INTERVAL`]; `Break` once it has raised.
-    pub(crate) fn tell(&self, done: u64, total: u64) -> ControlFlow<()> {
+    /// Report progress to Python, at most every [`INTERVAL`]; return `Break` once Python has raised.
+    pub(crate) fn report(&self, done: u64, total: u64) -> ControlFlow<()> {
         if !self.is_due() && done < total {
             return ControlFlow::Continue(());
         }
@@ -40,7 +40,7 @@ impl PyProgress {
         }))
     }
 
-    /// Whether the callable or a signal's handler has raised; for engines that ask.
+    /// Whether the callable or a signal handler has raised; for engines that poll.
     pub(crate) fn interrupted(&self) -> bool {
         if self.state().raised.is_some() {
             return true;
@@ -51,7 +51,7 @@ impl PyProgress {
         self.keep(Python::attach(|py| py.check_signals())).is_break()
     }
 
-    /// Whether Python has not been asked for a while; it is then, now.
+    /// Whether [`INTERVAL`] has passed since the last call into Python; starts a new interval if so.
     fn is_due(&self) -> bool {
         let mut state = self.state();
         let due = state.last.is_none_or(|last| last.elapsed() >= INTERVAL);
@@ -61,12 +61,12 @@ impl PyProgress {
         due
     }
 
-    /// What was raised, if anything.
+    /// Take the raised exception, if there is one.
     pub(crate) fn take_raised(&self) -> Option<PyErr> {
         self.state().raised.take()
     }
 
-    /// What was raised where that has ended the work, else the work's own error.
+    /// Raised exception if it interrupted the work, else the work's own error.
     pub(crate) fn failure(&self, error: ScenarioError) -> Failure {
         let raised = self.take_raised().filter(|_| matches!(error, ScenarioError::Interrupted));
         raised.map_or_else(|| error.into(), Failure::from)
@@ -82,7 +82,7 @@ impl PyProgress {
         }
     }
 
-    /// Never held while Python runs, so that two threads cannot wait for each other.
+    /// Lock the state; the lock must not be held while Python runs, or two threads could deadlock over the GIL.
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,4 +1,5 @@
-//! Congestion controls in Python, for the simulator: `skyhop.data.python_cc` reads them, and here they hear of ACKs.
+//! Congestion controls in Python, for the simulator: `skyhop.data.python_cc` reads the classes, and the controllers here
+//! call their methods.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -18,44 +19,44 @@ use crate::errors::{Fallible, run_error};
 
 pub(crate) const READER: &str = "skyhop.data.python_cc";
 
-/// The least window after a loss, packets (RFC 5681).
+/// Smallest window after a loss, in packets (RFC 5681).
 const LEAST_AFTER_LOSS: f64 = 2.0;
 
-/// Why a run has to end.
+/// Reason why a run must end.
 enum Failure {
-    /// Ctrl-C reached Python's code.
+    /// Ctrl-C interrupted the Python code.
     Interrupted,
-    /// Python's code is wrong: a line that says where and what.
+    /// Exception of the Python code, as one line with file, line and message.
     Raised(String),
 }
 
 thread_local! {
-    /// What has gone wrong in one during the run of this thread; all are silent from then on.
+    /// First failure of any controller in this thread's run; no controller is called after it.
     static FAILURE: RefCell<Option<Failure>> = const { RefCell::new(None) };
 }
 
-/// Whether the run has to end.
+/// Whether a controller has failed, so that the run must end.
 pub(crate) fn has_failed() -> bool {
     FAILURE.with_borrow(Option::is_some)
 }
 
-/// Passes on what is measured, unless what would follow is wrong: half a run with a wrong controller is none.
+/// Sink that stops writing after a controller has failed, because the rest of the run would be wrong.
 pub(crate) struct Guarded<'s>(pub(crate) &'s mut (dyn Sink + Send));
 
 impl Sink for Guarded<'_> {
-    fn take(&mut self, piece: Piece) -> Result<(), FileError> {
+    fn write(&mut self, piece: Piece) -> Result<(), FileError> {
         FAILURE.with_borrow(|failure| match failure {
             Some(Failure::Raised(line)) => Err(FileError::Stream { reason: line.clone() }),
             _ => Ok(()),
         })?;
-        self.0.take(piece)
+        self.0.write(piece)
     }
 }
 
-/// What has ended the run, if anything has: `true` where that was Ctrl-C.
+/// Take the failure: returns whether Ctrl-C has ended the run.
 ///
 /// # Errors
-/// Anything else that has.
+/// A controller has raised another exception.
 pub(crate) fn take_failure() -> Fallible<bool> {
     match FAILURE.take() {
         None => Ok(false),
@@ -64,38 +65,38 @@ pub(crate) fn take_failure() -> Fallible<bool> {
     }
 }
 
-/// Ends the run for what a file's code has raised.
+/// End the run because of an exception of a file's code.
 pub(crate) fn fail(py: Python<'_>, error: PyErr, file: &str, place: &str) {
-    FAILURE.set(Some(described(py, error, file, place)));
+    FAILURE.set(Some(failure_of(py, error, file, place)));
 }
 
-/// What an error of a file's code means for the run.
-fn described(py: Python<'_>, error: PyErr, file: &str, place: &str) -> Failure {
+/// Convert an exception of a file's code to a failure of the run.
+fn failure_of(py: Python<'_>, error: PyErr, file: &str, place: &str) -> Failure {
     if error.is_instance_of::<PyKeyboardInterrupt>(py) {
         return Failure::Interrupted;
     }
-    let told = py.import(READER).and_then(|reader| {
+    let line = py.import(READER).and_then(|reader| {
         reader.call_method1("describe", (error.into_value(py), file, place))?.extract()
     });
-    Failure::Raised(told.unwrap_or_else(|failed| failed.to_string()))
+    Failure::Raised(line.unwrap_or_else(|failed| failed.to_string()))
 }
 
-/// Runs a file; flows that name it get what it defines from now on.
+/// Execute a file and register its class as a congestion control for flows that name the file.
 pub(crate) fn adopt(py: Python<'_>, file: &str) -> PyResult<()> {
     let class = Arc::new(py.import(READER)?.call_method1("read_class", (file,))?.unbind());
-    let whole = Arc::<str>::from(file);
+    let path = Arc::<str>::from(file);
     Registry::global().adopt(file, move |setup| {
-        let made = Python::attach(|py| Idea::new(py, &class, &whole, setup));
+        let created = Python::attach(|py| PyController::new(py, &class, &path, setup));
         let failed = |error: PyErr| {
             let what = Python::attach(|py| error.value(py).to_string());
             CcError::File { what }
         };
-        made.map(|idea| Box::new(idea) as Controller).map_err(failed)
+        created.map(|controller| Box::new(controller) as Controller).map_err(failed)
     });
     Ok(())
 }
 
-/// What an ACK says, as `on_ack` gets it.
+/// Argument of `on_ack`: measurements at one ACK.
 #[pyclass(frozen, get_all)]
 struct Ack {
     now_s: f64,
@@ -157,18 +158,18 @@ impl Ack {
     }
 }
 
-/// One at work for one end of a connection.
+/// Congestion control in Python for one end of a connection.
 #[derive(Debug)]
-struct Idea {
+struct PyController {
     file: Arc<str>,
     object: Py<PyAny>,
-    /// Window and threshold that TCP was given last: where it has others now, that is TCP's own doing.
-    given: (u32, u32),
-    /// TCP has asked for a threshold: what follows is a loss, or a timeout.
-    reduces: bool,
+    /// Window and threshold last written to TCP: other values now mean that TCP has changed them.
+    written: (u32, u32),
+    /// Whether TCP has called `ssthresh`, so that the next state change is a loss or a timeout.
+    reduction_pending: bool,
 }
 
-impl Idea {
+impl PyController {
     fn new(
         py: Python<'_>,
         class: &Py<PyAny>,
@@ -178,10 +179,11 @@ impl Idea {
         let mss = TcpSock::default().mss_cache;
         let arguments = (class, &**file, setup.params.to_vec(), setup.seed, mss);
         let object = py.import(READER)?.call_method1("new", arguments)?.unbind();
-        Ok(Self { file: Arc::clone(file), object, given: (0, 0), reduces: false })
+        Ok(Self { file: Arc::clone(file), object, written: (0, 0), reduction_pending: false })
     }
 
-    /// Lets Python work on the connection, unless it has failed before; what it raises ends the run.
+    /// Call `work` with the Python object and then copy its state to TCP; no-op after a failure. An exception ends the
+    /// run.
     fn step(
         &mut self,
         name: &str,
@@ -193,43 +195,43 @@ impl Idea {
         }
         let result = Python::attach(|py| {
             let object = self.object.bind(py).clone();
-            let worked = work(self, &object, tp).and_then(|()| self.push(&object, tp));
-            worked.map_err(|error| self.described(py, error, name, tp))
+            let result = work(self, &object, tp).and_then(|()| self.push(&object, tp));
+            result.map_err(|error| self.failure_of(py, error, name, tp))
         });
         if let Err(failure) = result {
             FAILURE.set(Some(failure));
         }
     }
 
-    /// What an error means for the run.
-    fn described(&self, py: Python<'_>, error: PyErr, name: &str, tp: &TcpSock) -> Failure {
+    /// Convert an exception to a failure, with the method's name and the time.
+    fn failure_of(&self, py: Python<'_>, error: PyErr, name: &str, tp: &TcpSock) -> Failure {
         let place = format!(" (in {name}, at {:.3} s)", tp.tcp_mstamp as f64 / 1e6);
-        described(py, error, &self.file, &place)
+        failure_of(py, error, &self.file, &place)
     }
 
-    /// Tells it of window and threshold, where TCP has changed them.
+    /// Copy window and threshold from TCP to the object, where TCP has changed them.
     fn pull(&mut self, object: &Bound<'_, PyAny>, tp: &TcpSock) -> PyResult<()> {
-        let (cwnd, ssthresh) = self.given;
+        let (cwnd, ssthresh) = self.written;
         if tp.snd_cwnd != cwnd {
             object.setattr("cwnd", f64::from(tp.snd_cwnd))?;
         }
         if tp.snd_ssthresh != ssthresh {
             object.setattr("ssthresh", threshold_for(tp.snd_ssthresh))?;
         }
-        self.given = (tp.snd_cwnd, tp.snd_ssthresh);
+        self.written = (tp.snd_cwnd, tp.snd_ssthresh);
         Ok(())
     }
 
-    /// Takes window, threshold and pacing from it.
+    /// Copy window, threshold and pacing rate from the object to TCP.
     fn push(&mut self, object: &Bound<'_, PyAny>, tp: &mut TcpSock) -> PyResult<()> {
         let py = object.py();
         let most = f64::from(TCP_INFINITE_SSTHRESH);
         let cwnd = number(object, intern!(py, "cwnd"))?.clamp(1.0, most);
         let ssthresh = number(object, intern!(py, "ssthresh"))?.clamp(1.0, most);
         (tp.snd_cwnd, tp.snd_ssthresh) = ((cwnd as u32).min(tp.snd_cwnd_clamp), ssthresh as u32);
-        self.given = (tp.snd_cwnd, tp.snd_ssthresh);
+        self.written = (tp.snd_cwnd, tp.snd_ssthresh);
         let rate: Option<f64> = object.getattr(intern!(py, "pacing_rate_bps"))?.extract()?;
-        let usual = usual_rate(tp);
+        let default_rate = default_rate(tp);
         let sk = tp.sk_mut();
         match rate {
             Some(bps) if bps.is_nan() => {
@@ -241,14 +243,14 @@ impl Idea {
             }
             None => {
                 sk.sk_pacing_status = SK_PACING_NONE;
-                sk.sk_pacing_rate = usual.min(sk.sk_max_pacing_rate);
+                sk.sk_pacing_rate = default_rate.min(sk.sk_max_pacing_rate);
             }
         }
         Ok(())
     }
 }
 
-/// A number that it keeps.
+/// Numeric attribute of the object; NaN is an error.
 fn number(object: &Bound<'_, PyAny>, name: &Bound<'_, PyString>) -> PyResult<f64> {
     let value: f64 = object.getattr(name)?.extract()?;
     if value.is_nan() {
@@ -257,30 +259,31 @@ fn number(object: &Bound<'_, PyAny>, name: &Bound<'_, PyString>) -> PyResult<f64
     Ok(value)
 }
 
-/// A threshold as Python has it: infinite where Linux has none.
+/// Threshold for Python: infinity for TCP_INFINITE_SSTHRESH.
 fn threshold_for(ssthresh: u32) -> f64 {
     if ssthresh >= TCP_INFINITE_SSTHRESH { f64::INFINITY } else { ssthresh.into() }
 }
 
-/// The rate by which Linux sizes bursts where nobody paces, bytes per second.
-fn usual_rate(tp: &TcpSock) -> u64 {
+/// Rate by which Linux sizes bursts of unpaced connections, in bytes per second (tcp_update_pacing_rate).
+fn default_rate(tp: &TcpSock) -> u64 {
     let percent = if tp.snd_cwnd < tp.snd_ssthresh / 2 { 200 } else { 120 };
     let window = u64::from(tp.snd_cwnd.max(tp.packets_out));
     u64::from(tp.mss_cache) * 80_000 * percent * window / u64::from(tp.srtt_us.max(1))
 }
 
-/// Calls `on_loss` or `on_timeout`; where there is none the window becomes `usual_cwnd` of half of it, as Reno's does.
-fn reduce(object: &Bound<'_, PyAny>, name: &str, usual_cwnd: fn(f64) -> f64) -> PyResult<()> {
+/// Call `on_loss` or `on_timeout`. Without such a method, halves the threshold and set the window to
+/// `default_cwnd(half)`, as Reno does.
+fn reduce(object: &Bound<'_, PyAny>, name: &str, default_cwnd: fn(f64) -> f64) -> PyResult<()> {
     if let Some(method) = object.getattr_opt(name)? {
         return method.call0().map(drop);
     }
     let half = (number(object, intern!(object.py(), "cwnd"))? / 2.0).max(LEAST_AFTER_LOSS);
     object.setattr("ssthresh", half)?;
-    object.setattr("cwnd", usual_cwnd(half))
+    object.setattr("cwnd", default_cwnd(half))
 }
 
-/// It has the window at all times: no PRR, and no `cong_avoid`.
-impl CongestionControl for Idea {
+/// Implementation by `cong_control`: the Python class sets the window at all times, without PRR and `cong_avoid`.
+impl CongestionControl for PyController {
     fn init(&mut self, tp: &mut TcpSock) {
         self.step("__init__", tp, |_, _, _| Ok(()));
     }
@@ -290,17 +293,18 @@ impl CongestionControl for Idea {
     }
 
     fn cong_control(&mut self, tp: &mut TcpSock, _ack: u32, flag: u32, sample: &RateSample) {
-        self.step("on_ack", tp, |idea, object, tp| {
-            idea.pull(object, tp)?;
+        self.step("on_ack", tp, |controller, object, tp| {
+            controller.pull(object, tp)?;
             let ack = Ack::new(tp, flag, sample);
             object.call_method1(intern!(object.py(), "on_ack"), (ack,)).map(drop)
         });
     }
 
-    /// Says nothing new: what it thinks of the loss it is asked in `set_state`, which tells losses from timeouts.
+    /// Return the current threshold; the Python methods are called in `set_state`, which distinguishes losses from
+    /// timeouts.
     fn ssthresh(&mut self, tp: &mut TcpSock) -> u32 {
-        self.reduces = true;
-        self.step("on_loss", tp, |idea, object, tp| idea.pull(object, tp));
+        self.reduction_pending = true;
+        self.step("on_loss", tp, |controller, object, tp| controller.pull(object, tp));
         tp.snd_ssthresh
     }
 
@@ -309,13 +313,13 @@ impl CongestionControl for Idea {
     }
 
     fn set_state(&mut self, tp: &mut TcpSock, state: CongestionState) {
-        let begins = std::mem::take(&mut self.reduces);
+        let is_reduction = std::mem::take(&mut self.reduction_pending);
         match state {
-            CongestionState::Cwr | CongestionState::Recovery if begins => {
+            CongestionState::Cwr | CongestionState::Recovery if is_reduction => {
                 self.step("on_loss", tp, |_, object, _| reduce(object, "on_loss", |half| half));
             }
-            // TCP has shut the window already: Python still has what it was before.
-            CongestionState::Loss if begins => {
+            // TCP has already reduced the window; the Python object still has the previous one.
+            CongestionState::Loss if is_reduction => {
                 self.step("on_timeout", tp, |_, object, _| reduce(object, "on_timeout", |_| 1.0));
             }
             _ => {}

@@ -1,4 +1,4 @@
-//! Policies whose decisions a function in Python makes, for the simulator: `network.file = "decide.py"` of a card.
+//! Policies implemented by a Python function, for the simulator: `network.file = "decide.py"` of a card.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,14 +9,14 @@ use skyhop_policy::{Memory, Model};
 
 use crate::python_cc::{READER, fail, has_failed};
 
-/// A function `decide(seen)`, which returns an output, or None for no decision.
+/// Python function `decide(seen)`, which returns an output, or None for no decision.
 #[derive(Debug)]
 struct Function {
     file: String,
     decide: Py<PyAny>,
 }
 
-/// Runs a file, and takes `decide` from it.
+/// Execute a Python file and take the function `decide` from it.
 pub(crate) fn read(file: &Path) -> Result<Arc<dyn Model>, String> {
     let file = file.to_string_lossy().into_owned();
     let decide = Python::attach(|py| {

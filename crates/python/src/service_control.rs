@@ -1,10 +1,10 @@
-//! How services are followed from Python, and ended by Ctrl-C.
+//! Control of services from Python: messages to a callable, and Ctrl-C.
 
 use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 use skyhop_host::ServiceControl;
 
-/// Passes on what a user should know.
+/// Control that passes messages to a Python callable and polls for Ctrl-C.
 pub(crate) struct PyServiceControl {
     note: Py<PyAny>,
     raised: Option<PyErr>,
@@ -15,7 +15,7 @@ impl PyServiceControl {
         Self { note, raised: None }
     }
 
-    /// What has ended the service, unless it was Ctrl-C, which is how services end.
+    /// Return the exception that ended the service, unless it was Ctrl-C, by which services end normally.
     pub(crate) fn end(self, py: Python<'_>) -> PyResult<()> {
         let error = self.raised.filter(|error| !error.is_instance_of::<PyKeyboardInterrupt>(py));
         error.map_or(Ok(()), Err)
@@ -24,8 +24,8 @@ impl PyServiceControl {
 
 impl ServiceControl for PyServiceControl {
     fn note(&mut self, note: &str) {
-        let told = Python::attach(|py| self.note.call1(py, (note,)).map(drop));
-        self.raised = self.raised.take().or(told.err());
+        let called = Python::attach(|py| self.note.call1(py, (note,)).map(drop));
+        self.raised = self.raised.take().or(called.err());
     }
 
     fn interrupted(&mut self) -> bool {

@@ -1,4 +1,4 @@
-//! The service that announces handovers on this machine.
+//! Python binding of the service that announces handovers on this machine.
 
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use skyhop_convert::blind::estimate_grid;
 use skyhop_signal::Timing;
 use skyhop_signal::blind::Period;
-use skyhop_signal::schedule::Grid;
+use skyhop_signal::schedule::HandoverGrid;
 use skyhop_signald::{ForecastPlan, NamespaceChoice, ServiceOptions, ServiceSource, serve};
 use skyhop_units::{Duration, UtcInstant};
 
@@ -15,12 +15,12 @@ use crate::errors::{Fallible, input_error};
 use crate::experiment::{FoundPlace, PyScenario, place};
 use crate::service_control::PyServiceControl;
 
-/// 2001-09-09: no measurement of these satellites is older, but clocks that begin with a log are.
+/// Earliest plausible wall-clock time, 2001-09-09: older times mean a clock that starts with the log.
 const FIRST_WALL_CLOCK: UtcInstant = UtcInstant::from_unix_nanos(1_000_000_000_000_000_000);
-/// The files that say what the kernel's namespaces are called.
+/// Directory of named network namespaces (ip-netns(8)).
 const NAMED_NAMESPACES: &str = "/run/netns";
 
-/// Announces until Ctrl-C or the end of the source; `note` is told what a user should know.
+/// Announce handovers until Ctrl-C or the end of the source. `note` is called with messages for the user.
 #[pyfunction]
 #[pyo3(signature = (
     source, file, interface, grid, timing, netns, destination, socket, note, forecast=None
@@ -39,7 +39,7 @@ pub(crate) fn serve_signal(
     note: Py<PyAny>,
     forecast: Option<ForecastOptions<'_>>,
 ) -> Fallible<()> {
-    let grid = Grid {
+    let grid = HandoverGrid {
         period: duration("--period", &grid.0, Duration::from_secs(1))?,
         offset: duration("--offset", &grid.1, Duration::ZERO)?,
     };
@@ -70,7 +70,7 @@ fn duration(option: &str, text: &str, least: Duration) -> Fallible<Duration> {
     Ok(duration)
 }
 
-/// The scenario whose `[path]` says how, the file of element sets, the terminal's place and the other end.
+/// Options of a forecast: scenario with its `[path]`, file of element sets, place of the terminal, and the other end.
 type ForecastOptions<'p> = (PyRef<'p, PyScenario>, &'p str, FoundPlace, Option<FoundPlace>);
 
 fn forecast_source((scenario, elements, from, to): ForecastOptions<'_>) -> Fallible<ServiceSource> {
@@ -80,7 +80,7 @@ fn forecast_source((scenario, elements, from, to): ForecastOptions<'_>) -> Falli
         from: place(from),
         to: to.map(place),
     };
-    // Whatever is wrong is found before anything begins.
+    // Report errors before the service starts.
     plan.check()?;
     Ok(ServiceSource::Forecast(Box::new(plan)))
 }
@@ -89,7 +89,7 @@ fn service_source(
     source: &str,
     file: Option<&str>,
     interface: Option<&str>,
-    grid: Grid,
+    grid: HandoverGrid,
 ) -> Fallible<ServiceSource> {
     let needed = |what: &str| {
         file.map(Path::new)
@@ -117,7 +117,7 @@ fn service_source(
     }
 }
 
-/// The grid of a log, which says something of now only where its clock is the machine's.
+/// Estimate the grid from a log; it is valid now only if the log's times are of the machine's clock.
 fn logged_grid(log: &Path, period: Duration) -> Fallible<ServiceSource> {
     let found = estimate_grid(log, None, Period::Known(period))?;
     let wrong = |what: String| input_error(&format!("{}: {what}", log.display()));

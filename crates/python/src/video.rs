@@ -1,4 +1,4 @@
-//! Films, controllers, and sessions of adaptive video over a rate.
+//! Python classes for films, controllers, and sessions of adaptive video over a rate trace.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,24 +11,24 @@ use serde::Deserialize;
 use skyhop_model::PlayerCompat;
 use skyhop_scenario::films::film;
 use skyhop_units::Rate;
-use skyhop_video::ahead::{Ahead, Errors, Made, Predictions};
 use skyhop_video::chunk::score;
-use skyhop_video::controllers::{CONTROLLERS, Come, Controller, ControllerChoice, View};
-use skyhop_video::over_rate::{Environment, Played, Setting, Told, play};
+use skyhop_video::controllers::{ArrivedChunk, CONTROLLERS, Controller, ControllerChoice, View};
+use skyhop_video::forecast::{Errors, PredictionHistory, Predictions, RateForecast};
+use skyhop_video::over_rate::{Environment, ForecastSource, PlayedSession, Setting, play};
 use skyhop_video::qoe::{QOES, Qoe};
-use skyhop_video::session::Playing;
+use skyhop_video::session::PlayerSettings;
 use skyhop_video::{ChunkRow, Film, RateTrace, RateTraceError, Summary, optimum};
 
 use crate::catalogue::{BUILT_IN, Entry, QdiscEntry, built_in, keys_of};
 use crate::errors::{Fallible, input_error};
 
-/// A film.
+/// Film of adaptive video: tracks, and sizes of their chunks.
 #[pyclass(name = "Film", frozen)]
 pub(crate) struct PyFilm(Arc<Film>);
 
 #[pymethods]
 impl PyFilm {
-    /// The film of this name, TOML file, manifest or directory; its top bitrate another if asked.
+    /// Read a film by name, TOML file, manifest or directory; `top` scales it to another top bitrate.
     #[staticmethod]
     #[pyo3(signature = (name, top=None, base=""))]
     fn read(name: &str, top: Option<&str>, base: &str) -> Fallible<Self> {
@@ -39,7 +39,7 @@ impl PyFilm {
         Ok(Self(Arc::new(film.with_top(top)?)))
     }
 
-    /// The film that this TOML describes.
+    /// Parse a film from TOML text; `origin` names the text in errors.
     #[staticmethod]
     fn of_toml(text: &str, origin: &str) -> Fallible<Self> {
         Ok(Self(Arc::new(Film::of_toml(text, origin)?)))
@@ -80,7 +80,7 @@ impl PyFilm {
         self.0.tracks.iter().map(|track| track.name.clone()).collect()
     }
 
-    /// Bytes of each chunk of a track.
+    /// Sizes of a track's chunks in bytes.
     fn sizes_bytes(&self, track: usize) -> Fallible<Vec<u64>> {
         if track > self.0.top() {
             return Err(input_error(&format!(
@@ -91,13 +91,13 @@ impl PyFilm {
         Ok((0..self.0.chunks()).map(|chunk| self.0.size_bytes(chunk, track)).collect())
     }
 
-    /// What each track is worth to a QoE.
+    /// Quality of each track under a QoE.
     fn qualities(&self, qoe: &str) -> Fallible<Vec<f64>> {
         Ok(Qoe::new(qoe, &self.0)?.qualities().to_vec())
     }
 }
 
-/// A rate over time.
+/// Rate over time as a step function.
 #[pyclass(name = "RateTrace", frozen)]
 pub(crate) struct PyRateTrace(Arc<RateTrace>);
 
@@ -113,21 +113,21 @@ impl PyRateTrace {
         self.0.length_s()
     }
 
-    /// The mean rate from one time until another.
+    /// Mean rate between two times in bit/s.
     fn mean_bps(&self, from_s: f64, until_s: f64) -> f64 {
         self.0.mean_bps(from_s, until_s)
     }
 }
 
-/// What else can be said of a session, as JSON.
+/// Options of a session, as JSON.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct Options {
-    playing: Playing,
+    playing: PlayerSettings,
     environment: Environment,
     without_first: bool,
     compat: PlayerCompat,
-    /// How wrong the truth is that controllers are told.
+    /// Errors of the oracle that tells controllers the future rate; `None`: no errors.
     oracle: Option<Errors>,
 }
 
@@ -141,7 +141,7 @@ impl Options {
         let checked = checked.and_then(|()| errors.check());
         checked.map_err(|(key, what)| input_error(&format!("the session's {key} {what}")))?;
         if options.compat == PlayerCompat::Pensieve {
-            options.playing.wait_step = Playing::wait_step_of(options.compat);
+            options.playing.wait_step = PlayerSettings::wait_step_of(options.compat);
             options.environment.stands_still = true;
             options.without_first = true;
         }
@@ -149,11 +149,14 @@ impl Options {
     }
 }
 
-/// Predictions by when they were made, and of each the rates of the steps that follow.
+/// Predictions: times at which they were made (s), length of a step (s), and rates of the following steps (bit/s).
 pub(crate) type Predicted = (Vec<f64>, f64, Vec<Vec<f64>>);
 
-/// The same as players take them; `share` of a rate is the film's.
-pub(crate) fn made((at_s, every_s, rows): Predicted, share: f64) -> Fallible<Made> {
+/// Convert predictions for players, which get `share` of each rate.
+pub(crate) fn prediction_history(
+    (at_s, every_s, rows): Predicted,
+    share: f64,
+) -> Fallible<PredictionHistory> {
     if at_s.len() != rows.len() {
         return Err(input_error(&format!(
             "{} instants of predictions, but {} rows",
@@ -165,17 +168,17 @@ pub(crate) fn made((at_s, every_s, rows): Predicted, share: f64) -> Fallible<Mad
         Predictions::new(at_s, every_s, bps.into_iter().map(|bps| bps * share).collect())
     });
     let predictions: Result<Vec<Predictions>, String> = predictions.collect();
-    predictions.and_then(Made::new).map_err(|what| input_error(&what))
+    predictions.and_then(PredictionHistory::new).map_err(|what| input_error(&what))
 }
 
-fn told(options: &Options, predicted: Option<Predicted>) -> Fallible<Told> {
+fn forecast_source(options: &Options, predicted: Option<Predicted>) -> Fallible<ForecastSource> {
     match predicted {
-        Some(predicted) => Ok(Told::Predicted(made(predicted, 1.0)?)),
-        None => Ok(options.oracle.map_or(Told::Truth, Told::Erring)),
+        Some(predicted) => Ok(ForecastSource::Predicted(prediction_history(predicted, 1.0)?)),
+        None => Ok(options.oracle.map_or(ForecastSource::Truth, ForecastSource::Erring)),
     }
 }
 
-/// A controller by its name, or by JSON of a table.
+/// Parse a controller: a name, or a table as JSON.
 fn controller(text: &str) -> Fallible<ControllerChoice> {
     if !text.trim_start().starts_with('{') {
         return Ok(ControllerChoice::named(text)?);
@@ -185,10 +188,10 @@ fn controller(text: &str) -> Fallible<ControllerChoice> {
     })
 }
 
-/// Sessions over one trace, one for each offset and its seed, on all cores (or so many threads).
+/// Play sessions over a rate trace, one per offset and seed, on `threads` threads (default: all cores).
 #[pyfunction]
 #[pyo3(signature = (film, controller, qoe, trace, offsets_s, seeds, options="{}", predicted=None, threads=None))]
-#[expect(clippy::too_many_arguments, reason = "they have names in Python")]
+#[expect(clippy::too_many_arguments, reason = "keyword arguments in Python")]
 pub(crate) fn play_over_rate(
     py: Python<'_>,
     film: &PyFilm,
@@ -216,23 +219,23 @@ pub(crate) fn play_over_rate(
         film: film.0.clone(),
         controller: self::controller(controller)?,
         qoe: Arc::new(Qoe::new(qoe, &film.0)?),
-        playing: options.playing,
+        player: options.playing,
         environment: options.environment,
-        told: told(&options, predicted)?,
+        forecast: forecast_source(&options, predicted)?,
         without_first: options.without_first,
     };
     let (trace, starts) = (trace.0.clone(), offsets_s.into_iter().zip(seeds).collect::<Vec<_>>());
     let played = py.detach(|| {
         each(threads, &starts, |(offset_s, seed)| play(&setting, &trace, *offset_s, *seed))
     });
-    let played: Result<Vec<Played>, RateTraceError> = played.into_iter().collect();
+    let played: Result<Vec<PlayedSession>, RateTraceError> = played.into_iter().collect();
     Ok(PySessions { film: film.0.clone(), played: played? })
 }
 
-/// The most that any player could have made of each offset, per chunk.
+/// Upper bound of the QoE per chunk that any player could reach, for each offset.
 #[pyfunction]
 #[pyo3(signature = (film, qoe, trace, offsets_s, options="{}", resolution_s=0.1, threads=None))]
-#[expect(clippy::too_many_arguments, reason = "they have names in Python")]
+#[expect(clippy::too_many_arguments, reason = "keyword arguments in Python")]
 pub(crate) fn optimum_over_rate(
     py: Python<'_>,
     film: &PyFilm,
@@ -253,7 +256,7 @@ pub(crate) fn optimum_over_rate(
     let bound = optimum::Bound {
         film: &film.0,
         qoe: &qoe,
-        playing: options.playing,
+        player: options.playing,
         environment: options.environment,
         without_first: options.without_first,
         resolution_s,
@@ -262,7 +265,7 @@ pub(crate) fn optimum_over_rate(
     Ok(py.detach(|| each(threads, &offsets_s, |offset_s| bound.over(&trace, *offset_s))))
 }
 
-/// Does it for each on several threads; the results in the same order.
+/// Map `work` over all items on several threads; the results are in the order of the items.
 fn each<T: Sync, R: Send>(
     threads: Option<usize>,
     all: &[T],
@@ -289,11 +292,11 @@ fn each<T: Sync, R: Send>(
     done.into_iter().map(|(_, result)| result).collect()
 }
 
-/// Sessions that are over.
+/// Finished sessions of a film.
 #[pyclass(name = "Sessions", frozen)]
 pub(crate) struct PySessions {
     film: Arc<Film>,
-    played: Vec<Played>,
+    played: Vec<PlayedSession>,
 }
 
 #[pymethods]
@@ -302,7 +305,7 @@ impl PySessions {
         self.played.len()
     }
 
-    /// The rows of all sessions as columns of native 64-bit numbers.
+    /// Rows of all chunks of all sessions, as columns of native 64-bit numbers.
     fn chunks<'py>(&self, py: Python<'py>) -> Fallible<Bound<'py, PyDict>> {
         let rows = || {
             let numbered = (0_i64..).zip(&self.played);
@@ -318,7 +321,7 @@ impl PySessions {
         Ok(columns)
     }
 
-    /// What the sessions amount to, likewise, with what they are worth to the QoE that was wanted.
+    /// Summaries of the sessions, as columns of native 64-bit numbers; `qoe` is the score of the session's QoE.
     fn summaries<'py>(&self, py: Python<'py>) -> Fallible<Bound<'py, PyDict>> {
         let columns = PyDict::new(py);
         for (name, of) in SUMMARY_COLUMNS {
@@ -331,16 +334,16 @@ impl PySessions {
         Ok(columns)
     }
 
-    /// What they are worth per chunk to any QoE.
+    /// Scores of the sessions per chunk under another QoE.
     #[pyo3(signature = (qoe, without_first=false))]
     fn scores(&self, qoe: &str, without_first: bool) -> Fallible<Vec<f64>> {
         let qoe = Qoe::new(qoe, &self.film)?;
-        let of = |one: &Played| score(&one.rows, &self.film, &qoe, without_first);
+        let of = |one: &PlayedSession| score(&one.rows, &self.film, &qoe, without_first);
         Ok(self.played.iter().map(of).collect())
     }
 }
 
-/// A column of chunks: its name, and where it stands.
+/// Column of chunks: its name and the function that reads it.
 type ChunkColumn = (&'static str, fn(&ChunkRow) -> u64);
 
 const CHUNK_COLUMNS: [ChunkColumn; 10] = [
@@ -356,7 +359,7 @@ const CHUNK_COLUMNS: [ChunkColumn; 10] = [
     ("abandoned_bytes", |row| row.abandoned_bytes),
 ];
 
-/// The same of summaries.
+/// Column of summaries: its name and the function that reads it.
 type SummaryColumn = (&'static str, fn(&Summary) -> u64);
 
 const SUMMARY_COLUMNS: [SummaryColumn; 6] = [
@@ -376,7 +379,7 @@ fn real<'py>(py: Python<'py>, values: impl Iterator<Item = f64>) -> Bound<'py, P
     PyBytes::new(py, &values.flat_map(f64::to_ne_bytes).collect::<Vec<u8>>())
 }
 
-/// What a session's chunks are worth per chunk, however it was played: each chunk's track, and how long it stood still for it.
+/// Score a session per chunk under a QoE, from each chunk's track and stall time in ns.
 #[pyfunction]
 #[pyo3(signature = (film, qoe, tracks, stalls_ns, without_first=false))]
 pub(crate) fn score_chunks(
@@ -406,14 +409,14 @@ pub(crate) fn score_chunks(
     Ok(score(&rows, film, &Qoe::new(qoe, film)?, without_first))
 }
 
-/// A controller at work for a player elsewhere, such as in a browser.
+/// Controller for an external player, such as one in a browser.
 #[pyclass(name = "Player")]
 pub(crate) struct PyPlayer {
     film: Arc<Film>,
     qoe: Qoe,
     controller: Mutex<Box<dyn Controller>>,
     cap_s: f64,
-    ahead: Option<Predictions>,
+    forecast: Option<Predictions>,
 }
 
 #[pymethods]
@@ -429,10 +432,11 @@ impl PyPlayer {
     ) -> Fallible<Self> {
         let qoe = Qoe::new(qoe, &film.0)?;
         let controller = Mutex::new(self::controller(controller)?.build(&film.0, &qoe, seed));
-        Ok(Self { film: film.0.clone(), qoe, controller, cap_s: buffer_cap_s, ahead: None })
+        Ok(Self { film: film.0.clone(), qoe, controller, cap_s: buffer_cap_s, forecast: None })
     }
 
-    /// The next chunk's track, the rate that the controller believes in, and how long it wants the player to wait.
+    /// Choose the next chunk's track. Return the track, the controller's rate estimate in bit/s, and the time in s that the
+    /// player shall wait before the request.
     #[pyo3(signature = (now_s, buffer_s, chunk, last_track=None))]
     fn next(
         &self,
@@ -464,13 +468,14 @@ impl PyPlayer {
             buffer_s,
             now_s,
             cap_s: self.cap_s,
-            ahead: self.ahead.as_ref().map(|ahead| ahead as &dyn Ahead),
+            forecast: self.forecast.as_ref().map(|forecast| forecast as &dyn RateForecast),
         };
         let choice = self.controller.lock().unwrap_or_else(PoisonError::into_inner).choose(&view);
-        Ok((choice.track, choice.believed_bps, choice.wait_s))
+        Ok((choice.track, choice.estimate_bps, choice.wait_s))
     }
 
-    /// A chunk has come, so many seconds after it was asked for; before that the player had waited for room in its buffer.
+    /// Report that a chunk has arrived `took_s` after its request, before which the player waited `waited_s` for room in its
+    /// buffer.
     #[pyo3(signature = (chunk, track, size_bytes, took_s, waited_s=0.0))]
     fn arrived(
         &self,
@@ -485,15 +490,15 @@ impl PyPlayer {
                 "{size_bytes} B that took {took_s} s; expected more than 0 of both"
             )));
         }
-        let come = Come { chunk, track, bytes: size_bytes as f64, took_s, waited_s };
-        self.controller.lock().unwrap_or_else(PoisonError::into_inner).on_chunk(&come);
+        let arrived = ArrivedChunk { chunk, track, bytes: size_bytes as f64, took_s, waited_s };
+        self.controller.lock().unwrap_or_else(PoisonError::into_inner).on_chunk(&arrived);
         Ok(())
     }
 
-    /// What a model predicts from now on.
+    /// Set a model's prediction, made at `now_s`: rates in bit/s of the following steps of `every_s`.
     fn predicted(&mut self, now_s: f64, every_s: f64, bps: Vec<f64>) -> Fallible<()> {
-        let ahead = Predictions::new(now_s, every_s, bps).map_err(|what| input_error(&what))?;
-        self.ahead = Some(ahead);
+        let forecast = Predictions::new(now_s, every_s, bps).map_err(|what| input_error(&what))?;
+        self.forecast = Some(forecast);
         Ok(())
     }
 }

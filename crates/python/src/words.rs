@@ -1,4 +1,4 @@
-//! The words of files as Python's tuples, in the order in which tables show them.
+//! Constants of the Python module: names of enums in files, as tuples in the order of tables.
 
 use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyTuple};

@@ -1,4 +1,4 @@
-//! What the tables of some applications have beside what all have, and what is summed up of it.
+//! Columns and summaries that only the tables of some applications have.
 
 use arrow_array::{Float64Array, Int32Array, Int64Array, StringArray};
 use serde::{Deserialize, Serialize};
@@ -9,55 +9,55 @@ use skyhop_video::ChunkRow;
 
 use crate::AppRow;
 
-/// What a row has that is not of every application.
+/// Fields of a row that only one kind of application has.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub enum AppDetail {
-    /// Nothing.
+    /// No fields beyond the common ones.
     #[default]
     None,
-    /// Of pages.
+    /// Fields of a web page.
     Page {
-        /// How many objects it has beside its document.
+        /// Number of objects in addition to the document.
         objects: i32,
     },
-    /// Of objects.
+    /// Fields of an object of a web page.
     Object {
-        /// The `seq` of its page.
+        /// Number (`seq`) of the page that it belongs to.
         page: i64,
     },
-    /// Of calls.
+    /// Fields of a call's window.
     Call(CallColumns),
-    /// Of chunks of films.
+    /// Fields of a film's chunk.
     Chunk(ChunkRow),
 }
 
-/// One direction of a call over a window of time.
+/// Measurements of one direction of a call over a window of time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct CallColumns {
-    /// Which direction of the path was sent over.
+    /// Direction of the path over which the media were sent.
     pub direction: Direction,
-    /// Frames that were due at the sender.
+    /// Audio frames due at the sender.
     pub audio_frames: i64,
-    /// Of them, those that came too late to be played.
+    /// Number of these that were complete only after their playout time.
     pub audio_late: i64,
-    /// Of them, those that never came.
+    /// Number of these that never were complete.
     pub audio_lost: i64,
-    /// Likewise.
+    /// Video frames due at the sender.
     pub video_frames: i64,
-    /// Likewise.
+    /// Number of these that were complete only after their playout time.
     pub video_late: i64,
-    /// Likewise.
+    /// Number of these that never were complete.
     pub video_lost: i64,
-    /// How long audio packets took on their way, in the mean; `None` where none arrived.
+    /// Mean one-way delay of the audio packets; `None` if none arrived.
     pub delay_ns: Option<i64>,
-    /// The interarrival jitter of audio packets at the window's end (RFC 3550 6.4.1).
+    /// Interarrival jitter of the audio packets at the window's end (RFC 3550 6.4.1).
     pub jitter_ns: i64,
-    /// The mean opinion score of the E-model.
+    /// Mean opinion score of the E-model (ITU-T G.107), 1 to 4.5.
     pub mos: f64,
 }
 
 impl AppDetail {
-    /// Of a flow whose client is at this end.
+    /// Convert the detail of a flow whose client is at this end.
     pub(crate) fn new(client: End, detail: &Detail) -> Self {
         match *detail {
             Detail::None => Self::None,
@@ -96,7 +96,7 @@ impl CallColumns {
     }
 }
 
-/// The columns of a table that not all have.
+/// Columns that only this table has.
 pub(crate) fn detail_columns(table: AppTable, rows: &[AppRow]) -> Vec<Column> {
     match table {
         AppTable::Pages => {
@@ -119,7 +119,7 @@ pub(crate) fn detail_columns(table: AppTable, rows: &[AppRow]) -> Vec<Column> {
     }
 }
 
-/// A column of calls: its name, and where it stands.
+/// Column of a call: its name, and the access to its value.
 type CallColumn = (&'static str, fn(&CallColumns) -> i64);
 
 fn call_columns(rows: &[AppRow]) -> Vec<Column> {
@@ -148,37 +148,37 @@ fn call_columns(rows: &[AppRow]) -> Vec<Column> {
     columns
 }
 
-/// Of a call, both directions together where nothing else is said.
+/// Summary of a call, over both directions unless stated.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct CallSummary {
-    /// The mean of its windows' mean opinion scores.
+    /// Mean of its windows' mean opinion scores.
     pub mos_mean: f64,
-    /// The lowest of them.
+    /// Lowest mean opinion score of a window.
     pub mos_least: f64,
-    /// The mean of those that heard what was sent from `from` to `to`.
+    /// Mean of the scores of the direction `from` to `to`.
     pub mos_forward: f64,
-    /// The mean of the others.
+    /// Mean of the scores of the direction `to` to `from`.
     pub mos_back: f64,
-    /// The mean of the windows' jitter.
+    /// Mean of the windows' jitter.
     pub jitter_mean_us: u64,
-    /// The share of the audio frames that came too late.
+    /// Share of the audio frames that arrived too late.
     pub audio_late: f64,
-    /// The share of those that never came.
+    /// Share of the audio frames that were lost.
     pub audio_lost: f64,
-    /// Of video frames, likewise; 0 where there are none.
+    /// Share of the video frames that arrived too late; 0 if there are none.
     pub video_late: f64,
-    /// Likewise.
+    /// Share of the video frames that were lost; 0 if there are none.
     pub video_lost: f64,
 }
 
-/// What is kept of a call.
+/// Running totals of a call.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct CallAccount {
-    /// Of each direction: windows, and the sum of their mean opinion scores.
+    /// Number of windows and sum of their mean opinion scores, for each direction.
     mos: [(u64, f64); 2],
     least: Option<f64>,
     jitter_ns: i64,
-    /// Frames, late ones and lost ones.
+    /// Audio frames: due, late and lost ones.
     audio: [i64; 3],
     video: [i64; 3],
 }
@@ -195,7 +195,7 @@ impl CallAccount {
         more(&mut self.video, [window.video_frames, window.video_late, window.video_lost]);
     }
 
-    /// What it comes to; `None` of what is no call.
+    /// Summarize the windows so far; `None` if there are none.
     pub(crate) fn summary(&self) -> Option<CallSummary> {
         let mos_least = self.least?;
         let [forward, back] = self.mos;
@@ -216,7 +216,7 @@ impl CallAccount {
     }
 }
 
-/// A column of chunks: its name, and where it stands.
+/// Column of a chunk: its name, and the access to its value.
 type ChunkColumn = (&'static str, fn(&ChunkRow) -> Option<u64>);
 
 fn chunk_columns(rows: &[AppRow]) -> Vec<Column> {
@@ -242,22 +242,22 @@ fn chunk_columns(rows: &[AppRow]) -> Vec<Column> {
     columns
 }
 
-/// Of a film: what its viewer saw of it.
+/// Summary of a film's session as its viewer experienced it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct VideoSummary {
-    /// From the session's beginning until the picture moved.
+    /// Start-up delay: from the session's start until playback.
     pub startup_ns: u64,
-    /// How long it stood still after that.
+    /// Total stall after the start-up.
     pub stall_ns: u64,
-    /// How often.
+    /// Number of stalls after the start-up.
     pub stalls: u64,
-    /// How often a chunk had another track than the one before.
+    /// Number of chunks in a different track than the one before.
     pub switches: u64,
-    /// The mean of the chunks' bitrates.
+    /// Mean of the chunks' bitrates.
     pub mean_bitrate_bps: u64,
-    /// What came for nothing.
+    /// Bytes of abandoned transfers.
     pub abandoned_bytes: u64,
-    /// What it was worth per chunk to the QoE that the controller wanted.
+    /// Mean QoE per chunk, by the QoE that the controller maximized.
     pub qoe: Option<f64>,
 }
 

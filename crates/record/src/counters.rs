@@ -1,4 +1,4 @@
-//! What engines hand to a recorder.
+//! Counters and results that engines hand to a recorder.
 
 use skyhop_model::CongestionState;
 use skyhop_signal::blind::Estimate;
@@ -6,18 +6,18 @@ use skyhop_units::{Bytes, Instant};
 
 use crate::Quantiles;
 
-/// A TCP flow at a sample; counters are those since it began.
+/// State of a TCP flow at a sample; counters are cumulative since the flow's start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FlowState {
-    /// The flow's id.
+    /// Id of the flow.
     pub id: u32,
-    /// From when on it counts: its goodput is that since then, or since its last sample.
+    /// Start of the goodput's interval, for the flow's first sample; later ones start at the sample before.
     pub since: Instant,
-    /// Until when: the sample's time, or the flow's end before it.
+    /// End of the goodput's interval: the sample's time, or the flow's earlier end.
     pub until: Instant,
-    /// Payload that has reached the receiver in order.
+    /// Payload received in order so far.
     pub received: Bytes,
-    /// Congestion window.
+    /// Congestion window in packets.
     pub cwnd_packets: u32,
     /// Slow-start threshold; `None` while it is infinite.
     pub ssthresh_packets: Option<u32>,
@@ -25,70 +25,70 @@ pub struct FlowState {
     pub srtt_us: Option<u64>,
     /// Packets sent and neither acknowledged nor known lost.
     pub inflight_packets: u32,
-    /// Segments retransmitted.
+    /// Number of segments retransmitted.
     pub retransmits: u64,
-    /// The rate at which the sender paces; `None` where it does not.
+    /// Pacing rate of the sender; `None` if it does not pace.
     pub pacing_rate_bps: Option<u64>,
-    /// Linux's congestion state.
+    /// Congestion state, as Linux names it.
     pub state: CongestionState,
 }
 
-/// A TCP flow at its end.
+/// Counters of a TCP flow at its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FlowEnd {
-    /// The flow's id.
+    /// Id of the flow.
     pub id: u32,
-    /// When it ended; not before it began.
+    /// End of the flow; not before its start.
     pub at: Instant,
-    /// Payload that reached the receiver in order.
+    /// Payload received in order.
     pub received: Bytes,
-    /// Segments retransmitted.
+    /// Number of segments retransmitted.
     pub retransmits: u64,
-    /// Data segments sent, retransmissions included.
+    /// Number of data segments sent, retransmissions included.
     pub sent_packets: u64,
-    /// When a finite transfer's last byte had arrived.
+    /// Arrival of a finite transfer's last byte.
     pub completed: Option<Instant>,
 }
 
-/// One direction of a program's connection at its end: a flow that no plan knows.
+/// One direction of a program's connection at its end; such a flow is not part of the experiment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConnectionEnd {
-    /// What was counted.
+    /// Counters of the direction.
     pub end: FlowEnd,
-    /// When it was first seen.
+    /// Time at which the connection was first seen.
     pub start: Instant,
-    /// What its sender used as congestion control.
+    /// Congestion control of the sender.
     pub cc: String,
-    /// Between whom it was, such as "from:40312 -> to:5201".
+    /// Addresses of the connection, such as "from:40312 -> to:5201".
     pub name: String,
-    /// Whether its sender is one of the run's own ends, whose window and retransmissions can be seen.
+    /// Whether the sender is one of the run's own ends, whose window and retransmissions can be seen.
     pub sender_seen: bool,
 }
 
-/// A run at its end.
+/// Facts about a run at its end.
 #[derive(Debug)]
-pub struct Ending<'e, Own> {
-    /// When it ended.
+pub struct RunConclusion<'e, Own> {
+    /// Time of the end.
     pub at: Instant,
-    /// Whether the user ended it before its time.
+    /// Whether the user interrupted the run.
     pub interrupted: bool,
-    /// How long it took, in seconds.
+    /// Wall-clock duration of the run, in seconds.
     pub wall_s: f64,
-    /// Whose TCP it was; `None` for the simulator's.
+    /// Kernel whose TCP ran; `None` for the simulator's own.
     pub kernel: Option<String>,
-    /// What the run found out of the handover grid, where it was to.
+    /// Estimate of the handover grid, if the run was to make one.
     pub grid: Option<&'e Estimate>,
-    /// How late packets left the links.
+    /// Delay of packets beyond their scheduled departure from links.
     pub lateness_us: Option<Quantiles>,
-    /// A probe's RTT above what the links scheduled.
+    /// RTT of probes above the scheduled RTT of the links.
     pub rtt_excess_us: Option<Quantiles>,
-    /// What else run.json says of a run of this engine: an object.
+    /// Entries of run.json that are specific to the engine: an object.
     pub own: Own,
 }
 
-impl<Own> Ending<'_, Own> {
-    /// One of a run that has nothing but `own` to say, and took no time.
-    pub fn of_run(at: Instant, interrupted: bool, own: Own) -> Self {
+impl<Own> RunConclusion<'_, Own> {
+    /// Create the facts of a run with no more than `own` entries, and no wall-clock time.
+    pub fn new(at: Instant, interrupted: bool, own: Own) -> Self {
         Self {
             at,
             interrupted,

@@ -1,4 +1,4 @@
-//! Run directories: everything about one run, there as a whole or not at all.
+//! Run directories: all files of one run, either complete or absent.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,33 +7,34 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use skyhop_files::{
-    FileError, Staging, clear_remains, file_beside, path_to_parquet, put_in_place, write_error,
+    FileError, Staging, path_to_parquet, put_in_place, remove_stale, temporary_file_for,
+    write_error,
 };
 use skyhop_model::AppTable;
 use skyhop_path::PathTrace;
 
-use crate::replacing::{go_on, refuse_other_than_files, replace_earlier, run_files};
+use crate::replacing::{refuse_other_than_files, replace_earlier, resume, run_files};
 use crate::segments::{Segments, join};
 use crate::tables::{app_columns, event_columns, flow_columns, link_columns, probe_columns};
 use crate::{AppRow, EventRow, FlowSample, LinkSample, Piece, ProbeRow, Sink};
 
-/// What the names of directories begin with in which a run's files are before it ends.
+/// Prefix of the hidden directories that hold a run's files before it ends.
 const STAGING: &str = ".run.partial-";
 
-/// A place for a run's results, reserved before the run begins so that a wrong place is found early.
+/// Directory for a run's results, reserved before the run begins so that a wrong place is found early.
 #[derive(Debug)]
 pub struct RunDirectory {
     path: PathBuf,
     created: Vec<PathBuf>,
-    /// Whether its owner moves it into place when the run is whole.
-    is_aside: bool,
+    /// Whether the caller moves the directory into place once the run is complete.
+    caller_moves: bool,
 }
 
 impl RunDirectory {
-    /// Makes sure that `path` is a directory which may be written to, and makes it where it is
-    /// missing.
+    /// Check that `path` is a writable directory, and create it if it is missing.
     ///
-    /// # Errors
+    /// [`FileError::NotEmpty`] unless `force`, [`FileError::NotADirectory`], [`FileError::NotAFile`] if
+    /// something else has the name of one of a run's files, or the directory cannot be created.
     /// [`FileError::NotEmpty`] unless `force`, [`FileError::NotADirectory`], [`FileError::NotAFile`]
     /// where something else has the name of one of a run's files, or that it cannot be made.
     pub fn reserve(path: &Path, force: bool) -> Result<Self, FileError> {
@@ -43,54 +44,53 @@ impl RunDirectory {
         let created = missing_directories(path);
         if let Err(error) = fs::create_dir_all(path) {
             let made = created.into_iter().filter(|directory| directory.exists()).collect();
-            Self { path: path.to_owned(), created: made, is_aside: false }.abandon()?;
+            Self { path: path.to_owned(), created: made, caller_moves: false }.abandon()?;
             return Err(write_error(path, error));
         }
-        clear_remains(path, STAGING, |left| go_on(left, path).map_err(io::Error::other));
+        remove_stale(path, STAGING, |left| resume(left, path).map_err(io::Error::other));
         let mut entries = fs::read_dir(path)
             .map_err(|source| FileError::Read { path: path.to_owned(), source })?;
         if entries.next().is_some() && !force {
             return Err(FileError::NotEmpty { path: path.to_owned() });
         }
         refuse_other_than_files(path)?;
-        Ok(Self { path: path.to_owned(), created, is_aside: false })
+        Ok(Self { path: path.to_owned(), created, caller_moves: false })
     }
 
-    /// An empty directory of the caller's, which moves it into its place when the run in it is whole: files are
-    /// written straight into it, and a run that is given up takes it away.
-    pub fn aside(path: &Path) -> Self {
-        Self { path: path.to_owned(), created: Vec::new(), is_aside: true }
+    /// Use an empty directory of the caller, which moves it into place when the run in it is complete: files
+    /// are written straight into it, and an abandoned run removes it.
+    pub fn moved_by_caller(path: &Path) -> Self {
+        Self { path: path.to_owned(), created: Vec::new(), caller_moves: true }
     }
 
-    /// Begins to write a run over `trace` into it. Until the run has ended its tables are in segments in
-    /// a hidden directory inside; an earlier run's files are replaced only when all of the new ones
-    /// are whole. `path_file` is a path file that holds `trace`, where there is one that nobody changes.
+    /// Start writing a run over `trace`. Until the run has ended its tables are segments in a hidden
+    /// directory inside; an earlier run's files are replaced only when all new ones are complete. `path_file`
+    /// is a path file that holds `trace`, if there is one that no process changes.
     ///
-    /// # Errors
+    /// [`FileError::Write`] with the system's reason, such as a full disk.
     /// [`FileError::Write`] with the system's reason, a full disk for example.
     pub fn writer(
         &self,
         trace: &PathTrace,
         path_file: Option<&Path>,
     ) -> Result<RunWriter, FileError> {
-        let held = match self.is_aside {
+        let staging_guard = match self.caller_moves {
             true => fs::create_dir_all(&self.path).map(|()| None),
-            false => Staging::begin(&self.path, STAGING).map(Some),
+            false => Staging::with_prefix(&self.path, STAGING).map(Some),
         };
-        let held = held.map_err(|e| write_error(&self.path, e))?;
-        let writer = RunWriter::new(held, self.path.clone());
-        writer.about(put_path(trace, path_file, &writer.staging.join("path.parquet")))?;
+        let staging_guard = staging_guard.map_err(|e| write_error(&self.path, e))?;
+        let writer = RunWriter::new(staging_guard, self.path.clone());
+        writer.with_user_path(put_path(trace, path_file, &writer.staging.join("path.parquet")))?;
         Ok(writer)
     }
 
-    /// Puts a whole run's files, which lie in a directory elsewhere, into it: copies of them, in the place of an
-    /// earlier run's.
+    /// Copy a complete run's files from the directory `whole`, in place of an earlier run's.
     ///
-    /// # Errors
+    /// [`FileError::Write`] with the system's reason, such as a full disk.
     /// [`FileError::Write`] with the system's reason, a full disk for example.
-    pub fn take(&self, whole: &Path) -> Result<(), FileError> {
-        let staging =
-            Staging::begin(&self.path, STAGING).map_err(|error| write_error(&self.path, error))?;
+    pub fn copy_run(&self, whole: &Path) -> Result<(), FileError> {
+        let staging = Staging::with_prefix(&self.path, STAGING)
+            .map_err(|error| write_error(&self.path, error))?;
         for name in run_files() {
             match fs::copy(whole.join(&name), staging.path().join(&name)) {
                 Ok(_) => {}
@@ -101,10 +101,10 @@ impl RunDirectory {
         replace_earlier(staging.path(), &self.path)
     }
 
-    /// Removes the directories that reserving made, for a run that has no results.
+    /// Remove the directories that `reserve` created, for a run without results.
     ///
     /// # Errors
-    /// [`FileError::Write`] where one cannot be removed.
+    /// [`FileError::Write`] if one cannot be removed.
     pub fn abandon(self) -> Result<(), FileError> {
         for made in self.created.iter().rev() {
             match fs::remove_dir(made) {
@@ -119,7 +119,7 @@ impl RunDirectory {
     }
 }
 
-/// The directories on the way to `path` that do not exist yet, outermost first.
+/// List the directories on the way to `path` that do not exist yet, outermost first.
 fn missing_directories(path: &Path) -> Vec<PathBuf> {
     let mut missing: Vec<PathBuf> = path
         .ancestors()
@@ -131,24 +131,22 @@ fn missing_directories(path: &Path) -> Vec<PathBuf> {
     missing
 }
 
-/// Puts a path into `place`, as another name of `file` where it has one: runs over one path then have
-/// one file of it.
+/// Write a path to `place`, as a hard link to `file` if possible, so that runs over one path share one file.
 fn put_path(trace: &PathTrace, file: Option<&Path>, place: &Path) -> Result<(), FileError> {
-    // Not every file system has links, nor reaches one to another.
+    // Some file systems have no hard links, and none link to another file system.
     if file.is_some_and(|file| fs::hard_link(file, place).is_ok()) {
         return Ok(());
     }
-    put_in_place(file_beside(place, &path_to_parquet(trace)?)?, place)
+    put_in_place(temporary_file_for(place, &path_to_parquet(trace)?)?, place)
 }
 
-/// A run that is being written into its directory. Dropped before its last piece has come, it leaves
-/// nothing behind.
+/// Writer of a run into its directory. Dropped before the last piece, it leaves nothing behind.
 #[derive(Debug)]
 pub struct RunWriter {
-    /// Where the files are before they are whole; the destination itself where that is aside.
+    /// Directory of the files until they are complete; the destination itself if the caller moves it.
     staging: PathBuf,
-    /// What holds and removes it, where it is not.
-    held: Option<Staging>,
+    /// Guard that locks the staging directory and removes it; `None` if the caller moves the directory.
+    staging_guard: Option<Staging>,
     destination: PathBuf,
     is_whole: bool,
     links: Vec<String>,
@@ -156,13 +154,13 @@ pub struct RunWriter {
     link: Segments<LinkSample>,
     events: Segments<EventRow>,
     apps: BTreeMap<AppTable, Segments<AppRow>>,
-    /// By probe: each has its rows in one place of the table.
+    /// Segments by probe: each probe's rows are contiguous in the table.
     probes: BTreeMap<i32, Segments<ProbeRow>>,
 }
 
 impl RunWriter {
-    fn new(held: Option<Staging>, destination: PathBuf) -> Self {
-        let staging = held.as_ref().map_or(&*destination, Staging::path).to_owned();
+    fn new(staging_guard: Option<Staging>, destination: PathBuf) -> Self {
+        let staging = staging_guard.as_ref().map_or(&*destination, Staging::path).to_owned();
         Self {
             links: Vec::new(),
             flows: Segments::new(&staging, "flows", 0),
@@ -171,13 +169,13 @@ impl RunWriter {
             apps: BTreeMap::new(),
             probes: BTreeMap::new(),
             staging,
-            held,
+            staging_guard,
             destination,
             is_whole: false,
         }
     }
 
-    fn write(&mut self, piece: Piece) -> Result<(), FileError> {
+    fn write_piece(&mut self, piece: Piece) -> Result<(), FileError> {
         match piece {
             Piece::Begin(begin) => self.links = begin.links,
             Piece::Flows(rows) => self.flows.add(rows, |row| row.t_ns, flow_columns)?,
@@ -222,21 +220,23 @@ impl RunWriter {
         let path = self.staging.join(name);
         let mut text = serde_json::to_string_pretty(value).map_err(|e| write_error(&path, e))?;
         text.push('\n');
-        put_in_place(file_beside(&path, text.as_bytes())?, &path)
+        put_in_place(temporary_file_for(&path, text.as_bytes())?, &path)
     }
 
-    /// Puts the tables together, and everything in its place.
+    /// Join the tables' segments, and move all files to their place.
     fn finish(&mut self) -> Result<(), FileError> {
         let place = |name: &str| self.staging.join(format!("{name}.parquet"));
         let staging = self.staging.clone();
-        fn taken<R>(from: &mut Segments<R>, staging: &Path) -> Segments<R> {
+        fn take_segments<R>(from: &mut Segments<R>, staging: &Path) -> Segments<R> {
             std::mem::replace(from, Segments::new(staging, "", 0))
         }
         let links = &self.links;
-        join(&taken(&mut self.flows, &staging).finish(flow_columns)?, &place("flows"))?;
-        let link = taken(&mut self.link, &staging).finish(|rows| link_columns(rows, links))?;
+        join(&take_segments(&mut self.flows, &staging).finish(flow_columns)?, &place("flows"))?;
+        let link =
+            take_segments(&mut self.link, &staging).finish(|rows| link_columns(rows, links))?;
         join(&link, &place("link"))?;
-        let events = taken(&mut self.events, &staging).finish(|rows| event_columns(rows, links))?;
+        let events =
+            take_segments(&mut self.events, &staging).finish(|rows| event_columns(rows, links))?;
         join(&events, &place("events"))?;
         for (table, segments) in std::mem::take(&mut self.apps) {
             join(&segments.finish(|rows| app_columns(table, rows))?, &place(table.name()))?;
@@ -249,15 +249,15 @@ impl RunWriter {
             probes = Segments::new(&self.staging, "probes", 0).finish(probe_columns)?;
         }
         join(&probes, &place("probes"))?;
-        if self.held.is_some() {
+        if self.staging_guard.is_some() {
             replace_earlier(&self.staging, &self.destination)?;
         }
         self.is_whole = true;
         Ok(())
     }
 
-    /// The same error about the place that the user knows.
-    fn about<T>(&self, result: Result<T, FileError>) -> Result<T, FileError> {
+    /// Make an error refer to the destination, which the user knows, instead of the staging directory.
+    fn with_user_path<T>(&self, result: Result<T, FileError>) -> Result<T, FileError> {
         let known = |path: PathBuf| match path.strip_prefix(&self.staging) {
             Ok(inside) => self.destination.join(inside),
             Err(_) => path,
@@ -271,16 +271,16 @@ impl RunWriter {
 }
 
 impl Sink for RunWriter {
-    fn take(&mut self, piece: Piece) -> Result<(), FileError> {
-        let written = self.write(piece);
-        self.about(written)
+    fn write(&mut self, piece: Piece) -> Result<(), FileError> {
+        let written = self.write_piece(piece);
+        self.with_user_path(written)
     }
 }
 
 impl Drop for RunWriter {
     fn drop(&mut self) {
-        if !self.is_whole && self.held.is_none() {
-            // What could not be written has been reported; that this fails too must not hide it.
+        if !self.is_whole && self.staging_guard.is_none() {
+            // The failed write has been reported; a failure here must not hide it.
             fs::remove_dir_all(&self.staging).unwrap_or_default();
         }
     }

@@ -1,9 +1,9 @@
-//! What an engine measured, on its way to files.
+//! Recorded results: an engine's measurements on their way to files.
 //!
-//! An engine hands cumulative counters and events to a [`Recorder`], which makes the rows, run.json
-//! and summary.json of them and passes all of it on, piece by piece, to a [`Sink`]: a run directory
-//! ([`RunWriter`]), a pipe or socket ([`StreamSink`]), or memory ([`RunData`], [`SummaryOnly`]). Nothing but
-//! what has not been passed on is kept, so that memory does not grow with the run.
+//! An engine hands cumulative counters and events to a [`Recorder`], which turns them into rows, run.json and
+//! summary.json and writes these, piece by piece, to a [`Sink`]: a run directory ([`RunWriter`]), a pipe or
+//! socket ([`StreamSink`]), or memory ([`RunData`], [`SummaryOnly`]). Written pieces are dropped, so that
+//! memory does not grow with the run.
 
 mod app_detail;
 mod counters;
@@ -19,14 +19,14 @@ mod tables;
 mod tally;
 
 pub use app_detail::{AppDetail, CallColumns, CallSummary, VideoSummary};
-pub use counters::{ConnectionEnd, Ending, FlowEnd, FlowState};
+pub use counters::{ConnectionEnd, FlowEnd, FlowState, RunConclusion};
 pub use directory::{RunDirectory, RunWriter};
 pub use recorder::Recorder;
 pub use rows::{
     AppRow, AppSummary, EventRow, FlowSample, FlowSummary, GridSummary, LinkSample, LinkSummary,
     ProbeRow, ProbeSummary, Quantiles, SCHEMA_VERSION, Summary,
 };
-pub use sink::{Begin, Piece, RunData, Sink, SummaryOnly};
+pub use sink::{Piece, RunData, RunHeader, Sink, SummaryOnly};
 pub use skyhop_files::FileError;
 pub use stream::{PieceReader, StreamSink, send};
 pub use tables::table_columns;

@@ -1,4 +1,4 @@
-//! What an experiment makes happen, as rows of events.parquet: the same for every engine.
+//! Events that an experiment schedules, as rows of events.parquet: the same for every engine.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use skyhop_units::Instant;
 
 use crate::{EventRow, GridSummary};
 
-/// All that is planned, in order: the paths' events, the scenario's changes, the announcements.
+/// Rows of all scheduled events in order of time: events of paths, changes of the scenario, announcements.
 pub(crate) fn planned_rows(experiment: &Experiment) -> Vec<EventRow> {
     let links = (0..).zip(&experiment.links);
     let mut rows: Vec<EventRow> = links
@@ -38,7 +38,7 @@ pub(crate) fn handovers(trace: &PathTrace, until: Instant) -> BTreeMap<PathEvent
     counts
 }
 
-/// An estimate as summary.json has it.
+/// Convert an estimate of the handover grid into its form in summary.json.
 pub fn grid_summary(estimate: &Estimate) -> GridSummary {
     GridSummary {
         grid: estimate.grid.is_some(),

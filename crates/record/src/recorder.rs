@@ -1,10 +1,10 @@
-//! From counters and events to rows, run.json and summary.json.
+//! Recorder: turns an engine's counters and events into rows, run.json and summary.json.
 
 use std::collections::BTreeMap;
 use std::mem;
 
 use serde::Serialize;
-use skyhop_app::{App, Dash, Detail, Kind as _, Transaction};
+use skyhop_app::{App, AppKind as _, Dash, Detail, Transaction};
 use skyhop_experiment::{Experiment, FlowPlan};
 use skyhop_link::{LinkSchedule, LinkStats};
 use skyhop_model::{AppTable, Counts, Direction, End};
@@ -12,60 +12,61 @@ use skyhop_units::{Bytes, Duration, Instant};
 use skyhop_video::ChunkRow;
 
 use crate::app_detail::{AppDetail, CallAccount, VideoSummary};
-use crate::counters::{ConnectionEnd, Ending, FlowEnd, FlowState};
+use crate::counters::{ConnectionEnd, FlowEnd, FlowState, RunConclusion};
 use crate::planned::{grid_summary, handovers, planned_rows};
 use crate::tally::Tally;
 use crate::{
-    AppRow, AppSummary, Begin, EventRow, FileError, FlowSample, FlowSummary, LinkSample,
-    LinkSummary, Piece, ProbeRow, ProbeSummary, SCHEMA_VERSION, Sink, Summary,
+    AppRow, AppSummary, EventRow, FileError, FlowSample, FlowSummary, LinkSample, LinkSummary,
+    Piece, ProbeRow, ProbeSummary, RunHeader, SCHEMA_VERSION, Sink, Summary,
 };
 
-/// How long after it happened an event may be reported: until then rows wait for what belongs
+/// Longest delay between an event and its report; rows wait that long, so that earlier events can be sorted
 /// before them. A congestion control reports a drain when it has ended.
-const LATEST: Duration = Duration::from_secs(30);
+const LONGEST_REPORT_DELAY: Duration = Duration::from_secs(30);
 
-/// So many of those may wait. Of a run that loses more in that time, what is reported late stands behind later rows.
+/// Largest number of waiting events. In a run with more losses than that, late reports stand behind later
+/// rows.
 const MOST_WAITING: usize = 500_000;
 
-/// Makes the rows, run.json and summary.json of a run.
+/// Producer of a run's rows, run.json and summary.json.
 ///
-/// Counters that engines hand over are cumulative; rows hold what has come since the last sample.
+/// Counters that engines hand over are cumulative; rows hold the difference to the last sample.
 pub struct Recorder<'r> {
     experiment: &'r Experiment,
     engine: &'static str,
     sink: &'r mut dyn Sink,
-    /// When the last sample was taken.
+    /// Time of the last sample.
     sampled: Instant,
     flows: BTreeMap<u32, FlowAccount>,
-    /// Forward and back of link 0, then of link 1 …
+    /// Accounts of link 0 forward and back, then of link 1 …
     links: Vec<LinkAccount>,
     probes: BTreeMap<u32, ProbeAccount>,
-    /// What the experiment makes happen, the next one last.
+    /// Events that the experiment schedules, in reverse order: the next one is last.
     planned: Vec<EventRow>,
-    /// What was measured, by its time and then as it was reported.
+    /// Events that were measured, by time and then by order of report.
     measured: BTreeMap<(i64, u64), EventRow>,
-    /// How many events were reported.
+    /// Number of events reported so far.
     reported: u64,
-    /// Whether links say whose packets they mark.
-    hears_of_marks: bool,
+    /// Whether links report which flow's packets they mark.
+    counts_marks: bool,
     probe_rows: Vec<ProbeRow>,
-    /// By flow.
+    /// Accounts of applications, by flow.
     apps: BTreeMap<u32, AppAccount>,
     app_rows: BTreeMap<AppTable, Vec<AppRow>>,
     ended: Vec<FlowSummary>,
-    /// That of the flow that ended last, and until when.
+    /// Mean base RTT of the flow that ended last, with its plan and its end.
     last_base_rtt: Option<(&'r FlowPlan, Instant, Duration)>,
     warnings: Vec<String>,
 }
 
-/// What is kept of a flow.
+/// Running totals of a flow.
 #[derive(Debug, Default)]
 struct FlowAccount {
-    /// Its last sample.
+    /// Time of the flow's last sample.
     sampled: Option<Instant>,
     received: Bytes,
     retransmits: u64,
-    /// Its packets that were marked, and of them those that are in no row yet.
+    /// ECN-marked packets of the flow in all, and those not yet in a row.
     marks: u64,
     new_marks: u64,
     samples: u64,
@@ -73,7 +74,7 @@ struct FlowAccount {
     srtt_us: Tally,
 }
 
-/// What is kept of one direction of a link.
+/// Running totals of one direction of a link.
 #[derive(Debug, Default)]
 struct LinkAccount {
     last: LinkStats,
@@ -81,22 +82,22 @@ struct LinkAccount {
     backlog_sum: u64,
 }
 
-/// What is kept of a flow's application.
+/// Running totals of a flow's application.
 #[derive(Debug)]
 struct AppAccount {
     table: AppTable,
     kind: &'static str,
-    /// Where its client is.
+    /// End at which the client is.
     client: End,
     completed: u64,
     failed: u64,
     latency_us: Tally,
     call: CallAccount,
-    /// Of a player: the film's chunks.
+    /// Keys of a player and the film's chunks so far; `None` for other applications.
     video: Option<(Dash, Vec<ChunkRow>)>,
 }
 
-/// What is kept of a probe.
+/// Running totals of a probe.
 #[derive(Debug, Default)]
 struct ProbeAccount {
     sent: u64,
@@ -105,10 +106,10 @@ struct ProbeAccount {
 }
 
 impl<'r> Recorder<'r> {
-    /// Begins to record a run of `experiment` by the engine called `engine`.
+    /// Start the record of a run of `experiment` by the engine called `engine`.
     ///
     /// # Errors
-    /// The sink refuses.
+    /// The sink cannot write.
     pub fn begin(
         experiment: &'r Experiment,
         engine: &'static str,
@@ -127,7 +128,7 @@ impl<'r> Recorder<'r> {
             planned,
             measured: BTreeMap::new(),
             reported: 0,
-            hears_of_marks: true,
+            counts_marks: true,
             probe_rows: Vec::new(),
             apps: app_accounts(&experiment.flows).collect(),
             app_rows: BTreeMap::new(),
@@ -137,15 +138,14 @@ impl<'r> Recorder<'r> {
             sink,
         };
         let engine = engine.to_owned();
-        recorder.sink.take(Piece::Begin(Begin { schema: SCHEMA_VERSION, engine, links }))?;
+        recorder.sink.write(Piece::Begin(RunHeader { schema: SCHEMA_VERSION, engine, links }))?;
         Ok(recorder)
     }
 
-    /// Takes a sample: the flows that are sampled, by id, and both directions of all links, forward
-    /// first.
+    /// Record a sample: the states of the flows, by id, and the counters of all links, forward before back.
     ///
     /// # Errors
-    /// The sink refuses.
+    /// The sink cannot write.
     pub fn sample(
         &mut self,
         at: Instant,
@@ -154,53 +154,53 @@ impl<'r> Recorder<'r> {
     ) -> Result<(), FileError> {
         let rows = flows.into_iter().filter_map(|flow| {
             let row = self.flows.entry(flow.id).or_default().sample(at, self.sampled, &flow)?;
-            Some(FlowSample { marks: row.marks.filter(|_| self.hears_of_marks), ..row })
+            Some(FlowSample { marks: row.marks.filter(|_| self.counts_marks), ..row })
         });
         let flow_rows: Vec<FlowSample> = rows.collect();
         let directions = self.links.iter_mut().zip(links).enumerate();
         let link_rows: Vec<LinkSample> =
             directions.map(|(index, (link, stats))| link.sample(at, index, stats)).collect();
         self.sampled = at;
-        self.pass_on(Piece::Flows, flow_rows)?;
-        self.pass_on(Piece::Link, link_rows)?;
+        self.write_rows(Piece::Flows, flow_rows)?;
+        self.write_rows(Piece::Link, link_rows)?;
         let probes = mem::take(&mut self.probe_rows);
-        self.pass_on(Piece::Probes, probes)?;
-        self.pass_on_app_rows()?;
-        let settled = Instant::from_nanos(at.as_nanos().saturating_sub(LATEST.as_nanos()));
-        self.pass_events_until(settled)?;
-        self.pass_surplus_events()
+        self.write_rows(Piece::Probes, probes)?;
+        self.write_app_rows()?;
+        let settled =
+            Instant::from_nanos(at.as_nanos().saturating_sub(LONGEST_REPORT_DELAY.as_nanos()));
+        self.write_events_until(settled)?;
+        self.write_surplus_events()
     }
 
-    /// Takes what happened since the last sample of a run in which so much happens that it must not wait for the next
-    /// one.
+    /// Record events before the next sample, for runs with so many that they must not wait until then.
     ///
     /// # Errors
-    /// The sink refuses.
+    /// The sink cannot write.
     pub fn events(&mut self, rows: impl IntoIterator<Item = EventRow>) -> Result<(), FileError> {
         rows.into_iter().for_each(|row| self.event(row));
-        self.pass_surplus_events()
+        self.write_surplus_events()
     }
 
-    /// Something happened that the experiment did not plan.
+    /// Record an event that the experiment did not schedule.
     pub fn event(&mut self, row: EventRow) {
         self.measured.insert((row.t_ns, self.reported), row);
         self.reported += 1;
     }
 
-    /// Links do not say whose packets they mark.
-    pub fn does_not_hear_of_marks(&mut self) {
-        self.hears_of_marks = false;
+    /// Disable the counts of marks per flow, for engines whose links do not report whose packets they mark.
+    pub fn disable_mark_counts(&mut self) {
+        self.counts_marks = false;
     }
 
-    /// A link marked a packet of a TCP flow.
-    pub fn marked(&mut self, flow: u32) {
+    /// Count a packet of a TCP flow that a link marked (ECN).
+    pub fn count_mark(&mut self, flow: u32) {
         let account = self.flows.entry(flow).or_default();
         account.marks += 1;
         account.new_marks += 1;
     }
 
-    /// A flow's application has done something, or failed to; `scheduled`: how long the links alone took for
-    /// it, there and back, where that is known.
+    /// Record a completed or failed transaction of a flow's application. `scheduled`: time that the links
+    /// alone took for it, in both directions, if known.
     pub fn transaction(
         &mut self,
         flow: u32,
@@ -220,7 +220,7 @@ impl<'r> Recorder<'r> {
         }
     }
 
-    /// A TCP flow has ended, or the run has; in the order of the flows' ids.
+    /// Record the end of a TCP flow (or of the run); calls must be in the order of the flows' ids.
     pub fn flow_ended(&mut self, end: &FlowEnd) {
         let flows = &self.experiment.flows;
         let Ok(place) = flows.binary_search_by_key(&end.id, |plan| plan.id) else { return };
@@ -231,7 +231,8 @@ impl<'r> Recorder<'r> {
         self.ended.push(account.summary(cc, plan.start, base_rtt, end));
     }
 
-    /// A flow's mean round trip without queueing, which many flows share: a long path takes a while to look through.
+    /// Mean base RTT of a flow over its lifetime. The last result is cached, as many flows share it and a
+    /// long path takes time to scan.
     fn base_rtt(&mut self, plan: &'r FlowPlan, end: Instant) -> Duration {
         let same = |(known, until, _): &(&FlowPlan, Instant, Duration)| {
             *until == end
@@ -247,8 +248,8 @@ impl<'r> Recorder<'r> {
         rtt
     }
 
-    /// One direction of a program's connection has ended, or the run has; in the order of their ids, which are none
-    /// of the plan's flows.
+    /// Record the end of one direction of a program's connection (or of the run); calls must be in the order
+    /// of their ids, which differ from those of the experiment's flows.
     pub fn connection_ended(&mut self, connection: ConnectionEnd) {
         let ConnectionEnd { end, start, cc, name, sender_seen } = connection;
         let mut account = self.flows.remove(&end.id).unwrap_or_default();
@@ -258,39 +259,42 @@ impl<'r> Recorder<'r> {
         self.ended.push(FlowSummary { connection, sender_unseen: !sender_seen, ..summary });
     }
 
-    /// Something that a reader must know before believing the numbers.
+    /// Add a warning that readers of the results need to know.
     pub fn warn(&mut self, warning: String) {
         self.warnings.push(warning);
     }
 
-    /// Ends the recording and returns the summary.
+    /// Finish the record and return the summary.
     ///
     /// # Errors
-    /// The sink refuses.
-    pub fn finish<Own: Serialize>(mut self, ending: Ending<'_, Own>) -> Result<Summary, FileError> {
-        self.planned.retain(|row| row.t_ns < ending.at.as_nanos() as i64);
-        self.pass_events_until(Instant::NEVER)?;
+    /// The sink cannot write.
+    pub fn finish<Own: Serialize>(
+        mut self,
+        conclusion: RunConclusion<'_, Own>,
+    ) -> Result<Summary, FileError> {
+        self.planned.retain(|row| row.t_ns < conclusion.at.as_nanos() as i64);
+        self.write_events_until(Instant::NEVER)?;
         let probes = mem::take(&mut self.probe_rows);
-        self.pass_on(Piece::Probes, probes)?;
-        self.pass_on_app_rows()?;
-        let summary = self.summary(&ending);
-        self.sink.take(Piece::Run(self.run_json(&ending)))?;
-        self.sink.take(Piece::Summary(Box::new(summary.clone())))?;
+        self.write_rows(Piece::Probes, probes)?;
+        self.write_app_rows()?;
+        let summary = self.summary(&conclusion);
+        self.sink.write(Piece::Run(self.run_json(&conclusion)))?;
+        self.sink.write(Piece::Summary(Box::new(summary.clone())))?;
         Ok(summary)
     }
 
-    fn pass_on<R>(&mut self, piece: fn(Vec<R>) -> Piece, rows: Vec<R>) -> Result<(), FileError> {
-        if rows.is_empty() { Ok(()) } else { self.sink.take(piece(rows)) }
+    fn write_rows<R>(&mut self, piece: fn(Vec<R>) -> Piece, rows: Vec<R>) -> Result<(), FileError> {
+        if rows.is_empty() { Ok(()) } else { self.sink.write(piece(rows)) }
     }
 
-    fn pass_on_app_rows(&mut self) -> Result<(), FileError> {
+    fn write_app_rows(&mut self) -> Result<(), FileError> {
         let tables = mem::take(&mut self.app_rows).into_iter();
         let mut pieces = tables.map(|(table, rows)| Piece::App(table, rows));
-        pieces.try_for_each(|piece| self.sink.take(piece))
+        pieces.try_for_each(|piece| self.sink.write(piece))
     }
 
-    /// Passes on the events before `until`; of those at the same time the planned ones come first.
-    fn pass_events_until(&mut self, until: Instant) -> Result<(), FileError> {
+    /// Write the events before `until`; of those at the same time the scheduled ones come first.
+    fn write_events_until(&mut self, until: Instant) -> Result<(), FileError> {
         let until_ns = i64::try_from(until.as_nanos()).unwrap_or(i64::MAX);
         let later = self.planned.partition_point(|row| row.t_ns >= until_ns);
         let mut rows: Vec<EventRow> = self.planned.split_off(later);
@@ -300,21 +304,21 @@ impl<'r> Recorder<'r> {
             rows.extend(mem::replace(&mut self.measured, waiting).into_values());
             rows.sort_by_key(|row| row.t_ns);
         }
-        self.pass_on(Piece::Events, rows)
+        self.write_rows(Piece::Events, rows)
     }
 
-    /// Passes on the earlier half of the events where too many wait.
-    fn pass_surplus_events(&mut self) -> Result<(), FileError> {
+    /// Write the earlier half of the waiting events, if there are too many.
+    fn write_surplus_events(&mut self) -> Result<(), FileError> {
         if self.measured.len() <= MOST_WAITING {
             return Ok(());
         }
         let middle = self.measured.keys().nth(MOST_WAITING / 2).map_or(0, |(t_ns, _)| *t_ns);
-        self.pass_events_until(Instant::from_nanos(middle.unsigned_abs()))
+        self.write_events_until(Instant::from_nanos(middle.unsigned_abs()))
     }
 
-    fn summary<Own>(&mut self, ending: &Ending<'_, Own>) -> Summary {
+    fn summary<Own>(&mut self, conclusion: &RunConclusion<'_, Own>) -> Summary {
         let mut flows = mem::take(&mut self.ended);
-        if !self.hears_of_marks {
+        if !self.counts_marks {
             flows.iter_mut().for_each(|flow| flow.marks = None);
         }
         let path_link = self.experiment.path_link();
@@ -323,25 +327,25 @@ impl<'r> Recorder<'r> {
             schema: SCHEMA_VERSION,
             engine: self.engine.to_owned(),
             seed: self.experiment.seed,
-            virtual_s: ending.at.saturating_since(Instant::START).as_secs_f64(),
-            wall_s: ending.wall_s,
+            virtual_s: conclusion.at.saturating_since(Instant::START).as_secs_f64(),
+            wall_s: conclusion.wall_s,
             data_packets: flows.iter().map(|flow| flow.sent_packets).sum(),
             flows,
             probes: self.probes.iter_mut().map(|(id, probe)| probe.summary(*id)).collect(),
             apps: self.apps.iter_mut().map(|(id, app)| app.summary(*id)).collect(),
-            link: self.link_summary(path_link, ending.at),
+            link: self.link_summary(path_link, conclusion.at),
             links: others
-                .map(|(number, link)| (link.name.clone(), self.link_summary(number, ending.at)))
+                .map(|(number, link)| (link.name.clone(), self.link_summary(number, conclusion.at)))
                 .collect(),
-            handovers: handovers(self.experiment.path(), ending.at),
-            blind: ending.grid.map(grid_summary),
-            lateness_us: ending.lateness_us,
-            rtt_excess_us: ending.rtt_excess_us,
+            handovers: handovers(self.experiment.path(), conclusion.at),
+            blind: conclusion.grid.map(grid_summary),
+            lateness_us: conclusion.lateness_us,
+            rtt_excess_us: conclusion.rtt_excess_us,
             warnings: mem::take(&mut self.warnings),
         }
     }
 
-    /// The forward direction of a link, with the drops of both.
+    /// Summary of a link: utilisation and backlog, with the drops and marks of both directions.
     fn link_summary(&self, link: u16, end: Instant) -> LinkSummary {
         let plan = &self.experiment.links[usize::from(link)];
         let [forward, back] = [0, 1].map(|way| &self.links[2 * usize::from(link) + way]);
@@ -359,8 +363,8 @@ impl<'r> Recorder<'r> {
         }
     }
 
-    /// run.json: what is needed to run it again, and what the engine says of itself.
-    fn run_json<Own: Serialize>(&self, ending: &Ending<'_, Own>) -> serde_json::Value {
+    /// Content of run.json: everything needed to repeat the run, and the engine's own entries.
+    fn run_json<Own: Serialize>(&self, conclusion: &RunConclusion<'_, Own>) -> serde_json::Value {
         #[derive(Serialize)]
         struct RunInfo<'i, Own> {
             schema: u32,
@@ -372,7 +376,7 @@ impl<'r> Recorder<'r> {
             interrupted: bool,
             #[serde(flatten)]
             own: &'i Own,
-            /// SHA-256 by whole name.
+            /// SHA-256 by absolute file name.
             #[serde(skip_serializing_if = "BTreeMap::is_empty")]
             cc_files: &'i BTreeMap<String, String>,
             scenario: &'i serde_json::Value,
@@ -381,19 +385,19 @@ impl<'r> Recorder<'r> {
             schema: SCHEMA_VERSION,
             engine: self.engine,
             version: env!("CARGO_PKG_VERSION"),
-            kernel: ending.kernel.as_deref(),
+            kernel: conclusion.kernel.as_deref(),
             seed: self.experiment.seed,
-            wall_s: ending.wall_s,
-            interrupted: ending.interrupted,
-            own: &ending.own,
+            wall_s: conclusion.wall_s,
+            interrupted: conclusion.interrupted,
+            own: &conclusion.own,
             cc_files: &self.experiment.cc_files,
             scenario: &self.experiment.scenario,
         };
-        serde_json::to_value(info).expect("what engines say of themselves has text keys")
+        serde_json::to_value(info).expect("entries of engines have text keys")
     }
 }
 
-/// An account for each flow whose application keeps a table.
+/// Create an account for each flow whose application has a table.
 fn app_accounts(flows: &[FlowPlan]) -> impl Iterator<Item = (u32, AppAccount)> {
     flows.iter().filter_map(|plan| {
         let app = plan.traffic.app();
@@ -413,14 +417,14 @@ fn probe_ids(flows: &[FlowPlan]) -> impl Iterator<Item = u32> {
 }
 
 impl FlowAccount {
-    /// The row of a sample; `before` is when the run was sampled last.
+    /// Row of a sample; `before` is the time of the run's previous sample.
     fn sample(&mut self, at: Instant, before: Instant, flow: &FlowState) -> Option<FlowSample> {
         let since = self.sampled.unwrap_or(before.max(flow.since));
         let interval = flow.until.saturating_since(since);
         if interval == Duration::ZERO {
             return None;
         }
-        // A connection that was lost and made again counts from 0.
+        // A connection that was lost and opened again counts from 0.
         let received = flow.received.as_u64().saturating_sub(self.received.as_u64());
         let row = FlowSample {
             t_ns: at.as_nanos() as i64,
@@ -481,7 +485,7 @@ fn per_second(bytes: Bytes, time: Duration) -> u64 {
 }
 
 impl LinkAccount {
-    /// The row of a sample of the direction with this index.
+    /// Row of a sample of the direction with this index.
     fn sample(&mut self, at: Instant, index: usize, now: LinkStats) -> LinkSample {
         let before = mem::replace(&mut self.last, now);
         self.samples += 1;

@@ -1,8 +1,9 @@
-//! Moving a whole run into its place, where an earlier one may be.
+//! Replacement of an earlier run in a directory by a new one.
 //!
-//! The summary goes first and comes last, so that files of two runs never pass for one. A process that is killed
-//! half-way leaves what it had done in the staging directory, and whoever reserves the place next goes on: the new run
-//! was whole when it began to move. Where a third run has come to its place meanwhile, that one stays.
+//! The summary is moved out first and moved in last, so that files of two runs never pass for one. If the
+//! process is killed half-way, the staging directory holds the progress, and the next process that reserves
+//! the directory resumes: the new run was complete when its move began. If a third run is complete in the
+//! directory by then, that one stays.
 
 use std::fs;
 use std::io;
@@ -11,15 +12,15 @@ use std::path::{Path, PathBuf};
 use skyhop_files::{FileError, write_error};
 use skyhop_model::AppTable;
 
-/// Where in the staging directory the earlier run's files are moved, …
+/// Directory in the staging directory into which the earlier run's files are moved, …
 const EARLIER: &str = "earlier";
-/// … and what it is called once all of them are there.
+/// … and its name once all of them are there.
 const REPLACED: &str = "replaced";
 
-/// What makes a directory a run's.
+/// File whose presence makes a directory a run's.
 const SUMMARY: &str = "summary.json";
 
-/// What every run has, and what makes it one first; [`AppTable`]s come to it.
+/// Files that every run has, the summary first; an [`AppTable`] adds one each.
 const RUN_FILES: [&str; 7] = [
     SUMMARY,
     "run.json",
@@ -30,13 +31,13 @@ const RUN_FILES: [&str; 7] = [
     "probes.parquet",
 ];
 
-/// The names of all files that a run may have.
+/// List the names of all files that a run may have.
 pub(crate) fn run_files() -> impl DoubleEndedIterator<Item = String> {
     let tables = AppTable::ALL.iter().map(|table| format!("{table}.parquet"));
     RUN_FILES.into_iter().map(str::to_owned).chain(tables)
 }
 
-/// Makes sure that what has the name of one of a run's files is one, or a link.
+/// Check that each existing entry with the name of a run's file is a regular file or a link.
 pub(crate) fn refuse_other_than_files(directory: &Path) -> Result<(), FileError> {
     for path in run_files().map(|name| directory.join(name)) {
         let found = fs::symlink_metadata(&path).map(|found| found.file_type());
@@ -47,17 +48,17 @@ pub(crate) fn refuse_other_than_files(directory: &Path) -> Result<(), FileError>
     Ok(())
 }
 
-/// Moves the run in `staging` into its place, and an earlier run's files out of it: all of them or none. Tables that
-/// only the earlier run had go too, as they would pass for this one's.
+/// Move the run in `staging` into its place, and an earlier run's files out of it: all of them or none.
+/// Tables that only the earlier run had are removed too, since they would pass for this one's.
 pub(crate) fn replace_earlier(staging: &Path, destination: &Path) -> Result<(), FileError> {
     refuse_other_than_files(destination)?;
     fs::create_dir_all(staging.join(EARLIER)).map_err(|e| write_error(destination, e))?;
     finish(staging, destination)
 }
 
-/// Goes on with what a process has begun that was killed, if it had, unless a whole run has come there since.
-pub(crate) fn go_on(staging: &Path, destination: &Path) -> Result<(), FileError> {
-    // It was the first to go.
+/// Resume the replacement that a killed process began, unless a complete run has been put there since.
+pub(crate) fn resume(staging: &Path, destination: &Path) -> Result<(), FileError> {
+    // The summary is the first file to be moved out.
     let had_gone = staging.join(REPLACED).is_dir() || staging.join(EARLIER).join(SUMMARY).exists();
     if had_gone && destination.join(SUMMARY).exists() {
         return Ok(());
@@ -85,12 +86,12 @@ fn finish(staging: &Path, destination: &Path) -> Result<(), FileError> {
     moved
 }
 
-/// Files that were moved, to be moved back where one of them cannot be.
+/// Log of moved files, to move them back if a later one fails.
 #[derive(Default)]
 struct Moves(Vec<(PathBuf, PathBuf)>);
 
 impl Moves {
-    /// Moves a file, where it is there.
+    /// Move a file, if it exists.
     fn rename(&mut self, from: PathBuf, to: PathBuf) -> Result<(), FileError> {
         match fs::rename(&from, &to) {
             Ok(()) => self.0.push((from, to)),
@@ -102,7 +103,7 @@ impl Moves {
 
     fn undo(self) {
         for (from, to) in self.0.into_iter().rev() {
-            // Why it is undone is what the user reads.
+            // The user sees the error that caused the undo, not one of the undo itself.
             fs::rename(to, from).unwrap_or_default();
         }
     }

@@ -1,4 +1,4 @@
-//! The rows of a run directory's tables, and its summary.
+//! Rows of a run directory's tables, and its summary.
 
 use std::collections::BTreeMap;
 
@@ -12,14 +12,14 @@ use skyhop_units::{Duration, Instant};
 
 use crate::app_detail::{AppDetail, CallSummary, VideoSummary};
 
-/// One TCP flow over one sample interval.
+/// State of one TCP flow over one sample interval.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct FlowSample {
-    /// The end of the interval, since the run began.
+    /// End of the interval, since the run began.
     pub t_ns: i64,
-    /// The flow's id.
+    /// Id of the flow.
     pub flow: i32,
-    /// Payload that reached the receiver in order during the interval, over the interval.
+    /// Payload received in order during the interval, divided by its length.
     pub goodput_bps: i64,
     /// Congestion window at `t_ns`.
     pub cwnd_packets: i64,
@@ -29,64 +29,65 @@ pub struct FlowSample {
     pub srtt_us: Option<i64>,
     /// Packets sent and neither acknowledged nor known lost, at `t_ns`.
     pub inflight_packets: i64,
-    /// Segments retransmitted during the interval.
+    /// Number of segments retransmitted during the interval.
     pub retransmits: i64,
-    /// Packets of it that links marked (ECN) during the interval; `None` where they do not say whose they are.
+    /// Packets of the flow that links marked (ECN) during the interval; `None` if links do not report whose
+    /// packets they mark.
     pub marks: Option<i64>,
-    /// The rate at which the sender paces; `None` where it does not.
+    /// Pacing rate of the sender; `None` if it does not pace.
     pub pacing_rate_bps: Option<i64>,
-    /// Linux's congestion state.
+    /// Congestion state, as Linux names it.
     pub state: CongestionState,
 }
 
-/// One direction of a link over one sample interval.
+/// State of one direction of a link over one sample interval.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct LinkSample {
-    /// The end of the interval, since the run began.
+    /// End of the interval, since the run began.
     pub t_ns: i64,
-    /// Which link.
+    /// Number of the link.
     pub link: u16,
-    /// Which direction.
+    /// Direction of the link.
     pub direction: Direction,
-    /// What waited in the queue at `t_ns`.
+    /// Bytes in the queue at `t_ns`.
     pub backlog_bytes: i64,
-    /// What waited in the queue at `t_ns`.
+    /// Packets in the queue at `t_ns`.
     pub backlog_packets: i64,
-    /// What arrived at the far end during the interval.
+    /// Bytes that arrived at the far end during the interval.
     pub delivered_bytes: i64,
-    /// The drops of the interval.
+    /// Drops during the interval, by reason.
     pub drops: Drops,
     /// Packets that the queue marked (ECN) during the interval.
     pub marks: i64,
 }
 
-/// Something that happened at a moment.
+/// Event at a moment of the run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct EventRow {
-    /// When.
+    /// Time of the event, since the run began.
     pub t_ns: i64,
-    /// What.
+    /// Kind of the event.
     pub kind: EventKind,
-    /// The path's hop, where one is concerned.
+    /// Hop of the path that is concerned, if any.
     pub hop: Option<i32>,
-    /// How long the path is down from then on.
+    /// Duration of the outage that begins with the event.
     pub outage_ns: i64,
-    /// For losses.
+    /// Reason of a loss; `None` for other events.
     pub reason: Option<LossReason>,
-    /// Which link it happened to.
+    /// Number of the link that is concerned.
     pub link: u16,
-    /// For losses.
+    /// Direction of a loss; `None` for other events.
     pub direction: Option<Direction>,
-    /// The flow concerned, where it is known.
+    /// Id of the flow that is concerned, if known.
     pub flow: Option<i32>,
-    /// For announcements: when the handover is said to happen.
+    /// Announced time of the handover, for announcements.
     pub at_ns: Option<i64>,
-    /// For holds, drains and what follows them: how long they last.
+    /// Duration of a phase of a congestion control (hold, drain and what follows them).
     pub length_ns: Option<i64>,
 }
 
 impl EventRow {
-    /// A packet was lost on a direction of a link.
+    /// Create the event of a packet's loss on a direction of a link.
     pub fn lost(
         at: Instant,
         reason: LossReason,
@@ -104,7 +105,7 @@ impl EventRow {
         }
     }
 
-    /// A congestion control does something about a handover, from `begin` to `end`.
+    /// Create the event of a congestion control's phase, its reaction to a handover, from `begin` to `end`.
     pub fn phase(kind: PhaseKind, (begin, end): (Instant, Instant), flow: Option<u32>) -> Self {
         Self {
             t_ns: begin.as_nanos() as i64,
@@ -115,7 +116,7 @@ impl EventRow {
         }
     }
 
-    /// A handover is announced.
+    /// Create the event of a handover's announcement.
     pub fn announced(announcement: &Announcement) -> Self {
         Self {
             t_ns: announcement.announced.as_nanos() as i64,
@@ -127,23 +128,23 @@ impl EventRow {
     }
 }
 
-/// One probe packet.
+/// Result of one probe packet.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ProbeRow {
-    /// The probe flow's id.
+    /// Id of the probe's flow.
     pub probe: i32,
-    /// The packet's sequence number.
+    /// Sequence number of the packet.
     pub seq: i64,
-    /// When it was sent, since the run began.
+    /// Time at which it was sent, since the run began.
     pub t_ns: i64,
-    /// Its round trip; `None` when it was lost.
+    /// Round-trip time; `None` if the packet was lost.
     pub rtt_ns: Option<i64>,
-    /// The round trip that the link scheduled (queueing and delay); `None` where not known.
+    /// Round-trip time that the link scheduled (queueing and delay); `None` if not known.
     pub scheduled_rtt_ns: Option<i64>,
 }
 
 impl ProbeRow {
-    /// The row of a probe's packet; `scheduled`: what the links took for it.
+    /// Create the row of a probe's packet; `scheduled`: the round-trip time of the links alone.
     pub fn new(flow: u32, packet: &Transaction, scheduled: Option<Duration>) -> Self {
         Self {
             probe: flow as i32,
@@ -159,34 +160,34 @@ fn maybe_ns(time: Option<Duration>) -> Option<i64> {
     time.map(|time| time.as_nanos() as i64)
 }
 
-/// Something that an application did, from when it was due until it was done.
+/// Transaction of an application, from its due time until its completion.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct AppRow {
-    /// The flow's id.
+    /// Id of the flow.
     pub flow: i32,
-    /// Which of the flow's connections, counted from 0.
+    /// Number of the flow's connection, counted from 0.
     pub connection: i32,
-    /// Which of the flow's transactions, counted from 0.
+    /// Number of the transaction within the flow, counted from 0.
     pub seq: i64,
-    /// When it was due.
+    /// Time at which it was due, since the run began.
     pub t_ns: i64,
-    /// What the end that opens connections sent for it.
+    /// Bytes that the client sent for it.
     pub sent_bytes: i64,
-    /// What the other end sent for it.
+    /// Bytes that the server sent for it.
     pub answered_bytes: i64,
-    /// How long the connection took that was opened for it; `None` where there was one.
+    /// Time to open its connection; `None` if it used an open one.
     pub connect_ns: Option<i64>,
-    /// From when it was due until the first byte of the answer.
+    /// Time from `t_ns` until the first byte of the answer.
     pub first_byte_ns: Option<i64>,
-    /// From when it was due until all of it had been read; `None` where it failed.
+    /// Time from `t_ns` until the whole answer had been read; `None` if it failed.
     pub latency_ns: Option<i64>,
-    /// What its table has besides.
+    /// Fields that only its table has.
     #[serde(default)]
     pub detail: AppDetail,
 }
 
 impl AppRow {
-    /// The row of a transaction of a flow whose client is at this end.
+    /// Create the row of a transaction of a flow whose client is at this end.
     pub fn new((flow, client): (u32, End), transaction: &Transaction) -> Self {
         Self {
             flow: flow as i32,
@@ -203,153 +204,154 @@ impl AppRow {
     }
 }
 
-/// Counts up when the meaning of run.json, summary.json or a table's column changes. Directories of
-/// version 0 say none.
+/// Version of the results' format; it increases when the meaning of run.json, summary.json or a table's
+/// column changes. Directories of version 0 state none.
 pub const SCHEMA_VERSION: u32 = 1;
 
-/// summary.json. Field names are stable: others script against them.
+/// Content of summary.json. Field names are stable, because users' scripts read them.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
-    /// [`SCHEMA_VERSION`].
+    /// Version of the format, [`SCHEMA_VERSION`].
     pub schema: u32,
-    /// sim or live.
+    /// Name of the engine: sim or live.
     pub engine: String,
-    /// The seed of the run.
+    /// Seed of the run's random draws.
     pub seed: u64,
-    /// How much of the scenario's time passed.
+    /// Seconds of the scenario's time that passed.
     pub virtual_s: f64,
-    /// How long the run took.
+    /// Wall-clock duration of the run in seconds.
     pub wall_s: f64,
     /// TCP data packets sent by all flows, retransmissions included.
     pub data_packets: u64,
-    /// One entry per TCP flow.
+    /// Summaries of TCP flows, one each.
     pub flows: Vec<FlowSummary>,
-    /// One entry per probe.
+    /// Summaries of probes, one each.
     pub probes: Vec<ProbeSummary>,
-    /// One entry per flow of which the application keeps a table.
+    /// Summaries of applications, one per flow whose application has a table.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub apps: Vec<AppSummary>,
-    /// The forward direction of the link; drops are those of both directions.
+    /// Summary of the path's link: its forward direction, with the drops of both.
     pub link: LinkSummary,
-    /// The links of `[links]`, likewise.
+    /// Summaries of the other links, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub links: BTreeMap<String, LinkSummary>,
-    /// Handovers of the path by kind.
+    /// Number of handovers of the path by kind.
     pub handovers: BTreeMap<PathEventKind, u64>,
-    /// What the run found out of the handover grid, where it was to: with all of its traffic at its end.
+    /// Estimate of the handover grid from all of the run's traffic, if the run was to make one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blind: Option<GridSummary>,
-    /// How late packets left the link (live only).
+    /// Delay of packets beyond their scheduled departure from the link (live only).
     pub lateness_us: Option<Quantiles>,
-    /// A probe's RTT above what the link scheduled (live only).
+    /// RTT of probes above the scheduled RTT of the link (live only).
     pub rtt_excess_us: Option<Quantiles>,
-    /// What a reader must know before believing the numbers.
+    /// Warnings that readers of the results need to know.
     pub warnings: Vec<String>,
 }
 
-/// The handover grid as traffic shows it.
+/// Handover grid as estimated from traffic.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct GridSummary {
-    /// Whether there is one.
+    /// Whether a grid was found.
     pub grid: bool,
-    /// A moment of it, counted from 1970 in UTC modulo the period.
+    /// Time of one handover, in seconds since 1970 UTC modulo the period.
     pub offset_s: Option<f64>,
-    /// The time between its moments.
+    /// Time between handovers of the grid, in seconds.
     pub period_s: Option<f64>,
-    /// At which share of its moments the evidence is seen, less what chance shows; 0 to 1.
+    /// Share of the grid's moments that show the evidence, less the share expected by chance; 0 to 1.
     pub confidence: f64,
-    /// How many arrivals were looked at.
+    /// Number of arrivals examined.
     pub samples: usize,
-    /// What was looked at: spacing or level shifts.
+    /// Kind of evidence: spacing or level shifts.
     pub evidence: String,
 }
 
-/// One TCP flow over its whole life.
+/// Summary of one TCP flow over its lifetime.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct FlowSummary {
-    /// The flow's id: its place in the scenario, counted from 0.
+    /// Id of the flow: its place in the scenario, counted from 0.
     pub id: u32,
-    /// The congestion control.
+    /// Congestion control of the sender.
     pub cc: String,
-    /// Of a program's connection: between whom it was, such as "from:40312 -> to:5201".
+    /// Addresses of a program's connection, such as "from:40312 -> to:5201".
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub connection: Option<String>,
-    /// Of a program's connection: its sender is not one of the run's ends, so that nothing is known of its window and
-    /// its retransmissions.
+    /// Whether the sender of a program's connection is not one of the run's ends, so that its window and
+    /// retransmissions are unknown.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub sender_unseen: bool,
-    /// When it began.
+    /// Start of the flow in seconds.
     pub start_s: f64,
-    /// When it ended.
+    /// End of the flow in seconds.
     pub stop_s: f64,
-    /// Payload that reached the receiver in order, over the flow's own time.
+    /// Payload received in order, divided by the flow's lifetime.
     pub goodput_bps: u64,
     /// Mean of the srtt samples.
     pub srtt_mean_us: Option<u64>,
     /// 95th percentile of the srtt samples.
     pub rtt_p95_us: Option<u64>,
-    /// Mean RTT of the path without queueing, over the flow's own time.
+    /// Mean RTT of the path without queueing, over the flow's lifetime.
     pub base_rtt_mean_us: u64,
     /// Mean of the cwnd samples.
     pub cwnd_mean_packets: f64,
-    /// Segments retransmitted.
+    /// Number of segments retransmitted.
     pub retransmits: u64,
-    /// Packets of it that links marked (ECN); `None` where they do not say whose they are.
+    /// Packets of the flow that links marked (ECN); `None` if links do not report whose packets they mark.
     pub marks: Option<u64>,
-    /// Data segments sent, retransmissions included.
+    /// Number of data segments sent, retransmissions included.
     pub sent_packets: u64,
-    /// For finite transfers: the time from start until the last byte had arrived.
+    /// Time from start until the last byte had arrived, for finite transfers.
     pub completion_s: Option<f64>,
 }
 
-/// One probe over its whole life.
+/// Summary of one probe over its lifetime.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ProbeSummary {
-    /// The flow's id.
+    /// Id of the probe's flow.
     pub id: u32,
-    /// Packets sent.
+    /// Number of packets sent.
     pub sent: u64,
     /// Packets that never came back.
     pub lost: u64,
-    /// Median RTT.
+    /// Median of the round-trip time.
     pub rtt_p50_us: Option<u64>,
-    /// 95th percentile.
+    /// 95th percentile of the round-trip time.
     pub rtt_p95_us: Option<u64>,
-    /// 99th percentile.
+    /// 99th percentile of the round-trip time.
     pub rtt_p99_us: Option<u64>,
 }
 
-/// One flow's application over its whole life.
+/// Summary of one flow's application over its lifetime.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct AppSummary {
-    /// The flow's id.
+    /// Id of the flow.
     pub id: u32,
-    /// The application.
+    /// Kind of the application, as in scenarios.
     pub kind: String,
-    /// What was completed.
+    /// Number of completed transactions.
     pub completed: u64,
-    /// What failed. What was not over when the run ended counts as neither.
+    /// Number of failed transactions; those still open at the run's end count neither as completed nor as
+    /// failed.
     pub failed: u64,
-    /// Median latency of what was completed.
+    /// Median latency of completed transactions.
     pub latency_p50_us: Option<u64>,
-    /// 95th percentile.
+    /// 95th percentile of their latency.
     pub latency_p95_us: Option<u64>,
-    /// 99th percentile.
+    /// 99th percentile of their latency.
     pub latency_p99_us: Option<u64>,
-    /// Of a call: what its listeners think, and what became of its frames.
+    /// Summary of a call: opinion scores, and outcome of its frames.
     #[serde(flatten)]
     pub call: Option<CallSummary>,
-    /// Of a film: what its viewer saw.
+    /// Summary of a film's session, as its viewer experienced it.
     #[serde(flatten)]
     pub video: Option<VideoSummary>,
 }
 
-/// The bottleneck over the run.
+/// Summary of a link over the run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct LinkSummary {
-    /// Wire bytes that left the queue over what the rate would have allowed.
+    /// Bytes on the wire that left the queue, divided by those that the rate allowed.
     pub utilisation: f64,
-    /// The same of the other direction; 0 in runs of before it was written.
+    /// Utilisation of the other direction; 0 in runs written before this field existed.
     #[serde(default)]
     pub utilisation_back: f64,
     /// Mean of the backlog samples.
@@ -360,13 +362,13 @@ pub struct LinkSummary {
     pub marks: u64,
 }
 
-/// Three quantiles of a distribution in microseconds.
+/// Quantiles of a distribution, in microseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Quantiles {
-    /// Median.
+    /// Median of the distribution.
     pub p50: f64,
-    /// 99th percentile.
+    /// 99th percentile of the distribution.
     pub p99: f64,
-    /// The largest value.
+    /// Largest value of the distribution.
     pub max: f64,
 }

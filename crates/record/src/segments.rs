@@ -1,27 +1,27 @@
-//! One table of a run that grows: rows are written in segments as they come, each a whole Parquet
-//! file, and put together at the end.
+//! Segments of a run's growing table: rows are written as they come into files, each a valid Parquet file,
+//! which are joined at the end.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use skyhop_files::{
-    Column, FileError, concatenate, file_beside, put_in_place, table_bytes, write_error,
+    Column, FileError, concatenate, put_in_place, table_bytes, temporary_file_for, write_error,
 };
 
 use crate::SCHEMA_VERSION;
 
-/// At most this many rows are kept in memory …
+/// Largest number of rows kept in memory …
 const MOST_ROWS: usize = 16_384;
-/// … and this many if the first of them is `LONGEST_NS` of the run's time older than the last.
+/// … and the number from which on rows are written if they span `LONGEST_NS` of the run's time.
 const FEW_ROWS: usize = 1_024;
 const LONGEST_NS: i64 = 60_000_000_000;
 
-/// A table's segments in a directory: `NAME.PART.NUMBER.parquet`.
+/// Segments of a table in a directory: `NAME.PART.NUMBER.parquet`.
 #[derive(Debug)]
 pub(crate) struct Segments<R> {
     directory: PathBuf,
     name: &'static str,
-    /// What sorts before and after other parts of the same table.
+    /// Number that orders this part among other parts of the same table.
     part: u32,
     rows: Vec<R>,
     written: Vec<PathBuf>,
@@ -32,7 +32,7 @@ impl<R> Segments<R> {
         Self { directory: directory.to_owned(), name, part, rows: Vec::new(), written: Vec::new() }
     }
 
-    /// Adds rows; writes a segment where there are enough. `t_ns` is a row's time.
+    /// Add rows, and write a segment if there are enough. `t_ns` returns a row's time.
     pub(crate) fn add(
         &mut self,
         rows: Vec<R>,
@@ -48,7 +48,7 @@ impl<R> Segments<R> {
         if self.rows.len() >= MOST_ROWS || is_old { self.write(columns) } else { Ok(()) }
     }
 
-    /// Writes what is left; the files that hold the table's rows, in order.
+    /// Write the remaining rows; return the files that hold the table's rows, in order.
     pub(crate) fn finish(
         mut self,
         columns: impl Fn(&[R]) -> Vec<Column>,
@@ -64,14 +64,14 @@ impl<R> Segments<R> {
         let file = self.directory.join(format!("{name}.{part:06}.{number:06}.parquet"));
         let schema = Some(("skyhop", format!("{{\"schema\":{SCHEMA_VERSION}}}")));
         let bytes = table_bytes(columns(&self.rows), schema).map_err(|e| write_error(&file, e))?;
-        put_in_place(file_beside(&file, &bytes)?, &file)?;
+        put_in_place(temporary_file_for(&file, &bytes)?, &file)?;
         self.rows.clear();
         self.written.push(file);
         Ok(())
     }
 }
 
-/// Puts the segments of one table together in `whole`, and removes them.
+/// Join the segments of one table into the file `whole`, and remove them.
 pub(crate) fn join(segments: &[PathBuf], whole: &Path) -> Result<(), FileError> {
     if let [only] = segments {
         return fs::rename(only, whole).map_err(|e| write_error(whole, e));

@@ -1,4 +1,4 @@
-//! Where the pieces of a run go.
+//! Sinks: destinations of a run's pieces.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -8,12 +8,12 @@ use skyhop_model::{AppTable, PATH_LINK};
 
 use crate::{AppRow, EventRow, FileError, FlowSample, LinkSample, ProbeRow, Summary};
 
-/// A piece of what a run leaves behind, in the order in which it comes to be.
+/// Piece of a run's results; pieces are written in the order in which they arise.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Piece {
-    /// The first: what is known before the run begins.
-    Begin(Begin),
+    /// Header, the first piece: facts known before the run begins.
+    Begin(RunHeader),
     /// Rows of flows.parquet, ordered by time, then flow.
     Flows(Vec<FlowSample>),
     /// Rows of link.parquet, ordered by time, then link, then direction.
@@ -24,41 +24,41 @@ pub enum Piece {
     Probes(Vec<ProbeRow>),
     /// Rows of an application's table, in the order in which they ended.
     App(AppTable, Vec<AppRow>),
-    /// Near the end: run.json.
+    /// Content of run.json, near the end.
     Run(serde_json::Value),
-    /// The last: summary.json.
+    /// Content of summary.json, the last piece.
     Summary(Box<Summary>),
 }
 
-/// What is known of a run before it begins.
+/// Facts known of a run before it begins.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Begin {
-    /// [`SCHEMA_VERSION`](crate::SCHEMA_VERSION).
+pub struct RunHeader {
+    /// Version of the results' format, [`SCHEMA_VERSION`](crate::SCHEMA_VERSION).
     pub schema: u32,
-    /// Which engine runs it.
+    /// Name of the engine.
     pub engine: String,
-    /// The links' names, by their number in rows.
+    /// Names of the links, by their number in rows.
     pub links: Vec<String>,
 }
 
-/// Takes the pieces of a run as they come.
+/// Destination of a run's pieces: a directory, a stream or memory.
 pub trait Sink {
-    /// Takes the next piece.
+    /// Write the next piece.
     ///
     /// # Errors
-    /// It cannot be written or passed on.
-    fn take(&mut self, piece: Piece) -> Result<(), FileError>;
+    /// The piece cannot be written or sent.
+    fn write(&mut self, piece: Piece) -> Result<(), FileError>;
 }
 
-/// Of a run its summary alone, for those who want no more: rows are forgotten as they come.
+/// Sink that keeps a run's summary alone; rows are discarded.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct SummaryOnly {
-    /// summary.json; `None` until the run has ended.
+    /// Content of summary.json; `None` until the run has ended.
     pub summary: Option<Box<Summary>>,
 }
 
 impl Sink for SummaryOnly {
-    fn take(&mut self, piece: Piece) -> Result<(), FileError> {
+    fn write(&mut self, piece: Piece) -> Result<(), FileError> {
         if let Piece::Summary(summary) = piece {
             self.summary = Some(summary);
         }
@@ -66,29 +66,29 @@ impl Sink for SummaryOnly {
     }
 }
 
-/// A run in memory, for tests and for short ones.
+/// Sink that keeps a run in memory, for tests and short runs.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct RunData {
-    /// What was known before it began.
-    pub begin: Begin,
-    /// Rows of flows.parquet.
+    /// Header of the run.
+    pub begin: RunHeader,
+    /// Rows of flows.parquet, by time.
     pub flows: Vec<FlowSample>,
-    /// Rows of link.parquet.
+    /// Rows of link.parquet, by time.
     pub link: Vec<LinkSample>,
-    /// Rows of events.parquet.
+    /// Rows of events.parquet, by time.
     pub events: Vec<EventRow>,
     /// Rows of probes.parquet, ordered by probe, then sequence number.
     pub probes: Vec<ProbeRow>,
     /// Rows of the applications' tables.
     pub apps: BTreeMap<AppTable, Vec<AppRow>>,
-    /// run.json.
+    /// Content of run.json, as JSON.
     pub run: serde_json::Value,
-    /// summary.json.
+    /// Content of summary.json, parsed.
     pub summary: Summary,
 }
 
 impl RunData {
-    /// The name of a link by its number.
+    /// Name of a link by its number.
     pub fn link_name(&self, link: u16) -> &str {
         self.begin.links.get(usize::from(link)).map_or(PATH_LINK, String::as_str)
     }
@@ -112,7 +112,7 @@ impl RunData {
 }
 
 impl Sink for RunData {
-    fn take(&mut self, piece: Piece) -> Result<(), FileError> {
+    fn write(&mut self, piece: Piece) -> Result<(), FileError> {
         match self.add(piece) {
             Ok(()) => Ok(()),
         }

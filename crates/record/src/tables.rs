@@ -1,4 +1,4 @@
-//! The rows of a run as Parquet columns; every column carries its unit in its name.
+//! Parquet columns of a run's tables; every column carries its unit in its name.
 
 use arrow_array::{Int32Array, Int64Array, StringArray};
 use skyhop_files::Column;
@@ -7,7 +7,7 @@ use skyhop_model::{AppTable, Direction, LossReason, PATH_LINK};
 use crate::app_detail::detail_columns;
 use crate::{AppRow, EventRow, FlowSample, LinkSample, ProbeRow};
 
-/// The tables that a run may have, by the names of their files without ending, and the columns of each.
+/// Return the tables that a run may have, by file name without extension, and the names of their columns.
 pub fn table_columns() -> Vec<(&'static str, Vec<String>)> {
     let mut tables = vec![
         ("flows", flow_columns(&[])),
@@ -107,7 +107,7 @@ pub(crate) fn probe_columns(rows: &[ProbeRow]) -> Vec<Column> {
     ]
 }
 
-/// Those that all tables of applications have, and those of this one.
+/// Columns that all applications' tables have, and those of this table.
 pub(crate) fn app_columns(table: AppTable, rows: &[AppRow]) -> Vec<Column> {
     let mut columns = vec![
         Column::required("flow", int32(rows, |r| r.flow)),

@@ -1,17 +1,18 @@
-//! Exact statistics of whole numbers, in memory that grows with the values there are and not with
-//! how often they come.
+//! Exact statistics of integers, in memory that grows with the number of distinct values and not with the
+//! number of samples.
 
 use std::mem;
 
-/// So many values are gathered before they are counted: one by one it would take several times as long.
+/// Number of values gathered before they are merged into the counts; merging one by one takes several times
+/// as long.
 const GATHERED: usize = 4096;
 
-/// How often each value came.
+/// Number of occurrences of each value.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Tally {
-    /// By value.
+    /// Pairs of value and count, in ascending order of values.
     counts: Vec<(u64, u64)>,
-    /// Not counted yet.
+    /// Values not yet merged into the counts.
     gathered: Vec<u64>,
     total: u64,
     sum: u64,
@@ -27,12 +28,12 @@ impl Tally {
         }
     }
 
-    /// The mean, cut to a whole number; `None` of nothing.
+    /// Mean of the values, truncated to an integer; `None` if there are none.
     pub(crate) fn mean(&self) -> Option<u64> {
         self.sum.checked_div(self.total)
     }
 
-    /// The nearest-rank percentile; `None` of nothing.
+    /// Nearest-rank percentile of the values; `None` if there are none.
     pub(crate) fn percentile(&mut self, percent: u64) -> Option<u64> {
         self.count();
         let rank = (self.total * percent).div_ceil(100).max(1);
@@ -43,7 +44,7 @@ impl Tally {
         })
     }
 
-    /// Merges what has been gathered into the counts.
+    /// Merge the gathered values into the counts.
     fn count(&mut self) {
         self.gathered.sort_unstable();
         let mut new = self.gathered.drain(..).map(|value| (value, 1)).peekable();

@@ -1,7 +1,7 @@
 //! Enums as tables with a key that names the variant, such as `kind = "fixed"`.
 //!
-//! An enum of another crate needs its derived `Deserialize` and `Serialize` as they are by default, and
-//! an `impl Kinds`; then a field `#[serde(with = "by_kind")]` is read and written as such a table.
+//! An enum of another crate needs the default form of its derived `Deserialize` and `Serialize`, and an `impl
+//! Kinds`; then a field `#[serde(with = "by_kind")]` is read and written as such a table.
 
 use serde::ser::Error;
 use serde::{Deserializer, Serialize, Serializer};
@@ -9,18 +9,18 @@ use serde_json::{Map, Value};
 
 use crate::keys::{Keys, Kinds, read_parts};
 
-/// Reads a table that is all of one kind.
+/// Read a table whose keys all belong to one kind.
 ///
 /// # Errors
-/// As [`Keys::kind`], and keys that no kind has.
+/// The errors of [`Keys::kind`], and keys that no kind has.
 pub fn deserialize<'de, D: Deserializer<'de>, T: Kinds>(deserializer: D) -> Result<T, D::Error> {
     read_parts(deserializer, Keys::kind)
 }
 
-/// Writes what [`deserialize`] reads; flattened, among other keys.
+/// Write what [`deserialize`] reads; may be flattened among other keys.
 ///
 /// # Errors
-/// Those of the serializer, and of a value that is no enum.
+/// Errors of the serializer, and values that are not enums.
 pub fn serialize<T: Kinds, S: Serializer>(value: &T, serializer: S) -> Result<S::Ok, S::Error> {
     let (kind, mut keys) = match serde_json::to_value(value).map_err(S::Error::custom)? {
         Value::String(kind) => (kind, Map::new()),
@@ -34,7 +34,7 @@ pub fn serialize<T: Kinds, S: Serializer>(value: &T, serializer: S) -> Result<S:
     keys.serialize(serializer)
 }
 
-/// Lets a schema leave out the key that says the kind where there is one by default.
+/// Make the kind optional in a schema, if there is a default kind.
 pub fn optional_kind<T: Kinds>(schema: &mut schemars::Schema) {
     let Some(Value::Array(kinds)) = schema.get_mut("oneOf") else { return };
     let is_default = |kind: &&mut Value| kind["properties"][T::TAG]["const"].as_str() == T::DEFAULT;

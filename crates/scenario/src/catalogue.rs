@@ -1,4 +1,4 @@
-//! What comes with skyhop, found by name: one file each in data/.
+//! Data that comes with skyhop, found by name: one file each in data/.
 
 use std::fs;
 use std::ops::RangeInclusive;
@@ -15,25 +15,25 @@ use crate::error::unreadable;
 static CONSTELLATIONS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../data/constellations");
 static SITES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../data/sites");
 
-/// Of sites: from the deepest mine to where balloons fly.
+/// Valid altitudes of sites in metres: from the deepest mine to the height of balloons.
 const ALTITUDES_M: RangeInclusive<f64> = -5_000.0..=50_000.0;
 
-/// A row of a list of sites.
+/// Row of a list of sites.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct SiteRow {
-    /// The site's name.
+    /// Name of the site.
     pub name: String,
-    /// Geodetic latitude.
+    /// Geodetic latitude in degrees.
     pub latitude_deg: f64,
-    /// Longitude, east positive.
+    /// Longitude in degrees, positive to the east.
     pub longitude_deg: f64,
-    /// Height above the ellipsoid.
+    /// Height above the ellipsoid in metres.
     #[serde(default)]
     pub altitude_m: f64,
 }
 
 impl SiteRow {
-    /// What is wrong with it.
+    /// Check the position. The error says what is wrong.
     fn check(&self) -> Result<(), String> {
         let Self { latitude_deg, longitude_deg, altitude_m, .. } = self;
         if !(-90.0..=90.0).contains(latitude_deg) || !(-180.0..=360.0).contains(longitude_deg) {
@@ -46,24 +46,24 @@ impl SiteRow {
         Ok(())
     }
 
-    /// The row as a place of a path.
+    /// Convert the row to a place of a path.
     pub fn into_place(self) -> Place {
         let Self { name, latitude_deg, longitude_deg, altitude_m } = self;
         Place { name, position: Geodetic { latitude_deg, longitude_deg, altitude_m } }
     }
 }
 
-/// The names of all constellations that come with skyhop.
+/// Names of all constellations that come with skyhop.
 pub fn constellation_names() -> Vec<String> {
     stems(&CONSTELLATIONS, "toml")
 }
 
-/// The names of all lists of sites that come with skyhop.
+/// Names of all lists of sites that come with skyhop.
 pub fn site_list_names() -> Vec<String> {
     stems(&SITES, "csv")
 }
 
-/// The TOML of the constellation called `name`, or of the file `name`, and where it was found.
+/// Return the TOML of the constellation called `name`, or of the file `name`, and its file name.
 ///
 /// # Errors
 /// Neither exists, or the file cannot be read.
@@ -87,7 +87,8 @@ pub fn constellation_text(
     Ok((read(&path)?, path.display().to_string()))
 }
 
-/// The constellation that comes with skyhop and calls its satellites as most in a file of element sets are called.
+/// Find the constellation that comes with skyhop and whose satellite names have the prefix of most names in
+/// the file.
 ///
 /// # Errors
 /// A constellation that comes with skyhop is damaged.
@@ -105,7 +106,7 @@ pub fn fleet_of(file: &ElementFile) -> Result<Option<Constellation>, ScenarioErr
     Ok(None)
 }
 
-/// The rows of the list of sites called `name`, or of the CSV file `name`.
+/// Return the rows of the list of sites called `name`, or of the CSV file `name`.
 ///
 /// # Errors
 /// Neither exists, the file cannot be read, a column is missing, or a position is impossible; each
@@ -128,12 +129,12 @@ pub fn site_list(
     parse_sites(&read(&path)?, &path.display().to_string())
 }
 
-/// `name` beside the scenario, or else in the current directory.
+/// Find the file `name`, relative to the scenario's directory first, then to the current directory.
 pub(crate) fn find_file(base: &Path, name: &str) -> Option<PathBuf> {
     [base.join(name), PathBuf::from(name)].into_iter().find(|path| path.is_file())
 }
 
-/// The file that `name` stands for, unless it is the name of something that comes with skyhop.
+/// Find the file `name`, unless that is the name of data that comes with skyhop.
 pub(crate) fn given_file(base: &Path, name: &str) -> Option<PathBuf> {
     let shipped = constellation_names().into_iter().chain(site_list_names());
     find_file(base, name).filter(|_| !shipped.into_iter().any(|known| known == name))

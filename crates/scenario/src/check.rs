@@ -1,7 +1,7 @@
-//! Checks of what the types alone cannot say.
+//! Checks of conditions that the types cannot express.
 
-use skyhop_app::{App, Kind as _, Transport};
-use skyhop_model::{Relay, cc_language, our_card_name};
+use skyhop_app::{App, AppKind as _, Transport};
+use skyhop_model::{Relay, cc_language, shipped_card_name};
 use skyhop_units::{Duration, Rate};
 
 use crate::ScenarioError;
@@ -11,35 +11,36 @@ use crate::types::{
     Flow, FlowKind, JitterKeys, LinkSection, PathKind, PathSection, SignalSection, SignalSource,
 };
 
-/// The shortest run and the shortest time between samples.
+/// Shortest run, and shortest time between samples.
 const SHORTEST_SAMPLE: Duration = Duration::from_millis(1);
 
-/// Of a round trip: what lasts longer is a [[change]].
+/// Longest spike of a round trip; a longer change is a [[change]].
 const LONGEST_SPIKE: Duration = Duration::from_secs(60);
 
-/// The most flows that one entry may stand for.
+/// Largest number of flows that one entry may stand for.
 const MOST_FLOWS: u32 = 10_000;
 
-/// Handovers are not told apart below that: an outage and its recovery take as long.
+/// Shortest period for blind estimation: an outage with its recovery takes about as long, so that closer
+/// handovers cannot be distinguished.
 const SHORTEST_BLIND_PERIOD: Duration = Duration::from_secs(1);
 
 impl NamedScenario {
-    /// Checks everything; the first thing that is wrong is the error.
+    /// Check the whole scenario; the first problem is the error.
     pub(crate) fn check(&self) -> Result<(), ScenarioError> {
         let scenario = &self.scenario;
         self.check_path(&scenario.path, "path")?;
         let run = &scenario.run;
         for (key, value) in [("run.duration", run.duration), ("run.sample", run.sample)] {
             if value < SHORTEST_SAMPLE {
-                return Err(self.wrong(key, "is too short; expected at least 1 ms"));
+                return Err(self.key_error(key, "is too short; expected at least 1 ms"));
             }
         }
         self.check_rates(&scenario.link, "link")?;
         if let Some(index) = scenario.change.iter().position(|change| change.at >= run.duration) {
-            return Err(self.wrong(format!("change.{index}.at"), "is not before the run's end"));
+            return Err(self.key_error(format!("change.{index}.at"), "is not before the run's end"));
         }
         if let Err((name, what)) = scenario.tcp.values().check() {
-            return Err(self.wrong(format!("tcp.{name}"), what));
+            return Err(self.key_error(format!("tcp.{name}"), what));
         }
         for (index, flow) in scenario.flow.iter().enumerate() {
             self.check_flow(flow, &format!("flow.{index}"))?;
@@ -51,19 +52,19 @@ impl NamedScenario {
     }
 
     pub(crate) fn check_path(&self, path: &PathSection, key: &str) -> Result<(), ScenarioError> {
-        let is_missing = |given: &Option<_>, name: &str, example: &str| match given {
-            None::<String> => {
-                Err(self.wrong(format!("{key}.{name}"), format!("is missing; expected {example}")))
-            }
-            Some(_) => Ok(()),
-        };
+        let is_missing =
+            |given: &Option<_>, name: &str, example: &str| match given {
+                None::<String> => Err(self
+                    .key_error(format!("{key}.{name}"), format!("is missing; expected {example}"))),
+                Some(_) => Ok(()),
+            };
         match &path.kind {
             PathKind::Constellation(path) => {
                 is_missing(&path.from, "from", "a city such as \"San Diego\" or \"lat,lon\"")?;
                 is_missing(&path.to, "to", "a city such as \"New York\" or \"lat,lon\"")?;
                 if path.step == Duration::ZERO {
                     let what = "is 0 s; expected a time above zero";
-                    return Err(self.wrong(format!("{key}.step"), what));
+                    return Err(self.key_error(format!("{key}.step"), what));
                 }
                 Ok(())
             }
@@ -71,8 +72,9 @@ impl NamedScenario {
                 let rtt = path.rtt.map(|rtt| rtt.to_string());
                 is_missing(&rtt, "rtt", "a time such as \"50 ms\"")?;
                 match &path.jitter {
-                    Some(jitter) => check_jitter(jitter, path.rtt.unwrap_or_default())
-                        .map_err(|(name, what)| self.wrong(format!("{key}.jitter.{name}"), what)),
+                    Some(jitter) => check_jitter(jitter, path.rtt.unwrap_or_default()).map_err(
+                        |(name, what)| self.key_error(format!("{key}.jitter.{name}"), what),
+                    ),
                     None => Ok(()),
                 }
             }
@@ -85,14 +87,14 @@ impl NamedScenario {
         for (rate, name) in [(link.keys.rate, "rate"), (back, "back.rate")] {
             if rate == Some(Rate::ZERO) {
                 let what = "is 0; expected a rate such as \"150 Mbit/s\"";
-                return Err(self.wrong(format!("{key}.{name}"), what));
+                return Err(self.key_error(format!("{key}.{name}"), what));
             }
         }
         Ok(())
     }
 
     fn check_flow(&self, flow: &Flow, key: &str) -> Result<(), ScenarioError> {
-        let wrong = |name: &str, what: String| Err(self.wrong(format!("{key}{name}"), what));
+        let wrong = |name: &str, what: String| Err(self.key_error(format!("{key}{name}"), what));
         let (common, run) = (&flow.common, self.scenario.run.duration);
         if common.start >= run {
             return wrong(".start", format!("is {}, but the run ends at {run}", common.start));
@@ -120,7 +122,7 @@ impl NamedScenario {
                 }
                 if tcp.app.transport() != Transport::Stream {
                     let what = "is \"NAME\", which does not run over TCP; write kind = \"NAME\" in place of `app`, \
-                                and its keys beside that";
+                                with its keys next to it in the flow";
                     return wrong(".app.kind", what.replace("NAME", tcp.app.name()));
                 }
                 if let Err((name, what)) = tcp.app.check() {
@@ -155,45 +157,48 @@ impl NamedScenario {
     }
 
     fn check_cc_file(&self, cc: &str, key: &str) -> Result<(), ScenarioError> {
-        if let Some(card) = our_card_name(cc) {
+        if let Some(card) = shipped_card_name(cc) {
             let ours = skyhop_ccfile::policy_cards();
             if ours.iter().all(|(name, _)| *name != card) {
                 let what = format!("skyhop has no card {card}: see skyhop policy list");
-                return Err(self.wrong(format!("{key}.cc"), what));
+                return Err(self.key_error(format!("{key}.cc"), what));
             }
         } else if cc_language(cc).is_some() && find_file(self.base(), cc).is_none() {
-            let what = format!("there is no file \"{cc}\", neither beside the scenario nor here");
-            return Err(self.wrong(format!("{key}.cc"), what));
+            let what = format!(
+                "there is no file \"{cc}\", neither relative to the scenario nor in the current directory"
+            );
+            return Err(self.key_error(format!("{key}.cc"), what));
         }
         Ok(())
     }
 
     fn check_signal(&self, signal: &SignalSection) -> Result<(), ScenarioError> {
-        let error =
-            signal.timing_error().map_err(|error| self.wrong("signal.error", error.to_string()))?;
+        let error = signal
+            .timing_error()
+            .map_err(|error| self.key_error("signal.error", error.to_string()))?;
         if signal.source == SignalSource::Blind && signal.period < SHORTEST_BLIND_PERIOD {
             let what = format!(
-                "is {}; expected at least {SHORTEST_BLIND_PERIOD} for a grid that is to be found",
+                "is {}; expected at least {SHORTEST_BLIND_PERIOD} to find a grid by source = \"blind\"",
                 signal.period
             );
-            return Err(self.wrong("signal.period", what));
+            return Err(self.key_error("signal.period", what));
         }
         if signal.period == Duration::ZERO {
             let what = "is 0 s; expected a time such as \"15 s\"";
-            return Err(self.wrong("signal.period", what));
+            return Err(self.key_error("signal.period", what));
         }
         let on_a_grid = matches!(signal.source, SignalSource::Schedule | SignalSource::Blind);
         if on_a_grid && error.constant() >= signal.period {
             let what = format!(
-                "is as long as the period of {}, so that an announcement tells nothing; expected less",
+                "is as long as the period of {}, so that announcements carry no information; expected less",
                 signal.period
             );
-            return Err(self.wrong("signal.error", what));
+            return Err(self.key_error("signal.error", what));
         }
         Ok(())
     }
 
-    /// Checks that there is something to forecast.
+    /// Check that the path has orbits, if its handovers are to be forecast.
     fn check_forecast(&self) -> Result<(), ScenarioError> {
         let (signal, path) = (&self.scenario.signal, &self.scenario.path);
         match (signal.source, &path.kind) {
@@ -203,10 +208,10 @@ impl NamedScenario {
             (SignalSource::Forecast, _) => {
                 let what = "a forecast needs orbits; expected a path of kind = \"constellation\" with a relay other \
                             than \"geo\"";
-                Err(self.wrong("signal.source", what))
+                Err(self.key_error("signal.source", what))
             }
             _ if signal.elements.is_some() => {
-                Err(self.wrong("signal.elements", "is for source = \"forecast\" alone"))
+                Err(self.key_error("signal.elements", "is for source = \"forecast\" alone"))
             }
             _ => Ok(()),
         }

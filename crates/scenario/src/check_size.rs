@@ -1,7 +1,7 @@
-//! Checks of how much a scenario makes: worked out before anything is computed, of what its keys alone say.
+//! Limits on the size of a scenario's results, computed from its keys alone before anything else is computed.
 
-use skyhop_app::Kind as _;
-use skyhop_model::{OR_FORCE, thousands};
+use skyhop_app::AppKind as _;
+use skyhop_model::{OR_FORCE_SIZE, thousands};
 use skyhop_path::MOST_STEPS;
 use skyhop_units::Duration;
 
@@ -9,15 +9,15 @@ use crate::ScenarioError;
 use crate::named::NamedScenario;
 use crate::types::{FixedPath, Flow, FlowKind, PathKind, PathSection, SignalSource};
 
-/// Rows of a run's tables: some 10 GB.
+/// Largest number of rows in a run's tables; they take some 10 GB.
 const MOST_ROWS: u64 = 300_000_000;
-/// TCP flows and probes in all: each takes some 20 kB.
+/// Largest number of flows (TCP, probes and calls) in all; each takes some 20 kB of memory.
 const MOST_FLOWS: u64 = 50_000;
-/// Announcements of a schedule.
+/// Largest number of announcements of a schedule.
 const MOST_ANNOUNCEMENTS: u64 = 1_000_000;
 
 impl NamedScenario {
-    /// Checks all sizes but that of a run's tables, unless the scenario says that it may be large.
+    /// Check all sizes but that of a run's tables, unless the scenario sets `run.force_size`.
     pub(crate) fn check_size(&self) -> Result<(), ScenarioError> {
         let scenario = &self.scenario;
         let run = &scenario.run;
@@ -42,7 +42,7 @@ impl NamedScenario {
         }
     }
 
-    /// Checks the size of a run's tables, which a path has none of.
+    /// Check the size of a run's tables, which does not matter where only the path is computed.
     pub(crate) fn check_rows(&self) -> Result<(), ScenarioError> {
         self.within(
             ("run.sample", "rows", "lengthen it, shorten run.duration"),
@@ -73,10 +73,14 @@ impl NamedScenario {
             return Ok(());
         }
         let (count, most) = (thousands(count), thousands(most));
-        Err(self.wrong(key, format!("makes {count} {what}; at most {most}: {remedy}, {OR_FORCE}")))
+        Err(self.key_error(
+            key,
+            format!("makes {count} {what}; at most {most}: {remedy}, {OR_FORCE_SIZE}"),
+        ))
     }
 
-    /// The rows of flows, links, probes and messages; lost packets aside, of which only a run knows.
+    /// Number of rows of flows, links, probes and messages; without lost packets, which only the run can
+    /// count.
     fn rows(&self) -> u64 {
         let scenario = &self.scenario;
         let run = &scenario.run;
@@ -99,7 +103,7 @@ impl NamedScenario {
     }
 }
 
-/// How often a time fits into another one.
+/// Number of parts that cover the whole, rounded up.
 fn times(whole: Duration, part: Duration) -> u64 {
     whole.as_nanos().div_ceil(part.as_nanos().max(1))
 }

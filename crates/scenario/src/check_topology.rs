@@ -1,4 +1,4 @@
-//! Checks of links, of the flows' ways over them, and of what changes when.
+//! Checks of links, of the flows' routes over them, and of changes.
 
 use std::collections::BTreeSet;
 
@@ -8,16 +8,16 @@ use crate::ScenarioError;
 use crate::named::NamedScenario;
 use crate::types::{Change, ExtraLink, Queues, Scenario, SignalSource};
 
-/// The most links beside the one of `[path]`.
+/// Largest number of links in addition to that of `[path]`.
 const MOST_LINKS: usize = 1000;
 
 impl NamedScenario {
-    /// Checks what the types alone cannot say of `[links]`, `[[change]]` and `flow.via`.
+    /// Check conditions on `[links]`, `[[change]]` and `flow.via` that the types cannot express.
     pub(crate) fn check_topology(&self) -> Result<(), ScenarioError> {
         let scenario = &self.scenario;
         if scenario.links.len() > MOST_LINKS {
             let what = format!("are {}; expected at most {MOST_LINKS}", scenario.links.len());
-            return Err(self.wrong("links", what));
+            return Err(self.key_error("links", what));
         }
         self.check_queues()?;
         for (name, link) in &scenario.links {
@@ -32,16 +32,16 @@ impl NamedScenario {
         Ok(())
     }
 
-    /// A queue at each hop is possible where hops are known and are all that changes.
+    /// Check that per-hop queues are not combined with features that do not know hops.
     fn check_queues(&self) -> Result<(), ScenarioError> {
         let Scenario { link, signal, .. } = &self.scenario;
         if link.queues == Queues::Path {
             return match link.end_rate {
                 None => Ok(()),
-                Some(_) => Err(self.wrong("link.end_rate", "goes with queues = \"per-hop\"")),
+                Some(_) => Err(self.key_error("link.end_rate", "goes with queues = \"per-hop\"")),
             };
         }
-        let no = |why: &str| Err(self.wrong("link.queues", format!("\"per-hop\" {why}")));
+        let no = |why: &str| Err(self.key_error("link.queues", format!("\"per-hop\" {why}")));
         if !self.changes_of(PATH_LINK).is_empty() {
             return no("goes with no [[change]] of the path");
         }
@@ -55,13 +55,13 @@ impl NamedScenario {
         let key = format!("links.{name}");
         if name == PATH_LINK {
             let what = "is the name of the link that [path] and [link] describe; take another";
-            return Err(self.wrong(key, what));
+            return Err(self.key_error(key, what));
         }
         if link.rtt.is_some() && link.path.is_some() {
-            return Err(self.wrong(key, "has both rtt and path; give one"));
+            return Err(self.key_error(key, "has both rtt and path; give one"));
         }
         if link.link.queues != Queues::Path || link.link.end_rate.is_some() {
-            return Err(self.wrong(key, "has no queues and no end_rate; [link] has"));
+            return Err(self.key_error(key, "has no queues and no end_rate; [link] has"));
         }
         self.check_rates(&link.link, &key)?;
         match &link.path {
@@ -71,7 +71,7 @@ impl NamedScenario {
     }
 
     fn check_change(&self, change: &Change, key: &str) -> Result<(), ScenarioError> {
-        let wrong = |name: &str, what: &str| Err(self.wrong(format!("{key}{name}"), what));
+        let wrong = |name: &str, what: &str| Err(self.key_error(format!("{key}{name}"), what));
         let of_a_link = (&change.rtt, &change.rate, &change.loss, &change.outage)
             != (&None, &None, &None, &None);
         let flows = self.scenario.flow.len();
@@ -99,7 +99,7 @@ impl NamedScenario {
         let distinct: BTreeSet<&String> = via.iter().collect();
         if via.is_empty() || distinct.len() < via.len() {
             let what = "crosses no link, or one twice; expected names such as [\"path\"]";
-            return Err(self.wrong(key, what));
+            return Err(self.key_error(key, what));
         }
         via.iter().try_for_each(|name| self.check_name(name, key))
     }
@@ -112,6 +112,6 @@ impl NamedScenario {
         let known: Vec<&str> =
             [PATH_LINK].into_iter().chain(links.keys().map(String::as_str)).collect();
         let what = format!("there is no link \"{name}\"; there are {}", known.join(", "));
-        Err(self.wrong(key, what))
+        Err(self.key_error(key, what))
     }
 }

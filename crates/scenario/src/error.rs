@@ -1,4 +1,4 @@
-//! What can be wrong with a scenario, each in one line that names file, key and remedy.
+//! Errors of scenarios, each one line that names file, key and remedy.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use skyhop_files::FileError;
 use skyhop_model::one_line;
 use thiserror::Error;
 
-/// What is wrong with a scenario.
+/// Errors in a scenario, or in the files it names.
 #[derive(Debug, Error)]
 #[expect(missing_docs, reason = "the messages name the fields")]
 pub enum ScenarioError {
@@ -28,10 +28,10 @@ pub enum ScenarioError {
     /// An override is not KEY=VALUE or names something that does not exist.
     #[error("--set {}: {}", one_line(text), one_line(what))]
     Set { text: String, what: String },
-    /// A congestion control's file is wrong, or cannot be compiled here.
+    /// The file of a congestion control is wrong, or cannot be compiled here.
     #[error(transparent)]
     CcFile(#[from] CcFileError),
-    /// The path could not be computed, or never exists.
+    /// The path cannot be computed, or is never connected.
     #[error("{origin}: path: {what}")]
     Path { origin: String, what: String },
     /// A path file or its content is wrong.
@@ -42,7 +42,7 @@ pub enum ScenarioError {
     Interrupted,
 }
 
-/// Why a text file cannot be read.
+/// Create the error of a text file that cannot be read.
 pub(crate) fn unreadable(path: &Path, source: io::Error) -> ScenarioError {
     let path = path.to_owned();
     match source.kind() {
@@ -60,7 +60,7 @@ impl ScenarioError {
         }
     }
 
-    /// The same of a section that stands below `section`.
+    /// Return the error as seen from above, where its keys are below `section`.
     pub(crate) fn under(self, section: &str) -> Self {
         match self {
             Self::Key { origin, key, what } => {

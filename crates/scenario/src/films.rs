@@ -1,4 +1,4 @@
-//! Films by name: those that come with skyhop, and files of the user's.
+//! Films by name: those that come with skyhop, and the user's files.
 
 use std::fs;
 use std::io::Read as _;
@@ -10,19 +10,20 @@ use skyhop_video::film::{Film, film_of_mpd, film_of_size_lists};
 use crate::ScenarioError;
 use crate::error::unreadable;
 
-/// What Pensieve's lists of sizes are called, and how long its chunks are.
+/// Prefix of the files of Pensieve's lists of sizes, and the film whose bitrates they have.
 const SIZE_LIST: &str = "video_size_";
 const PENSIEVE: &str = "pensieve";
-/// The largest film has this much of text by far.
+/// Largest film file in bytes, far more than the largest valid film has.
 const MOST_BYTES: u64 = 64 << 20;
-/// Lists are not looked for without end.
+/// Largest number of lists that are read.
 const MOST_LISTS: usize = skyhop_video::film::MOST_TRACKS;
 
-/// The film called `name`: one that comes with skyhop, a TOML file, a DASH manifest (.mpd) with or without its files beside it, or a
-/// directory of Pensieve's lists of sizes. Files are looked up beside `base` first.
+/// Read the film called `name`: one that comes with skyhop, a TOML file, a DASH manifest (.mpd) with or
+/// without its files next to it, or a directory of Pensieve's lists of sizes. Files are looked up relative to
+/// `base` first.
 ///
 /// # Errors
-/// There is none, or it is no film; the message names the file, or `origin` and `key`.
+/// There is no such film, or it is not valid; the message names the file, or `origin` and `key`.
 pub fn film(name: &str, base: &Path, origin: &str, key: &str) -> Result<Film, ScenarioError> {
     let wrong = |error: skyhop_video::FilmError| ScenarioError::key(origin, key, error.to_string());
     if skyhop_video::film::film_names().iter().any(|known| known == name) {
@@ -38,9 +39,9 @@ pub fn film(name: &str, base: &Path, origin: &str, key: &str) -> Result<Film, Sc
         return Err(ScenarioError::key(origin, key, what));
     };
     if path.is_dir() {
-        return of_size_lists(&path)?.map_err(wrong);
+        return film_from_size_lists(&path)?.map_err(wrong);
     }
-    let text = text_of(&path)?;
+    let text = read_text(&path)?;
     let file = path.display().to_string();
     let is_manifest = path.extension().is_some_and(|ending| ending == "mpd" || ending == "xml");
     let read = if is_manifest {
@@ -51,8 +52,8 @@ pub fn film(name: &str, base: &Path, origin: &str, key: &str) -> Result<Film, Sc
     read.map_err(wrong)
 }
 
-/// What a file says, unless it is larger than any film.
-fn text_of(path: &Path) -> Result<String, ScenarioError> {
+/// Read a file as text, unless it is larger than any film.
+fn read_text(path: &Path) -> Result<String, ScenarioError> {
     let mut text = String::new();
     let read =
         fs::File::open(path).and_then(|file| file.take(MOST_BYTES + 1).read_to_string(&mut text));
@@ -64,14 +65,14 @@ fn text_of(path: &Path) -> Result<String, ScenarioError> {
     Ok(text)
 }
 
-/// The file or directory that `name` stands for, unless it is the name of a film that comes with skyhop.
+/// Find the file or directory `name`, unless that is the name of a film that comes with skyhop.
 pub(crate) fn given_film(base: &Path, name: &str) -> Option<PathBuf> {
     let is_shipped = skyhop_video::film::film_names().iter().any(|known| known == name);
     let places = [base.join(name), PathBuf::from(name)];
     places.into_iter().find(|path| path.exists()).filter(|_| !is_shipped && !name.is_empty())
 }
 
-/// How large a file of a manifest's film is, if it is there.
+/// Size of a file of a manifest's film, if the file exists.
 fn size_beside(manifest: &Path, address: &str) -> Option<u64> {
     let relative = Path::new(address);
     let is_inside = relative.components().all(|part| matches!(part, Component::Normal(_)));
@@ -83,15 +84,17 @@ fn size_beside(manifest: &Path, address: &str) -> Option<u64> {
         .map(|file| file.len())
 }
 
-/// The lists of a directory from video_size_0 on.
-fn of_size_lists(directory: &Path) -> Result<Result<Film, skyhop_video::FilmError>, ScenarioError> {
+/// Read the lists of a directory, from video_size_0 on.
+fn film_from_size_lists(
+    directory: &Path,
+) -> Result<Result<Film, skyhop_video::FilmError>, ScenarioError> {
     let mut lists = Vec::new();
     while lists.len() < MOST_LISTS {
         let path = directory.join(format!("{SIZE_LIST}{}", lists.len()));
         if !path.is_file() {
             break;
         }
-        let text = text_of(&path)?;
+        let text = read_text(&path)?;
         lists.push((path.display().to_string(), text));
     }
     let origin = directory.display().to_string();

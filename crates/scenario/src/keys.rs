@@ -1,8 +1,7 @@
 //! Tables of a file whose keys depend on a kind, or belong to several structs.
 //!
-//! serde has `tag` and `flatten` for these, but then an error no longer says which key it is about,
-//! and keys that nobody knows pass. Here every struct takes its own keys out of the table, and what is
-//! left over is an error.
+//! serde's `tag` and `flatten` serve the same purpose, but their errors do not name the key, and unknown keys
+//! pass. Here every struct takes its own keys out of the table, and a key that is left over is an error.
 
 use std::mem::take;
 
@@ -15,21 +14,22 @@ use skyhop_model::plain_error;
 use thiserror::Error;
 use toml::{Table, Value};
 
-/// Stands between key and message while an error passes through serde, which carries text alone.
+/// Separator of key and message while an error passes through serde, which carries text alone.
 const BELOW: char = '\u{1f}';
 
-/// What is wrong with a key.
+/// Error in the value of a key.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{key}: {what}")]
 pub struct KeyError {
-    /// The key below what was read, such as "flow.0.cc"; empty where it is about all of that.
+    /// Path of the key, such as "flow.0.cc", below the table that was read; empty if the error concerns the
+    /// whole table.
     pub key: String,
-    /// What is wrong, and what was expected.
+    /// Problem, and what was expected.
     pub what: String,
 }
 
 impl KeyError {
-    /// The same, seen from where `section` is a key.
+    /// Return the error as seen from the table in which `section` is a key.
     fn under(self, section: &str) -> Self {
         let steps = [section, &self.key].into_iter().filter(|step| !step.is_empty());
         Self { key: steps.collect::<Vec<_>>().join("."), what: self.what }
@@ -48,10 +48,10 @@ impl de::Error for KeyError {
     }
 }
 
-/// Reads anything, keys of all tables below it included.
+/// Read a value with all tables below it.
 ///
 /// # Errors
-/// The first thing that is wrong, and the key that it is about.
+/// The first error, with its key.
 pub fn read<T: DeserializeOwned>(value: Value) -> Result<T, KeyError> {
     tracked(value, |value| T::deserialize(value))
 }
@@ -66,16 +66,16 @@ fn tracked<T>(
     let read = read(serde_path_to_error::Deserializer::new(value, &mut track));
     read.map_err(|error| {
         let inner: KeyError = de::Error::custom(error.message());
-        // "flow[0].cc" is written flow.0.cc everywhere else.
+        // "flow[0].cc" is written flow.0.cc in all other messages.
         let place = track.path().to_string().replace('[', ".").replace(']', "");
         inner.under(if place == "." { "" } else { &place })
     })
 }
 
-/// Reads a table in parts: what an implementation of `Deserialize` calls.
+/// Read a table in parts, for implementations of `Deserialize`.
 ///
 /// # Errors
-/// What `parts` finds, and keys that it has not taken.
+/// The errors of `parts`, and keys that it has not taken.
 pub fn read_parts<'de, D: Deserializer<'de>, T>(
     deserializer: D,
     parts: impl FnOnce(&mut Keys) -> Result<T, KeyError>,
@@ -85,18 +85,18 @@ pub fn read_parts<'de, D: Deserializer<'de>, T>(
     value.map_err(KeyError::through_serde)
 }
 
-/// An enum with a variant for each kind of a table: one without content, or with a struct of the keys
-/// that the kind has of its own.
+/// Enum with a variant for each kind of a table: without content, or with a struct of the keys that only this
+/// kind has.
 pub trait Kinds: Serialize + DeserializeOwned {
-    /// What the table describes, for errors: "a path".
+    /// Noun for the table in error messages: "a path".
     const NOUN: &'static str;
-    /// The key that says of which kind it is.
+    /// Key that holds the kind.
     const TAG: &'static str = "kind";
-    /// The kind of tables that do not say it, where they may.
+    /// Kind of a table without that key, if it may be omitted.
     const DEFAULT: Option<&'static str> = None;
 }
 
-/// The keys of a table, to be taken out by those who know them.
+/// Keys of a table that no struct has taken yet.
 #[derive(Debug, Default)]
 pub struct Keys {
     table: Table,
@@ -105,29 +105,29 @@ pub struct Keys {
 }
 
 impl Keys {
-    /// The value of one key, where it is given.
+    /// Take the value of one key, if it is given.
     ///
     /// # Errors
-    /// The value is not what it should be.
+    /// The value has the wrong type or is not valid.
     pub fn key<T: DeserializeOwned>(&mut self, key: &'static str) -> Result<Option<T>, KeyError> {
         self.known.push(key);
         let value = self.table.remove(key).map(read);
         value.transpose().map_err(|error| error.under(key))
     }
 
-    /// The struct whose keys stand here among others; it must have a derived `Deserialize`, whose
-    /// fields say which keys they are.
+    /// Take the keys of a struct, among others; the struct must have a derived `Deserialize`, which names its
+    /// fields.
     ///
     /// # Errors
-    /// One of its keys is missing or is not what it should be.
+    /// A key is missing or its value is not valid.
     pub fn part<T: DeserializeOwned>(&mut self) -> Result<T, KeyError> {
         T::deserialize(Part { keys: self, tag: "", kind: "" })
     }
 
-    /// The enum of which the table is one kind. What it shares with other kinds is to be taken first.
+    /// Take the keys of an enum's variant, the table's kind. Keys shared by all kinds must be taken before.
     ///
     /// # Errors
-    /// As [`Keys::part`]; there is no such kind; a key belongs to another kind.
+    /// The errors of [`Keys::part`]; an unknown kind; a key of another kind.
     pub fn kind<T: Kinds>(&mut self) -> Result<T, KeyError> {
         let shared = take(&mut self.known);
         let kind = self.key::<String>(T::TAG)?.or(T::DEFAULT.map(str::to_owned));
@@ -146,7 +146,7 @@ impl Keys {
         Ok(value)
     }
 
-    /// All tables that have not been taken.
+    /// Take all tables that have not been taken.
     pub fn other_tables(&mut self) -> Table {
         let (tables, rest) = take(&mut self.table).into_iter().partition(|(_, v)| v.is_table());
         self.table = rest;
@@ -161,15 +161,15 @@ impl Keys {
     }
 }
 
-/// Whether a kind has a key: who tries to read it learns its keys.
+/// Whether a kind has a key; the attempt to read the kind from an empty table lists its keys.
 fn has_key<T: Kinds>(kind: &str, key: &str) -> bool {
     let mut keys = Keys::default();
     let _ = T::deserialize(Part { keys: &mut keys, tag: T::TAG, kind });
     keys.known.contains(&key)
 }
 
-/// Gives a struct its own keys out of the table; an enum the variant of which the table is, and the
-/// struct in it its keys.
+/// Deserializer of a part of a table: gives a struct its own keys, and an enum its variant with that struct's
+/// keys.
 struct Part<'k> {
     keys: &'k mut Keys,
     tag: &'static str,

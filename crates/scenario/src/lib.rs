@@ -1,6 +1,7 @@
-//! The scenario file: read and checked, and what comes of it.
+//! Scenario files: parsed, checked, and turned into experiments.
 //!
-//! What reads it stands here; `plan` makes of it what an engine runs, and is not known to what reads.
+//! The modules here read and check scenarios; `plan` builds from them what an engine runs, and readers do not
+//! depend on it.
 
 pub mod by_kind;
 pub mod catalogue;
@@ -24,10 +25,10 @@ pub use parse::{parse_scenario, read_scenario, scenario_from_json};
 pub use plan::{CcFiles, FindPlace, Progress, constellation_of};
 pub use types::Scenario;
 
-/// The JSON Schema of a scenario file.
+/// Return the JSON Schema of a scenario file.
 pub fn schema() -> schemars::Schema {
     let mut schema = schemars::schema_for!(Scenario);
-    // A key that may be missing has no default to show.
+    // An optional key has no default to show.
     let show_defaults = |schema: &mut schemars::Schema| {
         if let Some(default) = schema.remove("default").map(types::without_nulls)
             && !default.is_null()

@@ -1,26 +1,30 @@
-//! A scenario and where it comes from: what is checked, and what experiments are made of.
+//! Scenario with its origin: the input of checks and plans.
 
 use std::path::Path;
 
 use crate::ScenarioError;
 use crate::types::Scenario;
 
-/// A scenario with the name under which its errors are reported.
+/// Scenario with the file name that its error messages state.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NamedScenario {
-    /// The scenario.
+    /// Parsed scenario with its overrides.
     pub scenario: Scenario,
-    /// The file it came from, or a word for where else it came from.
+    /// File name of the scenario, or a word for another origin.
     pub origin: String,
 }
 
 impl NamedScenario {
-    /// The directory that relative file names begin from.
+    /// Directory that relative file names start from.
     pub(crate) fn base(&self) -> &Path {
         Path::new(&self.origin).parent().unwrap_or(Path::new(""))
     }
 
-    pub(crate) fn wrong(&self, key: impl Into<String>, what: impl Into<String>) -> ScenarioError {
+    pub(crate) fn key_error(
+        &self,
+        key: impl Into<String>,
+        what: impl Into<String>,
+    ) -> ScenarioError {
         ScenarioError::key(&self.origin, key, what)
     }
 }

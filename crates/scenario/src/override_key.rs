@@ -7,16 +7,16 @@ use crate::ScenarioError;
 /// The keys of a scenario that hold lists of tables.
 pub(crate) const LISTS: [&str; 2] = ["flow", "change"];
 
-/// A key's parts: tables in tables are read, and dropped, by functions that call themselves.
+/// Largest number of a key's parts: nested tables are read and dropped by recursive functions.
 const MOST_STEPS: usize = 20;
 
-/// Sets the key named in `text` ("KEY=VALUE") in `table`.
+/// Set the key named in `text` ("KEY=VALUE") in `table`.
 ///
-/// The value is read as TOML where it is a number, a truth value or quoted, and is text otherwise.
+/// The value is parsed as TOML if it is a number, a boolean or quoted, and is text otherwise.
 ///
 /// # Errors
-/// [`ScenarioError::Set`] where the text has no "=", or the key goes through something that is no
-/// table or past the end of a list.
+/// [`ScenarioError::Set`] if the text has no "=", or the key leads through a value that is no table, or past
+/// the end of a list.
 pub(crate) fn apply(table: &mut Table, text: &str) -> Result<(), ScenarioError> {
     let wrong = |what: String| ScenarioError::Set { text: text.to_owned(), what };
     let (key, value) = text
@@ -38,7 +38,7 @@ pub(crate) fn apply(table: &mut Table, text: &str) -> Result<(), ScenarioError> 
     place.set(last, read_value(value.trim())).map_err(&wrong)
 }
 
-/// Where the walk along the key stands.
+/// Value at the current step of the walk along the key.
 enum Slot<'t> {
     Table(&'t mut Table),
     List(&'t mut Vec<Value>),

@@ -1,4 +1,4 @@
-//! From text to a checked [`Scenario`], with overrides.
+//! Parser of scenario files, with overrides and checks.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::named::NamedScenario;
 use crate::types::Scenario;
 use crate::{ScenarioError, override_key};
 
-/// Reads a scenario file and applies `sets` ("flow.0.cc=bbr") to it.
+/// Read a scenario file and apply the overrides `sets` ("flow.0.cc=bbr").
 ///
 /// # Errors
 /// One line that names the file, the key and what was expected.
@@ -21,10 +21,10 @@ pub fn read_scenario(path: &Path, sets: &[String]) -> Result<NamedScenario, Scen
     parse_scenario(&text, &path.display().to_string(), sets)
 }
 
-/// The same from text; `origin` stands for the file's name in errors.
+/// Parse a scenario from text; `origin` stands for the file's name in errors.
 ///
 /// # Errors
-/// As [`read_scenario`].
+/// The errors of [`read_scenario`].
 pub fn parse_scenario(
     text: &str,
     origin: &str,
@@ -34,10 +34,10 @@ pub fn parse_scenario(
     scenario_from_table(table, origin, sets)
 }
 
-/// The same from JSON of the same shape.
+/// Parse a scenario from JSON of the same structure.
 ///
 /// # Errors
-/// As [`read_scenario`].
+/// The errors of [`read_scenario`].
 pub fn scenario_from_json(
     json: &str,
     origin: &str,

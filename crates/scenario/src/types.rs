@@ -1,7 +1,7 @@
-//! The scenario file as it is written. One definition gives the parser, its errors and the schema.
+//! Types of the scenario file; one definition gives the parser, its error messages and the JSON Schema.
 //!
-//! What is not given has its default here, in the `Default` of its section. Where it matters later whether
-//! something was given, it is an `Option` until then.
+//! Keys that are omitted get their default here, in the `Default` of their section. Where later code needs to
+//! know whether a key was given, the field stays an `Option`.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use skyhop_app::{App, Bulk, Call, Probe, TcpKeys, TcpOptions};
 use skyhop_link::QueueDiscipline;
 use skyhop_model::{
     CcLanguage, Compat, Dscp, DuringOutage, End, LinuxLink, LiveDevice, PATH_LINK, POLICY_CC,
-    Relay, cc_language, layered, one_line, our_card,
+    Relay, cc_language, layered, one_line, shipped_card,
 };
 use skyhop_signal::{TimingError, TimingErrorText};
 use skyhop_units::{Angle, Bytes, Duration, Length, QueueLimit, Rate, Ratio, UtcInstant};
@@ -20,49 +20,54 @@ use skyhop_units::{Angle, Bytes, Duration, Length, QueueLimit, Rate, Ratio, UtcI
 use crate::by_kind;
 use crate::keys::{KeyError, Keys, Kinds, read_parts};
 
-/// What to run: a path, a link over it, flows, and for how long.
+/// Scenario of one run: a path, the links over it, the flows, and the run's duration, sampling and seed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Scenario {
-    /// The time-varying path between two places.
+    /// Time-varying path between two places.
     pub path: PathSection,
-    /// The bottleneck.
+    /// Bottleneck link of the path.
     #[serde(default)]
     pub link: LinkSection,
-    /// More links, by name: with them flows may share some links and not others.
+    /// Additional links by name (at most 1000); a flow crosses those that its `via` lists, so that flows may
+    /// share some links and not others.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub links: BTreeMap<String, ExtraLink>,
-    /// What changes at a moment, on any path.
+    /// Changes at a given moment of the run: of a link's RTT, rate or loss, an outage, or a flow's route.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub change: Vec<Change>,
-    /// What the TCP of all flows is set to.
-    #[serde(default, skip_serializing_if = "is_plain", serialize_with = "tcp_values_of")]
+    /// TCP settings of the hosts and sockets of all flows.
+    #[serde(
+        default,
+        skip_serializing_if = "is_default_tcp",
+        serialize_with = "serialize_tcp_values"
+    )]
     #[schemars(with = "TcpOptions")]
     pub tcp: TcpKeys,
-    /// The traffic.
+    /// Flows, that is the traffic; any number.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub flow: Vec<Flow>,
-    /// Announcements of handovers.
+    /// Announcements of handovers to the flows' congestion controls.
     #[serde(default)]
     pub signal: SignalSection,
-    /// How long, how often sampled, which seed.
+    /// Duration, sampling interval and random seed of the run.
     #[serde(default)]
     pub run: RunSection,
-    /// What only live runs ask for.
+    /// Settings of live runs alone; the simulator ignores them.
     #[serde(default, skip_serializing_if = "LiveSection::is_default")]
     pub live: LiveSection,
-    /// What only runs on a kernel in virtual time ask for.
+    /// Settings of runs on a Linux kernel in virtual time alone; the other engines ignore them.
     #[serde(default, skip_serializing_if = "LinuxSection::is_default")]
     pub linux: LinuxSection,
 }
 
 impl Scenario {
-    /// As JSON, with what is not given filled in.
+    /// Return the scenario as JSON, with the defaults of omitted keys filled in.
     pub fn to_json(&self) -> Value {
         let mut whole = self.clone();
         for flow in &mut whole.flow {
             if let FlowKind::Tcp(tcp) = &mut flow.kind {
-                tcp.tcp = written(&tcp.own_tcp(&self.tcp), &self.tcp);
+                tcp.tcp = explicit_tcp_keys(&tcp.own_tcp(&self.tcp), &self.tcp);
             }
         }
         let json = serde_json::to_value(whole);
@@ -70,7 +75,7 @@ impl Scenario {
     }
 }
 
-/// Drops what was not given.
+/// Remove keys whose value is null, recursively: these are omitted optional keys.
 pub(crate) fn without_nulls(value: Value) -> Value {
     match value {
         Value::Object(keys) => {
@@ -82,14 +87,14 @@ pub(crate) fn without_nulls(value: Value) -> Value {
     }
 }
 
-/// `[path]`: where the delay comes from.
+/// `[path]`: source of the delay, and of the outages and handovers that go with it.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct PathSection {
-    /// What becomes of packets that reach an outage.
+    /// Treatment of packets that reach an outage: "drop" (lost) or "hold" (the queue stops serving).
     #[serde(default)]
     pub during_outage: DuringOutage,
-    /// What kind of path, and the keys of that kind.
+    /// Kind of path, with the keys of that kind.
     #[serde(flatten, serialize_with = "by_kind::serialize")]
     pub kind: PathKind,
 }
@@ -104,7 +109,7 @@ impl<'de> Deserialize<'de> for PathSection {
 }
 
 impl PathSection {
-    /// The same path with a round trip that never changes by itself.
+    /// Return a path of constant round trip `rtt` that keeps this path's ends, start and outage behaviour.
     pub(crate) fn fixed(&self, rtt: Duration) -> Self {
         let (from, to, start) = match &self.kind {
             PathKind::Constellation(path) => (path.from.clone(), path.to.clone(), path.start),
@@ -116,16 +121,16 @@ impl PathSection {
     }
 }
 
-/// What kind of path.
+/// Kind of path: where its delay comes from.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(tag = "kind", transform = by_kind::optional_kind::<Self>)]
 pub enum PathKind {
-    /// Computed from a constellation.
+    /// Path computed from a constellation's orbits.
     Constellation(Box<ConstellationPath>),
-    /// The same round trip all the time, but for `[[change]]`.
+    /// Path with a constant round trip, apart from `[[change]]` and `jitter`.
     Fixed(FixedPath),
-    /// A path file.
+    /// Path read from a path file.
     Trace(TracePath),
 }
 
@@ -134,49 +139,60 @@ impl Kinds for PathKind {
     const DEFAULT: Option<&'static str> = Some("constellation");
 }
 
-/// `[path]` with kind = "constellation".
+/// Keys of `[path]` with kind = "constellation".
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct ConstellationPath {
-    /// The constellation's name, "geo:LONGITUDE", a TOML file, or a file or address of element sets.
+    /// Constellation: a name from `skyhop list constellations`, "geo:LONGITUDE" (degrees east, -180 to 360),
+    /// a TOML file, or a file or URL of element sets (TLE, OMM).
     pub constellation: String,
-    /// One end: a site, a city, or "lat,lon[,alt_m]".
+    /// Place of one end: a site's name, a city ("New York"), or "lat,lon[,alt_m]" in degrees and metres.
+    /// Required.
     pub from: Option<String>,
-    /// The other end.
+    /// Place of the other end, in the forms of `from`. Required.
     pub to: Option<String>,
-    /// How the ends are joined.
+    /// How satellites join the two ends: "isl" (inter-satellite links), "bent-pipe" (up and down at
+    /// gateways), "access" (to a point of presence) or "geo" (one geostationary satellite).
     pub relay: Relay,
-    /// The handover policy; where nothing is said, shortest-grid; leoem with compat = "leoem", immediate with "hypatia".
+    /// Handover policy from `skyhop list handovers`. Default: "shortest-grid"; "leoem" with compat = "leoem",
+    /// "immediate" with compat = "hypatia".
     pub handover: Option<String>,
-    /// How long an end handover takes the link down: leoem, starlink, none, or a duration.
+    /// Outage of the link at a handover of an end: "leoem" or "starlink" (models), "none", or a duration ("80
+    /// ms").
     pub outage: String,
-    /// When the path begins; where nothing is said, at the constellation's epoch.
+    /// UTC time at which the path begins, as in 2026-01-01T12:00:00Z. Default: the constellation's epoch; for
+    /// element sets the median of their epochs.
     pub start: Option<UtcInstant>,
-    /// The time between computed frames.
+    /// Time between computed frames of the path; above 0 s.
     pub step: Duration,
-    /// The gateways: a list's name, or a file with latitude_deg, longitude_deg and name.
+    /// Gateways: a list from `skyhop list sites`, or a CSV file with the columns name, latitude_deg and
+    /// longitude_deg. Used by the relays that have gateways.
     pub gateways: String,
-    /// Another tool's habits, to be compared with it.
+    /// Compatibility mode that reproduces the conventions of another simulator, for comparison with it:
+    /// "none", "leoem" or "hypatia".
     pub compat: Compat,
-    /// Which satellites: all, or such as "name=STARLINK-1*; shell=0; plane=0-35".
+    /// Satellites to use: "all", or conditions such as "name=STARLINK-1*; shell=0,2; plane=0-35". Names and
+    /// planes can be chosen from element sets only.
     pub satellites: String,
-    /// The lowest elevation at which sites use satellites; the constellation's own where not given.
+    /// Lowest elevation above the horizon at which sites use satellites, 0 to less than 90 deg. Default: the
+    /// constellation's own.
     pub minimum_elevation: Option<Angle>,
-    /// How far from the geostationary arc sites keep.
+    /// Smallest angle between a used satellite and the geostationary arc, as sites see them ("18 deg").
+    /// Default: no avoidance.
     pub geo_avoidance: Option<Angle>,
-    /// How far from the start the epoch of an element set may be.
+    /// Largest distance in time between the path's start and the epoch of an element set that is used.
     pub stale_after: Duration,
-    /// Whether the last plane of a shell links to its first.
+    /// Whether the last plane of a shell has inter-satellite links to the first.
     pub isl_seam: bool,
-    /// How far above the ground links between satellites must pass.
+    /// Least height above the ground at which inter-satellite links pass.
     pub isl_clearance: Length,
-    /// For relay = "access": the points of presence: a list's name or a file, as gateways.
+    /// Points of presence, for relay = "access": a list's name or a CSV file, in the form of `gateways`.
     pub pops: String,
-    /// For relay = "access": how much longer fibre is than the great circle.
+    /// Length of terrestrial fibre divided by the great-circle distance, for relay = "access".
     pub fibre_stretch: f64,
-    /// For policies on a grid: the time between choices, in UTC.
+    /// Time between choices of satellites, for handover policies on a grid in UTC.
     pub grid_period: Duration,
-    /// For policies on a grid: the first choice of each minute.
+    /// Second of each UTC minute at which the first choice falls, for handover policies on a grid.
     pub grid_offset: Duration,
 }
 
@@ -208,45 +224,46 @@ impl Default for ConstellationPath {
     }
 }
 
-/// When Starlink chooses satellites anew: in seconds 12, 27, 42 and 57 of every minute.
+/// Starlink's reallocation grid: satellites are chosen at seconds 12, 27, 42 and 57 of every UTC minute.
 const STARLINK_PERIOD: Duration = Duration::from_secs(15);
 const STARLINK_OFFSET: Duration = Duration::from_secs(12);
 
-/// `[path]` with kind = "fixed".
+/// Keys of `[path]` with kind = "fixed".
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FixedPath {
-    /// The round trip without queueing.
+    /// Round-trip time without queueing. Required.
     pub rtt: Option<Duration>,
-    /// How it varies at random.
+    /// Random variation of the round trip about `rtt`. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub jitter: Option<JitterKeys>,
-    /// What one end is called.
+    /// Display name of one end. Default: "from".
     pub from: Option<String>,
-    /// What the other end is called.
+    /// Display name of the other end. Default: "to".
     pub to: Option<String>,
-    /// When the path begins.
+    /// UTC time at which the path begins. Default: 2019-12-01T00:00:00Z.
     pub start: Option<UtcInstant>,
 }
 
-/// `jitter` of a fixed path: its round trip varies at random about `rtt`.
+/// `jitter` of a fixed path: random variation of its round trip about `rtt`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct JitterKeys {
-    /// The time between two values.
+    /// Time between two values of the round trip; at least 1 ms.
     pub every: Duration,
-    /// How far it is below `rtt` at the most.
+    /// Largest deviation below `rtt`; at most `rtt`.
     pub below: Duration,
-    /// How far it is above `rtt` at the most; in between the likelier the nearer.
+    /// Largest deviation above `rtt`; small deviations are likelier than large ones.
     pub above: Duration,
-    /// In which time the autocorrelation falls to 1/e; 0 s: each value is drawn by itself.
+    /// Time constant of the autocorrelation (time in which it falls to 1/e); 0 s makes the values
+    /// independent.
     pub correlation: Duration,
-    /// The probability that in a second a spike begins.
+    /// Probability that a spike begins in a given second.
     pub spikes_per_second: Ratio,
-    /// The least that a spike adds.
+    /// Smallest addition of a spike to the round trip.
     pub spike_from: Duration,
-    /// The most that a spike adds.
+    /// Largest addition of a spike to the round trip; at least `spike_from`.
     pub spike_to: Duration,
-    /// How long a spike lasts.
+    /// Duration of a spike; at most 60 s.
     pub spike_lasts: Duration,
 }
 
@@ -265,64 +282,69 @@ impl Default for JitterKeys {
     }
 }
 
-/// `[path]` with kind = "trace".
+/// Keys of `[path]` with kind = "trace".
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TracePath {
-    /// A path file.
+    /// Path file (Parquet), looked up relative to the scenario file first. Required.
     pub file: Option<String>,
-    /// Whether it begins again at its end, until the run ends (as mahimahi does); else its last state is kept.
+    /// Whether the path starts again at its end until the run ends (as mahimahi does); otherwise its last
+    /// state persists.
     #[serde(rename = "loop", default, skip_serializing_if = "std::ops::Not::not")]
     pub repeats: bool,
 }
 
 layered! {
-    /// What may be said of a direction of a link.
+    /// Keys of one direction of a link.
     LinkKeys => LinkValues {
-        /// The wire rate; each IP packet counts 14 bytes more.
+        /// Rate on the wire; each IP packet counts 14 bytes more (Ethernet header). Above 0.
         rate: Rate = Rate::from_bits_per_second(150_000_000),
-        /// How much the queue holds; of `[links]`, BDP counts the longest base RTT of the flows over it.
+        /// Queue capacity: "1000 packets", "1.5 MB", a time at the link's rate ("260 ms"), or a multiple of
+        /// the bandwidth-delay product ("1 BDP": rate x mean base RTT of the path; for `[links]`, of the flow
+        /// over the link whose mean base RTT is longest).
         queue: QueueLimit = QueueLimit::Bdp(1.0),
-        /// The queue discipline.
+        /// Queue discipline: a name from `skyhop list qdiscs`, or a table with its parameters, such as
+        /// { kind = "codel", target = "5 ms" }.
         qdisc: QueueDiscipline = QueueDiscipline::default(),
-        /// Independent loss after the queue.
+        /// Probability that a packet is lost after the queue, independently of others; from -> to only,
+        /// unless `back` gives one.
         loss: Ratio = Ratio::ZERO,
-        /// Whether packets that follow a fall of the delay overtake those before it, as netem's do; else, and where not
-        /// given, only those on a new route.
+        /// Whether packets sent after a fall of the delay may overtake those sent before it, as with netem.
+        /// Default: false, only packets on a new route overtake.
         #[serde(skip_serializing_if = "Option::is_none")]
         reorder: Option<bool> = None,
-        /// How much may leave at once after a pause (tbf's burst): what the rate would have carried meanwhile, up to this;
-        /// nothing where not given.
+        /// Token-bucket burst, as tbf's: bytes that may leave at once after a pause, at most what `rate`
+        /// would have carried meanwhile. Default: no burst.
         #[serde(skip_serializing_if = "Option::is_none")]
         burst: Option<Bytes> = None,
     }
 }
 
-/// `[link]`: the bottleneck in the direction from -> to.
+/// `[link]`: bottleneck link; its own keys describe the direction from -> to.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct LinkSection {
-    /// What was given of the direction from -> to.
-    #[serde(flatten, serialize_with = "values_of")]
+    /// Keys of the direction from -> to.
+    #[serde(flatten, serialize_with = "serialize_link_values")]
     #[schemars(with = "LinkValues")]
     pub keys: LinkKeys,
-    /// What the other direction has of its own; it is the same otherwise, without loss.
+    /// Keys in which the direction to -> from differs. Default: the same as from -> to, but without loss.
     pub back: Option<LinkKeys>,
-    /// Where packets wait; `[link]` alone has a choice.
+    /// Place of the queues: "path" (one queue stands for all hops) or "per-hop". Only `[link]` may choose.
     #[serde(skip_serializing_if = "Queues::is_default")]
     pub queues: Queues,
-    /// With `queues = "per-hop"`: the rate of the path's first and last hop in both directions; `rate` where not given.
+    /// Rate of the path's first and last hop, in both directions, with queues = "per-hop". Default: `rate`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub end_rate: Option<Rate>,
 }
 
-/// Where packets wait on a path.
+/// Place where packets wait on a path.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Queues {
     /// One queue stands for all hops.
     #[default]
     Path,
-    /// Each hop has a queue of its own, which goes with the hop.
+    /// Each hop has its own queue, which is lost with the hop.
     PerHop,
 }
 
@@ -332,12 +354,12 @@ impl Queues {
     }
 }
 
-fn values_of<S: Serializer>(keys: &LinkKeys, serializer: S) -> Result<S::Ok, S::Error> {
+fn serialize_link_values<S: Serializer>(keys: &LinkKeys, serializer: S) -> Result<S::Ok, S::Error> {
     keys.values().serialize(serializer)
 }
 
 impl LinkSection {
-    fn among(keys: &mut Keys) -> Result<Self, KeyError> {
+    fn from_keys(keys: &mut Keys) -> Result<Self, KeyError> {
         let (part, back) = (keys.part()?, keys.key("back")?);
         let queues: Option<Queues> = keys.key("queues")?;
         let (queues, end_rate) = (queues.unwrap_or_default(), keys.key("end_rate")?);
@@ -347,19 +369,19 @@ impl LinkSection {
 
 impl<'de> Deserialize<'de> for LinkSection {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        read_parts(deserializer, Self::among)
+        read_parts(deserializer, Self::from_keys)
     }
 }
 
-/// `[links.NAME]`: a link beside that of `[path]` and `[link]`, for flows that go over it.
+/// `[links.NAME]`: link in addition to that of `[path]` and `[link]`, for the flows whose `via` names it.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct ExtraLink {
-    /// Its round trip without queueing, half of it each way; 0 s where neither this nor `path` is given.
+    /// Round trip of the link without queueing, half of it each way. Default: 0 s. Not together with `path`.
     pub rtt: Option<Duration>,
-    /// Instead of `rtt`: a path of its own that varies over time, with the keys of `[path]`.
+    /// Time-varying path of the link, with the keys of `[path]`, in place of `rtt`.
     pub path: Option<PathSection>,
-    /// What `[link]` has too.
+    /// Keys that `[link]` has too, without `queues` and `end_rate`.
     #[serde(flatten)]
     pub link: LinkSection,
 }
@@ -368,30 +390,32 @@ impl<'de> Deserialize<'de> for ExtraLink {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         read_parts(deserializer, |keys| {
             let (rtt, path) = (keys.key("rtt")?, keys.key("path")?);
-            Ok(Self { rtt, path, link: LinkSection::among(keys)? })
+            Ok(Self { rtt, path, link: LinkSection::from_keys(keys)? })
         })
     }
 }
 
-/// `[[change]]`: what changes at a moment.
+/// `[[change]]`: change of a link or of a flow's route at one moment.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Change {
-    /// When.
+    /// Moment of the change, from the run's start on; before the run's end.
     pub at: Duration,
-    /// Which of `[links]` changes; that of `[path]` and `[link]` where not given.
+    /// Name of the link that changes: one of `[links]`, or "path". Default: "path", the link of `[path]` and
+    /// `[link]`.
     pub link: Option<String>,
-    /// Instead of a link: which `[[flow]]`, counted from 0, takes another route.
+    /// Index of the `[[flow]]` that takes another route, counted from 0; in place of `link`, together with
+    /// `via`.
     pub flow: Option<u32>,
-    /// With `flow`: its new route. What is on its way stays on the old one.
+    /// New route of the flow, as names of links; packets in flight stay on the old one. Together with `flow`.
     pub via: Option<Vec<String>>,
-    /// The new round trip without queueing, from then on (from the outage's end, if any).
+    /// New round trip without queueing, from `at` on, or from the end of `outage` if there is one.
     pub rtt: Option<Duration>,
-    /// The new rate, likewise.
+    /// New rate, from `at` on, or from the end of `outage` if there is one.
     pub rate: Option<Rate>,
-    /// The new loss, likewise.
+    /// New loss probability, from `at` on, or from the end of `outage` if there is one.
     pub loss: Option<Ratio>,
-    /// How long the path is down from `at` on.
+    /// Duration of an outage of the link that begins at `at`.
     pub outage: Option<Duration>,
 }
 
@@ -399,10 +423,10 @@ pub struct Change {
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[schemars(transform = allow_cc_parameters)]
 pub struct Flow {
-    /// What all kinds of flows have.
+    /// Keys that all kinds of flows have.
     #[serde(flatten)]
     pub common: FlowKeys,
-    /// What kind of flow, and the keys of that kind.
+    /// Kind of flow, with the keys of that kind.
     #[serde(flatten, serialize_with = "by_kind::serialize")]
     pub kind: FlowKind,
     /// Parameters of a TCP flow's congestion control, written `NAME.PARAMETER = value` in the flow.
@@ -419,8 +443,7 @@ impl<'de> Deserialize<'de> for Flow {
                 FlowKind::Tcp(tcp) => {
                     let policy = keys.key::<Policy>(POLICY_CC)?;
                     let mut tables = keys.other_tables();
-                    tables
-                        .extend(policy.map(|policy| policy.take_into(tcp)).transpose()?.flatten());
+                    tables.extend(policy.map(|policy| policy.apply_to(tcp)).transpose()?.flatten());
                     tables
                 }
                 FlowKind::Probe(_) | FlowKind::Call(_) => toml::Table::new(),
@@ -431,7 +454,7 @@ impl<'de> Deserialize<'de> for Flow {
     }
 }
 
-/// What a flow says of the policy that decides for it: a card, or parameters of `cc/policy.c` with or without one.
+/// Value of a flow's key `policy`: a card, or a table of parameters of `cc/policy.c` with an optional card.
 #[derive(Deserialize)]
 #[serde(untagged, expecting = "expected a card's file, or a table with it")]
 enum Policy {
@@ -440,8 +463,8 @@ enum Policy {
 }
 
 impl Policy {
-    /// A card is a flow's congestion control by its name: what is left are parameters.
-    fn take_into(self, tcp: &mut TcpFlow) -> Result<Option<(String, toml::Value)>, KeyError> {
+    /// Set the flow's congestion control to the card, if one is given, and return the parameters that remain.
+    fn apply_to(self, tcp: &mut TcpFlowKeys) -> Result<Option<(String, toml::Value)>, KeyError> {
         let (card, parameters) = match self {
             Self::Card(card) => (Some(card), toml::Table::new()),
             Self::Table(mut table) => match table.remove("card") {
@@ -458,7 +481,7 @@ impl Policy {
             let ours: Vec<&str> =
                 skyhop_ccfile::policy_cards().iter().map(|(name, _)| *name).collect();
             if ours.contains(&card.as_str()) {
-                tcp.cc = our_card(&card);
+                tcp.cc = shipped_card(&card);
             } else if cc_language(&card) == Some(CcLanguage::Card) {
                 tcp.cc = card;
             } else {
@@ -477,46 +500,49 @@ fn wrong_policy(below: &str, what: String) -> KeyError {
     KeyError { key: format!("{POLICY_CC}{below}"), what }
 }
 
-/// Lets the schema accept `cubic.beta = 0.7` in a flow: a table under the congestion control's name.
+/// Extend the schema so that a flow accepts `cubic.beta = 0.7`, a table under its congestion control's name.
 fn allow_cc_parameters(schema: &mut schemars::Schema) {
-    // What a policy decides is the only one of which a text may stand there, too: its card.
+    // `policy` is the only such key that may hold a string too: its card.
     let properties = schema.ensure_object().entry("properties");
     properties.or_insert_with(|| serde_json::json!({}))[POLICY_CC] = serde_json::json!({
         "type": ["string", "object"],
-        "description": "of cc = \"policy\": the card, or a table with the card and parameters",
+        "description": "Card of a flow with cc = \"policy\", or a table with the card and parameters.",
     });
     schema.insert(
         "unevaluatedProperties".to_owned(),
         serde_json::json!({
             "type": "object",
-            "description": "parameters of the congestion control with this name",
+            "description": "Parameters of the congestion control with this name.",
         }),
     );
 }
 
-/// What all kinds of flows have.
+/// Keys that all kinds of flows have.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct FlowKeys {
-    /// Which end sends.
+    /// End that opens the connection, and sends or requests: "from" or "to".
     pub from: End,
-    /// When it begins.
+    /// Start of the flow, from the run's start on; before the run's end.
     pub start: Duration,
-    /// How much later than `start` it may begin: drawn evenly from the run's seed, for each of `count` by itself.
+    /// Largest random delay of the start after `start`: drawn uniformly, from the run's seed, for each of
+    /// `count` flows separately.
     #[serde(skip_serializing_if = "is_zero")]
     pub start_spread: Duration,
-    /// When it stops; the run's end where not given.
+    /// Stop of the flow, from the run's start on; after `start`. Default: the run's end. Not together with
+    /// `bytes`.
     pub stop: Option<Duration>,
-    /// How many flows like this; 0: none.
+    /// Number of flows like this one, 0 to 10000.
     pub count: u32,
-    /// The links it crosses, in the order from the end `from` to the end `to`: names of `[links]`,
-    /// and "path" for the link of `[path]` and `[link]`.
+    /// Links that the flow crosses, from the end `from` to the end `to`: names of `[links]`, and "path" for
+    /// the link of `[path]` and `[link]`. At least one, each once.
     #[serde(skip_serializing_if = "is_path_alone")]
     pub via: Vec<String>,
-    /// Round trip of its own beside that of the links, half of it each way, without queueing.
+    /// Additional round trip of this flow alone, without queueing; half of it each way.
     #[serde(skip_serializing_if = "is_zero")]
     pub extra_rtt: Duration,
-    /// The DSCP of its packets, both ways: queues with classes (cake's tins) tell flows apart by it.
+    /// DSCP of the flow's packets in both directions ("cs0", "ef", "af11" …); queues with classes, such as
+    /// cake's tins, distinguish flows by it.
     #[serde(skip_serializing_if = "is_best_effort")]
     pub dscp: Dscp,
 }
@@ -548,17 +574,17 @@ fn is_zero(time: &Duration) -> bool {
     *time == Duration::ZERO
 }
 
-/// An application over TCP, or one over datagrams.
+/// Kind of flow: an application over TCP, or one over UDP.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(tag = "kind", transform = by_kind::optional_kind::<Self>)]
 #[expect(clippy::large_enum_variant, reason = "there are few, one for each entry")]
 pub enum FlowKind {
-    /// An application over TCP.
-    Tcp(TcpFlow),
+    /// Application that runs over TCP.
+    Tcp(TcpFlowKeys),
     /// UDP packets that the other end echoes.
     Probe(Probe),
-    /// Audio and video both ways over UDP.
+    /// Call with audio and video in both directions over UDP.
     Call(Call),
 }
 
@@ -567,25 +593,28 @@ impl Kinds for FlowKind {
     const DEFAULT: Option<&'static str> = Some("tcp");
 }
 
-/// `[[flow]]` with kind = "tcp".
+/// Keys of a `[[flow]]` of kind "tcp": an application over TCP.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
-pub struct TcpFlow {
-    /// The congestion control: a name, or a file of the user's in C or Python.
+pub struct TcpFlowKeys {
+    /// Congestion control: a name from `skyhop list cc`, or your own file in C ("./mine.c"), Python
+    /// ("./mine.py", simulator only) or TOML (a policy's card).
     pub cc: String,
-    /// Instead of `stop`, of a bulk transfer: how much is sent; the completion time is reported.
+    /// Size of a bulk transfer, whose completion time is reported; above 0. In place of `stop`. Default:
+    /// until the flow stops.
     pub bytes: Option<Bytes>,
-    /// What its two ends do: a bulk transfer where nothing is said.
+    /// Application at the two ends: a table with `kind` from `skyhop list apps` and the keys of that kind.
+    /// Default: a bulk transfer.
     #[serde(with = "by_kind", skip_serializing_if = "is_bulk")]
     #[schemars(with = "App")]
     pub app: App,
-    /// What the TCP of this flow is set to, beside what `[tcp]` says.
-    #[serde(skip_serializing_if = "says_nothing")]
+    /// TCP settings of this flow; they override those of `[tcp]` key by key.
+    #[serde(skip_serializing_if = "is_empty_tcp")]
     pub tcp: TcpKeys,
 }
 
-impl TcpFlow {
-    /// What its two ends do, with the flow's `bytes`.
+impl TcpFlowKeys {
+    /// Return the application, with the flow's `bytes` as the size of a bulk transfer.
     pub fn app(&self) -> App {
         match &self.app {
             App::Bulk(bulk) => App::Bulk(Bulk { bytes: bulk.bytes.or(self.bytes), ..bulk.clone() }),
@@ -593,11 +622,11 @@ impl TcpFlow {
         }
     }
 
-    /// What its TCP is set to where `[tcp]` says nothing, with what its application needs: browsers and web servers have
-    /// short segments leave at once.
-    pub(crate) fn own_tcp(&self, of_all: &TcpKeys) -> TcpKeys {
+    /// Return the flow's own TCP keys, with the default of its application for `nodelay`: browsers and web
+    /// servers set TCP_NODELAY.
+    pub(crate) fn own_tcp(&self, all_flows: &TcpKeys) -> TcpKeys {
         let mut own = self.tcp.clone();
-        if matches!(self.app, App::Page(_)) && of_all.nodelay.is_none() {
+        if matches!(self.app, App::Page(_)) && all_flows.nodelay.is_none() {
             own.nodelay = own.nodelay.or(Some(true));
         }
         own
@@ -608,29 +637,31 @@ fn is_bulk(app: &App) -> bool {
     *app == App::default()
 }
 
-/// Scenarios that say nothing of TCP are written as they always were, so that a study knows its runs again.
-fn is_plain(keys: &TcpKeys) -> bool {
+/// Whether the keys equal the defaults: they are then omitted, so that run ids (hash of the resolved
+/// scenario) stay stable across versions.
+fn is_default_tcp(keys: &TcpKeys) -> bool {
     keys.values() == TcpOptions::default()
 }
 
-fn says_nothing(keys: &TcpKeys) -> bool {
+fn is_empty_tcp(keys: &TcpKeys) -> bool {
     *keys == TcpKeys::default()
 }
 
-fn tcp_values_of<S: Serializer>(keys: &TcpKeys, serializer: S) -> Result<S::Ok, S::Error> {
+fn serialize_tcp_values<S: Serializer>(keys: &TcpKeys, serializer: S) -> Result<S::Ok, S::Error> {
     keys.values().serialize(serializer)
 }
 
-/// What is written of a flow's keys beside those of `[tcp]`: nothing where they change nothing.
-fn written(own: &TcpKeys, of_all: &TcpKeys) -> TcpKeys {
-    let values = own.clone().or(of_all.clone()).values();
-    let of_all = of_all.values();
-    if values == of_all {
+/// Return the keys of a flow to write in addition to those of `[tcp]`: none where they change nothing.
+fn explicit_tcp_keys(own: &TcpKeys, all_flows: &TcpKeys) -> TcpKeys {
+    let values = own.clone().or(all_flows.clone()).values();
+    let all_flows = all_flows.values();
+    if values == all_flows {
         return TcpKeys::default();
     }
-    // What follows from the flow's profile would else be read as `[tcp]` has it.
-    let rmem = if values.rmem == of_all.rmem { own.rmem } else { Some(values.rmem.into()) };
-    // These three are always written, as when there were few others, so that a study knows its runs again.
+    // A default that follows from the flow's profile would otherwise be read back as `[tcp]` has it.
+    let rmem = if values.rmem == all_flows.rmem { own.rmem } else { Some(values.rmem.into()) };
+    // These three are written even where unchanged, as in versions that had few other keys, so that run ids
+    // (hash of the resolved scenario) stay stable.
     let TcpOptions { ecn, nodelay, cork, .. } = values;
     TcpKeys { rmem, ecn: Some(ecn), nodelay: Some(nodelay), cork: Some(cork), ..own.clone() }
 }
@@ -639,28 +670,29 @@ impl Kinds for App {
     const NOUN: &'static str = "an application";
 }
 
-impl Default for TcpFlow {
+impl Default for TcpFlowKeys {
     fn default() -> Self {
         Self { cc: "cubic".to_owned(), bytes: None, app: App::default(), tcp: TcpKeys::default() }
     }
 }
 
-/// `[signal]`: announcements of handovers.
+/// `[signal]`: announcements of handovers, to all TCP flows that ever cross the path of `[path]`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SignalSection {
-    /// Who announces.
+    /// Source of the announcements.
     pub source: SignalSource,
-    /// How long before the event it is announced.
+    /// Time between an announcement and the moment that it announces.
     pub lead: Duration,
-    /// What is added to the announced time: none, report-timing, or a duration.
+    /// Error added to the announced moment: "none", "report-timing" (random, SaTCP Figure 4), or a duration
+    /// ("0.2 s" is late, "-0.2 s" early).
     pub error: String,
-    /// For source = "forecast": the element sets that the forecaster has, a TLE or OMM file; those of the path where
-    /// nothing is said.
+    /// Element sets that the forecaster has, a TLE or OMM file, for source = "forecast". Default: those of
+    /// the path.
     pub elements: Option<String>,
-    /// For source = "schedule" and "blind": the time between handovers.
+    /// Time between handovers, for source = "schedule" and "blind"; above 0 s, for "blind" at least 1 s.
     pub period: Duration,
-    /// For source = "schedule": the first handover of each minute.
+    /// Second of each UTC minute at which the first handover falls, for source = "schedule".
     pub offset: Duration,
 }
 
@@ -678,44 +710,44 @@ impl Default for SignalSection {
 }
 
 impl SignalSection {
-    /// What is added to the announced time.
+    /// Parse `error`, the error added to the announced moment.
     ///
     /// # Errors
-    /// `error` is not one of its possible values.
+    /// The text of `error` is none of its possible values.
     pub fn timing_error(&self) -> Result<TimingError, TimingErrorText> {
         self.error.parse()
     }
 }
 
-/// Who announces handovers.
+/// Source of the announcements of handovers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum SignalSource {
-    /// Nobody.
+    /// No announcements at all.
     #[default]
     None,
-    /// The path itself.
+    /// Handovers and changes of the path itself.
     Path,
-    /// A UTC schedule.
+    /// Regular grid in UTC, of `period` and `offset`.
     Schedule,
-    /// The run itself, once it has found the grid in its own arrivals.
+    /// Grid that the run detects in its own packet arrivals, once it has found one.
     Blind,
-    /// Orbits propagated from element sets.
+    /// Handovers computed from orbits, propagated from element sets.
     Forecast,
 }
 
-/// `[run]`: how long, how often sampled, which seed.
+/// `[run]`: duration, sampling interval and random seed of the run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct RunSection {
-    /// How long the run lasts.
+    /// Duration of the run; at least 1 ms.
     pub duration: Duration,
-    /// The seed of everything drawn at random.
+    /// Seed of all random draws; the same seed gives the same run.
     pub seed: u64,
-    /// The time between samples.
+    /// Time between samples in the tables; at least 1 ms.
     pub sample: Duration,
-    /// Whether it may take more memory, rows and time than is usual.
-    // Left out where it may not: a study knows the runs of earlier versions again.
+    /// Whether the run may exceed the usual limits of memory, rows and time.
+    // Omitted when false, so that run ids (hash of the resolved scenario) stay stable across versions.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub force_size: bool,
 }
@@ -727,35 +759,36 @@ impl Default for RunSection {
     }
 }
 
-/// `[live]`: what only live runs ask for; the simulator does not look at it.
+/// `[live]`: settings of live runs alone; the simulator ignores them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct LiveSection {
-    /// What carries packets between the kernel and the link.
+    /// Device that carries packets between the kernel and the link: "auto", "tun" or "packet".
     pub device: LiveDevice,
 }
 
 impl LiveSection {
-    /// Scenarios that say nothing of live runs are written as they always were, so that a study
-    /// knows its runs again.
+    /// Whether the section is the default: it is then omitted, so that run ids (hash of the resolved
+    /// scenario) stay stable across versions.
     fn is_default(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// `[linux]`: what only runs on a kernel in virtual time ask for; the other engines do not look at it.
+/// `[linux]`: settings of runs on a Linux kernel in virtual time alone; the other engines ignore them.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct LinuxSection {
-    /// The kernel's name, of `skyhop linux kernel list`; that which was built last where not given.
+    /// Name of the kernel, from `skyhop linux kernel list`. Default: the one built last.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kernel: Option<String>,
-    /// What carries packets between the two ends.
+    /// Carrier of packets between the two ends: "auto", "skyhop" (skyhop's links) or "tc" (Linux's queue
+    /// disciplines).
     pub link: LinuxLink,
 }
 
 impl LinuxSection {
-    /// Left out where it says nothing, as `[live]`.
+    /// Whether the section is the default: it is then omitted, as `[live]` is.
     fn is_default(&self) -> bool {
         *self == Self::default()
     }

@@ -1,43 +1,44 @@
-//! What is announced next: the same for the simulator, the live engine and the service.
+//! Queue of upcoming announcements, used by the simulator, the live engine and the signal service.
 
 use skyhop_units::{Duration, Instant, UtcInstant};
 
-use crate::schedule::Grid;
+use crate::schedule::HandoverGrid;
 use crate::{Announcement, Handover, Timing, TimingError};
 
-/// Something to tell congestion controls.
+/// Message to congestion controls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Statement {
-    /// A handover is to come.
+    /// Announcement of an upcoming handover.
     Announced(Announcement),
-    /// What was announced last has turned out to be wrong.
+    /// Withdrawal of the last announcement, which has turned out to be wrong.
     Withdrawn,
 }
 
-/// The announcements to come. Sans-IO: whoever announces sleeps until [`Agenda::next`] and calls
-/// [`Agenda::pop`].
+/// Queue of upcoming announcements. Sans-IO: the caller sleeps until [`Agenda::next`] and calls [`Agenda::pop`].
 ///
-/// It holds what is known beforehand, what [`Agenda::extend`] adds to it, and the moments of a grid, one at a
-/// time, as long as [`Agenda::learn`] says that there is one.
+/// The queue contains the announcements known from the start, those that [`Agenda::extend`] adds, and one at a time the
+/// next one of the grid that [`Agenda::set_grid`] has set.
 #[derive(Debug, Clone)]
 pub struct Agenda {
     timing: Timing,
-    /// UTC at [`Instant::START`].
+    /// UTC of time zero ([`Instant::START`]).
     start: UtcInstant,
-    /// The next one last.
+    /// Announcements of known handovers in reverse order of time, so that the next one is popped from the end.
     listed: Vec<Announcement>,
-    grid: Option<(Grid, Duration)>,
-    /// The grid's next announcement, and the moment that it means, its timing's error apart.
+    /// Grid of handovers, and the error of its times.
+    grid: Option<(HandoverGrid, Duration)>,
+    /// Next announcement of the grid, and the handover's time without the error of `timing`.
     pending: Option<(Announcement, Instant)>,
-    /// The last announcement of a grid that was made, likewise.
+    /// Last announcement of the grid that was made, and the handover's time without the error of `timing`.
     last: Option<(Announcement, Instant)>,
-    /// Counts what has its errors drawn together: every moment of a grid has one of its own.
-    drawn: u64,
-    withdrawn: bool,
+    /// Number of random streams used, added to the seed: each list and each handover of a grid has its own.
+    streams: u64,
+    /// Whether the last announcement has to be withdrawn.
+    withdraw: bool,
 }
 
 impl Agenda {
-    /// One of which nothing is known yet, in a run or a service that begins at `start`.
+    /// Create an empty agenda of a run or a service that begins at `start`.
     pub fn new(timing: Timing, start: UtcInstant) -> Self {
         Self {
             timing,
@@ -46,63 +47,63 @@ impl Agenda {
             grid: None,
             pending: None,
             last: None,
-            drawn: 0,
-            withdrawn: false,
+            streams: 0,
+            withdraw: false,
         }
     }
 
-    /// Announcements that are known beforehand, ordered by when they are made.
-    pub fn of(announcements: &[Announcement]) -> Self {
+    /// Create an agenda of known announcements, which are ordered by the time at which they are made.
+    pub fn from_announcements(announcements: &[Announcement]) -> Self {
         let timing = Timing { lead: Duration::ZERO, error: TimingError::None, seed: 0 };
         let mut agenda = Self::new(timing, UtcInstant::from_unix_nanos(0));
         agenda.listed = announcements.iter().rev().copied().collect();
         agenda
     }
 
-    /// Adds handovers whose times count from `from`; those before `now` come too late.
+    /// Add handovers whose time zero is `from`; announcements of handovers before `now` are dropped.
     pub fn extend(&mut self, now: Instant, from: UtcInstant, handovers: &[Handover]) {
         let moved = handovers.iter().filter_map(|one| {
             let at = from.after(one.at.saturating_since(Instant::START));
             let since_ns = at.unix_nanos() - self.start.unix_nanos();
             Some(Handover { at: Instant::from_nanos(u64::try_from(since_ns).ok()?), ..*one })
         });
-        let announcements = self.drawn_timing().announce(moved, Instant::NEVER);
-        self.drawn += 1;
+        let announcements = self.next_timing().announce(moved, Instant::NEVER);
+        self.streams += 1;
         self.listed.extend(announcements.into_iter().filter(|one| one.at >= now));
         self.listed.sort_by_key(|one| std::cmp::Reverse((one.announced, one.at)));
     }
 
-    /// Forgets what was listed: it is worked out anew.
+    /// Remove the known announcements, because the caller computes them again; a grid stays.
     pub fn clear(&mut self) {
         self.listed.clear();
     }
 
-    /// There is a grid, which is known as well as the duration says, or better than before; or there is
-    /// none any more, and what was announced last is taken back.
-    pub fn learn(&mut self, now: Instant, grid: Option<(Grid, Duration)>) {
+    /// Set the grid, together with the error of its times, or replace it by a better estimate.
+    ///
+    /// `None` removes the grid; its last announcement is withdrawn if the handover has not happened yet.
+    pub fn set_grid(&mut self, now: Instant, grid: Option<(HandoverGrid, Duration)>) {
         self.grid = grid;
         let is_ahead = self.last.is_some_and(|(last, _)| last.at > now);
-        self.withdrawn = self.grid.is_none() && is_ahead;
+        self.withdraw = self.grid.is_none() && is_ahead;
         self.pending = None;
         self.plan_next(now);
     }
 
-    /// UTC was set, so that [`Instant::START`] was at `start` as the clock has it now: a grid's moments are where
-    /// the clock now says, what is listed stays where it was.
+    /// Set the UTC of time zero after the clock was set: handovers of a grid move with UTC, known announcements do not.
     pub fn set_start(&mut self, now: Instant, start: UtcInstant) {
         self.start = start;
         self.pending = None;
         self.plan_next(now);
     }
 
-    /// UTC at a moment.
+    /// Convert a time since the start to UTC.
     pub fn utc(&self, at: Instant) -> UtcInstant {
         self.start.after(at.saturating_since(Instant::START))
     }
 
-    /// When there is something to say next; `None` while nothing is known.
+    /// Time at which the next message is due; `None` if the queue is empty.
     pub fn next(&self) -> Option<Instant> {
-        if self.withdrawn {
+        if self.withdraw {
             return Some(Instant::START);
         }
         let listed = self.listed.last().map(|one| one.announced);
@@ -110,9 +111,9 @@ impl Agenda {
         listed.into_iter().chain(pending).min()
     }
 
-    /// What is to be said by `now`; call again until there is nothing more.
+    /// Return the next message that is due at `now`; call again until it returns `None`.
     pub fn pop(&mut self, now: Instant) -> Option<Statement> {
-        if std::mem::take(&mut self.withdrawn) {
+        if std::mem::take(&mut self.withdraw) {
             self.last = None;
             return Some(Statement::Withdrawn);
         }
@@ -122,17 +123,17 @@ impl Agenda {
         let (announcement, moment) = self.pending.filter(|(one, _)| one.announced <= now)?;
         self.last = Some((announcement, moment));
         self.pending = None;
-        self.drawn += 1;
+        self.streams += 1;
         self.plan_next(now);
         Some(Statement::Announced(announcement))
     }
 
-    /// Works out the announcement of the grid's first moment that has not been announced and is still to
-    /// come.
+    /// Compute the announcement of the grid's first handover that is in the future and has not been announced.
     fn plan_next(&mut self, now: Instant) {
         const NS: Duration = Duration::from_nanos(1);
         let Some((grid, error)) = self.grid else { return };
-        // The same moment may be a bit later by the last estimate than by the one before.
+        // A new estimate may put the announced handover slightly later: skip half a period, so that it is not
+        // announced twice.
         let announced = self.last.map(|(_, moment)| moment + grid.period / 2);
         let after = announced.map_or(now, |moment| moment.max(now));
         let horizon = Instant::START + grid.period + NS;
@@ -141,15 +142,16 @@ impl Agenda {
         };
         let moment = after + handover.at.saturating_since(Instant::START) + NS;
         let handover = Handover { at: moment, ..handover };
-        let announced = self.drawn_timing().announce([handover], Instant::NEVER);
+        let announced = self.next_timing().announce([handover], Instant::NEVER);
         self.pending = announced.first().map(|one| {
             let announced = one.announced.max(now);
             (Announcement { announced, error: one.error.max(error), ..*one }, moment)
         });
     }
 
-    fn drawn_timing(&self) -> Timing {
-        Timing { seed: self.timing.seed.wrapping_add(self.drawn), ..self.timing }
+    /// Timing whose random errors come from the next stream.
+    fn next_timing(&self) -> Timing {
+        Timing { seed: self.timing.seed.wrapping_add(self.streams), ..self.timing }
     }
 }
 
@@ -167,18 +169,18 @@ mod tests {
         format!("2026-01-01T{text}Z").parse().unwrap()
     }
 
-    fn grid(offset_ms: u64) -> Option<(Grid, Duration)> {
-        let grid = Grid { period: PERIOD, offset: Duration::from_millis(offset_ms) };
+    fn grid(offset_ms: u64) -> Option<(HandoverGrid, Duration)> {
+        let grid = HandoverGrid { period: PERIOD, offset: Duration::from_millis(offset_ms) };
         Some((grid, Duration::from_millis(10)))
     }
 
-    /// One that begins at 00:00:01 UTC.
+    /// Agenda of a run that begins at 00:00:01 UTC.
     fn agenda(lead_ms: u64, error: TimingError) -> Agenda {
         let timing = Timing { lead: Duration::from_millis(lead_ms), error, seed: 1 };
         Agenda::new(timing, utc("00:00:01"))
     }
 
-    /// The moments that are announced, as each one's time comes.
+    /// Pop `count` announcements, each when it is due; return the announced times.
     fn taken(agenda: &mut Agenda, count: usize) -> Vec<Instant> {
         let mut taken = Vec::new();
         while taken.len() < count {
@@ -195,7 +197,7 @@ mod tests {
     fn a_grid_goes_on_without_end_and_says_nothing_twice() {
         for lead_ms in [0, 500, 20_000] {
             let mut agenda = agenda(lead_ms, TimingError::None);
-            agenda.learn(Instant::START, grid(12_000));
+            agenda.set_grid(Instant::START, grid(12_000));
             let expected: Vec<Instant> = (0..5).map(|n| at_s(11.0 + 15.0 * f64::from(n))).collect();
             assert_eq!(taken(&mut agenda, 5), expected, "{lead_ms}");
         }
@@ -212,8 +214,8 @@ mod tests {
             kind: skyhop_model::HandoverKind::End,
         };
         agenda.listed = vec![listed];
-        agenda.learn(Instant::START, grid(12_000));
-        // Five seconds on.
+        agenda.set_grid(Instant::START, grid(12_000));
+        // The clock is set forward by five seconds.
         agenda.set_start(at_s(1.0), utc("00:00:06"));
         assert_eq!(taken(&mut agenda, 2), [at_s(4.0), at_s(6.0)]);
     }
@@ -221,7 +223,7 @@ mod tests {
     #[test]
     fn every_moment_of_a_grid_is_announced_once_however_wrong() {
         let mut agenda = agenda(500, TimingError::ReportTiming);
-        agenda.learn(Instant::START, grid(12_000));
+        agenda.set_grid(Instant::START, grid(12_000));
         let mut errors_ns: Vec<i128> = taken(&mut agenda, 40)
             .iter()
             .enumerate()
@@ -241,7 +243,7 @@ mod tests {
         for (lead_ms, drift_ns) in [(0, 90_000_i64), (500, -90_000), (20_000, 90_000)] {
             let mut agenda = agenda(lead_ms, TimingError::None);
             let start_ns = utc("00:00:01").unix_nanos();
-            agenda.learn(Instant::START, grid(12_000));
+            agenda.set_grid(Instant::START, grid(12_000));
             let mut said = Vec::new();
             // Every 0.2 s, while NTP slews by 0.45 ms per second.
             for step in 0..1_500 {
@@ -254,7 +256,7 @@ mod tests {
             }
             let apart: Vec<i64> = said.windows(2).map(|two| two[1] - two[0]).collect();
             assert!(said.len() >= 20, "{lead_ms}: {said:?}");
-            // With a long lead the clock moves by milliseconds from the announcement on.
+            // With a long lead, UTC drifts by milliseconds between the announcement and the handover.
             let exact = |ns: &i64| (ns - 15_000_000_000).abs() < 15_000_000;
             assert!(apart.iter().all(exact), "{lead_ms}: {apart:?}");
         }
@@ -264,17 +266,17 @@ mod tests {
     fn what_is_learned_is_announced_once_and_taken_back_when_it_was_wrong() {
         let mut agenda = agenda(1_000, TimingError::None);
         assert_eq!((agenda.next(), agenda.pop(at_s(99.0))), (None, None));
-        agenda.learn(Instant::START, grid(12_000));
+        agenda.set_grid(Instant::START, grid(12_000));
         assert_eq!(taken(&mut agenda, 1), [at_s(11.0)]);
-        // A bit later by a better estimate: not again.
-        agenda.learn(at_s(10.5), grid(12_004));
+        // A better estimate puts the handover slightly later: it is not announced again.
+        agenda.set_grid(at_s(10.5), grid(12_004));
         assert_eq!(taken(&mut agenda, 1), [at_s(26.004)]);
-        // It is over, so that nothing need be taken back.
-        agenda.learn(at_s(27.0), None);
+        // The announced handover is over, so that nothing is withdrawn.
+        agenda.set_grid(at_s(27.0), None);
         assert_eq!(agenda.next(), None);
-        agenda.learn(at_s(30.0), grid(12_000));
+        agenda.set_grid(at_s(30.0), grid(12_000));
         taken(&mut agenda, 1);
-        agenda.learn(at_s(40.5), None);
+        agenda.set_grid(at_s(40.5), None);
         assert_eq!(agenda.pop(at_s(40.5)), Some(Statement::Withdrawn));
         assert_eq!((agenda.pop(at_s(40.5)), agenda.next()), (None, None));
     }

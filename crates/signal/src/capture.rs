@@ -1,4 +1,4 @@
-//! Packets as the samples of blind estimation: of captures (pcap and pcapng), and as they arrive.
+//! Packets as samples of blind estimation: from captures (pcap and pcapng), and live from an interface.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -12,52 +12,53 @@ use thiserror::Error;
 
 use crate::blind::{Estimate, Period, Sample, Traffic};
 
-/// Why a capture cannot be used.
+/// Reason for which a capture cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum CaptureError {
-    /// It is neither pcap nor pcapng.
+    /// The file is neither pcap nor pcapng.
     #[error("it is neither a pcap nor a pcapng file")]
     NotACapture,
-    /// It ends or goes wrong in the middle.
+    /// The file is truncated or malformed.
     #[error("it is damaged after {packets} packets: {what}")]
     Damaged {
-        /// How many packets were read.
+        /// Number of packets before the damage.
         packets: usize,
-        /// What is wrong.
+        /// Description of the damage.
         what: String,
     },
-    /// Its packets come from a kind of interface that is not known here.
-    #[error("its link type {0} is not known; Ethernet, raw IP and Linux cooked captures are")]
+    /// Packets have a link type that is not supported.
+    #[error("its link type {0} is not supported; expected Ethernet, raw IP or Linux cooked")]
     LinkType(i32),
-    /// There is not one TCP or UDP packet in it.
+    /// The file contains no TCP or UDP packet.
     #[error("it holds no TCP or UDP packet over IP")]
     Empty,
 }
 
-/// One direction of a conversation: the packets that went from one socket to another.
+/// One direction of a conversation: the packets from one socket to another.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stream {
-    /// "TCP 192.0.2.1:443 > 192.0.2.7:51000"
+    /// Protocol and sockets, such as "TCP 192.0.2.1:443 > 192.0.2.7:51000".
     pub name: String,
-    /// When its packets were captured.
+    /// Capture times of the packets.
     pub samples: Vec<Sample>,
 }
 
-/// Both directions of the conversation with the most packets, the busier one first: over the bottleneck
-/// one has data and the other ACKs, and either stops at a handover.
+/// Return both directions of the conversation with the most packets, the busier one first.
+///
+/// Over the bottleneck one direction carries data and the other ACKs, and both stop at a handover.
 ///
 /// # Errors
 /// [`CaptureError`].
 pub fn busiest_conversation(capture: impl Read + Send) -> Result<Vec<Stream>, CaptureError> {
-    let mut arrivals: BTreeMap<Direction, Vec<Sample>> = BTreeMap::new();
+    let mut arrivals: BTreeMap<FiveTuple, Vec<Sample>> = BTreeMap::new();
     for_each_packet(capture, |at, link, bytes| {
-        let direction = direction(link, bytes)?;
-        if let Some(direction) = direction {
-            arrivals.entry(direction).or_default().push(Sample { at, delay: None });
+        let five_tuple = five_tuple(link, bytes)?;
+        if let Some(five_tuple) = five_tuple {
+            arrivals.entry(five_tuple).or_default().push(Sample { at, delay: None });
         }
         Ok(())
     })?;
-    let count = |direction: &Direction| arrivals.get(direction).map_or(0, Vec::len);
+    let count = |five_tuple: &FiveTuple| arrivals.get(five_tuple).map_or(0, Vec::len);
     let busiest = arrivals.keys().max_by_key(|one| count(one) + count(&one.reversed()));
     let busiest = *busiest.ok_or(CaptureError::Empty)?;
     let mut streams: Vec<Stream> = [busiest, busiest.reversed()]
@@ -68,56 +69,57 @@ pub fn busiest_conversation(capture: impl Read + Send) -> Result<Vec<Stream>, Ca
     Ok(streams)
 }
 
-/// The last minutes of what arrives at an interface, by conversation.
+/// Arrivals at an interface in the last minutes, by flow.
 #[derive(Debug, Default)]
 pub struct Conversations {
-    arrivals: BTreeMap<Direction, Traffic>,
+    arrivals: BTreeMap<FiveTuple, Traffic>,
 }
 
-/// How many of the busiest conversations are looked at: the clearest one counts.
-const LOOKED_AT: usize = 3;
-/// Of more conversations the less busy ones are forgotten at the next look.
-const MOST_KEPT: usize = 100;
+/// Number of the busiest flows that are estimated, of which the clearest estimate counts.
+const MAX_ESTIMATED: usize = 3;
+/// Number of the busiest flows that [`Conversations::forget`] keeps.
+const MAX_KEPT: usize = 100;
 
 impl Conversations {
-    /// Notes an IP packet; one that is not TCP or UDP counts for nothing.
+    /// Record the arrival of an IP packet; packets other than TCP and UDP are ignored.
     pub fn arrived(&mut self, at: UtcInstant, ip: &[u8]) {
         let packet = LaxSlicedPacket::from_ip(ip).ok();
-        if let Some(direction) = packet.and_then(|packet| sockets(&packet)) {
-            self.arrivals.entry(direction).or_default().push(Sample { at, delay: None });
+        if let Some(five_tuple) = packet.and_then(|packet| sockets(&packet)) {
+            self.arrivals.entry(five_tuple).or_default().push(Sample { at, delay: None });
         }
     }
 
-    /// Forgets what is older than `before`, and all but the busiest conversations.
+    /// Forget arrivals before `before`, and all but the busiest flows.
     pub fn forget(&mut self, before: UtcInstant) {
         self.arrivals.values_mut().for_each(|traffic| traffic.forget(before));
-        let busiest = self.busiest(MOST_KEPT);
+        let busiest = self.busiest(MAX_KEPT);
         self.arrivals.retain(|one, traffic| busiest.contains(one) && traffic.samples() > 0);
     }
 
-    /// The estimate of the busy conversation that shows a grid most clearly, and its name.
+    /// Estimate the grid from the busiest flows; return the clearest estimate with its flow's name.
     pub fn estimate(&self, period: Period) -> Option<(String, Estimate)> {
-        let busiest = self.busiest(LOOKED_AT).into_iter();
+        let busiest = self.busiest(MAX_ESTIMATED).into_iter();
         let estimates = busiest.map(|one| (one.name(), self.arrivals[&one].estimate(period)));
         estimates.max_by(|(_, a), (_, b)| Estimate::by_clarity(a, b))
     }
 
-    fn busiest(&self, most: usize) -> Vec<Direction> {
-        let mut busiest: Vec<Direction> = self.arrivals.keys().copied().collect();
+    fn busiest(&self, most: usize) -> Vec<FiveTuple> {
+        let mut busiest: Vec<FiveTuple> = self.arrivals.keys().copied().collect();
         busiest.sort_by_key(|one| std::cmp::Reverse(self.arrivals[one].samples()));
         busiest.truncate(most);
         busiest
     }
 }
 
+/// Five-tuple that identifies one direction of a conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Direction {
+struct FiveTuple {
     protocol: &'static str,
     from: (IpAddr, u16),
     to: (IpAddr, u16),
 }
 
-impl Direction {
+impl FiveTuple {
     fn reversed(self) -> Self {
         Self { from: self.to, to: self.from, ..self }
     }
@@ -128,8 +130,8 @@ impl Direction {
     }
 }
 
-/// Between whom a packet goes; `None` where it is not TCP or UDP.
-fn direction(link: Linktype, bytes: &[u8]) -> Result<Option<Direction>, CaptureError> {
+/// Five-tuple of a captured packet; `None` if it is not TCP or UDP.
+fn five_tuple(link: Linktype, bytes: &[u8]) -> Result<Option<FiveTuple>, CaptureError> {
     let cooked = |header: usize, place: usize| {
         let kind = bytes.get(place..)?.first_chunk()?;
         let kind = EtherType(u16::from_be_bytes(*kind));
@@ -146,7 +148,7 @@ fn direction(link: Linktype, bytes: &[u8]) -> Result<Option<Direction>, CaptureE
     Ok(packet.and_then(|packet| sockets(&packet)))
 }
 
-fn sockets(packet: &LaxSlicedPacket<'_>) -> Option<Direction> {
+fn sockets(packet: &LaxSlicedPacket<'_>) -> Option<FiveTuple> {
     let (from, to): (IpAddr, IpAddr) = match packet.net.as_ref()? {
         LaxNetSlice::Ipv4(ip) => {
             (ip.header().source_addr().into(), ip.header().destination_addr().into())
@@ -161,16 +163,16 @@ fn sockets(packet: &LaxSlicedPacket<'_>) -> Option<Direction> {
         TransportSlice::Udp(udp) => ("UDP", udp.source_port(), udp.destination_port()),
         _ => return None,
     };
-    Some(Direction { protocol, from: (from, source), to: (to, destination) })
+    Some(FiveTuple { protocol, from: (from, source), to: (to, destination) })
 }
 
 // --- the file ---
 
-/// More than the largest packet that is captured (256 KiB with segmentation offload).
+/// Size of the reader's buffer, larger than any captured packet (256 KiB with segmentation offload), in bytes.
 const BUFFER: usize = 1 << 20;
 const NANOSECONDS: i128 = 1_000_000_000;
 
-/// What the packets of one interface have in common.
+/// Capture interface: the link type and the timestamp format of its packets.
 #[derive(Debug, Clone, Copy)]
 struct Interface {
     link: Linktype,
@@ -230,7 +232,7 @@ fn damaged(packets: usize, error: &PcapError<&[u8]>) -> CaptureError {
     CaptureError::Damaged { packets, what }
 }
 
-/// A block's packet: its interface, its time and its bytes. Blocks that describe interfaces are noted.
+/// Return a block's packet: interface, timestamp in ticks, bytes. Blocks that describe interfaces are remembered.
 fn packet<'b>(
     interfaces: &mut Vec<Interface>,
     block: &'b PcapBlockOwned<'_>,

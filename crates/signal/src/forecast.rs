@@ -1,12 +1,12 @@
-//! Element sets as the source: orbits can be propagated, so the satellites that a handover policy will choose can be
-//! foretold, the less exactly the older the elements are.
+//! Element sets as the source of handovers: orbits can be propagated, so that the satellites that a handover policy
+//! will choose can be predicted, the less exactly the older the elements are.
 //!
-//! [`timing_error`] says how much. Its rule comes from pairs of element sets of the same satellites: where the older
-//! set puts a satellite at the newer one's epoch, against where the newer set does, in flight time. Among 10,000
-//! Starlink satellites (May 2026) nine in ten were less than 1.5 s off with sets 8 h older, 2.3 s with 17 h, 3.3 s
-//! with 24 h; among 1,700 (November 2021) 0.5 s with 24 h. A fifth of a second per hour is what 84 to 95 % of the
-//! satellites keep to at every age up to two days, and gives SaTCP's T_err (section V-B: 0.6 s) for the three hours
-//! between two updates that the paper has.
+//! [`timing_error`] gives the error. Its rule comes from pairs of element sets of the same satellites: the position at
+//! the newer set's epoch according to the older set, compared with the newer set's, as a difference in flight time.
+//! Among 10,000 Starlink satellites (May 2026) nine in ten were less than 1.5 s off with sets 8 h older, 2.3 s with
+//! 17 h, 3.3 s with 24 h; among 1,700 (November 2021) 0.5 s with 24 h. A fifth of a second per hour bounds the error of
+//! 84 to 95 % of the satellites at every age up to two days, and gives SaTCP's T_err (section V-B: 0.6 s) for the three
+//! hours that the paper assumes between two updates.
 
 use skyhop_model::HandoverKind;
 use skyhop_path::{Frame, PathError, PathFrames, PathRequest, handover};
@@ -15,46 +15,46 @@ use skyhop_units::{Duration, Instant, UtcInstant};
 use crate::Handover;
 use crate::path::of_frame;
 
-/// How much further off a satellite is for every hour of its elements' age.
+/// Growth of the error per hour of the elements' age.
 const ERROR_PER_HOUR: Duration = Duration::from_millis(200);
-/// Elements are no better than that when they are new: nine in ten sets that were 2 h apart agreed within 0.4 s.
+/// Error of new elements: nine in ten pairs of sets that were 2 h apart agreed within 0.4 s.
 const LEAST_ERROR: Duration = Duration::from_millis(400);
 
-/// The time by which at most one satellite in ten is early or late, `age` after its elements' epoch or before it.
+/// Time by which at most one satellite in ten is early or late, `age` after or before its elements' epoch.
 pub fn timing_error(age: Duration) -> Duration {
     let hours = age.as_secs_f64() / 3_600.0;
     ERROR_PER_HOUR.mul_f64(hours).max(LEAST_ERROR)
 }
 
-/// The handovers of a path that is computed from element sets, step by step.
+/// Iterator over the steps of a path that is computed from element sets, with their handovers.
 ///
-/// The error of a handover is that of the oldest elements among the satellites that are left or joined
-/// ([`timing_error`]), and the step, which no moment is known better than. Where a policy chooses at fixed moments
-/// of UTC only, those are exact, whatever satellite is chosen.
+/// The error of a handover is the [`timing_error`] of the oldest elements among the satellites that the path leaves or
+/// joins, plus the step, which limits the resolution. If the policy chooses only at fixed times of UTC, these times are
+/// exact, whichever satellite is chosen.
 pub struct Forecast<'r> {
     request: &'r PathRequest,
     frames: PathFrames<'r>,
     follows_grid: bool,
-    /// The nodes of the last frame.
+    /// Nodes of the previous frame.
     nodes: Vec<i32>,
 }
 
-/// A step of a forecast.
+/// Step of a forecast, one frame of the path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Step {
-    /// When.
+pub struct ForecastStep {
+    /// Time since the start of the request.
     pub at: Instant,
-    /// Whether there is a path then.
+    /// Whether a path exists in this step.
     pub connected: bool,
-    /// The handover with which it begins.
+    /// Handover at the beginning of the step, if there is one.
     pub handover: Option<Handover>,
 }
 
 impl<'r> Forecast<'r> {
-    /// Prepares the forecast of the path that `request` asks for.
+    /// Prepare the forecast of the path that `request` describes.
     ///
     /// # Errors
-    /// The request makes no sense.
+    /// The request is invalid.
     pub fn new(request: &'r PathRequest) -> Result<Self, PathError> {
         Ok(Self {
             request,
@@ -75,7 +75,7 @@ impl<'r> Forecast<'r> {
         ages.max().map_or(Duration::ZERO, timing_error) + self.request.step
     }
 
-    /// How old a satellite's elements are; `None` for one that has none.
+    /// Age of a satellite's elements; `None` for a node without an element set.
     fn age(&self, satellite: i32, utc: UtcInstant) -> Option<Duration> {
         let constellation = &self.request.constellation;
         let others = constellation.satellites() as usize - constellation.element_sets.len();
@@ -86,21 +86,21 @@ impl<'r> Forecast<'r> {
 }
 
 impl Iterator for Forecast<'_> {
-    type Item = Step;
+    type Item = ForecastStep;
 
-    fn next(&mut self) -> Option<Step> {
+    fn next(&mut self) -> Option<ForecastStep> {
         let frame = self.frames.next()?;
         let mut handover = of_frame(&frame);
         if let Some(handover) = &mut handover {
             handover.error = self.error(&frame, handover.kind);
         }
-        let step = Step { at: frame.at, connected: frame.delay.is_some(), handover };
+        let step = ForecastStep { at: frame.at, connected: frame.delay.is_some(), handover };
         self.nodes = frame.nodes;
         Some(step)
     }
 }
 
-/// The median age of the elements of a constellation; `None` where it has none.
+/// Median age of a constellation's element sets at `utc`; `None` if it has none.
 pub fn median_age(request: &PathRequest, utc: UtcInstant) -> Option<Duration> {
     let sets = request.constellation.element_sets.iter();
     let mut ages: Vec<Duration> = sets.map(|set| age(set.elements().epoch, utc)).collect();
@@ -116,7 +116,7 @@ fn utc(request: &PathRequest, at: Instant) -> UtcInstant {
     request.start.after(at.saturating_since(Instant::START))
 }
 
-/// The nodes that only one of two routes has.
+/// Nodes that only one of two routes contains.
 fn satellites_of_one<'n>(a: &'n [i32], b: &'n [i32]) -> impl Iterator<Item = i32> + 'n {
     let missing = |from: &'n [i32]| move |node: &&i32| !from.contains(node);
     a.iter().filter(missing(b)).chain(b.iter().filter(missing(a))).copied()

@@ -1,9 +1,9 @@
-//! Announced handovers: what a source knows of handovers to come, and when it says so.
+//! Announcements of upcoming handovers to congestion controls.
 //!
-//! A source gives [`Handover`]s in the order in which they happen: [`path`] those of the path itself,
-//! [`schedule`] those of a grid in UTC, [`forecast`] those that element sets foretell. [`Timing`] turns
-//! them into [`Announcement`]s: how long before, and how wrong. An [`Agenda`] says which one is next. What
-//! to do about an announcement is up to whoever receives it.
+//! A source yields [`Handover`]s in the order of their times: [`path`] those of the path itself,
+//! [`schedule`] those of a fixed grid in UTC, [`forecast`] those predicted from element sets. [`Timing`] turns
+//! them into [`Announcement`]s with a lead time and an error. An [`Agenda`] tells which announcement is due
+//! next. The receiver of an announcement decides how to react.
 //!
 //! ```
 //! use skyhop_signal::{Timing, TimingError, schedule};
@@ -11,7 +11,7 @@
 //!
 //! let until = Instant::START + Duration::from_secs(60);
 //! let start = "2026-01-01T00:00:00Z".parse()?;
-//! let grid = schedule::Grid { period: Duration::from_secs(15), offset: Duration::from_secs(12) };
+//! let grid = schedule::HandoverGrid { period: Duration::from_secs(15), offset: Duration::from_secs(12) };
 //! let timing = Timing { lead: Duration::from_secs(1), error: TimingError::None, seed: 1 };
 //! let announcements = timing.announce(grid.handovers(start, until), until);
 //! let first = announcements[0];
@@ -35,30 +35,30 @@ use skyhop_units::{Duration, Instant};
 pub use agenda::{Agenda, Statement};
 pub use timing::{Timing, TimingError, TimingErrorText};
 
-/// A handover, as its source knows it.
+/// Handover as its source knows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Handover {
-    /// When it happens.
+    /// Time of the handover.
     pub at: Instant,
-    /// How long the path is expected to be down; zero where the source cannot say.
+    /// Expected duration of the outage; zero if the source does not know it.
     pub outage: Duration,
-    /// How wrong `at` may be, either way; zero where the source knows.
+    /// Maximum error of `at` in either direction; zero if the source is exact.
     pub error: Duration,
-    /// What happens.
+    /// Kind of the handover.
     pub kind: HandoverKind,
 }
 
-/// A handover that is said to come.
+/// Announcement of an upcoming handover.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Announcement {
-    /// When it is said.
+    /// Time at which the announcement is made.
     pub announced: Instant,
-    /// When the handover is said to happen.
+    /// Announced time of the handover.
     pub at: Instant,
-    /// How long the path is expected to be down; zero where nobody can say.
+    /// Expected duration of the outage; zero if the source does not know it.
     pub outage: Duration,
-    /// How wrong `at` may be, either way.
+    /// Maximum error of `at` in either direction.
     pub error: Duration,
-    /// What happens.
+    /// Kind of the handover.
     pub kind: HandoverKind,
 }

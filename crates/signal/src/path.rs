@@ -1,4 +1,4 @@
-//! The path itself as the source: its handovers are known.
+//! The path itself as the source of handovers, which knows them exactly.
 
 use skyhop_model::HandoverKind;
 use skyhop_model::PathEventKind;
@@ -7,10 +7,11 @@ use skyhop_units::{Duration, Instant};
 
 use crate::Handover;
 
-/// The path's handovers, in order. What happens at one moment is one handover: the gravest kind, the longest
-/// outage. `changes` are moments at which somebody else changes the path, each with the outage it begins.
+/// Return the path's handovers in order of time.
 ///
-/// A path that is lost or restored counts: what is in flight then goes astray, and the RTT is another after it.
+/// Events at the same time are one handover, with the most severe kind and the longest outage. `changes` are the times
+/// at which the scenario changes the path, each with the outage that begins then. Loss and restoration of the path
+/// count as handovers: packets in flight are lost, and the RTT differs afterwards.
 pub fn handovers(trace: &PathTrace, changes: &[(Instant, Duration)]) -> Vec<Handover> {
     let changed = changes.iter().map(|&(at, outage)| Handover {
         at,
@@ -30,12 +31,12 @@ pub fn handovers(trace: &PathTrace, changes: &[(Instant, Duration)]) -> Vec<Hand
     all
 }
 
-/// What happens with a frame, taken as one handover; `None` where nothing does.
+/// Merge the events of a frame into one handover; `None` if it has no events.
 pub(crate) fn of_frame(frame: &Frame) -> Option<Handover> {
     frame.events.iter().map(of_event).reduce(gravest)
 }
 
-/// Two handovers of one moment.
+/// Merge two handovers at the same time: the more severe kind, the longer outage, the larger error.
 fn gravest(first: Handover, next: Handover) -> Handover {
     Handover {
         outage: first.outage.max(next.outage),

@@ -1,12 +1,14 @@
-//! How wrong a handover's moment is that was computed from element sets fetched three hours before: SaTCP's Figure 4,
-//! which shows the distribution of the error's size over 1605 Starlink satellites (docs/signal.md: what it is made of). Its sign is not shown; both are equally
-//! likely here.
+//! Error of a handover's time that is computed from element sets fetched three hours before: SaTCP's Figure 4.
+//!
+//! The figure shows the distribution of the error's size over 1605 Starlink satellites
+//! (docs/explanation/announcements.md explains its origin). It does not show the sign; here both are equally
+//! likely.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::Rng;
 use skyhop_units::Duration;
 
-/// The curve of the figure: which share of the errors is at most how large, ms. In between it is straight.
+/// Cumulative distribution in the figure: share of the errors, and their maximum size in ms; linear in between.
 const QUANTILES: [(f64, f64); 9] = [
     (0.00, 0.0),
     (0.10, 30.0),
@@ -19,17 +21,17 @@ const QUANTILES: [(f64, f64); 9] = [
     (1.00, 1600.0),
 ];
 
-/// No error is larger.
+/// Maximum size of the error.
 pub(crate) const LARGEST: Duration = Duration::from_millis(1600);
 
-/// An error's size, and whether the announced moment is later than the true one.
+/// Draw an error: its size, and whether the announced time is later than the true one.
 pub(crate) fn draw(rng: &mut ChaCha8Rng) -> (Duration, bool) {
     const STEP: f64 = 1.0 / (1_u64 << 53) as f64;
     let bits = rng.next_u64();
     (size((bits >> 11) as f64 * STEP), bits & 1 == 1)
 }
 
-/// The error that a share of `share` (0 to 1) does not exceed.
+/// Quantile of the error's size: a share of `share` (0 to 1) of the errors does not exceed it.
 fn size(share: f64) -> Duration {
     let above =
         QUANTILES.iter().position(|(most, _)| share <= *most).unwrap_or(QUANTILES.len() - 1).max(1);

@@ -1,24 +1,23 @@
-//! A fixed grid in UTC as the source: Starlink's terminals are assigned their satellites anew at seconds 12, 27, 42
-//! and 57 of every minute, whatever happens to a path (SatPipe, section III).
+//! Fixed grid in UTC as the source of handovers: Starlink reassigns satellites to terminals at seconds 12, 27, 42
+//! and 57 of every minute, whether or not the path changes (SatPipe, section III).
 
 use skyhop_model::HandoverKind;
 use skyhop_units::{Duration, Instant, UtcInstant};
 
 use crate::Handover;
 
-/// The moments of UTC at which something may happen.
+/// Equally spaced times in UTC at which handovers may happen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Grid {
-    /// The time from one to the next; not zero.
+pub struct HandoverGrid {
+    /// Time from one handover to the next; not zero.
     pub period: Duration,
-    /// Where in a period they lie, counted from 1970-01-01T00:00:00Z: from the full minute, where the period
-    /// divides it.
+    /// Offset of the handovers within a period. Periods are counted from 1970-01-01T00:00:00Z, so that a period that
+    /// divides a minute begins at the full minute.
     pub offset: Duration,
 }
 
-impl Grid {
-    /// The grid's moments of a run that begins at `start`, before `until`. How long the path is down, if at all,
-    /// the grid does not say.
+impl HandoverGrid {
+    /// Iterate over the grid's handovers from `start`, the UTC of time zero, up to `until`. Their outages are unknown.
     pub fn handovers(
         &self,
         start: UtcInstant,
@@ -38,7 +37,7 @@ impl Grid {
         })
     }
 
-    /// From `start` to the first moment not before it.
+    /// Time from `start` to the first handover at or after it, ns.
     fn wait_ns(&self, start: UtcInstant, period_ns: u64) -> u64 {
         let since_grid = i128::from(start.unix_nanos()) - i128::from(self.offset.as_nanos());
         (-since_grid).rem_euclid(i128::from(period_ns)) as u64

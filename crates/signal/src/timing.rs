@@ -1,4 +1,4 @@
-//! When a handover is announced, and how wrong its moment is.
+//! Lead time of announcements, and the error of their times.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -12,31 +12,31 @@ use thiserror::Error;
 use crate::report_timing;
 use crate::{Announcement, Handover};
 
-/// How handovers are announced.
+/// Lead time and error with which handovers are announced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Timing {
-    /// How long before the moment that is announced.
+    /// Time from the announcement to the announced handover.
     pub lead: Duration,
-    /// How wrong that moment is.
+    /// Error added to the handover's time.
     pub error: TimingError,
-    /// Where the random errors come from.
+    /// Seed of random errors.
     pub seed: u64,
 }
 
-/// What is added to the moment that is announced.
+/// Error added to the announced time of handovers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TimingError {
-    /// Nothing.
+    /// The announced times are exact.
     None,
-    /// A random error either way: SaTCP's Figure 4, from element sets that are three hours old.
+    /// Random error in either direction: SaTCP's Figure 4, for element sets that are three hours old.
     ReportTiming,
-    /// Always the same: the handover is announced for later than it happens.
+    /// Constant error: handovers are announced for later than they happen.
     Late(Duration),
-    /// Always the same: for earlier.
+    /// Constant error: handovers are announced for earlier than they happen.
     Early(Duration),
 }
 
-/// The text for a [`TimingError`] is neither one of its names nor a duration.
+/// Error of parsing a [`TimingError`]: the text is neither one of its names nor a duration.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error(
     "{} is not a timing error; expected none, report-timing, or a duration such as \"0.2 s\" or \"-0.2 s\"",
@@ -45,8 +45,8 @@ pub enum TimingError {
 pub struct TimingErrorText(String);
 
 impl Timing {
-    /// The announcements of these handovers that are made before `until`, ordered by when they are made, then by
-    /// the moment they announce. Nothing is announced for a moment before the run, nor said before it.
+    /// Return the announcements of these handovers that are made before `until`, ordered by the time at which they are
+    /// made, then by the announced time. Both times are at least [`Instant::START`].
     pub fn announce(
         &self,
         handovers: impl IntoIterator<Item = Handover>,
@@ -84,7 +84,7 @@ impl Timing {
 }
 
 impl TimingError {
-    /// How far every announcement is off, either way; zero where that differs.
+    /// Size of a constant error; zero without an error or with random errors.
     pub fn constant(self) -> Duration {
         match self {
             Self::Late(by) | Self::Early(by) => by,

@@ -1,8 +1,8 @@
-//! From the moment at which the signal service announces a handover to the ACK at which a module in the
+//! Latency from the announcement of a handover by the signal service to the ACK at which a module in the
 //! kernel acts on it.
 //!
-//! SaTCP says when it begins to hold its window; the service says on its socket when it announced. One
-//! connection at 150 Mbit/s over a loopback device of its own. Needs root and `ip`.
+//! The module SaTCP reports when it begins to hold its window, the service on its socket when it announces. One
+//! connection at 150 Mbit/s over its own loopback device. Needs root and `ip`.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -20,16 +20,16 @@ use nix::sched::{CloneFlags, unshare};
 use skyhop_cc::Module;
 use skyhop_host::ServiceControl;
 use skyhop_kernel::{load, pinned_phases};
-use skyhop_signal::schedule::Grid;
+use skyhop_signal::schedule::HandoverGrid;
 use skyhop_signal::{Timing, TimingError};
 use skyhop_signald::{NamespaceChoice, ServiceOptions, ServiceSource, serve};
 use skyhop_units::Duration;
 
 const ANNOUNCEMENTS: usize = 1000;
 const PERIOD: Duration = Duration::from_millis(20);
-/// Bytes per second: the link of the scenarios.
+/// Pacing rate of the connection, the link rate of the scenarios, in bytes per second.
 const PACING_RATE: u32 = 150_000_000 / 8;
-/// What the connection needs to open its window.
+/// Time that the connection needs to open its window.
 const WARM_UP: WallDuration = WallDuration::from_secs(1);
 
 fn main() -> io::Result<()> {
@@ -45,7 +45,7 @@ fn main() -> io::Result<()> {
             return Ok(());
         }
     };
-    // What is pinned goes with this process's mounts.
+    // The pins vanish with this process's mount namespace.
     let phases = pinned_phases(&kernel_name).map_err(io::Error::other)?;
     let stop = AtomicBool::new(false);
     let (announced, holds) = thread::scope(|scope| {
@@ -56,12 +56,12 @@ fn main() -> io::Result<()> {
         sender.join().map_err(|_| io::Error::other("the sender panicked"))??;
         io::Result::Ok((announced, phases.read().map_err(io::Error::other)?))
     })?;
-    let begins: Vec<u64> = holds.iter().map(|told| told.phase.begin_ns).collect();
+    let begins: Vec<u64> = holds.iter().map(|hold| hold.phase.begin_ns).collect();
     report(latencies_us(&announced, &begins), announced.len());
     Ok(())
 }
 
-/// Own mounts with an own BPF file system, and an own loopback device with packets of 1,500 bytes.
+/// Enter new mount and network namespaces with their own BPF file system, and a loopback device with an MTU of 1,500.
 fn separate() -> io::Result<()> {
     let none: Option<&str> = None;
     let private = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
@@ -76,7 +76,7 @@ fn separate() -> io::Result<()> {
     }
 }
 
-/// Sends as much as the pacing rate allows.
+/// Send as much as the pacing rate allows until `stop` is set.
 fn send(cc: &str, stop: &AtomicBool) -> io::Result<()> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let mut connection = TcpStream::connect(listener.local_addr()?)?;
@@ -113,12 +113,12 @@ fn set(socket: &TcpStream, level: i32, option: i32, value: &[u8]) -> io::Result<
     Errno::result(done).map(|_| ()).map_err(io::Error::from)
 }
 
-/// Runs the service; returns the moments at which it announced, on `CLOCK_MONOTONIC`.
+/// Run the service; return the times of its announcements on `CLOCK_MONOTONIC`, ns.
 fn announce(stop: &AtomicBool) -> io::Result<Vec<u64>> {
     let socket = std::env::temp_dir().join(format!("skyhop-latency-{}.sock", std::process::id()));
     let options = ServiceOptions {
         source: ServiceSource::Grid {
-            grid: Grid { period: PERIOD, offset: Duration::ZERO },
+            grid: HandoverGrid { period: PERIOD, offset: Duration::ZERO },
             error: Duration::ZERO,
         },
         timing: Timing { lead: Duration::ZERO, error: TimingError::None, seed: 1 },
@@ -171,7 +171,8 @@ fn connect(socket: &Path) -> io::Result<UnixStream> {
     UnixStream::connect(PathBuf::from(socket))
 }
 
-/// From each announcement to the first hold that began after it, before the next one.
+/// Latencies, µs, from each announcement to the first hold that begins after it and before the next announcement;
+/// sorted.
 fn latencies_us(announced: &[u64], begins: &[u64]) -> Vec<f64> {
     let mut latencies: Vec<f64> = announced
         .iter()

@@ -1,4 +1,4 @@
-//! A forecast that goes on and on, computed ahead on a thread of its own so that no announcement waits for it.
+//! Endless forecast of handovers, computed ahead on its own thread so that it delays no announcement.
 
 use std::io;
 use std::path::PathBuf;
@@ -15,35 +15,35 @@ use crate::wall_clock::WallClock;
 use skyhop_host::error::{Context, HostError};
 use skyhop_host::thread::spawn;
 
-/// How much is computed at a time.
-const PIECE: Duration = Duration::from_secs(60);
-/// How many pieces the thread is ahead, at most: two hours.
-const PIECES_AHEAD: usize = 120;
-/// How far ahead handovers are taken over.
-const TAKEN: Duration = Duration::from_secs(60);
-/// How long a forecast lasts; then the next one begins, with element sets read anew.
-const LASTS: Duration = Duration::from_secs(24 * 3_600);
-/// Older element sets are worth a warning: operators publish every few hours.
-const OLD: Duration = Duration::from_secs(12 * 3_600);
+/// Length of the forecast that one message of the thread covers.
+const CHUNK: Duration = Duration::from_secs(60);
+/// Maximum number of chunks that the thread is ahead: two hours.
+const MAX_CHUNKS_AHEAD: usize = 120;
+/// Time beyond the caller's horizon for which chunks are taken over.
+const READ_AHEAD: Duration = Duration::from_secs(60);
+/// Length of a forecast, after which the next one begins with element sets read again from the file.
+const FORECAST_LENGTH: Duration = Duration::from_secs(24 * 3_600);
+/// Median age of element sets above which the user gets a warning: operators publish new ones every few hours.
+const OLD_ELEMENTS: Duration = Duration::from_secs(12 * 3_600);
 
-/// What is forecast.
+/// Description of the forecast to compute.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ForecastPlan {
-    /// Its `[path]` says how.
+    /// Scenario whose `[path]` gives the relay, the handover policy and their options.
     pub scenario: NamedScenario,
-    /// The file of element sets, which is read again when it changes.
+    /// File of element sets, which is read again when it changes.
     pub elements: PathBuf,
-    /// Where the terminal stands.
+    /// Place of the terminal.
     pub from: Place,
-    /// The other end; without it only the terminal's own satellite counts.
+    /// Place of the other end; without it only handovers of the terminal's own satellite are forecast.
     pub to: Option<Place>,
 }
 
 impl ForecastPlan {
-    /// Finds out now whether the forecast can begin.
+    /// Check whether the forecast can begin now.
     ///
     /// # Errors
-    /// The first thing that is wrong with the file, the places or the policy.
+    /// The first problem with the file, the places or the policy.
     pub fn check(&self) -> Result<(), HostError> {
         let request = self.request(WallClock::read()?.utc());
         request.map(drop).map_err(|error| HostError::Unsupported(error.to_string()))
@@ -51,46 +51,46 @@ impl ForecastPlan {
 
     fn request(&self, start: UtcInstant) -> Result<PathRequest, ScenarioError> {
         let ends = (&self.from, self.to.as_ref());
-        self.scenario.forecast_from(&self.elements, ends, start, LASTS)
+        self.scenario.forecast_from(&self.elements, ends, start, FORECAST_LENGTH)
     }
 }
 
-/// Forecasts one after the other.
+/// Series of forecasts, each beginning where the last one ends.
 #[derive(Debug)]
 pub(crate) struct Forecaster {
     plan: ForecastPlan,
-    current: Running,
-    /// The forecast from a file that has changed, until it has something to say.
-    next: Option<Running>,
-    /// When the file was written that is read now.
-    written: Option<SystemTime>,
+    current: ForecastThread,
+    /// Forecast from a file that has changed; replaces `current` once it has begun.
+    next: Option<ForecastThread>,
+    /// Modification time of the file that the newest thread reads.
+    modified: Option<SystemTime>,
 }
 
-/// What a forecaster has to say.
+/// Handovers and messages to the user since the last call of [`Forecaster::update`].
 #[derive(Debug, Default)]
 pub(crate) struct Update {
-    /// Whether it replaces whatever was said before.
+    /// Whether these handovers replace all earlier ones.
     pub(crate) replaces: bool,
-    /// Handovers, and the moment from which their times count.
-    pub(crate) pieces: Vec<(UtcInstant, Vec<Handover>)>,
+    /// Handovers of each chunk, with the UTC of its time zero.
+    pub(crate) chunks: Vec<(UtcInstant, Vec<Handover>)>,
     pub(crate) notes: Vec<String>,
 }
 
 impl Forecaster {
     pub(crate) fn start(plan: &ForecastPlan, now: UtcInstant) -> Result<Self, HostError> {
-        let written = written(plan);
-        let current = Running::start(plan, now)?;
-        Ok(Self { plan: plan.clone(), current, next: None, written })
+        let modified = modified(plan);
+        let current = ForecastThread::start(plan, now)?;
+        Ok(Self { plan: plan.clone(), current, next: None, modified })
     }
 
-    /// Begins anew at `now`.
+    /// Discard the forecast and begin another one at `now`.
     pub(crate) fn restart(&mut self, now: UtcInstant) -> Result<(), HostError> {
         self.next = None;
-        self.current = Running::start(&self.plan, now)?;
+        self.current = ForecastThread::start(&self.plan, now)?;
         Ok(())
     }
 
-    /// What has been computed since the last call, as far as `until` and a little further.
+    /// Return what has been computed since the last call, up to [`READ_AHEAD`] after `until`.
     pub(crate) fn update(
         &mut self,
         now: UtcInstant,
@@ -98,14 +98,14 @@ impl Forecaster {
     ) -> Result<Update, HostError> {
         let mut update = Update::default();
         self.replace_changed(now, &mut update)?;
-        while self.current.until < until.after(TAKEN) {
-            match self.current.outputs.try_recv() {
-                Ok(Output::Begins { age }) => update.notes.extend(self.warning(age)),
-                Ok(Output::Piece { handovers, until }) => {
+        while self.current.until < until.after(READ_AHEAD) {
+            match self.current.messages.try_recv() {
+                Ok(ForecastMessage::Begun { age }) => update.notes.extend(self.warning(age)),
+                Ok(ForecastMessage::Chunk { handovers, until }) => {
                     self.current.until = self.current.start.after(until - Instant::START);
-                    update.pieces.push((self.current.start, handovers));
+                    update.chunks.push((self.current.start, handovers));
                 }
-                Ok(Output::Failed(what)) => {
+                Ok(ForecastMessage::Failed(what)) => {
                     return Err(io::Error::other(what)).context("cannot continue the forecast");
                 }
                 Err(TryRecvError::Empty) => break,
@@ -115,37 +115,37 @@ impl Forecaster {
         Ok(update)
     }
 
-    /// Looks whether the file has changed, and takes over the forecast from it once it is there. What was forecast
-    /// before holds until then, and for good where the new file cannot be used.
+    /// Start another forecast if the file has changed, and switch to it once it has begun. The current forecast stays
+    /// valid until then, and for good if the new file cannot be used.
     fn replace_changed(&mut self, now: UtcInstant, update: &mut Update) -> Result<(), HostError> {
-        let written = written(&self.plan);
-        if written.is_some() && written != self.written {
-            self.written = written;
-            self.next = Some(Running::start(&self.plan, now)?);
+        let modified = modified(&self.plan);
+        if modified.is_some() && modified != self.modified {
+            self.modified = modified;
+            self.next = Some(ForecastThread::start(&self.plan, now)?);
         }
         let Some(next) = &mut self.next else { return Ok(()) };
-        match next.outputs.try_recv() {
-            Ok(Output::Begins { age }) => {
+        match next.messages.try_recv() {
+            Ok(ForecastMessage::Begun { age }) => {
                 let file = self.plan.elements.display();
                 update.notes.push(format!("{file} has changed; forecasting from it"));
                 update.notes.extend(self.warning(age));
                 update.replaces = true;
-                self.current = self.next.take().expect("it was there");
+                self.current = self.next.take().expect("`next` is checked above");
             }
-            Ok(Output::Failed(what)) => {
+            Ok(ForecastMessage::Failed(what)) => {
                 update
                     .notes
                     .push(format!("warning: {what}; continuing with the previous element sets"));
                 self.next = None;
             }
-            Ok(Output::Piece { .. }) | Err(TryRecvError::Disconnected) => self.next = None,
+            Ok(ForecastMessage::Chunk { .. }) | Err(TryRecvError::Disconnected) => self.next = None,
             Err(TryRecvError::Empty) => {}
         }
         Ok(())
     }
 
     fn warning(&self, age: Duration) -> Option<String> {
-        (age > OLD).then(|| {
+        (age > OLD_ELEMENTS).then(|| {
             let (file, hours) = (self.plan.elements.display(), age.as_secs_f64() / 3_600.0);
             let error_s = timing_error(age).as_secs_f64();
             format!(
@@ -156,68 +156,75 @@ impl Forecaster {
     }
 }
 
-/// One forecast on its way.
+/// Thread that computes one forecast.
 #[derive(Debug)]
-struct Running {
+struct ForecastThread {
     start: UtcInstant,
-    /// What has been taken over.
+    /// End of the chunks that have been received.
     until: UtcInstant,
-    outputs: Receiver<Output>,
+    messages: Receiver<ForecastMessage>,
 }
 
-/// What its thread says: how it begins, then piece after piece; or why it does not.
+/// Message of a forecast's thread: one `Begun`, then chunk after chunk; or a failure.
 #[derive(Debug)]
-enum Output {
-    Begins { age: Duration },
-    Piece { handovers: Vec<Handover>, until: Instant },
+enum ForecastMessage {
+    /// The forecast has begun, from element sets of this median age.
+    Begun {
+        age: Duration,
+    },
+    Chunk {
+        handovers: Vec<Handover>,
+        until: Instant,
+    },
     Failed(String),
 }
 
-impl Running {
+impl ForecastThread {
     fn start(plan: &ForecastPlan, now: UtcInstant) -> Result<Self, HostError> {
         const SECOND_NS: i64 = 1_000_000_000;
-        // On the full second, so that a step falls on the moments of a grid.
+        // Begin on a full second, so that steps fall on the moments of a grid.
         let start = UtcInstant::from_unix_nanos(now.unix_nanos().div_euclid(SECOND_NS) * SECOND_NS);
-        let (sender, outputs) = sync_channel(PIECES_AHEAD);
+        let (sender, messages) = sync_channel(MAX_CHUNKS_AHEAD);
         let plan = plan.clone();
         spawn("forecast".to_owned(), move || {
             forecast(&plan, start, &sender);
             Ok(())
         })?;
-        Ok(Self { start, until: start, outputs })
+        Ok(Self { start, until: start, messages })
     }
 }
 
-/// Computes as fast as its output is taken over; ends when nobody takes it any more.
-fn forecast(plan: &ForecastPlan, start: UtcInstant, sender: &SyncSender<Output>) {
+/// Compute as fast as the receiver takes the chunks, at most [`MAX_CHUNKS_AHEAD`] ahead; end when the receiver is
+/// dropped.
+fn forecast(plan: &ForecastPlan, start: UtcInstant, sender: &SyncSender<ForecastMessage>) {
     let request = match plan.request(start) {
         Ok(request) => request,
-        Err(error) => return sender.send(Output::Failed(error.to_string())).unwrap_or(()),
+        Err(error) => return sender.send(ForecastMessage::Failed(error.to_string())).unwrap_or(()),
     };
     let forecast = match Forecast::new(&request) {
         Ok(forecast) => forecast,
-        Err(error) => return sender.send(Output::Failed(error.to_string())).unwrap_or(()),
+        Err(error) => return sender.send(ForecastMessage::Failed(error.to_string())).unwrap_or(()),
     };
     let age = median_age(&request, start).unwrap_or(Duration::ZERO);
-    if sender.send(Output::Begins { age }).is_err() {
+    if sender.send(ForecastMessage::Begun { age }).is_err() {
         return;
     }
-    let mut until = Instant::START + PIECE;
+    let mut until = Instant::START + CHUNK;
     let mut handovers = Vec::new();
     for step in forecast {
         if step.at >= until {
-            let piece = Output::Piece { handovers: std::mem::take(&mut handovers), until };
-            if sender.send(piece).is_err() {
+            let chunk = ForecastMessage::Chunk { handovers: std::mem::take(&mut handovers), until };
+            if sender.send(chunk).is_err() {
                 return;
             }
-            until += PIECE;
+            until += CHUNK;
         }
         handovers.extend(step.handover);
     }
-    sender.send(Output::Piece { handovers, until }).unwrap_or(())
+    sender.send(ForecastMessage::Chunk { handovers, until }).unwrap_or(())
 }
 
-fn written(plan: &ForecastPlan) -> Option<SystemTime> {
+fn modified(plan: &ForecastPlan) -> Option<SystemTime> {
     std::fs::metadata(&plan.elements).and_then(|file| file.modified()).ok()
 }
 
@@ -232,7 +239,7 @@ mod tests {
     const PLANES: u32 = 18;
     const SLOTS: u32 = 20;
 
-    /// A Walker pattern as OMM in CSV.
+    /// Walker pattern as OMM in CSV.
     fn fleet(epoch: &str) -> String {
         let mut csv = "OBJECT_NAME,EPOCH,MEAN_MOTION,ECCENTRICITY,INCLINATION,RA_OF_ASC_NODE,\
                        ARG_OF_PERICENTER,MEAN_ANOMALY,NORAD_CAT_ID,BSTAR\n"
@@ -262,14 +269,14 @@ mod tests {
         }
     }
 
-    /// What is forecast from `now` for so many seconds, in UTC.
+    /// Return the handovers forecast for `seconds` from `now` on, in UTC.
     fn forecast_for(forecaster: &mut Forecaster, now: UtcInstant, seconds: u64) -> Vec<UtcInstant> {
         let until = now.after(Duration::from_secs(seconds));
         let mut moments = Vec::new();
         while forecaster.current.until < until {
-            for (start, piece) in forecaster.update(now, until).unwrap().pieces {
+            for (start, chunk) in forecaster.update(now, until).unwrap().chunks {
                 let utc = |one: &Handover| start.after(one.at.saturating_since(Instant::START));
-                moments.extend(piece.iter().map(utc));
+                moments.extend(chunk.iter().map(utc));
             }
             std::thread::yield_now();
         }
@@ -278,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn it_goes_on_as_one_forecast_does_and_begins_anew_when_the_clock_is_set() {
+    fn chunks_join_to_one_forecast_that_restarts_when_the_clock_is_set() {
         let plan = plan("steps", &fleet("2026-01-01T12:00:00"));
         let now: UtcInstant = "2026-01-01T12:00:07.3Z".parse().unwrap();
         let begin: UtcInstant = "2026-01-01T12:00:07Z".parse().unwrap();
@@ -300,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn elements_that_have_become_useless_end_it() {
+    fn stale_elements_end_the_forecast() {
         let plan = plan("stale", &fleet("2025-10-01T12:00:00"));
         let now: UtcInstant = "2026-01-01T12:00:00Z".parse().unwrap();
         let mut forecaster = Forecaster::start(&plan, now).unwrap();

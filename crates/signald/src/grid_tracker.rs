@@ -1,7 +1,7 @@
-//! What the service knows of a grid that it learns as it goes.
+//! Handover grid that the service estimates from traffic while it runs.
 
 use skyhop_signal::Agenda;
-use skyhop_signal::schedule::Grid;
+use skyhop_signal::schedule::HandoverGrid;
 use skyhop_units::{Duration, Instant};
 
 use crate::ServiceSource;
@@ -9,11 +9,11 @@ use crate::watcher::{Observation, Watcher};
 use skyhop_host::ServiceControl;
 use skyhop_host::error::HostError;
 
-/// Passes on what a watcher hears; does nothing where the source needs none.
+/// Passes a watcher's estimates to the agenda; does nothing for sources without a watcher.
 pub(crate) struct GridTracker {
     watcher: Option<Watcher>,
-    /// The grid and its error.
-    known: Option<(Grid, Duration)>,
+    /// Latest grid, and the error of its moments.
+    known: Option<(HandoverGrid, Duration)>,
 }
 
 impl GridTracker {
@@ -27,41 +27,40 @@ impl GridTracker {
         Ok(Self { watcher, known: None })
     }
 
-    /// UTC was set by `step_ns`: the grid that was seen stays where it was, which the clock now calls
-    /// otherwise.
+    /// Adapt to a step of UTC by `step_ns`: the grid's moments do not move, so that their offset in UTC changes.
     pub(crate) fn clock_set(&mut self, agenda: &mut Agenda, now: Instant, step_ns: i64) {
         let Some(watcher) = &self.watcher else { return };
-        watcher.begin_anew();
-        self.known = self.known.map(|grid| moved(grid, step_ns));
-        agenda.learn(now, self.known);
+        watcher.reset();
+        self.known = self.known.map(|grid| shifted(grid, step_ns));
+        agenda.set_grid(now, self.known);
     }
 
-    /// Takes over what was observed since.
-    pub(crate) fn look(
+    /// Take over the latest estimate, if there is a new one.
+    pub(crate) fn update(
         &mut self,
         agenda: &mut Agenda,
         now: Instant,
         control: &mut dyn ServiceControl,
     ) -> Result<(), HostError> {
         let Some(watcher) = &mut self.watcher else { return Ok(()) };
-        let Some(observed) = watcher.observed()? else { return Ok(()) };
+        let Some(observed) = watcher.latest()? else { return Ok(()) };
         if let Some(note) = note(&observed, self.known.is_some()) {
             control.note(&note);
         }
         self.known = observed.estimate.grid.map(|grid| (grid, observed.estimate.evidence.error()));
-        agenda.learn(now, self.known);
+        agenda.set_grid(now, self.known);
         Ok(())
     }
 }
 
-fn moved((grid, error): (Grid, Duration), step_ns: i64) -> (Grid, Duration) {
+fn shifted((grid, error): (HandoverGrid, Duration), step_ns: i64) -> (HandoverGrid, Duration) {
     let period_ns = i128::from(grid.period.as_nanos().max(1));
     let offset_ns = i128::from(grid.offset.as_nanos()) + i128::from(step_ns);
     let offset = Duration::from_nanos(offset_ns.rem_euclid(period_ns) as u64);
-    (Grid { offset, ..grid }, error)
+    (HandoverGrid { offset, ..grid }, error)
 }
 
-/// What a user should know of it: that there is a grid, or that it is no longer seen.
+/// Message to the user if a grid has been found, or is no longer seen.
 fn note(observed: &Observation, was_known: bool) -> Option<String> {
     let Observation { conversation, estimate } = observed;
     match estimate.grid {
@@ -84,9 +83,10 @@ mod tests {
 
     #[test]
     fn a_grid_that_was_seen_moves_with_the_clock() {
-        let grid = Grid { period: Duration::from_secs(15), offset: Duration::from_secs(12) };
+        let grid =
+            HandoverGrid { period: Duration::from_secs(15), offset: Duration::from_secs(12) };
         let offset_s = |step_s: i64| {
-            moved((grid, Duration::ZERO), step_s * 1_000_000_000).0.offset.as_secs_f64()
+            shifted((grid, Duration::ZERO), step_s * 1_000_000_000).0.offset.as_secs_f64()
         };
         assert_eq!([0, 4, -13, 30].map(offset_s), [12.0, 1.0, 14.0, 12.0]);
     }

@@ -1,9 +1,9 @@
-//! A service that announces handovers on this machine: to the congestion controls that are loaded in
-//! the kernel, and to any program that listens on a Unix socket.
+//! Service that announces handovers on this machine: to the congestion controls that are loaded in
+//! the kernel, and to any program that connects to a Unix socket.
 
 mod forecaster;
 mod grid_tracker;
-mod listeners;
+mod kernel_modules;
 mod socket;
 mod upcoming;
 mod wall_clock;
@@ -13,147 +13,150 @@ use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
 use skyhop_path::PathTrace;
-use skyhop_signal::schedule::Grid;
+use skyhop_signal::schedule::HandoverGrid;
 use skyhop_signal::{Statement, Timing};
 use skyhop_units::Duration;
 
 use skyhop_host::ServiceControl;
-use skyhop_host::clock::wake_precisely;
+use skyhop_host::clock::minimize_timer_slack;
 use skyhop_host::error::HostError;
 
 use grid_tracker::GridTracker;
-use listeners::Listeners;
-use socket::Audience;
+use kernel_modules::KernelModules;
+use socket::SocketServer;
 use upcoming::{Notice, Upcoming};
 use wall_clock::WallClock;
 
 pub use forecaster::ForecastPlan;
-pub use listeners::NamespaceChoice;
+pub use kernel_modules::NamespaceChoice;
 pub use socket::PROTOCOL_VERSION;
 
-/// How often the clock is compared and the caller asked whether to go on.
-const LOOK: Duration = Duration::from_millis(200);
+/// Time between two checks of the clock and of the caller's wish to stop.
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
-/// What the service is to do.
+/// Configuration of the service.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ServiceOptions {
-    /// Where handovers are known from.
+    /// Source of the handovers.
     pub source: ServiceSource,
-    /// How long before a handover it is announced, and how wrong on purpose.
+    /// Lead time of announcements before handovers, and the error added on purpose.
     pub timing: Timing,
-    /// Whose connections are told.
+    /// Network namespace whose connections get announcements.
     pub namespace: NamespaceChoice,
-    /// Only connections to this IPv4 prefix.
+    /// IPv4 prefix (address, length) of the connections' destinations; `None` for all connections.
     pub destination: Option<(Ipv4Addr, u8)>,
-    /// The Unix socket.
+    /// Path of the Unix socket that the service creates.
     pub socket: PathBuf,
 }
 
-/// Where handovers are known from.
+/// Source from which the service knows handovers.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ServiceSource {
-    /// A grid in UTC, as wrong as `error` and the machine's clock.
+    /// Fixed grid in UTC; its error is the larger one of `error` and the machine's clock error.
     Grid {
-        /// The grid.
-        grid: Grid,
-        /// How wrong it is, either way.
+        /// Period and offset of the handovers.
+        grid: HandoverGrid,
+        /// Error of the grid's moments, in either direction.
         error: Duration,
     },
-    /// A grid that the arrivals at a network interface show, once they do; as wrong as they tell it.
+    /// Grid estimated from the arrivals at a network interface; nothing is announced until one is found.
     Watched {
-        /// The interface.
+        /// Name of the network interface.
         interface: String,
-        /// The time between handovers.
+        /// Time between two handovers.
         period: Duration,
     },
-    /// A path that begins when the service does.
+    /// Handovers of a path whose time zero is the start of the service.
     Path(Box<PathTrace>),
-    /// Orbits propagated from element sets, from now on.
+    /// Handovers forecast from element sets, beginning now.
     Forecast(Box<ForecastPlan>),
 }
 
-/// Announces until the source has nothing more to announce or the caller interrupts, and then takes back
-/// what the kernel was told.
+/// Announce handovers until the source is exhausted or the caller interrupts, then withdraw the last announcement
+/// from the kernel.
 ///
 /// # Errors
-/// The socket's place is taken, the namespace is not there, the kernel refuses.
+/// The socket's path is in use, the namespace does not exist, or the kernel refuses an operation.
 pub fn serve(options: &ServiceOptions, control: &mut dyn ServiceControl) -> Result<(), HostError> {
-    wake_precisely()?;
+    minimize_timer_slack()?;
     let mut clock = WallClock::read()?;
     let mut tracker = GridTracker::start(&options.source)?;
-    let mut audience = Audience::open(&options.socket, &options.source)?;
-    let mut listeners = Listeners::find(&options.namespace, options.destination)?;
+    let mut server = SocketServer::open(&options.socket, &options.source)?;
+    let mut modules = KernelModules::find(&options.namespace, options.destination)?;
     control.note(&format!("announcing on {}", options.socket.display()));
-    if let Some(note) = audience.few() {
+    if let Some(note) = server.limit_warning() {
         control.note(&note);
     }
-    tell_listeners(&listeners, control);
-    tell_clock(&clock, options, control);
-    tell_source(&options.source, control);
-    let served =
-        announce_all(options, control, &mut clock, &mut audience, &mut listeners, &mut tracker);
-    listeners.withdraw().and(served)
+    note_modules(&modules, control);
+    warn_of_unsynchronised_clock(&clock, options, control);
+    note_source(&options.source, control);
+    let served = run(options, control, &mut clock, &mut server, &mut modules, &mut tracker);
+    modules.withdraw().and(served)
 }
 
-fn announce_all(
+fn run(
     options: &ServiceOptions,
     control: &mut dyn ServiceControl,
     clock: &mut WallClock,
-    audience: &mut Audience,
-    listeners: &mut Listeners,
+    server: &mut SocketServer,
+    modules: &mut KernelModules,
     tracker: &mut GridTracker,
 ) -> Result<(), HostError> {
     let mut upcoming = Upcoming::new(&options.source, options.timing, clock)?;
     while !control.interrupted() {
-        if let Some(step_ns) = clock.compare()? {
+        if let Some(step_ns) = clock.update()? {
             control.note("the clock was set; announcements follow it");
             upcoming.clock_set(clock)?;
             tracker.clock_set(&mut upcoming.agenda, clock.now(), step_ns);
         }
-        tracker.look(&mut upcoming.agenda, clock.now(), control)?;
-        for note in upcoming.look_ahead(clock, options.timing.lead)? {
+        tracker.update(&mut upcoming.agenda, clock.now(), control)?;
+        for note in upcoming.update(clock, options.timing.lead)? {
             control.note(&note);
         }
         match upcoming.pop(clock) {
             Some(Statement::Announced(announcement)) => {
-                let notice = Notice::of(&announcement, &options.source, clock);
-                listeners.announce(&notice)?;
-                audience.announce(&notice)?;
+                let notice = Notice::new(&announcement, &options.source, clock);
+                modules.announce(&notice)?;
+                server.announce(&notice)?;
             }
-            Some(Statement::Withdrawn) => listeners.withdraw()?,
+            Some(Statement::Withdrawn) => modules.withdraw()?,
             None if upcoming.is_over() => break,
             None => {
                 let wait = upcoming.wait(clock);
-                // Not just before an announcement, which it would delay.
-                if wait > LOOK {
-                    match listeners.refresh() {
-                        Ok(true) => tell_listeners(listeners, control),
+                // A refresh just before an announcement would delay it.
+                if wait > POLL_INTERVAL {
+                    match modules.refresh() {
+                        Ok(true) => note_modules(modules, control),
                         Ok(false) => {}
-                        // Those that it knows go on hearing; the next look may see more.
-                        Err(error) => audience.once(&error.to_string(), control),
+                        // The known modules still get announcements; the next refresh may succeed.
+                        Err(error) => server.warn_once(&error.to_string(), control),
                     }
                 }
-                audience.wait(wait.min(LOOK))?;
+                server.wait(wait.min(POLL_INTERVAL))?;
             }
         }
     }
     Ok(())
 }
 
-fn tell_source(source: &ServiceSource, control: &mut dyn ServiceControl) {
+fn note_source(source: &ServiceSource, control: &mut dyn ServiceControl) {
     if let ServiceSource::Watched { interface, .. } = source {
         control.note(&format!("watching {interface}: announcements begin once a grid is found"));
     }
 }
 
-fn tell_listeners(listeners: &Listeners, control: &mut dyn ServiceControl) {
-    control.note(&match listeners.names() {
+fn note_modules(modules: &KernelModules, control: &mut dyn ServiceControl) {
+    control.note(&match modules.names() {
         "" => "no module is loaded: announcements go to the socket only".to_owned(),
         names => format!("announcements reach {names}"),
     });
 }
 
-fn tell_clock(clock: &WallClock, options: &ServiceOptions, control: &mut dyn ServiceControl) {
+fn warn_of_unsynchronised_clock(
+    clock: &WallClock,
+    options: &ServiceOptions,
+    control: &mut dyn ServiceControl,
+) {
     let in_utc = matches!(options.source, ServiceSource::Grid { .. } | ServiceSource::Forecast(_));
     if in_utc && !clock.is_synchronised() {
         control.note(&format!(

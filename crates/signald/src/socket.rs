@@ -1,4 +1,5 @@
-//! JSON lines on a Unix socket, for any program: docs/signal.md describes them.
+//! Server of a Unix socket that sends announcements as JSON lines to any program; docs/reference/signal-socket.md
+//! describes the protocol.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
@@ -25,26 +26,26 @@ use crate::upcoming::Notice;
 use skyhop_host::ServiceControl;
 use skyhop_host::error::{Context, HostError};
 
-/// The version of the lines. New fields and new types of lines do not change it.
+/// Version of the protocol. New fields and new types of messages do not change it.
 pub const PROTOCOL_VERSION: u32 = 1;
 
-/// Of all users together: each takes a descriptor of the service's.
-const MOST_LISTENERS: usize = 256;
+/// Maximum number of clients of all users together: each takes a file descriptor of the service.
+const MAX_CLIENTS: usize = 256;
 
-/// The descriptors that the service needs itself: modules' maps, namespaces, files that it reads again.
-const RESERVED: usize = 48;
+/// File descriptors that the service needs itself: modules' maps, namespaces, files that it reads again.
+const RESERVED_DESCRIPTORS: usize = 48;
 
-/// How long somebody may leave the first line unread who has connected.
-const GREETING: time::Duration = time::Duration::from_secs(10);
+/// Time after which a client that has not read the first message is disconnected.
+const GREETING_TIMEOUT: time::Duration = time::Duration::from_secs(10);
 
-/// Of one user, so that nobody alone keeps the others out.
-const MOST_OF_A_USER: usize = 64;
+/// Maximum number of clients of one user, so that no user can lock the others out.
+const MAX_CLIENTS_PER_USER: usize = 64;
 
-/// One line.
+/// Message of the protocol, one line of JSON.
 #[derive(Debug, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-enum Line<'l> {
-    /// The first one of every connection.
+enum Message<'l> {
+    /// First message of every connection.
     Hello {
         v: u32,
         source: &'l str,
@@ -52,7 +53,7 @@ enum Line<'l> {
         period_ns: Option<u64>,
         offset_ns: Option<u64>,
     },
-    /// A handover that is to come.
+    /// Announcement of an upcoming handover.
     Handover {
         v: u32,
         at_ns: u64,
@@ -63,52 +64,52 @@ enum Line<'l> {
     },
 }
 
-/// Those who listen.
-pub(crate) struct Audience {
+/// Server of the Unix socket, with its connected clients.
+pub(crate) struct SocketServer {
     listener: UnixListener,
     path: PathBuf,
     hello: Vec<u8>,
-    /// The oldest first.
-    connections: Vec<Connection>,
-    /// How many there may be: fewer where this process may have few descriptors.
-    most: usize,
-    /// A descriptor to give up when there is no other left, so that who connects can be turned away.
+    /// Connected clients, the oldest first.
+    clients: Vec<Client>,
+    /// Maximum number of clients: less than [`MAX_CLIENTS`] if the process may open few descriptors.
+    max_clients: usize,
+    /// Descriptor to close when no other is left, so that a waiting connection can be accepted and closed.
     spare: Option<File>,
-    /// What went wrong last, and need not be said again.
-    said: String,
+    /// Last warning, which is not repeated.
+    last_warning: String,
 }
 
-struct Connection {
+struct Client {
     stream: UnixStream,
     user: u32,
     since: time::Instant,
-    /// Whether it has been seen to read what it was told first.
-    reads: bool,
+    /// Whether the client has read the first message.
+    has_read_hello: bool,
 }
 
-impl Connection {
-    fn of(stream: UnixStream) -> std::io::Result<Self> {
+impl Client {
+    fn new(stream: UnixStream) -> std::io::Result<Self> {
         stream.set_nonblocking(true)?;
         let user = getsockopt(&stream, PeerCredentials)?.uid();
-        Ok(Self { stream, user, since: time::Instant::now(), reads: false })
+        Ok(Self { stream, user, since: time::Instant::now(), has_read_hello: false })
     }
 
-    /// Whether it has left the first line unread for longer than it may.
-    fn is_deaf(&mut self) -> bool {
-        self.reads = self.reads || unread(&self.stream) == 0;
-        !self.reads && self.since.elapsed() > GREETING
+    /// Whether the client has left the first message unread for longer than [`GREETING_TIMEOUT`].
+    fn has_timed_out(&mut self) -> bool {
+        self.has_read_hello = self.has_read_hello || unread(&self.stream) == 0;
+        !self.has_read_hello && self.since.elapsed() > GREETING_TIMEOUT
     }
 
-    /// Whether its other end is closed.
-    fn is_gone(&self) -> bool {
-        let mut look = [PollFd::new(self.stream.as_fd(), PollFlags::empty())];
-        let found = poll(&mut look, PollTimeout::ZERO).is_ok();
-        found && look[0].revents().is_some_and(|seen| seen.contains(PollFlags::POLLHUP))
+    /// Whether the client has closed its end.
+    fn is_closed(&self) -> bool {
+        let mut polled = [PollFd::new(self.stream.as_fd(), PollFlags::empty())];
+        let found = poll(&mut polled, PollTimeout::ZERO).is_ok();
+        found && polled[0].revents().is_some_and(|events| events.contains(PollFlags::POLLHUP))
     }
 }
 
-impl Audience {
-    /// Takes the socket's place, also from a service that was killed.
+impl SocketServer {
+    /// Create the socket; a stale one, left by a service that was killed, is replaced.
     pub(crate) fn open(path: &Path, source: &ServiceSource) -> Result<Self, HostError> {
         match fs::symlink_metadata(path) {
             Ok(found) if found.file_type().is_socket() => {
@@ -121,41 +122,43 @@ impl Audience {
                     path.display()
                 )));
             }
-            // Whatever else is wrong with the place, taking it will tell.
+            // Any other error shows when the socket is bound.
             Err(_) => {}
         }
-        // What is said is no secret and nothing is read: who may not serve may listen. Changed afterwards, the
-        // permissions could be those of what somebody has put in its place.
+        // Announcements are public and the service reads nothing, so that every user may connect. The umask sets the
+        // permissions at creation; a later chmod could hit another file that a user has put in the socket's place.
         let usual = umask(Mode::from_bits_truncate(0o111));
         let bound = UnixListener::bind(path);
         umask(usual);
         let listener = bound.context(&format!("cannot listen on {}", path.display()))?;
         listener.set_nonblocking(true).context("cannot set up the socket")?;
-        let hello = line(&hello(source))?;
+        let hello = encode(&hello(source))?;
         let (path, spare) = (path.to_owned(), spare_descriptor());
-        let (connections, most, said) = (Vec::new(), most_listeners(), String::new());
-        Ok(Self { listener, path, hello, connections, most, spare, said })
+        let (clients, max_clients, last_warning) = (Vec::new(), max_clients(), String::new());
+        Ok(Self { listener, path, hello, clients, max_clients, spare, last_warning })
     }
 
-    /// What to say where fewer may listen than usual.
-    pub(crate) fn few(&self) -> Option<String> {
-        (self.most < MOST_LISTENERS).then(|| {
-            let most = self.most;
-            format!("warning: this process may have few descriptors: {most} may listen, ulimit -n allows more")
+    /// Warning to the user if the process may open too few descriptors for [`MAX_CLIENTS`].
+    pub(crate) fn limit_warning(&self) -> Option<String> {
+        (self.max_clients < MAX_CLIENTS).then(|| {
+            let most = self.max_clients;
+            format!(
+                "warning: the limit of open files allows only {most} programs on the socket; raise it with ulimit -n"
+            )
         })
     }
 
-    /// Notes what went wrong, where that was not the last that did.
-    pub(crate) fn once(&mut self, what: &str, control: &mut dyn ServiceControl) {
-        if self.said != what {
+    /// Warn the user, unless the same warning was the last one.
+    pub(crate) fn warn_once(&mut self, what: &str, control: &mut dyn ServiceControl) {
+        if self.last_warning != what {
             control.note(&format!("warning: {what}"));
-            self.said = what.to_owned();
+            self.last_warning = what.to_owned();
         }
     }
 
-    /// Tells everybody. Who does not read is not waited for.
+    /// Send an announcement to all clients; those whose buffer is full are disconnected, not waited for.
     pub(crate) fn announce(&mut self, notice: &Notice) -> Result<(), HostError> {
-        let said = line(&Line::Handover {
+        let message = encode(&Message::Handover {
             v: PROTOCOL_VERSION,
             at_ns: notice.at_ns,
             at_utc: notice.at.to_string(),
@@ -163,94 +166,93 @@ impl Audience {
             error_ns: notice.error.as_nanos(),
             kind: notice.kind.name(),
         })?;
-        self.connections.retain_mut(|connection| {
-            !connection.is_deaf() && connection.stream.write_all(&said).is_ok()
+        self.clients.retain_mut(|client| {
+            !client.has_timed_out() && client.stream.write_all(&message).is_ok()
         });
         Ok(())
     }
 
-    /// Waits at most that long, and welcomes those who connect meanwhile.
+    /// Wait for at most this duration, and accept a client that connects in the meantime.
     pub(crate) fn wait(&mut self, at_most: Duration) -> Result<(), HostError> {
         let timeout = TimeSpec::from_duration(std::time::Duration::from_nanos(at_most.as_nanos()));
         let mut ready = [PollFd::new(self.listener.as_fd(), PollFlags::POLLIN)];
         match ppoll(&mut ready, Some(timeout), None) {
             Ok(0) | Err(Errno::EINTR) => Ok(()),
-            Ok(_) => self.welcome(),
-            Err(error) => Err(error).context("cannot wait for listeners"),
+            Ok(_) => self.accept(),
+            Err(error) => Err(error).context("cannot wait for programs to connect"),
         }
     }
 
-    fn welcome(&mut self) -> Result<(), HostError> {
+    fn accept(&mut self) -> Result<(), HostError> {
         let stream = match self.listener.accept() {
             Ok((stream, _)) => stream,
-            // It has already gone.
+            // The client has closed its connection already.
             Err(error)
                 if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::ConnectionAborted) =>
             {
                 return Ok(());
             }
             Err(error) if is_short_of_descriptors(&error) => {
-                self.turn_away();
+                self.reject_next();
                 return Ok(());
             }
-            Err(error) => return Err(error).context("cannot accept a listener"),
+            Err(error) => return Err(error).context("cannot accept a program's connection"),
         };
-        let connection = Connection::of(stream).context("cannot set up a listener's connection")?;
-        self.connections.retain_mut(|other| !other.is_deaf());
-        self.make_room(connection.user);
-        self.connections.push(connection);
-        // Who cannot even take the first line has gone.
-        let newest = self.connections.last_mut().map(|newest| newest.stream.write_all(&self.hello));
+        let client = Client::new(stream).context("cannot set up a program's connection")?;
+        self.clients.retain_mut(|other| !other.has_timed_out());
+        self.make_room(client.user);
+        self.clients.push(client);
+        // The buffer of a new connection has room for the first message: an error means that the client is gone.
+        let newest = self.clients.last_mut().map(|newest| newest.stream.write_all(&self.hello));
         if newest.is_some_and(|greeted| greeted.is_err()) {
-            self.connections.pop();
+            self.clients.pop();
         }
         Ok(())
     }
 
-    /// Lets the oldest connection of `user` go where they have too many, and that of the user with most where
-    /// all together have; those that have gone by themselves first.
+    /// Make room for a client of `user`: remove closed connections, then the oldest client of `user` if the user has
+    /// too many, or the oldest of the user with most clients if there are too many altogether.
     fn make_room(&mut self, user: u32) {
-        let of = |connections: &[Connection], user| {
-            connections.iter().filter(|connection| connection.user == user).count()
+        let of =
+            |clients: &[Client], user| clients.iter().filter(|client| client.user == user).count();
+        let is_full = |clients: &[Client]| {
+            clients.len() >= self.max_clients || of(clients, user) >= MAX_CLIENTS_PER_USER
         };
-        let is_full = |connections: &[Connection]| {
-            connections.len() >= self.most || of(connections, user) >= MOST_OF_A_USER
-        };
-        if is_full(&self.connections) {
-            self.connections.retain(|connection| !connection.is_gone());
+        if is_full(&self.clients) {
+            self.clients.retain(|client| !client.is_closed());
         }
-        if !is_full(&self.connections) {
+        if !is_full(&self.clients) {
             return;
         }
-        let users = self.connections.iter().map(|connection| connection.user);
-        let leaving = match of(&self.connections, user) >= MOST_OF_A_USER {
+        let users = self.clients.iter().map(|client| client.user);
+        let leaving = match of(&self.clients, user) >= MAX_CLIENTS_PER_USER {
             true => Some(user),
-            false => users.max_by_key(|user| of(&self.connections, *user)),
+            false => users.max_by_key(|user| of(&self.clients, *user)),
         };
-        let oldest = self.connections.iter().position(|one| Some(one.user) == leaving);
-        oldest.map(|oldest| self.connections.remove(oldest));
+        let oldest = self.clients.iter().position(|one| Some(one.user) == leaving);
+        oldest.map(|oldest| self.clients.remove(oldest));
     }
 
-    /// Closes the next connection at once: left waiting, it would be reported again and again.
-    fn turn_away(&mut self) {
-        self.connections.retain(|connection| !connection.is_gone());
+    /// Accept and close the next connection: left in the backlog, it would wake `wait` again and again.
+    fn reject_next(&mut self) {
+        self.clients.retain(|client| !client.is_closed());
         self.spare = None;
         drop(self.listener.accept());
         self.spare = spare_descriptor();
     }
 }
 
-/// As many as there are descriptors for, beside the service's own.
-fn most_listeners() -> usize {
+/// Number of clients that RLIMIT_NOFILE allows in addition to the service's own descriptors, at most [`MAX_CLIENTS`].
+fn max_clients() -> usize {
     let allowed = getrlimit(Resource::RLIMIT_NOFILE).map_or(u64::MAX, |(soft, _)| soft);
     let allowed = usize::try_from(allowed).unwrap_or(usize::MAX);
-    allowed.saturating_sub(RESERVED).clamp(1, MOST_LISTENERS)
+    allowed.saturating_sub(RESERVED_DESCRIPTORS).clamp(1, MAX_CLIENTS)
 }
 
-/// How much of what was written its other end has not read, in bytes of the kernel's memory.
+/// Amount of data that the other end has not read yet, in bytes of kernel memory.
 fn unread(stream: &UnixStream) -> libc::c_int {
     let mut waiting: libc::c_int = 0;
-    // SAFETY: the kernel writes one int, which lives for the call. unix(7): SIOCOUTQ, which is TIOCOUTQ.
+    // SAFETY: the kernel writes one int, which lives for the call. The call is SIOCOUTQ of unix(7), alias TIOCOUTQ.
     let asked = unsafe { libc::ioctl(stream.as_raw_fd(), libc::TIOCOUTQ, &raw mut waiting) };
     if asked == 0 { waiting } else { 0 }
 }
@@ -264,13 +266,13 @@ fn is_short_of_descriptors(error: &std::io::Error) -> bool {
     matches!(code, Some(Errno::EMFILE | Errno::ENFILE))
 }
 
-/// Only a socket that nobody holds any more gives way; one that takes no streams is another program's.
+/// Fail if a process still holds the socket; one that accepts no streams belongs to another program.
 fn refuse_in_use(path: &Path) -> Result<(), HostError> {
-    let whose = match connected(path) {
-        Ok(()) => "another skyhop signal serve runs; end it, or",
+    let whose = match try_connect(path) {
+        Ok(()) => "another skyhop signal serve runs; stop it, or",
         Err(Errno::ECONNREFUSED) => return Ok(()),
-        // It is stopped, or very busy.
-        Err(Errno::EAGAIN) => "another program has it and does not answer; end it, or",
+        // The backlog is full: the process is stopped, or very busy.
+        Err(Errno::EAGAIN) => "another program holds it and does not answer; stop it, or",
         Err(_) => "another program holds the socket;",
     };
     Err(HostError::Unsupported(format!(
@@ -279,28 +281,28 @@ fn refuse_in_use(path: &Path) -> Result<(), HostError> {
     )))
 }
 
-/// Connects without waiting for whoever does not accept.
-fn connected(path: &Path) -> Result<(), Errno> {
+/// Connect without blocking when the backlog is full.
+fn try_connect(path: &Path) -> Result<(), Errno> {
     let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
     let stream = socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
     connect(stream.as_raw_fd(), &UnixAddr::new(path)?)
 }
 
-impl Drop for Audience {
+impl Drop for SocketServer {
     fn drop(&mut self) {
-        // The service's result is what counts; a name that is left is taken over by the next service.
+        // An error does not matter: the next service replaces a socket that is left.
         fs::remove_file(&self.path).unwrap_or_default();
     }
 }
 
-fn hello(source: &ServiceSource) -> Line<'static> {
+fn hello(source: &ServiceSource) -> Message<'static> {
     let (source, grid) = match source {
         ServiceSource::Grid { grid, .. } => ("grid", Some(grid)),
         ServiceSource::Watched { .. } => ("blind", None),
         ServiceSource::Path(_) => ("path", None),
         ServiceSource::Forecast(_) => ("forecast", None),
     };
-    Line::Hello {
+    Message::Hello {
         v: PROTOCOL_VERSION,
         source,
         clock: "CLOCK_MONOTONIC",
@@ -309,8 +311,8 @@ fn hello(source: &ServiceSource) -> Line<'static> {
     }
 }
 
-fn line(line: &Line<'_>) -> Result<Vec<u8>, HostError> {
-    let mut json = serde_json::to_vec(line)
+fn encode(message: &Message<'_>) -> Result<Vec<u8>, HostError> {
+    let mut json = serde_json::to_vec(message)
         .map_err(std::io::Error::other)
         .context("cannot encode an announcement")?;
     json.push(b'\n');
@@ -323,7 +325,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
     use std::os::unix::net::UnixDatagram;
 
-    use skyhop_signal::schedule::Grid;
+    use skyhop_signal::schedule::HandoverGrid;
 
     use super::*;
 
@@ -332,59 +334,62 @@ mod tests {
     #[test]
     fn only_a_socket_gives_way() {
         let period = Duration::from_secs(15);
-        let grid = Grid { period, offset: Duration::ZERO };
+        let grid = HandoverGrid { period, offset: Duration::ZERO };
         let source = ServiceSource::Grid { grid, error: Duration::ZERO };
         let path = std::env::temp_dir().join(format!("skyhop-socket-{}", std::process::id()));
-        fs::write(&path, "somebody's file").unwrap();
-        let refused = Audience::open(&path, &source).err().unwrap().to_string();
+        fs::write(&path, "a user's file").unwrap();
+        let refused = SocketServer::open(&path, &source).err().unwrap().to_string();
         assert!(refused.contains("is not a socket"), "{refused}");
-        assert_eq!(fs::read_to_string(&path).unwrap(), "somebody's file");
+        assert_eq!(fs::read_to_string(&path).unwrap(), "a user's file");
         fs::remove_file(&path).unwrap();
-        // What a service that was killed has left.
+        // A socket left by a service that was killed is replaced.
         drop(UnixListener::bind(&path).unwrap());
-        drop(Audience::open(&path, &source).unwrap());
+        drop(SocketServer::open(&path, &source).unwrap());
         assert!(!path.exists());
-        // What another program uses, of another kind.
+        // A datagram socket that another program uses is not.
         let theirs = UnixDatagram::bind(&path).unwrap();
-        let refused = Audience::open(&path, &source).err().unwrap().to_string();
+        let refused = SocketServer::open(&path, &source).err().unwrap().to_string();
         assert!(refused.contains("another program holds the socket"), "{refused}");
-        assert!(UnixDatagram::unbound().unwrap().connect(&path).is_ok(), "it is still theirs");
+        assert!(
+            UnixDatagram::unbound().unwrap().connect(&path).is_ok(),
+            "the other program's socket still works"
+        );
         drop(theirs);
-        drop(Audience::open(&path, &source).unwrap());
+        drop(SocketServer::open(&path, &source).unwrap());
         assert!(!path.exists());
     }
 
     #[test]
-    fn who_leaves_the_greeting_unread_goes_in_time() {
-        let grid = Grid { period: Duration::from_secs(15), offset: Duration::ZERO };
+    fn clients_that_leave_the_greeting_unread_are_disconnected() {
+        let grid = HandoverGrid { period: Duration::from_secs(15), offset: Duration::ZERO };
         let source = ServiceSource::Grid { grid, error: Duration::ZERO };
         let path = std::env::temp_dir().join(format!("skyhop-deaf-{}", std::process::id()));
-        let mut audience = Audience::open(&path, &source).unwrap();
+        let mut server = SocketServer::open(&path, &source).unwrap();
         let mode = fs::metadata(&path).unwrap().permissions().mode();
-        assert_eq!(mode & 0o777, 0o666, "everybody may listen");
+        assert_eq!(mode & 0o777, 0o666, "all users may connect");
         let [deaf, reads] = [(); 2].map(|()| UnixStream::connect(&path).unwrap());
-        (0..2).for_each(|_| audience.wait(PATIENCE).unwrap());
+        (0..2).for_each(|_| server.wait(PATIENCE).unwrap());
         let mut hello = String::new();
         BufReader::new(&reads).read_line(&mut hello).unwrap();
         let just_now = time::Instant::now();
-        assert!(audience.connections.iter_mut().all(|connection| {
-            connection.since = just_now + GREETING;
-            !connection.is_deaf()
+        assert!(server.clients.iter_mut().all(|client| {
+            client.since = just_now + GREETING_TIMEOUT;
+            !client.has_timed_out()
         }));
-        let long_ago = time::Instant::now().checked_sub(2 * GREETING).unwrap();
-        audience.connections.iter_mut().for_each(|connection| connection.since = long_ago);
+        let long_ago = time::Instant::now().checked_sub(2 * GREETING_TIMEOUT).unwrap();
+        server.clients.iter_mut().for_each(|client| client.since = long_ago);
         let newest = UnixStream::connect(&path).unwrap();
-        audience.wait(PATIENCE).unwrap();
-        assert_eq!(audience.connections.len(), 2, "who reads and who is new");
+        server.wait(PATIENCE).unwrap();
+        assert_eq!(server.clients.len(), 2, "the client that reads, and the new one");
         drop((deaf, newest));
     }
 
     #[test]
     fn a_stopped_service_is_not_waited_for() {
         let path = std::env::temp_dir().join(format!("skyhop-stopped-{}", std::process::id()));
-        // Nobody accepts, and there is no more room to wait in.
+        // No process accepts, and the backlog is filled.
         let _listener = UnixListener::bind(&path).unwrap();
-        let waiting = (0..100_000).take_while(|_| connected(&path).is_ok()).count();
+        let waiting = (0..100_000).take_while(|_| try_connect(&path).is_ok()).count();
         assert!(waiting < 100_000);
         let refused = refuse_in_use(&path).unwrap_err().to_string();
         fs::remove_file(&path).unwrap();
@@ -392,25 +397,25 @@ mod tests {
     }
 
     #[test]
-    fn idle_listeners_lock_nobody_out() {
-        let grid = Grid { period: Duration::from_secs(15), offset: Duration::ZERO };
+    fn idle_clients_do_not_lock_others_out() {
+        let grid = HandoverGrid { period: Duration::from_secs(15), offset: Duration::ZERO };
         let source = ServiceSource::Grid { grid, error: Duration::ZERO };
         let path = std::env::temp_dir().join(format!("skyhop-idle-{}", std::process::id()));
-        let mut audience = Audience::open(&path, &source).unwrap();
+        let mut server = SocketServer::open(&path, &source).unwrap();
         let mut listen = || {
             let stream = UnixStream::connect(&path).unwrap();
-            audience.wait(PATIENCE).unwrap();
+            server.wait(PATIENCE).unwrap();
             BufReader::new(stream)
         };
-        let mut idle: Vec<_> = (0..MOST_OF_A_USER).map(|_| listen()).collect();
+        let mut idle: Vec<_> = (0..MAX_CLIENTS_PER_USER).map(|_| listen()).collect();
         let mut hello = String::new();
         listen().read_line(&mut hello).unwrap();
         assert!(hello.contains("hello"), "{hello}");
-        // The oldest made room: after its first line there is nothing.
+        // The oldest client was disconnected after its first message.
         let mut said = String::new();
         idle[0].read_to_string(&mut said).unwrap();
         assert_eq!(said, hello);
-        // The one above is closed by now, and nobody else has to go for the next one.
+        // The client above has closed its connection, so that the next one needs no other to be disconnected.
         listen();
         idle[1].get_ref().set_nonblocking(true).unwrap();
         said.clear();

@@ -1,4 +1,4 @@
-//! What is to be announced next, and where it comes from.
+//! Upcoming announcements of the service's source.
 
 use skyhop_model::HandoverKind;
 use skyhop_signal::{Agenda, Announcement, Statement, Timing, path};
@@ -9,34 +9,36 @@ use crate::forecaster::Forecaster;
 use crate::wall_clock::WallClock;
 use skyhop_host::error::HostError;
 
-/// The announcements to come.
+/// Upcoming announcements: the agenda, and for a forecast its computation ahead.
 #[derive(Debug)]
 pub(crate) struct Upcoming {
     pub(crate) agenda: Agenda,
     forecaster: Option<Forecaster>,
-    /// Whether there may be more when nothing is left.
-    goes_on: bool,
+    /// Whether the source may add announcements to an empty agenda.
+    is_endless: bool,
 }
 
 impl Upcoming {
+    /// Create the agenda of a source.
+    ///
     /// # Errors
-    /// A thread cannot be started.
+    /// The forecast's thread cannot be started.
     pub(crate) fn new(
         source: &ServiceSource,
         timing: Timing,
         clock: &WallClock,
     ) -> Result<Self, HostError> {
         let agenda = Agenda::new(timing, clock.start());
-        let mut upcoming = Self { agenda, forecaster: None, goes_on: true };
+        let mut upcoming = Self { agenda, forecaster: None, is_endless: true };
         match source {
             ServiceSource::Grid { grid, error } => {
-                upcoming.agenda.learn(clock.now(), Some((*grid, *error)));
+                upcoming.agenda.set_grid(clock.now(), Some((*grid, *error)));
             }
             ServiceSource::Watched { .. } => {}
             ServiceSource::Path(trace) => {
                 let all = timing.announce(path::handovers(trace, &[]), Instant::NEVER);
-                upcoming.agenda = Agenda::of(&all);
-                upcoming.goes_on = false;
+                upcoming.agenda = Agenda::from_announcements(&all);
+                upcoming.is_endless = false;
             }
             ServiceSource::Forecast(plan) => {
                 upcoming.forecaster = Some(Forecaster::start(plan, clock.utc())?);
@@ -45,10 +47,10 @@ impl Upcoming {
         Ok(upcoming)
     }
 
-    /// UTC was set. Satellites go by it, too.
+    /// Adapt to a step of UTC; a forecast begins again, because satellites' positions depend on UTC.
     ///
     /// # Errors
-    /// A thread cannot be started.
+    /// The forecast's thread cannot be started.
     pub(crate) fn clock_set(&mut self, clock: &WallClock) -> Result<(), HostError> {
         self.agenda.set_start(clock.now(), clock.start());
         match &mut self.forecaster {
@@ -60,11 +62,11 @@ impl Upcoming {
         }
     }
 
-    /// Takes over what has been forecast meanwhile; what a user should know of it.
+    /// Take over the handovers forecast in the meantime; return messages to the user.
     ///
     /// # Errors
-    /// The forecast cannot go on.
-    pub(crate) fn look_ahead(
+    /// The forecast has failed.
+    pub(crate) fn update(
         &mut self,
         clock: &WallClock,
         lead: Duration,
@@ -75,37 +77,39 @@ impl Upcoming {
         if update.replaces {
             self.agenda.clear();
         }
-        for (start, piece) in update.pieces {
-            self.agenda.extend(clock.now(), start, &piece);
+        for (start, chunk) in update.chunks {
+            self.agenda.extend(clock.now(), start, &chunk);
         }
         Ok(update.notes)
     }
 
-    /// What is to be said now, if anything. Where there is nothing, a grid's next moment is worked out by the
-    /// clock as it was compared last: NTP moves it all the time.
+    /// Return the announcement or withdrawal that is due now, if any.
+    ///
+    /// If nothing is due, the grid's next moment is computed again from the last clock comparison, because NTP
+    /// adjusts UTC all the time.
     pub(crate) fn pop(&mut self, clock: &WallClock) -> Option<Statement> {
         let now = clock.now();
-        let said = self.agenda.pop(now);
-        if said.is_none() {
+        let due = self.agenda.pop(now);
+        if due.is_none() {
             self.agenda.set_start(now, clock.start());
         }
-        said
+        due
     }
 
-    /// How long until there is something to say.
+    /// Time until the next announcement or withdrawal is due.
     pub(crate) fn wait(&self, clock: &WallClock) -> Duration {
         self.agenda.next().unwrap_or(Instant::NEVER).saturating_since(clock.now())
     }
 
     pub(crate) fn is_over(&self) -> bool {
-        !self.goes_on && self.agenda.next().is_none()
+        !self.is_endless && self.agenda.next().is_none()
     }
 }
 
-/// An announcement as listeners get it.
+/// Announcement as kernel modules and socket clients get it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Notice {
-    /// When, on `CLOCK_MONOTONIC`.
+    /// Time of the handover on `CLOCK_MONOTONIC`, ns.
     pub(crate) at_ns: u64,
     pub(crate) at: UtcInstant,
     pub(crate) outage: Duration,
@@ -114,11 +118,11 @@ pub(crate) struct Notice {
 }
 
 impl Notice {
-    /// Of an announcement of `source`.
-    pub(crate) fn of(one: &Announcement, source: &ServiceSource, clock: &WallClock) -> Self {
+    /// Convert an announcement of `source` to the clocks of its receivers.
+    pub(crate) fn new(one: &Announcement, source: &ServiceSource, clock: &WallClock) -> Self {
         Self {
             at_ns: clock.monotonic_ns(one.at),
-            at: to_the_microsecond(clock.utc_at(one.at)),
+            at: rounded_to_us(clock.utc_at(one.at)),
             outage: one.outage,
             error: clock.error_for(source, one.error),
             kind: one.kind,
@@ -126,8 +130,8 @@ impl Notice {
     }
 }
 
-/// The two clocks cannot be compared better than that.
-fn to_the_microsecond(at: UtcInstant) -> UtcInstant {
+/// Round to a microsecond, the accuracy of the comparison of the two clocks.
+fn rounded_to_us(at: UtcInstant) -> UtcInstant {
     const US_NS: i64 = 1_000;
     UtcInstant::from_unix_nanos((at.unix_nanos() + US_NS / 2).div_euclid(US_NS) * US_NS)
 }

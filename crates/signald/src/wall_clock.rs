@@ -1,4 +1,4 @@
-//! UTC as this machine knows it, and how well.
+//! UTC of this machine's clock, and its error.
 
 use nix::time::{ClockId, clock_gettime};
 use skyhop_units::{Duration, Instant, UtcInstant};
@@ -6,17 +6,17 @@ use skyhop_units::{Duration, Instant, UtcInstant};
 use crate::ServiceSource;
 use skyhop_host::error::{Context, HostError};
 
-/// UTC that moves further than this against `CLOCK_MONOTONIC` between two looks was set, not slewed:
+/// Change of UTC relative to `CLOCK_MONOTONIC` between two checks, ns, above which the clock was set, not slewed:
 /// NTP slews by 0.5 ms per second.
 const STEP_NS: i64 = 1_000_000;
 
-/// The two clocks, compared.
+/// Offset between `CLOCK_REALTIME` (UTC) and `CLOCK_MONOTONIC`, with the NTP state of UTC.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct WallClock {
-    /// `CLOCK_MONOTONIC` when the service began.
+    /// `CLOCK_MONOTONIC` at the start of the service, ns.
     started_ns: i64,
-    /// `CLOCK_REALTIME` less `CLOCK_MONOTONIC`.
-    ahead_ns: i64,
+    /// `CLOCK_REALTIME` minus `CLOCK_MONOTONIC`, ns.
+    utc_offset_ns: i64,
     synchronised: bool,
     error: Duration,
 }
@@ -24,20 +24,25 @@ pub(crate) struct WallClock {
 impl WallClock {
     pub(crate) fn read() -> Result<Self, HostError> {
         let (synchronised, error) = ntp_state()?;
-        Ok(Self { started_ns: monotonic_ns()?, ahead_ns: ahead_ns()?, synchronised, error })
+        Ok(Self {
+            started_ns: monotonic_ns()?,
+            utc_offset_ns: utc_offset_ns()?,
+            synchronised,
+            error,
+        })
     }
 
-    /// Compares the clocks again; where UTC was set in the meantime, by how many ns.
-    pub(crate) fn compare(&mut self) -> Result<Option<i64>, HostError> {
-        let before = self.ahead_ns;
+    /// Compare the clocks again; return the step in ns if UTC has been set since the last comparison.
+    pub(crate) fn update(&mut self) -> Result<Option<i64>, HostError> {
+        let before = self.utc_offset_ns;
         *self = Self { started_ns: self.started_ns, ..Self::read()? };
-        let step_ns = self.ahead_ns - before;
+        let step_ns = self.utc_offset_ns - before;
         Ok((step_ns.abs() > STEP_NS).then_some(step_ns))
     }
 
-    /// The time since the service began, which no setting of UTC changes.
+    /// Time since the start of the service, which a step of UTC does not change.
     pub(crate) fn now(&self) -> Instant {
-        // It was readable when this was made, and cannot fail after that.
+        // `read` has read the clock successfully, so that a later reading cannot fail.
         let since_ns = monotonic_ns().unwrap_or(0) - self.started_ns;
         Instant::from_nanos(u64::try_from(since_ns).unwrap_or(0))
     }
@@ -46,17 +51,17 @@ impl WallClock {
         self.utc_at(self.now())
     }
 
-    /// UTC at a moment of the service, as the clock has it now.
+    /// UTC at a time since the service's start, according to the current clock.
     pub(crate) fn utc_at(&self, at: Instant) -> UtcInstant {
         self.start().after(at.saturating_since(Instant::START))
     }
 
-    /// UTC when the service began, as the clock has it now.
+    /// UTC at the service's start, according to the current clock.
     pub(crate) fn start(&self) -> UtcInstant {
-        UtcInstant::from_unix_nanos(self.started_ns + self.ahead_ns)
+        UtcInstant::from_unix_nanos(self.started_ns + self.utc_offset_ns)
     }
 
-    /// A moment of the service on `CLOCK_MONOTONIC`, ns.
+    /// `CLOCK_MONOTONIC` at a time since the service's start, ns.
     pub(crate) fn monotonic_ns(&self, at: Instant) -> u64 {
         self.started_ns.unsigned_abs() + at.as_nanos()
     }
@@ -65,38 +70,41 @@ impl WallClock {
         self.synchronised
     }
 
-    /// How wrong UTC may be, either way, as the kernel's NTP state has it.
+    /// Maximum error of UTC in either direction, according to the kernel's NTP state.
     pub(crate) fn error(&self) -> Duration {
         self.error
     }
 
-    /// What that makes of a source's own error: a path that begins with the service needs no UTC, a grid that was
-    /// measured has this clock's error in it, a forecast has not.
+    /// Combine a source's own error with the clock's.
+    ///
+    /// A path that begins with the service needs no UTC. A configured grid may have been measured with this clock,
+    /// whose error its own then includes; a forecast's error does not include the clock's.
     pub(crate) fn error_for(&self, source: &ServiceSource, own: Duration) -> Duration {
         match source {
             ServiceSource::Grid { .. } => own.max(self.error),
-            // A grid that was seen by this clock is where it says.
+            // The grid was measured with this very clock, so that a wrong UTC cancels out.
             ServiceSource::Watched { .. } | ServiceSource::Path(_) => own,
             ServiceSource::Forecast(_) => own + self.error,
         }
     }
 }
 
-/// Readings of both clocks that took longer than this were interrupted, and are repeated.
-const PROMPT_NS: i64 = 20_000;
-/// How often at most; then the promptest counts.
-const READINGS: usize = 10;
+/// Longest duration of an undisturbed reading of both clocks, ns; a slower one was interrupted and is repeated.
+const MAX_READING_NS: i64 = 20_000;
+/// Maximum number of readings, of which the quickest counts.
+const MAX_READINGS: usize = 10;
 
-fn ahead_ns() -> Result<i64, HostError> {
+fn utc_offset_ns() -> Result<i64, HostError> {
     let mut best = (i64::MAX, 0);
-    for _ in 0..READINGS {
-        // The reading of UTC lies between the two others: their middle is at most half their distance off.
+    for _ in 0..MAX_READINGS {
+        // UTC is read between two readings of the monotonic clock: their midpoint is off by at most half their
+        // distance.
         let before = monotonic_ns()?;
         let utc = clock_gettime(ClockId::CLOCK_REALTIME).context("cannot read CLOCK_REALTIME")?;
         let took_ns = monotonic_ns()? - before;
         let utc_ns = utc.tv_sec() * 1_000_000_000 + utc.tv_nsec();
         best = best.min((took_ns, utc_ns - (before + took_ns / 2)));
-        if took_ns <= PROMPT_NS {
+        if took_ns <= MAX_READING_NS {
             break;
         }
     }
@@ -108,9 +116,9 @@ fn monotonic_ns() -> Result<i64, HostError> {
     Ok(now.tv_sec() * 1_000_000_000 + now.tv_nsec())
 }
 
-/// adjtimex(2): whether somebody keeps the clock, and the largest error it may have.
+/// NTP state by adjtimex(2): whether the clock is synchronised, and its maximum error.
 fn ntp_state() -> Result<(bool, Duration), HostError> {
-    // SAFETY: all of its fields are numbers, for which zero is a value; `modes` 0 only reads.
+    // SAFETY: all fields of the struct are numbers, for which zero is valid; `modes` 0 only reads.
     let mut state: libc::timex = unsafe { std::mem::zeroed() };
     // SAFETY: the kernel writes into `state`, which lives for the call.
     let clock = unsafe { libc::adjtimex(&raw mut state) };
@@ -138,9 +146,9 @@ mod tests {
         let utc_ns = clock.utc_at(now).unix_nanos();
         assert!((before.0 - STEP_NS..=after.0 + STEP_NS).contains(&utc_ns));
         assert!((before.1..=after.1).contains(&(clock.monotonic_ns(now) as i64)));
-        // As if UTC had been set by a second since.
-        clock.ahead_ns -= 1_000_000_000;
-        assert!((clock.compare().unwrap().unwrap() - 1_000_000_000).abs() < STEP_NS);
-        assert_eq!(clock.compare().unwrap(), None);
+        // Simulate a step of UTC by one second since the last comparison.
+        clock.utc_offset_ns -= 1_000_000_000;
+        assert!((clock.update().unwrap().unwrap() - 1_000_000_000).abs() < STEP_NS);
+        assert_eq!(clock.update().unwrap(), None);
     }
 }

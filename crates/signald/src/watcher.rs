@@ -1,4 +1,4 @@
-//! Learns the handover grid from what arrives at a network interface.
+//! Estimation of the handover grid from the packets that arrive at a network interface.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
@@ -14,51 +14,52 @@ use nix::sys::socket::{
     recvmsg, setsockopt, socket, sockopt,
 };
 use nix::sys::time::{TimeSpec, TimeVal, TimeValLike};
-use skyhop_signal::blind::{ESTIMATE_EVERY, Estimate, FEWEST_MOMENTS, Period, WINDOW};
+use skyhop_signal::blind::{ESTIMATE_EVERY, Estimate, MIN_MOMENTS, Period, WINDOW};
 use skyhop_signal::capture::Conversations;
 use skyhop_units::{Duration, UtcInstant};
 use std::io::IoSliceMut;
 
 use skyhop_host::error::{Context, HostError};
 
-/// Enough for the headers that name a conversation: IPv6 with extensions, TCP with options.
-const HEADERS: usize = 192;
-/// How often the caller's wishes are looked at while nothing arrives.
-const LOOK: TimeVal = TimeVal::new(0, 200_000);
+/// Bytes read of each packet: enough for the headers that identify a flow, IPv6 with extensions and TCP with options.
+const HEADER_BYTES: usize = 192;
+/// Receive timeout, after which the thread checks for commands while no packet arrives.
+const RECEIVE_TIMEOUT: TimeVal = TimeVal::new(0, 200_000);
 
-/// What the interface's arrivals say.
+/// Estimate of the grid from the interface's arrivals.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Observation {
-    /// The conversation that says it.
+    /// Name of the flow that the estimate is from, "TCP 192.0.2.1:443 > 192.0.2.7:51000".
     pub(crate) conversation: String,
     pub(crate) estimate: Estimate,
 }
 
-/// Watches on a thread of its own, which also estimates, so that announcements are not kept waiting.
+/// Handle of the watcher's thread, which receives and estimates, so that estimates do not delay announcements.
 pub(crate) struct Watcher {
-    observed: Receiver<Observation>,
-    orders: Arc<Orders>,
+    estimates: Receiver<Observation>,
+    commands: Arc<Commands>,
     thread: Option<JoinHandle<Result<(), HostError>>>,
 }
 
+/// Commands to the watcher's thread.
 #[derive(Debug, Default)]
-struct Orders {
+struct Commands {
     stop: AtomicBool,
-    /// UTC was set: what was seen so far is on another clock.
-    begin_anew: AtomicBool,
+    /// Forget all arrivals: UTC was set, and their times are on the old clock.
+    reset: AtomicBool,
 }
 
 impl Watcher {
-    /// Begins to watch an interface of this network namespace for a grid of `period`.
+    /// Start to watch an interface of this network namespace for a grid of `period`.
     pub(crate) fn start(interface: &str, period: Duration) -> Result<Self, HostError> {
         let socket = open(interface)?;
-        let (sender, observed) = mpsc::channel();
-        let orders = Arc::new(Orders::default());
-        let watch = Watch {
+        let (sender, estimates) = mpsc::channel();
+        let commands = Arc::new(Commands::default());
+        let watch = WatcherThread {
             socket,
             period,
-            orders: Arc::clone(&orders),
-            observed: sender,
+            commands: Arc::clone(&commands),
+            estimates: sender,
             conversations: Conversations::default(),
             next_estimate: None,
         };
@@ -66,29 +67,29 @@ impl Watcher {
             .name("watcher".to_owned())
             .spawn(move || watch.run())
             .context("cannot start a thread")?;
-        Ok(Self { observed, orders, thread: Some(thread) })
+        Ok(Self { estimates, commands, thread: Some(thread) })
     }
 
-    /// The latest estimate, where there is one that was not taken yet.
-    pub(crate) fn observed(&mut self) -> Result<Option<Observation>, HostError> {
-        let latest = self.observed.try_iter().last();
+    /// Return the latest estimate, unless it has been returned before.
+    pub(crate) fn latest(&mut self) -> Result<Option<Observation>, HostError> {
+        let latest = self.estimates.try_iter().last();
         match self.thread.take_if(|thread| thread.is_finished()) {
             Some(ended) => join(ended).map(|()| latest),
             None => Ok(latest),
         }
     }
 
-    /// Forgets what was seen before UTC was set.
-    pub(crate) fn begin_anew(&self) {
-        self.orders.begin_anew.store(true, Ordering::Release);
+    /// Make the thread forget all arrivals, because UTC was set.
+    pub(crate) fn reset(&self) {
+        self.commands.reset.store(true, Ordering::Release);
     }
 }
 
 impl Drop for Watcher {
     fn drop(&mut self) {
-        self.orders.stop.store(true, Ordering::Release);
+        self.commands.stop.store(true, Ordering::Release);
         if let Some(thread) = self.thread.take() {
-            // The service's result is what counts.
+            // An error at the end does not change the service's result.
             join(thread).unwrap_or_default();
         }
     }
@@ -100,22 +101,22 @@ fn join(thread: JoinHandle<Result<(), HostError>>) -> Result<(), HostError> {
 
 // --- on the watcher's thread ---
 
-struct Watch {
+struct WatcherThread {
     socket: OwnedFd,
     period: Duration,
-    orders: Arc<Orders>,
-    observed: Sender<Observation>,
+    commands: Arc<Commands>,
+    estimates: Sender<Observation>,
     conversations: Conversations,
-    /// By the packets' own clock.
+    /// Time of the next estimate, by the packets' timestamps.
     next_estimate: Option<UtcInstant>,
 }
 
-impl Watch {
+impl WatcherThread {
     fn run(mut self) -> Result<(), HostError> {
-        let mut headers = [0; HEADERS];
-        while !self.orders.stop.load(Ordering::Acquire) {
+        let mut headers = [0; HEADER_BYTES];
+        while !self.commands.stop.load(Ordering::Acquire) {
             let arrived = receive(&self.socket, &mut headers)?;
-            if self.orders.begin_anew.swap(false, Ordering::AcqRel) {
+            if self.commands.reset.swap(false, Ordering::AcqRel) {
                 self.conversations = Conversations::default();
                 self.next_estimate = None;
             }
@@ -128,7 +129,7 @@ impl Watch {
     }
 
     fn estimate_if_due(&mut self, now: UtcInstant) {
-        let first = self.period * (FEWEST_MOMENTS + 1) as u64;
+        let first = self.period * (MIN_MOMENTS + 1) as u64;
         let due = *self.next_estimate.get_or_insert(now.after(first));
         if now < due {
             return;
@@ -139,13 +140,14 @@ impl Watch {
         if let Some((conversation, estimate)) =
             self.conversations.estimate(Period::Known(self.period))
         {
-            // If nobody listens any more, the next look at the orders says so too.
-            self.observed.send(Observation { conversation, estimate }).unwrap_or_default();
+            // The channel is closed only after `stop` is set, which ends the loop.
+            self.estimates.send(Observation { conversation, estimate }).unwrap_or_default();
         }
     }
 }
 
-/// A socket that gets every packet of the interface, from its IP header on, with the kernel's time of it.
+/// Open a packet socket that receives every packet of the interface from the IP header on, with the kernel's
+/// timestamps.
 fn open(interface: &str) -> Result<OwnedFd, HostError> {
     let index = if_nametoindex(interface).map_err(|error| {
         HostError::Unsupported(format!(
@@ -154,7 +156,7 @@ fn open(interface: &str) -> Result<OwnedFd, HostError> {
         ))
     })?;
     let flags = SockFlag::SOCK_CLOEXEC;
-    // Bound to the interface below; nothing is received before that.
+    // Protocol 0 receives nothing until `bind` sets the interface and the protocol.
     let socket = match socket(
         AddressFamily::Packet,
         SockType::Datagram,
@@ -170,14 +172,15 @@ fn open(interface: &str) -> Result<OwnedFd, HostError> {
         opened => opened.context("cannot open a packet socket")?,
     };
     setsockopt(&socket, sockopt::ReceiveTimestampns, &true)
-        .context("cannot have packets stamped")?;
-    setsockopt(&socket, sockopt::ReceiveTimeout, &LOOK).context("cannot set up a packet socket")?;
+        .context("cannot enable packet timestamps")?;
+    setsockopt(&socket, sockopt::ReceiveTimeout, &RECEIVE_TIMEOUT)
+        .context("cannot set up the packet socket")?;
     bind(&socket, index).context(&format!("cannot watch {interface}"))?;
     Ok(socket)
 }
 
 fn bind(socket: &OwnedFd, index: u32) -> nix::Result<()> {
-    // SAFETY: all of its fields are numbers, for which zero is a value.
+    // SAFETY: all fields of the struct are numbers, for which zero is valid.
     let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
     address.sll_family = libc::AF_PACKET as u16;
     address.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
@@ -188,11 +191,11 @@ fn bind(socket: &OwnedFd, index: u32) -> nix::Result<()> {
     Errno::result(bound).map(drop)
 }
 
-/// The next packet: when it arrived, and how many bytes of it there are; `None` for one that was sent, and
-/// where none has come.
+/// Receive a packet; return its arrival time and the number of bytes read. `None` if the packet is an outgoing one, or
+/// if none arrives within [`RECEIVE_TIMEOUT`].
 fn receive(
     socket: &OwnedFd,
-    headers: &mut [u8; HEADERS],
+    headers: &mut [u8; HEADER_BYTES],
 ) -> Result<Option<(UtcInstant, usize)>, HostError> {
     let mut control = cmsg_space!(TimeSpec);
     let mut parts = [IoSliceMut::new(headers)];
@@ -200,7 +203,7 @@ fn receive(
         recvmsg::<LinkAddr>(socket.as_raw_fd(), &mut parts, Some(&mut control), MsgFlags::empty());
     let message = match received {
         Err(Errno::EAGAIN | Errno::EINTR) => return Ok(None),
-        // The interface is down; it may come back.
+        // The interface is down and may come up again.
         Err(Errno::ENETDOWN) => return Ok(None),
         received => received.context("cannot receive packets")?,
     };

@@ -1,27 +1,27 @@
-//! When each component of the network must be visited next.
+//! Times at which the components of the network must be visited next.
 
 use skyhop_units::Instant;
 
-/// The next visit of each of a fixed number of components, earliest first.
+/// Next visit of each of a fixed number of components, earliest first.
 ///
-/// Each component stands in it exactly once, so that it stays as small as the network and never
-/// holds a packet. Ties go to the component with the lower number: the order of visits depends on
+/// Each component has exactly one entry, so that the calendar is as small as the network and never
+/// holds packets. Ties go to the component with the lower number: the order of visits depends on
 /// nothing else.
 #[derive(Debug)]
 pub(crate) struct Calendar {
-    /// The first components are visited far more often than the many others.
+    /// Tree of the first components (links), which are visited far more often than the many others.
     busy: Tree,
     others: Tree,
     busy_components: usize,
 }
 
 impl Calendar {
-    /// A calendar for `busy` components and so many `others`, without visits.
+    /// Create a calendar for `busy` components and so many `others`, without visits.
     pub(crate) fn new(busy: usize, others: usize) -> Self {
         Self { busy: Tree::new(busy), others: Tree::new(others), busy_components: busy }
     }
 
-    /// The component to visit next and when; `None` when nobody waits for anything.
+    /// Component to visit next and the time; `None` if no component has a visit.
     #[inline]
     pub(crate) fn next(&self) -> Option<(usize, Instant)> {
         let (busy, other) = (self.busy.earliest(), self.others.earliest());
@@ -32,7 +32,7 @@ impl Calendar {
         }
     }
 
-    /// Sets the next visit of a component.
+    /// Set the next visit of a component; `None` means that it needs none.
     #[inline]
     pub(crate) fn set(&mut self, component: usize, at: Option<Instant>) {
         let at = at.unwrap_or(Instant::NEVER);
@@ -42,10 +42,10 @@ impl Calendar {
         }
     }
 
-    /// Sets the next visit of a component that waits for `at`, unless there is one before: it moves its time with
-    /// nearly every packet, nearly always to a later one, and may as well be visited too early.
+    /// Set the next visit of a component to `at`, unless it has an earlier one. An end moves its time with nearly
+    /// every packet, nearly always to a later one, and a visit that is too early does no harm.
     #[inline]
-    pub(crate) fn hasten(&mut self, component: usize, at: Instant) {
+    pub(crate) fn bring_forward(&mut self, component: usize, at: Instant) {
         let other = component - self.busy_components;
         if at < self.others.at(other) {
             self.others.set(other, at);
@@ -53,8 +53,8 @@ impl Calendar {
     }
 }
 
-/// A complete binary tree, its root at 1 and the children of `n` at `2n` and `2n + 1`: in the leaves the next visit of
-/// each component, [`Instant::NEVER`] while it has none, and in every other node the earlier of its children's.
+/// Complete binary tree of minima, its root at 1 and the children of `n` at `2n` and `2n + 1`. A leaf holds the next
+/// visit of a component, [`Instant::NEVER`] if it has none; every other node holds the earlier one of its children's.
 #[derive(Debug)]
 struct Tree {
     nodes: Box<[Instant]>,
@@ -71,7 +71,7 @@ impl Tree {
         self.nodes[1]
     }
 
-    /// The first of the components that are visited then.
+    /// Lowest-numbered component with the earliest visit.
     #[inline]
     fn first(&self) -> usize {
         let (leaves, earliest) = (self.nodes.len() / 2, self.nodes[1]);
@@ -119,11 +119,11 @@ mod tests {
         ) {
             let mut calendar = Calendar::new(busy, 9 - busy);
             let mut simple = [Instant::NEVER; 9];
-            for (component, at, hastens) in sets {
+            for (component, at, brings_forward) in sets {
                 let at = at.map(Instant::from_nanos);
                 let time = at.unwrap_or(Instant::NEVER);
-                if hastens && component >= busy {
-                    calendar.hasten(component, time);
+                if brings_forward && component >= busy {
+                    calendar.bring_forward(component, time);
                     simple[component] = simple[component].min(time);
                 } else {
                     calendar.set(component, at);

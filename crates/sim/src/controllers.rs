@@ -1,4 +1,4 @@
-//! The congestion controls of a flow's connections.
+//! Congestion controls of a flow's connections.
 
 use std::sync::Arc;
 
@@ -8,37 +8,37 @@ use skyhop_engine::Unsupported;
 use skyhop_experiment::seed_for;
 use skyhop_model::Profile;
 
-use crate::session::Outside;
+use crate::session::ExternalPolicy;
 
-/// Makes one for each end of each of a flow's connections.
+/// Factory of congestion controls: one for each end of each of a flow's connections.
 pub(crate) struct Controllers {
     id: u32,
     cc: String,
     parameters: Vec<(String, String)>,
-    /// Their clock's ticks per second.
+    /// Ticks per second of the host's clock (HZ).
     hz: u32,
     seed: u64,
-    /// The first one, made beforehand to find out whether it can be.
+    /// First congestion control, created early to find out whether that is possible.
     first: Option<Controller>,
-    outside: Option<Arc<dyn Outside>>,
+    external: Option<Arc<dyn ExternalPolicy>>,
 }
 
 impl Controllers {
-    /// For the flow with this id; `seed` is that of its first connection's client.
+    /// Create the factory for the flow with this id; `seed` is that of its first connection's client.
     ///
     /// # Errors
-    /// There is no such congestion control, or not with these parameters.
+    /// No congestion control has this name, or it rejects these parameters.
     pub(crate) fn new(
         id: u32,
         cc: &str,
         parameters: Vec<(String, String)>,
         (profile, hz): (Profile, u32),
         seed: u64,
-        outside: Option<Arc<dyn Outside>>,
+        external: Option<Arc<dyn ExternalPolicy>>,
     ) -> Result<Self, Unsupported> {
-        let parameters = of_profile(profile, cc, parameters);
+        let parameters = with_profile_parameters(profile, cc, parameters);
         let cc = cc.to_owned();
-        let mut controllers = Self { id, cc, parameters, hz, seed, first: None, outside };
+        let mut controllers = Self { id, cc, parameters, hz, seed, first: None, external };
         let first = controllers
             .start(seed)
             .map_err(|e| Unsupported::new(format!("flow.{id}.cc"), e.to_string()))?;
@@ -46,7 +46,7 @@ impl Controllers {
         Ok(controllers)
     }
 
-    /// That of an end of the connection with this number.
+    /// Create the congestion control for one end of the connection with this number.
     pub(crate) fn make(&mut self, number: u32, side: Side) -> Controller {
         let first = if (number, side) == (0, Side::Client) { self.first.take() } else { None };
         first.unwrap_or_else(|| {
@@ -59,16 +59,21 @@ impl Controllers {
         let params: Vec<(&str, &str)> =
             self.parameters.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
         let setup = Setup { params: &params, seed, hz: self.hz };
-        let outside = self.outside.as_ref().and_then(|outside| outside.make(self.id, &setup));
-        if let Some(made) = outside {
+        let external =
+            self.external.as_ref().and_then(|external| external.controller(self.id, &setup));
+        if let Some(made) = external {
             return made;
         }
         Registry::global().start(&self.cc, &setup, &skyhop_tcp::CALLER)
     }
 }
 
-/// What the congestion control of this Linux had otherwise, before what is `given`.
-fn of_profile(profile: Profile, cc: &str, given: Vec<(String, String)>) -> Vec<(String, String)> {
+/// Parameters that differ in this release of Linux, followed by the parameters that are `given`, which override them.
+fn with_profile_parameters(
+    profile: Profile,
+    cc: &str,
+    given: Vec<(String, String)>,
+) -> Vec<(String, String)> {
     let Ok(module) = Module::find(cc) else { return given };
     let has = |name: &str| module.params().any(|param| param.name == name);
     let is_given = |name: &str| given.iter().any(|(key, _)| key == name);
@@ -83,15 +88,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_profile_gives_what_nobody_else_has_given() {
+    fn a_profile_sets_parameters_that_are_not_given() {
         let text = |pairs: &[(&str, &str)]| -> Vec<(String, String)> {
             pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
         };
-        let of = |cc, given: &[_]| of_profile(Profile::Linux4_15, cc, text(given));
+        let of = |cc, given: &[_]| with_profile_parameters(Profile::Linux4_15, cc, text(given));
         assert_eq!(of("bbr", &[]), text(&[("extra_acked_gain", "0")]));
         assert_eq!(of("bbr", &[("extra_acked_gain", "1")]), text(&[("extra_acked_gain", "1")]));
         assert_eq!(of("cubic", &[]), text(&[("hystart_all_samples", "0")]));
         assert_eq!(of("reno", &[]), []);
-        assert_eq!(of_profile(Profile::Linux6_18, "cubic", Vec::new()), []);
+        assert_eq!(with_profile_parameters(Profile::Linux6_18, "cubic", Vec::new()), []);
     }
 }

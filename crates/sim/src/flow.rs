@@ -1,4 +1,4 @@
-//! One flow: an application over TCP or over datagrams.
+//! A flow: an application over TCP or over datagrams, and its packets.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -11,52 +11,56 @@ use skyhop_model::{Ecn, End, UDP_HEADERS};
 use skyhop_units::{Bytes, Duration, Instant};
 
 use crate::controllers::Controllers;
-use crate::conversation::Conversation;
 use crate::datagrams::Datagrams;
 use crate::sampler::on_the_wire;
-use crate::session::Outside;
+use crate::session::ExternalPolicy;
+use crate::tcp_flow::TcpFlow;
 
-/// What travels over the links.
+/// Content of a packet: a TCP segment or a datagram.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Message {
     Tcp(skyhop_tcp::Packet),
     Udp(Datagram),
 }
 
-/// What the links carry. In a cell, `Option` keeps its tag out of it, so that it is moved in one piece.
+/// Packet type of the links. The `Cell` keeps `Option` from hiding its tag inside, so that a packet is moved in one
+/// piece.
 pub(crate) type Packet = skyhop_link::Packet<Cell<InFlight>>;
 
-/// A packet of a flow.
+/// Payload of a packet on the links: its flow, route and content.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct InFlight {
     pub(crate) flow: u32,
-    /// The number of the flow's connection, of TCP's packets.
+    /// Number of the flow's connection, for TCP packets.
     pub(crate) connection: u32,
-    /// The flow's route that it takes …
+    /// Index of the flow's route that the packet takes.
     pub(crate) route: u16,
-    /// … and how much of it lies ahead, of its links and the flow's own delay.
-    pub(crate) ahead: u16,
-    /// Which end it goes to.
+    /// Number of hops left on that route: links, and the flow's own delay if it has one.
+    pub(crate) hops_left: u16,
+    /// End that the packet goes to.
     pub(crate) to: Side,
-    /// Its IP header's, without ECN bits.
+    /// TOS byte of the IP header without ECN bits.
     pub(crate) tos: u8,
     pub(crate) message: Message,
 }
 
 impl InFlight {
-    /// Its packet.
+    /// Create the link's packet around this payload.
     #[inline(always)]
     pub(crate) fn packet(self) -> Packet {
         let wire_size = on_the_wire(self.message.ip_size());
         let (flow, ecn) = (self.flow, self.message.ecn());
-        // Two that are 65,536 apart are not there at the same time.
+        // Connections whose numbers differ by 65,536 do not exist at the same time.
         let connection = self.connection as u16;
-        Packet::new(wire_size, Cell::new(self)).of(flow, ecn).with_tos(self.tos).over(connection)
+        Packet::new(wire_size, Cell::new(self))
+            .with_flow(flow, ecn)
+            .with_tos(self.tos)
+            .with_connection(connection)
     }
 }
 
 impl Message {
-    /// The ECN bits of its packet.
+    /// ECN bits that the sender gave the packet.
     fn ecn(&self) -> Ecn {
         match self {
             Self::Tcp(packet) => packet.ecn(),
@@ -64,7 +68,7 @@ impl Message {
         }
     }
 
-    /// Gives it the ECN bits that the links have left its packet.
+    /// Set the ECN bits that the links have left on the packet.
     #[inline]
     pub(crate) fn set_ecn(&mut self, ecn: Ecn) {
         if let Self::Tcp(packet) = self {
@@ -72,7 +76,7 @@ impl Message {
         }
     }
 
-    /// The size of its IP packet.
+    /// Size of the IP packet in bytes.
     fn ip_size(&self) -> Bytes {
         match self {
             Self::Tcp(packet) => packet.ip_size(),
@@ -81,7 +85,7 @@ impl Message {
     }
 }
 
-/// ECE's bit among the flags of a TCP header (RFC 3168 6.1).
+/// Flag ECE in a TCP header (RFC 3168 6.1).
 const ECE: u8 = 0x40;
 
 impl CarriesTcp for InFlight {
@@ -90,7 +94,7 @@ impl CarriesTcp for InFlight {
         let Message::Tcp(packet) = message else { return None };
         let (ack, is_pure) = packet.acknowledgement().filter(|(ack, _)| !ack.syn)?;
         let mut sacks = [None; 4];
-        // Numbers count segments; that they begin again at some time is as in a header.
+        // Numbers count segments; truncated to 32 bits they wrap around as in a header.
         let blocks = ack.sack.as_slice().iter().map(|block| [block.start as u32, block.end as u32]);
         sacks.iter_mut().zip(blocks).for_each(|(place, block)| *place = Some(block));
         Some(TcpFacts {
@@ -104,40 +108,40 @@ impl CarriesTcp for InFlight {
     }
 }
 
-/// A flow and its state.
+/// A flow and its state in the simulator.
 pub(crate) struct Flow {
     pub(crate) plan: FlowPlan,
     pub(crate) kind: Kind,
-    pub(crate) way: Way,
+    pub(crate) cursor: RouteCursor,
 }
 
-/// The route that a flow takes now, and when it takes the next one.
-pub(crate) struct Way {
-    start: Start,
+/// Route that a flow takes now, and the time of the next one.
+pub(crate) struct RouteCursor {
+    start: RouteStart,
     next_route_at: Instant,
 }
 
-/// How packets set out.
+/// Start of a route, for packets that leave now.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Start {
+pub(crate) struct RouteStart {
     pub(crate) route: u16,
-    /// How much lies ahead of them.
-    pub(crate) ahead: u16,
-    /// The components of the links that they cross first, by the [`Side`] that they go to.
+    /// Number of hops on the route.
+    pub(crate) hops_left: u16,
+    /// Components of the first links, by the [`Side`] that packets go to.
     first_links: [usize; 2],
 }
 
 pub(crate) enum Kind {
-    Tcp(Box<Conversation>),
+    Tcp(Box<TcpFlow>),
     Udp(Datagrams),
 }
 
 impl Flow {
-    /// One whose congestion controls draw from `seed`, in a run with `run_seed`.
+    /// Create the flow; its congestion controls draw from `seed`, in a run with seed `run_seed`.
     pub(crate) fn new(
         plan: &FlowPlan,
         (seed, run_seed): (u64, u64),
-        outside: Option<&Arc<dyn Outside>>,
+        external: Option<&Arc<dyn ExternalPolicy>>,
     ) -> Result<Self, Unsupported> {
         let app_seed = seed_for(run_seed, &format!("app {}", plan.id));
         let facts = FlowFacts { seed: app_seed, start: plan.start, stop: plan.stop };
@@ -145,16 +149,16 @@ impl Flow {
             Traffic::Tcp { cc, app, options, parameters } => {
                 let parameters = cc_parameters(cc, parameters);
                 let clock = (options.profile, options.hz);
-                let outside = outside.map(Arc::clone);
-                let controllers = Controllers::new(plan.id, cc, parameters, clock, seed, outside)?;
-                Kind::Tcp(Box::new(Conversation::new(app, *options, controllers, facts)))
+                let external = external.map(Arc::clone);
+                let controllers = Controllers::new(plan.id, cc, parameters, clock, seed, external)?;
+                Kind::Tcp(Box::new(TcpFlow::new(app, *options, controllers, facts)))
             }
             Traffic::Udp { app } => Kind::Udp(Datagrams::new(app, &facts)),
         };
-        Ok(Self { plan: plan.clone(), kind, way: Way::new(plan) })
+        Ok(Self { plan: plan.clone(), kind, cursor: RouteCursor::new(plan) })
     }
 
-    /// One of its packets was lost. TCP finds out by itself.
+    /// Note that a packet of the flow was lost. TCP detects losses itself.
     pub(crate) fn lost(&mut self, packet: &InFlight) {
         if let (Kind::Udp(datagrams), Message::Udp(lost)) = (&mut self.kind, &packet.message) {
             datagrams.on_loss(packet.to.other(), *lost);
@@ -162,16 +166,16 @@ impl Flow {
     }
 }
 
-impl Way {
+impl RouteCursor {
     fn new(plan: &FlowPlan) -> Self {
-        let mut way = Self { start: Start::new(plan, 0), next_route_at: Instant::NEVER };
-        way.take_route(plan, 0);
-        way
+        let mut cursor = Self { start: RouteStart::new(plan, 0), next_route_at: Instant::NEVER };
+        cursor.take_route(plan, 0);
+        cursor
     }
 
-    /// How packets set out now.
+    /// Start of the route that packets take at `now`.
     #[inline]
-    pub(crate) fn start(&mut self, plan: &FlowPlan, now: Instant) -> &Start {
+    pub(crate) fn start(&mut self, plan: &FlowPlan, now: Instant) -> &RouteStart {
         while now >= self.next_route_at {
             self.take_route(plan, self.start.route + 1);
         }
@@ -179,43 +183,47 @@ impl Way {
     }
 
     fn take_route(&mut self, plan: &FlowPlan, route: u16) {
-        self.start = Start::new(plan, route);
+        self.start = RouteStart::new(plan, route);
         let next = plan.routes.get(usize::from(route) + 1);
         self.next_route_at = next.map_or(Instant::NEVER, |next| next.from);
     }
 }
 
-impl Start {
+impl RouteStart {
     fn new(plan: &FlowPlan, route: u16) -> Self {
-        let ahead = length(plan, route);
-        let first = |to| next_link(plan, (route, ahead), to).expect("a route has links");
-        Self { route, ahead, first_links: [Side::Client, Side::Server].map(first) }
+        let hops_left = length(plan, route);
+        let first = |to| next_link(plan, (route, hops_left), to).expect("a route has links");
+        Self { route, hops_left, first_links: [Side::Client, Side::Server].map(first) }
     }
 
-    /// The component of the link that a packet to `to` crosses first.
+    /// Component of the link that a packet to `to` crosses first.
     #[inline]
     pub(crate) fn first_link(&self, to: Side) -> usize {
         self.first_links[to as usize]
     }
 }
 
-/// How much a packet crosses on a flow's route: its links, and the flow's own delay where it has one.
+/// Number of hops on a flow's route: its links, and the flow's own delay if it has one.
 fn length(plan: &FlowPlan, route: u16) -> u16 {
     let links = plan.routes[usize::from(route)].links.len() as u16;
     links + u16::from(plan.extra_rtt > Duration::ZERO)
 }
 
-/// The direction in which a flow's packets to `side` go: 0 for from -> to.
+/// Direction in which packets of a flow to `side` go: 0 for from -> to.
 fn direction(plan: &FlowPlan, side: Side) -> usize {
     usize::from((plan.from == End::From) != (side == Side::Server))
 }
 
-/// The component of the link that a packet to `to` crosses next on this route, with so much of it ahead; `None` where
-/// that is no link.
+/// Component of the link that a packet to `to` crosses next, with `hops_left` hops left on this route; `None`
+/// if the next hop is the flow's own delay.
 #[inline]
-pub(crate) fn next_link(plan: &FlowPlan, (route, ahead): (u16, u16), to: Side) -> Option<usize> {
+pub(crate) fn next_link(
+    plan: &FlowPlan,
+    (route, hops_left): (u16, u16),
+    to: Side,
+) -> Option<usize> {
     let links = &plan.routes[usize::from(route)].links;
-    let behind = usize::from(length(plan, route) - ahead);
+    let behind = usize::from(length(plan, route) - hops_left);
     let direction = direction(plan, to);
     let link = match direction {
         0 => links.get(behind)?,

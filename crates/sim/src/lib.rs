@@ -1,11 +1,10 @@
-//! The virtual-time engine: the same links, with TCP of our own, as fast as the machine computes.
+//! Virtual-time engine: the links of `skyhop_link` with skyhop's own TCP, as fast as the machine computes.
 //!
-//! Deterministic: the same experiment gives the same results to the last bit, on any machine.
+//! It is deterministic: the same experiment gives the same results to the last bit, on any machine.
 
 mod access;
 mod calendar;
 mod controllers;
-mod conversation;
 mod datagrams;
 mod departure;
 mod flow;
@@ -15,36 +14,37 @@ mod sampler;
 mod session;
 mod signal;
 mod size;
+mod tcp_flow;
 
 use std::sync::Arc;
 
 use serde::Serialize;
 use skyhop_engine::{Control, Ended, Engine, EngineError, Unsupported};
 use skyhop_experiment::Experiment;
-use skyhop_record::{Ending, Recorder, Sink};
+use skyhop_record::{Recorder, RunConclusion, Sink};
 use skyhop_units::Instant;
 
-pub use crate::session::{Outside, Session};
+pub use crate::session::{ExternalPolicy, Session};
 
 use crate::network::Network;
 use crate::sampler::Sampler;
 
-/// Runs experiments in virtual time.
+/// Engine that runs experiments in virtual time.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Simulator;
 
-/// What only run.json of a simulated run says.
+/// Part of run.json that is specific to simulated runs.
 #[derive(Serialize)]
-struct Own {
+struct SimulatedRun {
     timing: Timing,
 }
 
-/// How long it took, and for how much.
+/// Computing time of the run, and number of packets for it.
 #[derive(Serialize)]
 struct Timing {
-    /// Of the wall clock's seconds those in which packets moved: none of what is planned before or written.
+    /// Wall-clock seconds spent in the event loop, without planning and writing.
     engine_s: f64,
-    /// How often a packet came out of a link.
+    /// Number of times that a packet left a link.
     packet_hops: u64,
 }
 
@@ -85,11 +85,15 @@ impl Engine for Simulator {
         }
         let at = sampler.conclude(&mut network, &mut recorder);
         let packet_hops = network.links.iter().map(|link| link.stats().delivered_packets).sum();
-        let grid = network.signal.found();
-        let ending = Ending {
+        let grid = network.signal.estimate();
+        let ending = RunConclusion {
             wall_s: control.wall_s(),
             grid: grid.as_ref(),
-            ..Ending::of_run(at, interrupted, Own { timing: Timing { engine_s, packet_hops } })
+            ..RunConclusion::new(
+                at,
+                interrupted,
+                SimulatedRun { timing: Timing { engine_s, packet_hops } },
+            )
         };
         recorder.finish(ending)?;
         Ok(Ended { at, interrupted, program_status: None })
@@ -98,11 +102,11 @@ impl Engine for Simulator {
 
 fn network(
     experiment: &Experiment,
-    outside: Option<Arc<dyn Outside>>,
+    external: Option<Arc<dyn ExternalPolicy>>,
 ) -> Result<Network, Unsupported> {
     if experiment.flows.is_empty() {
         let what = "there is nothing to run: give the scenario a [[flow]]";
         return Err(Unsupported::new("flow", what));
     }
-    Network::new(experiment, outside)
+    Network::new(experiment, external)
 }

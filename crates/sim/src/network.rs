@@ -1,4 +1,4 @@
-//! Links, flows, and the order in which things happen to them.
+//! Links and flows, and the event loop that visits them in the order of time.
 
 use std::cell::Cell;
 use std::ops::ControlFlow;
@@ -14,46 +14,46 @@ use skyhop_units::Instant;
 
 use crate::access::Access;
 use crate::calendar::Calendar;
-use crate::conversation::Conversation;
 use crate::departure::Departure;
-use crate::flow::{Flow, InFlight, Kind, Message, Packet, Start, next_link};
+use crate::flow::{Flow, InFlight, Kind, Message, Packet, RouteStart, next_link};
 use crate::order::seeded_in_order;
 use crate::sampler::loss_row;
-use crate::session::Outside;
+use crate::session::ExternalPolicy;
 use crate::signal::{Signal, phase_rows};
+use crate::tcp_flow::TcpFlow;
 
-/// How much happens between two looks at whether it is wanted: a fraction of a second.
-const MOST_VISITS: u32 = 1_000_000;
+/// Number of visits between two checks for interruption: a fraction of a second.
+const MAX_VISITS: u32 = 1_000_000;
 
 /// All links, both directions of each, and the flows over them.
 ///
-/// Components are numbered: the directions of the links first, then each flow's sender and
-/// receiver, then each flow's own delay in both directions, then who announces handovers.
+/// Components of the calendar are numbered: first the directions of the links, then each flow's client and
+/// server, then each flow's own delay in both directions, then the source of announcements.
 pub(crate) struct Network {
-    /// Forward and back of link 0, then of link 1, link 2 …
+    /// Forward and back direction of link 0, then of link 1, link 2 …
     pub(crate) links: Vec<Link<Cell<InFlight>>>,
-    /// In an order that does not depend on the scenario's.
+    /// Flows in an order that does not depend on the scenario's.
     pub(crate) flows: Vec<Flow>,
     accesses: Vec<Access>,
     calendar: Calendar,
     pub(crate) signal: Signal,
-    /// The path's link, which announcements are about, and its direction to the end `from`.
+    /// Link of the path, which announcements are about; `path_back` is its direction to the end `from`.
     path_link: u16,
     path_back: usize,
-    /// A row for each lost packet, for what is announced on the way, and for what congestion controls did
-    /// about announcements.
+    /// Rows for lost packets, for announcements that the run itself makes, and for reactions of congestion
+    /// controls to announcements.
     pub(crate) events: Vec<EventRow>,
-    /// The ids of the flows whose packets were marked, one entry per packet.
+    /// Ids of the flows whose packets were marked, one entry per packet.
     pub(crate) marked: Vec<u32>,
-    outside: Option<Arc<dyn Outside>>,
-    /// Of which component somebody outside was asked, and when: it has not done all that it does then.
-    interrupted: Option<(usize, Instant)>,
+    external: Option<Arc<dyn ExternalPolicy>>,
+    /// Component and time at which the run paused for an external decision; resumed first.
+    paused: Option<(usize, Instant)>,
 }
 
 impl Network {
     pub(crate) fn new(
         experiment: &Experiment,
-        outside: Option<Arc<dyn Outside>>,
+        external: Option<Arc<dyn ExternalPolicy>>,
     ) -> Result<Self, Unsupported> {
         let built = |config: &LinkConfig| {
             let link = Link::new(config.clone());
@@ -65,7 +65,7 @@ impl Network {
         }
         let flows = seeded_in_order(experiment.seed, &experiment.flows)
             .into_iter()
-            .map(|(plan, seed)| Flow::new(plan, (seed, experiment.seed), outside.as_ref()))
+            .map(|(plan, seed)| Flow::new(plan, (seed, experiment.seed), external.as_ref()))
             .collect::<Result<Vec<_>, _>>()?;
         let accesses = flows.iter().flat_map(|flow| Access::both(flow.plan.extra_rtt)).collect();
         let mut network = Self {
@@ -78,14 +78,14 @@ impl Network {
             path_back: 2 * usize::from(experiment.path_link()) + Direction::Back.index(),
             events: Vec::new(),
             marked: Vec::new(),
-            outside,
-            interrupted: None,
+            external,
+            paused: None,
         };
         for index in 0..network.flows.len() {
             let Flow { plan, kind, .. } = &network.flows[index];
             let (start, is_udp) = (plan.start, matches!(kind, Kind::Udp(_)));
             network.calendar.set(network.end_of(index, Side::Client), Some(start));
-            // Over TCP it is there once there is a connection.
+            // A TCP server exists only once there is a connection.
             if is_udp {
                 network.calendar.set(network.end_of(index, Side::Server), Some(start));
             }
@@ -106,24 +106,24 @@ impl Network {
         self.links.len() + 4 * self.flows.len()
     }
 
-    /// Whether everything waits for somebody outside.
+    /// Whether the run waits for an external decision.
     #[inline]
-    fn waits(&self) -> bool {
-        self.outside.as_ref().is_some_and(|outside| outside.is_asked())
+    fn is_waiting(&self) -> bool {
+        self.external.as_ref().is_some_and(|external| external.is_pending())
     }
 
-    /// What happens next, of what happens until `until`.
+    /// Next component to visit, and the time, if that is not after `until`.
     #[inline]
     fn upcoming(&mut self, until: Instant) -> Option<(usize, Instant)> {
-        self.interrupted.take().or_else(|| self.calendar.next().filter(|(_, at)| *at <= until))
+        self.paused.take().or_else(|| self.calendar.next().filter(|(_, at)| *at <= until))
     }
 
-    /// Lets everything happen that happens until `until`, and brings the links' counters there. Where that is very much,
-    /// or where somebody outside is asked, a part of it: whoever called sees to what has happened and to who wants to
-    /// stop, and calls again.
+    /// Process events up to `until` and update the links' counters to that time. `Continue` means that it returned
+    /// early, after many events or for an external decision: the caller processes results, checks for interruption or
+    /// answers, and calls again.
     pub(crate) fn run_until(&mut self, until: Instant) -> ControlFlow<()> {
         let (links, ends) = (self.links.len(), 2 * self.flows.len());
-        let mut visits = MOST_VISITS;
+        let mut visits = MAX_VISITS;
         while let Some((component, now)) = self.upcoming(until) {
             visits -= 1;
             if visits == 0 {
@@ -136,7 +136,7 @@ impl Network {
                 Some(end) if end % 2 == 0 => self.visit_end(end / 2, Side::Client, now),
                 Some(end) => self.visit_end(end / 2, Side::Server, now),
             }
-            if self.waits() {
+            if self.is_waiting() {
                 return ControlFlow::Continue(());
             }
         }
@@ -151,21 +151,21 @@ impl Network {
             if let Some(arrival) = self.links[link].poll(now) {
                 self.arrive(link, arrival, now);
             }
-            if self.waits() {
-                return self.interrupted = Some((link, now));
+            if self.is_waiting() {
+                return self.paused = Some((link, now));
             }
             let next = self.links[link].next_wakeup();
             if next.is_none_or(|next| next > now) {
                 break next;
             }
         };
-        if self.links[link].has_verdicts() {
-            self.note_verdicts(link);
+        if self.links[link].has_drops_or_marks() {
+            self.record_drops_and_marks(link);
         }
         self.calendar.set(link, next);
     }
 
-    /// A packet has come out of a link.
+    /// Forward a packet that has left a link, to the next hop or to its end.
     #[inline]
     fn arrive(&mut self, link: usize, arrival: Arrival<Cell<InFlight>>, now: Instant) {
         if link == self.path_back {
@@ -174,8 +174,8 @@ impl Network {
         let mut packet = arrival.packet;
         let ecn = packet.ecn();
         let arrived = packet.payload.get_mut();
-        arrived.ahead -= 1;
-        if arrived.ahead == 0 {
+        arrived.hops_left -= 1;
+        if arrived.hops_left == 0 {
             if ecn == Ecn::Ce {
                 arrived.message.set_ecn(ecn);
             }
@@ -185,9 +185,9 @@ impl Network {
         }
     }
 
-    /// What a link has lost or marked.
+    /// Record the packets that a link has lost or marked.
     #[cold]
-    fn note_verdicts(&mut self, link: usize) {
+    fn record_drops_and_marks(&mut self, link: usize) {
         for drop in self.links[link].take_drops() {
             let flow = &mut self.flows[drop.packet.flow as usize];
             self.events.push(loss_row(&drop, link, flow.plan.id));
@@ -197,27 +197,27 @@ impl Network {
         self.marked.extend(marked.map(|flow| self.flows[flow as usize].plan.id));
     }
 
-    /// Hands a packet to the next link of its way; behind the last one, to the flow's own delay.
+    /// Hand a packet to the next link of its route; behind the last one, to the flow's own delay.
     fn carry(&mut self, packet: Packet, now: Instant) {
-        let (index, mut crossing) = (packet.flow as usize, packet.payload.get());
+        let (index, mut in_flight) = (packet.flow as usize, packet.payload.get());
         if let Some(link) =
-            next_link(&self.flows[index].plan, (crossing.route, crossing.ahead), crossing.to)
+            next_link(&self.flows[index].plan, (in_flight.route, in_flight.hops_left), in_flight.to)
         {
             self.links[link].enqueue(now, packet);
             self.calendar.set(link, self.links[link].next_wakeup());
             return;
         }
-        crossing.message.set_ecn(packet.ecn());
-        let access = 2 * index + usize::from(crossing.to == Side::Client);
-        self.accesses[access].enter(now, crossing);
+        in_flight.message.set_ecn(packet.ecn());
+        let access = 2 * index + usize::from(in_flight.to == Side::Client);
+        self.accesses[access].enter(now, in_flight);
         self.calendar.set(self.access_component(access), self.accesses[access].next());
     }
 
     fn visit_access(&mut self, access: usize, now: Instant) {
         while let Some(packet) = self.accesses[access].pop(now) {
             self.deliver(&packet, now);
-            if self.waits() {
-                return self.interrupted = Some((self.access_component(access), now));
+            if self.is_waiting() {
+                return self.paused = Some((self.access_component(access), now));
             }
         }
         self.calendar.set(self.access_component(access), self.accesses[access].next());
@@ -227,9 +227,9 @@ impl Network {
         let index = packet.flow as usize;
         let flow = &mut self.flows[index];
         match (&mut flow.kind, &packet.message) {
-            (Kind::Tcp(conversation), Message::Tcp(tcp_packet)) => {
-                if conversation.stopped.is_none() {
-                    conversation.on_packet(packet.to, packet.connection, now, tcp_packet);
+            (Kind::Tcp(tcp), Message::Tcp(tcp_packet)) => {
+                if tcp.stopped.is_none() {
+                    tcp.on_packet(packet.to, packet.connection, now, tcp_packet);
                     self.transmit(index, packet.to, now);
                 }
             }
@@ -242,13 +242,13 @@ impl Network {
         }
     }
 
-    /// The congestion controls of the TCP flows that cross the path hear what is announced now.
+    /// Make the announcements that are due to the congestion controls of the TCP flows that cross the path.
     fn visit_signal(&mut self, now: Instant) {
         while let Some((handover, row)) = self.signal.pop(now) {
             self.events.extend(row);
             for flow in self.flows.iter_mut().filter(|flow| flow.plan.crosses(self.path_link)) {
-                if let Kind::Tcp(conversation) = &mut flow.kind {
-                    conversation.announce(handover);
+                if let Kind::Tcp(tcp) = &mut flow.kind {
+                    tcp.announce(handover);
                 }
             }
         }
@@ -259,65 +259,65 @@ impl Network {
         let [client, server] = [Side::Client, Side::Server].map(|side| self.end_of(index, side));
         let Flow { plan, kind, .. } = &mut self.flows[index];
         match kind {
-            Kind::Tcp(conversation) => {
-                let due = next_visit(plan, conversation, side);
+            Kind::Tcp(tcp) => {
+                let due = next_visit(plan, tcp, side);
                 if due > now {
                     self.calendar.set(self.end_of(index, side), Some(due));
                     return;
                 }
                 if side == Side::Client && now >= plan.stop {
-                    conversation.stopped = Some(plan.stop);
+                    tcp.stopped = Some(plan.stop);
                     self.calendar.set(client, None);
                     self.calendar.set(server, None);
                     return;
                 }
-                conversation.on_timer(side, now);
+                tcp.on_timer(side, now);
                 self.transmit(index, side, now);
             }
             Kind::Udp(_) => self.send(index, side, now),
         }
     }
 
-    /// Sends whatever an end of a TCP flow may send now.
+    /// Send all packets that an end of a TCP flow may send now.
     fn transmit(&mut self, index: usize, side: Side, now: Instant) {
         let end = self.end_of(index, side);
-        let Flow { plan, kind: Kind::Tcp(conversation), way } = &mut self.flows[index] else {
+        let Flow { plan, kind: Kind::Tcp(tcp), cursor } = &mut self.flows[index] else {
             return;
         };
-        if conversation.has_phases(side) {
-            self.events.extend(phase_rows(conversation.take_phases(), plan.id));
+        if tcp.has_phases(side) {
+            self.events.extend(phase_rows(tcp.take_phases(), plan.id));
         }
-        if conversation.may_send(side) {
+        if tcp.may_send(side) {
             let mut departure =
-                Departure::new((plan, way, &mut self.links), index, side.other(), now);
-            conversation.transmit(side, now, &mut departure);
+                Departure::new((plan, cursor, &mut self.links), index, side.other(), now);
+            tcp.transmit(side, now, &mut departure);
             if let Some(link) = departure.first_link {
                 self.calendar.set(link, self.links[link].next_wakeup());
             }
         }
-        self.calendar.hasten(end, next_visit(plan, conversation, side));
+        self.calendar.bring_forward(end, next_visit(plan, tcp, side));
     }
 
-    /// Sends whatever an end of a flow over datagrams sends now.
+    /// Send all datagrams that an end of a flow sends now.
     fn send(&mut self, index: usize, side: Side, now: Instant) {
         let end = self.end_of(index, side);
-        while let Flow { plan, kind: Kind::Udp(datagrams), way } = &mut self.flows[index] {
+        while let Flow { plan, kind: Kind::Udp(datagrams), cursor } = &mut self.flows[index] {
             let Some(datagram) = datagrams.poll(side, now) else {
                 self.calendar.set(end, Some(datagrams.next_timer(side)));
                 return;
             };
-            let &Start { route, ahead, .. } = way.start(plan, now);
+            let &RouteStart { route, hops_left, .. } = cursor.start(plan, now);
             let (flow, to, message) = (index as u32, side.other(), Message::Udp(datagram));
             let tos = plan.dscp.tos();
-            let packet = InFlight { flow, connection: 0, route, ahead, to, tos, message };
+            let packet = InFlight { flow, connection: 0, route, hops_left, to, tos, message };
             self.carry(packet.packet(), now);
         }
     }
 }
 
-/// When an end of a TCP flow wants to be visited.
+/// Time at which an end of a TCP flow has to be visited next.
 #[inline]
-fn next_visit(plan: &FlowPlan, conversation: &Conversation, side: Side) -> Instant {
-    let timer = conversation.next_timer(side);
+fn next_visit(plan: &FlowPlan, tcp: &TcpFlow, side: Side) -> Instant {
+    let timer = tcp.next_timer(side);
     if side == Side::Client { timer.min(plan.stop) } else { timer }
 }

@@ -1,16 +1,16 @@
-//! An order of flows, and a seed for each, that do not depend on their order in the scenario.
+//! Order and seeds of flows that do not depend on the order of flows in the scenario.
 
 use skyhop_app::{App, Bulk, Probe, TcpOptions};
 use skyhop_experiment::{FlowPlan, Route, Traffic};
 
-/// The flows by what they are, each with its seed. Equal ones are interchangeable.
+/// Flows sorted by their properties, each with its seed. Equal flows are interchangeable.
 ///
-/// The seed is a flow's own among those that differ in nothing but their congestion control, ECN and what their hosts
-/// are like. These leave the seed alone, so that two of them that make the same choices have the same to choose from.
+/// Flows that differ only in congestion control, ECN and host settings share a numbered sequence of seeds. These
+/// properties do not enter the seed, so that two such flows with the same options draw the same random numbers.
 pub(crate) fn seeded_in_order(run_seed: u64, flows: &[FlowPlan]) -> Vec<(&FlowPlan, u64)> {
     let mut plans: Vec<(String, &FlowPlan)> =
         flows.iter().map(|plan| (identity_but_cc(plan), plan)).collect();
-    // What the congestion control is comes last, so that flows that are alike but for it are together.
+    // The congestion control comes last, so that flows that differ in it alone are adjacent.
     plans.sort_by_cached_key(|(but_cc, plan)| format!("{but_cc} {:?}", plan.traffic));
     let mut seeded = Vec::with_capacity(plans.len());
     for alike in plans.chunk_by(|a, b| a.0 == b.0) {
@@ -22,7 +22,7 @@ pub(crate) fn seeded_in_order(run_seed: u64, flows: &[FlowPlan]) -> Vec<(&FlowPl
     seeded
 }
 
-/// Everything that tells a flow from others, but its number, its congestion control, ECN, DSCP and hosts.
+/// Text of all properties of a flow except its number, congestion control, ECN, DSCP and host settings.
 fn identity_but_cc(plan: &FlowPlan) -> String {
     let FlowPlan { id: _, from, start, stop, routes, extra_rtt, dscp: _, traffic } = plan;
     let sends = match traffic {
@@ -44,7 +44,7 @@ fn identity_but_cc(plan: &FlowPlan) -> String {
         }
         Traffic::Udp { app } => format!("udp {app:?}"),
     };
-    // What seeds are made of: another text would be other random numbers.
+    // Seeds are hashes of this text, so any other text would give other random numbers.
     let ways: Vec<String> = routes
         .iter()
         .map(|Route { from, links }| format!("Way {{ from: {from:?}, links: {links:?} }}"))
@@ -53,7 +53,7 @@ fn identity_but_cc(plan: &FlowPlan) -> String {
     format!("({start:?}, {stop:?}, {from:?}, [{ways}], {extra_rtt:?}) {sends}")
 }
 
-/// Of what a flow's TCP is set to, what seeds are made of.
+/// Text of the socket options that enter the seed.
 fn set_on_sockets(options: &TcpOptions) -> String {
     let TcpOptions { ecn, nodelay, cork, keepalive, receive_buffer, .. } = options;
     format!(

@@ -1,4 +1,4 @@
-//! What is measured on the way, and at the end.
+//! Samples of flows and links during a run, and results at its end.
 
 use std::cell::Cell;
 
@@ -9,18 +9,18 @@ use skyhop_model::{Direction, ETHERNET_HEADER};
 use skyhop_record::{EventRow, FileError, FlowEnd, FlowState, Recorder};
 use skyhop_units::{Bytes, Duration, Instant};
 
-use crate::conversation::Conversation;
 use crate::flow::{Flow, InFlight, Kind};
 use crate::network::Network;
+use crate::tcp_flow::TcpFlow;
 
-/// Takes samples at even times.
+/// Takes samples at regular times and passes them to the recorder.
 pub(crate) struct Sampler {
     every: Duration,
     next: Instant,
     end: Instant,
-    /// When the last one was taken.
+    /// Time of the last sample.
     last: Instant,
-    /// The network's flows in the order of their ids.
+    /// Indices of the network's flows in the order of their ids.
     by_id: Vec<usize>,
 }
 
@@ -37,17 +37,17 @@ impl Sampler {
         }
     }
 
-    /// When the next sample is due; the run's end is one.
+    /// Time of the next sample; the run's end is one.
     pub(crate) fn next(&self) -> Instant {
         self.next.min(self.end)
     }
 
-    /// Whether the run's last sample has been taken.
+    /// Whether the last sample of the run has been taken.
     pub(crate) fn is_over(&self) -> bool {
         self.last >= self.end
     }
 
-    /// Takes the sample that is due, of a network that has settled.
+    /// Take the sample that is due, after all events up to its time.
     pub(crate) fn sample(
         &mut self,
         network: &mut Network,
@@ -55,14 +55,14 @@ impl Sampler {
     ) -> Result<(), FileError> {
         let now = self.next();
         network.events.drain(..).for_each(|row| recorder.event(row));
-        network.marked.drain(..).for_each(|flow| recorder.marked(flow));
+        network.marked.drain(..).for_each(|flow| recorder.count_mark(flow));
         for index in &self.by_id {
             let flow = &mut network.flows[*index];
             let results = match &mut flow.kind {
-                Kind::Tcp(conversation) => conversation.take_results(now),
+                Kind::Tcp(tcp) => tcp.take_results(now),
                 Kind::Udp(datagrams) => datagrams.take_results(now),
             };
-            note_results(recorder, flow.plan.id, &results);
+            record_results(recorder, flow.plan.id, &results);
         }
         let flows = self.by_id.iter().map(|index| &network.flows[*index]);
         let states = flows.filter_map(|flow| flow_state(flow, self.last, now));
@@ -72,20 +72,20 @@ impl Sampler {
         Ok(())
     }
 
-    /// Says how flows and probes ended; the run did so at its last sample.
+    /// Record how flows and probes ended, as of the last sample, and return its time.
     pub(crate) fn conclude(&self, network: &mut Network, recorder: &mut Recorder<'_>) -> Instant {
         for index in &self.by_id {
             let flow = &mut network.flows[*index];
             match &mut flow.kind {
-                Kind::Tcp(conversation) if conversation.started => {
-                    recorder.flow_ended(&flow_end(flow.plan.id, conversation, self.last));
-                    let whose = format!("flow {}", flow.plan.id);
-                    let warning = conversation.counted().outputs.warning(&whose);
+                Kind::Tcp(tcp) if tcp.started => {
+                    recorder.flow_ended(&flow_end(flow.plan.id, tcp, self.last));
+                    let name = format!("flow {}", flow.plan.id);
+                    let warning = tcp.counters().outputs.warning(&name);
                     warning.into_iter().for_each(|warning| recorder.warn(warning));
                 }
                 Kind::Tcp(_) => {}
                 Kind::Udp(datagrams) => {
-                    note_results(recorder, flow.plan.id, &datagrams.conclude(self.last));
+                    record_results(recorder, flow.plan.id, &datagrams.conclude(self.last));
                 }
             }
         }
@@ -93,57 +93,57 @@ impl Sampler {
     }
 }
 
-/// There is no machine in between: what was scheduled is what came.
-fn note_results(recorder: &mut Recorder<'_>, flow: u32, results: &[Transaction]) {
+/// Record results; in virtual time they arrive exactly when they were due.
+fn record_results(recorder: &mut Recorder<'_>, flow: u32, results: &[Transaction]) {
     results.iter().for_each(|one| recorder.transaction(flow, one, one.took));
 }
 
-/// A flow that has begun and has neither stopped nor completed before this interval.
+/// State of a flow that has begun and has neither stopped nor completed before this interval.
 fn flow_state(flow: &Flow, last: Instant, now: Instant) -> Option<FlowState> {
-    let Kind::Tcp(conversation) = &flow.kind else { return None };
-    let over = conversation.completed().map(|(_, at)| at).or(conversation.stopped);
-    if !conversation.started || over.is_some_and(|at| at <= last) {
+    let Kind::Tcp(tcp) = &flow.kind else { return None };
+    let over = tcp.completed().map(|(_, at)| at).or(tcp.stopped);
+    if !tcp.started || over.is_some_and(|at| at <= last) {
         return None;
     }
-    let (info, counted) = (conversation.info()?, conversation.counted());
+    let (info, counters) = (tcp.info()?, tcp.counters());
     Some(FlowState {
         id: flow.plan.id,
         since: Instant::START,
         until: now,
-        received: counted.received,
+        received: counters.received,
         cwnd_packets: info.cwnd,
         ssthresh_packets: info.ssthresh,
         srtt_us: info.srtt.map(|srtt| srtt.as_micros()),
         inflight_packets: info.inflight,
-        retransmits: counted.retransmits,
+        retransmits: counters.retransmits,
         pacing_rate_bps: info.pacing_rate.map(|bytes_per_s| 8 * bytes_per_s),
         state: info.ca_state,
     })
 }
 
-fn flow_end(id: u32, conversation: &Conversation, end: Instant) -> FlowEnd {
-    let (counted, completed) = (conversation.counted(), conversation.completed());
-    let (received, at) = match (completed, conversation.stopped) {
+fn flow_end(id: u32, tcp: &TcpFlow, end: Instant) -> FlowEnd {
+    let (counters, completed) = (tcp.counters(), tcp.completed());
+    let (received, at) = match (completed, tcp.stopped) {
         (Some((bytes, at)), _) => (bytes, at),
-        (None, stopped) => (counted.received, stopped.unwrap_or(end)),
+        (None, stopped) => (counters.received, stopped.unwrap_or(end)),
     };
     FlowEnd {
         id,
         at,
         received,
-        retransmits: counted.retransmits,
-        sent_packets: counted.sent,
+        retransmits: counters.retransmits,
+        sent_packets: counters.sent,
         completed: completed.map(|(_, at)| at),
     }
 }
 
-/// The row of a lost packet.
+/// Event row of a lost packet.
 pub(crate) fn loss_row(drop: &Drop<Cell<InFlight>>, component: usize, flow: u32) -> EventRow {
     let place = ((component / 2) as u16, Direction::ALL[component % 2]);
     EventRow::lost(drop.at, drop.reason, place, Some(flow))
 }
 
-/// Bytes of an IP packet on the wire.
+/// Size of an IP packet on the wire.
 pub(crate) fn on_the_wire(ip_size: Bytes) -> Bytes {
     ip_size + ETHERNET_HEADER
 }

@@ -1,4 +1,4 @@
-//! A run that stops wherever somebody outside has to decide.
+//! Runs that pause at every decision of an external policy.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,41 +12,44 @@ use crate::flow::Kind;
 use crate::network::Network;
 use crate::{network, size};
 
-/// Who decides for some of a run's flows while it waits.
-pub trait Outside: fmt::Debug + Send + Sync {
-    /// The congestion control of a connection of the flow with this id; `None`: the flow's own.
-    fn make(&self, flow: u32, setup: &Setup<'_>) -> Option<Result<Controller, CcError>>;
+/// External policy that decides for some of a run's flows while the run waits.
+pub trait ExternalPolicy: fmt::Debug + Send + Sync {
+    /// Create the congestion control for a connection of the flow with this id; `None` selects the flow's own.
+    fn controller(&self, flow: u32, setup: &Setup<'_>) -> Option<Result<Controller, CcError>>;
 
-    /// Whether somebody has asked, and waits for an answer.
-    fn is_asked(&self) -> bool;
+    /// Whether a decision is requested that has not been taken yet.
+    fn is_pending(&self) -> bool;
 }
 
-/// A run in virtual time that stops at each question to somebody outside, and records nothing: whoever answers sees to that.
+/// A run in virtual time that pauses at every request for an external decision. It records nothing; the caller does.
 pub struct Session {
     network: Network,
     end: Instant,
-    /// The network's flows in the order of their ids.
+    /// Indices of the network's flows in the order of their ids.
     by_id: Vec<usize>,
-    outside: Arc<dyn Outside>,
+    external: Arc<dyn ExternalPolicy>,
 }
 
 impl Session {
-    /// Begins one.
+    /// Start a run at time 0.
     ///
     /// # Errors
-    /// What a run is refused for.
-    pub fn new(experiment: &Experiment, outside: Arc<dyn Outside>) -> Result<Self, Unsupported> {
+    /// Errors of [`Simulator`](crate::Simulator)'s check of the experiment.
+    pub fn new(
+        experiment: &Experiment,
+        external: Arc<dyn ExternalPolicy>,
+    ) -> Result<Self, Unsupported> {
         size::check(experiment)?;
-        let network = network(experiment, Some(Arc::clone(&outside)))?;
+        let network = network(experiment, Some(Arc::clone(&external)))?;
         let mut by_id: Vec<usize> = (0..network.flows.len()).collect();
         by_id.sort_by_key(|index| network.flows[*index].plan.id);
-        Ok(Self { network, end: Instant::START + experiment.duration, by_id, outside })
+        Ok(Self { network, end: Instant::START + experiment.duration, by_id, external })
     }
 
-    /// Goes on to the next question; false: there is none until the run's end.
+    /// Run to the next request for a decision; return false if the run has ended without one.
     pub fn advance(&mut self) -> bool {
         loop {
-            if self.outside.is_asked() {
+            if self.external.is_pending() {
                 return true;
             }
             let progress = self.network.run_until(self.end);
@@ -58,18 +61,18 @@ impl Session {
         }
     }
 
-    /// What each flow over TCP has brought to its receiver so far, in the order of ids; 0 for others.
+    /// Bytes that each TCP flow has delivered so far, in the order of ids; 0 for other flows.
     pub fn received(&self) -> impl Iterator<Item = Bytes> {
         self.by_id.iter().map(|index| match &self.network.flows[*index].kind {
-            Kind::Tcp(conversation) => conversation.counted().received,
+            Kind::Tcp(tcp) => tcp.counters().received,
             Kind::Udp(_) => Bytes::ZERO,
         })
     }
 
-    /// Whether the flow at this place, in the order of ids, has completed a transfer with an end.
+    /// Whether the flow at this place, in the order of ids, has completed a finite transfer.
     pub fn is_complete(&self, place: usize) -> bool {
         match &self.network.flows[self.by_id[place]].kind {
-            Kind::Tcp(conversation) => conversation.completed().is_some(),
+            Kind::Tcp(tcp) => tcp.completed().is_some(),
             Kind::Udp(_) => false,
         }
     }

@@ -1,4 +1,4 @@
-//! Announcements on their way to the congestion controls, and what those say they do about them.
+//! Announcements of handovers to congestion controls, and the reactions that these report.
 
 use skyhop_cc::{Handover, Phase};
 use skyhop_experiment::Experiment;
@@ -7,11 +7,11 @@ use skyhop_signal::blind::{Estimate, Learner};
 use skyhop_signal::{Agenda, Announcement, Statement};
 use skyhop_units::{Duration, Instant};
 
-/// The announcements that are still to be made.
+/// Announcements that are still to be made.
 #[derive(Debug)]
 pub(crate) struct Signal {
     agenda: Agenda,
-    /// Who finds out about those that nobody knows beforehand.
+    /// Blind estimator of handovers, if they are not planned in advance.
     learner: Option<Learner>,
     end: Instant,
 }
@@ -22,21 +22,21 @@ impl Signal {
         Self { agenda, learner, end: Instant::START + experiment.duration }
     }
 
-    /// Something has come out of the path at its end `from`, after `delay` one way.
+    /// Note that a packet has arrived at the path's end `from`, after a one-way delay of `delay`.
     pub(crate) fn arrived(&mut self, at: Instant, delay: Duration) {
         if let Some(learner) = &mut self.learner {
             learner.arrived(at, delay);
         }
     }
 
-    /// When there is something to announce or to find out next.
+    /// Time of the next announcement or estimate.
     pub(crate) fn next(&self) -> Option<Instant> {
         let learned = self.learner.as_ref().map(Learner::next_estimate);
         let next = self.agenda.next().into_iter().chain(learned).min();
         next.filter(|next| *next < self.end)
     }
 
-    /// The next announcement that is due, as a congestion control reads it, and its row where the
+    /// Return the next announcement that is due, in the form that congestion controls read, and its event row if the
     /// experiment did not plan it.
     pub(crate) fn pop(&mut self, now: Instant) -> Option<(Handover, Option<EventRow>)> {
         if let Some(learner) = self.learner.as_mut().filter(|one| now >= one.next_estimate()) {
@@ -52,8 +52,8 @@ impl Signal {
         })
     }
 
-    /// What has been found out by the end of the run.
-    pub(crate) fn found(&self) -> Option<Estimate> {
+    /// Estimate of the handover grid at the end of the run, if estimation is blind.
+    pub(crate) fn estimate(&self) -> Option<Estimate> {
         self.learner.as_ref().map(Learner::estimate)
     }
 }
@@ -68,7 +68,7 @@ fn handover(due: &Announcement) -> Handover {
     }
 }
 
-/// The rows of what the congestion control of the flow with this id has done.
+/// Event rows of the reactions of a flow's congestion control.
 pub(crate) fn phase_rows(phases: Vec<Phase>, id: u32) -> impl Iterator<Item = EventRow> {
     phases.into_iter().map(move |Phase { kind, begin_ns, end_ns }| {
         let span = (Instant::from_nanos(begin_ns), Instant::from_nanos(end_ns));

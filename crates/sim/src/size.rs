@@ -1,49 +1,49 @@
-//! How much there is to simulate, worked out before it begins.
+//! Estimate of a run's size before it begins, to refuse runs that take too long or too much memory.
 
-use skyhop_app::Kind as _;
+use skyhop_app::AppKind as _;
 use skyhop_engine::Unsupported;
 use skyhop_experiment::{Experiment, FlowPlan, LinkPlan, Route};
 use skyhop_link::LinkConfig;
-use skyhop_model::{Direction, End, LARGEST_PACKET, OR_FORCE, thousands};
+use skyhop_model::{Direction, End, LARGEST_PACKET, OR_FORCE_SIZE, thousands};
 use skyhop_units::{Duration, Instant, QueueLimit};
 
-/// Packets times links: some two hours.
-const MOST_PACKETS: f64 = 10e9;
-/// Of packets in flight.
-const MOST_BYTES: f64 = 4e9;
-/// What a packet in flight takes, on links and in the accounts of its sender and receiver.
+/// Limit of packets times links: some two hours of computing.
+const MAX_PACKETS: f64 = 10e9;
+/// Limit of the memory of packets in flight, in bytes.
+const MAX_BYTES: f64 = 4e9;
+/// Memory of a packet in flight, in links and in the state of its sender and receiver.
 const BYTES_PER_PACKET: f64 = 300.0;
 
-/// Checks that a run ends within hours and fits into memory, unless it may be large.
+/// Check that a run ends within hours and fits into memory, unless `force_size` is set.
 pub(crate) fn check(experiment: &Experiment) -> Result<(), Unsupported> {
     if experiment.force_size {
         return Ok(());
     }
     let size = Size::of(experiment);
-    if size.packets > MOST_PACKETS {
-        let [packets, most] = [size.packets, MOST_PACKETS].map(|packets| thousands(packets as u64));
+    if size.packets > MAX_PACKETS {
+        let [packets, most] = [size.packets, MAX_PACKETS].map(|packets| thousands(packets as u64));
         let what = format!(
-            "makes up to {packets} packets to simulate; at most {most}: shorten it, lower link.rate, {OR_FORCE}"
+            "makes up to {packets} packets to simulate; at most {most}: shorten it, lower link.rate, {OR_FORCE_SIZE}"
         );
         return Err(Unsupported::new("run.duration", what));
     }
-    if size.bytes_in_flight > MOST_BYTES {
-        let [gigabytes, most] = [size.bytes_in_flight, MOST_BYTES].map(|bytes| bytes / 1e9);
+    if size.bytes_in_flight > MAX_BYTES {
+        let [gigabytes, most] = [size.bytes_in_flight, MAX_BYTES].map(|bytes| bytes / 1e9);
         let what = format!(
             "makes up to {gigabytes:.0} GB of packets in flight; at most {most:.0} GB: lower it, the round trip, \
-             tcp.rmem.max or link.queue, {OR_FORCE}"
+             tcp.rmem.max or link.queue, {OR_FORCE_SIZE}"
         );
         return Err(Unsupported::new("link.rate", what));
     }
     Ok(())
 }
 
-/// An upper bound: what the links carry at the most, and what the flows' applications and windows allow.
+/// Upper bound of a run's size, from what links carry and what the flows' applications and windows allow.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Size {
-    /// Times the links that each crosses.
+    /// Number of packets, each times the links that it crosses.
     packets: f64,
-    /// In the simulator's memory.
+    /// Memory of the packets in flight, in bytes.
     bytes_in_flight: f64,
 }
 
@@ -51,7 +51,7 @@ impl Size {
     fn of(experiment: &Experiment) -> Self {
         let rtts: Vec<Duration> = experiment.links.iter().map(least_rtt).collect();
         let narrowest: Vec<f64> =
-            experiment.flows.iter().map(|flow| carried(flow, &experiment.links)).collect();
+            experiment.flows.iter().map(|flow| route_capacity(flow, &experiment.links)).collect();
         let (mut packets, mut in_flight) = (0.0, 0.0);
         for (number, link) in (0..).zip(&experiment.links) {
             for &direction in Direction::ALL {
@@ -67,21 +67,21 @@ impl Size {
                     (start, stop) = (start.min(flow.start), stop.max(flow.stop));
                 }
                 packets += demand.packets.min(capacity(config, start, stop)) + demand.messages;
-                in_flight += demand.window.min(held(config));
+                in_flight += demand.window.min(capacity_in_packets(config));
             }
         }
         Self { packets, bytes_in_flight: in_flight * BYTES_PER_PACKET }
     }
 }
 
-/// How many packets a direction of a link carries in a time at the most.
+/// Number of full packets that a direction of a link can carry between two times.
 fn capacity(config: &LinkConfig, from: Instant, until: Instant) -> f64 {
     let [before, by_then] = [from, until].map(|at| config.schedule.bytes_until(at));
     (by_then - before).max(0.0) / LARGEST_PACKET.as_u64() as f64
 }
 
-/// How many packets of a flow its routes carry at the most: as many as the narrowest link of each does.
-fn carried(flow: &FlowPlan, links: &[LinkPlan]) -> f64 {
+/// Number of packets of a flow that its routes can carry, limited by the narrowest link of each route.
+fn route_capacity(flow: &FlowPlan, links: &[LinkPlan]) -> f64 {
     let routes = flow.routes.iter().enumerate().map(|(index, route)| {
         let next = flow.routes.get(index + 1).map_or(flow.stop, |next| next.from);
         let (from, until) = (route.from.max(flow.start), next.min(flow.stop));
@@ -91,7 +91,7 @@ fn carried(flow: &FlowPlan, links: &[LinkPlan]) -> f64 {
     routes.sum()
 }
 
-/// The direction that most of a flow's packets take.
+/// Direction of most packets of a flow.
 fn sends(flow: &FlowPlan) -> Direction {
     match flow.from {
         End::From => Direction::Forward,
@@ -99,14 +99,14 @@ fn sends(flow: &FlowPlan) -> Direction {
     }
 }
 
-/// What flows would send over links of any rate, in packets.
+/// Load of flows over links of unlimited rate, in packets.
 #[derive(Debug, Clone, Copy, Default)]
 struct Demand {
-    /// As many as fit.
+    /// Packets that applications and windows allow.
     packets: f64,
-    /// At even times, however small.
+    /// Messages at regular times, each a packet however small.
     messages: f64,
-    /// In flight at the most.
+    /// Largest number of packets in flight.
     window: f64,
 }
 
@@ -137,7 +137,7 @@ impl Demand {
     }
 }
 
-/// The shortest round trip that a link ever has, without queueing.
+/// Shortest round-trip time that a link ever has, without queueing.
 fn least_rtt(link: &LinkPlan) -> Duration {
     let least = |direction: &Direction| {
         let pieces = &link.config(*direction).schedule.delay;
@@ -146,13 +146,13 @@ fn least_rtt(link: &LinkPlan) -> Duration {
     Direction::ALL.iter().map(least).sum()
 }
 
-/// How many packets a direction of a link holds at the most: in its queue and on its way.
-fn held(config: &LinkConfig) -> f64 {
+/// Number of packets that a direction of a link can hold, in its queue and in flight.
+fn capacity_in_packets(config: &LinkConfig) -> f64 {
     let size = LARGEST_PACKET.as_u64() as f64;
     let queued = match config.queue {
         QueueLimit::Packets(packets) => packets as f64,
         QueueLimit::Bytes(bytes) => bytes.as_u64() as f64 / size,
-        // An experiment's are resolved.
+        // Limits of an experiment are resolved.
         QueueLimit::Time(_) | QueueLimit::Bdp(_) => 0.0,
     };
     let schedule = &config.schedule;

@@ -1,4 +1,4 @@
-//! What an acknowledgement does, step by step.
+//! Processing of an acknowledgement, step by step (`tcp_ack`).
 
 use skyhop_cc::AckSample;
 use skyhop_cc::bindings::*;
@@ -10,56 +10,57 @@ use crate::segment::Ack;
 use crate::transmit::Rexmit;
 use crate::{CongestionControl, Sender};
 
-/// What has been learnt from the ACK that is being worked on.
+/// State of the ACK that is being processed: the kernel's `flag`, `tcp_sacktag_state` and rate sample.
 #[derive(Debug)]
-pub(crate) struct AckWork {
+pub(crate) struct AckContext {
     pub(crate) prior_una: u64,
     prior_sacked_end: u64,
     prior_sacked_out: u32,
     pub(crate) tsecr: u32,
     pub(crate) sampler: Sampler,
-    /// The cumulative acknowledgement advanced.
+    /// Whether the cumulative acknowledgement advanced.
     pub(crate) advanced: bool,
-    /// It brings more than an advance: SACKs, or another window.
+    /// Whether the ACK carries more than an advance (SACK blocks, a new window, ECE), so that header prediction
+    /// would not take it.
     slow_path: bool,
-    /// It acknowledged data cumulatively, and some of that had been retransmitted.
+    /// Whether it acknowledged data cumulatively; the next field, whether some of that had been retransmitted.
     data_acked: bool,
     pub(crate) retransmission_acked: bool,
-    /// Something was newly SACKed.
+    /// Whether a segment was newly SACKed.
     pub(crate) data_sacked: bool,
-    /// It brings a D-SACK.
+    /// Whether the ACK carries a D-SACK.
     pub(crate) dsack: bool,
-    /// The D-SACK reports the loss probe.
+    /// Whether the D-SACK reports the tail loss probe.
     pub(crate) dsack_of_probe: bool,
-    /// So many segments it reports as having come twice.
+    /// Number of segments that the D-SACK reports as duplicates.
     pub(crate) duplicates: u32,
-    /// It came with data.
+    /// Whether the ACK arrived on a segment with data.
     with_data: bool,
-    /// It says nothing new at all.
+    /// Whether the ACK is a duplicate: no advance, window update, D-SACK or data.
     pub(crate) duplicate_ack: bool,
-    /// Something sent only once, before the episode began, arrived.
+    /// Whether a segment arrived that was sent once, before the recovery episode began.
     pub(crate) original_acked: bool,
-    /// RACK found a retransmission lost.
+    /// Whether RACK detected the loss of a retransmission.
     pub(crate) lost_retransmission: bool,
-    /// The transmission timer has to be set again.
+    /// Whether the transmission timer has to be rearmed.
     pub(crate) set_timer: bool,
     window_moved: bool,
-    /// The receiver echoes a mark.
+    /// Whether the receiver echoes an ECN mark.
     pub(crate) ece: bool,
-    /// Send times of the first and last newly SACKed segments that were sent once.
+    /// Transmission times of the first and last newly SACKed segments that were sent once, in microseconds.
     pub(crate) sacked_sent_us: Option<(u64, u64)>,
-    /// The lowest segment that was delivered late, or `nxt`.
+    /// Lowest segment that arrived after a later one, or `nxt`.
     pub(crate) lowest_late: u64,
     pub(crate) newly_delivered: u32,
 }
 
-impl AckWork {
-    /// Neither progress nor news: both the original and the probe's copy arrived.
+impl AckContext {
+    /// Whether the ACK carries no news at all: the original and the probe both arrived.
     pub(crate) fn is_pure_duplicate(&self) -> bool {
         !(self.advanced || self.window_moved || self.data_sacked || self.with_data)
     }
 
-    /// What has been learnt so far, as the kernel has it in `flag`. It has no reneging.
+    /// State so far as the kernel's `flag` bits (`FLAG_`). Reneging never occurs.
     pub(crate) fn flags(&self) -> u32 {
         let of = |is_so: bool, flag: u32| if is_so { flag } else { 0 };
         of(self.advanced, FLAG_SND_UNA_ADVANCED)
@@ -79,94 +80,95 @@ impl AckWork {
     }
 }
 
-/// What the cumulative acknowledgement covered.
+/// Segments that the cumulative acknowledgement newly covers.
 #[derive(Debug, Default)]
-struct Covered {
+struct NewlyAcked {
     packets: u32,
     retransmitted: bool,
-    /// Send times of the first and last that were sent once and not SACKed.
+    /// Transmission times of the first and last that were sent once and not SACKed, in microseconds.
     sent_us: Option<(u64, u64)>,
     last_was_short: bool,
 }
 
 impl<C: CongestionControl> Sender<C> {
-    /// Works through an ACK of the established connection.
+    /// Process an ACK of the established connection (`tcp_ack`).
     pub(crate) fn process_ack(&mut self, ack: &Ack, with_data: bool) {
         if ack.cumulative > self.board.nxt {
             return;
         }
         self.persist.on_answer();
-        let mut work = self.begin_work(ack, with_data);
+        let mut ctx = self.begin_ack(ack, with_data);
         let prior_lost = self.tp.lost;
         let prior_out = self.board.packets_out();
         self.rexmit = Rexmit::None;
         if ack.cumulative < self.board.una {
-            self.process_old_ack(ack, &mut work);
+            self.process_old_ack(ack, &mut ctx);
             return;
         }
-        self.tag_sacked(ack, &mut work);
-        self.count_duplicates(&mut work);
+        self.tag_sacked(ack, &mut ctx);
+        self.count_duplicates(&mut ctx);
         if prior_out == 0 {
-            self.process_ack_of_nothing(&mut work);
+            self.process_ack_while_idle(&mut ctx);
             return;
         }
-        let covered = self.clean_acknowledged(ack.cumulative, &mut work);
-        let rtt_us = self.take_rtt(&covered, &mut work);
-        self.tell_pkts_acked(&covered, rtt_us, &work);
-        if work.sampler.sample.prior_delivered != 0 {
-            self.rack.update_reo_wnd(work.sampler.sample.prior_delivered, self.tp.delivered);
+        let acked_now = self.clean_rtx_queue(ack.cumulative, &mut ctx);
+        let rtt_us = self.sample_rtt(&acked_now, &mut ctx);
+        self.call_pkts_acked(&acked_now, rtt_us, &ctx);
+        if ctx.sampler.sample.prior_delivered != 0 {
+            self.rack.update_reo_wnd(ctx.sampler.sample.prior_delivered, self.tp.delivered);
         }
-        self.tell_in_ack_event(&work);
-        self.process_tlp_ack(&work);
-        if self.is_dubious(&work) {
-            work.duplicate_ack =
-                !(work.advanced || work.window_moved || work.dsack || work.with_data);
-            self.react(&mut work);
+        self.call_in_ack_event(&ctx);
+        self.process_tlp_ack(&ctx);
+        if self.is_dubious(&ctx) {
+            ctx.duplicate_ack = !(ctx.advanced || ctx.window_moved || ctx.dsack || ctx.with_data);
+            self.fastretrans_alert(&mut ctx);
         }
-        if work.set_timer && !self.schedule_loss_probe(true) {
+        if ctx.set_timer && !self.schedule_loss_probe(true) {
             self.rearm_rto();
         }
         let lost = self.tp.lost.wrapping_sub(prior_lost);
-        work.sampler.finish(&mut self.tp, work.newly_delivered, lost);
-        let may_raise = self.may_raise_cwnd(&work);
-        self.control_congestion(may_raise, &work);
+        ctx.sampler.finish(&mut self.tp, ctx.newly_delivered, lost);
+        let may_raise = self.may_raise_cwnd(&ctx);
+        self.control_congestion(may_raise, &ctx);
         if self.rexmit == Rexmit::Lost {
             self.retransmit_lost();
         }
         self.assert_consistent();
     }
 
-    /// `tcp_ack` behind `old_ack`: only its SACKs may tell something. What they report does not count as delivered.
-    fn process_old_ack(&mut self, ack: &Ack, work: &mut AckWork) {
+    /// Process an ACK below `una` (`tcp_ack` after `old_ack`): only its SACK blocks count, and the segments
+    /// they report do not count as delivered.
+    fn process_old_ack(&mut self, ack: &Ack, ctx: &mut AckContext) {
         if ack.sack.is_empty() {
             return;
         }
         let delivered = (self.tp.delivered, self.tp.delivered_ce);
-        self.tag_sacked(ack, work);
+        self.tag_sacked(ack, ctx);
         (self.tp.delivered, self.tp.delivered_ce) = delivered;
-        self.react(work);
+        self.fastretrans_alert(ctx);
         if self.rexmit == Rexmit::Lost {
             self.retransmit_lost();
         }
     }
 
-    /// `tcp_ack` behind `no_queue`: nothing was out.
-    fn process_ack_of_nothing(&mut self, work: &mut AckWork) {
-        self.publish();
-        self.tell_in_ack_event(work);
-        if work.dsack {
-            self.react(work);
+    /// Process an ACK that arrives while nothing is outstanding (`tcp_ack` after `no_queue`).
+    fn process_ack_while_idle(&mut self, ctx: &mut AckContext) {
+        self.fill_socket();
+        self.call_in_ack_event(ctx);
+        if ctx.dsack {
+            self.fastretrans_alert(ctx);
         }
         self.on_persist_answer();
-        self.process_tlp_ack(work);
+        self.process_tlp_ack(ctx);
     }
 
-    fn begin_work(&mut self, ack: &Ack, with_data: bool) -> AckWork {
-        let window_end = self.window_end.max(ack.acknowledged + ack.window);
-        let window_moved = window_end > self.window_end && ack.cumulative == self.board.una;
-        self.window_end = window_end;
+    fn begin_ack(&mut self, ack: &Ack, with_data: bool) -> AckContext {
+        let receive_window_end = self.receive_window_end.max(ack.acknowledged + ack.window);
+        let window_moved =
+            receive_window_end > self.receive_window_end && ack.cumulative == self.board.una;
+        self.receive_window_end = receive_window_end;
         let advanced = ack.cumulative > self.board.una;
-        // What the kernel's header prediction lets pass.
+        // The kernel's header prediction takes the other ACKs.
         let slow_path = !ack.sack.is_empty() || ack.window != self.peer_window || ack.ece;
         if advanced || window_moved {
             self.peer_window = ack.window;
@@ -177,7 +179,7 @@ impl<C: CongestionControl> Sender<C> {
         let mut sampler = Sampler::new(self.board.in_flight());
         self.tp.rtt_min.s[0].v = self.rtt.min_rtt_us() as u32;
         sampler.sample.rtt_us = -1;
-        AckWork {
+        AckContext {
             prior_una: self.board.una,
             prior_sacked_end: self.board.sacked_end(),
             prior_sacked_out: self.board.sacked_out,
@@ -204,85 +206,85 @@ impl<C: CongestionControl> Sender<C> {
         }
     }
 
-    /// Takes what the cumulative acknowledgement covers off the scoreboard.
-    fn clean_acknowledged(&mut self, cumulative: u64, work: &mut AckWork) -> Covered {
-        let mut covered = Covered::default();
+    /// Remove the cumulatively acknowledged segments from the scoreboard (`tcp_clean_rtx_queue`).
+    fn clean_rtx_queue(&mut self, cumulative: u64, ctx: &mut AckContext) -> NewlyAcked {
+        let mut acked_now = NewlyAcked::default();
         let mut lowest = self.board.nxt;
         while self.board.una < cumulative {
             let seq = self.board.una;
             let entry = self.board.pop();
-            covered.packets += 1;
+            acked_now.packets += 1;
             if entry.is(RETRANS | EVER_RETRANS) {
-                covered.retransmitted = true;
+                acked_now.retransmitted = true;
             } else if !entry.is(SACKED) {
-                let first = covered.sent_us.map_or(entry.sent_us, |(first, _)| first);
-                covered.sent_us = Some((first, entry.sent_us));
+                let first = acked_now.sent_us.map_or(entry.sent_us, |(first, _)| first);
+                acked_now.sent_us = Some((first, entry.sent_us));
                 lowest = lowest.min(seq);
-                work.original_acked |= seq < self.high_seq;
+                ctx.original_acked |= seq < self.high_seq;
             }
             if !entry.is(SACKED) {
                 if !self.is_reno() {
-                    self.count_delivered(work);
-                    self.rack_on_delivered(seq, &entry, work.tsecr);
+                    self.count_delivered(ctx);
+                    self.rack_on_delivered(seq, &entry, ctx.tsecr);
                 }
-                work.sampler.on_delivered(&mut self.tp, &self.lengths, seq, &entry);
+                ctx.sampler.on_delivered(&mut self.tp, &self.lengths, seq, &entry);
             }
         }
-        if covered.packets > 0 {
-            (work.data_acked, work.retransmission_acked) = (true, covered.retransmitted);
-            work.set_timer = true;
-            covered.last_was_short = self.lengths.of(cumulative - 1) < self.config.host.mss;
+        if acked_now.packets > 0 {
+            (ctx.data_acked, ctx.retransmission_acked) = (true, acked_now.retransmitted);
+            ctx.set_timer = true;
+            acked_now.last_was_short = self.lengths.len_of(cumulative - 1) < self.config.host.mss;
             self.lengths.forget_below(cumulative);
             if self.is_reno() {
-                self.remove_reno_sacks(covered.packets, work);
-                // What was sent once cannot be told from what was sent twice.
-                work.original_acked &= !covered.retransmitted;
+                self.remove_reno_sacks(acked_now.packets, ctx);
+                // A segment sent once cannot be told from a retransmitted one.
+                ctx.original_acked &= !acked_now.retransmitted;
             } else {
-                self.check_reordering(lowest, work.prior_sacked_end);
+                self.check_reordering(lowest, ctx.prior_sacked_end);
             }
         }
-        covered
+        acked_now
     }
 
-    pub(crate) fn count_delivered(&mut self, work: &mut AckWork) {
-        self.count_delivered_many(1, work);
+    pub(crate) fn count_delivered(&mut self, ctx: &mut AckContext) {
+        self.count_delivered_many(1, ctx);
     }
 
-    /// A retransmission in vain has been delivered, too.
-    fn count_duplicates(&mut self, work: &mut AckWork) {
-        if work.duplicates > 0 {
-            self.count_delivered_many(work.duplicates, work);
+    /// Count the duplicates that a D-SACK reports as delivered, too.
+    fn count_duplicates(&mut self, ctx: &mut AckContext) {
+        if ctx.duplicates > 0 {
+            self.count_delivered_many(ctx.duplicates, ctx);
         }
     }
 
-    /// `tcp_count_delivered`
+    /// Count segments as delivered, and as marked if the ACK echoes a mark (`tcp_count_delivered`).
     #[inline]
-    pub(crate) fn count_delivered_many(&mut self, segments: u32, work: &mut AckWork) {
-        work.newly_delivered += segments;
+    pub(crate) fn count_delivered_many(&mut self, segments: u32, ctx: &mut AckContext) {
+        ctx.newly_delivered += segments;
         self.tp.delivered = self.tp.delivered.wrapping_add(segments);
-        let marked = if work.ece { segments } else { 0 };
+        let marked = if ctx.ece { segments } else { 0 };
         self.tp.delivered_ce = self.tp.delivered_ce.wrapping_add(marked);
     }
 
-    /// RTT samples: from segments that were sent once (Karn, RFC 6298 3), else from the echoed
-    /// timestamp (RFC 7323 4). Returns that of the newest segment.
-    fn take_rtt(&mut self, covered: &Covered, work: &mut AckWork) -> Option<u64> {
+    /// Take the RTT samples of this ACK: from segments that were sent once (Karn, RFC 6298 3), else from the
+    /// echoed timestamp (RFC 7323 4). Return the sample of the newest segment, in microseconds.
+    fn sample_rtt(&mut self, acked_now: &NewlyAcked, ctx: &mut AckContext) -> Option<u64> {
         let since = |sent_us: u64| self.now_us - sent_us;
-        let once = covered.sent_us.filter(|_| !covered.retransmitted);
+        let once = acked_now.sent_us.filter(|_| !acked_now.retransmitted);
         let mut first = once.map(|(first, _)| since(first));
         let mut last = once.map(|(_, last)| since(last));
-        let maybe_delayed = once.is_some() && self.ack_was_maybe_delayed(covered, work);
-        let sacked = work.sacked_sent_us.map(|(first, _)| since(first));
-        if let Some((_, newest)) = work.sacked_sent_us {
+        let maybe_delayed = once.is_some() && self.ack_was_maybe_delayed(acked_now, ctx);
+        let sacked = ctx.sacked_sent_us.map(|(first, _)| since(first));
+        if let Some((_, newest)) = ctx.sacked_sent_us {
             last = Some(since(newest));
         }
         first = first.or(sacked);
-        if first.is_none() && work.advanced && work.tsecr != 0 {
-            first = self.echoed_rtt_us(work.tsecr);
+        if first.is_none() && ctx.advanced && ctx.tsecr != 0 {
+            first = self.echoed_rtt_us(ctx.tsecr);
             last = first;
         }
-        work.sampler.sample.rtt_us = last.map_or(-1, |rtt_us| rtt_us as i64);
-        work.sampler.sample.is_ack_delayed = maybe_delayed;
+        ctx.sampler.sample.rtt_us = last.map_or(-1, |rtt_us| rtt_us as i64);
+        ctx.sampler.sample.is_ack_delayed = maybe_delayed;
         if let Some(rtt_us) = first {
             let newest_us = last.unwrap_or(rtt_us);
             self.rtt.sample_min(self.now_us, newest_us, maybe_delayed);
@@ -290,73 +292,74 @@ impl<C: CongestionControl> Sender<C> {
             self.rtt.sample(rtt_us, self.board.una, self.board.nxt);
             self.update_rto();
         }
-        // A SACK that measures from after the head's last transmission does not push the timeout
-        // further away.
-        if covered.packets == 0 && self.board.packets_out() > 0 {
+        // An RTT sample from a SACKed segment that was sent before the head's last transmission rearms the
+        // timer.
+        if acked_now.packets == 0 && self.board.packets_out() > 0 {
             let head_age = self.now_us - self.board.entry(self.board.una).sent_us;
-            work.set_timer |= sacked.is_some_and(|rtt_us| rtt_us > head_age);
+            ctx.set_timer |= sacked.is_some_and(|rtt_us| rtt_us > head_age);
         }
         last
     }
 
-    /// A lone segment at the end of a flight may have waited for the delayed-ACK timer.
-    fn ack_was_maybe_delayed(&self, covered: &Covered, work: &AckWork) -> bool {
-        covered.packets == 1
-            && covered.last_was_short
-            && work.prior_sacked_out == 0
-            && work.newly_delivered == 1
-            && !work.data_sacked
-            && !work.dsack
+    /// Whether the receiver may have delayed this ACK: it covers a lone short segment at the end of a flight.
+    fn ack_was_maybe_delayed(&self, acked_now: &NewlyAcked, ctx: &AckContext) -> bool {
+        acked_now.packets == 1
+            && acked_now.last_was_short
+            && ctx.prior_sacked_out == 0
+            && ctx.newly_delivered == 1
+            && !ctx.data_sacked
+            && !ctx.dsack
     }
 
-    fn tell_pkts_acked(&mut self, covered: &Covered, rtt_us: Option<u64>, work: &AckWork) {
-        let in_flight = self.tp.delivered.wrapping_sub(work.sampler.sample.prior_delivered);
+    fn call_pkts_acked(&mut self, acked_now: &NewlyAcked, rtt_us: Option<u64>, ctx: &AckContext) {
+        let in_flight = self.tp.delivered.wrapping_sub(ctx.sampler.sample.prior_delivered);
         let sample = AckSample {
-            pkts_acked: covered.packets,
+            pkts_acked: acked_now.packets,
             rtt_us: rtt_us.map_or(-1, |rtt_us| rtt_us as i32),
             in_flight,
         };
-        self.publish();
+        self.fill_socket();
         self.cc.pkts_acked(&mut self.tp, &sample);
     }
 
-    /// `tcp_in_ack_event`, where Linux has it from 6.15 on: behind the clean-up of what was acknowledged.
-    fn tell_in_ack_event(&mut self, work: &AckWork) {
-        let window = if work.advanced || work.window_moved { CA_ACK_WIN_UPDATE } else { 0 };
-        let slow_path = if work.slow_path { CA_ACK_SLOWPATH } else { 0 };
-        let echo = if work.ece { CA_ACK_ECE } else { 0 };
+    /// Call the `in_ack_event` hook, after the acknowledged segments are removed as in Linux from 6.15 on.
+    fn call_in_ack_event(&mut self, ctx: &AckContext) {
+        let window = if ctx.advanced || ctx.window_moved { CA_ACK_WIN_UPDATE } else { 0 };
+        let slow_path = if ctx.slow_path { CA_ACK_SLOWPATH } else { 0 };
+        let echo = if ctx.ece { CA_ACK_ECE } else { 0 };
         self.cc.in_ack_event(&mut self.tp, window | slow_path | echo);
     }
 
-    /// Anything but a plain advance in the Open state needs a closer look.
-    fn is_dubious(&self, work: &AckWork) -> bool {
-        !(work.advanced || work.window_moved || work.with_data)
-            || work.data_sacked
-            || work.dsack
-            || work.ece
+    /// Whether the ACK is anything but a plain advance in the Open state (`tcp_ack_is_dubious`).
+    fn is_dubious(&self, ctx: &AckContext) -> bool {
+        !(ctx.advanced || ctx.window_moved || ctx.with_data)
+            || ctx.data_sacked
+            || ctx.dsack
+            || ctx.ece
             || self.tp.ca_state() != skyhop_model::CongestionState::Open
     }
 
-    /// With reordering about, SACKs count as progress too.
-    fn may_raise_cwnd(&self, work: &AckWork) -> bool {
-        work.advanced || (self.tp.reordering > DUP_THRESH && work.data_sacked)
+    /// Whether the window may grow (`tcp_may_raise_cwnd`): on an advance and, once reordering was seen, on
+    /// SACKs too.
+    fn may_raise_cwnd(&self, ctx: &AckContext) -> bool {
+        ctx.advanced || (self.tp.reordering > DUP_THRESH && ctx.data_sacked)
     }
 
-    /// One newly SACKed segment.
-    pub(crate) fn tag_one(&mut self, seq: u64, work: &mut AckWork) {
+    /// Process one newly SACKed segment (`tcp_sacktag_one`).
+    pub(crate) fn tag_one(&mut self, seq: u64, ctx: &mut AckContext) {
         let entry = *self.board.entry(seq);
         self.rack_on_delivered(seq, &entry, 0);
         if !entry.is(RETRANS | EVER_RETRANS) {
             if seq < self.board.sacked_end() {
-                work.lowest_late = work.lowest_late.min(seq);
+                ctx.lowest_late = ctx.lowest_late.min(seq);
             }
-            work.original_acked |= seq < self.high_seq;
-            let first = work.sacked_sent_us.map_or(entry.sent_us, |(first, _)| first);
-            work.sacked_sent_us = Some((first, entry.sent_us));
+            ctx.original_acked |= seq < self.high_seq;
+            let first = ctx.sacked_sent_us.map_or(entry.sent_us, |(first, _)| first);
+            ctx.sacked_sent_us = Some((first, entry.sent_us));
         }
-        work.data_sacked = true;
-        self.count_delivered(work);
-        work.sampler.on_delivered(&mut self.tp, &self.lengths, seq, &entry);
+        ctx.data_sacked = true;
+        self.count_delivered(ctx);
+        ctx.sampler.on_delivered(&mut self.tp, &self.lengths, seq, &entry);
         self.board.mark_sacked(seq);
     }
 }

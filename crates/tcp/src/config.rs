@@ -1,23 +1,24 @@
-//! What a connection's two ends are set to.
+//! Configuration of a connection's ends.
 
 use skyhop_model::{BufferSizes, KeepAlive, MSS, Profile};
 use skyhop_units::Duration;
 
-/// What the sending and the receiving half of an end share. The defaults are Linux's.
+/// Settings that the sending and the receiving half of an end share. The defaults are Linux's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HostConfig {
-    /// Which Linux it is.
+    /// Linux release whose rules the host follows.
     pub profile: Profile,
-    /// Payload of a full segment: 1448 bytes at an MTU of 1500 with timestamps.
+    /// Payload of a full-size segment, in bytes: 1448 at an MTU of 1500 with timestamps.
     pub mss: u32,
-    /// What the kernel counts its timers in and rounds them up to: 1/HZ. A module's own clock has to tick as fast.
+    /// Tick of the kernel's timers, to which they are rounded up: 1/HZ. The clock of a congestion-control
+    /// module must have the same rate.
     pub jiffy: Duration,
-    /// Whether the timers of retransmissions and of delayed ACKs fire when the kernel's timer wheel comes to them, late
-    /// by up to an eighth (kernel/time/timer.c), rather than on the dot.
+    /// Whether retransmission and delayed-ACK timers have the coarse granularity of the kernel's timer wheel,
+    /// late by up to an eighth of the wait (kernel/time/timer.c), rather than fire exactly on time.
     pub timer_wheel: bool,
-    /// Whether both ends send timestamps (RFC 7323; sysctl tcp_timestamps).
+    /// Whether both ends send the timestamps option (RFC 7323; sysctl tcp_timestamps).
     pub timestamps: bool,
-    /// Whether both report what came out of order (RFC 2018; sysctl tcp_sack).
+    /// Whether both ends send selective acknowledgements (RFC 2018; sysctl tcp_sack).
     pub sack: bool,
 }
 
@@ -34,32 +35,33 @@ impl Default for HostConfig {
     }
 }
 
-/// The sending end. The defaults are Linux's.
+/// Settings of the sending half. The defaults are Linux's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SenderConfig {
-    /// What it shares with the other half of its end.
+    /// Settings shared with the receiving half of the same end.
     pub host: HostConfig,
-    /// Initial window in segments (RFC 6928 2).
+    /// Initial congestion window in segments (RFC 6928 2).
     pub initial_cwnd: u32,
-    /// How much may have been written and not acknowledged: sysctl tcp_wmem.
+    /// Size of the send buffer, which holds the data written and not acknowledged (sysctl tcp_wmem).
     pub wmem: BufferSizes,
-    /// Whether segments leave in bursts sized like the kernel's TSO packets (`sk_pacing_shift`,
-    /// `min_tso_segs`), for which it waits a little where the window is short of one, rather than
-    /// one by one. The kernel builds such packets even where the device cannot split them.
+    /// Whether segments leave in bursts of the size of the kernel's TSO packets (`sk_pacing_shift`,
+    /// `min_tso_segs`), waiting a little where the window is too small for one, rather than one by one. The
+    /// kernel builds such packets even where the device cannot split them.
     pub tso: bool,
-    /// Whether the window shrinks again when the connection idles (RFC 2861; sysctl
+    /// Whether the congestion window shrinks while the connection idles (RFC 2861; sysctl
     /// tcp_slow_start_after_idle).
     pub slow_start_after_idle: bool,
-    /// Whether short segments never wait for others to be acknowledged: no Nagle's algorithm (TCP_NODELAY).
+    /// Whether Nagle's algorithm is off, so that short segments do not wait for ACKs (TCP_NODELAY).
     pub nodelay: bool,
-    /// Whether short segments wait in any case, for 200 ms or a timeout at most (TCP_CORK).
+    /// Whether short segments are always held back, for at most 200 ms or one timeout (TCP_CORK).
     pub cork: bool,
-    /// Whether it stops trying after as many retransmissions as Linux makes (sysctl tcp_retries2 and tcp_syn_retries);
-    /// else it goes on for ever.
+    /// Whether the sender gives up after as many retransmissions as Linux (sysctl tcp_retries2 and
+    /// tcp_syn_retries); else it retries for ever.
     pub gives_up: bool,
-    /// Whether to ask for ECN (RFC 3168; sysctl tcp_ecn = 1). A congestion control that needs it asks anyway.
+    /// Whether the active end requests ECN (RFC 3168; sysctl tcp_ecn = 1). A congestion control that needs ECN
+    /// requests it anyway.
     pub ecn: bool,
-    /// No paced flow sends faster (SO_MAX_PACING_RATE), in bytes per second.
+    /// Upper bound of the pacing rate in bytes per second (SO_MAX_PACING_RATE).
     pub max_pacing_rate: u64,
 }
 
@@ -80,23 +82,25 @@ impl Default for SenderConfig {
     }
 }
 
-/// The receiving end. The defaults are Linux's, with a buffer that may grow beyond what limits.
+/// Settings of the receiving half. The defaults are Linux's, apart from a receive buffer that may grow so large
+/// that it does not limit the flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReceiverConfig {
-    /// What it shares with the other half of its end.
+    /// Settings shared with the sending half of the same end.
     pub host: HostConfig,
-    /// The buffer for what waits for a gap to be filled or for the application: sysctl tcp_rmem.
+    /// Size of the receive buffer, for data that waits for a gap to be filled or for the application (sysctl
+    /// tcp_rmem).
     pub rmem: BufferSizes,
-    /// Whether the buffer grows from its initial size on as the flow needs it (sysctl tcp_moderate_rcvbuf). It does not
-    /// where the application has set its size (SO_RCVBUF).
+    /// Whether the buffer grows from its initial size as the flow needs it (sysctl tcp_moderate_rcvbuf). Off
+    /// where the application has set the size (SO_RCVBUF).
     pub auto_tuning: bool,
-    /// Whether the application takes what is in order the moment that it arrives; else it calls
+    /// Whether the application reads data as soon as it is in order; else it calls
     /// [`Receiver::read`](crate::Receiver::read).
     pub reads_at_once: bool,
     /// Whether duplicate ACKs of a burst are merged (sysctl tcp_comp_sack_nr and
     /// tcp_comp_sack_delay_ns).
     pub sack_compression: bool,
-    /// Whether ECN is spoken where the other end asks for it (sysctl tcp_ecn = 2).
+    /// Whether ECN is accepted when the other end requests it (sysctl tcp_ecn = 2).
     pub ecn: bool,
 }
 
@@ -113,13 +117,13 @@ impl Default for ReceiverConfig {
     }
 }
 
-/// One end of a connection with data both ways.
+/// Settings of one end of a connection with data both ways.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct EndpointConfig {
-    /// What it sends.
+    /// Settings of the sending half.
     pub sender: SenderConfig,
-    /// What it receives.
+    /// Settings of the receiving half.
     pub receiver: ReceiverConfig,
-    /// Whether and how it is kept alive (SO_KEEPALIVE).
+    /// Keepalive settings, if the connection has keepalive (SO_KEEPALIVE).
     pub keepalive: Option<KeepAlive>,
 }

@@ -1,21 +1,21 @@
-//! A window that is not used must not grow, and one that was not used shrinks (RFC 7661, RFC 2861).
+//! Congestion window validation: an unused window must not grow, and shrinks (RFC 7661, RFC 2861).
 
 use skyhop_cc::CaEvent;
 
 use crate::{CongestionControl, Sender};
 
-/// What has been seen of the window's use.
+/// Observed use of the congestion window.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Usage {
-    /// The observed window ends when this segment is acknowledged.
+pub(crate) struct CwndUsage {
+    /// Segment whose acknowledgement ends the observed round trip.
     round_end: u64,
-    /// The most segments out since the window was last full.
-    used: u32,
+    /// Most segments outstanding since the window was last fully used (`snd_cwnd_used`).
+    cwnd_used: u32,
 }
 
 impl<C: CongestionControl> Sender<C> {
-    /// RFC 7661 4.3, after each flight: remembers how much was out and whether the window was
-    /// what limited it.
+    /// Record, after each flight, the segments outstanding and whether the window limited the flight (RFC 7661
+    /// 4.3, `tcp_cwnd_validate`).
     pub(crate) fn validate_cwnd(&mut self, limited: bool) {
         let out = self.board.packets_out();
         let tp = &mut self.tp;
@@ -31,11 +31,11 @@ impl<C: CongestionControl> Sender<C> {
             tp.cwnd_usage_seq = self.lengths.end() as u32;
         }
         if self.is_cwnd_limited() {
-            self.usage.used = 0;
+            self.usage.cwnd_used = 0;
             self.tp.snd_cwnd_stamp = self.jiffies();
             return;
         }
-        self.usage.used = self.usage.used.max(out);
+        self.usage.cwnd_used = self.usage.cwnd_used.max(out);
         let idle = self.jiffies().wrapping_sub(self.tp.snd_cwnd_stamp);
         if self.config.slow_start_after_idle
             && idle >= self.tp.inet_conn.icsk_rto
@@ -45,27 +45,27 @@ impl<C: CongestionControl> Sender<C> {
         }
     }
 
-    /// Slow start may grow to twice what was used (RFC 7661 4.3).
+    /// Whether the window limits the flow; in slow start it may grow to twice what was used (RFC 7661 4.3).
     fn is_cwnd_limited(&self) -> bool {
         let tp = &self.tp;
         tp.is_cwnd_limited() || (tp.in_slow_start() && tp.snd_cwnd < 2 * tp.max_packets_out)
     }
 
-    /// RFC 2861 3.2: half way from the window to what was used, once per timeout.
+    /// Move the window half way down to the used part, once per timeout (RFC 2861 3.2).
     fn shrink_unused_cwnd(&mut self) {
         if self.tp.ca_state() == skyhop_model::CongestionState::Open {
-            let used = self.usage.used.max(self.config.initial_cwnd);
-            if used < self.tp.snd_cwnd {
+            let cwnd_used = self.usage.cwnd_used.max(self.config.initial_cwnd);
+            if cwnd_used < self.tp.snd_cwnd {
                 self.tp.snd_ssthresh = self.current_ssthresh();
-                self.tp.snd_cwnd = (self.tp.snd_cwnd + used) / 2;
+                self.tp.snd_cwnd = (self.tp.snd_cwnd + cwnd_used) / 2;
             }
-            self.usage.used = 0;
+            self.usage.cwnd_used = 0;
         }
         self.tp.snd_cwnd_stamp = self.jiffies();
     }
 
-    /// RFC 2861 3.2 and RFC 5681 4.1: halves the window for each timeout spent idle. As in Linux it is the application
-    /// that ends an idle time, not the receiver that opens its window.
+    /// Halve the window for each timeout spent idle (RFC 2861 3.2, RFC 5681 4.1). As in Linux, an idle period
+    /// ends when the application writes, not when the receiver opens its window.
     pub(crate) fn restart_after_idle(&mut self) {
         let idle_us = self.now_us.saturating_sub(self.last_sent_us);
         if !self.config.slow_start_after_idle
@@ -86,6 +86,6 @@ impl<C: CongestionControl> Sender<C> {
         }
         self.tp.snd_cwnd = self.tp.snd_cwnd.max(floor);
         self.tp.snd_cwnd_stamp = self.jiffies();
-        self.usage.used = 0;
+        self.usage.cwnd_used = 0;
     }
 }

@@ -1,60 +1,60 @@
-//! When the receiver answers (RFC 5681 4.2, RFC 9293 3.8.6.3, with Linux's quick ACKs and its
-//! adaptive delay).
+//! Timing of acknowledgements (RFC 5681 4.2, RFC 9293 3.8.6.3), with Linux's quick ACKs and adaptive delay.
 
 use skyhop_units::{Duration, Instant};
 
 use crate::jiffies::Jiffies;
 
-/// At the start and after trouble Linux acknowledges this many segments one by one.
+/// Largest number of segments acknowledged one by one at the start and after trouble (TCP_MAX_QUICKACKS).
 const QUICK_ACKS: u32 = 16;
-/// And never fewer than this.
+/// Smallest number of quick ACKs.
 const LEAST_QUICK_ACKS: u32 = 2;
-/// Linux's TCP_ATO_MIN and TCP_DELACK_MIN.
+/// Shortest delay of an ACK (TCP_ATO_MIN, TCP_DELACK_MIN).
 const MIN_DELAY_US: u64 = 40_000;
-/// Linux's TCP_DELACK_MAX; RFC 9293 3.8.6.3 would allow 500 ms.
+/// Longest delay of an ACK (TCP_DELACK_MAX); RFC 9293 3.8.6.3 would allow 500 ms.
 const MAX_DELAY_US: u64 = 200_000;
-/// Where the sender is not known to have ended what it wrote, and there is no RTT to go by.
+/// Longest delay while the sender may not have ended its write, and no RTT is known.
 const MAX_UNPUSHED_US: u64 = 500_000;
-/// Before anything is known of the path (TCP_TIMEOUT_INIT).
+/// Timeout before the first RTT sample (TCP_TIMEOUT_INIT).
 const INITIAL_RTO_US: u64 = 1_000_000;
-/// What a segment is taken to hold before one has arrived (TCP_MSS_DEFAULT).
+/// Estimate of the sender's MSS before a segment has arrived (TCP_MSS_DEFAULT).
 const DEFAULT_MSS: u32 = 536;
-/// Shorter segments say nothing about the sender's MSS: with its header one has TCP_MSS_DEFAULT and a plain header.
+/// Shortest segment that may lower the estimate of the MSS: TCP_MSS_DEFAULT with a plain header.
 const LEAST_MEASURED: u32 = DEFAULT_MSS + 20 - 32;
 
-/// The delayed-ACK machine. Its times are in ticks of the kernel's clock.
+/// Delayed-ACK state machine. Times are in ticks of the kernel's clock.
 #[derive(Debug)]
 pub(crate) struct DelayedAck {
-    /// Segments that still get an ACK of their own.
-    quick: u32,
-    /// The next ACK leaves at once (Linux's ICSK_ACK_NOW).
+    /// Number of segments that still get an immediate ACK each (`icsk_ack.quick_acks`).
+    quick_acks: u32,
+    /// Whether the next ACK leaves at once (ICSK_ACK_NOW).
     now: bool,
-    /// The expected time between segments (Linux's ATO); 0 before the first.
+    /// Expected time between segments (Linux's ATO); 0 before the first.
     ato: u32,
     last_arrival: u32,
     min_delay: u32,
     max_delay: u32,
     max_unpushed: u32,
-    /// `next` in the last ACK sent, and the bytes in order then.
+    /// Next expected segment in the last ACK sent, and the bytes in order then.
     pub(crate) acked: u64,
     acked_bytes: u64,
-    /// When the ACK that waits is due, and when the timer fires.
+    /// Tick at which the delayed ACK is due, and the time at which its timer fires.
     timeout: u32,
     deadline: Option<Instant>,
-    /// An ACK has to leave some time (ICSK_ACK_SCHED).
+    /// Whether an ACK is owed (ICSK_ACK_SCHED).
     scheduled: bool,
-    /// What was written at once ends, with a short segment or a pushed one: since the last ACK once, or more often
-    /// (ICSK_ACK_PUSHED and ICSK_ACK_PUSHED2).
+    /// Whether a write of the sender ended, with a short or a pushed segment, since the last ACK: once
+    /// (ICSK_ACK_PUSHED), and more than once (ICSK_ACK_PUSHED2).
     pushed: bool,
     pushed_again: bool,
-    /// A full segment that is pushed counts as such an end.
+    /// Whether a full-size segment with PSH counts as the end of a write.
     full_may_push: bool,
-    /// This end answers what it gets: its data will carry the ACK (`pingpong`).
+    /// Whether the connection is interactive, so that this end's data will carry the ACK (`pingpong`).
     ping_pong: bool,
-    /// The round trip, 0 while it is not known, and the timeout of this end's own data.
+    /// Smoothed RTT, 0 while it is unknown, and retransmission timeout of this end's own data.
     rtt: u32,
     rto: u32,
-    /// The estimate of the sender's MSS (`rcv_mss`), its limit, and the last short segment that may change it.
+    /// Estimate of the sender's MSS (`rcv_mss`), its limit, and the length of the last short segment, which may
+    /// lower it.
     rcv_mss: u32,
     advertised_mss: u32,
     last_len: u32,
@@ -64,12 +64,12 @@ impl DelayedAck {
     pub(crate) fn new(mss: u32, jiffies: &Jiffies, full_may_push: bool) -> Self {
         let ticks = |us: u64| jiffies.ticks_in_us(us) as u32;
         Self {
-            quick: 0,
+            quick_acks: 0,
             now: false,
             ato: 0,
             last_arrival: 0,
             min_delay: ticks(MIN_DELAY_US),
-            // `tcp_delack_max`: less than the other end's least timeout.
+            // `tcp_delack_max`: less than the other end's shortest timeout.
             max_delay: ticks(MAX_DELAY_US) - 1,
             max_unpushed: ticks(MAX_UNPUSHED_US),
             acked: 0,
@@ -89,36 +89,36 @@ impl DelayedAck {
         }
     }
 
-    /// This end knows how far away the other end is: no ACK waits longer than that.
+    /// Set the RTT and timeout of this end: no ACK waits longer than the RTT.
     pub(crate) fn set_rtt(&mut self, jiffies: &Jiffies, rtt: Duration, rto: Duration) {
         let ticks = |time: Duration| jiffies.ticks_in_us(time.as_micros()) as u32;
         (self.rtt, self.rto) = (ticks(rtt).max(self.min_delay), ticks(rto));
     }
 
-    /// The estimate of the sender's MSS.
+    /// Estimate of the sender's MSS, in bytes.
     pub(crate) fn rcv_mss(&self) -> u64 {
         self.rcv_mss.into()
     }
 
-    /// `tcp_event_data_recv`: something arrived in order `now`; learns how fast segments come. `window` is the one that
-    /// was told last.
+    /// Update the expected time between segments when one arrives in order at tick `now`
+    /// (`tcp_event_data_recv`). `window` is the window advertised last, in bytes.
     pub(crate) fn on_arrival(&mut self, now: u32, window: u64) {
         let gap = now.wrapping_sub(std::mem::replace(&mut self.last_arrival, now));
         if self.ato == 0 {
-            self.quicken(window);
+            self.incr_quick_acks(window);
             self.ato = self.min_delay;
         } else if gap <= self.min_delay / 2 {
             self.ato = self.ato / 2 + self.min_delay / 2;
         } else if gap < self.ato {
             self.ato = (self.ato / 2 + gap).min(self.rto).min(self.max_delay + 1);
         } else if gap > self.rto {
-            // So long a pause: the sender may have restarted its window.
-            self.quicken(window);
+            // After so long a pause the sender may have restarted its window.
+            self.incr_quick_acks(window);
         }
     }
 
-    /// `tcp_measure_rcv_mss`: whether the segment is longer than any before. Two segments of the same length in a row may
-    /// lower the estimate.
+    /// Update the estimate of the sender's MSS; return whether the segment is longer than any before
+    /// (`tcp_measure_rcv_mss`). Two segments of the same length in a row may lower the estimate.
     pub(crate) fn measure_mss(&mut self, len: u32, push: bool) -> bool {
         let last_len = std::mem::take(&mut self.last_len);
         if len >= self.rcv_mss {
@@ -139,69 +139,71 @@ impl DelayedAck {
         false
     }
 
-    /// `tcp_grow_window`: the window has grown by this segment, and the sender shall know.
+    /// Acknowledge the next segment at once, so that the sender learns of the larger window
+    /// (`tcp_grow_window`).
     #[inline]
     pub(crate) fn on_grown_window(&mut self) {
-        self.quick |= 1;
+        self.quick_acks |= 1;
     }
 
-    /// `tcp_incr_quickack`: the next segments get an ACK each, as many as half a window has.
-    fn quicken(&mut self, window: u64) {
+    /// Acknowledge the next segments one by one, as many as half a window has (`tcp_incr_quickack`).
+    fn incr_quick_acks(&mut self, window: u64) {
         let half = (window / (2 * self.rcv_mss())).min(QUICK_ACKS.into()) as u32;
-        self.quick = self.quick.max(if half == 0 { LEAST_QUICK_ACKS } else { half });
+        self.quick_acks = self.quick_acks.max(if half == 0 { LEAST_QUICK_ACKS } else { half });
     }
 
-    /// `tcp_enter_quickack_mode` after something that arrived in vain.
+    /// Enter quick-ACK mode after a duplicate (`tcp_enter_quickack_mode`).
     pub(crate) fn enter_quick_mode(&mut self, window: u64) {
-        self.quicken(window);
+        self.incr_quick_acks(window);
         self.ping_pong = false;
     }
 
-    /// The next `segments` get an ACK each, and later ones may wait but shortly.
-    pub(crate) fn quicken_for(&mut self, segments: u32) {
-        self.quick = self.quick.max(segments);
+    /// Acknowledge the next `segments` one by one, and reset the delay of later ACKs to its minimum.
+    pub(crate) fn enter_quick_mode_for(&mut self, segments: u32) {
+        self.quick_acks = self.quick_acks.max(segments);
         self.ping_pong = false;
         self.ato = self.min_delay;
     }
 
-    /// No more quick ACKs: the buffer fills.
+    /// Stop quick ACKs, because the receive buffer fills.
     pub(crate) fn end_quick_acks(&mut self) {
-        self.quick = 0;
+        self.quick_acks = 0;
     }
 
-    /// `inet_csk_schedule_ack`: something came that has to be answered some time.
+    /// Record that an ACK is owed (`inet_csk_schedule_ack`).
     pub(crate) fn schedule(&mut self) {
         self.scheduled = true;
     }
 
-    /// `tcp_event_data_sent`: a reply soon after what arrived last makes an exchange of it.
+    /// Record that data was sent at tick `now`: a reply soon after the last arrival makes the connection
+    /// interactive (`tcp_event_data_sent`).
     pub(crate) fn on_data_sent(&mut self, now: u32) {
         self.ping_pong |= now.wrapping_sub(self.last_arrival) < self.ato;
     }
 
-    /// The next ACK must not wait.
+    /// Make the next ACK immediate (ICSK_ACK_NOW).
     pub(crate) fn require_now(&mut self) {
         self.now = true;
     }
 
-    /// Whether more than one full segment of the `bytes` in order has not been acknowledged.
+    /// Whether more than one full-size segment of the `bytes` in order is not acknowledged yet.
     pub(crate) fn has_two_segments(&self, bytes: u64) -> bool {
         bytes - self.acked_bytes > self.rcv_mss()
     }
 
-    /// `tcp_in_quickack_mode`, or ICSK_ACK_NOW: whether the next segment gets an ACK of its own.
+    /// Whether the next segment gets an immediate ACK (`tcp_in_quickack_mode`, or ICSK_ACK_NOW).
     pub(crate) fn is_quick(&self) -> bool {
-        (self.quick > 0 && !self.ping_pong) || self.now
+        (self.quick_acks > 0 && !self.ping_pong) || self.now
     }
 
-    /// `tcp_cleanup_rbuf`: whether the application's having read, up to the last byte if `all`, has to be answered.
+    /// Whether an ACK is due after the application has read, `all` if up to the last byte (`tcp_cleanup_rbuf`).
     pub(crate) fn is_due_after_read(&self, bytes: u64, all: bool) -> bool {
         let small = self.pushed_again || (self.pushed && !self.ping_pong);
         self.scheduled && (self.has_two_segments(bytes) || (all && small))
     }
 
-    /// `tcp_send_delayed_ack`: an ACK may wait. A timer that runs already stays; `true` where it is all but up, so that
-    /// the ACK had better leave now.
+    /// Delay an ACK (`tcp_send_delayed_ack`). A running timer stays as it is; return `true` if it is about to
+    /// fire, so that the ACK had better leave now.
     pub(crate) fn delay(&mut self, now: Instant, jiffies: &Jiffies) -> bool {
         let wait = self.wait();
         let mut timeout = jiffies.now().wrapping_add(wait);
@@ -232,11 +234,11 @@ impl DelayedAck {
         wait.min(self.max_delay)
     }
 
-    /// `tcp_dec_quickack_mode`
+    /// Count an ACK sent against the quick ACKs left (`tcp_dec_quickack_mode`).
     fn count_quick_ack(&mut self) {
-        if self.quick > 0 {
-            self.quick -= u32::from(self.scheduled);
-            if self.quick == 0 {
+        if self.quick_acks > 0 {
+            self.quick_acks -= u32::from(self.scheduled);
+            if self.quick_acks == 0 {
                 self.ato = self.min_delay;
             }
         }
@@ -246,10 +248,10 @@ impl DelayedAck {
         self.deadline
     }
 
-    /// The timer fired: the next segment was not as near as thought.
+    /// Adapt the delay after the timer fired: the next segment did not arrive as soon as expected.
     pub(crate) fn on_expiry(&mut self) {
         if self.ping_pong {
-            // No answer either.
+            // This end sent no data to carry the ACK.
             self.ping_pong = false;
             self.ato = self.min_delay;
         } else {
@@ -257,7 +259,8 @@ impl DelayedAck {
         }
     }
 
-    /// `tcp_event_ack_sent`: an ACK of everything below `next` left, which is `bytes` of the stream.
+    /// Record that an ACK of everything below segment `next`, which is `bytes` of the stream, was sent
+    /// (`tcp_event_ack_sent`).
     pub(crate) fn on_sent(&mut self, next: u64, bytes: u64) {
         self.count_quick_ack();
         (self.scheduled, self.now, self.pushed, self.pushed_again) = (false, false, false, false);

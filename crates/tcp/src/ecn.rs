@@ -1,9 +1,8 @@
-//! Explicit congestion notification (RFC 3168) as Linux has it: its `tcp_ecn_` functions, the
-//! sender's and the receiver's.
+//! Explicit congestion notification (RFC 3168) as in Linux: the `tcp_ecn_` functions of sender and receiver.
 //!
-//! The SYN asks with ECE and CWR, the SYN-ACK agrees with ECE. Data that was never sent before is
-//! ECT(0). Once a segment arrives as CE every ACK says ECE, until a segment says CWR: the sender
-//! reduces its window once per round and says so on the next new segment.
+//! The SYN requests ECN with ECE and CWR, the SYN-ACK accepts it with ECE. Data sent for the first time is
+//! ECT(0). Once a segment arrives as CE every ACK has ECE set, until a segment has CWR set: the sender reduces
+//! its window once per round trip and sets CWR on the next new segment.
 
 use skyhop_cc::CaEvent;
 use skyhop_model::{CongestionState, Ecn};
@@ -13,75 +12,75 @@ use crate::delayed_ack::DelayedAck;
 use crate::segment::{Ack, Segment, SegmentKind};
 use crate::{CongestionControl, Sender};
 
-/// ACKs that leave at once when a mark comes, or what seems to be a retransmission.
+/// Number of immediate ACKs after a mark, or after a segment that seems to be a retransmission.
 const QUICK_ACKS: u32 = 2;
 
-/// What the end that opens the connection knows of it.
+/// ECN state of a sending half.
 #[derive(Debug)]
 pub(crate) struct SenderEcn {
-    /// It is asked for, and has not been declined (TCP_ECN_OK).
-    spoken: bool,
-    /// The congestion control needs it: all that leaves is ECT.
-    everywhere: bool,
-    /// The next new segment says CWR (TCP_ECN_QUEUE_CWR).
+    /// Whether ECN is requested and has not been declined (TCP_ECN_OK).
+    enabled: bool,
+    /// Whether all packets are ECT, because the congestion control needs ECN.
+    ect_on_all_packets: bool,
+    /// Whether the next new segment has CWR set (TCP_ECN_QUEUE_CWR).
     cwr_due: bool,
 }
 
 impl SenderEcn {
     pub(crate) const fn new(wanted: bool, needed: bool) -> Self {
-        Self { spoken: wanted || needed, everywhere: needed, cwr_due: false }
+        Self { enabled: wanted || needed, ect_on_all_packets: needed, cwr_due: false }
     }
 
-    /// `tcp_ecn_send_syn` and `tcp_ecn_send`: a segment leaves.
+    /// Set the ECN bits of a segment to send (`tcp_ecn_send_syn`, `tcp_ecn_send`).
     #[inline]
     pub(crate) fn send(&mut self, segment: &mut Segment) {
-        if !self.spoken {
+        if !self.enabled {
             return;
         }
         let new_data = segment.kind == SegmentKind::Data && !segment.retransmission;
-        if self.everywhere || new_data {
+        if self.ect_on_all_packets || new_data {
             segment.ecn = Ecn::Ect0;
         }
         if segment.kind == SegmentKind::Syn {
-            // RFC 3168 6.1.1.1: somebody on the way may drop SYNs that ask for ECN.
+            // RFC 3168 6.1.1.1: a middlebox may drop SYNs that request ECN, so a retransmitted SYN does not.
             segment.cwr = !segment.retransmission;
         } else if new_data {
             segment.cwr = std::mem::take(&mut self.cwr_due);
         }
     }
 
-    /// `tcp_ecn_rcv_synack`: without ECE the other end does not speak it.
+    /// Read the answer in the SYN-ACK: without ECE the other end declines ECN (`tcp_ecn_rcv_synack`).
     pub(crate) fn rcv_synack(&mut self, ack: &Ack) {
-        self.spoken &= ack.ece;
+        self.enabled &= ack.ece;
     }
 
-    pub(crate) fn is_spoken(&self) -> bool {
-        self.spoken
+    pub(crate) fn is_enabled(&self) -> bool {
+        self.enabled
     }
 
-    /// The other end opened the connection; whether ECN is spoken was decided then.
-    pub(crate) fn set(&mut self, spoken: bool) {
-        self.spoken = spoken;
+    /// Set whether ECN is in use, as the other end's SYN decided.
+    pub(crate) fn set(&mut self, enabled: bool) {
+        self.enabled = enabled;
     }
 
-    /// `tcp_ecn_rcv_ecn_echo`: whether an ACK asks for a reduction.
+    /// Whether an ACK echoes a mark and so asks for a reduction (`tcp_ecn_rcv_ecn_echo`).
     pub(crate) fn rcv_ecn_echo(&self, ack: &Ack) -> bool {
-        self.spoken && ack.ece && !ack.syn
+        self.enabled && ack.ece && !ack.syn
     }
 
-    /// `tcp_ecn_queue_cwr`: the window is being reduced.
+    /// Set CWR on the next new segment, because the window is being reduced (`tcp_ecn_queue_cwr`).
     pub(crate) fn queue_cwr(&mut self) {
-        self.cwr_due = self.spoken;
+        self.cwr_due = self.enabled;
     }
 
-    /// `tcp_ecn_withdraw_cwr`: the reduction was taken back.
+    /// Withdraw a CWR that was not sent yet, because the reduction was undone (`tcp_ecn_withdraw_cwr`).
     pub(crate) fn withdraw_cwr(&mut self) {
         self.cwr_due = false;
     }
 }
 
 impl<C: CongestionControl> Sender<C> {
-    /// `tcp_enter_cwr`: a mark reduces the window, at most once per round, and for good.
+    /// Reduce the window for a mark, at most once per round trip and without undo (`tcp_enter_cwr`).
     pub(crate) fn enter_cwr(&mut self) {
         self.tp.prior_ssthresh = 0;
         if self.tp.ca_state() < CongestionState::Cwr {
@@ -91,11 +90,11 @@ impl<C: CongestionControl> Sender<C> {
         }
     }
 
-    /// A data segment of the other direction arrived at this end: a congestion control that needs ECN
-    /// is told whether it was marked (`tcp_ecn_check_ce`).
+    /// Report the ECN bits of data received at this end to a congestion control that needs ECN
+    /// (`tcp_ecn_check_ce`).
     #[inline]
     pub fn on_data(&mut self, now: Instant, ecn: Ecn) {
-        if self.ecn.spoken && self.ecn.everywhere && self.is_established() {
+        if self.ecn.enabled && self.ecn.ect_on_all_packets && self.is_established() {
             self.set_clock(now);
             match ecn {
                 Ecn::Ce => self.cwnd_event(CaEvent::EcnIsCe),
@@ -106,45 +105,45 @@ impl<C: CongestionControl> Sender<C> {
     }
 }
 
-/// What the end that is opened knows of it.
+/// ECN state of a receiving half.
 #[derive(Debug)]
 pub(crate) struct ReceiverEcn {
-    willing: bool,
-    /// Whether it is spoken (TCP_ECN_OK); `None` before the first SYN.
-    spoken: Option<bool>,
-    /// ACKs say ECE until the sender says CWR (TCP_ECN_DEMAND_CWR).
+    allowed: bool,
+    /// Whether ECN is in use (TCP_ECN_OK); `None` before the first SYN.
+    enabled: Option<bool>,
+    /// Whether ACKs have ECE set, until the sender sets CWR (TCP_ECN_DEMAND_CWR).
     cwr_demanded: bool,
-    /// Something came that was not "not ECT" (TCP_ECN_SEEN).
+    /// Whether an ECN-capable segment has arrived (TCP_ECN_SEEN).
     seen: bool,
 }
 
 impl ReceiverEcn {
-    pub(crate) const fn new(willing: bool) -> Self {
-        Self { willing, spoken: None, cwr_demanded: false, seen: false }
+    pub(crate) const fn new(allowed: bool) -> Self {
+        Self { allowed, enabled: None, cwr_demanded: false, seen: false }
     }
 
-    /// `tcp_ecn_create_request`: the first SYN that arrives decides. Linux declines where the SYN is
-    /// ECT, unless the listener's congestion control needs ECN too, as it does here.
+    /// Decide on ECN from the first SYN that arrives (`tcp_ecn_create_request`). Linux declines a SYN that is
+    /// itself ECT, unless the listener's congestion control needs ECN too; here both ends have the same one.
     pub(crate) fn rcv_syn(&mut self, syn: &Segment) {
-        self.spoken.get_or_insert(self.willing && syn.cwr);
+        self.enabled.get_or_insert(self.allowed && syn.cwr);
     }
 
-    pub(crate) fn is_spoken(&self) -> bool {
-        self.spoken == Some(true)
+    pub(crate) fn is_enabled(&self) -> bool {
+        self.enabled == Some(true)
     }
 
-    /// This end opened the connection, and has learnt from the SYN-ACK whether it is spoken.
-    pub(crate) fn set(&mut self, spoken: bool) {
-        self.spoken = Some(spoken);
+    /// Set whether ECN is in use, as the other end's SYN-ACK decided.
+    pub(crate) fn set(&mut self, enabled: bool) {
+        self.enabled = Some(enabled);
     }
 
-    /// Whether an ACK that leaves now says ECE.
+    /// Whether an ACK sent now has ECE set.
     pub(crate) fn demands_cwr(&self) -> bool {
         self.cwr_demanded
     }
 
-    /// `tcp_ecn_accept_cwr`: the sender has reduced its window, perhaps to so little that it waits
-    /// for this ACK.
+    /// Stop setting ECE once the sender has reduced its window (`tcp_ecn_accept_cwr`); the window may now be so
+    /// small that the sender waits for this ACK.
     pub(crate) fn accept_cwr(&mut self, segment: &Segment, acks: &mut DelayedAck) {
         if segment.cwr {
             self.cwr_demanded = false;
@@ -152,18 +151,18 @@ impl ReceiverEcn {
         }
     }
 
-    /// `tcp_ecn_check_ce`: what the ECN bits of data mean for the ACKs.
+    /// Process the ECN bits of a data segment (`tcp_ecn_check_ce`).
     pub(crate) fn check_ce(&mut self, segment: &Segment, acks: &mut DelayedAck) {
-        if !self.is_spoken() {
+        if !self.is_enabled() {
             return;
         }
         match segment.ecn {
-            // Where others were ECT this is probably a retransmission.
-            Ecn::NotEct if self.seen => acks.quicken_for(QUICK_ACKS),
+            // After ECT segments, one that is not ECT is probably a retransmission.
+            Ecn::NotEct if self.seen => acks.enter_quick_mode_for(QUICK_ACKS),
             Ecn::NotEct => {}
             Ecn::Ce => {
                 if !self.cwr_demanded {
-                    acks.quicken_for(QUICK_ACKS);
+                    acks.enter_quick_mode_for(QUICK_ACKS);
                     self.cwr_demanded = true;
                 }
                 self.seen = true;

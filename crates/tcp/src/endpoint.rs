@@ -5,65 +5,69 @@ use skyhop_units::{Bytes, Duration, Instant};
 use skyhop_model::KeepAlive;
 
 use crate::config::EndpointConfig;
-use crate::keep_alive::{Due, KeepAliveTimer};
-use crate::packet::{Outlet, Packet};
+use crate::keep_alive::{KeepAliveAction, KeepAliveTimer};
+use crate::packet::{Packet, PacketSink};
 use crate::segment::{Ack, Segment, SegmentKind};
 use crate::{CongestionControl, Receiver, Sender};
 
-/// Linux's TCP_TIMEOUT_INIT; a retransmitted SYN that comes as late is answered first.
+/// First interval of SYN-ACK retransmissions: TCP_TIMEOUT_INIT, and 1 ms so that a SYN retransmitted after the
+/// same interval is answered first.
 const SYN_ACK_WAIT: Duration = Duration::from_millis(1001);
-/// Linux's TCP_RTO_MAX.
+/// Longest interval of SYN-ACK retransmissions (TCP_RTO_MAX).
 const SYN_ACK_WAIT_MOST: Duration = Duration::from_secs(120);
-/// sysctl tcp_synack_retries.
+/// Number of SYN-ACK retransmissions before the end gives up (sysctl tcp_synack_retries).
 const SYN_ACK_RETRIES: u32 = 5;
 
-/// How a connection stands.
+/// State of a connection, coarser than RFC 9293's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConnectionState {
-    /// Waits for the other end.
+    /// The handshake is not complete.
     Opening,
-    /// Data flows, or may.
+    /// The handshake is complete; data may flow.
     Established,
-    /// Both streams have ended: this end's is acknowledged to its end, the other's has arrived.
+    /// Both streams have ended: this end's is acknowledged up to its FIN, and the other's has arrived.
     Closed,
-    /// It broke.
+    /// The connection was aborted, reset or timed out.
     Failed(Failure),
 }
 
-/// What broke a connection.
+/// Reason why a connection failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Failure {
-    /// This end's application did.
+    /// The application of this end aborted the connection.
     Aborted,
-    /// The other end did.
+    /// The other end sent a reset.
     Reset,
-    /// Nobody answered the handshake.
+    /// The other end did not answer the handshake.
     Unanswered,
-    /// Nobody acknowledged data, or answered window probes.
+    /// The other end did not acknowledge data, or did not answer window probes.
     TimedOut,
-    /// Nobody answered the probes of an idle connection.
+    /// The other end did not answer the keepalive probes.
     KeepAlive,
 }
 
 /// One end of a connection, opened by itself or by the other end.
 ///
-/// Every call carries the time, which never runs backwards. After each, [`Self::transmit`] gives what leaves now.
+/// Every call carries the current time, which never runs backwards. After each call, [`Self::transmit`] sends
+/// the packets that are due.
 #[derive(Debug)]
 pub struct Endpoint<C: CongestionControl> {
     sender: Sender<C>,
     receiver: Receiver,
-    /// What has to leave before anything else.
-    ready: Vec<Packet>,
+    /// Packets to send before new data (ACKs, RST).
+    outgoing: Vec<Packet>,
     syn_ack: SynAckTimer,
     keepalive: Option<KeepAlive>,
-    /// Runs while the connection is established.
+    /// Keepalive timer, which runs while the connection is established.
     keepalive_timer: Option<KeepAliveTimer>,
     failure: Option<Failure>,
-    /// The sender has been asked since it last heard of anything, and has nothing to send or to wait for.
-    idle: bool,
+    /// Whether the sender was polled after the last event and has nothing to send or to wait for; saves polling
+    /// it again.
+    sender_idle: bool,
 }
 
-/// When the SYN-ACK leaves again. An end that only receives leaves that to the SYN.
+/// Retransmission timer of the SYN-ACK. It runs only at an end that has data to send; an end that only receives
+/// relies on the client's retransmitted SYN.
 #[derive(Debug, Default)]
 struct SynAckTimer {
     at: Option<Instant>,
@@ -71,12 +75,12 @@ struct SynAckTimer {
 }
 
 impl<C: CongestionControl> Endpoint<C> {
-    /// The end that opens the connection, with its first [`Self::transmit`].
+    /// Return the active end, which opens the connection with its first [`Self::transmit`].
     pub fn client(config: EndpointConfig, cc: C) -> Self {
         Self::new(config, Sender::new(config.sender, cc), true)
     }
 
-    /// The end that waits for the other to open it.
+    /// Return the passive end, which waits for the other to open the connection.
     pub fn server(config: EndpointConfig, cc: C) -> Self {
         Self::new(config, Sender::listening(config.sender, cc), false)
     }
@@ -84,61 +88,63 @@ impl<C: CongestionControl> Endpoint<C> {
     fn new(config: EndpointConfig, sender: Sender<C>, opens: bool) -> Self {
         Self {
             sender,
-            receiver: Receiver::of_end(config.receiver, opens),
-            ready: Vec::new(),
+            receiver: Receiver::for_end(config.receiver, opens),
+            outgoing: Vec::new(),
             syn_ack: SynAckTimer::default(),
             keepalive: config.keepalive,
             keepalive_timer: None,
             failure: None,
-            idle: false,
+            sender_idle: false,
         }
     }
 
-    /// The application hands over `bytes` more, also before the connection is open.
+    /// Append `bytes` from the application to the stream; allowed before the connection is open.
     pub fn write(&mut self, now: Instant, bytes: Bytes) {
-        self.idle = false;
+        self.sender_idle = false;
         self.sender.write(now, bytes);
     }
 
-    /// The application always has more to send, until [`Self::pause`] or [`Self::finish`].
+    /// Make the stream endless: the application always has more to send, until [`Self::pause`] or
+    /// [`Self::finish`].
     pub fn write_without_end(&mut self) {
-        self.idle = false;
+        self.sender_idle = false;
         self.sender.write_without_end();
     }
 
-    /// An application that always has more to send stops: what has been written is all so far.
+    /// End an endless stream for now: it stops at the last byte that fitted the send buffer, and the
+    /// application may write again.
     pub fn pause(&mut self) {
         self.sender.pause();
     }
 
-    /// The application has no more to send (a half-close): what has been written is all, or, of an endless stream, what
-    /// there was room for in the send buffer. Data still arrives.
+    /// Close this end's stream (a half-close). An endless stream ends at the last byte that fitted the send
+    /// buffer. Data still arrives.
     pub fn finish(&mut self) {
-        self.idle = false;
+        self.sender_idle = false;
         self.sender.finish();
     }
 
-    /// The application wants short segments to wait, or no longer (TCP_CORK).
+    /// Set or clear TCP_CORK, which holds back short segments.
     pub fn set_cork(&mut self, cork: bool) {
-        self.idle = false;
+        self.sender_idle = false;
         self.sender.set_cork(cork);
     }
 
-    /// The application takes `bytes` of what is in order. Only where it does not read at once.
+    /// Consume `bytes` of the data in order, for an application that does not read at once.
     pub fn read(&mut self, now: Instant, bytes: Bytes) {
         let due = self.receiver.read(now, bytes);
         self.acknowledge(now, due);
     }
 
-    /// The connection is over: a reset leaves next, and nothing after it.
+    /// Abort the connection: a reset is sent next, and nothing after it.
     pub fn abort(&mut self) {
         if self.failure.is_none() {
             self.fail(Failure::Aborted);
-            self.ready.push(Packet::Reset);
+            self.outgoing.push(Packet::Reset);
         }
     }
 
-    /// A packet arrived.
+    /// Process a packet from the other end.
     #[inline]
     pub fn on_packet(&mut self, now: Instant, packet: &Packet) {
         if self.failure.is_some() {
@@ -146,9 +152,9 @@ impl<C: CongestionControl> Endpoint<C> {
         }
         let due = match packet {
             Packet::Segment(segment) => self.on_segment(now, segment, None),
-            Packet::Both(segment, ack) => self.on_segment(now, segment, Some(&ack.whole())),
+            Packet::DataWithAck(segment, ack) => self.on_segment(now, segment, Some(&ack.unpack())),
             Packet::Ack(ack) => {
-                self.on_ack(now, &ack.whole());
+                self.on_ack(now, &ack.unpack());
                 None
             }
             Packet::Reset => {
@@ -159,16 +165,16 @@ impl<C: CongestionControl> Endpoint<C> {
             }
         };
         self.acknowledge(now, due);
-        self.note_life(now, packet);
+        self.update_keepalive(now, packet);
     }
 
-    /// When [`Self::on_timer`] wants to be called; `None` while there is nothing to wait for but packets.
+    /// Time of the next [`Self::on_timer`] call; `None` while the end waits for packets only.
     #[inline]
     pub fn next_timer(&self) -> Option<Instant> {
         if self.failure.is_some() {
             return None;
         }
-        if self.idle && self.keepalive_timer.is_none() {
+        if self.sender_idle && self.keepalive_timer.is_none() {
             return self.receiver.next_timer();
         }
         let mut next = self.sender.next_timer();
@@ -181,18 +187,18 @@ impl<C: CongestionControl> Endpoint<C> {
         next
     }
 
-    /// Time has passed; does nothing before [`Self::next_timer`].
+    /// Handle the timers that are due; does nothing before [`Self::next_timer`].
     pub fn on_timer(&mut self, now: Instant) {
         if self.failure.is_some() {
             return;
         }
         if self.sender.next_timer().is_some_and(|at| at <= now) {
-            self.idle = false;
+            self.sender_idle = false;
             self.sender.on_timer(now);
         }
         if self.receiver.next_timer().is_some_and(|at| at <= now) {
             let due = self.receiver.on_timer(now);
-            self.ready.extend(due.map(Packet::ack));
+            self.outgoing.extend(due.map(Packet::ack));
         }
         if self.syn_ack_at().is_some_and(|at| at <= now) {
             self.on_syn_ack_timer(now);
@@ -208,18 +214,18 @@ impl<C: CongestionControl> Endpoint<C> {
     /// Whether [`Self::transmit`] may have something to send.
     #[inline]
     pub fn may_send(&self) -> bool {
-        !self.ready.is_empty() || !(self.idle || self.failure.is_some())
+        !self.outgoing.is_empty() || !(self.sender_idle || self.failure.is_some())
     }
 
-    /// Sends every packet that leaves now, in order. To be called after every other call.
+    /// Send every packet that is due, in order. Call it after every other call.
     #[inline(always)]
-    pub fn transmit(&mut self, now: Instant, outlet: &mut impl Outlet) {
+    pub fn transmit(&mut self, now: Instant, sink: &mut impl PacketSink) {
         loop {
-            for packet in &self.ready {
-                outlet.send(*packet);
+            for packet in &self.outgoing {
+                sink.send(*packet);
             }
-            self.ready.clear();
-            if self.idle || self.failure.is_some() {
+            self.outgoing.clear();
+            if self.sender_idle || self.failure.is_some() {
                 return;
             }
             if self.receiver.has_received() {
@@ -228,17 +234,17 @@ impl<C: CongestionControl> Endpoint<C> {
             let Some(segment) = self.next_segment(now) else {
                 return;
             };
-            if self.leaves_alone(segment.kind) {
-                outlet.send(Packet::Segment(segment));
+            if self.carries_no_ack(segment.kind) {
+                sink.send(Packet::Segment(segment));
             } else {
                 self.send_with_ack(now, segment);
             }
         }
     }
 
-    /// Whether a segment has no acknowledgement to carry.
+    /// Whether a segment of this kind carries no acknowledgement.
     #[inline]
-    fn leaves_alone(&self, kind: SegmentKind) -> bool {
+    fn carries_no_ack(&self, kind: SegmentKind) -> bool {
         match kind {
             SegmentKind::Data => !self.receiver.has_received(),
             SegmentKind::Probe => true,
@@ -252,10 +258,10 @@ impl<C: CongestionControl> Endpoint<C> {
             SegmentKind::Syn => self.receiver.window_of_syn(now),
             _ => self.receiver.carried_ack(now),
         };
-        self.send_both(now, segment, ack);
+        self.queue_with_ack(now, segment, ack);
     }
 
-    /// How the connection stands.
+    /// State of the connection, failures of either half included.
     #[inline]
     pub fn state(&self) -> ConnectionState {
         match self.failure {
@@ -268,50 +274,50 @@ impl<C: CongestionControl> Endpoint<C> {
         }
     }
 
-    /// How much has arrived in order.
+    /// Number of bytes that have arrived in order.
     #[inline]
     pub fn received(&self) -> Bytes {
         self.receiver.stats().bytes_in_order
     }
 
-    /// What of it the application has not read.
+    /// Number of bytes in order that the application has not read.
     #[inline]
     pub fn unread(&self) -> Bytes {
         self.receiver.unread()
     }
 
-    /// Whether the other end's stream has arrived to its end.
+    /// Whether the other end's whole stream has arrived in order.
     #[inline]
     pub fn peer_finished(&self) -> bool {
         self.receiver.is_finished()
     }
 
-    /// How much of what was written has been acknowledged.
+    /// Number of written bytes acknowledged by the other end.
     pub fn acknowledged(&self) -> Bytes {
         self.sender.acknowledged()
     }
 
-    /// How much of what was written never left.
+    /// Number of written bytes that were never sent.
     pub fn unsent(&self) -> Bytes {
         self.sender.unsent_bytes()
     }
 
-    /// The sending half.
+    /// Sending half of the end.
     pub fn sender(&self) -> &Sender<C> {
         &self.sender
     }
 
-    /// The sending half, for its congestion control.
+    /// Sending half of the end, mutable for its congestion control.
     pub fn sender_mut(&mut self) -> &mut Sender<C> {
         &mut self.sender
     }
 
-    /// The receiving half.
+    /// Receiving half of the end.
     pub fn receiver(&self) -> &Receiver {
         &self.receiver
     }
 
-    /// What acknowledges comes before what is new in the same packet.
+    /// Process a segment, and before it the acknowledgement in the same packet.
     #[inline]
     fn on_segment(&mut self, now: Instant, segment: &Segment, ack: Option<&Ack>) -> Option<Ack> {
         match segment.kind {
@@ -319,7 +325,7 @@ impl<C: CongestionControl> Endpoint<C> {
             _ => self.sender.accept(now, ack),
         }
         if let Some(ack) = ack {
-            self.idle = false;
+            self.sender_idle = false;
             self.sender.on_ack_with(now, ack, segment.len > 0 || segment.fin);
         }
         if segment.kind == SegmentKind::Data {
@@ -327,70 +333,71 @@ impl<C: CongestionControl> Endpoint<C> {
             self.sender.on_data(now, segment.ecn);
         }
         if ack.is_some() || !self.receiver.has_received() {
-            self.tell_rtt();
+            self.pass_rtt_to_receiver();
         }
         self.receiver.on_segment(now, segment)
     }
 
-    /// The receiving half asks how far away the other end is.
-    fn tell_rtt(&mut self) {
+    /// Pass the smoothed RTT and the timeout to the receiving half, whose delayed ACKs depend on them.
+    fn pass_rtt_to_receiver(&mut self) {
         if let Some((srtt, rto)) = self.sender.srtt_and_rto() {
             self.receiver.set_rtt(srtt, rto);
         }
     }
 
     fn on_syn(&mut self, now: Instant, syn: &Segment, ack: Option<&Ack>) -> Option<Ack> {
-        self.idle = false;
+        self.sender_idle = false;
         let answer = self.receiver.on_segment(now, syn);
         self.sender.note_timestamp(syn.tsval);
-        let speaks_ecn = self.receiver.speaks_ecn();
-        self.sender.on_syn(now, ack.map_or(0, |ack| ack.window), speaks_ecn);
+        let ecn_enabled = self.receiver.ecn_enabled();
+        self.sender.on_syn(now, ack.map_or(0, |ack| ack.window), ecn_enabled);
         self.start_syn_ack_timer(now);
         answer
     }
 
     #[inline]
     fn on_ack(&mut self, now: Instant, ack: &Ack) {
-        self.idle = false;
+        self.sender_idle = false;
         self.sender.on_ack(now, ack);
         if ack.syn {
-            self.receiver.set_ecn(self.sender.speaks_ecn());
+            self.receiver.set_ecn_enabled(self.sender.ecn_enabled());
         }
     }
 
-    /// `tcp_data_snd_check`, then `tcp_ack_snd_check`: data that may leave now takes the acknowledgement along.
+    /// Send the acknowledgement `due`, with data that may leave now if there is any (`tcp_data_snd_check`, then
+    /// `tcp_ack_snd_check`).
     #[inline]
     fn acknowledge(&mut self, now: Instant, due: Option<Ack>) {
         let Some(ack) = due else {
             return;
         };
         match self.next_segment(now) {
-            Some(segment) => self.send_both(now, segment, ack),
-            None => self.ready.push(Packet::ack(ack)),
+            Some(segment) => self.queue_with_ack(now, segment, ack),
+            None => self.outgoing.push(Packet::ack(ack)),
         }
     }
 
-    /// The next segment of this end's own data to leave now.
+    /// Return the next segment of this end's data to send now.
     #[inline(always)]
     fn next_segment(&mut self, now: Instant) -> Option<Segment> {
-        if self.idle {
+        if self.sender_idle {
             return None;
         }
         let segment = self.sender.poll_transmit(now);
-        self.idle = segment.is_none() && self.sender.is_idle();
+        self.sender_idle = segment.is_none() && self.sender.is_idle();
         segment
     }
 
-    /// An acknowledgement leaves with data, or before it where the two do not fit one packet: Linux would split a
-    /// segment that it sends again.
-    fn send_both(&mut self, now: Instant, segment: Segment, ack: Ack) {
+    /// Queue an acknowledgement with data, or before it where the two do not fit one packet: Linux would split
+    /// a retransmitted segment.
+    fn queue_with_ack(&mut self, now: Instant, segment: Segment, ack: Ack) {
         if segment.len > 0 {
             self.receiver.on_data_sent(now);
         }
         if u64::from(segment.len) + ack.sack.option_bytes() > self.sender.mss() {
-            self.ready.extend([Packet::ack(ack), Packet::Segment(segment)]);
+            self.outgoing.extend([Packet::ack(ack), Packet::Segment(segment)]);
         } else {
-            self.ready.push(Packet::both(segment, ack));
+            self.outgoing.push(Packet::data_with_ack(segment, ack));
         }
     }
 
@@ -398,18 +405,19 @@ impl<C: CongestionControl> Endpoint<C> {
         self.syn_ack.at.filter(|_| !self.sender.is_established() && self.sender.has_unsent())
     }
 
-    /// `reqsk_timer_handler`: the handshake's last segment did not arrive, and this end has something to say.
+    /// Retransmit the SYN-ACK (`reqsk_timer_handler`): the handshake's last segment did not arrive, and this
+    /// end has data to send.
     fn on_syn_ack_timer(&mut self, now: Instant) {
         if self.sender.gives_up() && self.syn_ack.sent > SYN_ACK_RETRIES {
             self.fail(Failure::Unanswered);
             return;
         }
-        self.ready.push(Packet::ack(self.receiver.syn_ack(now)));
-        self.sender.on_syn_ack_again(now);
+        self.outgoing.push(Packet::ack(self.receiver.syn_ack(now)));
+        self.sender.on_syn_ack_retransmitted(now);
         self.start_syn_ack_timer(now);
     }
 
-    /// It waits twice as long each time.
+    /// Arm the SYN-ACK timer, with an interval that doubles each time.
     fn start_syn_ack_timer(&mut self, now: Instant) {
         let wait = SYN_ACK_WAIT * (1 << self.syn_ack.sent.min(7));
         self.syn_ack.at = Some(now + wait.min(SYN_ACK_WAIT_MOST));
@@ -424,27 +432,27 @@ impl<C: CongestionControl> Endpoint<C> {
         let busy = self.sender.is_busy();
         let due = self.keepalive_timer.as_mut().map(|timer| timer.on_timer(now, busy));
         match due {
-            Some(Due::Probe) => {
-                self.idle = false;
+            Some(KeepAliveAction::Probe) => {
+                self.sender_idle = false;
                 self.sender.send_probe();
             }
-            Some(Due::Failure) => {
+            Some(KeepAliveAction::Failure) => {
                 self.fail(Failure::KeepAlive);
-                self.ready.push(Packet::Reset);
+                self.outgoing.push(Packet::Reset);
             }
-            Some(Due::Nothing) | None => {}
+            Some(KeepAliveAction::Nothing) | None => {}
         }
     }
 
-    /// What a packet tells besides what it brings: that the other end is alive.
-    fn note_life(&mut self, now: Instant, packet: &Packet) {
+    /// Restart the keepalive timer: the packet shows that the other end is alive.
+    fn update_keepalive(&mut self, now: Instant, packet: &Packet) {
         if let Some(config) = self.keepalive {
             let established = self.state() == ConnectionState::Established;
             let is_probe =
                 matches!(packet, Packet::Segment(segment) if segment.kind == SegmentKind::Probe);
             match &mut self.keepalive_timer {
                 timer if !established => *timer = None,
-                Some(timer) if !is_probe => timer.on_heard(now),
+                Some(timer) if !is_probe => timer.on_received(now),
                 Some(_) => {}
                 timer => *timer = Some(KeepAliveTimer::new(config, now)),
             }
@@ -453,7 +461,7 @@ impl<C: CongestionControl> Endpoint<C> {
 
     fn fail(&mut self, failure: Failure) {
         self.failure = Some(failure);
-        self.ready.clear();
+        self.outgoing.clear();
         self.keepalive_timer = None;
     }
 }

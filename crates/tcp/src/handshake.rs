@@ -1,52 +1,52 @@
-//! The three-way handshake (RFC 9293 3.5). The SYN-ACK is the receiver's.
+//! Sender's side of the three-way handshake (RFC 9293 3.5). The receiver sends the SYN-ACK.
 
 use skyhop_units::Instant;
 
-use crate::leaving::{Leaving, What};
+use crate::next_segment::{NextSegment, SegmentPurpose};
 use crate::segment::Ack;
 use crate::{CongestionControl, Sender};
 
-/// How far the connection has come.
+/// Stage of the handshake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// Waits for a SYN.
+    /// Waiting for a SYN (LISTEN).
     Listening,
-    /// A SYN came and was answered.
-    Answered { at_us: u64, again: bool },
-    /// A SYN has to leave, for the `attempt`th time.
+    /// A SYN arrived and was answered at `at_us` (SYN-RECEIVED); `retransmitted` if more than once.
+    SynReceived { at_us: u64, retransmitted: bool },
+    /// A SYN is due, for the `attempt`th time.
     SynDue { attempt: u32 },
-    /// A SYN is out.
+    /// The `attempt`th SYN was sent at `sent_us` (SYN-SENT).
     SynSent { attempt: u32, sent_us: u64 },
-    /// The SYN-ACK's acknowledgement has to leave.
+    /// The acknowledgement of the SYN-ACK is due.
     AckDue,
-    /// Data flows.
+    /// The handshake is complete (ESTABLISHED).
     Established,
 }
 
 impl<C: CongestionControl> Sender<C> {
-    /// A segment of the handshake, where one is due.
-    pub(crate) fn next_handshake_segment(&mut self) -> Option<Leaving> {
-        let what = match self.phase {
+    /// Choose the handshake segment that is due, if any.
+    pub(crate) fn next_handshake_segment(&mut self) -> Option<NextSegment> {
+        let purpose = match self.phase {
             Phase::SynDue { attempt } => {
                 self.phase = Phase::SynSent { attempt, sent_us: self.now_us };
                 self.arm_rto();
-                What::Syn
+                SegmentPurpose::Syn
             }
             Phase::AckDue => {
                 self.phase = Phase::Established;
-                What::HandshakeAck
+                SegmentPurpose::HandshakeAck
             }
             Phase::Listening
-            | Phase::Answered { .. }
+            | Phase::SynReceived { .. }
             | Phase::SynSent { .. }
             | Phase::Established => return None,
         };
-        Some(Leaving { what, seq: 0, push: false })
+        Some(NextSegment { purpose, seq: 0, push: false })
     }
 
-    /// No answer to the SYN (RFC 6298 5.5).
+    /// Schedule another SYN, because none was answered (RFC 6298 5.5).
     pub(crate) fn on_syn_timer(&mut self, attempt: u32) {
-        if self.gives_up_opening(attempt) {
+        if self.check_syn_limit(attempt) {
             return;
         }
         if attempt > self.rules.linear_syns {
@@ -58,50 +58,50 @@ impl<C: CongestionControl> Sender<C> {
         self.phase = Phase::SynDue { attempt: attempt + 1 };
     }
 
-    /// The other end's SYN arrived, and is answered: `window` is the room that it has, and whether ECN is spoken was
-    /// decided.
-    pub(crate) fn on_syn(&mut self, now: Instant, window: u64, speaks_ecn: bool) {
+    /// Record the other end's SYN, which is answered now: `window` is the window it advertises in bytes,
+    /// `ecn_enabled` whether ECN is in use.
+    pub(crate) fn on_syn(&mut self, now: Instant, window: u64, ecn_enabled: bool) {
         self.set_clock(now);
-        let again = match self.phase {
+        let retransmitted = match self.phase {
             Phase::Listening => false,
-            Phase::Answered { .. } => true,
+            Phase::SynReceived { .. } => true,
             _ => return,
         };
-        self.phase = Phase::Answered { at_us: self.now_us, again };
-        self.ecn.set(speaks_ecn);
-        (self.window_end, self.peer_window) = (window, window);
+        self.phase = Phase::SynReceived { at_us: self.now_us, retransmitted };
+        self.ecn.set(ecn_enabled);
+        (self.receive_window_end, self.peer_window) = (window, window);
     }
 
-    /// The SYN-ACK leaves again (RFC 6298 3: it gives no RTT sample then).
-    pub(crate) fn on_syn_ack_again(&mut self, now: Instant) {
+    /// Record that the SYN-ACK is retransmitted, so that it gives no RTT sample (RFC 6298 3).
+    pub(crate) fn on_syn_ack_retransmitted(&mut self, now: Instant) {
         self.set_clock(now);
-        if let Phase::Answered { again, .. } = &mut self.phase {
-            *again = true;
+        if let Phase::SynReceived { retransmitted, .. } = &mut self.phase {
+            *retransmitted = true;
         }
     }
 
-    /// Something arrived that completes the handshake for the end that was called (`tcp_synack_rtt_meas`,
-    /// `tcp_init_transfer`).
+    /// Complete the handshake at the passive end (`tcp_synack_rtt_meas`, `tcp_init_transfer`).
     pub(crate) fn accept(&mut self, now: Instant, ack: Option<&Ack>) {
-        let Phase::Answered { at_us, again } = self.phase else {
+        let Phase::SynReceived { at_us, retransmitted } = self.phase else {
             return;
         };
         self.set_clock(now);
         if let Some(ack) = ack {
-            (self.window_end, self.peer_window) = (ack.acknowledged + ack.window, ack.window);
+            (self.receive_window_end, self.peer_window) =
+                (ack.acknowledged + ack.window, ack.window);
         }
-        let rtt_us = (!again).then(|| self.now_us - at_us);
+        let rtt_us = (!retransmitted).then(|| self.now_us - at_us);
         self.establish(rtt_us, self.config.initial_cwnd);
         self.phase = Phase::Established;
     }
 
-    /// The connection is established; its round trip is the first RTT sample.
+    /// Complete the handshake at the active end; its round trip is the first RTT sample.
     pub(crate) fn on_syn_ack(&mut self, ack: &Ack, attempt: u32, sent_us: u64) {
         let rtt_us =
             if attempt == 1 { Some(self.now_us - sent_us) } else { self.echoed_rtt_us(ack.tsecr) };
         self.ecn.rcv_synack(ack);
-        (self.window_end, self.peer_window) = (ack.acknowledged + ack.window, ack.window);
-        // RFC 6298 5.7 and RFC 5681 3.1: a SYN lost twice, not once as there, closes the window.
+        (self.receive_window_end, self.peer_window) = (ack.acknowledged + ack.window, ack.window);
+        // RFC 6298 5.7 and RFC 5681 3.1, but as in Linux only after two lost SYNs, not after one.
         let cwnd = if attempt > 2 { 1 } else { self.config.initial_cwnd };
         self.establish(rtt_us, cwnd);
         self.phase = Phase::AckDue;
@@ -122,7 +122,7 @@ impl<C: CongestionControl> Sender<C> {
         self.tp.snd_cwnd = cwnd;
         self.tp.snd_cwnd_stamp = self.jiffies();
         self.last_sent_us = self.now_us;
-        self.publish();
+        self.fill_socket();
         if !self.has_cong_control {
             self.update_pacing_rate();
         }

@@ -1,11 +1,11 @@
-//! What `TCP_INFO` would tell.
+//! Snapshot of a sender, as `TCP_INFO` would report it.
 
 use skyhop_model::CongestionState;
 use skyhop_units::Duration;
 
 use crate::{CongestionControl, Sender};
 
-/// A snapshot of the sender.
+/// Snapshot of a sender's state and counters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TcpInfo {
     /// Congestion window in segments.
@@ -14,9 +14,9 @@ pub struct TcpInfo {
     pub ssthresh: Option<u32>,
     /// Smoothed RTT; `None` before the first sample.
     pub srtt: Option<Duration>,
-    /// The least RTT of the last five minutes; `None` before the first sample.
+    /// Smallest RTT of the last five minutes; `None` before the first sample.
     pub min_rtt: Option<Duration>,
-    /// The timeout, back-off included.
+    /// Retransmission timeout, back-off included.
     pub rto: Duration,
     /// Segments sent and neither acknowledged nor known lost (RFC 6675's pipe).
     pub inflight: u32,
@@ -24,17 +24,17 @@ pub struct TcpInfo {
     pub retransmits: u64,
     /// The pacing rate in bytes per second; `None` where the sender does not pace.
     pub pacing_rate: Option<u64>,
-    /// The congestion state.
+    /// Congestion state of the socket (`icsk_ca_state`).
     pub ca_state: CongestionState,
     /// Segments delivered since the start, the SYN included.
     pub delivered: u64,
-    /// Those of them whose acknowledgement echoed an ECN mark.
+    /// Segments delivered whose acknowledgement echoed an ECN mark.
     pub delivered_ce: u64,
     /// Data segments sent since the start, retransmissions included.
     pub sent: u64,
     /// Segments deemed lost since the start.
     pub lost: u64,
-    /// The delivery rate in bytes per second, from the last sample that counted; `None` before.
+    /// Delivery rate in bytes per second, from the last valid sample; `None` before the first.
     pub delivery_rate: Option<u64>,
     /// Whether the application, not the network, limits the flow.
     pub app_limited: bool,
@@ -46,14 +46,14 @@ pub struct TcpInfo {
     pub probes: u64,
     /// Fast recoveries since the start.
     pub recoveries: u64,
-    /// Reductions taken back since the start.
+    /// Window reductions undone since the start.
     pub undos: u64,
 }
 
 impl TcpInfo {}
 
 impl<C: CongestionControl> Sender<C> {
-    /// A snapshot for the results.
+    /// Take a snapshot of the sender, for the results.
     pub fn info(&self) -> TcpInfo {
         let tp = &self.tp;
         let infinite = tp.snd_ssthresh >= skyhop_cc::TCP_INFINITE_SSTHRESH;

@@ -1,26 +1,26 @@
-//! The kernel's coarse clock and the timers that run by it.
+//! The kernel's coarse clock (jiffies) and the timers that run by it.
 
 use skyhop_units::{Duration, Instant};
 
-/// A level of the timer wheel has so many buckets, and each is as wide as so many of the level below (`LVL_SIZE`,
+/// Buckets per level of the timer wheel, and log2 of the ratio of bucket widths between levels (`LVL_SIZE`,
 /// `LVL_CLK_SHIFT` of kernel/time/timer.c).
 const BUCKETS: u64 = 64;
 const LEVEL_SHIFT: u32 = 3;
 const LEVELS: u32 = 9;
 
-/// The ticks of a host.
+/// Tick counter and timer granularity of a host.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Jiffies {
     tick_ns: u64,
     tick_us: u64,
-    /// 2^64 over `tick_us`, rounded up: every ACK divides by it.
+    /// Reciprocal 2^64 / `tick_us`, rounded up: every ACK divides by it.
     reciprocal: u64,
-    /// 2^64 over `tick_ns`, rounded down.
+    /// Reciprocal 2^64 / `tick_ns`, rounded down.
     ns_reciprocal: u64,
-    /// Whether timers fire when the wheel comes to their bucket, or on the dot.
+    /// Whether timers fire at the end of their timer-wheel bucket, rather than exactly on time.
     wheel: bool,
     now: u64,
-    /// When it ticks next.
+    /// Time of the next tick, in nanoseconds.
     next_ns: u64,
 }
 
@@ -33,19 +33,19 @@ impl Jiffies {
         Self { tick_ns, tick_us, reciprocal, ns_reciprocal, wheel, now: 0, next_ns: 0 }
     }
 
-    /// Time has passed.
+    /// Advance the clock to `now`.
     #[inline]
     pub(crate) fn advance(&mut self, now: Instant) {
         let now_ns = now.as_nanos();
         if now_ns >= self.next_ns {
-            // One too few at the most.
+            // The quotient may be one too small.
             self.now = ((u128::from(now_ns) * u128::from(self.ns_reciprocal)) >> 64) as u64;
             self.now += u64::from((self.now + 1) * self.tick_ns <= now_ns);
             self.next_ns = (self.now + 1) * self.tick_ns;
         }
     }
 
-    /// How often it has ticked (`tcp_jiffies32`).
+    /// Number of ticks so far (`tcp_jiffies32`).
     #[inline]
     pub(crate) fn now(&self) -> u32 {
         self.now as u32
@@ -55,20 +55,20 @@ impl Jiffies {
         self.tick_us
     }
 
-    /// `usecs_to_jiffies`
+    /// Convert microseconds to ticks, rounded up (`usecs_to_jiffies`).
     #[inline]
     pub(crate) fn ticks_in_us(&self, us: u64) -> u64 {
         let up = us + (self.tick_us - 1);
         if up > u32::MAX.into() || self.tick_us == 1 {
             return up / self.tick_us;
         }
-        // Exact for what has 32 bits (Lemire, Kaser and Kurz, Faster remainder by direct computation, 2019).
+        // Exact for 32-bit dividends (Lemire, Kaser and Kurz, Faster remainder by direct computation, 2019).
         ((u128::from(up) * u128::from(self.reciprocal)) >> 64) as u64
     }
 
-    /// When a timer fires that is set `now`, the time that [`Self::advance`] was called with, to so many ticks later
-    /// (`mod_timer`). The wheel never fires early, and is late by the width of a bucket, an eighth of the wait or less
-    /// (`calc_wheel_index`).
+    /// Time at which a timer fires that is set at `now`, the time of the last [`Self::advance`], to `ticks`
+    /// later (`mod_timer`). The wheel never fires early, and is late by at most the width of a bucket, an
+    /// eighth of the wait or less (`calc_wheel_index`).
     #[inline]
     pub(crate) fn fires_at(&self, now: Instant, ticks: u64) -> Instant {
         if !self.wheel {
@@ -80,7 +80,7 @@ impl Jiffies {
     }
 }
 
-/// The level that holds a timer so many ticks away (`LVL_START`).
+/// Level of the wheel that holds a timer `ticks` away (`LVL_START`).
 #[inline]
 fn level_of(ticks: u64) -> u32 {
     let is_below = |level: &u32| ticks < (BUCKETS - 1) << (LEVEL_SHIFT * level);
@@ -91,7 +91,8 @@ fn level_of(ticks: u64) -> u32 {
 mod tests {
     use super::*;
 
-    /// The table at the head of kernel/time/timer.c for HZ 1000: levels, their width and their range in ms.
+    /// Checks the table at the head of kernel/time/timer.c for HZ 1000: levels, their width and their range in
+    /// ms.
     #[test]
     fn timers_are_late_by_the_width_of_their_bucket() {
         let ms = Duration::from_millis(1);
@@ -108,7 +109,7 @@ mod tests {
                 }
             }
         }
-        // 1.8 s from 0: bucket 29 of 64 ms.
+        // A timer for 1.8 s, set at 0, is in bucket 29 of 64 ms.
         let at = Jiffies::new(ms, true).fires_at(Instant::START, 1800);
         assert_eq!(at, Instant::START + ms * (64 * 29));
     }

@@ -1,36 +1,36 @@
-//! Whether the other end of an idle connection is still there (RFC 9293 3.8.4).
+//! Keepalive: probes of an idle connection, to find out whether the other end is still there (RFC 9293 3.8.4).
 
 use skyhop_units::{Duration, Instant};
 
 use skyhop_model::KeepAlive;
 
-/// The timer of a connection that is kept alive.
+/// Keepalive timer of an established connection.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct KeepAliveTimer {
     config: KeepAlive,
-    /// When something was last heard of the other end.
-    heard: Instant,
+    /// Arrival time of the last packet from the other end.
+    last_received: Instant,
     probes: u32,
     at: Instant,
 }
 
-/// What is to be done when it fires.
+/// Action to take when the keepalive timer fires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Due {
+pub(crate) enum KeepAliveAction {
     Nothing,
     Probe,
     Failure,
 }
 
 impl KeepAliveTimer {
-    /// The connection is established.
+    /// Start the timer of a connection established at `now`.
     pub(crate) fn new(config: KeepAlive, now: Instant) -> Self {
-        Self { config, heard: now, probes: 0, at: now + config.time }
+        Self { config, last_received: now, probes: 0, at: now + config.time }
     }
 
-    /// The other end sent something.
-    pub(crate) fn on_heard(&mut self, now: Instant) {
-        self.heard = now;
+    /// Restart the idle time: a packet arrived from the other end.
+    pub(crate) fn on_received(&mut self, now: Instant) {
+        self.last_received = now;
         self.probes = 0;
     }
 
@@ -38,19 +38,20 @@ impl KeepAliveTimer {
         self.at
     }
 
-    /// `tcp_keepalive_timer`. While data is `busy`, its own timers do that.
-    pub(crate) fn on_timer(&mut self, now: Instant, busy: bool) -> Due {
+    /// Choose the action and rearm the timer (`tcp_keepalive_timer`). While data is outstanding (`busy`), its
+    /// own timers detect a dead peer.
+    pub(crate) fn on_timer(&mut self, now: Instant, busy: bool) -> KeepAliveAction {
         let KeepAlive { time, interval, probes } = self.config;
-        let idle = now - self.heard;
+        let idle = now - self.last_received;
         let (due, wait) = if busy {
-            (Due::Nothing, time)
+            (KeepAliveAction::Nothing, time)
         } else if idle < time {
-            (Due::Nothing, time - idle)
+            (KeepAliveAction::Nothing, time - idle)
         } else if self.probes >= probes {
-            (Due::Failure, Duration::MAX)
+            (KeepAliveAction::Failure, Duration::MAX)
         } else {
             self.probes += 1;
-            (Due::Probe, interval)
+            (KeepAliveAction::Probe, interval)
         };
         self.at = now + wait;
         due

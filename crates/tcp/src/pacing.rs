@@ -1,19 +1,20 @@
-//! Pacing as the kernel does it without the fq qdisc, and only where the congestion control asks
-//! for it (`sk_pacing_status`).
+//! Pacing as the kernel does it without the fq qdisc, and only where the congestion control requests it
+//! (`sk_pacing_status`).
 
 use skyhop_cc::SK_PACING_NEEDED;
 use skyhop_units::Instant;
 
 use crate::{CongestionControl, Sender};
 
-/// Linux lets the first segments of a connection go unpaced.
+/// Number of first segments of a connection that leave unpaced.
 const UNPACED_SEGMENTS: u64 = 10;
-/// sysctl tcp_pacing_ss_ratio and tcp_pacing_ca_ratio, in per cent.
+/// Pacing rate relative to cwnd / srtt in slow start, per cent (sysctl tcp_pacing_ss_ratio).
 const SLOW_START_PERCENT: u64 = 200;
+/// Pacing rate relative to cwnd / srtt in congestion avoidance, per cent (sysctl tcp_pacing_ca_ratio).
 const AVOIDANCE_PERCENT: u64 = 120;
-/// sysctl tcp_tso_rtt_log: bursts may be larger on paths shorter than about 2^9 us.
+/// Log2 of the RTT in µs below which bursts may be larger (sysctl tcp_tso_rtt_log).
 const TSO_RTT_LOG: u32 = 9;
-/// sysctl tcp_min_tso_segs.
+/// Smallest burst in segments, unless the congestion control sets it (sysctl tcp_min_tso_segs).
 const MIN_TSO_SEGMENTS: u32 = 2;
 
 impl<C: CongestionControl> Sender<C> {
@@ -21,8 +22,8 @@ impl<C: CongestionControl> Sender<C> {
         self.tp.sk().sk_pacing_status == SK_PACING_NEEDED
     }
 
-    /// cwnd * mss / srtt, with headroom to grow: what the kernel sets for modules that do not set
-    /// a rate.
+    /// Set the pacing rate to cwnd * mss / srtt with headroom to grow, as the kernel does for modules that do
+    /// not set a rate (`tcp_update_pacing_rate`).
     pub(crate) fn update_pacing_rate(&mut self) {
         let tp = &self.tp;
         let percent =
@@ -35,14 +36,14 @@ impl<C: CongestionControl> Sender<C> {
         sk.sk_pacing_rate = rate.min(sk.sk_max_pacing_rate);
     }
 
-    /// When the next segment may leave; `None` where pacing does not hold it back.
+    /// Time at which pacing releases the next segment; `None` if it may leave now.
     pub(crate) fn pacing_release(&self) -> Option<Instant> {
         let at = Instant::from_nanos(self.tp.tcp_wstamp_ns);
         (self.is_paced() && at > self.now).then_some(at)
     }
 
-    /// A burst left: the next one has to wait for as long as this one takes at the pacing rate. A
-    /// sender that is late gets back at most half of that.
+    /// Delay the next burst by the time that this one takes at the pacing rate. A sender that is late regains
+    /// at most half of that.
     pub(crate) fn pace(&mut self, segments: u32, burst_bytes: u64) {
         let prior_ns = self.tp.tcp_wstamp_ns;
         let now_ns = self.now.as_nanos().max(prior_ns);
@@ -57,7 +58,7 @@ impl<C: CongestionControl> Sender<C> {
         self.tp.tcp_wstamp_ns += length_ns - credit_ns.min(length_ns / 2);
     }
 
-    /// How many segments leave at once: about a millisecond's worth (`sk_pacing_shift`).
+    /// Size of a burst in segments, about a millisecond's worth at the pacing rate (`sk_pacing_shift`).
     pub(crate) fn burst_segments(&mut self) -> u32 {
         if !self.config.tso {
             return 1;

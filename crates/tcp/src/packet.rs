@@ -1,4 +1,4 @@
-//! What travels between two [`Endpoint`](crate::Endpoint)s.
+//! Packets between two [`Endpoint`](crate::Endpoint)s.
 
 use skyhop_model::Ecn;
 use skyhop_units::Bytes;
@@ -6,36 +6,37 @@ use skyhop_units::Bytes;
 use crate::sack::{MAX_SACK_BLOCKS, SackBlock, SackBlocks};
 use crate::segment::{Ack, Segment};
 
-/// IPv4 header and TCP header.
+/// Size of a reset: IPv4 header and TCP header, in bytes.
 const RESET_BYTES: u64 = 20 + 20;
 
-/// A packet of a connection with data both ways. Plain numbers: what has nothing to free is cheap to hand on.
+/// Packet of a connection with data both ways. It owns no memory, so that moving it is cheap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Packet {
-    /// Data, from an end that has nothing to acknowledge.
+    /// Segment without an acknowledgement, from an end that has received nothing yet.
     Segment(Segment),
-    /// An acknowledgement alone.
+    /// Acknowledgement without data (a pure ACK).
     Ack(PackedAck),
-    /// Data and an acknowledgement, or the window of an end that opens a connection.
-    Both(Segment, PackedAck),
-    /// The connection is over (RST).
+    /// Segment with an acknowledgement; on a SYN, this part carries only the window of the end that opens the
+    /// connection.
+    DataWithAck(Segment, PackedAck),
+    /// Reset of the connection (RST).
     Reset,
 }
 
-/// Who takes the packets that leave an end. An implementation that is inlined writes each packet once, where it is to
-/// be: copying what was just written has to wait for it.
-pub trait Outlet {
-    /// A packet leaves now.
+/// Consumer of the packets that an end sends. An implementation that is inlined writes each packet once,
+/// directly to its destination: copying freshly written memory would stall.
+pub trait PacketSink {
+    /// Take a packet that is sent now.
     fn send(&mut self, packet: Packet);
 }
 
-impl Outlet for Vec<Packet> {
+impl PacketSink for Vec<Packet> {
     fn send(&mut self, packet: Packet) {
         self.push(packet);
     }
 }
 
-/// An acknowledgement in little room: links copy it from place to place.
+/// Compact form of [`Ack`]: links copy packets from place to place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PackedAck {
     cumulative: u64,
@@ -43,7 +44,7 @@ pub struct PackedAck {
     window: u32,
     tsval: u32,
     tsecr: u32,
-    /// From `cumulative`, which a D-SACK may lie below.
+    /// Start of each block relative to `cumulative`; negative for a D-SACK below it.
     sack_starts: [i32; MAX_SACK_BLOCKS],
     sack_lens: [u32; MAX_SACK_BLOCKS],
     sack_blocks: u8,
@@ -77,9 +78,9 @@ impl From<Ack> for PackedAck {
 }
 
 impl PackedAck {
-    /// All that it says.
+    /// Unpack to the plain [`Ack`].
     #[inline]
-    pub fn whole(&self) -> Ack {
+    pub fn unpack(&self) -> Ack {
         let Self { cumulative, acknowledged, window, tsval, tsecr, syn, ece, .. } = *self;
         let mut sack = SackBlocks::EMPTY;
         for place in 0..usize::from(self.sack_blocks) {
@@ -102,44 +103,45 @@ impl Packet {
     }
 
     #[inline]
-    pub(crate) fn both(segment: Segment, ack: Ack) -> Self {
-        Self::Both(segment, ack.into())
+    pub(crate) fn data_with_ack(segment: Segment, ack: Ack) -> Self {
+        Self::DataWithAck(segment, ack.into())
     }
 
-    /// The IP header's ECN bits.
+    /// ECN bits of the IP header.
     #[inline]
     pub fn ecn(&self) -> Ecn {
         match self {
-            Self::Segment(segment) | Self::Both(segment, _) => segment.ecn,
+            Self::Segment(segment) | Self::DataWithAck(segment, _) => segment.ecn,
             Self::Ack(_) | Self::Reset => Ecn::NotEct,
         }
     }
 
-    /// Changes them, as queues on the way do; what carries no segment has none to be looked at.
+    /// Set the ECN bits of the IP header, as queues do; packets without a segment are never ECN-capable and
+    /// stay as they are.
     #[inline]
     pub fn set_ecn(&mut self, ecn: Ecn) {
         match self {
-            Self::Segment(segment) | Self::Both(segment, _) => segment.ecn = ecn,
+            Self::Segment(segment) | Self::DataWithAck(segment, _) => segment.ecn = ecn,
             Self::Ack(_) | Self::Reset => {}
         }
     }
 
-    /// What it acknowledges, and whether it carries nothing else.
+    /// Return the acknowledgement that the packet carries, and whether it carries nothing else.
     pub fn acknowledgement(&self) -> Option<(Ack, bool)> {
         match self {
-            Self::Ack(ack) => Some((ack.whole(), true)),
-            Self::Both(_, ack) => Some((ack.whole(), false)),
+            Self::Ack(ack) => Some((ack.unpack(), true)),
+            Self::DataWithAck(_, ack) => Some((ack.unpack(), false)),
             Self::Segment(_) | Self::Reset => None,
         }
     }
 
-    /// The size of the IP packet.
+    /// Size of the IP packet, headers included.
     #[inline]
     pub fn ip_size(&self) -> Bytes {
         match self {
             Self::Segment(segment) => segment.ip_size(),
             Self::Ack(ack) => ack.ip_size(),
-            Self::Both(segment, ack) => {
+            Self::DataWithAck(segment, ack) => {
                 segment.ip_size() + Bytes::new(SackBlocks::option_bytes_of(ack.sack_blocks))
             }
             Self::Reset => Bytes::new(RESET_BYTES),
@@ -163,8 +165,8 @@ mod tests {
             syn: false,
             ece: true,
         };
-        assert_eq!(PackedAck::from(ack).whole(), ack);
-        // A D-SACK, and blocks far above.
+        assert_eq!(PackedAck::from(ack).unpack(), ack);
+        // The first block is a D-SACK, the others lie far above `cumulative`.
         for (start, end) in [
             (9_999_999_000, 9_999_999_001),
             (10_000_000_001, 10_002_000_000),
@@ -172,7 +174,7 @@ mod tests {
         ] {
             ack.sack.push(SackBlock { start, end });
             let packed = PackedAck::from(ack);
-            assert_eq!(packed.whole(), ack);
+            assert_eq!(packed.unpack(), ack);
             assert_eq!(packed.ip_size(), ack.ip_size());
         }
     }

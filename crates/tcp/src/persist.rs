@@ -1,26 +1,26 @@
-//! What a sender does when nothing is outstanding and nothing may leave: it asks whether the receiver's window has
-//! opened (RFC 9293 3.8.6.1), and ends the waiting of what a cork holds back.
+//! Persist timer, for when nothing is outstanding and nothing may leave: it probes whether the receiver's
+//! window has opened (RFC 9293 3.8.6.1), and releases segments held back by TCP_CORK.
 
 use crate::rto::TimerKind;
 use crate::rtt::RTO_MAX_US;
 use crate::transmit::Forced;
 use crate::{CongestionControl, Sender};
 
-/// The first probe waits no less (TCP_RTO_MIN).
+/// Shortest wait before the first probe (TCP_RTO_MIN).
 const LEAST_WAIT_US: u64 = 200_000;
-/// So often the wait doubles: until it would exceed RTO_MAX_US.
+/// Most doublings of the wait between probes, after which it exceeds RTO_MAX_US.
 const MOST_DOUBLINGS: u32 = 10;
 
-/// The probes since the last answer.
+/// Window probes since the last answer.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Persist {
-    /// `icsk_probes_out`
+    /// Number of probes not answered (`icsk_probes_out`).
     probes: u32,
     doublings: u32,
 }
 
 impl Persist {
-    /// The other end is there.
+    /// Reset the count of probes: the other end answered.
     pub(crate) fn on_answer(&mut self) {
         self.probes = 0;
     }
@@ -31,7 +31,8 @@ impl Persist {
 }
 
 impl<C: CongestionControl> Sender<C> {
-    /// `tcp_check_probe_timer`, where a flight ends: something is there, nothing is outstanding and nothing left.
+    /// Arm the persist timer at the end of a flight if data waits, nothing is outstanding and nothing may leave
+    /// (`tcp_check_probe_timer`).
     pub(crate) fn check_persist_timer(&mut self) {
         if self.board.packets_out() == 0
             && self.timer.is_none()
@@ -42,7 +43,8 @@ impl<C: CongestionControl> Sender<C> {
         }
     }
 
-    /// `tcp_probe_timer` and `tcp_send_probe0`: what fits the window leaves, however short; else a probe.
+    /// Send what fits the receiver's window, however short, or else a probe (`tcp_probe_timer`,
+    /// `tcp_send_probe0`).
     pub(crate) fn on_persist_timer(&mut self) {
         self.timer = None;
         if self.board.packets_out() > 0 || !self.has_unsent() {
@@ -54,7 +56,7 @@ impl<C: CongestionControl> Sender<C> {
             self.forced = Some(Forced::NewData);
             return;
         }
-        if self.gives_up_probing() {
+        if self.check_probe_limit() {
             return;
         }
         self.forced = Some(Forced::Probe);
@@ -63,7 +65,7 @@ impl<C: CongestionControl> Sender<C> {
         self.arm(TimerKind::Persist, self.persist_wait_us());
     }
 
-    /// `tcp_ack_probe`: an ACK arrived while nothing was outstanding.
+    /// Stop or rearm the persist timer when an ACK arrives while nothing is outstanding (`tcp_ack_probe`).
     pub(crate) fn on_persist_answer(&mut self) {
         if !matches!(self.timer, Some((TimerKind::Persist, _))) {
             return;
@@ -76,12 +78,12 @@ impl<C: CongestionControl> Sender<C> {
         }
     }
 
-    /// `tcp_probe0_base`
+    /// Wait before the first probe, in microseconds (`tcp_probe0_base`).
     fn persist_base_us(&self) -> u64 {
         self.rto_us.max(LEAST_WAIT_US)
     }
 
-    /// `tcp_probe0_when`
+    /// Wait before the next probe, with exponential back-off, in microseconds (`tcp_probe0_when`).
     fn persist_wait_us(&self) -> u64 {
         (self.persist_base_us() << self.persist.doublings.min(MOST_DOUBLINGS)).min(RTO_MAX_US)
     }

@@ -1,16 +1,16 @@
-//! Proportional rate reduction (RFC 6937bis): the window glides from its old size to ssthresh.
+//! Proportional rate reduction (RFC 6937bis): the window moves gradually from its old size to ssthresh.
 
 use skyhop_cc::CaEvent;
 use skyhop_model::CongestionState;
 
 use crate::{CongestionControl, Sender};
 
-/// RFC 6937bis 6's variables; `prior_cwnd` (RecoverFS) is in the socket.
+/// Variables of RFC 6937bis 6; `prior_cwnd` (RecoverFS) is in the socket.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Prr {
     /// Segments delivered since the reduction began.
     delivered: u32,
-    /// Segments sent since.
+    /// Segments sent since the reduction began.
     pub(crate) out: u32,
 }
 
@@ -20,19 +20,20 @@ impl<C: CongestionControl> Sender<C> {
         matches!(self.tp.ca_state(), CongestionState::Cwr | CongestionState::Recovery)
     }
 
-    /// RFC 6937bis 6.1: notes where the reduction starts and asks the module where it is to end.
+    /// Begin a reduction: record the prior window and ask the congestion control for ssthresh (RFC 6937bis
+    /// 6.1).
     pub(crate) fn begin_cwnd_reduction(&mut self) {
         self.note_high_seq();
         self.tlp.end();
         self.tp.snd_cwnd_cnt = 0;
         self.tp.prior_cwnd = self.tp.snd_cwnd;
         self.prr = Prr::default();
-        self.tp.snd_ssthresh = self.ask_ssthresh();
+        self.tp.snd_ssthresh = self.call_ssthresh();
         self.ecn.queue_cwr();
     }
 
-    /// RFC 6937bis 6.2, once per ACK.
-    /// `may_grow` where the ACK is good news.
+    /// Update the window once per ACK (RFC 6937bis 6.2). `may_grow` if the ACK advances without new losses, so
+    /// that the slow-start bound applies.
     pub(crate) fn reduce_cwnd(&mut self, newly_delivered: u32, may_grow: bool) {
         if newly_delivered == 0 || self.tp.prior_cwnd == 0 {
             return;
@@ -41,11 +42,11 @@ impl<C: CongestionControl> Sender<C> {
         let in_flight = self.board.in_flight();
         let (ssthresh, prior) = (self.tp.snd_ssthresh, self.tp.prior_cwnd);
         let send = if in_flight > ssthresh {
-            // Proportional: as many leave as the ratio of the windows says.
+            // Proportional part: segments leave at the ratio of the new to the old window.
             let due = (u64::from(ssthresh) * u64::from(self.prr.delivered)).div_ceil(prior.into());
             due as i64 - i64::from(self.prr.out)
         } else {
-            // Below: conservative bound, or the slow-start bound when the ACK is good news.
+            // Below ssthresh: conservative bound, or the slow-start bound if the window may grow.
             let owed = i64::from(self.prr.delivered) - i64::from(self.prr.out);
             let room = i64::from(ssthresh - in_flight);
             match (may_grow, self.rules.prr_grows_on_advance) {
@@ -55,12 +56,12 @@ impl<C: CongestionControl> Sender<C> {
                 (false, false) => i64::from(newly_delivered).min(room),
             }
         };
-        // The fast retransmit leaves in any case.
+        // The first retransmission leaves in any case.
         let send = send.max(i64::from(self.prr.out == 0)).max(0);
         self.tp.snd_cwnd = (in_flight + send as u32).max(1);
     }
 
-    /// RFC 6937bis 6.3: at the end the window is ssthresh.
+    /// Set the window to ssthresh at the end of the reduction (RFC 6937bis 6.3).
     pub(crate) fn end_cwnd_reduction(&mut self) {
         if self.has_cong_control {
             return;

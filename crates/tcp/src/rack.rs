@@ -7,28 +7,28 @@ use crate::undo::ts_before;
 use crate::{CongestionControl, Sender};
 use skyhop_model::CongestionState;
 
-/// RFC 8985 6.2.: a larger reordering window lasts this many recoveries.
+/// Number of recoveries for which a larger reordering window lasts (RFC 8985 6.2).
 const REO_WND_PERSIST: u8 = 16;
-/// Duplicate ACKs that count as a loss while no reordering has been seen (RFC 5681 3.2).
+/// Duplicate ACKs that signal a loss while no reordering has been seen (RFC 5681 3.2).
 pub(crate) const DUP_THRESH: u32 = 3;
-/// Degrees of reordering beyond this count the same (sysctl tcp_max_reordering).
+/// Largest degree of reordering that is recorded, in segments (sysctl tcp_max_reordering).
 pub(crate) const MAX_REORDERING: u32 = 300;
-/// Linux's TCP_TIMEOUT_MIN_US, added to the short timers; before it was so many ticks.
+/// Margin added to short timers, in microseconds (TCP_TIMEOUT_MIN_US); before 6.6, in ticks.
 const TIMEOUT_MIN_US: u64 = 2000;
 const TIMEOUT_MIN_TICKS: u64 = 2;
 
-/// RFC 8985 5.3's variables.
+/// Variables of RFC 8985 5.3.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Rack {
-    /// When the most recently sent of the delivered segments was sent.
+    /// Transmission time of the delivered segment that was sent last (RACK.xmit_ts), in microseconds.
     sent_us: u64,
-    /// Its end.
+    /// Sequence number after that segment (RACK.end_seq).
     end: u64,
-    /// Its RTT.
+    /// RTT of that segment (RACK.rtt), in microseconds.
     rtt_us: u64,
-    /// Whether it changed since the last look for losses.
+    /// Whether that segment changed since the last loss detection.
     pub(crate) advanced: bool,
-    /// The reordering window in quarters of the least RTT.
+    /// Reordering window in quarters of the smallest RTT (RACK.reo_wnd_mult).
     reo_wnd_steps: u32,
     pub(crate) reo_wnd_persist: u8,
     pub(crate) dsack_seen: bool,
@@ -53,13 +53,13 @@ impl Rack {
         }
     }
 
-    /// The reordering window is kept for another recovery (RFC 8985 6.2 step 4).
+    /// Keep the reordering window for another recovery (RFC 8985 6.2 step 4).
     pub(crate) fn keep_reo_wnd(&mut self) {
         self.reo_wnd_persist = (self.reo_wnd_persist + 1).min(REO_WND_PERSIST);
     }
 
-    /// RFC 8985 6.2 step 4: grows with each round trip that saw a D-SACK, falls back after 16
-    /// recoveries without.
+    /// Widen the reordering window after each round trip with a D-SACK; reset it after 16 recoveries without
+    /// (RFC 8985 6.2 step 4).
     pub(crate) fn update_reo_wnd(&mut self, prior_delivered: u32, delivered: u32) {
         if (prior_delivered.wrapping_sub(self.last_delivered) as i32) < 0 {
             self.dsack_seen = false;
@@ -76,12 +76,12 @@ impl Rack {
 }
 
 impl<C: CongestionControl> Sender<C> {
-    /// RFC 8985 6.2 steps 1 and 2: a segment has been delivered.
+    /// Update RACK's state for a delivered segment (RFC 8985 6.2 steps 1 and 2).
     pub(crate) fn rack_on_delivered(&mut self, seq: u64, entry: &Entry, tsecr: u32) {
         let retransmitted = entry.is(RETRANS | EVER_RETRANS);
         let rtt_us = self.now_us - entry.sent_us;
-        // The ACK of a retransmission may belong to the original: its timestamp tells, or an RTT
-        // that is too short. A SACK echoes an older segment's timestamp, which tells nothing.
+        // The ACK of a retransmission may belong to the original: its echoed timestamp shows that, or an RTT
+        // that is too short. A SACK echoes an older segment's timestamp, which shows nothing.
         if retransmitted
             && (ts_before(tsecr, self.timestamp_at(entry.sent_us))
                 || rtt_us < self.rtt.min_rtt_us())
@@ -96,7 +96,7 @@ impl<C: CongestionControl> Sender<C> {
         }
     }
 
-    /// RFC 8985 6.2 step 3: a segment was delivered below another one.
+    /// Detect reordering: a segment was delivered below another one (RFC 8985 6.2 step 3).
     pub(crate) fn check_reordering(&mut self, lowest: u64, sacked_end: u64) {
         if lowest >= sacked_end {
             return;
@@ -106,7 +106,7 @@ impl<C: CongestionControl> Sender<C> {
         self.rack.reordering_seen = true;
     }
 
-    /// RFC 8985 6.2 step 4: RACK_update_reo_wnd.
+    /// Reordering window in microseconds (RACK_update_reo_wnd, RFC 8985 6.2 step 4).
     fn reo_wnd_us(&self) -> u64 {
         if !self.rack.reordering_seen
             && (self.tp.ca_state() >= CongestionState::Recovery
@@ -117,7 +117,7 @@ impl<C: CongestionControl> Sender<C> {
         (self.rtt.min_rtt_us() / 4 * u64::from(self.rack.reo_wnd_steps)).min(self.rtt.srtt_us())
     }
 
-    /// RFC 8985 6.2 step 5 after an ACK; whether it left the reordering timer armed.
+    /// Detect losses after an ACK (RFC 8985 6.2 step 5); return whether the reordering timer was armed.
     pub(crate) fn rack_mark_lost(&mut self) -> bool {
         if !self.rack.advanced {
             return false;
@@ -131,7 +131,7 @@ impl<C: CongestionControl> Sender<C> {
         true
     }
 
-    /// What short timers wait longer than what they wait for.
+    /// Margin that short timers wait in addition, in microseconds.
     pub(crate) fn short_timer_margin_us(&self) -> u64 {
         if self.rules.short_timers_in_us {
             TIMEOUT_MIN_US
@@ -140,18 +140,18 @@ impl<C: CongestionControl> Sender<C> {
         }
     }
 
-    /// RACK_detect_loss: what was sent a round trip and the reordering window before now, and before
-    /// the newest delivered segment, is lost. Returns how long until the last of the others that
-    /// were sent before it may be.
+    /// Mark as lost the segments sent before the newest delivered one and more than a round trip and the
+    /// reordering window ago (RACK_detect_loss). Return the time until the last of the other segments sent
+    /// before it would be lost, in microseconds.
     ///
-    /// The list is in order of transmission, so that what is overdue comes first and the last of
-    /// the others is where the scoreboard's edge stands: nothing in between is looked at.
+    /// The list is in order of transmission: overdue segments come first, and the scoreboard's edge is the last
+    /// one sent before the newest delivered segment. Segments in between are not examined.
     fn rack_detect_loss(&mut self) -> Option<u64> {
         let deadline_us = self.rack.rtt_us + self.reo_wnd_us();
         let edge = self.board.advance_edge(self.rack.sent_us, self.rack.end)?;
         let now_us = self.now_us;
         let remaining_us = |entry: &Entry| (entry.sent_us + deadline_us).saturating_sub(now_us);
-        // A loss probe has sent again what is deemed lost already, and so it is in the list.
+        // A loss probe has retransmitted a segment already marked as lost, which is why it is in the list.
         let is_probe = |entry: &Entry| entry.is(LOST) && !entry.is(RETRANS);
         let last = *self.board.entry(edge);
         let mut wait_us = 0;
@@ -166,7 +166,7 @@ impl<C: CongestionControl> Sender<C> {
                 self.mark_lost(seq, false);
                 continue;
             }
-            // Those behind it wait longer.
+            // Later segments in the list wait longer.
             wait_us = remaining_us(entry);
             if !is_probe(&last) {
                 wait_us = remaining_us(&last);
@@ -176,7 +176,7 @@ impl<C: CongestionControl> Sender<C> {
         (wait_us > 0).then_some(wait_us)
     }
 
-    /// Whether a segment cannot be called lost yet when the timeout strikes.
+    /// Whether a segment is too recent to be marked as lost when the timeout fires.
     pub(crate) fn rack_still_waits(&self, entry: &Entry) -> bool {
         entry.sent_us + self.rack.rtt_us > self.now_us
     }
@@ -187,7 +187,7 @@ impl<C: CongestionControl> Sender<C> {
         }
     }
 
-    /// The reordering timer (RFC 8985 6.3) fired.
+    /// Detect losses when the reordering timer fires (RFC 8985 6.3).
     pub(crate) fn on_reordering_timer(&mut self) {
         let before = self.board.in_flight();
         self.rack_detect_loss();

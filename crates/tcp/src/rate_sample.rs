@@ -1,10 +1,10 @@
-//! Delivery-rate samples (draft-cheng-iccrg-delivery-rate-estimation).
+//! Delivery-rate samples of ACKs (draft-cheng-iccrg-delivery-rate-estimation).
 
-use crate::lengths::Lengths;
 use crate::scoreboard::{APP_LIMITED, EVER_RETRANS, Entry, RETRANS};
+use crate::segment_lengths::SegmentLengths;
 use crate::{RateSample, TcpSock};
 
-/// Draft 3.2 SendPacket: what a segment that leaves now has to remember.
+/// Record in a segment's entry the connection's delivery state when it is sent (draft 3.2 SendPacket).
 #[inline]
 pub(crate) fn stamp(tp: &mut TcpSock, entry: &mut Entry, now_us: u64, packets_out: u32) {
     if packets_out == 0 {
@@ -22,16 +22,16 @@ pub(crate) fn stamp(tp: &mut TcpSock, entry: &mut Entry, now_us: u64, packets_ou
     }
 }
 
-/// Draft 3.4 OnAppLimited: everything in flight belongs to the bubble.
+/// Mark everything in flight as application-limited (draft 3.4 OnAppLimited).
 pub(crate) fn mark_app_limited(tp: &mut TcpSock, in_flight: u32) {
     tp.app_limited = tp.delivered.wrapping_add(in_flight).max(1);
 }
 
-/// Builds the sample of one ACK.
+/// Rate sample of one ACK, under construction.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sampler {
     pub(crate) sample: RateSample,
-    /// The end of the segment that the sample is about; 0 while there is none.
+    /// Sequence number after the segment that the sample is about; 0 while there is none.
     newest_end: u64,
 }
 
@@ -47,12 +47,13 @@ impl Sampler {
         Self { sample, newest_end: 0 }
     }
 
-    /// Draft 3.3 UpdateRateSample: of all segments that an ACK delivers, the one sent last counts.
+    /// Update the sample for a delivered segment (draft 3.3 UpdateRateSample): of all segments that an ACK
+    /// delivers, the one sent last counts.
     #[inline]
     pub(crate) fn on_delivered(
         &mut self,
         tp: &mut TcpSock,
-        lengths: &Lengths,
+        lengths: &SegmentLengths,
         seq: u64,
         entry: &Entry,
     ) {
@@ -73,7 +74,7 @@ impl Sampler {
         tp.first_tx_mstamp = entry.sent_us;
     }
 
-    /// Draft 3.3 GenerateRateSample, at the end of an ACK.
+    /// Complete the sample at the end of an ACK (draft 3.3 GenerateRateSample).
     pub(crate) fn finish(&mut self, tp: &mut TcpSock, newly_delivered: u32, newly_lost: u32) {
         // The count wraps as the kernel's does; the initial value of all ones clears at once.
         if tp.app_limited != 0 && (tp.app_limited.wrapping_sub(tp.delivered) as i32) < 0 {
@@ -95,9 +96,9 @@ impl Sampler {
         let ack_us = (tp.tcp_mstamp - sample.prior_mstamp) as i64;
         sample.snd_interval_us = send_us as u32;
         sample.rcv_interval_us = ack_us as u32;
-        // The slower of the two phases, so that ACK compression cannot feign a high rate.
+        // Take the slower of the two phases, so that ACK compression cannot feign a high rate.
         sample.interval_us = send_us.max(ack_us);
-        // Shorter than any RTT: a retransmission's ACK that belongs to the original.
+        // An interval shorter than any RTT: a retransmission's ACK that belongs to the original.
         if sample.interval_us < i64::from(tp.min_rtt_us()) {
             sample.interval_us = -1;
             return;
@@ -105,8 +106,7 @@ impl Sampler {
         Self::remember(sample, tp);
     }
 
-    /// The last sample that counts, for TCP_INFO: an application-limited one only where it is
-    /// higher.
+    /// Keep the sample for TCP_INFO; an application-limited one only if it is higher.
     fn remember(sample: &RateSample, tp: &mut TcpSock) {
         let new = sample.delivered as u64 * u64::from(tp.rate_interval_us);
         let old = u64::from(tp.rate_delivered) * sample.interval_us as u64;
@@ -117,8 +117,8 @@ impl Sampler {
     }
 }
 
-/// Whether a segment was sent after another; the higher sequence number decides between segments
-/// of the same microsecond (RFC 8985 5.2's RACK_sent_after).
+/// Whether a segment was sent after another (RACK_sent_after of RFC 8985 5.2); the higher sequence number
+/// decides between segments of the same microsecond.
 pub(crate) const fn sent_after(sent_us: u64, end: u64, other_sent_us: u64, other_end: u64) -> bool {
     sent_us > other_sent_us || (sent_us == other_sent_us && end > other_end)
 }

@@ -1,66 +1,68 @@
-//! What waits at the receiver for its application or for a gap to be filled, and how much more the peer may send
-//! (RFC 9293 3.8.6, RFC 1122 4.2.3.3's receiver side of silly windows).
+//! Receive buffer and advertised window: data that waits for the application or for a gap to be filled, and how
+//! much more the peer may send (RFC 9293 3.8.6; RFC 1122 4.2.3.3, the receiver's side of silly window
+//! avoidance).
 
 use crate::config::ReceiverConfig;
 use crate::receive_tuning::WindowShare;
 
-/// Linux asks for no larger window scale (RFC 7323 2.3).
+/// Largest window scale (RFC 7323 2.3).
 const MAX_WINDOW_SCALE: u32 = 14;
-/// What the header's window says at most, unscaled.
+/// Largest value of the header's window field, unscaled.
 const MAX_WINDOW: u64 = u16::MAX as u64;
 
-/// The receive buffer. Counts bytes of the stream, and of memory where it says so.
+/// Receive buffer. Sizes are bytes of the stream, or bytes of memory where noted.
 #[derive(Debug)]
 pub(crate) struct ReceiveBuffer {
-    /// Whether the application takes everything the moment that it is in order.
-    at_once: bool,
+    /// Whether the application reads data as soon as it is in order.
+    reads_at_once: bool,
     mss: u64,
-    /// The buffer's memory (`sk_rcvbuf`), how much it may become, and which share of memory is window.
+    /// Memory of the buffer (`sk_rcvbuf`), its upper limit, and the share of memory that counts as window.
     memory: u64,
-    most: u64,
+    max_memory: u64,
     share: WindowShare,
-    /// The window that all of the memory allows (`window_clamp`, `tcp_full_space`).
+    /// Window that the whole memory allows (`window_clamp`, `tcp_full_space`).
     space: u64,
-    /// The largest window that may be told as yet (`rcv_ssthresh`).
+    /// Largest window that may be advertised at present (`rcv_ssthresh`).
     ssthresh: u64,
-    /// The window that is told while nothing waits.
-    widest: u64,
-    /// Windows are told in steps of 2 to this power.
+    /// Window that is advertised while the buffer is empty.
+    full_window: u64,
+    /// Window scale: windows are multiples of 2 to this power.
     scale: u32,
-    /// How much has arrived in order.
+    /// Number of bytes that have arrived in order.
     pub(crate) in_order: u64,
     read: u64,
-    /// Bytes that have arrived beyond a gap.
-    pub(crate) beyond: u64,
-    /// Where the window that was told last ends, and how large it was (`rcv_wup` + `rcv_wnd`, `rcv_wnd`).
+    /// Number of bytes that have arrived beyond a gap.
+    pub(crate) out_of_order: u64,
+    /// Right edge of the window advertised last (`rcv_wup` + `rcv_wnd`), and its size (`rcv_wnd`).
     offered_end: u64,
     offered: u64,
 }
 
 impl ReceiveBuffer {
-    /// `tcp_select_initial_window`: one with this memory, whose `first` window is in whole segments.
+    /// Return an empty buffer with `memory`, whose `first` window is in whole segments
+    /// (`tcp_select_initial_window`).
     pub(crate) fn new(config: &ReceiverConfig, memory: u64, first: u64) -> Self {
         let first = first.min(MAX_WINDOW);
         let share = WindowShare::HALF;
-        // What the application has sized limits the scale as well.
-        let (most, scaled) = if config.auto_tuning {
+        // A size that the application has set limits the scale as well.
+        let (max_memory, scaled) = if config.auto_tuning {
             (config.rmem.max.as_u64(), config.rmem.max.as_u64().max(share.of(memory)))
         } else {
             (memory, share.of(memory))
         };
         let mut buffer = Self {
-            at_once: config.reads_at_once,
+            reads_at_once: config.reads_at_once,
             mss: config.host.mss.into(),
             memory,
-            most,
+            max_memory,
             share,
             space: 0,
             ssthresh: first,
-            widest: 0,
+            full_window: 0,
             scale: scaled.max(1).ilog2().saturating_sub(15).min(MAX_WINDOW_SCALE),
             in_order: 0,
             read: 0,
-            beyond: 0,
+            out_of_order: 0,
             offered_end: first,
             offered: first,
         };
@@ -76,44 +78,44 @@ impl ReceiveBuffer {
         self.share
     }
 
-    /// The window that all of the memory allows.
+    /// Window that the whole memory allows, in bytes.
     pub(crate) fn space(&self) -> u64 {
         self.space
     }
 
-    /// It has so much memory now, of which so much is window.
+    /// Set the memory and the share of it that counts as window.
     pub(crate) fn resize(&mut self, memory: u64, share: WindowShare) {
         (self.memory, self.share) = (memory, share);
         self.space = share.of(memory);
         self.limit_window(self.ssthresh);
     }
 
-    /// No larger window than `ssthresh` is told.
+    /// Limit the advertised window to `ssthresh`.
     fn limit_window(&mut self, ssthresh: u64) {
         self.ssthresh = ssthresh;
-        self.widest = self.space.min(ssthresh).next_multiple_of(1 << self.scale);
+        self.full_window = self.space.min(ssthresh).next_multiple_of(1 << self.scale);
     }
 
     pub(crate) fn unread(&self) -> u64 {
-        if self.at_once { 0 } else { self.in_order - self.read }
+        if self.reads_at_once { 0 } else { self.in_order - self.read }
     }
 
-    /// `copied_seq`
+    /// Number of bytes that the application has read (`copied_seq`).
     pub(crate) fn copied(&self) -> u64 {
-        if self.at_once { self.in_order } else { self.read }
+        if self.reads_at_once { self.in_order } else { self.read }
     }
 
-    /// The application takes `bytes`.
-    pub(crate) fn take(&mut self, bytes: u64) {
+    /// Consume `bytes` that the application reads.
+    pub(crate) fn consume(&mut self, bytes: u64) {
         self.read += bytes.min(self.unread());
     }
 
-    /// Whether the peer may have sent up to byte `end`.
+    /// Whether the window allows data up to byte `end`.
     pub(crate) fn accepts(&self, end: u64) -> bool {
         end <= self.offered_end
     }
 
-    /// `tcp_receive_window`: how much of the window that was told last is left.
+    /// Rest of the window advertised last (`tcp_receive_window`).
     pub(crate) fn window_left(&self) -> u64 {
         self.offered_end.saturating_sub(self.in_order)
     }
@@ -122,45 +124,46 @@ impl ReceiveBuffer {
         self.offered
     }
 
-    /// What waits, for the application or for a gap to be filled.
-    pub(crate) fn held(&self) -> u64 {
-        self.unread() + self.beyond
+    /// Number of bytes that wait for the application or for a gap to be filled.
+    pub(crate) fn queued(&self) -> u64 {
+        self.unread() + self.out_of_order
     }
 
-    /// `tcp_space`
+    /// Free window space of the buffer (`tcp_space`).
     fn free(&self) -> u64 {
-        self.space.saturating_sub(self.held())
+        self.space.saturating_sub(self.queued())
     }
 
-    /// `tcp_grow_window`: a segment of `len` bytes that has just come lets the window grow by two; whether it did.
+    /// Grow the window by up to two segments after the arrival of one of `len` bytes; return whether it grew
+    /// (`tcp_grow_window`).
     #[inline]
     pub(crate) fn grow_window(&mut self, len: u32) -> bool {
-        // The segment itself still waits to be read.
-        let own = if self.at_once { len.into() } else { 0 };
+        // The kernel counts the segment itself as not read yet.
+        let own = if self.reads_at_once { len.into() } else { 0 };
         let room = self.free().saturating_sub(own);
         if self.ssthresh >= room {
             return false;
         }
-        let step = self.share.growth(self.ssthresh, len, self.mss, self.most);
+        let step = self.share.growth(self.ssthresh, len, self.mss, self.max_memory);
         self.limit_window(room.min(self.ssthresh + step));
         step > 0
     }
 
-    /// Less than half is free: `__tcp_select_window` gives up quick ACKs then.
+    /// Whether less than half of the buffer is free, which ends quick ACKs (`__tcp_select_window`).
     #[inline]
     pub(crate) fn is_crowded(&self) -> bool {
-        self.held() > 0 && self.free() < self.space / 2
+        self.queued() > 0 && self.free() < self.space / 2
     }
 
-    /// `__tcp_select_window`: the window that there is room for; none rather than a silly one.
+    /// Window that there is room for; 0 rather than a silly window (`__tcp_select_window`).
     #[inline]
     pub(crate) fn room(&self, rcv_mss: u64) -> u64 {
-        if self.held() == 0 { self.widest } else { self.room_beside(self.held(), rcv_mss) }
+        if self.queued() == 0 { self.full_window } else { self.room_with(self.queued(), rcv_mss) }
     }
 
-    fn room_beside(&self, held: u64, rcv_mss: u64) -> u64 {
+    fn room_with(&self, queued: u64, rcv_mss: u64) -> u64 {
         let step = 1 << self.scale;
-        let mut free = self.space.saturating_sub(held);
+        let mut free = self.space.saturating_sub(queued);
         if free < self.space / 2 {
             free -= free % step;
             if free < self.space >> 4 || free < rcv_mss.min(self.space) {
@@ -170,7 +173,8 @@ impl ReceiveBuffer {
         free.min(self.ssthresh).next_multiple_of(step)
     }
 
-    /// `tcp_select_window`: the window that an ACK tells now. What was offered stays so.
+    /// Choose and record the window that an ACK advertises now; an offered window never shrinks
+    /// (`tcp_select_window`).
     #[inline]
     pub(crate) fn offer(&mut self, rcv_mss: u64) -> u64 {
         let (left, room) = (self.window_left(), self.room(rcv_mss));

@@ -1,4 +1,4 @@
-//! How the receive buffer begins and grows with the flow: Linux's receiver auto-tuning (dynamic right-sizing).
+//! Initial size and growth of the receive buffer: Linux's receiver auto-tuning (dynamic right-sizing).
 
 use skyhop_units::{Duration, Instant};
 
@@ -7,25 +7,26 @@ use crate::receive_buffer::ReceiveBuffer;
 use crate::rules::{ReceiveTuning, Rules};
 use crate::segment::timestamp_at;
 
-/// The window's share of memory is counted in parts of 256 (`TCP_RMEM_TO_WIN_SCALE`).
+/// Log2 of the unit of the window's share of memory: parts of 256 (`TCP_RMEM_TO_WIN_SCALE`).
 const SHARE_SHIFT: u32 = 8;
-/// Before it is known: half (`TCP_DEFAULT_SCALING_RATIO`; before 6.6 sysctl tcp_adv_win_scale).
+/// Share assumed before it is measured: half (`TCP_DEFAULT_SCALING_RATIO`; before 6.6 sysctl
+/// tcp_adv_win_scale).
 const HALF: u64 = 1 << (SHARE_SHIFT - 1);
-/// Segments that a sender may begin with (`TCP_INIT_CWND`).
+/// Initial window of a sender, in segments (`TCP_INIT_CWND`).
 const INITIAL_SEGMENTS: u64 = 10;
-/// What the headers of a packet in memory are given room for, and the kernel's own two structs, each in whole cache
-/// lines (`MAX_TCP_HEADER`, `struct skb_shared_info`, `struct sk_buff`).
+/// Memory for the headers of a packet, in bytes (`MAX_TCP_HEADER`); it and the two structs below are rounded up
+/// to whole cache lines (`struct skb_shared_info`, `struct sk_buff`).
 const HEADER_ROOM: u64 = 320;
 const SHARED_INFO: u64 = 320;
 const SK_BUFF: u64 = 256;
-/// A device driver's: Ethernet, IPv4, TCP with timestamps, and some room in front of them.
+/// Headers in a device driver's buffer, in bytes: Ethernet, IPv4, TCP with timestamps, and headroom.
 const PACKET_HEADERS: u64 = 14 + 20 + 32 + 64;
-/// The timestamps option with its padding.
+/// Size of the timestamps option with its padding, in bytes.
 const TIMESTAMPS: u64 = 12;
-/// `tcp_event_data_recv`: shorter segments let no window grow.
+/// Shortest segment that lets the window grow, in bytes (`tcp_event_data_recv`).
 const LEAST_GROWING: u32 = 128;
 
-/// Which share of a buffer's memory is window.
+/// Share of a buffer's memory that counts as window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct WindowShare {
     of_256: u64,
@@ -34,32 +35,33 @@ pub(crate) struct WindowShare {
 impl WindowShare {
     pub(crate) const HALF: Self = Self { of_256: HALF };
 
-    /// `tcp_win_from_space`
+    /// Window that fits `memory` (`tcp_win_from_space`).
     pub(crate) fn of(self, memory: u64) -> u64 {
         (memory * self.of_256) >> SHARE_SHIFT
     }
 
-    /// `tcp_space_from_win`
+    /// Memory that `window` needs (`tcp_space_from_win`).
     fn memory_of(self, window: u64) -> u64 {
         (window << SHARE_SHIFT) / self.of_256
     }
 
-    /// `tcp_measure_rcv_mss`: what a segment fills of the memory that it takes.
+    /// Share measured from a segment: payload relative to the memory that its packet occupies
+    /// (`tcp_measure_rcv_mss`).
     fn measured(len: u32) -> Self {
         Self { of_256: ((u64::from(len) << SHARE_SHIFT) / true_size(len)).max(1) }
     }
 
-    /// `tcp_grow_window` and `__tcp_grow_window`: by how much a segment lets a window of `ssthresh` grow. One that takes
-    /// much memory for little payload does so only while the window is small.
-    /// `most` is the buffer's largest size.
-    pub(crate) fn growth(self, ssthresh: u64, len: u32, mss: u64, most: u64) -> u64 {
+    /// Bytes by which a segment of `len` bytes lets a window of `ssthresh` grow (`tcp_grow_window`,
+    /// `__tcp_grow_window`). A segment with much memory for little payload does so only while the window is
+    /// small. `max_memory` is the largest memory of the buffer.
+    pub(crate) fn growth(self, ssthresh: u64, len: u32, mss: u64, max_memory: u64) -> u64 {
         let bytes = u64::from(len);
         let mut size = self.of(true_size(len));
         if size <= bytes {
             return 2 * mss.max(bytes);
         }
         size /= 2;
-        let mut window = self.of(most) / 2;
+        let mut window = self.of(max_memory) / 2;
         while ssthresh <= window {
             if size <= bytes {
                 return 2 * bytes;
@@ -70,41 +72,41 @@ impl WindowShare {
     }
 }
 
-/// `skb->truesize` of a packet that a device driver has put in a buffer of its own.
+/// Memory of a packet that a device driver has put in a buffer of its own (`skb->truesize`).
 fn true_size(len: u32) -> u64 {
     (u64::from(len) + PACKET_HEADERS + SHARED_INFO).next_power_of_two() + SK_BUFF
 }
 
-/// `rcvmem`, before 6.6: what a full segment is taken to need, of which half is window.
+/// Memory that a full-size segment is assumed to need before 6.6 (`rcvmem`), of which half is window.
 fn memory_of_segment(mss: u64) -> u64 {
     let packet = mss + HEADER_ROOM + SHARED_INFO + SK_BUFF;
     packet + (2 * mss).saturating_sub(packet).next_multiple_of(128)
 }
 
-/// What the receiver knows of the flow's rate.
+/// Auto-tuning state: the receiver's estimate of the flow's rate and round trip.
 #[derive(Debug)]
 pub(crate) struct ReceiveTuner {
     tuning: ReceiveTuning,
     enabled: bool,
-    most: u64,
+    max_memory: u64,
     mss: u64,
-    /// `rcvq_space`: the most that was read in a round trip, and where and when the present one began.
+    /// Most bytes read in a round trip so far; byte and time at which the current one began (`rcvq_space`).
     space: u64,
-    begin: u64,
-    since: Instant,
-    /// When the present one ends; never while its length is not known.
-    until: Instant,
-    /// `rcv_rtt_est`: eight times the round trip in microseconds, 0 while it is not known; and when and up to where the
-    /// window reached from which it is measured without timestamps.
+    round_begin: u64,
+    round_start: Instant,
+    /// End of the current round trip; never while its length is unknown.
+    round_end: Instant,
+    /// Eight times the round trip in microseconds, 0 while unknown (`rcv_rtt_est`). The next two fields measure
+    /// it without timestamps: when the measurement began, and the byte at which it ends.
     rtt_x8: u64,
     window_since: Option<Instant>,
     window_end: u64,
-    /// `rcv_rtt_last_tsecr`
+    /// Timestamp echoed by the last segment (`rcv_rtt_last_tsecr`).
     last_tsecr: u32,
 }
 
 impl ReceiveTuner {
-    /// The tuner, and the buffer as it is at first. `opens` where this end opens the connection.
+    /// Return the tuner and the initial buffer. `opens` if this end opens the connection.
     pub(crate) fn new(config: &ReceiverConfig, opens: bool) -> (Self, ReceiveBuffer) {
         let tuning = Rules::of(config.host.profile).receive_tuning;
         let mss = u64::from(config.host.mss);
@@ -115,19 +117,19 @@ impl ReceiveTuner {
             most_at_first = 2 * INITIAL_SEGMENTS * mss;
             memory = memory.max(8 * 2 * INITIAL_SEGMENTS * packet).min(config.rmem.max.as_u64());
         }
-        // Before it is known whether the other end sends timestamps there is room for more.
+        // An end that opens the connection leaves room for timestamps, which the other end may not send.
         let segment = if opens && config.host.timestamps { mss + TIMESTAMPS } else { mss };
         let first = (WindowShare::HALF.of(memory).min(most_at_first) / segment).max(1) * segment;
         let buffer = ReceiveBuffer::new(config, memory, first);
         let tuner = Self {
             tuning,
             enabled: config.auto_tuning,
-            most: config.rmem.max.as_u64(),
+            max_memory: config.rmem.max.as_u64(),
             mss,
             space: buffer.offered().min(INITIAL_SEGMENTS * mss),
-            begin: 0,
-            since: Instant::START,
-            until: Instant::NEVER,
+            round_begin: 0,
+            round_start: Instant::START,
+            round_end: Instant::NEVER,
             rtt_x8: 0,
             window_since: None,
             window_end: 0,
@@ -136,17 +138,18 @@ impl ReceiveTuner {
         (tuner, buffer)
     }
 
-    /// `tcp_init_buffer_space`: the connection is there.
+    /// Start the first round trip when the connection is established (`tcp_init_buffer_space`).
     pub(crate) fn on_established(&mut self, now: Instant) {
-        self.since = now;
+        self.round_start = now;
     }
 
-    /// Eight times the round trip in microseconds, 0 while it is not known.
+    /// Eight times the round trip in microseconds, 0 while unknown.
     pub(crate) fn rtt_x8(&self) -> u64 {
         self.rtt_x8
     }
 
-    /// `tcp_rcv_rtt_measure_ts`: a segment came, which echoes another timestamp than the last one.
+    /// Measure the round trip from a segment that echoes another timestamp than the last one
+    /// (`tcp_rcv_rtt_measure_ts`).
     #[inline]
     pub(crate) fn on_echo(&mut self, now: Instant, tsecr: u32, is_full: bool) {
         if tsecr != self.last_tsecr {
@@ -162,8 +165,8 @@ impl ReceiveTuner {
         }
     }
 
-    /// `tcp_rcv_rtt_measure`: a segment in order, which ends at byte `end`; without timestamps it is known only how long
-    /// a window takes, which is a round trip or more.
+    /// Measure the round trip when a segment arrives in order (`tcp_rcv_rtt_measure`). Without timestamps only
+    /// the time that a window takes is known, which is a round trip or more.
     #[inline]
     pub(crate) fn on_arrival(&mut self, now: Instant, buffer: &ReceiveBuffer) {
         if let Some(since) = self.window_since {
@@ -176,7 +179,8 @@ impl ReceiveTuner {
         self.window_since = Some(now);
     }
 
-    /// `tcp_rcv_rtt_update`: the least counts at once, what is longer is smoothed.
+    /// Update the estimate (`tcp_rcv_rtt_update`): a smaller sample replaces it, a larger one is smoothed, or
+    /// ignored if measured by the window.
     fn measure_rtt(&mut self, rtt_us: u64, of_window: bool) {
         let old = self.rtt_x8;
         self.rtt_x8 = if old == 0 || 8 * rtt_us < old {
@@ -186,16 +190,16 @@ impl ReceiveTuner {
         } else {
             old - old / 8 + rtt_us
         };
-        self.begin_round(self.begin, self.since);
+        self.begin_round(self.round_begin, self.round_start);
     }
 
-    /// A round trip began at byte `begin`.
-    fn begin_round(&mut self, begin: u64, since: Instant) {
-        (self.begin, self.since) = (begin, since);
-        self.until = since + Duration::from_nanos(125 * self.rtt_x8);
+    /// Start a round trip at byte `round_begin` and time `round_start`.
+    fn begin_round(&mut self, round_begin: u64, round_start: Instant) {
+        (self.round_begin, self.round_start) = (round_begin, round_start);
+        self.round_end = round_start + Duration::from_nanos(125 * self.rtt_x8);
     }
 
-    /// `tcp_measure_rcv_mss`: a segment longer than any before.
+    /// Measure the window's share of memory from a segment longer than any before (`tcp_measure_rcv_mss`).
     pub(crate) fn on_longer_segment(&mut self, len: u32, buffer: &mut ReceiveBuffer) {
         if !self.measures() {
             return;
@@ -211,16 +215,16 @@ impl ReceiveTuner {
         matches!(self.tuning, ReceiveTuning::MeasuredWindow | ReceiveTuning::Tight)
     }
 
-    /// `tcp_rcv_space_adjust`: the application has read.
+    /// Adjust the buffer after the application has read, once per round trip (`tcp_rcv_space_adjust`).
     #[inline]
     pub(crate) fn on_read(&mut self, now: Instant, buffer: &mut ReceiveBuffer) {
-        if now >= self.until {
+        if now >= self.round_end {
             self.end_round(now, buffer);
         }
     }
 
     fn end_round(&mut self, now: Instant, buffer: &mut ReceiveBuffer) {
-        let copied = (buffer.copied() - self.begin).saturating_sub(buffer.unread());
+        let copied = (buffer.copied() - self.round_begin).saturating_sub(buffer.unread());
         if copied > self.space {
             self.grow(copied, buffer);
             self.space = copied;
@@ -228,7 +232,7 @@ impl ReceiveTuner {
         self.begin_round(buffer.copied(), now);
     }
 
-    /// `tcp_data_queue_ofo`: a segment came beyond a gap.
+    /// Make room for data beyond a gap, up to byte `highest` (`tcp_data_queue_ofo`).
     pub(crate) fn on_out_of_order(&mut self, buffer: &mut ReceiveBuffer, highest: u64) {
         if self.tuning == ReceiveTuning::Tight && self.enabled {
             let window = 2 * self.space + highest.saturating_sub(buffer.in_order);
@@ -236,8 +240,8 @@ impl ReceiveTuner {
         }
     }
 
-    /// More came in a round trip than ever before: the buffer grows so that the sender may double its rate, and again
-    /// while this is on its way.
+    /// Grow the buffer after a round trip with more data than ever, so that the sender may double its rate, and
+    /// double it again while the new window is on its way.
     fn grow(&mut self, copied: u64, buffer: &mut ReceiveBuffer) {
         if !self.enabled {
             return;
@@ -264,21 +268,21 @@ impl ReceiveTuner {
         self.resize(window, buffer);
     }
 
-    /// The buffer grows to have room for `window`; it never shrinks.
+    /// Grow the buffer to have room for `window`; it never shrinks.
     fn resize(&self, window: u64, buffer: &mut ReceiveBuffer) {
         let memory = if self.measures() {
             buffer.share().memory_of(window)
         } else {
             window / self.mss * memory_of_segment(self.mss)
         };
-        let memory = memory.min(self.most);
+        let memory = memory.min(self.max_memory);
         if memory > buffer.memory() {
             buffer.resize(memory, buffer.share());
         }
     }
 }
 
-/// `tcp_event_data_recv`: whether a segment is long enough for the window to grow by it.
+/// Whether a segment is long enough to let the window grow (`tcp_event_data_recv`).
 pub(crate) const fn lets_grow(len: u32) -> bool {
     len >= LEAST_GROWING
 }

@@ -1,4 +1,4 @@
-//! The receiving end of a connection.
+//! Receiving half of a connection: reassembly, acknowledgements and the receive window.
 
 use std::collections::BTreeMap;
 
@@ -16,102 +16,102 @@ use crate::sack::{SackBlock, SackBlocks};
 use crate::sacked_ranges::SackedRanges;
 use crate::segment::{Ack, Segment, SegmentKind, timestamp_at};
 
-/// Duplicate ACKs that leave at once before Linux begins to merge them.
+/// Number of duplicate ACKs sent at once before compression begins (DupThresh).
 const UNCOMPRESSED_DUPLICATES: u32 = 3;
-/// At most so many are merged (sysctl tcp_comp_sack_nr).
+/// Largest number of ACKs compressed into one (sysctl tcp_comp_sack_nr).
 const COMPRESSED_MAX: u32 = 44;
-/// For at most so long (sysctl tcp_comp_sack_delay_ns), and at most a twentieth of the RTT.
+/// Longest delay of a compressed ACK (sysctl tcp_comp_sack_delay_ns); at most a twentieth of the RTT.
 const COMPRESSION_DELAY: Duration = Duration::from_millis(1);
 
-/// A probe, or anything else outside the window without data, is answered once in this time (sysctl
+/// Shortest interval between answers to probes or other segments outside the window without data (sysctl
 /// tcp_invalid_ratelimit).
 const INVALID_RATE_LIMIT: Duration = Duration::from_millis(500);
 
-/// A TCP receiver with Linux's behaviour.
+/// TCP receiver with Linux's behaviour: it takes segments and returns the ACKs to send.
 #[derive(Debug)]
 pub struct Receiver {
     config: ReceiverConfig,
-    /// The lowest segment that has not arrived.
+    /// Lowest segment that has not arrived (`rcv_nxt`).
     next: u64,
-    beyond: SackedRanges,
-    delayed: DelayedAck,
+    out_of_order: SackedRanges,
+    delayed_ack: DelayedAck,
     compression: Compression,
     ecn: ReceiverEcn,
-    /// The timestamp to echo (RFC 7323 4.3).
+    /// Timestamp of the other end to echo (RFC 7323 4.3).
     ts_recent: u32,
     jiffies: Jiffies,
-    /// The time of the last call.
+    /// Current time, as of the last call.
     now: Instant,
     handshake: HandshakeRtt,
     buffer: ReceiveBuffer,
     tuner: ReceiveTuner,
-    compresses: bool,
-    /// What the next ACK reports as having come twice.
-    duplicate: Option<SackBlock>,
-    /// By how many bytes segments beyond a gap fall short of full size, where they do.
+    compression_enabled: bool,
+    /// Duplicate segment that the next ACK reports as D-SACK.
+    dsack: Option<SackBlock>,
+    /// Segments beyond a gap that are shorter than the MSS, with the number of missing bytes.
     short: BTreeMap<u64, u64>,
-    /// The stream's last segment, once it has arrived.
+    /// Sequence number of the segment with the FIN, once it has arrived.
     fin: Option<u64>,
-    /// Where the stream ends of all that has arrived, whatever is missing before, in bytes.
+    /// Highest byte offset that has arrived, gaps disregarded.
     highest: u64,
-    /// When a probe was last answered.
+    /// Time of the last answer to a probe.
     probe_answered: Option<Instant>,
     stats: ReceiverStats,
 }
 
-/// Merging the ACKs of a burst of out-of-order segments.
+/// State of SACK compression: merging the ACKs of a burst of out-of-order segments.
 #[derive(Debug, Default)]
 struct Compression {
-    /// `next` when `duplicates` was last reset.
+    /// Value of `Receiver::next` when `duplicates` was last reset.
     at: u64,
     duplicates: u32,
     merged: u32,
     deadline: Option<Instant>,
 }
 
-/// How long the other end took to answer the SYN-ACK.
+/// RTT measurement of the SYN-ACK and its answer.
 #[derive(Debug, Default)]
 struct HandshakeRtt {
-    syn_acked: Option<Instant>,
-    again: bool,
+    syn_ack_sent: Option<Instant>,
+    retransmitted: bool,
     answered: bool,
-    /// Of this end, 0 while it is not known.
+    /// Smoothed RTT of this end in microseconds, 0 while unknown.
     srtt_us: u64,
 }
 
-/// What the receiver has counted.
+/// Counters of a receiver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ReceiverStats {
     /// Payload that has arrived in order.
     pub bytes_in_order: Bytes,
     /// Segments that have arrived, duplicates included.
     pub segments: u64,
-    /// Segments that had arrived before.
+    /// Segments received that had already arrived before.
     pub duplicates: u64,
-    /// Segments beyond the window.
+    /// Segments received beyond the advertised window.
     pub outside_window: u64,
     /// ACKs sent, the SYN-ACK included.
     pub acks: u64,
-    /// When a finished stream's last byte was there.
+    /// Time at which the stream was complete, FIN included.
     pub completed: Option<Instant>,
 }
 
 impl Receiver {
-    /// A receiver that waits for a SYN.
+    /// Return a receiver for the passive end, which waits for a SYN.
     pub fn new(config: ReceiverConfig) -> Self {
-        Self::of_end(config, false)
+        Self::for_end(config, false)
     }
 
-    /// The receiver of an end which `opens` the connection, or waits for the other to do so.
-    pub(crate) fn of_end(config: ReceiverConfig, opens: bool) -> Self {
+    /// Return the receiver of an end that `opens` the connection, or waits for the other end to open it.
+    pub(crate) fn for_end(config: ReceiverConfig, opens: bool) -> Self {
         let rules = Rules::of(config.host.profile);
         let jiffies = Jiffies::new(config.host.jiffy, config.host.timer_wheel);
         let (tuner, buffer) = ReceiveTuner::new(&config, opens);
         Self {
             config,
             next: 0,
-            beyond: SackedRanges::default(),
-            delayed: DelayedAck::new(config.host.mss, &jiffies, rules.acks_pushed),
+            out_of_order: SackedRanges::default(),
+            delayed_ack: DelayedAck::new(config.host.mss, &jiffies, rules.acks_pushed),
             compression: Compression::default(),
             ecn: ReceiverEcn::new(config.ecn),
             ts_recent: 0,
@@ -120,8 +120,10 @@ impl Receiver {
             handshake: HandshakeRtt::default(),
             buffer,
             tuner,
-            compresses: config.host.sack && config.sack_compression && rules.sack_compression,
-            duplicate: None,
+            compression_enabled: config.host.sack
+                && config.sack_compression
+                && rules.sack_compression,
+            dsack: None,
             short: BTreeMap::new(),
             fin: None,
             highest: 0,
@@ -130,7 +132,7 @@ impl Receiver {
         }
     }
 
-    /// A segment arrived; the ACK that it causes at once, if any.
+    /// Process a segment; return the ACK that has to leave at once, if any.
     pub fn on_segment(&mut self, now: Instant, segment: &Segment) -> Option<Ack> {
         self.set_clock(now);
         match segment.kind {
@@ -155,26 +157,26 @@ impl Receiver {
         self.jiffies.advance(now);
     }
 
-    /// What arrived answers the SYN-ACK, if none has before.
+    /// Complete the handshake if this segment is the first after the SYN-ACK.
     fn on_established(&mut self) {
-        let Some(syn_acked) = self.handshake.syn_acked.take() else { return };
+        let Some(syn_ack_sent) = self.handshake.syn_ack_sent.take() else { return };
         self.handshake.answered = true;
         self.tuner.on_established(self.now);
-        if !self.handshake.again {
+        if !self.handshake.retransmitted {
             let mut rtt = RttEstimator::new();
-            rtt.sample((self.now - syn_acked).as_micros(), 0, 0);
+            rtt.sample((self.now - syn_ack_sent).as_micros(), 0, 0);
             let of = Duration::from_micros;
             self.set_rtt(of(rtt.srtt_us()), of(rtt.rto_us()));
         }
     }
 
-    /// The application takes `bytes` of what is in order; the ACK that this causes, if any. Only for who does not read
-    /// at once.
+    /// Consume `bytes` of the data in order; return the ACK that this causes, if any. Only for an application
+    /// that does not read at once.
     pub fn read(&mut self, now: Instant, bytes: Bytes) -> Option<Ack> {
         debug_assert!(!self.config.reads_at_once, "everything is read at once");
         self.set_clock(now);
         let unread = self.buffer.unread();
-        self.buffer.take(bytes.as_u64());
+        self.buffer.consume(bytes.as_u64());
         if self.buffer.unread() == unread {
             return None;
         }
@@ -182,94 +184,94 @@ impl Receiver {
         self.clean_up_after_read()
     }
 
-    /// What is in order and has not been read.
+    /// Number of bytes in order that the application has not read.
     pub fn unread(&self) -> Bytes {
         Bytes::new(self.buffer.unread())
     }
 
-    /// Whether the stream's end is in order.
+    /// Whether the whole stream has arrived, FIN included.
     pub fn is_finished(&self) -> bool {
         self.fin.is_some_and(|fin| fin < self.next)
     }
 
-    /// Whether anything has arrived.
+    /// Whether a data segment has arrived.
     pub(crate) fn has_received(&self) -> bool {
         self.stats.segments > 0
     }
 
-    /// The acknowledgement that a segment carries, and which counts as sent.
+    /// Return the acknowledgement that an outgoing segment carries; it counts as sent.
     pub(crate) fn carried_ack(&mut self, now: Instant) -> Ack {
         self.set_clock(now);
         self.ack(false)
     }
 
-    /// Data left this end.
+    /// Record that this end sent data, which makes the connection interactive if it is a reply.
     pub(crate) fn on_data_sent(&mut self, now: Instant) {
         self.set_clock(now);
-        self.delayed.on_data_sent(self.jiffies.now());
+        self.delayed_ack.on_data_sent(self.jiffies.now());
     }
 
-    /// What the smoothed RTT and the timeout of this end are.
+    /// Set the smoothed RTT and the timeout measured by this end's sender.
     pub(crate) fn set_rtt(&mut self, rtt: Duration, rto: Duration) {
         self.handshake.srtt_us = rtt.as_micros();
-        self.delayed.set_rtt(&self.jiffies, rtt, rto);
+        self.delayed_ack.set_rtt(&self.jiffies, rtt, rto);
     }
 
-    /// What the SACK option of an ACK would take now.
+    /// Bytes that the SACK option of an ACK would take now.
     pub(crate) fn sack_option_bytes(&self) -> u64 {
-        if !self.config.host.sack || self.beyond.is_empty() {
+        if !self.config.host.sack || self.out_of_order.is_empty() {
             0
         } else {
-            self.beyond.blocks(None).option_bytes()
+            self.out_of_order.blocks(None).option_bytes()
         }
     }
 
-    /// The SYN-ACK once more.
+    /// Return the SYN-ACK for retransmission.
     pub(crate) fn syn_ack(&mut self, now: Instant) -> Ack {
         self.set_clock(now);
         self.ack(true)
     }
 
-    /// What this end's SYN says: how much it has room for. It acknowledges nothing.
+    /// Return the acknowledgement part of this end's SYN: its initial window. It acknowledges nothing.
     pub(crate) fn window_of_syn(&mut self, now: Instant) -> Ack {
         self.set_clock(now);
-        Ack { ece: false, ..self.compose(true) }
+        Ack { ece: false, ..self.build_ack(true) }
     }
 
-    pub(crate) fn speaks_ecn(&self) -> bool {
-        self.ecn.is_spoken()
+    pub(crate) fn ecn_enabled(&self) -> bool {
+        self.ecn.is_enabled()
     }
 
-    /// The other end's SYN-ACK said whether ECN is spoken.
-    pub(crate) fn set_ecn(&mut self, spoken: bool) {
-        self.ecn.set(spoken);
+    /// Set whether ECN is in use, as the other end's SYN-ACK decided.
+    pub(crate) fn set_ecn_enabled(&mut self, enabled: bool) {
+        self.ecn.set(enabled);
     }
 
-    /// When [`Self::on_timer`] wants to be called.
+    /// Time of the next [`Self::on_timer`] call, if any.
     pub fn next_timer(&self) -> Option<Instant> {
-        match (self.delayed.deadline(), self.compression.deadline) {
-            (Some(delayed), Some(compressed)) => Some(delayed.min(compressed)),
-            (delayed, compressed) => delayed.or(compressed),
+        match (self.delayed_ack.deadline(), self.compression.deadline) {
+            (Some(delayed_ack), Some(compressed)) => Some(delayed_ack.min(compressed)),
+            (delayed_ack, compressed) => delayed_ack.or(compressed),
         }
     }
 
-    /// Time has passed; the ACK that was due, if any.
+    /// Handle timers that are due; return the ACK to send, if any.
     pub fn on_timer(&mut self, now: Instant) -> Option<Ack> {
         self.set_clock(now);
         let due = |deadline: Option<Instant>| deadline.is_some_and(|at| at <= now);
-        if due(self.delayed.deadline()) {
-            self.delayed.on_expiry();
+        if due(self.delayed_ack.deadline()) {
+            self.delayed_ack.on_expiry();
             return Some(self.ack(false));
         }
         due(self.compression.deadline).then(|| self.ack(false))
     }
 
-    /// The lowest segment that has not arrived.
+    /// Lowest segment that has not arrived (`rcv_nxt`).
     pub fn next_expected(&self) -> u64 {
         self.next
     }
 
-    /// What has been counted.
+    /// Counters since the start.
     pub fn stats(&self) -> ReceiverStats {
         self.stats
     }
@@ -278,24 +280,25 @@ impl Receiver {
         self.on_established();
         self.stats.segments += 1;
         let (seq, end) = (segment.seq, segment.offset + u64::from(segment.len));
-        // RFC 7323 4.3: the echo belongs to the segment that made the ACK advance.
-        if seq <= self.delayed.acked && (segment.tsval.wrapping_sub(self.ts_recent) as i32) >= 0 {
+        // RFC 7323 4.3: echo the timestamp of the segment that made the ACK advance.
+        if seq <= self.delayed_ack.acked && (segment.tsval.wrapping_sub(self.ts_recent) as i32) >= 0
+        {
             self.ts_recent = segment.tsval;
         }
-        self.delayed.schedule();
+        self.delayed_ack.schedule();
         if !self.buffer.accepts(end) {
             self.stats.outside_window += 1;
             return Some(self.ack(false));
         }
-        self.ecn.accept_cwr(segment, &mut self.delayed);
-        let is_full = u64::from(segment.len) >= self.delayed.rcv_mss();
+        self.ecn.accept_cwr(segment, &mut self.delayed_ack);
+        let is_full = u64::from(segment.len) >= self.delayed_ack.rcv_mss();
         self.tuner.on_echo(now, segment.tsecr, is_full);
         if seq < self.next {
-            // RFC 2883 4: tell at once. A retransmission in vain means that the sender is in
-            // trouble: Linux helps with an ACK for every segment.
+            // RFC 2883 4: report duplicates at once. A needless retransmission means that the sender is in
+            // trouble; Linux helps with an ACK for every segment.
             self.stats.duplicates += 1;
-            self.delayed.enter_quick_mode(self.buffer.offered());
-            self.duplicate = Some(SackBlock { start: seq, end: seq + 1 });
+            self.delayed_ack.enter_quick_mode(self.buffer.offered());
+            self.dsack = Some(SackBlock { start: seq, end: seq + 1 });
             return Some(self.ack(false));
         }
         if seq == self.next {
@@ -304,51 +307,52 @@ impl Receiver {
         self.on_out_of_order(now, segment, end)
     }
 
-    /// `tcp_data_queue_ofo`
+    /// Queue a segment beyond a gap (`tcp_data_queue_ofo`). `end` is the byte offset after it.
     fn on_out_of_order(&mut self, now: Instant, segment: &Segment, end: u64) -> Option<Ack> {
         let seq = segment.seq;
-        self.ecn.check_ce(segment, &mut self.delayed);
+        self.ecn.check_ce(segment, &mut self.delayed_ack);
         let displaced = self.flush_merged(seq);
-        if self.beyond.insert(seq) {
+        if self.out_of_order.insert(seq) {
             if segment.fin {
                 self.fin = Some(seq);
             }
-            self.buffer.beyond += u64::from(segment.len);
+            self.buffer.out_of_order += u64::from(segment.len);
             let len = u32::from(segment.len);
             if len < self.config.host.mss {
                 self.short.insert(seq, u64::from(self.config.host.mss - len));
             }
             self.highest = self.highest.max(end);
-            // Without SACK the same window makes the ACK a duplicate.
+            // Without SACK an ACK is a duplicate only if its window is unchanged.
             if self.config.host.sack && self.buffer.grow_window(len) {
-                self.delayed.on_grown_window();
+                self.delayed_ack.on_grown_window();
             }
             self.tuner.on_out_of_order(&mut self.buffer, self.highest);
         } else {
             self.stats.duplicates += 1;
-            self.duplicate = Some(SackBlock { start: seq, end: seq + 1 });
+            self.dsack = Some(SackBlock { start: seq, end: seq + 1 });
         }
         if self.is_gap_acknowledged(now) { Some(self.ack(false)) } else { displaced }
     }
 
-    /// The ACK that waits has to leave before a new range displaces what it would report.
+    /// Return the compressed ACK if segment `seq` starts a new range that would displace what that ACK would
+    /// report.
     fn flush_merged(&mut self, seq: u64) -> Option<Ack> {
-        let waits = self.compression.merged > 0 && !self.delayed.is_quick();
-        (waits && self.beyond.would_displace(seq)).then(|| self.ack(false))
+        let waits = self.compression.merged > 0 && !self.delayed_ack.is_quick();
+        (waits && self.out_of_order.would_displace(seq)).then(|| self.ack(false))
     }
 
-    /// Moves on behind a segment in order, and what it makes of those beyond the gap that it fills.
+    /// Advance past a segment in order, and past the segments beyond the gap that it fills.
     fn advance(&mut self, now: Instant, segment: &Segment) {
         self.next += 1;
         self.buffer.in_order += u64::from(segment.len);
-        if !self.beyond.is_empty() {
-            let next = self.beyond.advance(self.next);
+        if !self.out_of_order.is_empty() {
+            let next = self.out_of_order.advance(self.next);
             let mut bytes = (next - self.next) * u64::from(self.config.host.mss);
             while let Some(short) = self.short.first_entry().filter(|short| *short.key() < next) {
                 bytes -= short.remove();
             }
             self.buffer.in_order += bytes;
-            self.buffer.beyond -= bytes;
+            self.buffer.out_of_order -= bytes;
             self.next = next;
         }
         self.stats.bytes_in_order = Bytes::new(self.buffer.in_order);
@@ -361,12 +365,12 @@ impl Receiver {
         if segment.fin {
             self.fin = Some(segment.seq);
         }
-        let had_gap = !self.beyond.is_empty();
+        let had_gap = !self.out_of_order.is_empty();
         self.advance(now, segment);
         if segment.len > 0 {
-            self.learn_from(now, segment);
+            self.update_estimates(now, segment);
         }
-        // What leaves now tells the window before the application has read.
+        // An ACK sent now advertises the window before the application has read.
         if self.is_in_order_acknowledged(now, segment, had_gap) {
             let ack = self.ack_in_place(false);
             if self.config.reads_at_once {
@@ -381,43 +385,47 @@ impl Receiver {
         self.clean_up_after_read()
     }
 
-    /// `tcp_event_data_recv`
-    fn learn_from(&mut self, now: Instant, segment: &Segment) {
+    /// Update the estimates of MSS, RTT, window and inter-arrival time from a segment in order
+    /// (`tcp_event_data_recv`).
+    fn update_estimates(&mut self, now: Instant, segment: &Segment) {
         let len = u32::from(segment.len);
-        if self.delayed.measure_mss(len, segment.push) {
+        if self.delayed_ack.measure_mss(len, segment.push) {
             self.tuner.on_longer_segment(len, &mut self.buffer);
         }
         self.tuner.on_arrival(now, &self.buffer);
-        self.delayed.on_arrival(self.jiffies.now(), self.buffer.offered());
-        self.ecn.check_ce(segment, &mut self.delayed);
+        self.delayed_ack.on_arrival(self.jiffies.now(), self.buffer.offered());
+        self.ecn.check_ce(segment, &mut self.delayed_ack);
         if lets_grow(len) && self.buffer.grow_window(len) {
-            self.delayed.on_grown_window();
+            self.delayed_ack.on_grown_window();
         }
     }
 
-    /// Whether a segment in order is acknowledged at once.
+    /// Whether a segment in order is acknowledged at once; otherwise the delayed ACK is armed.
     fn is_in_order_acknowledged(&mut self, now: Instant, segment: &Segment, had_gap: bool) -> bool {
         // RFC 5681 4.2: a gap that closes is acknowledged at once.
-        let closes_gap = had_gap && self.beyond.is_empty();
+        let closes_gap = had_gap && self.out_of_order.is_empty();
         if closes_gap || segment.fin || self.is_ack_due() {
             return true;
         }
         if had_gap {
             return self.is_gap_acknowledged(now);
         }
-        self.delayed.delay(now, &self.jiffies)
+        self.delayed_ack.delay(now, &self.jiffies)
     }
 
-    /// `__tcp_ack_snd_check`: more than one full segment, and its application does not hold the window back; or each.
+    /// Whether an ACK is due: after more than one full-size segment unless the application holds the window
+    /// back, or for every segment in quick-ACK mode (`__tcp_ack_snd_check`).
     fn is_ack_due(&mut self) -> bool {
-        (self.delayed.has_two_segments(self.buffer.in_order)
+        (self.delayed_ack.has_two_segments(self.buffer.in_order)
             && self.select_window() >= self.buffer.offered())
-            || self.delayed.is_quick()
+            || self.delayed_ack.is_quick()
     }
 
-    /// `tcp_cleanup_rbuf`: the application has read; an ACK may be due for it, or for a window that at least doubled.
+    /// Return the ACK that is due after the application has read: a delayed one, or one for a window that at
+    /// least doubled (`tcp_cleanup_rbuf`).
     fn clean_up_after_read(&mut self) -> Option<Ack> {
-        let mut due = self.delayed.is_due_after_read(self.buffer.in_order, self.buffer.held() == 0);
+        let mut due =
+            self.delayed_ack.is_due_after_read(self.buffer.in_order, self.buffer.queued() == 0);
         let left = self.buffer.window_left();
         if !due && !self.is_finished() && 2 * left <= self.buffer.space() {
             let window = self.select_window();
@@ -427,25 +435,27 @@ impl Receiver {
     }
 
     fn answer_probe(&mut self, now: Instant) -> Option<Ack> {
-        let again = self.probe_answered.is_some_and(|last| now - last < INVALID_RATE_LIMIT);
-        if again {
+        let answered_recently =
+            self.probe_answered.is_some_and(|last| now - last < INVALID_RATE_LIMIT);
+        if answered_recently {
             return None;
         }
         self.probe_answered = Some(now);
         Some(self.ack(false))
     }
 
-    /// `__tcp_select_window`
+    /// Window to advertise now, in bytes (`__tcp_select_window`).
     fn select_window(&mut self) -> u64 {
         if self.buffer.is_crowded() {
-            self.delayed.end_quick_acks();
+            self.delayed_ack.end_quick_acks();
         }
-        self.buffer.room(self.delayed.rcv_mss())
+        self.buffer.room(self.delayed_ack.rcv_mss())
     }
 
-    /// RFC 5681 4.2: out of order, so at once; but after three duplicates Linux merges them.
+    /// Whether an out-of-order segment is acknowledged at once (RFC 5681 4.2); after three duplicate ACKs Linux
+    /// merges them.
     fn is_gap_acknowledged(&mut self, now: Instant) -> bool {
-        if self.delayed.is_quick() || !self.compresses {
+        if self.delayed_ack.is_quick() || !self.compression_enabled {
             return true;
         }
         let compression = &mut self.compression;
@@ -477,36 +487,36 @@ impl Receiver {
         self.ack_in_place(syn)
     }
 
-    /// Inlined where nearly all are made, so that each is written once.
+    /// Make an ACK; inlined at the hottest call, so that the ACK is written once.
     #[inline(always)]
     fn ack_in_place(&mut self, syn: bool) -> Ack {
         self.stats.acks += 1;
         self.compression.merged = 0;
         self.compression.deadline = None;
         if !syn {
-            self.delayed.on_sent(self.next, self.buffer.in_order);
+            self.delayed_ack.on_sent(self.next, self.buffer.in_order);
         }
         if self.buffer.is_crowded() {
-            self.delayed.end_quick_acks();
+            self.delayed_ack.end_quick_acks();
         }
-        self.compose(syn)
+        self.build_ack(syn)
     }
 
     #[inline(always)]
-    fn compose(&mut self, syn: bool) -> Ack {
-        let ece = if syn { self.ecn.is_spoken() } else { self.ecn.demands_cwr() };
-        let duplicate = self.duplicate.take();
-        let news = !self.beyond.is_empty() || duplicate.is_some();
+    fn build_ack(&mut self, syn: bool) -> Ack {
+        let ece = if syn { self.ecn.is_enabled() } else { self.ecn.demands_cwr() };
+        let dsack = self.dsack.take();
+        let news = !self.out_of_order.is_empty() || dsack.is_some();
         let reports = news && self.config.host.sack && !syn;
         Ack {
             syn,
             cumulative: self.next,
-            sack: if reports { self.beyond.blocks(duplicate) } else { SackBlocks::EMPTY },
+            sack: if reports { self.out_of_order.blocks(dsack) } else { SackBlocks::EMPTY },
             acknowledged: self.buffer.in_order,
             window: if syn {
                 self.buffer.offered()
             } else {
-                self.buffer.offer(self.delayed.rcv_mss())
+                self.buffer.offer(self.delayed_ack.rcv_mss())
             },
             tsval: if self.config.host.timestamps { timestamp_at(self.now) } else { 0 },
             tsecr: self.ts_recent,
@@ -516,11 +526,11 @@ impl Receiver {
 }
 
 impl HandshakeRtt {
-    /// RFC 6298 3: an answer to a SYN-ACK that left twice tells nothing.
+    /// Start the RTT measurement; the answer to a retransmitted SYN-ACK gives no sample (RFC 6298 3).
     fn on_syn(&mut self, now: Instant) {
         if !self.answered {
-            self.again |= self.syn_acked.is_some();
-            self.syn_acked = Some(now);
+            self.retransmitted |= self.syn_ack_sent.is_some();
+            self.syn_ack_sent = Some(now);
         }
     }
 }

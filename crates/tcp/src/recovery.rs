@@ -1,28 +1,28 @@
-//! The congestion states Open, Disorder, CWR, Recovery and Loss, and what moves between them.
+//! Congestion states Open, Disorder, CWR, Recovery and Loss, and the transitions between them.
 
-use crate::ack::AckWork;
+use crate::ack::AckContext;
 use crate::transmit::Rexmit;
 use crate::{CongestionControl, Sender};
 use skyhop_model::CongestionState;
 
 impl<C: CongestionControl> Sender<C> {
-    /// Every ACK that is not plain good news comes through here, after the scoreboard knows it.
-    pub(crate) fn react(&mut self, work: &mut AckWork) {
-        if work.ece {
-            // The reduction is called for: nothing undoes it.
+    /// Process an ACK that is not a plain advance, after the scoreboard is updated (`tcp_fastretrans_alert`).
+    pub(crate) fn fastretrans_alert(&mut self, ctx: &mut AckContext) {
+        if ctx.ece {
+            // A reduction for an ECN mark is justified, so it is never undone.
             self.tp.prior_ssthresh = 0;
         }
         if self.board.packets_out() == 0 && self.is_reno() {
             self.reset_reno_sack();
         }
-        if !self.leave_finished_episode(work) {
+        if !self.leave_finished_episode(ctx) {
             return;
         }
         let go_on = match self.tp.ca_state() {
-            CongestionState::Recovery => self.react_in_recovery(work),
-            CongestionState::Loss => self.react_in_loss(work),
+            CongestionState::Recovery => self.react_in_recovery(ctx),
+            CongestionState::Loss => self.react_in_loss(ctx),
             CongestionState::Open | CongestionState::Disorder | CongestionState::Cwr => {
-                self.react_otherwise(work)
+                self.react_otherwise(ctx)
             }
         };
         if go_on {
@@ -30,15 +30,15 @@ impl<C: CongestionControl> Sender<C> {
         }
     }
 
-    /// RFC 6582 3.2 step 3: everything that was outstanding when the episode began has arrived.
-    /// Whether there is more to be done: without SACK it may have to be held.
-    fn leave_finished_episode(&mut self, work: &AckWork) -> bool {
+    /// Leave the episode once everything outstanding at its start has arrived (RFC 6582 3.2 step 3). Return
+    /// whether to go on: without SACK the state may have to be kept.
+    fn leave_finished_episode(&mut self, ctx: &AckContext) -> bool {
         let state = self.tp.ca_state();
         if state == CongestionState::Open {
             self.undo.retrans_stamp = 0;
         } else if self.board.una >= self.high_seq {
             match state {
-                // An ACK of exactly high_seq may be of the data sent before the reduction.
+                // An ACK of exactly high_seq may be for data sent before the reduction.
                 CongestionState::Cwr if self.board.una != self.high_seq => {
                     self.end_cwnd_reduction();
                     self.set_state(CongestionState::Open);
@@ -47,7 +47,7 @@ impl<C: CongestionControl> Sender<C> {
                     if self.is_reno() {
                         self.reset_reno_sack();
                     }
-                    if self.try_undo_recovery(work) {
+                    if self.try_undo_recovery(ctx) {
                         return false;
                     }
                     self.end_cwnd_reduction();
@@ -58,74 +58,74 @@ impl<C: CongestionControl> Sender<C> {
         true
     }
 
-    fn react_in_recovery(&mut self, work: &mut AckWork) -> bool {
-        if !work.advanced {
+    fn react_in_recovery(&mut self, ctx: &mut AckContext) -> bool {
+        if !ctx.advanced {
             if self.is_reno() {
-                self.add_reno_sack(work);
+                self.add_reno_sack(ctx);
             }
-        } else if self.try_undo_partial(work) {
+        } else if self.try_undo_partial(ctx) {
             return false;
         }
         if self.try_undo_dsack() {
-            self.try_to_open(work);
+            self.try_to_open(ctx);
         }
-        self.identify_losses(work);
+        self.identify_losses(ctx);
         if self.tp.ca_state() != CongestionState::Recovery {
-            // An undo ended the recovery; a new loss begins another.
+            // An undo ended the recovery; a new loss begins another one.
             if self.board.lost_out == 0 {
                 return false;
             }
-            self.enter_recovery(work.ece);
+            self.enter_recovery(ctx.ece);
         }
         true
     }
 
-    fn react_in_loss(&mut self, work: &mut AckWork) -> bool {
-        self.process_loss(work);
-        self.identify_losses(work);
-        if !(self.tp.ca_state() == CongestionState::Open || work.lost_retransmission) {
+    fn react_in_loss(&mut self, ctx: &mut AckContext) -> bool {
+        self.process_loss(ctx);
+        self.identify_losses(ctx);
+        if !(self.tp.ca_state() == CongestionState::Open || ctx.lost_retransmission) {
             return false;
         }
-        self.react_otherwise(work)
+        self.react_otherwise(ctx)
     }
 
-    fn react_otherwise(&mut self, work: &mut AckWork) -> bool {
+    fn react_otherwise(&mut self, ctx: &mut AckContext) -> bool {
         if self.is_reno() {
-            if work.advanced {
+            if ctx.advanced {
                 self.reset_reno_sack();
             }
-            self.add_reno_sack(work);
+            self.add_reno_sack(ctx);
         }
         if self.tp.ca_state() <= CongestionState::Disorder {
             self.try_undo_dsack();
         }
-        self.identify_losses(work);
+        self.identify_losses(ctx);
         if self.board.lost_out == 0 {
-            self.try_to_open(work);
+            self.try_to_open(ctx);
             return false;
         }
-        self.enter_recovery(work.ece);
+        self.enter_recovery(ctx.ece);
         true
     }
 
-    /// RACK looks for losses (RFC 8985 6.2 step 5).
-    fn identify_losses(&mut self, work: &mut AckWork) {
+    /// Detect losses by RACK (RFC 8985 6.2 step 5), or by duplicate ACKs without SACK.
+    fn identify_losses(&mut self, ctx: &mut AckContext) {
         if self.board.packets_out() == 0 {
             return;
         }
         if self.is_reno() {
-            self.newreno_mark_lost(work.advanced);
+            self.newreno_mark_lost(ctx.advanced);
             return;
         }
         let before = self.board.retrans_out;
         if self.rack_mark_lost() {
-            work.set_timer = false;
+            ctx.set_timer = false;
         }
-        work.lost_retransmission |= self.board.retrans_out < before;
+        ctx.lost_retransmission |= self.board.retrans_out < before;
     }
 
-    /// RFC 6675 5 step 4: fast recovery begins.
-    /// `marked`: a mark asks for the reduction too, so that it is not undone.
+    /// Begin fast recovery (RFC 6675 5 step 4). `marked` if an ECN mark requires the reduction too, so that it
+    /// is not undone.
     pub(crate) fn enter_recovery(&mut self, marked: bool) {
         if self.rules.undoes_without_retransmission {
             self.clean_up_retrans_stamp();
@@ -142,9 +142,9 @@ impl<C: CongestionControl> Sender<C> {
         self.set_state(CongestionState::Recovery);
     }
 
-    fn try_to_open(&mut self, work: &AckWork) {
+    fn try_to_open(&mut self, ctx: &AckContext) {
         self.clean_up_retrans_stamp();
-        if work.ece {
+        if ctx.ece {
             self.enter_cwr();
         }
         if self.tp.ca_state() != CongestionState::Cwr {
@@ -152,7 +152,7 @@ impl<C: CongestionControl> Sender<C> {
         }
     }
 
-    /// Open where nothing is missing, Disorder where something is.
+    /// Set the state to Open if nothing is missing, else to Disorder (`tcp_try_keep_open`).
     pub(crate) fn try_keep_open(&mut self) {
         let missing = self.board.sacked_out + self.board.lost_out > 0;
         let state = if missing || self.any_retransmission_out() {
@@ -166,8 +166,8 @@ impl<C: CongestionControl> Sender<C> {
         }
     }
 
-    /// The threshold that fits the present window: three quarters of it, unless a reduction has
-    /// just set one.
+    /// Threshold for the current window: three quarters of it, unless a reduction has just set one
+    /// (`tcp_current_ssthresh`).
     pub(crate) fn current_ssthresh(&self) -> u32 {
         if self.in_cwnd_reduction() {
             return self.tp.snd_ssthresh;

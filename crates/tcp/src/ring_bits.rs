@@ -33,12 +33,12 @@ impl RingBits {
         self.words[word] &= !bit;
     }
 
-    /// The first set bit in `from..to`.
+    /// Find the first set bit in `from..to`.
     pub(crate) fn first_set(&self, from: u64, to: u64) -> Option<u64> {
         self.first(from, to, 0)
     }
 
-    /// The first clear bit in `from..to`.
+    /// Find the first clear bit in `from..to`.
     pub(crate) fn first_clear(&self, from: u64, to: u64) -> Option<u64> {
         self.first(from, to, u64::MAX)
     }

@@ -1,30 +1,30 @@
-//! The retransmission timer: RFC 6298's timeout and back-off, the loss state, and F-RTO (RFC 5682).
+//! Retransmission timer: RFC 6298's timeout and back-off, the loss state, and F-RTO (RFC 5682).
 
 use skyhop_cc::CaEvent;
 use skyhop_model::CongestionState;
 use skyhop_units::Instant;
 
-use crate::ack::AckWork;
+use crate::ack::AckContext;
 use crate::rack::DUP_THRESH;
 use crate::rtt::RTO_MAX_US;
 use crate::transmit::{Forced, Rexmit};
 use crate::{CongestionControl, Sender};
 
-/// What the one transmission timer is armed for.
+/// Purpose for which the one transmission timer is armed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TimerKind {
-    /// RFC 6298's timeout.
+    /// Retransmission timeout of RFC 6298.
     Retransmission,
-    /// RACK's reordering timer.
+    /// Reordering timer of RACK (RFC 8985 6.3).
     Reordering,
-    /// The tail loss probe.
+    /// Tail loss probe (RFC 8985 7).
     LossProbe,
-    /// The probe of a window that stays shut.
+    /// Probe of a closed window, or release of a corked segment.
     Persist,
 }
 
 impl<C: CongestionControl> Sender<C> {
-    /// Arms the timer, in place of whatever it was armed for. The kernel counts its timers in jiffies and rounds up.
+    /// Arm the timer, replacing its earlier purpose. The kernel counts its timers in jiffies, rounded up.
     pub(crate) fn arm(&mut self, kind: TimerKind, wait_us: u64) {
         self.arm_ticks(kind, self.jiffies.ticks_in_us(wait_us));
     }
@@ -34,7 +34,7 @@ impl<C: CongestionControl> Sender<C> {
         self.timer = Some((kind, self.jiffies.fires_at(now, ticks)));
     }
 
-    /// Arms it for the timeout from now on.
+    /// Arm the timer for a full retransmission timeout from now.
     pub(crate) fn arm_rto(&mut self) {
         self.arm_ticks(TimerKind::Retransmission, self.tp.inet_conn.icsk_rto.into());
     }
@@ -43,8 +43,8 @@ impl<C: CongestionControl> Sender<C> {
         self.jiffies.ticks_in_us(us) * self.jiffies.tick_us()
     }
 
-    /// RFC 6298 5.1-5.3. Where another timer took its place meanwhile, the timeout still counts
-    /// from when the first segment was sent.
+    /// Restart the retransmission timer (RFC 6298 5.1-5.3). If another timer took its place meanwhile, the
+    /// timeout still counts from the transmission of the first segment outstanding.
     pub(crate) fn rearm_rto(&mut self) {
         if self.board.packets_out() == 0 {
             self.timer = None;
@@ -59,19 +59,19 @@ impl<C: CongestionControl> Sender<C> {
         }
     }
 
-    /// How long until the timeout of the first segment outstanding.
+    /// Time until the timeout of the first segment outstanding, in microseconds.
     pub(crate) fn rto_remaining_us(&self) -> u64 {
         let sent_us = self.board.entry(self.board.una).sent_us;
         (sent_us + self.rto_us).saturating_sub(self.now_us)
     }
 
-    /// A new RTT sample sets the timeout and ends the back-off (RFC 6298 2 and 5.7).
+    /// Set the timeout from the RTT estimate and end the back-off (RFC 6298 2 and 5.7).
     pub(crate) fn update_rto(&mut self) {
         self.set_rto(self.whole_jiffies(self.rtt.rto_us()));
         self.tp.inet_conn.icsk_backoff = 0;
     }
 
-    /// RFC 6298 5.5: the timeout doubles.
+    /// Double the timeout (RFC 6298 5.5).
     pub(crate) fn back_off(&mut self) {
         let connection = &mut self.tp.inet_conn;
         connection.icsk_retransmits = connection.icsk_retransmits.saturating_add(1);
@@ -86,9 +86,9 @@ impl<C: CongestionControl> Sender<C> {
         }
     }
 
-    /// RFC 6298 5.4-5.6: the timeout struck; the first segment leaves again.
+    /// Handle a retransmission timeout: the first segment is retransmitted (RFC 6298 5.4-5.6).
     pub(crate) fn on_retransmission_timer(&mut self) {
-        if self.board.packets_out() == 0 || self.gives_up_retransmitting() {
+        if self.board.packets_out() == 0 || self.check_retransmission_limit() {
             return;
         }
         self.enter_loss();
@@ -98,7 +98,8 @@ impl<C: CongestionControl> Sender<C> {
         self.arm_rto();
     }
 
-    /// RFC 5681 3.1 (equation 4 and below): a timeout closes the window.
+    /// Enter the Loss state: the window closes to the segments in flight and one more (RFC 5681 3.1, equation 4
+    /// and below).
     fn enter_loss(&mut self) {
         let state = self.tp.ca_state();
         let new_recovery = state < CongestionState::Recovery;
@@ -111,14 +112,14 @@ impl<C: CongestionControl> Sender<C> {
         {
             self.tp.prior_ssthresh = self.current_ssthresh();
             self.tp.prior_cwnd = self.tp.snd_cwnd;
-            self.tp.snd_ssthresh = self.ask_ssthresh();
+            self.tp.snd_ssthresh = self.call_ssthresh();
             self.cwnd_event(CaEvent::Loss);
             self.begin_undo();
         }
         self.tp.snd_cwnd = self.board.in_flight() + 1;
         self.tp.snd_cwnd_cnt = 0;
         self.tp.snd_cwnd_stamp = self.jiffies();
-        // So many SACKs and still a timeout: the degree of reordering was over-estimated.
+        // A timeout in spite of so many SACKs: the degree of reordering was overestimated.
         if state <= CongestionState::Disorder && self.board.sacked_out >= DUP_THRESH {
             self.tp.reordering = self.tp.reordering.min(DUP_THRESH);
         }
@@ -130,7 +131,7 @@ impl<C: CongestionControl> Sender<C> {
         self.frto = new_recovery || retransmits > 0;
     }
 
-    /// RFC 8985 6.3: the first segment, and what RACK has waited for long enough.
+    /// Mark as lost the first segment, and those that RACK has waited for long enough (RFC 8985 6.3).
     fn mark_lost_by_timeout(&mut self) {
         if self.is_reno() {
             self.reset_reno_sack();
@@ -145,23 +146,23 @@ impl<C: CongestionControl> Sender<C> {
         }
     }
 
-    /// What an ACK means in the loss state (RFC 5682 3.1 and the SACK variant in 3.2).
-    pub(crate) fn process_loss(&mut self, work: &mut AckWork) {
+    /// Process an ACK in the Loss state (RFC 5682 3.1 and the SACK variant in 3.2).
+    pub(crate) fn process_loss(&mut self, ctx: &mut AckContext) {
         let recovered = self.board.una >= self.high_seq;
-        if work.advanced && self.try_undo_loss(work, false) {
+        if ctx.advanced && self.try_undo_loss(ctx, false) {
             return;
         }
         if self.frto {
-            // Step 3.b: something that was sent only once arrived, so not all was lost.
-            if work.original_acked && self.try_undo_loss(work, true) {
+            // Step 3.b: a segment that was sent only once arrived, so not all were lost.
+            if ctx.original_acked && self.try_undo_loss(ctx, true) {
                 return;
             }
             if self.board.nxt > self.high_seq {
-                // Step 3.a: new data was sent and still there is a gap.
-                if work.data_sacked || work.duplicate_ack {
+                // Step 3.a: new data was sent and there is still a gap.
+                if ctx.data_sacked || ctx.duplicate_ack {
                     self.frto = false;
                 }
-            } else if work.advanced && !recovered {
+            } else if ctx.advanced && !recovered {
                 // Step 2.b: try new data before retransmitting any more.
                 self.note_high_seq();
                 if self.has_new_data() {
@@ -172,13 +173,13 @@ impl<C: CongestionControl> Sender<C> {
             }
         }
         if recovered {
-            self.try_undo_recovery(work);
+            self.try_undo_recovery(ctx);
             return;
         }
         if self.is_reno() {
-            if self.board.nxt > self.high_seq && work.duplicate_ack {
-                self.add_reno_sack(work);
-            } else if work.advanced {
+            if self.board.nxt > self.high_seq && ctx.duplicate_ack {
+                self.add_reno_sack(ctx);
+            } else if ctx.advanced {
                 self.reset_reno_sack();
             }
         }

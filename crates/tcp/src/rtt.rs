@@ -1,28 +1,28 @@
-//! Round-trip times: the smoothed RTT, its variation and the timeout that follows from them, and
-//! the least RTT of the last minutes. Microseconds throughout.
+//! Round-trip times: smoothed RTT, its variation, the timeout derived from them, and the smallest RTT of the
+//! last minutes. Microseconds throughout.
 
-/// The variation term is never less (Linux's TCP_RTO_MIN; RFC 6298 2.4 would say 1 s for the sum).
+/// Lower bound of the variation term (TCP_RTO_MIN; RFC 6298 2.4 would require 1 s for the sum).
 const RTO_MIN_US: u64 = 200_000;
-/// RFC 6298 2.5 allows an upper bound of at least 60 s; Linux's TCP_RTO_MAX.
+/// Upper bound of the timeout (TCP_RTO_MAX); RFC 6298 2.5 allows one of at least 60 s.
 pub(crate) const RTO_MAX_US: u64 = 120_000_000;
-/// Before the first sample (RFC 6298 2.1).
+/// Timeout before the first sample (RFC 6298 2.1).
 pub(crate) const RTO_INITIAL_US: u64 = 1_000_000;
-/// For how long the least RTT counts (sysctl tcp_min_rtt_wlen).
+/// Window of the minimum RTT filter (sysctl tcp_min_rtt_wlen).
 const MIN_RTT_WINDOW_US: u64 = 300_000_000;
 
-/// RFC 6298 with Linux's changes: the variation is the largest mean deviation of each round trip,
-/// and has a floor of its own instead of the whole timeout having one.
+/// RTT estimator of RFC 6298 with Linux's changes: the variation is the largest mean deviation of each round
+/// trip, and has a lower bound of its own instead of one for the whole timeout.
 #[derive(Debug, Clone)]
 pub(crate) struct RttEstimator {
     /// Eight times the smoothed RTT; 0 before the first sample.
     srtt_x8: u64,
     /// Four times the mean deviation.
     mdev_x4: u64,
-    /// The largest `mdev_x4` of the current round trip.
+    /// Largest `mdev_x4` of the current round trip.
     mdev_max_x4: u64,
     /// Four times the variation.
     rttvar_x4: u64,
-    /// The round trip ends when this segment is acknowledged.
+    /// Segment whose acknowledgement ends the current round trip.
     round_end: u64,
     min_rtt: WindowedMin,
 }
@@ -39,7 +39,7 @@ impl RttEstimator {
         }
     }
 
-    /// Takes one sample (RFC 6298 2.2 and 2.3).
+    /// Update the estimates with one sample (RFC 6298 2.2 and 2.3).
     pub(crate) fn sample(&mut self, rtt_us: u64, una: u64, nxt: u64) {
         let rtt_us = rtt_us.max(1);
         if self.srtt_x8 == 0 {
@@ -65,7 +65,7 @@ impl RttEstimator {
         }
     }
 
-    /// alpha = 1/8, beta = 1/4; a sample far below the mean moves the deviation by only 1/32, so
+    /// Smooth with alpha = 1/8 and beta = 1/4; a sample far below the mean moves the deviation by only 1/32, so
     /// that a falling RTT does not raise the timeout.
     fn smooth(&mut self, rtt_us: i64) {
         let error = rtt_us - (self.srtt_x8 >> 3) as i64;
@@ -78,7 +78,7 @@ impl RttEstimator {
         self.mdev_x4 = self.mdev_x4.saturating_add_signed(change);
     }
 
-    /// Feeds the windowed minimum. An ACK that may have been delayed cannot raise it.
+    /// Update the windowed minimum. An ACK that may have been delayed cannot raise it.
     pub(crate) fn sample_min(&mut self, now_us: u64, rtt_us: u64, maybe_delayed: bool) {
         if !(maybe_delayed && self.min_rtt.get().is_some_and(|min| rtt_us > min)) {
             self.min_rtt.update(now_us, rtt_us.max(1), MIN_RTT_WINDOW_US);
@@ -109,12 +109,12 @@ impl RttEstimator {
         self.rttvar_x4
     }
 
-    /// The least RTT; `u32::MAX` before the first sample, as in the kernel.
+    /// Smallest RTT of the window; `u32::MAX` before the first sample, as in the kernel.
     pub(crate) fn min_rtt_us(&self) -> u64 {
         self.min_rtt.get().unwrap_or(u64::from(u32::MAX))
     }
 
-    /// RTO = srtt + max(200 ms, 4 * rttvar).
+    /// Timeout without back-off: srtt + max(200 ms, 4 * rttvar).
     pub(crate) fn rto_us(&self) -> u64 {
         if self.srtt_x8 == 0 {
             return RTO_INITIAL_US;
@@ -123,10 +123,11 @@ impl RttEstimator {
     }
 }
 
-/// The least value of a sliding window of time, from the best three of it (Nichols' algorithm).
+/// Smallest value of a sliding time window, from its best three (Kathleen Nichols' algorithm,
+/// lib/win_minmax.c).
 #[derive(Debug, Clone)]
 struct WindowedMin {
-    /// (time, value) of the best, the second best after it, and the third best after that.
+    /// Pairs of time and value: the best, the second best after it, and the third best after that.
     best: Option<[(u64, u64); 3]>,
 }
 
@@ -158,8 +159,7 @@ impl WindowedMin {
         self.best = Some(Self::age(best, sample, window));
     }
 
-    /// Forgets what has left the window, and refreshes the runners-up a quarter and half way
-    /// through it.
+    /// Drop values older than the window, and refresh the runners-up a quarter and half way through it.
     fn age(mut best: [(u64, u64); 3], sample: (u64, u64), window: u64) -> [(u64, u64); 3] {
         let age = sample.0 - best[0].0;
         if age > window {

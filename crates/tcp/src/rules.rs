@@ -1,45 +1,48 @@
-//! What differs between the Linuxes that a host's TCP may be. Each rule is read in one place, and says which release
-//! changed it; what is not here is alike in all of them, or counts as it is in the latest.
+//! Differences between Linux releases. Each rule is read in one place and names the release that changed it;
+//! behaviour not listed here is the same in all of them, or follows the latest release.
 
 use skyhop_model::Profile;
 
-/// The rules of a Linux.
+/// Rules of one Linux release, for the features that differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Rules {
-    /// How the receive buffer begins and grows.
+    /// Algorithm of receive buffer auto-tuning.
     pub(crate) receive_tuning: ReceiveTuning,
-    /// Duplicate ACKs of a burst are merged (4.18).
+    /// Whether duplicate ACKs of a burst are merged (4.18).
     pub(crate) sack_compression: bool,
-    /// A full segment that ends a burst is acknowledged once it has been read (6.6: `tcp_measure_rcv_mss`).
+    /// Whether a full-size segment with PSH is acknowledged once it has been read (6.6: `tcp_measure_rcv_mss`).
     pub(crate) acks_pushed: bool,
-    /// SYNs leave a second apart at first (6.5: sysctl tcp_syn_linear_timeouts).
+    /// Number of SYN timeouts before exponential back-off begins (6.5: sysctl tcp_syn_linear_timeouts).
     pub(crate) linear_syns: u32,
-    /// Recovery lets the window grow with each ACK that advances (5.14: `tcp_cwnd_reduction`); before, only while
-    /// retransmissions are acknowledged.
+    /// Whether PRR lets the window grow with each ACK that advances (5.14: `tcp_cwnd_reduction`); before, only
+    /// while retransmissions are acknowledged.
     pub(crate) prr_grows_on_advance: bool,
-    /// Bursts may be larger on short paths (5.18: sysctl tcp_tso_rtt_log).
+    /// Whether bursts may be larger on paths with a short RTT (5.18: sysctl tcp_tso_rtt_log).
     pub(crate) tso_by_rtt: bool,
-    /// A burst waits for an ACK that is near (6.18: `tcp_tso_should_defer`); before, for one whose segment left half an
-    /// RTT ago.
+    /// Whether a burst waits for an ACK that is near (6.18: `tcp_tso_should_defer`); before, for one whose
+    /// segment left half an RTT ago.
     pub(crate) defers_for_near_ack: bool,
-    /// What is due within a window is noted by its end (6.1: `tcp_cwnd_validate`); before, by the most that was out.
+    /// Whether cwnd validation records flights that the window limited (6.1: `tcp_cwnd_validate`); before, only
+    /// the most segments outstanding.
     pub(crate) notes_limited_windows: bool,
-    /// Where nothing has been sent again an ACK shows that the segment was late (6.12: `tcp_packet_delayed`).
+    /// Whether an ACK shows that a segment was late even if nothing was retransmitted (6.12:
+    /// `tcp_packet_delayed`).
     pub(crate) undoes_without_retransmission: bool,
-    /// Short timers wait 2 ms longer (6.6: `TCP_TIMEOUT_MIN_US`); before, two ticks.
+    /// Whether the margin of short timers is 2 ms (6.6: `TCP_TIMEOUT_MIN_US`); before, two ticks.
     pub(crate) short_timers_in_us: bool,
 }
 
-/// `tcp_rcv_space_adjust` and what goes with it.
+/// Algorithm of `tcp_rcv_space_adjust` and related functions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ReceiveTuning {
-    /// Before 4.16: a window of 20 segments at first, in steps of half as much and twice as much.
+    /// Linux before 4.16: initial window of 20 segments; growth in steps of one half and of double.
     Steps,
-    /// Before 6.16: by how much more came, twice; room for what is lost. Half of the memory is window.
+    /// Linux from 4.16 to 6.5: growth by twice the relative increase of data per round trip, with room for
+    /// losses. Half of the memory is window.
     HalfWindow,
-    /// The same, with the part of the memory that is window measured (6.6).
+    /// Linux from 6.6 to 6.15: the same growth, with the window's share of memory measured.
     MeasuredWindow,
-    /// From 6.16 on: only what came twice, and room for what waits beyond a gap.
+    /// Linux from 6.16 on: growth by twice the relative increase only, and room for data beyond a gap.
     Tight,
 }
 
@@ -66,8 +69,8 @@ impl Rules {
     }
 }
 
-/// What the congestion controls of a Linux had otherwise, as parameters of those here: Linux up to 5.4 let HyStart look at
-/// the first 8 RTTs of a round alone; BBR allows for aggregated ACKs from 5.1 on.
+/// Parameters that make the congestion controls of cc/ behave as in a Linux release: HyStart in Linux up to 5.4
+/// uses only the first 8 RTT samples of a round; BBR allows for aggregated ACKs from 5.1 on.
 pub fn parameters_of(profile: Profile) -> &'static [(&'static str, &'static str)] {
     match profile {
         Profile::Linux4_15 => &[("hystart_all_samples", "0"), ("extra_acked_gain", "0")],

@@ -1,14 +1,14 @@
-//! The SACK option's blocks (RFC 2018, with RFC 2883's D-SACK in first place).
+//! Blocks of the SACK option (RFC 2018), with a D-SACK block first if there is one (RFC 2883).
 
-/// How many blocks fit beside the timestamps option (RFC 2018 3).
+/// Number of blocks that fit a header with the timestamps option (RFC 2018 3).
 pub const MAX_SACK_BLOCKS: usize = 3;
 
-/// Segments `start..end` that have arrived.
+/// Contiguous segments `start..end` that have arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SackBlock {
-    /// The first segment.
+    /// First segment of the block.
     pub start: u64,
-    /// The segment after the last.
+    /// Segment after the last of the block.
     pub end: u64,
 }
 
@@ -19,7 +19,7 @@ impl SackBlock {
     }
 }
 
-/// The blocks of one acknowledgement.
+/// SACK blocks of one acknowledgement, in the order of transmission.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SackBlocks {
     blocks: [SackBlock; MAX_SACK_BLOCKS],
@@ -27,11 +27,11 @@ pub struct SackBlocks {
 }
 
 impl SackBlocks {
-    /// No blocks.
+    /// Option without any blocks.
     pub const EMPTY: Self =
         Self { blocks: [SackBlock { start: 0, end: 0 }; MAX_SACK_BLOCKS], len: 0 };
 
-    /// Adds a block behind the others; a block that no longer fits is left out.
+    /// Append a block; it is dropped if there is no room left.
     pub fn push(&mut self, block: SackBlock) {
         debug_assert!(block.start < block.end, "a SACK block covers something");
         if let Some(slot) = self.blocks.get_mut(usize::from(self.len)) {
@@ -40,40 +40,41 @@ impl SackBlocks {
         }
     }
 
-    /// The blocks in the order in which they are sent.
+    /// Return the blocks in the order of transmission.
     pub fn as_slice(&self) -> &[SackBlock] {
         &self.blocks[..usize::from(self.len)]
     }
 
-    /// The blocks from `skip` on, by sequence number.
+    /// Sort the blocks from `skip` on by sequence number and return them.
     pub(crate) fn sorted_from(&mut self, skip: usize) -> &[SackBlock] {
         let blocks = &mut self.blocks[skip..usize::from(self.len)];
         blocks.sort_unstable_by_key(|block| block.start);
         blocks
     }
 
-    /// How many there are.
+    /// Number of blocks in the option.
     pub const fn len(&self) -> usize {
         self.len as usize
     }
 
-    /// Whether there are none.
+    /// Whether the option has no blocks.
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// What the option takes in a header, in bytes (RFC 2018 3): two of its own and two of padding, then eight per block.
+    /// Size of the option in a header, in bytes (RFC 2018 3): two bytes of kind and length, two of padding, and
+    /// eight per block.
     pub const fn option_bytes(&self) -> u64 {
         Self::option_bytes_of(self.len)
     }
 
-    /// The same for so many blocks.
+    /// Size of an option with `blocks` blocks, in bytes; see [`Self::option_bytes`].
     pub(crate) const fn option_bytes_of(blocks: u8) -> u64 {
         if blocks == 0 { 0 } else { 4 + 8 * blocks as u64 }
     }
 
-    /// The D-SACK, if the first block is one: it lies below the cumulative acknowledgement, or
-    /// inside the second block (RFC 2883 4).
+    /// Return the first block if it is a D-SACK: it lies below the cumulative acknowledgement, or inside the
+    /// second block (RFC 2883 4).
     pub fn duplicate(&self, cumulative: u64) -> Option<SackBlock> {
         let blocks = self.as_slice();
         let first = blocks.first()?;

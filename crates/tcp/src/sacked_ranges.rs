@@ -1,19 +1,19 @@
-//! What has arrived beyond a gap, and which SACK blocks to report of it.
+//! Segments received beyond a gap, and the SACK blocks that report them.
 
 use std::collections::VecDeque;
 
 use crate::sack::{SackBlock, SackBlocks};
 
-/// The kernel remembers so many recent blocks.
+/// Number of recent blocks that the kernel remembers (`selective_acks`).
 const RECENT: usize = 4;
-/// Whatever other options there are, so many blocks are reported.
+/// Number of recent blocks reported whatever other options there are.
 const REPORTED_FOR_SURE: usize = 2;
 
 /// Segments beyond the cumulative acknowledgement, as disjoint ranges that do not touch.
 #[derive(Debug, Default)]
 pub(crate) struct SackedRanges {
     ranges: VecDeque<SackBlock>,
-    /// Where the most recently changed ranges are, newest first: RFC 2018 4.
+    /// Most recently changed ranges, newest first (RFC 2018 4).
     recent: [SackBlock; RECENT],
     recent_len: usize,
 }
@@ -23,7 +23,7 @@ impl SackedRanges {
         self.ranges.is_empty()
     }
 
-    /// Takes a segment in; `false` if it is here already.
+    /// Add a segment; return `false` if it had already arrived.
     pub(crate) fn insert(&mut self, seq: u64) -> bool {
         let after = self.ranges.partition_point(|range| range.start <= seq);
         if after > 0 && seq < self.ranges[after - 1].end {
@@ -55,15 +55,15 @@ impl SackedRanges {
         true
     }
 
-    /// Whether taking `seq` in would push a recent range out of the first places, so that an ACK
-    /// that waits would no longer report it.
+    /// Whether adding `seq` would push a recent range out of the first places, so that a delayed ACK would no
+    /// longer report it.
     pub(crate) fn would_displace(&self, seq: u64) -> bool {
         let recent = &self.recent[..self.recent_len];
         let touches = |range: &SackBlock| range.start <= seq + 1 && seq <= range.end;
         recent.iter().position(touches).unwrap_or(self.recent_len) >= REPORTED_FOR_SURE
     }
 
-    /// The range moves to the front and swallows what it has grown over.
+    /// Move a range to the front of the recent ones, and drop those that it now contains.
     fn note_recent(&mut self, range: SackBlock) {
         let mut kept = [SackBlock::default(); RECENT];
         kept[0] = range;
@@ -77,7 +77,7 @@ impl SackedRanges {
         (self.recent, self.recent_len) = (kept, len);
     }
 
-    /// Everything below `next` has arrived; returns up to where that now reaches.
+    /// Remove what lies below `next` once everything below it has arrived; return the next missing segment.
     pub(crate) fn advance(&mut self, next: u64) -> u64 {
         let mut next = next;
         while let Some(first) = self.ranges.front().filter(|first| first.start <= next) {
@@ -95,14 +95,14 @@ impl SackedRanges {
         next
     }
 
-    /// The range that `seq` lies in.
+    /// Return the range that contains `seq`.
     pub(crate) fn containing(&self, seq: u64) -> Option<SackBlock> {
         let after = self.ranges.partition_point(|range| range.start <= seq);
         self.ranges.get(after.checked_sub(1)?).filter(|range| seq < range.end).copied()
     }
 
-    /// The blocks to report, behind a D-SACK where there is one (RFC 2883 4: the range that
-    /// contains the duplicate comes second).
+    /// Return the blocks to report, after a D-SACK if there is one (RFC 2883 4: the range that contains the
+    /// duplicate comes second).
     pub(crate) fn blocks(&self, duplicate: Option<SackBlock>) -> SackBlocks {
         let mut blocks = SackBlocks::EMPTY;
         let mut around = None;

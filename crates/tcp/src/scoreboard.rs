@@ -1,47 +1,47 @@
-//! What the sender knows of every segment between `una` and `nxt` (RFC 6675's scoreboard, with the
-//! times that RFC 8985 and the delivery-rate draft ask for).
+//! Scoreboard of RFC 6675: the sender's state of every segment between `una` and `nxt`, with the times that RFC
+//! 8985 and the delivery-rate draft need.
 //!
-//! A power-of-two ring of small entries that grows with the window, a bit ring for what has been
-//! SACKed and one for what waits to be retransmitted, and a list through the entries in order of
-//! transmission. Every operation is constant time per segment, apart from searches that skip 64
-//! segments at a time.
+//! It is a power-of-two ring of small entries that grows with the window, with one bit ring for SACKed
+//! segments, one for segments that wait for retransmission, and a list through the entries in order of
+//! transmission. Every operation takes constant time per segment, apart from searches, which skip 64 segments
+//! at a time.
 
 use crate::rate_sample::sent_after;
 use crate::ring_bits::RingBits;
 
 const INITIAL_CAPACITY: u64 = 64;
 
-/// Arrived out of order.
+/// Flag: the segment arrived out of order and was SACKed.
 pub(crate) const SACKED: u8 = 1;
-/// Deemed lost; remains set while the retransmission is in flight.
+/// Flag: the segment is marked as lost; remains set while its retransmission is in flight.
 pub(crate) const LOST: u8 = 2;
-/// A retransmission is in flight.
+/// Flag: a retransmission of the segment is in flight.
 pub(crate) const RETRANS: u8 = 4;
-/// Has been retransmitted at some time.
+/// Flag: the segment was retransmitted at some time.
 pub(crate) const EVER_RETRANS: u8 = 8;
-/// Sent while the application limited the flow.
+/// Flag: the segment was sent while the application limited the flow.
 pub(crate) const APP_LIMITED: u8 = 16;
-/// In the list by time of transmission.
+/// Flag: the segment is in the list by time of transmission.
 const LISTED: u8 = 32;
-/// A timeout deemed it lost, not RACK.
+/// Flag: a timeout, not RACK, marked the segment as lost.
 const BY_TIMEOUT: u8 = 64;
 
-/// One segment.
+/// State of one outstanding segment.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Entry {
-    /// When it was last sent, in microseconds.
+    /// Time of the last transmission, in microseconds.
     pub(crate) sent_us: u64,
-    /// The connection's `first_tx_us` when it was sent.
+    /// Value of the connection's `first_tx_mstamp` at the transmission, in microseconds.
     pub(crate) first_tx_us: u64,
-    /// The connection's `delivered_us` when it was sent.
+    /// Value of the connection's `delivered_mstamp` at the transmission, in microseconds.
     pub(crate) delivered_us: u64,
-    /// The connection's `delivered` when it was sent.
+    /// Value of the connection's `delivered` at the transmission, in segments.
     pub(crate) delivered: u32,
-    /// Neighbours in the list, as the low half of their sequence numbers; the ends point to
+    /// Neighbours in the list, as the low half of their sequence numbers; the ends of the list refer to
     /// themselves.
     earlier: u32,
     later: u32,
-    /// The low half of the connection's `delivered_ce` when it was sent; Linux keeps 20 bits.
+    /// Low half of the connection's `delivered_ce` at the transmission; Linux keeps 20 bits.
     pub(crate) delivered_ce: u16,
     pub(crate) flags: u8,
 }
@@ -52,27 +52,27 @@ impl Entry {
     }
 }
 
-/// The window's segments and their counts, named as in the kernel.
+/// Outstanding segments and their counts, named as in the kernel.
 #[derive(Debug)]
 pub(crate) struct Scoreboard {
     entries: Vec<Entry>,
     mask: u64,
     sacked: RingBits,
-    /// LOST and not RETRANS.
+    /// Segments that wait for retransmission: LOST and not RETRANS.
     pending: RingBits,
-    /// No bit of `pending` is set below.
+    /// Lower bound of the bits set in `pending`, where searches begin.
     pending_from: u64,
-    /// The ends of the list by time of transmission.
+    /// First and last of the list by time of transmission.
     oldest: Option<u64>,
     newest: Option<u64>,
-    /// The last of the list that was sent before the newest delivered segment, as far as known.
+    /// Last of the list that was sent before the newest delivered segment, as far as known.
     edge: Option<u64>,
     pub(crate) una: u64,
     pub(crate) nxt: u64,
     pub(crate) sacked_out: u32,
     pub(crate) lost_out: u32,
     pub(crate) retrans_out: u32,
-    /// The segment after the highest SACKed one.
+    /// Segment after the highest one that was SACKed.
     highest_sacked: u64,
 }
 
@@ -101,7 +101,7 @@ impl Scoreboard {
         (self.nxt - self.una) as u32
     }
 
-    /// RFC 6675 4's pipe, as the kernel counts it.
+    /// Pipe of RFC 6675 4, as the kernel counts it, in segments.
     #[inline]
     pub(crate) fn in_flight(&self) -> u32 {
         self.packets_out() - (self.sacked_out + self.lost_out) + self.retrans_out
@@ -119,12 +119,12 @@ impl Scoreboard {
         &mut self.entries[(seq & self.mask) as usize]
     }
 
-    /// Where SACKed data ends; `una` while nothing is SACKed.
+    /// Segment after the highest SACKed one; `una` while nothing is SACKed.
     pub(crate) fn sacked_end(&self) -> u64 {
         if self.sacked_out == 0 { self.una } else { self.highest_sacked }
     }
 
-    /// Adds segment `nxt`.
+    /// Append segment `nxt` with its state.
     #[inline]
     pub(crate) fn push(&mut self, entry: Entry) {
         if self.nxt - self.una > self.mask {
@@ -155,7 +155,7 @@ impl Scoreboard {
         (self.entries, self.mask, self.sacked, self.pending) = (entries, mask, sacked, pending);
     }
 
-    /// Takes segment `una` off the board and returns what was known of it.
+    /// Remove segment `una` from the board and return its state.
     #[inline]
     pub(crate) fn pop(&mut self) -> Entry {
         let seq = self.una;
@@ -176,20 +176,20 @@ impl Scoreboard {
         entry
     }
 
-    /// The first segment in `from..to` that has not been SACKed.
+    /// Find the first segment in `from..to` that was not SACKed.
     pub(crate) fn first_unsacked(&self, from: u64, to: u64) -> Option<u64> {
         self.sacked.first_clear(from, to)
     }
 
-    /// Marks a segment as arrived.
+    /// Mark a segment as SACKed.
     pub(crate) fn mark_sacked(&mut self, seq: u64) {
         let flags = self.entry(seq).flags;
         debug_assert!(flags & SACKED == 0);
         if flags & LOST != 0 {
             self.lost_out -= 1;
             self.pending.clear(seq);
-            // A retransmission of a segment that is not deemed lost may still be on its way: the
-            // kernel keeps counting it until the cumulative acknowledgement.
+            // A retransmission of a segment not marked as lost may still be in flight: the kernel keeps
+            // counting it until the cumulative acknowledgement.
             if flags & RETRANS != 0 {
                 self.retrans_out -= 1;
                 self.entry_mut(seq).flags &= !RETRANS;
@@ -203,7 +203,7 @@ impl Scoreboard {
         self.unlist(seq);
     }
 
-    /// Marks a segment as lost, or its retransmission as lost again; whether that was news.
+    /// Mark a segment as lost, or its retransmission as lost again; return whether the mark is new.
     pub(crate) fn mark_lost(&mut self, seq: u64, by_timeout: bool) -> bool {
         let entry = self.entry_mut(seq);
         if entry.is(SACKED) || (entry.is(LOST) && !entry.is(RETRANS)) {
@@ -231,8 +231,8 @@ impl Scoreboard {
         true
     }
 
-    /// Takes back every loss mark: what was deemed lost is in flight again. Only what a timeout had
-    /// marked returns to the list: RACK, which unlisted the rest, does not examine them twice.
+    /// Remove every loss mark: the segments are in flight again. Only those that a timeout had marked return to
+    /// the list; RACK has already examined and unlisted the others.
     pub(crate) fn unmark_all_lost(&mut self) {
         for seq in (self.una..self.nxt).rev() {
             if !self.entry(seq).is(LOST) {
@@ -250,7 +250,7 @@ impl Scoreboard {
         debug_assert_eq!(self.lost_out, 0);
     }
 
-    /// The lowest segment that is lost and not yet retransmitted.
+    /// Find the lowest segment that is lost and not yet retransmitted.
     pub(crate) fn next_pending(&mut self) -> Option<u64> {
         if self.lost_out == 0 {
             return None;
@@ -260,8 +260,8 @@ impl Scoreboard {
         found
     }
 
-    /// Notes that a retransmission of `seq` left; `counted` unless it was a loss probe, which the
-    /// kernel leaves out of `retrans_out`.
+    /// Record a retransmission of `seq`; `counted` unless it is a loss probe, which the kernel leaves out of
+    /// `retrans_out`.
     pub(crate) fn mark_retransmitted(&mut self, seq: u64, counted: bool) {
         let entry = self.entry_mut(seq);
         entry.flags |= EVER_RETRANS;
@@ -275,7 +275,7 @@ impl Scoreboard {
         self.list_as_newest(seq);
     }
 
-    /// The retransmission of `seq` turned out to be a duplicate.
+    /// Record that the retransmission of `seq` was a duplicate.
     pub(crate) fn unmark_retransmission(&mut self, seq: u64) {
         let entry = self.entry_mut(seq);
         if entry.is(RETRANS) {
@@ -289,12 +289,12 @@ impl Scoreboard {
         }
     }
 
-    /// The segment in flight that was sent first.
+    /// First segment of the list: the one sent the longest time ago.
     pub(crate) fn oldest_sent(&self) -> Option<u64> {
         self.oldest
     }
 
-    /// Moves the edge on to the last segment in the list that was sent before the given one.
+    /// Advance the edge to the last segment in the list that was sent before the given one, and return it.
     pub(crate) fn advance_edge(&mut self, sent_us: u64, end: u64) -> Option<u64> {
         let mut next = self.edge.map_or(self.oldest, |edge| self.sent_next(edge));
         while let Some(seq) = next {
@@ -307,7 +307,7 @@ impl Scoreboard {
         self.edge
     }
 
-    /// The segment of the list that was sent after this one.
+    /// Next segment in the list by time of transmission.
     pub(crate) fn sent_next(&self, seq: u64) -> Option<u64> {
         let later = self.entry(seq).later;
         (later != seq as u32).then(|| self.widen(later))
@@ -436,7 +436,7 @@ mod tests {
             board.mark_retransmitted(seq, true);
         }
         assert_eq!(board.next_pending(), None);
-        // Lost again.
+        // The retransmission is lost again.
         assert!(board.mark_lost(130, false));
         assert_eq!(board.next_pending(), Some(130));
         board.unmark_all_lost();

@@ -1,29 +1,31 @@
-//! What travels: data segments one way, acknowledgements the other. Small `Copy` structs in place
-//! of bytes; their sizes are those of the real headers.
+//! Data segments and acknowledgements as they cross the path: small `Copy` structs in place of bytes, with the
+//! sizes of the real headers.
 //!
-//! Sequence numbers count segments, not bytes, are 64 bits wide and never wrap. A segment keeps its length when it is
-//! sent again. What counts bytes (windows, and how much has arrived) counts them from the stream's beginning.
+//! Sequence numbers count segments, not bytes, are 64 bits wide and never wrap. A segment keeps its length when
+//! it is retransmitted. Byte counts (windows, offsets, bytes that have arrived) start at the beginning of the
+//! stream.
 
 use skyhop_model::Ecn;
 use skyhop_units::{Bytes, Instant};
 
 use crate::sack::SackBlocks;
 
-/// IPv4 header and TCP header.
+/// Size of the IPv4 and the TCP header without options, in bytes.
 const HEADERS_BYTES: u64 = 20 + 20;
-/// The timestamps option with its padding (RFC 7323 appendix A).
+/// Size of the timestamps option with its padding, in bytes (RFC 7323 appendix A).
 pub(crate) const TIMESTAMPS_BYTES: u64 = 12;
-/// MSS, SACK-permitted and window scale options; with timestamps they share their padding.
+/// Size of the MSS, SACK-permitted and window scale options of a SYN, in bytes; with timestamps they share the
+/// padding.
 const SYN_OPTIONS_BYTES: u64 = 12;
 const SYN_OPTIONS_WITH_TIMESTAMPS_BYTES: u64 = 20;
 
-/// The timestamp option's clock: milliseconds, never 0.
+/// Value of the timestamps option's clock at `now`: milliseconds, never 0.
 #[inline]
 pub(crate) fn timestamp_at(now: Instant) -> u32 {
     ((now.as_nanos() / 1_000_000) as u32).wrapping_add(1).max(1)
 }
 
-/// The size of an IP packet's headers: of a SYN, and with timestamps.
+/// Size of the headers of an IP packet, in bytes, for a SYN or not, with timestamps or without.
 #[inline]
 const fn headers_bytes(syn: bool, timestamps: bool) -> u64 {
     HEADERS_BYTES
@@ -35,16 +37,16 @@ const fn headers_bytes(syn: bool, timestamps: bool) -> u64 {
         }
 }
 
-/// What a segment from the sender is for.
+/// Kind of a segment from the sender.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SegmentKind {
-    /// Opens the connection.
+    /// SYN, which opens the connection.
     Syn,
-    /// Completes the handshake; carries no data.
+    /// Last segment of the handshake; carries no data.
     HandshakeAck,
-    /// Carries data.
+    /// Data segment, with or without the FIN.
     Data,
-    /// Carries none and asks for an acknowledgement, by a sequence number of old.
+    /// Probe without data: an old sequence number makes the receiver acknowledge it.
     Probe,
 }
 
@@ -52,32 +54,32 @@ pub enum SegmentKind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C)]
 pub struct Segment {
-    /// Its place in the stream, counted in segments from 0.
+    /// Sequence number: position in the stream, counted in segments from 0.
     pub seq: u64,
-    /// Where its payload begins in the stream, in bytes.
+    /// Byte offset in the stream at which the payload begins.
     pub offset: u64,
-    /// The sender's timestamp in milliseconds (RFC 7323 3.2); 0 where it sends none.
+    /// Timestamp of the sender in milliseconds (RFC 7323 3.2); 0 if the sender has none.
     pub tsval: u32,
-    /// The timestamp that it echoes, 0 where there is none.
+    /// Echoed timestamp of the other end; 0 if there is none.
     pub tsecr: u32,
-    /// Its payload in bytes: the MSS or less; none in a FIN that found nothing else to send.
+    /// Payload in bytes: the MSS or less; 0 for a FIN without data.
     pub len: u16,
-    /// What it is for.
+    /// Kind of the segment, which decides what the receiver does.
     pub kind: SegmentKind,
-    /// Whether it is the stream's last (its FIN).
+    /// Whether the segment is the last of the stream (FIN flag).
     pub fin: bool,
-    /// Whether nothing follows at once: it ends a burst, or what has been written (its PSH).
+    /// Whether nothing follows at once: the segment ends a burst or a write (PSH flag).
     pub push: bool,
-    /// Whether it was sent before. The receiver does not look at it.
+    /// Whether the segment is a retransmission. The receiver ignores this.
     pub retransmission: bool,
-    /// The IP header's ECN bits; a queue on the way may make CE of them.
+    /// ECN bits of the IP header; a queue on the path may set CE.
     pub ecn: Ecn,
-    /// TCP's Congestion Window Reduced flag; on a SYN, with ECN-Echo, that ECN is asked for.
+    /// CWR flag; on a SYN, together with ECE, the request for ECN.
     pub cwr: bool,
 }
 
 impl Segment {
-    /// The size of the IP packet.
+    /// Size of the IP packet, headers included.
     pub const fn ip_size(&self) -> Bytes {
         let syn = matches!(self.kind, SegmentKind::Syn);
         Bytes::new(headers_bytes(syn, self.tsval != 0) + self.len as u64)
@@ -88,36 +90,36 @@ impl Segment {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C)]
 pub struct Ack {
-    /// The lowest segment that has not arrived: everything below has.
+    /// Lowest segment that has not arrived: all below it have.
     pub cumulative: u64,
-    /// What has arrived above it, most recent first, after a D-SACK where there is one.
+    /// SACK blocks above `cumulative`, most recent first, after a D-SACK if there is one.
     pub sack: SackBlocks,
     /// Bytes of the stream that have arrived in order.
     pub acknowledged: u64,
-    /// How many bytes from `acknowledged` on the receiver has room for.
+    /// Receive window: number of bytes from `acknowledged` on that the receiver has room for.
     pub window: u64,
-    /// The receiver's timestamp in milliseconds; 0 where it sends none.
+    /// Timestamp of the receiver in milliseconds; 0 if the receiver sends none.
     pub tsval: u32,
-    /// The echoed timestamp, 0 where there is none (RFC 7323 4.3).
+    /// Echoed timestamp of the sender; 0 if there is none (RFC 7323 4.3).
     pub tsecr: u32,
-    /// Whether it is the SYN-ACK.
+    /// Whether this is the SYN-ACK.
     pub syn: bool,
-    /// TCP's ECN-Echo flag: a segment came marked; on the SYN-ACK, that ECN is spoken.
+    /// ECE flag: a segment arrived with a mark; on the SYN-ACK, ECN is accepted.
     pub ece: bool,
 }
 
 impl Ack {
-    /// The size of the IP packet.
+    /// Size of the IP packet, headers included.
     pub const fn ip_size(&self) -> Bytes {
         Self::ip_size_with(self.syn, self.tsval != 0, self.sack.len() as u8)
     }
 
-    /// That of one with so many SACK blocks.
+    /// Size of the IP packet of an acknowledgement with `sack_blocks` SACK blocks.
     #[inline]
     pub(crate) const fn ip_size_with(syn: bool, timestamps: bool, sack_blocks: u8) -> Bytes {
         Bytes::new(headers_bytes(syn, timestamps) + SackBlocks::option_bytes_of(sack_blocks))
     }
 }
 
-/// Links copy segments from place to place; what is larger is slower.
+/// Segments are copied from link to link; a larger struct would be slower.
 const _: () = assert!(size_of::<Segment>() == 32);

@@ -1,15 +1,14 @@
-//! The sending end of a connection.
+//! Sending half of a connection: its state, and the calls that drive it.
 
-use skyhop_cc::{Outputs, TcpSock};
+use skyhop_cc::{OutputCounts, TcpSock};
 use skyhop_units::{Bytes, Duration, Instant};
 
 use crate::config::SenderConfig;
-use crate::cwnd_validation::Usage;
+use crate::cwnd_validation::CwndUsage;
 use crate::ecn::SenderEcn;
 use crate::handshake::Phase;
 use crate::jiffies::Jiffies;
-use crate::leaving::Leaving;
-use crate::lengths::Lengths;
+use crate::next_segment::NextSegment;
 use crate::persist::Persist;
 use crate::prr::Prr;
 use crate::rack::Rack;
@@ -19,39 +18,41 @@ use crate::rules::Rules;
 use crate::sack::SackBlocks;
 use crate::scoreboard::Scoreboard;
 use crate::segment::{self, Ack, Segment};
+use crate::segment_lengths::SegmentLengths;
 use crate::stream::Stream;
 use crate::tlp::Tlp;
 use crate::transmit::{Flight, Forced, Rexmit};
 use crate::undo::Undo;
 use crate::{CongestionControl, Failure};
 
-/// A TCP sender with Linux's behaviour under the congestion control `C`.
+/// TCP sender with Linux's behaviour under the congestion control `C`.
 ///
-/// The connection opens with the first [`Self::poll_transmit`]. Every call carries the time, which
-/// never runs backwards.
+/// The first [`Self::poll_transmit`] opens the connection. Every call carries the current time, which never
+/// runs backwards.
 #[derive(Debug)]
 pub struct Sender<C: CongestionControl> {
     pub(crate) config: SenderConfig,
     pub(crate) cc: C,
-    /// What it says of itself, which every ACK asks for: whether it has `cong_control`, and `sndbuf_expand`.
+    /// Capabilities of `cc`, cached because every ACK needs them: whether it implements `cong_control` and
+    /// `sndbuf_expand`.
     pub(crate) has_cong_control: bool,
-    pub(crate) sizes_sndbuf: bool,
-    /// What the congestion control sees. Window, threshold, pacing and delivery counts live here,
-    /// the rest is copied in before each hook.
+    pub(crate) has_sndbuf_expand: bool,
+    /// Socket that the congestion control sees. Window, threshold, pacing and delivery counts live here;
+    /// `fill_socket` copies the rest in before each hook.
     pub(crate) tp: TcpSock,
     pub(crate) phase: Phase,
     pub(crate) stream: Stream,
     pub(crate) board: Scoreboard,
-    pub(crate) lengths: Lengths,
-    /// The blocks of the previous ACK.
-    pub(crate) known_sack: SackBlocks,
-    /// The receiver has no room from this byte of the stream on.
-    pub(crate) window_end: u64,
-    /// The window that the receiver last gave.
+    pub(crate) lengths: SegmentLengths,
+    /// SACK blocks of the previous ACK (`recv_sack_cache`).
+    pub(crate) recv_sack_cache: SackBlocks,
+    /// Right edge of the receiver's window, as a byte offset in the stream.
+    pub(crate) receive_window_end: u64,
+    /// Window that the receiver advertised last, in bytes (`snd_wnd`).
     pub(crate) peer_window: u64,
 
     pub(crate) persist: Persist,
-    /// Why it gave up, where it did.
+    /// Reason for which the sender gave up, if it has.
     pub(crate) failure: Option<Failure>,
 
     pub(crate) rtt: RttEstimator,
@@ -59,24 +60,24 @@ pub struct Sender<C: CongestionControl> {
     pub(crate) tlp: Tlp,
     pub(crate) prr: Prr,
     pub(crate) undo: Undo,
-    pub(crate) usage: Usage,
+    pub(crate) usage: CwndUsage,
     pub(crate) ecn: SenderEcn,
-    /// `nxt` when the current episode began (RFC 6582's recover).
+    /// `nxt` when the current recovery episode began (`recover` of RFC 6582).
     pub(crate) high_seq: u64,
-    /// Whether the timeout may still prove spurious.
+    /// Whether F-RTO (RFC 5682) may still find the last timeout spurious.
     pub(crate) frto: bool,
-    /// What of the MSS new segments have no room for.
+    /// Bytes of each segment taken by TCP options (reduces the effective MSS).
     pub(crate) option_bytes: u64,
-    /// The segment after the last short one (`snd_sml`).
+    /// Sequence number after the last segment that was shorter than the MSS (`snd_sml`).
     pub(crate) short_end: u64,
-    /// D-SACKed segments since the start.
-    pub(crate) duplicates: u64,
+    /// Number of segments reported by D-SACK since the start of the connection.
+    pub(crate) dsack_duplicates: u64,
 
     pub(crate) timer: Option<(TimerKind, Instant)>,
     pub(crate) rto_us: u64,
     pub(crate) jiffies: Jiffies,
     pub(crate) rules: Rules,
-    /// The other end's timestamp that is echoed (RFC 7323 4.3).
+    /// Timestamp of the other end to echo (RFC 7323 4.3).
     pub(crate) ts_recent: u32,
     pub(crate) now: Instant,
     pub(crate) now_us: u64,
@@ -86,10 +87,12 @@ pub struct Sender<C: CongestionControl> {
     pub(crate) forced: Option<Forced>,
     pub(crate) flight: Flight,
     pub(crate) last_sent_us: u64,
-    /// An application that waits for room writes again when this byte of the stream has been acknowledged.
-    pub(crate) writes_again_at: u64,
-    /// An application that writes without end has begun to since something left.
-    pub(crate) resumes: bool,
+    /// Byte offset in the stream whose acknowledgement makes the socket writable again for a blocked
+    /// application.
+    pub(crate) writable_at: u64,
+    /// Whether an application without an end of data began to write after the last transmission: the next new
+    /// segment then checks for a restart after idle.
+    pub(crate) endless_write_began: bool,
 
     pub(crate) data_sent: u64,
     pub(crate) timeouts: u64,
@@ -99,14 +102,14 @@ pub struct Sender<C: CongestionControl> {
 }
 
 impl<C: CongestionControl> Sender<C> {
-    /// A sender of the end that is opened: it may send once the other end has answered the SYN-ACK.
+    /// Return a sender for the passive end: it may send once the other end has answered the SYN-ACK.
     pub(crate) fn listening(config: SenderConfig, cc: C) -> Self {
         let mut sender = Self::new(config, cc);
         sender.phase = Phase::Listening;
         sender
     }
 
-    /// A sender with nothing to send yet.
+    /// Return a sender for the active end, with nothing to send yet.
     pub fn new(config: SenderConfig, cc: C) -> Self {
         let mut tp = TcpSock { mss_cache: config.host.mss, ..TcpSock::default() };
         tp.snd_cwnd = config.initial_cwnd;
@@ -117,16 +120,16 @@ impl<C: CongestionControl> Sender<C> {
         Self {
             config,
             has_cong_control: cc.has_cong_control(),
-            sizes_sndbuf: true,
+            has_sndbuf_expand: true,
             ecn: SenderEcn::new(config.ecn, cc.needs_ecn()),
             cc,
             tp,
             phase: Phase::SynDue { attempt: 1 },
             stream: Stream::new(),
             board: Scoreboard::new(),
-            lengths: Lengths::new(config.host.mss),
-            known_sack: SackBlocks::EMPTY,
-            window_end: 0,
+            lengths: SegmentLengths::new(config.host.mss),
+            recv_sack_cache: SackBlocks::EMPTY,
+            receive_window_end: 0,
             peer_window: 0,
             persist: Persist::default(),
             failure: None,
@@ -135,12 +138,12 @@ impl<C: CongestionControl> Sender<C> {
             tlp: Tlp::default(),
             prr: Prr::default(),
             undo: Undo::default(),
-            usage: Usage::default(),
+            usage: CwndUsage::default(),
             high_seq: 0,
             frto: false,
             option_bytes: 0,
             short_end: 0,
-            duplicates: 0,
+            dsack_duplicates: 0,
             timer: None,
             rto_us: RTO_INITIAL_US,
             jiffies,
@@ -153,8 +156,8 @@ impl<C: CongestionControl> Sender<C> {
             forced: None,
             flight: Flight::default(),
             last_sent_us: 0,
-            writes_again_at: 0,
-            resumes: false,
+            writable_at: 0,
+            endless_write_began: false,
             data_sent: 0,
             timeouts: 0,
             probes: 0,
@@ -163,7 +166,7 @@ impl<C: CongestionControl> Sender<C> {
         }
     }
 
-    /// The application hands over `bytes` more. What does not fill a segment may have to wait
+    /// Append `bytes` from the application to the stream. A remainder shorter than a segment may have to wait
     /// (Nagle's algorithm, RFC 9293 3.7.4).
     pub fn write(&mut self, now: Instant, bytes: Bytes) {
         self.set_clock(now);
@@ -178,32 +181,33 @@ impl<C: CongestionControl> Sender<C> {
         }
     }
 
-    /// The application always has more to send, until [`Self::finish`].
+    /// Make the stream endless: the application always has more to send, until [`Self::finish`].
     pub fn write_without_end(&mut self) {
         self.stream.write_without_end();
         if self.is_established() {
             self.fill_sndbuf();
         }
-        self.resumes = true;
+        self.endless_write_began = true;
     }
 
-    /// An application that always has more to send stops: what has been written is all so far.
+    /// End an endless stream for now: it stops at the last byte that fitted the send buffer, and the
+    /// application may write again.
     pub fn pause(&mut self) {
         self.stream.pause();
     }
 
-    /// The application has no more to send: what has been written is all, as far as
-    /// there was room for it in the send buffer where it was without end. Poll afterwards: what waits may leave now, with the FIN.
+    /// Close the stream: the application has no more to send. An endless stream ends at the last byte that
+    /// fitted the send buffer. Poll afterwards: a held segment may leave now, with the FIN.
     pub fn finish(&mut self) {
         self.stream.finish();
     }
 
-    /// The application wants short segments to wait, or no longer (TCP_CORK). Poll afterwards: what waits may leave now.
+    /// Set or clear TCP_CORK, which holds back short segments. Poll afterwards: a held segment may leave now.
     pub fn set_cork(&mut self, cork: bool) {
         self.config.cork = cork;
     }
 
-    /// Why it gave up, where it did. It sends nothing any more.
+    /// Reason for which the sender gave up, if it has. It sends nothing from then on.
     pub fn failure(&self) -> Option<Failure> {
         self.failure
     }
@@ -213,37 +217,37 @@ impl<C: CongestionControl> Sender<C> {
         self.stream.is_complete(self.board.una)
     }
 
-    /// How much of the stream has been acknowledged.
+    /// Number of stream bytes acknowledged cumulatively.
     pub fn acknowledged(&self) -> Bytes {
         Bytes::new(self.lengths.begin())
     }
 
-    /// What has been written and never left; without end, all there can be.
+    /// Number of bytes written and never sent; for an endless stream, the largest number possible.
     pub fn unsent_bytes(&self) -> Bytes {
         Bytes::new(self.stream.wanted() - self.lengths.end())
     }
 
-    /// An acknowledgement arrived.
+    /// Process an acknowledgement that arrived without data.
     pub fn on_ack(&mut self, now: Instant, ack: &Ack) {
         self.on_ack_with(now, ack, false);
     }
 
-    /// An acknowledgement arrived, `with_data` where the segment that brought it took a place in its stream.
+    /// Process an acknowledgement; `with_data` if the segment that carried it also occupied sequence space
+    /// (data or FIN).
     pub(crate) fn on_ack_with(&mut self, now: Instant, ack: &Ack, with_data: bool) {
         self.set_clock(now);
         self.note_timestamp(ack.tsval);
         match (self.phase, ack.syn) {
             (Phase::SynSent { attempt, sent_us }, true) => self.on_syn_ack(ack, attempt, sent_us),
             (Phase::Established, false) => self.process_ack(ack, with_data),
-            // The other end heard nothing of it: the handshake's last segment was lost.
+            // A repeated SYN-ACK: the handshake's last segment was lost.
             (Phase::Established, true) if self.data_sent == 0 => self.phase = Phase::AckDue,
             // A repeated SYN-ACK, or an ACK that belongs to no connection.
             _ => {}
         }
     }
 
-    /// When [`Self::on_timer`] wants to be called; `None` while there is nothing to wait for but
-    /// ACKs.
+    /// Time of the next [`Self::on_timer`] call; `None` while the sender waits for ACKs only.
     pub fn next_timer(&self) -> Option<Instant> {
         let timer = self.timer.map(|(_, at)| at);
         let paced = self.pacing_release().filter(|_| self.waits_for_pacing());
@@ -253,7 +257,7 @@ impl<C: CongestionControl> Sender<C> {
         }
     }
 
-    /// Time has passed; does nothing before [`Self::next_timer`].
+    /// Handle timers and pacing that are due; does nothing before [`Self::next_timer`].
     pub fn on_timer(&mut self, now: Instant) {
         self.set_clock(now);
         if self.is_paced() && self.board.lost_out > self.board.retrans_out {
@@ -272,15 +276,15 @@ impl<C: CongestionControl> Sender<C> {
         self.assert_consistent();
     }
 
-    /// The next segment to leave now. To be called until it gives `None`, after every other call.
+    /// Return the next segment to send now. Call it after every other call, until it returns `None`.
     #[inline(always)]
     pub fn poll_transmit(&mut self, now: Instant) -> Option<Segment> {
-        let leaving = self.poll_leaving(now)?;
-        Some(self.segment(leaving))
+        let next = self.choose_next(now)?;
+        Some(self.build_segment(next))
     }
 
-    /// What leaves now.
-    fn poll_leaving(&mut self, now: Instant) -> Option<Leaving> {
+    /// Choose the next segment to send now, without building it.
+    fn choose_next(&mut self, now: Instant) -> Option<NextSegment> {
         self.set_clock(now);
         if self.failure.is_some() {
             return None;
@@ -288,65 +292,67 @@ impl<C: CongestionControl> Sender<C> {
         if self.phase != Phase::Established {
             return self.next_handshake_segment();
         }
-        let leaving = self.next_segment();
-        if leaving.is_some() { leaving } else { self.end_or_go_on() }
+        let next = self.choose_next_segment();
+        if next.is_some() { next } else { self.end_or_refill_flight() }
     }
 
-    /// Nothing more leaves now, unless the application has waited for room to write more.
-    fn end_or_go_on(&mut self) -> Option<Leaving> {
+    /// End the flight; if the application was blocked and there is room now, let it write, and start another
+    /// flight.
+    fn end_or_refill_flight(&mut self) -> Option<NextSegment> {
         self.end_flight();
         if !self.check_space() {
             return None;
         }
-        let leaving = self.next_segment();
-        if leaving.is_none() {
+        let next = self.choose_next_segment();
+        if next.is_none() {
             self.end_flight();
         }
-        leaving
+        next
     }
 
-    /// What whoever decides for the congestion control has said so far.
-    pub fn outputs(&self) -> Outputs {
+    /// Counters of the external policy's decisions.
+    pub fn outputs(&self) -> OutputCounts {
         self.cc.outputs()
     }
 
-    /// The congestion control, for announcements and for reading its state.
+    /// Congestion control, for handover announcements and for reading its state.
     pub fn congestion_control(&mut self) -> &mut C {
         &mut self.cc
     }
 
-    /// The socket as the congestion control sees it.
+    /// Socket as the congestion control sees it, brought up to date.
     pub fn socket(&mut self) -> &TcpSock {
-        self.publish();
+        self.fill_socket();
         &self.tp
     }
 
-    /// Whether the other end is known to want a connection.
+    /// Whether the other end has opened the connection, or this end opens it.
     pub(crate) fn has_peer(&self) -> bool {
         self.phase != Phase::Listening
     }
 
-    /// The payload of a full segment, in bytes.
+    /// Payload of a full-size segment without further options, in bytes.
     pub(crate) fn mss(&self) -> u64 {
         self.config.host.mss.into()
     }
 
-    /// So many bytes of every packet now go to what acknowledges the other direction (`tcp_current_mss`).
+    /// Set the bytes of every packet that the ACK information for the other direction takes
+    /// (`tcp_current_mss`).
     pub(crate) fn set_option_bytes(&mut self, bytes: u64) {
         self.option_bytes = bytes;
     }
 
-    /// Whether it gives up some time.
+    /// Whether the number of retries is limited.
     pub(crate) fn gives_up(&self) -> bool {
         self.config.gives_up
     }
 
-    /// Whether data is outstanding or waits.
+    /// Whether data is outstanding or waits to be sent.
     pub(crate) fn is_busy(&self) -> bool {
         self.board.packets_out() > 0 || self.has_unsent()
     }
 
-    /// Whether it is established and neither has nor waits for anything.
+    /// Whether the connection is established, and nothing is outstanding, waiting or timed.
     #[inline]
     pub(crate) fn is_idle(&self) -> bool {
         self.phase == Phase::Established
@@ -355,22 +361,22 @@ impl<C: CongestionControl> Sender<C> {
             && !self.is_busy()
     }
 
-    /// A segment that asks for an answer leaves next.
+    /// Send a probe next: a segment without data that the other end has to acknowledge.
     pub(crate) fn send_probe(&mut self) {
         self.forced = Some(Forced::Probe);
     }
 
-    /// The smoothed RTT and the timeout.
+    /// Smoothed RTT and retransmission timeout; `None` before the first sample.
     pub(crate) fn srtt_and_rto(&self) -> Option<(Duration, Duration)> {
         let of = Duration::from_micros;
         self.rtt.has_sample().then(|| (of(self.rtt.srtt_us()), of(self.rto_us)))
     }
 
-    pub(crate) fn speaks_ecn(&self) -> bool {
-        self.ecn.is_spoken()
+    pub(crate) fn ecn_enabled(&self) -> bool {
+        self.ecn.is_enabled()
     }
 
-    /// Whether the handshake is over, and the congestion control at work.
+    /// Whether the handshake is complete and the congestion control initialised.
     pub(crate) fn is_established(&self) -> bool {
         matches!(self.phase, Phase::AckDue | Phase::Established)
     }
@@ -388,17 +394,17 @@ impl<C: CongestionControl> Sender<C> {
         self.tp.tcp_mstamp = self.now_us;
     }
 
-    /// The kernel's coarse clock.
+    /// Current time on the kernel's coarse clock, in ticks (`tcp_jiffies32`).
     pub(crate) fn jiffies(&self) -> u32 {
         self.jiffies.now()
     }
 
-    /// What the timestamp option said, or would have, of a segment sent then.
+    /// Value of the timestamps option for a segment sent at `us` microseconds, in milliseconds.
     pub(crate) fn timestamp_at(&self, us: u64) -> u32 {
         segment::timestamp_at(Instant::from_nanos(us * 1000))
     }
 
-    /// The other end's timestamp came (`tcp_replace_ts_recent`).
+    /// Record the other end's timestamp, to be echoed (`tcp_replace_ts_recent`).
     #[inline]
     pub(crate) fn note_timestamp(&mut self, tsval: u32) {
         if tsval.wrapping_sub(self.ts_recent) as i32 >= 0 {
@@ -406,7 +412,7 @@ impl<C: CongestionControl> Sender<C> {
         }
     }
 
-    /// The RTT that an echoed timestamp tells, at least one tick.
+    /// RTT measured from an echoed timestamp, at least one tick of its clock (1 ms).
     pub(crate) fn echoed_rtt_us(&self, tsecr: u32) -> Option<u64> {
         let ticks = self.timestamp_at(self.now_us).wrapping_sub(tsecr);
         (tsecr != 0 && ticks < 1 << 30).then(|| u64::from(ticks.max(1)) * 1000)

@@ -1,23 +1,23 @@
-//! The send buffer: how much the application may have written and not have been acknowledged (sysctl tcp_wmem). It grows
-//! with the window; an application that has more waits for room.
+//! Send buffer: the amount of data that the application may have written and that is not acknowledged (sysctl
+//! tcp_wmem). It grows with the window; an application with more data waits for room.
 
 use crate::{CongestionControl, Sender};
 
-/// What a full segment may take of the buffer where each has a packet of its own: its bytes and headers in a power of
-/// two, and the kernel's own struct (`tcp_sndbuf_expand`).
+/// Largest share of the buffer for a full-size segment in a packet of its own, in bytes: payload and headers
+/// rounded up to a power of two, and the kernel's own struct (`tcp_sndbuf_expand`).
 const BYTES_PER_SEGMENT: u32 = 4096 + 256;
-/// What a burst takes beside its payload: `struct sk_buff` and `struct skb_shared_info` with room for headers in a
-/// power of two (`tcp_stream_alloc_skb`).
+/// Share of the buffer that a burst takes in addition to its payload, in bytes: `struct sk_buff`, and `struct
+/// skb_shared_info` with room for headers in a power of two (`tcp_stream_alloc_skb`).
 const BYTES_PER_BURST: u64 = 1024 + 256;
-/// Windows that it holds where the congestion control has no opinion: RFC 5681 3.2 needs nearly two.
+/// Size of the buffer in windows if the congestion control does not set it: RFC 5681 3.2 needs nearly two.
 const WINDOWS: u32 = 2;
 
 impl<C: CongestionControl> Sender<C> {
-    /// `tcp_sndbuf_expand`
+    /// Grow the buffer with the congestion window (`tcp_sndbuf_expand`).
     pub(crate) fn expand_sndbuf(&mut self) {
-        let windows = if self.sizes_sndbuf { self.ask_sndbuf_windows() } else { None };
-        // Who has no such hook once has none at all.
-        self.sizes_sndbuf = windows.is_some();
+        let windows = if self.has_sndbuf_expand { self.call_sndbuf_expand() } else { None };
+        // A congestion control without the hook is not called again.
+        self.has_sndbuf_expand = windows.is_some();
         let windows = windows.unwrap_or(WINDOWS);
         let tp = &mut self.tp;
         let segments = tp.snd_cwnd.max(skyhop_cc::TCP_INIT_CWND).max(tp.reordering + 1);
@@ -29,15 +29,15 @@ impl<C: CongestionControl> Sender<C> {
         }
     }
 
-    /// The application writes as much as there is room for.
+    /// Let the application write as much as there is room for.
     pub(crate) fn fill_sndbuf(&mut self) {
         let end = self.lengths.begin() + self.sndbuf_payload();
         self.stream.accept(self.lengths.end(), end, self.mss());
         self.note_room();
     }
 
-    /// `tcp_check_space`: an application that waits for room writes again once a third of the buffer is free
-    /// (`sk_stream_is_writeable`). Whether it has.
+    /// Let a blocked application write once a third of the buffer is free (`tcp_check_space`,
+    /// `sk_stream_is_writeable`); return whether it wrote.
     pub(crate) fn check_space(&mut self) -> bool {
         if !self.stream.is_blocked() {
             return false;
@@ -46,7 +46,7 @@ impl<C: CongestionControl> Sender<C> {
             self.expand_sndbuf();
             self.tp.snd_cwnd_stamp = self.jiffies();
         }
-        if self.lengths.begin() < self.writes_again_at {
+        if self.lengths.begin() < self.writable_at {
             return false;
         }
         self.check_app_limited();
@@ -55,21 +55,21 @@ impl<C: CongestionControl> Sender<C> {
         self.stream.written() > before
     }
 
-    /// Works out what has to be acknowledged for the application to write again.
+    /// Compute the byte offset whose acknowledgement makes the socket writable again.
     fn note_room(&mut self) {
         let most_queued = 2 * self.sndbuf_payload() / 3;
-        self.writes_again_at = self.stream.written().saturating_sub(most_queued);
+        self.writable_at = self.stream.written().saturating_sub(most_queued);
     }
 
-    /// How much payload fits the buffer in bursts of the present size.
+    /// Payload that fits the buffer in bursts of the current size, in bytes.
     fn sndbuf_payload(&mut self) -> u64 {
         let burst = u64::from(self.burst_segments()) * self.mss();
         let size = self.tp.sk().sk_sndbuf.max(0) as u64;
         (size * burst / (burst + BYTES_PER_BURST)).max(self.mss())
     }
 
-    fn ask_sndbuf_windows(&mut self) -> Option<u32> {
-        self.publish();
+    fn call_sndbuf_expand(&mut self) -> Option<u32> {
+        self.fill_socket();
         self.cc.sndbuf_expand(&mut self.tp)
     }
 }

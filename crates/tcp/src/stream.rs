@@ -1,14 +1,14 @@
-//! What the application has to send, in bytes.
+//! Stream of bytes that the application sends, and its end.
 
-/// The data behind the segments.
+/// Lengths of the application's stream.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Stream {
-    /// Bytes that the application has, and those of them that there was room for in the send buffer. `u64::MAX`:
-    /// without end.
+    /// Bytes that the application wants to send (`u64::MAX` for an endless stream), and those of them that
+    /// fitted the send buffer.
     wanted: u64,
     written: u64,
     finished: bool,
-    /// The segment that carries the FIN, once it has left.
+    /// Sequence number of the segment with the FIN, once it has been sent.
     fin: Option<u64>,
 }
 
@@ -29,22 +29,22 @@ impl Stream {
         }
     }
 
-    /// There is room in the send buffer up to byte `end`. Who has to stop short stops behind a whole segment, counted
-    /// from what has been sent.
+    /// Write up to byte `end`, as far as the application has data. A write that has to stop short ends after a
+    /// whole segment, counted from the last byte sent.
     pub(crate) fn accept(&mut self, sent: u64, end: u64, mss: u64) {
         let whole = sent + end.saturating_sub(sent) / mss * mss;
         let end = if self.wanted <= end { self.wanted } else { whole };
         self.written = self.written.max(end);
     }
 
-    /// Ends a writing without end: what has been written is all so far.
+    /// End an endless stream at the last byte written.
     pub(crate) fn pause(&mut self) {
         if self.wanted == u64::MAX {
             self.wanted = self.written;
         }
     }
 
-    /// No more will be written. An endless stream ends where it has been written to.
+    /// Close the stream. An endless stream ends at the last byte written.
     pub(crate) fn finish(&mut self) {
         if !self.finished {
             self.pause();
@@ -52,32 +52,32 @@ impl Stream {
         self.finished = true;
     }
 
-    /// Where it ends, as far as there was room for it.
+    /// Number of bytes that fitted the send buffer so far.
     pub(crate) const fn written(&self) -> u64 {
         self.written
     }
 
-    /// Where it ends, as far as the application knows.
+    /// Number of bytes that the application wants to send; `u64::MAX` for an endless stream.
     pub(crate) const fn wanted(&self) -> u64 {
         self.wanted
     }
 
-    /// Whether the application waits for room.
+    /// Whether the application waits for room in the send buffer.
     pub(crate) const fn is_blocked(&self) -> bool {
         self.written < self.wanted
     }
 
-    /// Whether what has been written is all there will be.
+    /// Whether the stream is closed and entirely written.
     pub(crate) const fn is_finished(&self) -> bool {
         self.finished && !self.is_blocked()
     }
 
-    /// Whether a FIN has to leave that never did.
+    /// Whether a FIN is due that was never sent.
     pub(crate) const fn fin_is_due(&self) -> bool {
         self.is_finished() && self.fin.is_none()
     }
 
-    /// Segment `seq` takes the FIN.
+    /// Let segment `seq` carry the FIN.
     pub(crate) fn send_fin(&mut self, seq: u64) {
         self.fin = Some(seq);
     }
@@ -87,7 +87,7 @@ impl Stream {
         self.fin == Some(seq)
     }
 
-    /// Whether everything below `una` is all there is, the FIN included.
+    /// Whether segments below `una` include the FIN, that is, the whole stream.
     pub(crate) fn is_complete(&self, una: u64) -> bool {
         self.fin.is_some_and(|fin| fin < una)
     }

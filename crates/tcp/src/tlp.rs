@@ -1,20 +1,20 @@
 //! Tail loss probes (RFC 8985 section 7).
 
-use crate::ack::AckWork;
+use crate::ack::AckContext;
 use crate::rto::TimerKind;
 use crate::rtt::RTO_INITIAL_US;
 use crate::transmit::Forced;
 use crate::{CongestionControl, Sender};
 use skyhop_model::CongestionState;
 
-/// The receiver may delay its ACK of a single segment this long: Linux takes its least RTO where
-/// RFC 8985 7.2 says worst-case delayed ACK.
+/// Allowance for a delayed ACK of a single segment: Linux takes its smallest RTO where RFC 8985 7.2 has the
+/// worst-case delayed ACK timer.
 const SINGLE_SEGMENT_WAIT_US: u64 = 200_000;
 
-/// RFC 8985 7.1's variables.
+/// Variables of RFC 8985 7.1.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Tlp {
-    /// `nxt` when the probe left (TLP.end_seq); `None` while none is out.
+    /// Value of `nxt` when the probe was sent (TLP.end_seq); `None` while none is outstanding.
     end_seq: Option<u64>,
     /// Whether the probe was a retransmission (TLP.is_retrans).
     retransmitted: bool,
@@ -33,15 +33,15 @@ impl Tlp {
         self.end_seq.is_some() && self.retransmitted
     }
 
-    /// Whether a duplicate that ends at `end` is the probe.
+    /// Whether a D-SACK that ends at `end` reports the probe.
     pub(crate) fn is_probe(&self, end: u64) -> bool {
         self.retransmitted && self.end_seq == Some(end)
     }
 }
 
 impl<C: CongestionControl> Sender<C> {
-    /// RFC 8985 7.2: arms the probe timer, unless the connection recovers from a loss. `advancing`
-    /// where the timeout would start anew now.
+    /// Arm the probe timer, unless the connection is in recovery (RFC 8985 7.2). `advancing` if the
+    /// retransmission timer would restart now.
     pub(crate) fn schedule_loss_probe(&mut self, advancing: bool) -> bool {
         let state = self.tp.ca_state();
         let packets_out = self.board.packets_out();
@@ -68,8 +68,8 @@ impl<C: CongestionControl> Sender<C> {
         true
     }
 
-    /// RFC 8985 7.3: new data where there is some, else the last segment again. One probe at a
-    /// time.
+    /// Send a probe, at most one per flight: new data if there is any, else the last segment again (RFC 8985
+    /// 7.3).
     pub(crate) fn on_probe_timer(&mut self) {
         if !self.tlp.is_out() && self.board.packets_out() > 0 {
             let new_data = self.window_takes_next();
@@ -86,20 +86,20 @@ impl<C: CongestionControl> Sender<C> {
         self.rearm_rto();
     }
 
-    /// RFC 8985 7.4: did the probe repair a loss?
-    pub(crate) fn process_tlp_ack(&mut self, work: &AckWork) {
+    /// Detect whether the probe repaired a loss, which then reduces the window (RFC 8985 7.4).
+    pub(crate) fn process_tlp_ack(&mut self, ctx: &AckContext) {
         let Some(end_seq) = self.tlp.end_seq.filter(|end| self.board.una >= *end) else {
             return;
         };
-        if !self.tlp.retransmitted || work.dsack_of_probe {
+        if !self.tlp.retransmitted || ctx.dsack_of_probe {
             self.tlp.end();
         } else if self.board.una > end_seq {
-            // No D-SACK: the original was lost, and that is a sign of congestion.
+            // No D-SACK: the original was lost, which is a sign of congestion.
             self.begin_cwnd_reduction();
             self.set_state(CongestionState::Cwr);
             self.end_cwnd_reduction();
             self.try_keep_open();
-        } else if work.is_pure_duplicate() {
+        } else if ctx.is_pure_duplicate() {
             self.tlp.end();
         }
     }

@@ -1,68 +1,69 @@
-//! What leaves next: a forced segment, a retransmission or new data, as far as the window, the
-//! receiver and pacing allow.
+//! Choice of the next segment: a forced segment, a retransmission or new data, as far as the congestion window,
+//! the receiver's window and pacing allow.
 
 use skyhop_cc::CaEvent;
 use skyhop_model::CongestionState;
 
-use crate::leaving::{Leaving, What};
+use crate::next_segment::{NextSegment, SegmentPurpose};
 use crate::rate_sample;
 use crate::rto::TimerKind;
 use crate::scoreboard::Entry;
 use crate::{CongestionControl, Sender};
 
-/// Linux holds a small burst back only this long after the last one.
+/// Longest time since the last transmission for which Linux defers a small burst (`tcp_tso_should_defer`).
 const TSO_DEFER_NS: u64 = 1_000_000;
-/// And only for an ACK that is expected this soon.
+/// Latest expected arrival of the next ACK for which a burst is deferred.
 const NEAR_ACK_US: u64 = 1000;
-/// sysctl tcp_tso_win_divisor: no burst waits to be larger than this part of the window.
+/// Smallest part of the window that leaves without being deferred (sysctl tcp_tso_win_divisor).
 const TSO_WINDOW_DIVISOR: u32 = 3;
 
-/// What the last ACK asks to send.
+/// Transmissions that the last ACK allows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rexmit {
-    /// New data only.
+    /// New data, no retransmissions.
     None,
-    /// What is lost, then new data.
+    /// Lost segments, then new data.
     Lost,
-    /// F-RTO: new data, and what is lost only where there is none (RFC 5682 3.1 step 2.b).
+    /// F-RTO: new data; lost segments only if there is no new data (RFC 5682 3.1 step 2.b).
     NewDataFirst,
 }
 
-/// A segment that a timer sends whatever the window says.
+/// Segment that a timer sends regardless of the congestion window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Forced {
     Retransmission(u64),
     RetransmissionProbe(u64),
     NewDataProbe,
-    /// What fits the receiver's window, which is too small for the next segment.
+    /// New data cut to the receiver's window, which is too small for a whole segment.
     NewData,
-    /// Nothing: asks for an answer.
+    /// Empty segment that the other end has to acknowledge.
     Probe,
 }
 
-/// What has left since the driver began to poll.
+/// Segments sent since the driver began to poll.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Flight {
     new: u32,
     probe: bool,
-    /// The rest waits for room in the congestion window for a larger burst.
+    /// Whether the rest was deferred until the congestion window has room for a larger burst.
     deferred: bool,
-    /// Segments of the current burst that may leave without asking pacing again, and whether it has more than one.
-    burst_rest: u32,
+    /// Segments of the current burst that may leave without another pacing check, and whether the burst has
+    /// more than one segment.
+    burst_remaining: u32,
     is_burst: bool,
-    /// The largest burst now; 0 before it was worked out.
-    burst_most: u32,
+    /// Largest burst now, in segments; 0 until it is computed.
+    max_burst: u32,
 }
 
 impl<C: CongestionControl> Sender<C> {
-    /// The next segment of the established connection.
-    pub(crate) fn next_segment(&mut self) -> Option<Leaving> {
+    /// Choose the next segment of the established connection.
+    pub(crate) fn choose_next_segment(&mut self) -> Option<NextSegment> {
         if let Some(forced) = self.forced.take() {
             return Some(self.send_forced(forced));
         }
         if self.rexmit == Rexmit::NewDataFirst {
-            if let Some(leaving) = self.next_new_data() {
-                return Some(leaving);
+            if let Some(next) = self.next_new_data() {
+                return Some(next);
             }
             self.rexmit = Rexmit::None;
             if self.board.nxt <= self.high_seq {
@@ -70,16 +71,16 @@ impl<C: CongestionControl> Sender<C> {
                 self.retransmit_lost();
             }
         }
-        let again = if self.retransmitting { self.next_retransmission() } else { None };
-        again.or_else(|| self.next_new_data())
+        let retransmission = if self.retransmitting { self.next_retransmission() } else { None };
+        retransmission.or_else(|| self.next_new_data())
     }
 
-    /// Lost segments may leave again, as the window opens.
+    /// Start retransmitting lost segments, as the window allows.
     pub(crate) fn retransmit_lost(&mut self) {
         self.retransmitting = true;
     }
 
-    fn send_forced(&mut self, forced: Forced) -> Leaving {
+    fn send_forced(&mut self, forced: Forced) -> NextSegment {
         match forced {
             Forced::Retransmission(seq) => self.retransmit(seq, true),
             Forced::RetransmissionProbe(seq) => self.retransmit(seq, false),
@@ -89,19 +90,19 @@ impl<C: CongestionControl> Sender<C> {
                 self.send_new()
             }
             Forced::NewData => {
-                // `tcp_write_wakeup` has no part in Minshall's rule.
+                // `tcp_write_wakeup` does not take part in Minshall's rule.
                 let short_end = self.short_end;
                 self.flight.probe = true;
-                let leaving = self.send_new();
+                let next = self.send_new();
                 self.short_end = short_end;
-                leaving
+                next
             }
-            Forced::Probe => Leaving { what: What::Probe, seq: 0, push: false },
+            Forced::Probe => NextSegment { purpose: SegmentPurpose::Probe, seq: 0, push: false },
         }
     }
 
-    /// RFC 6675 5 step C with the pipe against the window.
-    fn next_retransmission(&mut self) -> Option<Leaving> {
+    /// Choose the next lost segment while the pipe is below the window (RFC 6675 5 step C).
+    fn next_retransmission(&mut self) -> Option<NextSegment> {
         if self.board.in_flight() >= self.tp.snd_cwnd {
             self.retransmitting = false;
             return None;
@@ -122,56 +123,57 @@ impl<C: CongestionControl> Sender<C> {
         Some(self.retransmit(seq, true))
     }
 
-    fn next_new_data(&mut self) -> Option<Leaving> {
+    fn next_new_data(&mut self) -> Option<NextSegment> {
         if !self.has_new_data() {
             return None;
         }
         let in_flight = self.board.in_flight();
         if in_flight >= self.tp.snd_cwnd {
-            self.flight.burst_rest = 0;
+            self.flight.burst_remaining = 0;
             return None;
         }
         self.continue_burst(in_flight).then(|| self.send_new())
     }
 
-    /// Whether a new segment may go now: as part of the burst under way or of a new one, which
-    /// neither pacing nor the wish for a larger one holds back.
+    /// Whether a new segment may leave now: as part of the current burst, or of a new one that neither pacing
+    /// nor TSO deferral holds back.
     fn continue_burst(&mut self, in_flight: u32) -> bool {
-        if self.flight.burst_rest > 0 {
-            self.flight.burst_rest -= 1;
+        if self.flight.burst_remaining > 0 {
+            self.flight.burst_remaining -= 1;
             return true;
         }
         if self.pacing_release().is_some() {
             return false;
         }
         let room = self.tp.snd_cwnd - in_flight;
-        if self.flight.burst_most == 0 {
-            self.flight.burst_most = self.burst_segments();
+        if self.flight.max_burst == 0 {
+            self.flight.max_burst = self.burst_segments();
         }
-        let most = self.flight.burst_most;
-        if self.defers_burst(room, most) {
+        let most = self.flight.max_burst;
+        if self.should_defer_burst(room, most) {
             self.flight.deferred =
                 u64::from(room) * u64::from(self.config.host.mss) < self.unsent().room;
             return false;
         }
-        // A burst takes at most half of the window (RFC 3465 has the same concern).
+        // A burst takes at most half of the window, against line-rate bursts (RFC 3465 has the same concern).
         let quota = room.min((self.tp.snd_cwnd / 2).max(1));
         let (segments, bytes) = self.next_burst(most.min(quota));
-        self.flight.burst_rest = segments - 1;
+        self.flight.burst_remaining = segments - 1;
         self.flight.is_burst = segments > 1;
         self.pace(segments, bytes);
         true
     }
 
-    /// Whether Linux waits for the next ACK rather than build a TSO packet below its size: while
-    /// the last one left less than 1 ms ago, the window has room for neither a full one nor a third
-    /// of itself (sysctl tcp_tso_win_divisor), and the ACK of the head cannot be far.
-    fn defers_burst(&self, room: u32, most: u32) -> bool {
+    /// Whether to wait for the next ACK rather than send a TSO packet below its target size
+    /// (`tcp_tso_should_defer`): while the last packet left less than 1 ms ago, the window has room for neither
+    /// a full packet nor a third of itself (sysctl tcp_tso_win_divisor), and the ACK of the oldest segment is
+    /// near.
+    fn should_defer_burst(&self, room: u32, most: u32) -> bool {
         let board = &self.board;
         let mss = self.current_mss();
         let unsent = self.unsent();
         let limit = unsent.room.min(u64::from(room) * mss);
-        let peer_window = self.window_end - self.lengths.begin();
+        let peer_window = self.receive_window_end - self.lengths.begin();
         let window = peer_window.min(u64::from(self.tp.snd_cwnd) * mss);
         let since_last_ns = self.now.as_nanos().saturating_sub(self.tp.tcp_wstamp_ns);
         if limit >= u64::from(most) * mss
@@ -194,10 +196,10 @@ impl<C: CongestionControl> Sender<C> {
         ack_is_near && !is_the_end
     }
 
-    fn send_new(&mut self) -> Leaving {
+    fn send_new(&mut self) -> NextSegment {
         let seq = self.board.nxt;
         let packets_out = self.board.packets_out();
-        if std::mem::take(&mut self.resumes) {
+        if std::mem::take(&mut self.endless_write_began) {
             self.restart_after_idle();
         }
         if self.board.in_flight() == 0 {
@@ -211,15 +213,15 @@ impl<C: CongestionControl> Sender<C> {
         if packets_out == 0 || matches!(self.timer, Some((TimerKind::LossProbe, _))) {
             self.rearm_rto();
         }
-        self.count_sent(self.lengths.of(seq));
-        // `__tcp_transmit_skb` pushes what leaves as a burst, `tcp_push` the end of what is written.
-        let ends_burst = self.flight.is_burst && self.flight.burst_rest == 0;
+        self.count_sent(self.lengths.len_of(seq));
+        // `__tcp_transmit_skb` sets PSH at the end of a burst, `tcp_push` at the end of the written data.
+        let ends_burst = self.flight.is_burst && self.flight.burst_remaining == 0;
         let push = ends_burst || self.stream.written() == self.lengths.end();
-        Leaving { what: What::NewData, seq, push }
+        NextSegment { purpose: SegmentPurpose::NewData, seq, push }
     }
 
-    /// Sends a segment again; `counted` unless it is a loss probe.
-    fn retransmit(&mut self, seq: u64, counted: bool) -> Leaving {
+    /// Retransmit a segment; `counted` unless it is a loss probe, which the kernel leaves out of its counters.
+    fn retransmit(&mut self, seq: u64, counted: bool) -> NextSegment {
         if self.board.in_flight() == 0 {
             self.cwnd_event(CaEvent::TxStart);
         }
@@ -231,10 +233,10 @@ impl<C: CongestionControl> Sender<C> {
             self.count_retransmission();
         }
         self.tp.total_retrans += 1;
-        let len = self.lengths.of(seq);
+        let len = self.lengths.len_of(seq);
         self.pace(1, len.into());
         self.count_sent(len);
-        Leaving { what: What::DataAgain, seq, push: false }
+        NextSegment { purpose: SegmentPurpose::RetransmittedData, seq, push: false }
     }
 
     fn count_sent(&mut self, len: u32) {
@@ -244,7 +246,7 @@ impl<C: CongestionControl> Sender<C> {
         self.tp.bytes_sent += u64::from(len);
     }
 
-    /// Nothing more leaves now: what the kernel does at the end of a flight.
+    /// Do what the kernel does at the end of a flight: validate the window, and arm the probe timers.
     pub(crate) fn end_flight(&mut self) {
         let Flight { new, probe, deferred, .. } = std::mem::take(&mut self.flight);
         let limited = deferred || self.board.in_flight() >= self.tp.snd_cwnd;
@@ -262,7 +264,8 @@ impl<C: CongestionControl> Sender<C> {
         self.check_persist_timer();
     }
 
-    /// Draft delivery-rate-estimation 3.4: nothing to send, room to send it, nothing to repair.
+    /// Mark the flow application-limited (draft-cheng-iccrg-delivery-rate-estimation 3.4): nothing to send,
+    /// room in the window, nothing to repair.
     pub(crate) fn check_app_limited(&mut self) {
         let in_flight = self.board.in_flight();
         if !self.has_more()

@@ -1,4 +1,4 @@
-//! Angles.
+//! Angles, in degrees in text.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,12 +7,12 @@ use crate::quantity::{QuantityError, parse_scaled, text_quantity};
 
 const EXPECTED: &str = "an angle such as \"25 deg\"";
 
-/// An angle in degrees.
+/// An angle in degrees, not negative.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Default)]
 pub struct Angle(f64);
 
 impl Angle {
-    /// In degrees.
+    /// Value as a number of degrees.
     pub const fn degrees(self) -> f64 {
         self.0
     }

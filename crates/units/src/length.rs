@@ -1,4 +1,4 @@
-//! Distances.
+//! Distances, in metres or kilometres.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,22 +7,22 @@ use crate::quantity::{QuantityError, parse_scaled, text_quantity};
 
 const EXPECTED: &str = "a length such as \"550 km\"";
 
-/// A distance in metres.
+/// A distance in metres, not negative.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Default)]
 pub struct Length(f64);
 
 impl Length {
-    /// From metres.
+    /// Convert from a number of metres.
     pub const fn from_metres(m: f64) -> Self {
         Self(m)
     }
 
-    /// From kilometres.
+    /// Convert from a number of kilometres.
     pub const fn from_kilometres(km: f64) -> Self {
         Self(km * 1e3)
     }
 
-    /// In metres.
+    /// Value as a number of metres.
     pub const fn metres(self) -> f64 {
         self.0
     }

@@ -1,14 +1,14 @@
-//! Reading "number unit" text, shared by all quantities. Exact for results below 2^50.
+//! Parser of "number unit" text, shared by all quantities. Exact for results below 2^50.
 
 use thiserror::Error;
 
 use crate::Quoted;
 
-/// Why a text is not the quantity that was expected.
+/// Reason why a text is not the quantity that was expected.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[expect(missing_docs, reason = "the messages name the fields")]
 pub enum QuantityError {
-    /// There is no number at the beginning.
+    /// The text does not begin with a number.
     #[error("{} does not begin with a number; expected {expected}", Quoted(text))]
     NoNumber { text: String, expected: &'static str },
     /// The unit is missing or is not one of this quantity's.
@@ -23,7 +23,7 @@ fn unit_phrase(unit: &str) -> String {
     if unit.is_empty() { "no unit".to_owned() } else { format!("the unit {}", Quoted(unit)) }
 }
 
-/// Splits `text` into its number and unit and scales the number to the quantity's base unit.
+/// Split `text` into its number and unit and scale the number to the quantity's base unit.
 ///
 /// `units` lists (name, factor to the base unit). The result is finite and not negative.
 pub(crate) fn parse_scaled(
@@ -43,7 +43,7 @@ pub(crate) fn parse_scaled(
     if value.is_finite() && value >= 0.0 { Ok(value) } else { Err(out_of_range(text, expected)) }
 }
 
-/// The same, rounded to a whole number of base units.
+/// Parse as [`parse_scaled`] does, and round to a whole number of base units.
 pub(crate) fn parse_whole(
     text: &str,
     units: &[(&str, f64)],
@@ -66,7 +66,7 @@ pub(crate) fn split<'t>(
     Ok((number, trimmed[end..].trim_start()))
 }
 
-/// Where the leading decimal number ends; an exponent counts only when digits follow it.
+/// Length of the leading decimal number; an exponent counts only if digits follow it.
 fn number_end(text: &str) -> usize {
     let bytes = text.as_bytes();
     let mantissa = bytes
@@ -85,7 +85,7 @@ fn out_of_range(text: &str, expected: &'static str) -> QuantityError {
     QuantityError::OutOfRange { text: text.to_owned(), expected }
 }
 
-/// Writes `value` base units with the largest unit that gives a short decimal number.
+/// Format `value` base units with the largest unit that gives a short decimal number.
 ///
 /// `units` is ordered from the smallest factor to the largest.
 pub(crate) fn format_whole(value: u64, units: &[(&str, u64)]) -> String {
@@ -103,7 +103,7 @@ pub(crate) fn format_whole(value: u64, units: &[(&str, u64)]) -> String {
     format!("{whole}.{} {name}", fraction.trim_end_matches('0'))
 }
 
-/// Serde and JSON Schema for a quantity whose text form is its `FromStr` and `Display`.
+/// Implement serde and JSON Schema for a quantity whose text form is its `FromStr` and `Display`.
 macro_rules! text_quantity {
     ($type:ty, $name:literal, $description:literal, $example:literal) => {
         impl serde::Serialize for $type {

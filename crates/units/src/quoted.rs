@@ -1,11 +1,11 @@
-//! What was read, in messages about it.
+//! Quotation of input in messages.
 
 use std::fmt::{self, Write};
 
-/// Letters of a longer text that are quoted.
+/// Number of characters of a text that are quoted.
 const MOST: usize = 80;
 
-/// A text as messages quote it: in one line, without what would act on a terminal, and of a long one the beginning.
+/// Input text as messages quote it: in one line, without characters that act on a terminal, truncated if long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Quoted<'t>(pub &'t str);
 
@@ -25,10 +25,10 @@ impl fmt::Display for Quoted<'_> {
     }
 }
 
-/// Writes a letter, or its number where it would act on a terminal or change how the letters around it are shown.
+/// Write a character, or its code if it would act on a terminal or change how the characters around it are shown.
 ///
 /// # Errors
-/// Those of `to`.
+/// Errors of the writer `to`.
 pub fn write_plain(to: &mut impl Write, letter: char) -> fmt::Result {
     match letter {
         _ if letter.is_control() => write!(to, "\\x{:02x}", letter as u32),
@@ -37,12 +37,12 @@ pub fn write_plain(to: &mut impl Write, letter: char) -> fmt::Result {
     }
 }
 
-/// Whether a letter is shown as itself: it neither acts on a terminal nor changes how others are shown.
+/// Whether a character is shown as itself: it neither acts on a terminal nor changes how others are shown.
 pub fn is_shown(letter: char) -> bool {
     !letter.is_control() && !is_format(letter)
 }
 
-/// Unicode 16's format characters (Cf), marks of directions among them, and separators of lines (Zl, Zp).
+/// Format characters (Cf) of Unicode 16, including directional marks, and separators of lines (Zl, Zp).
 fn is_format(letter: char) -> bool {
     matches!(
         letter,

@@ -1,4 +1,4 @@
-//! Rates of transmission.
+//! Transmission rates in bits per second.
 
 use std::fmt;
 use std::str::FromStr;
@@ -20,25 +20,25 @@ const UNITS: [(&str, f64); 8] = [
 const PRINTED: [(&str, u64); 4] =
     [("bit/s", 1), ("kbit/s", 1_000), ("Mbit/s", 1_000_000), ("Gbit/s", 1_000_000_000)];
 
-/// Bits per second.
+/// A transmission rate in bits per second.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Rate(u64);
 
 impl Rate {
-    /// Nothing passes.
+    /// Rate at which nothing is transmitted.
     pub const ZERO: Self = Self(0);
 
-    /// From bits per second.
+    /// Convert from a number of bits per second.
     pub const fn from_bits_per_second(bps: u64) -> Self {
         Self(bps)
     }
 
-    /// In bits per second.
+    /// Value as a number of bits per second.
     pub const fn bits_per_second(self) -> u64 {
         self.0
     }
 
-    /// The time that `size` takes at this rate, rounded up; forever at rate zero.
+    /// Transmission time of `size` at this rate, rounded up to a nanosecond; [`Duration::MAX`] at rate zero.
     pub const fn transmit_time(self, size: Bytes) -> Duration {
         if self.0 == 0 {
             return Duration::MAX;
@@ -47,13 +47,13 @@ impl Rate {
         Duration::from_nanos(bit_ns.div_ceil(self.0 as u128) as u64)
     }
 
-    /// The bytes that pass in `duration`, rounded down.
+    /// Bytes transmitted in `duration`, rounded down.
     pub const fn bytes_in(self, duration: Duration) -> Bytes {
         let bits = self.0 as u128 * duration.as_nanos() as u128 / 1_000_000_000;
         Bytes::new((bits / 8) as u64)
     }
 
-    /// The rate at which `size` passes in `duration`, rounded down; zero where no time passes.
+    /// Rate that transmits `size` in `duration`, rounded down; zero if `duration` is zero.
     pub const fn of(size: Bytes, duration: Duration) -> Self {
         if duration.as_nanos() == 0 {
             return Self::ZERO;

@@ -1,4 +1,4 @@
-//! Fractions given in per cent.
+//! Fractions that text gives in per cent.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,20 +7,20 @@ use crate::quantity::{QuantityError, parse_scaled, text_quantity};
 
 const EXPECTED: &str = "a percentage from 0 to 100 such as \"0.1 %\"";
 
-/// A fraction from 0 to 1, written in per cent.
+/// A fraction from 0 to 1, in per cent in text.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Default)]
 pub struct Ratio(f64);
 
 impl Ratio {
-    /// Never.
+    /// Fraction 0, that is 0 %.
     pub const ZERO: Self = Self(0.0);
 
-    /// From a fraction; `None` outside 0 to 1.
+    /// Convert from a fraction; `None` outside 0 to 1.
     pub fn new(fraction: f64) -> Option<Self> {
         (0.0..=1.0).contains(&fraction).then_some(Self(fraction))
     }
 
-    /// As a fraction from 0 to 1.
+    /// Value as a fraction from 0 to 1.
     pub const fn fraction(self) -> f64 {
         self.0
     }

@@ -1,4 +1,4 @@
-//! Amounts of data and the limits of queues.
+//! Sizes in bytes, and limits of queues.
 
 use std::fmt;
 use std::iter::Sum;
@@ -21,20 +21,20 @@ const UNITS: [(&str, f64); 7] = [
 const PRINTED: [(&str, u64); 4] =
     [("B", 1), ("kB", 1_000), ("MB", 1_000_000), ("GB", 1_000_000_000)];
 
-/// A number of bytes.
+/// A size in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Bytes(u64);
 
 impl Bytes {
-    /// No bytes.
+    /// Size of zero bytes.
     pub const ZERO: Self = Self(0);
 
-    /// `n` bytes.
+    /// Convert from a number of bytes.
     pub const fn new(n: u64) -> Self {
         Self(n)
     }
 
-    /// As a plain number.
+    /// Value as a number of bytes.
     pub const fn as_u64(self) -> u64 {
         self.0
     }
@@ -90,21 +90,21 @@ text_quantity!(Bytes, "Bytes", "a size: B, kB, MB, GB, KiB, MiB or GiB", "1.5 MB
 const QUEUE_EXPECTED: &str =
     "a queue limit such as \"1 BDP\", \"1000 packets\", \"1.5 MB\" or \"260 ms\"";
 
-/// How much a queue may hold, in the unit in which it was given.
+/// Limit of a queue, in the unit in which it was given.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum QueueLimit {
-    /// This many packets, whatever their size.
+    /// Number of packets, whatever their size.
     Packets(u64),
-    /// This many bytes on the wire.
+    /// Number of bytes on the wire.
     Bytes(Bytes),
-    /// What the link transmits in this time.
+    /// Time that the link takes to transmit a full queue.
     Time(Duration),
-    /// This many bandwidth-delay products.
+    /// Multiple of the bandwidth-delay product.
     Bdp(f64),
 }
 
 impl QueueLimit {
-    /// The limit with time and BDP turned into bytes at `rate` and `base_rtt`.
+    /// Convert a limit in time or BDP to bytes, at `rate` and `base_rtt`.
     pub fn resolve(self, rate: Rate, base_rtt: Duration) -> Self {
         match self {
             Self::Packets(_) | Self::Bytes(_) => self,
@@ -130,7 +130,7 @@ impl FromStr for QueueLimit {
             }
             "packets" | "packet" => Err(out_of_range()),
             _ => match (text.parse(), text.parse()) {
-                // Not zero, but less than what is counted in.
+                // The number is positive, but less than half a byte or nanosecond.
                 (Ok(Bytes::ZERO), _) | (_, Ok(Duration::ZERO)) => Err(out_of_range()),
                 (Ok(bytes), _) => Ok(Self::Bytes(bytes)),
                 (_, Ok(time)) => Ok(Self::Time(time)),

@@ -32,62 +32,62 @@ const UNITS: [(&str, f64); 18] = [
 const PRINTED: [(&str, u64); 4] =
     [("ns", 1), ("us", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000)];
 
-/// A length of time, in nanoseconds; never negative.
+/// A duration in nanoseconds; never negative.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Duration(u64);
 
 impl Duration {
-    /// No time at all.
+    /// Duration of zero nanoseconds.
     pub const ZERO: Self = Self(0);
-    /// The longest duration there is.
+    /// Longest duration that can be represented, about 584 years.
     pub const MAX: Self = Self(u64::MAX);
 
-    /// From nanoseconds.
+    /// Convert from a number of nanoseconds.
     pub const fn from_nanos(ns: u64) -> Self {
         Self(ns)
     }
 
-    /// From microseconds.
+    /// Convert from a number of microseconds.
     pub const fn from_micros(us: u64) -> Self {
         Self(us * 1_000)
     }
 
-    /// From milliseconds.
+    /// Convert from a number of milliseconds.
     pub const fn from_millis(ms: u64) -> Self {
         Self(ms * 1_000_000)
     }
 
-    /// From whole seconds.
+    /// Convert from a whole number of seconds.
     pub const fn from_secs(s: u64) -> Self {
         Self(s * 1_000_000_000)
     }
 
-    /// From seconds, rounded to a nanosecond; negative and not-a-number give zero.
+    /// Convert from seconds, rounded to a nanosecond; negative values and NaN give zero.
     pub fn from_secs_f64(s: f64) -> Self {
         Self((s * 1e9).round() as u64)
     }
 
-    /// In nanoseconds.
+    /// Value as a number of nanoseconds.
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
 
-    /// In whole microseconds, rounded down.
+    /// Value in whole microseconds, rounded down.
     pub const fn as_micros(self) -> u64 {
         self.0 / 1_000
     }
 
-    /// In seconds.
+    /// Value as a number of seconds.
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 / 1e9
     }
 
-    /// `self - other`, or zero where `other` is longer.
+    /// Difference `self - other`, or zero if `other` is longer.
     pub const fn saturating_sub(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
     }
 
-    /// `self * factor`, rounded to a nanosecond.
+    /// Product `self * factor`, rounded to a nanosecond.
     pub fn mul_f64(self, factor: f64) -> Self {
         Self((self.0 as f64 * factor).round() as u64)
     }
@@ -152,19 +152,19 @@ impl fmt::Display for Duration {
 
 text_quantity!(Duration, "Duration", "a length of time: ns, us, ms, s, min, h or d", "20 ms");
 
-/// A moment of a run: nanoseconds since the run began.
+/// An instant of a run, as nanoseconds since the run began.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
 )]
 pub struct Instant(u64);
 
 impl Instant {
-    /// The moment at which the run began.
+    /// Instant at which the run began.
     pub const START: Self = Self(0);
-    /// A moment that never comes.
+    /// Instant that is never reached.
     pub const NEVER: Self = Self(u64::MAX);
 
-    /// From nanoseconds since the run began.
+    /// Convert from nanoseconds since the run began.
     pub const fn from_nanos(ns: u64) -> Self {
         Self(ns)
     }
@@ -179,7 +179,7 @@ impl Instant {
         self.0 as f64 / 1e9
     }
 
-    /// The time since `earlier`, or zero where `earlier` is later.
+    /// Time since `earlier`, or zero if `earlier` is later.
     pub const fn saturating_since(self, earlier: Self) -> Duration {
         Duration(self.0.saturating_sub(earlier.0))
     }

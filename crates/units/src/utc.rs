@@ -1,4 +1,4 @@
-//! Moments of civil time.
+//! Dates and times in UTC.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,27 +11,27 @@ use crate::quantity::{QuantityError, text_quantity};
 const EXPECTED: &str =
     "a UTC time such as \"2019-12-01T00:00:00Z\" or \"2019-12-01\", or --start now";
 
-/// A moment of UTC, in nanoseconds since 1970-01-01T00:00:00Z without leap seconds.
+/// Time in UTC, as nanoseconds since 1970-01-01T00:00:00Z without leap seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UtcInstant(i64);
 
 impl UtcInstant {
-    /// From nanoseconds since 1970.
+    /// Convert from nanoseconds since 1970-01-01T00:00:00Z.
     pub const fn from_unix_nanos(ns: i64) -> Self {
         Self(ns)
     }
 
-    /// Nanoseconds since 1970.
+    /// Nanoseconds since 1970-01-01T00:00:00Z, without leap seconds.
     pub const fn unix_nanos(self) -> i64 {
         self.0
     }
 
-    /// The moment `duration` later.
+    /// Time that is `duration` later.
     pub const fn after(self, duration: Duration) -> Self {
         Self(self.0.saturating_add_unsigned(duration.as_nanos()))
     }
 
-    /// Days since the J2000 epoch (2000-01-01T12:00:00Z), with the day's fraction.
+    /// Days since the J2000 epoch (2000-01-01T12:00:00Z), including the fraction of the day.
     pub fn days_since_j2000(self) -> f64 {
         const J2000_UNIX_NS: i64 = 946_728_000_000_000_000;
         self.0.saturating_sub(J2000_UNIX_NS) as f64 / 86_400e9
@@ -44,7 +44,7 @@ impl FromStr for UtcInstant {
         let wrong = || QuantityError::OutOfRange { text: text.to_owned(), expected: EXPECTED };
         let text = text.trim();
         let time = DateTime::parse_from_rfc3339(text).map(|time| time.to_utc());
-        // Without an offset it is UTC, and without a time the day's first moment.
+        // A time without an offset is UTC, and a date alone means its first instant.
         let plain = || {
             let forms = [
                 "%Y-%m-%dT%H:%M:%S%.f",

@@ -1,39 +1,39 @@
-//! What is recorded of a session: a row per chunk, and what they amount to.
+//! Records of a session: a row per chunk, and their summary.
 
 use serde::{Deserialize, Serialize};
 
 use crate::Film;
 use crate::qoe::Qoe;
 
-/// A chunk that has come. Times count from the session's beginning.
+/// Record of an arrived chunk. Times count from the session's start.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct ChunkRow {
-    /// Which of the film's chunks, counted from 0.
+    /// Number of the chunk in the film, counted from 0.
     pub chunk: u32,
-    /// Its track, counted from 0.
+    /// Track of the chunk, counted from 0.
     pub track: u32,
-    /// That track's bitrate.
+    /// Bitrate of that track, in bit/s.
     pub bitrate_bps: u64,
-    /// How large it is.
+    /// Size of the chunk in bytes.
     pub size_bytes: u64,
-    /// When the request was sent that was answered in full.
+    /// Time of the request that was answered completely, in nanoseconds.
     pub asked_ns: u64,
-    /// When all of it had come.
+    /// Time at which the chunk was complete, in nanoseconds.
     pub arrived_ns: u64,
-    /// How long the picture stood still for want of it; of the first chunk nothing: that is the start-up.
+    /// Stall of playback until this chunk arrived; 0 for the first chunk, whose wait is the start-up.
     pub stall_ns: u64,
-    /// What was left to play once it had come, itself included.
+    /// Playback time in the buffer after its arrival, itself included.
     pub buffer_ns: u64,
-    /// How long the player waited before it asked, for room in its buffer or because the controller wanted to.
+    /// Wait of the player before the request, for room in its buffer or on the controller's demand.
     pub waited_ns: u64,
-    /// What had come of the same chunk in other tracks when they were given up.
+    /// Bytes of the same chunk received in other tracks and abandoned.
     pub abandoned_bytes: u64,
-    /// The rate that the controller believed in as it chose; `None` where it believed in none.
+    /// Throughput that the controller estimated when it chose, in bit/s; `None` if it made no estimate.
     pub predicted_bps: Option<u64>,
 }
 
 impl ChunkRow {
-    /// What counts of a chunk: its track, and how long the picture stood still for it.
+    /// Create a row with only the fields that a score depends on: the track and the stall.
     pub fn of(film: &Film, chunk: u32, track: u32, stall_ns: u64) -> Self {
         Self {
             chunk,
@@ -50,33 +50,33 @@ impl ChunkRow {
         }
     }
 
-    /// At which rate it came.
+    /// Throughput of the chunk's transfer, in bit/s.
     pub fn throughput_bps(&self) -> f64 {
         8e9 * self.size_bytes as f64 / (self.arrived_ns - self.asked_ns).max(1) as f64
     }
 }
 
-/// What the chunks of a session amount to.
+/// Summary of the chunks of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
-    /// How many chunks came.
+    /// Number of chunks that arrived.
     pub chunks: u64,
-    /// From the session's beginning until the picture moved.
+    /// Start-up delay: from the session's start until playback.
     pub startup_ns: u64,
-    /// How long it stood still after that.
+    /// Total stall after the start-up.
     pub stall_ns: u64,
-    /// How often.
+    /// Number of stalls after the start-up.
     pub stalls: u64,
-    /// How often a chunk had another track than the one before.
+    /// Number of chunks in a different track than the one before.
     pub switches: u64,
-    /// The mean of the chunks' bitrates.
+    /// Mean of the chunks' bitrates, in bit/s.
     pub mean_bitrate_bps: f64,
-    /// What came for nothing.
+    /// Bytes of abandoned transfers.
     pub abandoned_bytes: u64,
 }
 
 impl Summary {
-    /// Of all chunks of a session.
+    /// Summarize all chunks of a session.
     pub fn of(rows: &[ChunkRow]) -> Self {
         let sum = |part: fn(&ChunkRow) -> u64| rows.iter().map(part).sum::<u64>();
         let bits_per_second: f64 = rows.iter().map(|row| row.bitrate_bps as f64).sum();
@@ -96,8 +96,8 @@ impl Summary {
     }
 }
 
-/// A session's quality of experience per chunk, the start-up left out. `without_first`: nor does the first chunk count, as in
-/// Pensieve's published sums.
+/// Mean QoE per chunk of a session, without the start-up. `without_first`: the first chunk does not count
+/// either, as in Pensieve's published sums.
 pub fn score(rows: &[ChunkRow], film: &Film, qoe: &Qoe, without_first: bool) -> f64 {
     let quality = |row: &ChunkRow| qoe.quality(row.track as usize);
     let mut total = 0.0;

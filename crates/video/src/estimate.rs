@@ -1,17 +1,18 @@
-//! dash.js's estimate of the throughput: the lower of two exponentially weighted means, a fast and a slow one, weighted by how long
-//! transfers took (ThroughputController.js of dash.js 5.2.1; Sabre has the same without the factor).
+//! Throughput estimate of dash.js: the lower of a fast and a slow exponentially weighted mean, weighted by
+//! the duration of transfers (ThroughputController.js of dash.js 5.2.1; Sabre has the same without the
+//! factor).
 
-/// A second of a transfer counts so much (weightDownloadTimeMultiplicationFactor, there per ms).
+/// Weight of a second of a transfer (weightDownloadTimeMultiplicationFactor, there per ms).
 const WEIGHT_PER_S: f64 = 1.5;
 
-/// See the [module](self).
+/// Fast and slow exponentially weighted mean of the throughput.
 #[derive(Debug, Clone)]
 pub(crate) struct Ewma {
     fast: Mean,
     slow: Mean,
 }
 
-/// A weighted mean that begins at 0, and what of its weight is real.
+/// Exponentially weighted mean that starts at 0, with the total weight of its samples to correct that bias.
 #[derive(Debug, Clone)]
 struct Mean {
     half_life_s: f64,
@@ -25,13 +26,13 @@ impl Ewma {
         Self { fast: mean(fast_half_life_s), slow: mean(slow_half_life_s) }
     }
 
-    /// A transfer of this throughput took so long.
+    /// Add a transfer of this throughput in bit/s and duration.
     pub(crate) fn add(&mut self, bps: f64, took_s: f64) {
         self.fast.add(bps, WEIGHT_PER_S * took_s);
         self.slow.add(bps, WEIGHT_PER_S * took_s);
     }
 
-    /// `None` before the first transfer.
+    /// Estimated throughput in bit/s; `None` before the first transfer.
     pub(crate) fn bps(&self) -> Option<f64> {
         Some(self.fast.unbiased()?.min(self.slow.unbiased()?))
     }

@@ -1,8 +1,8 @@
-//! The throughput of past chunks, and how wrong an estimate of it was.
+//! Throughput of past chunks, and errors of its estimates.
 
 use std::collections::VecDeque;
 
-/// The last few of a series.
+/// The most recent values of a series, up to a fixed number.
 #[derive(Debug, Clone)]
 pub(crate) struct Window {
     kept: usize,
@@ -10,7 +10,7 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    pub(crate) fn of(kept: usize) -> Self {
+    pub(crate) fn new(kept: usize) -> Self {
         Self { kept: kept.max(1), values: VecDeque::new() }
     }
 
@@ -21,42 +21,42 @@ impl Window {
         self.values.push_back(value);
     }
 
-    /// `None` where there are none.
+    /// Harmonic mean of the values; `None` if there are none.
     pub(crate) fn harmonic_mean(&self) -> Option<f64> {
         let inverse: f64 = self.values.iter().map(|value| 1.0 / value).sum();
         (inverse > 0.0).then(|| self.values.len() as f64 / inverse)
     }
 
-    /// 0 where there are none.
+    /// Largest value; 0 if there are none.
     pub(crate) fn max(&self) -> f64 {
         self.values.iter().copied().fold(0.0, f64::max)
     }
 }
 
-/// How wrong estimates of the next chunk's throughput were: RobustMPC's discount (Yin et al. 2015, 5).
+/// Relative errors of recent throughput estimates: RobustMPC's discount (Yin et al. 2015, section 5).
 #[derive(Debug, Clone)]
-pub(crate) struct Doubt {
-    believed_bps: Option<f64>,
+pub(crate) struct EstimateErrors {
+    estimate_bps: Option<f64>,
     errors: Window,
 }
 
-impl Doubt {
-    pub(crate) fn over(chunks: usize) -> Self {
-        Self { believed_bps: None, errors: Window::of(chunks) }
+impl EstimateErrors {
+    pub(crate) fn new(chunks: usize) -> Self {
+        Self { estimate_bps: None, errors: Window::new(chunks) }
     }
 
-    /// What the next chunk's throughput is believed to be, before any discount.
-    pub(crate) fn believe(&mut self, bps: f64) {
-        self.believed_bps = Some(bps);
+    /// Set the estimate of the next chunk's throughput, before any discount.
+    pub(crate) fn set_estimate(&mut self, bps: f64) {
+        self.estimate_bps = Some(bps);
     }
 
-    /// A chunk has come at this throughput.
-    pub(crate) fn learn(&mut self, bps: f64) {
-        let believed = self.believed_bps.take();
-        self.errors.push(believed.map_or(0.0, |believed| (believed - bps).abs() / bps));
+    /// Add the error of the last estimate, given the throughput at which the chunk arrived.
+    pub(crate) fn add_error(&mut self, bps: f64) {
+        let estimate = self.estimate_bps.take();
+        self.errors.push(estimate.map_or(0.0, |estimate| (estimate - bps).abs() / bps));
     }
 
-    /// What estimates are divided by.
+    /// Divisor of estimates: 1 + the largest recent error.
     pub(crate) fn divisor(&self) -> f64 {
         1.0 + self.errors.max()
     }

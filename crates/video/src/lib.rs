@@ -1,15 +1,16 @@
 //! Adaptive video (DASH), sans IO.
 //!
-//! A [`Film`] has tracks of several bitrates, cut into chunks. A [`Session`](session::Session) is a player: it asks a
-//! [`Controller`](controllers::Controller) for each chunk's track, and is told when the chunk has come. What came of it is a
-//! [`ChunkRow`] per chunk, of which a [`Qoe`](qoe::Qoe) makes one number. Controllers that plan use the same object.
-//! A session is driven over a rate in virtual time by [`over_rate`], over TCP by an application, in a browser by the browser.
+//! A [`Film`] has tracks of several bitrates, cut into chunks. A [`Session`](session::Session) is a player:
+//! it asks a [`Controller`](controllers::Controller) for each chunk's track, and its driver reports the
+//! chunk's arrival. The result is a [`ChunkRow`] per chunk, which a [`Qoe`](qoe::Qoe) combines into one
+//! number; controllers that plan use the same object. Three drivers exist: [`over_rate`] over a rate in
+//! virtual time, an application over TCP, and the browser.
 
-pub mod ahead;
 pub mod chunk;
 pub mod controllers;
 mod estimate;
 pub mod film;
+pub mod forecast;
 mod history;
 pub mod optimum;
 pub mod over_rate;

@@ -1,51 +1,53 @@
-//! A ceiling for every player: the most that the film could have been worth over a trace to somebody who knows all of it.
+//! Upper bound for all players: the highest QoE that a player with full knowledge of the trace could reach.
 //!
-//! Dynamic programming over chunk, last track, and the best states that can be reached: when the chunk has come, how long the
-//! picture has stood still, and what it has all been worth so far. It is an upper bound. What favours the player is always assumed:
-//! its buffer has no cap, and states that are closer together than the resolution become one that has the best of each of them. With
-//! a finer resolution the bound comes down to the true optimum of a buffer without a cap.
+//! Dynamic programming over chunk, last track, and the Pareto-optimal states: arrival time of the chunk,
+//! total stall so far, and QoE so far. The result is an upper bound because every approximation favours the
+//! player: its buffer has no cap, and states closer together than the resolution are merged into one that has
+//! the best value of each. With finer resolution the bound approaches the true optimum of a buffer without
+//! cap.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::ahead::{Ahead, OverPath};
 use crate::controllers::{ControllerChoice, MpcOConfig};
-use crate::over_rate::{Environment, Setting, Told, play};
+use crate::forecast::{RateForecast, TransferPath};
+use crate::over_rate::{Environment, ForecastSource, Setting, play};
 use crate::qoe::Qoe;
-use crate::session::Playing;
+use crate::session::PlayerSettings;
 use crate::{Film, RateTrace};
 
-/// Sums that were made in another order differ in their last digits.
+/// Tolerance for rounding: sums computed in different orders differ in their last digits.
 const SLACK: f64 = 1e-6;
-/// Prices of a byte, as shares of the highest that bounds anything.
+/// Prices of a byte to try, as shares of the highest price that still gives a bound.
 const PRICES: [f64; 8] = [0.0, 0.03, 0.06, 0.12, 0.25, 0.4, 0.65, 1.0];
 
-/// What is bounded.
+/// Parameters of the upper bound.
 #[derive(Debug, Clone, Copy)]
 pub struct Bound<'b> {
-    /// What is played.
+    /// Film that the session plays.
     pub film: &'b Film,
-    /// What counts.
+    /// Quality of experience to maximize.
     pub qoe: &'b Qoe,
-    /// The first chunk's track is the players'.
-    pub playing: Playing,
-    /// Over what.
+    /// Settings of the player; only the first chunk's track is used.
+    pub player: PlayerSettings,
+    /// Path properties apart from the rate.
     pub environment: Environment,
-    /// Whether the first chunk is left out of the score.
+    /// Whether the score omits the first chunk.
     pub without_first: bool,
-    /// States closer together than this become one, in seconds.
+    /// Distance in seconds below which states are merged.
     pub resolution_s: f64,
 }
 
-/// The most that chunks that are left are worth, beside what the bytes that can come at this price are.
+/// Upper bound of the QoE of remaining chunks at one price of a byte; the price times the bytes that can
+/// still arrive is to be added.
 #[derive(Debug)]
-struct Rest {
+struct RemainderBound {
     price: f64,
-    /// By how many are left, and the track before them.
+    /// Bound by the number of remaining chunks and the track before them.
     most: Vec<Vec<f64>>,
 }
 
-/// What has become of the film until a chunk came.
+/// State of a session at the arrival of a chunk: arrival time, total stall and QoE so far.
 #[derive(Debug, Clone, Copy)]
 struct State {
     at_s: f64,
@@ -54,9 +56,9 @@ struct State {
 }
 
 impl Bound<'_> {
-    /// The most per chunk of a session that begins at `offset_s` of the trace.
+    /// Upper bound of the mean QoE per chunk of a session that starts at `offset_s` of the trace.
     pub fn over(&self, trace: &Arc<RateTrace>, offset_s: f64) -> f64 {
-        let mut path = OverPath {
+        let mut path = TransferPath {
             trace: trace.clone(),
             offset_s: offset_s.rem_euclid(trace.length_s()),
             payload_share: self.environment.payload_share,
@@ -67,9 +69,9 @@ impl Bound<'_> {
         if counted == 0 {
             return 0.0;
         }
-        let at_least = self.reached(trace, offset_s) * counted as f64 - SLACK;
-        let rests = self.rests(&path);
-        let first = (self.playing.start_track as usize).min(film.top());
+        let at_least = self.achieved(trace, offset_s) * counted as f64 - SLACK;
+        let remainder_bounds = self.remainder_bounds(&path);
+        let first = (self.player.start_track as usize).min(film.top());
         let begins_s = path.arrives_s(0.0, film.size_bytes(0, first) as f64);
         let value = if self.without_first { 0.0 } else { self.qoe.quality(first) };
         let mut states = vec![Vec::new(); film.tracks.len()];
@@ -81,11 +83,11 @@ impl Bound<'_> {
             }
             states = (0..film.tracks.len())
                 .map(|track| {
-                    let come = states.iter().enumerate().flat_map(|(before, states)| {
+                    let arrived = states.iter().enumerate().flat_map(|(before, states)| {
                         let from = move |state: &State| (before, *state);
                         states.iter().map(from)
                     });
-                    let next = come.map(|(before, state)| {
+                    let next = arrived.map(|(before, state)| {
                         self.next(&path, begins_s, chunk, [before, track], state)
                     });
                     self.best(next.filter(|state| {
@@ -96,12 +98,13 @@ impl Bound<'_> {
                                 [state.at_s, until_s].map(|at_s| at_s + path.offset_s);
                             trace.bytes_between(from_s, until_s) * path.payload_share
                         };
-                        // All but the last of the chunks that are left can be played while it comes.
+                        // Playback of all remaining chunks but the last can overlap with their transfer.
                         let until_s =
                             plays_until_s + film.chunk.as_secs_f64() * (left.max(1) - 1) as f64;
                         let bytes = if left == 0 { 0.0 } else { can_come(until_s) };
-                        let rest =
-                            rests.iter().map(|rest| rest.most[left][track] + rest.price * bytes);
+                        let rest = remainder_bounds
+                            .iter()
+                            .map(|rest| rest.most[left][track] + rest.price * bytes);
                         state.value + rest.fold(f64::INFINITY, f64::min) >= at_least
                     }))
                 })
@@ -111,31 +114,36 @@ impl Bound<'_> {
         most / counted as f64
     }
 
-    /// What some player reaches.
-    fn reached(&self, trace: &Arc<RateTrace>, offset_s: f64) -> f64 {
+    /// Mean QoE per chunk that an actual player reaches: a lower bound, by which states are pruned.
+    fn achieved(&self, trace: &Arc<RateTrace>, offset_s: f64) -> f64 {
         let setting = Setting {
             film: Arc::new(self.film.clone()),
             controller: ControllerChoice::MpcO(MpcOConfig { horizon: 3, ..MpcOConfig::default() }),
             qoe: Arc::new(self.qoe.clone()),
-            playing: Playing { abandon: false, ..self.playing },
+            player: PlayerSettings { abandon: false, ..self.player },
             environment: self.environment,
-            told: Told::Truth,
+            forecast: ForecastSource::Truth,
             without_first: self.without_first,
         };
         play(&setting, trace, offset_s, 0).map_or(f64::NEG_INFINITY, |played| played.qoe)
     }
 
-    /// What the chunks that are left can be worth at most, at several prices of a byte. Time to come is worth a stall at most, so
-    /// that no byte is worth more than a stall in which the fewest come: the highest price is that, and each bounds what is left.
-    fn rests(&self, path: &OverPath) -> Vec<Rest> {
+    /// Upper bounds of the remaining chunks' QoE at several prices of a byte (Lagrangian relaxation). A
+    /// second of transfer costs at most a second of stall, so the highest price of a byte is the stall in which
+    /// it arrives at the trace's highest rate. Each price gives a valid bound.
+    fn remainder_bounds(&self, path: &TransferPath) -> Vec<RemainderBound> {
         let most_bytes_per_s = path.trace.most_bytes_per_s() * path.payload_share;
         let highest = self.qoe.stall_per_s() / most_bytes_per_s;
         PRICES
-            .map(|share| Rest { price: highest * share, most: self.most_at(highest * share) })
+            .map(|share| RemainderBound {
+                price: highest * share,
+                most: self.most_at(highest * share),
+            })
             .into()
     }
 
-    /// The most that so many chunks are worth after a track, without any stall, where each byte has a price.
+    /// Upper bound of the QoE of remaining chunks after a track, without stalls, where each byte costs
+    /// `price`.
     fn most_at(&self, price: f64) -> Vec<Vec<f64>> {
         let qualities = self.qoe.qualities();
         let mut most = vec![vec![0.0; qualities.len()]];
@@ -143,27 +151,27 @@ impl Bound<'_> {
             let rest = &most[most.len() - 1];
             let chunk = self.film.chunks() - left;
             let after = |last: usize| {
-                let worth = |track: usize| {
+                let value = |track: usize| {
                     let change = (qualities[track] - qualities[last]).abs();
                     let costs = price * self.film.size_bytes(chunk, track) as f64;
                     self.qoe.reward(qualities[track], 0.0, change) - costs + rest[track]
                 };
-                (0..qualities.len()).map(worth).fold(f64::NEG_INFINITY, f64::max)
+                (0..qualities.len()).map(value).fold(f64::NEG_INFINITY, f64::max)
             };
             most.push((0..qualities.len()).map(after).collect());
         }
         most
     }
 
-    /// When so many chunks have been played.
+    /// Time at which this many chunks have been played.
     fn plays_until_s(&self, begins_s: f64, chunks: usize, stalled_s: f64) -> f64 {
         begins_s + chunks as f64 * self.film.chunk.as_secs_f64() + stalled_s
     }
 
-    /// What becomes of a state with the next chunk in a track.
+    /// State after the next chunk in a track.
     fn next(
         &self,
-        path: &OverPath,
+        path: &TransferPath,
         begins_s: f64,
         chunk: usize,
         [before, track]: [usize; 2],
@@ -177,7 +185,7 @@ impl Bound<'_> {
         State { at_s, stalled_s: state.stalled_s + stall_s, value: state.value + reward }
     }
 
-    /// Those of which none is better than another in everything.
+    /// Merge states closer than the resolution, and keep the Pareto-optimal ones.
     fn best(&self, states: impl Iterator<Item = State>) -> Vec<State> {
         let mut merged: BTreeMap<(i64, i64), State> = BTreeMap::new();
         let cell = |seconds: f64| (seconds / self.resolution_s) as i64;
@@ -190,22 +198,22 @@ impl Bound<'_> {
         }
         let mut by_time: Vec<State> = merged.into_values().collect();
         by_time.sort_by(|one, other| one.at_s.total_cmp(&other.at_s));
-        let mut front = Front::default();
+        let mut front = ParetoFront::default();
         by_time.retain(|state| front.admits(*state));
         by_time
     }
 }
 
-/// Of states that came no later: the best value by how long the picture had stood still. Who has stood still longer has more left to
-/// play.
+/// Pareto front of the states so far, in ascending order of arrival: the best QoE by total stall. More past
+/// stall is an advantage here: it leaves more to play.
 #[derive(Debug, Default)]
-struct Front {
-    /// By descending stall, ascending value.
+struct ParetoFront {
+    /// Pairs of stall and QoE, by descending stall and ascending QoE.
     best: Vec<(f64, f64)>,
 }
 
-impl Front {
-    /// Whether nothing before is as good in everything; it then counts for those that follow.
+impl ParetoFront {
+    /// Add a state, unless an earlier one is at least as good in every respect; returns whether it was added.
     fn admits(&mut self, State { stalled_s, value, .. }: State) -> bool {
         let place = self.best.partition_point(|(other_s, _)| *other_s >= stalled_s);
         if place > 0 && self.best[place - 1].1 >= value {

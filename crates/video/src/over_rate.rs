@@ -5,40 +5,40 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use skyhop_units::{Duration, Instant};
 
-use crate::ahead::{Ahead as _, Errors, Made, OverPath};
 use crate::chunk::score;
 use crate::controllers::ControllerChoice;
+use crate::forecast::{Errors, PredictionHistory, RateForecast as _, TransferPath};
 use crate::qoe::Qoe;
-use crate::session::{Playing, Session, Step};
+use crate::session::{PlayerSettings, Session, Step};
 use crate::{ChunkRow, Film, RateTrace, RateTraceError, Summary};
 
-/// How often a player that may give up chunks looks at what has come.
+/// Interval at which a player that may abandon chunks looks at a transfer's progress.
 const LOOKS: Duration = Duration::from_millis(100);
 
-/// What lies between player and server.
+/// Path properties between player and server, apart from the rate.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Environment {
-    /// The share of the rate that is the film's: headers take the rest.
+    /// Share of the rate that carries the film, above 0 and up to 1; headers take the rest.
     pub payload_share: f64,
-    /// What each request takes beside its transfer.
+    /// Delay of each request in addition to its transfer; at most 1 h.
     pub delay: Duration,
-    /// Whether the trace stands still meanwhile.
+    /// Whether the trace's time pauses during that delay.
     pub stands_still: bool,
 }
 
 impl Default for Environment {
-    /// As Pensieve's simulator.
+    /// Values of Pensieve's simulator: 95 % payload, 80 ms delay.
     fn default() -> Self {
         Self { payload_share: 0.95, delay: Duration::from_millis(80), stands_still: false }
     }
 }
 
 impl Environment {
-    /// What cannot be: the key and why.
+    /// Check the ranges. The error is the key that is wrong, and why.
     ///
     /// # Errors
-    /// The share is none, or the delay is too long.
+    /// The share or the delay is out of range.
     pub fn check(&self) -> Result<(), (&'static str, String)> {
         if !(self.payload_share > 0.0 && self.payload_share <= 1.0) {
             return Err((
@@ -53,99 +53,101 @@ impl Environment {
     }
 }
 
-/// What the controller is told of what lies ahead.
+/// Source of the rate forecast that a controller gets if it looks ahead.
 #[derive(Debug, Clone, Default)]
-pub enum Told {
-    /// Nothing, or the truth if it asks for it.
+pub enum ForecastSource {
+    /// The true rate of the trace.
     #[default]
     Truth,
-    /// The truth with an error.
+    /// The true rate with random errors.
     Erring(Errors),
-    /// A model's predictions, in the trace's time.
-    Predicted(Made),
+    /// Predictions of a model, in the trace's time.
+    Predicted(PredictionHistory),
 }
 
-/// Everything about a session but where in the trace it begins.
+/// Complete setup of a session, except the time of the trace at which it starts.
 #[derive(Debug, Clone)]
 pub struct Setting {
-    /// What is played.
+    /// Film that the session plays.
     pub film: Arc<Film>,
-    /// Who chooses.
+    /// Controller that chooses tracks.
     pub controller: ControllerChoice,
-    /// What it wants.
+    /// Quality of experience that the controller maximizes.
     pub qoe: Arc<Qoe>,
-    /// How it plays.
-    pub playing: Playing,
-    /// Over what.
+    /// Settings of the player.
+    pub player: PlayerSettings,
+    /// Path properties apart from the rate.
     pub environment: Environment,
-    /// What the controller is told.
-    pub told: Told,
-    /// Whether the first chunk is left out of the score, as in Pensieve's published sums.
+    /// Source of the rate forecast, for controllers that look ahead.
+    pub forecast: ForecastSource,
+    /// Whether the score omits the first chunk, as Pensieve's published sums do.
     pub without_first: bool,
 }
 
-/// A session that is over.
+/// Result of a completed session.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Played {
-    /// By chunk.
+pub struct PlayedSession {
+    /// Records of the chunks, in order.
     pub rows: Vec<ChunkRow>,
-    /// What they amount to.
+    /// Summary of the chunks.
     pub summary: Summary,
-    /// What they are worth per chunk to the QoE that the controller wanted.
+    /// Mean QoE per chunk, by the QoE that the controller maximized.
     pub qoe: f64,
 }
 
-/// Plays a session that begins at `offset_s` of the trace; whatever is drawn follows from the seed.
+/// Play a session that starts at `offset_s` of the trace; all random draws follow from the seed.
 ///
 /// # Errors
-/// What lies ahead with an error has no rate.
+/// An oracle with errors has no rate above 0.
 pub fn play(
     setting: &Setting,
     trace: &Arc<RateTrace>,
     offset_s: f64,
     seed: u64,
-) -> Result<Played, RateTraceError> {
-    let path = OverPath {
+) -> Result<PlayedSession, RateTraceError> {
+    let path = TransferPath {
         trace: trace.clone(),
         offset_s: offset_s.rem_euclid(trace.length_s()),
         payload_share: setting.environment.payload_share,
         delay_s: setting.environment.delay.as_secs_f64(),
     };
-    let Setting { film, controller, qoe, playing, .. } = setting;
+    let Setting { film, controller, qoe, player, .. } = setting;
     let mut session =
-        Session::new(film.clone(), qoe.clone(), controller, *playing, Instant::START, seed);
+        Session::new(film.clone(), qoe.clone(), controller, *player, Instant::START, seed);
     let mut oracle = None;
     if controller.looks_ahead() {
-        match &setting.told {
-            Told::Truth => oracle = Some(path.clone()),
-            Told::Erring(errors) => oracle = Some(path.erring(*errors, seed)?),
-            Told::Predicted(made) => session.look_ahead_by(made.for_session_at(path.offset_s)),
+        match &setting.forecast {
+            ForecastSource::Truth => oracle = Some(path.clone()),
+            ForecastSource::Erring(errors) => oracle = Some(path.with_errors(*errors, seed)?),
+            ForecastSource::Predicted(made) => {
+                session.set_prediction_history(made.for_session_at(path.offset_s))
+            }
         }
     }
     drive(&mut session, path, oracle, setting.environment.stands_still);
     let rows = session.rows().to_vec();
     let qoe = score(&rows, film, qoe, setting.without_first);
-    Ok(Played { summary: Summary::of(&rows), rows, qoe })
+    Ok(PlayedSession { summary: Summary::of(&rows), rows, qoe })
 }
 
-/// Has the session ask, wait and receive until it is done. `oracle` is what it is told of the path.
+/// Drive the session until it is done. `oracle` is the forecast of the path that it gets.
 fn drive(
     session: &mut Session,
-    mut path: OverPath,
-    mut oracle: Option<OverPath>,
+    mut path: TransferPath,
+    mut oracle: Option<TransferPath>,
     stands_still: bool,
 ) {
     let mut now = Instant::START;
-    oracle.iter().for_each(|oracle| session.look_ahead(Arc::new(oracle.clone())));
+    oracle.iter().for_each(|oracle| session.set_forecast(Arc::new(oracle.clone())));
     loop {
         match session.poll(now) {
-            Step::Ask(request) => {
+            Step::Request(request) => {
                 now = transfer(session, &path, now, request.size_bytes);
                 if stands_still {
                     path.offset_s -= path.delay_s;
                     if let Some(oracle) = &mut oracle {
                         oracle.offset_s = path.offset_s;
-                        session.look_ahead(Arc::new(oracle.clone()));
+                        session.set_forecast(Arc::new(oracle.clone()));
                     }
                 }
             }
@@ -156,27 +158,32 @@ fn drive(
     }
 }
 
-/// Lets a chunk come, all of it or until the player gives it up; returns when that is.
-fn transfer(session: &mut Session, path: &OverPath, asked: Instant, size_bytes: u64) -> Instant {
+/// Transfer a chunk until it is complete or the player abandons it; returns that time.
+fn transfer(
+    session: &mut Session,
+    path: &TransferPath,
+    asked: Instant,
+    size_bytes: u64,
+) -> Instant {
     let (asked_s, bytes) = (asked.as_secs_f64(), size_bytes as f64);
     let arrives = instant(path.arrives_s(asked_s, bytes)).max(asked + Duration::from_nanos(1));
-    if !session.gives_up() {
+    if !session.may_abandon() {
         session.on_bytes(arrives, size_bytes);
         return arrives;
     }
-    let (mut now, mut come) = (asked, 0);
+    let (mut now, mut arrived) = (asked, 0);
     loop {
         now += LOOKS;
         if now >= arrives {
-            session.on_bytes(arrives, size_bytes - come);
+            session.on_bytes(arrives, size_bytes - arrived);
             return arrives;
         }
-        let by_now = path.come_by(asked_s, now.as_secs_f64(), bytes) as u64;
-        // The last byte comes with the last moment.
-        let more = by_now.min(size_bytes - 1).saturating_sub(come);
+        let by_now = path.received_by(asked_s, now.as_secs_f64(), bytes) as u64;
+        // The last byte arrives exactly at `arrives`, so at least one byte is held back until then.
+        let more = by_now.min(size_bytes - 1).saturating_sub(arrived);
         if more > 0 {
             session.on_bytes(now, more);
-            come += more;
+            arrived += more;
         }
         if !session.is_waiting() {
             return now;

@@ -1,26 +1,26 @@
-//! A rate that is constant between instants, and how long transfers take over it.
+//! Piecewise constant rate over time, and the duration of transfers over it.
 
 use skyhop_units::Quoted;
 use thiserror::Error;
 
-/// A rate over time, again from its beginning once it is over.
+/// Rate over time, repeated from its beginning after its end.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RateTrace {
-    /// When each rate begins, and at last when the trace is over; ascending from 0.
+    /// Start of each step in seconds, ascending from 0, and the end of the trace as the last element.
     times_s: Vec<f64>,
     bytes_per_s: Vec<f64>,
-    /// What has passed until each of the times.
-    passed: Vec<f64>,
+    /// Bytes delivered from the trace's beginning until each of `times_s`.
+    cumulative_bytes: Vec<f64>,
 }
 
-/// Why a series of rates is none.
+/// Reasons for which a series of rates is not a trace.
 #[derive(Debug, Clone, PartialEq, Error)]
 #[expect(missing_docs, reason = "the messages name the fields")]
 pub enum RateTraceError {
-    /// There is no rate.
+    /// The series is empty.
     #[error("the rate trace {} is empty; expected at least one rate", Quoted(origin))]
     Empty { origin: String },
-    /// Times and rates do not match.
+    /// The numbers of times and rates differ.
     #[error(
         "the rate trace {} has {times} times and {rates} rates; expected as many",
         Quoted(origin)
@@ -33,10 +33,10 @@ pub enum RateTraceError {
         Quoted(origin)
     )]
     Time { origin: String, step: usize, at_s: f64 },
-    /// A rate is no rate.
+    /// A rate is negative or not a number.
     #[error("the rate trace {}: step {step} has {bps} bit/s; expected 0 or more", Quoted(origin))]
     Rate { origin: String, step: usize, bps: f64 },
-    /// Nothing ever passes.
+    /// All rates are zero, so nothing ever arrives.
     #[error(
         "the rate trace {}: its rate is 0 bit/s throughout, so that nothing ever arrives",
         Quoted(origin)
@@ -44,16 +44,17 @@ pub enum RateTraceError {
     Zeros { origin: String },
 }
 
-/// The highest rate there is: sums over it stay numbers.
+/// Highest rate, in bit/s; sums over it remain exact enough.
 const MOST_BPS: f64 = 1e15;
-/// A trace ends before so many seconds.
+/// Latest end of a trace, in seconds.
 const MOST_S: f64 = 1e7;
 
 impl RateTrace {
-    /// A trace whose rates begin at these times and which is over at `end_s`; `origin` names it in errors.
+    /// Create a trace of rates in bit/s that begin at these times and end at `end_s`; `origin` names it in
+    /// errors.
     ///
     /// # Errors
-    /// There is no rate, times do not ascend from 0, a rate is negative or no number, or all of them are 0.
+    /// The list is empty, times do not ascend from 0, a rate is negative or not a number, or all rates are 0.
     pub fn new(
         origin: &str,
         starts_s: &[f64],
@@ -80,47 +81,48 @@ impl RateTrace {
             return Err(RateTraceError::Rate { origin: origin(), step, bps: rates_bps[step] });
         }
         let bytes_per_s: Vec<f64> = rates_bps.iter().map(|bps| bps / 8.0).collect();
-        let mut passed = vec![0.0];
+        let mut cumulative_bytes = vec![0.0];
         for (pair, rate) in times_s.windows(2).zip(&bytes_per_s) {
-            let before = passed[passed.len() - 1];
-            passed.push(before + (pair[1] - pair[0]) * rate);
+            let before = cumulative_bytes[cumulative_bytes.len() - 1];
+            cumulative_bytes.push(before + (pair[1] - pair[0]) * rate);
         }
-        if passed[passed.len() - 1] <= 0.0 {
+        if cumulative_bytes[cumulative_bytes.len() - 1] <= 0.0 {
             return Err(RateTraceError::Zeros { origin: origin() });
         }
-        Ok(Self { times_s, bytes_per_s, passed })
+        Ok(Self { times_s, bytes_per_s, cumulative_bytes })
     }
 
-    /// How long it is before it begins again.
+    /// Length in seconds, after which the trace repeats.
     pub fn length_s(&self) -> f64 {
         self.times_s[self.bytes_per_s.len()]
     }
 
-    /// The rate at a time.
+    /// Rate at a time, in bit/s.
     pub fn bps_at(&self, at_s: f64) -> f64 {
         self.bytes_per_s[self.step_at(at_s % self.length_s())] * 8.0
     }
 
-    /// The mean rate from one time until another.
+    /// Mean rate between two times, in bit/s.
     pub fn mean_bps(&self, from_s: f64, until_s: f64) -> f64 {
-        8.0 * (self.passed_until(until_s) - self.passed_until(from_s)) / (until_s - from_s)
+        8.0 * (self.bytes_until(until_s) - self.bytes_until(from_s)) / (until_s - from_s)
     }
 
-    /// When `bytes` that begin to pass at `from_s`, over this share of the rate, have all passed.
-    pub fn passes_at(&self, from_s: f64, bytes: f64, share: f64) -> f64 {
+    /// Time at which a transfer of `bytes`, started at `from_s` over this share of the rate, ends.
+    pub fn transfer_end_s(&self, from_s: f64, bytes: f64, share: f64) -> f64 {
         let bytes = bytes / share;
         let length_s = self.length_s();
         let round = (from_s / length_s).floor();
         let offset_s = from_s - round * length_s;
         let step = self.step_at(offset_s);
-        // Mostly it is over within the step in which it begins.
+        // Fast path: most transfers end within the step in which they start.
         let within_s = bytes / self.bytes_per_s[step];
         if offset_s + within_s <= self.times_s[step + 1] {
             return from_s + within_s;
         }
-        let target =
-            self.passed[step] + (offset_s - self.times_s[step]) * self.bytes_per_s[step] + bytes;
-        let whole = self.passed[self.bytes_per_s.len()];
+        let target = self.cumulative_bytes[step]
+            + (offset_s - self.times_s[step]) * self.bytes_per_s[step]
+            + bytes;
+        let whole = self.cumulative_bytes[self.bytes_per_s.len()];
         let (mut rounds, mut rest) = (0.0, target);
         if target > whole {
             rounds = (target / whole).ceil() - 1.0;
@@ -129,29 +131,32 @@ impl RateTrace {
         (round + rounds) * length_s + self.time_of(rest)
     }
 
-    /// What passes from one time until another, in bytes; nothing where that is earlier.
+    /// Bytes delivered between two times; 0 if `until_s` is earlier than `from_s`.
     pub fn bytes_between(&self, from_s: f64, until_s: f64) -> f64 {
-        (self.passed_until(until_s) - self.passed_until(from_s)).max(0.0)
+        (self.bytes_until(until_s) - self.bytes_until(from_s)).max(0.0)
     }
 
-    /// The highest rate, in bytes per second.
+    /// Highest rate of the trace, in bytes per second.
     pub fn most_bytes_per_s(&self) -> f64 {
         self.bytes_per_s.iter().copied().fold(0.0, f64::max)
     }
 
-    fn passed_until(&self, at_s: f64) -> f64 {
+    fn bytes_until(&self, at_s: f64) -> f64 {
         let rounds = (at_s / self.length_s()).floor();
         let offset_s = at_s - rounds * self.length_s();
         let step = self.step_at(offset_s);
         let in_step = (offset_s - self.times_s[step]) * self.bytes_per_s[step];
-        rounds * self.passed[self.bytes_per_s.len()] + self.passed[step] + in_step
+        rounds * self.cumulative_bytes[self.bytes_per_s.len()]
+            + self.cumulative_bytes[step]
+            + in_step
     }
 
-    /// When so much has passed since the beginning of a round.
-    fn time_of(&self, passed: f64) -> f64 {
+    /// Time within a repetition at which this many bytes have been delivered since its beginning.
+    fn time_of(&self, cumulative_bytes: f64) -> f64 {
         let last = self.bytes_per_s.len();
-        let step = self.passed[1..last].partition_point(|until| *until < passed);
-        let rest = (passed - self.passed[step]).max(0.0);
+        let step =
+            self.cumulative_bytes[1..last].partition_point(|until| *until < cumulative_bytes);
+        let rest = (cumulative_bytes - self.cumulative_bytes[step]).max(0.0);
         let rate = self.bytes_per_s[step];
         let into_s = if rate > 0.0 { rest / rate } else { 0.0 };
         (self.times_s[step] + into_s).min(self.times_s[step + 1])

@@ -1,7 +1,8 @@
-//! A player, sans IO: which chunk it asks for in which track and when, what is in its buffer, and when the picture stands still.
+//! Player, sans IO: which chunk it requests in which track and when, its buffer, and its stalls.
 //!
-//! Whoever drives it (virtual time over a rate, TCP, a browser) asks [`Session::poll`] what it does now, and tells it what has come.
-//! The picture moves once the first chunk is there. It stands still whenever its buffer is empty, until the next chunk is there.
+//! A driver (virtual time over a rate, TCP, a browser) asks [`Session::poll`] for the next step, and reports
+//! what has arrived. Playback starts when the first chunk is complete. It stalls whenever the buffer is
+//! empty, until the next chunk is complete.
 
 mod abandon;
 
@@ -12,28 +13,30 @@ use serde::{Deserialize, Serialize};
 use skyhop_model::PlayerCompat;
 use skyhop_units::{Duration, Instant};
 
-use crate::ahead::{Ahead, Made};
-use crate::controllers::{Come, Controller, ControllerChoice, View};
+use crate::controllers::{ArrivedChunk, Controller, ControllerChoice, View};
+use crate::forecast::{PredictionHistory, RateForecast};
 use crate::qoe::Qoe;
 use crate::{ChunkRow, Film};
-use abandon::Abandoning;
+use abandon::TransferProgress;
 
-/// How a player plays.
+/// Settings of a player.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct Playing {
-    /// The first chunk's track, counted from 0; the highest where there are fewer.
+pub struct PlayerSettings {
+    /// Track of the first chunk, counted from 0; the highest where the film has fewer.
     pub start_track: u32,
-    /// Above so much in its buffer the player waits before it asks for more.
+    /// Buffered playback time above which the player waits before the next request, 100 ms to 1 h.
     pub buffer_cap: Duration,
-    /// It waits in whole steps of this; exactly as long as it has to where this is 0 s.
+    /// Step of such a wait, which is rounded up to whole steps, at most 60 s; 0 s: exactly as long as
+    /// necessary.
     pub wait_step: Duration,
-    /// Whether it gives up chunks that come too slowly, for a lower track (dash.js's AbandonRequestsRule).
+    /// Whether the player abandons chunks that arrive too slowly, for a lower track (dash.js's
+    /// AbandonRequestsRule).
     pub abandon: bool,
 }
 
-impl Default for Playing {
-    /// As Pensieve's player: 60 s of buffer, steps of 500 ms, and the second track at first.
+impl Default for PlayerSettings {
+    /// Settings of Pensieve's player: 60 s of buffer, waits in steps of 500 ms, and the second track first.
     fn default() -> Self {
         Self {
             start_track: 1,
@@ -44,20 +47,20 @@ impl Default for Playing {
     }
 }
 
-impl Playing {
-    /// How long the steps are in which a player waits for room in its buffer, where nothing else is said of it.
+impl PlayerSettings {
+    /// Default step of waits for room in the buffer.
     pub const fn wait_step_of(compat: PlayerCompat) -> Duration {
         match compat {
             PlayerCompat::None => Duration::ZERO,
-            // DRAIN_BUFFER_SLEEP_TIME of its env.py.
+            // DRAIN_BUFFER_SLEEP_TIME of Pensieve's env.py.
             PlayerCompat::Pensieve => Duration::from_millis(500),
         }
     }
 
-    /// What cannot be: the key and why.
+    /// Check the ranges. The error is the key that is wrong, and why.
     ///
     /// # Errors
-    /// The buffer's cap is out of range.
+    /// The buffer's cap or the wait step is out of range.
     pub fn check(&self) -> Result<(), (&'static str, String)> {
         let hour = Duration::from_secs(3600);
         if self.buffer_cap < Duration::from_millis(100) || self.buffer_cap > hour {
@@ -70,80 +73,80 @@ impl Playing {
     }
 }
 
-/// What the player does.
+/// Step of the player, for its driver to carry out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
-    /// Asks for a chunk.
-    Ask(Request),
-    /// Drops the request that is out.
+    /// Send the request for a chunk.
+    Request(Request),
+    /// Abort the outstanding request.
     Abandon,
-    /// Nothing until then; [`Instant::NEVER`]: until something comes.
+    /// Do nothing until this time or the next arrival; [`Instant::NEVER`] waits for an arrival alone.
     Wait(Instant),
-    /// Nothing any more: all chunks are there.
+    /// All chunks have arrived.
     Done,
 }
 
-/// A chunk that is asked for.
+/// Request for a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request {
-    /// Which.
+    /// Number of the chunk, counted from 0.
     pub chunk: usize,
-    /// In which track.
+    /// Track of the chunk, counted from 0.
     pub track: usize,
-    /// How large it is.
+    /// Size of the chunk in bytes.
     pub size_bytes: u64,
 }
 
-/// See the [module](self).
+/// State machine of a player; see the [module](self).
 #[derive(Debug)]
 pub struct Session {
     film: Arc<Film>,
     qoe: Arc<Qoe>,
     controller: Box<dyn Controller>,
-    ahead: Option<Arc<dyn Ahead>>,
-    made: Option<Made>,
-    playing: Playing,
-    /// When it began: times count from here.
+    forecast: Option<Arc<dyn RateForecast>>,
+    prediction_history: Option<PredictionHistory>,
+    player: PlayerSettings,
+    /// Start of the session; recorded times count from here.
     began: Instant,
     state: State,
-    /// When the buffer will be empty; `None` before the picture moves.
+    /// Time at which the buffer runs empty; `None` before playback starts.
     plays_until: Option<Instant>,
     chunk: usize,
     last_track: Option<usize>,
     rows: Vec<ChunkRow>,
 }
 
-/// What is known of the next chunk's request before it is made.
+/// Choice for the next chunk, before its request is made.
 #[derive(Debug, Clone, Copy)]
 struct Chosen {
     track: usize,
-    believed_bps: Option<u64>,
+    estimate_bps: Option<u64>,
 }
 
 #[derive(Debug)]
 enum State {
-    /// There may be no room for the next chunk yet.
+    /// The next chunk is to be requested as soon as the buffer has room.
     Ready {
         since: Instant,
-        /// What had come of it, if a request for it has failed.
+        /// Bytes received by a request for it that failed.
         failed_bytes: Option<u64>,
     },
-    /// The controller wants to wait.
+    /// The controller demands a wait.
     Pausing {
         since: Instant,
         until: Instant,
         waited_for_room: Duration,
         chosen: Chosen,
     },
-    /// A request is out.
+    /// A request is outstanding.
     Waiting(Pending),
-    /// It is to be dropped, and the chunk asked for in this track.
+    /// The request is to be aborted, and the chunk requested in this track.
     Dropping {
         pending: Pending,
         track: usize,
     },
-    /// It has been dropped.
-    Again {
+    /// The request has been aborted.
+    Retrying {
         chosen: Chosen,
         waited: [Duration; 2],
         abandoned_bytes: u64,
@@ -156,21 +159,21 @@ struct Pending {
     request: Request,
     asked: Instant,
     received: u64,
-    /// What the player had waited because its buffer was full, and in all.
+    /// Wait before the request because the buffer was full, and the total wait.
     waited_for_room: Duration,
     waited: Duration,
-    believed_bps: Option<u64>,
+    estimate_bps: Option<u64>,
     abandoned_bytes: u64,
-    abandoning: Abandoning,
+    progress: TransferProgress,
 }
 
 impl Session {
-    /// One that begins at `began`; whatever its controller draws follows from the seed.
+    /// Create a session that starts at `began`; random draws of its controller follow from the seed.
     pub fn new(
         film: Arc<Film>,
         qoe: Arc<Qoe>,
         controller: &ControllerChoice,
-        playing: Playing,
+        player: PlayerSettings,
         began: Instant,
         seed: u64,
     ) -> Self {
@@ -180,9 +183,9 @@ impl Session {
             film,
             qoe,
             controller,
-            ahead: None,
-            made: None,
-            playing,
+            forecast: None,
+            prediction_history: None,
+            player,
             began,
             state: State::Ready { since: began, failed_bytes: None },
             plays_until: None,
@@ -191,42 +194,42 @@ impl Session {
         }
     }
 
-    /// What lies ahead, for controllers that want to know it.
-    pub fn look_ahead(&mut self, ahead: Arc<dyn Ahead>) {
-        self.ahead = Some(ahead);
+    /// Set the forecast of the rate, for controllers that look ahead.
+    pub fn set_forecast(&mut self, forecast: Arc<dyn RateForecast>) {
+        self.forecast = Some(forecast);
     }
 
-    /// Predictions by when they were made, likewise: before each choice the last that were made by then.
-    pub fn look_ahead_by(&mut self, made: Made) {
-        self.made = Some(made);
+    /// Set predictions by the time at which they were made; each choice uses the newest one made by then.
+    pub fn set_prediction_history(&mut self, prediction_history: PredictionHistory) {
+        self.prediction_history = Some(prediction_history);
     }
 
-    /// What it plays.
+    /// Film that is played.
     pub fn film(&self) -> &Film {
         &self.film
     }
 
-    /// The chunks that have come.
+    /// Records of the chunks that have arrived.
     pub fn rows(&self) -> &[ChunkRow] {
         &self.rows
     }
 
-    /// What is left to play.
+    /// Playback time left in the buffer.
     pub fn buffer(&self, now: Instant) -> Duration {
         self.plays_until.map_or(Duration::ZERO, |until| until.saturating_since(now))
     }
 
-    /// Whether it may give up chunks.
-    pub const fn gives_up(&self) -> bool {
-        self.playing.abandon
+    /// Whether the player may abandon chunks.
+    pub const fn may_abandon(&self) -> bool {
+        self.player.abandon
     }
 
-    /// Whether a request is out, and not to be dropped.
+    /// Whether a request is outstanding and not about to be aborted.
     pub const fn is_waiting(&self) -> bool {
         matches!(self.state, State::Waiting(_))
     }
 
-    /// What it does now. Asked again after everything but [`Step::Wait`].
+    /// Return the next step. The driver calls this again after every step but [`Step::Wait`].
     pub fn poll(&mut self, now: Instant) -> Step {
         match &self.state {
             State::Ready { since, failed_bytes } => {
@@ -244,13 +247,13 @@ impl Session {
             }
             State::Waiting(_) => Step::Wait(Instant::NEVER),
             State::Dropping { pending, track } => {
-                let chosen = Chosen { track: *track, believed_bps: pending.believed_bps };
+                let chosen = Chosen { track: *track, estimate_bps: pending.estimate_bps };
                 let abandoned_bytes = pending.abandoned_bytes + pending.received;
                 let waited = [pending.waited_for_room, pending.waited];
-                self.state = State::Again { chosen, waited, abandoned_bytes };
+                self.state = State::Retrying { chosen, waited, abandoned_bytes };
                 Step::Abandon
             }
-            State::Again { chosen, waited, abandoned_bytes } => {
+            State::Retrying { chosen, waited, abandoned_bytes } => {
                 let (chosen, waited, abandoned_bytes) = (*chosen, *waited, *abandoned_bytes);
                 self.ask(now, waited, chosen, abandoned_bytes)
             }
@@ -258,19 +261,19 @@ impl Session {
         }
     }
 
-    /// So many bytes more have come of what was asked for.
+    /// Report newly received bytes of the outstanding request.
     pub fn on_bytes(&mut self, now: Instant, bytes: u64) {
         let State::Waiting(pending) = &mut self.state else { return };
         pending.received += bytes;
         if pending.received >= pending.request.size_bytes {
             let pending = pending.clone();
             self.on_chunk(now, &pending);
-        } else if self.playing.abandon {
-            self.may_abandon(now);
+        } else if self.player.abandon {
+            self.check_abandon(now);
         }
     }
 
-    /// The request that was out has failed: the chunk is asked for again.
+    /// Report that the outstanding request has failed; the chunk is requested again.
     pub fn on_failed(&mut self, now: Instant) {
         if let State::Waiting(pending) | State::Dropping { pending, .. } = &self.state {
             let failed_bytes = Some(pending.abandoned_bytes + pending.received);
@@ -278,10 +281,10 @@ impl Session {
         }
     }
 
-    /// When there is room for the next chunk, if that is later.
+    /// Time at which the buffer has room for the next chunk, if that is later.
     fn room_at(&self, since: Instant) -> Option<Instant> {
-        let over = self.buffer(since).saturating_sub(self.playing.buffer_cap);
-        let step_ns = self.playing.wait_step.as_nanos();
+        let over = self.buffer(since).saturating_sub(self.player.buffer_cap);
+        let step_ns = self.player.wait_step.as_nanos();
         let waits_ns = match step_ns {
             0 => over.as_nanos(),
             _ => over.as_nanos().div_ceil(step_ns) * step_ns,
@@ -293,19 +296,21 @@ impl Session {
         let abandoned_bytes = failed_bytes.unwrap_or(0);
         let waited = now.saturating_since(since);
         if self.last_track.is_none() {
-            // No controller knows anything yet.
-            let start_track = self.playing.start_track as usize;
+            // Without any throughput measured, the settings choose the track.
+            let start_track = self.player.start_track as usize;
             let track = failed_bytes.map_or(start_track.min(self.film.top()), |_| 0);
             return self.ask(
                 now,
                 [waited; 2],
-                Chosen { track, believed_bps: None },
+                Chosen { track, estimate_bps: None },
                 abandoned_bytes,
             );
         }
         let now_s = now.saturating_since(self.began).as_secs_f64();
-        if let Some(last) = self.made.as_ref().and_then(|made| made.by(now_s)) {
-            self.ahead = Some(Arc::new(last));
+        if let Some(last) =
+            self.prediction_history.as_ref().and_then(|history| history.latest_at(now_s))
+        {
+            self.forecast = Some(Arc::new(last));
         }
         let view = View {
             film: &self.film,
@@ -314,13 +319,13 @@ impl Session {
             last_track: self.last_track,
             buffer_s: self.buffer(now).as_secs_f64(),
             now_s,
-            cap_s: self.playing.buffer_cap.as_secs_f64(),
-            ahead: self.ahead.as_deref(),
+            cap_s: self.player.buffer_cap.as_secs_f64(),
+            forecast: self.forecast.as_deref(),
         };
         let choice = self.controller.choose(&view);
-        let believed_bps = choice.believed_bps.map(|bps| bps as u64);
-        let chosen = Chosen { track: choice.track, believed_bps };
-        // Nobody waits with what has failed already.
+        let estimate_bps = choice.estimate_bps.map(|bps| bps as u64);
+        let chosen = Chosen { track: choice.track, estimate_bps };
+        // A chunk whose request has failed is not delayed further.
         if choice.wait_s > 0.0 && failed_bytes.is_none() {
             let until = now + Duration::from_secs_f64(choice.wait_s);
             self.state = State::Pausing { since, until, waited_for_room: waited, chosen };
@@ -336,7 +341,7 @@ impl Session {
         chosen: Chosen,
         abandoned_bytes: u64,
     ) -> Step {
-        let Chosen { track, believed_bps } = chosen;
+        let Chosen { track, estimate_bps } = chosen;
         let size_bytes = self.film.size_bytes(self.chunk, track);
         let request = Request { chunk: self.chunk, track, size_bytes };
         self.state = State::Waiting(Pending {
@@ -345,11 +350,11 @@ impl Session {
             received: 0,
             waited_for_room,
             waited,
-            believed_bps,
+            estimate_bps,
             abandoned_bytes,
-            abandoning: Abandoning::default(),
+            progress: TransferProgress::default(),
         });
-        Step::Ask(request)
+        Step::Request(request)
     }
 
     fn on_chunk(&mut self, now: Instant, pending: &Pending) {
@@ -369,10 +374,10 @@ impl Session {
             buffer_ns: self.buffer(now).as_nanos(),
             waited_ns: pending.waited.as_nanos(),
             abandoned_bytes: pending.abandoned_bytes,
-            predicted_bps: pending.believed_bps,
+            predicted_bps: pending.estimate_bps,
         });
         let took = now.saturating_since(pending.asked).max(Duration::from_nanos(1));
-        self.controller.on_chunk(&Come {
+        self.controller.on_chunk(&ArrivedChunk {
             chunk,
             track,
             bytes: size_bytes as f64,
@@ -388,12 +393,12 @@ impl Session {
         };
     }
 
-    fn may_abandon(&mut self, now: Instant) {
+    fn check_abandon(&mut self, now: Instant) {
         let buffer = self.buffer(now);
         let State::Waiting(pending) = &mut self.state else { return };
         let elapsed = now.saturating_since(pending.asked);
         let (request, received) = (pending.request, pending.received);
-        let track = pending.abandoning.rather(&self.film, request, elapsed, received, buffer);
+        let track = pending.progress.lower_track(&self.film, request, elapsed, received, buffer);
         if let Some(track) = track {
             let pending = pending.clone();
             self.state = State::Dropping { pending, track };

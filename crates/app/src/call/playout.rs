@@ -1,4 +1,4 @@
-//! The receiving end of a call: which frames are there when they are to be played.
+//! Receiving end of a call: which frames are complete at their playout time.
 
 use std::collections::BTreeMap;
 
@@ -7,12 +7,13 @@ use skyhop_units::{Bytes, Duration, Instant};
 use super::{AUDIO_INTERVAL, Call, Codec, Stream};
 use crate::{CallWindow, Detail, Frames, Side, Transaction};
 
-/// What has not come so long after it was due is lost.
+/// Time after its due time at which a packet that has not arrived counts as lost.
 const LATEST: Duration = Duration::from_secs(3);
-/// After so many audio frames of which none was there in time the buffer is filled anew.
-const DEAF: u32 = 50;
+/// Number of consecutive audio frames that miss their playout time after which the buffer's delay is set
+/// again.
+const REFILL_AFTER: u32 = 50;
 
-/// What one end receives of the other.
+/// Receiver of one direction of the call.
 #[derive(Debug)]
 pub(super) struct Receiver {
     codec: Codec,
@@ -20,24 +21,24 @@ pub(super) struct Receiver {
     window: Duration,
     streams: [Stream; 2],
     sender: Side,
-    /// Of the windows that are not told yet: when each packet arrived, by its place in its stream.
+    /// Arrival times of packets by their number in the stream, for windows not yet reported.
     arrivals: [BTreeMap<u64, Instant>; 2],
-    /// The next window to be told.
+    /// Number of the next window to report.
     next: u64,
     buffer: Buffer,
     jitter: Jitter,
 }
 
-/// When frames are played.
+/// Jitter buffer: decides when frames are played.
 #[derive(Debug, Clone, Copy, Default)]
 struct Buffer {
-    /// How long the packet took with which it was filled.
+    /// One-way delay of the packet that started playout; the base of playout times.
     base: Option<Duration>,
-    /// Audio frames since one was there in time.
-    deaf: u32,
+    /// Number of audio frames since the last one that was in time.
+    missed: u32,
 }
 
-/// The interarrival jitter of RFC 3550 6.4.1.
+/// Interarrival jitter estimator of RFC 3550 6.4.1.
 #[derive(Debug, Clone, Copy, Default)]
 struct Jitter {
     ns: f64,
@@ -53,11 +54,11 @@ impl Jitter {
     }
 }
 
-/// A frame as it came.
+/// Media frame as received.
 #[derive(Debug, Clone, Copy)]
 struct Frame {
     due: Instant,
-    /// When its last packet arrived; `None`: not all did.
+    /// Arrival of its last packet; `None` if not all packets arrived.
     whole: Option<Instant>,
 }
 
@@ -76,46 +77,49 @@ impl Receiver {
         }
     }
 
-    /// A packet has arrived. What comes twice counts once, and what comes after its window was told not at all.
+    /// Record the arrival of a packet. Duplicates count once; packets whose window has been reported are
+    /// ignored.
     pub(super) fn receive(&mut self, now: Instant, number: u64) {
         let (medium, packet) = ((number & 1) as usize, number >> 1);
         let stream = &self.streams[medium];
-        let is_ours = stream.packets > 0 && stream.has(packet / stream.packets);
-        if is_ours && stream.due(packet / stream.packets) >= self.begins(self.next) {
+        let is_ours = stream.packets_per_frame > 0 && stream.has(packet / stream.packets_per_frame);
+        if is_ours && stream.due(packet / stream.packets_per_frame) >= self.window_start(self.next)
+        {
             self.arrivals[medium].entry(packet).or_insert(now);
         }
     }
 
-    /// The windows of which nothing can come any more, of what was sent until `stop`.
+    /// Report the windows to which no packet can arrive any more, of frames sent before `stop`.
     pub(super) fn settle(&mut self, now: Instant, stop: Instant) -> Vec<Transaction> {
-        let mut told = Vec::new();
-        while self.begins(self.next) < stop {
-            let until = self.begins(self.next + 1).min(self.streams[0].stop);
+        let mut reported = Vec::new();
+        while self.window_start(self.next) < stop {
+            let until = self.window_start(self.next + 1).min(self.streams[0].stop);
             if until + LATEST > now {
                 break;
             }
-            told.extend(self.tell(stop, Instant::NEVER));
+            reported.extend(self.report_window(stop, Instant::NEVER));
         }
-        told
+        reported
     }
 
-    /// The rest of what was sent until `stop`, with the frames that were to be played by the `end`.
+    /// Report the remaining windows of frames sent before `stop`, with those frames whose playout time is at
+    /// most `end`.
     pub(super) fn conclude(&mut self, end: Instant, stop: Instant) -> Vec<Transaction> {
-        let mut told = Vec::new();
-        while self.begins(self.next) < stop.min(end) {
-            told.extend(self.tell(stop, end));
+        let mut reported = Vec::new();
+        while self.window_start(self.next) < stop.min(end) {
+            reported.extend(self.report_window(stop, end));
         }
-        told
+        reported
     }
 
-    fn begins(&self, window: u64) -> Instant {
+    fn window_start(&self, window: u64) -> Instant {
         self.streams[0].start + self.window * window
     }
 
-    /// What became of the next window's frames that were to be played by the `end`; nothing where none were.
-    fn tell(&mut self, stop: Instant, end: Instant) -> Option<Transaction> {
-        let (number, begin) = (self.next, self.begins(self.next));
-        let until = self.begins(number + 1).min(stop);
+    /// Report the next window's frames whose playout time is at most `end`; `None` if there are none.
+    fn report_window(&mut self, stop: Instant, end: Instant) -> Option<Transaction> {
+        let (number, begin) = (self.next, self.window_start(self.next));
+        let until = self.window_start(number + 1).min(stop);
         self.next += 1;
         let [audio, video] = [0, 1].map(|medium| self.frames(medium, begin, until));
         self.count_jitter(&audio);
@@ -125,7 +129,8 @@ impl Receiver {
         if audio == none && video == none {
             return None;
         }
-        // From the mouth to the ear: a frame is whole when its time has been spoken.
+        // Mouth-to-ear delay: a frame can be sent only when its speech has been recorded, hence the frame's
+        // length.
         let coding = AUDIO_INTERVAL + self.codec.look_ahead() + self.playout;
         let is_heard = audio.late + audio.lost < audio.due;
         let heard_after = self.buffer.base.filter(|_| is_heard).map(|base| base + coding);
@@ -139,7 +144,7 @@ impl Receiver {
         let jitter = Duration::from_nanos(self.jitter.ns.round() as u64);
         Some(Transaction {
             connection: 0,
-            // Those of the two directions are told apart.
+            // The parity of the number distinguishes the two directions.
             number: 2 * number + u64::from(self.sender == Side::Server),
             due: begin,
             sent: of(Side::Client),
@@ -158,18 +163,19 @@ impl Receiver {
         })
     }
 
-    /// A window's frames of a stream, which are forgotten with this.
+    /// Remove and return a window's frames of one stream.
     fn frames(&mut self, medium: usize, begin: Instant, until: Instant) -> Vec<Frame> {
         let (stream, arrivals) = (self.streams[medium], &mut self.arrivals[medium]);
-        if stream.packets == 0 {
+        if stream.packets_per_frame == 0 {
             return Vec::new();
         }
         let (first, behind) = (stream.first_from(begin), stream.first_from(until));
-        let later = arrivals.split_off(&(behind * stream.packets));
+        let later = arrivals.split_off(&(behind * stream.packets_per_frame));
         let own = std::mem::replace(arrivals, later);
         let frame = |number: u64| {
-            let packets = own.range(number * stream.packets..(number + 1) * stream.packets);
-            let is_whole = packets.clone().count() as u64 == stream.packets;
+            let packets = own
+                .range(number * stream.packets_per_frame..(number + 1) * stream.packets_per_frame);
+            let is_whole = packets.clone().count() as u64 == stream.packets_per_frame;
             let last = packets.map(|(_, at)| *at).max();
             Frame { due: stream.due(number), whole: last.filter(|_| is_whole) }
         };
@@ -183,7 +189,7 @@ impl Receiver {
         arrived.into_iter().for_each(|(at, due)| self.jitter.add(at.saturating_since(due)));
     }
 
-    /// Plays audio and video together: the buffer is filled with audio, and video keeps to it.
+    /// Play audio and video in step: audio frames set the buffer's base delay, and video follows it.
     fn play(&mut self, audio: &[Frame], video: &[Frame], end: Instant) -> (Frames, Frames) {
         let (mut heard, mut seen) = (Frames::default(), Frames::default());
         let mut video = video.iter().peekable();
@@ -193,7 +199,7 @@ impl Receiver {
                 self.buffer.play(shown, self.playout, end, &mut seen);
             }
             let in_time = self.buffer.play(frame, self.playout, end, &mut heard);
-            self.buffer.deaf = if in_time { 0 } else { self.buffer.deaf + 1 };
+            self.buffer.missed = if in_time { 0 } else { self.buffer.missed + 1 };
         }
         video.for_each(|shown| _ = self.buffer.play(shown, self.playout, end, &mut seen));
         (heard, seen)
@@ -201,16 +207,16 @@ impl Receiver {
 }
 
 impl Buffer {
-    /// Fills it with this frame, if it is empty or has been of no use for long.
+    /// Set the base delay by this frame, if it is unset or too many frames have missed their playout time.
     fn fill(&mut self, frame: &Frame) {
         if let Some(at) = frame.whole
-            && (self.base.is_none() || self.deaf >= DEAF)
+            && (self.base.is_none() || self.missed >= REFILL_AFTER)
         {
-            (self.base, self.deaf) = (Some(at.saturating_since(frame.due)), 0);
+            (self.base, self.missed) = (Some(at.saturating_since(frame.due)), 0);
         }
     }
 
-    /// Counts a frame that is to be played by the `end`; whether it is there in time.
+    /// Count a frame whose playout time is at most `end`. Returns whether it is in time.
     fn play(&self, frame: &Frame, playout: Duration, end: Instant, counts: &mut Frames) -> bool {
         let after = self.base.map_or(LATEST, |base| base + playout);
         if frame.due + after > end {
@@ -226,7 +232,7 @@ impl Buffer {
     }
 }
 
-/// How long the packets took that arrived, in the mean.
+/// Mean one-way delay of the frames that arrived.
 fn mean_transit(audio: &[Frame]) -> Option<Duration> {
     let transits =
         audio.iter().filter_map(|frame| Some(frame.whole?.saturating_since(frame.due).as_nanos()));

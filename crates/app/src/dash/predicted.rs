@@ -1,4 +1,5 @@
-//! What a controller that looks ahead is told of the rate: what a scenario says, and what became of it before the run.
+//! Prediction of the rate for controllers that look ahead: the scenario's key `predicted`, and what it is
+//! resolved to before the run.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,48 +11,48 @@ use serde::de::{Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use skyhop_units::{Instant, Rate};
 use skyhop_video::RateTraceError;
-use skyhop_video::ahead::{Errors, Made, OverPath, Predictions};
+use skyhop_video::forecast::{Errors, PredictionHistory, Predictions, TransferPath};
 use skyhop_video::session::Session;
 
-/// Who foretells the rate.
+/// Source of the predicted rate: the scenario's key `predicted`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Predicted {
-    /// Somebody who gives the rates of the session's seconds at its beginning.
+    /// Rates of the session's seconds, given in the scenario.
     Rates(Vec<Rate>),
-    /// A model of throughput that `skyhop predict train` saved: its directory, or the card in it.
+    /// Throughput model saved by `skyhop predict train`: its directory, or the card in it.
     Model(String),
-    /// The truth with a stated error.
+    /// True rate with a random error.
     Oracle {
-        /// How wrong it is.
+        /// Mean and spread of the error.
         oracle: Oracle,
     },
 }
 
-/// An oracle that errs.
+/// Parameters of an oracle: the true rate of each second with a random error.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Oracle {
-    /// The mean error of a second's rate, relative to the truth: 0.1 is a tenth too high.
+    /// Mean error of a second's rate, relative to the true rate; 0.1 is a tenth too high.
     pub mean_error: f64,
     /// The errors' standard deviation, relative to the truth.
     pub relative_sd: f64,
-    /// Of what is drawn; by the run's seed where not given.
+    /// Seed of the random errors. Default: derived from the run's seed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
 }
 
-/// What is known before a run of the rate that a session will meet: whoever builds the run puts it here.
+/// Knowledge of the rate that a session will meet; the caller that builds the run provides it.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Foretold {
-    /// The rate of the links that the film comes over, by the run's time.
-    Truth(OverPath),
-    /// What a model makes of it, likewise.
-    Made(Made),
+pub enum RateOracle {
+    /// True rate of the links that the film crosses, by the run's time.
+    Truth(TransferPath),
+    /// Rates that a model predicts, by the run's time.
+    Predicted(PredictionHistory),
 }
 
 impl Oracle {
-    /// How wrong it is.
+    /// Return the distribution of the errors.
     pub const fn errors(&self) -> Errors {
         Errors { mean_error: self.mean_error, relative_sd: self.relative_sd }
     }
@@ -64,37 +65,38 @@ impl Default for Predicted {
 }
 
 impl Predicted {
-    /// Whether there is anybody.
-    pub fn is_nobody(&self) -> bool {
+    /// Whether there is no prediction at all.
+    pub fn is_none(&self) -> bool {
         matches!(self, Self::Rates(rates) if rates.is_empty())
     }
 
-    /// Tells a session that begins at `began`.
+    /// Give a session that begins at `began` its prediction; random errors follow from `seed` or the oracle's
+    /// own.
     ///
     /// # Errors
-    /// There is no rate in what was foretold.
-    pub(super) fn tell(
+    /// The trace of the rates holds none above 0.
+    pub(super) fn configure(
         &self,
         session: &mut Session,
-        foretold: Option<&Foretold>,
+        oracle_data: Option<&RateOracle>,
         began: Instant,
         seed: u64,
     ) -> Result<(), RateTraceError> {
         let began_s = began.saturating_since(Instant::START).as_secs_f64();
-        match (self, foretold) {
+        match (self, oracle_data) {
             (Self::Rates(rates), _) => {
                 let rates = rates.iter().map(|rate| rate.bits_per_second() as f64).collect();
                 if let Ok(ahead) = Predictions::new(0.0, 1.0, rates) {
-                    session.look_ahead(Arc::new(ahead));
+                    session.set_forecast(Arc::new(ahead));
                 }
             }
-            (Self::Oracle { oracle }, Some(Foretold::Truth(truth))) => {
+            (Self::Oracle { oracle }, Some(RateOracle::Truth(truth))) => {
                 let seed = oracle.seed.unwrap_or(seed);
-                let told = truth.erring(oracle.errors(), seed)?;
-                session.look_ahead(Arc::new(OverPath { offset_s: began_s, ..told }));
+                let told = truth.with_errors(oracle.errors(), seed)?;
+                session.set_forecast(Arc::new(TransferPath { offset_s: began_s, ..told }));
             }
-            (Self::Model(_), Some(Foretold::Made(made))) => {
-                session.look_ahead_by(made.for_session_at(began_s));
+            (Self::Model(_), Some(RateOracle::Predicted(made))) => {
+                session.set_prediction_history(made.for_session_at(began_s));
             }
             _ => {}
         }
@@ -131,11 +133,11 @@ impl<'de> Visitor<'de> for ListNameOrTable {
     }
 }
 
-/// The table in a file.
+/// Table form of the key: `{ oracle = { … } }`.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct OracleTable {
-    /// The truth with a stated error.
+    /// True rate with a random error.
     oracle: Oracle,
 }
 

@@ -1,26 +1,26 @@
-//! The browser: loads pages, one after the other, each over connections of its own.
+//! Client of web pages: the browser, which loads pages one after the other, each over connections of its own.
 
 use std::collections::VecDeque;
 
 use skyhop_units::{Bytes, Duration, Instant};
 
 use super::Page;
-use super::plan::{Exchange, Plan, What};
+use super::plan::{Exchange, ExchangeKind, Plan};
 use crate::{Action, Application, Detail, Event, FlowFacts, Transaction};
 
-/// After a failure the next page waits at least so long.
+/// Least pause after a failed page, before the next one.
 const RETRY: Duration = Duration::from_millis(100);
 
-/// The end that asks.
+/// Client end of the flow: the browser.
 #[derive(Debug)]
 pub(super) struct Client {
     config: Page,
     seed: u64,
     stop: Instant,
     state: State,
-    /// How many pages have begun.
+    /// Number of pages begun so far.
     pages: u64,
-    /// How many objects have been told of.
+    /// Number of objects and documents recorded so far; the next one's number.
     objects: u64,
     todo: VecDeque<Action>,
     results: Vec<Transaction>,
@@ -28,7 +28,7 @@ pub(super) struct Client {
 
 #[derive(Debug)]
 enum State {
-    /// Between pages.
+    /// Think time between two pages.
     Thinking {
         until: Instant,
     },
@@ -36,7 +36,7 @@ enum State {
     Done,
 }
 
-/// A page that is being loaded.
+/// Page that is being loaded.
 #[derive(Debug)]
 struct Loading {
     number: u64,
@@ -44,9 +44,9 @@ struct Loading {
     objects: u32,
     think: Duration,
     lanes: Vec<Lane>,
-    /// When the document had been read, and its objects were due.
-    read: Option<Instant>,
-    /// Objects that are not here yet.
+    /// Time at which the document had been read, and its objects became due.
+    document_read: Option<Instant>,
+    /// Number of objects that have not been read yet.
     left: u32,
     sent: Bytes,
     received: Bytes,
@@ -54,20 +54,20 @@ struct Loading {
     first_byte: Option<Duration>,
 }
 
-/// One of its connections.
+/// One connection of the page with its requests.
 #[derive(Debug)]
 struct Lane {
     connection: u32,
-    is_there: bool,
-    /// How long it took to connect, until a request has told of it.
+    is_connected: bool,
+    /// Time to connect, until a request's result has reported it.
     connect: Option<Duration>,
-    unasked: VecDeque<Exchange>,
-    out: VecDeque<Out>,
+    queued: VecDeque<Exchange>,
+    outstanding: VecDeque<OutstandingRequest>,
 }
 
-/// A request that is out.
+/// Request that is written and not yet answered completely.
 #[derive(Debug, Clone, Copy)]
-struct Out {
+struct OutstandingRequest {
     exchange: Exchange,
     received: Bytes,
     connect: Option<Duration>,
@@ -95,14 +95,14 @@ impl Client {
             return;
         }
         let plan = Plan::of(&self.config, self.seed, self.pages);
-        // A server tells by the number what is asked of it.
+        // The server derives page and connection index from this number, and so knows what is requested.
         let first = self.pages as u32 * self.config.connections;
-        let lanes = (first..).zip(plan.lanes).map(|(connection, unasked)| Lane {
+        let lanes = (first..).zip(plan.lanes).map(|(connection, queued)| Lane {
             connection,
-            is_there: false,
+            is_connected: false,
             connect: None,
-            unasked,
-            out: VecDeque::new(),
+            queued,
+            outstanding: VecDeque::new(),
         });
         self.state = State::Loading(Loading {
             number: self.pages,
@@ -110,7 +110,7 @@ impl Client {
             objects: plan.objects,
             think: plan.think,
             lanes: lanes.collect(),
-            read: None,
+            document_read: None,
             left: plan.objects,
             sent: Bytes::ZERO,
             received: Bytes::ZERO,
@@ -121,21 +121,20 @@ impl Client {
         self.todo.push_back(Action::Open(first));
     }
 
-    /// Ends the page that is being loaded, with all connections it has; the next one is due after a while.
+    /// End the current page and close all its open connections; the next page is due after the think time.
     fn end(&mut self, now: Instant, took: Option<Duration>) {
         let State::Loading(page) = std::mem::replace(&mut self.state, State::Done) else { return };
         let last = if took.is_some() { Action::Finish } else { Action::Abort };
-        let opened = page
-            .lanes
-            .iter()
-            .filter(|lane| lane.connection == page.lanes[0].connection || page.read.is_some());
-        self.todo.extend(opened.flat_map(|lane| [Action::Turn(lane.connection), last]));
+        let opened = page.lanes.iter().filter(|lane| {
+            lane.connection == page.lanes[0].connection || page.document_read.is_some()
+        });
+        self.todo.extend(opened.flat_map(|lane| [Action::Select(lane.connection), last]));
         for lane in &page.lanes {
-            for out in &lane.out {
-                self.tell(&page, lane.connection, *out, None);
+            for request in &lane.outstanding {
+                self.record(&page, lane.connection, *request, None);
             }
-            let unasked = lane.unasked.iter().map(|exchange| Out::unasked(*exchange));
-            unasked.for_each(|out| self.tell(&page, lane.connection, out, None));
+            let queued = lane.queued.iter().map(|exchange| OutstandingRequest::queued(*exchange));
+            queued.for_each(|request| self.record(&page, lane.connection, request, None));
         }
         self.results.push(Transaction {
             connection: page.lanes[0].connection,
@@ -152,13 +151,19 @@ impl Client {
         self.state = State::Thinking { until: now + think };
     }
 
-    /// Tells what became of a document or an object; of what was never due, nothing.
-    fn tell(&mut self, page: &Loading, connection: u32, out: Out, read: Option<Instant>) {
-        let due = match out.exchange.what {
-            What::Handshake => return,
-            What::Document => page.due,
-            What::Object => match page.read {
-                Some(read) => read,
+    /// Record the result of a document or an object; objects that never became due are not recorded.
+    fn record(
+        &mut self,
+        page: &Loading,
+        connection: u32,
+        request: OutstandingRequest,
+        read_at: Option<Instant>,
+    ) {
+        let due = match request.exchange.kind {
+            ExchangeKind::Handshake => return,
+            ExchangeKind::Document => page.due,
+            ExchangeKind::Object => match page.document_read {
+                Some(document_read) => document_read,
                 None => return,
             },
         };
@@ -166,75 +171,86 @@ impl Client {
             connection,
             number: self.objects,
             due,
-            sent: out.exchange.request,
-            answered: out.received,
-            connect: out.connect,
-            first_byte: out.first_byte.map(|at| at.saturating_since(due)),
-            took: read.map(|at| at.saturating_since(due)),
+            sent: request.exchange.request,
+            answered: request.received,
+            connect: request.connect,
+            first_byte: request.first_byte.map(|at| at.saturating_since(due)),
+            took: read_at.map(|at| at.saturating_since(due)),
             detail: Detail::Object { page: page.number },
         });
         self.objects += 1;
     }
 
-    /// So much more has been read from a connection of the page.
+    /// Assign newly read bytes of one of the page's connections to its outstanding requests, in order.
     fn receive(&mut self, now: Instant, page: &mut Loading, index: usize, mut bytes: Bytes) {
         while bytes > Bytes::ZERO {
-            let Some(out) = page.lanes[index].out.front_mut() else { return };
-            let part = bytes.min(out.exchange.response - out.received);
+            let Some(request) = page.lanes[index].outstanding.front_mut() else { return };
+            let part = bytes.min(request.exchange.response - request.received);
             bytes -= part;
-            out.received += part;
-            out.first_byte.get_or_insert(now);
+            request.received += part;
+            request.first_byte.get_or_insert(now);
             page.received += part;
-            if out.exchange.what == What::Document {
+            if request.exchange.kind == ExchangeKind::Document {
                 page.first_byte.get_or_insert(now.saturating_since(page.due));
             }
-            if out.received < out.exchange.response {
+            if request.received < request.exchange.response {
                 return;
             }
-            let whole = *out;
-            page.lanes[index].out.pop_front();
+            let whole = *request;
+            page.lanes[index].outstanding.pop_front();
             self.complete(now, page, index, whole);
         }
     }
 
-    /// An answer has been read whole.
-    fn complete(&mut self, now: Instant, page: &mut Loading, index: usize, out: Out) {
-        self.tell(page, page.lanes[index].connection, out, Some(now));
-        match out.exchange.what {
-            What::Handshake => {}
-            What::Document => {
-                page.read = Some(now);
+    /// Handle an answer that has been read completely.
+    fn complete(
+        &mut self,
+        now: Instant,
+        page: &mut Loading,
+        index: usize,
+        request: OutstandingRequest,
+    ) {
+        self.record(page, page.lanes[index].connection, request, Some(now));
+        match request.exchange.kind {
+            ExchangeKind::Handshake => {}
+            ExchangeKind::Document => {
+                page.document_read = Some(now);
                 let others = page.lanes[1..].iter().map(|lane| Action::Open(lane.connection));
                 self.todo.extend(others);
             }
-            What::Object => page.left -= 1,
+            ExchangeKind::Object => page.left -= 1,
         }
         self.ask(page, index);
     }
 
-    /// Asks for as much as a connection may.
+    /// Write as many queued requests as the connection may have outstanding.
     fn ask(&mut self, page: &mut Loading, index: usize) {
-        let (read, lane) = (page.read, &mut page.lanes[index]);
-        let mut turn = Some(Action::Turn(lane.connection));
-        while lane.is_there && lane.out.len() < self.config.parallel as usize {
-            let Some(next) = lane.unasked.front().copied() else { return };
-            // The next round trip of a handshake answers the one before, and nothing goes out before its end.
-            let is_held = lane.out.iter().any(|out| out.exchange.what != What::Object);
-            if is_held || (next.what == What::Object && read.is_none()) {
+        let (document_read, lane) = (page.document_read, &mut page.lanes[index]);
+        let mut select = Some(Action::Select(lane.connection));
+        while lane.is_connected && lane.outstanding.len() < self.config.parallel as usize {
+            let Some(next) = lane.queued.front().copied() else { return };
+            // Each round trip of a handshake, and the document, must end before the next request is written.
+            let is_held = lane
+                .outstanding
+                .iter()
+                .any(|request| request.exchange.kind != ExchangeKind::Object);
+            if is_held || (next.kind == ExchangeKind::Object && document_read.is_none()) {
                 return;
             }
-            lane.unasked.pop_front();
-            let connect = if next.what == What::Handshake { None } else { lane.connect.take() };
-            lane.out.push_back(Out { connect, ..Out::unasked(next) });
+            lane.queued.pop_front();
+            let connect =
+                if next.kind == ExchangeKind::Handshake { None } else { lane.connect.take() };
+            lane.outstanding
+                .push_back(OutstandingRequest { connect, ..OutstandingRequest::queued(next) });
             page.sent += next.request;
-            self.todo.extend(turn.take());
+            self.todo.extend(select.take());
             self.todo.push_back(Action::Write(next.request));
         }
     }
 }
 
-impl Out {
-    fn unasked(exchange: Exchange) -> Self {
+impl OutstandingRequest {
+    fn queued(exchange: Exchange) -> Self {
         Self { exchange, received: Bytes::ZERO, connect: None, first_byte: None }
     }
 }
@@ -242,8 +258,9 @@ impl Out {
 impl Application for Client {
     fn on_event(&mut self, _now: Instant, _event: Event) {}
 
-    fn on_event_of(&mut self, now: Instant, connection: u32, event: Event) {
-        // It is put back below: what happens to a page tells of it, and is told by it.
+    fn on_connection_event(&mut self, now: Instant, connection: u32, event: Event) {
+        // The page is taken out of the state and put back below, because its methods borrow both it and
+        // `self`.
         let mut page = match std::mem::replace(&mut self.state, State::Done) {
             State::Loading(page) => page,
             other => {
@@ -257,16 +274,16 @@ impl Application for Client {
         };
         match event {
             Event::Connected => {
-                let since = page.read.unwrap_or(page.due);
+                let since = page.document_read.unwrap_or(page.due);
                 let took = now.saturating_since(since);
                 page.connect.get_or_insert(took);
-                (page.lanes[index].is_there, page.lanes[index].connect) = (true, Some(took));
+                (page.lanes[index].is_connected, page.lanes[index].connect) = (true, Some(took));
                 self.ask(&mut page, index);
             }
             Event::Received(bytes) => self.receive(now, &mut page, index, bytes),
             Event::PeerFinished | Event::Lost | Event::Datagram(_) => {}
         }
-        let (is_whole, due) = (page.read.is_some() && page.left == 0, page.due);
+        let (is_whole, due) = (page.document_read.is_some() && page.left == 0, page.due);
         self.state = State::Loading(page);
         if event == Event::Lost {
             self.end(now, None);

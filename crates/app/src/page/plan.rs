@@ -1,4 +1,4 @@
-//! What a page is made of, and which connection fetches what: both ends work out the same.
+//! Composition of a page, and the assignment of its objects to connections; both ends compute the same.
 
 use std::collections::VecDeque;
 
@@ -9,46 +9,48 @@ use skyhop_units::{Bytes, Duration};
 
 use super::{MOST_OBJECTS, Page};
 
-/// Of a TLS handshake, a ClientHello padded to 512 B and its record (RFC 7685), and a server's flight with a chain of
-/// certificates; of round trips after the first, a Finished and what goes with it.
+/// Sizes of a TLS handshake's first round trip: a ClientHello padded to 512 B with its record header (RFC
+/// 7685), and a server's flight with a chain of certificates; then those of each further round trip, a
+/// Finished with what accompanies it.
 const HELLO: (Bytes, Bytes) = (Bytes::new(517), Bytes::new(4000));
 const FURTHER: (Bytes, Bytes) = (Bytes::new(100), Bytes::new(100));
 
-/// What a round trip without data costs a connection beside its bytes: an initial window of ten segments.
+/// Cost of a round trip without data, in bytes, when connections are compared: an initial window of ten
+/// segments.
 const ROUND: u64 = 10 * MSS as u64;
 
-/// A page.
+/// Composition of one page.
 #[derive(Debug)]
 pub(super) struct Plan {
-    /// What each connection asks for, in its order. The first one's have the document.
+    /// Requests of each connection, in order; the document is among the first connection's.
     pub(super) lanes: Vec<VecDeque<Exchange>>,
-    /// How many objects there are beside the document.
+    /// Number of objects in addition to the document.
     pub(super) objects: u32,
-    /// How long the user looks at it.
+    /// Think time of the user after the page.
     pub(super) think: Duration,
 }
 
-/// A request and its answer.
+/// Request and its answer.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Exchange {
-    pub(super) what: What,
+    pub(super) kind: ExchangeKind,
     pub(super) request: Bytes,
     pub(super) response: Bytes,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum What {
+pub(super) enum ExchangeKind {
     Handshake,
     Document,
     Object,
 }
 
 impl Plan {
-    /// The flow's page with this number.
+    /// Draw the flow's page with this number.
     pub(super) fn of(page: &Page, seed: u64, number: u64) -> Self {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         rng.set_stream(number);
-        // Draws may round to nothing, which nobody could wait for.
+        // Draws may round to 0 B, an answer that would never be complete.
         let one = Bytes::new(1);
         let (document, objects) = match page.listed.split_first() {
             Some((document, objects)) => (*document, objects.to_vec()),
@@ -67,25 +69,26 @@ impl Plan {
     }
 }
 
-/// Gives each object to the connection that has least to fetch so far. A browser takes the one that is free first:
-/// the same where all are equally fast. Connections that get nothing are never opened.
+/// Assign each object to the connection with the least to fetch so far. A browser takes the connection that
+/// is idle first, which is the same where all are equally fast. Connections without objects are never opened.
 fn lanes(page: &Page, document: Bytes, objects: Vec<Bytes>) -> Vec<VecDeque<Exchange>> {
     let handshakes = (0..page.handshakes).map(|round| {
         let (request, response) = if round == 0 { HELLO } else { FURTHER };
-        Exchange { what: What::Handshake, request, response }
+        Exchange { kind: ExchangeKind::Handshake, request, response }
     });
     let mut lanes = vec![handshakes.collect::<VecDeque<_>>(); page.connections as usize];
-    let exchange = |what, response| Exchange { what, request: page.request, response };
-    lanes[0].push_back(exchange(What::Document, document));
-    // The first connection is there when the objects are known, the others have their handshakes before them.
+    let exchange = |kind, response| Exchange { kind, request: page.request, response };
+    lanes[0].push_back(exchange(ExchangeKind::Document, document));
+    // The first connection is open when the objects are known; the others have their handshakes ahead of
+    // them.
     let opening = ROUND * u64::from(1 + page.handshakes);
     let mut costs = vec![opening; lanes.len()];
     costs[0] = 0;
     for size in objects {
         let cheapest = (0..costs.len()).min_by_key(|lane| costs[*lane]).unwrap_or(0);
         costs[cheapest] += size.as_u64() + ROUND / u64::from(page.parallel);
-        lanes[cheapest].push_back(exchange(What::Object, size));
+        lanes[cheapest].push_back(exchange(ExchangeKind::Object, size));
     }
-    lanes.retain(|lane| lane.iter().any(|one| one.what != What::Handshake));
+    lanes.retain(|lane| lane.iter().any(|one| one.kind != ExchangeKind::Handshake));
     lanes
 }

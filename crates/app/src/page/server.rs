@@ -1,4 +1,4 @@
-//! The end that answers: on each connection in the order of the requests.
+//! Server of web pages: answers on each connection in the order of the requests.
 
 use std::collections::VecDeque;
 
@@ -11,15 +11,16 @@ use crate::{Action, Application, Event, FlowFacts};
 /// The server's end of one connection.
 #[derive(Debug)]
 pub(super) struct Server {
-    /// What it will still be asked for.
+    /// Requests of this connection still to come.
     expected: VecDeque<Exchange>,
-    /// Of the request that is coming in.
+    /// Bytes of the incoming request received so far.
     received: Bytes,
     todo: VecDeque<Action>,
 }
 
 impl Server {
-    /// Of the connection with this number, which tells the page and the place among its connections.
+    /// Create the end of the connection with this number, which gives the page and the index among its
+    /// connections.
     pub(super) fn new(page: &Page, flow: &FlowFacts, connection: u32) -> Self {
         let (number, lane) = (connection / page.connections, connection % page.connections);
         let mut lanes = Plan::of(page, flow.seed, number.into()).lanes.into_iter();

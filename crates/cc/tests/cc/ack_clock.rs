@@ -1,11 +1,11 @@
-//! An ideal ACK clock: a window of ACKs per RTT, evenly spaced.
+//! Ideal ACK clock: a window of ACKs per RTT, evenly spaced.
 
 use skyhop_cc::{
     AckSample, CaEvent, CongestionControl, Instance, Module, TCP_INFINITE_SSTHRESH, TcpSock,
 };
 use skyhop_model::CongestionState;
 
-/// Bytes per packet.
+/// Payload of a packet, in bytes.
 pub const MSS: u32 = 1448;
 
 pub struct AckClock {
@@ -23,7 +23,7 @@ impl AckClock {
         AckClock { cc, tp, rtt_us }
     }
 
-    /// One ACK for one packet, `gap_us` after the one before.
+    /// Process one ACK for one packet, `gap_us` after the one before.
     pub fn ack(&mut self, gap_us: u64, rtt_us: u64) {
         let tp = &mut self.tp;
         tp.tcp_mstamp += gap_us;
@@ -31,11 +31,11 @@ impl AckClock {
         let sample = AckSample { pkts_acked: 1, rtt_us: rtt_us as i32, in_flight: 1 };
         self.cc.pkts_acked(tp, &sample);
         self.cc.cong_avoid(tp, tp.snd_una, 1);
-        // What the ACK released: the whole window is out again.
+        // The ACK releases packets: the whole window is outstanding again.
         tp.snd_nxt = tp.snd_una.wrapping_add(tp.snd_cwnd * MSS);
     }
 
-    /// A round trip's worth of ACKs.
+    /// Process a round trip's worth of ACKs.
     pub fn round(&mut self) {
         let start_us = self.tp.tcp_mstamp;
         let acks = u64::from(self.tp.snd_cwnd);
@@ -45,7 +45,7 @@ impl AckClock {
         }
     }
 
-    /// A fast recovery that takes no time.
+    /// Process a fast recovery that takes no time.
     pub fn loss(&mut self) {
         let tp = &mut self.tp;
         tp.prior_cwnd = tp.snd_cwnd;
@@ -59,7 +59,7 @@ impl AckClock {
         self.cc.cwnd_event(tp, CaEvent::CompleteCwr);
     }
 
-    /// The window after every round trip for `seconds`: (seconds since the first ACK's epoch, cwnd).
+    /// Window after every round trip for `seconds`: (seconds since the first ACK's epoch, cwnd).
     pub fn curve(&mut self, seconds: f64) -> Vec<(f64, f64)> {
         let start_us = self.tp.tcp_mstamp;
         let mut curve = Vec::new();

@@ -1,5 +1,5 @@
-//! BBRv1 against draft-cardwell-iccrg-bbr-congestion-control-00, on a path of 10 packets per ms and 40 ms: a BDP
-//! of 400 packets. The algorithm's state is its own: what is asserted is what it does.
+//! BBRv1 compared with draft-cardwell-iccrg-bbr-congestion-control-00, on a path of 10 packets per ms and 40
+//! ms: a BDP of 400 packets. The tests assert behaviour only: the algorithm's state is private.
 
 use crate::path::{MSS, Moment, Sender};
 use skyhop_cc::{CaEvent, CongestionControl, Instance, Module, RateSample, TcpSock};
@@ -9,7 +9,7 @@ const TX_US: u64 = 100;
 const RTT_US: u64 = 40_000;
 const SECOND: u64 = 1_000_000;
 const BDP: u32 = (RTT_US / TX_US) as u32;
-/// The bottleneck's rate less Linux's margin of 1 %, bytes per second.
+/// Rate of the bottleneck less Linux's margin of 1 %, in bytes per second.
 const ESTIMATE: f64 = (MSS * 1_000_000 / TX_US) as f64 * 0.99;
 const STARTUP_GAIN: f64 = 739.0 / 256.0;
 
@@ -21,7 +21,7 @@ fn sender(seed: u64) -> Sender {
     Sender::new(bbr(&[]).with_seed(seed), TX_US, RTT_US)
 }
 
-/// The pacing rate in multiples of the bottleneck's.
+/// Pacing rate in multiples of the bottleneck's.
 fn gain(moment: &Moment) -> f64 {
     moment.pacing_rate as f64 / ESTIMATE
 }
@@ -42,7 +42,7 @@ fn phases(trace: &[Moment]) -> Vec<(f64, Moment, u64)> {
     phases
 }
 
-/// draft 4.2.1 and 4.3.2.1.
+/// STARTUP paces at 2.89 times the estimate (draft 4.2.1 and 4.3.2.1).
 #[test]
 fn startup_paces_at_2_89_windows_per_rtt_and_doubles() {
     let mut sender = sender(1);
@@ -50,14 +50,16 @@ fn startup_paces_at_2_89_windows_per_rtt_and_doubles() {
     assert!(is_near(sender.tp.sk().sk_pacing_rate as f64, first));
     let trace = sender.run_until(SECOND + 5 * RTT_US);
     let window = |round| trace.iter().rfind(|moment| moment.rounds == round).unwrap().cwnd;
-    // nearly double: a rate sample spans an RTT and the time that pacing takes, a little less than the growth
+    // The rate nearly doubles: a rate sample spans an RTT and the time that pacing takes, a little less than
+    // the growth
     let windows = [1, 2, 3, 4].map(window);
     for pair in windows.windows(2) {
         assert!((1.75..=2.0).contains(&(f64::from(pair[1]) / f64::from(pair[0]))), "{windows:?}");
     }
 }
 
-/// draft 4.3.2.2: three rounds that grow by less than a quarter; 4.3.3: then DRAIN at the inverse gain.
+/// draft 4.3.2.2: STARTUP ends after three rounds that grow by less than a quarter; 4.3.3: then DRAIN at the
+/// inverse gain.
 #[test]
 fn startup_ends_after_three_flat_rounds_and_drains_to_a_bdp() {
     let trace = sender(1).run_until(2 * SECOND);
@@ -68,12 +70,12 @@ fn startup_ends_after_three_flat_rounds_and_drains_to_a_bdp() {
     assert!((3..=4).contains(&(drain.rounds - full.rounds)), "{full:?} {drain:?}");
     assert!(drain.inflight > 2 * BDP, "a queue: {}", drain.inflight);
     let after = trace.iter().find(|m| m.at_us > drain.at_us && gain(m) > 0.7).unwrap();
-    // One BDP and three bursts of 15,000,000 >> 10 bytes: nine packets each.
+    // One BDP and three bursts of 15,000,000 >> 10 bytes, nine packets each, are in flight.
     assert!((BDP..=BDP + 40).contains(&after.inflight), "{after:?}");
     assert_eq!(drain.ssthresh, after.ssthresh, "ssthresh remembers the BDP");
 }
 
-/// draft 4.3.4.1: 5/4, 3/4, six at 1; a min_rtt each (3/4 ends early when the queue is gone).
+/// draft 4.3.4.1: gains of 5/4, 3/4, and six times 1, a min_rtt each (3/4 ends early when the queue is gone).
 #[test]
 fn probe_bw_cycles_through_eight_phases() {
     let mut sender = sender(3);
@@ -112,7 +114,7 @@ fn the_first_phase_is_random_and_repeatable() {
     assert_eq!(sender(7).run_until(3 * SECOND), sender(7).run_until(3 * SECOND));
 }
 
-/// draft 4.3.5: every 10 s, four packets, for 200 ms and a round, then the window returns.
+/// draft 4.3.5: PROBE_RTT every 10 s, four packets, for 200 ms and a round, then the window is restored.
 #[test]
 fn probe_rtt_comes_every_ten_seconds() {
     for (rtt_us, least_us) in [(RTT_US, 200_000), (300_000, 300_000)] {
@@ -134,7 +136,8 @@ fn probe_rtt_comes_every_ten_seconds() {
             assert!(end.rtt_us < rtt_us as u32 + 1_000, "no queue: {}", end.rtt_us);
         }
         for pair in edges.chunks_exact(2).collect::<Vec<_>>().windows(2) {
-            // from the end of one, which renews the estimate, to the start of the next
+            // The interval lasts from the end of one PROBE_RTT, which renews the estimate, to the start of the
+            // next
             let quiet_us = trace[pair[1][0]].at_us - trace[pair[0][1]].at_us;
             assert!((10 * SECOND..10 * SECOND + 10_000).contains(&quiet_us), "{quiet_us} us");
         }
@@ -148,7 +151,7 @@ fn probe_rtt_can_be_turned_off() {
     assert!(trace.iter().all(|moment| moment.cwnd > 4));
 }
 
-/// draft 4.1.1.2: a rate that is gone counts for ten more rounds.
+/// draft 4.1.1.2: an outdated rate counts for ten more rounds.
 #[test]
 fn the_bandwidth_filter_spans_ten_rounds() {
     let mut sender = sender(1);
@@ -173,7 +176,7 @@ fn steady() -> Sender {
     sender
 }
 
-/// draft 4.2.3.4: one out for one in during the first round of recovery, all back after it.
+/// draft 4.2.3.4: one packet out for one in during the first round of recovery, the whole window after it.
 #[test]
 fn recovery_conserves_packets_and_restores_the_window() {
     let Sender { mut cc, mut tp, .. } = steady();
@@ -223,7 +226,7 @@ fn a_timeout_keeps_the_last_good_window() {
     assert!(tp.snd_cwnd >= before);
 }
 
-/// Linux: ACKs that come in clumps earn a larger window, or the flow would stall between them.
+/// Linux: aggregated ACKs increase the window, or the flow would stall between them.
 #[test]
 fn aggregated_acks_earn_window() {
     let cwnd = |extra: &str| {
@@ -234,7 +237,7 @@ fn aggregated_acks_earn_window() {
     assert!(cwnd("1") > cwnd("0") + 100, "{} and {}", cwnd("1"), cwnd("0"));
 }
 
-/// draft 4.3.4.4: after idle at the estimate, without a probe and without PROBE_RTT.
+/// draft 4.3.4.4: after idle BBR paces at the estimate, without a probe and without PROBE_RTT.
 #[test]
 fn after_idle_it_paces_at_the_estimate() {
     let Sender { mut cc, mut tp, .. } = steady();
@@ -277,7 +280,8 @@ fn a_policer_is_found_and_left_after_48_rounds() {
     assert!(probes >= 10, "without it, the cycle goes on: {probes}");
 }
 
-/// A round in which 200 packets arrive and 100 are lost, while single samples still look as fast as the link.
+/// Process a round in which 200 packets arrive and 100 are lost, while single samples still look as fast as the
+/// link.
 fn policed_round(cc: &mut Instance, tp: &mut TcpSock) -> u64 {
     let start = tp.delivered;
     tp.tcp_mstamp += RTT_US;
@@ -298,7 +302,7 @@ fn policed_round(cc: &mut Instance, tp: &mut TcpSock) -> u64 {
     tp.sk().sk_pacing_rate
 }
 
-/// draft 4.2.2, and Linux's send buffer of three windows.
+/// Burst sizes of draft 4.2.2, and Linux's send buffer of three windows.
 #[test]
 fn bursts_are_one_packet_on_slow_paths_and_two_on_fast_ones() {
     let Sender { mut cc, mut tp, .. } = steady();

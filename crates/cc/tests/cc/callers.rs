@@ -1,4 +1,4 @@
-//! A module that relies on what an engine does not do is refused there, by name.
+//! Refusal of modules that rely on hooks or features that an engine does not have.
 
 use skyhop_cc::{Caller, CcError, Controller, Instance, Module, Registry, Setup};
 

@@ -1,4 +1,4 @@
-//! Parameters that are one of some names.
+//! Parameters whose value is one of several names.
 
 use skyhop_cc::Param;
 

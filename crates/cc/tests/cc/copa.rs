@@ -1,5 +1,5 @@
-//! Copa against "Copa: Practical delay-based congestion control for the Internet" (NSDI 2018), on a path of 10 packets
-//! per ms and 20 ms.
+//! Copa compared with "Copa: Practical delay-based congestion control for the Internet" (NSDI 2018), on a path
+//! of 10 packets per ms and 20 ms.
 
 use crate::path::{Moment, Sender};
 use skyhop_cc::{CongestionControl, Instance, Module, RateSample, TcpSock};
@@ -16,14 +16,15 @@ fn sender(params: &[(&str, &str)]) -> Sender {
     Sender::new(copa(params), TX_US, RTT_US)
 }
 
-/// How many packets waited on average.
+/// Average number of packets in the queue.
 fn queue(trace: &[Moment]) -> f64 {
     let waited_us =
         trace.iter().map(|moment| u64::from(moment.rtt_us) - RTT_US - TX_US).sum::<u64>();
     waited_us as f64 / trace.len() as f64 / TX_US as f64
 }
 
-/// 2: the target is 1/delta packets; 3.2: the queue goes up and down around it, and 2.5/delta at most wait.
+/// Section 2: the target is 1/delta packets; 3.2: the queue oscillates around it, and at most 2.5/delta packets
+/// wait.
 #[test]
 fn about_one_over_delta_packets_wait() {
     for (delta, packets) in [("0.5", 2.0), ("0.25", 4.0), ("0.1", 10.0), ("0.03125", 32.0)] {
@@ -34,7 +35,7 @@ fn about_one_over_delta_packets_wait() {
     }
 }
 
-/// 2.1: in slow start the window doubles once per round trip.
+/// Section 2.1: in slow start the window doubles once per round trip.
 #[test]
 fn it_begins_by_doubling() {
     let trace = sender(&[]).run_until(SECOND + 5 * RTT_US);
@@ -43,7 +44,8 @@ fn it_begins_by_doubling() {
     assert!(windows.iter().all(|cwnd| [10, 20, 40, 80, 160].contains(cwnd)), "{windows:?}");
 }
 
-/// 2.1: the velocity doubles from the third round trip on. At one speed, 2 packets per round trip, 800 more would take 400.
+/// Section 2.1: the velocity doubles from the third round trip on. At a constant speed, 2 packets per round
+/// trip, 800 more would take 400.
 #[test]
 fn a_long_way_is_gone_faster_and_faster() {
     let mut sender = sender(&[]);
@@ -56,7 +58,7 @@ fn a_long_way_is_gone_faster_and_faster() {
     assert!((8..30).contains(&rounds), "{rounds}");
 }
 
-/// A round trip of ACKs of single packets, each after this RTT.
+/// Process a round trip of ACKs of single packets, each after this RTT.
 fn round(cc: &mut Instance, tp: &mut TcpSock, rtt_us: u64) {
     let acks = u64::from(tp.snd_cwnd);
     tp.srtt_us = 8 * rtt_us as u32;
@@ -69,7 +71,7 @@ fn round(cc: &mut Instance, tp: &mut TcpSock, rtt_us: u64) {
     }
 }
 
-/// The window after so many round trips in a queue of 20 ms that others keep full.
+/// Window after so many round trips in a queue of 20 ms that other flows keep full.
 fn among_others(params: &[(&str, &str)], rounds: u32) -> (Instance, TcpSock) {
     let mut tp = TcpSock { tcp_mstamp: 1_000_000, ..TcpSock::default() };
     let mut cc = copa(params);
@@ -81,8 +83,8 @@ fn among_others(params: &[(&str, &str)], rounds: u32) -> (Instance, TcpSock) {
     (cc, tp)
 }
 
-/// 2.2: where the queue never empties, 1/delta grows by one packet per round trip. Of two windows' worth of RTT one is
-/// queue: the window's target is twice 1/delta.
+/// Section 2.2: while the queue never empties, 1/delta grows by one packet per round trip. Half of the RTT is
+/// queue, so the window's target is twice 1/delta.
 #[test]
 fn among_others_it_grows_as_reno_does_and_only_if_it_may() {
     let (_, alone) = among_others(&[("competitive", "0")], 200);
@@ -92,7 +94,7 @@ fn among_others_it_grows_as_reno_does_and_only_if_it_may() {
     assert!((1.5..2.5).contains(&grown), "{windows:?}");
 }
 
-/// 2.2: and halves after a loss.
+/// Section 2.2: 1/delta halves after a loss in competitive mode.
 #[test]
 fn among_others_a_loss_halves_the_target() {
     let (mut cc, mut tp) = among_others(&[], 200);
@@ -103,7 +105,7 @@ fn among_others_a_loss_halves_the_target() {
     }
     let left = f64::from(tp.snd_cwnd) / before;
     assert!((0.35..0.75).contains(&left), "{left}");
-    // Alone a loss says nothing.
+    // Without competing flows a loss has no effect.
     let (mut cc, mut tp) = among_others(&[("competitive", "0"), ("delta", "0.01")], 100);
     let before = tp.snd_cwnd;
     cc.ssthresh(&mut tp);
@@ -111,13 +113,14 @@ fn among_others_a_loss_halves_the_target() {
     assert!(tp.snd_cwnd > before * 3 / 4, "{} of {before}", tp.snd_cwnd);
 }
 
-/// As the module has it: a least RTT that is ten seconds old gives way, whatever comes.
+/// Variant kernel: any sample replaces a minimum RTT that is ten seconds old.
 #[test]
 fn the_least_rtt_is_forgotten_after_ten_seconds() {
     let target_after = |params: &[(&str, &str)]| among_others(params, 300).1.snd_cwnd;
     let fixed = [("delta", "0.1"), ("competitive", "0")];
     let with = |more| [fixed[0], fixed[1], more];
-    // 12 s: the queue of 20 ms is all there is; what was the queue's is now the path's, and the window grows.
+    // After 12 s only samples with the queue of 20 ms remain; its delay now counts as the path's, and the
+    // window grows.
     for variant in ["paper", "kernel"] {
         let forgot = target_after(&with(("variant", variant)));
         let keeps =

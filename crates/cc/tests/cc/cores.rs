@@ -1,4 +1,4 @@
-//! The headers of cc/ fit together: tests/modules/cores.c is made of all of them.
+//! Compatibility of the headers of cc/: tests/modules/cores.c includes all of them.
 
 use std::process::Command;
 
@@ -34,7 +34,7 @@ fn a_windowed_minimum_forgets_what_is_older_than_its_window() {
     assert!(least(&mut sender) >= 50_000, "{}", least(&mut sender));
 }
 
-/// The same goes for the kernel's half.
+/// The headers also fit together when compiled for the kernel.
 #[test]
 fn two_cores_in_one_module_compile_for_the_kernel() {
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");

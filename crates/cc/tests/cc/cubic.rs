@@ -1,4 +1,4 @@
-//! CUBIC against RFC 9438, driven by an ideal ACK clock: a window of ACKs per RTT, evenly spaced.
+//! CUBIC compared with RFC 9438, driven by an ideal ACK clock: a window of ACKs per RTT, evenly spaced.
 
 use crate::ack_clock::{AckClock, MSS};
 use skyhop_cc::{CaEvent, CongestionControl, SK_PACING_NEEDED, jiffies};
@@ -7,7 +7,7 @@ use skyhop_model::CongestionState;
 const BETA: f64 = 717.0 / 1024.0;
 const C: f64 = 410.0 / 1024.0;
 
-/// In the state that a loss at this window leaves behind.
+/// Return a clock in the state after a loss at this window.
 fn after_loss_at(cwnd: u32, rtt_us: u64, params: &[(&str, &str)]) -> AckClock {
     let mut clock = AckClock::new("cubic", params, rtt_us);
     clock.ack(1, rtt_us);
@@ -20,7 +20,7 @@ fn k_seconds(w_max: f64, cwnd: f64) -> f64 {
     ((w_max - cwnd) / C).cbrt()
 }
 
-/// RFC 9438 4.2, figures 1 and 2; 4.4 concave, 4.5 convex.
+/// Curve of RFC 9438 4.2, figures 1 and 2; 4.4 concave, 4.5 convex.
 #[test]
 fn the_window_follows_the_cubic_curve() {
     let mut clock = after_loss_at(1000, 20_000, &[("friendliness", "0")]);
@@ -29,7 +29,7 @@ fn the_window_follows_the_cubic_curve() {
     let curve = clock.curve(2.0 * k);
     for &(t, cwnd) in &curve {
         let w_cubic = C * (t - k).powi(3) + 1000.0;
-        // one packet, and what the curve moves in the RTT that the window takes to follow it
+        // Tolerance: one packet, and the growth of the curve in the RTT that the window takes to follow it
         let slope = 3.0 * C * (t - k).powi(2);
         let tolerance = 1.0 + slope * 0.020;
         assert!((cwnd - w_cubic).abs() <= tolerance, "t {t}: cwnd {cwnd}, W_cubic {w_cubic}");
@@ -41,7 +41,7 @@ fn the_window_follows_the_cubic_curve() {
     assert!((at(k) - 1000.0).abs() <= 1.0, "flat at W_max after K: {}", at(k));
 }
 
-/// RFC 9438 4.2: the curve is a function of time, not of the RTT.
+/// The curve is a function of time, not of the RTT (RFC 9438 4.2).
 #[test]
 fn the_curve_does_not_depend_on_the_rtt() {
     let windows: Vec<f64> = [10_000, 50_000, 200_000]
@@ -55,7 +55,7 @@ fn the_curve_does_not_depend_on_the_rtt() {
     }
 }
 
-/// Nor, but for rounding, on how fine the kernel's clock is.
+/// The curve does not depend, except for rounding, on the tick of the kernel's clock.
 #[test]
 fn the_curve_does_not_depend_on_hz() {
     let windows: Vec<f64> = [100, 250, 1000]
@@ -70,7 +70,7 @@ fn the_curve_does_not_depend_on_hz() {
     }
 }
 
-/// RFC 9438 4.7.
+/// Fast convergence of RFC 9438 4.7.
 #[test]
 fn fast_convergence_gives_room_to_new_flows() {
     let plateau = |fast: &str| {
@@ -88,7 +88,7 @@ fn fast_convergence_gives_room_to_new_flows() {
     }
 }
 
-/// RFC 9438 4.3: where Reno is faster, its line of 3 (1 - beta) / (1 + beta) packets per RTT.
+/// Reno-friendly growth of 3 (1 - beta) / (1 + beta) packets per RTT, where that is faster (RFC 9438 4.3).
 #[test]
 fn in_small_windows_it_grows_like_reno() {
     let mut friendly = after_loss_at(40, 10_000, &[]);
@@ -97,7 +97,7 @@ fn in_small_windows_it_grows_like_reno() {
     let alpha = 3.0 * (1.0 - BETA) / (1.0 + BETA);
     for (t, cwnd) in friendly.curve(1.0) {
         let reno = start + alpha * t / 0.010;
-        // While cwnd stays, Linux looks 32 times a second: three RTTs late, then one to follow.
+        // While cwnd does not change, Linux updates 32 times a second: three RTTs late, then one to follow.
         let late = alpha * (1.0 / 32.0 + 0.010) / 0.010;
         assert!(cwnd <= reno + 1.0, "t {t}: cwnd {cwnd}, W_est {reno}");
         assert!(cwnd >= reno - 1.0 - late, "t {t}: cwnd {cwnd}, W_est {reno}");
@@ -106,7 +106,7 @@ fn in_small_windows_it_grows_like_reno() {
     assert!(strict.tp.snd_cwnd + 20 < friendly.tp.snd_cwnd, "the cubic curve alone is far slower");
 }
 
-/// HyStart's first trigger: ACKs without a gap for longer than half the least RTT.
+/// HyStart's first trigger: ACKs without a gap for longer than half the minimum RTT.
 #[test]
 fn hystart_leaves_slow_start_on_an_ack_train() {
     let exit_after_us = |is_paced: bool| {
@@ -126,7 +126,7 @@ fn hystart_leaves_slow_start_on_an_ack_train() {
         clock.tp.tcp_mstamp - round_us
     };
     assert_eq!(exit_after_us(false), 51_000);
-    // What is paced is spread by itself; the allowance for bursts, 4 * 64 KiB at the pacing rate, is 262 us.
+    // Paced packets are spread anyway; the allowance for bursts, 4 * 64 KiB at the pacing rate, is 262 us.
     assert_eq!(exit_after_us(true), 101_000);
 }
 
@@ -143,7 +143,7 @@ fn hystart_ignores_trains_with_gaps_and_small_windows() {
     }
 }
 
-/// HyStart's second trigger: the first eight RTTs of a round exceed the least by an eighth, 4 to 16 ms.
+/// HyStart's second trigger: the first eight RTTs of a round exceed the minimum by an eighth, 4 to 16 ms.
 #[test]
 fn hystart_leaves_slow_start_when_the_rtt_grows() {
     for (base_us, margin_us) in [(8_000, 4_000), (80_000, 10_000), (400_000, 16_000)] {
@@ -171,7 +171,7 @@ fn without_hystart_slow_start_goes_on() {
     assert_eq!(clock.tp.snd_cwnd, 10 << 10);
 }
 
-/// RFC 9438 4.8, 4.9.
+/// Timeouts and undo of RFC 9438 4.8 and 4.9.
 #[test]
 fn a_spurious_loss_is_undone_and_a_timeout_forgets() {
     let mut clock = after_loss_at(1000, 20_000, &[]);
@@ -179,12 +179,12 @@ fn a_spurious_loss_is_undone_and_a_timeout_forgets() {
     clock.cc.set_state(&mut clock.tp, CongestionState::Loss);
     clock.tp.snd_cwnd = 100;
     clock.tp.snd_ssthresh = 100;
-    // Nothing is known of a maximum: at least 5 % per RTT.
+    // No maximum is known: growth of at least 5 % per RTT.
     clock.round();
     assert_eq!(clock.tp.snd_cwnd, 105);
 }
 
-/// RFC 9438 5.8: the curve goes on after idle from where it was.
+/// The curve continues after idle from where it was (RFC 9438 5.8).
 #[test]
 fn idle_time_does_not_count() {
     let mut clock = after_loss_at(1000, 20_000, &[("friendliness", "0")]);

@@ -1,9 +1,9 @@
-//! Parameters as anybody may write them.
+//! Trial of the parameter parser with damaged text.
 
 use skyhop_cc::{Module, Param};
 use skyhop_needs::fuzz::Trial;
 
-/// One for each parameter of each module: "cubic beta 0.7000".
+/// Samples, one for each parameter of each module: "cubic beta 0.7000".
 fn settings() -> Vec<String> {
     let of = |module: &'static Module| {
         let setting = |param: Param| {

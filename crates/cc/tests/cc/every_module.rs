@@ -1,4 +1,4 @@
-//! What holds for every congestion control, whatever it is called: those in `cc/`, and one in Rust.
+//! Properties of every congestion control: those in `cc/`, and one in Rust.
 
 use crate::fixed_window::FixedWindow;
 use crate::path::Sender;
@@ -9,18 +9,18 @@ use skyhop_cc::{
 };
 use skyhop_model::CongestionState;
 
-/// Who does all that the kernel does.
+/// Caller with all hooks and features of the kernel.
 pub const EVERYTHING: Caller =
     Caller { name: "every TCP", calls: Caller::LINUX_CALLS, has_ecn: true };
 
-/// The modules, and a controller in Rust.
+/// Registry of the modules and a controller in Rust.
 pub fn with_fixed_window() -> Registry {
     let registry = Registry::new();
     FixedWindow::join(&registry);
     registry
 }
 
-/// All controllers with their names.
+/// Return all controllers with their names.
 fn every_one(setup: Setup<'_>) -> impl Iterator<Item = (String, Controller)> {
     let registry = with_fixed_window();
     registry.names().into_iter().map(move |name| {
@@ -55,7 +55,7 @@ fn every_parameter_is_whole() {
     }
 }
 
-/// The same file has to be fit for the kernel: an ELF object for machine 247, BPF.
+/// The same file has to compile for the kernel: an ELF object for machine 247, BPF.
 #[test]
 fn every_module_compiles_for_the_kernel() {
     for module in Module::all() {
@@ -69,7 +69,7 @@ fn every_module_compiles_for_the_kernel() {
     }
 }
 
-/// On a path of 10 packets per ms and 20 ms, a BDP of 200 packets, without loss.
+/// Behaviour on a path of 10 packets per ms and 20 ms, a BDP of 200 packets, without loss.
 #[test]
 fn every_one_fills_a_clean_path() {
     for (name, controller) in every_one(Setup::default()) {
@@ -197,7 +197,8 @@ fn reduce(cc: &mut Controller, tp: &mut TcpSock, state: CongestionState) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(skyhop_needs::cases(64)))]
 
-    /// Whatever happens, in any order: a window of at least one packet, a threshold of at least two, a rate.
+    /// Property: after any events in any order there is a window of at least one packet, a threshold of at
+    /// least two, and a rate.
     #[test]
     fn the_window_is_never_zero(calls in calls(), hz in prop::sample::select(vec![100u32, 250, 1000])) {
         for (name, mut cc) in every_one(Setup { hz, ..Setup::default() }) {

@@ -1,10 +1,10 @@
-//! A controller in Rust: a window that stays what it is. The tests of crates/tcp and crates/sim use it, too.
+//! Controller in Rust with a fixed window. The tests of crates/tcp and crates/sim use it, too.
 
 use skyhop_cc::{
     CcError, CongestionControl, Controller, Param, RateSample, Registry, Setup, TcpSock,
 };
 
-/// As many packets as its parameter says, whatever happens.
+/// Controller whose window always is the value of its parameter, in packets.
 #[derive(Debug)]
 pub struct FixedWindow {
     packets: u32,
@@ -26,7 +26,7 @@ impl FixedWindow {
         Ok(Box::new(Self { packets: values[0] as u32 }))
     }
 
-    /// Makes it known as "fixed".
+    /// Register the controller as "fixed".
     pub fn join(registry: &Registry) {
         registry.register("fixed", Self::start).expect("none is called fixed yet");
     }

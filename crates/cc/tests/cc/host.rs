@@ -1,4 +1,4 @@
-//! What the host of modules does for them: tests/modules/probe.c answers with what it sees.
+//! Services of the host of modules: tests/modules/probe.c reports what it sees.
 
 use skyhop_cc::{CongestionControl, Handover, Instance, Module, TcpSock, jiffies};
 use skyhop_model::{CongestionState, PhaseKind};

@@ -1,4 +1,4 @@
-//! LeoCC: when it looks at the path anew, and what it makes of it. On a path of 10 packets per ms and 40 ms.
+//! LeoCC: times of its reconfigurations and their effects, on a path of 10 packets per ms and 40 ms.
 
 use crate::path::{Moment, Sender};
 use skyhop_cc::{CongestionControl, Handover, Instance, Module};
@@ -8,7 +8,7 @@ const TX_US: u64 = 100;
 const RTT_US: u64 = 40_000;
 const BDP: u32 = (RTT_US / TX_US) as u32;
 const SECOND: u64 = 1_000_000;
-/// The path's clock at the connection's start.
+/// Time of the path's clock at the start of the connection.
 const START: u64 = SECOND;
 const ANNOUNCED: (&str, &str) = ("source", "announced");
 
@@ -16,7 +16,7 @@ fn sender(params: &[(&str, &str)]) -> Sender {
     Sender::new(Instance::new(Module::find("leocc").unwrap(), params).unwrap(), TX_US, RTT_US)
 }
 
-/// When the window was half a BDP, about: (from, until), in ms since the start.
+/// Times of a window of about half a BDP: (from, until), in ms since the start.
 fn halves(trace: &[Moment]) -> Vec<(u64, u64)> {
     let mut spans: Vec<(u64, u64)> = Vec::new();
     for moment in
@@ -31,7 +31,8 @@ fn halves(trace: &[Moment]) -> Vec<(u64, u64)> {
     spans
 }
 
-/// 100 ms before 12 s, 27 s, ... after its start, for 200 ms and what it takes to have so little in flight.
+/// PROBE_RTT begins 100 ms before 12 s, 27 s, ... after the start, and lasts 200 ms plus the time until so
+/// little is in flight.
 #[test]
 fn by_its_own_schedule_it_looks_every_15_seconds() {
     let spans = halves(&sender(&[]).run_until(START + 44 * SECOND));
@@ -53,7 +54,7 @@ fn the_schedule_is_what_the_parameters_say() {
     );
 }
 
-/// Once for each announcement; without one only where the least RTT is 20 s old.
+/// PROBE_RTT comes once for each announcement; without one only when the minimum RTT is 20 s old.
 #[test]
 fn announced_it_looks_then_and_only_then() {
     let mut sender = sender(&[ANNOUNCED]);
@@ -70,7 +71,7 @@ fn announced_it_looks_then_and_only_then() {
     assert!((phases[0].begin_ns / 1_000_000).abs_diff(6_900) < 60, "{phases:?}");
 }
 
-/// After one of long ago, or one for ever, nothing happens.
+/// Announcements for the distant past or for a time that never comes have no effect.
 #[test]
 fn what_was_announced_long_ago_or_for_ever_does_no_harm() {
     for at_ns in [1, u64::MAX] {
@@ -82,7 +83,7 @@ fn what_was_announced_long_ago_or_for_ever_does_no_harm() {
     }
 }
 
-/// The new path is found at once, whether it is shorter, longer, or has another rate.
+/// LeoCC adapts to the new path at once, whether it is shorter, longer, or has another rate.
 #[test]
 fn it_takes_the_new_path_as_it_is() {
     for (rtt_us, tx_us) in [(20_000, 100), (80_000, 100), (40_000, 50), (40_000, 200)] {
@@ -94,7 +95,7 @@ fn it_takes_the_new_path_as_it_is() {
         let trace = sender.run_until(START + 17 * SECOND);
         let share = f64::from(sender.tp.delivered - before) * tx_us as f64 / 2e6;
         assert!(share > 0.95, "{rtt_us} us, {tx_us} us per packet: {share}");
-        // No queue stays: two BDPs are in flight at most, and less on average.
+        // No standing queue: at most two BDPs are in flight, and less on average.
         let mean_us =
             trace.iter().map(|moment| u64::from(moment.rtt_us)).sum::<u64>() / trace.len() as u64;
         assert!(mean_us < rtt_us * 3 / 2, "{rtt_us} us, {tx_us} us per packet: {mean_us}");

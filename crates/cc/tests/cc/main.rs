@@ -1,4 +1,4 @@
-//! One binary for all tests of the crate: linking takes longer than most of them.
+//! Binary of all tests of the crate: linking takes longer than most of them.
 
 mod ack_clock;
 mod bbr;

@@ -1,4 +1,4 @@
-//! Structs as bytes.
+//! Conversion of structs from and to bytes.
 
 use skyhop_cc::MapValue as _;
 use skyhop_cc::bindings::{Phase, Told};

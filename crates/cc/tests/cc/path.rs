@@ -1,13 +1,13 @@
-//! A sender of endless data over one FIFO bottleneck without loss: enough of TCP to drive a congestion control.
+//! Sender of endless data over one FIFO bottleneck without loss: enough of TCP to drive a congestion control.
 
 use std::collections::VecDeque;
 
 use skyhop_cc::{AckSample, CongestionControl, Instance, RateSample, SK_PACING_NONE, TcpSock};
 
-/// Bytes per packet.
+/// Payload of a packet, in bytes.
 pub const MSS: u64 = 1500;
 
-/// The connection right after an ACK.
+/// State of the connection right after an ACK.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moment {
     pub at_us: u64,
@@ -33,11 +33,11 @@ struct Packet {
 pub struct Sender<C = Instance> {
     pub cc: C,
     pub tp: TcpSock,
-    /// Time that a packet takes through the bottleneck.
+    /// Transmission time of a packet at the bottleneck, in microseconds.
     pub tx_us: u64,
-    /// Round trip time without queue.
+    /// Round-trip time without queue, in microseconds.
     pub rtt_us: u64,
-    /// ACKs arrive at multiples of it (aggregation); 1: at once.
+    /// Interval of aggregated ACKs in microseconds: they arrive at its multiples; 1 for no aggregation.
     pub ack_grid_us: u64,
     flying: VecDeque<Packet>,
     bottleneck_free_us: u64,
@@ -63,7 +63,7 @@ impl<C: CongestionControl> Sender<C> {
         }
     }
 
-    /// Sends and receives until `end_us`; what was seen on every ACK.
+    /// Send and receive until `end_us`; return the state at every ACK.
     pub fn run_until(&mut self, end_us: u64) -> Vec<Moment> {
         let mut trace = Vec::new();
         loop {

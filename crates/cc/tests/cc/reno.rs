@@ -1,4 +1,4 @@
-//! Reno against RFC 5681.
+//! Reno compared with RFC 5681.
 
 use crate::path::Sender;
 use skyhop_cc::{CongestionControl, Instance, Module, TcpSock};
@@ -7,7 +7,8 @@ fn reno() -> Instance {
     Instance::new(Module::find("reno").unwrap(), &[]).unwrap()
 }
 
-/// RFC 5681 3.1 (2): doubles per RTT in slow start, (3): one packet per RTT afterwards.
+/// The window doubles per RTT in slow start (RFC 5681 3.1, equation 2), and grows by one packet per RTT
+/// afterwards (equation 3).
 #[test]
 fn slow_start_doubles_and_avoidance_adds_one() {
     let mut sender = Sender::new(reno(), 1, 100_000);
@@ -22,7 +23,7 @@ fn slow_start_doubles_and_avoidance_adds_one() {
     }
 }
 
-/// RFC 5681 3.1 (4): half, at least two; RFC 4015: back where it was.
+/// A loss halves the window, to at least two packets (RFC 5681 3.1, equation 4); undo restores it (RFC 4015).
 #[test]
 fn halves_and_undoes() {
     let mut cc = reno();
@@ -35,7 +36,7 @@ fn halves_and_undoes() {
     assert_eq!(cc.undo_cwnd(&mut tp), 101);
 }
 
-/// RFC 7661: a window that is not used does not grow.
+/// An unused window does not grow (RFC 7661).
 #[test]
 fn an_unused_window_stays() {
     let mut cc = reno();

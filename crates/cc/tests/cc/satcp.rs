@@ -1,4 +1,4 @@
-//! SaTCP: what it does about a loss while a handover is announced, and what it does not.
+//! SaTCP: its reaction to losses during a hold and outside.
 
 use crate::ack_clock::AckClock;
 use skyhop_cc::{CaEvent, CongestionControl, Handover, TCP_INFINITE_SSTHRESH};
@@ -7,7 +7,7 @@ use skyhop_model::{CongestionState, PhaseKind};
 const RTT_US: u64 = 20_000;
 const FREEZE: (&str, &str) = ("mode", "freeze");
 
-/// A connection with this window, past slow start, that has heard of nothing.
+/// Return a connection with this window, past slow start, without an announcement.
 fn steady(cwnd: u32, params: &[(&str, &str)]) -> AckClock {
     let mut clock = AckClock::new("satcp", params, RTT_US);
     clock.ack(1, RTT_US);
@@ -16,13 +16,13 @@ fn steady(cwnd: u32, params: &[(&str, &str)]) -> AckClock {
     clock
 }
 
-/// Announces a handover `in_us` from now, or as long ago.
+/// Announce a handover `in_us` from now, in the past if negative.
 fn announce(clock: &mut AckClock, in_us: i64) {
     let at_us = clock.tp.tcp_mstamp.saturating_add_signed(in_us);
     clock.cc.announce(Handover { at_ns: at_us * 1000, valid: 1, ..Handover::default() });
 }
 
-/// A timeout, as the kernel takes it: threshold, window, state.
+/// Process a timeout in the kernel's order: threshold, window, state.
 fn time_out(clock: &mut AckClock) {
     let tp = &mut clock.tp;
     tp.prior_cwnd = tp.snd_cwnd;
@@ -41,7 +41,7 @@ fn published_returns_to_w_max_within_two_round_trips() {
     clock.round();
     clock.round();
     assert!((950..=1_010).contains(&clock.tp.snd_cwnd), "{}", clock.tp.snd_cwnd);
-    // K/9 and not 0: it does not shoot over W_max either.
+    // The divisor gives K/9 and not 0, so the window does not overshoot W_max either.
     clock.curve(0.5);
     assert!(clock.tp.snd_cwnd <= 1_010, "{}", clock.tp.snd_cwnd);
 }
@@ -57,7 +57,7 @@ fn outside_a_hold_it_is_cubic() {
             announce(&mut satcp, in_us);
         }
         for clock in [&mut satcp, &mut cubic] {
-            // The hold, where there is one, ends meanwhile.
+            // The hold, if there is one, ends meanwhile.
             clock.curve(0.06);
             clock.loss();
         }
@@ -81,7 +81,7 @@ fn published_keeps_w_max_over_a_timeout_within_a_hold() {
         clock.tp.snd_cwnd
     };
     assert!((950..=1_010).contains(&after_timeout(true)), "{}", after_timeout(true));
-    // CUBIC knows of no maximum any more and adds a twentieth per round trip.
+    // CUBIC has no maximum any more and adds a twentieth per round trip.
     assert!(after_timeout(false) < 860, "{}", after_timeout(false));
 }
 
@@ -120,7 +120,7 @@ fn freeze_answers_a_loss_right_after_the_hold_at_once() {
     assert_eq!((clock.tp.snd_cwnd, clock.tp.snd_ssthresh), (1, 490));
 }
 
-/// From the announcement, for `hold`; once for each announcement, again for a new one.
+/// A hold lasts for `hold` from the announcement; once for each announcement, again for a new one.
 #[test]
 fn a_hold_lasts_as_long_as_it_says_and_is_armed_again() {
     let mut clock = steady(100, &[("hold", "0.9 s")]);
@@ -141,12 +141,12 @@ fn a_hold_lasts_as_long_as_it_says_and_is_armed_again() {
 
 #[test]
 fn what_was_announced_long_ago_or_for_ever_does_no_harm() {
-    // Too old to hold anything.
+    // The announcement is too old for a hold.
     let mut clock = steady(1_000, &[FREEZE]);
     announce(&mut clock, -1_400_000);
     clock.loss();
     assert_eq!(clock.tp.snd_cwnd, 700);
-    // For a moment that never comes: a hold like any other.
+    // An announcement for a time that never comes begins a hold like any other.
     let mut clock = steady(1_000, &[FREEZE]);
     clock.cc.announce(Handover { at_ns: u64::MAX, valid: 1, ..Handover::default() });
     clock.loss();
@@ -154,7 +154,7 @@ fn what_was_announced_long_ago_or_for_ever_does_no_harm() {
     clock.tp.tcp_mstamp += 1_300_000;
     clock.loss();
     assert_eq!(clock.tp.snd_cwnd, 700);
-    // One after another without end: once they stop, a hold later it is CUBIC again.
+    // Endless announcements, one after another: once they stop, SaTCP is CUBIC again after one hold.
     let mut clock = steady(1_000, &[FREEZE]);
     for _ in 0..100 {
         announce(&mut clock, 0);

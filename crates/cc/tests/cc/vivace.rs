@@ -1,5 +1,5 @@
-//! PCC Vivace as the authors' module has it, on a path of 10 packets per ms and 40 ms. What is asserted is what its
-//! pacing rate does.
+//! PCC Vivace as in the authors' module, on a path of 10 packets per ms and 40 ms. The tests assert the pacing
+//! rate.
 
 use crate::path::{MSS, Sender};
 use skyhop_cc::{CongestionControl, Instance, Module, TcpSock};
@@ -14,7 +14,7 @@ fn vivace(params: &[(&str, &str)]) -> Instance {
     Instance::new(Module::find("vivace").unwrap(), params).unwrap()
 }
 
-/// The pacing rates one after the other.
+/// Successive pacing rates until a time.
 fn rates(sender: &mut Sender, until: u64) -> Vec<u64> {
     let mut rates: Vec<u64> =
         sender.run_until(until).iter().map(|moment| moment.pacing_rate).collect();
@@ -22,7 +22,8 @@ fn rates(sender: &mut Sender, until: u64) -> Vec<u64> {
     rates
 }
 
-/// It begins 5 % beside 512 KiB/s, as the probes that it begins with do, and goes up by half as long as that pays.
+/// The rate begins 5 % above or below 512 KiB/s, like the probes that follow, and grows by half while utility
+/// rises.
 #[test]
 fn it_begins_with_half_as_much_again_for_each_interval() {
     for seed in 1..5 {
@@ -42,7 +43,7 @@ fn it_begins_with_half_as_much_again_for_each_interval() {
     }
 }
 
-/// Twice what the rate needs for a smoothed RTT, four packets at least.
+/// The window is twice what the rate needs for a smoothed RTT, at least four packets.
 #[test]
 fn the_window_is_twice_what_the_rate_needs() {
     let mut sender = Sender::new(vivace(&[]), TX_US, RTT_US);
@@ -55,16 +56,16 @@ fn the_window_is_twice_what_the_rate_needs() {
     assert_eq!(tp.snd_cwnd, 4);
 }
 
-/// Feeds ACKs of a path where one rate is worth most, and returns what the rate comes to.
-struct Worth {
+/// Path with a capacity, beyond which packets are lost, so that one rate has the highest utility.
+struct LossyPath {
     cc: Instance,
     tp: TcpSock,
-    /// Bytes per second that get through; beyond it the rest is lost.
+    /// Bytes per second that get through; the rest is lost.
     capacity: u64,
     debt: u64,
 }
 
-impl Worth {
+impl LossyPath {
     fn new(capacity: u64, seed: u64, params: &[(&str, &str)]) -> Self {
         let mut tp =
             TcpSock { tcp_mstamp: 1_000_000, srtt_us: 8 * RTT_US as u32, ..TcpSock::default() };
@@ -73,7 +74,7 @@ impl Worth {
         Self { cc, tp, capacity, debt: 0 }
     }
 
-    /// What left a round trip ago is reported once in each 2 ms.
+    /// Run for `seconds`, reporting the packets sent a round trip ago every 2 ms; return the pacing rates.
     fn run(&mut self, seconds: u64) -> Vec<u64> {
         let mut rates = Vec::new();
         let mut on_its_way =
@@ -107,26 +108,26 @@ fn mean(rates: &[u64]) -> f64 {
     rates.iter().sum::<u64>() as f64 / rates.len() as f64
 }
 
-/// A loss of a few per cent costs more than the rate that brought it: 11 times.
+/// A loss of a few per cent costs 11 times as much as the rate that caused it gains.
 #[test]
 fn it_settles_where_loss_begins() {
     let capacity = 5_000_000;
     for seed in 1..5 {
-        let mut worth = Worth::new(capacity, seed, &[]);
+        let mut worth = LossyPath::new(capacity, seed, &[]);
         worth.run(20);
         let rate = mean(&worth.run(20)) / capacity as f64;
         assert!((0.8..1.05).contains(&rate), "{rate}");
-        // Where it costs nothing, there is nothing to stop it.
-        let mut careless = Worth::new(capacity, seed, &[("loss", "0")]);
+        // If loss costs nothing, nothing limits the rate.
+        let mut careless = LossyPath::new(capacity, seed, &[("loss", "0")]);
         careless.run(20);
         assert!(mean(&careless.run(20)) > 1.5 * capacity as f64);
     }
 }
 
-/// Nothing is measured from a timeout to its end: all is sent at one rate, and probes follow.
+/// Nothing is measured from a timeout to its end: all packets leave at one rate, and probes follow.
 #[test]
 fn a_timeout_stops_measuring_until_it_is_over() {
-    let mut worth = Worth::new(5_000_000, 1, &[]);
+    let mut worth = LossyPath::new(5_000_000, 1, &[]);
     worth.run(5);
     worth.cc.set_state(&mut worth.tp, CongestionState::Loss);
     let rate = worth.tp.sk().sk_pacing_rate;
@@ -136,7 +137,7 @@ fn a_timeout_stops_measuring_until_it_is_over() {
     assert!([rate * 95 / 100, rate * 105 / 100].contains(&probe), "{probe} after {rate}");
 }
 
-/// A power of the rate in place of the rate; 50 packets per RTT to begin with.
+/// Parameters for a power of the rate in place of the rate, and 50 packets per RTT to begin with.
 #[test]
 fn what_the_closed_variants_differ_in_are_parameters() {
     let mut tp = TcpSock { srtt_us: 8 * 500_000, ..TcpSock::default() };
@@ -146,7 +147,7 @@ fn what_the_closed_variants_differ_in_are_parameters() {
     assert!([wanted * 95 / 100, wanted * 105 / 100].contains(&first), "{first}");
     let capacity = 5_000_000;
     let settled = |params: &[(&str, &str)]| {
-        let mut worth = Worth::new(capacity, 1, params);
+        let mut worth = LossyPath::new(capacity, 1, params);
         worth.run(20);
         mean(&worth.run(20)) / capacity as f64
     };

@@ -1,5 +1,5 @@
-//! PCC Vivace as the authors' program for UDT has it: rates in Mbit/s of packets of 1500 bytes, over a line whose RTT and
-//! losses each test says.
+//! PCC Vivace as in the authors' program for UDT: rates in Mbit/s of packets of 1500 bytes, over a line whose
+//! RTT and losses each test sets.
 
 use std::collections::VecDeque;
 
@@ -9,14 +9,14 @@ use skyhop_model::CongestionState;
 const PAYLOAD: u64 = 1448;
 const PACKET_BITS: f64 = 1500.0 * 8.0;
 const SECOND: u64 = 1_000_000;
-/// 10^6 bit/s in the unit of utilities, 2^20 bit/s.
+/// One Mbit/s in the unit of utilities, 2^20 bit/s.
 const MBIT: f64 = 1e6 / 1_048_576.0;
 
-/// What becomes of a packet.
+/// Fate of a packet on the line.
 #[derive(Clone, Copy)]
 enum Fate {
     Lost,
-    /// Acknowledged after so many us.
+    /// Acknowledged after this time, in us.
     After(f64),
 }
 
@@ -27,20 +27,20 @@ struct Packet {
     end_seq: u32,
 }
 
-/// A sender of endless data, and a line that says what becomes of each packet.
+/// Sender of endless data over a line that decides the fate of each packet.
 struct Line<F> {
     cc: Instance,
     tp: TcpSock,
     now_ns: u64,
-    /// From when a packet leaves, and the rate at which.
+    /// Fate of a packet by its time of transmission in us and its rate in Mbit/s.
     fate: F,
     flying: VecDeque<Packet>,
-    /// An ACK is for so many packets.
+    /// Number of packets that an ACK covers.
     acked_at_once: u32,
     arrived: u32,
-    /// So many of the first leave at once.
+    /// Number of first packets that leave unpaced.
     unpaced: u32,
-    /// The rates at which packets left, one after the other.
+    /// Successive rates at which packets were sent, in Mbit/s.
     rates: Vec<f64>,
 }
 
@@ -66,7 +66,7 @@ impl<F: FnMut(u64, f64) -> Fate> Line<F> {
         }
     }
 
-    /// Of whole packets.
+    /// Current rate in Mbit/s, headers included.
     fn rate(&self) -> f64 {
         self.tp.sk().sk_pacing_rate as f64 * PACKET_BITS / PAYLOAD as f64 / 1e6
     }
@@ -89,7 +89,7 @@ impl<F: FnMut(u64, f64) -> Fate> Line<F> {
         }
     }
 
-    /// The next rates that packets leave at.
+    /// Run until the rate has changed `count` times; return the new rates.
     fn next_rates(&mut self, count: usize) -> Vec<f64> {
         let seen = self.rates.len();
         while self.rates.len() < seen + count {
@@ -141,7 +141,7 @@ impl<F: FnMut(u64, f64) -> Fate> Line<F> {
         self.cc.cong_control(&mut self.tp, 0, 0, &sample);
     }
 
-    /// What the next searches begin with: the rate between the probes, as it is once they have been sent.
+    /// Base rates of the next searches: the rate between the probes, as it is once they have been sent.
     fn bases(&mut self, count: usize) -> Vec<f64> {
         let mut bases: Vec<f64> = Vec::new();
         while bases.len() < count {
@@ -156,7 +156,7 @@ impl<F: FnMut(u64, f64) -> Fate> Line<F> {
     }
 }
 
-/// An RTT that grows by so much per us in which packets leave at a rate.
+/// Fate function for an RTT that grows with the slope of the rate, per us of sending.
 fn sloped(first_us: f64, slope: impl Fn(f64) -> f64) -> impl FnMut(u64, f64) -> Fate {
     let (mut last_us, mut rtt_us) = (SECOND, first_us);
     move |now_us, rate| {
@@ -166,7 +166,7 @@ fn sloped(first_us: f64, slope: impl Fn(f64) -> f64) -> impl FnMut(u64, f64) -> 
     }
 }
 
-/// An RTT of 40 ms that grows steeply above a rate, which ends the start.
+/// Fate function for an RTT of 40 ms that grows steeply above a rate, which ends START.
 fn limited(limit: f64) -> impl FnMut(u64, f64) -> Fate {
     sloped(40_000.0, move |rate| if rate > limit { 0.5 } else { 0.0 })
 }
@@ -179,12 +179,12 @@ fn assert_close(found: &[f64], wanted: &[f64]) {
     );
 }
 
-/// What a rate without losses and without a slope is worth.
+/// Utility of a rate without losses and without a slope.
 fn worth(rate: f64) -> f64 {
     (rate * MBIT).powf(0.9)
 }
 
-/// By how much a rate goes up where nothing stands against it.
+/// Step up from a rate, in Mbit/s, without losses and without a slope.
 fn gradient(rate: f64) -> f64 {
     let by = (0.05 * rate).max(0.5);
     (worth(rate + by) - worth(rate - by)) / (2.0 * by)
@@ -201,7 +201,8 @@ fn the_rate_doubles_until_that_is_worth_less() {
     );
 }
 
-/// The first interval takes 100 ms; when its last packet is back, 40 ms later, the second one has begun at the same rate.
+/// The first interval takes 100 ms; when its last packet is acknowledged, 40 ms later, the second has begun at
+/// the same rate.
 #[test]
 fn a_rate_doubles_once_the_last_has_come_back() {
     let mut line = Line::new(vivudt(&[]), limited(f64::MAX));
@@ -213,17 +214,18 @@ fn a_rate_doubles_once_the_last_has_come_back() {
     assert_close(&line.rates[8..], &[409.6, 819.2, 1024.0]);
 }
 
-/// 12.8 Mbit/s: 5 % are 0.64, and the gradient is 0.67.
+/// A step of 5 % at 12.8 Mbit/s is 0.64, and the gradient is 0.67.
 #[test]
 fn a_step_is_5_percent_at_most_and_half_a_megabit_at_least() {
     let mut line = Line::new(vivudt(&[]), limited(20.0));
     assert_close(&line.bases(2), &[12.8, 12.8 * 1.05]);
-    // The gradient of the root of 102.4 is 0.05.
+    // The gradient of the square root at 102.4 is 0.05.
     let mut line = Line::new(vivudt(&[("exponent", "0.5")]), limited(200.0));
     assert_close(&line.bases(2), &[102.4, 102.4 + 0.5]);
 }
 
-/// The first has none to be compared with; then 1, 2, 3, 4, and by twos and ones more, until 5 % is less.
+/// Factors of the steps: the first step has none to be compared with; then 1, 2, 3, 4, and by twos and ones
+/// more, until 5 % is less.
 #[test]
 fn steps_of_one_sign_grow() {
     let mut line = Line::new(vivudt(&[]), limited(200.0));
@@ -237,7 +239,7 @@ fn steps_of_one_sign_grow() {
     assert_close(&found, &wanted);
 }
 
-/// A slope of the RTT counts in even hundredths: 0.019 is nothing, 0.021 takes 5 % off.
+/// A slope of the RTT counts in even hundredths: 0.019 has no effect, 0.021 takes 5 % off.
 #[test]
 fn a_slope_counts_from_two_hundredths_on() {
     for (slope, second) in [(0.019, 12.8 * 1.05), (0.021, 12.8 * 0.95), (-0.021, 12.8 * 1.05)] {
@@ -251,14 +253,14 @@ fn a_slope_counts_from_two_hundredths_on() {
     }
 }
 
-/// All that a slope does is in `latency`.
+/// The parameter `latency` has the whole effect of a slope.
 #[test]
 fn the_stock_program_minds_no_slope() {
     let mut line = Line::new(vivudt(&[("latency", "0")]), limited(20.0));
     assert_close(&line.next_rates(6), &[1.6, 3.2, 6.4, 12.8, 25.6, 51.2]);
 }
 
-/// 5 % down at once, then up by as little as at first.
+/// The rate falls by 5 % at once after a turn, then rises by as little as at first.
 #[test]
 fn a_turn_begins_anew() {
     let answer = |rate| match rate {
@@ -269,11 +271,11 @@ fn a_turn_begins_anew() {
     let mut line = Line::new(vivudt(&[]), sloped(40_000.0, answer));
     let found = line.bases(14);
     let turn = found.windows(2).position(|pair| pair[1] < pair[0]).expect("it turns");
-    // Its probe was too much, and it was not.
+    // The probe above the rate was too high, the rate itself was not.
     assert!((110.0 / 1.05..110.0).contains(&found[turn]), "{found:?}");
     let low = 0.95 * found[turn];
     assert_close(&found[turn + 1..turn + 3], &[low, low + gradient(low)]);
-    // Two turns: two more steps before they grow, and that which makes them grow.
+    // After two turns there are two more steps before the steps grow, and the one that makes them grow.
     let mut rate = low;
     let wanted = [1.0, 1.0, 1.0, 1.0, 2.0].map(|times| {
         rate += times * gradient(rate);
@@ -282,10 +284,10 @@ fn a_turn_begins_anew() {
     assert_close(&found[turn + 2..turn + 7], &wanted);
 }
 
-/// What a turn takes off does not make the next bound larger.
+/// The reduction at a turn does not raise the next bound.
 #[test]
 fn the_second_step_down_is_as_large_as_the_first() {
-    // From the first probe above it on the limit is lower.
+    // The limit is lower from the first probe above it on.
     let limit = std::cell::Cell::new(110.0);
     let answer = move |rate| match rate {
         150.0.. => 0.5,
@@ -303,7 +305,7 @@ fn the_second_step_down_is_as_large_as_the_first() {
     assert_close(&found[turn + 1..turn + 4], &[0.95 * top, low, 0.89 * low]);
 }
 
-/// Two pairs until two steps had one sign, then one.
+/// A search uses two pairs of probes until two steps had the same sign, then one pair.
 #[test]
 fn one_pair_is_enough_for_a_trend() {
     let mut line = Line::new(vivudt(&[]), limited(200.0));
@@ -314,16 +316,16 @@ fn one_pair_is_enough_for_a_trend() {
         })
         .collect();
     let took_ms: Vec<u64> = at_ms.windows(2).map(|pair| pair[1] - pair[0]).collect();
-    // The start has left an RTT of 100 ms: four probes and two intervals until they are back, then two and two.
+    // START has left an RTT of 100 ms: four probes and two intervals until their ACKs arrive, then two and two.
     assert!((590..610).contains(&took_ms[0]), "{took_ms:?}");
     assert!(took_ms[1..].iter().all(|ms| (390..410).contains(ms)), "{took_ms:?}");
 }
 
-/// Each time that the bound is reached the next one is 6 % of the rate more. A step of more than 10 % is compared with
+/// Each time that the bound is reached it grows by 6 % of the rate. A step of more than 10 % is compared with
 /// the rate that it began from, without probes.
 #[test]
 fn large_steps_move_on_without_probes() {
-    // What falls is a reward, more so at a higher rate.
+    // A falling RTT is a reward, more so at a higher rate.
     let answer = |rate| if rate < 20.0 { -0.006 * rate } else { 0.5 };
     let mut line = Line::new(vivudt(&[]), sloped(1_000_000.0, answer));
     let found = line.bases(2);
@@ -332,7 +334,7 @@ fn large_steps_move_on_without_probes() {
     assert_close(&moved, &[found[1] * 1.11, found[1] * 1.11 * 1.17]);
 }
 
-/// More rate and clearly less loss is not believed: probes follow in place of the next step.
+/// A higher rate with clearly less loss is doubted: probes follow in place of the next step.
 #[test]
 fn a_large_step_that_loses_less_is_looked_at_again() {
     let answer = |rate| if rate < 20.0 { -0.006 * rate } else { 0.5 };
@@ -340,7 +342,7 @@ fn a_large_step_that_loses_less_is_looked_at_again() {
     let mut sent = 0;
     let mut line = Line::new(vivudt(&[]), move |now_us, rate| {
         let fate = fate(now_us, rate);
-        // 13.44 Mbit/s, from which the step is made.
+        // The step starts from 13.44 Mbit/s.
         sent += u64::from((13.4..13.5).contains(&rate));
         if (13.4..13.5).contains(&rate) && sent % 10 == 0 { Fate::Lost } else { fate }
     });
@@ -350,7 +352,7 @@ fn a_large_step_that_loses_less_is_looked_at_again() {
     assert_close(&[one.min(other), one.max(other)], &[0.95 * moved, 1.05 * moved]);
 }
 
-/// Those ten packets that Linux does not pace would make the first interval one of 5.2 Mbit/s.
+/// The first ten packets, which Linux does not pace, would make the first interval one of 5.2 Mbit/s.
 #[test]
 fn what_is_not_paced_does_not_make_an_interval_faster() {
     let mut line = Line::new(vivudt(&[]), limited(20.0));
@@ -358,7 +360,7 @@ fn what_is_not_paced_does_not_make_an_interval_faster() {
     assert_close(&line.next_rates(5), &[1.6, 3.2, 6.4, 12.8, 25.6]);
 }
 
-/// The first packet of two may belong to the interval before, from which it would be missing.
+/// The first of two packets may belong to the previous interval, which would then lack it.
 #[test]
 fn an_ack_for_two_packets_is_no_loss() {
     for rtt_us in [13_000.0, 15_000.0, 40_000.0, 41_000.0] {
@@ -367,13 +369,13 @@ fn an_ack_for_two_packets_is_no_loss() {
         line.acked_at_once = 2;
         let bases = line.bases(4);
         assert_close(&bases[..2], &[12.8, 12.8 * 1.05]);
-        // The gradient is less than 5 %, then twice the gradient is more.
+        // The gradient is less than 5 %, then twice the gradient is more than 5 %.
         let third = bases[1] + gradient(bases[1]);
         assert_close(&bases[2..], &[third, 1.05 * third]);
     }
 }
 
-/// Every so many packets of those that leave at such rates are lost.
+/// Fate function that loses every n-th of the packets sent at certain rates.
 fn lossy(one_of: impl Fn(f64) -> Option<u64>) -> impl FnMut(u64, f64) -> Fate {
     let mut sent = 0_u64;
     move |_, rate| {
@@ -383,11 +385,11 @@ fn lossy(one_of: impl Fn(f64) -> Option<u64>) -> impl FnMut(u64, f64) -> Fate {
     }
 }
 
-/// Of the higher probe one packet of `n` is lost: what the rate becomes.
+/// Base rate after the higher probe has lost one packet in `n`.
 fn after_losses(n: u64, params: &[(&str, &str)]) -> f64 {
     let chosen = move |rate| match rate {
         13.0..13.5 => Some(n),
-        // More than 50 of an interval end the start.
+        // More than 50 losses in an interval end START.
         20.0.. => Some(3),
         _ => None,
     };
@@ -399,9 +401,9 @@ fn after_losses(n: u64, params: &[(&str, &str)]) -> f64 {
 
 #[test]
 fn losses_count_above_one_percent_and_heavily_above_three() {
-    // 0.9 % of all: nobody's fault.
+    // A loss of 0.9 % of all packets counts for both rates alike.
     assert_close(&[after_losses(60, &[])], &[12.8 * 1.05]);
-    // 2.5 % of what leaves at 13.44: half a unit of utility less, so that the gradient is 0.4.
+    // A loss of 2.5 % at 13.44 Mbit/s costs half a unit of utility, so that the gradient is 0.4.
     let up = (worth(13.44) - worth(12.16) - 13.44 * MBIT / 40.0) / 1.28;
     assert!((0.3..0.5).contains(&up), "{up}");
     assert_close(&[after_losses(40, &[])], &[12.8 + 0.5]);
@@ -409,10 +411,10 @@ fn losses_count_above_one_percent_and_heavily_above_three() {
     assert_close(&[after_losses(40, &[("mild_loss", "11.35")])], &[12.8 * 0.95]);
 }
 
-/// What is ignored is not taken off the fifty.
+/// Ignored losses are not subtracted from the fifty.
 #[test]
 fn fifty_losses_of_each_interval_do_not_end_the_start() {
-    // 25.6 Mbit/s for 200 ms are 426 packets, 51.2 are 853.
+    // 25.6 Mbit/s for 200 ms is 426 packets, 51.2 Mbit/s is 853.
     for (n, most) in [(20, 102.4), (10, 51.2)] {
         let chosen = move |rate| match rate {
             60.0.. => Some(2),
@@ -430,12 +432,12 @@ fn it_never_falls_below_its_floor() {
     let mut line = Line::new(vivudt(&[]), sloped(40_000.0, |_| 0.3));
     line.run(20 * SECOND);
     let settled = &line.rates[line.rates.len() - 20..];
-    // 1.3 Mbit/s, and half a megabit to both sides
+    // The floor is 1.3 Mbit/s, with half a megabit to both sides
     assert!(settled.iter().all(|rate| (0.799..1.801).contains(rate)), "{settled:?}");
     assert!(settled.iter().any(|rate| *rate < 0.801), "{settled:?}");
 }
 
-/// Once for what was on its way, not for each interval of it.
+/// The rate is halved once for all intervals on their way, not for each of them.
 #[test]
 fn a_lost_majority_halves_the_rate_once() {
     let lost_us = 3 * SECOND..3 * SECOND + 200_000;
@@ -455,12 +457,12 @@ fn a_lost_majority_halves_the_rate_once() {
     assert!((0.45..0.55).contains(&(least / before)), "{before}, then {:?}", &line.rates[seen..]);
 }
 
-/// What comes back 200 ms late has missed its deadline.
+/// An ACK that is 200 ms late misses its deadline.
 #[test]
 fn a_missed_deadline_halves_the_rate_where_deadlines_count() {
     for (deadline, part) in [("0", 1.0), ("1", 0.5)] {
         let late_us = 3 * SECOND..3 * SECOND + 200_000;
-        // 20 ms more, as an RTT above 72 ms would be late itself.
+        // The queue adds only 20 ms, because an RTT above 72 ms would be late itself.
         let mut fate = sloped(40_000.0, |rate| if rate > 20.0 { 0.25 } else { 0.0 });
         let mut line = Line::new(vivudt(&[("deadline", deadline)]), move |now_us, rate| {
             let Fate::After(rtt_us) = fate(now_us, rate) else { unreachable!() };
@@ -477,8 +479,8 @@ fn a_missed_deadline_halves_the_rate_where_deadlines_count() {
     }
 }
 
-/// A missed deadline at less than 1.55 Mbit/s leads to 40 kbit/s. An RTT of 58 ms is short enough to wake it, one of
-/// 60 is not.
+/// A missed deadline at less than 1.55 Mbit/s leads to 40 kbit/s. An RTT of 58 ms is short enough to end
+/// hibernation, one of 60 ms is not.
 #[test]
 fn it_hibernates_and_wakes_where_answers_are_quick() {
     for (later_us, wakes) in [(40_000.0, true), (60_000.0, false)] {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0 */
-/* Both cores in one module: BBR until the first loss, CUBIC's window at BBR's pace from then on. And a filter for the
- * least RTT of two seconds, which undo_cwnd tells. */
+/* Both cores in one module: BBR until the first loss, then CUBIC's window at BBR's pace. A filter for the minimum
+ * RTT of two seconds is reported by undo_cwnd. */
 #include "bbr_core.h"
 #include "cubic_core.h"
 

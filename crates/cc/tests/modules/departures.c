@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0 */
-/* BBR version 3 that tells what flight.h makes of each ACK's newest packet: its last sequence number, then what was in
- * flight (upper half) and how many were lost (lower half) when it left. */
+/* BBR version 3 that reports flight.h's estimate for each ACK's newest packet: its last sequence number, then the
+ * packets in flight (upper half) and the packets lost (lower half) at its departure. */
 #include "bbr23_core.h"
 
 #define DEPARTURES_PARAMS(P) BBR23_PARAMS(P, 710, 512, 232, 576, 6, 1)

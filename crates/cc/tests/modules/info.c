@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0 */
-/* Reno with a hook that nobody calls. */
+/* Reno with a hook that no caller of skyhop uses. */
 #include "skyhop_cc.h"
 
 SKYHOP_NO_PARAMS;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0 */
-/* Reno that has to have ECN. */
+/* Reno that requires ECN. */
 #include "skyhop_cc.h"
 
 SKYHOP_NO_PARAMS;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0 */
-/* Answers with what a module sees, for the tests of its host. */
+/* Module that reports what it sees, for the tests of its host. */
 #include "skyhop_cc.h"
 
 SKYHOP_NO_PARAMS;
 SKYHOP_NO_STATE;
 
-/* The announced moment; 0: none. */
+/* Returns the announced time; 0: none. */
 SKYHOP_HOOK(u32, probe_ssthresh, struct sock *sk)
 {
 	struct skyhop_handover handover;
@@ -23,13 +23,13 @@ SKYHOP_HOOK(u32, probe_min_tso_segs, struct sock *sk)
 	return skyhop_random(sk, 7);
 }
 
-/* The bit fields: the state, and at bit 8 whether the window was used up. */
+/* Returns the bit fields: the state, and in bit 8 whether the window was fully used. */
 SKYHOP_HOOK(u32, probe_sndbuf_expand, struct sock *sk)
 {
 	return tcp_ca_state(sk) | (u32)skyhop_bits(tcp_sk(sk), is_cwnd_limited) << 8;
 }
 
-/* Tells of as many phases as were acknowledged. */
+/* Reports as many phases as packets were acknowledged. */
 SKYHOP_HOOK(void, probe_cong_avoid, struct sock *sk, u32 ack, u32 acked)
 {
 	for (u32 phase = 0; phase < acked; phase++)

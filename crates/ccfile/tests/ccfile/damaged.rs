@@ -1,4 +1,4 @@
-//! Damaged files of congestion controls, as far as we read them: the rest is the compiler's.
+//! Fuzz test of the parser of includes in C files of congestion controls.
 
 use std::fs;
 
@@ -21,7 +21,7 @@ fn sources_in_c() {
     fs::write(place.path().join("part.h"), "#include \"idea.c\"\n").expect("there is room");
     Trial::of_text("sources in c", [IDEA]).run(|bytes| {
         fs::write(&file, bytes).expect("there is room for temporary files");
-        // Another header of skyhop's than its own, beside it, or not.
+        // With and without another version of skyhop's header next to the file.
         let header = place.path().join("skyhop_cc.h");
         match bytes != IDEA.as_bytes() && bytes.len() % 3 == 0 {
             true => fs::write(&header, bytes).expect("there is room for temporary files"),

@@ -1,4 +1,4 @@
-//! What becomes of a file: a module of its own, or an error.
+//! Tests of loading user files: each becomes a module or an error.
 
 use std::fs;
 use std::path::Path;
@@ -24,7 +24,7 @@ fn a_file_is_a_module_and_a_changed_one_is_another() {
     let second = load(&idea(place.path(), "80")).unwrap();
     assert_eq!((ssthresh(first.module), ssthresh(second.module)), (70, 80));
     assert_eq!(Module::find(&file).unwrap(), second.module);
-    // As it was before: nothing is compiled, nothing is loaded again.
+    // The original content again: nothing is compiled or loaded again.
     let again = load(&idea(place.path(), "70")).unwrap();
     assert!(!again.compiled.is_new);
     assert_eq!((again.module, Module::find(&file).unwrap()), (first.module, first.module));
@@ -66,20 +66,20 @@ fn do_the_same(names: &[&str]) {
         let (own, copy) = (Module::find(name).unwrap(), load(&file).unwrap().module);
         assert_ne!(own, copy);
         assert_eq!(own.about(), copy.about());
-        assert_eq!(own.hears_handovers(), copy.hears_handovers());
+        assert_eq!(own.uses_announcements(), copy.uses_announcements());
         assert!(own.params().eq(copy.params()), "{name}");
         assert!(own.hooks().eq(copy.hooks()), "{name}");
     }
 }
 
 #[test]
-fn what_the_compiler_says_is_passed_on_as_it_is() {
+fn compiler_messages_are_passed_on_unchanged() {
     let place = tempfile::tempdir().unwrap();
     let refused = load(&idea(place.path(), "no_such_variable")).unwrap_err();
     let messages = refused.messages().unwrap();
     assert!(messages.contains("idea.c:") && messages.contains("no_such_variable"), "{messages}");
     assert!(refused.is_input() && refused.to_string().lines().count() == 1, "{refused}");
-    // A warning does not stop it, and is there again where nothing is compiled.
+    // A warning is not an error, and is returned again from the cache.
     let warned = "({ int unused_thing; 70; })";
     for _ in 0..2 {
         let loaded = load(&idea(place.path(), warned)).unwrap();
@@ -87,7 +87,7 @@ fn what_the_compiler_says_is_passed_on_as_it_is() {
     }
 }
 
-/// The file with one line of it otherwise.
+/// Error of the test file with `line` replaced by `other`.
 fn refused(line: &str, other: &str) -> CcFileError {
     let place = tempfile::tempdir().unwrap();
     let file = idea(place.path(), "70");
@@ -112,7 +112,7 @@ fn hooks_that_are_missing_or_unknown_are_named() {
     );
     let none = refused("SKYHOP_MODULE(", "#define NOT_A_MODULE(...) \nNOT_A_MODULE(");
     assert!(matches!(none, CcFileError::NoModule { .. }), "{none}");
-    // Linux's own function is no BPF program.
+    // A function of the kernel is not a BPF program.
     let function = refused("SKYHOP_FN(reno_cong_avoid)", "SKYHOP_FN(tcp_reno_cong_avoid)");
     assert!(function.messages().unwrap().contains("tcp_reno_cong_avoid_is_a_hook"), "{function}");
     let name = refused("SKYHOP_MODULE(reno,", "SKYHOP_MODULE(sixteen_letters_,");
@@ -120,7 +120,7 @@ fn hooks_that_are_missing_or_unknown_are_named() {
 }
 
 #[test]
-fn what_is_not_there_cannot_be_read() {
+fn a_missing_file_cannot_be_read() {
     let error = load(Path::new("/nowhere/idea.c")).unwrap_err();
     assert_eq!(
         error.to_string(),

@@ -1,4 +1,4 @@
-//! Files of the user's, compiled by this machine's compilers.
+//! Tests that compile user files with this machine's compilers.
 
 mod cache;
 mod damaged;
@@ -7,7 +7,7 @@ mod files;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Reno in a file called idea.c, whose window after a loss is `cut`.
+/// Write Reno to idea.c in `directory`, with `cut` as its slow-start threshold after a loss.
 pub fn idea(directory: &Path, cut: &str) -> PathBuf {
     let file = directory.join("idea.c");
     let reno = skyhop_ccfile::example("reno").expect("cc/reno.c");
@@ -17,7 +17,7 @@ pub fn idea(directory: &Path, cut: &str) -> PathBuf {
     file
 }
 
-/// Whether a program is here; says so where it is not.
+/// Whether a program is installed; records a skip if it is not.
 pub fn has(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let found = std::env::split_paths(&path).any(|directory| directory.join(program).is_file());

@@ -28,7 +28,7 @@ fn utf16(text: &str) -> Vec<u8> {
     [0xfeff].into_iter().chain(text.encode_utf16()).flat_map(u16::to_le_bytes).collect()
 }
 
-/// Gives a file with these bytes to a reader, and leaves its directory out of the message.
+/// Give a file with these bytes to a reader; return the error without its directory.
 fn read<T>(
     bytes: &[u8],
     directory: &Path,

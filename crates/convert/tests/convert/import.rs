@@ -1,4 +1,4 @@
-//! Other tools' logs.
+//! Import of other tools' logs.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -36,7 +36,7 @@ fn path_files() {
     Trial::of_bytes("path file", [whole]).run(|bytes| read(bytes, directory.path()));
 }
 
-/// What a path file holds, as JSON whose values are then damaged: whole Parquet with wrong content.
+/// Path files with damaged content, as JSON of the columns' values: valid Parquet with wrong content.
 #[test]
 fn columns_of_path_files() {
     let directory = tempfile::tempdir().expect("there is room for temporary files");
@@ -58,7 +58,7 @@ fn columns_of_path_files() {
     });
 }
 
-/// `None` where no Parquet can hold it.
+/// Create the table; `None` if Parquet cannot hold the values.
 fn table(content: &Value) -> Option<Vec<u8>> {
     let mut columns = Vec::new();
     for (name, values) in content.as_object()?.iter().filter(|(name, _)| *name != "header") {
@@ -101,7 +101,7 @@ fn list(name: &str, rows: &[Value]) -> Option<ArrayRef> {
     Some(Arc::new(list.finish()))
 }
 
-/// Each a list of time, kind, hop and outage.
+/// Create events from lists of time, kind, hop and outage.
 fn events(rows: &[Value]) -> Option<ArrayRef> {
     let fields = vec![
         Field::new("t_ns", DataType::Int64, true),

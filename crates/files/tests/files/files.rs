@@ -1,4 +1,4 @@
-//! Path files: what goes in comes out, and wrong files are refused.
+//! Path files: a path survives its file unchanged, and wrong files are refused.
 
 use skyhop_model::PathEventKind;
 use std::fs;
@@ -96,7 +96,7 @@ pub fn trace() -> PathTrace {
     }
 }
 
-/// A table of one column, with a text about itself.
+/// A table of one column, with a metadata entry.
 fn table(values: &[i64]) -> Vec<u8> {
     let column = Column::required("t_ns", arrow_array::Int64Array::from(values.to_vec()));
     table_bytes(vec![column], Some(("skyhop", "{\"schema\":1}".to_owned()))).unwrap()
@@ -110,7 +110,7 @@ fn parts_become_one_file() {
 #[test]
 #[ignore = "soak: takes long"]
 fn thousands_of_parts_become_one_file() {
-    // More than 32767 row groups are none for Parquet.
+    // Parquet allows at most 32767 row groups.
     become_one_file(4_096, 4_096);
     become_one_file(4_097, 2_049);
 }
@@ -241,7 +241,7 @@ fn a_file_has_the_permissions_that_any_new_file_has() {
 #[test]
 fn a_file_that_cannot_be_written_is_named_and_leaves_nothing() {
     let directory = tempfile::tempdir().unwrap();
-    // Longer than any file's name may be, which shows only in the end.
+    // The name is longer than file systems allow, which shows only at the rename.
     let path = directory.path().join("x".repeat(300));
     let error = write_path(&trace(), &path).unwrap_err().to_string();
     assert!(error.starts_with(&format!("{}: cannot write: File name too", path.display())));
@@ -259,7 +259,7 @@ fn a_file_of_all_pairs_that_cannot_be_put_in_its_place_leaves_nothing() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("pairs.parquet");
     let writer = PairsWriter::create(&path, "{}".to_owned()).unwrap();
-    // Nothing can be renamed onto a directory.
+    // A file cannot be renamed onto a directory.
     fs::create_dir(&path).unwrap();
     assert!(matches!(writer.finish(), Err(FileError::Write { .. })));
     let left: Vec<_> = fs::read_dir(directory.path()).unwrap().map(|e| e.unwrap().path()).collect();

@@ -1,6 +1,7 @@
-//! After Astraea's (Liao et al., "Towards Fair and Efficient Learning-based Congestion Control", EuroSys 2024, section
-//! 3.3): the throughput of all agents' flows, less delay, loss, unfairness and unsteadiness, with its weights and bounds.
-//! The paper's terms are of all agents; here delay, loss and unsteadiness are of the one that is rewarded.
+//! Reward in the manner of Astraea (Liao et al., "Towards Fair and Efficient Learning-based Congestion Control",
+//! EuroSys 2024, section 3.3): the throughput of all agents' flows, less delay, loss, unfairness and unsteadiness,
+//! with the paper's weights and bounds. The paper takes each term over all agents; here delay, loss and
+//! unsteadiness are those of the rewarded agent.
 
 use crate::interval::Interval;
 
@@ -9,9 +10,9 @@ const DELAY: f64 = 0.02;
 const LOSS: f64 = 1.0;
 const UNFAIRNESS: f64 = 0.02;
 const UNSTEADINESS: f64 = 0.01;
-/// No reward lies outside.
-const MOST: f64 = 0.1;
-/// So far above the round trip without queues a delay is no fault.
+/// Bound of the reward, in both directions.
+const MAX_REWARD: f64 = 0.1;
+/// Relative increase of the round trip over the one without queues that costs nothing.
 const DELAY_MARGIN: f64 = 0.2;
 
 pub(super) fn reward(interval: &Interval<'_>) -> f64 {
@@ -24,10 +25,10 @@ pub(super) fn reward(interval: &Interval<'_>) -> f64 {
         - LOSS * interval.loss()
         - UNFAIRNESS * variation(&all_bps)
         - UNSTEADINESS * variation(interval.recent_bps);
-    reward.clamp(-MOST, MOST)
+    reward.clamp(-MAX_REWARD, MAX_REWARD)
 }
 
-/// Standard deviation over mean; 0 where there is nothing.
+/// Coefficient of variation: standard deviation over mean; 0 if the mean is 0.
 fn variation(values: &[f64]) -> f64 {
     let count = values.len().max(1) as f64;
     let mean = values.iter().sum::<f64>() / count;

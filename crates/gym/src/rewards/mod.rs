@@ -1,4 +1,4 @@
-//! What an agent gets for an interval. Each is one file, and its row here.
+//! Reward functions: one file each, and a row in [`REWARDS`].
 
 mod astraea;
 mod leo;
@@ -8,39 +8,43 @@ mod power;
 use crate::error::GymError;
 use crate::interval::Interval;
 
-/// What an agent gets for an interval.
+/// Reward function: computes an agent's reward for one interval.
 #[derive(Debug, Clone, Copy)]
 pub struct Reward {
-    /// What it is called.
+    /// Name by which users choose the function.
     pub name: &'static str,
-    /// What it is for.
+    /// One-line summary of the behaviour that the function rewards.
     pub about: &'static str,
-    /// Finite, whatever the interval.
-    pub of: fn(&Interval<'_>) -> f64,
+    /// The function itself; its result is finite for every interval.
+    pub compute: fn(&Interval<'_>) -> f64,
 }
 
-/// All of them.
+/// Table of all reward functions, by name.
 pub const REWARDS: &[Reward] = &[
     Reward {
         name: "astraea",
         about: "throughput, delay and loss of the flow, fairness among agents, steadiness",
-        of: astraea::reward,
+        compute: astraea::reward,
     },
     Reward {
         name: "leo",
-        about: "shares of the link, of all flows that send, less delay and loss of its own",
-        of: leo::reward,
+        about: "shares of the link of all flows that send, less the flow's own delay and loss",
+        compute: leo::reward,
     },
     Reward {
         name: "orca",
-        about: "throughput less five times what was lost, less where the delay grows",
-        of: orca::reward,
+        about: "throughput less five times the lost rate, reduced as the delay grows",
+        compute: orca::reward,
     },
-    Reward { name: "power", about: "throughput over delay, of what there is", of: power::reward },
+    Reward {
+        name: "power",
+        about: "throughput over delay, relative to link rate and base round trip",
+        compute: power::reward,
+    },
 ];
 
 impl Reward {
-    /// The one of this name.
+    /// Look up a reward function by its name.
     ///
     /// # Errors
     /// [`GymError::UnknownReward`].

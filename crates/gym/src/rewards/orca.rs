@@ -1,15 +1,17 @@
-//! Orca's (Abbasloo et al., "Classic Meets Modern: a Pragmatic Learning-Based Congestion Control for the Internet", SIGCOMM
-//! 2020, section 4.3): throughput less five times what was lost, over the most there is, and less by as much as the delay
-//! is above 1.25 of the least. The most there is is the link's rate here, which a simulator knows; theirs is the most that
-//! the agent has seen, with which one that never sends more than a little gets as much as one that fills the link.
+//! Reward of Orca (Abbasloo et al., "Classic Meets Modern: a Pragmatic Learning-Based Congestion Control for the
+//! Internet", SIGCOMM 2020, section 4.3): throughput less five times the lost rate, over the maximum rate, scaled
+//! down as the delay exceeds 1.25 times the minimum.
+//!
+//! The maximum rate here is the link's, which the simulator knows. The paper takes the maximum that the agent has
+//! seen, with which an agent that always sends little gets the same reward as one that fills the link.
 
 use skyhop_policy::Quantity;
 
 use crate::interval::Interval;
 
-/// How much what was lost counts.
+/// Weight of the lost rate, relative to throughput.
 const LOSS: f64 = 5.0;
-/// So far above the least a delay is still as good as that.
+/// Multiple of the minimum delay up to which a delay reduces nothing.
 const DELAY_MARGIN: f64 = 1.25;
 
 pub(super) fn reward(interval: &Interval<'_>) -> f64 {

@@ -1,5 +1,6 @@
-//! Power (Kleinrock, "Power and deterministic rules of thumb for probabilistic problems in computer communications", ICC
-//! 1979): throughput over delay, each over what there is, so that 1 is a full link without a queue.
+//! Power (Kleinrock, "Power and deterministic rules of thumb for probabilistic problems in computer
+//! communications", ICC 1979): throughput over delay, relative to link rate and base round trip, so that 1 is a
+//! full link without a queue.
 
 use crate::interval::Interval;
 

@@ -1,25 +1,25 @@
-//! Which device carries the packets, and what to say where it cannot be had.
+//! Choice of the device kind, and errors if it is unavailable.
 
 use serde::{Deserialize, Serialize};
 use skyhop_model::LiveDevice;
 
 use crate::error::HostError;
 
-/// What carries packets between the kernel and the link.
+/// Kind of device between the kernel and the link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DeviceKind {
-    /// TUN devices.
+    /// TUN device at each end.
     #[default]
     Tun,
-    /// A veth pair and packet sockets for each end.
+    /// Veth pair with packet sockets at each end.
     Packet,
-    /// A veth device for each end, with routers between them.
+    /// Veth device at each end, with routers between them.
     Veth,
 }
 
 impl DeviceKind {
-    /// Its name in `live.device`.
+    /// Name of the kind in `live.device`.
     fn name(self) -> &'static str {
         match self {
             Self::Tun => "tun",
@@ -29,12 +29,12 @@ impl DeviceKind {
     }
 }
 
-/// Why a device could not be made.
+/// Reason why a device could not be created.
 #[derive(Debug)]
 pub enum Failure {
-    /// This system does not offer it to this user; the other kind may do.
+    /// The system does not offer the kind to this user; the other kind may work.
     Unavailable(Problem),
-    /// Something failed that normally does not.
+    /// A system call failed unexpectedly.
     Broken(HostError),
 }
 
@@ -44,16 +44,16 @@ impl From<HostError> for Failure {
     }
 }
 
-/// What keeps a user from a device, and what to do about it.
+/// Reason why a kind of device is unavailable, and its remedy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
     pub what: String,
-    pub way_out: String,
+    pub remedy: String,
 }
 
-/// Makes the device that was asked for; where nothing was, the one that is preferred, or else the other.
+/// Create the requested kind of device; for "auto" the preferred kind, or else the other.
 ///
-/// The other kind is tried too before an error recommends it.
+/// An error recommends the other kind only after it has been tried.
 pub fn choose<T>(
     asked: LiveDevice,
     preferred: DeviceKind,
@@ -76,33 +76,32 @@ pub fn choose<T>(
         Err(Failure::Unavailable(other)) => Err(neither((first, problem), (second, other))),
         Err(Failure::Broken(error)) if asked == LiveDevice::Auto => Err(error),
         Err(Failure::Broken(error)) => {
-            let way_out = "report this, please".to_owned();
-            let other = Problem { what: error.to_string(), way_out };
+            let remedy = "please report this as a bug of skyhop".to_owned();
+            let other = Problem { what: error.to_string(), remedy };
             Err(neither((first, problem), (second, other)))
         }
     }
 }
 
 fn other_works(problem: Problem, other: DeviceKind) -> HostError {
-    let Problem { what, way_out } = problem;
+    let Problem { what, remedy } = problem;
     let other = other.name();
-    let way_out = format!(
-        "set live.device to \"auto\" or \"{other}\", which works here; for the one that was asked \
-         for, {way_out}"
+    let remedy = format!(
+        "set live.device to \"auto\" or \"{other}\", which works here; to use the requested device, {remedy}"
     );
-    HostError::DeviceUnavailable { problem: what, way_out }
+    HostError::DeviceUnavailable { problem: what, remedy }
 }
 
 fn neither(one: (DeviceKind, Problem), other: (DeviceKind, Problem)) -> HostError {
     let ((one, of_one), (other, of_other)) = (one, other);
     HostError::DeviceUnavailable {
-        problem: format!("nothing can carry packets here: {}, and {}", of_one.what, of_other.what),
-        way_out: format!(
-            "either of two would do; for live.device = \"{}\", {}; for \"{}\", {}",
+        problem: format!("no network device is available: {}, and {}", of_one.what, of_other.what),
+        remedy: format!(
+            "do one of the following: for live.device = \"{}\", {}; for \"{}\", {}",
             one.name(),
-            of_one.way_out,
+            of_one.remedy,
             other.name(),
-            of_other.way_out
+            of_other.remedy
         ),
     }
 }
@@ -111,11 +110,11 @@ fn neither(one: (DeviceKind, Problem), other: (DeviceKind, Problem)) -> HostErro
 mod tests {
     use super::*;
 
-    fn problem(what: &str, way_out: &str) -> Failure {
-        Failure::Unavailable(Problem { what: what.to_owned(), way_out: way_out.to_owned() })
+    fn problem(what: &str, remedy: &str) -> Failure {
+        Failure::Unavailable(Problem { what: what.to_owned(), remedy: remedy.to_owned() })
     }
 
-    /// Chooses on a system with these problems, and none with the other kind.
+    /// Choose on a system where the kinds in `broken` are unavailable.
     fn chosen(asked: LiveDevice, broken: &[DeviceKind]) -> Result<DeviceKind, String> {
         let make = |kind| match (kind, broken.contains(&kind)) {
             (DeviceKind::Tun, true) => Err(problem("TUN is locked", "unlock TUN")),
@@ -138,24 +137,24 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_for_one_is_told_of_the_other_where_that_works() {
+    fn an_error_recommends_the_other_kind_if_that_works() {
         use DeviceKind::{Packet, Tun};
         assert_eq!(
             chosen(LiveDevice::Tun, &[Tun]).unwrap_err(),
-            "TUN is locked; set live.device to \"auto\" or \"packet\", which works here; for the \
-             one that was asked for, unlock TUN"
+            "TUN is locked; set live.device to \"auto\" or \"packet\", which works here; to use the requested device, \
+                         unlock TUN"
         );
         let message = chosen(LiveDevice::Packet, &[Packet]).unwrap_err();
         assert!(message.starts_with("there is no veth; set live.device to \"auto\" or \"tun\""));
     }
 
     #[test]
-    fn where_neither_works_both_ways_out_are_named() {
+    fn an_error_names_both_remedies_if_neither_kind_works() {
         use DeviceKind::{Packet, Tun};
         assert_eq!(
             chosen(LiveDevice::Auto, &[Tun, Packet]).unwrap_err(),
-            "nothing can carry packets here: TUN is locked, and there is no veth; either of two \
-             would do; for live.device = \"tun\", unlock TUN; for \"packet\", load veth"
+            "no network device is available: TUN is locked, and there is no veth; do one of the following: for \
+                         live.device = \"tun\", unlock TUN; for \"packet\", load veth"
         );
         let message = chosen(LiveDevice::Packet, &[Tun, Packet]).unwrap_err();
         assert!(

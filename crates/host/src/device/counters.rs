@@ -1,4 +1,4 @@
-//! What the kernel counts at a device.
+//! Kernel's packet counters of a device, from /proc/net/dev.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -6,32 +6,32 @@ use std::os::unix::fs::FileExt;
 use super::setup::NAME;
 use crate::error::{Context, HostError};
 
-/// What the kernel counted at a device.
+/// Packet counters of a device.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct DeviceCount {
-    /// Packets that the namespace got.
+    /// Packets received by the namespace.
     pub received: u64,
-    /// Packets that were taken from the namespace and read.
+    /// Packets sent by the namespace and read from the device.
     pub sent: u64,
     /// Packets that the namespace sent and the device dropped.
     pub send_drops: u64,
 }
 
-/// The table of one namespace's devices.
+/// Device table of one namespace: its /proc/net/dev.
 #[derive(Debug)]
 pub(super) struct NamespaceTable {
     file: File,
 }
 
 impl NamespaceTable {
-    /// That of the calling thread's namespace, readable from any.
+    /// Open the table of the calling thread's namespace; it can be read from any thread.
     pub(super) fn open() -> Result<Self, HostError> {
         let file = File::open("/proc/thread-self/net/dev")
             .context("cannot open /proc/thread-self/net/dev")?;
         Ok(Self { file })
     }
 
-    /// The device's line.
+    /// Read the counters of the namespace's device.
     pub(super) fn read(&self) -> Result<DeviceCount, HostError> {
         let mut text = [0; 4096];
         let length =
@@ -44,7 +44,7 @@ impl NamespaceTable {
     }
 }
 
-/// Columns: 8 for receiving (bytes, packets, errs, drop, …), then 8 for sending.
+/// Parse the device's line: 8 columns for receiving (bytes, packets, errs, drop, …), then 8 for sending.
 fn parse(table: &str) -> Option<DeviceCount> {
     let line = table.lines().find_map(|line| line.trim().strip_prefix(NAME)?.strip_prefix(':'))?;
     let columns: Vec<u64> =

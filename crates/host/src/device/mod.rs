@@ -1,8 +1,8 @@
-//! The device of an end: what its namespace sends comes out here, and what is written here its
-//! namespace receives.
+//! Network device of an end: packets that its namespace sends are read here, and packets written here are received
+//! by the namespace.
 //!
-//! A TUN device where /dev/net/tun may be opened; elsewhere a veth pair with packet sockets, which
-//! takes no more than namespaces of one's own. The rest of the engine does not see which.
+//! The device is TUN where /dev/net/tun can be opened, else a veth pair with packet sockets, which requires only
+//! namespaces of one's own. The rest of the engine does not distinguish them.
 
 mod choice;
 mod counters;
@@ -30,21 +30,21 @@ use counters::NamespaceTable;
 use packet::PacketDevice;
 use tun::TunDevice;
 
-/// The device of one namespace.
+/// Device of one namespace, with its counters.
 #[derive(Debug)]
 pub struct Device {
-    carrier: Carrier,
+    backend: Backend,
     table: NamespaceTable,
 }
 
 #[derive(Debug)]
-enum Carrier {
+enum Backend {
     Tun(TunDevice),
     Packet(PacketDevice),
 }
 
 impl Device {
-    /// Gives each namespace its only device, both of the same kind: `preferred` where none was asked for.
+    /// Create the only device of each namespace, both of the same kind: `asked`, or for "auto" first `preferred`.
     pub fn create_pair(
         asked: LiveDevice,
         preferred: DeviceKind,
@@ -61,73 +61,73 @@ impl Device {
         (namespace, addresses): (&NetNamespace, &[Ipv4Addr]),
     ) -> Result<Self, Failure> {
         namespace.inside(|| {
-            let carrier = match kind {
-                DeviceKind::Tun => Carrier::Tun(TunDevice::create(addresses)?),
-                DeviceKind::Packet => Carrier::Packet(PacketDevice::create(addresses)?),
+            let backend = match kind {
+                DeviceKind::Tun => Backend::Tun(TunDevice::create(addresses)?),
+                DeviceKind::Packet => Backend::Packet(PacketDevice::create(addresses)?),
                 DeviceKind::Veth => {
                     return Err(HostError::Unsupported("routers join both ends".to_owned()).into());
                 }
             };
-            Ok(Self { carrier, table: NamespaceTable::open()? })
+            Ok(Self { backend, table: NamespaceTable::open()? })
         })
     }
 
-    /// What it is.
+    /// Kind of the device.
     pub fn kind(&self) -> DeviceKind {
-        match self.carrier {
-            Carrier::Tun(_) => DeviceKind::Tun,
-            Carrier::Packet(_) => DeviceKind::Packet,
+        match self.backend {
+            Backend::Tun(_) => DeviceKind::Tun,
+            Backend::Packet(_) => DeviceKind::Packet,
         }
     }
 
-    /// Reads one packet; `None` when there is none.
+    /// Read one packet; return its length, `None` if there is none.
     pub fn read(&self, buffer: &mut [u8]) -> Result<Option<usize>, HostError> {
-        match &self.carrier {
-            Carrier::Tun(tun) => tun.read(buffer),
-            Carrier::Packet(packet) => Ok(packet.read(buffer)),
+        match &self.backend {
+            Backend::Tun(tun) => tun.read(buffer),
+            Backend::Packet(packet) => Ok(packet.read(buffer)),
         }
     }
 
-    /// Hands one packet to the namespace; false when the device has no room for it.
+    /// Deliver one packet to the namespace; return false if it is no IP packet or the device has no room.
     pub fn write(&self, packet: &[u8]) -> Result<bool, HostError> {
         let ethertype = match packet.first().map(|first| first >> 4) {
             Some(4) => libc::ETH_P_IP,
             Some(6) => libc::ETH_P_IPV6,
-            // A program has sent something that is no IP packet.
+            // A program has sent a packet that is not IP.
             _ => return Ok(false),
         };
-        match &self.carrier {
-            Carrier::Tun(tun) => tun.write(packet),
-            Carrier::Packet(device) => device.write(packet, ethertype as u16),
+        match &self.backend {
+            Backend::Tun(tun) => tun.write(packet),
+            Backend::Packet(device) => device.write(packet, ethertype as u16),
         }
     }
 
-    /// To be called when the descriptor reports an error, which would end every wait at once.
-    pub fn forget_error(&self) -> Result<(), HostError> {
-        match &self.carrier {
-            Carrier::Tun(_) => Ok(()),
-            Carrier::Packet(packet) => packet.forget_error(),
+    /// Clear the descriptor's pending error, which would otherwise end every poll(2) at once.
+    pub fn clear_error(&self) -> Result<(), HostError> {
+        match &self.backend {
+            Backend::Tun(_) => Ok(()),
+            Backend::Packet(packet) => packet.clear_error(),
         }
     }
 
-    /// What the kernel has counted until now.
+    /// Kernel's counters of the device.
     pub fn count(&self) -> Result<DeviceCount, HostError> {
         let table = self.table.read()?;
-        match &self.carrier {
-            Carrier::Tun(tun) => Ok(tun.count(table)),
-            Carrier::Packet(packet) => packet.count(table),
+        match &self.backend {
+            Backend::Tun(tun) => Ok(tun.count(table)),
+            Backend::Packet(packet) => packet.count(table),
         }
     }
 
-    /// What a user must know of packets that could not have been on a wire.
+    /// Warning about packets that the device dropped because they were too long or lacked a checksum.
     pub fn warning(&self) -> Option<String> {
-        let unfit = match &self.carrier {
-            Carrier::Tun(tun) => tun.unfit(),
-            Carrier::Packet(packet) => packet.unfit(),
+        let rejected = match &self.backend {
+            Backend::Tun(tun) => tun.rejected(),
+            Backend::Packet(packet) => packet.rejected(),
         };
-        (unfit > 0).then(|| {
+        (rejected > 0).then(|| {
             format!(
-                "{unfit} packets of more than 1500 bytes or without a checksum were dropped at the \
+                "{rejected} packets of more than 1500 bytes or without a checksum were dropped at the \
                  device; leave the settings of {NAME} as they are"
             )
         })
@@ -136,9 +136,9 @@ impl Device {
 
 impl AsFd for Device {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        match &self.carrier {
-            Carrier::Tun(tun) => tun.as_fd(),
-            Carrier::Packet(packet) => packet.as_fd(),
+        match &self.backend {
+            Backend::Tun(tun) => tun.as_fd(),
+            Backend::Packet(packet) => packet.as_fd(),
         }
     }
 }
@@ -156,7 +156,7 @@ mod tests {
     const HERE: Ipv4Addr = Ipv4Addr::new(10, 83, 0, 1);
     const THERE: (Ipv4Addr, u16) = (Ipv4Addr::new(10, 83, 0, 2), 9);
 
-    /// A namespace with a device, which root may have without further ado.
+    /// Create a namespace with a device, which root can do directly.
     fn end(kind: DeviceKind) -> Option<(NetNamespace, Device)> {
         let made = NetNamespace::create().map_err(Failure::from).and_then(|namespace| {
             namespace.tune(&TcpSettings::default())?;
@@ -164,10 +164,10 @@ mod tests {
             Ok((namespace, device))
         });
         let need = if kind == DeviceKind::Tun { "tun" } else { "root" };
-        made.inspect_err(|failure| skyhop_needs::missing(need, told(failure))).ok()
+        made.inspect_err(|failure| skyhop_needs::missing(need, message(failure))).ok()
     }
 
-    fn told(failure: &Failure) -> String {
+    fn message(failure: &Failure) -> String {
         match failure {
             Failure::Unavailable(problem) => problem.what.clone(),
             Failure::Broken(error) => error.to_string(),
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_full_ring_drops_is_counted_once() {
+    fn drops_of_a_full_ring_are_counted_once() {
         let Some((namespace, device)) = end(DeviceKind::Packet) else { return };
         let packets = 25_000;
         send_from(&namespace, &[0; 100], packets);
@@ -200,7 +200,7 @@ mod tests {
         }
         assert_eq!(read + full.send_drops, packets as u64);
         assert_eq!(device.count().unwrap(), DeviceCount { sent: read, ..full });
-        // There is room again.
+        // Reading has made room again.
         send_from(&namespace, &[0; 100], 1);
         assert_eq!(device.read(&mut buffer).unwrap(), Some(128));
         assert_eq!(device.count().unwrap(), DeviceCount { sent: read + 1, ..full });
@@ -239,14 +239,14 @@ mod tests {
         };
         namespace.inside(down_and_up).unwrap();
         assert_eq!(woken(), PollFlags::POLLERR);
-        device.forget_error().unwrap();
+        device.clear_error().unwrap();
         assert_eq!(woken(), PollFlags::empty());
         send_from(&namespace, b"there", 1);
         assert_eq!(woken(), PollFlags::POLLIN);
     }
 
     #[test]
-    fn what_is_written_arrives_and_is_not_read_back() {
+    fn written_packets_arrive_and_are_not_read_back() {
         for kind in [DeviceKind::Tun, DeviceKind::Packet] {
             let Some((namespace, device)) = end(kind) else { continue };
             an_answer_arrives(&namespace, &device);
@@ -264,7 +264,7 @@ mod tests {
                 Ok::<_, HostError>((socket, port))
             })
             .unwrap();
-        // The way back: addresses swapped, which leaves the header's checksum; UDP needs none.
+        // The reply: swapping the addresses leaves the IP checksum valid; the UDP checksum is set to none.
         let packet = &mut buffer[..length];
         let (source, destination) = packet[12..20].split_at_mut(4);
         source.swap_with_slice(destination);

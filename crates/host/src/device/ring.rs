@@ -1,7 +1,7 @@
-//! Memory that a packet socket shares with the kernel, which puts a copy of each packet there.
+//! Receive ring of a packet socket (PACKET_RX_RING): memory into which the kernel copies each packet.
 //!
-//! Reading it takes no system call, and its size is not bounded by `net.core.rmem_max`, which only
-//! the host's root can raise.
+//! Reading takes no system call, and the size is not limited by `net.core.rmem_max`, which only the host's root can
+//! raise.
 
 use std::os::fd::{AsFd, AsRawFd};
 use std::ptr::{self, NonNull};
@@ -12,37 +12,36 @@ use nix::errno::Errno;
 use super::sockets::set_option;
 use crate::frame::MTU;
 
-/// What the kernel allocates at once.
+/// Size of a block, which the kernel allocates contiguously, in bytes.
 const BLOCK: usize = 1 << 16;
-/// 32 MiB in all.
+/// Number of blocks: 32 MiB in total.
 const BLOCKS: usize = 512;
-/// Room for a packet behind its header, which takes 80 bytes on a socket without link headers.
+/// Size of a frame: a packet after its header, which takes 80 bytes on a socket without link headers.
 const FRAME: usize = (80 + MTU).next_multiple_of(libc::TPACKET_ALIGNMENT);
 const FRAMES_PER_BLOCK: usize = BLOCK / FRAME;
 const FRAMES: usize = BLOCKS * FRAMES_PER_BLOCK;
 
-/// The ring of one packet socket, read by whoever holds it.
+/// Receive ring of one packet socket.
 #[derive(Debug)]
 pub(super) struct Ring {
     memory: NonNull<u8>,
     next: usize,
 }
 
-// SAFETY: the memory belongs to the ring alone on this side; the kernel's side follows each frame's
-// status.
+// SAFETY: in this process only the ring accesses the memory; the kernel's accesses obey each frame's status.
 unsafe impl Send for Ring {}
 
-/// What was in a frame.
+/// Content of a frame of the ring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Taken {
-    /// A packet of this length, now in the buffer.
+pub(super) enum RingEntry {
+    /// Packet of this length, copied to the buffer.
     Packet(usize),
-    /// Something that is not as it would be on the wire: too long, or without its checksum.
-    Unfit,
+    /// Packet that could not be on a wire: too long, or without its checksum.
+    Rejected,
 }
 
 impl Ring {
-    /// Gives a packet socket its ring.
+    /// Allocate and map the ring of a packet socket.
     pub(super) fn map(socket: impl AsFd) -> Result<Self, Errno> {
         let socket = socket.as_fd();
         let version = libc::tpacket_versions::TPACKET_V2 as libc::c_int;
@@ -55,7 +54,7 @@ impl Ring {
         };
         set_option(socket, libc::SOL_PACKET, libc::PACKET_RX_RING, &request)?;
         let protection = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: a new mapping of the size that the ring was given, where there is room for it.
+        // SAFETY: this creates a mapping of the ring's size at an address that the kernel chooses.
         let memory = unsafe {
             let flags = libc::MAP_SHARED;
             libc::mmap(ptr::null_mut(), BLOCK * BLOCKS, protection, flags, socket.as_raw_fd(), 0)
@@ -67,15 +66,15 @@ impl Ring {
         Ok(Self { memory, next: 0 })
     }
 
-    /// Takes the packet that has waited longest; `None` when there is none.
-    pub(super) fn take(&mut self, buffer: &mut [u8]) -> Option<Taken> {
+    /// Pop the oldest packet into `buffer`; `None` if the ring is empty.
+    pub(super) fn pop(&mut self, buffer: &mut [u8]) -> Option<RingEntry> {
         let frame = self.frame(self.next);
         let status = status(frame).load(Ordering::Acquire);
         if status & libc::TP_STATUS_USER == 0 {
             return None;
         }
-        // SAFETY: the frame is this side's until its status is set back, begins with this header,
-        // and holds as many bytes at its offset as the header says.
+        // SAFETY: the frame is owned by this side until its status is reset; it begins with this header and contains as
+        // many bytes at its offset as the header says.
         let taken = unsafe {
             let header = frame.cast::<libc::tpacket2_hdr>().read();
             let length = header.tp_len as usize;
@@ -83,9 +82,9 @@ impl Ring {
             if whole && status & libc::TP_STATUS_CSUMNOTREADY == 0 {
                 let packet = frame.add(usize::from(header.tp_mac));
                 ptr::copy_nonoverlapping(packet.as_ptr(), buffer.as_mut_ptr(), length);
-                Taken::Packet(length)
+                RingEntry::Packet(length)
             } else {
-                Taken::Unfit
+                RingEntry::Rejected
             }
         };
         self::status(frame).store(libc::TP_STATUS_KERNEL, Ordering::Release);
@@ -93,7 +92,7 @@ impl Ring {
         Some(taken)
     }
 
-    /// How many packets wait.
+    /// Number of packets in the ring.
     pub(super) fn unread(&self) -> u64 {
         let from_next = (0..FRAMES).map(|ahead| self.frame((self.next + ahead) % FRAMES));
         let full = |frame: &NonNull<u8>| {
@@ -109,17 +108,16 @@ impl Ring {
     }
 }
 
-/// The first field of a frame's header says whose turn it is.
+/// Status of a frame, the first field of its header: owned by the kernel or by this side.
 fn status<'f>(frame: NonNull<u8>) -> &'f AtomicU32 {
-    // SAFETY: frames are aligned to 16 bytes and live as long as the ring, which outlives every use
-    // of this in its methods.
+    // SAFETY: frames are aligned to 16 bytes and live as long as the ring, which outlives every use in its methods.
     unsafe { AtomicU32::from_ptr(frame.as_ptr().cast()) }
 }
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        // SAFETY: the mapping is this ring's, and nothing refers to it any more. Its failure would
-        // leave memory mapped until the process ends.
+        // SAFETY: the mapping belongs to this ring, and no reference to it is left. A failure would leave the memory
+        // mapped until the process ends.
         unsafe { libc::munmap(self.memory.as_ptr().cast(), BLOCK * BLOCKS) };
     }
 }

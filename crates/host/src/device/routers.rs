@@ -1,12 +1,12 @@
-//! Two routers between the ends' namespaces, whose devices have Linux's own disciplines: what a run in a guest may
-//! have in place of skyhop's links.
+//! Two routers between the ends' namespaces, whose devices have Linux's queue disciplines: the alternative to
+//! skyhop's links for runs in a guest.
 //!
 //! ```text
 //! from: skyhop0 == end :near: mid == mid :far: end == skyhop0 :to
 //! ```
 //!
-//! Towards `to` packets wait at the near router's `mid` and travel at the far one's `end`; backwards likewise. They
-//! wait in a router and not in their host, whose sockets would otherwise notice.
+//! Towards `to`, packets are queued at the near router's `mid` and delayed at the far router's `end`; likewise in the
+//! other direction. They are queued in a router because a queue in the host would give back-pressure to its sockets.
 
 use std::net::Ipv4Addr;
 use std::os::fd::AsFd;
@@ -20,54 +20,55 @@ use crate::namespace::{NetNamespace, TcpSettings};
 use crate::rtnetlink::{self, VethHalf};
 use crate::tc::{Position, TcQdisc, TcStats, TrafficControl};
 
-/// A router's device towards its end of the path, and towards the other router.
+/// Name of a router's device towards its end of the path.
 const END: &str = "end";
+/// Name of a router's device towards the other router.
 const MID: &str = "mid";
-/// All devices have the same: without ARP what is sent is addressed to the sending device's own.
+/// MAC address of all devices: without ARP, packets are addressed to the sending device's own address.
 const MAC: [u8; 6] = [0x02, 0, 0, 0, 0, 1];
-/// The disciplines of one direction: of the device where its packets wait, and of that where they travel; each at the
-/// root and below.
+/// Disciplines of one direction: of the device that queues its packets and of the one that delays them; each a root
+/// and its child.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Disciplines {
-    /// The rate, and the queue below it.
+    /// Rate limiter, and the queue as its child.
     pub queue: [TcQdisc; 2],
-    /// The time that packets take to be sent, and below it the loss and the delay.
+    /// Transmission time, and loss and delay as its child.
     pub line: [TcQdisc; 2],
 }
 
 impl Disciplines {
-    /// Whether the kernel has them: sets them where nobody is.
+    /// Check that the kernel supports the disciplines, by setting them in empty namespaces.
     ///
     /// # Errors
-    /// It lacks one, or there may be no namespaces.
-    pub fn try_out(&self) -> Result<(), HostError> {
+    /// The kernel lacks one, or forbids namespaces.
+    pub fn check_support(&self) -> Result<(), HostError> {
         [&self.queue, &self.line].into_iter().try_for_each(|pair| {
             NetNamespace::create()?.inside(|| set(&TrafficControl::open()?, "lo", pair).map(|_| ()))
         })
     }
 }
 
-/// What they have counted.
+/// Counters of one direction's disciplines.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct DisciplineStats {
-    /// As [`Disciplines::queue`].
+    /// Counters of the disciplines in [`Disciplines::queue`].
     pub queue: [TcStats; 2],
-    /// As [`Disciplines::line`].
+    /// Counters of the disciplines in [`Disciplines::line`].
     pub line: [TcStats; 2],
 }
 
-/// The routers between two ends.
+/// Pair of routers between the two ends.
 #[derive(Debug)]
 pub struct Routers {
-    /// That of the end `from`, and that of the end `to`.
+    /// Router next to `from`, and router next to `to`.
     routers: [Router; 2],
-    /// The ends' devices.
+    /// Counters of the ends' devices.
     tables: [NamespaceTable; 2],
 }
 
 #[derive(Debug)]
 struct Router {
-    /// Held, for nobody else does.
+    /// Keep the namespace alive.
     _namespace: NetNamespace,
     control: TrafficControl,
     end: u32,
@@ -75,11 +76,11 @@ struct Router {
 }
 
 impl Routers {
-    /// Gives each end its only device, and joins them. `segments`: whether a device may be given several packets in
-    /// one, which the queue takes apart.
+    /// Create the only device of each end and the routers between them. `segments`: whether devices may receive several
+    /// packets in one GSO buffer, which the queue segments.
     ///
     /// # Errors
-    /// The kernel lacks a discipline, or veth devices.
+    /// The kernel lacks a discipline or veth devices.
     pub fn create(
         ends: [(&NetNamespace, &[Ipv4Addr]); 2],
         disciplines: [&Disciplines; 2],
@@ -90,12 +91,12 @@ impl Routers {
             namespace.tune(&TcpSettings::default())?;
         }
         let [near, far] = &namespaces;
-        near.inside(|| join(MID, MID, far, segments))?;
+        near.inside(|| connect(MID, MID, far, segments))?;
         far.inside(|| bring_up(MID, segments))?;
         let mut tables = Vec::with_capacity(2);
         for ((end, addresses), router) in ends.into_iter().zip(&namespaces) {
             tables.push(end.inside(|| {
-                join(NAME, END, router, segments)?;
+                connect(NAME, END, router, segments)?;
                 setup::configure(addresses, libc::IFF_NOARP)?;
                 NamespaceTable::open()
             })?);
@@ -110,10 +111,10 @@ impl Routers {
         Ok(Self { routers: [near, far], tables: [from_table, to_table] })
     }
 
-    /// Changes one discipline of the device where packets of a direction wait.
+    /// Change one discipline of the device that queues a direction's packets.
     ///
     /// # Errors
-    /// The kernel refuses.
+    /// The kernel refuses the request.
     pub fn change_queue(
         &self,
         direction: Direction,
@@ -124,10 +125,10 @@ impl Routers {
         router.control.change(router.mid, at, qdisc)
     }
 
-    /// Changes one discipline of the device where they travel.
+    /// Change one discipline of the device that delays a direction's packets.
     ///
     /// # Errors
-    /// The kernel refuses.
+    /// The kernel refuses the request.
     pub fn change_line(
         &self,
         direction: Direction,
@@ -138,10 +139,10 @@ impl Routers {
         router.control.change(router.end, at, qdisc)
     }
 
-    /// What the disciplines of a direction have counted.
+    /// Read the counters of a direction's disciplines.
     ///
     /// # Errors
-    /// The kernel refuses.
+    /// The kernel refuses the request.
     pub fn stats(&self, direction: Direction) -> Result<DisciplineStats, HostError> {
         let (first, last) =
             (&self.routers[direction.index()], &self.routers[1 - direction.index()]);
@@ -149,30 +150,32 @@ impl Routers {
         Ok(DisciplineStats { queue, line })
     }
 
-    /// What the kernel has counted at the ends' devices.
+    /// Read the kernel's counters of the ends' devices.
     ///
     /// # Errors
-    /// It does not say.
+    /// The kernel's device table cannot be read.
     pub fn counts(&self) -> Result<[DeviceCount; 2], HostError> {
         Ok([self.tables[0].read()?, self.tables[1].read()?])
     }
 }
 
 impl Router {
-    /// `own`, `other`: the addresses of its end and of the other one. `queue`, `line`: of its device towards the other
-    /// router, and towards its end.
+    /// Configure a router. `own`, `other`: addresses of its end and of the other one. `queue`, `line`: disciplines of its
+    /// device towards the other router, and towards its end.
     fn set_up(
         namespace: NetNamespace,
         (own, other): (&[Ipv4Addr], &[Ipv4Addr]),
         (queue, line): (&[TcQdisc; 2], &[TcQdisc; 2]),
     ) -> Result<Self, HostError> {
         let (control, mid, end) = namespace.inside(|| {
-            let passes_on = "/proc/sys/net/ipv4/ip_forward";
-            std::fs::write(passes_on, "1").context(&format!("cannot set {passes_on}"))?;
-            let lead = |addresses: &[Ipv4Addr], device| {
-                addresses.iter().try_for_each(|address| rtnetlink::lead(*address, device))
+            let forwarding = "/proc/sys/net/ipv4/ip_forward";
+            std::fs::write(forwarding, "1").context(&format!("cannot set {forwarding}"))?;
+            let add_routes = |addresses: &[Ipv4Addr], device| {
+                addresses.iter().try_for_each(|address| rtnetlink::add_host_route(*address, device))
             };
-            lead(own, END).and_then(|()| lead(other, MID)).context("cannot set a route")?;
+            add_routes(own, END)
+                .and_then(|()| add_routes(other, MID))
+                .context("cannot set a route")?;
             let control = TrafficControl::open()?;
             let (mid, end) = (set(&control, MID, queue)?, set(&control, END, line)?);
             Ok::<_, HostError>((control, mid, end))
@@ -181,7 +184,7 @@ impl Router {
     }
 }
 
-/// Gives a device of the calling thread's namespace two disciplines; returns the device's number.
+/// Set root discipline and child of a device of the calling thread's namespace; return the device's index.
 fn set(
     control: &TrafficControl,
     device: &str,
@@ -191,8 +194,8 @@ fn set(
     control.add(device, Position::Below, below)
 }
 
-/// Makes a pair of devices: one in the calling thread's namespace, the other in `namespace`.
-fn join(
+/// Create a veth pair: one end in the calling thread's namespace, the other in `namespace`.
+fn connect(
     here: &str,
     there: &str,
     namespace: &NetNamespace,

@@ -1,4 +1,4 @@
-//! What both kinds of device need: a name, an address and a queue, by ioctl.
+//! Configuration of devices by ioctl: addresses, MTU, queue length and offloads.
 
 use std::net::Ipv4Addr;
 use std::os::fd::AsRawFd;
@@ -10,27 +10,25 @@ use crate::error::{Context, HostError};
 use crate::frame::MTU;
 use crate::rtnetlink;
 
-/// The device's name in its namespace.
+/// Name of an end's device in its namespace.
 pub const NAME: &str = "skyhop0";
-/// What the device may hold before it drops, far more than the link reads late; the second where the kernel has no
-/// room for the first in one piece.
+/// Transmit queue length of the device, in packets: far more than arrive while the link reads late. The second value
+/// is used if the kernel cannot allocate the first contiguously.
 const QUEUE_PACKETS: [u32; 2] = [100_000, 10_000];
 
-/// `SIOCETHTOOL`'s commands (ethtool.h) that set a feature, each with the value to set.
+/// Commands of `SIOCETHTOOL` (ethtool.h) that set an offload, with a description of the offload.
 ///
-/// What is left on is what a TUN device has: scattered packets, and segmentation in software,
-/// before the device.
+/// The remaining offloads are those of a TUN device: scatter-gather, and segmentation in software before the device.
 const OFFLOADS: [(u32, &str); 6] = [
     (0x1f, "TCP segmentation"),
-    (0x17, "checksums of what is sent"),
-    (0x15, "checksums of what is received"),
+    (0x17, "transmit checksums"),
+    (0x15, "receive checksums"),
     (0x2c, "generic receive offload"),
     (0x22, "UDP fragmentation"),
     (0x26, "large receive offload"),
 ];
 
-/// Brings up the loopback and the device of the calling thread's namespace, with addresses in networks
-/// of two hosts each.
+/// Bring up the loopback and the device of the calling thread's namespace, with addresses in /30 networks.
 pub(super) fn configure(addresses: &[Ipv4Addr], flags: libc::c_int) -> Result<(), HostError> {
     bring_up("lo", 0)?;
 
@@ -45,7 +43,7 @@ pub(super) fn configure(addresses: &[Ipv4Addr], flags: libc::c_int) -> Result<()
         .context("cannot set the device's queue")?;
 
     for (number, address) in addresses.iter().enumerate() {
-        // A further address has a label of its own.
+        // Each further address needs its own label.
         let label = if number == 0 { NAME.to_owned() } else { format!("{NAME}:{number}") };
         let mut own = request(&label);
         own.ifr_ifru.ifru_addr = socket_address(*address);
@@ -63,7 +61,7 @@ pub(super) fn set_mtu(name: &str, bytes: usize) -> Result<(), HostError> {
     apply(libc::SIOCSIFMTU, &mut mtu, "set the device's MTU")
 }
 
-/// Brings up a device with more flags than that.
+/// Bring up a device with additional interface flags.
 pub(super) fn bring_up(name: &str, flags: libc::c_int) -> Result<(), HostError> {
     let mut up = request(name);
     up.ifr_ifru.ifru_flags = (libc::IFF_UP | flags) as libc::c_short;
@@ -75,7 +73,7 @@ pub(super) fn take_down(name: &str) -> Result<(), HostError> {
     apply(libc::SIOCSIFFLAGS, &mut request(name), "take the device down")
 }
 
-/// Makes a device carry packets as they are on the wire.
+/// Turn off all offloads that would pass packets unlike those on a wire.
 pub(super) fn turn_offloads_off(name: &str) -> Result<(), HostError> {
     for (command, what) in OFFLOADS {
         // struct ethtool_value: the command, and 0 for off.
@@ -83,7 +81,7 @@ pub(super) fn turn_offloads_off(name: &str) -> Result<(), HostError> {
         let mut request = request(name);
         request.ifr_ifru.ifru_data = value.as_mut_ptr().cast();
         match ioctl(libc::SIOCETHTOOL as libc::Ioctl, &mut request) {
-            // The device cannot do it in the first place.
+            // The device does not have this offload.
             Ok(()) | Err(Errno::EOPNOTSUPP) => {}
             Err(error) => return Err(error).context(&format!("cannot turn {what} off")),
         }

@@ -1,4 +1,4 @@
-//! The two packet sockets of an end: one hears what the namespace sends, one speaks to it.
+//! Packet sockets of an end: one captures what the namespace sends, one sends packets to it.
 
 use std::mem;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -7,20 +7,20 @@ use nix::errno::Errno;
 use nix::net::if_::if_nametoindex;
 use nix::sys::socket::{getsockopt, sockopt};
 
-/// A hardware address.
+/// MAC address of a device.
 pub(super) type Mac = [u8; 6];
 
-/// A socket that hears nothing yet, for packets without their link headers.
+/// Open an unbound packet socket for packets without link headers.
 pub(super) fn open() -> Result<OwnedFd, Errno> {
     let kind = libc::SOCK_DGRAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
     // SAFETY: this makes a new descriptor or fails.
     let socket = Errno::result(unsafe { libc::socket(libc::AF_PACKET, kind, 0) })?;
-    // SAFETY: the descriptor is new and nobody else's.
+    // SAFETY: the descriptor is new and has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(socket) })
 }
 
-/// Leaves a socket nothing but what its namespace sends: the device's other direction is our own.
-pub(super) fn see_only_outgoing(socket: BorrowedFd<'_>) -> Result<(), Errno> {
+/// Attach a filter that passes only packets sent by the namespace, not those that we deliver to it.
+pub(super) fn filter_outgoing(socket: BorrowedFd<'_>) -> Result<(), Errno> {
     let packet_type = (libc::SKF_AD_OFF + libc::SKF_AD_PKTTYPE) as u32;
     let instruction = |code: u32, jt, jf, k| libc::sock_filter { code: code as u16, jt, jf, k };
     let mut filter = [
@@ -34,8 +34,8 @@ pub(super) fn see_only_outgoing(socket: BorrowedFd<'_>) -> Result<(), Errno> {
     set_option(socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
 }
 
-/// Begins to hear a device of the calling thread's namespace.
-pub(super) fn listen(socket: BorrowedFd<'_>, device: &str) -> Result<(), Errno> {
+/// Bind a socket to a device of the calling thread's namespace, for all protocols.
+pub(super) fn bind(socket: BorrowedFd<'_>, device: &str) -> Result<(), Errno> {
     let address = link_address(libc::ETH_P_ALL as u16, if_nametoindex(device)?, [0; 6]);
     let (address, length) = (&raw const address, mem::size_of_val(&address));
     // SAFETY: bind reads one address of this size, which lives for the call.
@@ -44,7 +44,7 @@ pub(super) fn listen(socket: BorrowedFd<'_>, device: &str) -> Result<(), Errno> 
     Errno::result(bound).map(|_| ())
 }
 
-/// How a packet of this kind of payload gets to `mac` over a device.
+/// Link-layer address for a packet of this EtherType to `mac` over a device.
 pub(super) fn link_address(ethertype: u16, index: libc::c_uint, mac: Mac) -> libc::sockaddr_ll {
     let mut padded = [0; 8];
     padded[..6].copy_from_slice(&mac);
@@ -59,7 +59,7 @@ pub(super) fn link_address(ethertype: u16, index: libc::c_uint, mac: Mac) -> lib
     }
 }
 
-/// Sends one packet, at once or not at all.
+/// Send one packet without blocking.
 pub(super) fn send(socket: &OwnedFd, packet: &[u8], to: &libc::sockaddr_ll) -> Result<(), Errno> {
     let (to, length) = ((&raw const *to).cast(), mem::size_of_val(to) as libc::socklen_t);
     // SAFETY: the packet and the address live for the call, which only reads them.
@@ -70,7 +70,7 @@ pub(super) fn send(socket: &OwnedFd, packet: &[u8], to: &libc::sockaddr_ll) -> R
     Errno::result(sent).map(|_| ())
 }
 
-/// What a socket has heard since this was last asked: packets in all, and those that found no room.
+/// Read and reset a socket's statistics: packets in total, and those dropped because the ring was full.
 pub(super) fn take_statistics(socket: &OwnedFd) -> Result<(u64, u64), Errno> {
     let mut statistics = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
     let mut length = mem::size_of_val(&statistics) as libc::socklen_t;
@@ -84,8 +84,8 @@ pub(super) fn take_statistics(socket: &OwnedFd) -> Result<(u64, u64), Errno> {
     Ok((statistics.tp_packets.into(), statistics.tp_drops.into()))
 }
 
-/// Takes the error that a socket has pending, which is gone then.
-pub(super) fn take_error(socket: &OwnedFd) -> Result<(), Errno> {
+/// Read and clear a socket's pending error.
+pub(super) fn clear_error(socket: &OwnedFd) -> Result<(), Errno> {
     getsockopt(socket, sockopt::SocketError).map(|_| ())
 }
 

@@ -1,4 +1,4 @@
-//! A TUN device: the kernel hands over packets on a descriptor.
+//! TUN device: packets are read from and written to a descriptor of /dev/net/tun.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, IoSliceMut};
@@ -15,16 +15,16 @@ use super::counters::DeviceCount;
 use super::setup::{self, NAME};
 use crate::error::{Context, HostError};
 
-/// The TUN device of one namespace.
+/// TUN device of one namespace.
 #[derive(Debug)]
 pub struct TunDevice {
     file: File,
-    /// Packets that were read but could not have been on a wire.
-    unfit: AtomicU64,
+    /// Packets dropped after reading because they were too long.
+    rejected: AtomicU64,
 }
 
 impl TunDevice {
-    /// Makes the only device of the calling thread's namespace, ready for traffic.
+    /// Create the only device of the calling thread's namespace, ready for traffic.
     pub fn create(addresses: &[Ipv4Addr]) -> Result<Self, Failure> {
         let file = OpenOptions::new()
             .read(true)
@@ -38,25 +38,25 @@ impl TunDevice {
         let made = unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF, &raw mut request) };
         Errno::result(made).map_err(|error| unavailable(&io::Error::from(error)))?;
         setup::configure(addresses, 0)?;
-        Ok(Self { file, unfit: AtomicU64::new(0) })
+        Ok(Self { file, rejected: AtomicU64::new(0) })
     }
 
-    /// Reads one packet; `None` when there is none.
+    /// Read one packet; return its length, `None` if there is none.
     pub fn read(&self, buffer: &mut [u8]) -> Result<Option<usize>, HostError> {
-        // The kernel cuts off what finds no room: one byte more tells a packet that is too long.
+        // The kernel truncates longer packets: one byte of extra room detects them.
         let (room, mut beyond) = (buffer.len(), [0]);
         loop {
             let mut parts = [IoSliceMut::new(buffer), IoSliceMut::new(&mut beyond)];
             match readv(&self.file, &mut parts) {
                 Ok(length) if length <= room => return Ok(Some(length)),
-                Ok(_) => self.unfit.fetch_add(1, Ordering::Relaxed),
+                Ok(_) => self.rejected.fetch_add(1, Ordering::Relaxed),
                 Err(Errno::EAGAIN | Errno::EINTR) => return Ok(None),
                 Err(error) => return Err(error).context("cannot read from the TUN device"),
             };
         }
     }
 
-    /// Hands one packet to the namespace; false when the device has no room for it.
+    /// Deliver one packet to the namespace; return false if the device has no room.
     pub fn write(&self, packet: &[u8]) -> Result<bool, HostError> {
         loop {
             match nix::unistd::write(&self.file, packet) {
@@ -68,19 +68,19 @@ impl TunDevice {
         }
     }
 
-    /// What the kernel has counted, where `table` takes for sent whatever was read.
+    /// Counters of the device; `table` counts every packet that was read as sent.
     pub fn count(&self, table: DeviceCount) -> DeviceCount {
-        let unfit = self.unfit();
+        let rejected = self.rejected();
         DeviceCount {
-            sent: table.sent.saturating_sub(unfit),
-            send_drops: table.send_drops + unfit,
+            sent: table.sent.saturating_sub(rejected),
+            send_drops: table.send_drops + rejected,
             ..table
         }
     }
 
-    /// How many packets were dropped because they could not have been on a wire.
-    pub fn unfit(&self) -> u64 {
-        self.unfit.load(Ordering::Relaxed)
+    /// Number of packets dropped after reading because they were too long.
+    pub fn rejected(&self) -> u64 {
+        self.rejected.load(Ordering::Relaxed)
     }
 }
 
@@ -91,7 +91,7 @@ impl AsFd for TunDevice {
 }
 
 fn unavailable(error: &io::Error) -> Failure {
-    let (what, way_out) = match error.raw_os_error() {
+    let (what, remedy) = match error.raw_os_error() {
         Some(libc::ENOENT) => (
             "/dev/net/tun does not exist".to_owned(),
             "load the module as root (modprobe tun), or pass the device to the container \
@@ -109,5 +109,5 @@ fn unavailable(error: &io::Error) -> Failure {
             "check that the tun module is loaded",
         ),
     };
-    Failure::Unavailable(Problem { what, way_out: way_out.to_owned() })
+    Failure::Unavailable(Problem { what, remedy: remedy.to_owned() })
 }

@@ -1,4 +1,4 @@
-//! Transfers over a veth pair between two namespaces of their own, and the CPU that they take.
+//! CPU time of transfers over a veth pair between two network namespaces.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddrV4, TcpListener, TcpStream};
@@ -17,11 +17,11 @@ const SERVER: Ipv4Addr = Ipv4Addr::new(10, 74, 0, 2);
 const PORT: u16 = 5001;
 const GIGABYTES: f64 = 2.0;
 const PAIRS: usize = 12;
-/// The quantile of Student's distribution with 11 degrees of freedom for a two-sided 95 %.
+/// Quantile of Student's t-distribution with 11 degrees of freedom for a two-sided 95 % interval.
 const STUDENT_11: f64 = 2.201;
 
-/// Moves this thread into a namespace with a veth pair to another, where somebody receives; `false`, with the reason told,
-/// where there are no namespaces to be had.
+/// Move this thread into a network namespace with a veth pair to another, in which a thread receives. Return false,
+/// after printing the reason, if namespaces cannot be created.
 pub fn open(bench: &str) -> io::Result<bool> {
     let (address, addresses): (Sender<()>, Receiver<()>) = mpsc::channel();
     let (id, ids): (Sender<i32>, Receiver<i32>) = mpsc::channel();
@@ -36,7 +36,7 @@ pub fn open(bench: &str) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Lays a veth pair from this thread's namespace to that of the thread `server`.
+/// Create a veth pair from this thread's namespace to that of the thread `server`.
 fn join(server: i32) -> io::Result<()> {
     let client = gettid().as_raw();
     ip(client, &format!("link add client type veth peer name server netns {server}"))?;
@@ -46,7 +46,7 @@ fn join(server: i32) -> io::Result<()> {
     ip(server, "link set server up")
 }
 
-/// Runs `ip` in the namespace of a thread.
+/// Run `ip` in the namespace of a thread.
 fn ip(thread: i32, arguments: &str) -> io::Result<()> {
     let namespace = format!("--net=/proc/{thread}/ns/net");
     let done = Command::new("nsenter")
@@ -73,14 +73,14 @@ fn receive(id: &Sender<i32>, ready: &Receiver<()>) -> io::Result<()> {
     Ok(())
 }
 
-/// Prints the ratio of ours to one of the kernel's.
+/// Compare the CPU time of a module (`ours`) with a congestion control of the kernel, and prints the ratio.
 pub fn compare(name: &str, kernels: &str, ours: &str) -> io::Result<()> {
-    // What the first transfer finds cold counts for neither.
+    // Warm-up transfer, which is not measured.
     transfer(kernels)?;
     let mut ratios = Vec::new();
     let (mut kernels_s, mut ours_s) = (0.0, 0.0);
     for pair in 0..PAIRS {
-        // Who goes first alternates.
+        // The order alternates.
         let (kernel, own) = if pair % 2 == 0 {
             let kernel = transfer(kernels)?;
             (kernel, transfer(ours)?)
@@ -104,8 +104,7 @@ pub fn compare(name: &str, kernels: &str, ours: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// Sends with this congestion control; returns the CPU seconds per GB of both ends, the kernel's work for
-/// them included.
+/// Send with this congestion control; return the CPU time of both ends in s per GB, including kernel time.
 fn transfer(cc: &str) -> io::Result<f64> {
     let connection = connect()?;
     choose(&connection, cc)?;
@@ -114,7 +113,7 @@ fn transfer(cc: &str) -> io::Result<f64> {
     Ok((cpu_s()? - before) / GIGABYTES)
 }
 
-/// Sends so many bytes, and waits until they are there.
+/// Send `bytes` bytes and wait until they have arrived.
 pub fn send(mut connection: TcpStream, bytes: usize) -> io::Result<()> {
     let chunk = vec![0; 1 << 20];
     let mut left = bytes;
@@ -122,16 +121,16 @@ pub fn send(mut connection: TcpStream, bytes: usize) -> io::Result<()> {
         left -= connection.write(&chunk[..left.min(chunk.len())])?;
     }
     connection.shutdown(Shutdown::Write)?;
-    // The far end closes once it has everything.
+    // The far end closes after it has received everything.
     connection.read_exact(&mut [0]).or_else(|error| match error.kind() {
         ErrorKind::UnexpectedEof => Ok(()),
         _ => Err(error),
     })
 }
 
-/// A connection to the far end.
+/// Connect to the far end, with retries.
 pub fn connect() -> io::Result<TcpStream> {
-    // The far end may not be listening yet, nor the device be ready.
+    // The far end may not be listening yet, or the device may not be up.
     for _ in 0..100 {
         match TcpStream::connect(SocketAddrV4::new(SERVER, PORT)) {
             Ok(connection) => return Ok(connection),
@@ -141,12 +140,12 @@ pub fn connect() -> io::Result<TcpStream> {
     TcpStream::connect(SocketAddrV4::new(SERVER, PORT))
 }
 
-/// Has a connection take this congestion control.
+/// Set the congestion control of a connection.
 pub fn choose(connection: &TcpStream, cc: &str) -> io::Result<()> {
     set(connection, libc::IPPROTO_TCP, libc::TCP_CONGESTION, cc.as_bytes())
 }
 
-/// Sets an option of a socket.
+/// Set an option of a socket to raw bytes.
 pub fn set(socket: &TcpStream, level: i32, option: i32, value: &[u8]) -> io::Result<()> {
     // SAFETY: the kernel reads as many bytes as `value` has, which lives for the call.
     let done = unsafe {

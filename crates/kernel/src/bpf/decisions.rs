@@ -1,4 +1,4 @@
-//! What the connections of a registered module report, and what is decided for them.
+//! Reports of a registered module's connections, and decisions for them.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use skyhop_cc::{Decision, MapValue, Report};
 use super::ring::Ring;
 use crate::error::{Context, KernelError};
 
-/// Where a module's connections report, and look for decisions. It may be opened in one thread and read in another.
+/// Maps of a module's reports and decisions. They may be opened in one thread and read in another.
 #[derive(Debug)]
 pub struct DecisionMaps {
     reports: MapHandle,
@@ -20,26 +20,26 @@ impl DecisionMaps {
         Self { reports, decisions }
     }
 
-    /// The same maps once more.
+    /// Duplicate the handles of the maps.
     ///
     /// # Errors
-    /// Too many descriptors are open.
+    /// The process has too many open descriptors.
     pub(super) fn try_clone(&self) -> Result<Self, KernelError> {
         let clone = |map| MapHandle::try_from(map).context("cannot share a map of decisions");
         Ok(Self { reports: clone(&self.reports)?, decisions: clone(&self.decisions)? })
     }
 
-    /// Begins to read. There may be one reader of a module at a time.
+    /// Open the reader. A module may have one reader at a time.
     ///
     /// # Errors
-    /// The kernel refuses.
+    /// The kernel refuses the operation.
     pub fn read(self) -> Result<ReportReader, KernelError> {
         let reports = Ring::new(&self.reports, Report::from_bytes)?;
         Ok(ReportReader { reports, decisions: self.decisions })
     }
 }
 
-/// Reads what a module's connections report, and decides.
+/// Reader of a module's reports, and writer of decisions.
 #[derive(Debug)]
 pub struct ReportReader {
     reports: Ring<Report>,
@@ -47,30 +47,30 @@ pub struct ReportReader {
 }
 
 impl ReportReader {
-    /// What was reported since the last call, in its order; waits for it as long as `timeout`.
+    /// Return the reports since the last call, in order; wait up to `timeout` for the first.
     ///
     /// # Errors
-    /// The kernel refuses.
+    /// The kernel refuses the operation.
     pub fn wait(&self, timeout: Duration) -> Result<Vec<Report>, KernelError> {
         self.reports.wait(timeout)
     }
 
-    /// Decides for the connection that has reported with this id.
+    /// Write the decision for the connection that has reported with this id.
     ///
     /// # Errors
-    /// The kernel refuses.
+    /// The kernel refuses the operation.
     pub fn decide(&self, id: u64, decision: &Decision) -> Result<(), KernelError> {
         let (key, value) = (id.to_ne_bytes(), decision.as_bytes());
         self.decisions.update(&key, value, MapFlags::ANY).context("cannot write a decision")
     }
 
-    /// Forgets what was decided for a connection that is gone.
+    /// Remove the decision for a closed connection.
     ///
     /// # Errors
-    /// The kernel refuses.
+    /// The kernel refuses the operation.
     pub fn forget(&self, id: u64) -> Result<(), KernelError> {
         match self.decisions.delete(&id.to_ne_bytes()) {
-            // Nothing was decided, or it has given way to others.
+            // There was no decision, or the map has evicted it.
             Err(error) if error.kind() == libbpf_rs::ErrorKind::NotFound => Ok(()),
             deleted => deleted.context("cannot withdraw a decision"),
         }

@@ -1,4 +1,4 @@
-//! What the running kernel can, read from its type information.
+//! Features of the running kernel, read from its type information (BTF).
 
 use std::path::Path;
 
@@ -11,24 +11,24 @@ use crate::ticks::ticks_per_second;
 
 const BTF: &str = "/sys/kernel/btf/vmlinux";
 
-/// What matters for loading.
+/// Kernel features on which loading depends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Features {
-    /// Whether a registration may hang on a link (6.4 on) and ends with it.
+    /// Whether registrations can have links, with which they end (Linux 6.4 and newer).
     pub(super) has_links: bool,
-    /// Whether `cong_control` takes four arguments (6.10 on) instead of two.
+    /// Whether `cong_control` takes four arguments (Linux 6.10 and newer) instead of two.
     pub(super) has_four_arguments: bool,
     /// Ticks per second of jiffies.
     pub(super) hz: u32,
 }
 
 impl Features {
-    /// Whether this process has the capabilities.
+    /// Check that this process has the capabilities for loading.
     pub(super) fn may_load() -> Result<(), KernelError> {
         if privilege::may_load() { Ok(()) } else { Err(KernelError::NotRoot) }
     }
 
-    /// Those of the running kernel.
+    /// Determine the features of the running kernel.
     pub(super) fn probe() -> Result<Self, KernelError> {
         Self::may_load()?;
         if !Path::new(BTF).exists() {
@@ -46,7 +46,7 @@ impl Features {
     }
 }
 
-/// The attach type came with the links of struct_ops.
+/// Whether struct_ops support links: the attach type was introduced with them.
 fn has_links(btf: &Btf<'_>) -> bool {
     let kinds = btf.type_by_name::<Enum<'_>>("bpf_attach_type");
     kinds.is_some_and(|kinds| {

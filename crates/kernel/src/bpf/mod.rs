@@ -1,4 +1,4 @@
-//! Loading with libbpf.
+//! Loading of congestion controls with libbpf.
 
 mod decisions;
 mod features;
@@ -14,7 +14,7 @@ use skyhop_model::cc_language;
 
 use crate::entry::unused_name;
 use crate::error::KernelError;
-use crate::names::{held_part, module_of, names_in_kernel};
+use crate::names::{module_of, names_in_kernel, unique_name_stem};
 use crate::pins::{self, Pin};
 use crate::{CALLER, Loaded, ProgramReport, Unloaded};
 
@@ -23,13 +23,14 @@ use object::Prepared;
 
 pub use decisions::{DecisionMaps, ReportReader};
 pub use phases::{PhaseReader, pinned_phases};
-pub use registration::{Held, is_from_bpf};
+pub use registration::{BpfRegistration, is_from_bpf};
 pub use signals::{SignalMap, pinned_signal_maps};
 
-/// Has the verifier look at a module, and registers nothing.
+/// Run the verifier on a module without registering it.
 ///
 /// # Errors
-/// [`KernelError::Refused`], a hook that nobody calls, or what this machine or this build of skyhop lacks.
+/// [`KernelError::Refused`]; the module has a hook that the kernel does not call; or this machine or this build of
+/// skyhop cannot load modules.
 pub fn check(module: &'static Module) -> Result<Vec<ProgramReport>, KernelError> {
     CALLER.accept(module)?;
     let features = Features::probe()?;
@@ -37,16 +38,17 @@ pub fn check(module: &'static Module) -> Result<Vec<ProgramReport>, KernelError>
     Prepared::new(module, &[], &name, features)?.load()?.reports()
 }
 
-/// Loads a module until it is unloaded. `parameters` are names and texts as in the scenario.
+/// Load a module until it is unloaded. `parameters` are names and values as in the scenario.
 ///
 /// # Errors
-/// [`KernelError::AlreadyLoaded`], wrong parameters, a hook that nobody calls, or what this machine or this build of skyhop lacks.
+/// [`KernelError::AlreadyLoaded`]; a parameter is wrong; the module has a hook that the kernel does not call; or this
+/// machine or this build of skyhop cannot load modules.
 pub fn load(module: &'static Module, parameters: &[(&str, &str)]) -> Result<Loaded, KernelError> {
     CALLER.accept(module)?;
     let features = Features::probe()?;
     let mounted_bpffs = pins::ensure_bpffs()?;
     let _alone = pins::lock()?;
-    if let Some(pin) = registration::pin_of(module.name()).filter(Pin::is_whole) {
+    if let Some(pin) = registration::pin_of(module.name()).filter(Pin::is_complete) {
         let (module, kernel_name) = (module.name().to_owned(), pin.kernel_name);
         return Err(KernelError::AlreadyLoaded { module, kernel_name });
     }
@@ -56,52 +58,56 @@ pub fn load(module: &'static Module, parameters: &[(&str, &str)]) -> Result<Load
     Ok(Loaded { kernel_name, mounted_bpffs })
 }
 
-/// Registers a module under a name of its own for as long as the caller lives.
+/// Register a module under a unique name until the result is dropped.
 ///
 /// # Errors
-/// Wrong parameters, or what this machine or this build of skyhop lacks.
-pub fn hold(module: &'static Module, parameters: &[(&str, &str)]) -> Result<Held, KernelError> {
-    hold_with(module, parameters, Features::probe()?)
+/// A parameter is wrong, or this machine or this build of skyhop cannot load modules.
+pub fn register(
+    module: &'static Module,
+    parameters: &[(&str, &str)],
+) -> Result<BpfRegistration, KernelError> {
+    register_with(module, parameters, Features::probe()?)
 }
 
-/// The same under a name that the caller has chosen.
+/// Register a module under the given name until the result is dropped.
 ///
 /// # Errors
-/// Those of [`hold`].
-pub fn hold_as(
+/// The errors of [`register`].
+pub fn register_as(
     module: &'static Module,
     parameters: &[(&str, &str)],
     kernel_name: &str,
-) -> Result<Held, KernelError> {
-    register(module, parameters, kernel_name.to_owned(), Features::probe()?)
+) -> Result<BpfRegistration, KernelError> {
+    load_and_register(module, parameters, kernel_name.to_owned(), Features::probe()?)
 }
 
-fn hold_with(
+fn register_with(
     module: &'static Module,
     parameters: &[(&str, &str)],
     features: Features,
-) -> Result<Held, KernelError> {
-    register(module, parameters, unused_name(module)?, features)
+) -> Result<BpfRegistration, KernelError> {
+    load_and_register(module, parameters, unused_name(module)?, features)
 }
 
-fn register(
+fn load_and_register(
     module: &'static Module,
     parameters: &[(&str, &str)],
     kernel_name: String,
     features: Features,
-) -> Result<Held, KernelError> {
+) -> Result<BpfRegistration, KernelError> {
     let loaded = Prepared::new(module, parameters, &kernel_name, features)?.load()?;
-    registration::hold(loaded, kernel_name)
+    registration::attach(loaded, kernel_name)
 }
 
-/// Unloads what [`load`] loaded, or what a holder on a kernel without links left behind, by any of its
-/// names. Sockets that use it keep it until they are closed.
+/// Unload a module that [`load`] loaded, or the registration of a killed process on a kernel without links, by any of
+/// its names. Sockets that use it keep it until they are closed.
 ///
 /// # Errors
-/// [`KernelError::NotLoaded`], or the caller may not.
+/// [`KernelError::NotLoaded`], or the caller lacks the privileges.
 pub fn unload(name: &str) -> Result<Unloaded, KernelError> {
     let names = names_in_kernel(name);
-    let is_there = registration::pin_among(&names).is_some() || held_part(&names[0]).is_some();
+    let is_there =
+        registration::pin_among(&names).is_some() || unique_name_stem(&names[0]).is_some();
     if !is_there && cc_language(name).is_none() {
         module_of(name)?;
     }

@@ -1,4 +1,4 @@
-//! A module's object on its way into the kernel: opened, filled in, loaded.
+//! BPF object of a module: opened, configured and loaded into the kernel.
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, AsRawFd};
@@ -18,10 +18,10 @@ use super::signals::SignalMap;
 use crate::ProgramReport;
 use crate::error::{Context, KernelError};
 
-/// The room for a name in the kernel, with its end (`TCP_CA_NAME_MAX`).
+/// Size of a congestion control's name in the kernel, with its zero byte (`TCP_CA_NAME_MAX`).
 const NAME_MAX: usize = 16;
 
-/// An object that is ready to be loaded.
+/// Object that is configured but not loaded.
 pub(super) struct Prepared {
     module: &'static Module,
     object: OpenObject,
@@ -29,7 +29,7 @@ pub(super) struct Prepared {
 }
 
 impl Prepared {
-    /// Opens the module's object and fills in what the kernel shall find there.
+    /// Open the module's object and set its constants, parameters and name.
     pub(super) fn new(
         module: &'static Module,
         parameters: &[(&str, &str)],
@@ -39,12 +39,12 @@ impl Prepared {
         let values = module.values(parameters)?;
         let objects = objects_of(module)?;
         let elf = if features.has_four_arguments { objects.current } else { objects.before_6_10 };
-        log::listen();
+        log::capture();
         let mut builder = ObjectBuilder::default();
         let object = builder
             .name(module.name())
             .and_then(|builder| builder.open_memory(elf))
-            .map_err(|error| log::last_word().unwrap_or_else(|| error.to_string()))
+            .map_err(|error| log::last_line().unwrap_or_else(|| error.to_string()))
             .context(&format!("cannot open the object of {}", module.origin()))?;
         let mut prepared = Self { module, object, features };
         prepared.set_constant("skyhop_hz_of_kernel", &features.hz.to_ne_bytes())?;
@@ -56,36 +56,36 @@ impl Prepared {
         Ok(prepared)
     }
 
-    /// Brings it into the kernel, through the verifier; nothing is registered yet.
-    pub(super) fn load(self) -> Result<InKernel, KernelError> {
+    /// Load the object into the kernel, through the verifier, without registering it.
+    pub(super) fn load(self) -> Result<LoadedObject, KernelError> {
         let Self { module, object, features } = self;
-        log::listen();
+        log::capture();
         match object.load() {
-            Ok(object) => Ok(InKernel { module, object, features }),
+            Ok(object) => Ok(LoadedObject { module, object, features }),
             Err(error) if error.kind() == libbpf_rs::ErrorKind::PermissionDenied => {
-                match log::last_word() {
-                    // The verifier says EACCES, too, but it has more to say.
-                    Some(word) if !word.contains("EPERM") && !word.starts_with("libbpf") => {
-                        Err(KernelError::Refused { origin: module.origin(), reason: word })
+                match log::last_line() {
+                    // The verifier returns EACCES too, but with a log.
+                    Some(line) if !line.contains("EPERM") && !line.starts_with("libbpf") => {
+                        Err(KernelError::Refused { origin: module.origin(), reason: line })
                     }
                     _ => Err(KernelError::NotRoot),
                 }
             }
             Err(error) => {
-                let reason = log::last_word().unwrap_or_else(|| error.to_string());
+                let reason = log::last_line().unwrap_or_else(|| error.to_string());
                 Err(KernelError::Refused { origin: module.origin(), reason })
             }
         }
     }
 
-    /// Sets a constant of the C file. One that the compiler found no use for is not there.
+    /// Set a constant of the C file, unless the compiler has removed it as unused.
     fn set_constant(&mut self, name: &str, value: &[u8]) -> Result<(), KernelError> {
         let Some(offset) = self.offset_of_constant(name)? else { return Ok(()) };
         let mut rodata = self.map(|map| map.name().as_encoded_bytes().ends_with(b".rodata"))?;
         let place = rodata
             .initial_value_mut()
             .and_then(|bytes| bytes.get_mut(offset..offset + value.len()))
-            .ok_or("it has no place there")
+            .ok_or("the section is too small")
             .context(&format!("cannot set {name}"))?;
         place.copy_from_slice(value);
         Ok(())
@@ -101,12 +101,12 @@ impl Prepared {
         Ok(variable.map(|variable| variable.offset as usize))
     }
 
-    /// Gives `tcp_congestion_ops` its name, and a link to hang on where the kernel has links.
+    /// Set the name in `tcp_congestion_ops`, and request a link if the kernel supports links.
     fn set_ops(&mut self, kernel_name: &str) -> Result<(), KernelError> {
         let offset = self.offset_of_name()?;
         let flags = if self.features.has_links { BPF_F_LINK } else { 0 };
         let mut ops = self.map(|map| map.map_type() == MapType::StructOps)?;
-        ops.set_map_flags(flags).context("cannot choose how the module is registered")?;
+        ops.set_map_flags(flags).context("cannot set the flags of the module's registration")?;
         let place = ops
             .initial_value_mut()
             .and_then(|bytes| bytes.get_mut(offset..offset + NAME_MAX))
@@ -130,7 +130,7 @@ impl Prepared {
             }
         });
         bits.map(|bits| bits as usize / 8)
-            .ok_or("tcp_congestion_ops has no name in it")
+            .ok_or("tcp_congestion_ops has no field `name`")
             .context("cannot name the module")
     }
 
@@ -143,14 +143,14 @@ impl Prepared {
 
     fn map(
         &mut self,
-        is_it: impl Fn(&OpenMapMut<'_>) -> bool,
+        matches: impl Fn(&OpenMapMut<'_>) -> bool,
     ) -> Result<OpenMapMut<'_>, KernelError> {
         let action = format!("cannot use the object of {}", self.module.origin());
-        self.object.maps_mut().find(is_it).ok_or("a map is missing").context(&action)
+        self.object.maps_mut().find(matches).ok_or("a map is missing").context(&action)
     }
 }
 
-/// What a module was compiled to: by the build, or a file of the user's now.
+/// BPF objects of a module: from skyhop's build, or compiled now from a user's file.
 fn objects_of(module: &'static Module) -> Result<BpfObjects, KernelError> {
     match module.file() {
         Some(_) => Ok(skyhop_ccfile::bpf_objects(module)?),
@@ -158,20 +158,20 @@ fn objects_of(module: &'static Module) -> Result<BpfObjects, KernelError> {
     }
 }
 
-/// A module in the kernel that is not registered: it goes with this.
+/// Object loaded into the kernel but not registered; unloaded on drop.
 #[derive(Debug)]
-pub(super) struct InKernel {
+pub(super) struct LoadedObject {
     module: &'static Module,
     object: Object,
     features: Features,
 }
 
-impl InKernel {
+impl LoadedObject {
     pub(super) fn has_links(&self) -> bool {
         self.features.has_links
     }
 
-    /// Its hooks in the order of the file.
+    /// Verifier's reports of its hooks, in order of the file.
     pub(super) fn reports(&self) -> Result<Vec<ProgramReport>, KernelError> {
         self.object
             .progs()
@@ -187,35 +187,35 @@ impl InKernel {
             .collect()
     }
 
-    /// Registers it; the kernel offers it from now on.
+    /// Register the module, so that the kernel offers it.
     pub(super) fn attach(&mut self) -> Result<Link, KernelError> {
-        log::listen();
+        log::capture();
         let action = format!("cannot register {}", self.module.name());
         let ops = self.object.maps_mut().find(|map| map.map_type() == MapType::StructOps);
         let mut ops = ops.ok_or("it has no tcp_congestion_ops").context(&action)?;
         ops.attach_struct_ops().context(&action)
     }
 
-    /// What keeps it registered on a kernel without links.
+    /// Struct_ops map, which keeps the module registered on a kernel without links.
     pub(super) fn ops(&self) -> Result<MapHandle, KernelError> {
         self.handle(|map| map.map_type() == MapType::StructOps)
     }
 
-    /// Where its connections look for announcements; `None` where the module has no use for them.
+    /// Map of announcements for its connections; `None` if the module does not use announcements.
     pub(super) fn signals(&self) -> Result<Option<SignalMap>, KernelError> {
-        let is_it = |map: &libbpf_rs::Map<'_>| map.name() == OsStr::new("skyhop_signals");
-        if !self.object.maps().any(|map| is_it(&map)) {
+        let matches = |map: &libbpf_rs::Map<'_>| map.name() == OsStr::new("skyhop_signals");
+        if !self.object.maps().any(|map| matches(&map)) {
             return Ok(None);
         }
-        self.handle(is_it).map(|map| Some(SignalMap::new(map)))
+        self.handle(matches).map(|map| Some(SignalMap::new(map)))
     }
 
-    /// Where its connections say what they do about handovers.
+    /// Map of the phases that its connections report.
     pub(super) fn phases(&self) -> Result<MapHandle, KernelError> {
         self.handle(|map| map.name() == OsStr::new("skyhop_phases"))
     }
 
-    /// Where its connections report and look for decisions; `None` where nobody decides for the module.
+    /// Maps of its reports and decisions; `None` if the module does not take decisions.
     pub(super) fn decisions(&self) -> Result<Option<DecisionMaps>, KernelError> {
         let named = |name| move |map: &libbpf_rs::Map<'_>| map.name() == OsStr::new(name);
         if !self.object.maps().any(|map| named("skyhop_reports")(&map)) {
@@ -227,10 +227,10 @@ impl InKernel {
 
     fn handle(
         &self,
-        is_it: impl Fn(&libbpf_rs::Map<'_>) -> bool,
+        matches: impl Fn(&libbpf_rs::Map<'_>) -> bool,
     ) -> Result<MapHandle, KernelError> {
         let action = format!("cannot use the maps of {}", self.module.name());
-        let map = self.object.maps().find(is_it).ok_or("one is missing").context(&action)?;
+        let map = self.object.maps().find(matches).ok_or("one is missing").context(&action)?;
         MapHandle::try_from(&map).context(&action)
     }
 }
@@ -238,7 +238,7 @@ impl InKernel {
 fn program_info(program: &impl AsRawFd) -> Result<bpf_prog_info, nix::errno::Errno> {
     let mut info = bpf_prog_info::default();
     let mut size = size_of_val(&info) as u32;
-    // SAFETY: the kernel writes at most `size` bytes, which is what `info` has.
+    // SAFETY: the kernel writes at most `size` bytes, the size of `info`.
     let asked =
         unsafe { bpf_prog_get_info_by_fd(program.as_raw_fd(), &raw mut info, &raw mut size) };
     nix::errno::Errno::result(asked).map(|_| info)
@@ -262,8 +262,10 @@ mod tests {
         let offset = |name| prepared.offset_of_constant(name).unwrap().unwrap();
         let (beta, hz) = (offset("skyhop_param_beta"), offset("skyhop_hz_of_kernel"));
         let loaded = prepared.load().unwrap();
-        let is_it = |map: &libbpf_rs::Map<'_>| map.name().as_encoded_bytes().ends_with(b".rodata");
-        let rodata = loaded.handle(is_it).unwrap().lookup(&[0; 4], MapFlags::ANY).unwrap().unwrap();
+        let matches =
+            |map: &libbpf_rs::Map<'_>| map.name().as_encoded_bytes().ends_with(b".rodata");
+        let rodata =
+            loaded.handle(matches).unwrap().lookup(&[0; 4], MapFlags::ANY).unwrap().unwrap();
         assert_eq!(rodata[beta..beta + 8], 512_u64.to_ne_bytes());
         assert_eq!(rodata[hz..hz + 4], features.hz.to_ne_bytes());
         assert!((100..=1000).contains(&features.hz), "{}", features.hz);

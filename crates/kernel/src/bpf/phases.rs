@@ -1,37 +1,37 @@
-//! What the connections of a registered module say that they do about handovers.
+//! Phases that the connections of a registered module report for handovers.
 
 use libbpf_rs::MapHandle;
 
 use super::registration::{not_loaded, pin_of};
 use super::ring::Ring;
-use crate::Told;
+use crate::PhaseEvent;
 use crate::error::{Context, KernelError};
 
-/// Reads what the connections of a module tell. There may be one reader of a module at a time.
+/// Reader of the phases that a module's connections report. A module may have one reader at a time.
 #[derive(Debug)]
-pub struct PhaseReader(Ring<Told>);
+pub struct PhaseReader(Ring<PhaseEvent>);
 
 impl PhaseReader {
     pub(super) fn new(map: &MapHandle) -> Result<Self, KernelError> {
-        Ring::new(map, Told::parse).map(Self)
+        Ring::new(map, PhaseEvent::parse).map(Self)
     }
 
-    /// What was told since the last call, in the order in which it was told.
+    /// Return the phases reported since the last call, in order.
     ///
     /// # Errors
-    /// The kernel refuses.
-    pub fn read(&self) -> Result<Vec<Told>, KernelError> {
+    /// The kernel refuses the operation.
+    pub fn read(&self) -> Result<Vec<PhaseEvent>, KernelError> {
         self.0.read()
     }
 }
 
-/// What the connections of a module tell that [`load`](crate::load) loaded, by any of its names.
+/// Open a reader of the phases of a module loaded by [`load`](crate::load), by any of its names.
 ///
 /// # Errors
-/// [`KernelError::NotLoaded`], or the caller may not.
+/// [`KernelError::NotLoaded`], or the caller lacks the privileges.
 pub fn pinned_phases(name: &str) -> Result<PhaseReader, KernelError> {
     let pin = pin_of(name).ok_or_else(|| not_loaded(name))?;
     let map = MapHandle::from_pinned_path(pin.phases())
-        .context(&format!("cannot open what {} reports", pin.kernel_name))?;
+        .context(&format!("cannot open the phases of {}", pin.kernel_name))?;
     PhaseReader::new(&map)
 }

@@ -1,4 +1,4 @@
-//! A module's registration: held by this process, or kept by the BPF file system.
+//! Registrations of modules: owned by this process, or pinned in the BPF file system.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -7,71 +7,74 @@ use libbpf_rs::{ErrorKind, Link, MapCore, MapFlags, MapHandle, MapType, query};
 use skyhop_cc::Module;
 
 use super::decisions::DecisionMaps;
-use super::object::InKernel;
+use super::object::LoadedObject;
 use super::phases::PhaseReader;
 use super::signals::SignalMap;
 use crate::entry::offered;
 use crate::error::{Context, KernelError};
-use crate::names::{held_part, kernel_ships, names_in_kernel, prefixed};
+use crate::names::{kernel_ships, names_in_kernel, prefixed, unique_name_stem};
 use crate::pins::{self, Pin};
 
-/// How long the kernel may take to forget a name.
-const PATIENCE: Duration = Duration::from_secs(2);
-/// The only key of a struct_ops map.
+/// Longest time until the kernel no longer offers an unregistered name.
+const UNREGISTER_TIMEOUT: Duration = Duration::from_secs(2);
+/// Only key of a struct_ops map.
 const OPS: [u8; 4] = [0; 4];
 
-/// A module that is registered as long as this lives, and on kernels from 6.4 on not a moment longer,
-/// however its process ends. On older ones `cc unload` removes what a killed process has left.
+/// Module that is registered as long as this value lives. On Linux 6.4 and newer the kernel unregisters it however
+/// the process ends; on older kernels `cc unload` removes the registration of a killed process.
 #[derive(Debug)]
-pub struct Held {
+pub struct BpfRegistration {
     kernel_name: String,
     signals: Option<SignalMap>,
     phases: MapHandle,
     decisions: Option<DecisionMaps>,
-    /// Unregisters when it is dropped, which on kernels without links needs the map's descriptor:
-    /// hence before the object.
+    /// Unregister the module on drop. Declared before the object, because unregistering without links needs the map's
+    /// descriptor.
     _link: Link,
-    _object: InKernel,
+    _object: LoadedObject,
 }
 
-impl Held {
-    /// What programs give to `TCP_CONGESTION`.
+impl BpfRegistration {
+    /// Name for the socket option `TCP_CONGESTION`.
     pub fn kernel_name(&self) -> &str {
         &self.kernel_name
     }
 
-    /// Where its connections look for announcements; `None` where the module has no use for them.
+    /// Map of announcements for its connections; `None` if the module does not use announcements.
     pub fn signals(&self) -> Option<&SignalMap> {
         self.signals.as_ref()
     }
 
-    /// What its connections say that they do about handovers.
+    /// Open a reader of the phases that its connections report.
     ///
     /// # Errors
-    /// The kernel refuses.
+    /// The kernel refuses the ring buffer.
     pub fn phases(&self) -> Result<PhaseReader, KernelError> {
         PhaseReader::new(&self.phases)
     }
 
-    /// Where its connections report and look for decisions; `None` where nobody decides for the module.
+    /// Maps of its reports and decisions; `None` if the module does not take decisions.
     ///
     /// # Errors
-    /// Too many descriptors are open.
+    /// The process has too many open descriptors.
     pub fn decisions(&self) -> Result<Option<DecisionMaps>, KernelError> {
         self.decisions.as_ref().map(DecisionMaps::try_clone).transpose()
     }
 }
 
-pub(super) fn hold(mut loaded: InKernel, kernel_name: String) -> Result<Held, KernelError> {
+pub(super) fn attach(
+    mut loaded: LoadedObject,
+    kernel_name: String,
+) -> Result<BpfRegistration, KernelError> {
     let (signals, phases) = (loaded.signals()?, loaded.phases()?);
     let decisions = loaded.decisions()?;
     let link = loaded.attach()?;
-    Ok(Held { kernel_name, signals, phases, decisions, _link: link, _object: loaded })
+    Ok(BpfRegistration { kernel_name, signals, phases, decisions, _link: link, _object: loaded })
 }
 
-/// Registers it until somebody unloads it.
-pub(super) fn pin(mut loaded: InKernel, pin: &Pin) -> Result<(), KernelError> {
-    // What an attempt that was killed has left.
+/// Register a module and pin it, until it is unloaded.
+pub(super) fn pin(mut loaded: LoadedObject, pin: &Pin) -> Result<(), KernelError> {
+    // Remove the remains of a killed attempt.
     pin.remove()?;
     pin.create()?;
     let pinned = pin_parts(&mut loaded, pin);
@@ -81,13 +84,13 @@ pub(super) fn pin(mut loaded: InKernel, pin: &Pin) -> Result<(), KernelError> {
     pinned
 }
 
-fn pin_parts(loaded: &mut InKernel, pin: &Pin) -> Result<(), KernelError> {
+fn pin_parts(loaded: &mut LoadedObject, pin: &Pin) -> Result<(), KernelError> {
     let action = format!("cannot pin {}", pin.kernel_name);
     if let Some(signals) = loaded.signals()? {
         signals.pin(&pin.signals()).context(&action)?;
     }
     loaded.phases()?.pin(pin.phases()).context(&action)?;
-    // Before it is registered, so that a registration is never without its pin.
+    // Pin the map before registering, so that a registration without links always has its pin.
     if !loaded.has_links() {
         loaded.ops()?.pin(pin.map()).context(&action)?;
     }
@@ -99,17 +102,17 @@ fn pin_parts(loaded: &mut InKernel, pin: &Pin) -> Result<(), KernelError> {
     Ok(())
 }
 
-/// The pin of a module, under either of its names.
+/// Pin of a module, by its name with or without the prefix.
 pub(super) fn pin_of(name: &str) -> Option<Pin> {
     pin_among(&names_in_kernel(name))
 }
 
-/// The pin that has one of these names.
+/// Pin that has one of these names.
 pub(super) fn pin_among(names: &[String]) -> Option<Pin> {
     Pin::all()?.into_iter().find(|pin| names.contains(&pin.kernel_name))
 }
 
-/// NAME, or skyhop_NAME where the kernel has its own.
+/// Name under which `cc load` registers a module: NAME, or skyhop_NAME if the kernel has an algorithm NAME.
 pub(super) fn persistent_name(module: &Module) -> Result<String, KernelError> {
     let name = module.name();
     let is_ours = pin_of(name).is_some_and(|pin| pin.kernel_name == name);
@@ -117,12 +120,12 @@ pub(super) fn persistent_name(module: &Module) -> Result<String, KernelError> {
     Ok(if is_taken || kernel_ships(name) { prefixed(name) } else { name.to_owned() })
 }
 
-/// Removes the registration that has one of these names in the kernel; returns which.
+/// Remove the registration that has one of these names in the kernel; return its name.
 pub(super) fn unregister(names: &[String; 2]) -> Result<String, KernelError> {
     let Some(pin) = pin_among(names) else {
-        // A holder's, which on a kernel without links may have outlived it.
+        // On a kernel without links, the registration of a killed process may remain.
         let name = &names[0];
-        if held_part(name).is_some() && delete_registration(name)? {
+        if unique_name_stem(name).is_some() && delete_registration(name)? {
             return Ok(name.clone());
         }
         return Err(not_loaded(name));
@@ -132,7 +135,7 @@ pub(super) fn unregister(names: &[String; 2]) -> Result<String, KernelError> {
         let action = format!("cannot unregister {}", pin.kernel_name);
         let map = MapHandle::from_pinned_path(pin.map()).context(&action)?;
         match map.delete(&OPS) {
-            // An attempt that was killed between the pin and the registration.
+            // A load was killed between the pin and the registration.
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             deleted => deleted.context(&action)?,
         }
@@ -149,7 +152,7 @@ pub(super) fn not_loaded(name: &str) -> KernelError {
     KernelError::NotLoaded { name: name.to_owned(), loaded }
 }
 
-/// Deletes the registration of this name that no link holds; `false`: there is none.
+/// Delete the registration of this name that has no link; return false if there is none.
 fn delete_registration(kernel_name: &str) -> Result<bool, KernelError> {
     for map in registrations(kernel_name) {
         if map.delete(&OPS).is_ok() {
@@ -160,7 +163,7 @@ fn delete_registration(kernel_name: &str) -> Result<bool, KernelError> {
     Ok(false)
 }
 
-/// Whether a program has registered this name through BPF, as far as the caller may see.
+/// Whether a program has registered this name through BPF, as far as the caller may inspect BPF maps.
 pub fn is_from_bpf(kernel_name: &str) -> bool {
     registrations(kernel_name).next().is_some()
 }
@@ -169,7 +172,7 @@ fn registrations(kernel_name: &str) -> impl Iterator<Item = MapHandle> {
     let name = [kernel_name.as_bytes(), &[0]].concat();
     let maps = query::MapInfoIter::default().filter(|info| info.ty == MapType::StructOps);
     maps.filter_map(move |info| {
-        // Maps come and go while they are looked at.
+        // A map may be removed during the iteration.
         let map = MapHandle::from_map_id(info.id).ok()?;
         let value = map.lookup(&OPS, MapFlags::ANY).ok()??;
         value.windows(name.len()).any(|window| window == name).then_some(map)
@@ -179,8 +182,8 @@ fn registrations(kernel_name: &str) -> impl Iterator<Item = MapHandle> {
 fn wait_until_gone(kernel_name: &str) -> Result<(), KernelError> {
     let asked = Instant::now();
     while offered()?.iter().any(|name| name == kernel_name) {
-        if asked.elapsed() > PATIENCE {
-            return Err("it is still offered; a live run or another program may hold it")
+        if asked.elapsed() > UNREGISTER_TIMEOUT {
+            return Err("the kernel still offers it; end the live run or program that uses it")
                 .context(&format!("cannot unload {kernel_name}"));
         }
         thread::sleep(Duration::from_millis(10));

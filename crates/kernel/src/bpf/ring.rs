@@ -1,4 +1,4 @@
-//! What a module writes into a ring of its own, read whole.
+//! BPF ring buffer of a module, read as parsed records.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,14 +10,14 @@ use crate::error::{Context, KernelError};
 
 const ACTION: &str = "cannot read what a module reports";
 
-/// Reads a ring. There may be one reader of it at a time.
+/// Reader of a ring buffer. A ring buffer may have one reader at a time.
 pub(super) struct Ring<T> {
     ring: RingBuffer<'static>,
     read: Arc<Mutex<Vec<T>>>,
 }
 
 impl<T: 'static> Ring<T> {
-    /// What `parse` does not know, as what another version has written, is left out.
+    /// Open a ring buffer. Records for which `parse` returns `None`, as of another version, are skipped.
     pub(super) fn new(
         map: &MapHandle,
         parse: impl Fn(&[u8]) -> Option<T> + 'static,
@@ -25,31 +25,31 @@ impl<T: 'static> Ring<T> {
         let read = Arc::new(Mutex::new(Vec::new()));
         let mut builder = RingBufferBuilder::new();
         let sink = Arc::clone(&read);
-        let noted = move |bytes: &[u8]| {
+        let callback = move |bytes: &[u8]| {
             sink.lock().unwrap_or_else(PoisonError::into_inner).extend(parse(bytes));
             0
         };
-        builder.add(map, noted).context(ACTION)?;
+        builder.add(map, callback).context(ACTION)?;
         let ring = builder.build().context(ACTION)?;
         Ok(Self { ring, read })
     }
 
-    /// What was written since the last call, in its order.
+    /// Return the records written since the last call, in order.
     pub(super) fn read(&self) -> Result<Vec<T>, KernelError> {
         self.ring.consume().context(ACTION)?;
-        Ok(self.taken())
+        Ok(self.drain())
     }
 
-    /// The same; where there is nothing it waits for it as long as `timeout`.
+    /// Return the records written since the last call; wait up to `timeout` for the first.
     pub(super) fn wait(&self, timeout: Duration) -> Result<Vec<T>, KernelError> {
         match self.ring.poll(timeout) {
             Err(error) if error.kind() == libbpf_rs::ErrorKind::Interrupted => {}
             polled => polled.context(ACTION)?,
         }
-        Ok(self.taken())
+        Ok(self.drain())
     }
 
-    fn taken(&self) -> Vec<T> {
+    fn drain(&self) -> Vec<T> {
         std::mem::take(&mut *self.read.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

@@ -1,4 +1,4 @@
-//! Announcements for the connections of a registered module.
+//! Map of announcements for the connections of a registered module.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use crate::Scope;
 use crate::error::{Context, KernelError};
 use crate::pins::Pin;
 
-/// The map in which a module's connections look for the announced handover.
+/// Map in which a module's connections look up the announced handover.
 #[derive(Debug)]
 pub struct SignalMap {
     map: MapHandle,
@@ -20,10 +20,10 @@ impl SignalMap {
         Self { map }
     }
 
-    /// The same map once more, for another thread.
+    /// Duplicate the handle of the map, for another thread.
     ///
     /// # Errors
-    /// Too many descriptors are open.
+    /// The process has too many open descriptors.
     pub fn try_clone(&self) -> Result<Self, KernelError> {
         let map = MapHandle::try_from(&self.map).context("cannot share a map of announcements")?;
         Ok(Self { map })
@@ -33,7 +33,7 @@ impl SignalMap {
         self.map.pin(path)
     }
 
-    /// Announces `handover` to the connections in `scope`, instead of what was announced before.
+    /// Announce `handover` to the connections in `scope`; replace the previous announcement there.
     ///
     /// Its times are those of `CLOCK_MONOTONIC`.
     ///
@@ -45,10 +45,10 @@ impl SignalMap {
             .context("cannot announce a handover")
     }
 
-    /// Takes back what was announced in `scope`, if anything was.
+    /// Withdraw the announcement in `scope`, if there is one.
     ///
     /// # Errors
-    /// The kernel refuses.
+    /// The kernel refuses the operation.
     pub fn withdraw(&self, scope: Scope) -> Result<(), KernelError> {
         match self.map.delete(scope.key().as_bytes()) {
             Err(error) if error.kind() == libbpf_rs::ErrorKind::NotFound => Ok(()),
@@ -57,17 +57,17 @@ impl SignalMap {
     }
 }
 
-/// The maps of the modules that are loaded, by the modules' names in the kernel.
+/// Maps of announcements of all pinned modules, with the modules' names in the kernel.
 ///
 /// # Errors
-/// The caller may not.
+/// The caller lacks the privileges.
 pub fn pinned_signal_maps() -> Result<Vec<(String, SignalMap)>, KernelError> {
     let pins = Pin::all().ok_or(KernelError::NotRoot)?;
     pins.into_iter()
-        .filter(|pin| pin.is_whole() && pin.signals().exists())
+        .filter(|pin| pin.is_complete() && pin.signals().exists())
         .filter_map(|pin| {
             let map = match MapHandle::from_pinned_path(pin.signals()) {
-                // It was unloaded just now.
+                // The module has just been unloaded.
                 Err(error) if error.kind() == libbpf_rs::ErrorKind::NotFound => return None,
                 Err(error) if error.kind() == libbpf_rs::ErrorKind::PermissionDenied => {
                     return Some(Err(KernelError::NotRoot));

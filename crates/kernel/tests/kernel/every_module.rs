@@ -1,8 +1,8 @@
-//! Every module of cc/ on the running kernel; skipped where nothing can be loaded.
+//! Tests of every module of cc/ on the running kernel; skipped where no module can be loaded.
 
 use crate::lab;
 use skyhop_cc::Module;
-use skyhop_kernel::{KernelError, Status, check, hold, list, load, offered, unload};
+use skyhop_kernel::{KernelError, Status, check, list, load, offered, register, unload};
 
 use crate::lab::{in_own_mounts, send_over_loopback};
 
@@ -21,34 +21,34 @@ fn every_module_passes_the_verifier() {
 }
 
 #[test]
-fn a_module_carries_data_while_it_is_held_and_is_gone_afterwards() {
+fn a_module_carries_data_while_it_is_registered_and_is_gone_afterwards() {
     carries_data(["cubic", "satpipe"].map(|name| Module::find(name).unwrap()));
 }
 
 #[test]
 #[ignore = "soak: takes long"]
-fn every_module_carries_data_while_it_is_held_and_is_gone_afterwards() {
+fn every_module_carries_data_while_it_is_registered_and_is_gone_afterwards() {
     carries_data(Module::all());
 }
 
 fn carries_data(modules: impl IntoIterator<Item = &'static Module>) {
     for module in modules {
-        let Some(held) = lab::unless_impossible(hold(module, &[])) else { return };
-        let name = held.kernel_name().to_owned();
+        let Some(registered) = lab::unless_impossible(register(module, &[])) else { return };
+        let name = registered.kernel_name().to_owned();
         assert!(offered().unwrap().contains(&name));
         let sent = 4 << 20;
         assert_eq!(send_over_loopback(&name, sent).unwrap(), sent, "{name}");
-        drop(held);
+        drop(registered);
         assert!(!offered().unwrap().contains(&name), "{name}");
     }
 }
 
 #[test]
-fn what_is_loaded_outlives_the_call_until_it_is_unloaded() {
+fn loaded_modules_outlive_the_call_until_they_are_unloaded() {
     in_own_mounts(|| {
         let cubic = Module::find("cubic").unwrap();
         let Some(loaded) = lab::unless_impossible(load(cubic, &[("beta", "0.5")])) else { return };
-        // The kernel has its own.
+        // The kernel has its own cubic, hence the prefix.
         assert_eq!(loaded.kernel_name, "skyhop_cubic");
         let entry = |name: &str| list().unwrap().into_iter().find(|entry| entry.name == name);
         assert_eq!(entry("skyhop_cubic").unwrap().status, Status::Loaded(Some("cubic")));
@@ -60,7 +60,7 @@ fn what_is_loaded_outlives_the_call_until_it_is_unloaded() {
         let unloaded = unload("cubic").unwrap();
         assert_eq!(unloaded.kernel_name, "skyhop_cubic");
         assert!(unloaded.sockets.is_none_or(|count| count >= 1), "{unloaded:?}");
-        // Connections keep it; the name is gone for new ones.
+        // Existing connections keep it; new ones cannot choose the name.
         assert_eq!(connection.send(1 << 20).unwrap(), 1 << 20);
         assert!(lab::Connection::open("skyhop_cubic").is_err());
         assert!(matches!(unload("cubic"), Err(KernelError::NotLoaded { .. })));
@@ -72,7 +72,7 @@ fn what_is_loaded_outlives_the_call_until_it_is_unloaded() {
 fn wrong_parameters_are_refused_before_anything_is_loaded() {
     let cubic = Module::find("cubic").unwrap();
     for (name, value, expected) in [("betta", "0.5", "beta"), ("beta", "7", "number from")] {
-        match hold(cubic, &[(name, value)]) {
+        match register(cubic, &[(name, value)]) {
             Err(KernelError::Module(error)) => {
                 assert!(error.to_string().contains(expected), "{error}");
             }
@@ -81,11 +81,11 @@ fn wrong_parameters_are_refused_before_anything_is_loaded() {
     }
 }
 
-/// Before anything is asked of the kernel, and whoever asks.
+/// The check precedes any request to the kernel and needs no privileges.
 #[test]
 fn a_hook_that_the_kernel_never_calls_is_refused_by_its_name() {
     let info = Module::fixture("info");
-    for refused in [check(info).err(), load(info, &[]).err(), hold(info, &[]).err()] {
+    for refused in [check(info).err(), load(info, &[]).err(), register(info, &[]).err()] {
         let refused = refused.unwrap();
         assert!(refused.is_input());
         assert_eq!(

@@ -1,4 +1,4 @@
-//! Connections over the loopback device, and namespaces that a test makes.
+//! Test utilities: connections over the loopback device, and namespaces.
 
 use std::fmt::Debug;
 use std::io::{self, Read, Write};
@@ -11,7 +11,7 @@ use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 use skyhop_kernel::KernelError;
 
-/// The result; `None`, with the reason told, where this machine cannot load anything.
+/// Unwrap the result; `None`, with a recorded skip, if this machine cannot load modules.
 pub fn unless_impossible<T: Debug>(result: Result<T, KernelError>) -> Option<T> {
     match result.as_ref().err().and_then(KernelError::missing) {
         Some(need) => {
@@ -22,8 +22,7 @@ pub fn unless_impossible<T: Debug>(result: Result<T, KernelError>) -> Option<T> 
     }
 }
 
-/// On a thread whose mounts are its own: a BPF file system that is mounted there goes with it, and
-/// with that everything that was pinned.
+/// Run `work` on a thread in its own mount namespace, whose BPF file system disappears at its end with all pins.
 pub fn in_own_mounts(work: impl FnOnce() + Send) {
     let alone_with_mounts = || {
         let none: Option<&str> = None;
@@ -39,7 +38,7 @@ pub fn in_own_mounts(work: impl FnOnce() + Send) {
     on_own_thread(alone_with_mounts);
 }
 
-/// On a thread in a network namespace of its own, whose loopback device is up.
+/// Run `work` on a thread in its own network namespace, whose loopback device is up.
 pub fn in_own_network(work: impl FnOnce() + Send) {
     let alone_with_network = || {
         unshare(CloneFlags::CLONE_NEWNET).expect("root may create network namespaces");
@@ -49,7 +48,7 @@ pub fn in_own_network(work: impl FnOnce() + Send) {
     on_own_thread(alone_with_network);
 }
 
-/// Whose name is the test's, by which a skip is recorded.
+/// Run `work` on a thread with the test's name, under which skips are recorded.
 fn on_own_thread(work: impl FnOnce() + Send) {
     let test = thread::current().name().unwrap_or_default().to_owned();
     thread::scope(|scope| {
@@ -58,7 +57,7 @@ fn on_own_thread(work: impl FnOnce() + Send) {
     });
 }
 
-/// netdevice(7)
+/// Bring up the loopback device, by the ioctl of netdevice(7).
 fn raise_loopback() -> io::Result<()> {
     let socket = UdpSocket::bind("0.0.0.0:0")?;
     // SAFETY: all of its fields are numbers, for which zero is a value.
@@ -72,14 +71,14 @@ fn raise_loopback() -> io::Result<()> {
     Errno::result(raised).map(|_| ()).map_err(io::Error::from)
 }
 
-/// A connection to a listener of its own, and the bytes that arrive.
+/// Connection with both of its sockets.
 pub struct Connection {
     stream: TcpStream,
     peer: TcpStream,
 }
 
 impl Connection {
-    /// Over the loopback device, with this congestion control.
+    /// Open a connection over the loopback device with this congestion control.
     pub fn open(cc: &str) -> io::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let stream = TcpStream::connect(listener.local_addr()?)?;
@@ -88,28 +87,28 @@ impl Connection {
         Ok(Self { stream, peer })
     }
 
-    /// What its sender writes to.
+    /// Socket that the sender writes to.
     pub fn writer(&self) -> &TcpStream {
         &self.stream
     }
 
-    /// Takes everything that arrives until the sender has finished.
+    /// Read and discard all data until the sender has finished.
     pub fn discard(&self) {
         let mut chunk = vec![0; 1 << 16];
         while matches!((&self.peer).read(&mut chunk), Ok(length) if length > 0) {}
     }
 
-    /// Says that nothing more will come.
+    /// Shut down the sending side.
     pub fn finish(&self) {
         self.stream.shutdown(Shutdown::Write).expect("the connection is open");
     }
 
-    /// The sender's window now, packets (tcp(7), `TCP_INFO`).
+    /// Sender's congestion window now, in packets (tcp(7), `TCP_INFO`).
     pub fn cwnd(&self) -> io::Result<u32> {
         // SAFETY: all of its fields are numbers, for which zero is a value.
         let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
         let mut size = size_of_val(&info) as libc::socklen_t;
-        // SAFETY: the kernel writes at most `size` bytes, which is what `info` has.
+        // SAFETY: the kernel writes at most `size` bytes, the size of `info`.
         let got = unsafe {
             libc::getsockopt(
                 self.stream.as_raw_fd(),
@@ -122,7 +121,7 @@ impl Connection {
         Errno::result(got).map(|_| info.tcpi_snd_cwnd).map_err(io::Error::from)
     }
 
-    /// Sends so many bytes and returns how many arrived.
+    /// Send `bytes` bytes; return the number that arrived.
     pub fn send(&self, bytes: usize) -> io::Result<usize> {
         let mut peer = self.peer.try_clone()?;
         let receiver = thread::spawn(move || {
@@ -155,7 +154,7 @@ fn choose(stream: &TcpStream, cc: &str) -> io::Result<()> {
     Errno::result(chosen).map(|_| ()).map_err(io::Error::from)
 }
 
-/// Sends so many bytes over a connection of its own and returns how many arrived.
+/// Send `bytes` bytes over a new connection; return the number that arrived.
 pub fn send_over_loopback(cc: &str, bytes: usize) -> io::Result<usize> {
     Connection::open(cc)?.send(bytes)
 }

@@ -1,4 +1,4 @@
-//! How a queue discipline is written in files: `"codel"`, or `{ kind = "codel", target = "5 ms" }`.
+//! Text form of a queue discipline in files: `"codel"`, or `{ kind = "codel", target = "5 ms" }`.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -18,10 +18,10 @@ impl Default for QueueDiscipline {
 }
 
 impl QueueDiscipline {
-    /// The discipline called `name`, with Linux's parameters.
+    /// Return the discipline called `name`, with Linux's default parameters.
     ///
     /// # Errors
-    /// There is none of that name.
+    /// No discipline has that name.
     pub fn named(name: &str) -> Result<Self, LinkError> {
         let entry = QDISCS.iter().find(|entry| entry.name == name);
         entry.map(|entry| (entry.default)()).ok_or_else(|| LinkError::UnknownQdisc {
@@ -30,16 +30,16 @@ impl QueueDiscipline {
         })
     }
 
-    /// The table that stands for it, all parameters included.
+    /// Serialize the discipline as a table with `kind` and all parameters.
     ///
     /// # Errors
-    /// `to` cannot take them.
+    /// The serializer fails.
     pub fn serialize_whole<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         Table::from(self.clone()).serialize(to)
     }
 }
 
-/// By name alone where all parameters are Linux's.
+/// Serialized as its name alone if all parameters have their default values.
 impl Serialize for QueueDiscipline {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let is_plain = Self::named(self.name()).is_ok_and(|plain| plain == *self);

@@ -1,6 +1,6 @@
 //! Controlled delay (RFC 8289): drops at the head once packets have waited longer than a target for
-//! an interval, and again the sooner the longer that lasts. Where it may and the packet speaks ECN,
-//! it marks instead, as Linux's sch_codel does; its limit is the link's queue.
+//! an interval, and then the more often the longer that lasts. With `ecn` it marks ECN-capable
+//! packets instead, as Linux's sch_codel does; its limit is the link's queue.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -11,22 +11,24 @@ use super::fifo::Fifo;
 use super::{Backlog, Limit, Parameters, Qdisc, Queued};
 use crate::stats::Verdicts;
 
-/// A backlog of no more than this is never too long: it is what arrives at once (RFC 8289 5.3).
+/// A backlog of at most one full packet (MTU) is never dropped from (RFC 8289 5.3).
 const FLOOR: Bytes = LARGEST_PACKET;
-/// Who drops again within so many intervals goes on about as fast as it ended (RFC 8289 5.5).
+/// Re-entering the dropping state within this many intervals resumes near the previous drop rate (RFC 8289
+/// 5.5).
 const REMEMBERED_INTERVALS: u64 = 16;
 
 /// The parameters of `codel`; the defaults are Linux's.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct CodelConfig {
-    /// How long packets may wait.
+    /// CoDel TARGET (RFC 8289 4.3): acceptable time in the queue.
     pub target: Duration,
-    /// For how long they may wait longer: about the longest RTT.
+    /// CoDel INTERVAL (RFC 8289 4.3): how long the sojourn time may exceed `target`; about the maximum RTT.
     pub interval: Duration,
-    /// Whether packets that speak ECN are marked rather than dropped.
+    /// Whether ECN-capable packets are marked rather than dropped.
     pub ecn: bool,
-    /// Packets that speak ECN and have waited longer leave with a mark, whatever `ecn` is and however short that is.
+    /// Time in the queue beyond which ECN-capable packets are marked, independent of `ecn` and `interval`;
+    /// never if not given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ce_threshold: Option<Duration>,
 }
@@ -40,13 +42,13 @@ impl Default for CodelConfig {
 
 impl Parameters for CodelConfig {}
 
-/// What CoDel takes packets from: a queue, of one flow or of all.
+/// Queue that CoDel takes packets from: of one flow or of all.
 pub(super) trait Source<P> {
-    /// The packet that has waited longest.
+    /// Remove and return the packet that has waited longest.
     fn pull(&mut self) -> Option<Queued<P>>;
 
-    /// What waits behind it.
-    fn left(&self) -> Bytes;
+    /// Backlog in bytes after that packet, which CoDel compares with the MTU.
+    fn backlog_bytes(&self) -> Bytes;
 }
 
 impl<P> Source<P> for Fifo<P> {
@@ -56,45 +58,46 @@ impl<P> Source<P> for Fifo<P> {
     }
 
     #[inline]
-    fn left(&self) -> Bytes {
+    fn backlog_bytes(&self) -> Bytes {
         self.backlog().bytes
     }
 }
 
-/// RFC 8289 5.1's variables, with its names.
+/// State variables of RFC 8289 5.1, with its names.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Control {
-    /// When packets will have waited too long for an interval; `None` while they do not.
+    /// Time at which packets will have waited too long for an interval; `None` while they do not.
     first_above: Option<Instant>,
     dropping: bool,
     drop_next: Instant,
-    /// Drops since it began to drop, and with how many it began.
+    /// Number of drops since the dropping state was entered, and its value on entry.
     count: u32,
     last_count: u32,
 }
 
-/// What is at the head of the queue, and whether it may be dropped.
+/// Packet at the head of the queue, and whether it may be dropped.
 struct Head<P> {
     queued: Option<Queued<P>>,
     may_drop: bool,
 }
 
 impl Control {
-    /// The packet that is next by RFC 8289 5.5, what it drops on the way aside.
+    /// Return the next packet (`dequeue` of RFC 8289 5.5), after dropping or marking as the control law
+    /// demands.
     #[inline]
-    pub(super) fn take<P>(
+    pub(super) fn dequeue<P>(
         &mut self,
         config: &CodelConfig,
         now: Instant,
         source: &mut impl Source<P>,
         verdicts: &mut Verdicts<P>,
     ) -> Option<Queued<P>> {
-        let mut work = Work { config, now, source, verdicts };
-        let mut head = self.pull(&mut work);
+        let mut args = DequeueArgs { config, now, source, verdicts };
+        let mut head = self.pull(&mut args);
         if self.dropping {
-            self.go_on_dropping(&mut work, &mut head);
+            self.continue_dropping(&mut args, &mut head);
         } else if head.may_drop {
-            self.begin_dropping(&mut work, &mut head);
+            self.begin_dropping(&mut args, &mut head);
         }
         if let Some(threshold) = config.ce_threshold
             && let Some(leaving) = &mut head.queued
@@ -106,51 +109,59 @@ impl Control {
         head.queued
     }
 
-    /// As many more were dropped by somebody else, so that it drops the more often.
-    pub(super) fn hasten(&mut self, drops: u32) {
+    /// Count drops for lack of room, as Linux's fq_codel does, so that CoDel drops more often.
+    pub(super) fn add_drops(&mut self, drops: u32) {
         self.count += drops;
     }
 
-    /// RFC 8289 5.3, `dodequeue`.
+    /// Remove the head and decide whether it may be dropped: `dodequeue` of RFC 8289 5.3.
     #[inline]
-    fn pull<P>(&mut self, work: &mut Work<'_, P, impl Source<P>>) -> Head<P> {
-        let queued = work.source.pull();
-        let waited = queued.as_ref().map(|queued| work.now.saturating_since(queued.since));
-        let is_above =
-            waited.is_some_and(|waited| waited >= work.config.target) && work.source.left() > FLOOR;
+    fn pull<P>(&mut self, args: &mut DequeueArgs<'_, P, impl Source<P>>) -> Head<P> {
+        let queued = args.source.pull();
+        let waited = queued.as_ref().map(|queued| args.now.saturating_since(queued.since));
+        let is_above = waited.is_some_and(|waited| waited >= args.config.target)
+            && args.source.backlog_bytes() > FLOOR;
         let may_drop = match self.first_above {
             _ if !is_above => {
                 self.first_above = None;
                 false
             }
-            Some(at) => work.now >= at,
+            Some(at) => args.now >= at,
             None => {
-                self.first_above = Some(work.now + work.config.interval);
+                self.first_above = Some(args.now + args.config.interval);
                 false
             }
         };
         Head { queued, may_drop }
     }
 
-    /// Marks the head where that is possible, and says so; else drops it and pulls the next.
-    fn strike<P>(&mut self, work: &mut Work<'_, P, impl Source<P>>, head: &mut Head<P>) -> bool {
-        let mut first = head.queued.as_mut().filter(|_| work.config.ecn);
-        if first.as_mut().is_some_and(|queued| work.verdicts.mark(&mut queued.packet)) {
+    /// Mark the head if possible and return true; otherwise drop it and pull the next packet.
+    fn mark_or_drop<P>(
+        &mut self,
+        args: &mut DequeueArgs<'_, P, impl Source<P>>,
+        head: &mut Head<P>,
+    ) -> bool {
+        let mut first = head.queued.as_mut().filter(|_| args.config.ecn);
+        if first.as_mut().is_some_and(|queued| args.verdicts.mark(&mut queued.packet)) {
             return true;
         }
         if let Some(lost) = head.queued.take() {
-            work.verdicts.lose(work.now, LossReason::Queue, lost.packet);
+            args.verdicts.lose(args.now, LossReason::Queue, lost.packet);
         }
-        *head = self.pull(work);
+        *head = self.pull(args);
         false
     }
 
-    /// RFC 8289 5.5: the first drop; more follow unless the wait gets shorter.
-    fn begin_dropping<P>(&mut self, work: &mut Work<'_, P, impl Source<P>>, head: &mut Head<P>) {
-        let (now, interval) = (work.now, work.config.interval);
-        self.strike(work, head);
+    /// Enter the dropping state with a first drop (RFC 8289 5.5); more follow unless the sojourn time falls.
+    fn begin_dropping<P>(
+        &mut self,
+        args: &mut DequeueArgs<'_, P, impl Source<P>>,
+        head: &mut Head<P>,
+    ) {
+        let (now, interval) = (args.now, args.config.interval);
+        self.mark_or_drop(args, head);
         self.dropping = true;
-        // How often it dropped last time is a good rate to start with, where that was not long ago.
+        // The previous drop rate is a good starting point if the dropping state was left recently.
         let before = self.count - self.last_count;
         let is_recent = now.saturating_since(self.drop_next) < interval * REMEMBERED_INTERVALS;
         self.count = if before > 1 && is_recent { before } else { 1 };
@@ -158,15 +169,19 @@ impl Control {
         self.drop_next = self.control_law(now, interval);
     }
 
-    /// RFC 8289 5.5: more drops, several at once where the backlog is long.
-    fn go_on_dropping<P>(&mut self, work: &mut Work<'_, P, impl Source<P>>, head: &mut Head<P>) {
+    /// Drop as long as drops are due, several at once if the backlog is long (RFC 8289 5.5).
+    fn continue_dropping<P>(
+        &mut self,
+        args: &mut DequeueArgs<'_, P, impl Source<P>>,
+        head: &mut Head<P>,
+    ) {
         self.dropping = head.may_drop;
-        while self.dropping && work.now >= self.drop_next {
+        while self.dropping && args.now >= self.drop_next {
             self.count += 1;
-            let is_marked = self.strike(work, head);
+            let is_marked = self.mark_or_drop(args, head);
             self.dropping = head.may_drop;
             if self.dropping {
-                self.drop_next = self.control_law(self.drop_next, work.config.interval);
+                self.drop_next = self.control_law(self.drop_next, args.config.interval);
             }
             if is_marked {
                 return;
@@ -174,15 +189,15 @@ impl Control {
         }
     }
 
-    /// When the next drop is due: TCP's rate falls with the square root of its losses (RFC 8289 5.4).
+    /// Time of the next drop: TCP's rate falls with the square root of its loss rate (RFC 8289 5.4).
     fn control_law(&self, from: Instant, interval: Duration) -> Instant {
         let interval_ns = interval.as_nanos() as f64;
         from + Duration::from_nanos((interval_ns / f64::from(self.count).sqrt()) as u64)
     }
 }
 
-/// What one look at the queue needs.
-struct Work<'w, P, S> {
+/// Arguments of one `dequeue`, passed on together.
+struct DequeueArgs<'w, P, S> {
     config: &'w CodelConfig,
     now: Instant,
     source: &'w mut S,
@@ -210,7 +225,7 @@ impl<P> Qdisc<P> for Codel<P> {
 
     #[inline]
     fn dequeue(&mut self, now: Instant, verdicts: &mut Verdicts<P>) -> Option<Queued<P>> {
-        self.control.take(&self.config, now, &mut self.queue, verdicts)
+        self.control.dequeue(&self.config, now, &mut self.queue, verdicts)
     }
 
     #[inline]
@@ -226,14 +241,14 @@ mod tests {
     use super::*;
     use crate::{NO_FLOW, Packet};
 
-    /// What becomes of a packet: when it leaves or is dropped, and whether it was marked.
+    /// Fate of a packet: when it leaves or is dropped, and whether it was marked.
     #[derive(Debug, Clone, Copy, PartialEq)]
     enum Fate {
         Left { at_ns: i64, is_marked: bool },
         Dropped { at_ns: i64 },
     }
 
-    /// A packet that comes: when, its size, and whether it speaks ECN.
+    /// A packet that is enqueued: its time, its size, and whether it is ECN-capable.
     #[derive(Debug, Clone, Copy)]
     struct Offered {
         at_ns: i64,
@@ -241,7 +256,7 @@ mod tests {
         is_capable: bool,
     }
 
-    /// The pseudocode of RFC 8289 5, line by line, with marks in place of `drop` where Linux has them.
+    /// Pseudocode of RFC 8289 5, line by line, with marks in place of `drop` as in Linux.
     struct Reference<'o> {
         offered: &'o [Offered],
         target_ns: i64,
@@ -356,7 +371,7 @@ mod tests {
         }
     }
 
-    /// A train of packets, and the times at which something is taken out.
+    /// Random packets, and the gaps between dequeues.
     fn train() -> impl Strategy<Value = (Vec<Offered>, Vec<i64>)> {
         let packet = (0_i64..4_000_000, 64_u64..1_515, any::<bool>());
         let packets = prop::collection::vec(packet, 1..400).prop_map(|packets| {
@@ -367,7 +382,7 @@ mod tests {
             };
             packets.into_iter().map(follow).collect()
         });
-        // Slower than they come for a while, then faster.
+        // Packets leave more slowly than they come for a while, then faster.
         let gaps = prop::collection::vec(0_i64..9_000_000, 1..600);
         (packets, gaps)
     }
@@ -394,7 +409,7 @@ mod tests {
             now += gap_ns;
             while let Some(next) = offered.get(come).filter(|next| next.at_ns <= now) {
                 let ecn = if next.is_capable { Ecn::Ect0 } else { Ecn::NotEct };
-                let packet = Packet::new(Bytes::new(next.bytes), come).of(NO_FLOW, ecn);
+                let packet = Packet::new(Bytes::new(next.bytes), come).with_flow(NO_FLOW, ecn);
                 codel.enqueue(Queued { since: at(next.at_ns), packet }, &mut verdicts);
                 reference.waiting.push(come);
                 come += 1;
@@ -425,7 +440,7 @@ mod tests {
         }
     }
 
-    /// 1000 packets that come every 2 ms and leave every 3 ms, so that ever more wait.
+    /// Result for 1000 packets that come every 2 ms and leave every 3 ms, so that the backlog grows.
     fn overload(config: &CodelConfig, is_capable: bool) -> (Vec<i64>, usize, usize) {
         let offered: Vec<Offered> = (0..1000)
             .map(|n| Offered { at_ns: 1 + 2_000_000 * n, bytes: 1514, is_capable })
@@ -458,7 +473,7 @@ mod tests {
     }
 
     #[test]
-    fn with_ecn_who_speaks_it_is_marked_and_nobody_else() {
+    fn with_ecn_capable_packets_are_marked_and_others_dropped() {
         let config = CodelConfig { ecn: true, ..CodelConfig::default() };
         let (drops, marked, left) = overload(&config, true);
         assert!(drops.is_empty() && marked > 20 && left > 900, "{drops:?} {marked} {left}");

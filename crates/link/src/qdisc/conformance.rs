@@ -1,4 +1,4 @@
-//! What every queue discipline must do, tried on every entry of the table.
+//! Conformance tests of the queue disciplines, run over every entry of the table.
 
 use std::collections::BTreeMap;
 
@@ -34,7 +34,7 @@ fn limit() -> impl Strategy<Value = Limit> {
     ]
 }
 
-/// Every row of the table with its own parameters, and with others.
+/// All disciplines of the table with their defaults, and variants with other parameters.
 fn choices() -> Vec<QueueDiscipline> {
     let others = [
         r#"{"kind": "codel", "ecn": true}"#,
@@ -66,13 +66,13 @@ fn choices() -> Vec<QueueDiscipline> {
     plain.chain(others.map(|text| serde_json::from_str(text).expect("a discipline"))).collect()
 }
 
-/// Packets still inside by number: their entry, size and ECN bits.
+/// Packets still in the queue, by number: time of arrival, size and ECN bits.
 type Inside = BTreeMap<u64, (Instant, Bytes, Ecn)>;
 
-/// What left a discipline, in order: a packet, when where it was not lost, and its ECN bits then.
+/// Packets in the order in which they left: number, time of departure (`None` if dropped), and final ECN bits.
 type Left = Vec<(u64, Option<Instant>, Ecn)>;
 
-/// Packets acknowledge one more than the one before; a third of them carry data, too.
+/// TCP header of a packet: each acknowledges one more than the one before, and every third also carries data.
 fn acknowledges(number: &u64) -> Option<TcpFacts> {
     Some(TcpFacts {
         connection: 1,
@@ -84,7 +84,7 @@ fn acknowledges(number: &u64) -> Option<TcpFacts> {
     })
 }
 
-/// Drives one discipline and checks every step.
+/// Drive one discipline through the steps and check every one; return the packets that left.
 fn run(choice: &QueueDiscipline, limit: Limit, steps: &[Step]) -> Left {
     let mut qdisc = AnyQdisc::new(choice, limit, 7);
     qdisc.read_tcp_with(acknowledges);
@@ -96,7 +96,7 @@ fn run(choice: &QueueDiscipline, limit: Limit, steps: &[Step]) -> Left {
                 now += Duration::from_micros(after_us);
                 let flow = if flow == 0 { NO_FLOW } else { flow };
                 let dscp = Dscp::ALL[flow as usize % Dscp::ALL.len()];
-                let packet = Packet::new(Bytes::new(size), number).of(flow, ecn);
+                let packet = Packet::new(Bytes::new(size), number).with_flow(flow, ecn);
                 let packet = packet.with_tos(dscp.tos());
                 inside.insert(number, (now, packet.wire_size, ecn));
                 qdisc.enqueue(Queued { since: now, packet }, &mut verdicts);
@@ -107,7 +107,7 @@ fn run(choice: &QueueDiscipline, limit: Limit, steps: &[Step]) -> Left {
             }
         }
         account_for_drops(&mut verdicts, now, &mut inside, &mut left);
-        // Adding up very many takes long.
+        // Summing up a long queue at every step is slow.
         if inside.len() < 500 || number % 100 == 0 {
             check_backlog(&qdisc, limit, &inside);
         }

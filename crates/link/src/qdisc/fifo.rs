@@ -1,6 +1,7 @@
-//! First in, first out: a packet that does not fit when it comes is lost (drop-tail).
+//! First in, first out: a packet that does not fit when it arrives is lost (drop-tail).
 //!
-//! A link itself works this queue out ahead (`on_arrival.rs`); its tests hold that against this.
+//! A link computes this queue ahead (`on_arrival.rs`) unless it has to be run step by step; the tests compare
+//! the two.
 
 use std::collections::VecDeque;
 
@@ -12,7 +13,7 @@ use skyhop_units::Instant;
 use super::{Backlog, Limit, Parameters, Qdisc, Queued};
 use crate::stats::Verdicts;
 
-/// `fifo` has no parameters.
+/// Parameters of `fifo`, which has none.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FifoConfig {}
@@ -31,12 +32,12 @@ impl<P> Fifo<P> {
         Self::within(limit)
     }
 
-    /// One that holds no more than `limit`.
+    /// Create a queue that holds no more than `limit`.
     pub(super) fn within(limit: Limit) -> Self {
         Self { limit, backlog: Backlog::default(), waiting: VecDeque::new() }
     }
 
-    /// The packet that has waited longest.
+    /// Remove and return the packet that has waited longest.
     #[inline]
     pub(super) fn pop(&mut self) -> Option<Queued<P>> {
         let first = self.waiting.pop_front()?;
@@ -76,8 +77,7 @@ mod tests {
     use super::*;
     use crate::Packet;
 
-    /// Enqueues packets of these sizes; returns the places of those lost and of those that come
-    /// out, in order.
+    /// Enqueue packets of these sizes; return the indices of those lost and of those that leave, in order.
     fn fill(limit: Limit, sizes: &[u64]) -> (Vec<usize>, Vec<usize>) {
         let mut fifo = Fifo::within(limit);
         let mut verdicts = Verdicts::new();

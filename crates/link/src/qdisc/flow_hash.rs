@@ -1,28 +1,30 @@
-//! Which of a discipline's queues a packet goes to: by a hash of its connection, as in Linux, so that two may meet in one.
+//! Hash of a packet's connection, by which a discipline chooses its queue. Two connections may share one, as in
+//! Linux.
 
 use crate::Packet;
-use crate::chance::Chance;
+use crate::rng::LinkRng;
 
-/// A hash drawn at random: who meets whom differs from link to link and from seed to seed.
+/// Hash with a random key: which connections collide differs from link to link and from seed to seed.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct FlowHash {
     key: u64,
 }
 
 impl FlowHash {
-    pub(super) fn drawn(chance: &mut Chance) -> Self {
-        Self { key: chance.bits() }
+    pub(super) fn random(rng: &mut LinkRng) -> Self {
+        Self { key: rng.bits() }
     }
 
-    /// In place of `skb_get_hash`: the finaliser of SplitMix64, which spreads neighbours over all bits.
+    /// Hash of the packet's connection, in place of `skb_get_hash`: SplitMix64's finaliser, which spreads
+    /// neighbouring numbers over all bits.
     #[inline]
-    pub(super) fn of<P>(self, packet: &Packet<P>) -> u32 {
+    pub(super) fn value<P>(self, packet: &Packet<P>) -> u32 {
         self.spread(packet.identity())
     }
 
-    /// The same for all connections of a flow.
+    /// Hash of a flow, the same for all its connections.
     #[inline]
-    pub(super) fn of_flow(self, flow: u32) -> u32 {
+    pub(super) fn flow_value(self, flow: u32) -> u32 {
         self.spread(u64::from(flow))
     }
 
@@ -34,16 +36,16 @@ impl FlowHash {
         (mixed >> 32) as u32
     }
 
-    /// One of so many queues: `reciprocal_scale`.
+    /// Index of one of `queues` queues, by multiplication as in the kernel's `reciprocal_scale`.
     #[inline]
     pub(super) fn scaled<P>(self, packet: &Packet<P>, queues: usize) -> usize {
-        ((u64::from(self.of(packet)) * queues as u64) >> 32) as usize
+        ((u64::from(self.value(packet)) * queues as u64) >> 32) as usize
     }
 
-    /// One of a power of two of queues.
+    /// Index of one of `queues` queues by the low bits of the hash; `queues` is a power of two.
     #[inline]
     pub(super) fn masked<P>(self, packet: &Packet<P>, queues: usize) -> usize {
-        self.of(packet) as usize & (queues - 1)
+        self.value(packet) as usize & (queues - 1)
     }
 }
 
@@ -56,12 +58,14 @@ mod tests {
 
     use super::*;
 
-    /// How many of 10,000 connections are in each of 1024 queues.
+    /// Number of connections, of 10,000, in each of 1024 queues; empty queues are left out.
     fn fill(hash: FlowHash, identity: fn(u16) -> (u32, u16)) -> BTreeMap<usize, u32> {
         let mut queues = BTreeMap::new();
         for number in 0..10_000 {
             let (flow, connection) = identity(number);
-            let packet = Packet::new(Bytes::new(100), ()).of(flow, Ecn::NotEct).over(connection);
+            let packet = Packet::new(Bytes::new(100), ())
+                .with_flow(flow, Ecn::NotEct)
+                .with_connection(connection);
             *queues.entry(hash.scaled(&packet, 1024)).or_insert(0) += 1;
         }
         queues
@@ -69,10 +73,10 @@ mod tests {
 
     #[test]
     fn flows_and_connections_are_spread_as_by_chance() {
-        let mut chance = Chance::of_queue(7);
+        let mut rng = LinkRng::for_queue(7);
         for identity in [|n: u16| (u32::from(n), 0), |n: u16| (3, n)] {
-            let queues = fill(FlowHash::drawn(&mut chance), identity);
-            // Chi squared of 1023 degrees of freedom: 1023 +- 45.
+            let queues = fill(FlowHash::random(&mut rng), identity);
+            // Chi squared with 1023 degrees of freedom: 1023 +- 45.
             let mean = 10_000.0 / 1024.0;
             let filled: f64 = queues.values().map(|&n| (f64::from(n) - mean).powi(2) / mean).sum();
             let chi_squared = filled + (1024 - queues.len()) as f64 * mean;
@@ -81,13 +85,14 @@ mod tests {
     }
 
     #[test]
-    fn who_meets_whom_is_drawn() {
-        let mut chance = Chance::of_queue(7);
+    fn which_flows_collide_is_random() {
+        let mut rng = LinkRng::for_queue(7);
         let pairs = 20_000;
         let meet = |_| {
-            let hash = FlowHash::drawn(&mut chance);
-            let queue =
-                |flow| hash.scaled(&Packet::new(Bytes::new(100), ()).of(flow, Ecn::NotEct), 128);
+            let hash = FlowHash::random(&mut rng);
+            let queue = |flow| {
+                hash.scaled(&Packet::new(Bytes::new(100), ()).with_flow(flow, Ecn::NotEct), 128)
+            };
             queue(0) == queue(1)
         };
         let met = (0..pairs).map(meet).filter(|met| *met).count();

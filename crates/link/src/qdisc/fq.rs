@@ -1,6 +1,7 @@
-//! Fair queueing of Linux (`net/sched/sch_fq.c`, that of 6.8 and later): connections have turns by bytes, new ones first
-//! with more of them, and each may be held to a rate. What it forwards rather than sends itself it tells apart by 1024
-//! values of a hash, and a link forwards all; the rate of a sending socket is unknown here too. All packets are of one band.
+//! Fair queueing of Linux (`net/sched/sch_fq.c` of 6.8 and later): connections are served by deficit round
+//! robin, new ones first with a larger quantum, and each may be limited to a rate. Linux tells forwarded
+//! packets apart by 1024 values of a hash, and a link forwards all packets; the pacing rate of a sending socket
+//! is unknown here too. All packets are in one band.
 
 use std::collections::VecDeque;
 use std::num::NonZeroU32;
@@ -12,30 +13,30 @@ use skyhop_units::{Bytes, Duration, Instant, Rate};
 
 use super::flow_hash::FlowHash;
 use super::{Backlog, Limit, Parameters, Qdisc, Queued};
-use crate::chance::Chance;
+use crate::rng::LinkRng;
 use crate::stats::Verdicts;
 
 /// The parameters of `fq`; the defaults are Linux's.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct FqConfig {
-    /// How many values the hash of connections has, a power of two: Linux's `orphan_mask` and one.
+    /// Number of values of the hash of connections, a power of two: Linux's `orphan_mask` plus one.
     pub flows: NonZeroU32,
-    /// Packets of one flow.
+    /// Limit of packets in the queue of one flow.
     pub flow_limit: NonZeroU32,
-    /// Bytes that a flow sends in a turn.
+    /// Bytes that a flow sends per round.
     pub quantum: Bytes,
-    /// Bytes that a flow sends in its first turn.
+    /// Bytes that a new flow sends in its first round.
     pub initial_quantum: Bytes,
-    /// No flow is faster than this; none is held where not given.
+    /// Largest rate of each flow; unlimited if not given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub maxrate: Option<Rate>,
-    /// A flow that is held to no more than this has a turn for each packet.
+    /// Rate limit up to which a flow sends one packet per round.
     pub low_rate_threshold: Rate,
-    /// A flow that was empty for longer has a whole turn again.
+    /// Time after which an idle flow's credit is refilled to a full quantum.
     pub refill_delay: Duration,
-    /// Packets that speak ECN are marked if they have waited longer than this since they might have been sent; never where
-    /// not given.
+    /// Delay, since the packet might have been sent, beyond which ECN-capable packets are marked; never if not
+    /// given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ce_threshold: Option<Duration>,
 }
@@ -62,16 +63,18 @@ impl Parameters for FqConfig {
             return Some("flows is not a power of two; give one, such as 1024");
         }
         if self.maxrate == Some(Rate::ZERO) {
-            return Some("maxrate is zero, so that nothing ever left; leave it out");
+            return Some(
+                "maxrate is zero, so that no packet could ever leave; leave it out for no limit",
+            );
         }
         (self.quantum == Bytes::ZERO).then_some(super::fq_codel::NO_QUANTUM)
     }
 }
 
-/// As many packets pass by the flows while none of these has anything.
-const MOST_ASIDE: usize = 8;
-/// A flow is never held for longer at a time.
-const MOST_HELD: Duration = Duration::from_secs(1);
+/// Largest number of packets in the internal queue, which bypasses the flows while none of them has packets.
+const MAX_INTERNAL: usize = 8;
+/// Longest time for which a flow is throttled at once.
+const MAX_THROTTLE: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(crate) struct Fq<P> {
@@ -79,16 +82,16 @@ pub(crate) struct Fq<P> {
     limit: Limit,
     hash: FlowHash,
     flows: Box<[Flow<P>]>,
-    /// Packets that pass by the flows.
-    aside: VecDeque<Queued<P>>,
-    /// Flows in the order of their turns.
+    /// Queue of packets that bypass the flows (Linux's `internal` flow).
+    internal: VecDeque<Queued<P>>,
+    /// Indices of flows, in the order in which they are served.
     new: VecDeque<u32>,
     old: VecDeque<u32>,
-    /// Flows that are held.
-    held: Vec<u32>,
-    /// When the first of these may send.
+    /// Indices of throttled flows, which wait for their next send time.
+    throttled: Vec<u32>,
+    /// Earliest send time of the throttled flows.
     next_release: Instant,
-    /// How many flows have packets, and are not held.
+    /// Number of flows that have packets and are not throttled.
     active: usize,
     backlog: Backlog,
 }
@@ -97,20 +100,20 @@ pub(crate) struct Fq<P> {
 struct Flow<P> {
     waiting: VecDeque<Queued<P>>,
     credit: i64,
-    /// When its next packet may be sent, where it was held to a rate.
+    /// Earliest time of its next packet, set by its rate limit.
     next_packet: Instant,
-    place: Place,
+    place: ListState,
 }
 
-/// Where a flow is.
+/// List that a flow is on.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Place {
-    /// Nowhere, empty, since.
+enum ListState {
+    /// Flow on no list: empty, since that time if it ever had packets.
     Detached { since: Option<Instant> },
-    /// Among those with turns.
+    /// Flow on the new or the old list.
     Listed,
-    /// Among those held.
-    Held,
+    /// Throttled until its next send time.
+    Throttled,
 }
 
 impl<P> Fq<P> {
@@ -119,50 +122,51 @@ impl<P> Fq<P> {
             waiting: VecDeque::new(),
             credit: config.initial_quantum.as_u64() as i64,
             next_packet: Instant::START,
-            place: Place::Detached { since: None },
+            place: ListState::Detached { since: None },
         };
         let flows = config.flows.get() as usize;
         Self {
-            hash: FlowHash::drawn(&mut Chance::of_queue(seed)),
+            hash: FlowHash::random(&mut LinkRng::for_queue(seed)),
             flows: std::iter::repeat_with(flow).take(flows).collect(),
             config: config.clone(),
             limit,
-            aside: VecDeque::new(),
+            internal: VecDeque::new(),
             new: VecDeque::new(),
             old: VecDeque::new(),
-            held: Vec::new(),
+            throttled: Vec::new(),
             next_release: Instant::NEVER,
             active: 0,
             backlog: Backlog::default(),
         }
     }
 
-    /// `fq_fastpath_check`
+    /// Whether a packet may bypass the flows: `fq_fastpath_check`.
     #[inline]
-    fn may_pass_by(&self, now: Instant) -> bool {
-        let is_quiet = self.active == 0 && self.aside.len() < MOST_ASIDE && self.next_release > now;
+    fn may_bypass(&self, now: Instant) -> bool {
+        let is_quiet =
+            self.active == 0 && self.internal.len() < MAX_INTERNAL && self.next_release > now;
         (self.backlog.packets == 0 || is_quiet) && self.config.maxrate.is_none()
     }
 
-    /// Lets those have turns again that were held until now: `fq_check_throttled`.
+    /// Return throttled flows that are due to the old list: `fq_check_throttled`.
     #[inline]
     fn release(&mut self, now: Instant) {
         if self.next_release > now {
             return;
         }
-        let Self { flows, held, .. } = self;
-        held.sort_by_key(|flow| flows[*flow as usize].next_packet);
-        let due = held.partition_point(|flow| flows[*flow as usize].next_packet <= now);
-        for flow in held.drain(..due) {
-            flows[flow as usize].place = Place::Listed;
+        let Self { flows, throttled, .. } = self;
+        throttled.sort_by_key(|flow| flows[*flow as usize].next_packet);
+        let due = throttled.partition_point(|flow| flows[*flow as usize].next_packet <= now);
+        for flow in throttled.drain(..due) {
+            flows[flow as usize].place = ListState::Listed;
             self.old.push_back(flow);
             self.active += 1;
         }
         self.next_release =
-            held.first().map_or(Instant::NEVER, |flow| flows[*flow as usize].next_packet);
+            throttled.first().map_or(Instant::NEVER, |flow| flows[*flow as usize].next_packet);
     }
 
-    /// Takes the flow whose turn it is off its list.
+    /// Remove the first flow from its list; return whether it was on the new list.
     #[inline]
     fn unlist_first(&mut self) -> bool {
         let is_new = !self.new.is_empty();
@@ -174,7 +178,7 @@ impl<P> Fq<P> {
         is_new
     }
 
-    /// The packet of the flow whose turn it is; `None` where another has its turn now.
+    /// Return a packet of the first flow; `None` if another flow is first now.
     #[inline]
     fn serve(&mut self, place: u32, now: Instant, verdicts: &mut Verdicts<P>) -> Option<Queued<P>> {
         let flow = &mut self.flows[place as usize];
@@ -185,21 +189,21 @@ impl<P> Fq<P> {
             return None;
         }
         let Some(head) = flow.waiting.front() else {
-            // One that is new still waits for the old ones' turns.
+            // An emptied new flow moves to the old list, so that it cannot regain priority.
             if self.unlist_first() {
                 self.old.push_back(place);
             } else {
-                self.flows[place as usize].place = Place::Detached { since: Some(now) };
+                self.flows[place as usize].place = ListState::Detached { since: Some(now) };
             }
             return None;
         };
         let due = head.since.max(flow.next_packet);
         if now < due {
-            flow.place = Place::Held;
+            flow.place = ListState::Throttled;
             flow.next_packet = due;
             self.next_release = self.next_release.min(due);
             self.unlist_first();
-            self.held.push(place);
+            self.throttled.push(place);
             self.active -= 1;
             return None;
         }
@@ -217,7 +221,7 @@ impl<P> Fq<P> {
 }
 
 impl<P> Flow<P> {
-    /// A packet of it is sent, and the next must wait where there is a rate.
+    /// Charge the flow for a packet that it sends, and set its next send time if its rate is limited.
     #[inline]
     fn spend(&mut self, config: &FqConfig, now: Instant, wire_size: Bytes) {
         self.credit -= wire_size.as_u64() as i64;
@@ -231,9 +235,9 @@ impl<P> Flow<P> {
                 return;
             }
         }
-        let mut gap = rate.transmit_time(paid).min(MOST_HELD);
+        let mut gap = rate.transmit_time(paid).min(MAX_THROTTLE);
         if self.next_packet > Instant::START {
-            // What it was late, but no more than half of it.
+            // Lateness is made up for, by at most half of the gap.
             let late = now.saturating_since(self.next_packet);
             gap = gap.saturating_sub(late.min(gap / 2));
         }
@@ -251,9 +255,9 @@ impl<P> Qdisc<P> for Fq<P> {
             verdicts.lose(now, LossReason::Queue, arriving.packet);
             return;
         }
-        if self.may_pass_by(now) {
+        if self.may_bypass(now) {
             self.backlog = with_it;
-            self.aside.push_back(arriving);
+            self.internal.push_back(arriving);
             return;
         }
         let place = self.hash.masked(&arriving.packet, self.flows.len());
@@ -262,15 +266,15 @@ impl<P> Qdisc<P> for Fq<P> {
             verdicts.lose(now, LossReason::Queue, arriving.packet);
             return;
         }
-        if let Place::Detached { since } = flow.place {
+        if let ListState::Detached { since } = flow.place {
             let is_rested = since.is_none_or(|since| now > since + self.config.refill_delay);
             if is_rested {
                 flow.credit = flow.credit.max(self.config.quantum.as_u64() as i64);
             }
-            flow.place = Place::Listed;
+            flow.place = ListState::Listed;
             self.new.push_back(place as u32);
         }
-        if flow.waiting.is_empty() && flow.place == Place::Listed {
+        if flow.waiting.is_empty() && flow.place == ListState::Listed {
             self.active += 1;
         }
         self.backlog = with_it;
@@ -279,7 +283,7 @@ impl<P> Qdisc<P> for Fq<P> {
 
     #[inline]
     fn dequeue(&mut self, now: Instant, verdicts: &mut Verdicts<P>) -> Option<Queued<P>> {
-        let first = match self.aside.pop_front() {
+        let first = match self.internal.pop_front() {
             Some(first) => first,
             None => {
                 self.release(now);
@@ -310,21 +314,21 @@ mod tests {
     use proptest::prelude::*;
     use skyhop_model::Ecn;
 
-    use super::super::trial::{Ledger, Offered, Restated, fates, train};
+    use super::super::trial::{Ledger, Offered, ReferenceQdisc, fates, train};
     use super::*;
     use crate::Packet;
 
-    /// `fq_enqueue` and `fq_dequeue` in plain lists.
+    /// `fq_enqueue` and `fq_dequeue` on plain lists of packet numbers.
     struct Reference {
         ledger: Ledger,
         config: FqConfig,
         most: usize,
         flow_of: Vec<usize>,
-        aside: Vec<usize>,
+        internal: Vec<usize>,
         flows: Vec<Thread>,
         new: Vec<usize>,
         old: Vec<usize>,
-        held: Vec<usize>,
+        throttled: Vec<usize>,
     }
 
     #[derive(Clone)]
@@ -336,12 +340,12 @@ mod tests {
     }
 
     impl Reference {
-        fn may_pass_by(&self, now: u64) -> bool {
+        fn may_bypass(&self, now: u64) -> bool {
             let is_active = |f: &usize| !self.flows[*f].waiting.is_empty();
             let is_due = |f: &usize| self.flows[*f].next_ns <= now;
             let is_quiet = !self.new.iter().chain(&self.old).any(is_active)
-                && self.aside.len() < 8
-                && !self.held.iter().any(is_due);
+                && self.internal.len() < 8
+                && !self.throttled.iter().any(is_due);
             self.config.maxrate.is_none() && is_quiet
         }
 
@@ -363,19 +367,19 @@ mod tests {
         }
     }
 
-    impl Restated for Reference {
+    impl ReferenceQdisc for Reference {
         fn ledger(&mut self) -> &mut Ledger {
             &mut self.ledger
         }
 
         fn enqueue(&mut self, now: u64, number: usize) {
             let in_flows: usize = self.flows.iter().map(|flow| flow.waiting.len()).sum();
-            if in_flows + self.aside.len() >= self.most {
+            if in_flows + self.internal.len() >= self.most {
                 self.ledger.drop(number, now);
                 return;
             }
-            if self.may_pass_by(now) {
-                self.aside.push(number);
+            if self.may_bypass(now) {
+                self.internal.push(number);
                 return;
             }
             let f = self.flow_of[number];
@@ -384,7 +388,7 @@ mod tests {
                 self.ledger.drop(number, now);
                 return;
             }
-            if ![&self.new, &self.old, &self.held].iter().any(|list| list.contains(&f)) {
+            if ![&self.new, &self.old, &self.throttled].iter().any(|list| list.contains(&f)) {
                 self.new.push(f);
                 let rest = self.config.refill_delay.as_nanos();
                 if flow.emptied_ns.is_none_or(|emptied| now > emptied + rest) {
@@ -395,14 +399,14 @@ mod tests {
         }
 
         fn dequeue(&mut self, now: u64) {
-            if !self.aside.is_empty() {
-                let first = self.aside.remove(0);
+            if !self.internal.is_empty() {
+                let first = self.internal.remove(0);
                 self.ledger.leave(first, now);
                 return;
             }
-            self.held.sort_by_key(|f| self.flows[*f].next_ns);
-            while self.held.first().is_some_and(|f| self.flows[*f].next_ns <= now) {
-                self.old.push(self.held.remove(0));
+            self.throttled.sort_by_key(|f| self.flows[*f].next_ns);
+            while self.throttled.first().is_some_and(|f| self.flows[*f].next_ns <= now) {
+                self.old.push(self.throttled.remove(0));
             }
             loop {
                 let is_new = !self.new.is_empty();
@@ -422,7 +426,7 @@ mod tests {
                     }
                 } else if flow.next_ns > now {
                     list.remove(0);
-                    self.held.push(f);
+                    self.throttled.push(f);
                 } else {
                     let first = flow.waiting.remove(0);
                     let might_ns = flow.next_ns.max(now - self.ledger.wait_ns(first, now));
@@ -475,11 +479,11 @@ mod tests {
                 config: config.clone(),
                 most,
                 flow_of: train.0.iter().map(flow).collect(),
-                aside: Vec::new(),
+                internal: Vec::new(),
                 flows: vec![thread; config.flows.get() as usize],
                 new: Vec::new(),
                 old: Vec::new(),
-                held: Vec::new(),
+                throttled: Vec::new(),
             };
             let [qdisc, reference] = fates(qdisc, reference, &train);
             prop_assert_eq!(qdisc, reference);
@@ -493,7 +497,7 @@ mod tests {
             Fq::new(&FqConfig { maxrate, ..FqConfig::default() }, Limit::Packets(200), 3);
         let mut verdicts = Verdicts::new();
         for number in 0..100 {
-            let packet = Packet::new(LARGEST_PACKET, number).of(1, Ecn::NotEct);
+            let packet = Packet::new(LARGEST_PACKET, number).with_flow(1, Ecn::NotEct);
             qdisc.enqueue(Queued { since: Instant::START, packet }, &mut verdicts);
         }
         let (mut now, mut sent) = (Instant::START, 0_u32);
@@ -513,7 +517,7 @@ mod tests {
             (100, 10),
             "ten packets at once, as Linux lets a new flow send"
         );
-        // Two packets of a millisecond each per turn from then on.
+        // From then on a turn has two packets of a millisecond each.
         assert_eq!(now, Instant::START + Duration::from_millis(90));
     }
 }

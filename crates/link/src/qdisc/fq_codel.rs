@@ -1,6 +1,6 @@
-//! Flow queues with controlled delay (RFC 8290), with Linux's parameters (`net/sched/sch_fq_codel.c`): connections are
-//! hashed into queues, which have turns by bytes, new ones first, and each queue has CoDel's variables of its own. What
-//! does not fit goes from the end that waits longest of the queue with most bytes.
+//! Flow queues with controlled delay (RFC 8290), with Linux's parameters (`net/sched/sch_fq_codel.c`):
+//! connections are hashed into queues, which are served by deficit round robin, new flows first; each queue has
+//! its own CoDel state. A packet that does not fit costs packets at the head of the queue with most bytes.
 
 use std::collections::VecDeque;
 use std::num::NonZeroU32;
@@ -14,29 +14,30 @@ use super::codel::{Control, Source};
 use super::flow_hash::FlowHash;
 use super::rotation::Rotation;
 use super::{Backlog, CodelConfig, Limit, Parameters, Qdisc, Queued};
-use crate::chance::Chance;
+use crate::rng::LinkRng;
 use crate::stats::Verdicts;
 
 /// The parameters of `fq_codel`; the defaults are Linux's.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct FqCodelConfig {
-    /// How long packets may wait.
+    /// CoDel TARGET (RFC 8289 4.3): acceptable time in the queue.
     pub target: Duration,
-    /// For how long they may wait longer: about the longest RTT.
+    /// CoDel INTERVAL (RFC 8289 4.3): how long the sojourn time may exceed `target`; about the maximum RTT.
     pub interval: Duration,
-    /// Whether packets that speak ECN are marked rather than dropped.
+    /// Whether ECN-capable packets are marked rather than dropped.
     pub ecn: bool,
-    /// Packets that speak ECN and have waited longer leave with a mark, whatever `ecn` is and however short that is.
+    /// Time in the queue beyond which ECN-capable packets are marked, independent of `ecn` and `interval`;
+    /// never if not given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ce_threshold: Option<Duration>,
-    /// How many queues connections are hashed into.
+    /// Number of queues into which connections are hashed.
     pub flows: NonZeroU32,
-    /// Bytes that a queue sends in a turn.
+    /// Bytes that a queue sends per round.
     pub quantum: Bytes,
-    /// The most packets that are dropped at once where the queue is full; never more than half of a flow's bytes.
+    /// Largest number of packets dropped at once if the queue is full; never more than half of a flow's bytes.
     pub drop_batch: NonZeroU32,
-    /// The most memory that waiting packets may take, as the kernel counts it.
+    /// Limit of the memory of waiting packets, as the kernel counts it.
     pub memory: Bytes,
 }
 
@@ -62,15 +63,15 @@ impl Parameters for FqCodelConfig {
     }
 }
 
-/// Linux's number of queues.
+/// Default number of queues in Linux.
 pub(super) const FLOWS: NonZeroU32 = NonZeroU32::new(1024).expect("not zero");
-/// Linux's limit of memory.
+/// Default memory limit in Linux, 32 MiB.
 const MEMORY: Bytes = Bytes::new(32 << 20);
 pub(super) const NO_QUANTUM: &str =
-    "quantum is zero, so that no queue ever had a turn; give it some bytes";
+    "quantum is zero, so that no queue could ever send; give a size, such as \"1514 B\"";
 
-/// What a packet takes of the kernel's memory, its `truesize`: a buffer from a pool of powers of two, with what stands
-/// around the data, and its `sk_buff`.
+/// Kernel memory of a packet, its `truesize`: a data buffer, from a pool of powers of two, with head room and
+/// `skb_shared_info`, and its `sk_buff`.
 pub(super) fn memory_of(wire_size: Bytes) -> Bytes {
     const AROUND: u64 = 64 + 320;
     const SK_BUFF: u64 = 256;
@@ -117,7 +118,7 @@ impl<P> FqCodel<P> {
             drop_batch: u64::from(drop_batch.get()),
             memory_limit: memory,
             limit,
-            hash: FlowHash::drawn(&mut Chance::of_queue(seed)),
+            hash: FlowHash::random(&mut LinkRng::for_queue(seed)),
             flows: std::iter::repeat_with(empty).take(flows).collect(),
             rotation: Rotation::new(flows, quantum),
             backlog: Backlog::default(),
@@ -125,8 +126,8 @@ impl<P> FqCodel<P> {
         }
     }
 
-    /// `fq_codel_drop`: takes from the queue with most bytes, of equals the first, until half of these or a batch of
-    /// packets are gone.
+    /// Drop from the head of the queue with most bytes (`fq_codel_drop`), of equals the first one, until half
+    /// of its bytes or `drop_batch` packets are gone.
     #[cold]
     fn drop_from_fattest(&mut self, now: Instant, verdicts: &mut Verdicts<P>) {
         let fattest = |queue: &usize| (self.flows[*queue].bytes, std::cmp::Reverse(*queue));
@@ -145,7 +146,7 @@ impl<P> FqCodel<P> {
                 break;
             }
         }
-        flow.control.hasten(dropped);
+        flow.control.add_drops(dropped);
     }
 }
 
@@ -157,7 +158,7 @@ impl<P> Qdisc<P> for FqCodel<P> {
         let flow = &mut self.flows[queue];
         flow.bytes += wire_size;
         flow.waiting.push_back(arriving);
-        self.rotation.join(queue);
+        self.rotation.enlist(queue);
         self.backlog.add(wire_size);
         self.memory += memory_of(wire_size);
         if self.memory > self.memory_limit {
@@ -170,15 +171,15 @@ impl<P> Qdisc<P> for FqCodel<P> {
 
     #[inline]
     fn dequeue(&mut self, now: Instant, verdicts: &mut Verdicts<P>) -> Option<Queued<P>> {
-        while let Some(queue) = self.rotation.first() {
+        while let Some(queue) = self.rotation.current() {
             let Flow { waiting, bytes, control } = &mut self.flows[queue];
             let (backlog, memory) = (&mut self.backlog, &mut self.memory);
             let mut head = FlowHead { waiting, bytes, backlog, memory };
-            if let Some(first) = control.take(&self.codel, now, &mut head, verdicts) {
-                self.rotation.spend(queue, first.packet.wire_size);
+            if let Some(first) = control.dequeue(&self.codel, now, &mut head, verdicts) {
+                self.rotation.charge(queue, first.packet.wire_size);
                 return Some(first);
             }
-            self.rotation.pass();
+            self.rotation.retire_current();
         }
         None
     }
@@ -189,7 +190,7 @@ impl<P> Qdisc<P> for FqCodel<P> {
     }
 }
 
-/// A flow's packets for CoDel to take, and what must be kept in step with them.
+/// A flow's queue as a source for CoDel, with the totals that must be kept consistent with it.
 struct FlowHead<'f, P> {
     waiting: &'f mut VecDeque<Queued<P>>,
     bytes: &'f mut Bytes,
@@ -208,9 +209,10 @@ impl<P> Source<P> for FlowHead<'_, P> {
         Some(first)
     }
 
-    /// Of all flows: in Linux one that has two packets is not safe while others have more.
+    /// Backlog of all flows, not only this one: so does Linux, where a short queue may be dropped from while
+    /// others are long.
     #[inline]
-    fn left(&self) -> Bytes {
+    fn backlog_bytes(&self) -> Bytes {
         self.backlog.bytes
     }
 }
@@ -219,11 +221,11 @@ impl<P> Source<P> for FlowHead<'_, P> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::trial::{Ledger, Offered, Restated, fates, train};
+    use super::super::trial::{Ledger, Offered, ReferenceQdisc, fates, train};
     use super::*;
     use crate::Packet;
 
-    /// RFC 8290 4 and RFC 8289 5, in plain lists, with what Linux adds: marks, and drops by the batch.
+    /// RFC 8290 4 and RFC 8289 5 on plain lists, with Linux's additions: marks, and drops in batches.
     struct Reference {
         ledger: Ledger,
         config: FqCodelConfig,
@@ -321,7 +323,7 @@ mod tests {
         }
     }
 
-    impl Restated for Reference {
+    impl ReferenceQdisc for Reference {
         fn ledger(&mut self) -> &mut Ledger {
             &mut self.ledger
         }
@@ -416,7 +418,7 @@ mod tests {
     }
 
     fn packet(flow: u32, payload: usize) -> Packet<usize> {
-        Packet::new(LARGEST_PACKET, payload).of(flow, skyhop_model::Ecn::NotEct)
+        Packet::new(LARGEST_PACKET, payload).with_flow(flow, skyhop_model::Ecn::NotEct)
     }
 
     #[test]
@@ -443,8 +445,8 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_a_limit_beside_the_links_queue() {
-        // 2304 bytes each, as Linux counts a full packet.
+    fn memory_is_a_limit_in_addition_to_the_links_queue() {
+        // A full packet takes 2304 bytes, as Linux counts it.
         assert_eq!(memory_of(LARGEST_PACKET), Bytes::new(2_304));
         let config = FqCodelConfig { memory: Bytes::new(23_040), ..FqCodelConfig::default() };
         let mut qdisc = FqCodel::new(&config, Limit::Packets(10_240), 3);

@@ -1,6 +1,6 @@
-//! Flow queues with PIE (`net/sched/sch_fq_pie.c`): connections are hashed into queues, which have turns by bytes as in
-//! `fq_codel`, and each queue has PIE's probability of its own. What does not fit when it comes is lost; Linux's
-//! `memory_limit` only counts.
+//! Flow queues with PIE (`net/sched/sch_fq_pie.c`): connections are hashed into queues, which are served by deficit
+//! round robin as in `fq_codel`; each queue has its own PIE state. A packet that does not fit on arrival is lost;
+//! Linux's `memory_limit` is only a statistic, so it is no parameter here.
 
 use std::collections::VecDeque;
 use std::num::NonZeroU32;
@@ -15,32 +15,32 @@ use super::fq_codel::{FLOWS, NO_QUANTUM};
 use super::pie::{Control, NO_UPDATES};
 use super::rotation::Rotation;
 use super::{Backlog, Limit, Parameters, PieConfig, Qdisc, Queued};
-use crate::chance::Chance;
+use crate::rng::LinkRng;
 use crate::stats::Verdicts;
 
 /// The parameters of `fq_pie`; the defaults are Linux's.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct FqPieConfig {
-    /// How many queues connections are hashed into.
+    /// Number of queues into which connections are hashed.
     pub flows: NonZeroU32,
-    /// Bytes that a queue sends in a turn.
+    /// Bytes that a queue sends per round.
     pub quantum: Bytes,
-    /// Up to which probability packets that speak ECN are marked, where they are.
+    /// Drop probability up to which ECN-capable packets are marked instead, if `ecn` is set.
     pub ecn_prob: Ratio,
-    /// As `pie`'s.
+    /// Target of the queueing delay, as of `pie`.
     pub target: Duration,
-    /// As `pie`'s.
+    /// Time between updates of the probability, as of `pie`.
     pub tupdate: Duration,
-    /// As `pie`'s.
+    /// Gain for the deviation from the target, as of `pie`.
     pub alpha: u32,
-    /// As `pie`'s.
+    /// Gain for the change of the delay, as of `pie`.
     pub beta: u32,
-    /// As `pie`'s, up to `ecn_prob`.
+    /// Whether ECN-capable packets are marked while the probability is at most `ecn_prob`.
     pub ecn: bool,
-    /// As `pie`'s.
+    /// Whether small packets are dropped less often, as of `pie`.
     pub bytemode: bool,
-    /// As `pie`'s.
+    /// Whether the delay is estimated from the departure rate, as of `pie`.
     pub dq_rate_estimator: bool,
 }
 
@@ -78,7 +78,7 @@ pub(crate) struct FqPie<P> {
     most_to_mark: f64,
     limit: Limit,
     hash: FlowHash,
-    chance: Chance,
+    rng: LinkRng,
     flows: Box<[Flow<P>]>,
     rotation: Rotation,
     backlog: Backlog,
@@ -95,7 +95,7 @@ impl<P> FqPie<P> {
     pub(crate) fn new(config: &FqPieConfig, limit: Limit, seed: u64) -> Self {
         let &FqPieConfig { target, tupdate, alpha, beta, ecn, bytemode, dq_rate_estimator, .. } =
             config;
-        let mut chance = Chance::of_queue(seed);
+        let mut rng = LinkRng::for_queue(seed);
         let flows = config.flows.get() as usize;
         let empty =
             || Flow { waiting: VecDeque::new(), bytes: Bytes::ZERO, control: Control::default() };
@@ -103,8 +103,8 @@ impl<P> FqPie<P> {
             pie: PieConfig { target, tupdate, alpha, beta, ecn, bytemode, dq_rate_estimator },
             most_to_mark: config.ecn_prob.fraction(),
             limit,
-            hash: FlowHash::drawn(&mut chance),
-            chance,
+            hash: FlowHash::random(&mut rng),
+            rng,
             flows: std::iter::repeat_with(empty).take(flows).collect(),
             rotation: Rotation::new(flows, config.quantum),
             backlog: Backlog::default(),
@@ -122,7 +122,7 @@ impl<P> Qdisc<P> for FqPie<P> {
         let mut with_it = self.backlog;
         with_it.add(wire_size);
         let is_lost = !self.limit.allows(with_it)
-            || flow.control.strikes(&self.pie, flow.bytes, wire_size, &mut self.chance)
+            || flow.control.should_drop(&self.pie, flow.bytes, wire_size, &mut self.rng)
                 && !(self.pie.ecn
                     && flow.control.probability <= self.most_to_mark
                     && verdicts.mark(&mut arriving.packet));
@@ -134,15 +134,15 @@ impl<P> Qdisc<P> for FqPie<P> {
         self.backlog = with_it;
         flow.bytes += wire_size;
         flow.waiting.push_back(arriving);
-        self.rotation.join(queue);
+        self.rotation.enlist(queue);
     }
 
     #[inline]
     fn dequeue(&mut self, now: Instant, _: &mut Verdicts<P>) -> Option<Queued<P>> {
-        while let Some(queue) = self.rotation.first() {
+        while let Some(queue) = self.rotation.current() {
             let flow = &mut self.flows[queue];
             let Some(first) = flow.waiting.pop_front() else {
-                self.rotation.pass();
+                self.rotation.retire_current();
                 continue;
             };
             let wire_size = first.packet.wire_size;
@@ -150,7 +150,7 @@ impl<P> Qdisc<P> for FqPie<P> {
             flow.bytes -= wire_size;
             flow.control.on_leave(&self.pie, now, &first, flow.bytes);
             self.backlog.remove(wire_size);
-            self.rotation.spend(queue, wire_size);
+            self.rotation.charge(queue, wire_size);
             return Some(first);
         }
         None
@@ -167,23 +167,23 @@ mod tests {
     use proptest::prelude::*;
 
     use super::super::pie::tests::{Variables, config as pie_config};
-    use super::super::trial::{Ledger, Offered, Restated, fates, train};
+    use super::super::trial::{Ledger, Offered, ReferenceQdisc, fates, train};
     use super::*;
 
-    /// The same in plain lists.
+    /// Linux's `fq_pie` on plain lists of packet numbers.
     struct Reference {
         ledger: Ledger,
         config: FqPieConfig,
         most: usize,
         queue_of: Vec<usize>,
-        chance: Chance,
+        rng: LinkRng,
         queues: Vec<(Vec<usize>, Variables)>,
         deficits: Vec<i64>,
         new: Vec<usize>,
         old: Vec<usize>,
     }
 
-    impl Restated for Reference {
+    impl ReferenceQdisc for Reference {
         fn ledger(&mut self) -> &mut Ledger {
             &mut self.ledger
         }
@@ -196,7 +196,7 @@ mod tests {
             variables.run_until(now, backlog);
             let ecn = self.config.ecn && variables.p <= self.config.ecn_prob.fraction();
             let is_lost = all == self.most
-                || variables.strikes(backlog, self.ledger.bytes(number), &mut self.chance)
+                || variables.should_drop(backlog, self.ledger.bytes(number), &mut self.rng)
                     && !(ecn && self.ledger.mark(number));
             if is_lost {
                 variables.dropped();
@@ -257,14 +257,14 @@ mod tests {
             };
             let qdisc = FqPie::new(&config, Limit::Packets(most as u64), 3);
             let queue = |offered: &Offered| qdisc.hash.scaled(&offered.packet(), qdisc.flows.len());
-            let mut chance = Chance::of_queue(3);
-            FlowHash::drawn(&mut chance);
+            let mut rng = LinkRng::for_queue(3);
+            FlowHash::random(&mut rng);
             let reference = Reference {
                 ledger: Ledger::default(),
                 config,
                 most,
                 queue_of: train.0.iter().map(queue).collect(),
-                chance,
+                rng,
                 queues: vec![(Vec::new(), Variables::new(&pie)); flows as usize],
                 deficits: vec![0; flows as usize],
                 new: Vec::new(),

@@ -1,4 +1,4 @@
-//! Queue disciplines: one file each, all named in the one table below.
+//! Queue disciplines: one file each, and the table of all.
 
 #[macro_use]
 mod table;
@@ -33,63 +33,63 @@ use crate::stats::Verdicts;
 use crate::{LinkError, Packet};
 
 table! {
-    Fifo = "fifo", fifo::Fifo(FifoConfig), "first in, first out; what does not fit is lost (drop-tail)";
-    Codel = "codel", codel::Codel(CodelConfig), "keeps the time in the queue near a target, by drops or marks (RFC 8289)";
-    FqCodel = "fq_codel", fq_codel::FqCodel(FqCodelConfig), "a queue per flow, in turns, each with codel (RFC 8290)";
-    Pie = "pie", pie::Pie(PieConfig), "drops at random as often as keeps the delay near a target (RFC 8033)";
-    FqPie = "fq_pie", fq_pie::FqPie(FqPieConfig), "a queue per flow, in turns, each with pie";
-    Sfq = "sfq", sfq::Sfq(SfqConfig), "a queue per flow, in turns; the longest loses what does not fit in 127 packets";
-    Fq = "fq", fq::Fq(FqConfig), "a queue per flow, in turns; new flows first, and each no faster than a rate";
-    Red = "red", red::Red(RedConfig), "drops at random, the more often the longer the queue is on average";
-    Cake = "cake", cake::Cake(CakeConfig), "a shaper over a queue per connection, in turns by hosts too, each with COBALT";
+    Fifo = "fifo", fifo::Fifo(FifoConfig), "first in, first out; packets that do not fit are lost (drop-tail)";
+    Codel = "codel", codel::Codel(CodelConfig), "drops or marks at the head so that the queueing delay stays near a target (RFC 8289)";
+    FqCodel = "fq_codel", fq_codel::FqCodel(FqCodelConfig), "deficit round robin over a queue per flow, each with codel (RFC 8290)";
+    Pie = "pie", pie::Pie(PieConfig), "drops at random so that the queueing delay stays near a target (RFC 8033)";
+    FqPie = "fq_pie", fq_pie::FqPie(FqPieConfig), "deficit round robin over a queue per flow, each with pie";
+    Sfq = "sfq", sfq::Sfq(SfqConfig), "deficit round robin over a queue per flow; beyond 127 packets the longest queue drops";
+    Fq = "fq", fq::Fq(FqConfig), "deficit round robin over a queue per flow, new flows first, with a rate limit per flow";
+    Red = "red", red::Red(RedConfig), "drops at random, with a probability that grows with the average queue length";
+    Cake = "cake", cake::Cake(CakeConfig), "a shaper over a queue per connection, fair between hosts too, each with COBALT";
     ThresholdDrop = "threshold-drop", threshold_drop::ThresholdDrop(ThresholdDropConfig),
-        "drops a part of what comes at random while more than a share of the queue is full";
+        "drops a share of the arriving packets at random while the queue is fuller than a threshold";
 }
 
-/// What a queue discipline does with packets. `conformance.rs` tests every entry of the table against this.
+/// Behaviour of a queue discipline. `conformance.rs` tests every entry of the table against this contract.
 ///
-/// Times never decrease from call to call. A packet given to `enqueue` is returned by `dequeue` or
+/// Times do not decrease from call to call. A packet given to `enqueue` is returned by `dequeue` or
 /// recorded in `verdicts` with [`LossReason::Queue`](skyhop_model::LossReason::Queue), exactly once.
 pub(crate) trait Qdisc<P> {
-    /// Takes in a packet at its `since`; whatever must go for it goes to `verdicts`. Afterwards the
+    /// Enqueue a packet at its `since`; record the packets dropped in exchange in `verdicts`. Afterwards the
     /// backlog is within the limit.
     fn enqueue(&mut self, arriving: Queued<P>, verdicts: &mut Verdicts<P>);
 
-    /// The packet to transmit from `now` on; `None` when nothing is left, or nothing is ready yet.
+    /// Return the packet to transmit from `now` on; `None` if the queue is empty or holds its packets back.
     fn dequeue(&mut self, now: Instant, verdicts: &mut Verdicts<P>) -> Option<Queued<P>>;
 
-    /// What waits.
+    /// Packets and bytes that wait in the queue.
     fn backlog(&self) -> Backlog;
 
-    /// When `dequeue` has something to give again, after it gave nothing though packets wait.
+    /// Earliest time at which `dequeue` returns a packet again, after it returned none though packets wait.
     fn ready(&self) -> Instant {
         Instant::NEVER
     }
 
-    /// How it learns what packets' TCP headers say.
+    /// Set the reader of TCP headers; only disciplines that inspect them keep it.
     fn read_tcp_with(&mut self, _read_tcp: ReadTcp<P>) {}
 
-    /// The transmitter is free from `now` on, and nothing waits.
-    fn rest(&mut self, _now: Instant) {}
+    /// Note that the transmitter is idle from `now` on, with an empty queue.
+    fn on_idle(&mut self, _now: Instant) {}
 }
 
-/// The parameters of a discipline.
+/// Parameters of a discipline as scenarios give them.
 pub(crate) trait Parameters {
-    /// What is wrong with them.
+    /// Message about the first invalid parameter: what is wrong and what to give instead.
     fn fault(&self) -> Option<&'static str> {
         None
     }
 }
 
-/// A packet in the queue.
+/// A packet in the queue, with its time of arrival.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Queued<P> {
-    /// When it was handed to the link.
+    /// Time at which it was handed to the link.
     pub(crate) since: Instant,
     pub(crate) packet: Packet<P>,
 }
 
-/// What waits in a queue; the packet being transmitted has left it.
+/// Packets and wire bytes that wait in a queue; the packet being transmitted is not among them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Backlog {
     pub(crate) packets: u64,
@@ -110,8 +110,8 @@ impl Backlog {
     }
 }
 
-/// How much may wait, as Linux counts it: pfifo counts packets, bfifo wire bytes, and both only
-/// what waits (`net/sched/sch_fifo.c`). An idle link offers no extra room: a packet larger than
+/// Limit of a queue, as Linux counts it: pfifo counts packets, bfifo wire bytes, and both only
+/// waiting packets (`net/sched/sch_fifo.c`). An idle link offers no extra room: a packet larger than
 /// the limit never passes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Limit {
@@ -120,10 +120,10 @@ pub(crate) enum Limit {
 }
 
 impl Limit {
-    /// The limit behind a scenario's.
+    /// Convert the limit of a resolved scenario.
     ///
     /// # Errors
-    /// A limit in time or BDP, or one that is zero.
+    /// The limit is in time or BDP, or zero.
     pub(crate) fn resolved(limit: QueueLimit) -> Result<Self, LinkError> {
         match limit {
             QueueLimit::Packets(0) | QueueLimit::Bytes(Bytes::ZERO) => {
@@ -135,7 +135,7 @@ impl Limit {
         }
     }
 
-    /// Half of what may wait, and so on.
+    /// The given fraction of the limit, rounded down.
     pub(crate) fn share(self, share: Ratio) -> Self {
         let of = |all: u64| (all as f64 * share.fraction()) as u64;
         match self {
@@ -154,13 +154,13 @@ impl Limit {
     }
 }
 
-/// A queue discipline as `skyhop list qdiscs` shows it.
+/// Row of the table of queue disciplines, as `skyhop list qdiscs` shows it.
 #[derive(Debug, Clone, Copy)]
 pub struct QdiscEntry {
-    /// The name in scenarios.
+    /// Name of the discipline in scenarios.
     pub name: &'static str,
-    /// What it does, in one line.
+    /// One-line description of the discipline.
     pub summary: &'static str,
-    /// It with Linux's parameters.
+    /// Constructor of the discipline with Linux's default parameters.
     pub default: fn() -> QueueDiscipline,
 }

@@ -1,7 +1,7 @@
-//! The proportional integral controller enhanced (RFC 8033): what comes is dropped at random, with a probability that is
-//! worked out anew every few milliseconds from how long packets wait and how that changes. As Linux has it
-//! (`net/sched/sch_pie.c`, `include/net/pie.h`): the wait is that of the last packet that left, and what speaks ECN is
-//! marked while the probability is low. The limit is the link's queue.
+//! Proportional integral controller enhanced (RFC 8033): arriving packets are dropped at random, with a probability
+//! that is updated every few milliseconds from the queueing delay and its change. As in Linux (`net/sched/sch_pie.c`,
+//! `include/net/pie.h`), the delay is that of the last packet that left, and ECN-capable packets are marked while the
+//! probability is low. The limit is the link's queue.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,26 +10,26 @@ use skyhop_units::{Bytes, Duration, Instant};
 
 use super::fifo::Fifo;
 use super::{Backlog, Limit, Parameters, Qdisc, Queued};
-use crate::chance::Chance;
+use crate::rng::LinkRng;
 use crate::stats::Verdicts;
 
 /// The parameters of `pie`; the defaults are Linux's.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct PieConfig {
-    /// How long packets are to wait.
+    /// Target of the queueing delay (QDELAY_REF of RFC 8033 4.2).
     pub target: Duration,
-    /// How often the probability is worked out. Linux rounds it up to ticks: 20 ms at HZ = 100.
+    /// Time between updates of the probability (T_UPDATE). Linux rounds it up to ticks: 20 ms at HZ = 100.
     pub tupdate: Duration,
-    /// How much the wait's distance from the target counts, in sixteenths per second.
+    /// Gain for the deviation from the target, in sixteenths per second.
     pub alpha: u32,
-    /// How much the wait's change counts, in sixteenths per second.
+    /// Gain for the change of the delay, in sixteenths per second.
     pub beta: u32,
-    /// Whether packets that speak ECN are marked while the probability is at most 10 %.
+    /// Whether ECN-capable packets are marked while the probability is at most 10 %.
     pub ecn: bool,
-    /// Whether small packets are dropped less often.
+    /// Whether small packets are dropped less often, in proportion to their size.
     pub bytemode: bool,
-    /// Whether the wait is worked out from the backlog and the rate at which it leaves, as in RFC 8033.
+    /// Whether the delay is estimated from the backlog and the departure rate, as in RFC 8033 5.3.
     pub dq_rate_estimator: bool,
 }
 
@@ -54,47 +54,47 @@ impl Parameters for PieConfig {
 }
 
 pub(super) const NO_UPDATES: &str =
-    "tupdate is zero; give the time from one probability to the next, such as \"15 ms\"";
+    "tupdate is zero; give the time between updates of the probability, such as \"15 ms\"";
 
-/// The first probability is worked out so long after the beginning.
+/// Time of the first update of the probability after the begin of the run.
 const FIRST_UPDATE: Instant = Instant::from_nanos(500_000_000);
-/// So long nothing is dropped after a time without congestion (RFC 8033 4.4).
+/// Burst allowance: time for which nothing is dropped after a period without congestion (RFC 8033 4.4).
 const BURST: Duration = Duration::from_millis(150);
-/// With no more than this nothing is dropped.
+/// Backlog up to which nothing is dropped: two full packets (RFC 8033 4.1).
 const FLOOR: Bytes = Bytes::new(2 * LARGEST_PACKET.as_u64());
-/// Sums of probabilities below and above which chance has no say (RFC 8033 5.4).
+/// Accumulated probability below which no packet, and from which every packet is dropped (RFC 8033 5.4).
 const NEVER_BELOW: f64 = 0.85;
 const ALWAYS_FROM: f64 = 8.5;
-/// A wait from which on the probability grows quickly (RFC 8033 5.5).
+/// Delay from which on the probability grows quickly (RFC 8033 5.5).
 const LONG_WAIT: Duration = Duration::from_millis(250);
-/// The most by which the probability grows at once where it is high, and more of it where the wait is long.
+/// Largest single increase of a probability of 10 % and more, and additional increase at a long delay.
 const STEP: f64 = 0.02;
-/// Above this packets that speak ECN are dropped, too.
+/// Probability above which ECN-capable packets are dropped instead of marked.
 const MOST_TO_MARK: f64 = 0.1;
-/// Bytes over which the rate is measured, where it is.
+/// Bytes per measurement of the departure rate (DQ_THRESHOLD of RFC 8033 5.3).
 const MEASURED: Bytes = Bytes::new(16_384);
 
-/// What PIE knows of a queue, and how probable drops are.
+/// State of PIE for one queue, with the drop probability.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Control {
     pub(super) probability: f64,
-    /// The sum of the probabilities since the last drop.
+    /// Sum of the probabilities since the last drop (PIE->accu_prob_).
     accumulated: f64,
     burst: Duration,
     wait: Duration,
     wait_before: Duration,
-    /// When the last packet left, or the measurement of the rate began.
+    /// Time at which the last packet left, or with `dq_rate_estimator`, at which the measurement began.
     since: Option<Instant>,
     drain: Drain,
     next_update: Instant,
 }
 
-/// The measurement of the rate (RFC 8033 5.3).
+/// Measurement of the departure rate (RFC 8033 5.3).
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 struct Drain {
-    /// Bytes since it began.
+    /// Bytes that left since the measurement began; `None` between measurements.
     counted: Option<Bytes>,
-    /// Bytes per ns, smoothed; 0 while unknown.
+    /// Smoothed departure rate in bytes per ns; 0 while unknown.
     rate: f64,
 }
 
@@ -114,20 +114,20 @@ impl Default for Control {
 }
 
 impl Control {
-    /// Works the probability out as often as was due until `now`, while what waits was `backlog`.
+    /// Update the probability as often as was due until `now`; the backlog was `backlog` all that time.
     #[inline]
     pub(super) fn catch_up(&mut self, config: &PieConfig, now: Instant, backlog: Bytes) {
         if self.next_update <= now {
-            self.catch_up_far(config, now, backlog);
+            self.run_updates(config, now, backlog);
         }
     }
 
-    fn catch_up_far(&mut self, config: &PieConfig, now: Instant, backlog: Bytes) {
+    fn run_updates(&mut self, config: &PieConfig, now: Instant, backlog: Bytes) {
         while self.next_update <= now {
             let (next, before) = (self.next_update + config.tupdate, self.clone());
             self.update(config, backlog);
             if *self == before {
-                // Nothing changes any more until something comes or goes.
+                // Nothing changes any more until a packet arrives or leaves, so the remaining updates are skipped.
                 let idle = now.saturating_since(self.next_update).as_nanos();
                 let periods = idle / config.tupdate.as_nanos();
                 self.next_update += config.tupdate * (periods + 1);
@@ -137,7 +137,7 @@ impl Control {
         }
     }
 
-    /// `pie_calculate_probability`, RFC 8033 4.2 and 5.5.
+    /// Update the probability once: `pie_calculate_probability`, RFC 8033 4.2 and 5.5.
     fn update(&mut self, config: &PieConfig, backlog: Bytes) {
         if config.dq_rate_estimator {
             self.wait_before = self.wait;
@@ -165,27 +165,27 @@ impl Control {
         let is_rate_known = !config.dq_rate_estimator || self.drain.rate > 0.0;
         let is_calm = self.wait < half && self.wait_before < half && self.probability == 0.0;
         if is_calm && is_rate_known {
-            self.begin_again();
+            self.reset();
         }
         self.wait_before = self.wait;
     }
 
-    /// `pie_vars_init`
-    fn begin_again(&mut self) {
+    /// Reset the variables after a period without congestion: `pie_vars_init`.
+    fn reset(&mut self) {
         self.burst = BURST;
         self.since = None;
         self.accumulated = 0.0;
         self.drain = Drain::default();
     }
 
-    /// Whether a packet that comes to a queue of `backlog` is to be dropped: `pie_drop_early`, RFC 8033 4.1 and 5.4.
+    /// Whether to drop a packet that arrives at a queue of `backlog`: `pie_drop_early`, RFC 8033 4.1 and 5.4.
     #[inline]
-    pub(super) fn strikes(
+    pub(super) fn should_drop(
         &mut self,
         config: &PieConfig,
         backlog: Bytes,
         wire_size: Bytes,
-        chance: &mut Chance,
+        rng: &mut LinkRng,
     ) -> bool {
         if self.burst > Duration::ZERO
             || (self.wait < config.target / 2 && self.probability < 0.2)
@@ -204,19 +204,19 @@ impl Control {
         if self.accumulated >= ALWAYS_FROM {
             return true;
         }
-        let strikes = chance.draw() < probability;
-        if strikes {
+        let drops = rng.draw() < probability;
+        if drops {
             self.accumulated = 0.0;
         }
-        strikes
+        drops
     }
 
-    /// A packet is lost.
+    /// Note that a packet was dropped.
     pub(super) fn on_drop(&mut self) {
         self.accumulated = 0.0;
     }
 
-    /// A packet leaves, and `backlog` remains: `pie_process_dequeue`.
+    /// Note that a packet leaves and `backlog` remains: `pie_process_dequeue`.
     #[inline]
     pub(super) fn on_leave<P>(
         &mut self,
@@ -235,7 +235,7 @@ impl Control {
         self.burst = self.burst.saturating_sub(passed);
     }
 
-    /// Measures the rate (RFC 8033 5.3), and returns how long that took where a measurement ends.
+    /// Measure the departure rate (RFC 8033 5.3); return the duration of a measurement that ends now, and else zero.
     fn measure(&mut self, now: Instant, wire_size: Bytes, backlog: Bytes) -> Duration {
         if backlog >= MEASURED && self.drain.counted.is_none() {
             self.since = Some(now);
@@ -263,8 +263,8 @@ impl Control {
     }
 }
 
-/// How much the controller holds back where the probability is low (RFC 8033 4.2): by half below a tenth, and by a
-/// quarter more for each power of ten below that.
+/// Factor of the gains at low probabilities (RFC 8033 4.2): a half below 0.1, and a quarter of that for each further
+/// power of ten.
 fn scale(probability: f64) -> f64 {
     if probability >= 0.1 {
         return 1.0;
@@ -283,7 +283,7 @@ pub(crate) struct Pie<P> {
     queue: Fifo<P>,
     limit: Limit,
     control: Control,
-    chance: Chance,
+    rng: LinkRng,
 }
 
 impl<P> Pie<P> {
@@ -293,7 +293,7 @@ impl<P> Pie<P> {
             queue: Fifo::within(limit),
             limit,
             control: Control::default(),
-            chance: Chance::of_queue(seed),
+            rng: LinkRng::for_queue(seed),
         }
     }
 }
@@ -307,7 +307,7 @@ impl<P> Qdisc<P> for Pie<P> {
         let mut with_it = self.queue.backlog();
         with_it.add(wire_size);
         let is_lost = !self.limit.allows(with_it)
-            || self.control.strikes(&self.config, bytes, wire_size, &mut self.chance)
+            || self.control.should_drop(&self.config, bytes, wire_size, &mut self.rng)
                 && !(self.config.ecn
                     && self.control.probability <= MOST_TO_MARK
                     && verdicts.mark(&mut arriving.packet));
@@ -338,11 +338,11 @@ pub(super) mod tests {
     use proptest::prelude::*;
     use skyhop_model::{Dscp, Ecn};
 
-    use super::super::trial::{Fate, Ledger, Offered, Restated, fates, train};
+    use super::super::trial::{Fate, Ledger, Offered, ReferenceQdisc, fates, train};
     use super::*;
     use crate::Packet;
 
-    /// The variables of RFC 8033 4 and 5, with Linux's measure of the wait, worked out at every period.
+    /// State variables of RFC 8033 4 and 5, with Linux's measure of the delay, updated at every period.
     #[derive(Clone)]
     pub(in super::super) struct Variables {
         config: PieConfig,
@@ -378,7 +378,7 @@ pub(super) mod tests {
 
         fn tick(&mut self, backlog: u64) {
             let target_s = self.config.target.as_secs_f64();
-            // The table of RFC 8033 4.2.
+            // Factors of RFC 8033 4.2.
             let below = [(1e-6, 2048.0), (1e-5, 512.0), (1e-4, 128.0), (1e-3, 32.0), (0.01, 8.0)];
             let part = below.iter().chain(&[(0.1, 2.0)]).find(|(least, _)| self.p < *least);
             let part = part.map_or(1.0, |(_, part)| *part) * 16.0;
@@ -401,11 +401,11 @@ pub(super) mod tests {
             self.before_s = self.wait_s;
         }
 
-        pub(in super::super) fn strikes(
+        pub(in super::super) fn should_drop(
             &mut self,
             backlog: u64,
             bytes: u64,
-            chance: &mut Chance,
+            rng: &mut LinkRng,
         ) -> bool {
             let is_calm = self.wait_s < self.config.target.as_secs_f64() / 2.0 && self.p < 0.2;
             if self.burst_ns > 0 || is_calm || backlog < 2 * 1514 {
@@ -416,11 +416,11 @@ pub(super) mod tests {
             if self.p == 0.0 {
                 self.sum = 0.0;
             }
-            let strikes = self.sum >= 8.5 || self.sum >= 0.85 && chance.draw() < self.p * part;
-            if strikes && self.sum < 8.5 {
+            let drops = self.sum >= 8.5 || self.sum >= 0.85 && rng.draw() < self.p * part;
+            if drops && self.sum < 8.5 {
                 self.sum = 0.0;
             }
-            strikes
+            drops
         }
 
         pub(in super::super) fn dropped(&mut self) {
@@ -438,12 +438,12 @@ pub(super) mod tests {
     struct Reference {
         ledger: Ledger,
         variables: Variables,
-        chance: Chance,
+        rng: LinkRng,
         most: usize,
         waiting: Vec<usize>,
     }
 
-    impl Restated for Reference {
+    impl ReferenceQdisc for Reference {
         fn ledger(&mut self) -> &mut Ledger {
             &mut self.ledger
         }
@@ -454,7 +454,7 @@ pub(super) mod tests {
             variables.run_until(now, backlog);
             let ecn = variables.config.ecn && variables.p <= 0.1;
             let is_lost = self.waiting.len() == self.most
-                || variables.strikes(backlog, ledger.bytes(number), &mut self.chance)
+                || variables.should_drop(backlog, ledger.bytes(number), &mut self.rng)
                     && !(ecn && ledger.mark(number));
             if is_lost {
                 variables.dropped();
@@ -497,20 +497,21 @@ pub(super) mod tests {
         fn it_does_what_the_rfc_says(train in train(), config in config(), most in 1_usize..200) {
             let qdisc = Pie::new(&config, Limit::Packets(most as u64), 3);
             let (ledger, variables) = (Ledger::default(), Variables::new(&config));
-            let chance = Chance::of_queue(3);
-            let reference = Reference { ledger, variables, chance, most, waiting: Vec::new() };
+            let rng = LinkRng::for_queue(3);
+            let reference = Reference { ledger, variables, rng, most, waiting: Vec::new() };
             let [qdisc, reference] = fates(qdisc, reference, &train);
             prop_assert_eq!(qdisc, reference);
         }
     }
 
-    /// Waits in ms and drops of the last third of 60 s in which packets come as often as they leave and 5 % more.
+    /// Delays in ms, and number of drops, in the last third of 60 s of an unresponsive load of 105 % of the departure
+    /// rate.
     fn overload(config: &PieConfig) -> (Vec<f64>, usize) {
         let mut pie = Pie::new(config, Limit::Packets(1_000), 3);
         let (mut verdicts, mut waits, mut lost) = (Verdicts::new(), Vec::new(), 0);
         for number in 0..60_000_u64 {
             let since = Instant::from_nanos(number * 950_000);
-            let packet = Packet::new(LARGEST_PACKET, ()).of(1, Ecn::NotEct);
+            let packet = Packet::new(LARGEST_PACKET, ()).with_flow(1, Ecn::NotEct);
             pie.enqueue(Queued { since, packet }, &mut verdicts);
             while pie.backlog().packets > 0 && number * 95 / 100 > waits.len() as u64 {
                 let now = Instant::from_nanos(1_000_000 * (1 + waits.len() as u64));
@@ -548,8 +549,8 @@ pub(super) mod tests {
         let burst: Vec<Offered> = (0..140).map(offered).collect();
         let config = PieConfig::default();
         let (ledger, variables) = (Ledger::default(), Variables::new(&config));
-        let chance = Chance::of_queue(3);
-        let reference = Reference { ledger, variables, chance, most: 1_000, waiting: Vec::new() };
+        let rng = LinkRng::for_queue(3);
+        let reference = Reference { ledger, variables, rng, most: 1_000, waiting: Vec::new() };
         let pie = Pie::new(&config, Limit::Packets(1_000), 3);
         let [fates, _] = fates(pie, reference, &(burst, vec![1_000_000; 140]));
         assert_eq!(fates.len(), 140);

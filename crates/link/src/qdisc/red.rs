@@ -1,6 +1,6 @@
-//! Random early detection (Floyd and Jacobson, "Random early detection gateways for congestion avoidance", 1993), as Linux
-//! has it (`net/sched/sch_red.c`, `include/net/red.h`; what tc works out beforehand: iproute2's `tc/q_red.c` and
-//! `tc/tc_red.c`): what comes is dropped with a probability that grows with the average of the backlog.
+//! Random early detection (Floyd and Jacobson, "Random early detection gateways for congestion avoidance", 1993), as
+//! in Linux (`net/sched/sch_red.c`, `include/net/red.h`; values that tc derives: iproute2's `tc/q_red.c` and
+//! `tc/tc_red.c`): arriving packets are dropped with a probability that grows with the average of the backlog.
 
 use std::num::NonZeroU32;
 
@@ -11,37 +11,37 @@ use skyhop_units::{Bytes, Duration, Instant, Rate, Ratio};
 
 use super::fifo::Fifo;
 use super::{Backlog, Limit, Parameters, Qdisc, Queued};
-use crate::chance::Chance;
+use crate::rng::LinkRng;
 use crate::stats::Verdicts;
 
-/// The parameters of `red`; the defaults are tc's, and what tc demands is what its manual has.
+/// The parameters of `red`; the defaults are tc's, and for parameters that tc requires, those of its manual.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct RedConfig {
-    /// The average below which nothing is dropped; a third of `max` where not given.
+    /// Average backlog below which nothing is dropped; a third of `max` if not given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min: Option<Bytes>,
-    /// The average from which on everything is dropped; a quarter of the link's queue where not given.
+    /// Average backlog from which on every packet is dropped; a quarter of the link's queue if not given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max: Option<Bytes>,
-    /// How probable drops are just below `max`.
+    /// Drop probability at an average just below `max`.
     pub probability: Ratio,
-    /// The size of an average packet.
+    /// Size of an average packet.
     pub avpkt: Bytes,
-    /// How many average packets may come at once; (2 min + max) / (3 avpkt) where not given, and never less than
-    /// min / avpkt.
+    /// Number of average packets that may arrive at once; if not given, (2 min + max) / (3 avpkt), and never less
+    /// than min / avpkt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub burst: Option<NonZeroU32>,
-    /// The rate at which average packets would be sent while nothing waits: by as many the average falls. At zero it does
-    /// not, as in a queue below a token bucket, which is not told that it is idle. (tc counts in ticks of 64 ns what the
-    /// kernel takes for microseconds, so that there it falls as if at a sixteenth of the rate.)
+    /// Rate at which an idle queue is assumed to send average packets, by which the average decays. At zero it does
+    /// not decay, as below a token bucket, where the qdisc does not learn that it is idle. (tc passes ticks of 64 ns
+    /// where the kernel expects microseconds, so that in Linux the average decays as if at a sixteenth of the rate.)
     pub bandwidth: Rate,
-    /// Whether packets that speak ECN are marked rather than dropped.
+    /// Whether ECN-capable packets are marked rather than dropped.
     pub ecn: bool,
-    /// With `ecn`: whether they are dropped nevertheless from `max` on.
+    /// Whether, with `ecn`, packets are dropped nevertheless from `max` on.
     pub harddrop: bool,
-    /// Whether the probability is adapted, twice a second, so that the average stays in the middle between `min` and `max`
-    /// (Floyd, Gummadi, Shenker, "Adaptive RED", 2001).
+    /// Whether the drop probability is adapted twice a second, so that the average stays in the middle between `min`
+    /// and `max` (Floyd, Gummadi, Shenker, "Adaptive RED", 2001).
     pub adaptive: bool,
 }
 
@@ -71,20 +71,20 @@ impl Parameters for RedConfig {
     }
 }
 
-/// What tc works out of the parameters.
+/// Thresholds and weight that tc derives from the parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RedThresholds {
-    /// The average below which nothing is dropped.
+    /// Average backlog below which nothing is dropped.
     pub min: Bytes,
-    /// The average from which on everything is.
+    /// Average backlog from which on every packet is dropped.
     pub max: Bytes,
-    /// A packet that comes counts for the average a half to the power of this.
+    /// Weight of a new sample in the average, as the exponent of 1/2 (Wlog).
     pub weight_log: u8,
 }
 
-/// How often the probability is adapted.
+/// Time between adaptations of the drop probability.
 const ADAPT_EVERY: Duration = Duration::from_millis(500);
-/// Between these bounds it is adapted.
+/// Bounds between which the drop probability is adapted.
 const LEAST_PROBABILITY: f64 = 0.01;
 const MOST_PROBABILITY: f64 = 0.5;
 
@@ -95,44 +95,44 @@ pub(crate) struct Red<P> {
     queue: Fifo<P>,
     average: Average,
     curve: Curve,
-    chance: Chance,
+    rng: LinkRng,
 }
 
-/// The average of the backlog, in bytes.
+/// Moving average of the backlog, in bytes.
 #[derive(Debug, Clone)]
 struct Average {
     bytes: f64,
-    /// How much a packet that comes counts.
+    /// Weight of a new sample, taken at each arrival.
     weight: f64,
-    /// What an average packet takes; the average falls by `weight` as often while nothing waits.
+    /// Transmission time of an average packet; while the queue is idle, the average decays by `weight` per such time.
     packet_ns: Option<f64>,
     idle_since: Option<Instant>,
 }
 
-/// How probable drops are, by the average.
+/// Drop probability as a function of the average, with the count that spreads drops evenly.
 #[derive(Debug, Clone)]
 struct Curve {
     min: f64,
     max: f64,
     probability: f64,
-    /// Packets since the last drop between the thresholds; `None` before the first there.
+    /// Packets since the last drop while the average is between the thresholds; `None` otherwise.
     count: Option<f64>,
-    /// The count at which the next is dropped, times the distance from `min`.
+    /// Value of `count * (average - min)` at which the next packet is dropped.
     threshold: f64,
     next_adaptation: Instant,
 }
 
-/// What is to be done with a packet.
+/// Decision about an arriving packet.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Action {
-    Pass,
-    Strike,
-    /// Above all thresholds.
-    StrikeHard,
+    DontMark,
+    ProbMark,
+    /// The average is at `max` or above.
+    HardMark,
 }
 
 impl RedConfig {
-    /// What tc tells the kernel, for a link's queue of so many bytes.
+    /// Thresholds and weight that tc passes to the kernel, for a link's queue of so many bytes.
     pub fn thresholds(&self, queue: Bytes) -> RedThresholds {
         let max = self.max.unwrap_or(Bytes::new((queue.as_u64() / 4).max(1)));
         let min = self.min.unwrap_or(Bytes::new(max.as_u64() / 3)).min(max);
@@ -156,7 +156,7 @@ impl Average {
         }
     }
 
-    /// A packet comes to a queue of `backlog`: `red_calc_qavg`.
+    /// Update the average with a packet that arrives at a queue of `backlog`: `red_calc_qavg`.
     #[inline]
     fn update(&mut self, now: Instant, backlog: Bytes) {
         match (self.idle_since.take(), self.packet_ns) {
@@ -167,7 +167,7 @@ impl Average {
         }
     }
 
-    /// What it is at `now`, though nothing comes.
+    /// Value of the average at `now`, without a new sample.
     fn at(&self, now: Instant) -> f64 {
         match (self.idle_since, self.packet_ns) {
             (Some(since), Some(packet_ns)) => {
@@ -177,14 +177,14 @@ impl Average {
         }
     }
 
-    /// To what part of itself it falls while nothing waits: as if as many packets had come to an empty queue as could have
-    /// been sent (section 4 of the paper).
+    /// Factor by which the average decays during an idle time: as if as many packets as could have been sent had
+    /// arrived at an empty queue (section 4 of the paper).
     fn decay(&self, idle: Duration, packet_ns: f64) -> f64 {
         power(1.0 - self.weight, (idle.as_nanos() as f64 / packet_ns) as u64)
     }
 }
 
-/// Which power of a half is the largest with which `burst` packets that come at once do not yet reach `min`:
+/// Smallest exponent of 1/2 with which the average stays below `min` when `burst` packets arrive at once:
 /// `tc_red_eval_ewma`.
 fn weight_log(min: Bytes, burst: u32, avpkt: Bytes) -> u8 {
     let needed = f64::from(burst) + 1.0 - min.as_u64() as f64 / avpkt.as_u64() as f64;
@@ -195,7 +195,7 @@ fn weight_log(min: Bytes, burst: u32, avpkt: Bytes) -> u8 {
     (1..31).find(suffices).unwrap_or(31)
 }
 
-/// By squaring, so that it is the same on every machine.
+/// Raise to a power by squaring, so that the result is the same on every machine.
 fn power(mut base: f64, mut exponent: u64) -> f64 {
     let mut power = 1.0;
     while exponent > 0 {
@@ -209,43 +209,43 @@ fn power(mut base: f64, mut exponent: u64) -> f64 {
 }
 
 impl Curve {
-    /// `red_action`, with the count of the paper's section 4: drops are evenly spread.
+    /// Decide about a packet (`red_action`), with the count of the paper's section 4, which spreads drops evenly.
     #[inline]
-    fn action(&mut self, average: f64, chance: &mut Chance) -> Action {
+    fn action(&mut self, average: f64, rng: &mut LinkRng) -> Action {
         if average < self.min {
             self.count = None;
-            return Action::Pass;
+            return Action::DontMark;
         }
         if average >= self.max {
             self.count = None;
-            return Action::StrikeHard;
+            return Action::HardMark;
         }
         let Some(count) = self.count else {
-            self.begin(chance);
-            return Action::Pass;
+            self.restart_count(rng);
+            return Action::DontMark;
         };
         let count = count + 1.0;
         self.count = Some(count);
         if (average - self.min) * count < self.threshold {
-            return Action::Pass;
+            return Action::DontMark;
         }
-        self.begin(chance);
-        Action::Strike
+        self.restart_count(rng);
+        Action::ProbMark
     }
 
-    /// Draws the next threshold: `red_random`.
-    fn begin(&mut self, chance: &mut Chance) {
+    /// Start the count again and draw its next threshold: `red_random`.
+    fn restart_count(&mut self, rng: &mut LinkRng) {
         self.count = Some(0.0);
         let mean = if self.probability > 0.0 {
             (self.max - self.min) / self.probability
         } else {
             f64::MAX
         };
-        // A draw of zero would strike at once though nothing is ever to be struck.
-        self.threshold = (1.0 - chance.draw()) * mean;
+        // The factor is never zero, which would drop at once even at probability zero.
+        self.threshold = (1.0 - rng.draw()) * mean;
     }
 
-    /// `red_adaptative_algo`: additive increase and multiplicative decrease around the middle.
+    /// Adapt the probability (`red_adaptative_algo`): additive increase, multiplicative decrease, towards the middle.
     #[inline]
     fn adapt(&mut self, now: Instant, average: &Average) {
         while self.next_adaptation <= now {
@@ -285,16 +285,16 @@ impl<P> Red<P> {
                     Instant::NEVER
                 },
             },
-            chance: Chance::of_queue(seed),
+            rng: LinkRng::for_queue(seed),
         }
     }
 
-    /// Whether a packet that is struck is lost; marked where that is possible.
-    fn takes(&self, action: Action, arriving: &mut Queued<P>, verdicts: &mut Verdicts<P>) -> bool {
+    /// Apply a decision: mark the packet if possible; return whether it is lost.
+    fn loses(&self, action: Action, arriving: &mut Queued<P>, verdicts: &mut Verdicts<P>) -> bool {
         let may_mark = match action {
-            Action::Pass => return false,
-            Action::Strike => self.ecn,
-            Action::StrikeHard => self.ecn && !self.harddrop,
+            Action::DontMark => return false,
+            Action::ProbMark => self.ecn,
+            Action::HardMark => self.ecn && !self.harddrop,
         };
         !(may_mark && verdicts.mark(&mut arriving.packet))
     }
@@ -306,8 +306,8 @@ impl<P> Qdisc<P> for Red<P> {
         let now = arriving.since;
         self.curve.adapt(now, &self.average);
         self.average.update(now, self.queue.backlog().bytes);
-        let action = self.curve.action(self.average.bytes, &mut self.chance);
-        if self.takes(action, &mut arriving, verdicts) {
+        let action = self.curve.action(self.average.bytes, &mut self.rng);
+        if self.loses(action, &mut arriving, verdicts) {
             verdicts.lose(now, LossReason::Queue, arriving.packet);
         } else {
             self.queue.enqueue(arriving, verdicts);
@@ -325,7 +325,7 @@ impl<P> Qdisc<P> for Red<P> {
     }
 
     #[inline]
-    fn rest(&mut self, now: Instant) {
+    fn on_idle(&mut self, now: Instant) {
         self.average.idle_since.get_or_insert(now);
     }
 }
@@ -334,11 +334,11 @@ impl<P> Qdisc<P> for Red<P> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::trial::{Ledger, Restated, fates, train};
+    use super::super::trial::{Ledger, ReferenceQdisc, fates, train};
     use super::*;
     use crate::Packet;
 
-    /// Figure 17 of the paper, with its names, and Linux's draw of how far apart drops are.
+    /// Figure 17 of the paper, with its names, and Linux's draw of the distance between drops.
     struct Reference {
         ledger: Ledger,
         ecn: bool,
@@ -350,12 +350,12 @@ mod tests {
         avg: f64,
         count: i64,
         random: f64,
-        chance: Chance,
+        rng: LinkRng,
         waiting: Vec<usize>,
         most: u64,
     }
 
-    impl Restated for Reference {
+    impl ReferenceQdisc for Reference {
         fn ledger(&mut self) -> &mut Ledger {
             &mut self.ledger
         }
@@ -377,7 +377,7 @@ mod tests {
                 }
                 if self.count == 0 {
                     let range = (self.max_th - self.min_th) / self.max_p;
-                    self.random = (1.0 - self.chance.draw()) * range;
+                    self.random = (1.0 - self.rng.draw()) * range;
                 }
             } else {
                 self.count = -1;
@@ -429,7 +429,7 @@ mod tests {
                 avg: 0.0,
                 count: -1,
                 random: 0.0,
-                chance: Chance::of_queue(3),
+                rng: LinkRng::for_queue(3),
                 waiting: Vec::new(),
                 most,
             };
@@ -438,12 +438,12 @@ mod tests {
         }
     }
 
-    /// The examples of tc-red's manual and of the paper's section 4: W is 2^-wlog.
+    /// Examples of tc-red's manual and of the paper's section 4: W is 2^-wlog.
     #[test]
     fn the_weight_lets_a_burst_pass() {
         for (min, burst, avpkt) in [(30_000, 55, 1_000), (30_000, 40, 1_500), (5_000, 6, 1_000)] {
             let weight = power(0.5, weight_log(Bytes::new(min), burst, Bytes::new(avpkt)).into());
-            // A burst that comes at once fills the queue packet by packet.
+            // Packets that arrive at once fill the queue one by one.
             let average = |weight: f64| {
                 (1..=burst).fold(0.0, |average, packets| {
                     average + weight * (f64::from(packets) * avpkt as f64 - average)
@@ -477,7 +477,8 @@ mod tests {
         lost
     }
 
-    /// With evenly spread drops, 1 of 1/(2 p) + 1/2 is dropped where 1 of 1/p would be without (section 7 of the paper).
+    /// Spacing of drops: if they are evenly spread, one packet of 1/(2 p) + 1/2 is dropped, instead of one of
+    /// 1/p (section 7 of the paper).
     #[test]
     fn the_rate_of_drops_grows_with_the_backlog() {
         let config = RedConfig {
@@ -507,7 +508,7 @@ mod tests {
             average.idle_since = Some(Instant::START);
             (average.at(Instant::from_nanos(8_000_000)), average.weight)
         };
-        // Ten packets of 1000 bytes in 8 ms at 10 Mbit/s.
+        // Ten packets of 1000 bytes take 8 ms at 10 Mbit/s.
         let (fallen, weight) = average(Rate::from_bits_per_second(10_000_000));
         assert!((fallen / (8_000.0 * (1.0 - weight).powi(10)) - 1.0).abs() < 1e-12, "{fallen}");
         assert_eq!(average(Rate::ZERO).0, 8_000.0);

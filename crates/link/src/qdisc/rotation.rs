@@ -1,10 +1,11 @@
-//! Whose turn it is: deficit round robin over queues, those of new flows first (RFC 8290 4.1.2 and 4.2).
+//! Deficit round robin over queues, with new flows first (RFC 8290 4.1.2 and 4.2).
 
 use std::collections::VecDeque;
 
 use skyhop_units::Bytes;
 
-/// The queues that have something, in the order of their turns. A queue is known by its place.
+/// Lists of the queues that may have packets, in the order in which they are served. A queue is known by its
+/// index.
 #[derive(Debug)]
 pub(super) struct Rotation {
     quantum: i64,
@@ -15,13 +16,13 @@ pub(super) struct Rotation {
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Turn {
-    /// Bytes that it may send before the next has its turn.
+    /// Bytes that the queue may still send before the next queue is served.
     deficit: i64,
     is_listed: bool,
 }
 
 impl Rotation {
-    /// Of so many queues, each with so many bytes a turn.
+    /// Create the lists for so many queues, each of which sends `quantum` bytes per round.
     pub(super) fn new(queues: usize, quantum: Bytes) -> Self {
         Self {
             quantum: quantum.as_u64() as i64,
@@ -31,9 +32,9 @@ impl Rotation {
         }
     }
 
-    /// A packet has come into a queue.
+    /// List a queue that a packet has joined, as a new flow unless it is already listed.
     #[inline]
-    pub(super) fn join(&mut self, queue: usize) {
+    pub(super) fn enlist(&mut self, queue: usize) {
         let turn = &mut self.turns[queue];
         if !turn.is_listed {
             *turn = Turn { deficit: self.quantum, is_listed: true };
@@ -41,9 +42,9 @@ impl Rotation {
         }
     }
 
-    /// The queue whose turn it is.
+    /// Queue to serve next, after every queue without credit has moved to the old list.
     #[inline]
-    pub(super) fn first(&mut self) -> Option<usize> {
+    pub(super) fn current(&mut self) -> Option<usize> {
         loop {
             let list = if self.new.is_empty() { &mut self.old } else { &mut self.new };
             let queue = *list.front()?;
@@ -57,16 +58,16 @@ impl Rotation {
         }
     }
 
-    /// That queue has sent a packet.
+    /// Charge a queue for a packet that it sent.
     #[inline]
-    pub(super) fn spend(&mut self, queue: usize, wire_size: Bytes) {
+    pub(super) fn charge(&mut self, queue: usize, wire_size: Bytes) {
         self.turns[queue].deficit -= wire_size.as_u64() as i64;
     }
 
-    /// The queue whose turn it is has nothing. One that is new still waits for the old ones' turns, lest it begins again
-    /// before they had theirs.
+    /// Remove the current queue, which is empty. An emptied new flow is moved to the old list, so that it
+    /// cannot regain priority by emptying its queue (RFC 8290 4.2).
     #[inline]
-    pub(super) fn pass(&mut self) {
+    pub(super) fn retire_current(&mut self) {
         let is_new = !self.new.is_empty();
         let list = if is_new { &mut self.new } else { &mut self.old };
         let Some(queue) = list.pop_front() else { return };
@@ -77,7 +78,7 @@ impl Rotation {
         }
     }
 
-    /// All queues that may have something.
+    /// Indices of all queues that may have packets.
     pub(super) fn listed(&self) -> impl Iterator<Item = usize> + '_ {
         self.new.iter().chain(&self.old).map(|queue| *queue as usize)
     }

@@ -1,6 +1,7 @@
-//! Stochastic fairness queueing (McKenney, "Stochastic fairness queueing", 1990), as Linux has it
-//! (`net/sched/sch_sfq.c`): connections are hashed into queues, which have turns by bytes; what comes in excess goes from
-//! the end of the longest queue. It holds 127 packets at most, however many the link's queue may hold.
+//! Stochastic fairness queueing (McKenney, "Stochastic fairness queueing", 1990), as in Linux
+//! (`net/sched/sch_sfq.c`): connections are hashed into queues, which are served by deficit round robin; a packet
+//! that does not fit costs one at the end of the longest queue. It holds 127 packets at most, whatever the link's
+//! limit.
 
 use std::collections::VecDeque;
 use std::num::NonZeroU32;
@@ -12,26 +13,26 @@ use skyhop_units::{Bytes, Duration, Instant};
 
 use super::flow_hash::FlowHash;
 use super::{Backlog, Limit, Parameters, Qdisc, Queued};
-use crate::chance::Chance;
+use crate::rng::LinkRng;
 use crate::stats::Verdicts;
 
 /// The parameters of `sfq`; the defaults are Linux's.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SfqConfig {
-    /// Packets that it holds; the link's queue is a limit beside this one.
+    /// Limit of packets in all queues, in addition to the limit of the link's queue.
     pub limit: NonZeroU32,
-    /// Packets of one queue.
+    /// Limit of packets in one queue.
     pub depth: NonZeroU32,
-    /// Queues at a time.
+    /// Number of queues that may be in use at a time.
     pub flows: NonZeroU32,
-    /// How many values the hash has: a power of two.
+    /// Number of values of the hash, a power of two.
     pub divisor: NonZeroU32,
-    /// Bytes that a queue sends in a turn.
+    /// Bytes that a queue sends per round.
     pub quantum: Bytes,
-    /// How often the hash is drawn anew; never where it is zero.
+    /// Time after which the hash gets a new random key; never if zero.
     pub perturb: Duration,
-    /// Whether what comes in excess goes from the head of the queue.
+    /// Whether a full queue drops at its head instead of its tail.
     pub headdrop: bool,
 }
 
@@ -63,31 +64,31 @@ impl Parameters for SfqConfig {
 pub(crate) struct Sfq<P> {
     config: SfqConfig,
     limit: Limit,
-    chance: Chance,
+    rng: LinkRng,
     hash: FlowHash,
     next_perturbation: Instant,
-    /// The slot of each value of the hash, where it has one.
+    /// Index of the slot that serves each value of the hash, if any.
     slot_of: Box<[Option<u32>]>,
     slots: Vec<Slot<P>>,
-    /// Slots without packets; the last is the next to be used.
+    /// Indices of slots without packets; the last is used next.
     free: Vec<u32>,
-    /// Those with packets, in the order of their turns.
+    /// Indices of slots with packets, in the order in which they are served.
     turns: VecDeque<u32>,
     depths: Depths,
     backlog: Backlog,
 }
 
-/// A queue.
+/// Queue of the connections with one value of the hash.
 #[derive(Debug)]
 struct Slot<P> {
     waiting: VecDeque<Queued<P>>,
-    /// The value of the hash.
+    /// Value of the hash that the slot serves.
     value: usize,
-    /// Bytes that it may send before the next has its turn.
+    /// Bytes that the slot may still send before the next slot is served.
     allotment: i64,
 }
 
-/// The slots by how many packets they have; of equals the one that last got there comes last.
+/// Slots by their number of packets; of equal ones the slot that got there last comes last.
 #[derive(Debug)]
 struct Depths {
     with: Vec<Vec<u32>>,
@@ -99,7 +100,7 @@ impl Depths {
         Self { with: vec![Vec::new(); depth + 1], deepest: 0 }
     }
 
-    /// A slot had `from` packets and has `to`.
+    /// Move a slot that had `from` packets and now has `to`.
     #[inline]
     fn change(&mut self, slot: u32, from: usize, to: usize) {
         if from > 0 {
@@ -119,15 +120,15 @@ impl Depths {
 
 impl<P> Sfq<P> {
     pub(crate) fn new(config: &SfqConfig, limit: Limit, seed: u64) -> Self {
-        let mut chance = Chance::of_queue(seed);
-        let hash = FlowHash::drawn(&mut chance);
+        let mut rng = LinkRng::for_queue(seed);
+        let hash = FlowHash::random(&mut rng);
         let perturbs = config.perturb > Duration::ZERO;
         let slots = config.flows.get().min(config.divisor.get());
         let empty = || Slot { waiting: VecDeque::new(), value: 0, allotment: 0 };
         Self {
             config: config.clone(),
             limit,
-            chance,
+            rng,
             hash,
             next_perturbation: if perturbs {
                 Instant::START + config.perturb
@@ -143,7 +144,7 @@ impl<P> Sfq<P> {
         }
     }
 
-    /// Draws the hash anew where that was due, and hashes what waits again (`sfq_rehash`).
+    /// Draw a new hash if that is due, and sort the waiting packets again: `sfq_rehash`.
     #[inline]
     fn perturb(&mut self, now: Instant, verdicts: &mut Verdicts<P>) {
         if now >= self.next_perturbation {
@@ -154,7 +155,7 @@ impl<P> Sfq<P> {
     #[cold]
     fn rehash(&mut self, now: Instant, verdicts: &mut Verdicts<P>) {
         while now >= self.next_perturbation {
-            self.hash = FlowHash::drawn(&mut self.chance);
+            self.hash = FlowHash::random(&mut self.rng);
             self.next_perturbation += self.config.perturb;
         }
         let mut again = Vec::with_capacity(self.backlog.packets as usize);
@@ -165,15 +166,15 @@ impl<P> Sfq<P> {
         }
         self.turns.clear();
         for queued in again {
-            if let Some(lost) = self.put(queued) {
+            if let Some(lost) = self.insert(queued) {
                 verdicts.lose(now, LossReason::Queue, lost.packet);
             }
         }
     }
 
-    /// Puts a packet at the end of its queue; returns it where there is no room.
+    /// Append a packet to its queue; return it if there is no room.
     #[inline]
-    fn put(&mut self, queued: Queued<P>) -> Option<Queued<P>> {
+    fn insert(&mut self, queued: Queued<P>) -> Option<Queued<P>> {
         let value = self.hash.masked(&queued.packet, self.slot_of.len());
         let place = match self.slot_of[value] {
             Some(place) => place,
@@ -199,17 +200,17 @@ impl<P> Sfq<P> {
         None
     }
 
-    /// The slot's first packet.
+    /// Remove the slot's first packet.
     #[inline]
     fn take_first(&mut self, place: u32) -> Option<Queued<P>> {
         let first = self.slots[place as usize].waiting.pop_front()?;
-        self.taken(place, first.packet.wire_size);
+        self.on_removed(place, first.packet.wire_size);
         Some(first)
     }
 
-    /// A packet has been taken out of the slot.
+    /// Update the totals after a packet was removed from the slot.
     #[inline]
-    fn taken(&mut self, place: u32, wire_size: Bytes) {
+    fn on_removed(&mut self, place: u32, wire_size: Bytes) {
         let slot = &self.slots[place as usize];
         self.backlog.remove(wire_size);
         self.depths.change(place, slot.waiting.len() + 1, slot.waiting.len());
@@ -219,8 +220,8 @@ impl<P> Sfq<P> {
         }
     }
 
-    /// `sfq_drop`: takes from the longest queue, of equals from the one that last got there; where all have one packet,
-    /// from the one whose turn it is.
+    /// Drop from the longest queue (`sfq_drop`), of equals from the one that got there last; if all have one packet,
+    /// from the one that is served next.
     fn drop_from_longest(&mut self, now: Instant, verdicts: &mut Verdicts<P>) {
         let place = match self.depths.deepest {
             0 => return,
@@ -233,11 +234,12 @@ impl<P> Sfq<P> {
         if waiting.is_empty() {
             self.turns.pop_front();
         }
-        self.taken(place, lost.packet.wire_size);
+        self.on_removed(place, lost.packet.wire_size);
         verdicts.lose(now, LossReason::Queue, lost.packet);
     }
 
-    /// What comes to a queue that is full: its head goes, where heads do.
+    /// Handle a packet for a full queue: with `headdrop` the head of the queue is dropped in its place, else the
+    /// packet.
     fn replace_head(&mut self, queued: Queued<P>, verdicts: &mut Verdicts<P>) {
         let value = self.hash.masked(&queued.packet, self.slot_of.len());
         let Some(place) = self.slot_of[value].filter(|_| self.config.headdrop) else {
@@ -265,7 +267,7 @@ impl<P> Qdisc<P> for Sfq<P> {
     fn enqueue(&mut self, arriving: Queued<P>, verdicts: &mut Verdicts<P>) {
         let now = arriving.since;
         self.perturb(now, verdicts);
-        if let Some(full) = self.put(arriving) {
+        if let Some(full) = self.insert(arriving) {
             self.replace_head(full, verdicts);
         }
         while !self.is_within_limits() {
@@ -304,16 +306,16 @@ mod tests {
     use proptest::prelude::*;
     use skyhop_model::Ecn;
 
-    use super::super::trial::{Ledger, Offered, Restated, fates, train};
+    use super::super::trial::{Ledger, Offered, ReferenceQdisc, fates, train};
     use super::*;
     use crate::Packet;
 
-    /// Linux's `sfq` in plain lists: queues in the order of their turns, each with its value of the hash.
+    /// Linux's `sfq` on plain lists: queues in the order in which they are served, each with its value of the hash.
     struct Reference {
         ledger: Ledger,
         config: SfqConfig,
         value_of: Vec<usize>,
-        /// In the order of their turns: value, allotment, packets, and when its length last changed.
+        /// Queues in the order in which they are served.
         queues: Vec<Queue>,
         changes: u64,
     }
@@ -325,7 +327,7 @@ mod tests {
         changed: u64,
     }
 
-    impl Restated for Reference {
+    impl ReferenceQdisc for Reference {
         fn ledger(&mut self) -> &mut Ledger {
             &mut self.ledger
         }
@@ -426,7 +428,7 @@ mod tests {
     }
 
     fn offer(qdisc: &mut Sfq<u32>, now: Instant, flow: u32, verdicts: &mut Verdicts<u32>) {
-        let packet = Packet::new(LARGEST_PACKET, flow).of(flow, Ecn::NotEct);
+        let packet = Packet::new(LARGEST_PACKET, flow).with_flow(flow, Ecn::NotEct);
         qdisc.enqueue(Queued { since: now, packet }, verdicts);
     }
 
@@ -440,9 +442,9 @@ mod tests {
         assert_eq!((qdisc.backlog().packets, verdicts.take_lost().len()), (127, 73));
     }
 
-    /// Ten flows, of which one sends ten times as much as each other: all are served alike.
+    /// Serve ten flows, one of which sends ten times as much as each other one: all get the same share.
     #[test]
-    fn flows_are_served_alike_and_the_hash_is_drawn_anew_every_so_often() {
+    fn flows_are_served_alike_and_the_hash_is_redrawn_every_so_often() {
         let perturb = Duration::from_millis(100);
         let config = SfqConfig { perturb, ..SfqConfig::default() };
         let mut qdisc = Sfq::new(&config, Limit::Packets(1_000), 3);
@@ -456,13 +458,13 @@ mod tests {
             now += Duration::from_micros(100);
             let left = qdisc.dequeue(now, &mut verdicts).expect("packets wait");
             served[left.packet.payload as usize] += 1;
-            hashes.push(qdisc.hash.of(&left.packet.map(|_| ())));
+            hashes.push(qdisc.hash.value(&left.packet.map(|_| ())));
         }
         let (least, most) = (served.iter().min().unwrap(), served.iter().max().unwrap());
         assert!(*most as f64 <= 1.25 * *least as f64, "{served:?}");
         hashes.sort_unstable();
         hashes.dedup();
-        // Ten flows in each of 20 periods.
+        // Each of the 20 periods gives the ten flows ten values of the hash.
         assert!((190..=210).contains(&hashes.len()), "{} hashes", hashes.len());
     }
 }

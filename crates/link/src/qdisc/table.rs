@@ -1,12 +1,12 @@
-//! How the table of queue disciplines becomes code.
+//! Macro that turns the table of queue disciplines into code.
 
-/// Makes of the table a list of names, an enum over the configurations, one over the disciplines,
-/// and what leads from the one to the other.
+/// Generate from the table the list of names, an enum over the configurations, an enum over the running
+/// disciplines, and the conversions between them.
 macro_rules! table {
     ($($variant:ident = $name:literal, $type:ident::$kind:ident($config:ident), $summary:literal;)+) => {
         $(pub use $type::$config;)+
 
-        /// Every queue discipline there is.
+        /// All queue disciplines that scenarios can name.
         pub const QDISCS: &[QdiscEntry] = &[$(QdiscEntry {
             name: $name,
             summary: $summary,
@@ -21,13 +21,13 @@ macro_rules! table {
         }
 
         impl QueueDiscipline {
-            /// Its name.
+            /// Name of the discipline in scenarios.
             pub fn name(&self) -> &'static str {
                 match self { $(Self::$variant(_) => $name),+ }
             }
 
             /// # Errors
-            /// One of its parameters cannot be.
+            /// A parameter has an invalid value.
             pub(crate) fn check(&self) -> Result<(), LinkError> {
                 let fault = match self { $(Self::$variant(config) => config.fault()),+ };
                 fault.map_or(Ok(()), |fault| {
@@ -36,7 +36,7 @@ macro_rules! table {
             }
         }
 
-        /// The table in a file.
+        /// Table form of a discipline in files, told apart by `kind`.
         #[derive(Serialize, Deserialize, JsonSchema)]
         #[serde(tag = "kind")]
         enum Table {
@@ -55,14 +55,14 @@ macro_rules! table {
             }
         }
 
-        /// Any of them at work; an enum rather than a trait object, so that payloads need no bounds.
+        /// Any running discipline; an enum rather than a trait object, so that payloads need no bounds.
         #[derive(Debug)]
         pub(crate) enum AnyQdisc<P> {
             $($variant($type::$kind<P>)),+
         }
 
         impl<P> AnyQdisc<P> {
-            /// Its chance is drawn from `seed`.
+            /// Create an empty queue; its random numbers come from `seed`.
             pub(crate) fn new(config: &QueueDiscipline, limit: Limit, seed: u64) -> Self {
                 match config {
                     $(QueueDiscipline::$variant(config) => {
@@ -97,8 +97,8 @@ macro_rules! table {
             }
 
             #[inline]
-            fn rest(&mut self, now: Instant) {
-                match self { $(Self::$variant(qdisc) => qdisc.rest(now)),+ }
+            fn on_idle(&mut self, now: Instant) {
+                match self { $(Self::$variant(qdisc) => qdisc.on_idle(now)),+ }
             }
         }
     };

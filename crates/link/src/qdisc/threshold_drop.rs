@@ -1,7 +1,7 @@
-//! What a gateway of a geostationary operator is said to do: while more than a share of a customer's queue is full, a part
-//! of what comes is dropped at random, and what does not fit is lost. Described of Viasat's in "Comparison of TCP
-//! Congestion Control Performance over a Satellite Network" (Claypool, Chung, Claypool, 2021): 36 MB, which are a link's
-//! `queue`, and 18 MB and 25 %, which are the defaults here.
+//! Queue of a geostationary operator's gateway: while more than a share of a customer's queue is full, arriving
+//! packets are dropped at random with a fixed probability, and those that do not fit are lost. Described for
+//! Viasat in "Comparison of TCP Congestion Control Performance over a Satellite Network" (Claypool, Chung,
+//! Claypool, 2021): 36 MB, which is a link's `queue`, and 18 MB and 25 %, which are the defaults here.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,16 +10,16 @@ use skyhop_units::{Instant, Ratio};
 
 use super::fifo::Fifo;
 use super::{Backlog, Limit, Parameters, Qdisc, Queued};
-use crate::chance::Chance;
+use crate::rng::LinkRng;
 use crate::stats::Verdicts;
 
-/// The parameters of `threshold-drop`.
+/// Parameters of `threshold-drop`; the defaults are those of the paper.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ThresholdDropConfig {
-    /// How much of the queue may be full without drops.
+    /// Share of the queue up to which nothing is dropped.
     pub share: Ratio,
-    /// How probable drops are beyond that.
+    /// Probability of a drop while the queue is fuller than that.
     pub probability: Ratio,
 }
 
@@ -37,7 +37,7 @@ pub(crate) struct ThresholdDrop<P> {
     queue: Fifo<P>,
     threshold: Limit,
     probability: f64,
-    chance: Chance,
+    rng: LinkRng,
 }
 
 impl<P> ThresholdDrop<P> {
@@ -46,7 +46,7 @@ impl<P> ThresholdDrop<P> {
             queue: Fifo::within(limit),
             threshold: limit.share(config.share),
             probability: config.probability.fraction(),
-            chance: Chance::of_queue(seed),
+            rng: LinkRng::for_queue(seed),
         }
     }
 }
@@ -55,7 +55,7 @@ impl<P> Qdisc<P> for ThresholdDrop<P> {
     #[inline]
     fn enqueue(&mut self, arriving: Queued<P>, verdicts: &mut Verdicts<P>) {
         let is_above = !self.threshold.allows(self.queue.backlog());
-        if is_above && self.chance.draw() < self.probability {
+        if is_above && self.rng.draw() < self.probability {
             verdicts.lose(arriving.since, LossReason::Queue, arriving.packet);
         } else {
             self.queue.enqueue(arriving, verdicts);
@@ -80,8 +80,8 @@ mod tests {
     use super::*;
     use crate::Packet;
 
-    /// Offers packets to a queue that is not served until it holds `fill` of its 36; then so many more, each in the place of
-    /// one that leaves. Returns how many of those were lost.
+    /// Fill a queue that is not served until it holds `fill` of its 36 packets; then offer 20,000 more, each in
+    /// the place of one that leaves. Return the number of those that were lost.
     fn lost_at(fill: u64, limit: Limit) -> usize {
         let config = ThresholdDropConfig::default();
         let mut qdisc = ThresholdDrop::new(&config, limit, 5);
@@ -109,7 +109,7 @@ mod tests {
             assert_eq!(lost_at(18, limit), 0, "half, no more, is full");
             for fill in [19, 30] {
                 let lost = lost_at(fill, limit);
-                // 5000 +- 61.
+                // Mean and standard deviation: 5000 +- 61.
                 assert!((4_750..5_250).contains(&lost), "{lost} of 20000 at {fill} of 36");
             }
             assert_eq!(lost_at(36, limit), 20_000);

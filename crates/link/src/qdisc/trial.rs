@@ -1,4 +1,4 @@
-//! How a discipline is held against a slow restatement of what it is to do.
+//! Test harness that compares a discipline with a slow reference implementation of its specification.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,32 +10,32 @@ use super::{Qdisc, Queued};
 use crate::Packet;
 use crate::stats::Verdicts;
 
-/// What becomes of a packet.
+/// Fate of a packet in a discipline.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Fate {
     Left { at_ns: u64, is_marked: bool },
     Dropped { at_ns: u64 },
 }
 
-/// A packet that comes.
+/// A packet that is enqueued.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Offered {
     pub(super) at_ns: u64,
     pub(super) flow: u32,
     pub(super) bytes: u64,
     pub(super) is_capable: bool,
-    /// What it asks of queues with classes.
+    /// DSCP of the packet, for disciplines with classes.
     pub(super) dscp: Dscp,
 }
 
 impl Offered {
     pub(super) fn packet(self) -> Packet<()> {
         let ecn = if self.is_capable { Ecn::Ect0 } else { Ecn::NotEct };
-        Packet::new(Bytes::new(self.bytes), ()).of(self.flow, ecn).with_tos(self.dscp.tos())
+        Packet::new(Bytes::new(self.bytes), ()).with_flow(self.flow, ecn).with_tos(self.dscp.tos())
     }
 }
 
-/// What a restatement knows of all packets, by their numbers, and what it has decided.
+/// Packets that a reference implementation has received, by number, and what it decided about them.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
     offered: Vec<Offered>,
@@ -52,12 +52,12 @@ impl Ledger {
         numbers.into_iter().map(|number| self.bytes(*number)).sum()
     }
 
-    /// How long it has waited.
+    /// Time for which the packet has waited.
     pub(super) fn wait_ns(&self, number: usize, now_ns: u64) -> u64 {
         now_ns - self.offered[number].at_ns
     }
 
-    /// Marks it where it speaks ECN.
+    /// Mark the packet if it is ECN-capable; return whether it is marked now for the first time.
     pub(super) fn mark(&mut self, number: usize) -> bool {
         self.offered[number].is_capable && self.marked.insert(number)
     }
@@ -72,14 +72,14 @@ impl Ledger {
     }
 }
 
-/// A discipline in plain lists of numbers.
-pub(super) trait Restated {
+/// Reference implementation of a discipline, on plain lists of packet numbers.
+pub(super) trait ReferenceQdisc {
     fn ledger(&mut self) -> &mut Ledger;
     fn enqueue(&mut self, now_ns: u64, number: usize);
     fn dequeue(&mut self, now_ns: u64);
 }
 
-/// A train of packets, and the times between which something is taken out: about half of what comes.
+/// Random packets, and the gaps between dequeues: about half as many packets leave as arrive.
 pub(super) fn train() -> impl Strategy<Value = (Vec<Offered>, Vec<u64>)> {
     let bytes = prop_oneof![1 => 64_u64..1_515, 2 => Just(1_514_u64)];
     let dscp = prop::sample::select(Dscp::ALL);
@@ -95,10 +95,10 @@ pub(super) fn train() -> impl Strategy<Value = (Vec<Offered>, Vec<u64>)> {
     (packets, prop::collection::vec(0_u64..16_000_000, 1..500))
 }
 
-/// What both make of the same packets and the same moments at which something is taken out.
+/// Fates by the discipline and by the reference, for the same packets and the same times of dequeue.
 pub(super) fn fates(
     mut qdisc: impl Qdisc<usize>,
-    mut restated: impl Restated,
+    mut reference: impl ReferenceQdisc,
     (offered, gaps_ns): &(Vec<Offered>, Vec<u64>),
 ) -> [BTreeMap<usize, Fate>; 2] {
     let (mut verdicts, mut fates) = (Verdicts::new(), BTreeMap::new());
@@ -107,13 +107,13 @@ pub(super) fn fates(
         now_ns += gap_ns;
         while let Some(next) = offered.get(come).filter(|next| next.at_ns <= now_ns) {
             let packet = next.packet().map(|_| come);
-            restated.ledger().offered.push(*next);
-            restated.enqueue(next.at_ns, come);
+            reference.ledger().offered.push(*next);
+            reference.enqueue(next.at_ns, come);
             let since = Instant::START + Duration::from_nanos(next.at_ns);
             qdisc.enqueue(Queued { since, packet }, &mut verdicts);
             come += 1;
         }
-        restated.dequeue(now_ns);
+        reference.dequeue(now_ns);
         let left = qdisc.dequeue(Instant::from_nanos(now_ns), &mut verdicts);
         for lost in verdicts.take_lost() {
             fates.insert(lost.packet.payload, Fate::Dropped { at_ns: lost.at.as_nanos() });
@@ -123,5 +123,5 @@ pub(super) fn fates(
             fates.insert(packet.payload, Fate::Left { at_ns: now_ns, is_marked });
         }
     }
-    [fates, std::mem::take(&mut restated.ledger().fates)]
+    [fates, std::mem::take(&mut reference.ledger().fates)]
 }

@@ -1,4 +1,4 @@
-//! The link against a slow reference, on random schedules, packet trains and ways of polling.
+//! The link compared with a slow reference, on random schedules, packets and ways of polling.
 
 use crate::reference;
 use skyhop_model::Counts;
@@ -13,12 +13,12 @@ use skyhop_link::{
 };
 use skyhop_units::{Bytes, Duration, Instant, QueueLimit, Rate, Ratio};
 
-/// Everything happens within this time, so that things meet.
+/// Time within which all changes and packets fall, short enough that many coincide.
 const SPAN_NS: u64 = 100_000_000;
-/// Later than anything that can still happen, apart from what never does.
+/// Time later than all events, except those that never happen.
 const END: Instant = Instant::from_nanos(1_000_000 * SPAN_NS);
 
-/// Moments that coincide more often than chance has it.
+/// Times that coincide more often than independent draws would.
 fn moment_ns() -> impl Strategy<Value = u64> {
     prop_oneof![(0..=100_u64).prop_map(|step| step * SPAN_NS / 100), 0..SPAN_NS]
 }
@@ -117,8 +117,8 @@ fn config() -> impl Strategy<Value = LinkConfig> {
     })
 }
 
-/// The same link with a queue that never drops but for its limit, and only then decides what becomes of a packet when
-/// its turn has come.
+/// The same link with a discipline that drops only at its limit, and that decides about a packet when its
+/// transmission begins.
 fn by_step(config: &LinkConfig) -> LinkConfig {
     let never = Duration::from_secs(3600);
     let codel = CodelConfig { target: never, interval: never, ..CodelConfig::default() };
@@ -139,7 +139,7 @@ fn train() -> impl Strategy<Value = Vec<Offered>> {
     })
 }
 
-/// When a driver polls, besides at the end.
+/// Times at which a driver polls, in addition to the end.
 #[derive(Debug, Clone, Copy)]
 enum Polling<'a> {
     At(&'a BTreeSet<u64>),
@@ -192,7 +192,7 @@ impl Driver {
         self
     }
 
-    /// Sleeps from wakeup to wakeup, as a driver does, and insists that none is late.
+    /// Poll from wakeup to wakeup, as a sleeping driver does, and assert that no wakeup is late.
     fn follow_wakeups(&mut self, until: Instant) {
         let mut slept_until = None;
         while let Some(wakeup) = self.link.next_wakeup().filter(|&wakeup| wakeup <= until) {
@@ -266,7 +266,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_worked_out_ahead_shows_at_any_time_what_happens_by_step(
+    fn the_precomputed_queue_shows_at_any_time_what_happens_by_step(
         config in config(),
         train in train(),
         polls_ns in prop::collection::btree_set(moment_ns(), 0..60),

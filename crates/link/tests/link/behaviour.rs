@@ -1,4 +1,4 @@
-//! What a link does to packets, in cases small enough to check by hand.
+//! Behaviour of a link in cases small enough to check by hand.
 //!
 //! At 12 Mbit/s a packet of 1500 bytes takes 1 ms.
 
@@ -30,14 +30,14 @@ fn config(schedule: LinkSchedule, packets: u64) -> LinkConfig {
     LinkConfig { schedule, qdisc: QueueDiscipline::default(), queue, seed: 7 }
 }
 
-/// A link and what came out of it: (packet, ms) of arrivals, (packet, ms, reason) of drops.
+/// A link after a run, with (packet, ms) of arrivals and (packet, ms, reason) of drops.
 struct Run {
     link: Link<u64>,
     arrivals: Vec<(u64, u64)>,
     drops: Vec<(u64, u64, LossReason)>,
 }
 
-/// Sends packet n at the nth of `sends_ms` and waits until nothing happens any more.
+/// Send packet n at the nth of `sends_ms` and poll until nothing happens any more.
 fn run(config: LinkConfig, sends_ms: impl IntoIterator<Item = u64>) -> Run {
     let mut link = Link::new(config).expect("a valid configuration");
     for (payload, send_ms) in (0..).zip(sends_ms) {
@@ -97,7 +97,7 @@ fn a_rate_step_counts_from_its_moment() {
     schedule.rate.push(Piece { from: ms(20), value: Rate::from_bits_per_second(6_000_000) });
     let run = run(config(schedule, 100), [0; 7]);
     let left: Vec<u64> = run.arrivals.iter().map(|&(_, at_ms)| at_ms - 10).collect();
-    // At 8 ms the sixth packet is half done; the other half follows from 20 ms on.
+    // At 8 ms the sixth packet is half sent; its other half follows from 20 ms on.
     assert_eq!(left, [1, 2, 3, 5, 7, 21, 23]);
     assert_eq!(run.drops, []);
 }
@@ -148,7 +148,7 @@ fn a_packet_in_service_pauses_while_an_outage_holds() {
     assert_eq!(run.arrivals, [(0, 22), (1, 34)]);
 }
 
-/// Ten packets enter the line at 1, 2, … 10 ms and take 30 ms; a hop goes at 20 ms.
+/// Let ten packets enter the line at 1, 2, … 10 ms for 30 ms each, and dismantle a hop at 20 ms.
 fn dismantle(near_ms: u64, far: Duration) -> Run {
     let mut schedule = fixed(30);
     schedule.dismantled =
@@ -162,13 +162,13 @@ fn dismantle(near_ms: u64, far: Duration) -> Run {
 
 #[test]
 fn a_dismantled_first_hop_takes_what_entered_last() {
-    // In the line for 10 to 19 ms; the hop is the first 12.
+    // The hop is the first 12 ms; the packets have been in the line for 10 to 19 ms.
     assert_eq!(payloads(&dismantle(0, Duration::from_millis(12)).drops), [8, 9]);
 }
 
 #[test]
 fn a_dismantled_middle_hop_takes_what_is_between_its_ends() {
-    // At least 13 and less than 16 ms: entered at 5, 6 and 7 ms.
+    // The hop has the packets with at least 13 and less than 16 ms in the line, which entered at 5, 6 and 7 ms.
     assert_eq!(payloads(&dismantle(13, Duration::from_millis(16)).drops), [4, 5, 6]);
 }
 
@@ -178,7 +178,7 @@ fn a_dismantled_last_hop_takes_everything_beyond_its_near_end() {
 }
 
 #[test]
-fn what_arrives_or_enters_at_the_moment_of_dismantling_is_told_apart() {
+fn packets_that_arrive_or_enter_when_a_hop_is_dismantled_are_told_apart() {
     let mut schedule = fixed(5);
     let hop = |at_ms| Dismantled {
         at: ms(at_ms),
@@ -194,14 +194,14 @@ fn what_arrives_or_enters_at_the_moment_of_dismantling_is_told_apart() {
 }
 
 #[test]
-fn a_queue_that_is_dismantled_loses_all_that_waits_and_begins_anew() {
+fn a_queue_that_is_dismantled_loses_all_that_waits_and_starts_empty() {
     let gone = Dismantled { at: ms(5), near: Duration::ZERO, far: Duration::MAX, queue: true };
     for entry in QDISCS {
         let mut schedule = fixed(0);
         schedule.dismantled = vec![gone];
         let qdisc = (entry.default)();
         let config = LinkConfig { qdisc, ..config(schedule, 100) };
-        // Packet 4 leaves at 5 ms, when 5 has its turn; and the link is as good as new then.
+        // Packet 4 leaves at 5 ms and packet 5 begins; the queue behind it is lost, and later packets find a new one.
         let run = run(config, [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 50]);
         let lost: Vec<_> = (6..10).map(|packet| (packet, 5, LossReason::Dismantled)).collect();
         assert_eq!(run.drops, lost, "{}", entry.name);
@@ -236,7 +236,7 @@ fn random_loss_is_as_frequent_as_asked_and_the_same_for_a_seed() {
         let config = LinkConfig { seed, ..config(schedule, PACKETS) };
         payloads(&run(config, std::iter::repeat_n(0, PACKETS as usize)).drops)
     };
-    // 2000 expected, with a standard deviation of sqrt(100,000 * 0.02 * 0.98) = 44.3.
+    // Expected: 2000, with a standard deviation of sqrt(100,000 * 0.02 * 0.98) = 44.3.
     let first = lost(1);
     assert!((2000 - 177..=2000 + 177).contains(&first.len()), "{} lost", first.len());
     assert_eq!(lost(1), first);
@@ -278,7 +278,7 @@ fn the_schedule_can_be_asked_for_any_moment() {
     );
 }
 
-/// The message of the error that `change` provokes.
+/// Message of the error that the change of a valid configuration causes.
 fn refusal(change: impl FnOnce(&mut LinkConfig)) -> String {
     let mut changed = config(fixed(20), 10);
     change(&mut changed);
@@ -286,7 +286,7 @@ fn refusal(change: impl FnOnce(&mut LinkConfig)) -> String {
 }
 
 #[test]
-fn what_is_not_a_link_is_refused_in_one_line() {
+fn invalid_links_are_refused_in_one_line() {
     let late = |c: &mut LinkConfig| c.schedule.rate[0].from = ms(1);
     let unordered = |c: &mut LinkConfig| c.schedule.loss.push(c.schedule.loss[0]);
     let slope = |c: &mut LinkConfig| c.schedule.delay[0].delay_at_end = Duration::ZERO;
@@ -335,7 +335,7 @@ fn the_bytes_that_a_rate_lets_through_follow_it() {
     assert_eq!(schedule.bytes_until(ms(3000)), 4e6);
 }
 
-/// A link of 12 Mbit/s whose connections get 4 Mbit/s each: with turns of a packet, one of each every 3 ms.
+/// Link of 12 Mbit/s whose connections get 4 Mbit/s each: with one packet per round, one packet of each every 3 ms.
 fn paced() -> LinkConfig {
     let text =
         r#"{"kind": "fq", "maxrate": "4 Mbit/s", "quantum": "1 B", "initial_quantum": "1 B"}"#;
@@ -346,7 +346,7 @@ fn paced() -> LinkConfig {
 }
 
 fn of_flow(flow: u32, payload: u64) -> Packet<u64> {
-    Packet::new(SIZE, payload).of(flow, Ecn::NotEct)
+    Packet::new(SIZE, payload).with_flow(flow, Ecn::NotEct)
 }
 
 #[test]
@@ -368,7 +368,7 @@ fn a_discipline_may_hold_packets_back_while_the_link_is_free() {
 }
 
 #[test]
-fn what_comes_while_others_are_held_back_goes_at_once() {
+fn packets_that_arrive_while_others_are_held_back_go_at_once() {
     let mut link = Link::new(paced()).expect("a valid configuration");
     link.enqueue(ms(0), of_flow(1, 0));
     link.enqueue(ms(0), of_flow(1, 1));
@@ -385,7 +385,7 @@ fn what_comes_while_others_are_held_back_goes_at_once() {
 }
 
 #[test]
-fn what_is_held_back_waits_for_the_rate_too() {
+fn held_back_packets_wait_for_the_rate_too() {
     let mut config = paced();
     config.schedule.rate.push(Piece { from: ms(1), value: Rate::ZERO });
     config.schedule.rate.push(Piece { from: ms(10), value: RATE });

@@ -1,5 +1,5 @@
-//! The whole link again, as simply and slowly as possible: every packet's life is computed in one
-//! go from lists that are searched from end to end, without cursors and without laziness.
+//! Reference implementation of the whole link, as simple and slow as possible: each packet's arrival or loss is
+//! computed in one go from lists that are searched from end to end, without cursors and without lazy evaluation.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
@@ -7,14 +7,14 @@ use skyhop_link::{LinkConfig, LinkSchedule};
 use skyhop_model::{DuringOutage, LossReason};
 use skyhop_units::QueueLimit;
 
-/// A packet offered to the link; its number is its place in the train.
+/// A packet offered to the link; its number is its index in the list of packets.
 #[derive(Debug, Clone, Copy)]
 pub struct Offered {
     pub at_ns: u64,
     pub size: u64,
 }
 
-/// What became of a packet.
+/// Fate of a packet on the link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Outcome {
     Arrived {
@@ -24,7 +24,7 @@ pub enum Outcome {
         at_ns: u64,
         reason: LossReason,
     },
-    /// The rate stays zero from some time on.
+    /// Never transmitted, as the rate stays zero from some time on.
     Stuck,
 }
 
@@ -32,7 +32,7 @@ struct Transmission {
     begins_ns: u64,
     ends_ns: u64,
     size: u64,
-    /// What rounding `ends_ns` up left over, in bit-ns per second.
+    /// Work gained by rounding `ends_ns` up, in bits times ns per second.
     spare: u128,
 }
 
@@ -41,7 +41,7 @@ struct Entered {
     route: usize,
 }
 
-/// What becomes of each packet of a train, and the numbers of those that arrive, in order.
+/// Fate of each of the packets, and the numbers of those that arrive, in order of arrival.
 pub fn run(config: &LinkConfig, train: &[Offered]) -> (Vec<Outcome>, Vec<usize>) {
     let schedule = &config.schedule;
     let mut rng = ChaCha8Rng::seed_from_u64(config.seed);
@@ -80,7 +80,7 @@ fn fits(queue: QueueLimit, transmissions: &[Transmission], packet: &Offered) -> 
     }
 }
 
-/// Walks over every moment at which the rate may change.
+/// Compute a transmission by walking over every time at which the rate may change.
 fn transmit(
     schedule: &LinkSchedule,
     before: Option<&Transmission>,

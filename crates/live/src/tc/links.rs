@@ -1,8 +1,8 @@
-//! Linux's disciplines at work: changed when the schedule says so, and asked what they have counted.
+//! Running links of Linux's disciplines: applies the schedule's changes and reads the disciplines' counters.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use skyhop_host::clock::{RunClock, Stop, sleep_until, wake_precisely};
+use skyhop_host::clock::{RunClock, Stop, minimize_timer_slack, sleep_until};
 use skyhop_host::device::{DeviceCount, DisciplineStats, Disciplines, Routers};
 use skyhop_host::error::HostError;
 use skyhop_host::namespace::NetNamespace;
@@ -16,7 +16,7 @@ use super::plan::{Step, TcPlan};
 use crate::pump::{PumpState, PumpView};
 use crate::traffic::Addresses;
 
-/// The links of a run, with what is known of them.
+/// Links of a run, with their losses and views.
 #[derive(Debug)]
 pub(crate) struct TcLinks {
     routers: Routers,
@@ -24,48 +24,49 @@ pub(crate) struct TcLinks {
     pub(crate) views: [Arc<PumpView>; 2],
 }
 
-/// What was lost behind a queue: a discipline only counts, and the moment tells the reason.
+/// Losses after a queue, by reason. A discipline only counts its drops; the reason is the one in force at the time.
 #[derive(Debug, Clone, Copy, Default)]
 struct Losses {
-    /// Why all is lost at present, if it is.
-    takes_all: Option<LossReason>,
-    seen: u64,
+    /// Reason for which every packet is lost at present; `None` if none is.
+    loss_of_all: Option<LossReason>,
+    counted: u64,
     drops: Drops,
 }
 
 impl Losses {
-    /// So many have been lost: until now, or until somebody asked whose answer comes late.
-    fn have_become(&mut self, drops: u64) {
-        let since = drops.saturating_sub(self.seen);
-        self.drops[self.takes_all.unwrap_or(LossReason::Loss)] += since;
-        self.seen = self.seen.max(drops);
+    /// Update the losses from a discipline's total of drops; a smaller total is from an earlier request and is ignored.
+    fn update(&mut self, drops: u64) {
+        let since = drops.saturating_sub(self.counted);
+        self.drops[self.loss_of_all.unwrap_or(LossReason::Loss)] += since;
+        self.counted = self.counted.max(drops);
     }
 }
 
 impl TcLinks {
-    /// Joins the two ends.
+    /// Connect the two ends by routers with the plan's first disciplines.
     pub(crate) fn create(ends: [&NetNamespace; 2], plan: &TcPlan) -> Result<Arc<Self>, HostError> {
         let [from_has, to_has] = [End::From, End::To].map(Addresses::all_of);
         let ends = [(ends[0], from_has.as_slice()), (ends[1], to_has.as_slice())];
         let first = plan.directions.each_ref().map(|steps| &steps[0]);
         let disciplines = first.map(|step| &step.disciplines);
         let routers = Routers::create(ends, disciplines, plan.segments)?;
-        let losses = first.map(|step| Losses { takes_all: step.takes_all, ..Losses::default() });
+        let losses =
+            first.map(|step| Losses { loss_of_all: step.loss_of_all, ..Losses::default() });
         let views = [Arc::new(PumpView::new()?), Arc::new(PumpView::new()?)];
         Ok(Arc::new(Self { routers, losses: Mutex::new(losses), views }))
     }
 
-    /// Brings the views up to date.
+    /// Update the views of both directions from the disciplines' counters.
     pub(crate) fn refresh(&self) -> Result<(), HostError> {
         for direction in [Direction::Forward, Direction::Back] {
             let counted = self.routers.stats(direction)?;
             let losses = self.note_losses(direction, &counted);
-            self.views[direction.index()].show(state(&counted, losses));
+            self.views[direction.index()].publish(state(&counted, losses));
         }
         Ok(())
     }
 
-    /// What the kernel has counted at the ends' devices.
+    /// Kernel's packet counters of the two ends' devices.
     pub(crate) fn counts(&self) -> Result<[DeviceCount; 2], HostError> {
         self.routers.counts()
     }
@@ -76,14 +77,14 @@ impl TcLinks {
 
     fn note_losses(&self, direction: Direction, counted: &DisciplineStats) -> Losses {
         let mut losses = self.losses();
-        losses[direction.index()].have_become(counted.line[1].drops);
+        losses[direction.index()].update(counted.line[1].drops);
         losses[direction.index()]
     }
 
-    /// Sets what a step changes.
+    /// Change the disciplines in which a step differs from the previous one.
     fn change(&self, direction: Direction, from: &Disciplines, to: &Step) -> Result<(), HostError> {
-        // What was lost until now was lost for the reason of until now.
-        if self.losses()[direction.index()].takes_all != to.takes_all {
+        // Attribute the losses so far to the previous reason.
+        if self.losses()[direction.index()].loss_of_all != to.loss_of_all {
             self.note_losses(direction, &self.routers.stats(direction)?);
         }
         let both = [Position::Root, Position::Below].into_iter().enumerate();
@@ -96,12 +97,12 @@ impl TcLinks {
                 self.routers.change_line(direction, at, &line[place])?;
             }
         }
-        self.losses()[direction.index()].takes_all = to.takes_all;
+        self.losses()[direction.index()].loss_of_all = to.loss_of_all;
         Ok(())
     }
 }
 
-/// A direction as skyhop's own links would tell of it.
+/// Convert the disciplines' counters to those of skyhop's own links.
 fn state(counted: &DisciplineStats, losses: Losses) -> PumpState {
     let ([queue, child], [line, _]) = (counted.queue, counted.line);
     let mut stats = LinkStats {
@@ -113,7 +114,7 @@ fn state(counted: &DisciplineStats, losses: Losses) -> PumpState {
         backlog_bytes: queue.backlog_bytes,
         drops: losses.drops,
         marks: child.marks,
-        underway_packets: queue.packets.saturating_sub(line.packets + losses.seen),
+        underway_packets: queue.packets.saturating_sub(line.packets + losses.counted),
     };
     stats.drops[LossReason::Queue] = queue.drops;
     PumpState {
@@ -125,14 +126,14 @@ fn state(counted: &DisciplineStats, losses: Losses) -> PumpState {
     }
 }
 
-/// The thread that follows the schedule.
+/// Thread that applies the schedule's changes.
 pub(crate) struct RunningTc {
     pub(crate) links: Arc<TcLinks>,
     thread: Worker<()>,
 }
 
 impl RunningTc {
-    /// Begins to follow it.
+    /// Start the thread of both directions.
     pub(crate) fn start(
         links: Arc<TcLinks>,
         plan: TcPlan,
@@ -146,19 +147,19 @@ impl RunningTc {
         Ok(Self { links, thread })
     }
 
-    /// Whether the thread has ended, which it does by itself only on an error.
+    /// Whether the thread has ended; before `stop` is set, only an error ends it.
     pub(crate) fn has_ended(&self) -> bool {
         self.thread.is_finished()
     }
 
-    /// Waits for its end.
+    /// Wait for the thread to end.
     pub(crate) fn join(self) -> Result<(), HostError> {
         join(self.thread)
     }
 }
 
 fn follow(links: &TcLinks, plan: &TcPlan, clock: RunClock, stop: &Stop) -> Result<(), HostError> {
-    wake_precisely()?;
+    minimize_timer_slack()?;
     let changes = |direction: Direction| {
         plan.directions[direction.index()].windows(2).map(move |pair| (direction, pair))
     };
@@ -170,7 +171,7 @@ fn follow(links: &TcLinks, plan: &TcPlan, clock: RunClock, stop: &Stop) -> Resul
         }
         links.change(direction, &pair[0].disciplines, &pair[1])?;
     }
-    // That it has ended before it is told to means that it has failed.
+    // The thread must not end before `stop` is set, because that means failure.
     sleep_until(clock, Instant::NEVER, stop).map(|_| ())
 }
 
@@ -182,11 +183,11 @@ mod tests {
     fn losses_are_counted_once_though_answers_overtake_each_other() {
         let mut losses = Losses::default();
         for drops in [5, 3, 6] {
-            losses.have_become(drops);
+            losses.update(drops);
         }
         assert_eq!(losses.drops[LossReason::Loss], 6);
-        losses.takes_all = Some(LossReason::Outage);
-        losses.have_become(8);
+        losses.loss_of_all = Some(LossReason::Outage);
+        losses.update(8);
         assert_eq!(
             [LossReason::Loss, LossReason::Outage].map(|reason| losses.drops[reason]),
             [6, 2]

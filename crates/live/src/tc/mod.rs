@@ -1,7 +1,7 @@
-//! Links of Linux's own disciplines, for runs in a guest: where they do what the scenario asks for, packets cross the
-//! kernel alone, which takes a fraction of the time.
+//! Links emulated by Linux's queue disciplines, for runs in a guest: where they implement the scenario, packets stay
+//! in the kernel, which takes a fraction of the time.
 
-mod children;
+mod child_qdisc;
 mod disciplines;
 mod links;
 mod plan;
@@ -15,19 +15,19 @@ pub(crate) use self::links::{RunningTc, TcLinks};
 pub(crate) use self::plan::TcPlan;
 use crate::LiveOptions;
 
-/// What carries a run's packets.
+/// Choice of a run's link emulator.
 #[derive(Debug, Default)]
 pub(crate) struct Choice {
-    /// What Linux's disciplines are set to; `None` where skyhop's links carry them.
+    /// Settings of Linux's disciplines; `None` for skyhop's links.
     pub(crate) tc: Option<TcPlan>,
-    /// What stands against them where the scenario leaves the choice to the engine.
+    /// Reason against Linux's disciplines, where the scenario has `linux.link = "auto"`.
     pub(crate) against: Option<String>,
 }
 
-/// Chooses what carries packets.
+/// Choose the link emulator for an experiment.
 ///
 /// # Errors
-/// The scenario asks for Linux's disciplines, and for something that they do not do.
+/// The scenario demands Linux's disciplines and a feature that they lack.
 pub(crate) fn choose(
     experiment: &Experiment,
     options: &LiveOptions,
@@ -47,29 +47,29 @@ pub(crate) fn choose(
         }
         Err(Unsupported { key, what }) => {
             let what = format!(
-                "{what}; linux.link = \"tc\" does not do that: \"auto\" or \"skyhop\" does"
+                "{what}; linux.link = \"tc\" does not support that: use \"auto\" or \"skyhop\""
             );
             Err(Unsupported::new(key, what))
         }
     }
 }
 
-/// Chooses likewise, and tries it out.
+/// Choose the link emulator as [`choose`] does, and try the disciplines in this kernel.
 ///
 /// # Errors
-/// The scenario asks for Linux's disciplines, and this kernel lacks one, or it may not be tried.
+/// The scenario demands Linux's disciplines, and this kernel lacks one or does not allow the trial.
 pub(crate) fn choose_here(
     experiment: &Experiment,
     options: &LiveOptions,
 ) -> Result<Choice, HostError> {
     let choice =
         choose(experiment, options).map_err(|error| HostError::Unsupported(error.to_string()))?;
-    match choice.tc.as_ref().map(TcPlan::try_out) {
+    match choice.tc.as_ref().map(TcPlan::check_support) {
         Some(Err(error)) if experiment.linux_link == LinuxLink::Auto => {
             Ok(Choice { tc: None, against: Some(format!("linux.link: {error}")) })
         }
         Some(Err(error)) => Err(HostError::Unsupported(format!(
-            "linux.link: {error}; build the kernel with its disciplines, or set it to \"auto\""
+            "linux.link: {error}; build the kernel with this queue discipline, or set linux.link to \"auto\""
         ))),
         _ => Ok(choice),
     }

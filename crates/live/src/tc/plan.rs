@@ -1,4 +1,4 @@
-//! Which scenarios Linux's disciplines can carry, and what they are set to when.
+//! Plan of Linux's disciplines for a scenario: whether they can emulate it, and their settings over time.
 
 use skyhop_app::App;
 use skyhop_engine::Unsupported;
@@ -11,40 +11,40 @@ use skyhop_link::{
 use skyhop_model::{Direction, DuringOutage, LARGEST_PACKET, LossReason};
 use skyhop_units::{Bytes, Duration, Instant, Rate};
 
-use super::children::{child, marks};
-use super::disciplines::{Moment, disciplines};
+use super::child_qdisc::{child, marks};
+use super::disciplines::{LinkState, disciplines};
 
-/// By how much a delay that changes gradually is set anew, so that it is never off by more than half of it: what
-/// pumps are late by.
+/// Step in which a gradually changing delay is approximated. The error is at most half of it, which is as large as
+/// the lateness of pumps.
 const GRAIN: Duration = Duration::from_micros(4);
-/// How long a step of it lasts at the least.
+/// Shortest duration of such a step.
 const SHORTEST: Duration = Duration::from_millis(5);
 
-/// What the disciplines of a run are set to.
+/// Settings of the disciplines of a run.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct TcPlan {
-    /// Of each direction: from its beginning on, and at each moment at which something changes.
+    /// Settings of each direction, at the start and at each change.
     pub(crate) directions: [Vec<Step>; 2],
-    /// Whether the kernel may hand several packets to the queue at once, which takes them apart.
+    /// Whether the kernel may pass several packets to the queue in one GSO buffer, which tbf then segments.
     pub(crate) segments: bool,
-    /// Whether packets of flows may be marked: the kernel only counts them.
+    /// Whether the disciplines may mark packets of flows; the kernel counts marks only in total, not by flow.
     pub(crate) marks_flows: bool,
 }
 
-/// What a direction's disciplines are from a moment on.
+/// Settings of a direction's disciplines from time `at` on.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Step {
     pub(crate) at: Instant,
     pub(crate) disciplines: Disciplines,
-    /// Why whatever is sent is lost, if it is.
-    pub(crate) takes_all: Option<LossReason>,
+    /// Reason for which every packet is lost; `None` if none is.
+    pub(crate) loss_of_all: Option<LossReason>,
 }
 
 impl TcPlan {
-    /// What carries this experiment.
+    /// Plan the disciplines for an experiment.
     ///
     /// # Errors
-    /// The key that asks for something that Linux's disciplines do otherwise than skyhop's links.
+    /// A key requires behaviour in which Linux's disciplines differ from skyhop's links; the error names it.
     pub(crate) fn new(experiment: &Experiment) -> Result<Self, Unsupported> {
         check_flows(experiment)?;
         let [link] = experiment.links.as_slice() else {
@@ -54,7 +54,7 @@ impl TcPlan {
         let of = |direction| {
             let config = link.config(direction);
             let steps = check_hosts(experiment, &config.qdisc).and_then(|()| steps(config));
-            steps.map_err(|error| named(error, direction))
+            steps.map_err(|error| with_direction(error, direction))
         };
         let directions = [of(Direction::Forward)?, of(Direction::Back)?];
         let bucket = |config: &LinkConfig| config.schedule.burst > Bytes::ZERO;
@@ -62,14 +62,14 @@ impl TcPlan {
         Ok(Self { directions, segments, marks_flows: marks_flows(experiment, link) })
     }
 
-    /// Whether this kernel has the disciplines.
-    pub(crate) fn try_out(&self) -> Result<(), HostError> {
-        self.directions.iter().try_for_each(|steps| steps[0].disciplines.try_out())
+    /// Try the disciplines in this kernel.
+    pub(crate) fn check_support(&self) -> Result<(), HostError> {
+        self.directions.iter().try_for_each(|steps| steps[0].disciplines.check_support())
     }
 }
 
-/// Names the direction where it is not the one that keys are about without a word.
-fn named(error: Unsupported, direction: Direction) -> Unsupported {
+/// Prefix the key with `link.back` for the backward direction; `link` alone means forward.
+fn with_direction(error: Unsupported, direction: Direction) -> Unsupported {
     match (direction, error.key.strip_prefix("link.")) {
         (Direction::Back, Some(key)) => Unsupported::new(format!("link.back.{key}"), error.what),
         _ => error,
@@ -78,29 +78,29 @@ fn named(error: Unsupported, direction: Direction) -> Unsupported {
 
 fn check_flows(experiment: &Experiment) -> Result<(), Unsupported> {
     if experiment.blind.is_some() {
-        let what = "the run is to learn of handovers from what arrives";
+        let what = "the run estimates handovers from packet arrivals";
         return Err(Unsupported::new("signal.source", what));
     }
     for flow in &experiment.flows {
         let key = |key: &str| format!("flow {}: {key}", flow.id);
         if flow.extra_rtt > Duration::ZERO {
-            return Err(Unsupported::new(key("extra_rtt"), "it has a round trip of its own"));
+            return Err(Unsupported::new(key("extra_rtt"), "the flow has an extra RTT of its own"));
         }
         if flow.routes.iter().any(|route| route.links != [experiment.path_link()]) {
-            return Err(Unsupported::new(key("via"), "it does not cross the path alone"));
+            return Err(Unsupported::new(key("via"), "the flow's route is not the path alone"));
         }
     }
     Ok(())
 }
 
-/// Whether a discipline may mark a flow's packets.
+/// Whether a discipline may mark packets of a flow with ECN.
 fn marks_flows(experiment: &Experiment, link: &LinkPlan) -> bool {
     let asked = experiment.flows.iter().filter_map(|flow| flow.tcp_options());
     asked.chain([&experiment.tcp]).any(|options| options.ecn)
         && [&link.forward, &link.back].into_iter().any(|config| marks(&config.qdisc))
 }
 
-/// Flows are hosts of their own on skyhop's links, and connections of the same two hosts in a guest.
+/// Check cake's host isolation: skyhop's links treat each flow as a host, but a guest's flows share two hosts.
 fn check_hosts(experiment: &Experiment, qdisc: &QueueDiscipline) -> Result<(), Unsupported> {
     let QueueDiscipline::Cake(cake) = qdisc else { return Ok(()) };
     let is_many =
@@ -111,46 +111,47 @@ fn check_hosts(experiment: &Experiment, qdisc: &QueueDiscipline) -> Result<(), U
         Isolation::Flows | Isolation::Flowblind => false,
     };
     if differs && experiment.flows.len() > 1 {
-        let what = "a guest's flows are all between the same two hosts";
+        let what = "all flows of a guest are between the same two hosts";
         return Err(Unsupported::new("link.qdisc.isolation", what));
     }
     Ok(())
 }
 
-/// What one direction is set to over time.
+/// Plan the steps of one direction.
 fn steps(config: &LinkConfig) -> Result<Vec<Step>, Unsupported> {
     let schedule = &config.schedule;
     check_schedule(schedule)?;
     let child = child(config)?;
     let delays = flat_delays(schedule)?;
-    let doomed: Vec<Outage> = schedule.dismantled.iter().map(|hop| doomed(schedule, hop)).collect();
+    let removals: Vec<Outage> =
+        schedule.dismantled.iter().map(|hop| removal_interval(schedule, hop)).collect();
     let mut steps: Vec<Step> = Vec::new();
     let mut draws = 0_u32;
-    for at in moments(schedule, &delays, &doomed) {
+    for at in change_times(schedule, &delays, &removals) {
         let flat = delays[delays.partition_point(|flat| flat.from <= at) - 1];
-        let takes_all = takes_all(schedule, &doomed, at);
-        let mut moment = Moment {
+        let loss_of_all = loss_of_all(schedule, &removals, at);
+        let mut state = LinkState {
             rate: schedule.rate_at(at),
             burst: schedule.burst,
             delay: flat.delay,
             keeps_order: flat.keeps_order,
             loss: schedule.loss_at(at),
-            loses_all: takes_all.is_some(),
-            // What stays as it is need not be set; what is set begins to draw anew.
+            loses_all: loss_of_all.is_some(),
+            // A netem that does not change is not set again, because setting it restarts its random draws.
             seed: seed_for(config.seed, &format!("netem {draws}")),
         };
-        let mut now = disciplines(&moment, &child);
+        let mut now = disciplines(&state, &child);
         if let Some(last) = steps.last() {
-            if last.disciplines == now && last.takes_all == takes_all {
+            if last.disciplines == now && last.loss_of_all == loss_of_all {
                 continue;
             }
             if last.disciplines.line[1] != now.line[1] {
                 draws += 1;
-                moment.seed = seed_for(config.seed, &format!("netem {draws}"));
-                now = disciplines(&moment, &child);
+                state.seed = seed_for(config.seed, &format!("netem {draws}"));
+                now = disciplines(&state, &child);
             }
         }
-        steps.push(Step { at, disciplines: now, takes_all });
+        steps.push(Step { at, disciplines: now, loss_of_all });
     }
     Ok(steps)
 }
@@ -158,70 +159,70 @@ fn steps(config: &LinkConfig) -> Result<Vec<Step>, Unsupported> {
 fn check_schedule(schedule: &LinkSchedule) -> Result<(), Unsupported> {
     let not = |key: &str, what: &str| Err(Unsupported::new(key, what));
     if schedule.rate.iter().any(|piece| piece.value == Rate::ZERO) {
-        return not("link.rate", "at times it is zero");
+        return not("link.rate", "it is zero at times");
     }
     if schedule.during_outage == DuringOutage::Hold && !schedule.outages.is_empty() {
         return not("path.during_outage", "packets are held during outages");
     }
     if schedule.dismantled.iter().any(|hop| hop.queue) {
-        return not("path", "hops cease to exist with what waits before them");
+        return not("path", "hops are removed together with the packets queued at them");
     }
     if schedule.burst > Bytes::ZERO && schedule.burst < LARGEST_PACKET {
-        return not("link.burst", "it has no room for a whole packet");
+        return not("link.burst", "it is smaller than a packet");
     }
     if schedule.burst.as_u64() > u32::MAX.into() {
-        return not("link.burst", "it is more than Linux counts to");
+        return not("link.burst", "it is larger than Linux allows");
     }
     Ok(())
 }
 
-/// Of packets that enter the delay line, when those do that will be on a hop as it ceases to exist: what is to come is
-/// known, and netem takes packets as they come.
-fn doomed(schedule: &LinkSchedule, hop: &Dismantled) -> Outage {
+/// Interval in which packets enter the delay line that will be on a hop when it is removed. The schedule is known in
+/// advance, so netem drops these packets when they enter.
+fn removal_interval(schedule: &LinkSchedule, hop: &Dismantled) -> Outage {
     let just_before = hop.at - Duration::from_nanos(1);
-    // Who has been under way for longer has arrived.
+    // A packet that entered earlier has already arrived.
     let from = hop.at - hop.far.min(schedule.delay_at(just_before));
     let until = hop.at - hop.near;
     Outage { from, until: until.max(from) }
 }
 
-/// What takes all that enters the delay line at a moment: an outage comes before it.
-fn takes_all(schedule: &LinkSchedule, doomed: &[Outage], at: Instant) -> Option<LossReason> {
+/// Reason for which every packet that enters the delay line at `at` is lost; an outage takes precedence.
+fn loss_of_all(schedule: &LinkSchedule, removals: &[Outage], at: Instant) -> Option<LossReason> {
     if schedule.outage_at(at).is_some() {
         return Some(LossReason::Outage);
     }
     let covers = |time: &Outage| time.from <= at && at < time.until;
-    doomed.iter().any(covers).then_some(LossReason::Dismantled)
+    removals.iter().any(covers).then_some(LossReason::Dismantled)
 }
 
-/// A delay that holds until the next one begins.
+/// Constant delay until the next one begins.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct FlatDelay {
     from: Instant,
     delay: Duration,
-    /// Whether what comes later leaves later. It has to where the delay falls on one route; what a new route brings
-    /// must not be kept behind what is still on the old one.
+    /// Whether packets leave in order of arrival: required where the delay falls on one route, but packets of a new
+    /// route must not wait for those still on the old route.
     keeps_order: bool,
 }
 
-/// The delays of a schedule, where slopes are steps of at most [`GRAIN`].
+/// Delays of a schedule, with slopes approximated by steps of at most [`GRAIN`].
 fn flat_delays(schedule: &LinkSchedule) -> Result<Vec<FlatDelay>, Unsupported> {
     let mut flat = Vec::with_capacity(schedule.delay.len());
     let (mut longest, mut before) = (Duration::ZERO, Duration::ZERO);
-    // Until then packets of older routes are under way.
+    // Time until which packets of older routes are in flight.
     let mut drained = Instant::START;
     for (index, piece) in schedule.delay.iter().enumerate() {
         if piece.new_route {
             drained = piece.from + longest;
         } else if piece.delay < before && piece.from < drained {
-            let what = "the delay falls while packets of an older route are under way";
+            let what = "the delay falls while packets of an older route are in flight";
             return Err(Unsupported::new("path", what));
         }
         longest = longest.max(piece.delay).max(piece.delay_at_end);
         before = piece.delay_at_end;
         let until = schedule.delay.get(index + 1).map_or(piece.from, |next| next.from);
         for (from, delay) in steps_of(piece, until)? {
-            // A fall on the new route waits until the old one is empty, which makes no more than a grain.
+            // A decrease on the new route is postponed until the old one is empty, an error of at most one grain.
             let keeps_order = from >= drained;
             let falls = flat.last().is_some_and(|last: &FlatDelay| delay < last.delay);
             if keeps_order || !falls || from == piece.from {
@@ -232,7 +233,7 @@ fn flat_delays(schedule: &LinkSchedule) -> Result<Vec<FlatDelay>, Unsupported> {
     Ok(flat)
 }
 
-/// A piece as steps, each the delay in its middle.
+/// Approximate a piece by steps, each with the delay of its midpoint.
 fn steps_of(piece: &DelayPiece, until: Instant) -> Result<Vec<(Instant, Duration)>, Unsupported> {
     let DelayPiece { from, delay, delay_at_end, .. } = *piece;
     let (low, high) = (delay.min(delay_at_end), delay.max(delay_at_end));
@@ -240,7 +241,7 @@ fn steps_of(piece: &DelayPiece, until: Instant) -> Result<Vec<(Instant, Duration
     let (steps, lasts_ns) =
         (change_ns.div_ceil(GRAIN.as_nanos()).max(1), until.saturating_since(from).as_nanos());
     if steps > 1 && lasts_ns / steps < SHORTEST.as_nanos() {
-        let what = "its delay changes more quickly than by some 0.8 ms in a second";
+        let what = "its delay changes faster than about 0.8 ms per second";
         return Err(Unsupported::new("path", what));
     }
     let part = |of_ns: u64, number: u64, of: u64| {
@@ -255,16 +256,20 @@ fn steps_of(piece: &DelayPiece, until: Instant) -> Result<Vec<(Instant, Duration
         .collect())
 }
 
-/// When something changes, the beginning included.
-fn moments(schedule: &LinkSchedule, delays: &[FlatDelay], doomed: &[Outage]) -> Vec<Instant> {
-    let mut moments: Vec<Instant> = delays.iter().map(|flat| flat.from).collect();
-    moments.extend(schedule.rate.iter().map(|piece| piece.from));
-    moments.extend(schedule.loss.iter().map(|piece| piece.from));
-    let times = schedule.outages.iter().chain(doomed);
-    moments.extend(times.flat_map(|time| [time.from, time.until]));
-    moments.sort_unstable();
-    moments.dedup();
-    moments
+/// Times of all changes, including the start.
+fn change_times(
+    schedule: &LinkSchedule,
+    delays: &[FlatDelay],
+    removals: &[Outage],
+) -> Vec<Instant> {
+    let mut times: Vec<Instant> = delays.iter().map(|flat| flat.from).collect();
+    times.extend(schedule.rate.iter().map(|piece| piece.from));
+    times.extend(schedule.loss.iter().map(|piece| piece.from));
+    let intervals = schedule.outages.iter().chain(removals);
+    times.extend(intervals.flat_map(|time| [time.from, time.until]));
+    times.sort_unstable();
+    times.dedup();
+    times
 }
 
 #[cfg(test)]
@@ -281,7 +286,7 @@ mod tests {
         Instant::START + Duration::from_millis(ms)
     }
 
-    /// A fifo of 250 kB at 50 Mbit/s, and 20 ms.
+    /// Link with a fifo of 250 kB, 50 Mbit/s and 20 ms.
     fn fixed() -> LinkConfig {
         LinkConfig {
             schedule: LinkSchedule::fixed(Duration::from_millis(20), RATE, Ratio::ZERO),
@@ -291,7 +296,7 @@ mod tests {
         }
     }
 
-    /// Delays in ms from given ms on, and whether each is a new route.
+    /// Link with delays: start in ms, delay in ms, and whether it is a new route.
     fn with_delays(pieces: &[(u64, u64, bool)]) -> LinkConfig {
         let mut config = fixed();
         let piece = |&(from, delay, new_route): &(u64, u64, bool)| {
@@ -328,11 +333,11 @@ mod tests {
             [TcQdisc::Tbf { rate: RATE, burst: LARGEST_PACKET, limit }, TcQdisc::Bfifo { limit }];
         assert_eq!(only.disciplines.queue, queue);
         let sent = netem(&only.disciplines.line[0]);
-        // A hair faster than 6,250,000 B/s: 242,240 ns for the largest packet.
+        // Slightly faster than 6,250,000 B/s: 242,240 ns for the largest packet.
         assert_eq!((sent.delay, sent.bytes_per_second), (Duration::ZERO, 6_250_063));
         let travels = travels(only);
         assert_eq!((travels.delay, travels.loss), (Duration::from_millis(20), Ratio::ZERO));
-        assert_eq!(only.takes_all, None);
+        assert_eq!(only.loss_of_all, None);
     }
 
     #[test]
@@ -350,10 +355,10 @@ mod tests {
         assert_ne!(slower.disciplines.queue[0], first.disciplines.queue[0]);
         assert_eq!(lossy.disciplines.queue, slower.disciplines.queue);
         assert_eq!(travels(lossy).loss.fraction(), 0.25);
-        assert_eq!((down.takes_all, up.takes_all), (Some(LossReason::Outage), None));
+        assert_eq!((down.loss_of_all, up.loss_of_all), (Some(LossReason::Outage), None));
         assert_eq!(travels(down).loss.fraction(), 1.0);
         assert_eq!(travels(up).loss.fraction(), 0.25);
-        // What draws anew after an outage does not draw the same again.
+        // After an outage netem gets a new seed, so that it does not repeat its draws.
         assert_ne!(travels(up).seed, travels(lossy).seed);
     }
 
@@ -365,10 +370,10 @@ mod tests {
         };
         assert_eq!(one_after_the_other(&[(0, 40, false), (100, 20, false)]), [true, true]);
         assert_eq!(one_after_the_other(&[(0, 40, false), (100, 20, true)]), [true, false]);
-        // netem's way: falls are new routes, and rises stay on them.
+        // As paths for netem have it: each decrease is a new route, each increase stays on the route.
         let netems = [(0, 40, false), (50, 20, true), (60, 40, false), (70, 30, true)];
         assert_eq!(one_after_the_other(&netems), [true, false, false, false]);
-        // Once the old route is empty, order is kept again.
+        // Order is kept again once the old route is empty.
         let later = [(0, 40, false), (50, 20, true), (100, 10, false)];
         assert_eq!(one_after_the_other(&later), [true, false, true]);
         let sooner = with_delays(&[(0, 40, false), (50, 20, true), (89, 10, false)]);
@@ -392,17 +397,17 @@ mod tests {
                 off(pair[0].at, delay) <= GRAIN / 2 && off(last, delay) <= GRAIN / 2 + GRAIN / 2000
             );
         }
-        // Falls on the second route come once the first one is empty.
+        // Decreases on the second route come once the first one is empty.
         let orders: Vec<bool> =
             steps[8..].iter().map(|one| travels(one).bytes_per_second > 0).collect();
         assert_eq!(orders, [false, true, true, false]);
         config.schedule.delay[0].delay_at_end = Duration::from_millis(41);
         let error = super::steps(&config).unwrap_err().to_string();
-        assert!(error.starts_with("path: its delay changes more quickly"), "{error}");
+        assert!(error.starts_with("path: its delay changes faster"), "{error}");
     }
 
     #[test]
-    fn what_will_be_on_a_hop_as_it_ceases_to_exist_is_taken_as_it_comes() {
+    fn packets_that_will_be_on_a_removed_hop_are_dropped_on_entry() {
         let mut config = with_delays(&[(0, 40, false), (500, 30, true)]);
         let hop = |near, far| {
             let [near, far] = [near, far].map(Duration::from_millis);
@@ -412,7 +417,7 @@ mod tests {
         config.schedule.dismantled = vec![hop(10, 20), last];
         config.schedule.outages.push(Outage { from: ms(480), until: ms(485) });
         let steps = steps(&config).unwrap();
-        let taken: Vec<_> = steps.iter().map(|step| (step.at, step.takes_all)).collect();
+        let taken: Vec<_> = steps.iter().map(|step| (step.at, step.loss_of_all)).collect();
         let (dismantled, outage) = (Some(LossReason::Dismantled), Some(LossReason::Outage));
         let expected = [
             (ms(0), None),
@@ -437,12 +442,12 @@ mod tests {
     }
 
     #[test]
-    fn what_linux_does_otherwise_is_named_by_its_key() {
+    fn unsupported_schedules_are_named_by_their_key() {
         let hour = Instant::START + Duration::from_secs(3600);
         for (found, expected) in [
             (
                 refused(|c| c.schedule.rate.push(Piece { from: hour, value: Rate::ZERO })),
-                "link.rate: at times it is zero",
+                "link.rate: it is zero at times",
             ),
             (
                 refused(|c| {
@@ -456,10 +461,10 @@ mod tests {
                     let (near, far) = (Duration::ZERO, Duration::MAX);
                     c.schedule.dismantled.push(Dismantled { at: hour, near, far, queue: true });
                 }),
-                "path: hops cease to exist with",
+                "path: hops are removed together with",
             ),
-            (refused(|c| c.schedule.burst = Bytes::new(1000)), "link.burst: it has no room"),
-            (refused(|c| c.queue = QueueLimit::Packets(1 << 40)), "link.queue: it is more than"),
+            (refused(|c| c.schedule.burst = Bytes::new(1000)), "link.burst: it is smaller"),
+            (refused(|c| c.queue = QueueLimit::Packets(1 << 40)), "link.queue: it is larger than"),
         ] {
             assert!(found.starts_with(expected), "{found}");
         }

@@ -1,4 +1,4 @@
-//! The traffic that skyhop makes itself: applications over TCP and UDP, each on threads of its own.
+//! Traffic that skyhop generates itself: applications over TCP and UDP, each on threads of its own.
 
 pub(crate) mod plan;
 pub(crate) mod tcp;
@@ -11,12 +11,12 @@ use std::sync::Arc;
 use skyhop_host::clock::{RunClock, Stop};
 use skyhop_host::namespace::NetNamespace;
 
-/// Which of an end's addresses a connection uses: announcements go by them.
+/// Pair of addresses that a connection uses; announcements select connections by address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Addresses {
-    /// For what crosses the path, and for programs.
+    /// Addresses of flows that cross the path, and of programs.
     Path,
-    /// For flows whose routes do not.
+    /// Addresses of flows whose routes do not cross the path.
     Elsewhere,
 }
 
@@ -28,17 +28,17 @@ impl Addresses {
         }
     }
 
-    /// The prefix of both ends' addresses.
+    /// Network prefix that contains both ends' addresses.
     pub(crate) fn prefix(self) -> (Ipv4Addr, u8) {
         (Ipv4Addr::from(self.network()), 30)
     }
 
-    /// All addresses of an end.
+    /// All IPv4 addresses of an end.
     pub(crate) fn all_of(end: End) -> [Ipv4Addr; 2] {
         [Self::Path, Self::Elsewhere].map(|one| one.of(end))
     }
 
-    /// The address of an end.
+    /// IPv4 address of an end in this network.
     pub(crate) const fn of(self, end: End) -> Ipv4Addr {
         let [a, b, c, d] = self.network();
         let host = match end {
@@ -49,24 +49,24 @@ impl Addresses {
     }
 }
 
-/// The address of an end of the path.
+/// IPv4 address of an end on the path.
 pub(crate) const fn address(end: End) -> Ipv4Addr {
     Addresses::Path.of(end)
 }
 
-/// Where traffic is made and when it ends.
+/// Namespaces, clock and stop signals that all traffic of a run shares.
 #[derive(Debug, Clone)]
-pub(crate) struct Stage {
+pub(crate) struct Testbench {
     pub(crate) from: Arc<NetNamespace>,
     pub(crate) to: Arc<NetNamespace>,
     pub(crate) clock: RunClock,
-    /// Set when nothing more shall be sent.
+    /// Signal that stops sending.
     pub(crate) stop: Arc<Stop>,
-    /// Set when nothing more will arrive.
+    /// Signal, set after the link has drained, that nothing more will arrive.
     pub(crate) close: Arc<Stop>,
 }
 
-impl Stage {
+impl Testbench {
     pub(crate) fn namespace(&self, end: End) -> &NetNamespace {
         match end {
             End::From => &self.from,

@@ -1,4 +1,4 @@
-//! The experiment's flows as the traffic that makes them, each with a place of its own.
+//! Traffic of an experiment: its flows, each with an index that determines its port.
 
 use skyhop_app::{App, FlowFacts, Probe};
 use skyhop_experiment::{Experiment, Traffic, seed_for};
@@ -11,20 +11,20 @@ use super::udp::UdpPlan;
 use crate::kernel_cc::LoadedModules;
 use skyhop_host::error::HostError;
 
-/// All traffic of a run. Place 0 is the timing_probe's.
+/// All traffic of a run. Index 0 is the timing probe's.
 #[derive(Debug)]
 pub(crate) struct TrafficPlan {
-    /// The engine's own probe, which finds out how far the machine lags behind the link.
+    /// Engine's own probe, which measures how late the machine delivers packets.
     pub(crate) timing_probe: UdpPlan,
-    pub(crate) over_udp: Vec<UdpPlan>,
+    pub(crate) udp_flows: Vec<UdpPlan>,
     pub(crate) flows: Vec<TcpPlan>,
     flow_ids: Vec<Option<u32>>,
 }
 
 impl TrafficPlan {
-    /// The traffic of `experiment`; where a program makes it, that over UDP only.
+    /// Build the traffic of `experiment`; with a program, its UDP flows only.
     ///
-    /// What the kernel lacks for it goes into `modules`.
+    /// Loads the flows' congestion controls into `modules`.
     pub(crate) fn new(
         experiment: &Experiment,
         with_program: bool,
@@ -32,7 +32,7 @@ impl TrafficPlan {
     ) -> Result<Self, HostError> {
         let mut plan = Self {
             timing_probe: timing_probe(experiment),
-            over_udp: Vec::new(),
+            udp_flows: Vec::new(),
             flows: Vec::new(),
             flow_ids: vec![None],
         };
@@ -64,20 +64,21 @@ impl TrafficPlan {
                 Traffic::Udp { app } => {
                     let (app, facts) = (app.clone(), FlowFacts { seed, start, stop });
                     let dscp = flow.dscp;
-                    plan.over_udp.push(UdpPlan { id, index, from, app, dscp, facts });
+                    plan.udp_flows.push(UdpPlan { id, index, from, app, dscp, facts });
                 }
             }
         }
         Ok(plan)
     }
 
-    /// Flow ids by place.
+    /// Flow ids by index of the traffic; `None` for the timing probe.
     pub(crate) fn flow_ids(&self) -> Vec<Option<u32>> {
         self.flow_ids.clone()
     }
 }
 
-/// Fifty packets per second where that is next to nothing of the rate, ten elsewhere.
+/// Plan the timing probe: 50 packets per second where the slowest rate is at least 10 Mbit/s, else 10 per second,
+/// so that its share of the rate is negligible.
 fn timing_probe(experiment: &Experiment) -> UdpPlan {
     let path = &experiment.links[usize::from(experiment.path_link())];
     let slowest = [&path.forward, &path.back]

@@ -1,6 +1,6 @@
-//! Applications over TCP on the kernel's own stack.
+//! Tests of applications over TCP on the kernel's own stack.
 
-use skyhop_app::{Action, App, Event, FlowFacts, Kind as _, TcpOptions};
+use skyhop_app::{Action, App, AppKind as _, Event, FlowFacts, TcpOptions};
 use skyhop_engine::{Control, Engine};
 use skyhop_experiment::{Experiment, seed_for};
 use skyhop_link::Outage;
@@ -17,7 +17,7 @@ fn options(json: &str) -> TcpOptions {
     serde_json::from_str(json).expect("socket options")
 }
 
-/// An application alone on a path of 10 ms each way and 100 Mbit/s, over each device.
+/// Run an application alone on a path of 10 ms each way and 100 Mbit/s, once per device kind.
 fn alone_on_the_path(
     app: &App,
     options: TcpOptions,
@@ -59,7 +59,7 @@ fn latencies(rows: &[AppRow]) -> Vec<i64> {
     rows.iter().filter_map(|row| row.latency_ns).collect()
 }
 
-/// The answers that a server of flow 3 gives over a connection, as it draws them.
+/// Sizes of the answers that the server of flow 3 draws for a connection.
 fn answers(experiment: &Experiment, app: &App, connection: u32, count: usize) -> Vec<i64> {
     let seed = seed_for(experiment.seed, "app 3");
     let stop = Instant::START + experiment.duration;
@@ -91,12 +91,12 @@ fn requests_over_one_connection_follow_each_other() {
         assert_eq!(sizes, answers(experiment, &app, 0, rows.len()));
         assert!(rows[0].connect_ns.is_some_and(|ns| ns >= 20 * MS));
         assert!(rows[1..].iter().all(|row| row.connect_ns.is_none()));
-        // Each is due when the one before has been answered and thought about.
+        // Each request is due after the previous answer and the think time.
         assert!(rows.windows(2).zip(latencies(rows)).all(|(pair, latency)| {
             pair[1].t_ns == pair[0].t_ns + latency + 20 * MS
                 && (20 * MS..=latency).contains(&pair[0].first_byte_ns.unwrap().min(latency))
         }));
-        // The goodput is the answers', also of one that has not all come, and the window the server's.
+        // The goodput is that of the answers, including an incomplete last one; the window is the server's.
         let flow = &outcome.data.summary.flows[0];
         let bytes = flow.goodput_bps as f64 / 8.0 * (flow.stop_s - flow.start_s);
         let whole = sizes.iter().sum::<i64>() as f64;
@@ -153,7 +153,7 @@ fn a_connection_for_each_request_costs_a_handshake_each() {
     });
 }
 
-/// Requests that wait 300 ms, into a path that is down from one moment to another.
+/// Experiment with requests that time out after 300 ms, over a path with an outage.
 fn into_an_outage(from_ms: u64, until_ms: u64, end_ms: u64) -> Experiment {
     let mut experiment = fixed(ms(10), mbit(100), ms(end_ms));
     let outage = Outage { from: at(from_ms), until: at(until_ms) };
@@ -189,7 +189,7 @@ fn requests_into_an_outage_fail_and_others_follow_once_it_is_over() {
         every_packet_is_accounted_for(&outcome);
         let rows = rows(&outcome, AppTable::Requests);
         let failed = failed(rows);
-        // One for each 400 ms: 300 ms of patience and 100 ms before the next attempt.
+        // One failure per 400 ms: the timeout of 300 ms, and 100 ms before the next attempt.
         assert!((3..=5).contains(&failed.len()), "{failed:?}");
         assert!(failed.iter().all(|row| (900 * MS..2500 * MS).contains(&row.t_ns)), "{failed:?}");
         assert!(failed[1..].iter().all(|row| row.connect_ns.is_none() && row.answered_bytes == 0));
@@ -219,7 +219,7 @@ fn messages_are_due_at_even_distances_and_none_comes_before_its_time() {
 fn messages_take_the_one_way_delay() {
     alone_on_the_path(&messages(), TcpOptions::default(), ms(2000), |_, outcome| {
         let rows = rows(outcome, AppTable::Messages);
-        // The last one has come before the end.
+        // The last message arrives before the end.
         assert!((49..=50).contains(&rows.len()), "{} messages", rows.len());
         near("the first, which waits for the connection", rows[0].latency_ns.unwrap(), 30, 60);
         near("the median", median(latencies(rows)), 10, 15);
@@ -231,7 +231,7 @@ fn bursts() -> App {
         "size": "1 kB"}"#)
 }
 
-/// A thread that gets no CPU while a burst ends leaves out what was due then.
+/// Allow smaller bursts, because a thread without CPU time at a burst's end skips the messages due then.
 #[test]
 fn bursts_are_due_one_after_the_other_and_no_larger_than_asked() {
     let mut experiment = fixed(ms(10), mbit(100), ms(1300));
@@ -270,7 +270,7 @@ fn bursts_without_a_rate_fill_the_link_and_leave_it_empty_between() {
     every_packet_is_accounted_for(&outcome);
     let rows = rows(&outcome, AppTable::Bursts);
     let mbits: Vec<f64> = rows.iter().map(|row| row.sent_bytes as f64 * 8.0 / 1e6).collect();
-    // 20 Mbit/s for 400 ms, and what waits in the socket then.
+    // 20 Mbit/s for 400 ms, plus the data queued in the socket at the end of the burst.
     assert_eq!(rows.len(), 2);
     assert!(mbits.iter().all(|mbit| (4.0..14.0).contains(mbit)), "{mbits:?} Mbit in the bursts");
     let silent = outcome.data.flows.iter().filter(|row| {
@@ -292,7 +292,7 @@ fn a_slow_reader_holds_the_sender_back_and_not_the_link() {
         let Some(outcome) = lab::run(&experiment) else { return };
         every_packet_is_accounted_for(&outcome);
         let flow = &outcome.data.summary.flows[0];
-        // What arrived beyond what was read is what fills the buffer.
+        // Data received but not read fills the buffer.
         let mbps = flow.goodput_bps as f64 / 1e6;
         let waiting: Vec<i64> = (outcome.data.link.iter())
             .filter(|row| row.direction == Direction::Forward && row.t_ns > 1000 * MS)
@@ -316,10 +316,10 @@ fn small_messages_wait_for_others_unless_told_otherwise() {
         Some(median(rows.iter().filter_map(|row| row.latency_ns).collect()) as f64 / MS as f64)
     };
     let (nodelay, cork) = (options(r#"{"nodelay": true}"#), options(r#"{"cork": true}"#));
-    // Nagle: every 5 ms one, but only one segment per round trip of 80 ms.
+    // Nagle: a message every 5 ms, but only one segment per round trip of 80 ms.
     let Some(nagle) = median_ms(ms(40), "160 kbit/s", TcpOptions::default()) else { return };
     let at_once = median_ms(ms(40), "160 kbit/s", nodelay).expect("as the first");
-    // Cork: every 50 ms one, and 200 ms in which others may join it; Nagle holds none back.
+    // Cork: a message every 50 ms, held up to 200 ms for others to join; Nagle delays none of them.
     let corked = median_ms(ms(10), "16 kbit/s", cork).expect("as the first");
     let alone = median_ms(ms(10), "16 kbit/s", TcpOptions::default()).expect("as the first");
     assert!((40.0..44.0).contains(&at_once) && (60.0..130.0).contains(&nagle), "{at_once} {nagle}");
@@ -340,7 +340,7 @@ fn idle_connections_are_probed_where_asked_for() {
     let Some(without) = delivered(TcpOptions::default()) else { return };
     let keepalive = r#"{"keepalive": {"time": "500 ms", "interval": "500 ms", "probes": 5}}"#;
     let with = delivered(options(keepalive)).expect("as the first");
-    // The gate's packets are as many; both ends probe each second, and answer each other's.
+    // The timing probe's packets are the same in both runs; both ends send keep-alive probes each second and answer them.
     assert!(with[0] >= without[0] + 3 && with[1] >= without[1] + 3, "{with:?} {without:?}");
 }
 
@@ -360,7 +360,7 @@ fn the_client_is_where_the_flow_comes_from() {
     assert!(outcome.data.summary.flows[0].goodput_bps > 0);
 }
 
-/// A caller that has seen enough after 700 ms.
+/// Caller that interrupts the run after 700 ms.
 struct Brief(Duration);
 
 impl Control for Brief {

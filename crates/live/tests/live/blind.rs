@@ -1,4 +1,4 @@
-//! A live run that finds out the handover grid from its own arrivals.
+//! Test of blind estimation: a live run estimates the handover grid from its own packet arrivals.
 
 use crate::lab;
 use crate::lab::{fixed, mbit, ms, tcp};
@@ -23,18 +23,18 @@ fn a_live_run_finds_its_grid_and_announces_it() {
     experiment.blind = Some(BlindPlan { period: Duration::from_secs(1), timing, start });
     let Some(outcome) = lab::run(&experiment) else { return };
     let found = outcome.data.summary.blind.unwrap();
-    let said: Vec<_> = outcome
+    let announced: Vec<_> = outcome
         .data
         .events
         .iter()
         .filter(|row| row.kind == EventKind::Announcement)
         .map(|row| (row.t_ns, row.at_ns.unwrap()))
         .collect();
-    let told = format!("{found:?}, {said:?}");
+    let message = format!("{found:?}, {announced:?}");
     let near = |at_ns: i64| (at_ns - 300_000_000).rem_euclid(1_000_000_000);
     let is_near = |at_ns: i64| near(at_ns).min(1_000_000_000 - near(at_ns)) < 30_000_000;
     let right = found.offset_s.is_some_and(|offset_s| is_near((offset_s * 1e9) as i64))
-        && said.len() >= 4
-        && said.iter().all(|(t_ns, at_ns)| is_near(*at_ns) && t_ns < at_ns);
-    assert!(right, "{told}");
+        && announced.len() >= 4
+        && announced.iter().all(|(t_ns, at_ns)| is_near(*at_ns) && t_ns < at_ns);
+    assert!(right, "{message}");
 }

@@ -1,4 +1,4 @@
-//! What carries packets: which is taken, what programs see of it, and what is said where it fails.
+//! Tests of the choice of device, its view from programs, and its error messages.
 
 use skyhop_model::End;
 use std::fs::{self, File, Permissions};
@@ -46,7 +46,7 @@ fn programs_see_the_loopback_and_one_device_whichever_it_is() {
     }
 }
 
-/// Does something in a process of its own, as a user to whom /dev/net/tun is locked.
+/// Run `work` in a forked process as a user who cannot open /dev/net/tun.
 fn with_tun_locked(work: impl FnOnce()) {
     // SAFETY: the child runs `work` and leaves through _exit.
     match unsafe { fork() }.expect("this process can fork") {
@@ -60,14 +60,14 @@ fn with_tun_locked(work: impl FnOnce()) {
                     work();
                 }
             }));
-            // SAFETY: _exit never returns and runs nothing of the parent's.
+            // SAFETY: _exit never returns and runs no exit handlers of the parent.
             unsafe { libc::_exit(if done.is_ok() { 0 } else { 101 }) }
         }
     }
 }
 
-/// Root hides the device behind a file that is root's, and gives up being root; the host's mounts
-/// stay as they are.
+/// Make /dev/net/tun inaccessible: as root, mount a file with mode 0600 over it in a private mount namespace, and
+/// drop root. Return whether it cannot be opened.
 fn lock_tun() -> bool {
     let tun = "/dev/net/tun";
     if geteuid().is_root() && fs::exists(tun).unwrap_or(false) {
@@ -94,12 +94,12 @@ fn lock_tun() -> bool {
 }
 
 #[test]
-fn a_locked_tun_device_is_gone_round_and_named_where_it_was_asked_for() {
+fn a_locked_tun_device_is_avoided_or_named_if_it_was_requested() {
     let mut experiment = fixed(ms(5), mbit(20), ms(500));
     experiment.flows.push(tcp(0, End::From, "reno", None));
     with_tun_locked(|| {
         experiment.device = LiveDevice::Auto;
-        // Where not even this works the system forbids live runs.
+        // If this fails too, the system does not allow live runs.
         let Some(outcome) = lab::run(&experiment) else { return };
         assert_eq!(outcome.device, DeviceKind::Packet);
         experiment.device = LiveDevice::Tun;

@@ -1,4 +1,4 @@
-//! Bulk TCP flows on the kernel's own stack.
+//! Tests of bulk TCP flows on the kernel's own stack.
 
 use crate::lab;
 use skyhop_model::{Direction, End};
@@ -85,7 +85,7 @@ fn completes(bytes: u64, duration_ms: u64) {
         let Some(outcome) = lab::run(&experiment) else { continue };
         let flow = &outcome.data.summary.flows[0];
         let completion_s = flow.completion_s.expect("all bytes have passed");
-        // A handshake of one RTT, half an RTT for the data, and the bytes at the link's rate.
+        // One RTT for the handshake, half an RTT for the data, and the transmission time.
         assert!(completion_s > 0.03 + bytes as f64 * 8.0 / 40e6, "{completion_s} s");
         assert_eq!(flow.stop_s, completion_s);
         assert!((flow.goodput_bps as f64 * completion_s / 8.0 - bytes as f64).abs() < 1.0);
@@ -106,12 +106,12 @@ fn an_unknown_congestion_control_is_refused_with_those_there_are() {
     }
 }
 
-/// A caller that loses its patience.
-struct Impatient {
+/// Caller that interrupts the run after 700 ms.
+struct InterruptLater {
     progress: Vec<Duration>,
 }
 
-impl Control for Impatient {
+impl Control for InterruptLater {
     fn progress(&mut self, elapsed: Duration, total: Duration) {
         assert_eq!(total, Duration::from_secs(60));
         self.progress.push(elapsed);
@@ -126,7 +126,7 @@ impl Control for Impatient {
 fn an_interrupted_run_returns_what_was_measured() {
     let mut experiment = fixed(ms(10), mbit(20), ms(60_000));
     experiment.flows.push(tcp(0, End::From, "cubic", None));
-    let mut control = Impatient { progress: Vec::new() };
+    let mut control = InterruptLater { progress: Vec::new() };
     let result = lab::live(&experiment, &LiveOptions::default(), &mut control);
     let Some(result) = lab::allowed(result) else { return };
     let outcome = result.expect("what was measured");

@@ -1,4 +1,4 @@
-//! What the TCP of a run's hosts is set to, as the kernel's sockets then have it.
+//! Tests that TCP settings of a run's hosts take effect in the kernel's sockets.
 
 use std::net::Ipv4Addr;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -25,7 +25,7 @@ fn sizes(initial: u64, max: u64) -> BufferSizes {
     BufferSizes { initial: Bytes::new(initial), max: Bytes::new(max) }
 }
 
-/// A socket in a namespace of these settings, and the SYN with which it connects.
+/// Connect in a namespace with these settings; return the socket and its SYN.
 fn connecting(tcp: &TcpSettings) -> Option<(OwnedFd, Vec<u8>)> {
     let made = (|| {
         let ends = [NetNamespace::create()?, NetNamespace::create()?];
@@ -46,7 +46,7 @@ fn connecting(tcp: &TcpSettings) -> Option<(OwnedFd, Vec<u8>)> {
     lab::allowed(made).map(|made| made.expect("a socket"))
 }
 
-/// The kinds of the options in a SYN behind an IP header of 20 bytes, and the shift of its window.
+/// Parse a SYN after an IP header of 20 bytes: kinds of its options, and its window scale.
 fn options_of(syn: &[u8]) -> (Vec<u8>, u8) {
     let header = &syn[20..];
     assert_eq!(header[13], 2, "a SYN");
@@ -63,7 +63,7 @@ fn options_of(syn: &[u8]) -> (Vec<u8>, u8) {
     (kinds, shift)
 }
 
-/// Maximum segment size, SACK permitted, timestamps.
+/// Option kinds: maximum segment size, SACK permitted, timestamps.
 const MSS: u8 = 2;
 const SACK: u8 = 4;
 const TIMESTAMPS: u8 = 8;
@@ -88,12 +88,12 @@ fn sockets_have_what_their_namespace_is_set_to() {
         let has = |bytes: usize, asked: Bytes| assert_eq!(bytes as u64, asked.as_u64(), "{tcp:?}");
         has(getsockopt(&socket, sockopt::RcvBuf).unwrap(), tcp.rmem.initial);
         has(getsockopt(&socket, sockopt::SndBuf).unwrap(), tcp.wmem.initial);
-        // The header's 16 bits for all that the largest buffer may offer (net.core.rmem_max may ask for more).
+        // The scale with which the header's 16 bits cover the largest buffer (net.core.rmem_max may require more).
         assert!(scale >= shift, "{tcp:?}: shifted by {scale}");
     }
 }
 
-/// A run of an endless flow, or of an application's JSON, whose hosts are set so.
+/// Experiment with an endless flow, or an application from JSON, and these TCP options.
 fn with_options(json: Option<&str>, options: TcpOptions) -> Experiment {
     let mut experiment = fixed(ms(50), mbit(100), ms(1500));
     let app = json.map_or_else(App::default, app);
@@ -101,13 +101,13 @@ fn with_options(json: Option<&str>, options: TcpOptions) -> Experiment {
     experiment
 }
 
-/// The window between the handshake's end and the first acknowledgement of data.
+/// Congestion window between the end of the handshake and the first ACK of data, in packets.
 fn first_cwnd(outcome: &LiveOutcome) -> i64 {
     let row = outcome.data.flows.iter().find(|row| row.t_ns >= 180_000_000);
     row.expect("samples").cwnd_packets
 }
 
-/// An answer of seven segments leaves a window of 40 as it is, and makes of one of 10 at most 20.
+/// Check the window after an answer of seven segments: one of 40 is unchanged, one of 10 grows to at most 20.
 #[test]
 fn a_window_is_no_smaller_than_what_was_asked_for() {
     let answers = r#"{"kind": "request-response", "response": "10 kB", "think": "10 s"}"#;
@@ -146,7 +146,7 @@ fn a_window_that_may_not_grow_holds_the_sender_back() {
         lab::run(&with_options(None, options)).map(|run| run.data.summary.flows[0].goodput_bps)
     };
     let Some(usual) = goodput(TcpOptions::default()) else { return };
-    // 256 KiB, and what Linux counts on top of payload, in 100 ms.
+    // 256 KiB per 100 ms, less Linux's overhead per packet.
     let small = TcpOptions { rmem: sizes(65_536, 262_144), ..TcpOptions::default() };
     let held = goodput(small).expect("as the first");
     assert!(held < 20_000_000 && usual > 30_000_000, "{held} and {usual} bit/s");
@@ -156,7 +156,7 @@ fn a_window_that_may_not_grow_holds_the_sender_back() {
 }
 
 #[test]
-fn what_is_the_kernels_own_is_noted_and_the_run_goes_on() {
+fn options_of_another_kernel_give_a_warning_and_the_run_continues() {
     let options =
         TcpOptions { profile: Profile::Linux4_15, timer_wheel: false, ..Default::default() };
     let experiment = Experiment { duration: ms(500), ..with_options(None, options) };
@@ -181,7 +181,7 @@ fn flows_that_want_different_hosts_are_refused_by_the_key() {
         experiment.flows.push(other);
         let message = LiveEngine::default().check(&experiment).unwrap_err().to_string();
         assert!(message.starts_with(key) && message.contains("under [tcp]"), "{message}");
-        // A program's connections have what [tcp] says; there are no others.
+        // With a program, only [tcp] applies, to the program's connections.
         let engine = LiveEngine {
             options: LiveOptions { program: Some(program(&["true"], None)), ..Default::default() },
         };

@@ -1,4 +1,4 @@
-//! A run leaves nothing behind, touches nothing of the host, and needs no root.
+//! Tests that a run leaves nothing behind, does not change the host, and needs no root.
 
 use crate::lab;
 use skyhop_model::End;
@@ -8,8 +8,8 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 
 use crate::lab::{
-    SKIPPED, children, comes_true, exit_status, fixed, forked, mbit, ms, probe, processes, program,
-    tcp,
+    SKIPPED, becomes_true, children, exit_status, fixed, forked, mbit, ms, probe, processes,
+    program, tcp,
 };
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::signal::{Signal, kill};
@@ -21,7 +21,7 @@ use skyhop_host::HostError;
 use skyhop_live::LiveOptions;
 use skyhop_model::LiveDevice;
 
-/// What a run must not change: settings, devices and namespaces that processes are in.
+/// State of the host that a run must not change: settings, devices, mounts and the network namespace.
 fn host() -> BTreeMap<String, String> {
     let mut host = BTreeMap::new();
     let sysctls = ["tcp_rmem", "tcp_wmem", "tcp_congestion_control", "tcp_no_metrics_save"];
@@ -76,7 +76,7 @@ fn kill_9_takes_a_daemonised_grandchild_along() {
         let result = lab::live(&experiment, &options, &mut Unattended);
         if lab::allowed(result).is_none() { SKIPPED } else { 1 }
     });
-    if !comes_true(|| is_running(&marker)) {
+    if !becomes_true(|| is_running(&marker)) {
         kill(caller, Signal::SIGKILL).expect("the caller is there");
         assert_eq!(exit_status(caller), SKIPPED, "the daemon never started");
         return;
@@ -87,21 +87,20 @@ fn kill_9_takes_a_daemonised_grandchild_along() {
 
     kill(caller, Signal::SIGKILL).expect("the caller is there");
     waitpid(caller, None).expect("the caller has ended");
-    assert!(comes_true(|| !is_running(&marker)), "the daemon is still there");
-    // With its processes the namespaces are gone, and with those the devices: nothing else held
-    // them.
+    assert!(becomes_true(|| !is_running(&marker)), "the daemon is still there");
+    // The namespaces, and the devices in them, have disappeared with the processes, which were their only users.
     let gone = |pid: &i32| !fs::exists(format!("/proc/{pid}/ns")).unwrap_or(true);
-    assert!(comes_true(|| supervisors.iter().chain(&engines).all(gone)));
+    assert!(becomes_true(|| supervisors.iter().chain(&engines).all(gone)));
 }
 
-/// A caller that kills the process that runs its engine.
+/// Caller that kills the engine's process.
 struct Killer;
 
 impl Control for Killer {
     fn progress(&mut self, _elapsed: Duration, _total: Duration) {
         for supervisor in children(std::process::id() as i32) {
             for engine in children(supervisor) {
-                // It may have gone by itself since it was listed, which the test would notice.
+                // The engine may have ended since it was listed, which the test would notice.
                 kill(Pid::from_raw(engine), Signal::SIGKILL).unwrap_or_default();
             }
         }
@@ -119,42 +118,42 @@ fn the_engines_death_is_an_error_and_leaves_nothing() {
     let experiment = fixed(ms(5), mbit(20), ms(60_000));
     let options =
         LiveOptions { program: Some(program(&["sleep", &marker], None)), ..LiveOptions::default() };
-    // In a process whose only children are the run's.
+    // Fork, so that the run's processes are the only children.
     let caller = forked(|| {
         let result = lab::live(&experiment, &options, &mut Killer);
         let Some(result) = lab::allowed(result) else { return SKIPPED };
         assert!(matches!(result, Err(HostError::EngineDied { .. })), "{result:?}");
-        assert!(comes_true(|| !is_running(&marker)));
+        assert!(becomes_true(|| !is_running(&marker)));
         assert_eq!(children(std::process::id() as i32), Vec::<i32>::new());
         0
     });
     assert!(matches!(exit_status(caller), 0 | SKIPPED));
 }
 
-/// Gives up every privilege, for good.
-fn become_nobody() {
-    let nobody = 65_534;
+/// Change permanently to the unprivileged user 65534.
+fn drop_root() {
+    let unprivileged = 65_534;
     setgroups(&[]).expect("root may");
-    let (uid, gid) = (Uid::from_raw(nobody), Gid::from_raw(nobody));
+    let (uid, gid) = (Uid::from_raw(unprivileged), Gid::from_raw(unprivileged));
     setresgid(gid, gid, gid).expect("root may");
     setresuid(uid, uid, uid).expect("root may");
 }
 
 #[test]
 fn it_runs_without_root() {
-    // What a user without rights gets by itself, and what everybody can get.
+    // The default device of an unprivileged user, and the one that every user can create.
     for device in [LiveDevice::Auto, LiveDevice::Packet] {
         let mut experiment = fixed(ms(10), mbit(20), ms(1000));
         experiment.device = device;
         experiment.flows.extend([tcp(0, End::From, "cubic", None), probe(1, ms(20))]);
-        let child = forked(|| run_as_nobody(&experiment));
+        let child = forked(|| run_unprivileged(&experiment));
         assert!(matches!(exit_status(child), 0 | SKIPPED));
     }
 }
 
-fn run_as_nobody(experiment: &Experiment) -> i32 {
+fn run_unprivileged(experiment: &Experiment) -> i32 {
     if geteuid().is_root() {
-        become_nobody();
+        drop_root();
     }
     let Some(outcome) = lab::run(experiment) else { return SKIPPED };
     let summary = &outcome.data.summary;
@@ -173,10 +172,10 @@ fn a_system_that_forbids_namespaces_is_named() {
     experiment.flows = vec![lab::tcp(0, End::From, "reno", None)];
     let child = forked(|| {
         if geteuid().is_root() {
-            become_nobody();
+            drop_root();
             nix::sys::prctl::set_dumpable(true).expect("always allowed");
         }
-        // A user namespace has limits of its own, which may be tightened without root.
+        // The limits of a new user namespace can be lowered without root.
         if unshare(CloneFlags::CLONE_NEWUSER).is_err()
             || fs::write("/proc/sys/user/max_user_namespaces", "0").is_err()
         {

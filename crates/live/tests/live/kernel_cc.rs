@@ -1,11 +1,11 @@
-//! Congestion controls of ours in live runs: in the kernel for the run's time, gone after it.
+//! Tests of skyhop's congestion controls in live runs: loaded for the run's duration, unloaded after it.
 
 use crate::lab;
 use skyhop_model::{End, EventKind, HandoverKind, PhaseKind};
 use skyhop_units::Duration;
 use std::collections::BTreeMap;
 
-use crate::lab::{SKIPPED, at, children, comes_true, exit_status, fixed, forked, mbit, ms, tcp};
+use crate::lab::{SKIPPED, at, becomes_true, children, exit_status, fixed, forked, mbit, ms, tcp};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use skyhop_cc::Module;
@@ -16,14 +16,14 @@ use skyhop_kernel::KernelError;
 use skyhop_live::LiveOptions;
 use skyhop_signal::Announcement;
 
-/// Whether modules can be loaded here; says the reason where not.
+/// Whether modules can be loaded here; records a skip if not.
 pub fn possible() -> bool {
-    let held = skyhop_kernel::hold(Module::find("reno").unwrap(), &[]);
-    let need = held.as_ref().err().and_then(KernelError::missing);
+    let module = skyhop_kernel::register(Module::find("reno").unwrap(), &[]);
+    let need = module.as_ref().err().and_then(KernelError::missing);
     if let Some(need) = need {
-        skyhop_needs::missing(need, held.unwrap_err());
+        skyhop_needs::missing(need, module.unwrap_err());
     } else {
-        held.unwrap();
+        module.unwrap();
     }
     need.is_none()
 }
@@ -42,13 +42,13 @@ fn set_parameters(experiment: &mut Experiment, flow: usize, given: serde_json::V
     }
 }
 
-/// Names that only runs give.
-fn held_names(module: &str) -> Vec<String> {
+/// Names in the kernel that runs have given to a module.
+fn unique_names(module: &str) -> Vec<String> {
     let offered = skyhop_kernel::offered().unwrap();
     offered.into_iter().filter(|name| name.starts_with(&format!("{module}_"))).collect()
 }
 
-/// Notes what the kernel offers while a run is going on, and may kill its engine then.
+/// Caller that records the names offered during a run, and optionally kills the engine.
 #[derive(Default)]
 struct Witness {
     seen: Vec<String>,
@@ -57,11 +57,11 @@ struct Witness {
 
 impl Control for Witness {
     fn progress(&mut self, _elapsed: Duration, _total: Duration) {
-        self.seen = [held_names("cubic"), held_names("bbr")].concat();
+        self.seen = [unique_names("cubic"), unique_names("bbr")].concat();
         if self.kills {
             let engines = children(std::process::id() as i32).into_iter().flat_map(children);
             for engine in engines {
-                // It may have gone by itself since it was listed, which the test would notice.
+                // The engine may have ended since it was listed, which the test would notice.
                 kill(Pid::from_raw(engine), Signal::SIGKILL).unwrap_or_default();
             }
         }
@@ -91,13 +91,13 @@ fn flows_run_ours_each_with_parameters_of_its_own() {
     for flow in &summary.flows {
         assert!(flow.goodput_bps > 0, "{flow:?}");
     }
-    // Two sets of parameters are two modules; the kernel's own is not counted.
+    // Two sets of parameters are two modules; the kernel's own cubic is not counted.
     let new = witness.seen.iter().filter(|name| !before.contains(name)).count();
     assert_eq!(new, 3, "{:?}", witness.seen);
     assert_eq!(skyhop_kernel::offered().unwrap(), before);
 }
 
-/// What a flow did from one moment to another: the least window and the greatest, packets.
+/// Smallest and largest window of the flow in an interval, in packets.
 fn windows(outcome: &lab::LiveOutcome, from_ms: i64, until_ms: i64) -> (i64, i64) {
     let within = |row: &&skyhop_record::FlowSample| {
         (from_ms * 1_000_000..until_ms * 1_000_000).contains(&row.t_ns)
@@ -108,7 +108,7 @@ fn windows(outcome: &lab::LiveOutcome, from_ms: i64, until_ms: i64) -> (i64, i64
     (least, greatest)
 }
 
-/// What flow 0 said that it did, from when to when, ms.
+/// Phases reported by flow 0: kind, begin and end in ms.
 fn phases(outcome: &lab::LiveOutcome) -> Vec<(EventKind, i64, i64)> {
     let told = outcome.data.events.iter().filter(|row| row.flow == Some(0));
     told.filter_map(|row| {
@@ -143,10 +143,10 @@ fn satpipe_drains_when_a_handover_is_announced_and_only_then() {
     let phases = phases(&outcome);
     let told =
         format!("before {before:?}, drained {drained:?}, after {after:?}; it says {phases:?}");
-    // SatPipe's window of four while it drains; the path holds some twenty.
+    // SatPipe's window is four while it drains; the path holds about twenty packets.
     let seen = before.0 > 8 && drained.0 <= 4 && after.1 > 8;
-    // From 15 ms before the announced moment to 100 ms after it, then 200 ms and a round trip: each from
-    // an ACK on, of which a millisecond brings one.
+    // Drain lasts from 15 ms before the announced time to 100 ms after it, probing then 200 ms and a round trip; each
+    // begins with an ACK, of which there is one per millisecond.
     let expected = [
         (EventKind::Phase(PhaseKind::Drain), 1985, 2100),
         (EventKind::Phase(PhaseKind::ProbeRtt), 2100, 2300),
@@ -168,20 +168,20 @@ fn a_killed_run_leaves_nothing_in_the_kernel() {
     let before = skyhop_kernel::offered().unwrap();
     let experiment = with_flow("skyhop:cubic", serde_json::json!({}));
     let mut witness = Witness { kills: true, ..Witness::default() };
-    // In a process whose only children are the run's.
+    // Fork, so that the run's processes are the only children.
     let caller = forked(|| {
         let result = lab::live(&experiment, &LiveOptions::default(), &mut witness);
         let Some(result) = lab::allowed(result) else { return SKIPPED };
         assert!(matches!(result, Err(HostError::EngineDied { .. })), "{result:?}");
         assert!(witness.seen.iter().any(|name| !before.contains(name)), "{:?}", witness.seen);
-        assert!(comes_true(|| skyhop_kernel::offered().unwrap() == before));
+        assert!(becomes_true(|| skyhop_kernel::offered().unwrap() == before));
         0
     });
     assert!(matches!(exit_status(caller), 0 | SKIPPED));
 }
 
 #[test]
-fn what_cannot_be_used_is_named_with_the_way_out() {
+fn unusable_congestion_controls_are_named_with_a_remedy() {
     let refused = |experiment: &Experiment| {
         let result = lab::live(experiment, &LiveOptions::default(), &mut Unattended);
         lab::allowed(result).map(|result| result.unwrap_err())

@@ -1,4 +1,4 @@
-//! Experiments built by hand, and runs of them that skip where the system does not allow any.
+//! Test utilities: experiments built in code, and runs that record a skip if the system does not allow them.
 
 use skyhop_model::{Dscp, End, LinuxLink, LiveDevice, PATH_LINK};
 use std::collections::BTreeMap;
@@ -7,7 +7,7 @@ use std::time::Duration as WallDuration;
 
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid, fork};
-use skyhop_app::{App, Bulk, Kind as _, Probe, TcpOptions};
+use skyhop_app::{App, AppKind as _, Bulk, Probe, TcpOptions};
 use skyhop_engine::{Control, Engine, EngineError, Unattended};
 use skyhop_experiment::{Experiment, FlowPlan, LinkPlan, Route, Traffic};
 use skyhop_host::{DeviceKind, HostError, Program};
@@ -17,8 +17,8 @@ use skyhop_path::{Endpoint, PathTrace};
 use skyhop_record::RunData;
 use skyhop_units::{Bytes, Duration, Instant, QueueLimit, Rate, Ratio};
 
-/// How long a test waits for what must happen, however busy the machine is.
-pub const PATIENCE: WallDuration = WallDuration::from_secs(60);
+/// Longest time that a test waits for a condition, even on a busy machine.
+pub const TIMEOUT: WallDuration = WallDuration::from_secs(60);
 
 pub const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
@@ -32,7 +32,7 @@ pub const fn mbit(n: u64) -> Rate {
     Rate::from_bits_per_second(n * 1_000_000)
 }
 
-/// A fixed path without traffic: `delay` each way at `rate`, a queue of 1000 packets.
+/// Experiment over a fixed path without traffic: `delay` each way at `rate`, a queue of 1000 packets.
 pub fn fixed(delay: Duration, rate: Rate, duration: Duration) -> Experiment {
     let link = LinkConfig {
         schedule: LinkSchedule::fixed(delay, rate, Ratio::ZERO),
@@ -65,7 +65,7 @@ pub fn fixed(delay: Duration, rate: Rate, duration: Duration) -> Experiment {
     }
 }
 
-/// What carries packets: `SKYHOP_TEST_DEVICE`, so that every test can be run over either.
+/// Device kind from `SKYHOP_TEST_DEVICE`, so that every test can run over each kind.
 fn device() -> LiveDevice {
     match std::env::var("SKYHOP_TEST_DEVICE").as_deref() {
         Err(_) | Ok("auto") => LiveDevice::Auto,
@@ -75,8 +75,7 @@ fn device() -> LiveDevice {
     }
 }
 
-/// The kinds of device that work here, or the one of `SKYHOP_TEST_DEVICE`: for tests of what the
-/// device does.
+/// Device kinds that work here, or the one of `SKYHOP_TEST_DEVICE`, for tests of the devices' behaviour.
 pub fn devices() -> Vec<LiveDevice> {
     match device() {
         LiveDevice::Auto if may_open_tun() => vec![LiveDevice::Tun, LiveDevice::Packet],
@@ -95,7 +94,7 @@ pub fn tcp(id: u32, from: End, cc: &str, bytes: Option<u64>) -> FlowPlan {
     application(id, from, cc, app, TcpOptions::default())
 }
 
-/// An application as a scenario says it: a table with its `kind`, here as JSON.
+/// Application from JSON, in the form of a scenario: a table with its `kind`.
 pub fn app(json: &str) -> App {
     let mut keys: serde_json::Map<String, serde_json::Value> =
         serde_json::from_str(json).expect("a table");
@@ -107,7 +106,7 @@ pub fn app(json: &str) -> App {
     app
 }
 
-/// An application whose client is at `from`.
+/// TCP flow with an application whose client is at `from`.
 pub fn application(id: u32, from: End, cc: &str, app: App, options: TcpOptions) -> FlowPlan {
     let (cc, parameters) = (cc.to_owned(), Default::default());
     flow(id, from, Traffic::Tcp { cc, app, options, parameters })
@@ -118,7 +117,7 @@ pub fn probe(id: u32, interval: Duration) -> FlowPlan {
     flow(id, End::From, Traffic::Udp { app })
 }
 
-/// Over the path's link alone, for the whole run.
+/// Flow over the path's link alone, for the whole run.
 fn flow(id: u32, from: End, traffic: Traffic) -> FlowPlan {
     FlowPlan {
         id,
@@ -139,18 +138,18 @@ pub fn program(client: &[&str], server: Option<&str>) -> Program {
     }
 }
 
-/// What a run left behind.
+/// Result of a run, with its recorded data.
 #[derive(Debug)]
 pub struct LiveOutcome {
     pub data: RunData,
     pub interrupted: bool,
     pub program_status: Option<i32>,
     pub device: DeviceKind,
-    /// Forward, then back.
+    /// Packet counts forward, then back.
     pub packets: [PacketCount; 2],
 }
 
-/// Runs an experiment as the command line does, but into memory.
+/// Run an experiment as the command line does, but record it in memory.
 pub fn live(
     experiment: &Experiment,
     options: &LiveOptions,
@@ -172,7 +171,7 @@ pub fn live(
     })
 }
 
-/// Runs an experiment; `None`, with the reason told, where this system does not allow it.
+/// Run an experiment; `None`, with a recorded skip, if this system does not allow it.
 pub fn run(experiment: &Experiment) -> Option<LiveOutcome> {
     run_with(experiment, &LiveOptions::default())
 }
@@ -182,7 +181,7 @@ pub fn run_with(experiment: &Experiment, options: &LiveOptions) -> Option<LiveOu
         .map(|result| result.expect("the run succeeds"))
 }
 
-/// `None`, with the reason told, where the result says that this system does not allow runs.
+/// Convert the error that this system does not allow runs to `None`, with a recorded skip.
 pub fn allowed<T>(result: Result<T, HostError>) -> Option<Result<T, HostError>> {
     match result {
         Err(
@@ -200,7 +199,7 @@ pub fn median(mut values: Vec<i64>) -> i64 {
     values[values.len() / 2]
 }
 
-/// Process ids of this namespace with what their stat file says after the name.
+/// Process ids of this namespace, each with the fields of its stat file after the name.
 pub fn processes() -> Vec<(i32, Vec<String>)> {
     let entries = fs::read_dir("/proc").expect("/proc can be read").flatten();
     entries
@@ -213,17 +212,17 @@ pub fn processes() -> Vec<(i32, Vec<String>)> {
         .collect()
 }
 
-/// The children of a process.
+/// Ids of a process's children.
 pub fn children(parent: i32) -> Vec<i32> {
     let parent = parent.to_string();
-    let of_parent = processes().into_iter().filter(|(_, stat)| stat.get(1) == Some(&parent));
-    of_parent.map(|(pid, _)| pid).collect()
+    let of_this_parent = processes().into_iter().filter(|(_, stat)| stat.get(1) == Some(&parent));
+    of_this_parent.map(|(pid, _)| pid).collect()
 }
 
-/// Waits for something to become true.
-pub fn comes_true(mut holds: impl FnMut() -> bool) -> bool {
+/// Wait until a condition holds; return whether it does within [`TIMEOUT`].
+pub fn becomes_true(mut holds: impl FnMut() -> bool) -> bool {
     let start = std::time::Instant::now();
-    while start.elapsed() < PATIENCE {
+    while start.elapsed() < TIMEOUT {
         if holds() {
             return true;
         }
@@ -232,17 +231,17 @@ pub fn comes_true(mut holds: impl FnMut() -> bool) -> bool {
     holds()
 }
 
-/// What a forked copy ends with where this system does not allow runs.
+/// Exit status of a forked copy if this system does not allow runs.
 pub const SKIPPED: i32 = 77;
 
-/// Runs `work` in a forked copy of this process; its number is the exit status.
+/// Run `work` in a forked copy of this process, with its result as the exit status.
 pub fn forked(work: impl FnOnce() -> i32) -> Pid {
     // SAFETY: the child runs `work` and leaves through _exit.
     match unsafe { fork() }.expect("this process can fork") {
         ForkResult::Parent { child } => child,
         ForkResult::Child => {
             let status = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
-            // SAFETY: _exit never returns and runs nothing of the parent's.
+            // SAFETY: _exit never returns and runs no exit handlers of the parent.
             unsafe { libc::_exit(status.unwrap_or(101)) }
         }
     }

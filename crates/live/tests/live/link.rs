@@ -1,4 +1,4 @@
-//! What goes in at one end comes out at the other when the link says so.
+//! Tests that packets leave the link when its schedule says so.
 
 use crate::lab;
 use crate::lab::{at, fixed, mbit, median, ms, probe, tcp};
@@ -38,7 +38,7 @@ fn a_probes_rtt_is_the_scheduled_one() {
     }
 }
 
-/// A probe every 10 ms over 20 ms each way.
+/// Experiment with a probe every 10 ms over a path of 20 ms each way.
 fn probed(device: LiveDevice, duration_ms: u64) -> Experiment {
     let mut experiment = fixed(ms(20), mbit(100), ms(duration_ms));
     experiment.device = device;
@@ -46,14 +46,14 @@ fn probed(device: LiveDevice, duration_ms: u64) -> Experiment {
     experiment
 }
 
-/// Probes without an answer of which a later one has one: a machine that stalls while the link runs empty
-/// answers the last ones too late.
+/// Number of unanswered probes before the last answered one; later ones do not count, because a machine that stalls
+/// during the drain answers them too late.
 fn lost_before_the_end(rows: &[ProbeRow]) -> usize {
     let answered = rows.iter().rposition(|row| row.rtt_ns.is_some()).expect("an answer");
     rows[..answered].iter().filter(|row| row.rtt_ns.is_none()).count()
 }
 
-/// What round trips took beyond the schedule, ns.
+/// Measured minus scheduled round trips, in ns.
 fn excess(outcome: &LiveOutcome) -> Vec<i64> {
     let rows = outcome.data.probes.iter();
     rows.filter_map(|row| Some(row.rtt_ns? - row.scheduled_rtt_ns?)).collect()
@@ -69,11 +69,11 @@ fn with_outage(during_outage: DuringOutage) -> Experiment {
 }
 
 #[test]
-fn what_an_outage_drops_is_counted_and_has_a_row() {
+fn drops_of_an_outage_are_counted_and_recorded() {
     let Some(outcome) = lab::run(&with_outage(DuringOutage::Drop)) else { return };
     let data = &outcome.data;
     let lost = lost_before_the_end(&data.probes) as u64;
-    // The gate's packets are lost too, and belong to no flow.
+    // The timing probe's packets are lost too, and belong to no flow.
     let rows = data.events.iter().filter(|row| row.reason == Some(LossReason::Outage));
     assert_eq!(rows.clone().filter(|row| row.flow == Some(0)).count() as u64, lost);
     assert_eq!(rows.count() as u64, data.summary.link.drops[LossReason::Outage]);
@@ -162,7 +162,7 @@ fn every_packet_is_accounted_for() {
                 + drops[LossReason::Dismantled]
                 + drops[LossReason::Device]
         );
-        // The rows of the samples add up to the whole as well.
+        // The sums over the samples' rows equal the totals too.
         let by_rows: u64 = data
             .link
             .iter()

@@ -1,4 +1,4 @@
-//! Several links: chains, shared ones, delays of a flow's own, other routes; and who is told of handovers.
+//! Tests of several links: chains, shared links, extra RTTs, changing routes, and the scope of announcements.
 
 use skyhop_app::TcpOptions;
 use skyhop_engine::conformance::check_engine;
@@ -11,7 +11,7 @@ use skyhop_units::{Instant, QueueLimit};
 use crate::kernel_cc::possible;
 use crate::lab::{self, app, application, at, fixed, mbit, ms, probe, tcp};
 
-/// The path's link of 10 ms each way, and another of 15 ms that takes 20 Mbit/s and ten packets.
+/// Experiment with the path's link, 10 ms each way, and a second link of 15 ms, 20 Mbit/s and ten packets.
 fn two_links() -> Experiment {
     let mut experiment = fixed(ms(10), mbit(50), ms(2500));
     let mut second = fixed(ms(15), mbit(20), ms(2500)).links.remove(0);
@@ -29,11 +29,11 @@ fn flows_cross_the_links_of_their_routes_and_no_others() {
     let mut experiment = two_links();
     let mut chain = tcp(0, End::From, "cubic", None);
     chain.routes = over(&[0, 1]);
-    let mut beside = tcp(1, End::To, "cubic", None);
-    (beside.routes, beside.extra_rtt) = (over(&[1]), ms(40));
+    let mut off_path = tcp(1, End::To, "cubic", None);
+    (off_path.routes, off_path.extra_rtt) = (over(&[1]), ms(40));
     let mut echo = probe(2, ms(10));
     echo.routes = over(&[0, 1]);
-    experiment.flows = vec![chain, beside, echo];
+    experiment.flows = vec![chain, off_path, echo];
     let Some(outcome) = lab::run(&experiment) else { return };
     let summary = &outcome.data.summary;
     assert_eq!(outcome.data.begin.links, ["path", "second"]);
@@ -45,7 +45,7 @@ fn flows_cross_the_links_of_their_routes_and_no_others() {
     }
     let rtts = outcome.data.probes.iter().filter_map(|row| row.rtt_ns);
     assert!(rtts.min().is_some_and(|ns| ns >= 50_000_000));
-    // What is lost for want of room is lost where there is none.
+    // Packets are dropped at the link whose queue is full.
     assert_eq!(summary.link.drops.total(), 0, "{:?}", summary.link.drops);
     let second = summary.links["second"].drops;
     assert!(second[LossReason::Queue] > 0 && second[LossReason::Queue] == second.total());
@@ -91,19 +91,19 @@ fn no_packet_overtakes_its_route() {
 }
 
 #[test]
-fn kernel_cc_of_flows_beside_the_path_hear_of_no_handover() {
+fn kernel_cc_of_flows_off_the_path_receive_no_announcement() {
     let Some(drained) = drained() else { return };
     assert!(drained.iter().all(|flow| *flow == Some(0)), "{drained:?}");
 }
 
 #[test]
 #[ignore = "soak: measures time"]
-fn kernel_cc_of_flows_over_the_path_hear_of_its_handovers() {
+fn kernel_cc_of_flows_over_the_path_receive_its_announcements() {
     let Some(drained) = drained() else { return };
     assert_eq!(drained, [Some(0)]);
 }
 
-/// The flows that drained before a handover, of one over the path and another beside it.
+/// Run one flow over the path and another off it; return the flows that drained before a handover.
 fn drained() -> Option<Vec<Option<i32>>> {
     if !possible() {
         return None;
@@ -111,9 +111,9 @@ fn drained() -> Option<Vec<Option<i32>>> {
     let mut experiment = two_links();
     let mut on_path = tcp(0, End::From, "satpipe", None);
     on_path.routes = over(&[0, 1]);
-    let mut beside = tcp(1, End::From, "satpipe", None);
-    beside.routes = over(&[1]);
-    experiment.flows = vec![on_path, beside];
+    let mut off_path = tcp(1, End::From, "satpipe", None);
+    off_path.routes = over(&[1]);
+    experiment.flows = vec![on_path, off_path];
     experiment.announcements = vec![Announcement {
         announced: at(1000),
         at: at(1500),
@@ -149,7 +149,7 @@ fn the_live_engine_conforms() {
     ];
     let call = Traffic::Udp { app: app(r#"{"kind": "call", "video": "200 kbit/s"}"#) };
     experiment.flows.push(FlowPlan { id: 6, stop: at(2000), traffic: call, ..probe(6, ms(10)) });
-    // Says why where this system allows no runs.
+    // Records a skip if this system does not allow runs.
     if lab::run(&Experiment { duration: ms(100), ..experiment.clone() }).is_some() {
         check_engine(&LiveEngine::default(), &experiment);
     }

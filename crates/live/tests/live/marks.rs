@@ -1,4 +1,4 @@
-//! ECN: flows that ask for it on the kernel's own stack, and frames that a queue marks.
+//! Tests of ECN: flows that negotiate it on the kernel's own stack, and packets that a queue marks.
 
 use skyhop_experiment::{Experiment, FlowPlan, Traffic};
 use skyhop_link::{CodelConfig, QueueDiscipline};
@@ -7,7 +7,7 @@ use skyhop_record::FlowSummary;
 
 use crate::lab::{self, fixed, mbit, ms, tcp};
 
-/// 20 Mbit/s and 20 ms, through a queue that marks where it may.
+/// Experiment of 20 Mbit/s and 20 ms RTT, with a queue that marks ECN-capable packets.
 fn marking(duration_ms: u64, flows: impl IntoIterator<Item = FlowPlan>) -> Experiment {
     let mut experiment = fixed(ms(10), mbit(20), ms(duration_ms));
     let codel = CodelConfig { ecn: true, ..CodelConfig::default() };
@@ -23,7 +23,7 @@ fn with_ecn(mut flow: FlowPlan) -> FlowPlan {
     flow
 }
 
-/// Two flows with ECN and two without, in the same namespace.
+/// Experiment with two flows with ECN and two without, in the same namespace.
 fn of_both_kinds(duration_ms: u64) -> Experiment {
     let flow = |id| tcp(id, End::From, "cubic", None);
     marking(duration_ms, [flow(0), with_ecn(flow(1)), flow(2), with_ecn(flow(3))])
@@ -44,7 +44,7 @@ fn flows_with_ecn_alone_are_marked() {
     assert!((1..=sum as i64).contains(&by_samples), "{by_samples} of {sum}");
 }
 
-/// A machine that stalls fills the queue beyond its limit, with ECN or without.
+/// Soak test, because a machine that stalls lets the queue overflow, which drops packets of both kinds of flows.
 #[test]
 #[ignore = "soak: measures time"]
 fn flows_with_ecn_are_marked_and_those_without_lose_packets() {
@@ -66,7 +66,7 @@ fn flows_with_ecn_are_marked_and_those_without_lose_packets() {
     }
 }
 
-/// The kernel answers a mark with one reduction, not a retransmission: the queue stays short.
+/// Check that the kernel reduces its window for a mark, so that the queue stays short.
 #[test]
 #[ignore = "soak: measures time"]
 fn the_kernel_believes_the_marks() {

@@ -1,4 +1,4 @@
-//! Any program as the traffic.
+//! Tests of runs whose traffic comes from programs.
 
 use crate::lab;
 use skyhop_model::End;
@@ -14,12 +14,12 @@ use skyhop_engine::{Control, Unattended};
 use skyhop_host::HostError;
 use skyhop_live::LiveOptions;
 
-/// Answers one connection with the congestion control it has.
+/// Server command that sends the name of a connection's congestion control over it.
 const SERVER: &str = "exec python3 -c 'import socket,sys\n\
     s=socket.create_server((\"{server}\",5201))\n\
     c,_=s.accept()\n\
     c.sendall(c.getsockopt(6,13,16).rstrip(b\"\\0\"))'";
-/// Writes its own congestion control and the server's to a file.
+/// Client script that writes its own congestion control and the server's to a file.
 const CLIENT: &str = "import socket,sys,os\n\
     assert os.environ['SKYHOP_SERVER']==sys.argv[1]\n\
     c=socket.create_connection((sys.argv[1],5201),60)\n\
@@ -52,9 +52,9 @@ fn talk(default_cc: &str) -> Option<(LiveOutcome, String)> {
         ..LiveOptions::default()
     };
     let outcome = lab::run_with(&experiment, &options)?;
-    let said = fs::read_to_string(&file).expect("the client has written its file");
+    let written = fs::read_to_string(&file).expect("the client has written its file");
     fs::remove_file(&file).expect("the file can be removed");
-    Some((outcome, said))
+    Some((outcome, written))
 }
 
 #[test]
@@ -62,15 +62,15 @@ fn client_and_server_talk_over_the_link_with_the_default_congestion_control() {
     if !has_python() {
         return;
     }
-    // Allowed everywhere, and allowed only where the host's root has done so.
+    // "reno" is allowed everywhere, "cubic" only where the host's root has allowed it.
     for cc in ["reno", "cubic"] {
-        let Some((outcome, said)) = talk(cc) else { return };
-        assert_eq!(said, format!("{cc} {cc}"));
+        let Some((outcome, written)) = talk(cc) else { return };
+        assert_eq!(written, format!("{cc} {cc}"));
         assert_eq!(outcome.program_status, Some(7));
         let summary = &outcome.data.summary;
         assert!(!summary.flows.is_empty(), "the program is the traffic");
         assert!(summary.flows.iter().all(|flow| flow.connection.is_some()), "{:?}", summary.flows);
-        // It may be too short for more than its end to be seen.
+        // The connection may be so short that only its destruction is reported.
         assert!(summary.flows.iter().all(|flow| [cc, "unseen"].contains(&flow.cc.as_str())));
         assert_eq!(summary.probes.len(), 1);
         assert!(summary.virtual_s < 60.0, "the run ends with the client");
@@ -114,10 +114,10 @@ fn programs_that_do_not_start_are_named() {
     assert!(matches!(result, Err(HostError::ServerEnded { status: 3, .. })), "{result:?}");
 }
 
-/// A caller that stops at once.
-struct Hasty;
+/// Caller that interrupts the run at once.
+struct InterruptAtOnce;
 
-impl Control for Hasty {
+impl Control for InterruptAtOnce {
     fn progress(&mut self, _elapsed: Duration, _total: Duration) {}
 
     fn interrupted(&mut self) -> bool {
@@ -133,7 +133,7 @@ fn an_interrupt_ends_client_and_server() {
         program: Some(program(&["sleep", &marker], Some("true"))),
         ..LiveOptions::default()
     };
-    let result = lab::live(&experiment, &options, &mut Hasty);
+    let result = lab::live(&experiment, &options, &mut InterruptAtOnce);
     let Some(result) = lab::allowed(result) else { return };
     let outcome = result.expect("what was measured");
     assert!(outcome.interrupted && outcome.program_status.is_none());

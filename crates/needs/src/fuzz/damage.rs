@@ -1,4 +1,4 @@
-//! What is done to whole files: the damage that disks, editors, other programs and other versions do, and worse.
+//! Damage to valid files, as disks, editors, other programs and other versions cause it, and worse.
 
 use std::collections::BTreeMap;
 use std::iter;
@@ -10,7 +10,7 @@ use proptest::prelude::{Strategy, any};
 use proptest::sample::select;
 use serde::Deserialize;
 
-/// What damage is made of: tests/damage.toml, which Python's trials read, too.
+/// Tables of damage in tests/damage.toml, which the Python trials read too.
 static TABLES: LazyLock<Tables> = LazyLock::new(|| {
     let text = include_str!("../../../../tests/damage.toml");
     toml::from_str(text).expect("tests/damage.toml has every table")
@@ -27,12 +27,12 @@ struct Tables {
     letters: Vec<String>,
     long_times: Vec<usize>,
     lengths: Vec<i64>,
-    text: BTreeMap<What, usize>,
-    bytes: BTreeMap<What, usize>,
+    text: BTreeMap<ChangeKind, usize>,
+    bytes: BTreeMap<ChangeKind, usize>,
 }
 
 impl Tables {
-    fn rude(&self, place: Place) -> &[u8] {
+    fn rude(&self, place: Choice) -> &[u8] {
         let at = place.index(self.rude.len() + self.rude_bytes.len());
         match at.checked_sub(self.rude.len()) {
             Some(byte) => &self.rude_bytes[byte..=byte],
@@ -40,18 +40,18 @@ impl Tables {
         }
     }
 
-    /// The changes to a kind of file, each as often as it happens.
-    fn changes(&self, kind: Kind) -> Vec<What> {
+    /// Changes to a kind of file, each repeated by its weight.
+    fn changes(&self, kind: Kind) -> Vec<ChangeKind> {
         let weights = if kind == Kind::Text { &self.text } else { &self.bytes };
-        weights.iter().flat_map(|(what, times)| iter::repeat_n(*what, *times)).collect()
+        weights.iter().flat_map(|(kind, times)| iter::repeat_n(*kind, *times)).collect()
     }
 }
 
-/// One of however many there are.
+/// Random choice, made independent of the number of alternatives.
 #[derive(Debug, Clone, Copy)]
-struct Place(u32);
+struct Choice(u32);
 
-impl Place {
+impl Choice {
     fn index(self, count: usize) -> usize {
         ((u64::from(self.0) * count as u64) >> 32) as usize
     }
@@ -61,39 +61,39 @@ impl Place {
     }
 }
 
-fn place() -> impl Strategy<Value = Place> {
-    any::<u32>().prop_map(Place)
+fn choice() -> impl Strategy<Value = Choice> {
+    any::<u32>().prop_map(Choice)
 }
 
-/// Of which kind a format is.
+/// Kind of a format: text or binary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Text,
     Bytes,
 }
 
-/// The damage to one file.
+/// Damage to one file: a sample and the changes to it.
 #[derive(Debug, Clone)]
 pub(super) struct Damage {
     kind: Kind,
-    sample: Place,
+    sample: Choice,
     changes: Vec<Change>,
 }
 
-/// One change: what is done, and where.
+/// A change: its kind, its place, and random choices.
 #[derive(Debug, Clone, Copy)]
 struct Change {
-    what: What,
-    place: Place,
-    other: Place,
-    value: Place,
+    kind: ChangeKind,
+    place: Choice,
+    other: Choice,
+    value: Choice,
 }
 
-/// The names in the tables.
+/// Kinds of changes, by their names in the tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-enum What {
-    // To texts.
+enum ChangeKind {
+    // Changes of text.
     Value,
     Borrow,
     Digits,
@@ -106,11 +106,11 @@ enum What {
     Rude,
     Nest,
     Long,
-    // To both.
+    // Changes of text and of binary files.
     Byte,
     Bit,
     Cut,
-    // To bytes.
+    // Changes of binary files.
     Length,
     DropPiece,
     RepeatPiece,
@@ -120,18 +120,18 @@ enum What {
 }
 
 impl Damage {
-    /// Up to `most` changes of one of the samples; smaller ones are smaller damage.
+    /// Strategy of up to `most` changes of one of the samples; it shrinks to less damage.
     pub fn strategy(kind: Kind, most: usize) -> impl Strategy<Value = Self> {
-        let change = (select(TABLES.changes(kind)), place(), place(), place())
-            .prop_map(|(what, place, other, value)| Change { what, place, other, value });
-        (place(), vec(change, 1..=most)).prop_map(move |(sample, changes)| Self {
+        let change = (select(TABLES.changes(kind)), choice(), choice(), choice())
+            .prop_map(|(kind, place, other, value)| Change { kind, place, other, value });
+        (choice(), vec(change, 1..=most)).prop_map(move |(sample, changes)| Self {
             kind,
             sample,
             changes,
         })
     }
 
-    /// The damaged file.
+    /// Apply the damage and return the damaged file.
     pub fn of(&self, samples: &[Vec<u8>]) -> Vec<u8> {
         let mut bytes = self.sample.of(samples).clone();
         for change in &self.changes {
@@ -149,39 +149,43 @@ impl Damage {
 
 impl Change {
     fn of_text(self, bytes: &mut Vec<u8>, samples: &[Vec<u8>]) {
-        match self.what {
-            What::Value | What::Borrow | What::Digits | What::DropWord | What::RepeatWord => {
+        match self.kind {
+            ChangeKind::Value
+            | ChangeKind::Borrow
+            | ChangeKind::Digits
+            | ChangeKind::DropWord
+            | ChangeKind::RepeatWord => {
                 let words = words(bytes);
                 let Some(word) = self.one_of(&words) else { return };
                 let text = bytes[word.clone()].to_vec();
                 bytes.splice(word, self.in_place_of(&text, samples));
             }
-            What::SwapWords => swap(bytes, &words(bytes), self),
-            What::DropLine | What::RepeatLine => {
+            ChangeKind::SwapWords => swap(bytes, &words(bytes), self),
+            ChangeKind::DropLine | ChangeKind::RepeatLine => {
                 let line = self.one_of(&lines(bytes)).unwrap_or(0..0);
-                let times = if matches!(self.what, What::DropLine) { 0 } else { 2 };
+                let times = if matches!(self.kind, ChangeKind::DropLine) { 0 } else { 2 };
                 let text = bytes[line.clone()].repeat(times);
                 bytes.splice(line, text);
             }
-            What::SwapLines => swap(bytes, &lines(bytes), self),
-            What::Rude => self.insert(bytes, TABLES.rude(self.value)),
-            What::Nest => self.insert_many(bytes, &TABLES.openers, &TABLES.times),
-            What::Long => self.insert_many(bytes, &TABLES.letters, &TABLES.long_times),
+            ChangeKind::SwapLines => swap(bytes, &lines(bytes), self),
+            ChangeKind::Rude => self.insert(bytes, TABLES.rude(self.value)),
+            ChangeKind::Nest => self.insert_many(bytes, &TABLES.openers, &TABLES.times),
+            ChangeKind::Long => self.insert_many(bytes, &TABLES.letters, &TABLES.long_times),
             _ => self.of_bytes(bytes, samples),
         }
     }
 
-    /// What comes in place of a number or a word.
+    /// Replacement of a number or a word.
     fn in_place_of(self, text: &[u8], samples: &[Vec<u8>]) -> Vec<u8> {
-        match self.what {
-            What::Value => self.value.of(&TABLES.values).clone().into_bytes(),
-            What::Borrow => {
+        match self.kind {
+            ChangeKind::Value => self.value.of(&TABLES.values).clone().into_bytes(),
+            ChangeKind::Borrow => {
                 let sample = self.other.of(samples);
                 let words = words(sample);
                 let word = words.get(self.value.index(words.len().max(1)));
                 word.map_or_else(Vec::new, |word| sample[word.clone()].to_vec())
             }
-            What::Digits => {
+            ChangeKind::Digits => {
                 let digits = [
                     [b"-", text].concat(),
                     [text, b"0"].concat(),
@@ -193,7 +197,7 @@ impl Change {
                 ];
                 self.value.of(&digits).clone()
             }
-            What::RepeatWord => [text, b" ", text].concat(),
+            ChangeKind::RepeatWord => [text, b" ", text].concat(),
             _ => Vec::new(),
         }
     }
@@ -201,11 +205,11 @@ impl Change {
     fn of_bytes(self, bytes: &mut Vec<u8>, samples: &[Vec<u8>]) {
         let place = self.place.index(bytes.len());
         let piece = self.piece(bytes.len());
-        match self.what {
-            What::Byte => bytes[place] = self.value.index(256) as u8,
-            What::Bit => bytes[place] ^= 1 << self.value.index(8),
-            What::Cut => bytes.truncate(place),
-            What::Length => {
+        match self.kind {
+            ChangeKind::Byte => bytes[place] = self.value.index(256) as u8,
+            ChangeKind::Bit => bytes[place] ^= 1 << self.value.index(8),
+            ChangeKind::Cut => bytes.truncate(place),
+            ChangeKind::Length => {
                 let width = *self.other.of(&[1, 2, 4, 8]);
                 let value = self.value.of(&TABLES.lengths);
                 let (little, big) = (value.to_le_bytes(), value.to_be_bytes());
@@ -213,18 +217,18 @@ impl Change {
                 let number = ends[self.value.index(2 * TABLES.lengths.len()) % 2];
                 bytes.iter_mut().skip(place).zip(number).for_each(|(byte, new)| *byte = *new);
             }
-            What::DropPiece => drop(bytes.drain(piece)),
-            What::RepeatPiece => {
+            ChangeKind::DropPiece => drop(bytes.drain(piece)),
+            ChangeKind::RepeatPiece => {
                 let twice = bytes[piece.clone()].repeat(2);
                 bytes.splice(piece, twice);
             }
-            What::MovePiece => {
+            ChangeKind::MovePiece => {
                 let text = bytes.drain(piece).collect::<Vec<u8>>();
                 let place = self.other.index(bytes.len() + 1);
                 bytes.splice(place..place, text);
             }
-            What::Zeros => bytes[piece].fill(0),
-            What::Splice => {
+            ChangeKind::Zeros => bytes[piece].fill(0),
+            ChangeKind::Splice => {
                 let sample = self.other.of(samples);
                 let other = sample[self.piece(sample.len())].to_vec();
                 bytes.splice(piece, other);
@@ -238,7 +242,7 @@ impl Change {
         bytes.splice(place..place, new.iter().copied());
     }
 
-    /// Inserts one of some texts so many times.
+    /// Insert one of the texts, repeated.
     fn insert_many(self, bytes: &mut Vec<u8>, texts: &[String], times: &[usize]) {
         self.insert(bytes, self.value.of(texts).repeat(*self.other.of(times)).as_bytes());
     }
@@ -247,7 +251,7 @@ impl Change {
         (!parts.is_empty()).then(|| parts[self.place.index(parts.len())].clone())
     }
 
-    /// Some bytes on from the place.
+    /// Range of up to 64 bytes from the place on.
     fn piece(self, length: usize) -> Range<usize> {
         if length == 0 {
             return 0..0;
@@ -257,7 +261,7 @@ impl Change {
     }
 }
 
-/// Two of the parts change places.
+/// Exchange two of the parts.
 fn swap(bytes: &mut Vec<u8>, parts: &[Range<usize>], change: Change) {
     if parts.is_empty() {
         return;
@@ -272,7 +276,7 @@ fn swap(bytes: &mut Vec<u8>, parts: &[Range<usize>], change: Change) {
     bytes.splice(first.start..second.end, swapped);
 }
 
-/// Where numbers and words stand: "-1.5e3", "icmp_seq", "Mbit".
+/// Ranges of numbers and words: "-1.5e3", "icmp_seq", "Mbit".
 fn words(bytes: &[u8]) -> Vec<Range<usize>> {
     let is_digit = |at: usize| bytes.get(at).is_some_and(u8::is_ascii_digit);
     let mut found: Vec<Range<usize>> = Vec::new();
@@ -306,7 +310,7 @@ fn words(bytes: &[u8]) -> Vec<Range<usize>> {
     found
 }
 
-/// Where lines stand, with their ends.
+/// Ranges of the lines, line ends included.
 fn lines(bytes: &[u8]) -> Vec<Range<usize>> {
     let mut begin = 0;
     let line = |line: &[u8]| {
@@ -332,8 +336,9 @@ mod tests {
     fn parts_change_places() {
         let mut bytes = b"one two three".to_vec();
         let parts = words(&bytes);
-        let (first, last) = (Place(0), Place(u32::MAX));
-        let change = Change { what: What::SwapWords, place: first, other: last, value: first };
+        let (first, last) = (Choice(0), Choice(u32::MAX));
+        let change =
+            Change { kind: ChangeKind::SwapWords, place: first, other: last, value: first };
         swap(&mut bytes, &parts, change);
         assert_eq!(bytes, b"three two one");
     }

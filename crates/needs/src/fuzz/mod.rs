@@ -1,8 +1,9 @@
-//! Readers of what comes from outside, tried with damaged files.
+//! Fuzzing of readers of external input with damaged files.
 //!
-//! A [`Trial`] begins with whole files of a format, damages them ([`damage`]) and gives them to the format's reader,
-//! which has to read them or to refuse them in one line, without a panic, and within bounds of time and memory. What a
-//! trial finds it keeps, as small as it can make it, in tests/damaged/FORMAT, whose files every later trial begins with.
+//! A [`Trial`] starts with valid files of a format, damages them ([`damage`]) and passes them to the format's reader,
+//! which must read them or refuse them with a message of one line, without a panic, and within limits of time and
+//! memory. A trial keeps each failing file, minimised, in tests/damaged/FORMAT, whose files every later trial tries
+//! first.
 
 mod damage;
 mod meter;
@@ -29,30 +30,31 @@ use proptest::test_runner::{
 use crate::{SOAK, cases};
 use damage::{Damage, Kind};
 
-/// Names the file that trials append what they did to, a line each, its fields apart by tabs: fuzz, the format, how many
-/// cases, the seed, "ok" or what was found.
+/// Environment variable with the file to which trials append their results, one line each of fields separated by
+/// tabs: fuzz, the format, the number of cases, the seed, "ok" or the failure.
 pub const RECORD: &str = "SKYHOP_TRIALS";
-/// The seed of a trial's damage; without it [`FIXED_SEED`], or a fresh one where [`SOAK`] is set.
+/// Environment variable with the seed of a trial's damage; by default [`FIXED_SEED`], or a new one if [`SOAK`] is
+/// set.
 pub const SEED: &str = "SKYHOP_SEED";
-/// The seed of `make test`, which does the same damage in every run.
+/// Seed in `make test`, which does the same damage in every run.
 const FIXED_SEED: u64 = 1;
 
-/// How many damaged files a trial makes; `make soak` has twenty times as many.
+/// Number of damaged files per trial; `make soak` has twenty times as many.
 const USUAL: u32 = 500;
-/// Of damage to one file.
+/// Largest number of changes to one file.
 const MOST_CHANGES: usize = 6;
-/// The longest message, of a list of names for instance.
+/// Longest message in characters; a list of names is long.
 const LONGEST_MESSAGE: usize = 2_500;
-/// How much a reader may have allocated at a time.
+/// Limit of the memory that a reader may have allocated at a time.
 const MOST_BYTES: isize = 192 << 20;
-/// How long a reader may compute: many times what any takes, on a slow machine too.
+/// Limit of a reader's computing time: many times what any reader takes, on a slow machine too.
 const MOST_CPU: Duration = Duration::from_secs(10);
-/// How long a damaged file is made less so.
+/// Time spent on minimising a damaged file.
 const SHRINKING_MS: u32 = 60_000;
-/// After which a reader is taken to hang, and the test is ended with it.
+/// Wall-clock time after which a reader is considered to hang, and the test process is aborted.
 const PATIENCE: Duration = Duration::from_secs(180);
 
-/// A format and whole files of it.
+/// Fuzz test of one format: valid files, and their kind.
 pub struct Trial<'t> {
     format: &'t str,
     samples: Vec<Vec<u8>>,
@@ -61,12 +63,12 @@ pub struct Trial<'t> {
 }
 
 impl<'t> Trial<'t> {
-    /// Of text: its numbers, words, marks and lines are what is damaged.
+    /// Create a trial of a text format: numbers, words, punctuation and lines are damaged.
     pub fn of_text<S: AsRef<[u8]>>(format: &'t str, samples: impl IntoIterator<Item = S>) -> Self {
         Self::new(format, Kind::Text, samples)
     }
 
-    /// Of other bytes: lengths and counts in any width, pieces, bits.
+    /// Create a trial of a binary format: lengths and counts of any width, pieces and bits are damaged.
     pub fn of_bytes<S: AsRef<[u8]>>(format: &'t str, samples: impl IntoIterator<Item = S>) -> Self {
         Self::new(format, Kind::Bytes, samples)
     }
@@ -80,10 +82,11 @@ impl<'t> Trial<'t> {
         Self { format, samples, kind, usual: USUAL }
     }
 
-    /// Tries the reader. It says of a file that it has read it, or why not, and panics where what it read is not right.
+    /// Try the reader. It returns whether it could read a file, or why not, and panics if what it read is
+    /// inconsistent.
     ///
     /// # Panics
-    /// When something is found, or when no file is refused: then nothing is tried.
+    /// A failure is found, or no file is refused, which means that the trial tests nothing.
     #[track_caller]
     pub fn run<E: Display>(self, read: impl Fn(&[u8]) -> Result<(), E>) {
         for sample in &self.samples {
@@ -92,7 +95,7 @@ impl<'t> Trial<'t> {
             }
         }
         let seed = seed();
-        let tried = Tried {
+        let test = ReaderTest {
             format: self.format,
             read,
             refused: Cell::new(0),
@@ -101,33 +104,33 @@ impl<'t> Trial<'t> {
         let kept = kept(self.format);
         let count = cases(self.usual);
         let found = kept.iter().find_map(|(file, bytes)| {
-            let what = tried.attempt(bytes).err()?;
+            let what = test.attempt(bytes).err()?;
             Some(format!("{what} ({})", file.display()))
         });
-        let found = found.or_else(|| tried.search(&self, seed, count));
+        let found = found.or_else(|| test.search(&self, seed, count));
         let done = kept.len() as u64 + u64::from(count);
         record(self.format, done, seed, found.as_deref().unwrap_or("ok"));
         let _ = fs::remove_file(current(self.format));
         if let Some(what) = found {
-            panic!("{}: {what}; the same again: {SEED}={seed}", self.format);
+            panic!("{}: {what}; to repeat: {SEED}={seed}", self.format);
         }
-        assert!(tried.refused.get() > 0, "{}: no damaged file is refused", self.format);
+        assert!(test.refused.get() > 0, "{}: no damaged file is refused", self.format);
     }
 }
 
-/// A reader at work.
-struct Tried<'t, R> {
+/// A reader under test and its statistics.
+struct ReaderTest<'t, R> {
     format: &'t str,
     read: R,
     refused: Cell<u64>,
     alive: Sender<()>,
 }
 
-impl<R, E: Display> Tried<'_, R>
+impl<R, E: Display> ReaderTest<'_, R>
 where
     R: Fn(&[u8]) -> Result<(), E>,
 {
-    /// What is wrong with the least damaged file of `count` with which something is; that file is kept.
+    /// Describe the first failure among `count` damaged files, after minimising the file, which is kept.
     fn search(&self, trial: &Trial<'_>, seed: u64, count: u32) -> Option<String> {
         let config = Config {
             cases: count,
@@ -148,12 +151,12 @@ where
     }
 
     fn attempt(&self, bytes: &[u8]) -> TestCaseResult {
-        // What ends the whole process leaves this file behind.
+        // If the whole process ends, this file remains.
         let _ = fs::write(current(self.format), bytes);
         let _ = self.alive.send(());
         let begun = cpu_time();
         let (read, most_bytes) =
-            meter::most_held(|| panic::catch_unwind(AssertUnwindSafe(|| (self.read)(bytes))));
+            meter::peak_memory(|| panic::catch_unwind(AssertUnwindSafe(|| (self.read)(bytes))));
         let took = cpu_time().saturating_sub(begun);
         let fail = |what: String| Err(TestCaseError::fail(what));
         if most_bytes > MOST_BYTES {
@@ -163,61 +166,61 @@ where
             return fail(format!("it takes {} s", took.as_secs()));
         }
         match read {
-            Err(panicked) => fail(format!("a panic: {}", said(&*panicked))),
+            Err(panicked) => fail(format!("a panic: {}", panic_message(&*panicked))),
             Ok(Ok(())) => Ok(()),
             Ok(Err(error)) => {
                 self.refused.set(self.refused.get() + 1);
-                unfit(&error.to_string()).map_or(Ok(()), fail)
+                message_fault(&error.to_string()).map_or(Ok(()), fail)
             }
         }
     }
 }
 
-/// Checks that a text that readers make of a file's own words can be shown as a line.
+/// Check that a text that a reader derives from a file can be shown as one line.
 ///
 /// # Panics
-/// When it cannot.
+/// The text cannot be shown as one line.
 #[track_caller]
 pub fn check_line(text: &str) {
-    if let Some(what) = unfit(text) {
+    if let Some(what) = message_fault(text) {
         panic!("{what}");
     }
 }
 
-/// Why a text cannot be an error's message.
-fn unfit(message: &str) -> Option<String> {
+/// Reason why a text is not a valid error message, if it is not.
+fn message_fault(message: &str) -> Option<String> {
     let begin: String = message.chars().take(200).collect();
     if message.trim().is_empty() {
         return Some("a message without a word".to_owned());
     }
-    if message.chars().any(|letter| letter.is_control() || turns(letter)) {
+    if message.chars().any(|letter| letter.is_control() || redirects(letter)) {
         return Some(format!("a message is not one line of plain text: {begin:?}"));
     }
     let length = message.chars().count();
     (length > LONGEST_MESSAGE).then(|| format!("a message has {length} letters: {begin:?}"))
 }
 
-/// Whether a letter is shown as none, but changes where a line ends or in which direction it is read.
-fn turns(letter: char) -> bool {
+/// Whether a character is invisible but changes where a line ends or in which direction it is read.
+fn redirects(letter: char) -> bool {
     matches!(letter, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
 }
 
-fn said(panicked: &(dyn std::any::Any + Send)) -> String {
+fn panic_message(panicked: &(dyn std::any::Any + Send)) -> String {
     let text = panicked.downcast_ref::<String>().cloned();
     text.or_else(|| panicked.downcast_ref::<&str>().map(|text| (*text).to_owned()))
         .unwrap_or_default()
 }
 
-/// What this thread has computed so far.
+/// CPU time that this thread has used.
 fn cpu_time() -> Duration {
     clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(Duration::ZERO, Duration::from)
 }
 
-/// Ends the process when nothing is sent for long.
+/// Start a watchdog that aborts the process if nothing is sent for [`PATIENCE`].
 fn watched(format: &str, seed: u64) -> Sender<()> {
     let (alive, heard) = mpsc::channel();
     let word = format!(
-        "{format}: no end after {} s with {}; the same again: {SEED}={seed}\n",
+        "{format}: no end after {} s with {}; to repeat: {SEED}={seed}\n",
         PATIENCE.as_secs(),
         current(format).display()
     );
@@ -227,7 +230,7 @@ fn watched(format: &str, seed: u64) -> Sender<()> {
                 Ok(()) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
                 Err(RecvTimeoutError::Timeout) => {
-                    // Not a macro, whose words would be kept for the test's end, which does not come.
+                    // The print macros would capture the text for the test's end, which does not come.
                     let _ = std::io::stderr().write_all(word.as_bytes());
                     process::abort();
                 }
@@ -237,8 +240,10 @@ fn watched(format: &str, seed: u64) -> Sender<()> {
     alive
 }
 
+/// Seed of the damage, from [`SEED`] or chosen.
+///
 /// # Panics
-/// When the variable is not a whole number.
+/// The variable is not a whole number.
 fn seed() -> u64 {
     match env::var(SEED) {
         Ok(text) => text.parse().expect("SKYHOP_SEED is a whole number"),
@@ -257,7 +262,7 @@ fn directory(format: &str) -> PathBuf {
     checkout().join("tests/damaged").join(format.replace(' ', "-"))
 }
 
-/// The files that were found before.
+/// Failing files of earlier trials, with their contents.
 fn kept(format: &str) -> Vec<(PathBuf, Vec<u8>)> {
     let Ok(entries) = fs::read_dir(directory(format)) else { return Vec::new() };
     let mut files: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
@@ -270,12 +275,12 @@ fn keep(format: &str, bytes: &[u8]) -> PathBuf {
     digest.write(bytes);
     let file = directory(format).join(format!("{:08x}", digest.finish() as u32));
     let kept = fs::create_dir_all(directory(format)).and_then(|()| fs::write(&file, bytes));
-    // The failure that it shows is told all the same.
+    // The failure is reported in any case.
     kept.unwrap_or_else(|error| eprintln!("cannot keep {}: {error}", file.display()));
     file
 }
 
-/// The file that is being tried.
+/// Path of the file that is being tried.
 fn current(format: &str) -> PathBuf {
     let directory = checkout().join("build/damaged");
     let _ = fs::create_dir_all(&directory);
@@ -289,7 +294,7 @@ fn record(format: &str, done: u64, seed: u64, result: &str) {
     print!("{line}");
     if let Some(file) = env::var_os(RECORD) {
         let record = OpenOptions::new().create(true).append(true).open(&file);
-        // One write, so that lines of several processes do not mix.
+        // A single write keeps lines of several processes apart.
         let written = record.and_then(|mut file| file.write_all(line.as_bytes()));
         written.unwrap_or_else(|error| panic!("{file:?}: cannot write: {error}"));
     }
@@ -299,19 +304,19 @@ fn record(format: &str, done: u64, seed: u64, result: &str) {
 mod tests {
     use super::*;
 
-    /// What a trial says of a reader.
+    /// Failure that a trial finds in a reader.
     fn verdict(read: impl Fn(&[u8]) -> Result<(), String>) -> Option<String> {
         let trial = Trial::of_text("a test", ["one = 1\ntwo = 2\n"]);
         let (alive, _heard) = mpsc::channel();
-        let tried = Tried { format: "a test", read, refused: Cell::new(0), alive };
-        let found = tried.search(&trial, 7, 300);
+        let test = ReaderTest { format: "a test", read, refused: Cell::new(0), alive };
+        let found = test.search(&trial, 7, 300);
         let _ = fs::remove_dir_all(directory("a test"));
         let _ = fs::remove_file(current("a test"));
         found
     }
 
     #[test]
-    fn what_readers_may_not_do_is_found() {
+    fn violations_of_readers_are_found() {
         let has = |bytes: &[u8], part: &[u8]| bytes.windows(part.len()).any(|seen| seen == part);
         assert_eq!(verdict(|_| Err("line 1: no".to_owned())), None);
         let broken =

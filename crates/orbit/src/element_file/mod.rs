@@ -1,10 +1,10 @@
-//! Element sets from files: TLE with two or three lines, OMM as JSON, CSV or XML; plain or gzip.
+//! Files of element sets: TLE with two or three lines, OMM as JSON, CSV or XML; plain or gzip.
 //!
-//! What a file holds is read off its content, not its name. A record that cannot be used is skipped
-//! and named ([`Skipped`]); a file that holds something else altogether is an error.
+//! The format is determined by the content, not by the file's name. A record that cannot be used is skipped
+//! and reported ([`Skipped`]); a file of another kind is an error.
 
-mod account;
 mod omm;
+mod record_report;
 mod selection;
 mod tle;
 
@@ -19,29 +19,29 @@ use thiserror::Error;
 
 use crate::ElementSet;
 
-pub use account::{Account, SkipReason, Skipped};
+pub use record_report::{RecordReport, SkipReason, Skipped};
 pub use selection::{FilterError, SatelliteFilter, Selection, SelectionError};
 
-/// The most text that is read: the whole public catalogue as OMM in XML has about 60 MB.
+/// Maximum size of the text, in bytes: the whole public catalogue as OMM in XML has about 60 MB.
 const MOST_BYTES: u64 = 128_000_000;
-/// The most records that are read: the whole public catalogue has about 35,000.
+/// Maximum number of records: the whole public catalogue has about 35,000.
 const MOST_RECORDS: usize = 200_000;
-/// Catalogues have 24 letters.
+/// Maximum length of a satellite's name, in characters; catalogues use 24.
 const LONGEST_NAME: usize = 80;
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 
-/// What a file of element sets holds.
+/// Contents of a file of element sets.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ElementFile {
-    /// The file's name.
+    /// Name of the file.
     pub file: String,
-    /// The element sets, in the file's order.
+    /// Element sets in the file's order.
     pub sets: Vec<ElementSet>,
-    /// The records that are no element sets, in the file's order.
+    /// Records that are not valid element sets, in the file's order.
     pub skipped: Vec<Skipped>,
 }
 
-/// Why a file of element sets cannot be used at all.
+/// Reason for which a file of element sets cannot be used at all.
 #[derive(Debug, Error)]
 #[expect(missing_docs, reason = "the messages name the fields")]
 pub enum ElementFileError {
@@ -54,25 +54,25 @@ pub enum ElementFileError {
     /// The file has far more records than any catalogue.
     #[error("{file} has more than {MOST_RECORDS} records; expected a TLE or OMM file")]
     TooMany { file: String },
-    /// A web page, most often a server's error message.
+    /// The file is a web page, most often a server's error message.
     #[error("{file} is a web page (HTML), not a TLE or OMM file; is the address right?")]
     Html { file: String },
     /// The text begins like an OMM but is damaged.
     #[error("{file} is not a whole OMM {format}: {what}")]
     Syntax { file: String, format: &'static str, what: String },
-    /// There is not a single record.
+    /// The file has no records.
     #[error("{file} holds no element sets; it begins with {}", Quoted(beginning))]
     Nothing { file: String, beginning: String },
 }
 
-/// What a record becomes.
+/// Result of parsing a record.
 type Record = Result<ElementSet, Skipped>;
 
 impl ElementFile {
-    /// Reads a file.
+    /// Read a file of element sets, plain or compressed with gzip.
     ///
     /// # Errors
-    /// The file cannot be read, is far too large, or holds something else.
+    /// The file cannot be read, is far too large, or is of another kind.
     pub fn load(path: &Path) -> Result<Self, ElementFileError> {
         let file = path.display().to_string();
         let wrong = |source| ElementFileError::Read { file: file.clone(), source };
@@ -88,17 +88,17 @@ impl ElementFile {
         Self::parse(&bytes, &file)
     }
 
-    /// Reads the bytes of a file, without compression; `file` is its name for messages.
+    /// Parse the uncompressed bytes of a file; `file` is its name for messages.
     ///
     /// # Errors
-    /// As [`ElementFile::load`].
+    /// The errors of [`ElementFile::load`], except those of reading.
     pub fn parse(bytes: &[u8], file: &str) -> Result<Self, ElementFileError> {
         if bytes.len() as u64 > MOST_BYTES {
             return Err(ElementFileError::TooLarge { file: file.to_owned() });
         }
         let text = String::from_utf8_lossy(bytes);
         let text = text.trim_start_matches('\u{feff}');
-        let format = Format::of(text);
+        let format = Format::detect(text);
         let mut records = Records::new(file);
         let read = match format {
             Format::Html => return Err(ElementFileError::Html { file: file.to_owned() }),
@@ -116,7 +116,7 @@ impl ElementFile {
         Ok(Self { file: file.to_owned(), sets: records.sets, skipped: records.skipped })
     }
 
-    /// Whether a file seems to hold element sets, by its first kilobytes: not a constellation's TOML.
+    /// Whether the first kilobytes of a file look like element sets, rather than a constellation's TOML.
     ///
     /// # Errors
     /// The file cannot be read.
@@ -128,8 +128,8 @@ impl ElementFile {
         let mut bytes = Vec::new();
         reader.take(4_096).read_to_end(&mut bytes)?;
         let text = String::from_utf8_lossy(&bytes);
-        Ok(match Format::of(&text) {
-            // TOML has lines "key = value" and "[[shell]]", which no TLE has and JSON does not.
+        Ok(match Format::detect(&text) {
+            // TOML has lines "key = value", which a TLE does not have, and "[[shell]]", with which JSON does not begin.
             Format::Tle => !text.lines().any(|line| line.contains(" = ")),
             Format::Json => !text.trim_start().starts_with("[["),
             _ => true,
@@ -137,13 +137,12 @@ impl ElementFile {
     }
 }
 
-/// The name of a satellite as it can be shown: without what acts on a terminal or on the letters around it, and no
-/// longer than any is.
-fn plain_name(name: &str) -> String {
+/// Sanitise the name of a satellite for display: without control and formatting characters, and of limited length.
+fn printable_name(name: &str) -> String {
     name.chars().filter(|letter| is_shown(*letter)).take(LONGEST_NAME).collect()
 }
 
-/// Collects what a parser finds.
+/// Collector of the records that a parser finds.
 struct Records<'f> {
     file: &'f str,
     sets: Vec<ElementSet>,
@@ -172,7 +171,7 @@ impl<'f> Records<'f> {
     }
 }
 
-/// What a text seems to hold.
+/// Format of a text, detected from its beginning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Format {
     Tle,
@@ -183,7 +182,7 @@ enum Format {
 }
 
 impl Format {
-    fn of(text: &str) -> Self {
+    fn detect(text: &str) -> Self {
         let start: String = text.trim_start().chars().take(2_000).collect();
         let start = start.to_ascii_lowercase();
         let header = start.lines().next().unwrap_or_default();

@@ -9,13 +9,13 @@ use quick_xml::events::Event;
 use serde_json::Value;
 use skyhop_units::{Quoted, UtcInstant};
 
-use super::{ElementFileError, Records, SkipReason, Skipped, plain_name};
+use super::{ElementFileError, Records, SkipReason, Skipped, printable_name};
 use crate::element_set::{ElementSet, MeanElements};
 
-/// The keywords of one message with their values as text.
+/// Keywords of one message with their values as text.
 type Fields = BTreeMap<String, String>;
 
-/// Reads all messages of a JSON text.
+/// Parse all messages of a JSON text.
 pub(super) fn read_json(text: &str, records: &mut Records<'_>) -> Result<(), ElementFileError> {
     let value: Value = serde_json::from_str(text).map_err(|e| records.damaged("JSON", &e))?;
     let messages = match value {
@@ -40,7 +40,7 @@ fn json_field((key, value): (String, Value)) -> Option<(String, String)> {
     }
 }
 
-/// Reads all messages of a CSV text.
+/// Parse all messages of a CSV text.
 pub(super) fn read_csv(text: &str, records: &mut Records<'_>) -> Result<(), ElementFileError> {
     let mut reader =
         csv::ReaderBuilder::new().trim(csv::Trim::All).flexible(true).from_reader(text.as_bytes());
@@ -54,7 +54,7 @@ pub(super) fn read_csv(text: &str, records: &mut Records<'_>) -> Result<(), Elem
     Ok(())
 }
 
-/// Reads all messages of an XML text.
+/// Parse all messages of an XML text.
 pub(super) fn read_xml(text: &str, records: &mut Records<'_>) -> Result<(), ElementFileError> {
     let mut reader = quick_xml::Reader::from_str(text);
     let (mut fields, mut number, mut value) = (Fields::new(), 1, String::new());
@@ -99,10 +99,10 @@ pub(super) fn read_xml(text: &str, records: &mut Records<'_>) -> Result<(), Elem
     }
 }
 
-/// The element set of a message, the `number`th of its file.
+/// Convert a message, the `number`th of its file, to an element set.
 fn element_set(fields: &Fields, number: usize) -> Result<ElementSet, Skipped> {
     let name = fields.get("OBJECT_NAME").filter(|name| !name.is_empty());
-    let name = name.map_or_else(|| format!("record {number}"), |name| plain_name(name));
+    let name = name.map_or_else(|| format!("record {number}"), |name| printable_name(name));
     elements(name.clone(), fields).map_err(|reason| Skipped { name, reason })
 }
 
@@ -133,7 +133,7 @@ fn elements(name: String, fields: &Fields) -> Result<ElementSet, SkipReason> {
     ElementSet::new(elements).map_err(|error| SkipReason::Impossible(error.to_string()))
 }
 
-/// An OMM's epoch: ISO 8601 in UTC, usually without saying so.
+/// Parse an OMM's epoch: ISO 8601 in UTC, usually without the "Z".
 fn epoch(text: &str) -> Result<UtcInstant, SkipReason> {
     let mut iso = text.trim().replace(' ', "T");
     if !iso.ends_with('Z') {

@@ -1,4 +1,4 @@
-//! From a file's element sets to a constellation for a stretch of time.
+//! Selection of a file's element sets as a constellation for a period of time.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -8,41 +8,41 @@ use std::str::FromStr;
 use skyhop_units::{Duration, Quoted, UtcInstant};
 use thiserror::Error;
 
-use super::{Account, ElementFile, SkipReason, Skipped};
+use super::{ElementFile, RecordReport, SkipReason, Skipped};
 use crate::formation::Formation;
 use crate::{Constellation, ElementSet, Propagator};
 
-/// Below this altitude above the equator's radius a satellite is coming down.
+/// Altitude above the equator's radius below which a satellite is decaying, in metres.
 const LOWEST_ALTITUDE_M: f64 = 120e3;
 const EQUATORIAL_RADIUS_M: f64 = 6_378_137.0;
 
-/// Which element sets of a file are wanted, and when.
+/// Choice of a file's element sets and of the time of their use.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Selection {
-    /// When the time begins; the median of the epochs, to the minute, where nothing is said.
+    /// Start of the period; `None` for the median of the epochs, rounded down to the minute.
     pub start: Option<UtcInstant>,
-    /// How long it lasts.
+    /// Duration of the period.
     pub duration: Duration,
-    /// How far from the start an epoch may be.
+    /// Maximum distance of an epoch from the start.
     pub stale_after: Duration,
-    /// Which satellites.
+    /// Filter of the satellites by name, shell and plane.
     pub satellites: SatelliteFilter,
-    /// The lowest elevation at which sites use them, in degrees.
+    /// Lowest elevation at which sites use the satellites, in degrees.
     pub minimum_elevation_deg: f64,
 }
 
-/// Why no constellation comes out of a file.
+/// Error of a selection: none of the file's element sets can be used.
 #[derive(Debug, Clone, PartialEq, Error)]
-#[error("no element set can be used: {account}{hint}")]
+#[error("no element set can be used: {report}{hint}")]
 pub struct SelectionError {
-    /// What became of them all.
-    pub account: Box<Account>,
-    /// What to do about it.
+    /// Reasons for which the records are skipped.
+    pub report: Box<RecordReport>,
+    /// Advice to the user, appended to the message; may be empty.
     pub hint: String,
 }
 
 impl ElementFile {
-    /// The median of the epochs, to the minute; `None` where no element set was read.
+    /// Median of the epochs, rounded down to the minute; `None` for a file without element sets.
     pub fn median_epoch(&self) -> Option<UtcInstant> {
         const MINUTE_NS: i64 = 60_000_000_000;
         let mut epochs: Vec<UtcInstant> = self.sets.iter().map(|s| s.elements().epoch).collect();
@@ -51,11 +51,10 @@ impl ElementFile {
         Some(UtcInstant::from_unix_nanos(middle.div_euclid(MINUTE_NS) * MINUTE_NS))
     }
 
-    /// The constellation of the satellites that `selection` wants; its account says what became of
-    /// every record.
+    /// Create the constellation of the satellites that `selection` chooses, with a report on the use of every record.
     ///
     /// # Errors
-    /// Not a single element set can be used.
+    /// No element set can be used.
     pub fn constellation(&self, selection: &Selection) -> Result<Constellation, SelectionError> {
         let start = selection.start.or_else(|| self.median_epoch());
         let epoch = start.unwrap_or(UtcInstant::from_unix_nanos(0));
@@ -63,7 +62,7 @@ impl ElementFile {
         let mut used = Vec::new();
         for (set, is_nearest) in self.sets.iter().zip(self.nearest_in_time(epoch)) {
             match if is_nearest {
-                selection.trouble(set, epoch)
+                selection.skip_reason(set, epoch)
             } else {
                 Some(SkipReason::Duplicate)
             } {
@@ -73,9 +72,9 @@ impl ElementFile {
         }
         selection.satellites.retain_places(&mut used, epoch, &mut skipped);
         let records = self.sets.len() + self.skipped.len();
-        let account = Account { file: self.file.clone(), records, used: used.len(), skipped };
+        let report = RecordReport { file: self.file.clone(), records, used: used.len(), skipped };
         if used.is_empty() {
-            return Err(self.nothing_left(account));
+            return Err(self.no_usable_set(report));
         }
         let stem = Path::new(&self.file).file_stem().unwrap_or_default().to_string_lossy();
         Ok(Constellation {
@@ -94,12 +93,11 @@ impl ElementFile {
             shells: Vec::new(),
             geostationary: Vec::new(),
             element_sets: used,
-            account: Some(account),
+            report: Some(report),
         })
     }
 
-    /// For each set whether it is the one of its satellite with the epoch nearest to `time`; of
-    /// equals the first.
+    /// Whether each set is the one of its satellite with the epoch nearest to `time`; of equally near ones the first.
     fn nearest_in_time(&self, time: UtcInstant) -> Vec<bool> {
         let distance =
             |set: &ElementSet| set.elements().epoch.unix_nanos().abs_diff(time.unix_nanos());
@@ -115,21 +113,21 @@ impl ElementFile {
         is_nearest
     }
 
-    fn nothing_left(&self, account: Account) -> SelectionError {
-        let stale = account.kinds().get("stale").copied().unwrap_or(0);
+    fn no_usable_set(&self, report: RecordReport) -> SelectionError {
+        let stale = report.kinds().get("stale").copied().unwrap_or(0);
         let hint = match self.median_epoch() {
             Some(epoch) if stale > 0 => {
-                format!("; most epochs are near {epoch}: choose such a start")
+                format!("; most epochs are near {epoch}: choose a start near that")
             }
             _ => String::new(),
         };
-        SelectionError { account: Box::new(account), hint }
+        SelectionError { report: Box::new(report), hint }
     }
 }
 
 impl Selection {
-    /// Why a set cannot be used or is not wanted.
-    fn trouble(&self, set: &ElementSet, start: UtcInstant) -> Option<SkipReason> {
+    /// Reason for which a set cannot be used or is not chosen; `None` if it is used.
+    fn skip_reason(&self, set: &ElementSet, start: UtcInstant) -> Option<SkipReason> {
         if !self.satellites.wants_name(&set.elements().name) {
             return Some(SkipReason::FilteredOut);
         }
@@ -145,9 +143,9 @@ impl Selection {
     }
 }
 
-/// Which satellites are wanted: all, or those with certain names, shells and planes.
+/// Filter of satellites: all, or those with certain names, shells and planes.
 ///
-/// As text: `name=STARLINK-1*,STARLINK-2??; shell=0,2; plane=0-35`, each part at most once. Shells
+/// Its text form is `name=STARLINK-1*,STARLINK-2??; shell=0,2; plane=0-35`, with each part at most once. Shells
 /// are numbered as in [`Formation`], planes within their shell.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SatelliteFilter {
@@ -156,7 +154,7 @@ pub struct SatelliteFilter {
     planes: Vec<RangeInclusive<u32>>,
 }
 
-/// A filter that cannot be read.
+/// Error of parsing a [`SatelliteFilter`].
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error(
     "{} is not a filter of satellites: {what}; expected \"all\" or parts such as \
@@ -164,29 +162,29 @@ pub struct SatelliteFilter {
     Quoted(text)
 )]
 pub struct FilterError {
-    /// What was given.
+    /// Text that cannot be parsed.
     pub text: String,
-    /// What is wrong with it.
+    /// Description of the error.
     pub what: String,
 }
 
 impl SatelliteFilter {
-    /// Whether shells or planes are chosen.
+    /// Whether the filter restricts shells or planes.
     pub fn chooses_places(&self) -> bool {
         !(self.shells.is_empty() && self.planes.is_empty())
     }
 
-    /// Whether names are chosen.
+    /// Whether the filter restricts names.
     pub fn chooses_names(&self) -> bool {
         !self.names.is_empty()
     }
 
-    /// Whether planes are chosen.
+    /// Whether the filter restricts planes.
     pub fn chooses_planes(&self) -> bool {
         !self.planes.is_empty()
     }
 
-    /// Whether a shell is wanted.
+    /// Whether the filter includes a shell.
     pub fn wants_shell(&self, shell: u32) -> bool {
         self.shells.is_empty() || self.shells.iter().any(|range| range.contains(&shell))
     }
@@ -199,7 +197,7 @@ impl SatelliteFilter {
         self.planes.is_empty() || self.planes.iter().any(|range| range.contains(&plane))
     }
 
-    /// Keeps the sets in wanted shells and planes, as they are at `time`.
+    /// Keep the sets in the chosen shells and planes of the formation at `time`; append the others to `skipped`.
     fn retain_places(
         &self,
         used: &mut Vec<ElementSet>,
@@ -209,7 +207,7 @@ impl SatelliteFilter {
         if !self.chooses_places() {
             return;
         }
-        let formation = Formation::of(used, time);
+        let formation = Formation::recover(used, time);
         let mut places = formation.places.iter();
         used.retain(|set| {
             let place = places.next().copied().flatten();
@@ -262,12 +260,12 @@ fn range(text: &str) -> Option<RangeInclusive<u32>> {
     Some(first.trim().parse().ok()?..=last.trim().parse().ok()?)
 }
 
-/// Whether a name fits a pattern in which `*` stands for any text and `?` for any character.
+/// Whether a name matches a pattern in which `*` stands for any text and `?` for any character.
 fn matches(pattern: &str, name: &str) -> bool {
     let (pattern, name): (Vec<char>, Vec<char>) =
         (pattern.chars().collect(), name.chars().collect());
     let (mut at, mut in_name) = (0, 0);
-    // Where to go on if what follows the last `*` does not fit: one more character belongs to it.
+    // Places after the last `*` from which to retry if the rest does not match, with one more character for the `*`.
     let mut retry: Option<(usize, usize)> = None;
     while in_name < name.len() {
         match pattern.get(at) {

@@ -1,16 +1,17 @@
-//! Two-line element sets, with or without a line for the name.
+//! Two-line element sets (TLE), with or without a line for the name.
 //!
 //! The columns are those of Spacetrack Report 3 (Hoots and Roehrich, 1980) as CelesTrak documents
 //! them, with Alpha-5 catalogue numbers; [`sgp4`] reads the fields.
 
 use skyhop_units::UtcInstant;
 
-use super::{ElementFileError, Records, SkipReason, Skipped, plain_name};
+use super::{ElementFileError, Records, SkipReason, Skipped, printable_name};
 use crate::element_set::{ElementSet, MeanElements};
 
+/// Length of a line of a TLE, in characters.
 const LENGTH: usize = 69;
 
-/// Reads all records of a text.
+/// Parse all records of a text.
 pub(super) fn read(text: &str, records: &mut Records<'_>) -> Result<(), ElementFileError> {
     let mut pending = Pending::default();
     for (number, line) in (1..).zip(text.lines()) {
@@ -32,14 +33,14 @@ pub(super) fn read(text: &str, records: &mut Records<'_>) -> Result<(), ElementF
             }
         } else if !line.is_empty() && !line.starts_with('#') {
             pending.lost_first_line(records)?;
-            // Space-Track writes the name's own line number before it.
+            // Space-Track prefixes the line of the name with the line number 0.
             pending.name = Some(line.strip_prefix("0 ").unwrap_or(line).trim().to_owned());
         }
     }
     pending.lost_first_line(records)
 }
 
-/// What was read of a record that is not whole yet.
+/// Incomplete record: its name and its first line, as far as they have been read.
 #[derive(Default)]
 struct Pending<'t> {
     name: Option<String>,
@@ -47,7 +48,7 @@ struct Pending<'t> {
 }
 
 impl Pending<'_> {
-    /// Counts a first line whose second line never came.
+    /// Report a first line without its second line, if there is one, as skipped.
     fn lost_first_line(&mut self, records: &mut Records<'_>) -> Result<(), ElementFileError> {
         let Some((number, _)) = self.first.take() else { return Ok(()) };
         let name = or_line(self.name.take(), number);
@@ -55,10 +56,10 @@ impl Pending<'_> {
     }
 }
 
-/// A record's name; its place in the file where it has none.
+/// Name of a record, or its line number if it has no name.
 fn or_line(name: Option<String>, number: usize) -> String {
     let name = name.filter(|name| !name.is_empty());
-    name.map_or_else(|| format!("line {number}"), |name| plain_name(&name))
+    name.map_or_else(|| format!("line {number}"), |name| printable_name(&name))
 }
 
 fn element_set(name: String, first: &str, second: &str) -> Result<ElementSet, Skipped> {
@@ -88,7 +89,7 @@ fn elements(name: String, first: &str, second: &str) -> Result<ElementSet, SkipR
     .map_err(|error| SkipReason::Impossible(error.to_string()))
 }
 
-/// Checks what the field reader relies on: 69 printable characters and the sum of their digits.
+/// Check the assumptions of the field parser: 69 printable ASCII characters and the right checksum.
 fn check_line(which: u8, line: &str) -> Result<(), SkipReason> {
     if !line.bytes().all(|byte| (b' '..=b'~').contains(&byte)) {
         return Err(SkipReason::Malformed(format!("line {which} is not plain text")));

@@ -1,4 +1,4 @@
-//! What constellation files may say, and the messages about what they may not.
+//! Parsing of constellation files, and error messages about invalid ones.
 
 use std::path::Path;
 
@@ -17,7 +17,7 @@ inclination_deg = 53.0
 phasing = 1
 "#;
 
-/// The message about the good file with one line replaced.
+/// Error message about the valid file with one line replaced.
 fn message(line: &str, replacement: &str) -> String {
     assert!(GOOD.contains(line));
     let text = GOOD.replace(line, replacement);

@@ -1,4 +1,4 @@
-//! Damaged files of constellations and element sets.
+//! Randomly damaged files of constellations and element sets.
 
 use skyhop_needs::fuzz::{Trial, check_line};
 use skyhop_orbit::{
@@ -8,7 +8,7 @@ use skyhop_units::{Duration, UtcInstant};
 
 use crate::element_files::{as_csv, as_json, as_xml, record, selection, summed, tle};
 
-/// More satellites than these are not propagated: it takes as long as it takes.
+/// Maximum number of satellites that the test propagates, to limit its duration.
 const MOST_PROPAGATED: u32 = 5_000;
 
 fn propagate(constellation: &Constellation, at: UtcInstant) {
@@ -20,7 +20,7 @@ fn propagate(constellation: &Constellation, at: UtcInstant) {
     }
 }
 
-/// A small one with all keys.
+/// Small constellation file with all keys.
 const CONSTELLATION: &str = r#"
 description = "Two shells and a satellite"
 source = "none"
@@ -63,11 +63,11 @@ fn constellations() {
     });
 }
 
-/// Reads element sets, and checks that every record is accounted for.
+/// Parse element sets, and check that every record is used or reported as skipped.
 fn read(bytes: &[u8]) -> Result<(), String> {
     let file = ElementFile::parse(bytes, "x").map_err(|error| error.to_string())?;
     let records = file.sets.len() + file.skipped.len();
-    // The first and the last moments that there are.
+    // The earliest and the latest representable times.
     for start_ns in [i64::MIN, i64::MAX] {
         let start = Some(UtcInstant::from_unix_nanos(start_ns));
         let stale_after = Duration::MAX;
@@ -76,19 +76,19 @@ fn read(bytes: &[u8]) -> Result<(), String> {
             propagate(&constellation, UtcInstant::from_unix_nanos(start_ns));
         }
     }
-    let (account, refused) = match file.constellation(&selection("all")) {
+    let (report, refused) = match file.constellation(&selection("all")) {
         Ok(constellation) => {
             propagate(&constellation, constellation.epoch);
-            (constellation.account.expect("it is of a file"), None)
+            (constellation.report.expect("constellations of files have one"), None)
         }
-        Err(error) => (*error.account.clone(), Some(error.to_string())),
+        Err(error) => (*error.report.clone(), Some(error.to_string())),
     };
-    check_line(&account.to_string());
-    for skipped in &account.skipped {
+    check_line(&report.to_string());
+    for skipped in &report.skipped {
         check_line(&skipped.reason.to_string());
     }
-    assert_eq!(account.records, records);
-    assert_eq!(account.used + account.skipped.len(), records);
+    assert_eq!(report.records, records);
+    assert_eq!(report.used + report.skipped.len(), records);
     refused.map_or(Ok(()), Err)
 }
 
@@ -97,7 +97,7 @@ fn two_line_elements() {
     let samples = [format!("{}{}", tle("ONE"), tle("TWO")), tle("0 THREE")];
     Trial::of_text("tle", samples).run(|bytes| {
         let plain = read(bytes);
-        // What lies behind the checksums is reached, too.
+        // With corrected checksums, the parsing after their check is tested, too.
         let summed = read(&summed(bytes));
         plain.and(summed)
     });

@@ -1,4 +1,4 @@
-//! Files of element sets: what is read, what is skipped and why, and what is refused.
+//! Parsing of files of element sets: used records, skipped ones with their reasons, and refused files.
 
 use std::io::Write;
 use std::path::Path;
@@ -8,7 +8,7 @@ use skyhop_orbit::{
 };
 use skyhop_units::{Duration, UtcInstant};
 
-/// The example of Spacetrack Report 3's format that CelesTrak's documentation shows.
+/// Example of Spacetrack Report 3's format from CelesTrak's documentation.
 const ISS: [&str; 2] = [
     "1 25544U 98067A   08264.51782528 -.00002182  00000-0 -11606-4 0  2927",
     "2 25544  51.6416 247.4627 0006703 130.5360 325.0288 15.72125391563537",
@@ -38,7 +38,7 @@ pub fn selection(satellites: &str) -> Selection {
     }
 }
 
-/// A record of an orbit at 550 km in the formats that CelesTrak serves.
+/// Record of an orbit at 550 km in the formats that CelesTrak serves.
 pub fn record(name: &str, number: u32) -> [(&'static str, String); 17] {
     [
         ("OBJECT_NAME", name.to_owned()),
@@ -174,7 +174,7 @@ fn records_that_cannot_be_used_are_named_with_the_reason() {
     assert_eq!(reasons, expected);
 }
 
-/// A line with its checksum appended.
+/// Append the checksum to a line.
 fn with_checksum(body: &str) -> String {
     let value = |c: char| c.to_digit(10).unwrap_or(u32::from(c == '-'));
     format!("{body}{}", body.chars().map(value).sum::<u32>() % 10)
@@ -194,13 +194,13 @@ fn duplicates_stale_and_decayed_sets_are_counted_by_kind() {
         tle("AGAIN")
     );
     let constellation = parse(&text).constellation(&selection("all")).unwrap();
-    let account = constellation.account.unwrap();
-    assert_eq!((account.records, account.used), (4, 1));
+    let report = constellation.report.unwrap();
+    assert_eq!((report.records, report.used), (4, 1));
     assert_eq!(
-        account.to_string(),
+        report.to_string(),
         "x.tle: 1 of 4 element sets used; skipped: 1 decayed (LOW), 1 duplicate (AGAIN), 1 stale (OLD)"
     );
-    let stale = account.skipped.iter().find(|skipped| skipped.name == "OLD").unwrap();
+    let stale = report.skipped.iter().find(|skipped| skipped.name == "OLD").unwrap();
     let SkipReason::Stale { age_days } = stale.reason else { panic!("{stale:?}") };
     assert!((age_days - 28.0 * 365.25).abs() < 2.0, "{age_days}");
     assert_eq!(constellation.element_sets[0].elements().name, "GOOD");
@@ -259,7 +259,7 @@ fn gzipped_and_damaged_files_are_told_apart() {
 #[test]
 fn a_file_of_200_mb_is_refused_before_it_is_read_whole() {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("huge.tle");
-    // Sparse: it takes no space on the disk.
+    // The file is sparse and takes no space on the disk.
     std::fs::File::create(&path).unwrap().set_len(200_000_000).unwrap();
     let message = ElementFile::load(&path).unwrap_err().to_string();
     assert!(message.contains("more than 128 MB"), "{message}");
@@ -277,7 +277,7 @@ fn a_constellation_file_is_not_taken_for_element_sets() {
 fn real(name: &str, satellites: &str) -> Option<Constellation> {
     let file = ElementFile::load(&skyhop_needs::reference(name)?).unwrap();
     let constellation = file.constellation(&selection(satellites)).unwrap();
-    println!("{}", constellation.account.as_ref().unwrap());
+    println!("{}", constellation.report.as_ref().unwrap());
     Some(constellation)
 }
 
@@ -298,14 +298,14 @@ fn large_constellations_are_accounted_for_record_by_record() {
 fn are_accounted_for(constellations: &[(&str, usize)]) {
     for &(name, records) in constellations {
         let Some(constellation) = real(name, "all") else { return };
-        let account = constellation.account.as_ref().unwrap();
-        assert_eq!(account.records, records);
-        assert_eq!(account.used + account.skipped.len(), records);
-        assert!(account.used as f64 > 0.98 * records as f64);
+        let report = constellation.report.as_ref().unwrap();
+        assert_eq!(report.records, records);
+        assert_eq!(report.used + report.skipped.len(), records);
+        assert!(report.used as f64 > 0.98 * records as f64);
         let mut positions = Vec::new();
         let ephemeris = Ephemeris::new(&constellation, EarthModel::Wgs84);
         ephemeris.earth_fixed(constellation.epoch, &mut positions);
-        assert_eq!(positions.len(), account.used);
+        assert_eq!(positions.len(), report.used);
         for position in positions {
             assert!((6.45e6..=ephemeris.largest_radius_m()).contains(&position.length()));
         }
@@ -320,20 +320,19 @@ fn filters_choose_among_real_satellites() {
     let expected = all.element_sets.iter().filter(|s| wanted(&s.elements().name)).count();
     assert_eq!(some.element_sets.len(), expected);
     let Some(planes) = real("tle/oneweb_20250319.tle.gz", "shell=0; plane=0-1") else { return };
-    let account = planes.account.as_ref().unwrap();
-    assert!((90..=125).contains(&account.used), "{}", account.used);
-    assert_eq!(account.kinds()["not asked for"], account.records - account.used - others(account));
+    let report = planes.report.as_ref().unwrap();
+    assert!((90..=125).contains(&report.used), "{}", report.used);
+    assert_eq!(report.kinds()["not asked for"], report.records - report.used - others(report));
     assert!("plane".parse::<SatelliteFilter>().is_err());
 }
 
-/// How many records were skipped for another reason than the filter.
-fn others(account: &skyhop_orbit::Account) -> usize {
+/// Number of records skipped for another reason than the filter.
+fn others(report: &skyhop_orbit::RecordReport) -> usize {
     let is_other = |s: &&skyhop_orbit::Skipped| s.reason != SkipReason::FilteredOut;
-    account.skipped.iter().filter(is_other).count()
+    report.skipped.iter().filter(is_other).count()
 }
 
-/// The text with the checksums that its element lines should have, so that what lies behind the
-/// checksums is reached.
+/// Correct the checksums of a text's element lines, so that the parsing after their check is reached.
 pub fn summed(bytes: &[u8]) -> Vec<u8> {
     let text = String::from_utf8_lossy(bytes);
     let line = |line: &str| match line.char_indices().nth(68) {

@@ -1,4 +1,4 @@
-//! Planes and slots recovered from element sets.
+//! Recovery of planes and slots from element sets.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use skyhop_units::{Duration, UtcInstant};
 
 const EPOCH: UtcInstant = UtcInstant::from_unix_nanos(1_700_000_000_000_000_000);
 
-/// A shell of element sets in a shuffled order, with the plane and slot of each.
+/// Create the element sets of a shell in a shuffled order, with the plane and slot of each.
 fn shell(
     planes: u32,
     slots: u32,
@@ -34,7 +34,7 @@ fn shell(
         (ElementSet::new(elements).unwrap(), [plane, slot])
     };
     let mut sets: Vec<_> = (0..planes * slots).map(|id| set(id / slots, id % slots)).collect();
-    // Multiplying by a number without common factors is a shuffle.
+    // Multiplication by a number without common factors is a permutation.
     let count = sets.len();
     let order: Vec<usize> = (0..count).map(|index| index * 7_919 % count).collect();
     assert_eq!(order.iter().collect::<BTreeSet<_>>().len(), count);
@@ -46,7 +46,7 @@ fn shell(
 fn the_planes_and_the_order_in_them_come_back() {
     let sets = shell(24, 20, 360.0, 53.0);
     let only: Vec<ElementSet> = sets.iter().map(|(set, _)| set.clone()).collect();
-    let formation = Formation::of(&only, EPOCH.after(Duration::from_secs(5_000)));
+    let formation = Formation::recover(&only, EPOCH.after(Duration::from_secs(5_000)));
     assert_eq!(formation.shells.len(), 1);
     assert_eq!(formation.shells[0].planes.len(), 24);
     for plane in &formation.shells[0].planes {
@@ -64,7 +64,7 @@ fn the_grid_is_that_of_the_shell() {
     {
         let sets = shell(24, 20, span_deg, inclination_deg);
         let only: Vec<ElementSet> = sets.iter().map(|(set, _)| set.clone()).collect();
-        let links = Formation::of(&only, EPOCH).grid_links(seam);
+        let links = Formation::recover(&only, EPOCH).grid_links(seam);
         assert_eq!(links.len(), 24 * 20 + between * 20, "{span_deg} deg, seam {seam}");
         let mut neighbours = vec![0; only.len()];
         for (a, b) in &links {
@@ -83,7 +83,7 @@ fn a_satellite_between_the_planes_has_no_place() {
     only.push(ElementSet::new(stray).unwrap());
     let rising = MeanElements { mean_motion_rev_per_day: 15.6, ..only[0].elements().clone() };
     only.push(ElementSet::new(rising).unwrap());
-    let formation = Formation::of(&only, EPOCH);
+    let formation = Formation::recover(&only, EPOCH);
     assert_eq!(formation.shells[0].planes.len(), 24);
     assert_eq!(formation.places[480..], [None, None]);
     assert!(formation.places[..480].iter().all(Option::is_some));
@@ -101,9 +101,9 @@ fn real(name: &str) -> Option<Constellation> {
     Some(ElementFile::load(&path).unwrap().constellation(&selection).unwrap())
 }
 
-/// Prints and returns the formation of real element sets.
+/// Print and return the formation of real element sets.
 fn formation(constellation: &Constellation) -> Formation {
-    let formation = Formation::of(&constellation.element_sets, constellation.epoch);
+    let formation = Formation::recover(&constellation.element_sets, constellation.epoch);
     for shell in &formation.shells {
         let satellites: usize = shell.planes.iter().map(|plane| plane.satellites.len()).sum();
         let (inclination_deg, altitude_km) = (shell.inclination_deg, shell.altitude_m / 1e3);
@@ -144,7 +144,7 @@ fn onewebs_planes_are_twelve_without_a_link_across_the_seam() {
             (first.contains(a) && last.contains(b)) || (last.contains(a) && first.contains(b))
         })
         .count();
-    // The planes of a star are beside each other all around but for one pair, wherever it is.
+    // Planes of a star are adjacent all around, except for one pair, wherever that is.
     let pairs = formation.grid_links(true).len() - formation.grid_links(false).len();
     assert_eq!(pairs, across);
 }

@@ -1,4 +1,4 @@
-//! Orbits against SGP4, and the properties of frames and visibility.
+//! Orbits compared with SGP4, and properties of coordinate frames and visibility.
 
 use proptest::prelude::*;
 use skyhop_orbit::{
@@ -13,12 +13,12 @@ fn starlink() -> Constellation {
     Constellation::parse(STARLINK, "data/constellations/starlink-shell1.toml").unwrap()
 }
 
-/// The SGP4 element set with the same mean orbit as satellite (plane, slot) of the first shell.
+/// SGP4 element set with the same mean orbit as satellite (plane, slot) of the first shell.
 fn element_set(constellation: &Constellation, plane: u32, slot: u32) -> sgp4::Elements {
     let shell = constellation.shells[0];
     let a_m = shell.altitude.metres() + shell.reference_radius.metres();
     let inclination = shell.inclination_deg.to_radians();
-    // Kozai's mean motion, which element sets carry, from the semi-major axis (WGS72, first order).
+    // Kozai's mean motion, which element sets use, from the semi-major axis (WGS72, first order).
     let (mu, radius_m, j2) = (3.986_008e14, 6_378_135.0, 1.082_616e-3);
     let oblateness = 1.5 * j2 * (radius_m / a_m).powi(2);
     let keplerian = f64::sqrt(mu / a_m.powi(3));
@@ -40,7 +40,7 @@ fn element_set(constellation: &Constellation, plane: u32, slot: u32) -> sgp4::El
     serde_json::from_str(&json).unwrap()
 }
 
-/// The largest distance to SGP4 over so many minutes, over satellites in several planes, in metres.
+/// Largest distance to SGP4 over the given minutes, for satellites in several planes, in metres.
 fn largest_distance_to_sgp4_m(constellation: &Constellation, minutes: u64) -> f64 {
     let ephemeris = Ephemeris::new(constellation, EarthModel::Wgs84);
     let slots = constellation.shells[0].satellites_per_plane;
@@ -68,14 +68,14 @@ fn positions_stay_within_the_stated_error_of_sgp4_for_a_day() {
         let [orbit_m, day_m] = [96, 1_440].map(|m| largest_distance_to_sgp4_m(&constellation, m));
         println!("{name}: from SGP4 at most {orbit_m:.0} m in an orbit, {day_m:.0} m in a day");
         assert!(day_m < 15_000.0, "{name}: {day_m} m from SGP4 in a day");
-        // What is periodic shows in the first orbit; the drift after it is what the rates miss.
+        // Periodic terms show in the first orbit; any later growth is an error of the rates.
         assert!(day_m - orbit_m < 1_000.0, "{name}: drifts from {orbit_m} m to {day_m} m");
     }
 }
 
 #[test]
 fn starlinks_phasing_keeps_satellites_farthest_apart() {
-    // Closest approach of two circular orbits (Speckman, Lang and Boyce 1990), over all F.
+    // Closest approach of two circular orbits (Speckman, Lang and Boyce 1990), for all F.
     let shell = starlink().shells[0];
     let (planes, slots) = (f64::from(shell.planes), f64::from(shell.satellites_per_plane));
     let inclination = shell.inclination_deg.to_radians();
@@ -106,9 +106,9 @@ fn ids_are_plane_times_slots_plus_slot() {
     let mut positions = Vec::new();
     ephemeris.inertial(constellation.epoch, &mut positions);
     assert_eq!(positions.len(), 1584);
-    // Satellite 0 is on its ascending node at the vernal equinox's longitude.
+    // Satellite 0 is at its ascending node at the longitude of the vernal equinox.
     assert!(positions[0].distance(Vec3::new(6_928_137.0, 0.0, 0.0)) < 1e-3);
-    // All of one plane are at right angles to the plane's normal.
+    // All satellites of a plane are perpendicular to the plane's normal.
     let (sin_i, cos_i) = 53_f64.to_radians().sin_cos();
     let (sin_n, cos_n) = 5_f64.to_radians().sin_cos();
     let normal = Vec3::new(sin_n * sin_i, -cos_n * sin_i, cos_i);
@@ -116,7 +116,7 @@ fn ids_are_plane_times_slots_plus_slot() {
     assert!(positions[44..66].iter().any(|p| p.dot(normal).abs() > 1e5));
 }
 
-/// Places that anyone may stand on or fly over.
+/// Random places on the ground and in the air.
 fn places() -> impl Strategy<Value = Geodetic> {
     (-90.0..=90.0, -180.0..180.0, -10e3..40_000e3).prop_map(
         |(latitude_deg, longitude_deg, altitude_m)| Geodetic {
@@ -128,7 +128,7 @@ fn places() -> impl Strategy<Value = Geodetic> {
 }
 
 fn moments() -> impl Strategy<Value = UtcInstant> {
-    // 2000 to 2060.
+    // Times are from 2000 to 2060.
     (946_684_800_i64..2_840_140_800).prop_map(|s| UtcInstant::from_unix_nanos(s * 1_000_000_000))
 }
 
@@ -154,8 +154,8 @@ proptest! {
 
     #[test]
     fn visibility_is_symmetric(a in places(), b in places(), minimum_deg in 0.0..60.0) {
-        // Seen from the ground with elevation e, a satellite sees the ground at the nadir angle n
-        // with sin n = R cos e / r on a sphere: turn the geometry round and e must come back.
+        // A satellite seen at the elevation e sees the site at the nadir angle n, with sin n = R cos e / r on a
+        // sphere: the inverse must give e again.
         let site = EarthModel::LeoemSphere.site(Geodetic { altitude_m: 0.0, ..a });
         let satellite = EarthModel::LeoemSphere.site(Geodetic { altitude_m: 550e3, ..b }).position;
         let elevation_deg = site.elevation_deg(satellite);
@@ -164,7 +164,7 @@ proptest! {
         let nadir_deg = (sight.dot(down) / (sight.length() * down.length())).clamp(-1.0, 1.0).acos();
         let cos_from_space = nadir_deg.sin() * satellite.length() / site.position.length();
         prop_assert!((elevation_deg.to_radians().cos() - cos_from_space).abs() < 1e-6);
-        // And both directions are equally long.
+        // Both directions have the same length.
         prop_assert_eq!(site.range_m(satellite), satellite.distance(site.position));
         let sees = Coverage::Elevation { degrees: minimum_deg }.includes(&site, satellite);
         prop_assert_eq!(sees, elevation_deg >= minimum_deg);
@@ -184,7 +184,7 @@ proptest! {
         };
         let mut sky = Sky::new(vec![site], coverage, &ephemeris);
         let mut positions = Vec::new();
-        // The second and third look use what the first remembered; the last does not.
+        // The second and third update use the list of near satellites of the first; the last does not.
         for later_s in [0, 9, 20, 21] {
             let since = Duration::from_secs(offset_s + later_s);
             ephemeris.earth_fixed(constellation.epoch.after(since), &mut positions);

@@ -1,4 +1,4 @@
-//! Satellites of every kind: one at a time as all at once, and kept away from the geostationary arc.
+//! Satellites of every kind: positions one at a time and all at once, and avoidance of the geostationary arc.
 
 use proptest::prelude::*;
 use skyhop_orbit::{
@@ -7,7 +7,7 @@ use skyhop_orbit::{
 };
 use skyhop_units::{Duration, Instant};
 
-/// Two shells, a geostationary satellite and two by element set.
+/// Constellation of two shells, a geostationary satellite and two by element set.
 fn mixed() -> Constellation {
     let gen1 = include_str!("../../../../data/constellations/starlink-gen1.toml");
     let geo = include_str!("../../../../data/constellations/geo-americas.toml");
@@ -46,7 +46,7 @@ fn one_satellite_is_where_it_is_among_all() {
             assert!(ephemeris.earth_fixed_of(id, time).distance(*position) < 1e-6);
         }
         assert!(ephemeris.earth_fixed_of(positions.len() as u32, time).x.is_nan());
-        // The geostationary ones stay above the equator, where the file says.
+        // Geostationary satellites stay above the equator at the longitude of the file.
         let jupiter = Geodetic::from_earth_fixed(positions[2 * 1584]);
         assert!((jupiter.longitude_deg + 95.2).abs() < 1e-9 && jupiter.latitude_deg.abs() < 1e-9);
     }
@@ -63,7 +63,7 @@ fn inertial_axes_turn_under_a_geostationary_satellite() {
     assert!(moved_m < 1_000.0, "{moved_m} m in a sidereal day");
 }
 
-/// The angle between a sight and the geostationary arc above the horizon, by looking at all of it.
+/// Angle between a direction and the geostationary arc above the horizon, by exhaustive search.
 fn angle_to_arc_deg(site: &skyhop_orbit::Site, sight: Vec3) -> f64 {
     let mut nearest: f64 = 180.0;
     for step in 0..36_000 {
@@ -100,7 +100,7 @@ proptest! {
         for id in open.visible(0, &positions) {
             let sight = positions[id as usize] - site.position;
             let angle_deg = angle_to_arc_deg(&site, sight);
-            // Points half a degree apart stand for the arc.
+            // The implementation represents the arc by points half a degree apart.
             if (angle_deg - avoided_deg).abs() > 0.05 {
                 prop_assert_eq!(kept.contains(&id), angle_deg > avoided_deg, "{} deg", angle_deg);
             }

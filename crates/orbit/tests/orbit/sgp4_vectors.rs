@@ -1,4 +1,4 @@
-//! SGP4 against the verification vectors of Vallado and others, Revisiting Spacetrack Report 3
+//! SGP4 compared with the verification vectors of Vallado and others, Revisiting Spacetrack Report 3
 //! (AIAA 2006-6753), which the sgp4 crate publishes with its own tests.
 
 use std::path::PathBuf;
@@ -21,13 +21,13 @@ struct Satellite {
 
 #[derive(Deserialize)]
 struct State {
-    /// Minutes since the epoch.
+    /// Time since the epoch, in minutes.
     time: f64,
-    /// In km; none where SGP4 cannot tell.
+    /// Expected position in km; `None` if SGP4 fails.
     position: Option<[f64; 3]>,
 }
 
-/// The crate's test data in Cargo's registry, or `None` with a printed reason.
+/// Read the crate's test data in Cargo's registry; `None`, with a printed reason, if it is missing.
 fn vectors() -> Option<Vectors> {
     let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
     let home = home.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cargo")))?;
@@ -75,6 +75,6 @@ fn positions_are_those_of_the_verification_vectors() {
     assert!(states > 500);
     // The vectors have eight decimals of a kilometre.
     assert!(near_m < 1e-3);
-    // Deep-space terms depend on the epoch itself, which is rounded to a nanosecond here.
+    // Deep-space terms depend on the epoch, which is rounded to a nanosecond here.
     assert!(deep_m < 1e-2);
 }

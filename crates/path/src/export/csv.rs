@@ -1,4 +1,4 @@
-//! A path as text, frame by frame; `import::parse_csv` reads the very same path back.
+//! Path as CSV, one row per frame; `import::parse_csv` reads it back without loss.
 
 use std::io::{self, Write};
 
@@ -7,10 +7,10 @@ use skyhop_units::Duration;
 use crate::import::{TABLE_COLUMNS, TABLE_MARK};
 use crate::trace::{Frame, PathEvent, PathTrace};
 
-/// Writes the header as JSON in a comment, the columns of a path file, and a row per frame.
+/// Write the header as JSON in a comment, the columns of a path file, and a row per frame.
 ///
 /// # Errors
-/// Those of `output`.
+/// `output` cannot be written.
 pub fn write_csv(trace: &PathTrace, output: &mut impl Write) -> io::Result<()> {
     let header = serde_json::to_string(&trace.header)?;
     writeln!(output, "{TABLE_MARK}{header}\n{TABLE_COLUMNS}")?;
@@ -27,7 +27,7 @@ fn write_frame(frame: &Frame, output: &mut impl Write) -> io::Result<()> {
         delay.as_ref().map_or_else(String::new, ns),
         delay_back.as_ref().map_or_else(String::new, ns),
         rate.map_or_else(String::new, |rate| rate.bits_per_second().to_string()),
-        // The shortest text that reads back as the very same number.
+        // `to_string` writes the shortest text that reads back as the same number.
         loss.map_or_else(String::new, |loss| loss.to_string()),
         joined(events, event_text),
     ];

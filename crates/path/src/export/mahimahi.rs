@@ -1,5 +1,5 @@
-//! A path's rate as a packet-delivery trace of mahimahi: a line per packet of 1500 bytes that may
-//! pass, with the millisecond by whose end it has passed. Nothing passes while the path is down.
+//! Rate of a path as a packet-delivery trace of mahimahi: one line per opportunity to deliver a packet of
+//! 1500 bytes, with the millisecond by whose end it is delivered. An outage has no opportunities.
 
 use std::io::{self, Write};
 
@@ -7,24 +7,24 @@ use skyhop_model::LARGEST_PACKET;
 use skyhop_units::{Duration, Instant, Rate};
 use thiserror::Error;
 
-use super::state::Follower;
+use super::state::TraceCursor;
 use crate::trace::PathTrace;
 
 const MS: Duration = Duration::from_millis(1);
-/// Bits times nanoseconds per second, so that a rate times a time in ns can be compared with it.
+/// Size of a packet in bits times nanoseconds per second, for comparison with a rate in bit/s times a time in ns.
 const PACKET_WORK: u128 = LARGEST_PACKET.as_u64() as u128 * 8 * 1_000_000_000;
-/// About 400 MB of text.
+/// Maximum number of packets: about 400 MB of text.
 const MOST_PACKETS: u64 = 50_000_000;
-/// A year.
+/// Maximum duration of a trace, a year, in ms.
 const MOST_MS: u64 = 366 * 86_400_000;
 
-/// Why a path cannot be a packet-delivery trace.
+/// Reason for which a path cannot be a packet-delivery trace.
 #[derive(Debug, Error)]
 pub enum MahimahiError {
-    /// Neither the path nor the user says how fast it is.
+    /// Neither the path nor the user specifies a rate.
     #[error("the path has no rate of its own: say which to assume, such as --rate \"150 Mbit/s\"")]
     NoRate,
-    /// mahimahi refuses a trace without packets.
+    /// No packet passes; mahimahi refuses an empty trace.
     #[error("not a single packet passes: the rate is zero or the path is down all the time")]
     Nothing,
     /// The trace would be too long.
@@ -35,11 +35,11 @@ pub enum MahimahiError {
     Write(#[from] io::Error),
 }
 
-/// Writes the packets that may pass from `from` to `to`; `assumed` is the rate where the path has
-/// none of its own. mahimahi begins again after the last one.
+/// Write the delivery opportunities from `from` to `to`; `assumed` is the rate where the path has none. mahimahi
+/// repeats the trace from its beginning.
 ///
 /// # Errors
-/// Nothing passes, too much does, or `output` fails.
+/// No packet passes, there are too many packets, or `output` cannot be written.
 pub fn write_mahimahi(
     trace: &PathTrace,
     assumed: Option<Rate>,
@@ -52,10 +52,10 @@ pub fn write_mahimahi(
     if milliseconds > MOST_MS {
         return Err(MahimahiError::TooLong);
     }
-    let mut follower = Follower::new(trace);
+    let mut cursor = TraceCursor::new(trace);
     let (mut work, mut packets) = (0_u128, 0_u64);
     for ms in 1..=milliseconds {
-        let state = follower.at(Instant::START + MS * (ms - 1));
+        let state = cursor.at(Instant::START + MS * (ms - 1));
         let rate = state.delays.and(state.rate.or(assumed)).unwrap_or(Rate::ZERO);
         work += u128::from(rate.bits_per_second()) * u128::from(MS.as_nanos());
         while work >= PACKET_WORK {

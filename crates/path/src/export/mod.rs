@@ -1,4 +1,4 @@
-//! Paths for other tools: one file per format.
+//! Exporters of paths for other tools: one file per format.
 
 mod csv;
 mod mahimahi;

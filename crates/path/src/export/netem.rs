@@ -1,13 +1,13 @@
-//! A path as a shell script that drives Linux's netem through tc.
+//! Path as a shell script that drives Linux's netem through tc.
 
 use std::io::{self, Write};
 
 use skyhop_units::{Duration, Instant, Rate};
 
-use super::state::{Follower, State};
+use super::state::{PathState, TraceCursor};
 use crate::trace::PathTrace;
 
-/// What comes before the table: how to use it.
+/// Script before the table of the path, with its usage.
 const BEGIN: &str = r#"#!/bin/sh
 # Plays a path with netem: DEVICE delays, limits and loses what it sends (from -> to), BACK_DEVICE,
 # where one is given, only delays (to -> from). Needs root, tc and the kernel module sch_netem.
@@ -39,22 +39,22 @@ while read -r t_ms delay_us loss_percent rate_bps back_delay_us back_loss_percen
 done <<'PATH_TABLE'
 "#;
 
-/// Writes the script, with a line for each `step` in which something changes.
+/// Write the script, with a line for each `step` in which a value changes.
 ///
-/// netem has no rate of zero and no outage: both become a loss of 100 %, an outage in both
-/// directions, and the delay stays.
+/// netem supports neither a rate of zero nor outages: both become a loss of 100 % with an unchanged delay, an outage in
+/// both directions.
 ///
 /// # Errors
-/// Those of `output`.
+/// `output` cannot be written.
 pub fn write_netem(trace: &PathTrace, step: Duration, output: &mut impl Write) -> io::Result<()> {
     output.write_all(BEGIN.as_bytes())?;
-    let mut follower = Follower::new(trace);
+    let mut cursor = TraceCursor::new(trace);
     let mut delays =
         trace.frames.iter().find_map(|f| f.delay.zip(f.delay_back)).unwrap_or_default();
     let mut last = String::new();
     for index in 0..trace.header.duration_ns.div_ceil(step.as_nanos().max(1)) {
         let after = step * index;
-        let state = follower.at(Instant::START + after);
+        let state = cursor.at(Instant::START + after);
         delays = state.delays.unwrap_or(delays);
         let values = values(state, delays);
         if values != last {
@@ -65,7 +65,7 @@ pub fn write_netem(trace: &PathTrace, step: Duration, output: &mut impl Write) -
     writeln!(output, "{} {last}\nPATH_TABLE", trace.header.duration_ns / 1_000_000)
 }
 
-fn values(state: State, (there, back): (Duration, Duration)) -> String {
+fn values(state: PathState, (there, back): (Duration, Duration)) -> String {
     let up = state.delays.is_some();
     let passes = up && state.rate != Some(Rate::ZERO);
     let loss_percent = if passes { state.loss.unwrap_or(0.0) * 100.0 } else { 100.0 };
@@ -76,7 +76,7 @@ fn values(state: State, (there, back): (Duration, Duration)) -> String {
     format!("{there_us} {} {rate} {back_us} {back_loss_percent}", percent(loss_percent))
 }
 
-/// With as many decimals as netem's 32-bit probability can tell apart.
+/// Format a percentage with the resolution of netem's 32-bit probability.
 fn percent(percent: f64) -> String {
     let text = format!("{percent:.7}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()

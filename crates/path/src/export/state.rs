@@ -1,33 +1,33 @@
-//! What a path offers at a moment, frames, slopes and outages taken together.
+//! PathState of a path at a given time: frames, their interpolation, and outages combined.
 
 use skyhop_units::{Duration, Instant, Rate};
 
 use crate::trace::{BetweenFrames, Frame, PathTrace};
 
-/// The path at one moment.
+/// PathState of a path at a given time.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct State {
-    /// One-way delays there and back; `None` while the path is down.
+pub(super) struct PathState {
+    /// One-way delays, forth and back; `None` while the path is down.
     pub delays: Option<(Duration, Duration)>,
-    /// The last rate that was known by then.
+    /// Last known rate up to this time.
     pub rate: Option<Rate>,
-    /// The last loss ratio that was known by then.
+    /// Last known loss ratio up to this time.
     pub loss: Option<f64>,
 }
 
-/// Follows a path through moments that never decrease.
-pub(super) struct Follower<'t> {
+/// Cursor over a trace, for times that never decrease.
+pub(super) struct TraceCursor<'t> {
     trace: &'t PathTrace,
     next: usize,
     rate: Option<Rate>,
     loss: Option<f64>,
-    /// When events take the path down, and until when; ordered.
+    /// Outages (beginning, end), in order of time.
     outages: Vec<(Instant, Instant)>,
     next_outage: usize,
     down_until: Instant,
 }
 
-impl<'t> Follower<'t> {
+impl<'t> TraceCursor<'t> {
     pub fn new(trace: &'t PathTrace) -> Self {
         let mut outages: Vec<(Instant, Instant)> =
             trace.events().map(|event| (event.at, event.at + event.outage)).collect();
@@ -36,7 +36,7 @@ impl<'t> Follower<'t> {
         Self { trace, next, rate: None, loss: None, outages, next_outage, down_until }
     }
 
-    pub fn at(&mut self, at: Instant) -> State {
+    pub fn at(&mut self, at: Instant) -> PathState {
         while let Some(frame) = self.trace.frames.get(self.next).filter(|frame| frame.at <= at) {
             self.rate = frame.rate.or(self.rate);
             self.loss = frame.loss.or(self.loss);
@@ -49,7 +49,7 @@ impl<'t> Follower<'t> {
         let begun = self.trace.frames[..self.next].last();
         let delays = begun.and_then(|frame| self.delays(frame, at));
         let delays = delays.filter(|_| at >= self.down_until);
-        State { delays, rate: self.rate, loss: self.loss }
+        PathState { delays, rate: self.rate, loss: self.loss }
     }
 
     fn delays(&self, frame: &Frame, at: Instant) -> Option<(Duration, Duration)> {

@@ -1,22 +1,22 @@
-//! LeoEM's policy: the nearest satellite, chosen again every 16 s or when the path breaks.
+//! Policy of LeoEM: the nearest satellite, chosen again every 16 s or when the path breaks.
 
 use skyhop_units::{Duration, Instant};
 
 use super::{HandoverPolicy, Link, Selection, View};
 
-/// LeoEM counts lines (seconds) from 0 and switches at 15, so that 16 s lie between two choices.
+/// Time between two choices: LeoEM counts lines (seconds) from 0 and switches at 15, so that it is 16 s.
 const PERIOD: Duration = Duration::from_secs(16);
 
-/// The policy of LeoEM's route stage (SaTCP section III).
+/// Policy of LeoEM's route stage (SaTCP section III).
 ///
-/// While the present pair of satellites has a route, an end takes its nearest satellite when its
-/// period is over. When there is none: a new satellite for `from`, else for `to`, else for both;
-/// if that does not help either, the nearest pair in view that has a route. An end's period begins
-/// again whenever it is over, with or without a choice.
+/// While the current pair of satellites has a route, an end switches to its nearest satellite when its period is over.
+/// Without a route, `from` gets its nearest satellite, else `to`, else both; if none of these pairs has a route, the
+/// nearest pair in view with a route is used. The period of an end restarts when it is over, and when the end gets a
+/// satellite because of a missing route.
 #[derive(Debug, Default)]
 pub(super) struct Leoem {
     selection: Selection,
-    /// When each end's period is over.
+    /// End of each end's period.
     due: [Instant; 2],
 }
 
@@ -24,7 +24,7 @@ impl HandoverPolicy for Leoem {
     fn choose(&mut self, view: &View<'_>) -> Selection {
         let nearest = [view.nearest(0), view.nearest(1)];
         let mut over = self.due.map(|due| due <= view.now);
-        let kept = self.kept(view);
+        let kept = self.still_usable(view);
 
         let mut selection = if view.connects(kept) {
             [0, 1].map(|end| if over[end] { nearest[end] } else { kept[end] })
@@ -51,13 +51,13 @@ impl HandoverPolicy for Leoem {
 }
 
 impl Leoem {
-    /// The present satellites, without those that may no longer be used.
-    fn kept(&self, view: &View<'_>) -> Selection {
+    /// Current satellites that may still be used.
+    fn still_usable(&self, view: &View<'_>) -> Selection {
         [0, 1].map(|end| self.selection[end].filter(|link| view.may_keep(end, *link)))
     }
 }
 
-/// A pair with as few new satellites as make a route, and which ends have one.
+/// Return the pair with the fewest new satellites that has a route, and whether each end's satellite is new.
 fn repaired(view: &View<'_>, kept: Selection, nearest: Selection) -> (Selection, [bool; 2]) {
     let attempts = [
         ([nearest[0], kept[1]], [true, false]),
@@ -68,7 +68,7 @@ fn repaired(view: &View<'_>, kept: Selection, nearest: Selection) -> (Selection,
     *found.unwrap_or(&attempts[2])
 }
 
-/// The pair with a route and the smallest sum of delays; of equals the first found.
+/// Return the pair with a route and the smallest sum of delays; of equal ones the first.
 fn nearest_connected_pair(view: &View<'_>) -> Option<[Link; 2]> {
     let mut best: Option<[Link; 2]> = None;
     let sum = |pair: &[Link; 2]| pair[0].delay_s + pair[1].delay_s;

@@ -1,9 +1,9 @@
-//! The satellite that stays in view longest, at the moments of a UTC grid.
+//! Policy: the satellite that stays in view longest, chosen at the times of a UTC grid.
 
 use super::on_grid::{OnGrid, time_in_view};
 use crate::request::UtcGrid;
 
-/// The longest time until it sets.
+/// Create the policy, whose score is the time until a satellite sets.
 pub(super) fn policy(grid: UtcGrid) -> OnGrid {
     OnGrid::new(grid, time_in_view)
 }

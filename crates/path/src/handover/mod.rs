@@ -1,4 +1,4 @@
-//! Handover policies: which satellite each end of a path uses. One file each, one table.
+//! Handover policies, which choose the satellite of each end of a path: one file each, and the table [`POLICIES`].
 
 mod immediate;
 mod leoem;
@@ -9,7 +9,7 @@ mod on_grid;
 mod shortest_grid;
 mod sticky;
 
-use skyhop_model::{Compat, UnknownWord};
+use skyhop_model::{Compat, UnknownName};
 use std::collections::BTreeSet;
 
 use skyhop_units::{Duration, Instant, UtcInstant};
@@ -17,20 +17,20 @@ use skyhop_units::{Duration, Instant, UtcInstant};
 use crate::request::UtcGrid;
 use crate::route::Graph;
 
-/// A policy that can be asked for.
+/// Entry of the table of policies.
 #[derive(Debug, Clone, Copy)]
 pub struct PolicyEntry {
-    /// The name in scenarios and path files.
+    /// Name in scenarios and path files.
     pub name: &'static str,
-    /// What it does, in a line.
+    /// Summary for users, in one line.
     pub summary: &'static str,
-    /// Whether it chooses at the moments of the grid alone, as long as the path does not break.
+    /// Whether the policy chooses only at the times of the grid, as long as the path does not break.
     pub follows_grid: bool,
-    /// Makes one for a path that begins.
+    /// Constructor of the policy, called once per path.
     pub make: fn(UtcGrid) -> Box<dyn HandoverPolicy>,
 }
 
-/// All policies.
+/// Table of all policies, by name.
 pub const POLICIES: [PolicyEntry; 7] = [
     PolicyEntry {
         name: "shortest-grid",
@@ -78,8 +78,8 @@ pub const POLICIES: [PolicyEntry; 7] = [
     },
 ];
 
-/// The policy that is used where none is asked for: with a compatibility mode what the other tool does.
-pub const fn policy_of(compat: Compat) -> &'static str {
+/// Name of the default policy: in a compatibility mode the policy of the other tool.
+pub const fn default_policy(compat: Compat) -> &'static str {
     match compat {
         Compat::None => "shortest-grid",
         Compat::Leoem => "leoem",
@@ -87,92 +87,92 @@ pub const fn policy_of(compat: Compat) -> &'static str {
     }
 }
 
-/// The policy with this name.
+/// Look up a policy by its name.
 ///
 /// # Errors
-/// There is none; the error names those there are.
-pub fn policy(name: &str) -> Result<PolicyEntry, UnknownWord> {
-    let unknown = || UnknownWord::new("handover policy", name, &POLICIES.map(|entry| entry.name));
+/// No policy has this name; the error lists the names.
+pub fn policy(name: &str) -> Result<PolicyEntry, UnknownName> {
+    let unknown = || UnknownName::new("handover policy", name, &POLICIES.map(|entry| entry.name));
     POLICIES.into_iter().find(|entry| entry.name == name).ok_or_else(unknown)
 }
 
-/// Decides at each step which satellites the two ends use.
+/// Policy that chooses at each step the satellites of both ends.
 pub trait HandoverPolicy: Send {
-    /// The satellites of both ends from this step on; `None` for an end that has none.
+    /// Choose the satellites of both ends from this step on; `None` for an end without a satellite.
     fn choose(&mut self, view: &View<'_>) -> Selection;
 }
 
-/// The satellites of both ends, `from` first.
+/// Links of both ends to their satellites, `from` first.
 pub type Selection = [Option<Link>; 2];
 
-/// An end's link to a satellite.
+/// Link between an end and a satellite.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Link {
-    /// The satellite's id.
+    /// Node id of the satellite.
     pub satellite: u32,
-    /// The one-way delay of the link when the satellite was chosen, in seconds.
+    /// One-way delay of the link at the time when the satellite was chosen, in seconds.
     pub delay_s: f64,
-    /// The sine of the satellite's elevation at that time.
+    /// Sine of the satellite's elevation at that time.
     pub sin_elevation: f64,
 }
 
-/// Knows how long satellites stay in view.
-pub trait Outlook {
-    /// How long from now on an end sees a satellite; at most an hour.
-    fn in_view_for(&self, end: usize, satellite: u32) -> Duration;
+/// Forecast of how long satellites stay in view.
+pub trait VisibilityForecast {
+    /// Time from now on for which a satellite stays in view of an end; at most an hour.
+    fn time_in_view(&self, end: usize, satellite: u32) -> Duration;
 }
 
-/// What a policy sees at a step.
+/// Input of a policy at one step.
 #[derive(Clone, Copy)]
 pub struct View<'a> {
-    /// The time since the path began.
+    /// Time since the start of the path.
     pub now: Instant,
-    /// The same moment of UTC.
+    /// UTC of the step.
     pub utc: UtcInstant,
-    /// The links that each end could have now, in ascending order of satellites.
+    /// Possible links of each end, in ascending order of satellites.
     pub in_view: [&'a [Link]; 2],
-    /// Whether a satellite may be kept that is no longer in view.
+    /// Whether an end may keep a satellite that is no longer in view.
     pub keeps_lost_satellite: bool,
-    /// The part of the network that each satellite belongs to: a route exists within a part.
-    pub parts: &'a [u32],
-    /// The links between satellites (and gateways), with their delays.
+    /// Connected component of each node: a route exists between nodes of the same component.
+    pub components: &'a [u32],
+    /// Links between satellites (and gateways), with their delays.
     pub graph: &'a Graph,
-    /// What the next minutes bring.
-    pub outlook: &'a dyn Outlook,
+    /// Forecast of how long satellites stay in view.
+    pub visibility: &'a dyn VisibilityForecast,
 }
 
 impl View<'_> {
-    /// Whether there is a route between two links' satellites; not where an end has none.
+    /// Whether there is a route between the satellites of both ends; false if an end has none.
     pub fn connects(&self, selection: Selection) -> bool {
         match selection {
             [Some(a), Some(b)] => {
-                self.parts[a.satellite as usize] == self.parts[b.satellite as usize]
+                self.components[a.satellite as usize] == self.components[b.satellite as usize]
             }
             _ => false,
         }
     }
 
-    /// The link with the smallest delay at an end; of equals the lowest satellite id.
+    /// Link with the smallest delay at an end; of equal ones that with the lowest satellite id.
     pub fn nearest(&self, end: usize) -> Option<Link> {
         let links = self.in_view[end].iter().copied();
         links.reduce(|best, link| if link.delay_s < best.delay_s { link } else { best })
     }
 
-    /// The links of an end over which the other end could be reached, if it chose well.
-    pub fn useful(&self, end: usize) -> impl Iterator<Item = Link> {
-        let part = |link: &Link| self.parts[link.satellite as usize];
-        let others: BTreeSet<u32> = self.in_view[1 - end].iter().map(part).collect();
-        self.in_view[end].iter().copied().filter(move |link| others.contains(&part(link)))
+    /// Links of an end that have a route to any link of the other end.
+    pub fn links_to_any(&self, end: usize) -> impl Iterator<Item = Link> {
+        let component = |link: &Link| self.components[link.satellite as usize];
+        let others: BTreeSet<u32> = self.in_view[1 - end].iter().map(component).collect();
+        self.in_view[end].iter().copied().filter(move |link| others.contains(&component(link)))
     }
 
-    /// The links of an end that have a route to a link of the other end.
-    pub fn reaching(&self, end: usize, other: Link) -> impl Iterator<Item = Link> {
-        let part = self.parts[other.satellite as usize];
+    /// Links of an end that have a route to the link `other` of the other end.
+    pub fn links_to(&self, end: usize, other: Link) -> impl Iterator<Item = Link> {
+        let component = self.components[other.satellite as usize];
         let links = self.in_view[end].iter().copied();
-        links.filter(move |link| self.parts[link.satellite as usize] == part)
+        links.filter(move |link| self.components[link.satellite as usize] == component)
     }
 
-    /// Whether an end may go on using a satellite.
+    /// Whether an end may keep a satellite.
     pub fn may_keep(&self, end: usize, link: Link) -> bool {
         self.keeps_lost_satellite
             || self.in_view[end].binary_search_by_key(&link.satellite, |l| l.satellite).is_ok()

@@ -1,9 +1,9 @@
-//! The nearest satellite, at the moments of a UTC grid.
+//! Policy: the nearest satellite, chosen at the times of a UTC grid.
 
 use super::on_grid::OnGrid;
 use crate::request::UtcGrid;
 
-/// The smallest delay.
+/// Create the policy, whose score is the negative delay.
 pub(super) fn policy(grid: UtcGrid) -> OnGrid {
     OnGrid::new(grid, |_, _, link| -link.delay_s)
 }

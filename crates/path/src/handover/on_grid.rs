@@ -1,70 +1,71 @@
-//! What the policies that follow a grid of UTC have in common.
+//! Common part of the policies that choose at the times of a UTC grid.
 
 use skyhop_units::Duration;
 
 use super::{HandoverPolicy, Link, Selection, View};
 use crate::request::UtcGrid;
 
-/// How good a link of an end is: the largest is taken.
-pub(super) type Merit = fn(&View<'_>, usize, Link) -> f64;
+/// Score of an end's link: the link with the highest score is chosen.
+pub(super) type Score = fn(&View<'_>, usize, Link) -> f64;
 
-/// Both ends choose at each moment of the grid; in between they keep their satellites, unless one
+/// Policy that chooses satellites for both ends at each time of the grid, and keeps them in between unless one
 /// leaves the view or the path breaks.
 #[derive(Debug)]
 pub(super) struct OnGrid {
     grid: UtcGrid,
-    merit: Merit,
+    score: Score,
     selection: Selection,
-    /// The grid's index at the last choice.
+    /// Index of the grid time of the last choice.
     chosen: Option<i64>,
 }
 
 impl OnGrid {
-    pub(super) fn new(grid: UtcGrid, merit: Merit) -> Self {
-        Self { grid, merit, selection: [None; 2], chosen: None }
+    pub(super) fn new(grid: UtcGrid, score: Score) -> Self {
+        Self { grid, score, selection: [None; 2], chosen: None }
     }
 }
 
 impl HandoverPolicy for OnGrid {
     fn choose(&mut self, view: &View<'_>) -> Selection {
         let index = self.grid.index(view.utc);
-        let kept = if self.chosen == Some(index) { kept(view, self.selection) } else { [None; 2] };
+        let kept =
+            if self.chosen == Some(index) { still_usable(view, self.selection) } else { [None; 2] };
         self.chosen = Some(index);
-        self.selection = completed(view, kept, self.merit);
+        self.selection = fill_missing(view, kept, self.score);
         self.selection
     }
 }
 
-/// The satellites of a selection that may still be used.
-pub(super) fn kept(view: &View<'_>, selection: Selection) -> Selection {
+/// Satellites of a selection that may still be used.
+pub(super) fn still_usable(view: &View<'_>, selection: Selection) -> Selection {
     [0, 1].map(|end| selection[end].filter(|link| view.may_keep(end, *link)))
 }
 
-/// A selection whose missing ends are filled with the best links that make a path; if what is there
-/// does not allow one, everything is chosen anew.
-pub(super) fn completed(view: &View<'_>, kept: Selection, merit: Merit) -> Selection {
+/// Complete a selection: choose for missing ends the best links that make a path; if the existing link allows no path,
+/// choose both ends again.
+pub(super) fn fill_missing(view: &View<'_>, kept: Selection, score: Score) -> Selection {
     let best = |end: usize, links: &mut dyn Iterator<Item = Link>| -> Option<Link> {
-        let rated = links.map(|link| (merit(view, end, link), link));
-        // Of equals the first, which is the lowest satellite.
+        let rated = links.map(|link| (score(view, end, link), link));
+        // Of equal scores the first wins, which is that of the lowest satellite.
         rated.reduce(|a, b| if b.0 > a.0 { b } else { a }).map(|(_, link)| link)
     };
     let partial = match kept {
-        [Some(from), None] => [Some(from), best(1, &mut view.reaching(1, from))],
-        [None, Some(to)] => [best(0, &mut view.reaching(0, to)), Some(to)],
+        [Some(from), None] => [Some(from), best(1, &mut view.links_to(1, from))],
+        [None, Some(to)] => [best(0, &mut view.links_to(0, to)), Some(to)],
         other => other,
     };
     if view.connects(partial) {
         return partial;
     }
-    let Some(from) = best(0, &mut view.useful(0)) else {
-        // There is no path: each end waits below its best satellite.
+    let Some(from) = best(0, &mut view.links_to_any(0)) else {
+        // Without a path each end uses its best satellite until there is one.
         return [0, 1].map(|end| best(end, &mut view.in_view[end].iter().copied()));
     };
-    [Some(from), best(1, &mut view.reaching(1, from))]
+    [Some(from), best(1, &mut view.links_to(1, from))]
 }
 
-/// How long an end sees a satellite.
+/// Score of policies that prefer satellites that stay in view longest: the remaining time in view, s.
 pub(super) fn time_in_view(view: &View<'_>, end: usize, link: Link) -> f64 {
-    let time: Duration = view.outlook.in_view_for(end, link.satellite);
+    let time: Duration = view.visibility.time_in_view(end, link.satellite);
     time.as_secs_f64()
 }

@@ -1,9 +1,9 @@
-//! As few handovers as possible: a satellite is kept until it sets or the path breaks.
+//! Policy with as few handovers as possible: a satellite is kept until it sets or the path breaks.
 
-use super::on_grid::{completed, kept, time_in_view};
+use super::on_grid::{fill_missing, still_usable, time_in_view};
 use super::{HandoverPolicy, Selection, View};
 
-/// An end that needs a satellite takes the one that stays in view longest.
+/// Policy that keeps satellites; an end that needs one takes the one that stays in view longest.
 #[derive(Debug, Default)]
 pub(super) struct Sticky {
     selection: Selection,
@@ -11,7 +11,7 @@ pub(super) struct Sticky {
 
 impl HandoverPolicy for Sticky {
     fn choose(&mut self, view: &View<'_>) -> Selection {
-        self.selection = completed(view, kept(view, self.selection), time_in_view);
+        self.selection = fill_missing(view, still_usable(view, self.selection), time_in_view);
         self.selection
     }
 }

@@ -1,23 +1,23 @@
-//! Which columns of a CSV hold what, from a first line that names them: in any order, among others.
+//! Columns of a CSV file, found by the names in its first line, in any order and among other columns.
 
 use skyhop_model::one_line;
 use skyhop_units::{Quoted, UtcInstant};
 
 use super::lines::parse_number;
 
-/// What a reader has to know of a table before its rows.
+/// Separator and column names of a table.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Columns {
     separator: char,
     names: Vec<String>,
 }
 
-/// A column of numbers: where it is, what it is called, and how many ns its unit has.
+/// Column of numbers: index, name, and unit.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Column {
     pub place: usize,
     pub name: String,
-    /// None where the name does not say.
+    /// Nanoseconds per unit; `None` if the name gives no unit.
     unit_ns: Option<u64>,
 }
 
@@ -37,25 +37,25 @@ const UNITS_NS: [(&str, u64); 9] = [
 ];
 
 impl Columns {
-    /// From a first line; `None` where it holds numbers already.
-    pub fn named_by(first: &str) -> Option<Self> {
+    /// Parse the names from the first line; `None` if it holds numbers already.
+    pub fn from_header(first: &str) -> Option<Self> {
         let separator = [';', '\t', ','].into_iter().find(|mark| first.contains(*mark))?;
         let names: Vec<String> = cells(first, separator).map(one_line).collect();
         let is_name = |name: &String| name.chars().any(char::is_alphabetic);
         names.iter().all(is_name).then_some(Self { separator, names })
     }
 
-    /// Those of a table without names.
-    pub fn of(names: &str) -> Self {
+    /// Create the columns of a table without a line of names.
+    pub fn new(names: &str) -> Self {
         Self { separator: ',', names: names.split(',').map(str::to_owned).collect() }
     }
 
-    /// The names, for messages.
+    /// Names of the columns for messages, separated by commas.
     pub fn names(&self) -> String {
         one_line(&self.names.join(","))
     }
 
-    /// The cells of a row, as many as there are columns.
+    /// Split a row into cells; an error if their number differs from that of the columns.
     pub fn row<'t>(&self, text: &'t str) -> Result<Vec<&'t str>, String> {
         let found: Vec<&str> = cells(text, self.separator).collect();
         if found.len() == self.names.len() {
@@ -64,13 +64,12 @@ impl Columns {
         Err(format!("{} is not {}", Quoted(text), self.names()))
     }
 
-    /// A cell as a number is written elsewhere: where columns stand apart by other marks, a comma may
-    /// be a decimal one.
+    /// Normalise a number: if the separator is not a comma, a comma is the decimal mark.
     pub fn number(&self, cell: &str) -> String {
         if self.separator == ',' { cell.to_owned() } else { cell.replace(',', ".") }
     }
 
-    /// Where the columns of these names are, if all of them are there.
+    /// Indexes of the columns with these names, if all of them exist.
     pub fn places<const N: usize>(&self, wanted: [&str; N]) -> Option<[usize; N]> {
         let same = |name: &str, other: &str| words(name) == words(other);
         let mut places = [0; N];
@@ -80,7 +79,7 @@ impl Columns {
         Some(places)
     }
 
-    /// The columns of a time and of a round trip.
+    /// Columns of the time and of the round trip, if both exist.
     pub fn round_trips(&self) -> Option<(Column, Column)> {
         let find = |known: &[&str], taken: Option<usize>| {
             let mut named =
@@ -102,13 +101,13 @@ impl Columns {
 }
 
 impl Column {
-    /// Whether it says when a probe was sent, rather than answered.
+    /// Whether the time is that of sending a probe, rather than of its answer.
     pub fn is_sending(&self) -> bool {
         words(&self.name).iter().any(|word| word == "sent" || word == "send")
     }
 
-    /// A time, of 1970 or of the measurement's own clock, in ns. Where no unit is named the size of a time since
-    /// 1970 tells it; other times are in seconds.
+    /// Parse a time, since 1970 or on the measurement's own clock, and return it in ns. Without a unit in the name, the
+    /// magnitude of a time since 1970 determines its unit; other times are in seconds.
     pub fn time_ns(&self, text: &str) -> Result<i64, String> {
         if text.contains(':') {
             return self.civil_ns(text);
@@ -137,7 +136,7 @@ impl Column {
         Ok(whole.saturating_mul(unit_ns as i64).saturating_add(part_ns))
     }
 
-    /// A time as "2026-05-01 12:00:00.5", in UTC where it does not say.
+    /// Parse a time such as "2026-05-01 12:00:00.5", in UTC unless it has a zone.
     fn civil_ns(&self, text: &str) -> Result<i64, String> {
         let wrong = || {
             let name = &self.name;
@@ -149,7 +148,7 @@ impl Column {
         Ok(moment.unix_nanos())
     }
 
-    /// How many of these are a millisecond, which is what round trips are in unless they say.
+    /// Units per millisecond, for round trips, whose default unit is the millisecond.
     pub fn per_ms(&self) -> f64 {
         1e6 / self.unit_ns.unwrap_or(1_000_000) as f64
     }
@@ -159,7 +158,7 @@ fn cells(text: &str, separator: char) -> impl Iterator<Item = &str> {
     text.split(separator).map(|cell| cell.trim().trim_matches('"').trim())
 }
 
-/// The words of a name: "RTT (ms)" and "rtt_ms" have the same.
+/// Split a name into lower-case words: "RTT (ms)" and "rtt_ms" have the same words.
 fn words(name: &str) -> Vec<String> {
     let parts = name.split(|c: char| !c.is_alphanumeric()).filter(|part| !part.is_empty());
     parts.map(str::to_lowercase).collect()

@@ -1,9 +1,9 @@
-//! Rows of numbers. What they are follows from the first line:
+//! CSV measurements, whose kind follows from the first line:
 //!
-//! - the names of columns, a time and a round trip among them: round trips;
-//! - `unix_ns,rtt_ms`, or two numbers: likewise; the time is that of the answer's arrival, as ping prints it;
-//! - seven columns, by number or by name: rates and delays of an access line, see `throughput`;
-//! - `# skyhop path …`: a whole path as `skyhop path export --format csv` writes it, see `table`.
+//! - names of columns, with a time and a round trip among them: round trips;
+//! - `unix_ns,rtt_ms`, or two numbers: round trips; the time is that of the answer's arrival, as ping prints it;
+//! - seven numbers, or the seven names: rates and delays of an access line, see `throughput`;
+//! - `# skyhop path …`: a whole path that `skyhop path export --format csv` has written, see `table`.
 
 use std::io::BufRead;
 
@@ -17,15 +17,15 @@ use super::{MeasuredOptions, table, throughput};
 use crate::trace::PathTrace;
 
 const RTT_COLUMNS: &str = "unix_ns,rtt_ms";
-/// What stands in place of a round trip that never ended.
+/// Values that mark a lost probe in the column of round trips, in lower case.
 const LOST: [&str; 9] = ["", "-", "*", "lost", "timeout", "none", "null", "na", "nan"];
-/// Times from then on, 1973, are of 1970; earlier ones of the measurement's own clock.
+/// Lower bound, in 1973, of times that count from 1970, ns; smaller ones are on the measurement's own clock.
 const SINCE_1970_NS: i64 = 100_000_000_000_000_000;
 
-/// Reads rows of numbers, of whichever of the kinds above.
+/// Parse a CSV measurement of any of the kinds above.
 ///
 /// # Errors
-/// A row that is not like the first ones, out of order or impossible, with its line.
+/// A row has the wrong number of columns, is out of order, or has an impossible value; with its line.
 pub fn parse_csv(file: impl BufRead, options: &MeasuredOptions) -> Result<PathTrace, ImportError> {
     let mut lines = Lines::new(file);
     let Some(first) = lines.next()? else {
@@ -36,17 +36,16 @@ pub fn parse_csv(file: impl BufRead, options: &MeasuredOptions) -> Result<PathTr
         return table::parse(lines, header);
     }
     let text = first.text.to_owned();
-    match Columns::named_by(&text) {
+    match Columns::from_header(&text) {
         Some(named) if throughput::is_in(&named) => {
             throughput::parse(Rows { columns: named, first: None, lines }, options)
         }
         Some(named) => round_trips(named, None, lines)?.into_trace("csv", options),
         None => match text.split(',').count() {
-            2 => {
-                round_trips(Columns::of(RTT_COLUMNS), Some(text), lines)?.into_trace("csv", options)
-            }
+            2 => round_trips(Columns::new(RTT_COLUMNS), Some(text), lines)?
+                .into_trace("csv", options),
             throughput::COLUMN_COUNT => {
-                let columns = Columns::of(throughput::COLUMNS);
+                let columns = Columns::new(throughput::COLUMNS);
                 throughput::parse(Rows { columns, first: Some(text), lines }, options)
             }
             _ => Err(not_numbers(&text)),
@@ -54,14 +53,14 @@ pub fn parse_csv(file: impl BufRead, options: &MeasuredOptions) -> Result<PathTr
     }
 }
 
-/// The round trips alone.
+/// Parse the kinds with round trips only.
 pub(super) fn series(file: impl BufRead) -> Result<Series, ImportError> {
     let mut lines = Lines::new(file);
     let first = lines.next()?.map(|line| line.text.to_owned()).unwrap_or_default();
-    match Columns::named_by(&first) {
+    match Columns::from_header(&first) {
         Some(named) => round_trips(named, None, lines),
         None if first.split(',').count() == 2 => {
-            round_trips(Columns::of(RTT_COLUMNS), Some(first), lines)
+            round_trips(Columns::new(RTT_COLUMNS), Some(first), lines)
         }
         None => Err(ImportError::Line { line: 1, what: format!("expected {RTT_COLUMNS}") }),
     }
@@ -76,7 +75,7 @@ fn expected() -> String {
     format!("expected {RTT_COLUMNS}, or {}, or a csv that skyhop wrote", throughput::COLUMNS)
 }
 
-/// The rows of a table: the first line too, where that names no columns.
+/// Rows of a table, including the first line if it does not name the columns.
 pub(super) struct Rows<R> {
     pub columns: Columns,
     first: Option<String>,
@@ -84,7 +83,7 @@ pub(super) struct Rows<R> {
 }
 
 impl<R: BufRead> Rows<R> {
-    /// Gives each row's line and its cells to `take`.
+    /// Call `take` with the line and the cells of each row.
     pub fn each(
         mut self,
         mut take: impl FnMut(Line<'_>, &[&str]) -> Result<(), ImportError>,
@@ -109,8 +108,8 @@ fn round_trips(
 ) -> Result<Series, ImportError> {
     let Some((time, rtt)) = columns.round_trips() else {
         let what = format!(
-            "{} names no time (time, timestamp, unix, … with _s, _ms, _us or _ns) beside a round trip (rtt, \
-             latency or ping, in ms unless it says); {}",
+            "{} needs a column for the time (time, timestamp, unix, … with _s, _ms, _us or _ns) and one for the \
+             round trip (rtt, latency or ping, in ms unless named otherwise); {}",
             Quoted(&columns.names()),
             expected()
         );
@@ -119,7 +118,7 @@ fn round_trips(
     let mut log = Log { columns: columns.clone(), time, rtt, ..Log::default() };
     Rows { columns, first, lines }.each(|line, cells| {
         line.has_room(log.probes.len())?;
-        log.take(cells).map_err(|what| line.wrong(what))
+        log.parse_row(cells).map_err(|what| line.wrong(what))
     })?;
     let losses_known = log.has_lost;
     if !losses_known {
@@ -134,16 +133,16 @@ struct Log {
     time: Column,
     rtt: Column,
     probes: Vec<Probe>,
-    /// The last row's time, as it stands there and in ns.
+    /// Time of the previous row, as written and in ns.
     last: (String, i64),
-    /// Since the last answer.
+    /// Probes lost since the last answered one.
     lost: u64,
     has_lost: bool,
     unix: bool,
 }
 
 impl Log {
-    fn take(&mut self, cells: &[&str]) -> Result<(), String> {
+    fn parse_row(&mut self, cells: &[&str]) -> Result<(), String> {
         let rtt = cells[self.rtt.place];
         if LOST.contains(&rtt.to_lowercase().as_str()) && !self.is_plain() {
             self.lost += 1;
@@ -167,18 +166,18 @@ impl Log {
         };
         self.unix |= self.is_plain() || at_ns >= SINCE_1970_NS;
         self.last = (time, at_ns);
-        self.probes.push(Probe::halved(sent_ns, rtt, std::mem::take(&mut self.lost)));
+        self.probes.push(Probe::symmetric(sent_ns, rtt, std::mem::take(&mut self.lost)));
         Ok(())
     }
 
-    /// Whether it is the table of `unix_ns,rtt_ms`, in which every row is an answer.
+    /// Whether the table is `unix_ns,rtt_ms`, in which every row is an answered probe.
     fn is_plain(&self) -> bool {
-        self.columns == Columns::of(RTT_COLUMNS)
+        self.columns == Columns::new(RTT_COLUMNS)
     }
 }
 
-/// Rows have no sequence numbers: where several probes in a row are missing from the usual spacing,
-/// they were lost. One or two may have been sent late.
+/// Infer losses from the spacing of rows, which have no sequence numbers: at least [`LOST_IN_A_ROW`] missing probes
+/// count as lost. One or two may only have been sent late.
 fn infer_losses(probes: &mut [Probe]) {
     let Some(spacing_ns) = typical_spacing_ns(probes) else { return };
     for next in 1..probes.len() {

@@ -1,8 +1,7 @@
-//! What `irtt client -o FILE` writes: JSON with every round trip.
+//! JSON output of `irtt client -o FILE`, with every round trip.
 //!
-//! Where every answered probe has both one-way delays, they are the ways there and back, freed of
-//! the difference between the two clocks: the smallest delays of both directions are taken to be
-//! equal. Otherwise a round trip is halved.
+//! If every answered probe has both one-way delays, they are used after the clock offset is removed: the minimum
+//! delays of both directions are assumed to be equal. Otherwise a round trip is split into two halves.
 
 use std::io::BufRead;
 
@@ -15,10 +14,10 @@ use super::lines::{ImportError, MOST_SAMPLES, read_whole};
 use super::probes::{LONGEST_RTT_MS, Probe, Series};
 use crate::trace::PathTrace;
 
-/// Reads irtt's JSON.
+/// Parse the JSON output of irtt.
 ///
 /// # Errors
-/// It is not irtt's JSON, with the line; or a round trip is impossible, with its sequence number.
+/// The file is not irtt's JSON, with the line; or a round trip is impossible, with its sequence number.
 pub fn parse_irtt(file: impl BufRead, options: &MeasuredOptions) -> Result<PathTrace, ImportError> {
     series(file)?.into_trace("irtt", options)
 }
@@ -32,7 +31,7 @@ pub(super) fn series(file: impl BufRead) -> Result<Series, ImportError> {
     log.into_series()
 }
 
-/// The parser's message without its own account of the place.
+/// Message of the parser without its position, which the caller adds.
 fn reason(error: &serde_json::Error) -> String {
     let text = error.to_string();
     plain_error(text.split(" at line ").next().unwrap_or_default())
@@ -46,7 +45,7 @@ struct Log {
 #[derive(Deserialize)]
 struct RoundTrip {
     seqno: u64,
-    /// A boolean or, by version, one of "true", "true_up", "true_down", "false".
+    /// Loss of the probe: a boolean or, depending on the version, "true", "true_up", "true_down" or "false".
     lost: serde_json::Value,
     timestamps: Timestamps,
     #[serde(default)]
@@ -63,14 +62,14 @@ struct Client {
     send: Stamp,
 }
 
-/// Nanoseconds, of the two clocks of a host.
+/// Timestamp on the two clocks of a host, ns.
 #[derive(Deserialize)]
 struct Stamp {
     wall: Option<i64>,
     monotonic: Option<i64>,
 }
 
-/// Nanoseconds.
+/// Round trip and one-way delays, ns.
 #[derive(Deserialize, Default)]
 struct Delay {
     rtt: Option<i64>,
@@ -84,7 +83,7 @@ impl RoundTrip {
             || self.lost.as_str().is_some_and(|text| text == "false")
     }
 
-    /// Wrong in a way that JSON does not show.
+    /// Error of a value that is valid JSON but impossible.
     fn wrong(&self, what: &str) -> ImportError {
         ImportError::whole(format!("round trip with seqno {}: {what}", self.seqno))
     }
@@ -129,7 +128,7 @@ impl Log {
             }
             let sent_ns =
                 stamp(trip, clock).ok_or_else(|| trip.wrong("it has no timestamps.client.send"))?;
-            let mut probe = Probe::halved(sent_ns, trip.rtt()?, lost);
+            let mut probe = Probe::symmetric(sent_ns, trip.rtt()?, lost);
             if let (Some(lead_ns), Some(send_ns)) = (lead_ns, trip.delay.send) {
                 let there_ns = send_ns.saturating_sub(lead_ns).max(0).unsigned_abs();
                 probe.there = Duration::from_nanos(there_ns).min(trip.rtt()?);
@@ -142,7 +141,7 @@ impl Log {
     }
 }
 
-/// How far the server's clock is ahead, where every answer has both one-way delays.
+/// Time by which the server's clock is ahead, ns; `None` unless every answered probe has both one-way delays.
 fn clock_lead_ns(trips: &[RoundTrip]) -> Option<i64> {
     let answered = || trips.iter().filter(|trip| trip.answered());
     if !answered().all(|trip| trip.delay.send.is_some() && trip.delay.receive.is_some()) {

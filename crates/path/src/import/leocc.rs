@@ -1,7 +1,6 @@
-//! LeoCC's traces: what may pass, in mahimahi's form, and the one-way delay, a line per 10 ms in ms.
+//! Traces of LeoCC: deliveries in mahimahi's format, and one-way delays in ms, a line per 10 ms.
 //!
-//! The delay holds for 10 ms and is taken to be the same in both directions. The path ends with the
-//! shorter of the two files.
+//! A delay holds for 10 ms and is used for both directions. The path ends with the shorter of the two files.
 
 use std::io::BufRead;
 
@@ -12,14 +11,14 @@ use super::mahimahi::Deliveries;
 use super::{MeasuredOptions, measured_header};
 use crate::trace::{Frame, PathTrace};
 
-/// The time between two delays, and over which deliveries become a rate.
+/// Time between two delays, over which deliveries are averaged to a rate.
 const STEP: Duration = Duration::from_millis(10);
 const DELAYS_MS: (f64, f64) = (0.0, 60_000.0);
 
-/// Reads the file of delays.
+/// Parse the file of delays.
 ///
 /// # Errors
-/// A line that is no delay, with its number, or no line at all.
+/// A line is not a delay, with its number, or the file is empty.
 pub fn parse_leocc_delays(file: impl BufRead) -> Result<Vec<Duration>, ImportError> {
     let mut lines = Lines::new(file);
     let mut delays = Vec::new();
@@ -35,10 +34,10 @@ pub fn parse_leocc_delays(file: impl BufRead) -> Result<Vec<Duration>, ImportErr
     Ok(delays)
 }
 
-/// Reads the file of deliveries, to which `delays` belong.
+/// Parse the file of deliveries and combine it with `delays`.
 ///
 /// # Errors
-/// As `parse_mahimahi`.
+/// The errors of `parse_mahimahi`.
 pub fn parse_leocc(
     deliveries: impl BufRead,
     delays: &[Duration],

@@ -1,4 +1,4 @@
-//! LeoEM's precomputed paths: a line per second,
+//! Precomputed paths of LeoEM, with a line per second:
 //! `cycle$[node ids]$node count$[one-way delays in s]$their sum`, or `cycle$NULL` without a path.
 
 use skyhop_model::{Compat, Relay};
@@ -8,52 +8,52 @@ use skyhop_units::{Duration, Instant, Quoted, UtcInstant};
 
 use super::lines::{ImportError, Lines, parse_number};
 use crate::OutageModel;
-use crate::events::{Dismantled, EventRules};
+use crate::events::{EventRules, LinkTeardown};
 use crate::trace::{
     BetweenFrames, Endpoint, Frame, NODE_FROM, NODE_TO, PathHeader, PathTrace, SCHEMA_VERSION,
 };
 
-/// The time between two lines.
+/// Time between two lines.
 const STEP: Duration = Duration::from_secs(1);
-/// The satellites of the published logs: 24 planes of 66.
+/// Number of satellites in the published logs: 24 planes of 66.
 const SATELLITES: u32 = 1584;
-/// How far a line's sum may be from the sum of its delays: both are printed with all their digits.
+/// Tolerance of a line's sum: delays and sum are printed with all digits.
 const SUM_TOLERANCE_S: f64 = 1e-12;
 
-/// What a log does not say itself.
+/// Properties of the path that a log does not contain.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LeoemLogOptions {
-    /// The end that is -1 in the log.
+    /// End that is -1 in the log.
     pub from: Endpoint,
-    /// The end that is -2 in the log.
+    /// End that is -2 in the log.
     pub to: Endpoint,
-    /// How long end handovers take the link down.
+    /// Model of the outages of end handovers.
     pub outage: OutageModel,
-    /// When the first line was, where known.
+    /// UTC of the first line, if known.
     pub start: Option<UtcInstant>,
 }
 
 impl Default for LeoemLogOptions {
-    /// Two nameless ends, LeoEM's own outages, no start.
+    /// Default options: ends named "from" and "to", LeoEM's outages, unknown start.
     fn default() -> Self {
         let [from, to] = ["from", "to"].map(Endpoint::named);
         Self { from, to, outage: OutageModel::Leoem, start: None }
     }
 }
 
-/// Reads a LeoEM log.
+/// Parse a LeoEM log.
 ///
-/// Events are those of LeoEM's emulator, and delays stay until the next line, as they do there.
+/// Events are those of LeoEM's emulator, and delays stay constant until the next line, as in the emulator.
 ///
 /// # Errors
 /// The log cannot be read, a line is damaged (with its number), cycles are not consecutive from 1,
-/// or there is never a path.
+/// or no line has a path.
 pub fn parse_leoem_log(
     log: impl BufRead,
     options: &LeoemLogOptions,
 ) -> Result<PathTrace, ImportError> {
-    let dismantled = Dismantled::AllAsLeoem;
-    let rules = EventRules { outage: options.outage, dismantled, seed: 0 };
+    let teardown = LinkTeardown::AllAsLeoem;
+    let rules = EventRules { outage: options.outage, teardown, seed: 0 };
     let mut frames: Vec<Frame> = Vec::new();
     let mut lines = Lines::new(log);
     while let Some(line) = lines.next()? {
@@ -91,7 +91,7 @@ fn header(options: &LeoemLogOptions, frames: &[Frame]) -> PathHeader {
     }
 }
 
-/// The frame of a line; the error says what is wrong with it.
+/// Parse a line into a frame; the error describes what is wrong with the line.
 fn parse_line(text: &str, line: usize) -> Result<Frame, String> {
     let fields: Vec<&str> = text.split('$').collect();
     let cycle = parse_number::<u64>(fields[0], "the cycle number")?;

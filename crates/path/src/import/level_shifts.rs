@@ -1,10 +1,9 @@
-//! Handovers that a series of round trips shows: level shifts on a grid of 15 s.
+//! Detection of handovers in a series of round trips: level shifts on a grid of 15 s.
 //!
-//! Starlink moves its users to other satellites every 15 s, and the level of the round trip shifts
-//! then. The series is cut into bins; between any two bins the shift is the difference between the
-//! medians of the 2 s before and after. Folded modulo 15 s, shifts at the grid stand out: the series
-//! has a grid where the typical shift of the best place is `STANDS_OUT` times that of the others.
-//! Elsewhere (OneWeb) shifts are the same everywhere, and nothing is marked.
+//! Starlink moves its users to other satellites every 15 s, and the level of the round trip shifts then. The series is
+//! divided into bins; the shift at the border of two bins is the difference between the medians of the 2 s before and
+//! after. Folded modulo 15 s, shifts on the grid stand out: the series has a grid if the typical shift at the best
+//! phase exceeds `STANDS_OUT` times the typical shift of all phases. Otherwise (OneWeb) no handover is marked.
 
 use std::cmp::Ordering;
 
@@ -13,17 +12,16 @@ use super::probes::Probe;
 const PERIOD_NS: u64 = 15_000_000_000;
 const BIN_NS: u64 = 250_000_000;
 const BINS_PER_PERIOD: usize = (PERIOD_NS / BIN_NS) as usize;
-/// Two seconds before and after.
+/// Number of bins on each side of a shift, 2 s.
 const BINS_BESIDE: usize = 8;
-/// With fewer periods chance alone makes one place stand out.
+/// Minimum number of periods: with fewer, one phase stands out by chance.
 const LEAST_PERIODS: usize = 8;
-/// By how much the grid's shifts exceed the others: measured with Starlink 3.6 to 5.4, with OneWeb
-/// 1.2.
+/// Minimum ratio of the shifts on the grid to the typical shift. Measured: Starlink 3.6 to 5.4, OneWeb 1.2.
 const STANDS_OUT: f64 = 2.5;
-/// How many times the usual difference a single shift must be.
+/// Minimum ratio of a single shift to the typical shift, for the handover to be marked.
 const SHOWS: f64 = 2.0;
 
-/// When the shifts of a series with a grid are, in ns since its first probe; none without a grid.
+/// Return the times of the handovers of a series with a grid, in ns since its first probe; empty without a grid.
 pub(super) fn on_grid(probes: &[Probe]) -> Vec<u64> {
     let levels_ns = bin_medians_ns(probes);
     let shifts_ns: Vec<Option<f64>> =
@@ -46,17 +44,17 @@ pub(super) fn on_grid(probes: &[Probe]) -> Vec<u64> {
     if best_ns <= STANDS_OUT * usual_ns {
         return Vec::new();
     }
-    // A grid's moment at which the level stays as it was shows nothing: no handover is marked.
+    // A handover that does not change the level cannot be seen and is not marked.
     let shows = |bin: &usize| shifts_ns[*bin].is_some_and(|shift_ns| shift_ns > SHOWS * usual_ns);
     let bins = (place..shifts_ns.len()).step_by(BINS_PER_PERIOD).filter(shows);
     bins.map(|bin| bin as u64 * BIN_NS).collect()
 }
 
-/// The median round trip of each bin; `None` where nothing was answered.
+/// Median round trip of each bin; `None` for a bin without answers.
 fn bin_medians_ns(probes: &[Probe]) -> Vec<Option<f64>> {
     let (Some(first), Some(last)) = (probes.first(), probes.last()) else { return Vec::new() };
     let bin_of = |probe: &Probe| probe.sent_ns.abs_diff(first.sent_ns) / BIN_NS;
-    // Probes that are far apart show no levels, and would need bins without end.
+    // Probes that are far apart show no levels, and would need a huge number of bins.
     if bin_of(last) > 2 * probes.len() as u64 {
         return Vec::new();
     }
@@ -69,7 +67,7 @@ fn bin_medians_ns(probes: &[Probe]) -> Vec<Option<f64>> {
     levels_ns
 }
 
-/// By how much the level differs before and after a bin begins.
+/// Difference between the levels before and after the beginning of a bin, ns.
 fn shift_ns(levels_ns: &[Option<f64>], bin: usize) -> Option<f64> {
     let before = levels_ns.get(bin.checked_sub(BINS_BESIDE)?..bin)?;
     let after = levels_ns.get(bin..bin + BINS_BESIDE)?;

@@ -1,4 +1,4 @@
-//! The lines of a text that somebody else wrote, with their numbers and with limits.
+//! Lines of untrusted text files, with line numbers and size limits.
 
 use std::io::{BufRead, ErrorKind, Read as _};
 
@@ -7,40 +7,40 @@ use thiserror::Error;
 
 use crate::TraceError;
 
-/// The longest text that is read; a million pings have 80 MB.
+/// Maximum size of a text, in bytes; a million pings take 80 MB.
 const LONGEST_TEXT: u64 = 128 * 1024 * 1024;
-/// The longest line: the header of our own csv has some hundred bytes, a LeoEM line 700.
+/// Maximum length of a line, in bytes; the header of skyhop's csv has some hundred bytes, a LeoEM line 700.
 const LONGEST_LINE: u64 = 100_000;
 
-/// The most samples of a measurement: eleven days of one per second.
+/// Maximum number of samples of a measurement: eleven days of one per second.
 pub(super) const MOST_SAMPLES: usize = 1_000_000;
 
-/// Why a file cannot be imported.
+/// Reason for which a file cannot be imported.
 #[derive(Debug, Error)]
 pub enum ImportError {
-    /// The file cannot be read on.
+    /// The file cannot be read to its end.
     #[error("line {line}: cannot read further: {what}")]
     Read {
-        /// Counted from 1.
+        /// Line number, counted from 1.
         line: usize,
-        /// What the reader says.
+        /// Message of the reader.
         what: String,
     },
-    /// A line is not what the format has there.
+    /// A line does not conform to the format.
     #[error("line {line}: {what}")]
     Line {
-        /// Counted from 1.
+        /// Line number, counted from 1.
         line: usize,
-        /// What is wrong, and what was expected.
+        /// Description of the error, including the expected input.
         what: String,
     },
-    /// The file as a whole is not what it should be.
+    /// The file as a whole does not conform to the format.
     #[error("{what}")]
     Whole {
-        /// What is wrong, and what was expected.
+        /// Description of the error, including the expected input.
         what: String,
     },
-    /// What the file holds is not a path.
+    /// The file's frames are not a path.
     #[error(transparent)]
     Trace(#[from] TraceError),
 }
@@ -51,16 +51,16 @@ impl ImportError {
     }
 }
 
-/// A line and its number, counted from 1.
+/// Line of a text with its number, counted from 1.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Line<'t> {
     pub number: usize,
-    /// Without the white space at its end.
+    /// Text of the line without trailing white space.
     pub text: &'t str,
 }
 
 impl Line<'_> {
-    /// Checks that one more sample may follow `samples` others.
+    /// Check that another sample after `samples` ones is within [`MOST_SAMPLES`].
     pub fn has_room(&self, samples: usize) -> Result<(), ImportError> {
         if samples < MOST_SAMPLES {
             return Ok(());
@@ -73,13 +73,13 @@ impl Line<'_> {
     }
 }
 
-/// Reads a text line by line.
+/// Reader of a text, line by line.
 pub(super) struct Lines<R> {
     reader: R,
     number: usize,
     bytes_left: u64,
     bytes: Vec<u8>,
-    /// What stands for bytes that are not UTF-8, where they are no error.
+    /// Buffer for lines with replacement characters; `None` if bytes that are not UTF-8 are an error.
     text: Option<String>,
 }
 
@@ -88,12 +88,13 @@ impl<R: BufRead> Lines<R> {
         Self { reader, number: 0, bytes_left: LONGEST_TEXT, bytes: Vec::new(), text: None }
     }
 
-    /// The same of a text whose letters may be of another encoding, as a Windows console's are.
-    pub fn of_any_bytes(reader: R) -> Self {
+    /// Create a reader that accepts other encodings than UTF-8, such as that of a Windows console, and replaces their
+    /// characters.
+    pub fn lossy(reader: R) -> Self {
         Self { text: Some(String::new()), ..Self::new(reader) }
     }
 
-    /// The next line, `None` at the end.
+    /// Return the next line, `None` at the end.
     pub fn next(&mut self) -> Result<Option<Line<'_>>, ImportError> {
         self.number += 1;
         let number = self.number;
@@ -125,7 +126,7 @@ impl<R: BufRead> Lines<R> {
     }
 }
 
-/// All of a text that is not made of lines.
+/// Read a whole text that is not line-oriented.
 pub(super) fn read_whole(reader: impl BufRead) -> Result<Vec<u8>, ImportError> {
     let mut bytes = Vec::new();
     let read = reader.take(LONGEST_TEXT + 1).read_to_end(&mut bytes);
@@ -150,13 +151,13 @@ fn too_long(line: usize) -> ImportError {
     ImportError::Line { line, what }
 }
 
-/// A number of a line; the error says what belongs there.
+/// Parse a number; `what` names it in the error.
 pub(super) fn parse_number<T: std::str::FromStr>(text: &str, what: &str) -> Result<T, String> {
     let number = text.trim();
     number.parse().map_err(|_| format!("{what} has {} where a number belongs", Quoted(number)))
 }
 
-/// A finite number between two bounds, both allowed.
+/// Parse a finite number between two bounds, both included.
 pub(super) fn parse_between(
     text: &str,
     what: &str,

@@ -1,10 +1,10 @@
-//! mahimahi's packet-delivery traces: each line is the millisecond in which one packet of 1500 bytes
-//! may pass, counted from the trace's beginning; a line per packet.
+//! Packet-delivery traces of mahimahi: each line is an opportunity to deliver a packet of 1500 bytes, as the
+//! millisecond since the trace's beginning.
 //!
-//! Opportunities become rates over equal bins: the shortest of 10 ms, 100 ms and 1 s that holds ten
-//! of them on average. A rate is a wire rate here, so that each opportunity counts 1514 bytes: as
-//! many packets pass as the trace says. The trace holds no delay: the round trip is what the user
-//! gives, zero if nothing. mahimahi begins again at the end; the path's last rate holds instead.
+//! Opportunities become rates over equal bins: the shortest of 10 ms, 100 ms and 1 s that holds ten of them on average.
+//! Rates are wire rates here, so that each opportunity counts 1514 bytes and as many packets pass as in the trace. The
+//! trace has no delay: the user gives the round trip, whose default is zero. mahimahi repeats the trace at its end; the
+//! path keeps its last rate instead.
 
 use std::io::BufRead;
 
@@ -17,14 +17,15 @@ use crate::trace::{Frame, PathTrace};
 
 const BINS: [Duration; 3] =
     [Duration::from_millis(10), Duration::from_millis(100), Duration::from_secs(1)];
+/// Mean number of opportunities per bin from which on the bin is long enough.
 const PER_BIN: u64 = 10;
-/// The longest trace, four hours: its bins must fit into memory.
+/// Maximum duration of a trace, four hours, in ms: its bins must fit into memory.
 const LONGEST_MS: u64 = 4 * 3_600_000;
 
-/// Reads a packet-delivery trace.
+/// Parse a packet-delivery trace.
 ///
 /// # Errors
-/// A line that is no whole number of milliseconds, or smaller than the one above; with its number.
+/// A line is not a whole number of milliseconds, or smaller than the one above; with its number.
 pub fn parse_mahimahi(
     file: impl BufRead,
     options: &MeasuredOptions,
@@ -50,7 +51,7 @@ pub fn parse_mahimahi(
     Ok(trace)
 }
 
-/// How many packets may pass in each millisecond.
+/// Number of delivery opportunities in each millisecond.
 pub(super) struct Deliveries {
     per_ms: Vec<u32>,
     total: u64,
@@ -87,7 +88,7 @@ impl Deliveries {
     }
 
     fn count(&mut self, ms: usize) {
-        // A packet at n passes in the millisecond that ends then; one at 0 in the first.
+        // Time n is the end of a millisecond; time 0 counts towards the first millisecond.
         let slot = ms.saturating_sub(1);
         if slot >= self.per_ms.len() {
             self.per_ms.resize(slot + 1, 0);
@@ -96,7 +97,7 @@ impl Deliveries {
         self.total += 1;
     }
 
-    /// The shortest bin that holds enough opportunities to make a rate of.
+    /// Shortest bin that holds enough opportunities on average.
     pub fn bin(&self) -> Duration {
         let enough = |bin: &Duration| {
             let bins = (self.per_ms.len() as u64).div_ceil(bin.as_nanos() / MS_NS);
@@ -105,7 +106,7 @@ impl Deliveries {
         BINS.into_iter().find(enough).unwrap_or(BINS[BINS.len() - 1])
     }
 
-    /// The mean rate of each bin.
+    /// Mean rate of each bin.
     pub fn rates(&self, bin: Duration) -> Vec<Rate> {
         let bins = self.per_ms.chunks((bin.as_nanos() / MS_NS) as usize);
         bins.map(|bin| {

@@ -1,7 +1,7 @@
-//! Paths from other tools' files: one file per format.
+//! Importers of other tools' files: one file per format.
 //!
 //! Measurements of round trips (ping, irtt, csv) become paths by the rules of `probes`; measurements
-//! of rates (throughput csv, mahimahi, LeoCC) by those of their own files.
+//! of rates (throughput csv, mahimahi, LeoCC) by the rules of their importers.
 
 mod columns;
 mod csv;
@@ -32,33 +32,33 @@ pub use ping::parse_ping;
 pub use round_trips::{ROUND_TRIP_FORMATS, RoundTrip, parse_round_trips};
 pub(crate) use table::{COLUMNS as TABLE_COLUMNS, MARK as TABLE_MARK};
 
-/// What a measurement does not say itself.
+/// Properties of the path that a measurement does not contain.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MeasuredOptions {
-    /// The end that sends: for round trips the one that probed.
+    /// End that sends; for round trips the one that sent the probes.
     pub from: Endpoint,
-    /// The other end.
+    /// End that receives; for round trips the one that answered.
     pub to: Endpoint,
-    /// The round trip, for formats that hold rates alone; zero where not given.
+    /// Round trip, for formats that contain only rates; `None` is zero.
     pub rtt: Option<Duration>,
-    /// The time between probes, for logs of ping that do not tell.
+    /// Time between probes, for ping logs without times.
     pub interval: Option<Duration>,
-    /// Which direction of an access line the path's `from -> to` is.
+    /// Direction of an access line that becomes the path's `from -> to`.
     pub direction: AccessDirection,
 }
 
-/// A direction of an access line, as its user sees it.
+/// Direction of an access line from the user's point of view.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum AccessDirection {
-    /// To the user.
+    /// Download, to the user.
     #[default]
     Down,
-    /// From the user.
+    /// Upload, from the user.
     Up,
 }
 
 impl Default for MeasuredOptions {
-    /// Two nameless ends; nothing else known.
+    /// Default options: ends named "from" and "to", other values unknown, direction down.
     fn default() -> Self {
         Self {
             from: Endpoint::named("from"),
@@ -70,7 +70,7 @@ impl Default for MeasuredOptions {
     }
 }
 
-/// The header of a measured path: no constellation, and each value holds until the next.
+/// Header of a measured path: without a constellation, and each frame's values hold until the next frame.
 fn measured_header(
     format: &str,
     options: &MeasuredOptions,

@@ -1,8 +1,8 @@
-//! What ping prints (iputils; the lines of BusyBox and of the BSDs are near enough; Windows: `windows_ping`).
+//! Output of ping (iputils, and the similar lines of BusyBox and the BSDs; for Windows see `windows_ping`).
 //!
-//! With `ping -D` a line's time is that of the answer's arrival. Without, probes are taken to have
-//! been sent at equal intervals: those given, or else those of the closing statistics, or else 1 s.
-//! A sequence number that never comes back was lost.
+//! With `ping -D` a line's time is that of the answer's arrival. Otherwise probes are assumed to have been sent at
+//! equal intervals: the given one, else the one computed from the closing statistics, else 1 s. A probe whose
+//! sequence number is not answered was lost.
 
 use std::io::BufRead;
 
@@ -13,22 +13,22 @@ use super::probes::{LONGEST_RTT_MS, Probe, Series};
 use super::{MeasuredOptions, windows_ping};
 use crate::trace::PathTrace;
 
-/// What ping does unless told.
+/// Default interval of ping.
 const USUAL_INTERVAL: Duration = Duration::from_secs(1);
-/// How lines begin that tell nothing about round trips.
+/// Beginnings of lines without information about round trips.
 const IGNORED: [&str; 8] =
     ["PING ", "---", "rtt ", "round-trip ", "pipe ", "ping: ", "WARNING: ", "^C"];
 
-/// Reads what ping printed.
+/// Parse the output of ping.
 ///
 /// # Errors
-/// A line that is not ping's, is damaged or out of order, with its number.
+/// A line is not ping's, is damaged or out of order, with its number.
 pub fn parse_ping(log: impl BufRead, options: &MeasuredOptions) -> Result<PathTrace, ImportError> {
     series(log, options)?.into_trace("ping", options)
 }
 
 pub(super) fn series(log: impl BufRead, options: &MeasuredOptions) -> Result<Series, ImportError> {
-    let mut lines = Lines::of_any_bytes(log);
+    let mut lines = Lines::lossy(log);
     let mut log = Log::default();
     let mut has_begun = false;
     while let Some(line) = lines.next()? {
@@ -37,46 +37,47 @@ pub(super) fn series(log: impl BufRead, options: &MeasuredOptions) -> Result<Ser
             return windows_ping::series(&first, lines, options);
         }
         has_begun |= !line.text.is_empty();
-        log.take(line)?;
+        log.parse_line(line)?;
     }
     log.into_series(options)
 }
 
-/// An answer as it was printed.
-struct Answer {
-    /// Counted on where the 16 bits of the packet began anew.
+/// Answer to a probe, as printed.
+struct Reply {
+    /// Sequence number, continued where the 16 bits of the packet wrap around.
     sequence: i64,
-    /// When it was printed.
+    /// Time of the line, ns since 1970; `None` without `ping -D`.
     unix_ns: Option<i64>,
     rtt: Duration,
 }
 
 #[derive(Default)]
 struct Log {
-    answers: Vec<Answer>,
+    answers: Vec<Reply>,
     last_sequence: i64,
-    /// The greatest sequence number that was heard of, answered or not.
+    /// Largest sequence number in any line, answered or not.
     greatest_sequence: i64,
-    /// Of the closing statistics.
+    /// Number of probes sent, from the closing statistics.
     transmitted: Option<u64>,
+    /// Duration of the measurement, from the closing statistics.
     took: Option<Duration>,
 }
 
 impl Log {
-    fn take(&mut self, line: Line<'_>) -> Result<(), ImportError> {
+    fn parse_line(&mut self, line: Line<'_>) -> Result<(), ImportError> {
         let (unix_ns, text) = split_stamp(line.text).map_err(|what| line.wrong(what))?;
         if text.contains(" bytes from ") {
             line.has_room(self.answers.len())?;
-            return self.take_answer(unix_ns, text).map_err(|what| line.wrong(what));
+            return self.parse_reply(unix_ns, text).map_err(|what| line.wrong(what));
         }
         if let Some((transmitted, rest)) = text.split_once(" packets transmitted") {
-            return self.take_statistics(transmitted, rest).map_err(|what| line.wrong(what));
+            return self.parse_statistics(transmitted, rest).map_err(|what| line.wrong(what));
         }
-        // Lost ones; the second kind is some router's word.
+        // Lines of lost probes; "From " begins an ICMP error of a router.
         let is_loss = text.starts_with("no answer yet") || text.starts_with("Request timeout");
         if is_loss || text.starts_with("From ") {
             if let Some(sequence) = number_after(text, &SEQUENCE_KEYS) {
-                self.hear_of(sequence);
+                self.extend_sequence(sequence);
             }
             return Ok(());
         }
@@ -90,7 +91,7 @@ impl Log {
         )))
     }
 
-    fn take_answer(&mut self, unix_ns: Option<i64>, text: &str) -> Result<(), String> {
+    fn parse_reply(&mut self, unix_ns: Option<i64>, text: &str) -> Result<(), String> {
         if text.contains("(DUP!)") {
             return Ok(());
         }
@@ -98,7 +99,7 @@ impl Log {
         let (_, time) = text.split_once("time=").ok_or("no time=… ms in it; is it truncated?")?;
         let (rtt_ms, _) = time.split_once(" ms").ok_or("its time=… has no ms; is it truncated?")?;
         let rtt_ms = parse_between(rtt_ms, "time", (0.0, LONGEST_RTT_MS))?;
-        let sequence = self.hear_of(sequence);
+        let sequence = self.extend_sequence(sequence);
         if let Some(last) = self.answers.last() {
             match (last.unix_ns, unix_ns) {
                 (Some(last_ns), Some(ns)) if ns < last_ns => {
@@ -111,19 +112,19 @@ impl Log {
             }
         }
         let rtt = Duration::from_secs_f64(rtt_ms / 1e3);
-        self.answers.push(Answer { sequence, unix_ns, rtt });
+        self.answers.push(Reply { sequence, unix_ns, rtt });
         Ok(())
     }
 
-    /// The whole sequence number behind the 16 bits of a packet.
-    fn hear_of(&mut self, low: u16) -> i64 {
+    /// Extend a packet's 16-bit sequence number to the nearest full one, and record it.
+    fn extend_sequence(&mut self, low: u16) -> i64 {
         let step = low.wrapping_sub(self.last_sequence as u16) as i16;
         self.last_sequence += i64::from(step);
         self.greatest_sequence = self.greatest_sequence.max(self.last_sequence);
         self.last_sequence
     }
 
-    fn take_statistics(&mut self, transmitted: &str, rest: &str) -> Result<(), String> {
+    fn parse_statistics(&mut self, transmitted: &str, rest: &str) -> Result<(), String> {
         self.transmitted = Some(parse_number(transmitted, "the number of packets transmitted")?);
         if let Some((_, took)) = rest.rsplit_once("time ") {
             let took_ms = took.strip_suffix("ms").ok_or("its time does not end in ms")?;
@@ -150,14 +151,14 @@ impl Log {
                 None => (interval.as_nanos() as i64).saturating_mul(answer.sequence),
             };
             let lost_before = answer.sequence.abs_diff(before + 1);
-            probes.push(Probe::halved(sent_ns, answer.rtt, lost_before));
+            probes.push(Probe::symmetric(sent_ns, answer.rtt, lost_before));
             before = answer.sequence;
         }
         let lost_after = self.final_sequence().saturating_sub(last_sequence).max(0).unsigned_abs();
         Ok(Series { probes, lost_after, losses_known: true, unix })
     }
 
-    /// The sequence number of the last probe that was sent; Linux counts from 1.
+    /// Sequence number of the last probe sent; Linux counts from 1.
     fn final_sequence(&self) -> i64 {
         let transmitted = self.transmitted.and_then(|count| i64::try_from(count).ok());
         self.greatest_sequence.max(transmitted.unwrap_or(0))
@@ -175,14 +176,14 @@ impl Log {
 
 const SEQUENCE_KEYS: [&str; 4] = ["icmp_seq=", "icmp_req=", "icmp_seq ", " seq="];
 
-/// The number after the first of `keys` that is there.
+/// Return the number after the first of `keys` that the text contains.
 fn number_after(text: &str, keys: &[&str]) -> Option<u16> {
     let (_, after) = keys.iter().find_map(|key| text.split_once(key))?;
     let end = after.find(|c: char| !c.is_ascii_digit()).unwrap_or(after.len());
     after[..end].parse().ok()
 }
 
-/// The time of `ping -D` in ns since 1970, where there is one, and the rest of the line.
+/// Split a line into the time of `ping -D` in ns since 1970, if it has one, and the rest.
 fn split_stamp(text: &str) -> Result<(Option<i64>, &str), String> {
     let Some(bracketed) = text.strip_prefix('[') else { return Ok((None, text)) };
     let wrong =

@@ -1,18 +1,17 @@
-//! From round trips that were measured to the path that probes over it would measure again.
+//! Conversion of measured round trips into a path over which the same probes would measure them again.
 //!
-//! - A round trip is half there and half back, unless the measurement told the ways apart.
-//! - Between two probes the path changes once: for what is sent halfway between them, or, where the
-//!   round trip falls, a sixth of the fall earlier. That is halfway between the moments at which the
-//!   two probes had done a third of their round trip, between the satellite of the way there (a
-//!   quarter) and the far end (a half): where in between cannot be known, and with a third, probes at
-//!   equal intervals see the distribution that was measured. The way back changes as what was sent
-//!   then turns round, so that no packet sees one half of each. A path keeps its order, so that a
-//!   fall is as gradual as order demands.
-//! - Three or more probes lost in a row are an outage, from when the first of them would have reached
-//!   the far end until the next answered one was sent: answers that came are not lost again. Fewer,
-//!   and those on less than the way there, are random loss: their share of the probes of each second, or
-//!   of the time of twenty probes where that is longer. What is left of the series behind the last
-//!   such window counts towards it: of a few probes, one lost would be a blackout.
+//! - A round trip is split into equal halves, forth and back, unless the measurement has both one-way delays.
+//! - Between two probes the path changes once. The change applies to packets sent from halfway between the probes on,
+//!   or, if the round trip falls, from a sixth of the fall earlier. That is halfway between the times at which the two
+//!   probes had completed a third of their round trip. A third lies between the satellite of the way forth (a quarter)
+//!   and the far end (a half): the true place of the change is unknown, and with a third, probes at equal intervals see
+//!   the measured distribution. The way back changes when packets sent at that time turn round, so that no packet sees
+//!   one half of each state. Packets on a path stay in order, so that a fall is as gradual as the order requires.
+//! - Three or more probes lost in a row are an outage. It begins when the first of them would have reached the far end
+//!   and ends when the next answered probe was sent, so that no answered probe is lost. Fewer lost probes, and those of
+//!   an outage shorter than the way forth, are random loss: their share of the probes in each second, or in the time of
+//!   twenty probes if that is longer. The remainder of the series after the last such window counts towards it, because
+//!   one loss among a few probes would be a very high ratio.
 
 use skyhop_model::PathEventKind;
 use std::collections::BTreeMap;
@@ -23,32 +22,32 @@ use super::lines::ImportError;
 use super::{MeasuredOptions, level_shifts, measured_header};
 use crate::trace::{Frame, PathEvent, PathTrace};
 
-/// This many lost in a row are an outage.
+/// Number of consecutive lost probes from which on they are an outage.
 pub(super) const LOST_IN_A_ROW: u64 = 3;
-/// The longest round trip that is believed; ping itself gives up much earlier.
+/// Longest plausible round trip, ms; ping itself gives up much earlier.
 pub(super) const LONGEST_RTT_MS: f64 = 60_000.0;
-/// The longest series; what spans more has a broken clock.
+/// Longest plausible series, a year, ns; a longer one comes from a broken clock.
 const LONGEST_SPAN_NS: u64 = 366 * 86_400 * SECOND_NS;
 const SECOND_NS: u64 = 1_000_000_000;
-/// A loss ratio is that of so many probes at least: a single lost one is a twentieth.
+/// Minimum number of probes per loss ratio, so that a single lost probe is at most a twentieth.
 const PROBES_PER_RATIO: u64 = 20;
 
-/// A probe that was answered.
+/// Answered probe of a measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Probe {
-    /// When it was sent, on any clock.
+    /// Sending time, on any clock, ns.
     pub sent_ns: i64,
     /// One-way delay to the far end.
     pub there: Duration,
     /// One-way delay of the answer.
     pub back: Duration,
-    /// How many were lost since the answered one before it.
+    /// Number of probes lost since the previous answered one.
     pub lost_before: u64,
 }
 
 impl Probe {
-    /// A probe whose round trip is known, but not its two ways.
-    pub fn halved(sent_ns: i64, rtt: Duration, lost_before: u64) -> Self {
+    /// Create a probe whose one-way delays are unknown: the round trip is split into equal halves.
+    pub fn symmetric(sent_ns: i64, rtt: Duration, lost_before: u64) -> Self {
         let there = rtt / 2;
         Self { sent_ns, there, back: rtt - there, lost_before }
     }
@@ -58,20 +57,20 @@ impl Probe {
     }
 }
 
-/// A measurement.
+/// Series of probes of one measurement.
 pub(super) struct Series {
-    /// The answered probes, in the order in which they were sent.
+    /// Answered probes in the order of sending.
     pub probes: Vec<Probe>,
-    /// How many were lost after the last answered one.
+    /// Number of probes lost after the last answered one.
     pub lost_after: u64,
-    /// Whether every loss is known, so that the others' loss ratio is zero.
+    /// Whether the measurement reports every loss, so that loss ratios, also those of zero, are known.
     pub losses_known: bool,
     /// Whether `sent_ns` counts from 1970.
     pub unix: bool,
 }
 
 impl Series {
-    /// The path that answers as it was measured.
+    /// Convert the series into a path over which the same probes would measure it again.
     pub fn into_trace(
         mut self,
         format: &str,
@@ -129,7 +128,7 @@ impl Series {
     }
 }
 
-/// Leaves out probes that do not come after the one before: their times are not that exact.
+/// Sort probes by time and merge those with equal times, which the clock's resolution cannot distinguish.
 fn keep_order(probes: &mut Vec<Probe>) {
     probes.sort_by_key(|probe| probe.sent_ns);
     probes.dedup_by(|next, kept| {
@@ -142,7 +141,7 @@ fn keep_order(probes: &mut Vec<Probe>) {
     }
 }
 
-/// The median time between two probes.
+/// Median time between two probes, ns.
 pub(super) fn typical_spacing_ns(probes: &[Probe]) -> Option<u64> {
     let mut spacings: Vec<u64> =
         probes.windows(2).map(|pair| pair[1].sent_ns.abs_diff(pair[0].sent_ns)).collect();
@@ -153,7 +152,7 @@ pub(super) fn typical_spacing_ns(probes: &[Probe]) -> Option<u64> {
     Some((*spacings.select_nth_unstable(middle).1).max(1))
 }
 
-/// What changes at a moment.
+/// Change of one property of the path.
 #[derive(Debug, Clone, Copy)]
 enum Change {
     There(Duration),
@@ -164,10 +163,10 @@ enum Change {
     Handover,
 }
 
-/// All changes of a path, each with the time at which it takes effect.
+/// Changes of a path, each with the time at which it takes effect, ns.
 struct Changes {
     list: Vec<(u64, Change)>,
-    /// When the way back changed last: it changes in the order of the probes.
+    /// Time of the last change of the way back, which changes in the order of the probes.
     last_back_ns: u64,
 }
 
@@ -181,11 +180,11 @@ impl Changes {
         self.list.push((at_ns, change));
     }
 
-    /// From what one probe saw to what the next one saw.
+    /// Change the path from the state that one probe saw to that of the next.
     fn step(&mut self, from_ns: u64, to_ns: u64, old: Probe, new: Probe) {
         let fall_ns = old.there.saturating_sub(new.there).as_nanos();
         let halfway_ns = from_ns + (to_ns - from_ns) / 2;
-        // A sixth of the round trip's fall, which is twice that of the way there.
+        // A third of the fall of the one-way delay is a sixth of the round trip's fall.
         let there_ns = halfway_ns.saturating_sub(fall_ns / 3).max(from_ns + 1);
         let turns_ns = if fall_ns > 0 {
             there_ns + old.there.as_nanos()
@@ -207,7 +206,8 @@ impl Changes {
 
     fn into_frames(mut self) -> Vec<Frame> {
         self.list.sort_by_key(|(at_ns, _)| *at_ns);
-        let mut state = State { there: Duration::ZERO, back: Duration::ZERO, loss: None, up: true };
+        let mut state =
+            FrameState { there: Duration::ZERO, back: Duration::ZERO, loss: None, up: true };
         let mut frames: Vec<Frame> = Vec::new();
         for group in self.list.chunk_by(|a, b| a.0 == b.0) {
             let at = Instant::from_nanos(group[0].0);
@@ -221,21 +221,22 @@ impl Changes {
     }
 }
 
-/// Whether a frame says anything that the one before does not.
+/// Whether a frame differs from the previous one or has events.
 fn differs(last: &Frame, next: &Frame) -> bool {
     !next.events.is_empty()
         || (last.delay, last.delay_back, last.loss) != (next.delay, next.delay_back, next.loss)
 }
 
-struct State {
+/// State of the path while changes are applied.
+struct FrameState {
     there: Duration,
     back: Duration,
     loss: Option<f64>,
     up: bool,
 }
 
-impl State {
-    /// Takes a change in, and says what event it is, if it is one.
+impl FrameState {
+    /// Apply a change; return its event, if it is one.
     fn apply(&mut self, change: Change, at: Instant) -> Option<PathEvent> {
         let kind = match change {
             Change::There(there) => {
@@ -260,7 +261,7 @@ impl State {
             }
             Change::Handover => PathEventKind::End,
         };
-        // Lost packets are part of the measurement: a handover takes down nothing more.
+        // The measurement includes the losses of handovers, so that their events have no outage.
         Some(PathEvent { at, kind, hop: None, outage: Duration::ZERO })
     }
 
@@ -276,11 +277,12 @@ impl State {
     }
 }
 
-/// How many probes of each window were answered and lost, outages aside.
+/// Counts of answered and lost probes in each window, without outages.
 struct LossPerWindow {
     window_ns: u64,
-    /// The last window also has what is left of the series behind it.
+    /// Index of the last window, which includes the remainder of the series.
     last: u64,
+    /// Answered and lost probes by window.
     counts: BTreeMap<u64, (u64, u64)>,
 }
 
@@ -303,7 +305,7 @@ impl LossPerWindow {
         self.counts.entry((at_ns / self.window_ns).min(self.last)).or_default()
     }
 
-    /// The loss ratio from each window's beginning on.
+    /// Loss ratios, each with the beginning of its window, ns.
     fn ratios(&self) -> impl Iterator<Item = (u64, f64)> + '_ {
         self.counts.iter().map(|(window, (answered, lost))| {
             (window * self.window_ns, *lost as f64 / (*answered + *lost).max(1) as f64)

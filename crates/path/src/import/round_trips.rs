@@ -1,4 +1,4 @@
-//! The round trips of a log as they are, for who looks for something else in them than a path.
+//! Round trips of a log without conversion to a path, such as for blind estimation.
 
 use std::io::BufRead;
 
@@ -7,22 +7,22 @@ use skyhop_units::Duration;
 use super::lines::ImportError;
 use super::{MeasuredOptions, csv, irtt, ping};
 
-/// The formats that [`parse_round_trips`] reads.
+/// Names of the formats that [`parse_round_trips`] supports.
 pub const ROUND_TRIP_FORMATS: [&str; 3] = ["ping", "irtt", "csv"];
 
-/// A probe that was answered.
+/// Round trip of an answered probe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RoundTrip {
-    /// When the answer arrived: ns since 1970, or since the log's start where it tells no time.
+    /// Arrival time of the answer: ns since 1970, or since the log's start if the log has no times.
     pub arrived_ns: i64,
-    /// How long it took.
+    /// Duration of the round trip.
     pub rtt: Duration,
 }
 
-/// Reads a log in one of [`ROUND_TRIP_FORMATS`].
+/// Parse a log in one of [`ROUND_TRIP_FORMATS`].
 ///
 /// # Errors
-/// Another format, or what is wrong with the log, with its line.
+/// The format is unknown, or a line of the log is invalid, with its number.
 pub fn parse_round_trips(log: impl BufRead, format: &str) -> Result<Vec<RoundTrip>, ImportError> {
     let series = match format {
         "ping" => ping::series(log, &MeasuredOptions::default())?,

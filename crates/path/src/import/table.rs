@@ -1,4 +1,4 @@
-//! Our own csv: a whole path, frame by frame, that `export::csv` writes.
+//! CSV of a whole path, frame by frame, in the format that `export::csv` writes.
 
 use std::io::BufRead;
 
@@ -8,18 +8,18 @@ use skyhop_units::{Duration, Instant, Quoted, Rate};
 use super::lines::{ImportError, Lines, parse_between, parse_number};
 use crate::trace::{Frame, PathEvent, PathHeader, PathTrace, SCHEMA_VERSION};
 
-/// How such a file begins; the header follows as JSON.
+/// Beginning of the file, which the header follows as JSON.
 pub(crate) const MARK: &str = "# skyhop path ";
 
-/// The columns: those of a path file. Lists are separated by spaces; an event is
-/// `t_ns:kind:hop:outage_ns`, its hop empty for the whole path.
+/// Columns of a path file. Items of lists are separated by spaces; an event is `t_ns:kind:hop:outage_ns`, with an empty
+/// hop for the whole path.
 pub(crate) const COLUMNS: &str =
     "t_ns,nodes,hop_delay_ns,delay_ns,delay_back_ns,rate_bps,loss,events";
 const COLUMN_COUNT: usize = 8;
-/// Enough for the longest measurement, whose samples make up to two frames each.
+/// Maximum number of frames: more than the longest measurement has, with up to two frames per sample.
 const MOST_FRAMES: usize = 3_000_000;
 
-/// The header, from the rest of the first line.
+/// Parse the header from the rest of the first line.
 pub(super) fn parse_header(json: &str) -> Result<PathHeader, String> {
     let header: PathHeader = serde_json::from_str(json)
         .map_err(|e| format!("the header: {}", plain_error(&e.to_string())))?;
@@ -29,7 +29,7 @@ pub(super) fn parse_header(json: &str) -> Result<PathHeader, String> {
     }
 }
 
-/// The path, from the lines after the first.
+/// Parse the path from the lines after the first.
 pub(super) fn parse(
     mut lines: Lines<impl BufRead>,
     header: PathHeader,
@@ -51,7 +51,7 @@ pub(super) fn parse(
     Ok(trace)
 }
 
-/// A whole number that fits into a path file's columns, which are signed.
+/// Parse a non-negative integer that fits into a path file's columns, which are signed.
 fn parse_whole(text: &str, what: &str) -> Result<u64, String> {
     let value: i64 = parse_number(text, what)?;
     u64::try_from(value).map_err(|_| format!("{what} is {value}; expected 0 or more"))

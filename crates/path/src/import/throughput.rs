@@ -1,9 +1,8 @@
 //! Rates, delays and losses of an access line in equal steps:
 //! `ul_Mbps,dl_Mbps,ul_owd_ms,dl_owd_ms,ul_loss,dl_loss,t_ms`.
 //!
-//! Each row is a mean that holds until the next row. `from -> to` is the direction that the user
-//! chose, down unless told: its rate and its loss are the path's, and its one-way delay is the
-//! delay; the other direction's delay is the way back.
+//! Each row is a mean that holds until the next row. `from -> to` is the direction chosen by the user, by default down:
+//! its rate, loss and one-way delay become the path's; the other direction's delay is that of the way back.
 
 use std::io::BufRead;
 
@@ -25,7 +24,7 @@ const TIMES_MS: (f64, f64) = (0.0, 366.0 * 86_400e3);
 const NAMES: [&str; COLUMN_COUNT] =
     ["ul_Mbps", "dl_Mbps", "ul_owd_ms", "dl_owd_ms", "ul_loss", "dl_loss", "t_ms"];
 
-/// Whether a table has the seven columns.
+/// Whether a table has the seven columns of this format.
 pub(super) fn is_in(columns: &Columns) -> bool {
     columns.places(NAMES).is_some()
 }
@@ -74,7 +73,7 @@ impl Rows {
     }
 }
 
-/// A row's time and its frame, which does not know its time yet.
+/// Parse a row; return its time in ms, and the frame, whose time the caller sets.
 fn parse_row(
     [ul_rate, dl_rate, ul_delay, dl_delay, ul_loss, dl_loss, t_ms]: [&str; COLUMN_COUNT],
     direction: AccessDirection,
@@ -87,7 +86,7 @@ fn parse_row(
         Ok::<_, String>(Duration::from_secs_f64(parse_between(text, what, DELAYS_MS)? / 1e3))
     };
     let loss = |text, what| parse_between(text, what, (0.0, 1.0));
-    // All seven are read: a row with nonsense in it is not trusted.
+    // All seven values are parsed: a row with an invalid value is not trusted.
     let up = (rate(ul_rate, "ul_Mbps")?, delay(ul_delay, "ul_owd_ms")?, loss(ul_loss, "ul_loss")?);
     let down =
         (rate(dl_rate, "dl_Mbps")?, delay(dl_delay, "dl_owd_ms")?, loss(dl_loss, "dl_loss")?);

@@ -1,9 +1,8 @@
-//! What ping of Windows prints, in any of its languages: a header, a line for each probe, an empty
-//! line, statistics. A line with a time ("Zeit=14ms", "time<1ms") is an answer; any other between
-//! header and empty line is a lost probe.
+//! Output of ping on Windows, in any of its languages: a header, a line for each probe, an empty line, statistics.
 //!
-//! It tells no times of its own. The next probe follows 1 s after one that was answered, by whomever,
-//! and at once after a timeout of 4 s, unless an interval is given.
+//! A line with a time ("Zeit=14ms", "time<1ms") is an answer; any other line between the header and the empty line is a
+//! lost probe. The output has no timestamps. Unless an interval is given, the next probe is sent 1 s after one that the
+//! target or a router has answered, and at once after a timeout of 4 s.
 
 use std::io::BufRead;
 
@@ -15,21 +14,21 @@ use super::probes::{LONGEST_RTT_MS, Probe, Series};
 
 const AFTER_AN_ANSWER: Duration = Duration::from_secs(1);
 const TIMEOUT: Duration = Duration::from_secs(4);
-/// What "<1ms" is taken for.
+/// Round trip assumed for "<1ms", ms.
 const BELOW_ONE_MS: f64 = 0.5;
 
-/// Whether a log that begins like this is one of Windows: with the header, or cut after it.
+/// Whether a log that begins with this line is from Windows: with the header, or cut after it.
 pub(super) fn begins_with(text: &str) -> bool {
     time_of(text).is_some() && text.contains("TTL=") || is_header(text)
 }
 
-/// "Pinging example.net [192.0.2.1] with 32 bytes of data:", whatever the language.
+/// Whether the line is the header "Pinging example.net [192.0.2.1] with 32 bytes of data:", in any language.
 fn is_header(text: &str) -> bool {
     let names_a_size = text.split(' ').any(|word| word.parse::<u16>().is_ok());
     text.ends_with(':') && names_a_size
 }
 
-/// The rest of a log, behind its first line.
+/// Parse a log whose first line has been read already.
 pub(super) fn series(
     first: &str,
     mut lines: Lines<impl BufRead>,
@@ -37,15 +36,15 @@ pub(super) fn series(
 ) -> Result<Series, ImportError> {
     let mut log = Log { interval: options.interval, ..Log::default() };
     if !is_header(first) {
-        log.take(Line { number: 1, text: first })?;
+        log.parse_line(Line { number: 1, text: first })?;
     }
-    // Some versions set the header off by an empty line.
+    // Some versions print an empty line after the header.
     let mut is_over = false;
     while let Some(line) = lines.next()? {
         if line.text.is_empty() {
             is_over = log.has_begun();
         } else if !is_over {
-            log.take(line)?;
+            log.parse_line(line)?;
         } else if begins_with(line.text) {
             return Err(line.wrong("another ping begins here; give each a file of its own"));
         }
@@ -61,7 +60,7 @@ pub(super) fn series(
 struct Log {
     interval: Option<Duration>,
     next_ns: i64,
-    /// Since the last answer.
+    /// Probes lost since the last answered one.
     lost: u64,
     probes: Vec<Probe>,
 }
@@ -71,7 +70,7 @@ impl Log {
         self.next_ns > 0
     }
 
-    fn take(&mut self, line: Line<'_>) -> Result<(), ImportError> {
+    fn parse_line(&mut self, line: Line<'_>) -> Result<(), ImportError> {
         line.has_room(self.probes.len())?;
         let sent_ns = self.next_ns;
         let mut took = AFTER_AN_ANSWER;
@@ -79,10 +78,10 @@ impl Log {
             Some(time) => {
                 let rtt_ms = rtt_ms(time).map_err(|what| line.wrong(what))?;
                 let rtt = Duration::from_secs_f64(rtt_ms / 1e3);
-                self.probes.push(Probe::halved(sent_ns, rtt, self.lost));
+                self.probes.push(Probe::symmetric(sent_ns, rtt, self.lost));
                 self.lost = 0;
             }
-            // A router's word has its address and a colon in front; a timeout has not.
+            // The ICMP error of a router begins with its address and a colon; a timeout does not.
             None => {
                 self.lost += 1;
                 took = if line.text.contains(": ") { AFTER_AN_ANSWER } else { TIMEOUT };
@@ -93,7 +92,8 @@ impl Log {
     }
 }
 
-/// What stands between "=" or "<" and "ms", such as "=14" or "<1"; "Minimum = 14ms" has a blank there.
+/// Return the text from "=" or "<" up to "ms", such as "=14" or "<1"; "Minimum = 14ms" does not match because of
+/// the blank.
 fn time_of(text: &str) -> Option<&str> {
     text.match_indices("ms").find_map(|(end, _)| {
         let before = text[..end].trim_end_matches([' ', '\u{a0}', '\u{fffd}']);

@@ -1,6 +1,6 @@
-//! Access: one satellite, a gateway, the user's point of presence, and fibre to the other end.
+//! Access topology: one satellite, a gateway, the user's point of presence, and fibre to the other end.
 
-use crate::compat::Habits;
+use crate::compat::CompatRules;
 use skyhop_model::Compat;
 use skyhop_orbit::{Ephemeris, Sky, Vec3};
 use skyhop_units::{Duration, Instant};
@@ -10,37 +10,37 @@ use crate::fibre::{fibre_delay_s, great_circle_m};
 use crate::route::Graph;
 use crate::{PathRequest, Place};
 
-/// A link from each satellite that sees a gateway to the end that has no satellite.
+/// Links from each satellite in view of a gateway to the end `to`, which has no satellite.
 ///
-/// Nodes: satellites, gateways, points of presence, and last the end `to`.
+/// Nodes are numbered in the order satellites, gateways, points of presence, and last the end `to`.
 pub struct Access {
     sky: Sky,
     satellites: u32,
     compat: Compat,
-    /// The node of the user's point of presence.
+    /// Node of the user's point of presence.
     pop: u32,
-    /// Per gateway: the fibre to the point of presence.
+    /// Delay of the fibre from each gateway to the point of presence.
     to_pop_s: Vec<f64>,
-    /// The fibre from there to the other end.
+    /// Delay of the fibre from the point of presence to the other end.
     to_end_s: f64,
-    /// Per satellite: the gateway over which `to` is nearest, as index, and the delay to it.
+    /// Gateway (index) over which `to` is nearest from each satellite, and the delay from the satellite to `to`.
     best: Vec<Option<(u32, f64)>>,
     links: Vec<(u32, u32, f64)>,
     graph: Graph,
-    parts: Vec<u32>,
-    /// The node of `to`.
+    components: Vec<u32>,
+    /// Node of the end `to`.
     to: u32,
 }
 
 impl Access {
-    /// The links of a request with gateways and points of presence.
+    /// Create the topology of a request with gateways and points of presence.
     pub fn new(request: &PathRequest, ephemeris: &Ephemeris) -> Self {
         let satellites = request.constellation.satellites();
         let pops = &request.options.pops;
         let first_pop = satellites + request.gateways.len() as u32;
         let stretch = request.options.fibre_stretch;
-        // Users belong to the nearest point of presence (Wang and others, A Cross-US View of Starlink's
-        // PoP and Satellite Assignment Strategy, LEO-NET 2026), whatever gateway serves them.
+        // Users are assigned to the nearest point of presence (Wang and others, A Cross-US View of Starlink's
+        // PoP and Satellite Assignment Strategy, LEO-NET 2026), independent of the gateway that serves them.
         let (index, pop) = nearest(&request.from, pops);
         let fibre_s = |place: &Place| fibre_delay_s(place.position, pop.position, stretch);
         Self {
@@ -53,19 +53,19 @@ impl Access {
             best: Vec::new(),
             links: Vec::new(),
             graph: Graph::default(),
-            parts: Vec::new(),
+            components: Vec::new(),
             to: first_pop + pops.len() as u32,
         }
     }
 
-    /// The delay from a satellite over a gateway to `to`.
+    /// Delay from a satellite over a gateway to `to`.
     fn delay_s(&self, gateway: usize, satellite: Vec3) -> f64 {
         let down_s = self.compat.ground_delay_s(satellite, &self.sky.sites()[gateway]);
         down_s + self.to_pop_s[gateway] + self.to_end_s
     }
 }
 
-/// The nearest of the points of presence, of which there is at least one.
+/// Return the point of presence nearest to the user, and its index. A checked request has at least one.
 fn nearest<'p>(user: &Place, pops: &'p [Place]) -> (u32, &'p Place) {
     let distance_m = |pop: &Place| great_circle_m(user.position, pop.position);
     let nearest = (0..).zip(pops).min_by(|(_, a), (_, b)| distance_m(a).total_cmp(&distance_m(b)));
@@ -93,15 +93,15 @@ impl Topology for Access {
                 .filter_map(|(satellite, best)| best.map(|(_, s)| (satellite, self.to, s))),
         );
         self.graph.rebuild(self.to as usize + 1, &self.links);
-        self.graph.parts(&mut self.parts);
+        self.graph.components(&mut self.components);
     }
 
     fn graph(&self) -> &Graph {
         &self.graph
     }
 
-    fn parts(&self) -> &[u32] {
-        &self.parts
+    fn components(&self) -> &[u32] {
+        &self.components
     }
 
     fn end_without_satellite(&self) -> Option<u32> {

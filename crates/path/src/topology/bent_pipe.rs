@@ -1,6 +1,6 @@
-//! Bent pipe: satellites reach each other only over gateways that see both.
+//! Bent-pipe topology: satellites reach each other only over gateways in view of both.
 
-use crate::compat::Habits;
+use crate::compat::CompatRules;
 use skyhop_model::Compat;
 use skyhop_orbit::{Ephemeris, Sky, Vec3};
 use skyhop_units::Instant;
@@ -9,18 +9,18 @@ use super::{Topology, sky};
 use crate::PathRequest;
 use crate::route::Graph;
 
-/// Links between satellites and the gateways that they are in view of.
+/// Links between satellites and the gateways in view of them.
 pub struct BentPipe {
     sky: Sky,
     satellites: u32,
     compat: Compat,
     links: Vec<(u32, u32, f64)>,
     graph: Graph,
-    parts: Vec<u32>,
+    components: Vec<u32>,
 }
 
 impl BentPipe {
-    /// The links between a request's constellation and its gateways.
+    /// Create the topology of a request's constellation and gateways.
     pub fn new(request: &PathRequest, ephemeris: &Ephemeris) -> Self {
         Self {
             sky: sky(request, &request.gateways, ephemeris),
@@ -28,7 +28,7 @@ impl BentPipe {
             compat: request.compat,
             links: Vec::new(),
             graph: Graph::default(),
-            parts: Vec::new(),
+            components: Vec::new(),
         }
     }
 }
@@ -46,14 +46,14 @@ impl Topology for BentPipe {
         }
         let nodes = self.satellites as usize + self.sky.sites().len();
         self.graph.rebuild(nodes, &self.links);
-        self.graph.parts(&mut self.parts);
+        self.graph.components(&mut self.components);
     }
 
     fn graph(&self) -> &Graph {
         &self.graph
     }
 
-    fn parts(&self) -> &[u32] {
-        &self.parts
+    fn components(&self) -> &[u32] {
+        &self.components
     }
 }

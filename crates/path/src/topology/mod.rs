@@ -1,19 +1,19 @@
-//! Which links there are in the middle of a path: one file per relay.
+//! Topologies: the links in the middle of a path, one file per relay.
 
 mod access;
 mod bent_pipe;
-mod grid;
 mod one_satellite;
+mod plus_grid;
 
-use crate::compat::Habits;
+use crate::compat::CompatRules;
 use skyhop_model::Relay;
 use skyhop_orbit::{Ephemeris, Sky, Vec3};
 use skyhop_units::{Duration, Instant};
 
 pub use access::Access;
 pub use bent_pipe::BentPipe;
-pub use grid::{Grid, grid_links};
 pub use one_satellite::OneSatellite;
+pub use plus_grid::{PlusGrid, grid_links};
 
 use crate::route::Graph;
 use crate::{PathRequest, Place};
@@ -22,26 +22,26 @@ use crate::{PathRequest, Place};
 ///
 /// Nodes 0 to N-1 are the satellites; gateways follow in their order.
 pub trait Topology: Send {
-    /// Brings the graph up to date with the satellites' earth-fixed positions.
+    /// Update the graph from the satellites' earth-fixed positions at `now`.
     fn update(&mut self, now: Instant, positions: &[Vec3]);
 
-    /// The graph; its weights are one-way delays in seconds.
+    /// Graph of the links, whose weights are one-way delays in seconds.
     fn graph(&self) -> &Graph;
 
-    /// For each node the lowest node that it has a route to.
-    fn parts(&self) -> &[u32];
+    /// Connected component of each node: the lowest node to which it has a route.
+    fn components(&self) -> &[u32];
 
-    /// Whether it needs the positions of satellites that neither end can see.
+    /// Whether [`Topology::update`] needs the positions of satellites that neither end can see.
     fn needs_every_satellite(&self) -> bool {
         true
     }
 
-    /// The node of the end `to` where that end has no satellite of its own.
+    /// Node of the end `to` if that end has no satellite; `None` if it uses one.
     fn end_without_satellite(&self) -> Option<u32> {
         None
     }
 
-    /// Appends a route of the graph to `hops`: its nodes, and the delay of each link.
+    /// Append a route of the graph to `hops`: its nodes, and the delay of each link.
     fn hops(&self, route: &[u32], _positions: &[Vec3], hops: &mut Hops) {
         hops.nodes.extend(route.iter().map(|node| *node as i32));
         hops.delays.extend(route.windows(2).map(|hop| {
@@ -51,26 +51,26 @@ pub trait Topology: Send {
     }
 }
 
-/// A path's nodes and the one-way delays between them, as a frame has them.
+/// Nodes of a path and the one-way delays between them, in the form of a frame.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Hops {
-    /// Node ids.
+    /// Node ids in the order of the path.
     pub nodes: Vec<i32>,
-    /// One fewer than nodes, once the path is whole.
+    /// One-way delays between consecutive nodes; one fewer than nodes when the path is complete.
     pub delays: Vec<Duration>,
 }
 
-/// The topology that a request asks for.
+/// Create the topology of a request's relay.
 pub fn topology(request: &PathRequest, ephemeris: &Ephemeris) -> Box<dyn Topology> {
     match request.relay {
-        Some(Relay::Isl) => Box::new(Grid::new(request)),
+        Some(Relay::Isl) => Box::new(PlusGrid::new(request)),
         Some(Relay::BentPipe) => Box::new(BentPipe::new(request, ephemeris)),
         Some(Relay::Access) => Box::new(Access::new(request, ephemeris)),
         Some(Relay::Geo) | None => Box::new(OneSatellite::new(request)),
     }
 }
 
-/// The sky over some places, as a request lets them use it.
+/// Sky over places, with the coverage and the avoidance of the geostationary arc of a request.
 pub(crate) fn sky<'p>(
     request: &PathRequest,
     places: impl IntoIterator<Item = &'p Place>,

@@ -1,4 +1,4 @@
-//! Up to one satellite and down to the other end: geostationary paths, and a terminal seen alone.
+//! Topology of one satellite between both ends: geostationary paths, and the satellite of a single terminal.
 
 use skyhop_orbit::Vec3;
 use skyhop_units::Instant;
@@ -7,19 +7,19 @@ use super::Topology;
 use crate::PathRequest;
 use crate::route::Graph;
 
-/// No links at all: both ends must use the same satellite.
+/// Topology without links: both ends must use the same satellite.
 pub struct OneSatellite {
     graph: Graph,
-    parts: Vec<u32>,
+    components: Vec<u32>,
 }
 
 impl OneSatellite {
-    /// The satellites of a request's constellation, each for itself.
+    /// Create the topology of a request's constellation, each satellite on its own.
     pub fn new(request: &PathRequest) -> Self {
         let satellites = request.constellation.satellites();
         let mut graph = Graph::default();
         graph.rebuild(satellites as usize, &[]);
-        Self { graph, parts: (0..satellites).collect() }
+        Self { graph, components: (0..satellites).collect() }
     }
 }
 
@@ -34,7 +34,7 @@ impl Topology for OneSatellite {
         &self.graph
     }
 
-    fn parts(&self) -> &[u32] {
-        &self.parts
+    fn components(&self) -> &[u32] {
+        &self.components
     }
 }

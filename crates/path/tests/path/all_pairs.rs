@@ -1,4 +1,4 @@
-//! All pairs at once against one pair at a time.
+//! All pairs at once compared with one pair at a time.
 
 use skyhop_model::{Compat, Relay};
 use std::ops::ControlFlow;

@@ -1,4 +1,4 @@
-//! Properties of computed paths, whatever the places and the time.
+//! Properties of computed paths for random places and times.
 
 use skyhop_model::{Compat, PathEventKind, Relay};
 use std::collections::BTreeSet;
@@ -18,7 +18,7 @@ fn starlink() -> Constellation {
     Constellation::parse(toml, "starlink-shell1.toml").unwrap()
 }
 
-/// Gateways every few degrees over North America.
+/// Lattice of gateways every few degrees over North America.
 fn gateways() -> Vec<Place> {
     let lattice = (0..5).flat_map(|row| (0..9).map(move |column| (row, column)));
     lattice
@@ -30,7 +30,7 @@ fn gateways() -> Vec<Place> {
         .collect()
 }
 
-/// San Diego to New York for two minutes.
+/// Request for a path from San Diego to New York for two minutes.
 fn request(relay: Relay) -> PathRequest {
     let constellation = starlink();
     PathRequest {
@@ -56,7 +56,7 @@ fn request(relay: Relay) -> PathRequest {
     }
 }
 
-/// The same over a geostationary satellite above the middle.
+/// Request for the same path over a geostationary satellite above the middle.
 fn geo_request() -> PathRequest {
     let toml = include_str!("../../../../data/constellations/geo-americas.toml");
     let constellation = Constellation::parse(toml, "geo-americas.toml").unwrap();
@@ -101,7 +101,7 @@ fn requests_with(
     )
 }
 
-/// Where a node of a frame is.
+/// Earth-fixed position of a node of a frame.
 fn position(node: i32, request: &PathRequest, satellites: &[Vec3]) -> Vec3 {
     let place = match node {
         -1 => &request.from,
@@ -116,7 +116,7 @@ fn position(node: i32, request: &PathRequest, satellites: &[Vec3]) -> Vec3 {
     EarthModel::Wgs84.site(place.position).position
 }
 
-/// Checks a frame against positions computed afresh.
+/// Check a frame against independently computed positions.
 fn check_geometry(frame: &Frame, request: &PathRequest) -> Result<(), TestCaseError> {
     let mut satellites = Vec::new();
     Ephemeris::new(&request.constellation, EarthModel::Wgs84)
@@ -127,7 +127,7 @@ fn check_geometry(frame: &Frame, request: &PathRequest) -> Result<(), TestCaseEr
     for (hop, delay) in frame.nodes.windows(2).zip(&frame.hop_delays) {
         let true_s = at(hop[0]).distance(at(hop[1])) / LIGHT_M_PER_S;
         if request.relay == Some(Relay::Access) && hop[0] >= satellites.len() as i32 {
-            // Fibre: longer than the straight line by the detour and the glass.
+            // Fibre is slower than light on the straight line because of the detour and the glass.
             prop_assert!(delay.as_secs_f64() >= 1.5 * true_s - 1e-9, "fibre {hop:?} is too fast");
             continue;
         }
@@ -137,7 +137,7 @@ fn check_geometry(frame: &Frame, request: &PathRequest) -> Result<(), TestCaseEr
     Ok(())
 }
 
-/// Checks that a hop between ground and space is steep enough, and that the ground has no others.
+/// Check that a hop between ground and space is steep enough; one between two places on the ground is an error.
 fn check_elevation(
     hop: &[i32],
     request: &PathRequest,
@@ -220,7 +220,7 @@ proptest! {
                     continue;
                 }
                 if let Some(was) = satellites[end] {
-                    // Only a lost satellite (of either end: periods may coincide) cuts a period.
+                    // Only a lost satellite (of either end: periods may coincide) ends a period early.
                     let site = EarthModel::Wgs84.site(place.position);
                     let gone = site.elevation_deg(positions[was as usize]) < minimum_deg;
                     let held = frame.at - since[end];
@@ -280,13 +280,13 @@ fn progress_is_told_and_may_stop_the_work() {
 
 #[test]
 fn a_path_that_never_exists_is_an_error() {
-    // Beyond the reach of a 53-degree shell.
+    // The place is out of reach of a 53-degree shell.
     let mut request = request(Relay::Isl);
     request.to = Place::new("South Pole", -90.0, 0.0);
     let error = compute(&request, |_, _| ControlFlow::Continue(())).unwrap_err();
     let (from, to) = ("San Diego".to_owned(), "South Pole".to_owned());
     assert_eq!(error, PathError::Trace(TraceError::NeverConnected { from, to }));
-    // As a stream it begins with the loss.
+    // The iterator's first frame already has no path.
     let first = PathFrames::new(&request).unwrap().next().unwrap();
     assert_eq!(first.events.len(), 1);
     assert_eq!((first.events[0].kind, first.events[0].hop), (PathEventKind::Lost, None));
@@ -356,7 +356,7 @@ fn a_geo_path_is_as_long_as_the_geometry_says() {
     }
 }
 
-/// Where each handover of an end is, and which satellite it brings.
+/// Handovers of an end: index of the frame, and the new satellite.
 fn handovers(request: &PathRequest) -> Vec<(Instant, u16, i32)> {
     let found = |frame: Frame| {
         let nodes = frame.nodes;

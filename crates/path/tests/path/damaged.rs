@@ -1,4 +1,4 @@
-//! Damaged files of other tools, and of ours.
+//! Randomly damaged files of other tools and of skyhop.
 
 use skyhop_needs::fuzz::Trial;
 use skyhop_path::export::write_csv;
@@ -17,7 +17,7 @@ const ROUND_TRIPS: &str = "host,RTT (ms),Timestamp\nx,20,1700000000.0\nx,*,\nx,3
 const DATED: &str = "date;latency_us\n2023-11-14T22:13:20Z;20000,5\n2023-11-14 22:13:20.1;30000\n";
 const PLAIN: &str = "unix_ns,rtt_ms\n1700000000000000000,20.5\n1700000000020000000,20.25\n";
 
-/// Checks that what was read is a path, the same one when it is written and read again.
+/// Check that a parsed path is valid, and equal after writing and reading it.
 fn check(read: Result<PathTrace, ImportError>) -> Result<(), String> {
     let trace = read.map_err(|error| error.to_string())?;
     assert_eq!(trace.validate(), Ok(()));

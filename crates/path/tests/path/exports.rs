@@ -1,4 +1,4 @@
-//! Exports: what the other tools would be told.
+//! Files exported for other tools.
 
 use proptest::prelude::*;
 use skyhop_model::PathEventKind;
@@ -7,7 +7,7 @@ use skyhop_path::import::{MeasuredOptions, parse_csv};
 use skyhop_path::{BetweenFrames, Endpoint, Frame, PathEvent, PathTrace};
 use skyhop_units::{Duration, Instant, Rate, UtcInstant};
 
-/// Columns: ul and dl rate (Mbit/s), ul and dl delay (ms), ul and dl loss, time (ms).
+/// Measurement with the columns ul and dl rate (Mbit/s), ul and dl delay (ms), ul and dl loss, time (ms).
 fn path(rows: &str) -> PathTrace {
     parse_csv(rows.as_bytes(), &MeasuredOptions::default()).unwrap()
 }
@@ -124,7 +124,7 @@ proptest! {
             at += Duration::from_nanos(held_ns);
             frame
         });
-        // One frame with a path at least: all others may be without.
+        // At least one frame has a path; all others may have none.
         trace.frames = timed.collect();
         trace.frames[0].delay = trace.frames[0].delay.or(Some(Duration::ZERO));
         trace.frames[0].delay_back = trace.frames[0].delay_back.or(Some(Duration::ZERO));

@@ -1,17 +1,17 @@
-//! Against Hypatia's published path, where this machine has it.
+//! Comparison with Hypatia's published path, if this machine has it.
 
 use skyhop_model::{Compat, Relay};
 use std::fs;
 use std::ops::ControlFlow;
 
 use skyhop_orbit::Constellation;
-use skyhop_path::handover::policy_of;
+use skyhop_path::handover::default_policy;
 use skyhop_path::{OutageModel, PathOptions, PathRequest, PathTrace, Place, compute};
 use skyhop_units::Duration;
 
 const STEP: Duration = Duration::from_millis(100);
 
-/// The lines of a published file as (ns, value), or `None` where they are missing.
+/// Read the lines of a published file as (ns, value); `None` if the file is missing.
 fn published(name: &str) -> Option<Vec<(u64, String)>> {
     let text = fs::read_to_string(skyhop_needs::reference(&format!("hypatia/{name}"))?).unwrap();
     let row = |line: &str| {
@@ -31,7 +31,7 @@ fn recomputed(steps: usize) -> PathTrace {
         to: Place::new("Dalian", 38.913811, 121.602322),
         gateways: Vec::new(),
         relay: Some(Relay::Isl),
-        handover: policy_of(Compat::Hypatia).to_owned(),
+        handover: default_policy(Compat::Hypatia).to_owned(),
         outage: OutageModel::None,
         compat: Compat::Hypatia,
         step: STEP,

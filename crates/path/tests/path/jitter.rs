@@ -15,7 +15,7 @@ fn jitter(correlation_ms: u64) -> Jitter {
     }
 }
 
-/// The round trip of every step, in ms.
+/// Round trips of all steps, in ms.
 fn series(jitter: &Jitter, steps: u64, seed: u64) -> Vec<f64> {
     let rtts = jitter.rtts(USUAL, jitter.every * steps, seed);
     let mut current = 0;
@@ -40,7 +40,7 @@ fn round_trips_are_spread_as_asked_whatever_their_correlation() {
         let values = series(&jitter(correlation_ms), 200_000, 1);
         let m = mean(&values);
         let sd = mean(&values.iter().map(|v| (v - m).powi(2)).collect::<Vec<_>>()).sqrt();
-        // Of a triangle from 564 over 597 to 625 ms.
+        // Mean and deviation of a triangular distribution from 564 over 597 to 625 ms.
         assert!((m - 595.33).abs() < 0.5, "{correlation_ms}: {m}");
         assert!((sd - 12.47).abs() < 0.3, "{correlation_ms}: {sd}");
         assert!(values.iter().all(|v| (564.0..=625.0).contains(v)));

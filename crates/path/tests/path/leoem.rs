@@ -1,4 +1,4 @@
-//! Against LeoEM's published paths, where this machine has them.
+//! Comparison with LeoEM's published paths, if this machine has them.
 
 use skyhop_model::{Compat, PathEventKind, Relay};
 use std::fs::File;
@@ -57,7 +57,7 @@ fn recomputed(from: (f64, f64), to: (f64, f64), relay: Relay, steps: usize) -> O
     Some(compute(&request, |_, _| ControlFlow::Continue(())).unwrap())
 }
 
-/// The share of frames with the same nodes, and the median difference of the total delays in us.
+/// Share of frames with the same nodes, and median difference of the total delays in us.
 fn agreement(published: &PathTrace, ours: &PathTrace) -> (f64, f64) {
     assert_eq!(published.frames.len(), ours.frames.len());
     let pairs = || published.frames.iter().zip(&ours.frames);
@@ -102,7 +102,7 @@ fn san_diego_to_new_york_over_gateways_is_as_published() {
     check("SD_NY_15_BP.log.gz", SAN_DIEGO, NEW_YORK, Relay::BentPipe, 0.999);
 }
 
-/// How many events of a kind there are.
+/// Number of events of a kind.
 fn count(trace: &PathTrace, kind: PathEventKind) -> usize {
     trace.events().filter(|event| event.kind == kind).count()
 }

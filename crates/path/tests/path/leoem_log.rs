@@ -1,4 +1,4 @@
-//! Reading LeoEM logs: what they mean, and what is said about damaged ones.
+//! Parsing of LeoEM logs, and error messages about damaged ones.
 
 use skyhop_model::PathEventKind;
 use skyhop_path::import::{LeoemLogOptions, parse_leoem_log};
@@ -45,15 +45,15 @@ fn events_are_those_of_leoems_emulator() {
     use PathEventKind::{End, Intermediate, Lost, Restored};
     let trace = parse(LOG).unwrap();
     assert_eq!(events(&trace, 0), [(Lost, None, 0)]);
-    // The slower end: 3 * 5 ms.
+    // The outage is that of the slower end: 3 * 5 ms.
     assert_eq!(events(&trace, 1), [(Restored, None, 15_000)]);
     assert_eq!(events(&trace, 2), []);
-    // A new first satellite, 3 * (1 + 1.5) ms; joined at 6 -> 8, left at 8 -> 1591, joined again at
+    // New first satellite, 3 * (1 + 1.5) ms; the old route is joined at 6 -> 8, left at 8 -> 1591, joined again at
     // 1591 -> 9.
     let broken = |hop| (Intermediate, Some(hop), 0);
     assert_eq!(events(&trace, 3), [(End, Some(0), 7_500), broken(1), broken(2), broken(3)]);
-    // Left at 9 -> 11; and as the first satellite was the old path's last, LeoEM takes the last
-    // link of the middle down too.
+    // The old route is left at 9 -> 11; as the first satellite was the old path's last, LeoEM takes the last
+    // link of the middle down, too.
     let expected = [(End, Some(0), 7_500), broken(1), broken(2), (End, Some(3), 18_000)];
     assert_eq!(events(&trace, 4), expected);
     assert_eq!(events(&trace, 5), [(Lost, None, 0)]);

@@ -1,4 +1,4 @@
-//! Measured paths: what the rules make of small series, and what is said about damaged files.
+//! Measured paths: conversion of small series, and error messages about damaged files.
 
 use skyhop_model::PathEventKind;
 
@@ -19,7 +19,7 @@ fn at_ms(ms: u64) -> Instant {
     Instant::START + Duration::from_millis(ms)
 }
 
-/// The frame that holds at a moment.
+/// Return the frame that is valid at a time.
 fn frame_at(trace: &PathTrace, at: Instant) -> &Frame {
     &trace.frames[trace.frames.partition_point(|frame| frame.at <= at) - 1]
 }
@@ -28,7 +28,7 @@ fn events(trace: &PathTrace) -> Vec<(u64, PathEventKind)> {
     trace.events().map(|event| (event.at.as_nanos() / 1_000_000, event.kind)).collect()
 }
 
-/// Answers a probe sent at `sent` as a link in order would; `None` where the path is down.
+/// Round trip of a probe sent at `sent` over a link that keeps packets in order; `None` while the path is down.
 fn answer(trace: &PathTrace, sent: Instant) -> Option<Duration> {
     let there = sent + frame_at(trace, sent).delay?;
     let back = there + frame_at(trace, there).delay_back?;
@@ -63,7 +63,7 @@ fn pings_are_sent_their_round_trip_before_their_time() {
     for (sent_ms, rtt_ms) in [(0, 20), (100, 30), (300, 40), (800, 20)] {
         assert_eq!(answer(&trace, at_ms(sent_ms)), Some(Duration::from_millis(rtt_ms)));
     }
-    // Halfway between two sendings, when the round trip rises.
+    // A rise takes effect halfway between two probes.
     assert_eq!(frame_at(&trace, at_ms(49)).delay, Some(Duration::from_millis(10)));
     assert_eq!(frame_at(&trace, at_ms(50)).delay, Some(Duration::from_millis(15)));
 }
@@ -71,15 +71,15 @@ fn pings_are_sent_their_round_trip_before_their_time() {
 #[test]
 fn several_lost_in_a_row_are_an_outage_and_single_ones_a_loss_ratio() {
     let trace = ping(PING).unwrap();
-    // The first of four lost ones was sent at 400 ms and would have been 20 ms on its way; the next
-    // answered one was sent at 800 ms. The closing statistics know of four more at the end.
+    // The first of four lost probes was sent at 400 ms and would have reached the far end 20 ms later; the next
+    // answered one was sent at 800 ms. According to the closing statistics, four more were lost at the end.
     let expected =
         [(420, PathEventKind::Lost), (800, PathEventKind::Restored), (1_010, PathEventKind::Lost)];
     assert_eq!(events(&trace), expected);
     assert_eq!(answer(&trace, at_ms(419)), None, "its answer meets the outage");
     assert_eq!(answer(&trace, at_ms(399)), Some(Duration::from_millis(40)));
     assert_eq!(answer(&trace, at_ms(799)), None);
-    // One of the five others.
+    // One of the other five probes was lost.
     assert_eq!(trace.frames[0].loss, Some(0.2));
 }
 
@@ -92,10 +92,10 @@ fn one_lost_of_a_probe_per_second_is_no_blackout() {
     };
     let trace = lost_at(&[10]);
     assert_eq!(events(&trace), []);
-    // One of the twenty probes of 20 s, and none of the next.
+    // One of the twenty probes of the first 20 s is lost, and none of the next.
     assert_eq!(frame_at(&trace, at_ms(9_000)).loss, Some(0.05));
     assert_eq!(frame_at(&trace, at_ms(20_000)).loss, Some(0.0));
-    // What is left behind the last whole 20 s is too little to tell a ratio from.
+    // The remainder after the last whole 20 s is too short for its own ratio.
     let trace = lost_at(&[40]);
     assert_eq!(frame_at(&trace, at_ms(40_000)).loss, Some(1.0 / 21.0));
 }
@@ -143,7 +143,7 @@ fn irtt(text: &str) -> Result<PathTrace, String> {
 #[test]
 fn irtt_tells_the_ways_apart_without_the_clocks_difference() {
     let trace = irtt(IRTT).unwrap();
-    // The least delays are 1010 and -990 ms: the clocks are 1000 ms apart.
+    // The minimum delays are 1010 and -990 ms: the clocks are 1000 ms apart.
     let ways = |ms| {
         let frame = frame_at(&trace, at_ms(ms));
         (frame.delay.unwrap().as_micros(), frame.delay_back.unwrap().as_micros())
@@ -166,7 +166,7 @@ fn rows_with_a_long_gap_are_an_outage() {
         text += &format!("{},20.5\n", 1_000_000_000_000_i64 + index * 20_000_000);
     }
     let trace = csv(&text).unwrap();
-    // Sent every 20 ms; the one after 180 ms would have turned round 10.25 ms later.
+    // Probes are sent every 20 ms; the one after 180 ms would have turned round 10.25 ms later.
     assert_eq!(events(&trace), [(210, PathEventKind::Lost), (320, PathEventKind::Restored)]);
     assert!(trace.frames.iter().all(|frame| frame.loss.is_none()), "rows cannot tell");
     assert_eq!(trace.header.step_ns, 20_000_000);
@@ -191,7 +191,7 @@ fn rates_go_with_the_direction() {
 
 #[test]
 fn deliveries_become_rates_that_let_as_many_packets_pass() {
-    // Two packets in each of 30 ms: 20 in 10 ms.
+    // Two packets in each of 30 ms are 20 packets in 10 ms.
     let text: String = (1..=30).map(|ms| format!("{ms}\n{ms}\n")).collect();
     let rtt = Some(Duration::from_millis(50));
     let given = MeasuredOptions { rtt, ..options() };
@@ -200,7 +200,7 @@ fn deliveries_become_rates_that_let_as_many_packets_pass() {
     assert_eq!(trace.frames[2].rate.unwrap().bits_per_second(), 2 * 1514 * 8 * 1000);
     assert_eq!(trace.frames[0].delay, Some(Duration::from_millis(25)));
     assert_eq!(trace.header.duration_ns, 30_000_000);
-    // One packet per 20 ms: ten in 200 ms, so that a second is the shortest bin with ten.
+    // One packet per 20 ms is ten in 200 ms, so that a second is the shortest bin with ten.
     let slow: String = (0..100).map(|index| format!("{}\n", 20 * (index + 1))).collect();
     let trace = parse_mahimahi(slow.as_bytes(), &given).unwrap();
     assert_eq!((trace.frames.len(), trace.header.step_ns), (2, 1_000_000_000));
@@ -242,7 +242,7 @@ Approximate round trip times in milli-seconds:\r
     Minimum = 0ms, Maximum = 20ms, Average = 10ms\r
 ";
 
-/// The same from a German Windows, whose console does not write UTF-8.
+/// Output of ping on a German Windows, whose console does not write UTF-8.
 fn german_ping() -> Vec<u8> {
     let mut bytes = Vec::new();
     for (english, german) in [
@@ -275,7 +275,7 @@ fn windows_pings_in_any_language_are_a_second_apart_and_four_after_a_timeout() {
     assert!(std::str::from_utf8(&german_ping()).is_err(), "the letters are those of a console");
     let german = parse_ping(&german_ping()[..], &options()).unwrap();
     assert_eq!(german, english);
-    // With an interval of one's own, and cut at both ends.
+    // The interval is given, and the log is cut at both ends.
     let cut = WINDOWS_PING.lines().skip(2).take(4).collect::<Vec<_>>().join("\n");
     let interval = Some(Duration::from_millis(500));
     let trace = parse_ping(cut.as_bytes(), &MeasuredOptions { interval, ..options() }).unwrap();
@@ -297,7 +297,7 @@ fn columns_are_found_by_their_names() {
     ] {
         assert_eq!(csv(named).unwrap(), plain, "{named}");
     }
-    // A time of its own clock, of the sending, and what was lost.
+    // Sending times on the measurement's own clock, and lost probes.
     let own = csv("sent_s,rtt_ms\n0,20\n1,timeout\n2,\n3,lost\n4,20\n").unwrap();
     assert_eq!(own.header.start, None);
     assert_eq!(events(&own), [(1_010, PathEventKind::Lost), (4_000, PathEventKind::Restored)]);
@@ -345,7 +345,7 @@ fn what_is_wrong_is_named_with_its_line() {
         ("1,2,3,4,0,0,5\n1,2,3,4,0,0,5", "line 2: t_ms 5 does not come after"),
         ("1,2,3,4,0,1.5,5", "line 1: dl_loss is 1.5; expected 0 to 1"),
         ("1,-2,3,4,0,0,5", "line 1: dl_Mbps is -2"),
-        ("time,size\n1,2", "line 1: \"time,size\" names no time"),
+        ("time,size\n1,2", "line 1: \"time,size\" needs a column for the time"),
         ("time_s,rtt_ms\n1,2\n3", "line 3: \"3\" is not time_s,rtt_ms"),
         ("time_s,rtt_ms\n1,slow", "line 2: rtt_ms has \"slow\" where a number belongs"),
         ("date,rtt_ms\n1 May 12:00,2", "line 2: date has \"1 May 12:00\"; expected such as 2026"),
@@ -400,11 +400,11 @@ impl<I: Iterator<Item = u8>> std::io::Read for Repeated<I> {
     }
 }
 
-/// Round trips every 20 ms for four minutes, whose level is that of `level_ms` at each second.
+/// Round trips every 20 ms for four minutes, whose level in each second is `level_ms`.
 fn levels(level_ms: impl Fn(u64) -> f64) -> PathTrace {
     let mut text = String::new();
     for index in 0..12_000_u64 {
-        // Noise that repeats in no period of a second.
+        // The noise has no period of a second.
         let noise_ms = (index * 7919 % 97) as f64 / 97.0;
         let ms = level_ms(index / 50) + noise_ms;
         text += &format!("{},{ms:.2}\n", 1_700_000_000_000_000_000 + index * 20_000_000);
@@ -418,7 +418,7 @@ fn level_shifts_on_a_grid_are_handovers() {
     let trace = levels(shifting);
     let marked: Vec<u64> =
         trace.events().map(|event| event.at.as_nanos() / 1_000_000_000).collect();
-    // Level shifts at 7, 22, 37, …; at every fourth the level stays.
+    // Level shifts at 7, 22, 37, …; every fourth one does not change the level.
     let expected: Vec<u64> = (0..16)
         .map(|index| 7 + 15 * index)
         .filter(|at| shifting(*at) != shifting(at - 1))
@@ -437,7 +437,7 @@ fn level_shifts_off_the_grid_are_none() {
 }
 
 proptest! {
-    /// A probe where the measurement's was gets the same answer, as long as order is kept.
+    /// Probes at the times of the measurement get the same answers, unless they would overtake each other.
     #[test]
     fn probes_get_the_answers_that_were_measured(
         series in prop::collection::vec((20_u64..200, 1_u64..20), 2..40),

@@ -1,4 +1,4 @@
-//! How long handovers take the link down.
+//! Durations of the outages of handovers.
 
 use skyhop_path::{Draw, OutageModel};
 use skyhop_units::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! Routes and topologies against slow and simple ways to find the same.
+//! Routes and topologies compared with slow and simple reference algorithms.
 
 use skyhop_model::Compat;
 use std::collections::BTreeSet;
@@ -12,12 +12,12 @@ const NODES: usize = 12;
 
 fn links() -> impl Strategy<Value = Vec<(u32, u32, f64)>> {
     let node = 0..NODES as u32;
-    // Whole numbers, so that lengths are exact.
+    // Integer weights, so that sums are exact.
     let link = (node.clone(), node, 0_u32..20).prop_map(|(a, b, w)| (a, b, f64::from(w)));
     prop::collection::vec(link, 0..30)
 }
 
-/// Lengths of all shortest routes (Floyd and Warshall).
+/// Lengths of all shortest routes by the Floyd-Warshall algorithm.
 fn all_lengths(links: &[(u32, u32, f64)]) -> Vec<Vec<f64>> {
     let mut length = vec![vec![f64::INFINITY; NODES]; NODES];
     for (node, row) in length.iter_mut().enumerate() {
@@ -42,18 +42,18 @@ proptest! {
     #[test]
     fn routes_are_the_shortest_there_are(first in links(), second in links()) {
         let (mut graph, mut router) = (Graph::default(), Router::default());
-        let (mut route, mut parts) = (Vec::new(), Vec::new());
-        // Twice with the same buffers.
+        let (mut route, mut components) = (Vec::new(), Vec::new());
+        // The second pass reuses the buffers.
         for links in [first, second] {
             graph.rebuild(NODES, &links);
-            graph.parts(&mut parts);
+            graph.components(&mut components);
             let expected = all_lengths(&links);
             for a in 0..NODES as u32 {
                 for b in 0..NODES as u32 {
                     let length = router.shortest(&graph, a, b, &mut route);
                     let shortest = expected[a as usize][b as usize];
                     prop_assert_eq!(length.unwrap_or(f64::INFINITY), shortest);
-                    prop_assert_eq!(parts[a as usize] == parts[b as usize], length.is_some());
+                    prop_assert_eq!(components[a as usize] == components[b as usize], length.is_some());
                     prop_assert_eq!(route.is_empty(), length.is_none());
                     let steps: f64 = route.windows(2).map(|hop| {
                         let edges = graph.edges(hop[0]).iter().filter(|edge| edge.to == hop[1]);

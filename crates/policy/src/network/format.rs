@@ -1,8 +1,8 @@
-//! What is read of an ONNX file: the fields of onnx.proto by their numbers.
+//! Parts of the ONNX format that are read: messages of onnx.proto with the field numbers.
 
 use prost::Message;
 
-/// The file.
+/// Message `ModelProto` of onnx.proto: the whole file.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Model {
     #[prost(message, optional, tag = "7")]
@@ -51,7 +51,7 @@ pub(super) struct Attribute {
     pub(super) ints: Vec<i64>,
 }
 
-/// `TensorProto`.
+/// Message `TensorProto` of onnx.proto: a constant.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct TensorFile {
     #[prost(int64, repeated, tag = "1")]
@@ -66,7 +66,7 @@ pub(super) struct TensorFile {
     pub(super) name: String,
     #[prost(bytes = "vec", tag = "9")]
     pub(super) raw: Vec<u8>,
-    /// 1: in another file.
+    /// Location of the data; 1: in another file.
     #[prost(int32, tag = "14")]
     pub(super) location: i32,
 }
@@ -99,13 +99,13 @@ struct ShapeFile {
 
 #[derive(Clone, PartialEq, Message)]
 struct Axis {
-    /// 0 of an axis that has a name in place of a size.
+    /// Size of the axis; 0 if it has a name instead.
     #[prost(int64, tag = "1")]
     size: i64,
 }
 
 impl ValueInfo {
-    /// The sizes of its axes; an axis of any size is the batch's, 1.
+    /// Sizes of the axes; an axis of unknown size is the batch's and counts as 1.
     pub(super) fn shape(&self) -> Vec<usize> {
         let shape = self.kind.as_ref().and_then(|kind| kind.tensor.as_ref()?.shape.as_ref());
         let axes = shape.into_iter().flat_map(|shape| &shape.axes);
@@ -113,12 +113,12 @@ impl ValueInfo {
     }
 }
 
-/// FLOAT and INT64 of `TensorProto.DataType`.
+/// Values FLOAT and INT64 of `TensorProto.DataType`.
 const FLOAT: i32 = 1;
 const INT64: i32 = 7;
 
 impl TensorFile {
-    /// Its numbers and the sizes of its axes.
+    /// Shape and values of a FLOAT tensor.
     pub(super) fn numbers(&self) -> Result<(Vec<usize>, Vec<f32>), String> {
         if self.kind != FLOAT {
             return Err(self.wrong("is of another kind than FLOAT"));
@@ -126,7 +126,7 @@ impl TensorFile {
         self.whole(&self.floats, f32::from_le_bytes)
     }
 
-    /// Its whole numbers, as axes and sizes are given.
+    /// Values of an INT64 tensor, such as axes and sizes.
     pub(super) fn whole_numbers(&self) -> Result<Vec<i64>, String> {
         if self.kind != INT64 {
             return Err(self.wrong("is of another kind than INT64"));
@@ -134,7 +134,7 @@ impl TensorFile {
         self.whole(&self.ints, i64::from_le_bytes).map(|(_, values)| values)
     }
 
-    /// Whether it says axes or sizes.
+    /// Whether the values are INT64, as those of axes and sizes.
     pub(super) fn is_whole_numbers(&self) -> bool {
         self.kind == INT64
     }

@@ -1,29 +1,32 @@
-//! Gated recurrent units, as ONNX lays them out: the update's, the reset's and the candidate's weights below one another.
+//! Gated recurrent units in ONNX's layout: the rows of weights are those of the update gate, the reset gate and the
+//! candidate.
 
-use super::operator::{Stated, sigmoid};
-use super::tensor::{Tensor, by};
+use super::operator::{NodeAttributes, sigmoid};
+use super::tensor::{Tensor, shape_text};
 
-/// What a node says of its units.
+/// Attributes of a GRU node.
 #[derive(Debug)]
 pub(super) struct Gru {
-    /// Whether the candidate's own product is taken before it is reset, as PyTorch has it.
+    /// Whether the reset gate applies to the candidate's recurrent product, as in PyTorch (`linear_before_reset`).
     resets_product: bool,
 }
 
-/// The parts of one step's weights and sums.
+/// Number of gates, which divide the rows of weights and sums.
 const PARTS: usize = 3;
 
 impl Gru {
-    pub(super) fn read(stated: &Stated<'_>) -> Result<Self, String> {
-        let forward = stated.text("direction").is_none_or(|direction| direction == "forward");
-        let usual = ["activations", "clip", "layout"].iter().all(|name| !stated.has(name));
+    pub(super) fn read(attributes: &NodeAttributes<'_>) -> Result<Self, String> {
+        let forward = attributes.text("direction").is_none_or(|direction| direction == "forward");
+        let usual = ["activations", "clip", "layout"].iter().all(|name| !attributes.has(name));
         if !forward || !usual {
-            return Err("goes another way than forward, with sigmoid and tanh".to_owned());
+            return Err(
+                "is not a forward GRU with sigmoid and tanh, without clip and layout".to_owned()
+            );
         }
-        Ok(Self { resets_product: stated.int("linear_before_reset", 0) != 0 })
+        Ok(Self { resets_product: attributes.int("linear_before_reset", 0) != 0 })
     }
 
-    /// Takes in `[steps, 1, inputs]`; says `[steps, 1, 1, units]` and the last of them.
+    /// Run the units on `[steps, 1, inputs]`; return all outputs, `[steps, 1, 1, units]`, and the last one.
     pub(super) fn run(&self, inputs: &[Option<&Tensor>]) -> Result<Vec<Tensor>, String> {
         let given = |index: usize| inputs.get(index).copied().flatten();
         let (Some(x), Some(w), Some(r)) = (given(0), given(1), given(2)) else {
@@ -32,7 +35,7 @@ impl Gru {
         let ([steps, 1, width], [1, rows, columns], [1, _, units]) =
             (x.shape(), w.shape(), r.shape())
         else {
-            return Err(format!("takes in one connection's steps, not {}", by(x.shape())));
+            return Err(format!("takes in one connection's steps, not {}", shape_text(x.shape())));
         };
         let fits = width == columns && *rows == PARTS * units && r.shape()[1] == *rows;
         let bias = given(3).map_or(vec![0.0; 2 * rows], |bias| bias.numbers().to_vec());
@@ -73,10 +76,10 @@ impl Gru {
     }
 }
 
-/// Each row's product with what is taken in, and its bias.
+/// Product of each row with the input, plus its bias.
 fn sums(rows: &[f32], seen: &[f32], bias: &[f32]) -> Vec<f32> {
     let sum = |(row, bias): (&[f32], &f32)| {
-        // Four sums beside one another, which the compiler keeps in one register.
+        // Four partial sums, which the compiler keeps in one register.
         let ((row_fours, row_rest), (seen_fours, seen_rest)) =
             (row.as_chunks::<4>(), seen.as_chunks::<4>());
         let mut four = [0.0; 4];

@@ -1,7 +1,7 @@
-//! The network that decides, an ONNX file.
+//! Neural network that decides, read from an ONNX file.
 //!
-//! It is run here rather than by a library: it computes in the thread that asks, the same sums in the same order on every
-//! machine, and a decision takes microseconds.
+//! It is run by this crate rather than by a library: it computes in the caller's thread, the same sums in the same
+//! order on every machine, and a decision takes microseconds.
 
 mod format;
 mod gru;
@@ -14,83 +14,83 @@ use std::fmt;
 use prost::Message as _;
 
 use crate::card::Card;
+use crate::decider::Model;
 use crate::error::PolicyError;
-use crate::pilot::Model;
 use format::{Graph, Node, TensorFile};
-use operator::{Operator, Stated};
-use tensor::{Tensor, by};
+use operator::{NodeAttributes, Operator};
+use tensor::{Tensor, shape_text};
 
-/// What a network remembers of a connection: one list for each `network.memory` of the card.
+/// Memory of a recurrent network for one connection: one list of values for each `network.memory` of the card.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Memory(pub Vec<Vec<f32>>);
 
 impl Memory {
-    /// That of a connection that has not reported yet: zeros.
+    /// Create the memory of a connection that has not reported yet: zeros.
     pub fn new(card: &Card) -> Self {
         Self(card.network.memory.iter().map(|memory| vec![0.0; memory.size]).collect())
     }
 }
 
-/// A network of an ONNX file. It computes in the caller's thread, and the same output for the same input.
+/// Network of an ONNX file. It computes in the caller's thread and is deterministic.
 pub struct Network {
     constants: Vec<Tensor>,
     steps: Vec<Step>,
-    /// Where what is computed is kept, beside the constants.
+    /// Number of computed values; constants are kept separately.
     places: usize,
     seen: Input,
-    output: Place,
-    memory: Vec<(Input, Place)>,
+    output: ValueRef,
+    memory: Vec<(Input, ValueRef)>,
 }
 
-/// What takes in numbers from outside.
+/// Input of the graph: the observation, or memory.
 struct Input {
     place: usize,
     shape: Vec<usize>,
 }
 
-/// Where a node's input is.
+/// Location of a value that a node reads.
 #[derive(Debug, Clone, Copy)]
-enum Place {
+enum ValueRef {
     Constant(usize),
     Computed(usize),
 }
 
-/// A node.
+/// A node of the graph, in the order of execution.
 struct Step {
     operator: Operator,
-    /// As its file calls it.
+    /// Name of the operator, escaped, for messages.
     name: String,
-    inputs: Vec<Option<Place>>,
+    inputs: Vec<Option<ValueRef>>,
     outputs: Vec<usize>,
 }
 
-/// The most nodes of a network, and numbers that it computes for a decision: small files may ask for much.
+/// Largest number of nodes, and of values computed per decision: small files could demand very much.
 const MOST_NODES: usize = 2_000;
 const MOST_COMPUTED: usize = 1 << 24;
 
 impl Network {
-    /// Reads a network that sees and remembers what the card says.
+    /// Read a network whose inputs and outputs fit the card.
     ///
     /// # Errors
-    /// [`PolicyError::Network`].
+    /// [`PolicyError::Network`]: the file is invalid, or does not fit the card.
     pub fn read(card: &Card, onnx: &[u8]) -> Result<Self, PolicyError> {
         let model = format::Model::decode(onnx).map_err(|error| {
             let error = error.to_string();
-            PolicyError::network(format!("is no network in ONNX: {}", error.escape_debug()))
+            PolicyError::network(format!("is not an ONNX network: {}", error.escape_debug()))
         })?;
-        let graph = model.graph.ok_or_else(|| PolicyError::network("is no network in ONNX"))?;
+        let graph = model.graph.ok_or_else(|| PolicyError::network("is not an ONNX network"))?;
         let network = Reader::default().read(card, &graph).map_err(PolicyError::network)?;
-        network.try_out(card).map_err(PolicyError::network)?;
+        network.run_on_zeros(card).map_err(PolicyError::network)?;
         Ok(network)
     }
 
-    /// Runs it once on zeros: what does not fit shows now.
-    fn try_out(&self, card: &Card) -> Result<(), String> {
+    /// Run the network once on zeros, so that mismatches of shapes show early.
+    fn run_on_zeros(&self, card: &Card) -> Result<(), String> {
         let mut memory = Memory::new(card);
         self.output_of(&vec![0.0; card.inputs()], &mut memory)?;
         let sizes = card.network.memory.iter().map(|entry| entry.size);
         if memory.0.iter().map(Vec::len).ne(sizes) {
-            return Err("remembers another number of values than the card says".to_owned());
+            return Err("has a memory of another size than the card says".to_owned());
         }
         Ok(())
     }
@@ -116,9 +116,9 @@ impl Network {
                 computed[*place] = Some(tensor);
             }
         }
-        let at = |place: Place| {
+        let at = |place: ValueRef| {
             self.at(place, &computed)
-                .ok_or_else(|| "has an output that nothing computes".to_owned())
+                .ok_or_else(|| "has an output that no node computes".to_owned())
         };
         let output = at(self.output)?.numbers().first().copied();
         for (values, (_, place)) in memory.0.iter_mut().zip(&self.memory) {
@@ -127,18 +127,18 @@ impl Network {
         output.map(f64::from).ok_or_else(|| "has an output without numbers".to_owned())
     }
 
-    fn at<'t>(&'t self, place: Place, computed: &'t [Option<Tensor>]) -> Option<&'t Tensor> {
+    fn at<'t>(&'t self, place: ValueRef, computed: &'t [Option<Tensor>]) -> Option<&'t Tensor> {
         match place {
-            Place::Constant(at) => self.constants.get(at),
-            Place::Computed(at) => computed.get(at)?.as_ref(),
+            ValueRef::Constant(at) => self.constants.get(at),
+            ValueRef::Computed(at) => computed.get(at)?.as_ref(),
         }
     }
 }
 
-/// What is known of a file's names while it is read.
+/// Names defined so far while a file is read.
 #[derive(Default)]
 struct Reader {
-    places: BTreeMap<String, Place>,
+    places: BTreeMap<String, ValueRef>,
     constants: Vec<Tensor>,
     computed: usize,
     whole: BTreeMap<String, Vec<i64>>,
@@ -167,11 +167,11 @@ impl Reader {
             found.copied().ok_or_else(|| format!("has no output called `{}`", name.escape_debug()))
         };
         let outputs = card.network.memory.iter().map(|entry| named(&entry.output));
-        let outputs: Vec<Place> = outputs.collect::<Result<_, _>>()?;
+        let outputs: Vec<ValueRef> = outputs.collect::<Result<_, _>>()?;
         let remembers =
             |name: &String| card.network.memory.iter().any(|entry| entry.output == *name);
         let output = graph.outputs.iter().find(|one| !remembers(&one.name));
-        let output = named(&output.ok_or("has no output beside the card's memory")?.name)?;
+        let output = named(&output.ok_or("has no output in addition to the card's memory")?.name)?;
         let memory = remembered.into_iter().zip(outputs).collect();
         Ok(Network {
             constants: self.constants,
@@ -183,7 +183,7 @@ impl Reader {
         })
     }
 
-    /// The input that is seen, and those that are remembered; older files list constants among them.
+    /// Find the input for observations and those for memory; older files list constants among the inputs.
     fn inputs(&mut self, card: &Card, graph: &Graph) -> Result<(Input, Vec<Input>), String> {
         let given = graph.inputs.iter().filter(|input| !self.places.contains_key(&input.name));
         let given: Vec<_> = given.collect();
@@ -196,7 +196,7 @@ impl Reader {
         let others = given.iter().filter(|input| !self.places.contains_key(&input.name));
         let [seen] = others.copied().collect::<Vec<_>>()[..] else {
             return Err(format!(
-                "has {} inputs beside the {} of the card's memory; expected one",
+                "has {} inputs in addition to the {} of the card's memory; expected one",
                 given.len() - remembered.len(),
                 remembered.len()
             ));
@@ -211,13 +211,16 @@ impl Reader {
         }
         if shape.iter().try_fold(1_usize, |all, size| all.checked_mul(*size)) != Some(size) {
             let name = info.name.escape_debug();
-            return Err(format!("`{name}` holds {} numbers; the card has {size}", by(&shape)));
+            return Err(format!(
+                "`{name}` holds {} numbers; the card has {size}",
+                shape_text(&shape)
+            ));
         }
         Ok(Input { place: self.computed(&info.name), shape })
     }
 
     fn computed(&mut self, name: &str) -> usize {
-        self.places.insert(name.to_owned(), Place::Computed(self.computed));
+        self.places.insert(name.to_owned(), ValueRef::Computed(self.computed));
         self.computed += 1;
         self.computed - 1
     }
@@ -238,10 +241,10 @@ impl Reader {
 
     fn keep(&mut self, name: &str, tensor: Tensor) {
         self.constants.push(tensor);
-        self.places.insert(name.to_owned(), Place::Constant(self.constants.len() - 1));
+        self.places.insert(name.to_owned(), ValueRef::Constant(self.constants.len() - 1));
     }
 
-    /// What a node does; `None` of one that only names a constant.
+    /// Read a node; `None` if it only defines a constant.
     fn step(&mut self, node: &Node, name: &str) -> Result<Option<Step>, String> {
         if node.operator == "Constant" {
             let file = node.attributes.iter().find_map(|attribute| attribute.tensor.as_ref());
@@ -250,34 +253,34 @@ impl Reader {
             };
             return self.constant(output, file).map(|()| None);
         }
-        let mut operator = Operator::read(&Stated::new(node, &self.whole, &self.single))?;
+        let mut operator = Operator::read(&NodeAttributes::new(node, &self.whole, &self.single))?;
         let mut inputs = Vec::new();
         for input in node.inputs.iter().take(operator.takes()) {
             let place = self.places.get(input).copied();
             if place.is_none() && !input.is_empty() {
                 let input = input.escape_debug();
-                return Err(format!("takes in `{input}`, which nothing before it gives"));
+                return Err(format!("reads `{input}`, which no node before it defines"));
             }
             inputs.push(place);
         }
-        self.turn(&mut operator, &mut inputs)?;
+        self.transpose_constant(&mut operator, &mut inputs)?;
         let outputs = node.outputs.iter().map(|output| self.computed(output)).collect();
         Ok(Some(Step { operator, name: name.to_owned(), inputs, outputs }))
     }
 
-    /// Turns a constant matrix over once rather than each time it is multiplied by.
-    fn turn(
+    /// Transpose a constant matrix once rather than at each multiplication.
+    fn transpose_constant(
         &mut self,
         operator: &mut Operator,
-        inputs: &mut [Option<Place>],
+        inputs: &mut [Option<ValueRef>],
     ) -> Result<(), String> {
-        let Operator::Gemm { flips: [_, flip], .. } = operator else { return Ok(()) };
-        if let [_, Some(Place::Constant(at)), ..] = inputs
-            && *flip
+        let Operator::Gemm { transposes: [_, transpose], .. } = operator else { return Ok(()) };
+        if let [_, Some(ValueRef::Constant(at)), ..] = inputs
+            && *transpose
         {
             self.constants.push(self.constants[*at].transposed()?);
             *at = self.constants.len() - 1;
-            *flip = false;
+            *transpose = false;
         }
         Ok(())
     }

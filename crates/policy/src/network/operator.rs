@@ -1,5 +1,5 @@
-//! The operators of ONNX (opset 13 to 22) that networks of senders are made of. What shapes depend on, axes and sizes, is
-//! known when a network is read: constants, and nothing that is computed.
+//! Operators of ONNX (opset 13 to 22) that networks of congestion controls use. Axes and sizes, which determine
+//! shapes, must be constants when the network is read; they cannot be computed.
 
 use std::collections::BTreeMap;
 
@@ -7,16 +7,16 @@ use super::format::Node;
 use super::gru::Gru;
 use super::tensor::{Tensor, axis_of};
 
-/// Their names, as files have them.
+/// Names of the operators, as in files.
 const KNOWN: &str = "Add, BatchNormalization, Clip, Concat, Constant, Div, Dropout, Elu, Exp, Flatten, Gemm, GRU, \
                      Identity, LayerNormalization, LeakyRelu, Log, MatMul, Mul, Neg, ReduceMean, ReduceSum, Relu, \
                      Reshape, Sigmoid, Slice, Softmax, Softplus, Softsign, Split, Sqrt, Squeeze, Sub, Tanh, Unsqueeze";
 
-/// What is done at a node.
+/// Operator of a node with its attributes.
 #[derive(Debug)]
 pub(super) enum Operator {
     Each(fn(f32) -> f32),
-    /// The number is that of a negative input, per unit.
+    /// Leaky ReLU with the slope for negative inputs.
     LeakyRelu(f32),
     Elu(f32),
     Both(fn(f32, f32) -> f32),
@@ -24,7 +24,7 @@ pub(super) enum Operator {
     Gemm {
         alpha: f32,
         beta: f32,
-        flips: [bool; 2],
+        transposes: [bool; 2],
     },
     MatMul,
     Concat(i64),
@@ -32,7 +32,7 @@ pub(super) enum Operator {
     Flatten(i64),
     Squeeze(Vec<i64>),
     Unsqueeze(Vec<i64>),
-    /// Axes with where on them it begins and ends.
+    /// Axes, each with the begin and end of its range.
     Slice(Vec<(i64, [i64; 2])>),
     Split {
         axis: i64,
@@ -53,16 +53,16 @@ pub(super) enum Operator {
     Gru(Gru),
 }
 
-/// A node's attributes, and the inputs that are whole numbers.
-pub(super) struct Stated<'n> {
+/// Attributes of a node, and those of its inputs that are constants of whole numbers.
+pub(super) struct NodeAttributes<'n> {
     node: &'n Node,
-    /// Constants of whole numbers, by their names.
+    /// Constants of whole numbers, by name.
     whole: &'n BTreeMap<String, Vec<i64>>,
-    /// Constants that are one number.
+    /// Constants with a single value, by name.
     single: &'n BTreeMap<String, f32>,
 }
 
-impl<'n> Stated<'n> {
+impl<'n> NodeAttributes<'n> {
     pub(super) fn new(
         node: &'n Node,
         whole: &'n BTreeMap<String, Vec<i64>>,
@@ -92,12 +92,12 @@ impl<'n> Stated<'n> {
         self.node.attributes.iter().find(|attribute| attribute.name == name)
     }
 
-    /// The name of an input, where it is given.
+    /// Name of an input, if it is given.
     fn input(&self, index: usize) -> Option<&str> {
         self.node.inputs.get(index).map(String::as_str).filter(|name| !name.is_empty())
     }
 
-    /// Whole numbers: an input that is a constant, or in older files an attribute.
+    /// List of whole numbers: a constant input, or in older files an attribute.
     fn list(&self, index: usize, name: &str) -> Result<Option<Vec<i64>>, String> {
         let Some(input) = self.input(index) else {
             return Ok(self.attribute(name).map(|found| found.ints.clone()));
@@ -124,7 +124,7 @@ impl<'n> Stated<'n> {
             || axes.len() != ends.len()
             || steps.iter().any(|step| *step != 1)
         {
-            return Err("takes parts in other steps than one".to_owned());
+            return Err("slices with a step other than 1".to_owned());
         }
         Ok(axes
             .into_iter()
@@ -134,11 +134,11 @@ impl<'n> Stated<'n> {
 }
 
 impl Operator {
-    /// What a node says it does.
-    pub(super) fn read(stated: &Stated<'_>) -> Result<Self, String> {
-        let node = stated.node;
+    /// Read the operator of a node.
+    pub(super) fn read(attributes: &NodeAttributes<'_>) -> Result<Self, String> {
+        let node = attributes.node;
         if !matches!(node.domain.as_str(), "" | "ai.onnx") {
-            return Err("is of another set of operators than ONNX's".to_owned());
+            return Err("is not in the standard operator set of ONNX".to_owned());
         }
         Ok(match node.operator.as_str() {
             "Identity" | "Dropout" => Self::Each(|x| x),
@@ -150,49 +150,49 @@ impl Operator {
             "Sigmoid" => Self::Each(sigmoid),
             "Softplus" => Self::Each(|x| x.max(0.0) + (-x.abs()).exp().ln_1p()),
             "Softsign" => Self::Each(|x| x / (1.0 + x.abs())),
-            // What is no number stays none.
+            // NaN stays NaN.
             "Relu" => Self::Each(|x| if x < 0.0 { 0.0 } else { x }),
-            "LeakyRelu" => Self::LeakyRelu(stated.float("alpha", 0.01)),
-            "Elu" => Self::Elu(stated.float("alpha", 1.0)),
+            "LeakyRelu" => Self::LeakyRelu(attributes.float("alpha", 0.01)),
+            "Elu" => Self::Elu(attributes.float("alpha", 1.0)),
             "Add" => Self::Both(|a, b| a + b),
             "Sub" => Self::Both(|a, b| a - b),
             "Mul" => Self::Both(|a, b| a * b),
             "Div" => Self::Both(|a, b| a / b),
-            "Clip" => clip(stated)?,
+            "Clip" => clip(attributes)?,
             "Gemm" => Self::Gemm {
-                alpha: stated.float("alpha", 1.0),
-                beta: stated.float("beta", 1.0),
-                flips: ["transA", "transB"].map(|name| stated.int(name, 0) != 0),
+                alpha: attributes.float("alpha", 1.0),
+                beta: attributes.float("beta", 1.0),
+                transposes: ["transA", "transB"].map(|name| attributes.int(name, 0) != 0),
             },
             "MatMul" => Self::MatMul,
-            "Concat" => Self::Concat(stated.int("axis", 0)),
-            "Reshape" => Self::Reshape(stated.needed(1, "shape")?),
-            "Flatten" => Self::Flatten(stated.int("axis", 1)),
-            "Squeeze" => Self::Squeeze(stated.list(1, "axes")?.unwrap_or_default()),
-            "Unsqueeze" => Self::Unsqueeze(stated.needed(1, "axes")?),
-            "Slice" => Self::Slice(stated.slices()?),
+            "Concat" => Self::Concat(attributes.int("axis", 0)),
+            "Reshape" => Self::Reshape(attributes.needed(1, "shape")?),
+            "Flatten" => Self::Flatten(attributes.int("axis", 1)),
+            "Squeeze" => Self::Squeeze(attributes.list(1, "axes")?.unwrap_or_default()),
+            "Unsqueeze" => Self::Unsqueeze(attributes.needed(1, "axes")?),
+            "Slice" => Self::Slice(attributes.slices()?),
             "Split" => Self::Split {
-                axis: stated.int("axis", 0),
-                sizes: stated.list(1, "split")?.unwrap_or_default(),
+                axis: attributes.int("axis", 0),
+                sizes: attributes.list(1, "split")?.unwrap_or_default(),
                 parts: node.outputs.len(),
             },
-            "Softmax" => Self::Softmax(stated.int("axis", -1)),
+            "Softmax" => Self::Softmax(attributes.int("axis", -1)),
             "ReduceMean" | "ReduceSum" => Self::Reduce {
                 mean: node.operator == "ReduceMean",
-                axes: stated.list(1, "axes")?.unwrap_or_default(),
-                keep: stated.int("keepdims", 1) != 0,
+                axes: attributes.list(1, "axes")?.unwrap_or_default(),
+                keep: attributes.int("keepdims", 1) != 0,
             },
             "LayerNormalization" => Self::LayerNorm {
-                axis: stated.int("axis", -1),
-                epsilon: stated.float("epsilon", 1e-5),
+                axis: attributes.int("axis", -1),
+                epsilon: attributes.float("epsilon", 1e-5),
             },
-            "BatchNormalization" => Self::BatchNorm(stated.float("epsilon", 1e-5)),
-            "GRU" => Self::Gru(Gru::read(stated)?),
+            "BatchNormalization" => Self::BatchNorm(attributes.float("epsilon", 1e-5)),
+            "GRU" => Self::Gru(Gru::read(attributes)?),
             _ => return Err(format!("is not known; known are {KNOWN}")),
         })
     }
 
-    /// How many of the node's inputs are computed; the others were read with it.
+    /// Number of inputs that are computed; the others were read as constants with the node.
     pub(super) fn takes(&self) -> usize {
         match self {
             Self::Clip(..)
@@ -206,7 +206,7 @@ impl Operator {
         }
     }
 
-    /// What it makes of its inputs; one that is not given is `None`.
+    /// Compute the outputs; an input that is not given is `None`.
     pub(super) fn run(&self, inputs: &[Option<&Tensor>]) -> Result<Vec<Tensor>, String> {
         let input = |index: usize| {
             let given = inputs.get(index).copied().flatten();
@@ -217,15 +217,15 @@ impl Operator {
             Self::Each(each) => x.map(each),
             Self::LeakyRelu(alpha) => x.map(|x| if x < 0.0 { alpha * x } else { x }),
             Self::Elu(alpha) => x.map(|x| if x < 0.0 { alpha * x.exp_m1() } else { x }),
-            Self::Both(both) => x.with(input(1)?, both)?,
+            Self::Both(both) => x.zip_broadcast(input(1)?, both)?,
             Self::Clip(least, most) => x.map(|x| x.clamp(*least, *most)),
-            Self::Gemm { alpha, beta, flips } => {
-                gemm(x, input(1)?, inputs.get(2).copied().flatten(), [*alpha, *beta], *flips)?
+            Self::Gemm { alpha, beta, transposes } => {
+                gemm(x, input(1)?, inputs.get(2).copied().flatten(), [*alpha, *beta], *transposes)?
             }
-            Self::MatMul => x.times(input(1)?)?,
+            Self::MatMul => x.matmul(input(1)?)?,
             Self::Concat(axis) => {
                 let all: Option<Vec<&Tensor>> = inputs.iter().copied().collect();
-                Tensor::joined(&all.ok_or("has an empty input")?, *axis)?
+                Tensor::concat(&all.ok_or("has an empty input")?, *axis)?
             }
             Self::Reshape(to) => x.reshaped(reshaped(x.shape(), to)?)?,
             Self::Flatten(axis) => {
@@ -256,9 +256,9 @@ pub(super) fn sigmoid(x: f32) -> f32 {
     1.0 / (1.0 + (-x).exp())
 }
 
-fn clip(stated: &Stated<'_>) -> Result<Operator, String> {
-    let least = stated.bound(1, "min", f32::NEG_INFINITY)?;
-    let most = stated.bound(2, "max", f32::INFINITY)?;
+fn clip(attributes: &NodeAttributes<'_>) -> Result<Operator, String> {
+    let least = attributes.bound(1, "min", f32::NEG_INFINITY)?;
+    let most = attributes.bound(2, "max", f32::INFINITY)?;
     if least <= most {
         return Ok(Operator::Clip(least, most));
     }
@@ -274,13 +274,13 @@ fn gemm(
 ) -> Result<Tensor, String> {
     let flipped = |one: &Tensor, flip: bool| flip.then(|| one.transposed()).transpose();
     let (a_flipped, b_flipped) = (flipped(a, flip_a)?, flipped(b, flip_b)?);
-    let mut product = a_flipped.as_ref().unwrap_or(a).times(b_flipped.as_ref().unwrap_or(b))?;
-    // One that is 1 would change nothing but the time it takes.
+    let mut product = a_flipped.as_ref().unwrap_or(a).matmul(b_flipped.as_ref().unwrap_or(b))?;
+    // A factor of 1 would only cost time.
     if alpha != 1.0 {
         product = product.map(|x| alpha * x);
     }
     match c {
-        Some(c) => product.with(c, |x, c| if beta == 1.0 { x + c } else { x + beta * c }),
+        Some(c) => product.zip_broadcast(c, |x, c| if beta == 1.0 { x + c } else { x + beta * c }),
         None => Ok(product),
     }
 }
@@ -289,7 +289,7 @@ fn reshaped(from: &[usize], to: &[i64]) -> Result<Vec<usize>, String> {
     let mut shape = Vec::with_capacity(to.len());
     for (axis, size) in to.iter().enumerate() {
         shape.push(match size {
-            // As it is, and whatever is left.
+            // Size 0 keeps the input's size, and -1 is what remains.
             0 => *from.get(axis).ok_or("keeps an axis that is not there")?,
             -1 => 1,
             size => usize::try_from(*size).map_err(|_| format!("makes an axis of size {size}"))?,
@@ -329,7 +329,7 @@ fn slice(x: &Tensor, slices: &[(i64, [i64; 2])]) -> Result<Tensor, String> {
         let place =
             |at: i64| if at < 0 { at.saturating_add(size) } else { at }.clamp(0, size) as usize;
         let [from, to] = ends.map(place);
-        part = part.part(axis, from, to.max(from))?;
+        part = part.slice(axis, from, to.max(from))?;
     }
     Ok(part)
 }
@@ -339,8 +339,9 @@ fn split(x: &Tensor, axis: i64, sizes: &[i64], parts: usize) -> Result<Vec<Tenso
     let size = x.shape()[axis];
     let each = size.div_ceil(parts.max(1));
     let equal = || (0..parts).map(|part| each.min(size.saturating_sub(part * each))).collect();
-    let stated = || sizes.iter().map(|size| usize::try_from(*size).unwrap_or(usize::MAX)).collect();
-    let sizes: Vec<usize> = if sizes.is_empty() { equal() } else { stated() };
+    let attributes =
+        || sizes.iter().map(|size| usize::try_from(*size).unwrap_or(usize::MAX)).collect();
+    let sizes: Vec<usize> = if sizes.is_empty() { equal() } else { attributes() };
     let sum = sizes.iter().try_fold(0_usize, |sum, size| sum.checked_add(*size));
     if sum != Some(size) || sizes.len() != parts {
         return Err(format!("makes {parts} parts that are not {size} together"));
@@ -348,7 +349,7 @@ fn split(x: &Tensor, axis: i64, sizes: &[i64], parts: usize) -> Result<Vec<Tenso
     let mut from = 0;
     let parts = sizes.into_iter().map(|size| {
         from += size;
-        x.part(axis, from - size, from)
+        x.slice(axis, from - size, from)
     });
     parts.collect()
 }
@@ -363,9 +364,9 @@ fn softmax(x: &Tensor, axis: i64) -> Result<Tensor, String> {
     })
 }
 
-/// Does something to all the numbers along an axis, which stay as many.
+/// Apply a function to all values along an axis, which keeps its size.
 fn along(x: &Tensor, axis: usize, each: impl Fn(&[f32]) -> Vec<f32>) -> Result<Tensor, String> {
-    let [outer, size, inner] = x.around(axis);
+    let [outer, size, inner] = x.extents(axis);
     let mut numbers = vec![0.0; x.numbers().len()];
     for row in 0..outer * inner {
         let at = |step: usize| (row / inner * size + step) * inner + row % inner;
@@ -383,7 +384,7 @@ fn reduce(x: &Tensor, mean: bool, axes: &[i64], keep: bool) -> Result<Tensor, St
     };
     let mut reduced = x.clone();
     for axis in &named {
-        let [outer, size, inner] = reduced.around(*axis);
+        let [outer, size, inner] = reduced.extents(*axis);
         let by = if mean { size as f32 } else { 1.0 };
         let sum = |row: usize| {
             let at = |step: usize| (row / inner * size + step) * inner + row % inner;
@@ -413,20 +414,24 @@ fn layer_norm(
         let by = 1.0 / (variance + epsilon).sqrt();
         row.iter_mut().for_each(|x| *x = (*x - mean) * by);
     }
-    let scaled = Tensor::new(x.shape().to_vec(), numbers)?.with(scale, |x, scale| x * scale)?;
+    let scaled =
+        Tensor::new(x.shape().to_vec(), numbers)?.zip_broadcast(scale, |x, scale| x * scale)?;
     match shift {
-        Some(shift) => scaled.with(shift, |x, shift| x + shift),
+        Some(shift) => scaled.zip_broadcast(shift, |x, shift| x + shift),
         None => Ok(scaled),
     }
 }
 
-/// As it is once trained: by means and variances that it has learned, along the second axis.
+/// Batch normalisation after training: with the learned means and variances, along the second axis.
 fn batch_norm(x: &Tensor, epsilon: f32, learned: [&Tensor; 4]) -> Result<Tensor, String> {
     let mut shape = vec![1; x.shape().len()];
     let channels = x.shape().get(1).ok_or("normalises what has no second axis")?;
     shape[1] = *channels;
     let [scale, shift, mean, variance] = learned.map(|one| one.reshaped(shape.clone()));
     let deviation = variance?.map(|variance| (variance + epsilon).sqrt());
-    let normal = x.with(&mean?, |x, mean| x - mean)?.with(&deviation, |x, by| x / by)?;
-    normal.with(&scale?, |x, scale| x * scale)?.with(&shift?, |x, shift| x + shift)
+    let normal =
+        x.zip_broadcast(&mean?, |x, mean| x - mean)?.zip_broadcast(&deviation, |x, by| x / by)?;
+    normal
+        .zip_broadcast(&scale?, |x, scale| x * scale)?
+        .zip_broadcast(&shift?, |x, shift| x + shift)
 }

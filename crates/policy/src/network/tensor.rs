@@ -1,9 +1,9 @@
-//! Numbers on axes, and the sums that networks are made of.
+//! Tensors of f32 and the operations that networks are made of.
 
-/// The most numbers of one tensor: small files may ask for large ones.
+/// Largest number of values in a tensor: small files could demand very large ones.
 const MOST_NUMBERS: usize = 1 << 22;
 
-/// Numbers on axes, the last axis the innermost.
+/// Dense tensor in row-major order: the last axis is the innermost.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Tensor {
     shape: Vec<usize>,
@@ -11,13 +11,15 @@ pub(super) struct Tensor {
 }
 
 impl Tensor {
+    /// Create a tensor from its values.
+    ///
     /// # Errors
     /// The shape holds another number of values, or too many.
     pub(super) fn new(shape: Vec<usize>, numbers: Vec<f32>) -> Result<Self, String> {
         if size_of(&shape)? == numbers.len() {
             return Ok(Self { shape, numbers });
         }
-        Err(format!("{} values do not make {}", numbers.len(), by(&shape)))
+        Err(format!("{} values do not make {}", numbers.len(), shape_text(&shape)))
     }
 
     pub(super) fn shape(&self) -> &[usize] {
@@ -28,7 +30,7 @@ impl Tensor {
         &self.numbers
     }
 
-    /// The same with something done to each number.
+    /// Apply a function to each value.
     pub(super) fn map(&self, each: impl Fn(f32) -> f32) -> Self {
         Self { shape: self.shape.clone(), numbers: self.numbers.iter().map(|x| each(*x)).collect() }
     }
@@ -37,28 +39,28 @@ impl Tensor {
         Self::new(shape, self.numbers.clone())
     }
 
-    /// Rows and columns changed for each other.
+    /// Exchange rows and columns of a matrix.
     pub(super) fn transposed(&self) -> Result<Self, String> {
         let [rows, columns] = self.shape[..] else {
-            return Err(format!("a matrix has two axes; this is {}", by(&self.shape)));
+            return Err(format!("a matrix has two axes; this is {}", shape_text(&self.shape)));
         };
         let at = |index: usize| self.numbers[index % rows * columns + index / rows];
         Ok(Self { shape: vec![columns, rows], numbers: (0..self.numbers.len()).map(at).collect() })
     }
 
-    /// Which axis a number means, counted from the end where it is negative.
+    /// Index of an axis, which counts from the end if it is negative.
     pub(super) fn axis(&self, axis: i64) -> Result<usize, String> {
         axis_of(axis, self.shape.len())
     }
 
-    /// What is before an axis, on it and behind it.
-    pub(super) fn around(&self, axis: usize) -> [usize; 3] {
+    /// Number of elements before an axis, on it and behind it.
+    pub(super) fn extents(&self, axis: usize) -> [usize; 3] {
         let product = |sizes: &[usize]| sizes.iter().product();
         [product(&self.shape[..axis]), self.shape[axis], product(&self.shape[axis + 1..])]
     }
 
-    /// What two come to, number by number, where an axis of size 1 is as long as the other's.
-    pub(super) fn with(
+    /// Combine two tensors element by element; an axis of size 1 is repeated to the size of the other's.
+    pub(super) fn zip_broadcast(
         &self,
         other: &Self,
         both: impl Fn(f32, f32) -> f32,
@@ -85,14 +87,21 @@ impl Tensor {
         Ok(Self { shape, numbers })
     }
 
-    /// The matrix product; what is before the last axis are rows.
-    pub(super) fn times(&self, matrix: &Self) -> Result<Self, String> {
+    /// Multiply by a matrix; all axes before the last one are rows.
+    pub(super) fn matmul(&self, matrix: &Self) -> Result<Self, String> {
         let [inputs, outputs] = matrix.shape[..] else {
-            return Err(format!("multiplies by {}, which is no matrix", by(&matrix.shape)));
+            return Err(format!(
+                "multiplies by {}, which is not a matrix",
+                shape_text(&matrix.shape)
+            ));
         };
         let Some((width, rows)) = self.shape.split_last().filter(|(width, _)| **width == inputs)
         else {
-            return Err(format!("multiplies {} by {}", by(&self.shape), by(&matrix.shape)));
+            return Err(format!(
+                "multiplies {} by {}",
+                shape_text(&self.shape),
+                shape_text(&matrix.shape)
+            ));
         };
         let shape = [rows, &[outputs]].concat();
         let mut numbers = vec![0.0; size_of(&shape)?];
@@ -103,9 +112,9 @@ impl Tensor {
         Ok(Self { shape, numbers })
     }
 
-    /// Several behind one another along an axis.
-    pub(super) fn joined(all: &[&Self], axis: i64) -> Result<Self, String> {
-        let first = all.first().ok_or("joins nothing")?;
+    /// Concatenate tensors along an axis.
+    pub(super) fn concat(all: &[&Self], axis: i64) -> Result<Self, String> {
+        let first = all.first().ok_or("concatenates nothing")?;
         let axis = first.axis(axis)?;
         let others = |one: &Self| {
             let mut shape = one.shape.clone();
@@ -113,14 +122,14 @@ impl Tensor {
             Some(shape)
         };
         if all.iter().any(|one| others(one) != others(first)) {
-            return Err("joins what differs in another axis than that".to_owned());
+            return Err("concatenates tensors that differ in another axis".to_owned());
         }
         let mut shape = first.shape.clone();
         shape[axis] = all.iter().map(|one| one.shape[axis]).sum();
         let mut numbers = Vec::with_capacity(size_of(&shape)?);
-        for outer in 0..first.around(axis)[0] {
+        for outer in 0..first.extents(axis)[0] {
             for one in all {
-                let [_, along, inner] = one.around(axis);
+                let [_, along, inner] = one.extents(axis);
                 let width = along * inner;
                 numbers.extend_from_slice(&one.numbers[outer * width..(outer + 1) * width]);
             }
@@ -128,9 +137,9 @@ impl Tensor {
         Ok(Self { shape, numbers })
     }
 
-    /// A part of an axis.
-    pub(super) fn part(&self, axis: usize, from: usize, to: usize) -> Result<Self, String> {
-        let [outer, along, inner] = self.around(axis);
+    /// Cut the range `from..to` out of an axis.
+    pub(super) fn slice(&self, axis: usize, from: usize, to: usize) -> Result<Self, String> {
+        let [outer, along, inner] = self.extents(axis);
         let mut shape = self.shape.clone();
         shape[axis] = to - from;
         let rows = (0..outer).flat_map(|row| {
@@ -141,15 +150,16 @@ impl Tensor {
     }
 }
 
-/// Which of so many axes a number means, counted from the end where it is negative.
+/// Index of one of `axes` axes, which counts from the end if it is negative.
 pub(super) fn axis_of(axis: i64, axes: usize) -> Result<usize, String> {
     let found = if axis < 0 { axis + axes as i64 } else { axis };
     let found = usize::try_from(found).ok().filter(|found| *found < axes);
     found.ok_or_else(|| format!("has no axis {axis}: there are {axes}"))
 }
 
-/// Adds a row's product with a matrix: four of its rows at once, for which the compiler finds instructions that take
-/// several columns. The order of the sum is always this one, so that every machine's is the same.
+/// Add the product of a row and a matrix to `out`, four rows of the matrix at once, so that the compiler can use
+/// vector instructions over several columns. The order of the sum is fixed, so that results are equal on every
+/// machine.
 fn add_product(row: &[f32], matrix: &[f32], out: &mut [f32]) {
     let width = out.len();
     let (fours, rest) = row.as_chunks::<4>();
@@ -170,7 +180,7 @@ fn add_product(row: &[f32], matrix: &[f32], out: &mut [f32]) {
 fn size_of(shape: &[usize]) -> Result<usize, String> {
     let size = shape.iter().try_fold(1_usize, |all, size| all.checked_mul(*size));
     let size = size.filter(|size| (1..=MOST_NUMBERS).contains(size));
-    size.ok_or_else(|| format!("{} are no numbers, or more than {MOST_NUMBERS}", by(shape)))
+    size.ok_or_else(|| format!("{} are no numbers, or more than {MOST_NUMBERS}", shape_text(shape)))
 }
 
 fn broadcast(a: &[usize], b: &[usize]) -> Result<Vec<usize>, String> {
@@ -182,10 +192,10 @@ fn broadcast(a: &[usize], b: &[usize]) -> Result<Vec<usize>, String> {
         _ => None,
     });
     let shape: Option<Vec<usize>> = pairs.collect();
-    shape.ok_or_else(|| format!("{} and {} do not fit", by(a), by(b)))
+    shape.ok_or_else(|| format!("{} and {} do not fit", shape_text(a), shape_text(b)))
 }
 
-/// How far the next number along each of so many axes is; 0 along an axis that is repeated.
+/// Distance between neighbours along each of `axes` axes; 0 along an axis that is repeated.
 fn strides(shape: &[usize], axes: usize) -> Vec<usize> {
     let mut strides = vec![0; axes];
     let mut stride = 1;
@@ -196,8 +206,8 @@ fn strides(shape: &[usize], axes: usize) -> Vec<usize> {
     strides
 }
 
-/// A shape as it is said.
-pub(super) fn by(shape: &[usize]) -> String {
+/// Text of a shape for messages, such as "2 x 3".
+pub(super) fn shape_text(shape: &[usize]) -> String {
     let sizes: Vec<String> = shape.iter().map(ToString::to_string).collect();
     if sizes.is_empty() { "one number".to_owned() } else { sizes.join(" x ") }
 }

@@ -1,10 +1,10 @@
-//! The card of Astraea against its agent's published rules, restated here step by step in its own units.
+//! Tests of the card of Astraea against its agent's published rules, restated step by step in its own units.
 
 use std::path::Path;
 
 use skyhop_cc::{Decider as _, Report};
 use skyhop_needs::onnx::{Layer, network};
-use skyhop_policy::{Card, Observer, Pilot, Policy};
+use skyhop_policy::{Card, Observer, Policy, PolicyDecider};
 
 use crate::draws::{Draws, reports};
 
@@ -13,7 +13,7 @@ fn card() -> Card {
     Card::parse(&std::fs::read_to_string(file).unwrap()).unwrap()
 }
 
-/// What its agent keeps of a connection: bytes per second and microseconds.
+/// State that its agent keeps per connection: bytes per second and microseconds.
 #[derive(Default)]
 struct Agent {
     max_tput: f64,
@@ -23,7 +23,7 @@ struct Agent {
 }
 
 impl Agent {
-    fn see(&mut self, report: &Report) -> Vec<f64> {
+    fn observe(&mut self, report: &Report) -> Vec<f64> {
         let samples = f64::from(report.rate_samples.max(1));
         let avg_thr = report.rate_sum as f64 / samples * 1e6 / 16_777_216.0 * f64::from(report.mss);
         let avg_urtt = report.rtt_sum_us as f64 / f64::from(report.rtt_samples.max(1));
@@ -76,8 +76,8 @@ fn it_sees_what_its_authors_agent_sees() {
         let (card, mut agent) = (card(), Agent::default());
         let mut observer = Observer::new(&card);
         for (step, report) in reports(seed).iter().enumerate() {
-            let expected = agent.see(report);
-            let seen = observer.see(report, 0.0);
+            let expected = agent.observe(report);
+            let seen = observer.observe(report, 0.0);
             for (place, (seen, expected)) in seen.iter().zip(&expected).enumerate() {
                 let difference = (f64::from(*seen) - expected).abs();
                 assert!(
@@ -104,9 +104,9 @@ fn it_does_what_its_authors_agent_does_with_random_weights() {
         Layer::Operator("Tanh"),
     ];
     let policy = Policy::with_network(card(), &network(50, &layers)).unwrap();
-    let (mut pilot, mut agent) = (Pilot::new(&policy), Agent::default());
+    let (mut decider, mut agent) = (PolicyDecider::new(&policy), Agent::default());
     for report in reports(7) {
-        let seen = agent.see(&report);
+        let seen = agent.observe(&report);
         let hidden: Vec<f64> = (0..16)
             .map(|unit| {
                 let sum = seen.iter().enumerate().map(|(i, x)| x * f64::from(first[16 * i + unit]));
@@ -115,8 +115,8 @@ fn it_does_what_its_authors_agent_does_with_random_weights() {
             .collect();
         let sum: f64 = hidden.iter().zip(&second).map(|(x, w)| x * f64::from(*w)).sum();
         let output = (sum + f64::from(second_bias[0])).tanh();
-        let decision = pilot.decide(&report).unwrap();
-        assert!((pilot.output() - output).abs() < 1e-5, "{} {output}", pilot.output());
-        assert_eq!(decision.cwnd, Agent::act(pilot.output(), report.cwnd));
+        let decision = decider.decide(&report).unwrap();
+        assert!((decider.output() - output).abs() < 1e-5, "{} {output}", decider.output());
+        assert_eq!(decision.cwnd, Agent::act(decider.output(), report.cwnd));
     }
 }

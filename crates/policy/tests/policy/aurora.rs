@@ -1,4 +1,4 @@
-//! The card of Aurora against its agent's published rules, restated.
+//! Tests of the card of Aurora against its agent's published rules, restated.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ fn card() -> Card {
     Card::parse(&std::fs::read_to_string(file).unwrap()).unwrap()
 }
 
-/// A monitor interval as its sender reports it: bytes and seconds.
+/// Monitor interval as its sender reports it: bytes and seconds.
 #[derive(Clone, Copy)]
 struct Interval {
     bytes_sent: f64,
@@ -21,7 +21,7 @@ struct Interval {
     length: f64,
 }
 
-/// Latency inflation, latency ratio and send ratio of an interval; `min_latency` is of all so far.
+/// Latency inflation, latency ratio and send ratio of an interval; `min_latency` is the minimum so far.
 fn features(interval: &Interval, min_latency: &mut Option<f64>) -> [f64; 3] {
     let Interval { bytes_sent, bytes_acked, rtts, length } = *interval;
     let [first, last, mean] = rtts.unwrap_or_default();
@@ -38,7 +38,7 @@ fn features(interval: &Interval, min_latency: &mut Option<f64>) -> [f64; 3] {
 fn it_sees_what_its_authors_agent_sees() {
     for seed in 1..20 {
         let (mut observer, mut draws) = (Observer::new(&card()), Draws(seed));
-        // Nothing is seen of what was before the connection.
+        // The first report shows nothing from before the connection.
         let (mut least, mut history) = (None, vec![0.0; 30]);
         let (mut sent, mut delivered) = (0, 0);
         for mut report in reports(seed) {
@@ -61,7 +61,7 @@ fn it_sees_what_its_authors_agent_sees() {
                 length: 0.02,
             };
             history.extend(features(&interval, &mut least));
-            let seen = observer.see(&report, 0.0).to_vec();
+            let seen = observer.observe(&report, 0.0).to_vec();
             for (place, (seen, expected)) in
                 seen.iter().zip(&history[history.len() - 30..]).enumerate()
             {
@@ -73,12 +73,12 @@ fn it_sees_what_its_authors_agent_sees() {
     }
 }
 
-/// Its sender's rate, Mbit/s: from 2, up by a share of the output, or down by its like, within 0.25 to 1,000.
+/// Rate of its sender in Mbit/s: starts at 2, grows or falls by a share of the output, within 0.25 to 1,000.
 #[test]
 fn it_does_what_its_authors_sender_does() {
     let (mut actor, mut draws, mut rate) = (Actor::new(&card().action), Draws(5), 2.0_f64);
     for step in 0..5_000 {
-        // Long upwards, then long downwards, so that both bounds are met.
+        // The outputs lean upwards for long, then downwards, so that both bounds are reached.
         let lean = if step < 2_500 { 20_000 } else { 120_000 };
         let output = (f64::from(draws.below(140_001)) - f64::from(lean)) / 10_000.0;
         let delta = output * 0.025;
@@ -88,7 +88,7 @@ fn it_does_what_its_authors_sender_does() {
         let decision = actor.act(output, &report);
         let expected = rate * 1e6 / 8.0;
         assert!((decision.pacing_rate as f64 - expected).abs() <= 1.0 + 1e-9 * expected);
-        // Twice what the rate has under way holds nothing back.
+        // A window of twice the rate's packets in flight does not limit.
         let under_way = expected * 0.05 / 1_448.0;
         assert_eq!(decision.cwnd, (2.0 * under_way).ceil().max(4.0) as u32);
     }

@@ -1,8 +1,8 @@
-//! What a card may say, and what is said of those that are wrong.
+//! Tests of the keys of cards, and of messages about wrong ones.
 
 use skyhop_policy::Card;
 
-/// A card that is right: one feature, of one report.
+/// Valid card: the given features, reports and action, with a network of any file.
 pub(crate) fn plain(features: &str, steps: usize, action: &str) -> String {
     format!(
         "title = \"test\"\n[observation]\nsteps = {steps}\nfeatures = [{features}]\n[network]\nfile = \"n.onnx\"\n\
@@ -13,7 +13,7 @@ pub(crate) fn plain(features: &str, steps: usize, action: &str) -> String {
 pub(crate) const CWND: &str = "moves = \"cwnd\"\nshape = \"power\"";
 
 #[test]
-fn what_is_wrong_with_a_card_is_one_line_that_names_it() {
+fn errors_of_cards_are_one_line_with_the_key() {
     let (one, mine) = ("{ of = \"cwnd\" }", "{ name = \"mine\", of = \"cwnd\" }");
     let own = |quantities: &str| {
         plain(one, 1, CWND)
@@ -26,10 +26,13 @@ fn what_is_wrong_with_a_card_is_one_line_that_names_it() {
         (plain(one, 200_000, CWND), "observation.steps: "),
         (plain("", 1, CWND), "observation.features: is empty"),
         (plain("{ of = [] }", 1, CWND), "observation.features.0.of: is empty"),
-        (plain("{ of = \"cwnds\" }", 1, CWND), "observation.features.0.of: `cwnds` is no quantity"),
+        (
+            plain("{ of = \"cwnds\" }", 1, CWND),
+            "observation.features.0.of: `cwnds` is not a known quantity",
+        ),
         (
             plain("{ of = \"cwnd\", over = [\"one\", \"max(cwnds)\"] }", 1, CWND),
-            "observation.features.0.over: `cwnds` is no quantity",
+            "observation.features.0.over: `cwnds` is not a known quantity",
         ),
         (plain("{ of = \"median(cwnd, 3)\" }", 1, CWND), "expected a term"),
         (plain("{ of = \"max(cwnd, 0)\" }", 1, CWND), "expected a term"),
@@ -48,13 +51,16 @@ fn what_is_wrong_with_a_card_is_one_line_that_names_it() {
         ),
         (
             own("{ name = \"cwnd\", of = \"one\" }"),
-            "observation.quantities.0.name: `cwnd` is there",
+            "observation.quantities.0.name: `cwnd` is defined already",
         ),
-        (own(&format!("{mine}, {mine}")), "observation.quantities.1.name: `mine` is there"),
-        // Only those before it are known to a quantity.
+        (
+            own(&format!("{mine}, {mine}")),
+            "observation.quantities.1.name: `mine` is defined already",
+        ),
+        // A quantity may use only those defined before it.
         (
             own("{ name = \"mine\", of = \"sum(mine)\" }"),
-            "observation.quantities.0.of: `mine` is no",
+            "observation.quantities.0.of: `mine` is not a known quantity",
         ),
         (own(&vec![mine; 1001].join(", ")), "observation.quantities: expected 1000 at most"),
         (plain(one, 1, &format!("{CWND}\nleast_cwnd = 0.5")), "action.least_cwnd"),

@@ -1,25 +1,25 @@
-//! Draws that are the same each time.
+//! Pseudo-random numbers that are the same in each run.
 
 use skyhop_cc::Report;
 
-/// Draws numbers, the same ones each time.
+/// Generator of pseudo-random numbers with a fixed sequence.
 pub(crate) struct Draws(pub(crate) u64);
 
 impl Draws {
-    /// A whole number.
+    /// Draw a whole number below `n`.
     pub(crate) fn below(&mut self, n: u32) -> u32 {
         self.0 =
             self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         ((self.0 >> 33) % u64::from(n)) as u32
     }
 
-    /// So many numbers from -1 to 1.
+    /// Draw so many numbers from -1 to 1.
     pub(crate) fn numbers(&mut self, many: usize) -> Vec<f32> {
         (0..many).map(|_| self.below(20_001) as f32 / 10_000.0 - 1.0).collect()
     }
 }
 
-/// A connection's reports, 20 ms apart, some without a sample.
+/// Reports of a connection, 20 ms apart, some without a sample.
 pub(crate) fn reports(seed: u64) -> Vec<Report> {
     let mut draws = Draws(seed);
     let (mut lost, mut delivered) = (0, 0);

@@ -1,4 +1,4 @@
-//! One binary for all tests of the crate.
+//! Single test binary for all tests of the crate.
 
 mod astraea;
 mod aurora;

@@ -1,8 +1,8 @@
-//! Networks: what they say, and which are refused.
+//! Tests of networks: their outputs, and files that are refused.
 
-use skyhop_cc::{Decider as _, Outputs, Report};
+use skyhop_cc::{Decider as _, OutputCounts, Report};
 use skyhop_needs::onnx::{Layer, network};
-use skyhop_policy::{Card, Memory, Model as _, Network, Pilot, Policy};
+use skyhop_policy::{Card, Memory, Model as _, Network, Policy, PolicyDecider};
 
 use crate::cards::{CWND, plain};
 
@@ -11,7 +11,7 @@ fn card(steps: usize) -> Card {
 }
 
 #[test]
-fn a_network_says_what_its_layers_come_to() {
+fn the_output_of_a_network_is_that_of_its_layers() {
     let layers = [
         Layer::Dense(vec![1.0, -1.0, 0.5, 2.0], vec![0.1, -0.2]),
         Layer::Operator("Tanh"),
@@ -25,10 +25,10 @@ fn a_network_says_what_its_layers_come_to() {
 }
 
 #[test]
-fn what_cannot_be_run_is_refused_in_one_line() {
+fn invalid_networks_are_refused_in_one_line() {
     let dense = |inputs: usize| [Layer::Dense(vec![0.0; inputs], vec![0.0])];
     for (onnx, expected) in [
-        (b"no network".to_vec(), "is no network"),
+        (b"no network".to_vec(), "is not an ONNX network"),
         (Vec::new(), ""),
         (network(2, &[Layer::Operator("Skyhop")]), "Skyhop"),
         (network(3, &dense(3)), "holds 1 x 3 numbers; the card has 2"),
@@ -41,14 +41,14 @@ fn what_cannot_be_run_is_refused_in_one_line() {
 }
 
 #[test]
-fn what_is_no_number_is_no_decision_and_what_is_absurd_is_bounded() {
+fn nan_is_no_decision_and_large_outputs_are_clamped() {
     let report = Report { at_ns: 1, cwnd: 100, ..Report::default() };
     let of = |bias: f32| {
         let layers = [Layer::Dense(vec![0.0], vec![bias])];
         let policy = Policy::with_network(card(1), &network(1, &layers)).unwrap();
-        let mut pilot = Pilot::new(&policy);
-        let cwnd = pilot.decide(&report).map(|made| made.cwnd);
-        let Outputs { decisions, not_a_number, clamped } = pilot.outputs();
+        let mut decider = PolicyDecider::new(&policy);
+        let cwnd = decider.decide(&report).map(|made| made.cwnd);
+        let OutputCounts { decisions, not_a_number, clamped } = decider.outputs();
         (cwnd, decisions, not_a_number, clamped)
     };
     assert_eq!(of(f32::NAN), (None, 0, 1, 0));

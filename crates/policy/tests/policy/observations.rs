@@ -1,4 +1,4 @@
-//! Features against what they say they are.
+//! Tests of features and quantities against their definitions.
 
 use skyhop_cc::{Handover, Report};
 use skyhop_policy::{Card, Observer, Quantities, Quantity};
@@ -24,10 +24,10 @@ fn report(number: u32) -> Report {
 #[test]
 fn the_newest_report_is_last() {
     let mut observer = observer("{ of = \"cwnd\" }, { of = \"delivered\" }", 3);
-    assert_eq!(observer.see(&report(0), 0.0), [0.0, 0.0, 0.0, 0.0, 10.0, 0.0]);
-    assert_eq!(observer.see(&report(1), 0.0), [0.0, 0.0, 10.0, 0.0, 20.0, 5.0]);
-    // A report that was missed: what grew is there in the next.
-    assert_eq!(observer.see(&report(4), 0.0), [10.0, 0.0, 20.0, 5.0, 50.0, 15.0]);
+    assert_eq!(observer.observe(&report(0), 0.0), [0.0, 0.0, 0.0, 0.0, 10.0, 0.0]);
+    assert_eq!(observer.observe(&report(1), 0.0), [0.0, 0.0, 10.0, 0.0, 20.0, 5.0]);
+    // After a missed report, counters grow over both intervals.
+    assert_eq!(observer.observe(&report(4), 0.0), [10.0, 0.0, 20.0, 5.0, 50.0, 15.0]);
 }
 
 #[test]
@@ -43,14 +43,14 @@ fn windows_are_of_so_many_reports() {
     .map(|term| format!("{{ of = \"{term}\" }}"))
     .join(", ");
     let mut observer = observer(&features, 1);
-    assert_eq!(observer.see(&report(3), 0.0), [40.0, 40.0, 40.0, 40.0, 40.0, 0.0]);
-    assert_eq!(observer.see(&report(1), 0.0), [30.0, 20.0, 40.0, 20.0, 60.0, 40.0]);
-    assert_eq!(observer.see(&report(5), 0.0), [40.0, 20.0, 60.0, 20.0, 120.0, 20.0]);
-    assert_eq!(observer.see(&report(5), 0.0), [60.0, 60.0, 60.0, 20.0, 140.0, 60.0]);
+    assert_eq!(observer.observe(&report(3), 0.0), [40.0, 40.0, 40.0, 40.0, 40.0, 0.0]);
+    assert_eq!(observer.observe(&report(1), 0.0), [30.0, 20.0, 40.0, 20.0, 60.0, 40.0]);
+    assert_eq!(observer.observe(&report(5), 0.0), [40.0, 20.0, 60.0, 20.0, 120.0, 20.0]);
+    assert_eq!(observer.observe(&report(5), 0.0), [60.0, 60.0, 60.0, 20.0, 140.0, 60.0]);
 }
 
 #[test]
-fn a_window_that_slides_comes_to_what_its_reports_come_to() {
+fn a_sliding_window_equals_the_aggregate_of_its_reports() {
     const TAKES: [&str; 5] = ["mean", "min", "least", "max", "sum"];
     let sizes = [1, 2, 3, 7, 50];
     let terms = TAKES.iter().flat_map(|take| sizes.map(|size| format!("{take}(lost_out, {size})")));
@@ -58,10 +58,10 @@ fn a_window_that_slides_comes_to_what_its_reports_come_to() {
     let mut observer = observer(&features.join(", "), 1);
     let (mut draws, mut values) = (Draws(9), Vec::new());
     for _ in 0..2000 {
-        // Whole numbers: their sums are exact, in whichever order.
+        // Whole numbers have exact sums, in any order.
         let lost_out = draws.below(5).saturating_sub(2) * draws.below(1000);
         values.push(f64::from(lost_out));
-        let seen = observer.see(&Report { lost_out, ..Report::default() }, 0.0);
+        let seen = observer.observe(&Report { lost_out, ..Report::default() }, 0.0);
         let mut seen = seen.iter();
         for take in TAKES {
             for size in sizes {
@@ -93,12 +93,12 @@ fn quantities_of_the_cards_own_have_windows_like_any() {
     let card = plain(features, 1, CWND)
         .replace("features =", &format!("quantities = [{quantities}]\nfeatures ="));
     let mut observer = Observer::new(&Card::parse(&card).unwrap());
-    // What grew first has grown from 0.
-    assert_eq!(observer.see(&report(0), 0.52), [10.0, 1.0, 0.0, 1.0]);
-    assert_eq!(observer.see(&report(3), -0.03), [30.0, 40.0 / 30.0, 10.0, -0.1]);
-    assert_eq!(observer.see(&report(1), 0.0), [-20.0, 2.0, 30.0, 0.0]);
-    // Both of the window are below 0 now, and the quantity is not.
-    assert_eq!(observer.see(&report(0), 0.0), [-10.0, 0.0, 30.0, 0.0]);
+    // The first report's counters grow from 0.
+    assert_eq!(observer.observe(&report(0), 0.52), [10.0, 1.0, 0.0, 1.0]);
+    assert_eq!(observer.observe(&report(3), -0.03), [30.0, 40.0 / 30.0, 10.0, -0.1]);
+    assert_eq!(observer.observe(&report(1), 0.0), [-20.0, 2.0, 30.0, 0.0]);
+    // Both values of the window are below 0 now, and the quantity is not.
+    assert_eq!(observer.observe(&report(0), 0.0), [-10.0, 0.0, 30.0, 0.0]);
 }
 
 #[test]
@@ -108,7 +108,7 @@ fn zeros_have_values_of_their_own_and_bounds_hold() {
          { of = [\"cwnd\", \"cwnd\"], over = \"one\", times = 0.5, plus = -1.0, most = 30.0 }",
         1,
     );
-    assert_eq!(observer.see(&report(0), 0.0), [0.5, 7.0, 30.0]);
+    assert_eq!(observer.observe(&report(0), 0.0), [0.5, 7.0, 30.0]);
 }
 
 #[test]
@@ -170,7 +170,8 @@ fn quantities_are_in_their_units() {
 }
 
 fn page() -> String {
-    let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/policies.md");
+    let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../docs/reference/policy-card.md");
     std::fs::read_to_string(page).unwrap()
 }
 
@@ -189,6 +190,6 @@ fn all_quantities_stand_in_the_documentation() {
     let page = page();
     for quantity in Quantity::ALL {
         let name = quantity.name();
-        assert!(page.contains(&format!("`{name}`")), "docs/policies.md lacks {name}");
+        assert!(page.contains(&format!("`{name}`")), "docs/reference/policy-card.md lacks {name}");
     }
 }

@@ -1,4 +1,4 @@
-//! Each operator against what it is defined as, restated.
+//! Tests of each operator against its definition, restated.
 
 use skyhop_needs::onnx::Attribute::{Float, Int};
 use skyhop_needs::onnx::{Attribute, File};
@@ -9,10 +9,10 @@ use crate::draws::Draws;
 
 type Each = fn(f32) -> f32;
 type Both = fn(f32, f32) -> f32;
-/// Where a number of two rows and three columns finds its like.
+/// Index of the value to expect at a row and column, of two rows and three columns.
 type At = fn(usize, usize) -> usize;
 
-/// How much a number of the output weighs in what is compared, which is one number.
+/// Weight of an output value in the single number that is compared.
 fn weight(index: usize) -> f32 {
     1.0 + 0.37 * index as f32
 }
@@ -21,7 +21,7 @@ fn weighed(values: &[f32]) -> f32 {
     values.iter().enumerate().map(|(index, value)| weight(index) * value).sum()
 }
 
-/// What becomes of an input of a shape.
+/// Network around a single operator, whose output is reduced to one number.
 struct Trial {
     file: File,
     seen: Vec<f32>,
@@ -55,7 +55,7 @@ impl Trial {
         self
     }
 
-    /// What `y`, of so many numbers, weighs.
+    /// Run the network and return the weighted sum of `y`, which has `size` values.
     fn said(mut self, size: usize) -> Result<f32, String> {
         self.file.ints("all", &[1, -1]);
         self.file.node("Reshape", &["y", "all"], &["row"], &[]);
@@ -158,7 +158,7 @@ fn two_inputs_fit_where_an_axis_is_one() {
 
 #[test]
 fn matrices() {
-    // Rows and columns that are no multiples of four.
+    // Sizes that are no multiples of four, by which the product is computed.
     let (rows, inner, columns) = (3, 7, 5);
     let b = Draws(8).numbers(inner * columns);
     let c = Draws(9).numbers(columns);
@@ -252,7 +252,7 @@ fn normalisations() {
     trial.is(&batch.collect::<Vec<_>>());
 }
 
-/// Three decisions of a network that remembers, against the equations of ONNX's documentation.
+/// Three decisions of a recurrent network, against the equations of ONNX's documentation.
 #[test]
 fn gated_units_remember() {
     let (inputs, units) = (3, 6);
@@ -306,7 +306,7 @@ fn gated_units_remember() {
 }
 
 #[test]
-fn what_is_computed_or_too_much_is_refused() {
+fn computed_shapes_and_large_tensors_are_refused() {
     let trial = || Trial::new(&[1, 4], 1);
     let refusals = [
         (
@@ -318,7 +318,7 @@ fn what_is_computed_or_too_much_is_refused() {
                 .node("Relu", &["later"], &["y"], &[])
                 .node("Relu", &["x"], &["later"], &[])
                 .said(4),
-            "its operator `Relu` takes in `later`, which nothing before it gives",
+            "its operator `Relu` reads `later`, which no node before it defines",
         ),
         (
             trial().ints("s", &[3, -1]).node("Reshape", &["x", "s"], &["y"], &[]).said(4),
@@ -353,7 +353,7 @@ fn what_is_computed_or_too_much_is_refused() {
     }
 }
 
-/// What is listed as known is known, whatever else is wrong with a node of it.
+/// Every operator listed as known is recognised, whatever else is wrong with its node.
 #[test]
 fn operators_that_are_listed_are_known() {
     let told = |operator: &str| {
@@ -368,7 +368,7 @@ fn operators_that_are_listed_are_known() {
     }
 }
 
-/// Each node makes twice as much: what is asked for grows beyond any memory.
+/// Nodes that each double the size: the demand exceeds any memory.
 #[test]
 fn small_files_that_ask_for_much_are_refused() {
     let mut doubled = Trial::new(&[1, 1], 1).node("Identity", &["x"], &["n0"], &[]);
@@ -385,7 +385,7 @@ fn small_files_that_ask_for_much_are_refused() {
     assert_eq!(long.said(1).unwrap_err(), "has 2102 nodes; at most 2000");
 }
 
-/// A file cut or changed anywhere is refused or run, and nothing else.
+/// A file that is cut or changed anywhere is refused or run, and causes no panic.
 #[test]
 fn damaged_files_do_no_harm() {
     let mut file = File::default();

@@ -1,4 +1,5 @@
-//! The card of Orca against its agent's published rules, restated in its own units: bytes per second, microseconds.
+//! Tests of the card of Orca against its agent's published rules, restated in its own units: bytes per second,
+//! microseconds.
 
 use std::path::Path;
 
@@ -15,7 +16,7 @@ fn card() -> Card {
 const FEATURES: usize = 7;
 const STEPS: usize = 10;
 
-/// What its agent keeps of a connection.
+/// State that its agent keeps per connection.
 #[derive(Default)]
 struct Agent {
     max_bw: f64,
@@ -25,7 +26,7 @@ struct Agent {
 }
 
 impl Agent {
-    fn see(&mut self, report: &Report) -> Vec<f64> {
+    fn observe(&mut self, report: &Report) -> Vec<f64> {
         let over = |a: f64, b: f64| if b == 0.0 { 0.0 } else { a / b };
         let mss = f64::from(report.mss);
         let thr = report.rate_sum as f64 / f64::from(report.rate_samples.max(1)) * 1e6
@@ -55,7 +56,7 @@ impl Agent {
         seen
     }
 
-    /// The server gets hundredths, and counts in whole packets.
+    /// Window of the server, which receives hundredths of the factor and counts whole packets.
     fn act(output: f64, cwnd: u32) -> u32 {
         let alpha = (4_f64.powf(output) * 100.0) as u32;
         (cwnd * alpha / 100).max(4)
@@ -67,7 +68,7 @@ fn it_sees_what_its_authors_agent_sees() {
     for seed in 1..20 {
         let (mut agent, mut observer) = (Agent::default(), Observer::new(&card()));
         for (step, report) in reports(seed).iter().enumerate() {
-            let (seen, expected) = (observer.see(report, 0.0).to_vec(), agent.see(report));
+            let (seen, expected) = (observer.observe(report, 0.0).to_vec(), agent.observe(report));
             assert_eq!(seen.len(), expected.len());
             for (place, (seen, expected)) in seen.iter().zip(&expected).enumerate() {
                 let difference = (f64::from(*seen) - expected).abs();

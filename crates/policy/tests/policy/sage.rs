@@ -1,10 +1,11 @@
-//! The card of Sage against its authors' server, restated here in the server's own units: bytes, microseconds, Mbit/s.
+//! Tests of the card of Sage against its authors' server, restated in the server's own units: bytes, microseconds,
+//! Mbit/s.
 
 use std::path::Path;
 
 use skyhop_cc::{Decider as _, Report};
 use skyhop_needs::onnx::{Attribute, File};
-use skyhop_policy::{Actor, Card, Observer, Pilot, Policy};
+use skyhop_policy::{Actor, Card, Observer, Policy, PolicyDecider};
 
 use crate::draws::Draws;
 
@@ -19,7 +20,7 @@ fn card() -> Card {
 
 const FEATURES: usize = 69;
 
-/// The last so many of what was put into it.
+/// Last `many` values of a list, or all if there are fewer.
 fn last(values: &[f64], many: usize) -> &[f64] {
     &values[values.len().saturating_sub(many)..]
 }
@@ -40,7 +41,7 @@ fn min(values: &[f64]) -> f64 {
     values.iter().copied().fold(1e6, f64::min)
 }
 
-/// What its server keeps of a connection, whole, from the beginning: windows are cut from it.
+/// State that its server keeps per connection, in full from the beginning: windows are cut from it.
 #[derive(Default)]
 struct Server {
     before: Report,
@@ -51,7 +52,7 @@ struct Server {
     unacked: Vec<f64>,
     rates: Vec<f64>,
     sending: Vec<f64>,
-    /// rtt, thr, rtt_rate, rtt_var, inflight and lost, of which it has three windows each.
+    /// Values of rtt, thr, rtt_rate, rtt_var, inflight and lost, each of which the server sees in three windows.
     smoothed: [Vec<f64>; 6],
     cwnd: f64,
     action: f64,
@@ -63,7 +64,7 @@ impl Server {
         Self { before, cwnd: 10.0, ..Self::default() }
     }
 
-    fn see(&mut self, report: &Report) -> Vec<f64> {
+    fn observe(&mut self, report: &Report) -> Vec<f64> {
         let before = std::mem::replace(&mut self.before, *report);
         let mss = f64::from(report.mss);
         let us = (report.at_ns - before.at_ns) as f64 / 1e3;
@@ -85,7 +86,7 @@ impl Server {
         self.rates.push(dr);
         let best = best(&self.rates);
         let ratio = f64::from(report.min_rtt_us) / f64::from(report.srtt_us);
-        // The kernel's own, in whole bytes per second.
+        // The kernel computes it in whole bytes per second.
         let delivery_rate = match (report.rate_packets, report.rate_interval_us) {
             (0, _) | (_, 0) => 0.0,
             (packets, us) => (f64::from(packets) * mss * 1e6 / f64::from(us)).floor(),
@@ -125,11 +126,11 @@ impl Server {
         seen
     }
 
-    /// What its agent writes to the server, and what the server makes of it.
+    /// Window that the server derives from its agent's action.
     fn act(&mut self, output: f64) -> u32 {
         self.action = (output * 1000.0).round() / 1000.0;
         self.cwnd *= self.action.exp2();
-        // Only where the whole number is beyond a bound does the server's own window go there.
+        // The server clamps its own window only if the rounded one is outside the bounds.
         self.cwnd = match self.cwnd.ceil() {
             whole if whole < 4.0 => 4.0,
             whole if whole > 20_000.0 => 20_000.0,
@@ -141,7 +142,8 @@ impl Server {
 
 const BEGAN_NS: u64 = 3_000_000_000;
 
-/// A connection's reports, some 10 ms apart. It pauses in the middle: nothing is delivered for longer than its best rate is remembered.
+/// Reports of a connection, some 10 ms apart. It pauses in the middle, for longer than the server remembers its best
+/// rate.
 fn reports(seed: u64, many: usize) -> Vec<Report> {
     let mut draws = Draws(seed);
     let mut report = Report { at_ns: BEGAN_NS, began_ns: BEGAN_NS, mss: 1448, ..Report::default() };
@@ -174,7 +176,7 @@ fn it_sees_what_its_authors_server_tells_their_agent() {
         let (mut server, mut observer) = (Server::new(BEGAN_NS), Observer::new(&card));
         let mut output = 0.0;
         for (step, report) in reports(seed, 1300).iter().enumerate() {
-            let (expected, seen) = (server.see(report), observer.see(report, output));
+            let (expected, seen) = (server.observe(report), observer.observe(report, output));
             assert_eq!(seen.len(), expected.len());
             for (place, (seen, expected)) in seen.iter().zip(&expected).enumerate() {
                 let difference = (f64::from(*seen) - expected).abs();
@@ -194,7 +196,7 @@ fn it_does_what_its_authors_server_does() {
         let (mut server, mut actor) = (Server::new(0), Actor::new(&card().action));
         for step in 0..2000 {
             let output = (f64::from(draws.below(40_001)) / 10_000.0 - 2.0 + drift).clamp(-2.0, 2.0);
-            // TCP may have another window by then: a timeout's.
+            // TCP may have changed the window meanwhile, after a timeout for instance.
             let report = Report { cwnd: 1 + draws.below(90), ..Report::default() };
             let (cwnd, expected) = (actor.act(output, &report).cwnd, server.act(output));
             assert_eq!(cwnd, expected, "{step}: {output}");
@@ -202,8 +204,8 @@ fn it_does_what_its_authors_server_does() {
     }
 }
 
-/// A network as small as one that remembers may be: h' = tanh(a seen + b h), of which a fiftieth of the sum is its output, so
-/// that the window takes its time.
+/// Minimal recurrent network: h' = tanh(a seen + b h), whose output is a fiftieth of the sum, so that the window
+/// moves slowly.
 #[test]
 fn it_does_with_random_weights_what_its_authors_agent_does_with_them() {
     let (units, mut draws) = (8, Draws(3));
@@ -226,10 +228,10 @@ fn it_does_with_random_weights_what_its_authors_agent_does_with_them() {
     let small = Card::parse(&text().replace("size = 1024", "size = 8")).unwrap();
     let policy = Policy::with_network(small, &file.bytes()).unwrap();
 
-    let (mut pilot, mut server) = (Pilot::new(&policy), Server::new(BEGAN_NS));
+    let (mut decider, mut server) = (PolicyDecider::new(&policy), Server::new(BEGAN_NS));
     let (mut h, mut moves) = (vec![0.0; units], 0);
     for report in reports(7, 300) {
-        let seen = server.see(&report);
+        let seen = server.observe(&report);
         let product = |row: &[f64], matrix: &[f32], unit: usize| -> f64 {
             row.iter().enumerate().map(|(i, x)| x * f64::from(matrix[units * i + unit])).sum()
         };
@@ -237,9 +239,9 @@ fn it_does_with_random_weights_what_its_authors_agent_does_with_them() {
             .map(|unit| (product(&seen, &of_seen, unit) + product(&h, &of_memory, unit)).tanh())
             .collect();
         let output = 0.02 * sum(&h);
-        let decision = pilot.decide(&report).unwrap();
-        assert!((pilot.output() - output).abs() < 1e-5, "{} {output}", pilot.output());
-        assert_eq!(decision.cwnd, server.act(pilot.output()));
+        let decision = decider.decide(&report).unwrap();
+        assert!((decider.output() - output).abs() < 1e-5, "{} {output}", decider.output());
+        assert_eq!(decision.cwnd, server.act(decider.output()));
         moves += usize::from(decision.cwnd > 4 && decision.cwnd < 20_000);
     }
     assert!(moves > 20, "its window is mostly at a bound: {moves}");

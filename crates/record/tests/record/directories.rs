@@ -1,4 +1,4 @@
-//! Run directories: whole or not there, however long the run.
+//! Run directories: complete or absent, however long the run.
 
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt as _;
@@ -8,8 +8,8 @@ use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use skyhop_model::AppTable;
 use skyhop_path::{Endpoint, PathTrace};
 use skyhop_record::{
-    AppRow, Begin, FileError, FlowSample, Piece, ProbeRow, RunDirectory, RunWriter, SCHEMA_VERSION,
-    Sink, Summary, SummaryOnly,
+    AppRow, FileError, FlowSample, Piece, ProbeRow, RunDirectory, RunHeader, RunWriter,
+    SCHEMA_VERSION, Sink, Summary, SummaryOnly,
 };
 use skyhop_units::Duration;
 
@@ -46,21 +46,24 @@ fn probe(probe: i32, seq: i64) -> ProbeRow {
 }
 
 fn begin(writer: &mut RunWriter) {
-    let begin =
-        Begin { schema: SCHEMA_VERSION, engine: "test".to_owned(), links: vec!["path".to_owned()] };
-    writer.take(Piece::Begin(begin)).unwrap();
+    let begin = RunHeader {
+        schema: SCHEMA_VERSION,
+        engine: "test".to_owned(),
+        links: vec!["path".to_owned()],
+    };
+    writer.write(Piece::Begin(begin)).unwrap();
 }
 
 fn end(writer: &mut RunWriter, run: &str) -> Result<(), FileError> {
-    writer.take(Piece::Run(serde_json::json!({ "is": run })))?;
-    writer.take(Piece::Summary(Box::default()))
+    writer.write(Piece::Run(serde_json::json!({ "is": run })))?;
+    writer.write(Piece::Summary(Box::default()))
 }
 
 fn write(directory: &RunDirectory, run: &str) -> Result<(), FileError> {
     let mut writer = directory.writer(&trace(), None)?;
     begin(&mut writer);
-    writer.take(Piece::Flows(vec![flow(5)]))?;
-    writer.take(Piece::Probes(vec![probe(0, 3)]))?;
+    writer.write(Piece::Flows(vec![flow(5)]))?;
+    writer.write(Piece::Probes(vec![probe(0, 3)]))?;
     end(&mut writer, run)
 }
 
@@ -105,7 +108,8 @@ fn runs_over_the_path_of_one_file_share_it_and_leave_it_alone() {
     skyhop_files::write_path(&trace(), &at("shared.parquet")).unwrap();
     let bytes = fs::read(at("shared.parquet")).unwrap();
     let inode = |file: &Path| fs::metadata(file).unwrap().ino();
-    // Again into the same place, as `--force` does; then without the file, as over another file system.
+    // A second run in the same place, as with `--force`; then a path without its file, as on another file
+    // system.
     for (file, is_shared) in [("shared.parquet", true), ("shared.parquet", true), ("none", false)] {
         let reserved = RunDirectory::reserve(&at("run"), true).unwrap();
         let mut writer = reserved.writer(&trace(), Some(&at(file))).unwrap();
@@ -123,10 +127,10 @@ fn runs_over_the_path_of_one_file_share_it_and_leave_it_alone() {
 #[test]
 fn a_summary_alone_is_what_a_directory_holds() {
     let mut kept = SummaryOnly::default();
-    kept.take(Piece::Flows(vec![flow(5)])).unwrap();
+    kept.write(Piece::Flows(vec![flow(5)])).unwrap();
     assert_eq!(kept, SummaryOnly::default(), "rows are forgotten, and the run has not ended");
     let summary = Summary { data_packets: 7, ..Summary::default() };
-    kept.take(Piece::Summary(Box::new(summary.clone()))).unwrap();
+    kept.write(Piece::Summary(Box::new(summary.clone()))).unwrap();
     assert_eq!(*kept.summary.unwrap(), summary);
 }
 
@@ -138,8 +142,8 @@ fn a_long_run_can_be_read_while_it_is_written_and_is_one_table_in_the_end() {
     begin(&mut writer);
     let rows = 50_000;
     for t_ns in 0..rows {
-        writer.take(Piece::Flows(vec![flow(t_ns)])).unwrap();
-        writer.take(Piece::Probes(vec![probe(7, t_ns), probe(2, t_ns)])).unwrap();
+        writer.write(Piece::Flows(vec![flow(t_ns)])).unwrap();
+        writer.write(Piece::Probes(vec![probe(7, t_ns), probe(2, t_ns)])).unwrap();
     }
     let [staging] = &names(directory.path())[..] else { panic!("{:?}", names(directory.path())) };
     let staging = directory.path().join(staging);
@@ -162,7 +166,7 @@ fn a_run_that_is_given_up_leaves_nothing() {
     let reserved = RunDirectory::reserve(&directory.path().join("run"), false).unwrap();
     let mut writer = reserved.writer(&trace(), None).unwrap();
     begin(&mut writer);
-    (0..20_000).for_each(|t_ns| writer.take(Piece::Flows(vec![flow(t_ns)])).unwrap());
+    (0..20_000).for_each(|t_ns| writer.write(Piece::Flows(vec![flow(t_ns)])).unwrap());
     drop(writer);
     reserved.abandon().unwrap();
     assert!(names(directory.path()).is_empty());
@@ -173,7 +177,7 @@ fn a_run_aside_is_written_straight_into_its_directory_and_takes_it_away_where_it
     let directory = tempfile::tempdir().unwrap();
     let (place, usual) = (directory.path().join("aside"), directory.path().join("usual"));
     fs::create_dir(&place).unwrap();
-    let aside = RunDirectory::aside(&place);
+    let aside = RunDirectory::moved_by_caller(&place);
     let mut writer = aside.writer(&trace(), None).unwrap();
     begin(&mut writer);
     assert_eq!(names(&place), ["path.parquet"], "no directory is made that goes again");
@@ -190,7 +194,7 @@ fn a_run_aside_is_written_straight_into_its_directory_and_takes_it_away_where_it
 #[test]
 fn what_a_killed_run_left_is_in_nobodys_way() {
     let directory = tempfile::tempdir().unwrap();
-    // Whatever it is called: process numbers come again.
+    // The directory's name does not matter: process numbers are reused.
     let own = format!(".run.partial-{}", std::process::id());
     for name in [".run.partial-1", ".run.partial-4194305", &own] {
         let left = directory.path().join(name);
@@ -217,12 +221,12 @@ fn a_run_that_goes_on_is_left_alone() {
     assert!(fs::read_to_string(directory.path().join("run.json")).unwrap().contains("\"run\""));
 }
 
-/// As if the process were killed after so many of the moves that bring a new run into its place.
+/// Carry out the first `moves` moves of a replacement, as if the process had been killed after them.
 fn killed_while_it_replaces(place: &Path, moves: usize) {
     let staging = place.join(".run.partial-x");
     write(&RunDirectory::reserve(&staging, false).unwrap(), "second").unwrap();
     fs::create_dir(staging.join("earlier")).unwrap();
-    // The order of src/replacing.rs.
+    // The order of moves is that of src/replacing.rs.
     let mut files = RUN_FILES;
     files.reverse();
     let out = files.map(|name| (place.join(name), staging.join("earlier").join(name)));
@@ -256,7 +260,7 @@ fn what_a_killed_process_left_does_not_go_over_a_later_run() {
         let directory = tempfile::tempdir().unwrap();
         let place = directory.path();
         write(&RunDirectory::reserve(place, false).unwrap(), "first").unwrap();
-        // Begun while the other one was still alive.
+        // The third run reserves the place while the second run's process is still alive.
         let reserved = RunDirectory::reserve(place, true).unwrap();
         killed_while_it_replaces(place, moves);
         write(&reserved, "third").unwrap();
@@ -288,7 +292,7 @@ fn tables_of_an_earlier_runs_applications_do_not_stay() {
     begin(&mut writer);
     for seq in 0..2 {
         let row = AppRow { seq, latency_ns: Some(7), ..AppRow::default() };
-        writer.take(Piece::App(AppTable::Requests, vec![row])).unwrap();
+        writer.write(Piece::App(AppTable::Requests, vec![row])).unwrap();
     }
     end(&mut writer, "first").unwrap();
     drop(writer);
@@ -315,7 +319,7 @@ fn a_failed_write_leaves_the_earlier_run_as_it_was() {
     let before = fs::read(place.join("run.json")).unwrap();
     let mut writer = reserved.writer(&trace(), None).unwrap();
     begin(&mut writer);
-    // A directory in the way of one of the staged files stands for a disk that fails half-way.
+    // A directory in the way of a staged file makes its move fail half-way, as a disk error would.
     let staging = names(&place).into_iter().find(|name| name.starts_with(".run.partial-"));
     fs::create_dir(place.join(staging.unwrap()).join("summary.json")).unwrap();
     let error = end(&mut writer, "second").unwrap_err();
@@ -334,7 +338,7 @@ fn an_earlier_run_comes_back_where_one_of_its_files_cannot_be_moved() {
     let before = RUN_FILES.map(|name| fs::read(place.join(name)).unwrap());
     let mut writer = reserved.writer(&trace(), None).unwrap();
     begin(&mut writer);
-    // Nothing but a directory can be moved there.
+    // Only a directory can be moved to this name.
     let staging = names(place).into_iter().find(|name| name.starts_with(".run.partial-"));
     let in_the_way = place.join(staging.unwrap()).join("earlier/link.parquet");
     fs::create_dir_all(in_the_way).unwrap();
@@ -356,7 +360,7 @@ fn an_earlier_run_stays_whole_where_something_else_has_a_files_name() {
         fs::create_dir(place.join(name)).unwrap();
         fs::write(place.join(name).join("precious"), "x").unwrap();
         let before = (names(place), fs::read(place.join("run.json")).unwrap());
-        // It came while the run went on, or was there before.
+        // The directory appears while the run is going on, or was there before it.
         for error in [
             write(&reserved, "second").unwrap_err(),
             RunDirectory::reserve(place, true).unwrap_err(),

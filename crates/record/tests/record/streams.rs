@@ -1,4 +1,4 @@
-//! Pieces over a socket: what goes in comes out, however the bytes are cut.
+//! Pieces over a socket: each arrives unchanged, wherever the stream of bytes is cut.
 
 use std::io::Read;
 use std::os::unix::net::UnixStream;
@@ -6,8 +6,8 @@ use std::thread;
 
 use skyhop_model::{Direction, LossReason, PhaseKind};
 use skyhop_record::{
-    Begin, EventRow, FlowSample, LinkSample, Piece, PieceReader, ProbeRow, RunData, SCHEMA_VERSION,
-    Sink, StreamSink, Summary,
+    EventRow, FlowSample, LinkSample, Piece, PieceReader, ProbeRow, RunData, RunHeader,
+    SCHEMA_VERSION, Sink, StreamSink, Summary,
 };
 use skyhop_units::Instant;
 
@@ -17,7 +17,7 @@ fn pieces() -> Vec<Piece> {
     let mut lost = LinkSample { link: 1, direction: Direction::Back, ..LinkSample::default() };
     lost.drops[LossReason::Outage] = 3;
     vec![
-        Piece::Begin(Begin { schema: SCHEMA_VERSION, engine: "test".to_owned(), links }),
+        Piece::Begin(RunHeader { schema: SCHEMA_VERSION, engine: "test".to_owned(), links }),
         Piece::Flows(vec![FlowSample { srtt_us: Some(31), ..FlowSample::default() }]),
         Piece::Link(vec![lost]),
         Piece::Events(vec![
@@ -35,7 +35,7 @@ fn what_goes_into_a_socket_comes_out_of_it() {
     let (near, mut far) = UnixStream::pair().unwrap();
     let sender = thread::spawn(move || {
         let mut sink = StreamSink::new(near);
-        pieces().into_iter().for_each(|piece| sink.take(piece).unwrap());
+        pieces().into_iter().for_each(|piece| sink.write(piece).unwrap());
     });
     let (mut reader, mut received, mut chunk) = (PieceReader::default(), Vec::new(), [0; 7]);
     loop {
@@ -56,14 +56,14 @@ fn what_goes_into_a_socket_comes_out_of_it() {
 fn a_reader_that_has_gone_is_an_error_and_no_crash() {
     let (near, far) = UnixStream::pair().unwrap();
     drop(far);
-    let error = StreamSink::new(near).take(pieces().remove(0)).unwrap_err().to_string();
+    let error = StreamSink::new(near).write(pieces().remove(0)).unwrap_err().to_string();
     assert!(error.contains("cannot pass on the measurements"), "{error}");
 }
 
 #[test]
 fn pieces_in_memory_are_a_run() {
     let mut run = RunData::default();
-    pieces().into_iter().for_each(|piece| run.take(piece).unwrap());
+    pieces().into_iter().for_each(|piece| run.write(piece).unwrap());
     assert_eq!((run.flows.len(), run.link.len(), run.events.len(), run.probes.len()), (1, 1, 2, 1));
     assert_eq!((run.link_name(0), run.link_name(1)), ("path", "second"));
     assert_eq!(run.run["engine"], "test");

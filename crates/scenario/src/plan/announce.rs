@@ -4,7 +4,7 @@ use skyhop_experiment::seed_for;
 use skyhop_model::PATH_LINK;
 use skyhop_path::PathTrace;
 use skyhop_signal::blind::BlindPlan;
-use skyhop_signal::schedule::Grid;
+use skyhop_signal::schedule::HandoverGrid;
 use skyhop_signal::{Announcement, Handover, Timing, path};
 use skyhop_units::{Duration, Instant, UtcInstant};
 
@@ -15,7 +15,7 @@ use crate::plan::path_request::FindPlace;
 use crate::types::SignalSource;
 
 impl NamedScenario {
-    /// What is announced in a run over `trace`, which has the scenario's changes of the RTT already.
+    /// Announcements in a run over `trace`, in which the scenario's changes of the RTT are included already.
     pub(crate) fn announcements(
         &self,
         trace: &PathTrace,
@@ -28,23 +28,23 @@ impl NamedScenario {
             SignalSource::Path => path::handovers(trace, &self.announced_changes()),
             SignalSource::Schedule => {
                 let start = trace.header.start.ok_or_else(|| {
-                    self.wrong(
+                    self.key_error(
                         "signal.source",
                         "a schedule is in UTC, and the path does not say when it begins",
                     )
                 })?;
-                Grid { period: signal.period, offset: signal.offset }
+                HandoverGrid { period: signal.period, offset: signal.offset }
                     .handovers(start, until)
                     .collect()
             }
             SignalSource::Forecast => self.forecast(find_place, progress)?,
-            // What the run finds out by itself is announced as it goes.
+            // A blind run makes its announcements as it goes.
             SignalSource::None | SignalSource::Blind => Vec::new(),
         };
         Ok(self.timing()?.announce(handovers, until))
     }
 
-    /// What a run over `trace` finds out by itself, where that is what is announced.
+    /// Plan for the blind estimation of a run over `trace`, if that is the source of announcements.
     pub(crate) fn blind_plan(&self, trace: &PathTrace) -> Result<Option<BlindPlan>, ScenarioError> {
         let signal = &self.scenario.signal;
         if signal.source != SignalSource::Blind {
@@ -56,11 +56,12 @@ impl NamedScenario {
 
     fn timing(&self) -> Result<Timing, ScenarioError> {
         let (signal, run) = (&self.scenario.signal, &self.scenario.run);
-        let error = signal.timing_error().map_err(|e| self.wrong("signal.error", e.to_string()))?;
+        let error =
+            signal.timing_error().map_err(|e| self.key_error("signal.error", e.to_string()))?;
         Ok(Timing { lead: signal.lead, error, seed: seed_for(run.seed, "signal") })
     }
 
-    /// The changes that are as good as a handover: the path is down, or its RTT becomes another.
+    /// Times and outages of the changes that count as handovers: those with an outage or another RTT.
     fn announced_changes(&self) -> Vec<(Instant, Duration)> {
         let changes = self.changes_of(PATH_LINK).into_iter();
         changes

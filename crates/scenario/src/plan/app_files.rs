@@ -1,4 +1,4 @@
-//! Files that applications name: they open none themselves.
+//! Files that applications name, which the application crate does not open itself.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -12,14 +12,14 @@ use crate::error::unreadable;
 use crate::films::{film, given_film};
 use crate::named::NamedScenario;
 
-/// Of a list of sizes; the longest that is taken has 10,001 lines.
+/// Largest list of object sizes in bytes; the longest valid one has 10,001 lines.
 const MOST_BYTES: u64 = 1_000_000;
 
 impl NamedScenario {
-    /// An application with what its file says. `key`: where the scenario has it.
+    /// Return the application with the content of its files. `key`: the application's key in the scenario.
     ///
     /// # Errors
-    /// There is no such file, or it is none of its kind.
+    /// The file does not exist, or its content is not valid.
     pub(crate) fn with_files(&self, app: App, key: &str) -> Result<App, ScenarioError> {
         Ok(match app {
             App::Page(page) => App::Page(self.with_sizes(page, key)?),
@@ -32,45 +32,48 @@ impl NamedScenario {
         let Some(name) = &page.file else { return Ok(page) };
         let key = format!("{key}.file");
         let Some(path) = find_file(self.base(), name) else {
-            let what = format!("there is no file \"{name}\", neither beside the scenario nor here");
-            return Err(self.wrong(key, what));
+            let what = format!(
+                "there is no file \"{name}\", neither relative to the scenario nor in the current directory"
+            );
+            return Err(self.key_error(key, what));
         };
         let (mut text, unreadable) = (String::new(), |source| unreadable(&path, source));
         let file = File::open(&path).map_err(unreadable)?;
         file.take(MOST_BYTES + 1).read_to_string(&mut text).map_err(unreadable)?;
         if text.len() as u64 > MOST_BYTES {
             let what = format!("{}: is larger than 1 MB; expected a list of sizes", path.display());
-            return Err(self.wrong(key, what));
+            return Err(self.key_error(key, what));
         }
         let listed = Page::sizes_of(&text);
         let listed =
-            listed.map_err(|what| self.wrong(key, format!("{}: {what}", path.display())))?;
+            listed.map_err(|what| self.key_error(key, format!("{}: {what}", path.display())))?;
         Ok(Page { listed, ..page })
     }
 
     fn with_film(&self, dash: Dash, key: &str) -> Result<Dash, ScenarioError> {
         let read = film(&dash.film, self.base(), &self.origin, &format!("{key}.film"))?;
         let dash = dash.with_film(read);
-        dash.check_film().map_err(|(name, what)| self.wrong(format!("{key}.{name}"), what))?;
+        dash.check_film().map_err(|(name, what)| self.key_error(format!("{key}.{name}"), what))?;
         let Predicted::Model(name) = &dash.predicted else { return Ok(dash) };
         let place = self.given_model(name).ok_or_else(|| {
             let what = format!(
-                "there is no model \"{name}\", neither beside the scenario nor here; expected a directory of `skyhop \
+                "there is no model \"{name}\", neither relative to the scenario nor in the current \
+                 directory; expected a directory of `skyhop \
                  predict train`"
             );
-            self.wrong(format!("{key}.predicted"), what)
+            self.key_error(format!("{key}.predicted"), what)
         })?;
         Ok(dash.with_model(place.display().to_string()))
     }
 
-    /// The directory of the model called `name`, or the card in it.
+    /// Find the directory of the model called `name`, or the card in it.
     fn given_model(&self, name: &str) -> Option<PathBuf> {
         let places = [self.base().join(name), PathBuf::from(name)];
         places.into_iter().find(|place| !name.is_empty() && place.exists())
     }
 
-    /// Gives the model that tells an application's player of the rate ahead its whole name.
-    pub(crate) fn name_model_wholly(&self, app: &mut serde_json::Value) {
+    /// Replace the name of an application's model by its absolute path, if it is one.
+    pub(crate) fn make_model_path_absolute(&self, app: &mut serde_json::Value) {
         let Some(name) = app.get_mut("predicted") else { return };
         let whole = |path: &Path| std::path::absolute(path).ok();
         let given = name.as_str().and_then(|name| self.given_model(name));
@@ -79,8 +82,8 @@ impl NamedScenario {
         }
     }
 
-    /// Gives the film of an application that is a file or a directory beside the scenario its whole name.
-    pub(crate) fn name_film_wholly(&self, app: &mut serde_json::Value) {
+    /// Replace the name of an application's film by its absolute path, if it is a file or directory.
+    pub(crate) fn make_film_path_absolute(&self, app: &mut serde_json::Value) {
         let Some(name) = app.get_mut("film") else { return };
         let whole = |path: &Path| std::path::absolute(path).ok();
         let given = name.as_str().and_then(|name| given_film(self.base(), name));

@@ -1,4 +1,4 @@
-//! From a checked scenario to what an engine runs.
+//! Assembly of an experiment, which engines run, from a checked scenario.
 
 use std::sync::Arc;
 
@@ -15,27 +15,27 @@ use crate::types::PathKind;
 use crate::{ScenarioError, catalogue};
 
 impl NamedScenario {
-    /// Builds everything that an engine runs.
+    /// Build the experiment that an engine runs.
     ///
     /// # Errors
-    /// As [`NamedScenario::path`], and links that cannot be.
+    /// The errors of [`NamedScenario::path`], and links that cannot be built.
     pub fn experiment(
         &self,
         find_place: FindPlace<'_>,
         progress: Progress<'_>,
     ) -> Result<Experiment, ScenarioError> {
-        // What is wrong shows at once, and not when the path is there.
+        // Cheap checks come first, so that errors show before the path is computed.
         self.check_rows()?;
         self.load_cc_files()?;
         let path = self.path(find_place, progress)?;
         self.experiment_over(Arc::new(path), find_place, progress)
     }
 
-    /// Builds what an engine runs a program over, which may outlast the scenario: the path, and what is known of it
-    /// beforehand, goes on for [`PROGRAM_HORIZON`] at the least.
+    /// Build the experiment of a run with a program, which may outlast the scenario: the path and the events
+    /// known in advance extend to at least [`PROGRAM_HORIZON`].
     ///
     /// # Errors
-    /// As [`NamedScenario::experiment`].
+    /// The errors of [`NamedScenario::experiment`].
     pub fn experiment_for_program(
         &self,
         find_place: FindPlace<'_>,
@@ -49,11 +49,11 @@ impl NamedScenario {
         Ok(experiment)
     }
 
-    /// Builds the same over a path that [`NamedScenario::path`] gave before, to this scenario or to another
-    /// with the same `[path]`.
+    /// Build the experiment over a path that [`NamedScenario::path`] returned before, for this scenario or
+    /// another one with the same `[path]`.
     ///
     /// # Errors
-    /// As [`NamedScenario::experiment`].
+    /// The errors of [`NamedScenario::experiment`].
     pub fn experiment_over(
         &self,
         path: Arc<PathTrace>,
@@ -68,7 +68,7 @@ impl NamedScenario {
         let hops = self.hops(&trace)?;
         let mut flows = self.flow_plans(&self.path_links(&hops))?;
         let links = self.links(Arc::clone(&trace), &hops, &flows, find_place, progress)?;
-        self.foretell(&mut flows, &links)?;
+        self.set_rate_oracles(&mut flows, &links)?;
         Ok(Experiment {
             scenario: self.resolved(&trace),
             notes: self.path_notes()?,
@@ -88,8 +88,8 @@ impl NamedScenario {
         })
     }
 
-    /// The scenario with its defaults filled in, for run.json: it is a scenario itself, which gives the same from
-    /// any directory.
+    /// Return the scenario with all defaults filled in, for run.json: it is itself a scenario, which gives
+    /// the same run from any directory.
     fn resolved(&self, trace: &PathTrace) -> serde_json::Value {
         let (mut value, kind) = (self.scenario.to_json(), &self.scenario.path.kind);
         let path = &mut value["path"];
@@ -99,30 +99,30 @@ impl NamedScenario {
         if matches!(kind, PathKind::Constellation(_)) {
             path["handover"] = serde_json::json!(trace.header.handover);
         }
-        self.name_files_wholly(&mut value["path"], &PATH_FILES);
-        self.name_files_wholly(&mut value["signal"], &["elements"]);
+        self.make_paths_absolute(&mut value["path"], &PATH_FILES);
+        self.make_paths_absolute(&mut value["signal"], &["elements"]);
         let flows = value.get_mut("flow").and_then(serde_json::Value::as_array_mut);
         for flow in flows.into_iter().flatten() {
             if let Some(app) = flow.get_mut("app") {
-                self.name_files_wholly(app, &["file"]);
-                self.name_film_wholly(app);
-                self.name_model_wholly(app);
+                self.make_paths_absolute(app, &["file"]);
+                self.make_film_path_absolute(app);
+                self.make_model_path_absolute(app);
             }
             if let Some(cc) = flow.get_mut("cc") {
-                *cc = serde_json::json!(self.whole_cc(cc.as_str().unwrap_or_default()));
+                *cc = serde_json::json!(self.absolute_cc(cc.as_str().unwrap_or_default()));
             }
         }
         let links = value.get_mut("links").and_then(serde_json::Value::as_object_mut);
         for link in links.into_iter().flat_map(serde_json::Map::values_mut) {
             if let Some(path) = link.get_mut("path") {
-                self.name_files_wholly(path, &PATH_FILES);
+                self.make_paths_absolute(path, &PATH_FILES);
             }
         }
         value
     }
 
-    /// Gives those values of a table that name files beside the scenario their whole names.
-    pub(crate) fn name_files_wholly(&self, table: &mut serde_json::Value, keys: &[&str]) {
+    /// Replace the values of these keys by absolute paths where they name files.
+    pub(crate) fn make_paths_absolute(&self, table: &mut serde_json::Value, keys: &[&str]) {
         let Some(table) = table.as_object_mut() else { return };
         for key in keys {
             let Some(value) = table.get_mut(*key) else { continue };
@@ -135,7 +135,7 @@ impl NamedScenario {
     }
 }
 
-/// Until when the path of a program is computed. An hour takes a quarter of a second.
+/// Least duration for which a program's path is computed. An hour takes a quarter of a second.
 const PROGRAM_HORIZON: Duration = Duration::from_secs(3_600);
 
 /// Keys of a path that may name files.

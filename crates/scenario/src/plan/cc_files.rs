@@ -1,27 +1,27 @@
-//! Congestion controls in files of the user's: found, compiled and loaded before anything else is made.
+//! Congestion controls in the user's files: found, compiled and loaded before anything else is built.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, absolute};
 
 use skyhop_cc::Module;
 use skyhop_ccfile::{Sources, load, load_policy};
-use skyhop_model::{CcLanguage, cc_language, our_card_name};
+use skyhop_model::{CcLanguage, cc_language, shipped_card_name};
 
 use crate::ScenarioError;
 use crate::catalogue::find_file;
 use crate::named::NamedScenario;
 use crate::types::FlowKind;
 
-/// The congestion controls of a scenario that are files of the user's.
+/// Congestion controls of a scenario that are the user's files.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct CcFiles {
-    /// Those in C, by their whole names, compiled and loaded.
+    /// Compiled and loaded modules in C.
     pub in_c: Vec<&'static Module>,
-    /// Those in Python, by their whole names.
+    /// Absolute paths of those in Python.
     pub in_python: Vec<String>,
-    /// All files that they are made of, by their whole names: the SHA-256 of each.
+    /// SHA-256 of all their source files, by absolute path.
     pub digests: BTreeMap<String, String>,
-    /// What the compiler had to say where it was called now and did it.
+    /// Messages of the compiler, from successful compilations that were not cached.
     pub messages: String,
 }
 
@@ -38,10 +38,10 @@ impl CcFiles {
 }
 
 impl NamedScenario {
-    /// Compiles and loads the congestion controls in C that are files of the user's, and reads cards with their networks.
+    /// Compile and load the user's congestion controls in C, and read cards with their networks.
     ///
     /// # Errors
-    /// What is wrong with a file, or what this machine lacks.
+    /// A file is wrong, or this machine lacks a compiler or library.
     pub fn load_cc_files(&self) -> Result<CcFiles, ScenarioError> {
         let mut files = CcFiles::default();
         for name in self.cc_file_names() {
@@ -60,10 +60,10 @@ impl NamedScenario {
         Ok(files)
     }
 
-    /// All files that the flows' congestion controls are made of, by their whole names: the SHA-256 of each.
+    /// Return the SHA-256 of all source files of the flows' congestion controls, by absolute path.
     ///
     /// # Errors
-    /// One cannot be read.
+    /// A file cannot be read.
     pub fn cc_file_digests(&self) -> Result<BTreeMap<String, String>, ScenarioError> {
         let mut digests = BTreeMap::new();
         for name in self.cc_file_names() {
@@ -72,10 +72,10 @@ impl NamedScenario {
         Ok(digests)
     }
 
-    /// What its flows call their congestion controls, and what those are called from any directory.
+    /// Map the flows' names of congestion controls to names that are valid in any directory.
     pub fn congestion_controls(&self) -> BTreeMap<String, String> {
         let named = self.scenario.flow.iter().filter_map(|flow| match &flow.kind {
-            FlowKind::Tcp(tcp) => Some((tcp.cc.clone(), self.whole_cc(&tcp.cc))),
+            FlowKind::Tcp(tcp) => Some((tcp.cc.clone(), self.absolute_cc(&tcp.cc))),
             FlowKind::Probe(_) | FlowKind::Call(_) => None,
         });
         named.collect()
@@ -86,9 +86,9 @@ impl NamedScenario {
         whole.filter(|cc| cc_language(cc).is_some()).collect()
     }
 
-    /// What a flow calls its congestion control: a file by its whole name.
-    pub(crate) fn whole_cc(&self, cc: &str) -> String {
-        let is_file = cc_language(cc).is_some() && our_card_name(cc).is_none();
+    /// Return a congestion control's name; that of a file as absolute path.
+    pub(crate) fn absolute_cc(&self, cc: &str) -> String {
+        let is_file = cc_language(cc).is_some() && shipped_card_name(cc).is_none();
         let found = is_file.then(|| find_file(self.base(), cc)).flatten();
         let whole = found.and_then(|file| absolute(file).ok());
         whole.map_or_else(|| cc.to_owned(), |whole| whole.to_string_lossy().into_owned())

@@ -7,12 +7,12 @@ use skyhop_units::{Duration, Instant};
 
 use crate::types::Change;
 
-/// When the new values of a change begin: at the end of its outage, where it has one.
+/// Time from which a change's new values apply: the end of its outage, if it has one.
 pub(crate) fn takes_effect(change: &Change) -> Instant {
     Instant::START + change.at + change.outage.unwrap_or(Duration::ZERO)
 }
 
-/// `trace` with the round trips of `changes`, each from its moment on; the very same without any.
+/// Return `trace` with the round trips of `changes`, each from its time on; without any, the same object.
 pub(crate) fn with_rtts(trace: Arc<PathTrace>, changes: &[Change]) -> Arc<PathTrace> {
     let mut rtts: Vec<(Instant, Duration)> =
         changes.iter().filter_map(|c| Some((takes_effect(c), c.rtt?))).collect();
@@ -30,7 +30,7 @@ pub(crate) fn with_rtts(trace: Arc<PathTrace>, changes: &[Change]) -> Arc<PathTr
     Arc::new(trace)
 }
 
-/// Makes sure that a frame begins at `at`, like the one that holds there.
+/// Ensure that a frame begins at `at`, by a copy of the frame in effect there.
 fn insert_frame(frames: &mut Vec<Frame>, at: Instant) {
     let next = frames.partition_point(|frame| frame.at < at);
     if next == 0 || frames.get(next).is_some_and(|frame| frame.at == at) {
@@ -50,7 +50,7 @@ fn set_rtt(frame: &mut Frame, rtt: Duration) {
     frame.delay_back = Some(rtt - there);
 }
 
-/// Stretches the hops in proportion so that they add up to `total`.
+/// Scale the hops in proportion so that their sum is `total`.
 fn scale_hops(hops: &mut [Duration], total: Duration) {
     let old: Duration = hops.iter().copied().sum();
     let Some((last, others)) = hops.split_last_mut() else { return };

@@ -1,4 +1,4 @@
-//! Flows with their routes, and what changes when.
+//! Plans of flows with their routes, and the order of changes.
 
 use std::iter::repeat_n;
 
@@ -12,14 +12,14 @@ use crate::named::NamedScenario;
 use crate::types::{Change, Flow, FlowKind};
 
 impl NamedScenario {
-    /// The changes of a link.
+    /// Changes of the link with this name.
     pub(crate) fn changes_of(&self, link: &str) -> Vec<Change> {
         let changes = self.scenario.change.iter().filter(|change| change.via.is_none());
         let own = |change: &&Change| change.link.as_deref().unwrap_or(PATH_LINK) == link;
         changes.filter(own).cloned().collect()
     }
 
-    /// All changes, by time.
+    /// All changes in order of time.
     pub(crate) fn planned_changes(&self) -> Vec<PlannedChange> {
         let mut changes: Vec<PlannedChange> = Vec::new();
         for change in &self.scenario.change {
@@ -40,7 +40,8 @@ impl NamedScenario {
         changes
     }
 
-    /// The flows; a `[[flow]]` with `count = n` gives n of them. `path_links` stand for the path on their routes.
+    /// Plan the flows; a `[[flow]]` with `count = n` gives n of them. `path_links` are the links that stand
+    /// for "path" on their routes.
     ///
     /// # Errors
     /// A file of an application cannot be read.
@@ -64,13 +65,13 @@ impl NamedScenario {
         (0..).zip(planned).map(plan).collect()
     }
 
-    /// The number of a link; its name has been checked.
+    /// Number of a link, whose name has been checked.
     fn link_number(&self, name: &str) -> u16 {
         let place = self.scenario.links.keys().position(|key| key == name);
         place.map_or(0, |index| index as u16 + 1)
     }
 
-    /// The ids of the flows that a `[[flow]]` stands for.
+    /// Ids of the flows that a `[[flow]]` stands for.
     pub(crate) fn ids_of(&self, entry: u32) -> std::ops::Range<u32> {
         let before = self.scenario.flow.iter().take(entry as usize).map(|flow| flow.common.count);
         let first: u32 = before.sum();
@@ -78,7 +79,7 @@ impl NamedScenario {
         first..first + count
     }
 
-    /// When a flow begins.
+    /// Start of a flow, with its random delay.
     fn start_of(&self, id: u32, flow: &Flow) -> Instant {
         let drawn = seed_for(self.scenario.run.seed, &format!("flow {id} start")) >> 11;
         let share = drawn as f64 / (1_u64 << 53) as f64;
@@ -105,7 +106,7 @@ impl NamedScenario {
     fn traffic_of(&self, entry: usize, flow: &Flow) -> Result<Traffic, ScenarioError> {
         Ok(match &flow.kind {
             FlowKind::Tcp(tcp) => Traffic::Tcp {
-                cc: self.whole_cc(&tcp.cc),
+                cc: self.absolute_cc(&tcp.cc),
                 app: self.with_files(tcp.app(), &format!("flow.{entry}.app"))?,
                 options: tcp.own_tcp(&self.scenario.tcp).or(self.scenario.tcp.clone()).values(),
                 parameters: flow.parameters.clone(),

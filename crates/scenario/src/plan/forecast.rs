@@ -1,4 +1,4 @@
-//! What `[signal] source = "forecast"` asks for: the path again, from the element sets that the forecaster has.
+//! `[signal] source = "forecast"`: the path computed a second time, from the forecaster's element sets.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -14,14 +14,14 @@ use crate::plan::path::Progress;
 use crate::plan::path_request::FindPlace;
 use crate::{ScenarioError, catalogue};
 
-/// Elements that put satellites further off than this belong to other satellites: two weeks of decay and an
-/// operator's corrections come to less, and between two satellites of a plane there is more.
+/// Largest distance at which elements still belong to the same satellite: two weeks of decay and an
+/// operator's corrections amount to less, and neighbours in a plane are further apart.
 const SAME_SATELLITE_M: f64 = 100e3;
-/// How many satellites tell what a fleet is.
+/// Number of satellites whose positions are compared to identify a fleet.
 const LOOKED_AT: usize = 200;
 
 impl NamedScenario {
-    /// The handovers that the forecaster expects.
+    /// Handovers that the forecaster expects.
     pub(crate) fn forecast(
         &self,
         find_place: FindPlace<'_>,
@@ -39,17 +39,18 @@ impl NamedScenario {
             }
         }
         if !connected {
-            let what = format!("there is never a path over {}", request.constellation.name);
-            return Err(self.wrong("signal.elements", what));
+            let what = format!("the path is never connected over {}", request.constellation.name);
+            return Err(self.key_error("signal.elements", what));
         }
         Ok(handovers)
     }
 
-    /// What a forecast outside of a run asks for: as `[path]` says, but over the element sets in `elements`, between
-    /// these ends, from `start` on; without `to` only the terminal's own satellite counts.
+    /// Build the request of a forecast outside of a run: as `[path]` says, but over the element sets in
+    /// `elements`, between these ends, from `start` on; without `to` only the terminal's own satellite
+    /// counts.
     ///
     /// # Errors
-    /// A file that is missing or whose element sets cannot be used then, and whatever is wrong with `[path]`.
+    /// A file is missing, its element sets cannot be used at that time, or `[path]` is wrong.
     pub fn forecast_from(
         &self,
         elements: &Path,
@@ -69,9 +70,9 @@ impl NamedScenario {
         Ok(request)
     }
 
-    /// The request of the path with the forecaster's satellites instead of its own.
+    /// Build the path's request with the forecaster's satellites in place of its own.
     fn forecast_request(&self, path: PathRequest) -> Result<PathRequest, ScenarioError> {
-        let wrong = |what: String| Err(self.wrong("signal.elements", what));
+        let wrong = |what: String| Err(self.key_error("signal.elements", what));
         let Some(name) = &self.scenario.signal.elements else {
             if path.constellation.element_sets.is_empty() {
                 let what = "is missing: the path's own satellites have no element sets; expected a TLE or OMM file";
@@ -85,18 +86,18 @@ impl NamedScenario {
         let elevation_deg = Some(path.constellation.minimum_elevation_deg);
         let constellation =
             self.by_element_sets("signal.elements", &file, Some(path.start), elevation_deg)?;
-        match stranger(&path, &constellation) {
+        match fleet_mismatch(&path, &constellation) {
             Some(how) => wrong(format!("these are not the satellites of the path: {how}")),
             None => Ok(PathRequest { constellation, ..path }),
         }
     }
 }
 
-/// How it can be told that `elements` are not of the fleet that a path goes over; `None` where they are.
-fn stranger(path: &PathRequest, elements: &Constellation) -> Option<String> {
+/// Explain why `elements` are not of the path's fleet; `None` if they are.
+fn fleet_mismatch(path: &PathRequest, elements: &Constellation) -> Option<String> {
     let own = &path.constellation;
     if own.element_sets.is_empty() {
-        return stands_elsewhere(path, elements);
+        return position_mismatch(path, elements);
     }
     let [known, used] = [elements, own].map(catalogue_numbers);
     let common = known.intersection(&used).count();
@@ -110,8 +111,9 @@ fn catalogue_numbers(constellation: &Constellation) -> BTreeSet<u64> {
     constellation.element_sets.iter().map(|set| set.elements().catalogue_number).collect()
 }
 
-/// The same for a path whose satellites have no numbers: by where they are when it begins.
-fn stands_elsewhere(path: &PathRequest, elements: &Constellation) -> Option<String> {
+/// Compare fleets by their positions at the path's start, for paths whose satellites have no catalogue
+/// numbers.
+fn position_mismatch(path: &PathRequest, elements: &Constellation) -> Option<String> {
     let places = |constellation: &Constellation| {
         let mut places = Vec::new();
         Ephemeris::new(constellation, EarthModel::Wgs84).earth_fixed(path.start, &mut places);

@@ -1,8 +1,8 @@
-//! `link.queues = "per-hop"`: a path taken apart into its hops, each with a queue of its own.
+//! `link.queues = "per-hop"`: a path split into its hops, each with its own queue.
 //!
-//! A hop is its place on the path, as a switch in LeoEM's chain is: where the path changes, what waits before hop 3 goes
-//! over the new hop 3. What waits before a hop that ceases to exist is lost with it. On a path with fewer hops than the
-//! longest has, packets pass through the others as through nothing.
+//! A hop is a place on the path, like a switch in LeoEM's chain: when the path changes, packets waiting
+//! before hop 3 go over the new hop 3. Packets waiting before a hop that ceases to exist are lost with it.
+//! Where the path has fewer hops than the longest one, packets pass through the other places without delay.
 
 use skyhop_link::{Dismantled, LinkSchedule, Piece};
 use skyhop_model::PathEventKind;
@@ -14,38 +14,38 @@ use crate::named::NamedScenario;
 use crate::plan::schedule::dismantled_hops;
 use crate::types::Queues;
 
-/// The rate of a hop that the path does not have: a packet passes in 12 ns.
+/// Rate of a place where the path has no hop: a packet takes 12 ns.
 const NO_HOP: Rate = Rate::from_bits_per_second(1_000_000_000_000);
 
-/// What is at one place of the path over time.
+/// One place of the path over time.
 #[derive(Debug)]
 pub(crate) struct Hop {
-    /// Its delays and outages. Its frames have the nodes at its ends alone.
+    /// Delays and outages of the place. Its frames have only the nodes at the ends of the hop.
     pub(crate) trace: PathTrace,
-    /// What kind of hop is there, from when on.
-    kinds: Vec<(Instant, Kind)>,
-    /// When the hop that was there ceased to exist.
-    gone: Vec<Instant>,
+    /// Kind of the hop there, and the time from which on it holds.
+    kinds: Vec<(Instant, HopKind)>,
+    /// Times at which the hop there ceased to exist.
+    dismantled: Vec<Instant>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    /// The path's first or last.
+enum HopKind {
+    /// First or last hop of the path.
     End,
     Inner,
-    /// The path has fewer.
+    /// No hop, because the path has fewer.
     None,
 }
 
 impl Hop {
-    /// Gives a schedule that was made of its trace what only a hop has: rates of its own, of which the schedule has that
-    /// of inner hops, and what is lost on it and before it.
+    /// Add to a schedule made of `trace` what only a hop has: its own rates (the schedule holds that of inner
+    /// hops), and its losses on dismantling.
     pub(crate) fn complete(&self, schedule: &mut LinkSchedule, end_rate: Option<Rate>) {
         let inner = schedule.rate[0].value;
         let rate = |kind| match kind {
-            Kind::End => end_rate.unwrap_or(inner),
-            Kind::Inner => inner,
-            Kind::None => NO_HOP,
+            HopKind::End => end_rate.unwrap_or(inner),
+            HopKind::Inner => inner,
+            HopKind::None => NO_HOP,
         };
         schedule.rate.clear();
         for &(from, kind) in &self.kinds {
@@ -55,23 +55,23 @@ impl Hop {
             }
         }
         let (near, far) = (Duration::ZERO, Duration::MAX);
-        let lost = self.gone.iter().map(|&at| Dismantled { at, near, far, queue: true });
+        let lost = self.dismantled.iter().map(|&at| Dismantled { at, near, far, queue: true });
         schedule.dismantled = lost.collect();
     }
 }
 
 impl NamedScenario {
-    /// The hops of `[path]`; none where one queue stands for all of them.
+    /// Split `[path]` into hops; empty if one queue stands for all of them.
     ///
     /// # Errors
-    /// The path does not know its hops.
+    /// The path's file does not contain its hops.
     pub(crate) fn hops(&self, trace: &PathTrace) -> Result<Vec<Hop>, ScenarioError> {
         if self.scenario.link.queues == Queues::Path {
             return Ok(Vec::new());
         }
         let mut connected = trace.frames.iter().filter(|frame| frame.delay.is_some());
         if connected.any(|frame| frame.hop_delays.is_empty() || frame.nodes.is_empty()) {
-            return Err(self.wrong(
+            return Err(self.key_error(
                 "link.queues",
                 "\"per-hop\" needs a path that knows its hops, as computed ones do",
             ));
@@ -80,7 +80,7 @@ impl NamedScenario {
         Ok((0..count).map(|place| hop(trace, place)).collect())
     }
 
-    /// The numbers of the links that `hops` are, from the end `from` on; that of the path alone where there are none.
+    /// Link numbers of `hops`, from the end `from` on; without hops that of the path alone.
     pub(crate) fn path_links(&self, hops: &[Hop]) -> Vec<u16> {
         let others = self.scenario.links.len() as u16;
         (0..hops.len().max(1) as u16).map(|hop| if hop == 0 { 0 } else { others + hop }).collect()
@@ -89,12 +89,12 @@ impl NamedScenario {
 
 fn hop(trace: &PathTrace, place: usize) -> Hop {
     let mut frames = Vec::<Frame>::with_capacity(trace.frames.len());
-    let (mut kinds, mut gone) = (Vec::<(Instant, Kind)>::new(), Vec::new());
+    let (mut kinds, mut dismantled) = (Vec::<(Instant, HopKind)>::new(), Vec::new());
     let mut last_connected: Option<&Frame> = None;
     for frame in &trace.frames {
         if let Some(old) = last_connected {
             let is_gone = |event: &&PathEvent| dismantled_hops(old, frame, event).contains(&place);
-            gone.extend(frame.events.iter().filter(is_gone).map(|event| event.at));
+            dismantled.extend(frame.events.iter().filter(is_gone).map(|event| event.at));
         }
         if frame.delay.is_some() {
             last_connected = Some(frame);
@@ -105,23 +105,24 @@ fn hop(trace: &PathTrace, place: usize) -> Hop {
         }
         frames.extend(frame_at(frame, place));
     }
-    gone.dedup();
-    // Whatever it is before there is a path for the first time.
+    dismantled.dedup();
+    // The first kind and frame also hold before the path is connected for the first time.
     kinds[0].0 = Instant::START;
     frames[0].at = Instant::START;
-    Hop { trace: PathTrace { header: trace.header.clone(), frames }, kinds, gone }
+    Hop { trace: PathTrace { header: trace.header.clone(), frames }, kinds, dismantled }
 }
 
-fn kind_at(frame: &Frame, place: usize) -> Kind {
+fn kind_at(frame: &Frame, place: usize) -> HopKind {
     match frame.hop_delays.len().checked_sub(place + 1) {
-        None => Kind::None,
-        Some(0) => Kind::End,
-        Some(_) if place == 0 => Kind::End,
-        Some(_) => Kind::Inner,
+        None => HopKind::None,
+        Some(0) => HopKind::End,
+        Some(_) if place == 0 => HopKind::End,
+        Some(_) => HopKind::Inner,
     }
 }
 
-/// What one place of the path is like in a frame; behind the first, a time without a path leaves it as it is.
+/// Frame of one place. A time without a path appears in the first place only; the others keep their former
+/// state.
 fn frame_at(frame: &Frame, place: usize) -> Option<Frame> {
     let events = outages_at(frame, place);
     let (Some(there), Some(back)) = (frame.delay, frame.delay_back) else {
@@ -143,7 +144,7 @@ fn frame_at(frame: &Frame, place: usize) -> Option<Frame> {
     })
 }
 
-/// The outages of a frame that are this place's. Those of the whole path are its first hop's.
+/// Outages of a frame that belong to this place; those of the whole path belong to the first.
 fn outages_at(frame: &Frame, place: usize) -> Vec<PathEvent> {
     let is_here = |event: &&PathEvent| {
         event.outage > Duration::ZERO && usize::from(event.hop.unwrap_or(0)) == place

@@ -1,4 +1,4 @@
-//! Links over their paths.
+//! Links built over their paths.
 
 use std::sync::Arc;
 
@@ -17,10 +17,10 @@ use crate::plan::path_request::FindPlace;
 use crate::plan::schedule::{DirectionSettings, link_schedule};
 use crate::types::{Change, ExtraLink, LinkKeys, LinkSection, Scenario};
 
-/// What the two directions of a link are built from.
+/// Description of a link, from which both directions are built.
 struct LinkSpec<'a> {
     name: &'a str,
-    /// The section's key, for errors and as the component's name.
+    /// Key of the section, for errors and as seed of the random draws.
     key: String,
     section: &'a LinkSection,
     during_outage: DuringOutage,
@@ -28,7 +28,8 @@ struct LinkSpec<'a> {
 }
 
 impl NamedScenario {
-    /// Builds all links; `path` is the path of `[path]`, and `hops` are those that have queues of their own.
+    /// Build all links; `path` is the path of `[path]`, and `hops` are its hops with their own queues, if
+    /// any.
     pub(crate) fn links(
         &self,
         path: Arc<PathTrace>,
@@ -45,11 +46,12 @@ impl NamedScenario {
                 .map_err(|error| error.under(&format!("links.{name}")))?;
             traces.push(with_rtts(Arc::new(trace), &self.changes_of(name)));
         }
-        // All hops' delay is the path's: what stands for it at the others has none.
+        // The trace of link "path" has the delay of all hops, so the others' traces have none.
         let ends = ["from", "to"].map(Endpoint::named);
         let none = Arc::new(PathTrace::fixed(ends, Duration::ZERO, self.scenario.run.duration));
         traces.extend(hops.iter().skip(1).map(|_| Arc::clone(&none)));
-        // What BDP counts depends on all links of the flows' routes; on `[path]` it is the link's own.
+        // The BDP of `[links]` depends on all links of the flows' routes; that of `[path]` on its own base
+        // RTT.
         let end = Instant::START + self.scenario.run.duration;
         let mut base_rtts = vec![traces[0].mean_base_rtt(Instant::START, end)];
         base_rtts.extend((1..traces.len()).map(|n| self.longest_base_rtt(&traces, flows, n)));
@@ -71,13 +73,13 @@ impl NamedScenario {
             })
             .collect::<Result<Vec<_>, ScenarioError>>()?;
         for (hop, number) in hops.iter().zip(1..).skip(1) {
-            links.push(self.further_hop(hop, number, path_rtt, &none)?);
+            links.push(self.later_hop_link(hop, number, path_rtt, &none)?);
         }
         Ok(links)
     }
 
-    /// The link of a hop behind the first. That of the path has its trace, which is all hops'.
-    fn further_hop(
+    /// Build the link of a hop after the first. The path's trace, with all hops' delay, stays with the first.
+    fn later_hop_link(
         &self,
         hop: &Hop,
         number: usize,
@@ -86,7 +88,7 @@ impl NamedScenario {
     ) -> Result<LinkPlan, ScenarioError> {
         let Scenario { path, link, .. } = &self.scenario;
         let name = format!("{PATH_LINK}.{number}");
-        // Random loss is the path's, once.
+        // Random loss applies once, at the first hop.
         let mut section = link.clone();
         section.keys.loss = None;
         section.back.iter_mut().for_each(|back| back.loss = None);
@@ -102,7 +104,7 @@ impl NamedScenario {
         Ok(LinkPlan { name, trace: Arc::clone(trace), forward, back })
     }
 
-    /// What `[link]` and `[links]` say, in the order in which links are numbered.
+    /// Descriptions of `[link]` and `[links]`, in the order of link numbers.
     fn specs(&self) -> impl Iterator<Item = LinkSpec<'_>> {
         let Scenario { path, link, links, .. } = &self.scenario;
         let sections = links.iter().map(|(name, more)| {
@@ -118,8 +120,8 @@ impl NamedScenario {
         })
     }
 
-    /// The longest round trip without queueing among the flows that ever cross a link, over the
-    /// run; the link's own where no flow does.
+    /// Longest round trip without queueing among the flows that ever cross a link, over the run; the link's
+    /// own where no flow does.
     fn longest_base_rtt(
         &self,
         traces: &[Arc<PathTrace>],
@@ -136,7 +138,7 @@ impl NamedScenario {
         rtts.max().unwrap_or_else(|| traces[link].mean_base_rtt(Instant::START, end))
     }
 
-    /// The same scenario with the path of one of its links in the place of `[path]`.
+    /// Return the scenario with the path of one of its links in place of `[path]`.
     fn with_path_of(&self, link: &ExtraLink) -> Self {
         let path = match &link.path {
             Some(path) => path.clone(),
@@ -145,7 +147,7 @@ impl NamedScenario {
         Self { scenario: Scenario { path, ..self.scenario.clone() }, ..self.clone() }
     }
 
-    /// One direction of a link over `trace`, which has the changes' round trips already; BDP counts
+    /// Build one direction of a link over `trace`, which includes the changes' round trips; BDP counts
     /// `base_rtt`.
     fn link(
         &self,
@@ -172,18 +174,19 @@ impl NamedScenario {
         let (schedule, values) = (link_schedule(trace, &spec.changes, &settings), given.values());
         let config = LinkConfig {
             queue: queue_limit(values.queue, &schedule, base_rtt)
-                .map_err(|what| self.wrong(format!("{section}.queue"), what))?,
+                .map_err(|what| self.key_error(format!("{section}.queue"), what))?,
             qdisc: values.qdisc,
             seed: seed_for(self.scenario.run.seed, &format!("{key} {direction}")),
             schedule,
         };
-        // Built once here, so that a wrong queue is found before anything runs.
-        Link::<()>::new(config.clone()).map_err(|error| self.wrong(&section, error.to_string()))?;
+        // The link is built once here, so that an invalid queue is found before anything runs.
+        Link::<()>::new(config.clone())
+            .map_err(|error| self.key_error(&section, error.to_string()))?;
         Ok(config)
     }
 }
 
-/// A queue's limit in packets or bytes. BDP and time count the first rate that is not zero.
+/// Resolve a queue's limit to packets or bytes. BDP and time count the first rate above zero.
 fn queue_limit(
     given: QueueLimit,
     schedule: &LinkSchedule,
@@ -195,7 +198,7 @@ fn queue_limit(
             "\"{given}\" holds no packet; expected at least {LARGEST_PACKET}, a packet of 1500 B on \
              the wire"
         )),
-        // A slow or short link has less than a packet in flight, but needs room for one.
+        // The BDP of a slow or short link may be less than a packet, but the queue needs room for one.
         (_, QueueLimit::Bytes(bytes)) => Ok(QueueLimit::Bytes(bytes.max(LARGEST_PACKET))),
         (_, resolved) => Ok(resolved),
     }

@@ -1,4 +1,4 @@
-//! From a checked scenario to what an engine runs: the path computed, the links built.
+//! Plans: from a checked scenario to the experiment that an engine runs, with computed path and built links.
 
 mod announce;
 mod app_files;
@@ -7,13 +7,13 @@ mod cc_files;
 mod change;
 mod flows;
 mod forecast;
-mod foretold;
 mod hops;
 mod links;
 mod notes;
 mod origin;
 mod path;
 mod path_request;
+mod rate_oracle;
 mod schedule;
 
 pub use cc_files::CcFiles;

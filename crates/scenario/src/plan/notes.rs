@@ -1,4 +1,4 @@
-//! What to know of a scenario's path before believing what comes of it.
+//! Notes on a scenario's path that users need to know before they trust its results.
 
 use skyhop_model::Relay;
 use skyhop_orbit::Constellation;
@@ -9,11 +9,11 @@ use crate::named::NamedScenario;
 use crate::types::{ConstellationPath, PathKind};
 
 impl NamedScenario {
-    /// Where `[path]` takes what its constellation is not known to have: links between satellites, and other
-    /// operators' sites.
+    /// Note where `[path]` uses features that its constellation is not known to have: inter-satellite links,
+    /// and sites of other operators.
     ///
     /// # Errors
-    /// As [`NamedScenario::path_request`].
+    /// The errors of [`NamedScenario::path_request`].
     pub fn path_notes(&self) -> Result<Vec<String>, ScenarioError> {
         let PathKind::Constellation(path) = &self.scenario.path.kind else {
             return Ok(Vec::new());
@@ -26,13 +26,13 @@ impl NamedScenario {
                 constellation.name
             ));
         }
-        notes.extend(of_another(path, &constellation));
+        notes.extend(foreign_sites_note(path, &constellation));
         Ok(notes)
     }
 }
 
-/// Which lists of sites that come with skyhop are of another operator.
-fn of_another(path: &ConstellationPath, constellation: &Constellation) -> Option<String> {
+/// Note the lists of sites that come with skyhop and belong to another operator.
+fn foreign_sites_note(path: &ConstellationPath, constellation: &Constellation) -> Option<String> {
     let shipped = catalogue::site_list_names();
     let is_foreign = |name: &String, own: &Option<String>| {
         own.as_ref() != Some(name) && shipped.iter().any(|known| known == name)

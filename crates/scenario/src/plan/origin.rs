@@ -1,4 +1,4 @@
-//! Where a path's satellites come from: written into its header, and found again from there.
+//! Origin of a path's satellites: written into the path's header, and resolved from it again.
 
 use std::path::Path;
 use std::{fs, io};
@@ -13,13 +13,13 @@ use crate::plan::assemble::PATH_FILES;
 use crate::{ScenarioError, catalogue};
 
 impl NamedScenario {
-    /// Where the satellites of `[path]` come from, for the path's header.
+    /// Return the origin of `[path]`'s satellites, for the path's header.
     ///
     /// # Errors
-    /// A file cannot be read any more.
+    /// A file can no longer be read.
     pub(crate) fn origin_of_satellites(&self) -> Result<Origin, ScenarioError> {
         let mut path = self.scenario.to_json()["path"].take();
-        self.name_files_wholly(&mut path, &PATH_FILES);
+        self.make_paths_absolute(&mut path, &PATH_FILES);
         let name = path["constellation"].as_str().unwrap_or_default();
         let comes_with_skyhop = catalogue::constellation_names().iter().any(|known| known == name);
         let file = Some(name).filter(|name| !comes_with_skyhop && Path::new(name).is_file());
@@ -29,10 +29,10 @@ impl NamedScenario {
     }
 }
 
-/// The constellation of a computed path, out of what its header says.
+/// Rebuild the constellation of a computed path from its header.
 ///
 /// # Errors
-/// Its file has gone or changed, or the header is not a computed path's.
+/// Its file is missing or has changed, or the path was not computed.
 pub fn constellation_of(header: &PathHeader) -> Result<Constellation, ScenarioError> {
     let named = header.constellation.as_deref().unwrap_or_default();
     let wrong = |what: String| ScenarioError::key("the path", "constellation", what);

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use skyhop_experiment::seed_for;
-use skyhop_model::{OR_FORCE, Relay, thousands};
+use skyhop_model::{OR_FORCE_SIZE, Relay, thousands};
 use skyhop_path::{Endpoint, Frame, Jitter, PathError, PathRequest, PathTrace, Spikes, TraceError};
 use skyhop_units::Duration;
 
@@ -12,14 +12,14 @@ use crate::plan::path_request::{DEFAULT_START, FindPlace};
 use crate::types::{FixedPath, JitterKeys, PathKind};
 use crate::{ScenarioError, catalogue};
 
-/// Hears how many of how many steps of a path are done, and may stop it.
+/// Progress callback: (steps done, steps in all); it may stop the computation.
 pub type Progress<'p> = &'p mut dyn FnMut(u64, u64) -> ControlFlow<()>;
 
 impl NamedScenario {
-    /// Computes or reads the path of `[path]`, without the scenario's changes.
+    /// Compute or read the path of `[path]`, without the scenario's changes.
     ///
     /// # Errors
-    /// Unknown names, files that cannot be read, a path that never exists.
+    /// Unknown names, files that cannot be read, or a path that is never connected.
     pub fn path(
         &self,
         find_place: FindPlace<'_>,
@@ -33,18 +33,19 @@ impl NamedScenario {
             PathKind::Fixed(path) => Ok(self.fixed_path(path)),
             PathKind::Trace(path) => {
                 let name = path.file.as_deref().unwrap_or_default();
-                let file = catalogue::find_file(self.base(), name)
-                    .ok_or_else(|| self.wrong("path.file", format!("no such file: \"{name}\"")))?;
+                let file = catalogue::find_file(self.base(), name).ok_or_else(|| {
+                    self.key_error("path.file", format!("no such file: \"{name}\""))
+                })?;
                 let trace = skyhop_files::read_path(&file, self.scenario.run.force_size)?;
                 if path.repeats { self.repeated(trace) } else { Ok(trace) }
             }
         }
     }
 
-    /// Computes the path of a request that [`NamedScenario::path_request`] gave.
+    /// Compute the path of a request from [`NamedScenario::path_request`].
     ///
     /// # Errors
-    /// The path never exists, or `progress` stopped it.
+    /// The path is never connected, or `progress` stopped the computation.
     pub fn computed(
         &self,
         request: &PathRequest,
@@ -56,7 +57,7 @@ impl NamedScenario {
         Ok(trace)
     }
 
-    /// A path again and again until the run's end.
+    /// Repeat a path until the run's end.
     fn repeated(&self, trace: PathTrace) -> Result<PathTrace, ScenarioError> {
         let run = &self.scenario.run;
         let once: u64 = trace.frames.iter().map(Frame::size_in_memory).sum();
@@ -68,9 +69,9 @@ impl NamedScenario {
                 (thousands(times), thousands(megabytes), thousands(most));
             let what = format!(
                 "repeats the path {times} times, which takes {megabytes} MB of memory; at most {most} MB: shorten \
-                 run.duration, {OR_FORCE}"
+                 run.duration, {OR_FORCE_SIZE}"
             );
-            return Err(self.wrong("path.loop", what));
+            return Err(self.key_error("path.loop", what));
         }
         Ok(trace.repeated(run.duration))
     }

@@ -1,4 +1,4 @@
-//! What `[path]` asks the path computation for: names become data, files are read.
+//! Request of the path computation for `[path]`: names are resolved and files read.
 
 use skyhop_model::Relay;
 use std::path::PathBuf;
@@ -11,34 +11,35 @@ use crate::named::NamedScenario;
 use crate::types::{ConstellationPath, PathKind};
 use crate::{ScenarioError, catalogue};
 
-/// Turns what the user calls a place into a position; the error is one line.
+/// Resolver of place names to positions; its error is one line.
 pub type FindPlace<'f> = &'f dyn Fn(&str) -> Result<Place, String>;
 
 impl NamedScenario {
-    /// The path computation that `[path]` of kind "constellation" asks for.
+    /// Build the request for a `[path]` of kind "constellation".
     ///
     /// # Errors
-    /// Unknown names, files that cannot be read, element sets of which none can be used.
+    /// Unknown names, files that cannot be read, or element sets of which none is usable.
     pub fn path_request(&self, find_place: FindPlace<'_>) -> Result<PathRequest, ScenarioError> {
         let path = self.orbits()?;
         let end = |key: &str, name: &Option<String>| {
-            find_place(name.as_deref().unwrap_or_default()).map_err(|what| self.wrong(key, what))
+            find_place(name.as_deref().unwrap_or_default())
+                .map_err(|what| self.key_error(key, what))
         };
         self.request_between(end("path.from", &path.from)?, end("path.to", &path.to)?)
     }
 
-    /// The request that all pairs of `sites` share; its own ends are the first and the last of them.
+    /// Build the request that all pairs of `sites` share; its own ends are the first and the last site.
     ///
     /// # Errors
-    /// As [`NamedScenario::path_request`], and fewer than two sites.
+    /// The errors of [`NamedScenario::path_request`], and fewer than two sites.
     pub fn pairs_request(&self, sites: &[Place]) -> Result<PathRequest, ScenarioError> {
         let [first, .., last] = sites else {
-            return Err(self.wrong("sites", "expected at least two places"));
+            return Err(self.key_error("sites", "expected at least two places"));
         };
         self.request_between(first.clone(), last.clone())
     }
 
-    /// The same between two places.
+    /// Build the request for a path between two places.
     pub(crate) fn request_between(
         &self,
         from: Place,
@@ -54,7 +55,10 @@ impl NamedScenario {
             gateways: self.places("path.gateways", &path.gateways, relay.uses_gateways())?,
             relay: Some(relay),
             handover,
-            outage: path.outage.parse().map_err(|e| self.wrong("path.outage", format!("{e}")))?,
+            outage: path
+                .outage
+                .parse()
+                .map_err(|e| self.key_error("path.outage", format!("{e}")))?,
             compat,
             start: path.start.unwrap_or(constellation.epoch),
             step: path.step,
@@ -72,27 +76,27 @@ impl NamedScenario {
         })
     }
 
-    /// The `[path]` of a scenario that goes over a constellation.
+    /// Keys of a `[path]` of kind "constellation"; an error for other kinds.
     pub(crate) fn orbits(&self) -> Result<&ConstellationPath, ScenarioError> {
         match &self.scenario.path.kind {
             PathKind::Constellation(path) => Ok(path),
-            _ => Err(self.wrong("path.kind", "has no satellites; expected \"constellation\"")),
+            _ => Err(self.key_error("path.kind", "has no satellites; expected \"constellation\"")),
         }
     }
 
-    /// The handover policy: where none is given, the one that belongs to the compatibility mode.
+    /// Name of the handover policy; by default the one of the compatibility mode.
     fn handover(&self, path: &ConstellationPath) -> Result<String, ScenarioError> {
-        let usual = skyhop_path::handover::policy_of(path.compat);
+        let usual = skyhop_path::handover::default_policy(path.compat);
         match skyhop_path::handover::policy(path.handover.as_deref().unwrap_or(usual)) {
             Ok(policy) => Ok(policy.name.to_owned()),
-            Err(unknown) => Err(self.wrong("path.handover", unknown.to_string())),
+            Err(unknown) => Err(self.key_error("path.handover", unknown.to_string())),
         }
     }
 
-    /// The constellation, with the satellites and the minimum elevation that are asked for.
+    /// Build the constellation with the satellites and the minimum elevation that `[path]` gives.
     ///
     /// # Errors
-    /// As [`NamedScenario::path_request`].
+    /// The errors of [`NamedScenario::path_request`].
     pub fn constellation(&self) -> Result<Constellation, ScenarioError> {
         let path = self.orbits()?;
         let name = &path.constellation;
@@ -122,10 +126,10 @@ impl NamedScenario {
     fn constellation_by_name(&self, name: &str) -> Result<Constellation, ScenarioError> {
         let (text, found) = catalogue::constellation_text(name, self.base(), &self.origin)?;
         Constellation::parse(&text, &found)
-            .map_err(|error| self.wrong("path.constellation", error.to_string()))
+            .map_err(|error| self.key_error("path.constellation", error.to_string()))
     }
 
-    /// The file called `name`, if it holds element sets.
+    /// Find the file called `name`, if it holds element sets.
     fn element_file(&self, name: &str) -> Result<Option<PathBuf>, ScenarioError> {
         let shipped = catalogue::constellation_names().iter().any(|known| known == name);
         let Some(path) = catalogue::find_file(self.base(), name).filter(|_| !shipped) else {
@@ -136,8 +140,8 @@ impl NamedScenario {
         Ok(Some(path).filter(|_| likely))
     }
 
-    /// The satellites of a file that `key` names, as they are at `start` or at their own epoch; where no elevation
-    /// is given, with their kind's.
+    /// Build the constellation of a file that `key` names, at `start` or at the sets' own epoch; without an
+    /// elevation, with that of its fleet.
     pub(crate) fn by_element_sets(
         &self,
         key: &str,
@@ -145,7 +149,7 @@ impl NamedScenario {
         start: Option<UtcInstant>,
         minimum_elevation_deg: Option<f64>,
     ) -> Result<Constellation, ScenarioError> {
-        let wrong = |what: String| self.wrong(key, what);
+        let wrong = |what: String| self.key_error(key, what);
         let file = ElementFile::load(file).map_err(|error| wrong(error.to_string()))?;
         let fleet = catalogue::fleet_of(&file)?;
         let usual = fleet.as_ref().map_or(USUAL_ELEVATION_DEG, |fleet| fleet.minimum_elevation_deg);
@@ -167,22 +171,22 @@ impl NamedScenario {
 
     fn satellites(&self) -> Result<skyhop_orbit::SatelliteFilter, ScenarioError> {
         let text = &self.orbits()?.satellites;
-        text.parse().map_err(|error| self.wrong("path.satellites", format!("{error}")))
+        text.parse().map_err(|error| self.key_error("path.satellites", format!("{error}")))
     }
 
-    /// Keeps the shells that `satellites` names; planes and names are for element sets.
+    /// Keep the shells that `satellites` names; planes and names can be chosen from element sets only.
     fn choose_shells(&self, constellation: &mut Constellation) -> Result<(), ScenarioError> {
         let filter = self.satellites()?;
         if filter.chooses_names() || filter.chooses_planes() {
             let what = "names and planes can be chosen from element sets only, here only shells";
-            return Err(self.wrong("path.satellites", what));
+            return Err(self.key_error("path.satellites", what));
         }
         if filter.chooses_places() {
             let mut shell = 0..;
             constellation.shells.retain(|_| shell.next().is_some_and(|s| filter.wants_shell(s)));
             if constellation.satellites() == 0 {
                 let what = format!("{} has no such shell", constellation.name);
-                return Err(self.wrong("path.satellites", what));
+                return Err(self.key_error("path.satellites", what));
             }
         }
         Ok(())
@@ -193,7 +197,7 @@ impl NamedScenario {
         let Some(longitude_deg) = degrees.filter(|deg| (-180.0..=360.0).contains(deg)) else {
             let what =
                 format!("\"geo:{longitude}\" is not a longitude; expected one such as geo:-95");
-            return Err(self.wrong("path.constellation", what));
+            return Err(self.key_error("path.constellation", what));
         };
         Ok(Constellation {
             name: format!("geo:{longitude_deg}"),
@@ -214,7 +218,7 @@ impl NamedScenario {
                 longitude_deg,
             }],
             element_sets: Vec::new(),
-            account: None,
+            report: None,
         })
     }
 
@@ -223,10 +227,10 @@ impl NamedScenario {
             return Ok(degrees);
         }
         let what = format!("is {degrees} deg; expected 0 to less than 90 deg");
-        Err(self.wrong("path.minimum_elevation", what))
+        Err(self.key_error("path.minimum_elevation", what))
     }
 
-    /// The rows of a list of sites, if they are needed.
+    /// Read the rows of a list of sites, if they are needed.
     fn places(&self, key: &str, name: &str, needed: bool) -> Result<Vec<Place>, ScenarioError> {
         if !needed {
             return Ok(Vec::new());
@@ -236,12 +240,12 @@ impl NamedScenario {
     }
 }
 
-/// When a path begins whose constellation has no epoch of its own: with LeoEM's published paths.
+/// Start of paths whose constellation has no epoch of its own: that of LeoEM's published paths.
 pub(crate) const DEFAULT_START: UtcInstant = UtcInstant::from_unix_nanos(1_575_158_400_000_000_000);
 
-/// The lowest elevation of terminals where nothing is known of the satellites: Starlink's.
+/// Minimum elevation of terminals of unknown fleets: Starlink's.
 const USUAL_ELEVATION_DEG: f64 = 25.0;
 
-/// The lowest elevation of terminals for geostationary satellites: ITU-R S.1066 and common practice
-/// begin at 10 degrees where rain counts.
+/// Minimum elevation of terminals for geostationary satellites: ITU-R S.1066 and common practice begin at 10
+/// degrees where rain counts.
 const GEOSTATIONARY_ELEVATION_DEG: f64 = 10.0;

@@ -1,4 +1,4 @@
-//! From a path to what each direction of the link does over time.
+//! Schedules of links: from a path to the delay, rate, loss and outages of each direction over time.
 
 use skyhop_link::{DelayPiece, Dismantled, LinkSchedule, Outage, Piece};
 use skyhop_model::{Direction, DuringOutage, PathEventKind};
@@ -8,17 +8,17 @@ use skyhop_units::{Bytes, Duration, Instant, Rate, Ratio};
 use crate::plan::change::takes_effect;
 use crate::types::{Change, LinkKeys};
 
-/// What one direction has beside the path.
+/// Settings of one direction, in addition to the path.
 pub(crate) struct DirectionSettings<'a> {
     pub direction: Direction,
-    /// What is said of it: a rate and a loss that are given count even where the path has its own.
+    /// Keys of the direction; a given rate or loss takes precedence over the path's.
     pub given: &'a LinkKeys,
     /// Whether `[[change]]` entries change its rate.
     pub rate_changes: bool,
     pub during_outage: DuringOutage,
 }
 
-/// Builds the schedule of one direction. `trace` has the changes' round trips already.
+/// Build the schedule of one direction. `trace` includes the changes' round trips already.
 pub(crate) fn link_schedule(
     trace: &PathTrace,
     changes: &[Change],
@@ -42,14 +42,14 @@ fn delay_of(frame: &Frame, direction: Direction) -> Option<Duration> {
     }
 }
 
-/// One piece per frame that has a path; the time without one is an outage, so its delay is unused.
+/// Delay pieces, one per frame with a path; times without a path are outages, so their delay is not used.
 fn delay_pieces(
     trace: &PathTrace,
     changes: &[Change],
     settings: &DirectionSettings<'_>,
 ) -> Vec<DelayPiece> {
     let (direction, reorder) = (settings.direction, settings.given.values().reorder == Some(true));
-    // A change is a step, whatever the path does between its frames.
+    // A change of the RTT is a step, even if the path interpolates between its frames.
     let steps: Vec<Instant> =
         changes.iter().filter(|c| c.rtt.is_some()).map(takes_effect).collect();
     let mut pieces: Vec<DelayPiece> = Vec::with_capacity(trace.frames.len());
@@ -80,7 +80,8 @@ fn delay_pieces(
     pieces
 }
 
-/// A value over time: from the path's frames or constant, then overridden by changes.
+/// Build a value over time: constant or from the path's frames, until the first change; then from the
+/// changes.
 fn pieces<T: Copy + PartialEq>(
     constant: T,
     frames: impl Iterator<Item = (Instant, Option<T>)>,
@@ -123,7 +124,7 @@ fn loss_pieces(
     changes: &[Change],
     settings: &DirectionSettings<'_>,
 ) -> Vec<Piece<Ratio>> {
-    // A path's loss, like the scenario's, is that of from -> to.
+    // Loss applies to the direction from -> to alone, both the path's and the scenario's.
     let forward = settings.direction == Direction::Forward;
     let counts = forward && settings.given.loss.is_none();
     let frames = trace.frames.iter().filter(|_| counts);
@@ -136,7 +137,7 @@ fn loss_pieces(
     )
 }
 
-/// Outages of events and changes, and the times without a path; merged where they overlap.
+/// Outages of events and changes, and times without a path; overlapping ones are merged.
 fn outages(trace: &PathTrace, changes: &[Change]) -> Vec<Outage> {
     let mut outages: Vec<Outage> = changes
         .iter()
@@ -164,7 +165,7 @@ fn without_path(trace: &PathTrace) -> impl Iterator<Item = Outage> {
     })
 }
 
-/// Where the hops that events take away lie in the delay line of one direction.
+/// Positions in the delay line of one direction of the hops that events dismantle.
 fn dismantled(trace: &PathTrace, direction: Direction) -> Vec<Dismantled> {
     let mut result = Vec::new();
     let mut last_connected: Option<&Frame> = None;
@@ -185,14 +186,14 @@ fn dismantled(trace: &PathTrace, direction: Direction) -> Vec<Dismantled> {
     result
 }
 
-/// The hops of the old path that an event takes away.
+/// Hops of the old path that an event dismantles, by index.
 ///
-/// An event names a hop of the new path. The end of it that the old path also had is where the old
-/// path's traffic leaves it: the old hop there is the one that ceases to exist.
+/// An event names a hop of the new path. The end of it that the old path shared is where the old path's
+/// traffic leaves it: the old hop there is the one that ceases to exist.
 pub(crate) fn dismantled_hops(old: &Frame, new: &Frame, event: &PathEvent) -> Vec<usize> {
     let hops = old.nodes.len().saturating_sub(1);
     match (event.kind, event.hop) {
-        // Without a path the user's own link is what is down (models.md, LeoEM).
+        // Without a path the user's own link is down (models.md, LeoEM).
         (PathEventKind::Lost, _) if hops > 0 => vec![0],
         (PathEventKind::End | PathEventKind::Intermediate, Some(hop)) => {
             let place = |offset: usize| {
@@ -217,7 +218,7 @@ fn window(frame: &Frame, hop: usize, at: Instant, direction: Direction) -> Disma
         Direction::Forward => (before, after),
         Direction::Back => (after, before),
     };
-    // Until the very end on the last hop: the delay may have grown since the frame began.
+    // The last hop reaches to the very end, since the delay may have grown since the frame began.
     let far = if beyond == Duration::ZERO { Duration::MAX } else { near + length };
     Dismantled { at, near, far, queue: false }
 }

@@ -5,7 +5,7 @@ use skyhop_scenario::by_kind;
 use skyhop_scenario::keys::{Kinds, read};
 use toml::Table;
 
-/// As an enum of another crate may be.
+/// Enum as another crate may define it.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum App {

@@ -10,7 +10,7 @@ use skyhop_scenario::types::PathKind;
 use skyhop_scenario::{NamedScenario, catalogue, parse_scenario, scenario_from_json};
 use skyhop_units::Duration;
 
-/// Of a path that is not computed, with a bit of everything.
+/// Scenario with many features, over a path that is not computed.
 const FIXED: &str = r#"
 [path]
 kind = "fixed"
@@ -63,7 +63,7 @@ sample = "100 ms"
 seed = 7
 "#;
 
-/// A longer run is not prepared: what it takes is another question.
+/// Duration above which a run is not prepared, since that would take long.
 const LONGEST: Duration = Duration::from_secs(100);
 
 fn examples() -> Vec<String> {
@@ -80,7 +80,7 @@ fn examples() -> Vec<String> {
     scenarios.into_iter().map(text).map(plain).chain([FIXED.to_owned()]).collect()
 }
 
-/// Checks that a scenario is the same when it is written and read again, and prepares it where that is quick.
+/// Check that a scenario survives being written and read again, and prepare it if that is quick.
 fn check(named: &NamedScenario) -> Result<(), String> {
     let json = named.scenario.to_json().to_string();
     let again =
@@ -169,7 +169,7 @@ fn sites() {
     });
 }
 
-/// A message without the name of a directory, which has any length.
+/// Message without the name of its directory, whose length varies.
 fn without_place(message: &str, directory: &Path) -> String {
     message.replace(&directory.display().to_string(), "")
 }

@@ -1,4 +1,4 @@
-//! Announcements that are computed from element sets.
+//! Announcements computed from element sets.
 
 use skyhop_model::{HandoverKind, PathEventKind};
 use std::fmt::Write;

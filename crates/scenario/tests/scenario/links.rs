@@ -1,4 +1,4 @@
-//! What a scenario's path and changes become on the link.
+//! Links built from a scenario's path and changes.
 
 use skyhop_model::DuringOutage;
 use skyhop_model::PathEventKind;
@@ -44,7 +44,7 @@ fn event(at: u64, kind: PathEventKind, hop: Option<u16>, outage: u64) -> PathEve
     PathEvent { at: at_ms(at), kind, hop, outage: ms(outage) }
 }
 
-/// The experiment of a scenario whose path has these frames; `extra` follows the `[path]`.
+/// Build the experiment of a scenario whose path has these frames; `extra` follows the `[path]`.
 fn over(frames: Vec<Frame>, between_frames: BetweenFrames, extra: &str) -> Experiment {
     let ends = ["from", "to"].map(Endpoint::named);
     let plain = PathHeader::plain("test", ends, ms(60_000), ms(1_000));
@@ -69,7 +69,7 @@ fn a_fixed_path_is_half_the_round_trip_each_way() {
     let half = Duration::from_micros(20_500);
     assert_eq!(built.links[0].forward.schedule.delay_at(Instant::START), half);
     assert_eq!(built.links[0].back.schedule.delay_at(Instant::START), half);
-    // 150 Mbit/s for 41 ms.
+    // The product is 150 Mbit/s times 41 ms.
     assert_eq!(built.links[0].forward.queue, QueueLimit::Bytes(Bytes::new(768_750)));
     assert_eq!(built.links[0].forward.schedule.loss[0].value, Ratio::new(0.01).unwrap());
     assert_eq!(built.links[0].back.schedule.loss[0].value, Ratio::ZERO, "loss is one way");
@@ -219,7 +219,7 @@ fn a_queue_at_each_hop_takes_the_path_apart() {
     assert_eq!((second.outages, third.outages), (vec![], vec![]));
     let losses = [first.loss, second.loss, third.loss].map(|loss| loss[0].value.fraction());
     assert_eq!(losses, [0.01, 0.0, 0.0]);
-    // The path as a whole is what is said of it.
+    // The path as a whole keeps its own delay.
     assert_eq!(built.path().frames.len(), 4);
     let base_rtt = built.mean_base_rtt(&built.flows[0], Instant::START, at_ms(1000));
     assert_eq!(base_rtt, ms(24));

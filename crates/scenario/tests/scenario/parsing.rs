@@ -6,7 +6,7 @@ use serde_json::json;
 use skyhop_app::{Probe, TcpOptions};
 use skyhop_experiment::Experiment;
 use skyhop_model::{BufferSizes, LiveDevice, Profile};
-use skyhop_scenario::types::{FixedPath, FlowKind, PathKind, TcpFlow};
+use skyhop_scenario::types::{FixedPath, FlowKind, PathKind, TcpFlowKeys};
 use skyhop_scenario::{NamedScenario, parse_scenario, scenario_from_json};
 use skyhop_units::{Bytes, Duration, QueueLimit, Rate};
 
@@ -39,7 +39,7 @@ fn what_is_not_given_has_the_documented_default() {
     assert_eq!(link.rate, Rate::from_bits_per_second(150_000_000));
     assert_eq!(link.queue, QueueLimit::Bdp(1.0));
     assert_eq!(link.qdisc.name(), "fifo");
-    let tcp = TcpFlow { cc: "cubic".to_owned(), ..TcpFlow::default() };
+    let tcp = TcpFlowKeys { cc: "cubic".to_owned(), ..TcpFlowKeys::default() };
     assert_eq!(scenario.flow[0].kind, FlowKind::Tcp(tcp));
     let probe = Probe { interval: Duration::from_millis(10), size: Bytes::new(64) };
     assert_eq!(scenario.flow[1].kind, FlowKind::Probe(probe));
@@ -70,7 +70,7 @@ fn wrong_keys_and_values_are_named() {
         (
             "[[flow]]\napp = { kind = \"probe\", size = \"100 B\" }",
             "x.toml: flow.0.app.kind: is \"probe\", which does not run over TCP; write kind = \"probe\" in place of \
-             `app`, and its keys beside that",
+             `app`, with its keys next to it in the flow",
         ),
         ("[[change]]\nat = \"1 s\"", "x.toml: change.0: changes nothing"),
         ("[run]\nduration = \"0 s\"", "x.toml: run.duration: is too short"),
@@ -151,7 +151,7 @@ fn sets_override_and_add_keys() {
     let sets = ["flow.0.cc=bbr", "link.rate=10 Mbit/s", "run.seed=7", "path.rtt=\"60 ms\""];
     let sets: Vec<String> = sets.map(str::to_owned).to_vec();
     let scenario = parse_scenario(&text, "x.toml", &sets).unwrap().scenario;
-    let tcp = TcpFlow { cc: "bbr".to_owned(), ..TcpFlow::default() };
+    let tcp = TcpFlowKeys { cc: "bbr".to_owned(), ..TcpFlowKeys::default() };
     assert_eq!(scenario.flow[0].kind, FlowKind::Tcp(tcp));
     assert_eq!(scenario.link.keys.rate, Some(Rate::from_bits_per_second(10_000_000)));
     assert_eq!(scenario.run.seed, 7);
@@ -237,7 +237,7 @@ fn a_flows_keys_win_over_those_of_all() {
 fn the_older_linux_begins_with_its_own_buffer() {
     let text = with("[[flow]]\ntcp = { profile = \"linux-4.15\" }");
     assert_eq!(options(&text, &[])[0].rmem.initial, Bytes::new(87_380));
-    // Also where [tcp] is written whole, with the buffer of the usual one.
+    // The same holds if [tcp] is written out in full, with the usual profile's buffer.
     let named = parse_scenario(&text, "x.toml", &["tcp.hz=100".to_owned()]).unwrap();
     let again = scenario_from_json(&named.scenario.to_json().to_string(), "y", &[]).unwrap();
     assert_eq!(experiment_of(&again).flows, experiment_of(&named).flows);
@@ -254,7 +254,7 @@ fn what_is_written_of_tcp_reads_the_same_and_is_nothing_where_nothing_was_said()
         let json = written(&with(text));
         assert_eq!((json.get("tcp"), json["flow"][0].get("tcp")), (None, None), "{text}");
     }
-    // As before there was [tcp]: three of the keys, and no more than were given of the others.
+    // As before `[tcp]` existed: three of the keys, and of the others only those that were given.
     let json = written(&with("[[flow]]\ntcp = { receive_buffer = \"256 kB\" }"));
     let expected =
         json!({"ecn": false, "nodelay": false, "cork": false, "receive_buffer": "256 kB"});

@@ -1,4 +1,4 @@
-//! What a player is told of the rate ahead, as scenarios say it.
+//! Rate predictions for players, as scenarios give them.
 
 use skyhop_scenario::parse_scenario;
 
@@ -18,7 +18,7 @@ fn a_list_a_model_or_an_oracle() {
     assert_eq!(error_of("controller = \"mpc-o\", predicted = { oracle = {} }"), "");
     let whole = "{ oracle = { mean_error = -0.1, relative_sd = 0.2, seed = 1 } }";
     assert_eq!(error_of(&format!("controller = \"mpc-l\", predicted = {whole}")), "");
-    // Who does not look ahead may be told all the same, so that studies can compare them.
+    // Controllers that do not look ahead accept the key too, so that studies can compare them.
     assert_eq!(error_of(&format!("controller = \"mpc-d\", predicted = {whole}")), "");
     let nobody = error_of("controller = \"mpc-l\"");
     assert!(nobody.starts_with("x.toml: flow.0.app.controller: mpc-l plans with predictions; expected `predicted`: a model's directory"), "{nobody}");
@@ -29,7 +29,10 @@ fn what_is_none_of_them_is_one_line() {
     let of =
         |predicted: &str| error_of(&format!("controller = \"mpc-l\", predicted = {predicted}"));
     for (predicted, expected) in [
-        ("\"nowhere\"", "there is no model \"nowhere\", neither beside the scenario nor here"),
+        (
+            "\"nowhere\"",
+            "there is no model \"nowhere\", neither relative to the scenario nor in the current directory",
+        ),
         ("\"\"", "there is no model \"\""),
         ("3", "expected a list of rates, a model's directory, or { oracle = { … } }"),
         ("{ oracle = { relative_sd = 11 } }", "relative_sd is 11; expected 0 to 10"),

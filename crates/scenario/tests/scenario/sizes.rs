@@ -1,4 +1,4 @@
-//! Scenarios that make too much of something, refused before anything is computed.
+//! Scenarios with too large results, refused before anything is computed.
 
 use std::ops::ControlFlow;
 
@@ -9,13 +9,13 @@ use skyhop_units::Duration;
 
 const FIXED: &str = "[path]\nkind = \"fixed\"\nrtt = \"40 ms\"\n";
 const ORBITS: &str = "[path]\nfrom = \"San Diego\"\nto = \"New York\"\n";
-const OR_FORCE: &str = "or say --force-size (run.force_size = true)";
+const OR_FORCE_SIZE: &str = "or say --force-size (run.force_size = true)";
 
 fn check(text: &str, sets: &[&str]) -> Result<(), String> {
     let sets: Vec<String> = sets.iter().map(|set| (*set).to_owned()).collect();
     let no_places = |name: &str| Err(format!("no place {name}"));
     let built = parse_scenario(text, "x.toml", &sets).and_then(|scenario| {
-        // Only what is wrong before a place is looked up counts.
+        // Errors from looking up places are not of interest here.
         match scenario.experiment(&no_places, &mut |_, _| ControlFlow::Continue(())) {
             Err(error) if error.to_string().contains("no place") => Ok(()),
             built => built.map(drop),
@@ -63,7 +63,7 @@ fn what_makes_too_much_is_refused_unless_forced() {
         let text = format!("{begin}{rest}");
         let message = check(&text, &[]).unwrap_err();
         assert!(message.starts_with(expected), "{message}");
-        assert!(message.ends_with(OR_FORCE) && !message.contains('\n'), "{message}");
+        assert!(message.ends_with(OR_FORCE_SIZE) && !message.contains('\n'), "{message}");
         assert_eq!(check(&text, &["run.force_size=true"]), Ok(()));
     }
 }
@@ -91,5 +91,5 @@ fn a_path_is_not_repeated_until_memory_ends() {
         message.contains("path.loop: repeats the path 60,000,000 times, which takes"),
         "{message}"
     );
-    assert!(message.ends_with(OR_FORCE), "{message}");
+    assert!(message.ends_with(OR_FORCE_SIZE), "{message}");
 }

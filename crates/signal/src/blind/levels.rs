@@ -1,39 +1,44 @@
-//! Steps of the delay from one level to another, folded modulo the period.
+//! Level shifts: steps of the delay from one level to another, folded modulo the period.
 
-use super::chance::less_chance;
-use super::{FEWEST_MOMENTS, Found};
+use super::chance::above_chance;
+use super::{MIN_MOMENTS, PhaseEstimate};
 
-/// How far to both sides of a moment levels are compared.
-const BESIDE_NS: i64 = 3_000_000_000;
-/// What follows a moment tells nothing of levels: packets of the outage, and of the queue it left.
+/// Length of the windows before and after a moment whose levels are compared.
+const SIDE_NS: i64 = 3_000_000_000;
+/// Time after a moment that is left out: delays of the outage and of the queue it leaves do not show the new level.
 const TRANSIENT_NS: i64 = 125_000_000;
-/// Samples without which one side has no level.
-const FEWEST_BESIDE: usize = 5;
-/// The distance of the phases that are tried first, and then around the best.
+/// Minimum number of samples of a side.
+const MIN_SAMPLES_PER_SIDE: usize = 5;
+/// Spacing of the phases that are tried first, over the whole period.
 const COARSE_STEP_NS: i64 = 100_000_000;
+/// Spacing of the phases that are tried then, up to [`FINE_REACH_NS`] around the best coarse one.
 const FINE_STEP_NS: i64 = 10_000_000;
 const FINE_REACH_NS: i64 = 1_000_000_000;
-/// Phases nearer to the best than this share of it are as good, and their middle is meant.
+/// Relative distance from the best phase's score within which phases count as equally good; their mean is the result.
 const AS_GOOD: f64 = 0.05;
-/// Two levels leave this share of one's spread at least, or a few moments would count for all.
+/// Lower bound of the spread that two levels leave, relative to that of one; without it a few moments would dominate.
 const LEAST_LEFT: f64 = 0.02;
-/// A moment shows a shift where two levels explain more than at this share of all moments.
+/// Quantile of the gains at all moments above which a moment counts as showing a shift.
 const SHOWN_ABOVE: f64 = 0.8;
 
-/// Levels whose mean gain exceeds the usual as much turn up by chance in this share of all logs.
+/// Significance level of the mean gain: the share of logs without a grid in which one as high arises by chance.
 const CHANCE: f64 = 5e-4;
-/// Few gains are high, so that a few of them may lift a mean further than a normal variable's. Their ranks,
-/// which these cannot lift, must be as high by chance in this share of all logs at most, and with a period
-/// that was searched for in that one.
+/// Significance level of the gains' ranks.
+///
+/// High gains are rare, so that a few may lift the mean further than in a normal distribution. They cannot lift the
+/// mean rank, which therefore has to be significant too.
 const RANK_CHANCE: f64 = 1e-2;
+/// Significance level of the ranks if the period was searched for.
 const SEARCHED_RANK_CHANCE: f64 = 5e-5;
 
-/// The phase at which two levels explain the delays best. `known`: moments and delays in ns, by time;
-/// `tried` periods had the same opportunity.
-pub(super) fn find(known: &[(i64, u64)], period_ns: i64, tried: usize) -> Option<Found> {
+/// Find the phase at which two levels explain the delays best.
+///
+/// `known` are times and delays in ns, in order of time; `tried` is the number of periods from which `period_ns` was
+/// chosen, for the correction of the significance.
+pub(super) fn find(known: &[(i64, u64)], period_ns: i64, tried: usize) -> Option<PhaseEstimate> {
     let levels = Levels { known, period_ns };
     let coarse = levels.gains_at_phases((0..period_ns).step_by(COARSE_STEP_NS as usize));
-    let enough = |(_, gains): &&(i64, Vec<f64>)| gains.len() >= FEWEST_MOMENTS;
+    let enough = |(_, gains): &&(i64, Vec<f64>)| gains.len() >= MIN_MOMENTS;
     let (best_ns, _) =
         coarse.iter().filter(enough).max_by(|(_, a), (_, b)| mean(a).total_cmp(&mean(b)))?;
     let phase_ns = levels.middle_around(*best_ns)?;
@@ -44,43 +49,43 @@ pub(super) fn find(known: &[(i64, u64)], period_ns: i64, tried: usize) -> Option
     let shown = anywhere[(anywhere.len() as f64 * SHOWN_ABOVE) as usize];
     let gains = levels.gains_at(phase_ns);
     let hits = gains.iter().filter(|gain| **gain > shown).count();
-    let confidence = less_chance(hits as f64 / gains.len() as f64, 1.0 - SHOWN_ABOVE);
-    let deviations = Usual::of(&anywhere).deviations(mean(&gains), gains.len());
+    let confidence = above_chance(hits as f64 / gains.len() as f64, 1.0 - SHOWN_ABOVE);
+    let deviations = Baseline::of(&anywhere).deviations(mean(&gains), gains.len());
     let by_chance = normal_tail(deviations) * (coarse.len() * tried) as f64;
     let rank_chance = if tried > 1 { SEARCHED_RANK_CHANCE } else { RANK_CHANCE };
-    let is_certain = gains.len() >= FEWEST_MOMENTS
+    let is_certain = gains.len() >= MIN_MOMENTS
         && by_chance < CHANCE
         && rank_tail(&gains, &anywhere) < rank_chance;
-    Some(Found { phase_ns: phase_ns.rem_euclid(period_ns), confidence, is_certain })
+    Some(PhaseEstimate { phase_ns: phase_ns.rem_euclid(period_ns), confidence, is_certain })
 }
 
 fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
-/// What gains are like at moments that mean nothing.
+/// Mean and standard deviation of the gains at arbitrary moments.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Usual {
+pub(super) struct Baseline {
     mean: f64,
     deviation: f64,
 }
 
-impl Usual {
+impl Baseline {
     pub(super) fn of(anywhere: &[f64]) -> Self {
         let mean = mean(anywhere);
         let variance = anywhere.iter().map(|gain| (gain - mean).powi(2)).sum::<f64>();
         Self { mean, deviation: (variance / anywhere.len() as f64).sqrt() }
     }
 
-    /// How many standard deviations the mean of `count` gains exceeds that of as many from anywhere.
+    /// Number of standard deviations by which the mean of `count` gains exceeds the mean of as many arbitrary ones.
     pub(super) fn deviations(self, mean: f64, count: usize) -> f64 {
         let deviation = self.deviation / (count as f64).sqrt();
         if deviation > 0.0 { (mean - self.mean) / deviation } else { 0.0 }
     }
 }
 
-/// How likely a normal variable exceeds its mean by so many deviations, or a bit more than that: the bound
-/// by Mills' ratio. 1 where it does not exceed it.
+/// Upper bound (Mills' ratio) of the probability that a normal variable exceeds its mean by so many standard
+/// deviations; 1 for deviations of zero or less.
 fn normal_tail(deviations: f64) -> f64 {
     if deviations <= 0.0 {
         return 1.0;
@@ -89,7 +94,7 @@ fn normal_tail(deviations: f64) -> f64 {
     (density / deviations).min(1.0)
 }
 
-/// How likely `gains` rank as high among all by chance.
+/// Probability that the mean rank of `gains` among all gains is as high by chance.
 fn rank_tail(gains: &[f64], anywhere: &[f64]) -> f64 {
     let rank = |gain: &f64| {
         let below = anywhere.partition_point(|other| other < gain);
@@ -97,11 +102,12 @@ fn rank_tail(gains: &[f64], anywhere: &[f64]) -> f64 {
         (below + up_to) as f64 / (2 * anywhere.len()) as f64
     };
     let mean = gains.iter().map(rank).sum::<f64>() / gains.len() as f64;
-    // The deviation of a mean of ranks, which are uniform from 0 to 1.
+    // Standard deviation of a mean of ranks, which are uniform from 0 to 1.
     let deviation = (12.0 * gains.len() as f64).sqrt().recip();
     normal_tail((mean - 0.5) / deviation)
 }
 
+/// Delays (time and delay, ns), folded modulo a period.
 struct Levels<'s> {
     known: &'s [(i64, u64)],
     period_ns: i64,
@@ -112,7 +118,7 @@ impl Levels<'_> {
         phases_ns.map(|phase_ns| (phase_ns, self.gains_at(phase_ns))).collect()
     }
 
-    /// What two levels explain at each of the phase's moments that has samples on both sides.
+    /// Gains at the moments of a phase that have samples on both sides.
     fn gains_at(&self, phase_ns: i64) -> Vec<f64> {
         let (Some((first, _)), Some((last, _))) = (self.known.first(), self.known.last()) else {
             return Vec::new();
@@ -121,12 +127,12 @@ impl Levels<'_> {
         gains_from(self.known, start, *last, self.period_ns).map(|(_, gain)| gain).collect()
     }
 
-    /// The middle of the phases around `coarse_ns` that are as good as the best of them.
+    /// Mean of those phases around `coarse_ns` that are as good as the best of them.
     fn middle_around(&self, coarse_ns: i64) -> Option<i64> {
         let around = (coarse_ns - FINE_REACH_NS)..=(coarse_ns + FINE_REACH_NS);
         let mut fine = self.gains_at_phases(around.step_by(FINE_STEP_NS as usize));
         fine.iter_mut().flat_map(|(_, gains)| gains).for_each(|gain| *gain = likelihood(*gain));
-        fine.retain(|(_, gains)| gains.len() >= FEWEST_MOMENTS);
+        fine.retain(|(_, gains)| gains.len() >= MIN_MOMENTS);
         let best = fine.iter().map(|(_, gains)| mean(gains)).fold(0.0, f64::max);
         fine.retain(|(_, gains)| mean(gains) >= best * (1.0 - AS_GOOD));
         let sum: i64 = fine.iter().map(|(phase_ns, _)| *phase_ns).sum();
@@ -134,8 +140,9 @@ impl Levels<'_> {
     }
 }
 
-/// The gains at the moments `step_ns` apart from `start_ns` to `last_ns`, each with its moment's index. Moments
-/// without samples are stepped over, so that a pause of years, as a wrong clock makes it, takes no time.
+/// Iterate over the gains at moments `step_ns` apart from `start_ns` to `last_ns`, each with its moment's index.
+///
+/// Moments without samples are skipped at once, so that a gap of years, such as a wrong clock causes, takes no time.
 fn gains_from(
     known: &[(i64, u64)],
     start_ns: i64,
@@ -149,8 +156,8 @@ fn gains_from(
             if moment > last_ns {
                 return None;
             }
-            let next = known.partition_point(|(at, _)| *at < moment - BESIDE_NS);
-            let ahead_ns = known.get(next)?.0.saturating_sub(BESIDE_NS).saturating_sub(moment);
+            let next = known.partition_point(|(at, _)| *at < moment - SIDE_NS);
+            let ahead_ns = known.get(next)?.0.saturating_sub(SIDE_NS).saturating_sub(moment);
             let here = index;
             index += (ahead_ns.max(1) - 1) / step_ns + 1;
             if let Some(gain) = gain(known, moment) {
@@ -160,9 +167,9 @@ fn gains_from(
     })
 }
 
-/// The gains at all moments [`COARSE_STEP_NS`] apart, for looking at many periods.
+/// Gains at all moments [`COARSE_STEP_NS`] apart, from which many periods can be evaluated.
 pub(super) struct GainCurve {
-    /// Each with its moment's index, by time.
+    /// Gains with the indexes of their moments, in order of time.
     gains: Vec<(usize, f64)>,
 }
 
@@ -172,36 +179,36 @@ impl GainCurve {
         Some(Self { gains: gains_from(known, first_ns, last_ns, COARSE_STEP_NS).collect() })
     }
 
-    pub(super) fn usual(&self) -> Option<Usual> {
+    pub(super) fn baseline(&self) -> Option<Baseline> {
         let known: Vec<f64> = self.gains.iter().map(|(_, gain)| *gain).collect();
-        (!known.is_empty()).then(|| Usual::of(&known))
+        (!known.is_empty()).then(|| Baseline::of(&known))
     }
 
-    /// By how many deviations the gains at the period's best phase exceed the usual. The period is a
-    /// multiple of [`COARSE_STEP_NS`].
-    pub(super) fn most_deviations(&self, usual: Usual, period_ns: i64) -> Option<f64> {
+    /// Number of standard deviations by which the gains at the period's best phase exceed the baseline. The period is
+    /// a multiple of [`COARSE_STEP_NS`].
+    pub(super) fn most_deviations(&self, baseline: Baseline, period_ns: i64) -> Option<f64> {
         let steps = (period_ns / COARSE_STEP_NS) as usize;
         let mut phases = vec![(0.0, 0_usize); steps];
         for (index, gain) in &self.gains {
             let (sum, count) = &mut phases[index % steps];
             (*sum, *count) = (*sum + gain, *count + 1);
         }
-        let enough = phases.iter().filter(|(_, count)| *count >= FEWEST_MOMENTS);
+        let enough = phases.iter().filter(|(_, count)| *count >= MIN_MOMENTS);
         enough
-            .map(|(sum, count)| usual.deviations(sum / *count as f64, *count))
+            .map(|(sum, count)| baseline.deviations(sum / *count as f64, *count))
             .max_by(f64::total_cmp)
     }
 }
 
-/// What two levels explain at a moment; 0: no more than one, 1: everything.
+/// Gain at a moment: the share of the spread around one level that two levels remove, 0 (nothing) to 1 (everything).
 fn gain(known: &[(i64, u64)], moment: i64) -> Option<f64> {
     let between = |from: i64, to: i64| -> Vec<u64> {
         let place = |ns: i64| known.partition_point(|(at, _)| *at < ns);
         known[place(from)..place(to)].iter().map(|(_, delay)| *delay).collect()
     };
-    let mut before = between(moment - BESIDE_NS, moment);
-    let mut after = between(moment + TRANSIENT_NS, moment + BESIDE_NS);
-    if before.len().min(after.len()) < FEWEST_BESIDE {
+    let mut before = between(moment - SIDE_NS, moment);
+    let mut after = between(moment + TRANSIENT_NS, moment + SIDE_NS);
+    if before.len().min(after.len()) < MIN_SAMPLES_PER_SIDE {
         return None;
     }
     let mut both = [before.as_slice(), after.as_slice()].concat();
@@ -209,13 +216,14 @@ fn gain(known: &[(i64, u64)], moment: i64) -> Option<f64> {
     Some(if one == 0 { 0.0 } else { 1.0 - two as f64 / one as f64 })
 }
 
-/// How much likelier two levels are than one, where distances from a level are Laplacian: per sample, as a
-/// logarithm. Levels that are told apart cleanly weigh more than by their gain, and tell the moment best.
+/// Log-likelihood ratio per sample of two levels against one, for Laplacian distances from a level.
+///
+/// Compared with the gain, it gives more weight to cleanly separated levels, which locate the moment best.
 fn likelihood(gain: f64) -> f64 {
     -(1.0 - gain).max(LEAST_LEFT).ln()
 }
 
-/// The sum of the distances from the median, which spikes of the queue hardly move.
+/// Sum of the distances from the median, on which short queueing spikes have little influence.
 fn spread(delays: &mut [u64]) -> u64 {
     let middle = delays.len() / 2;
     let (_, median, _) = delays.select_nth_unstable(middle);
@@ -227,7 +235,7 @@ fn spread(delays: &mut [u64]) -> u64 {
 mod tests {
     use super::*;
 
-    /// Ten samples a second from each start on, in ns.
+    /// Bursts of 30 s from each start on with ten samples per second: time and delay, ns.
     fn bursts(starts_s: &[i64]) -> Vec<(i64, u64)> {
         let burst = |start_s: &i64| {
             let start_ns = start_s * 1_000_000_000;

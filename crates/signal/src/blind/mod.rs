@@ -2,74 +2,74 @@
 //!
 //! Two kinds of evidence are folded modulo the period and searched for the phase at which they agree:
 //!
-//! - *spacing*: handovers freeze the link, so that the largest gaps between arrivals lie over them. Each of
-//!   the largest gaps counts once in every millisecond that it covers; the handover is where the count
-//!   peaks. Needs arrivals that are dense against an outage of 30 to 100 ms.
+//! - *spacing*: handovers freeze the link, so that the largest gaps between arrivals span them. Each of
+//!   the largest gaps counts once in every millisecond that it covers; the handover is at the peak of the
+//!   counts. Needs a time between arrivals much shorter than an outage of 30 to 100 ms.
 //! - *level shifts*: the delay steps from one level to another at a handover. At each possible moment
 //!   the spread around one level is compared with that around two; the handover is where two levels explain
-//!   the most. Sparse samples (10 per second, with gaps) do.
+//!   most. Sparse samples (10 per second, with gaps) are enough.
 //!
-//! A phase counts as a grid only if its evidence could not come about by chance, however many phases and
-//! periods were tried.
+//! A phase counts as a grid only if its evidence is statistically significant, corrected for the number of
+//! phases and periods that were tried.
 
 mod chance;
+mod learner;
 mod levels;
 mod period;
-mod source;
 mod spacing;
 mod traffic;
 
 use skyhop_units::{Duration, UtcInstant};
 
-use crate::schedule::Grid;
+use crate::schedule::HandoverGrid;
 
-pub use source::{BlindPlan, ESTIMATE_EVERY, Learner, WINDOW};
+pub use learner::{BlindPlan, ESTIMATE_EVERY, Learner, WINDOW};
 pub use traffic::Traffic;
 
-/// One arrival, and how long it took, where that is known.
+/// Arrival of a packet, with its delay if that is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sample {
-    /// When it arrived, on any clock that counts nanoseconds: the offset is on the same.
+    /// Arrival time, on any clock that counts nanoseconds; the estimated offset is on the same clock.
     pub at: UtcInstant,
-    /// Its round trip, or its delay one way: only steps of it count.
+    /// Round trip or one-way delay: only its steps matter.
     pub delay: Option<Duration>,
 }
 
-/// The time from one handover to the next.
+/// Time from one handover to the next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Period {
-    /// It is known.
+    /// Period known to the caller.
     Known(Duration),
-    /// It is looked for: every tenth of a second from 5 to 60 s is tried.
+    /// Period to search for: every tenth of a second from 5 to 60 s is tried.
     Searched,
 }
 
-/// What the samples say.
+/// Estimate of the grid from samples.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Estimate {
-    /// The grid; `None` where there is none to be seen.
-    pub grid: Option<Grid>,
-    /// What it was found by, or looked for in vain.
+    /// Estimated grid; `None` if there is no significant evidence of one.
+    pub grid: Option<HandoverGrid>,
+    /// Evidence from which the grid was found, or which was tried last.
     pub evidence: Evidence,
-    /// The share of the grid's moments at which the evidence is seen, less what chance would show there: 1
-    /// at all of them, 0 at no more than anywhere.
+    /// Share of the grid's moments at which the evidence shows, in excess of the share expected by chance: 1 if it
+    /// shows at all of them, 0 if at no more than elsewhere.
     pub confidence: f64,
-    /// How many samples were looked at.
+    /// Number of samples on which the estimate is based.
     pub samples: usize,
 }
 
-/// Kinds of evidence.
+/// Kind of evidence for a grid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Evidence {
-    /// Gaps between arrivals.
+    /// Gaps between arrivals, over the outages.
     Spacing,
-    /// Steps of the delay.
+    /// Steps of the delay at handovers.
     LevelShifts,
 }
 
 impl Evidence {
-    /// How wrong an offset that was found by it may be: gaps tell the start of an outage to some
-    /// milliseconds (SatPipe, Figure 13), levels not within the transient.
+    /// Error of an offset found by this evidence: gaps show the start of an outage to within some
+    /// milliseconds (SatPipe, Figure 13), levels to within the transient after it.
     pub fn error(self) -> Duration {
         match self {
             Self::Spacing => Duration::from_millis(10),
@@ -77,7 +77,7 @@ impl Evidence {
         }
     }
 
-    /// What people call it.
+    /// Name of the evidence in messages.
     pub fn name(self) -> &'static str {
         match self {
             Self::Spacing => "spacing",
@@ -87,16 +87,16 @@ impl Evidence {
 }
 
 impl Estimate {
-    /// Puts the estimate that shows a grid more clearly last.
+    /// Order estimates by clarity: those with a grid last, then by confidence.
     pub fn by_clarity(a: &Self, b: &Self) -> std::cmp::Ordering {
         let is_grid = a.grid.is_some().cmp(&b.grid.is_some());
         is_grid.then(a.confidence.total_cmp(&b.confidence))
     }
 }
 
-/// Looks for handovers. The samples may be in any order.
+/// Estimate the grid from samples, which may be in any order.
 ///
-/// At least [`FEWEST_MOMENTS`] periods have to be covered: with fewer chance agrees too easily.
+/// The samples have to cover at least [`MIN_MOMENTS`] periods: over fewer, random gaps agree too easily.
 pub fn estimate(samples: &[Sample], period: Period) -> Estimate {
     let mut sorted = samples.to_vec();
     sorted.sort_by_key(|sample| sample.at);
@@ -105,12 +105,12 @@ pub fn estimate(samples: &[Sample], period: Period) -> Estimate {
     traffic.estimate(period)
 }
 
-/// Of how many of the grid's moments something must be known.
-pub const FEWEST_MOMENTS: usize = 6;
+/// Minimum number of a grid's moments that the samples have to cover.
+pub const MIN_MOMENTS: usize = 6;
 
-/// A phase at which handovers may happen.
+/// Phase of the period at which handovers may happen.
 #[derive(Debug, Clone, Copy)]
-struct Found {
+struct PhaseEstimate {
     phase_ns: i64,
     confidence: f64,
     is_certain: bool,

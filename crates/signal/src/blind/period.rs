@@ -1,4 +1,4 @@
-//! Which period handovers have, where it is not known.
+//! Search for the period of the handovers.
 
 use skyhop_units::Duration;
 
@@ -9,8 +9,8 @@ use super::traffic::Traffic;
 
 const SHORTEST_NS: i64 = 5_000_000_000;
 const LONGEST_NS: i64 = 60_000_000_000;
-/// From one period that is tried to the next; over an hour's log half of it adds up to several seconds, so
-/// that a true one in between is not found.
+/// Spacing of the periods that are tried. Over an hour's log, half of it adds up to several seconds, so that a true
+/// period between two tried ones is not found.
 const STEP_NS: i64 = 100_000_000;
 const TRIED: usize = ((LONGEST_NS - SHORTEST_NS) / STEP_NS) as usize + 1;
 
@@ -18,10 +18,10 @@ fn all_ns() -> impl Iterator<Item = i64> {
     (SHORTEST_NS..=LONGEST_NS).step_by(STEP_NS as usize)
 }
 
-/// The period that the evidence is clearest for, and how many were tried.
+/// Return the period with the clearest evidence, and the number of periods tried.
 ///
-/// A multiple of the true period has fewer of its moments, a fraction has moments without a handover among
-/// its own: both are more likely by chance.
+/// A multiple of the true period has fewer handovers, and a fraction has moments without a handover: evidence for both
+/// is more likely by chance.
 pub(super) fn clearest(traffic: &Traffic) -> Option<(Duration, usize)> {
     let by_gaps = by_gaps(traffic).filter(|(_, chance)| chance * (TRIED as f64) < CHANCE);
     let period_ns = match by_gaps {
@@ -40,8 +40,9 @@ fn by_gaps(traffic: &Traffic) -> Option<(i64, f64)> {
 
 fn by_levels(traffic: &Traffic) -> Option<i64> {
     let curve = GainCurve::of(&traffic.delays())?;
-    let usual = curve.usual()?;
-    let deviations = |period_ns: i64| Some((period_ns, curve.most_deviations(usual, period_ns)?));
+    let baseline = curve.baseline()?;
+    let deviations =
+        |period_ns: i64| Some((period_ns, curve.most_deviations(baseline, period_ns)?));
     let all = all_ns().filter_map(deviations);
     all.max_by(|(_, a), (_, b)| a.total_cmp(b)).map(|(period_ns, _)| period_ns)
 }

@@ -1,56 +1,58 @@
 //! Gaps between arrivals, folded modulo the period: Algorithm 1 of SatPipe.
 
-use super::chance::{CHANCE, at_least, less_chance};
+use super::chance::{CHANCE, above_chance, at_least};
 use super::traffic::{Gap, Traffic};
-use super::{FEWEST_MOMENTS, Found};
+use super::{MIN_MOMENTS, PhaseEstimate};
 
-/// The width of a phase in the histogram (SatPipe: 1 ms).
+/// Width of the histogram's bins (SatPipe: 1 ms).
 const FINE_NS: i64 = 1_000_000;
-/// Gaps are taken into account up to so many for each period of the log: with as many, chance covers a
-/// few per cent of all phases.
+/// Number of the largest gaps used per period of the log: with this number, random gaps cover a few per cent of all
+/// phases.
 const GAPS_PER_PERIOD: usize = 2;
-/// Phases that this share of the highest count covers belong to the peak.
+/// Share of the highest count from which on bins belong to the peak.
 const AS_GOOD: f64 = 0.8;
-/// How long after an outage its losses may still be repaired, a retransmission timeout included.
+/// Time after an outage in which its losses may still be repaired, including a retransmission timeout, in bins (ms).
 const AFTERMATH_BINS: usize = 1000;
 
-/// The first of the phases that most of the largest gaps cover. `tried` periods had the same opportunity.
-pub(super) fn find(traffic: &Traffic, period_ns: i64, tried: usize) -> Option<Found> {
+/// Find the first phase of the peak: the phases that most of the largest gaps cover. `tried` is the number of
+/// periods tried.
+pub(super) fn find(traffic: &Traffic, period_ns: i64, tried: usize) -> Option<PhaseEstimate> {
     let peak = Peak::of(traffic.span_ns()?, &by_size(traffic), period_ns)?;
     let share = peak.hits as f64 / peak.periods as f64;
-    Some(Found {
+    Some(PhaseEstimate {
         phase_ns: peak.phase_ns,
-        confidence: less_chance(share, peak.chance),
+        confidence: above_chance(share, peak.chance),
         is_certain: peak.by_chance() * (tried as f64) < CHANCE,
     })
 }
 
-/// The gaps, the largest first, then the earliest.
+/// Gaps sorted by size, the largest first, then by time.
 pub(super) fn by_size(traffic: &Traffic) -> Vec<Gap> {
     let mut gaps = traffic.gaps();
     gaps.sort_by_key(|gap| (-gap.length_ns(), gap.start_ns));
     gaps
 }
 
-/// Where the histogram peaks.
+/// Peak of the histogram.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Peak {
     phase_ns: i64,
-    /// How many gaps cover it.
+    /// Number of gaps that cover the peak.
     hits: usize,
     periods: usize,
-    /// That a gap covers any given phase of one period.
+    /// Probability that a gap covers a given phase in one period.
     chance: f64,
-    /// Phases that have nothing to do with each other.
+    /// Number of independent phases: the period over the mean gap.
     phases: f64,
 }
 
 impl Peak {
-    /// `gaps`: by size, from arrivals within `span_ns`. `None` where too little is known.
+    /// Find the peak of `gaps`, which are sorted by size and lie within `span_ns`; `None` for too few periods or no
+    /// gaps.
     pub(super) fn of(span_ns: (i64, i64), gaps: &[Gap], period_ns: i64) -> Option<Self> {
         let periods = usize::try_from((span_ns.1 - span_ns.0) / period_ns).ok()?;
         let gaps = &gaps[..gaps.len().min(periods * GAPS_PER_PERIOD)];
-        if periods < FEWEST_MOMENTS || gaps.is_empty() {
+        if periods < MIN_MOMENTS || gaps.is_empty() {
             return None;
         }
         let counts = histogram(gaps, period_ns);
@@ -67,14 +69,14 @@ impl Peak {
         })
     }
 
-    /// How likely a peak as high turns up at any phase where there is no grid.
+    /// Probability that a peak as high arises at any phase without a grid.
     pub(super) fn by_chance(&self) -> f64 {
         at_least(self.hits, self.periods, self.chance) * self.phases
     }
 }
 
-/// How many gaps cover each millisecond of the period. Where one gap follows another, as while losses are
-/// repaired, the millisecond between them is covered once.
+/// Count the gaps that cover each millisecond of the period. Of two adjacent gaps, such as during loss recovery, only
+/// one covers the millisecond between them.
 fn histogram(gaps: &[Gap], period_ns: i64) -> Vec<u32> {
     let bins = (period_ns / FINE_NS).max(1) as usize;
     let mut counts = vec![0_u32; bins];
@@ -92,10 +94,10 @@ fn histogram(gaps: &[Gap], period_ns: i64) -> Vec<u32> {
     counts
 }
 
-/// Where the gaps begin that make the highest count, around the end of the fold too.
+/// Return the bin in which the peak begins; it may extend over the end of the period.
 ///
-/// What comes a bit earlier or later in one period does not move it. A handover has an aftermath, while its
-/// losses are repaired, in which gaps may agree as well as over the outage itself: the first of them counts.
+/// A single gap that is slightly earlier or later does not move it. Loss recovery after a handover causes gaps that
+/// may agree as well as those over the outage itself: the first of them counts.
 fn first_of_peak(counts: &[u32]) -> Option<usize> {
     let bins = counts.len();
     let most = *counts.iter().max()?;
@@ -117,7 +119,7 @@ fn first_of_peak(counts: &[u32]) -> Option<usize> {
 mod tests {
     use super::*;
 
-    /// Counts of 1000 bins, 1 but for those given.
+    /// Histogram of 1000 bins with a count of 1, except for the given ranges.
     fn counts(given: &[(std::ops::Range<usize>, u32)]) -> Vec<u32> {
         let mut counts = vec![1; 1000];
         for (bins, count) in given {

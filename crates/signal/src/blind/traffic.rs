@@ -1,38 +1,38 @@
-//! What traffic has shown: of dense samples only what estimates need is kept.
+//! Samples of traffic, reduced to what estimates need.
 
 use std::collections::VecDeque;
 
 use skyhop_units::{Duration, UtcInstant};
 
 use super::{Estimate, Evidence, Period, Sample, levels, period, spacing};
-use crate::schedule::Grid;
+use crate::schedule::HandoverGrid;
 
-/// A log's worth of samples, or the last minutes of a stream that does not end.
+/// Samples of a log, or of the last minutes of an endless stream.
 ///
-/// Of each second the two largest gaps are kept, as more than one handover does not fit, and of every 10 ms
-/// one delay, so that ten minutes of any traffic take about a megabyte.
+/// The two largest gaps of each second are kept, because at most one handover fits into it, and one delay of every
+/// 10 ms, so that ten minutes of any traffic take about a megabyte.
 #[derive(Debug, Clone, Default)]
 pub struct Traffic {
     seconds: VecDeque<Second>,
     last: Option<UtcInstant>,
 }
 
-/// What the samples of one second show.
+/// Samples of one second.
 #[derive(Debug, Clone, Default)]
 struct Second {
-    /// Counted from 1970.
+    /// Index of the second, counted from 1970-01-01.
     number: i64,
     samples: usize,
-    /// When the first of them arrived.
+    /// Arrival time of the first sample, ns.
     first_ns: i64,
-    /// The largest gaps that ended in it, the largest first.
+    /// Largest gaps that ended in the second, the largest first.
     gaps: [Option<Gap>; 2],
-    /// Moments and delays in ns.
+    /// Arrival times and delays, ns.
     delays: Vec<(i64, u64)>,
     shortest_delay: Option<Duration>,
 }
 
-/// The time between two arrivals.
+/// Gap between two consecutive arrivals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Gap {
     pub(super) start_ns: i64,
@@ -46,14 +46,14 @@ impl Gap {
 }
 
 const SECOND_NS: i64 = 1_000_000_000;
-/// Of so many ns one delay is kept.
+/// Interval of which one delay is kept, ns.
 const DELAY_EVERY_NS: i64 = 10_000_000;
-/// A gap longer than this is no handover: somebody paused.
+/// Longest gap that a handover can cause, ns; a longer one is a pause of the sender.
 const LONGEST_GAP_NS: i64 = 1_000_000_000;
 
 impl Traffic {
-    /// Notes an arrival. One that is older than the last is left out; one that is much older means that the
-    /// clock was set, and everything begins anew.
+    /// Record an arrival. A sample slightly older than the last one is ignored; one that is older by more than
+    /// [`LONGEST_GAP_NS`] means that the clock was set back, and all earlier samples are dropped.
     pub fn push(&mut self, sample: Sample) {
         let at_ns = sample.at.unix_nanos();
         if let Some(last) = self.last {
@@ -69,14 +69,14 @@ impl Traffic {
         let second = self.second(at_ns);
         second.samples += 1;
         if let Some(gap) = gap.filter(|gap| (1..=LONGEST_GAP_NS).contains(&gap.length_ns())) {
-            second.note_gap(gap);
+            second.add_gap(gap);
         }
         if let Some(delay) = sample.delay {
-            second.note_delay(at_ns, delay);
+            second.add_delay(at_ns, delay);
         }
     }
 
-    /// Forgets what is older than `before`.
+    /// Remove the seconds that are before `before`.
     pub fn forget(&mut self, before: UtcInstant) {
         let number = before.unix_nanos().div_euclid(SECOND_NS);
         while self.seconds.front().is_some_and(|second| second.number < number) {
@@ -84,40 +84,40 @@ impl Traffic {
         }
     }
 
-    /// Looks for handovers in what is kept.
+    /// Estimate the grid from the recorded samples.
     pub fn estimate(&self, wanted: Period) -> Estimate {
         let samples = self.samples();
         let found = match wanted {
-            Period::Known(period) => self.look(period, 1),
+            Period::Known(period) => self.estimate_period(period, 1),
             Period::Searched => match period::clearest(self) {
-                Some((period, tried)) => self.look(period, tried),
+                Some((period, tried)) => self.estimate_period(period, tried),
                 None => return Estimate::nothing(samples),
             },
         };
         Estimate { samples, ..found }
     }
 
-    /// How many samples there are.
+    /// Number of samples recorded in the seconds that are kept.
     pub fn samples(&self) -> usize {
         self.seconds.iter().map(|second| second.samples).sum()
     }
 
-    /// The shortest of the delays.
+    /// Shortest delay of all samples; `None` if none has a delay.
     pub fn shortest_delay(&self) -> Option<Duration> {
         self.seconds.iter().filter_map(|second| second.shortest_delay).min()
     }
 
-    /// Looks at one period, as good as chosen from `tried`.
-    fn look(&self, period: Duration, tried: usize) -> Estimate {
+    /// Estimate the grid for one period, which was chosen from `tried` periods.
+    fn estimate_period(&self, period: Duration, tried: usize) -> Estimate {
         let period_ns = i64::try_from(period.as_nanos()).unwrap_or(i64::MAX).max(1);
         let spacing = spacing::find(self, period_ns, tried);
-        // Gaps tell the moment to the millisecond, levels to some ten.
+        // Gaps locate a handover to the millisecond, levels only to some ten milliseconds.
         let (found, evidence) = match spacing {
             Some(found) if found.is_certain => (Some(found), Evidence::Spacing),
             _ => (levels::find(&self.delays(), period_ns, tried), Evidence::LevelShifts),
         };
         let certain = found.filter(|found| found.is_certain);
-        let grid = certain.map(|found| Grid {
+        let grid = certain.map(|found| HandoverGrid {
             period,
             offset: Duration::from_nanos(found.phase_ns.unsigned_abs()),
         });
@@ -125,17 +125,17 @@ impl Traffic {
         Estimate { grid, evidence, confidence, samples: 0 }
     }
 
-    /// The first and the last arrival, ns.
+    /// Times of the first and the last arrival, ns.
     pub(super) fn span_ns(&self) -> Option<(i64, i64)> {
         Some((self.seconds.front()?.first_ns, self.last?.unix_nanos()))
     }
 
-    /// The gaps, by time.
+    /// Gaps in order of time.
     pub(super) fn gaps(&self) -> Vec<Gap> {
         self.seconds.iter().flat_map(|second| second.gaps).flatten().collect()
     }
 
-    /// Moments and delays in ns, by time.
+    /// Arrival times and delays, ns, in order of time.
     pub(super) fn delays(&self) -> Vec<(i64, u64)> {
         self.seconds.iter().flat_map(|second| second.delays.iter().copied()).collect()
     }
@@ -145,12 +145,12 @@ impl Traffic {
         if self.seconds.back().is_none_or(|last| last.number != number) {
             self.seconds.push_back(Second { number, first_ns: at_ns, ..Second::default() });
         }
-        self.seconds.back_mut().expect("it was pushed, where it was not there")
+        self.seconds.back_mut().expect("the second has been pushed above if it was missing")
     }
 }
 
 impl Second {
-    fn note_gap(&mut self, gap: Gap) {
+    fn add_gap(&mut self, gap: Gap) {
         let is_larger =
             |other: &Option<Gap>| other.is_none_or(|other| gap.length_ns() > other.length_ns());
         if is_larger(&self.gaps[0]) {
@@ -160,7 +160,7 @@ impl Second {
         }
     }
 
-    fn note_delay(&mut self, at_ns: i64, delay: Duration) {
+    fn add_delay(&mut self, at_ns: i64, delay: Duration) {
         self.shortest_delay = Some(self.shortest_delay.map_or(delay, |least| least.min(delay)));
         let cell = |ns: i64| ns.div_euclid(DELAY_EVERY_NS);
         if self.delays.last().is_none_or(|(last_ns, _)| cell(*last_ns) != cell(at_ns)) {
@@ -191,7 +191,7 @@ mod tests {
             traffic.push(at_ms(ms));
         }
         let gaps: Vec<i64> = traffic.gaps().iter().map(|gap| gap.length_ns() / 1_000_000).collect();
-        // That of 48 ms is smaller, that of 2.9 s is a pause, and there is none between equals.
+        // The gap of 47 ms before 100 is the third largest, 2.9 s is a pause, and equal times have no gap.
         assert_eq!(gaps, [799, 48, 200, 6]);
         let kept: Vec<i64> = traffic.delays().iter().map(|(at, _)| at / 1_000_000).collect();
         assert_eq!(kept, [0, 50, 100, 900, 1100, 4000]);

@@ -1,11 +1,11 @@
-//! Properties of announcements, whatever the path and the timing.
+//! Properties of announcements for random paths and timings.
 
 use proptest::prelude::*;
 use skyhop_model::HandoverKind;
 use skyhop_model::PathEventKind;
 use skyhop_path::trace::{Endpoint, PathHeader};
 use skyhop_path::{Frame, PathEvent, PathTrace};
-use skyhop_signal::schedule::Grid;
+use skyhop_signal::schedule::HandoverGrid;
 use skyhop_signal::{Announcement, Handover, Timing, TimingError, path};
 use skyhop_units::{Duration, Instant, UtcInstant};
 
@@ -17,7 +17,7 @@ fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-/// A path whose frames begin with these events: when (ms), what, and the outage (ms).
+/// Path whose frames begin with these events: time (ms), kind, outage (ms).
 fn trace(events: &[(u64, PathEventKind, u64)]) -> PathTrace {
     let ends = ["a", "b"].map(Endpoint::named);
     let header = PathHeader::plain("test", ends, Duration::ZERO, Duration::ZERO);
@@ -102,7 +102,7 @@ proptest! {
     fn a_grid_holds_every_moment_of_its_phase_and_no_other(
         start_ns in 0_i64..4_000_000_000_000_000_000, period_ms in 1_u64..60_000, offset_ms in 0_u64..90_000
     ) {
-        let grid = Grid { period: ms(period_ms), offset: ms(offset_ms) };
+        let grid = HandoverGrid { period: ms(period_ms), offset: ms(offset_ms) };
         let until = at_ms(120_000);
         let moments: Vec<Instant> =
             grid.handovers(UtcInstant::from_unix_nanos(start_ns), until).map(|h| h.at).collect();
@@ -119,7 +119,7 @@ proptest! {
 }
 
 #[test]
-fn what_happens_at_once_is_announced_once() {
+fn simultaneous_events_are_announced_once() {
     let events = [
         (1_000, PathEventKind::Intermediate, 0),
         (1_000, PathEventKind::End, 80),
@@ -145,7 +145,7 @@ fn what_happens_at_once_is_announced_once() {
 
 #[test]
 fn starlinks_grid_is_announced_at_its_seconds() {
-    let grid = Grid { period: Duration::from_secs(15), offset: Duration::from_secs(12) };
+    let grid = HandoverGrid { period: Duration::from_secs(15), offset: Duration::from_secs(12) };
     let start = "2026-03-01T10:20:20Z".parse().unwrap();
     let until = at_ms(60_000);
     let timing = Timing { lead: ms(500), error: TimingError::None, seed: 0 };
@@ -156,7 +156,7 @@ fn starlinks_grid_is_announced_at_its_seconds() {
 }
 
 #[test]
-fn nothing_is_said_before_the_run() {
+fn nothing_is_announced_before_the_run() {
     let timing = Timing { lead: ms(1_000), error: TimingError::Early(ms(500)), seed: 0 };
     let handover =
         Handover { at: at_ms(300), outage: ms(10), error: ms(0), kind: HandoverKind::End };

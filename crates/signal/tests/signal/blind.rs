@@ -1,4 +1,4 @@
-//! Blind estimation on measured and made logs.
+//! Blind estimation on measured and synthetic logs.
 
 use std::process::Command;
 
@@ -7,7 +7,7 @@ use skyhop_units::{Duration, UtcInstant};
 
 const PERIOD: Period = Period::Known(Duration::from_secs(15));
 
-/// A published log; `None` where this machine does not have it.
+/// Read a published log; `None` if this machine does not have it.
 fn published(name: &str) -> Option<Vec<Sample>> {
     let file = skyhop_needs::reference(&format!("rtt/{name}.csv.gz"))?;
     let unpacked = Command::new("gzip").arg("-dc").arg(&file).output().unwrap();
@@ -27,13 +27,13 @@ fn offset_s(found: &Estimate) -> f64 {
     found.grid.unwrap_or_else(|| panic!("no grid: {found:?}")).offset.as_secs_f64()
 }
 
-/// The distance on the circle of the period.
+/// Distance modulo the period of 15 s.
 fn apart_s(a: f64, b: f64) -> f64 {
     let distance = (a - b).rem_euclid(15.0);
     distance.min(15.0 - distance)
 }
 
-/// Random numbers enough for choosing samples (Steele, Lea, Flood 2014).
+/// SplitMix64 random numbers (Steele, Lea, Flood 2014), to choose samples.
 struct Random(u64);
 
 impl Random {
@@ -45,7 +45,7 @@ impl Random {
     }
 }
 
-/// About ten per second, with a tenth missing and pauses of 3 to 30 s.
+/// Thin a log to about ten samples per second, with a tenth missing and pauses of 3 to 30 s.
 fn sparse(log: &[Sample], random: &mut Random) -> Vec<Sample> {
     let first = random.below(8) as usize;
     let mut sparse: Vec<Sample> = log.iter().skip(first).step_by(8).copied().collect();
@@ -94,7 +94,7 @@ fn ten_samples_per_second_with_gaps_are_enough() {
 }
 
 #[test]
-fn a_clock_that_is_wrong_shifts_the_estimate_by_as_much() {
+fn a_clock_error_shifts_the_estimate_by_the_same_amount() {
     let mut random = Random(3);
     for name in VICTORIA {
         let Some(log) = published(name) else { return };
@@ -112,8 +112,8 @@ fn a_clock_that_is_wrong_shifts_the_estimate_by_as_much() {
     }
 }
 
-/// Arrivals of a bulk flow, 1 ms apart and jittered, without those of an outage of 50 ms every 15 s, and
-/// with pauses of 20 to 60 ms wherever the scheduler liked them.
+/// Arrivals of a bulk flow, 1 ms apart with jitter, with an outage of 50 ms every 15 s, and with pauses of 20 to
+/// 60 ms at random times, as a scheduler causes them.
 fn bulk_flow(offset: f64, seconds: u64, random: &mut Random) -> Vec<Sample> {
     let mut pauses: Vec<(u64, u64)> =
         (0..seconds / 4).map(|_| (random.below(seconds * 1000), 20 + random.below(40))).collect();
@@ -157,7 +157,7 @@ fn gaps_at_random_moments_are_no_grid() {
     }
 }
 
-/// The log in pieces of 4 to 14 s, none of them a period long, in another order.
+/// Cut a log into pieces of 4 to 14 s, shorter than a period, and join them in random order.
 fn cut_up(log: &[Sample], random: &mut Random) -> Vec<Sample> {
     let mut pieces: Vec<Vec<Sample>> = vec![Vec::new()];
     let mut until = 0;
@@ -185,7 +185,7 @@ fn cut_up(log: &[Sample], random: &mut Random) -> Vec<Sample> {
     joined
 }
 
-/// Of `length_s` somewhere in the log.
+/// Random part of the log of `length_s` seconds.
 fn part(log: &[Sample], length_s: u64, random: &mut Random) -> Vec<Sample> {
     let (first, last) = (log[0].at.unix_nanos(), log.last().unwrap().at.unix_nanos());
     let length_ns = length_s as i64 * 1_000_000_000;
@@ -203,12 +203,12 @@ fn a_log_in_another_order_has_no_grid() {
 #[test]
 #[ignore = "soak: takes long"]
 fn logs_in_many_other_orders_have_no_grid() {
-    // One of the 48 may look like one of the 551 periods: some five in a thousand do.
+    // By chance one of the 48 logs may show one of the 551 periods: about five in a thousand do.
     let found = found_in_another_order(&["victoria_1", "victoria_2", "oneweb_iowa"], 4);
     assert!(found <= 1, "{found}");
 }
 
-/// How many logs in other orders look like one of the periods that are searched.
+/// Number of reordered logs in which the search for a period finds one.
 fn found_in_another_order(names: &[&str], orders: usize) -> usize {
     let mut random = Random(6);
     let mut searched = 0;
@@ -245,7 +245,7 @@ fn parts_of_a_log_do_and_are_not_wrong() {
 }
 
 #[test]
-fn the_period_is_found_where_nobody_knows_it() {
+fn an_unknown_period_is_found() {
     let mut random = Random(8);
     let Some(log) = published(VICTORIA[0]) else { return };
     let found = estimate(&sparse(&log, &mut random), Period::Searched);
@@ -273,7 +273,7 @@ fn the_period_is_found_in_every_log() {
 
 #[test]
 fn a_period_of_a_bulk_flow_is_found() {
-    // Arrivals every 2 ms but for 40 ms every 11.3 s.
+    // Arrivals every 2 ms, with an outage of 40 ms every 11.3 s.
     let flow: Vec<Sample> = (0..200_000)
         .map(|n| n * 2_000_000_i64)
         .filter(|ns| (ns - 3_100_000_000).rem_euclid(11_300_000_000) >= 40_000_000)
@@ -293,7 +293,7 @@ fn doubled_rows_jitter_and_a_drifting_clock_do_no_harm() {
         let mut bad: Vec<Sample> = Vec::new();
         for sample in sparse(&log, &mut random) {
             let since = sample.at.unix_nanos() - first;
-            // 50 ppm fast, and stamped up to 5 ms late.
+            // The clock is 50 ppm fast, and timestamps are up to 5 ms late.
             let late = since / 20_000 + random.below(5_000_000) as i64;
             let at = UtcInstant::from_unix_nanos(sample.at.unix_nanos() + late);
             let copies = 1 + usize::from(random.below(10) == 0);

@@ -1,4 +1,4 @@
-//! Captures, written here byte by byte.
+//! Captures that the tests write byte by byte.
 
 use skyhop_signal::blind::{Period, estimate};
 use skyhop_signal::capture::{CaptureError, Conversations, busiest_conversation};
@@ -7,7 +7,7 @@ use skyhop_units::{Duration, UtcInstant};
 pub const A: [u8; 4] = [192, 0, 2, 1];
 pub const B: [u8; 4] = [192, 0, 2, 7];
 
-/// An IPv4 packet with a TCP header and nothing in it (RFC 791, RFC 9293).
+/// Build an IPv4 packet with a TCP header and no payload (RFC 791, RFC 9293).
 pub fn tcp_packet(from: [u8; 4], to: [u8; 4], ports: (u16, u16)) -> Vec<u8> {
     let mut packet = vec![0x45, 0, 0, 40, 0, 0, 0, 0, 64, 6, 0, 0];
     packet.extend(from);
@@ -19,7 +19,7 @@ pub fn tcp_packet(from: [u8; 4], to: [u8; 4], ports: (u16, u16)) -> Vec<u8> {
     packet
 }
 
-/// draft-ietf-opsawg-pcap: microseconds, raw IP.
+/// Build a pcap file (draft-ietf-opsawg-pcap) with timestamps in microseconds and raw IP packets.
 pub fn pcap(packets: &[(u64, Vec<u8>)]) -> Vec<u8> {
     let mut file = 0xa1b2_c3d4_u32.to_le_bytes().to_vec();
     file.extend([2, 0, 4, 0]);
@@ -35,7 +35,7 @@ pub fn pcap(packets: &[(u64, Vec<u8>)]) -> Vec<u8> {
     file
 }
 
-/// draft-ietf-opsawg-pcapng: nanoseconds, Ethernet.
+/// Build a pcapng file (draft-ietf-opsawg-pcapng) with timestamps in nanoseconds and Ethernet frames.
 pub fn pcapng(packets: &[(u64, Vec<u8>)]) -> Vec<u8> {
     let block = |kind: u32, body: &[u8]| {
         let length = (12 + body.len()) as u32;
@@ -44,7 +44,7 @@ pub fn pcapng(packets: &[(u64, Vec<u8>)]) -> Vec<u8> {
     let mut section = 0x1a2b_3c4d_u32.to_le_bytes().to_vec();
     section.extend([1, 0, 0, 0]);
     section.extend([0xff; 8]);
-    // Ethernet; if_tsresol 9, and the end of the options.
+    // Link type Ethernet, option if_tsresol = 9 (nanoseconds), end of options.
     let interface = [1, 0, 0, 0, 0, 0, 4, 0, 9, 0, 1, 0, 9, 0, 0, 0, 0, 0, 0, 0];
     let mut file = [block(0x0a0d_0d0a, &section), block(1, &interface)].concat();
     for (at_us, ip) in packets {
@@ -61,8 +61,8 @@ pub fn pcapng(packets: &[(u64, Vec<u8>)]) -> Vec<u8> {
     file
 }
 
-/// Two hours' worth of nothing but 120 s of data every 2 ms and ACKs every 4, which an outage of 60 ms
-/// interrupts at second 7.3 of every 15; and somebody else's packets.
+/// Packets of 120 s: data every 2 ms and ACKs every 4 ms, interrupted by an outage of 60 ms at second 7.3 of every 15,
+/// and packets of another flow.
 fn conversation() -> Vec<(u64, Vec<u8>)> {
     let down = |us: &u64| (us + 15_000_000 - 7_300_000) % 15_000_000 < 60_000;
     (0..60_000_u64)
@@ -98,7 +98,7 @@ fn the_busiest_conversation_is_taken_apart_by_direction() {
 }
 
 #[test]
-fn what_arrives_is_told_apart_by_conversation_and_forgotten() {
+fn arrivals_are_grouped_by_flow_and_forgotten() {
     let period = Period::Known(Duration::from_secs(15));
     let mut seen = Conversations::default();
     assert_eq!(seen.estimate(period), None);
@@ -117,7 +117,7 @@ fn what_arrives_is_told_apart_by_conversation_and_forgotten() {
 }
 
 #[test]
-fn what_is_no_capture_is_refused() {
+fn files_that_are_not_captures_are_refused() {
     let error = |bytes: &[u8]| busiest_conversation(bytes).unwrap_err();
     assert_eq!(error(b"unix_ns,rtt_ms\n1734546419040668928,17.8\n"), CaptureError::NotACapture);
     assert_eq!(error(b""), CaptureError::NotACapture);

@@ -1,4 +1,4 @@
-//! Damaged captures, packets from anywhere, and what users say of timing.
+//! Random damage to captures, packets and timing errors as users write them.
 
 use skyhop_needs::fuzz::{Trial, check_line};
 use skyhop_signal::blind::{Period, estimate};
@@ -50,7 +50,7 @@ fn packets_from_anywhere() {
                 assert_eq!(found.samples, 3);
                 Ok(())
             }
-            None => Err("it is no packet of TCP or UDP"),
+            None => Err("it is not a TCP or UDP packet"),
         }
     });
 }

@@ -1,10 +1,10 @@
-//! Announced handovers in whole scenarios: who is told of them, what SaTCP and SatPipe make of them.
+//! Tests of announced handovers in whole scenarios: recipients, and the reactions of SaTCP and SatPipe.
 
 use crate::scenario::{experiment, fixed, simulate};
 use skyhop_model::{EventKind, PhaseKind};
 use skyhop_record::{EventRow, RunData};
 
-/// 50 Mbit/s and 40 ms with a queue of one BDP; every 15 s an outage of 100 ms, then 60 ms or 40 ms.
+/// Scenario of 50 Mbit/s and 40 ms with a queue of one BDP; every 15 s an outage of 100 ms, then 60 ms or 40 ms.
 fn handovers(signal: &str, flows: &str) -> String {
     let change = |handover: u32| {
         let rtt_ms = if handover % 2 == 1 { 60 } else { 40 };
@@ -25,7 +25,7 @@ fn goodput_bps(data: &RunData) -> f64 {
     data.summary.flows[0].goodput_bps as f64
 }
 
-/// The goodput of the time after `from_s`.
+/// Goodput of the time after `from_s`.
 fn late_goodput_bps(data: &RunData, from_s: i64) -> f64 {
     let late: Vec<i64> = data
         .flows
@@ -110,7 +110,7 @@ fn holding_the_window_pays_where_handovers_lose_packets() {
     assert!(freeze > 1.2 * cubic, "freeze {freeze}, CUBIC {cubic}");
 }
 
-/// Too early, too late, none, and one every 200 ms to the end.
+/// Announcements that are too early, too late, missing, and repeated every 200 ms to the end.
 #[test]
 fn wrong_announcements_do_no_lasting_harm() {
     let signals = [
@@ -137,7 +137,7 @@ fn wrong_announcements_do_no_lasting_harm() {
     }
 }
 
-/// A hold that is armed again and again leaves loss unanswered, but not the link unused.
+/// A hold that is renewed again and again leaves loss unanswered, but not the link unused.
 #[test]
 fn satcp_lives_with_endless_announcements() {
     for mode in ["published", "freeze"] {

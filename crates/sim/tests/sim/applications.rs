@@ -1,11 +1,11 @@
-//! Applications over simulated TCP.
+//! Tests of applications over simulated TCP.
 
 use skyhop_model::AppTable;
 use skyhop_record::{AppRow, RunData};
 
 use crate::scenario::simulate;
 
-/// A path of 40 ms and 50 Mbit/s with one flow of these keys, and what the run leaves.
+/// Run one flow with these keys over a path of 40 ms and 50 Mbit/s.
 fn run(flow: &str, more: &str) -> RunData {
     simulate(&format!(
         "[path]\nkind = \"fixed\"\nrtt = \"40 ms\"\n[link]\nrate = \"50 Mbit/s\"\n[[flow]]\n{flow}\n\
@@ -17,7 +17,7 @@ fn latencies_ms(rows: &[AppRow]) -> Vec<f64> {
     rows.iter().filter_map(|row| Some(row.latency_ns? as f64 / 1e6)).collect()
 }
 
-/// The time of `bytes` of payload on the wire at 50 Mbit/s.
+/// Time of `bytes` of payload on the wire at 50 Mbit/s.
 fn on_the_wire_ms(bytes: f64) -> f64 {
     bytes / 1448.0 * 1514.0 * 8.0 / 50e3
 }
@@ -29,7 +29,7 @@ fn an_answer_takes_the_rounds_of_slow_start() {
         "",
     );
     let rows = &run.apps[&AppTable::Requests];
-    // A handshake, then 10, 20 and 40 of 70 segments.
+    // A handshake, then three rounds with 10, 20 and 40 of the 70 segments.
     let expected = 40.0 + 3.0 * 40.0 + on_the_wire_ms(40.0 * 1448.0);
     for row in rows {
         let took = row.latency_ns.unwrap() as f64 / 1e6;
@@ -57,7 +57,7 @@ fn an_open_connection_answers_faster_until_it_has_idled() {
         latencies_ms(&kept.apps[&AppTable::Requests]),
         latencies_ms(&idled.apps[&AppTable::Requests]),
     );
-    // The window of the answers before holds all of it.
+    // The window that earlier answers opened holds a whole answer.
     assert!(kept[5..].iter().all(|took| *took < 40.0 + on_the_wire_ms(1e5) + 3.0), "{kept:?}");
     // After 2 s without a packet the window is the initial one again (RFC 2861).
     assert!(idled[1..].iter().all(|took| *took > 3.0 * 40.0), "{idled:?}");
@@ -72,7 +72,7 @@ fn a_slow_reader_gets_what_it_reads_and_keeps_the_queue_short() {
     );
     let fast = run(r#"app = {kind = "bulk"}"#, "");
     let goodput = slow.summary.flows[0].goodput_bps as f64 / 5e6;
-    assert!((0.95..1.1).contains(&goodput), "{goodput} of what is read");
+    assert!((0.95..1.1).contains(&goodput), "goodput is {goodput} of the read rate");
     assert!(fast.summary.flows[0].goodput_bps > 45_000_000);
     let in_flight = slow.flows.iter().map(|row| row.inflight_packets).max().unwrap();
     assert!(in_flight <= 240_000 / 1448, "{in_flight} packets");
@@ -106,14 +106,14 @@ fn messages_of_a_constant_rate_arrive_after_the_one_way_delay() {
         "",
     );
     let rows = &run.apps[&AppTable::Messages];
-    // One every 4 ms.
+    // One message every 4 ms.
     assert!((4980..=5000).contains(&rows.len()), "{}", rows.len());
     let late: Vec<&AppRow> =
         rows[40..].iter().filter(|row| row.latency_ns > Some(20_500_000)).collect();
     assert!(late.is_empty(), "{} of them: {:?}", late.len(), late[0]);
     let held =
         self::run(r#"app = {kind = "constant-rate", rate = "1 Mbit/s", size = "500 B"}"#, "");
-    // Nagle: what is short waits for the segment before to be acknowledged, or for a full one.
+    // Nagle: a short segment waits until the one before is acknowledged, or until it is full.
     let mean = |run: &RunData| {
         let took = latencies_ms(&run.apps[&AppTable::Messages]);
         took.iter().sum::<f64>() / took.len() as f64
@@ -126,8 +126,8 @@ fn bursts_come_and_go() {
     let run = run(r#"app = {kind = "on-off", on = "1 s", off = "1 s"}"#, "");
     let rows = &run.apps[&AppTable::Bursts];
     assert_eq!(rows.len(), 9);
-    // As much as 1 s carries but for slow start, and what had been written before it stopped: the send buffer holds some
-    // windows.
+    // A burst sends what 1 s carries, less slow start, and the data that was written before it stopped: the send
+    // buffer holds several windows.
     assert!(
         rows[1..].iter().all(|row| (5_000_000..8_000_000).contains(&row.sent_bytes)),
         "{rows:?}"

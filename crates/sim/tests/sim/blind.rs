@@ -1,4 +1,4 @@
-//! Announcements that a run finds out by itself, from its own arrivals.
+//! Tests of announcements that a run itself derives from its arrivals.
 
 use crate::scenario::{fixed, simulate};
 use skyhop_model::{EventKind, PhaseKind};
@@ -6,7 +6,7 @@ use skyhop_record::{EventRow, GridSummary, RunData};
 
 const SIGNAL: &str = "[signal]\nsource = \"blind\"\nlead = \"0.5 s\"\n";
 
-/// 50 Mbit/s and `rtt_ms` for so long; an outage of 50 ms every 15 s from `offset_ms` on.
+/// Scenario of 50 Mbit/s and `rtt_ms`, with an outage of 50 ms every 15 s from `offset_ms` on.
 fn outages(rtt_ms: u32, offset_ms: u32, duration_s: u32, rest: &str) -> String {
     let moments = (offset_ms..duration_s * 1000).step_by(15_000);
     let changes: String =
@@ -22,7 +22,7 @@ fn announcements(data: &RunData) -> Vec<&EventRow> {
     data.events.iter().filter(|row| row.kind == EventKind::Announcement).collect()
 }
 
-/// The distance to the grid, ms.
+/// Distance of a time to the grid of handovers, in ms.
 fn error_ms(at_s: f64, offset_ms: u32) -> f64 {
     let apart = (at_s * 1e3 - f64::from(offset_ms)).rem_euclid(15_000.0);
     apart.min(15_000.0 - apart)
@@ -47,7 +47,7 @@ fn three_minutes_of_a_bulk_flow_show_the_grid_to_ten_milliseconds() {
         assert!((5..=6).contains(&said.len()), "from 105 s on, one every 15 s: {said:?}");
         for (number, row) in said.into_iter().enumerate() {
             let ahead_ns = row.at_ns.unwrap() - row.t_ns;
-            // The first moment may come sooner after the grid is found.
+            // The first announcement may come less ahead, soon after the grid is found.
             assert!(ahead_ns == 500_000_000 || number == 0 && ahead_ns < 500_000_000, "{row:?}");
             let error = error_ms(row.at_ns.unwrap() as f64 / 1e9, offset_ms);
             assert!(row.t_ns >= 105_000_000_000 && error <= 10.0, "{row:?}");

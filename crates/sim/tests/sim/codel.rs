@@ -1,4 +1,4 @@
-//! What a queue that drops or marks early does to TCP.
+//! Tests of the effects of queues that drop or mark early on TCP.
 
 use skyhop_model::{Direction, LossReason};
 use skyhop_record::RunData;
@@ -7,7 +7,7 @@ use crate::scenario::simulate;
 
 const RATE_BPS: f64 = 50e6;
 
-/// 20 s over 50 Mbit/s and 40 ms with room for four BDP.
+/// Run 20 s over 50 Mbit/s and 40 ms with room for four BDP.
 fn run(qdisc: &str, flows: &str) -> RunData {
     simulate(&format!(
         "[path]\nkind = \"fixed\"\nrtt = \"40 ms\"\n[link]\nrate = \"50 Mbit/s\"\nqueue = \"4 BDP\"\n\
@@ -15,7 +15,7 @@ fn run(qdisc: &str, flows: &str) -> RunData {
     ))
 }
 
-/// What waited at the samples after slow start, in ms at the link's rate, sorted.
+/// Queueing delays at the samples after slow start, in ms at the link's rate, sorted.
 fn waits_ms(data: &RunData) -> Vec<f64> {
     let forward = data.link.iter().filter(|row| row.direction == Direction::Forward);
     let settled = forward.filter(|row| row.t_ns > 2_000_000_000);
@@ -25,7 +25,7 @@ fn waits_ms(data: &RunData) -> Vec<f64> {
     waits
 }
 
-/// RFC 8289 3: a standing queue stays near the target, and the link busy.
+/// RFC 8289 3: a standing queue stays near the target, and the link stays busy.
 #[test]
 fn cubics_standing_queue_is_kept_near_the_target() {
     let waits = |qdisc: &str| waits_ms(&run(qdisc, "[[flow]]\n[[flow]]"));
@@ -61,7 +61,7 @@ fn a_flow_with_ecn_is_marked_where_another_loses_packets() {
     assert!(data.events.iter().all(|row| row.flow != Some(0)), "nothing of it was lost");
 }
 
-/// A queue that may mark drops those that do not speak ECN; one that may not drops all.
+/// A queue that may mark drops packets that are not ECN-capable; one that may not drops from all flows.
 #[test]
 fn both_the_queue_and_the_flow_have_to_want_it() {
     for (qdisc, flow) in [

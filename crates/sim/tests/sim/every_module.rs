@@ -1,5 +1,5 @@
-//! What every congestion control in `cc/` does over links, whatever it is called. What it has to do as a module
-//! alone, and that it compiles for the kernel, is in crates/cc/tests/every_module.rs.
+//! Tests of every congestion control in `cc/` over links. Tests of modules alone, and of their compilation for the
+//! kernel, are in crates/cc/tests/every_module.rs.
 
 use crate::scenario::{fixed, simulate};
 use proptest::prelude::*;
@@ -11,8 +11,9 @@ fn every_module() -> impl Iterator<Item = &'static str> {
 }
 
 fn windows_are_within_limits(cc: &str, data: &RunData) -> bool {
-    // The receive buffer of 64 MB holds fewer segments than that, beyond which no window grows; but one
-    // ACK adds up to 2^rho packets to Hybla's, which ends at its own clamp, and vivudt's is meant to be no limit.
+    // The receive buffer of 64 MB holds fewer segments than this limit, beyond which no window grows. But one ACK
+    // adds up to 2^rho packets to Hybla's window, which ends at its own clamp, and vivudt's window is meant not to
+    // limit.
     let most = match cc {
         "hybla" => 65_536,
         "vivudt" => 100_001,
@@ -24,10 +25,10 @@ fn windows_are_within_limits(cc: &str, data: &RunData) -> bool {
 #[test]
 fn it_fills_a_clean_link_and_no_more() {
     for cc in every_module() {
-        // A queue of one BDP.
+        // The queue holds one BDP.
         let data = simulate(&fixed(20, 50, 125_000, 20, &format!("[[flow]]\ncc = \"{cc}\"")));
         let goodput_bps = data.summary.flows[0].goodput_bps;
-        // A payload of 1448 in 1514 bytes on the wire.
+        // A packet has a payload of 1448 in 1514 bytes on the wire.
         let most_bps = 20e6 * 1448.0 / 1514.0;
         assert!(goodput_bps as f64 > 0.8 * most_bps, "{cc}: {goodput_bps}");
         assert!((goodput_bps as f64) < 1.001 * most_bps, "{cc}: {goodput_bps}");
@@ -43,7 +44,7 @@ fn it_recovers_after_an_outage_of_three_seconds() {
         let flow = format!("{outage}[[flow]]\ncc = \"{cc}\"");
         let data = simulate(&fixed(20, 50, 125_000, 40, &flow));
         assert!(windows_are_within_limits(cc, &data), "{cc}");
-        // Ten seconds later at the latest.
+        // The window recovers within ten seconds.
         let late: Vec<i64> = data
             .flows
             .iter()
@@ -66,7 +67,7 @@ fn two_of_it_both_make_progress() {
     }
 }
 
-/// Announced handovers and random choices included.
+/// Determinism, with announced handovers and random choices.
 #[test]
 fn it_does_the_same_each_time() {
     for cc in every_module() {
@@ -111,7 +112,7 @@ fn signals() -> impl Strategy<Value = String> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(skyhop_needs::cases(24)))]
 
-    /// Whatever the path does and whoever announces what.
+    /// Robustness against any path and any announcements.
     #[test]
     fn it_survives_random_scenarios(
         (rate, rtt, queue) in (1_u32..50, 2_u32..150, 3_000_u32..400_000),

@@ -1,4 +1,4 @@
-//! Pages, calls and films over paths that stay as they are, against arithmetic.
+//! Tests of pages, calls and films over constant paths, against arithmetic.
 
 use skyhop_model::AppTable;
 use skyhop_record::{AppDetail, RunData};
@@ -6,7 +6,7 @@ use skyhop_video::ChunkRow;
 
 use crate::scenario::{experiment, fixed, simulate};
 
-/// What a link of so many Mbit/s takes for `bytes` of TCP payload.
+/// Time of `bytes` of TCP payload on a link of so many Mbit/s.
 fn on_the_wire_ms(bytes: f64, rate_mbit: f64) -> f64 {
     bytes / 1448.0 * 1514.0 * 8.0 / (rate_mbit * 1e3)
 }
@@ -20,11 +20,12 @@ fn page_load_ms(keys: &str) -> f64 {
 
 #[test]
 fn a_page_takes_its_round_trips_and_what_slow_start_sends_last() {
-    // A connection, a document and an object, each in the first window.
+    // A connection, a document and an object, each within the first window.
     let small = page_load_ms(r#"document = "10 kB", objects = 1, size = "10 kB", connections = 1"#);
     let expected = 3.0 * 40.0 + 2.0 * on_the_wire_ms(10e3, 20.0);
     assert!((small - expected).abs() < 1.0, "{small} ms, not {expected}");
-    // 10, 20 and 40 segments: two round trips more, and between the last window's time on the wire and that of all.
+    // 10, 20 and 40 segments: two more round trips, and at least the last window's, at most the document's time on
+    // the wire.
     let large = page_load_ms(r#"document = "100 kB", objects = 0, connections = 1"#);
     let least = 4.0 * 40.0 + on_the_wire_ms(100e3 - 30.0 * 1448.0, 20.0);
     let most = 4.0 * 40.0 + on_the_wire_ms(100e3, 20.0);
@@ -35,9 +36,9 @@ fn a_page_takes_its_round_trips_and_what_slow_start_sends_last() {
 fn a_call_is_heard_after_the_path_and_a_packet_on_the_wire() {
     let call = "[[flow]]\nkind = \"call\"\nvideo = \"0 bit/s\"\n";
     let run = simulate(&fixed(2, 300, 100_000, 5, call));
-    // 160 B of speech, 12 of RTP, 28 of UDP and IP, 14 of Ethernet.
+    // 160 B of speech, 12 B of RTP, 28 B of UDP and IP, 14 B of Ethernet.
     let delay_ms: f64 = 150.0 + 214.0 * 8.0 / 2e3;
-    // 20 ms to be spoken, then the way and the jitter buffer.
+    // 20 ms of speech per packet, then the path and the jitter buffer.
     let x = ((20.0 + delay_ms + 60.0) / 100.0).log2();
     let root = |value: f64| (1.0 + value.powi(6)).powf(1.0 / 6.0);
     let r = 93.2 - 25.0 * (root(x) - 3.0 * root(x / 3.0) + 2.0);
@@ -68,7 +69,7 @@ fn film(rate_mbit: u32, seconds: u32, keys: &str) -> String {
     fixed(rate_mbit, 40, 100_000, seconds, &app)
 }
 
-/// What a chunk's request and its answer take once the window is open.
+/// Expected time of a chunk's request and its answer once the window is open.
 fn expected_ms(row: &ChunkRow, rate_mbit: f64) -> f64 {
     40.0 + on_the_wire_ms(row.size_bytes as f64, rate_mbit)
 }
@@ -81,7 +82,7 @@ fn took_ms(row: &ChunkRow) -> f64 {
 fn a_film_below_the_rate_has_the_track_that_fits_and_never_stalls() {
     let rows = chunks(&simulate(&film(2, 60, "controller = \"rate\"")));
     assert!(rows.len() > 12, "{}", rows.len());
-    // 0.9 of some 1.9 Mbit/s: the track of 1.2, not that of 1.85.
+    // 0.9 of some 1.9 Mbit/s allows the track of 1.2, not that of 1.85.
     assert!(rows[1..].iter().all(|row| row.bitrate_bps == 1_200_000 && row.stall_ns == 0));
     for row in &rows[1..] {
         let (took, expected) = (took_ms(row), expected_ms(row, 2.0));
@@ -91,7 +92,7 @@ fn a_film_below_the_rate_has_the_track_that_fits_and_never_stalls() {
 
 #[test]
 fn a_film_above_the_rate_stalls_for_what_its_chunks_take_too_long() {
-    // The lowest of six tracks has 3 Mbit/s.
+    // The lowest of six tracks needs 3 Mbit/s.
     let rows = chunks(&simulate(&film(
         2,
         60,
@@ -118,12 +119,12 @@ fn an_oracle_tells_of_a_drop_that_past_chunks_do_not_show() {
     let told = play("controller = \"mpc-o\", predicted = { oracle = {} }");
     let own = play("controller = \"mpc-d\"");
     assert!(stalled_s(&told) + 1.0 < stalled_s(&own), "{} {}", stalled_s(&told), stalled_s(&own));
-    // What it believed of a chunk is what came, but for slow start.
+    // The prediction for a chunk equals its measured rate, except for slow start.
     for row in told.iter().skip(3).filter(|row| row.arrived_ns < 40_000_000_000) {
         let believed = row.predicted_bps.unwrap() as f64;
         assert!((believed / row.throughput_bps() - 1.0).abs() < 0.1, "{row:?}");
     }
-    // An oracle that is wrong by as much as it says.
+    // The prediction is wrong by the configured error.
     let high = play("controller = \"mpc-o\", predicted = { oracle = { mean_error = 0.5 } }");
     let ratio = high[1].predicted_bps.unwrap() as f64 / told[1].predicted_bps.unwrap() as f64;
     assert!((1.35..1.65).contains(&ratio), "{ratio}");
@@ -145,7 +146,7 @@ fn with_pensieves_habits_a_player_waits_in_steps_of_half_a_second() {
 }
 
 #[test]
-fn what_a_player_is_told_cannot_be_a_rate_of_zero() {
+fn predicted_rates_of_zero_are_refused() {
     let text = film(2, 10, "controller = \"mpc-o\", predicted = { oracle = {} }")
         + "[[change]]\nat = \"0 s\"\noutage = \"10 s\"\n";
     let no_places = |name: &str| Err(format!("no place {name}"));

@@ -1,4 +1,4 @@
-//! The engine that stands in for all others.
+//! Conformance test of the mock engine.
 
 use skyhop_engine::Mock;
 use skyhop_engine::conformance::check_engine;

@@ -1,5 +1,5 @@
-//! Scenarios that the real Linux stack went through (tests/linux, its README): every one whose
-//! congestion controls and queue are part of skyhop. scripts/validate.py makes a page of the same.
+//! Comparison with measurements of the real Linux stack (tests/linux and its README): every scenario whose
+//! congestion controls and queue skyhop implements. scripts/validate.py makes a page of the same comparison.
 
 use std::fmt::Write as _;
 
@@ -9,30 +9,31 @@ use skyhop_record::{FlowSummary, RunData};
 
 use crate::scenario;
 
-/// Of goodput, relative.
+/// Tolerance of goodput, relative.
 const GOODPUT: f64 = 0.02;
-/// Of the mean srtt, relative.
+/// Tolerance of the mean srtt, relative.
 const SRTT: f64 = 0.03;
-/// The same with random loss.
+/// Tolerance of the mean srtt with random loss, relative.
 const SRTT_WITH_LOSS: f64 = 0.05;
-/// The same with a queue that drops or marks early.
+/// Tolerance of the mean srtt with a queue that drops or marks early, relative.
 const SRTT_OF_QUEUES: f64 = 0.05;
-/// Of drops and marks of such queues, relative. Where these or srtt are not kept, Linux's only draw is within [`SPREAD`] of
-/// ours: BBR chooses its phases at random, and how often it overruns fq's limit of 100 packets (2,700 to 7,900 times in 20
-/// runs of ours) or finds PIE at less than 10 % (69 to 3,380 marks) hangs on these; RED strikes at random (96 to 182 drops).
+/// Tolerance of drops and marks of such queues, relative. Where these or the srtt exceed it, Linux's only run is
+/// within [`SPREAD`] of the simulated ones: BBR chooses its phases at random, and the number of its overruns of fq's
+/// limit of 100 packets (2,700 to 7,900 in 20 simulated runs), or of marks while PIE's probability is below 10 % (69
+/// to 3,380), depends on these; RED drops at random (96 to 182 drops).
 const STRUCK: f64 = 0.2;
-/// Of retransmits: this part of Linux's, and so many.
+/// Tolerance of retransmits: a part of Linux's, and a number of packets.
 const RETRANSMITS: (f64, f64) = (0.25, 20.0);
-/// Of a flow's share of the goodput of all, absolute.
+/// Tolerance of a flow's share of the total goodput, absolute.
 const SHARE: f64 = 0.05;
-/// Of times of short transfers and answers, relative.
+/// Tolerance of the times of short transfers and answers, relative.
 const TIMES: f64 = 0.05;
 
-/// Of BBRv3's goodput and mean srtt, relative, and of its retransmits, a factor and so many.
+/// Tolerance of BBRv3: goodput and mean srtt, relative; retransmits, a factor and a number of packets.
 const BBR3: (f64, f64, (f64, f64)) = (0.03, 0.05, (1.5, 20.0));
-/// Beyond these, Linux's only draw of what hangs on chance may be so many standard deviations of ours away.
+/// Number of simulated standard deviations by which Linux's only run may differ if results depend on chance.
 const SPREAD: f64 = 2.0;
-/// Authors' modules that Linux ran, and ours that are to do the same; the module's parameters are ours but for Copa's.
+/// Authors' modules that Linux ran, and skyhop's equivalents; parameters have the same values except Copa's.
 const MODULES: [(&str, &str); 3] = [
     (
         "copafrac",
@@ -41,39 +42,40 @@ const MODULES: [(&str, &str); 3] = [
     ("vivace", "cc = \"vivace\""),
     ("leocc", "cc = \"leocc\""),
 ];
-/// Of their goodput and srtt, relative, and by which factor retransmits may differ, and so many more.
+/// Tolerance of their goodput and srtt, relative, and of retransmits, a factor and a number of packets.
 const MODULE_GOODPUT: f64 = 0.03;
 const MODULE_SRTT: f64 = 0.05;
 const MODULE_RETRANSMITS: (f64, f64) = (1.5, 20.0);
 
-/// What is out of that, and by how much it may be: goodput, srtt, the factor of retransmits. LeoCC looks out up to the
-/// moment at which the path changes, and comes to 40 to 47 Mbit/s for starts within 0.3 s. Copa's module takes any RTT for the least once that is ten seconds old; where
-/// CUBIC has just filled the queue it then loses a quarter of what it sends for ten seconds. In Linux's only run that came
-/// about in the last eight seconds; of ours each has it for longer.
+/// Known deviations, with their limits: goodput, srtt, the factor of retransmits. LeoCC probes up to the time at
+/// which the path changes, and reaches 40 to 47 Mbit/s depending on the start within 0.3 s. Copa's module takes any
+/// RTT for the minimum once that is ten seconds old; if CUBIC has just filled the queue, it then loses a quarter of
+/// its packets for ten seconds. In Linux's only run that happened in the last eight seconds; in the simulated runs it
+/// lasts longer.
 const MODULES_OPEN: [(&str, f64, f64, f64); 2] = [
     ("handover-leocc-aligned-50m-40ms-1bdp", 0.13, 0.05, 2.0),
     ("mixed-cubic-copafrac-50m-40ms-1bdp", 0.05, 0.05, 60.0),
 ];
 
-/// How long after the clock of the handovers Linux's connections began: in all of them no ACK comes from 14.8 to 14.9 s of
-/// theirs.
+/// Delay of Linux's connections after the clock of the handovers: in all of them no ACK arrives from 14.8 to 14.9 s
+/// of connection time.
 const AFTER_CLOCK_MS: f64 = 200.0;
 
-/// Our draws of random loss.
+/// Number of seeds simulated with random loss.
 const SEEDS: u64 = 20;
-/// And of what authors' modules draw, and hang on.
+/// Number of simulated runs with authors' modules, which draw random numbers or are sensitive to the start.
 const MODULE_DRAWS: usize = 8;
-/// How far apart the second flow's starts are: which flow a full queue hits depends on where in the other's
+/// Distance between the second flow's starts: which flow a full queue hits depends on where in the other's
 /// cycle it starts (Floyd and Jacobson, "On traffic phase effects in packet-switched gateways", 1992).
 const STARTS_APART_MS: usize = 7;
-/// How many Linux was asked for.
+/// Number of different starts that were measured on Linux.
 const STARTS: usize = 10;
-/// Draws of ours of BBRv3 in queues of its own: a flow that overestimates its share keeps a queue, takes whatever the other
-/// leaves for a moment, and so keeps overestimating, for 5 to 55 s. Marks of 30 draws are 4,319 to 30,568 for fq_codel
-/// (Linux's: 15,002) and 36,418 to 184,588 for cake (167,574).
+/// Number of simulated runs of BBRv3 in queues of its own: a flow that overestimates its share keeps a queue, takes
+/// the rate that the other leaves for a moment, and so keeps overestimating, for 5 to 55 s. Marks of 30 runs are
+/// 4,319 to 30,568 for fq_codel (Linux's: 15,002) and 36,418 to 184,588 for cake (167,574).
 const BBR3_QUEUE_DRAWS: usize = 20;
 
-/// The scenarios of these kinds.
+/// Scenarios of these kinds, with congestion controls of Linux's own.
 fn rows(kinds: &[&str]) -> Vec<Scenario> {
     let of_kind = |name: &str| kinds.iter().any(|kind| name.starts_with(kind));
     let mut rows = scenarios();
@@ -82,19 +84,19 @@ fn rows(kinds: &[&str]) -> Vec<Scenario> {
     rows
 }
 
-/// Whether BBRv3's patch ran in it.
+/// Whether the scenario ran BBRv3's patch.
 fn has_bbr3(row: &Scenario) -> bool {
     row.flows.iter().any(|flow| flow.cc == "bbr3")
 }
 
-/// Whether the authors' modules that ours are to do the same as ran in it, beside CUBIC at most.
+/// Whether the scenario ran authors' modules that skyhop's are equivalent to, with at most CUBIC in addition.
 fn has_modules(row: &Scenario) -> bool {
     let known = |cc: &str| cc == "cubic" || MODULES.iter().any(|(theirs, _)| *theirs == cc);
     !row.is_linux_own() && row.aqm.is_none() && row.flows.iter().all(|flow| known(&flow.cc))
 }
 
-/// Every scenario is one of some test's here, but for those with a module that loses fractions of packets and with one that
-/// ours was written beside, not after (docs/validation.md compares).
+/// Every scenario is covered by some test here, except those with a module that loses fractions of packets, and with
+/// one that skyhop's was developed alongside, not after (docs/results/validation.md compares them).
 #[test]
 fn no_scenario_is_left_out() {
     let is_left_out = |row: &Scenario| !row.is_linux_own() && !has_bbr3(row) && !has_modules(row);
@@ -104,7 +106,7 @@ fn no_scenario_is_left_out() {
     }
 }
 
-/// The keys of its queue: what tc was told, and its limits where that says nothing.
+/// Keys of the scenario's queue: tc's arguments, and Linux's limits where tc is given none.
 fn queue_of(row: &Scenario) -> String {
     let (queue, qdisc) = match row.aqm.as_deref() {
         None => (format!("{} B", row.queue_bytes), "\"fifo\""),
@@ -115,12 +117,12 @@ fn queue_of(row: &Scenario) -> String {
             "{ kind = \"cake\", bandwidth = \"50 Mbit/s\", rtt = \"40 ms\" }",
         ),
         Some("fq") => ("10000 packets".to_owned(), "\"fq\""),
-        // 15 ms are two ticks at HZ = 100.
+        // At HZ = 100, 15 ms are rounded up to two ticks.
         Some("pie") => ("1000 packets".to_owned(), "{ kind = \"pie\", tupdate = \"20 ms\" }"),
         Some("pie ecn") => {
             ("1000 packets".to_owned(), "{ kind = \"pie\", tupdate = \"20 ms\", ecn = true }")
         }
-        // Below the token bucket it counts the packet that waits for tokens, and never knows that it is idle.
+        // Below the token bucket RED counts the packet that waits for tokens, and never knows that it is idle.
         Some(
             "red limit 250000 min 30000 max 90000 avpkt 1500 burst 40 bandwidth 50mbit \
              probability 0.1",
@@ -134,7 +136,7 @@ fn queue_of(row: &Scenario) -> String {
     format!("queue = \"{queue}\"\nqdisc = {qdisc}")
 }
 
-/// Path, hosts and time; nothing held the ACKs up.
+/// Path, hosts and link of a scenario; the return path is fast enough not to delay ACKs.
 fn terms(one_way_us: u64, rate_kbps: u64, queue: &str, (loss_percent, ecn): (f64, bool)) -> String {
     format!(
         "[path]\nkind = \"fixed\"\nrtt = \"{} us\"\n\
@@ -145,7 +147,7 @@ fn terms(one_way_us: u64, rate_kbps: u64, queue: &str, (loss_percent, ecn): (f64
     )
 }
 
-/// Every 15 s: 100 ms without the path, then the other of two RTTs.
+/// Handovers every 15 s: 100 ms without the path, then the other of two RTTs.
 fn handovers(row: &Scenario) -> String {
     (1..7).fold(String::new(), |mut text, k| {
         let (at_s, longer_us) = (15 * k, if k % 2 == 1 { 20_000 } else { 0 });
@@ -156,7 +158,7 @@ fn handovers(row: &Scenario) -> String {
     })
 }
 
-/// Our flows, which start when Linux's did, the last one so much later.
+/// Simulate the flows with the starts of Linux's, the last one later by `later_ms`.
 fn simulate(row: &Scenario, seed: u64, later_ms: usize) -> Vec<FlowSummary> {
     let queue = queue_of(row);
     let mut text = terms(row.one_way_us, row.rate_kbps, &queue, (row.loss_percent, row.ecn));
@@ -175,11 +177,11 @@ fn simulate(row: &Scenario, seed: u64, later_ms: usize) -> Vec<FlowSummary> {
     scenario::simulate(&text).summary.flows
 }
 
-/// A flow's congestion control with its parameters.
+/// Congestion control of a flow with its parameters.
 fn keys_of(row: &Scenario, cc: &str) -> String {
     let ours = MODULES.iter().find(|(theirs, _)| *theirs == cc);
     let mut keys = ours.map_or(format!("cc = \"{cc}\""), |(_, keys)| (*keys).to_owned());
-    // As `echo 15000 > /sys/module/leocc/parameters/offset`.
+    // Example: `echo 15000 > /sys/module/leocc/parameters/offset`.
     if let Some(before) = row.before.as_deref().filter(|before| before.contains(&format!("/{cc}/")))
     {
         let mut words = before.split_whitespace();
@@ -219,14 +221,14 @@ fn single_flows_do_as_linux_does() {
     assert_eq!(wrong.collect::<Vec<_>>(), Vec::<String>::new());
 }
 
-/// A run with random loss: logarithms of what part of the segments was sent again, and of goodput.
+/// Result of a run with random loss: logarithms of the retransmitted part of segments, and of goodput.
 fn lossy(goodput_bps: f64, retransmits: f64, seconds: f64) -> [f64; 2] {
     let delivered = goodput_bps * seconds / (1448.0 * 8.0);
     [(retransmits / (delivered + retransmits)).ln(), goodput_bps.ln()]
 }
 
-/// How much higher the second values of `ours` are than those of `linux` at equal first ones, and the half
-/// of its 95 % interval: one slope for both, and an offset between them (analysis of covariance).
+/// Offset of the second values of `ours` over those of `linux` at equal first values, and half of its 95 % confidence
+/// interval: one slope for both groups, and an offset between them (analysis of covariance).
 fn offset(ours: &[[f64; 2]], linux: &[[f64; 2]]) -> (f64, f64) {
     let means =
         |group: &[[f64; 2]]| [0, 1].map(|k| mean(&group.iter().map(|v| v[k]).collect::<Vec<_>>()));
@@ -242,13 +244,13 @@ fn offset(ours: &[[f64; 2]], linux: &[[f64; 2]]) -> (f64, f64) {
     let apart = of_ours[0] - of_linux[0];
     let variance = (yy - slope * xy) / (centred.len() - 3) as f64;
     let counts = 1.0 / ours.len() as f64 + 1.0 / linux.len() as f64;
-    // Student's t of some thirty degrees of freedom.
+    // Student's t for about thirty degrees of freedom.
     let reach = 2.04 * (variance * (counts + apart * apart / xx)).sqrt();
     (of_ours[1] - of_linux[1] - slope * apart, reach)
 }
 
-/// At the loss that there was, over all of Linux's draws: the difference may be within the tolerance. What CUBIC's losses
-/// cost one by one is held to the tolerance itself in crates/tcp/tests/tcp/oracle.rs.
+/// Goodput at equal loss, over all of Linux's runs: the difference may be within the tolerance. The cost of CUBIC's
+/// individual losses is held to the tolerance itself in crates/tcp/tests/tcp/oracle.rs.
 #[test]
 fn random_loss_costs_what_it_costs_linux() {
     let wrong = rows(&["loss-"]).into_iter().filter_map(|row| {
@@ -288,7 +290,7 @@ fn random_loss_costs_what_it_costs_linux() {
     assert_eq!(wrong.collect::<Vec<_>>(), Vec::<String>::new());
 }
 
-/// Means over our seeds, which these choose by, and starts; Linux was asked once.
+/// Means over seeds, which these modules' random choices depend on, and starts; Linux was measured once.
 #[test]
 #[ignore = "soak: takes long"]
 fn authors_modules_do_as_on_linux() {
@@ -345,11 +347,11 @@ fn share(goodputs: [f64; 2]) -> f64 {
     goodputs[0] / (goodputs[0] + goodputs[1])
 }
 
-/// Over all starts of the second flow that Linux was asked for, and the same of ours.
+/// Means over all starts of the second flow that were measured on Linux, and the same starts simulated.
 #[test]
 fn competing_flows_share_as_on_linux() {
     for row in rows(&["fair-"]) {
-        // The last is a run of an earlier set.
+        // The last run belongs to an earlier set.
         let draws = &row.draws[..row.draws.len() - 1];
         let linux: Vec<f64> =
             draws.iter().map(|flows| share([0, 1].map(|k| flows[k].goodput_bps))).collect();
@@ -365,7 +367,7 @@ fn competing_flows_share_as_on_linux() {
     }
 }
 
-/// Means over the starts of the second flow; Linux was asked once. BBRv3's flows have its tolerances.
+/// Means over the starts of the second flow; Linux was measured once. BBRv3's flows have tolerances of their own.
 #[test]
 #[ignore = "soak: takes long"]
 fn queues_do_what_they_do_on_linux() {
@@ -426,12 +428,13 @@ fn queues_out_of_tolerance(rows: impl IntoIterator<Item = Scenario>) -> Vec<Stri
     wrong.collect()
 }
 
-/// Whether Linux's value is near the mean of ours, by this part of it, or could well be a draw of the same.
+/// Whether Linux's value is near the simulated mean, by this part of it, or a plausible draw of the same
+/// distribution.
 fn is_as_likely((mean, sd): (f64, f64), linux: f64, part: f64) -> bool {
     (mean - linux).abs() <= (part * linux).max(SPREAD * sd)
 }
 
-/// The mean of some runs and their standard deviation.
+/// Mean of some runs, and their standard deviation.
 fn spread(values: impl Iterator<Item = f64>) -> (f64, f64) {
     let values: Vec<f64> = values.collect();
     let mean = mean(&values);
@@ -439,7 +442,7 @@ fn spread(values: impl Iterator<Item = f64>) -> (f64, f64) {
     (mean, (squares / (values.len() - 1) as f64).sqrt())
 }
 
-/// What is out of BBRv3's tolerances in a flow of these runs.
+/// Line about a flow of these runs if it exceeds BBRv3's tolerances.
 fn compare_bbr3(row: &Scenario, flow: usize, runs: &[Vec<FlowSummary>]) -> Option<String> {
     let (goodput_part, srtt_part, (factor, more)) = BBR3;
     let linux = &row.flows[flow];
@@ -468,8 +471,8 @@ fn compare_bbr3(row: &Scenario, flow: usize, runs: &[Vec<FlowSummary>]) -> Optio
     (!within).then_some(line)
 }
 
-/// BBRv3's patch chooses at random when it probes, and Linux ran it once over each path: over seeds of ours and,
-/// where flows compete, starts of the second.
+/// BBRv3's patch chooses at random when it probes, and Linux ran it once over each path: compared over several seeds
+/// and, where flows compete, starts of the second.
 #[test]
 #[ignore = "soak: takes long"]
 fn bbr3_does_as_its_patch_for_linux_does() {
@@ -486,7 +489,7 @@ fn bbr3_alone_on_a_path_does_as_its_patch_for_linux_does() {
     assert_eq!(bbr3_out_of_tolerance(&rows), Vec::<String>::new());
 }
 
-/// The scenarios with BBRv3 whose queue is a plain one.
+/// Scenarios with BBRv3 whose queue is a FIFO.
 fn bbr3_in_plain_queues() -> Vec<Scenario> {
     let is_ours = |row: &Scenario| row.aqm.is_none() && has_bbr3(row);
     scenarios().into_iter().filter(is_ours).collect()
@@ -509,7 +512,7 @@ fn run_short(terms_of: &Short, flow: &str) -> RunData {
     scenario::simulate(&format!("{terms}{run}\n[[flow]]\ncc = \"{}\"\n{flow}\n", terms_of.cc))
 }
 
-/// What is out of tolerance.
+/// Line about a time if it exceeds the tolerance.
 fn late(what: &str, ours_s: f64, linux_s: f64) -> Option<String> {
     let line = format!("{what}: {ours_s:.5} s for {linux_s:.5} s");
     println!("{line}");
@@ -520,7 +523,7 @@ fn late(what: &str, ours_s: f64, linux_s: f64) -> Option<String> {
 fn short_transfers_take_as_long_as_on_linux() {
     let short = short().into_iter().find(|short| !short.connections.is_empty()).expect("transfers");
     let mut wrong = Vec::new();
-    // Those of a size are alike, but for the first of all.
+    // Transfers of one size are alike, except for the first of all.
     for linux in short.connections[1..].chunk_by(|a, b| a.bytes == b.bytes).map(|alike| &alike[0]) {
         let bytes = linux.bytes;
         let sent = run_short(&short, &format!("bytes = \"{bytes} B\""));

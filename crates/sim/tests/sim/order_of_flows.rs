@@ -1,4 +1,4 @@
-//! The order of the flows in the file does not change the physics: each flow does the same.
+//! Tests that the order of the flows in the file does not change their results.
 
 use std::ops::ControlFlow;
 
@@ -7,7 +7,7 @@ use skyhop_record::{FlowSummary, ProbeSummary, RunData};
 use skyhop_scenario::parse_scenario;
 use skyhop_sim::Simulator;
 
-/// No two alike, so that each can be found again; some start at the same moment.
+/// Flows of which no two are alike, so that each can be identified; some start at the same time.
 const FLOWS: [&str; 6] = [
     "cc = \"cubic\"\n",
     "cc = \"bbr\"\n",
@@ -31,7 +31,7 @@ fn simulate(order: &[usize]) -> RunData {
     skyhop_engine::run_in_memory(&Simulator, &experiment).unwrap()
 }
 
-/// The results of all flows, each under its place in `FLOWS`.
+/// Results of all flows, each at its index in `FLOWS`.
 fn by_flow(order: &[usize]) -> (Vec<FlowSummary>, Vec<ProbeSummary>) {
     let data = simulate(order);
     let place = |id: u32| order[id as usize] as u32;

@@ -1,4 +1,4 @@
-//! Flows that a policy decides for.
+//! Tests of flows for which a learned policy decides.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 use crate::scenario::{experiment, fixed, simulate};
 
-/// A card beside a network of one layer, with what `tcp`, `features` and `action` say.
+/// Write a card with a network of one layer, with the given `tcp`, `features` and `action`; return its path.
 fn card(
     directory: &Path,
     tcp: &str,
@@ -40,7 +40,7 @@ fn flow(card: &str, more: &str) -> String {
     )
 }
 
-/// Moves the window to 40 packets: the logarithm of what is missing is near enough to 1 - cwnd / 40.
+/// Card that moves the window to 40 packets: the logarithm of the missing factor is close to 1 - cwnd / 40.
 fn to_forty(directory: &Path, tcp: &str) -> String {
     let feature = "{ of = \"cwnd\", over = \"one\", times = 0.025 }";
     card(
@@ -87,14 +87,14 @@ fn without_decisions_the_base_is_cubic_to_the_last_packet() {
             panic!("{:?}", policy.summary.warnings)
         };
         assert!(
-            warning.starts_with("flow 0: of ") && warning.contains("were no number"),
+            warning.starts_with("flow 0: of ") && warning.contains("were not numbers"),
             "{warning}"
         );
     }
 }
 
 #[test]
-fn a_decision_that_takes_longer_than_patience_lasts_comes_too_late() {
+fn a_decision_that_exceeds_the_patience_is_ignored() {
     let directory = TempDir::new().unwrap();
     let card = to_forty(directory.path(), "patience = \"100 ms\"");
     let data = simulate(&flow(&card, "policy.delay = \"10 ms\"\n"));
@@ -120,7 +120,7 @@ fn a_factor_moves_the_window_of_the_base() {
     assert!(less < plain * 9 / 10, "{less} {plain}");
 }
 
-/// One decision per round trip, of 50 ms at the least.
+/// One decision per round trip, at intervals of 50 ms or more.
 #[test]
 fn reports_come_once_per_round_trip_where_asked() {
     let directory = TempDir::new().unwrap();
@@ -136,7 +136,7 @@ fn reports_come_once_per_round_trip_where_asked() {
     let data = simulate(&flow(&card, ""));
     let warnings = data.summary.warnings.join("\n");
     let told: u64 = warnings.split(' ').find_map(|word| word.parse().ok()).unwrap();
-    // The flow's number comes first, with a colon; of 10 s some are of longer round trips.
+    // The flow's number comes first, with a colon; some of the 10 s have longer round trips.
     assert!((100..=200).contains(&told), "{warnings}");
 }
 

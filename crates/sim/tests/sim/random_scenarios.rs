@@ -1,6 +1,6 @@
-//! What holds for every scenario: nothing panics, stalls, runs backwards or loses count.
+//! Properties that hold for every scenario: no panic, no stall, monotonic time, correct counts.
 //!
-//! Each link checks after each packet that what went in is inside, has come out or is counted as
+//! Each link checks after each packet that every packet is inside, has arrived or is counted as
 //! dropped (`Link::is_conserved`), as these tests are built with debug assertions.
 
 use skyhop_model::{Direction, EventKind};
@@ -12,7 +12,7 @@ use skyhop_record::RunData;
 use skyhop_scenario::parse_scenario;
 use skyhop_sim::Simulator;
 
-/// From then on the path is left alone, so that whatever can go on does.
+/// Time from which the path is left alone, so that all flows that can recover do so.
 const QUIET_FROM_MS: u64 = 10_000;
 const END_MS: u64 = 40_000;
 
@@ -25,7 +25,7 @@ fn simulate(text: &str) -> RunData {
     skyhop_engine::run_in_memory(&Simulator, &experiment).unwrap()
 }
 
-/// A path that changes, its queues down to a single packet.
+/// Random changing paths, whose queues may be as short as a single packet.
 fn paths() -> impl Strategy<Value = String> {
     let queue = prop_oneof![Just(1_u32), 1_u32..5, 1_u32..400];
     let back = prop_oneof![
@@ -73,7 +73,7 @@ fn change() -> impl Strategy<Value = String> {
         })
 }
 
-/// A TCP flow; `size` is how it ends.
+/// Random TCP flow; `size` is its end: a number of bytes or a time.
 fn tcp(size: impl Strategy<Value = String>) -> impl Strategy<Value = String> {
     let ccs: Vec<&str> = skyhop_cc::Module::all().iter().map(skyhop_cc::Module::name).collect();
     let from = prop::sample::select(vec!["from", "to"]);
@@ -102,18 +102,18 @@ fn scenario(path: &str, flows: &[String], seed: u64) -> String {
     format!("{path}{run}{}", flows.concat())
 }
 
-/// Rows come in order of time, and nothing arrives before it was sent.
+/// Check that rows are in order of time, and that no packet arrives before it was sent.
 fn time_runs_forward(data: &RunData) {
     assert!(data.flows.is_sorted_by_key(|row| row.t_ns));
     assert!(data.link.is_sorted_by_key(|row| row.t_ns));
     assert!(data.events.is_sorted_by_key(|row| row.t_ns));
-    // Every path here has an RTT of 1 ms at least.
+    // Every path here has an RTT of at least 1 ms.
     assert!(data.flows.iter().all(|row| row.srtt_us.is_none_or(|srtt_us| srtt_us >= 999)));
     assert!(data.probes.iter().all(|row| row.rtt_ns.is_none_or(|rtt_ns| rtt_ns >= 1_000_000)));
 }
 
-/// Every flow that has not ended has got data through since the path was left alone, or has lost
-/// some in the attempt: a queue of one packet may starve a flow, but not silence it.
+/// Check that every flow that has not ended has delivered data since the path was left alone, or has lost packets in
+/// the attempt: a queue of one packet may starve a flow, but not silence it.
 fn nothing_stalls(data: &RunData) {
     let quiet_ns = 1_000_000 * QUIET_FROM_MS as i64;
     for flow in &data.summary.flows {
@@ -145,7 +145,7 @@ proptest! {
         nothing_stalls(&data);
     }
 
-    /// Alone and with half a minute to spare, every transfer of some 40 packets completes.
+    /// A transfer of some 40 packets, alone and with half a minute to spare, completes.
     #[test]
     fn a_finite_transfer_completes(
         path in paths(),
@@ -157,10 +157,10 @@ proptest! {
         prop_assert!(flow.completion_s.is_some(), "{flow:?}");
     }
 
-    /// Once everything has left the link: bytes delivered = bytes sent - bytes lost. One flow, whose
-    /// handshake nothing disturbs, so that all that may be lost is full segments.
+    /// Conservation once all packets have left the link: bytes delivered = bytes sent - bytes lost. It uses a single
+    /// flow with an undisturbed handshake, so that only full segments can be lost.
     #[test]
-    fn what_is_sent_arrives_or_has_a_row_of_its_loss(
+    fn packets_arrive_or_have_a_row_of_their_loss(
         path in paths(),
         flow in tcp(Just("stop = \"25 s\"\n".to_owned())),
         seed in any::<u32>(),
@@ -177,7 +177,7 @@ proptest! {
             row.kind == EventKind::Loss && row.direction.is_some_and(forward)
         });
         let sent = data.summary.flows[0].sent_packets as i64;
-        // A SYN of 60 bytes and an ACK of 52, each with its Ethernet header.
+        // The handshake is a SYN of 60 bytes and an ACK of 52, each with its Ethernet header.
         let handshake = 60 + 14 + 52 + 14;
         prop_assert_eq!(delivered, 1514 * (sent - lost.count() as i64) + handshake);
     }

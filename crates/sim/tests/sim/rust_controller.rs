@@ -1,4 +1,4 @@
-//! A controller in Rust, chosen by its name in a scenario.
+//! Test of a controller in Rust that a scenario selects by name.
 
 use skyhop_cc::Registry;
 
@@ -12,7 +12,7 @@ fn a_registered_controller_runs_by_its_name_and_gets_its_parameters() {
         let flow = format!("[[flow]]\ncc = \"{name}\"\nfixed.packets = 40\n");
         let data = simulate(&fixed(20, 50, 125_000, 10, &flow));
         assert!(data.flows.iter().skip(2).all(|row| row.cwnd_packets == 40), "{name}");
-        // A window per round trip, but for the first one.
+        // One window per round trip, except for the first one.
         let expected_bps = 40.0 * 1448.0 * 8.0 / 0.050;
         let share = data.summary.flows[0].goodput_bps as f64 / expected_bps;
         assert!((0.95..1.0).contains(&share), "{name}: {share}");

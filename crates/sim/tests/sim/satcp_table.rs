@@ -1,5 +1,5 @@
-//! SaTCP's Table I, San Diego to New York over bent pipes: four minutes of its orbit, or up to all of it where
-//! there is time (`make soak`). What comes out is in docs/validation.md.
+//! Table I of SaTCP, San Diego to New York over bent pipes: four minutes of its orbit, or up to all of it in
+//! `make soak`. The results are in docs/results/validation.md.
 
 use std::ops::ControlFlow;
 
@@ -8,7 +8,7 @@ use skyhop_path::Place;
 use skyhop_scenario::parse_scenario;
 use skyhop_sim::Simulator;
 
-/// LeoEM's own end points (the published logs).
+/// End points of LeoEM (from the published logs).
 fn place(name: &str) -> Result<Place, String> {
     let (latitude_deg, longitude_deg) = match name {
         "San Diego" => (32.881, -117.237),
@@ -20,7 +20,7 @@ fn place(name: &str) -> Result<Place, String> {
 
 const ORBIT_S: u32 = 5731;
 
-/// The goodput of a flow in Mbit/s.
+/// Goodput of a flow in Mbit/s.
 fn goodput_mbps(flow: &str, signal: &str) -> f64 {
     let duration_s = skyhop_needs::cases(240).min(ORBIT_S);
     let text = format!(

@@ -1,4 +1,4 @@
-//! Scenarios as text, and their results.
+//! Helpers that parse scenarios from text and run them.
 
 use std::ops::ControlFlow;
 
@@ -19,7 +19,7 @@ pub fn simulate(text: &str) -> RunData {
     skyhop_engine::run_in_memory(&Simulator, &experiment(text)).unwrap()
 }
 
-/// A path that stays as it is, but for what `rest` says.
+/// Scenario with a constant path, except for the changes in `rest`.
 pub fn fixed(rate_mbit: u32, rtt_ms: u32, queue_bytes: u32, duration_s: u32, rest: &str) -> String {
     format!(
         "[path]\nkind = \"fixed\"\nrtt = \"{rtt_ms} ms\"\n\

@@ -1,4 +1,4 @@
-//! Whole scenarios in virtual time.
+//! Tests of whole scenarios in virtual time.
 
 use skyhop_model::{Direction, EventKind, LossReason};
 use skyhop_sim::Simulator;
@@ -53,15 +53,15 @@ fn a_probe_sees_the_path_and_its_outages() {
     let outage = "[[change]]\nat = \"1 s\"\noutage = \"200 ms\"\n";
     let probe = "[[flow]]\nkind = \"probe\"\ninterval = \"10 ms\"";
     let lost = simulate(&fixed(50, 40, 250_000, 3, &format!("{outage}{probe}")));
-    // What is sent at 1.00, 1.01, … 1.19 s reaches the outage on the way there; what is sent 20 ms
-    // before, on the way back.
+    // Probes sent at 1.00, 1.01, … 1.19 s reach the outage on the way there, those sent 20 ms before on the way
+    // back.
     assert_eq!(lost.summary.probes[0].lost, 22);
     let p50_us = lost.summary.probes[0].rtt_p50_us.unwrap();
     assert!((40_000..40_100).contains(&p50_us), "{p50_us}");
     let text = fixed(50, 40, 250_000, 3, &format!("{outage}{probe}"));
     let held = simulate(&text.replace("rtt =", "during_outage = \"hold\"\nrtt ="));
     assert_eq!(held.summary.probes[0].lost, 0);
-    // What was held waits for the end of the outage, the first of it longest.
+    // Packets that were held wait for the end of the outage, the first one longest.
     let longest_ns = held.probes.iter().filter_map(|row| row.rtt_ns).max().unwrap();
     assert!((230_000_000..245_000_000).contains(&longest_ns), "{longest_ns}");
 }
@@ -75,7 +75,7 @@ fn a_finite_transfer_completes_and_says_when() {
     assert!((4.1..5.5).contains(&completion_s), "{completion_s}");
     assert_eq!(flow.goodput_bps, (40e6 / completion_s).round() as u64);
     assert_eq!(flow.stop_s, 1.0 + completion_s);
-    // What comes after tells nothing of it: the last sample is that in which it was over.
+    // There are no samples after the one in which the flow completed.
     let last_s = data.flows.last().unwrap().t_ns as f64 / 1e9;
     assert!((flow.stop_s..flow.stop_s + 0.1).contains(&last_s), "{last_s}");
     let srtts: Vec<i64> = data.flows.iter().filter_map(|row| row.srtt_us).collect();
@@ -95,7 +95,7 @@ fn flows_may_go_the_other_way_and_stop_early() {
 }
 
 #[test]
-fn what_cannot_be_simulated_is_named() {
+fn unsupported_keys_are_named() {
     let refused = |rest: &str| {
         let text = fixed(10, 10, 20_000, 1, rest);
         skyhop_engine::run_in_memory(&Simulator, &experiment(&text)).unwrap_err()
@@ -120,7 +120,7 @@ fn the_simulator_conforms() {
     skyhop_engine::conformance::check_engine(&Simulator, &experiment(&text));
 }
 
-/// The round trip of the first probe after 1 s, when the path's falls from 100 to 20 ms.
+/// Round-trip time of the first probe after 1 s, when the path's RTT falls from 100 to 20 ms.
 fn rtt_after_a_fall_ms(reorder: bool) -> f64 {
     let text = format!(
         "[path]\nkind = \"fixed\"\nrtt = \"100 ms\"\n[link]\nreorder = {reorder}\n\
@@ -136,7 +136,7 @@ fn rtt_after_a_fall_ms(reorder: bool) -> f64 {
 fn packets_overtake_after_a_fall_of_the_delay_only_where_they_may() {
     let (kept, overtakes) = (rtt_after_a_fall_ms(false), rtt_after_a_fall_ms(true));
     assert!((overtakes - 20.0).abs() < 0.1, "{overtakes}");
-    // That of 0.99 s is at the other end at 1.04 s, and this one, sent 20 ms later, not before it.
+    // The probe of 0.99 s reaches the other end at 1.04 s, and this one, sent 20 ms later, not before it.
     assert!((39.9..40.2).contains(&kept), "{kept}");
 }
 

@@ -1,4 +1,4 @@
-//! Runs that would take days or gigabytes, and those that merely hold much at a time.
+//! Tests of runs that would take days or gigabytes, and of runs with much data at a time.
 
 use std::cell::Cell;
 
@@ -11,7 +11,7 @@ use skyhop_units::Duration;
 
 use crate::scenario::{experiment, fixed};
 
-/// Stops a run when it asks for the first time.
+/// Control that interrupts a run at the first poll.
 #[derive(Default)]
 struct Impatient {
     asked: Cell<u32>,
@@ -30,7 +30,7 @@ impl Control for Impatient {
     }
 }
 
-/// A run, and in how many pieces its events came.
+/// Sink that counts the pieces in which a run's events arrive.
 #[derive(Default)]
 struct Pieces {
     run: RunData,
@@ -39,12 +39,12 @@ struct Pieces {
 }
 
 impl Sink for Pieces {
-    fn take(&mut self, piece: Piece) -> Result<(), FileError> {
+    fn write(&mut self, piece: Piece) -> Result<(), FileError> {
         if let Piece::Events(rows) = &piece {
             self.of_events += 1;
             self.largest = self.largest.max(rows.len());
         }
-        self.run.take(piece)
+        self.run.write(piece)
     }
 }
 
@@ -57,7 +57,7 @@ fn refusal(text: &str) -> String {
 }
 
 #[test]
-fn what_would_take_days_is_refused_unless_forced() {
+fn runs_that_would_take_days_are_refused_unless_forced() {
     let message = refusal(FAST);
     assert!(
         message.starts_with(
@@ -74,7 +74,7 @@ fn what_would_take_days_is_refused_unless_forced() {
 }
 
 #[test]
-fn what_is_in_flight_has_to_fit_into_memory() {
+fn packets_in_flight_have_to_fit_into_memory() {
     let message = refusal(
         "[path]\nkind = \"fixed\"\nrtt = \"600 ms\"\n[link]\nrate = \"10000 Gbit/s\"\n\
          [tcp]\nrmem = { max = \"1000 GB\" }\n[[flow]]\n[run]\nduration = \"1 s\"",
@@ -87,7 +87,7 @@ fn what_is_in_flight_has_to_fit_into_memory() {
 
 #[test]
 fn a_bound_counts_what_flows_can_send() {
-    // Ten terabits per second, of which these take next to nothing.
+    // The link has ten terabits per second, of which these flows use very little.
     for flow in [
         "bytes = \"1 GB\"",
         "kind = \"probe\"",
@@ -103,7 +103,7 @@ fn a_bound_counts_what_flows_can_send() {
 }
 
 #[test]
-fn a_long_time_between_samples_keeps_nobody_waiting() {
+fn a_run_with_rare_samples_can_be_interrupted() {
     let text =
         fixed(10_000, 1, 1_000_000, 3_600, "sample = \"1 h\"\nforce_size = true\n[[flow]]\n");
     let (mut run, mut control) = (RunData::default(), Impatient::default());

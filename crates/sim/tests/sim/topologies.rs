@@ -1,4 +1,4 @@
-//! Several links: chains, shared links, delays of a flow's own, other ways.
+//! Tests of several links: chains, shared links, delays of a flow's own, route changes.
 
 use skyhop_model::{Direction, EventKind, LossReason};
 use std::ops::ControlFlow;
@@ -19,7 +19,7 @@ fn simulate(text: &str) -> RunData {
     skyhop_engine::run_in_memory(&Simulator, &experiment).unwrap()
 }
 
-/// A path of 10 ms at 100 Mbit/s, and what else is wanted.
+/// Scenario with a path of 10 ms at 100 Mbit/s, and further tables.
 fn with_path(rest: &str) -> String {
     format!(
         "[path]\nkind = \"fixed\"\nrtt = \"10 ms\"\n[link]\nrate = \"100 Mbit/s\"\n\
@@ -61,7 +61,7 @@ fn the_other_end_crosses_a_chain_backwards() {
             (delivered(&data, link, Direction::Forward), delivered(&data, link, Direction::Back));
         assert!(back > 10 * there, "link {link}: {there} B there, {back} B back");
     }
-    // The first link that it meets is the slow one, so the other never has a queue.
+    // The first link in its direction is the slow one, so the other never has a queue.
     assert!(
         data.summary.links["second"].drops[LossReason::Queue]
             + data.summary.link.drops[LossReason::Queue]
@@ -138,7 +138,7 @@ fn a_flow_takes_another_way_and_what_flies_arrives_on_the_old_one() {
         let rows = data.probes.iter().filter(|row| (from_ns..to_ns).contains(&row.t_ns));
         rows.map(|row| row.rtt_ns.unwrap() / 1000).collect()
     };
-    // The queue of the flow beside it is on the old way only.
+    // Only the old route has the queue of the other flow.
     assert!(rtt_us(5_000_000_000, i64::MAX).iter().all(|rtt| (20_000..20_200).contains(rtt)));
     assert!(rtt_us(3_000_000_000, 4_980_000_000).iter().all(|rtt| *rtt >= 10_000));
     let change = data.events.iter().find(|row| row.kind == EventKind::Change).unwrap();

@@ -1,4 +1,5 @@
-//! BBR version 2: what it does otherwise than version 3, and the rules about losses and PROBE_RTT that its parameters set.
+//! BBR version 2: its differences from version 3, and the rules about losses and PROBE_RTT that its parameters
+//! set.
 
 use skyhop_tcp::TcpInfo;
 use skyhop_units::Instant;
@@ -16,7 +17,7 @@ fn busy(params: &[(&str, &str)], queue: u64) -> Path<Instance> {
     path
 }
 
-/// A probe that loses nothing ends when 1.25 BDPs are in flight, PROBE_DOWN paces at 0.75.
+/// A probe without loss ends when 1.25 BDPs are in flight, and PROBE_DOWN paces at 0.75.
 #[test]
 fn a_probe_ends_with_a_queue_of_a_quarter() {
     let mut path = busy(&[("probe_rtt_time", "0")], DEEP);
@@ -34,7 +35,7 @@ fn a_probe_ends_with_a_queue_of_a_quarter() {
     }
 }
 
-/// STARTUP paces at 2.89.
+/// The pacing gain of STARTUP is 2.89.
 #[test]
 fn startup_is_faster() {
     let mut path = busy(&[], DEEP);
@@ -45,8 +46,8 @@ fn startup_is_faster() {
     assert!(next.is_some(), "and ends");
 }
 
-/// The short-term bounds that a loss in CRUISE set are forgotten behind PROBE_RTT, which leads to PROBE_BW, never to
-/// STARTUP: the sooner it comes, the sooner.
+/// The short-term bounds set by a loss in CRUISE are reset after PROBE_RTT, which leads to PROBE_BW, never to
+/// STARTUP: the sooner PROBE_RTT comes, the sooner the reset.
 #[test]
 fn probe_rtt_forgets_what_losses_cut() {
     let back_at = |window: &str| {
@@ -69,11 +70,11 @@ fn probe_rtt_forgets_what_losses_cut() {
         to_ms(*at)
     };
     let (soon, late) = (back_at("2 s"), back_at("5 s"));
-    // That long after the last RTT that was lower than all before it, of which both flows had the same.
+    // PROBE_RTT comes this long after the last new minimum RTT, which both flows had at the same time.
     assert!((2900..3100).contains(&(late - soon)), "{soon} and {late}");
 }
 
-/// At most as long as RTT samples count.
+/// PROBE_RTT comes at the latest when the window of RTT samples has passed.
 #[test]
 fn probe_rtt_does_not_wait_longer_than_rtt_samples_count() {
     let mut path = busy(&[("probe_rtt_win", "60 s"), ("min_rtt_window", "3 s")], DEEP);

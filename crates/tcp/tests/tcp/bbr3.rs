@@ -1,5 +1,6 @@
-//! BBR version 3: the tests of draft-ietf-ccwg-bbr-06's appendix A, as far as pacing rate, window, what is in flight and what
-//! is sent show them; each says its number. They hold the kernel's constants, and the draft's where a parameter gives it.
+//! BBR version 3: the tests of draft-ietf-ccwg-bbr-06's appendix A, as far as pacing rate, window, packets in
+//! flight and transmissions show them; each names its number. They expect the kernel's constants, and the
+//! draft's where a parameter sets them.
 
 use skyhop_cc::Instance;
 use skyhop_model::CongestionState;
@@ -9,16 +10,16 @@ use skyhop_units::{Bytes, Duration, Instant};
 use crate::path::{Fate, Path, module, ms};
 
 const RTT_MS: u64 = 40;
-/// Of 50 Mbit/s and the RTT, in packets.
+/// Bandwidth-delay product of 50 Mbit/s and the RTT, in packets.
 pub const BDP: u32 = 165;
-/// A queue that never overflows.
+/// Queue in packets that never overflows.
 pub const DEEP: u64 = 2000;
 const STARTUP: f64 = 710.0 / 256.0;
 const DRAIN: f64 = 88.0 / 256.0;
 pub const UP: f64 = 1.25;
 const DOWN: f64 = 232.0 / 256.0;
 
-/// A flow of a version of BBR.
+/// Return a path with a flow of a version of BBR.
 pub fn flow_of(cc: &str, params: &[(&str, &str)], rate: &str, queue: u64) -> Path<Instance> {
     Path::new(module(cc, params), ms(RTT_MS / 2)).with_bottleneck(rate, queue)
 }
@@ -47,12 +48,12 @@ pub fn run_until(path: &mut Path<Instance>, at: u64) {
     }
 }
 
-/// What BBR's estimate is when it is this rate, bytes of payload per second, less Linux's margin.
+/// Estimate of BBR for a link rate in Mbit/s, in bytes of payload per second, less Linux's margin.
 pub fn estimate(mbps: f64) -> f64 {
     0.99 * mbps * 1e6 / 8.0 * 1448.0 / 1514.0
 }
 
-/// The pacing rate in multiples of the estimate for 50 Mbit/s; 0 before the connection is there.
+/// Pacing rate in multiples of the estimate for 50 Mbit/s; 0 before the connection is established.
 pub fn gain(info: &TcpInfo) -> f64 {
     info.pacing_rate.map_or(0.0, |rate| rate as f64 / estimate(50.0))
 }
@@ -76,7 +77,7 @@ impl Phase {
     }
 }
 
-/// Stretches of equal pacing rate.
+/// Split the trace into phases of equal pacing rate.
 pub fn phases(path: &Path<Instance>) -> Vec<Phase> {
     let mut phases: Vec<Phase> = Vec::new();
     for &(at, info) in &path.trace {
@@ -93,7 +94,7 @@ pub fn phases(path: &Path<Instance>) -> Vec<Phase> {
     phases
 }
 
-/// The first stretch of this gain that begins at or after a moment.
+/// Find the first phase of this gain that begins at or after a time.
 fn first_of(path: &Path<Instance>, wanted: f64, from_ms: u64) -> Phase {
     let phases = phases(path);
     let found = phases.iter().find(|p| is_near(p.gain, wanted) && p.from >= at_ms(from_ms));
@@ -103,12 +104,12 @@ fn first_of(path: &Path<Instance>, wanted: f64, from_ms: u64) -> Phase {
     })
 }
 
-/// The stretch behind it.
+/// Find the phase after this one.
 pub fn after(path: &Path<Instance>, phase: &Phase) -> Phase {
     *phases(path).iter().find(|next| next.from >= phase.to).expect("something comes next")
 }
 
-/// Runs until the pacing gain is this for the first time after a moment.
+/// Run until the pacing gain has this value for the first time after `from_ms`.
 pub fn run_until_gain(path: &mut Path<Instance>, wanted: f64, from_ms: u64) {
     let limit = at_ms(from_ms + 20_000);
     run_until(path, from_ms);
@@ -117,7 +118,7 @@ pub fn run_until_gain(path: &mut Path<Instance>, wanted: f64, from_ms: u64) {
     }
 }
 
-/// Loses every n-th of the first transmissions of new data from a moment until another.
+/// Lose every n-th of the first transmissions of new data between two times.
 pub fn lose_one_in(n: u64, from_ms: u64, to_ms: u64) -> impl FnMut(Instant, &Segment) -> Fate {
     let (from, to) = (at_ms(from_ms), at_ms(to_ms));
     move |now, segment| {
@@ -126,7 +127,7 @@ pub fn lose_one_in(n: u64, from_ms: u64, to_ms: u64) -> impl FnMut(Instant, &Seg
     }
 }
 
-/// Writes so much every 10 ms from now on for so long: the application limits the flow.
+/// Write `segments` every 10 ms for `for_ms` from now on, so that the application limits the flow.
 fn trickle(path: &mut Path<Instance>, segments: u64, for_ms: u64) {
     for _ in 0..for_ms / 10 {
         path.sender.write(path.now, Bytes::new(segments * 1448));
@@ -134,7 +135,7 @@ fn trickle(path: &mut Path<Instance>, segments: u64, for_ms: u64) {
     }
 }
 
-/// A.1
+/// A.1: STARTUP ends when the bandwidth stops growing.
 #[test]
 fn startup_ends_after_three_rounds_without_growth() {
     let mut path = busy(&[], DEEP);
@@ -142,14 +143,14 @@ fn startup_ends_after_three_rounds_without_growth() {
     let full = first_of(&path, STARTUP, 0);
     let drain = after(&path, &full);
     assert!(is_near(drain.gain, DRAIN), "STARTUP, then DRAIN: {}", drain.gain);
-    // A round of the sample that is the first as high, three that are no higher, and the queue makes rounds longer.
+    // One round of the first sample at full rate, three that are no higher, and the queue makes rounds longer.
     assert!((3.0..9.0).contains(&full.rounds()), "{}", full.rounds());
     let cruising = path.sender.info();
     assert!((gain(&cruising) - 1.0).abs() < 0.02, "within 2 %: {}", gain(&cruising));
     assert_eq!(cruising.lost, 0);
 }
 
-/// A.2: 28 Mbit/s of 50, and for 100 ms one packet in eight is lost.
+/// A.2: 28 of 50 Mbit/s, and for 100 ms one packet in eight is lost.
 #[test]
 fn startup_ends_on_loss_while_the_application_limits() {
     let slows_down = |loses: bool| {
@@ -166,7 +167,7 @@ fn startup_ends_on_loss_while_the_application_limits() {
     assert!(!slows_down(false));
 }
 
-/// A.3
+/// A.3: DRAIN ends when one BDP is in flight.
 #[test]
 fn drain_ends_when_a_bdp_is_in_flight() {
     let mut path = busy(&[], DEEP);
@@ -174,12 +175,13 @@ fn drain_ends_when_a_bdp_is_in_flight() {
     let drain = after(&path, &first_of(&path, STARTUP, 0));
     assert!(drain.first.inflight > 3 * BDP / 2, "a queue: {}", drain.first.inflight);
     assert!((BDP - 10..=BDP + 15).contains(&drain.last.inflight), "{}", drain.last.inflight);
-    // PROBE_DOWN ends on the same ACK where there is nothing left to drain.
+    // PROBE_DOWN ends on the same ACK if there is nothing left to drain.
     let next = after(&path, &drain).gain;
     assert!(is_near(next, DOWN) || is_near(next, 1.0), "PROBE_BW: {next}");
 }
 
-/// A.4: a tenth of the bandwidth goes as DRAIN begins; it ends after three rounds, with the draft's parameters.
+/// A.4: the bandwidth falls by about a tenth as DRAIN begins; DRAIN ends after three rounds, with the draft's
+/// parameters.
 #[test]
 fn drain_ends_after_three_rounds_where_the_draft_says_so() {
     let drained = |rounds: &str| {
@@ -198,7 +200,8 @@ fn drain_ends_after_three_rounds_where_the_draft_says_so() {
     assert!(without > took + ms(150), "{without}");
 }
 
-/// A.5 and A.8, A.1's bandwidth: no loss; UP for three rounds without growth, DOWN until a BDP is in flight, then CRUISE.
+/// A.5 and A.8 with the bandwidth of A.1 and no loss: UP for three rounds without growth, DOWN until one BDP is
+/// in flight, then CRUISE.
 #[test]
 fn probe_up_ends_after_three_rounds_without_growth_and_down_when_drained() {
     let mut path = busy(&[("probe_rtt_time", "0")], DEEP);
@@ -206,7 +209,7 @@ fn probe_up_ends_after_three_rounds_without_growth_and_down_when_drained() {
     let mut from_ms = 1000;
     for _ in 0..2 {
         let up = first_of(&path, UP, from_ms);
-        // The queue makes them longer than the path's RTT.
+        // The queue makes the rounds longer than the path's RTT.
         assert!((3.0..9.0).contains(&up.rounds()), "{}", up.rounds());
         let down = after(&path, &up);
         assert!(is_near(down.gain, DOWN), "{}", down.gain);
@@ -217,7 +220,7 @@ fn probe_up_ends_after_three_rounds_without_growth_and_down_when_drained() {
     }
 }
 
-/// The kernel's wait between probes: 2 to 3 s from one PROBE_DOWN, or 63 rounds; then a round of REFILL.
+/// The kernel's wait between probes: 2 to 3 s from one PROBE_DOWN, or 63 rounds; then one round of REFILL.
 #[test]
 fn probes_are_two_to_three_seconds_apart() {
     let mut path = busy(&[("probe_rtt_time", "0")], DEEP);
@@ -233,7 +236,7 @@ fn probes_are_two_to_three_seconds_apart() {
     }
 }
 
-/// A.6, as the kernel has it: the probe ends. The bound stays, as the application limited what it saw.
+/// A.6 as in the kernel: the probe ends. The bound stays, because the application limited the flow.
 #[test]
 fn loss_ends_probe_up_while_the_application_limits() {
     let ends_early = |loses: bool| {
@@ -253,21 +256,22 @@ fn loss_ends_probe_up_while_the_application_limits() {
     assert!(!ends_early(false));
 }
 
-/// A.7: so long as the application limits and nothing is lost, STARTUP goes on.
+/// A.7: while the application limits the flow and nothing is lost, STARTUP goes on.
 #[test]
 fn startup_goes_on_while_the_application_limits() {
     let mut path = flow(&[("probe_rtt_time", "0")], "50 Mbit/s", DEEP);
     trickle(&mut path, 8, 8000);
     let rates: Vec<u64> = path.trace.iter().filter_map(|(_, info)| info.pacing_rate).collect();
     assert!(rates.windows(2).all(|pair| pair[1] >= pair[0]), "it never falls");
-    // and the flow takes the whole path as soon as it may
+    // The flow uses the whole path once it may.
     path.sender.write_without_end();
     path.run_for(ms(2000));
     let is_cruising = |p: &Phase| is_near(p.gain, 1.0) && p.from > at_ms(8000) && p.rounds() > 10.0;
     assert!(phases(&path).iter().any(is_cruising), "all of it");
 }
 
-/// A.9: as much goes that DOWN cannot drain the queue: when the wait is over, the next probe begins.
+/// A.9: the bandwidth drops so far that DOWN cannot drain the queue: the next probe begins when the wait is
+/// over.
 #[test]
 fn probe_down_ends_with_the_wait() {
     let mut path = busy(&[("probe_rtt_time", "0"), ("down_gain", "0.99")], DEEP);
@@ -287,7 +291,7 @@ fn probe_down_ends_with_the_wait() {
     assert!((ms(2000)..=ms(3300)).contains(&took), "{took}");
 }
 
-/// A.10: 5 s, half a BDP for 200 ms and a round, then back, and the window with it.
+/// A.10: after 5 s, half a BDP for 200 ms and one round, then the earlier window again.
 #[test]
 fn probe_rtt_comes_every_five_seconds() {
     let mut path = busy(&[], DEEP);
@@ -312,7 +316,7 @@ fn probe_rtt_comes_every_five_seconds() {
     }
 }
 
-/// A.11
+/// A.11: idle time takes the place of PROBE_RTT.
 #[test]
 fn idle_time_stands_in_for_probe_rtt() {
     let mut path = flow(&[], "50 Mbit/s", DEEP);
@@ -326,7 +330,7 @@ fn idle_time_stands_in_for_probe_rtt() {
     assert!(is_near(gain(&path.trace[0].1), 1.0), "{}", gain(&path.trace[0].1));
 }
 
-/// ACKs come all 20 ms.
+/// Let ACKs arrive only every 20 ms.
 fn aggregated(params: &[(&str, &str)]) -> Path<Instance> {
     let mut path = busy(params, DEEP);
     path.judge_ack = Box::new(|now, _| {
@@ -336,7 +340,7 @@ fn aggregated(params: &[(&str, &str)]) -> Path<Instance> {
     path
 }
 
-/// A.12 and A.13: the window has room for what ACKs hold back, and the path stays full.
+/// A.12 and A.13: the window has room for aggregated ACKs, and the path stays full.
 #[test]
 fn aggregated_acks_neither_stop_startup_nor_cruising() {
     let after_run = |params: &[(&str, &str)]| {
@@ -354,7 +358,7 @@ fn aggregated_acks_neither_stop_startup_nor_cruising() {
     assert!(without + 50 < cwnd, "{without} and {cwnd}");
 }
 
-/// A.14: 64 kbit/s: a fifth of a packet.
+/// A.14: a link of 64 kbit/s, where the BDP is a fifth of a packet.
 #[test]
 fn a_fifth_of_a_packet_gets_four_at_least() {
     let mut path = flow(&[], "64 kbit/s", DEEP);
@@ -375,7 +379,7 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-/// A.15: 10 to 100 Mbit/s within few rounds of a probe: the volume doubles each round.
+/// A.15: from 10 to 100 Mbit/s within few rounds of a probe: the volume doubles each round.
 #[test]
 fn ten_times_the_bandwidth_is_found_within_probes() {
     let mut path = flow(&[("probe_rtt_time", "0")], "10 Mbit/s", 60);
@@ -388,11 +392,12 @@ fn ten_times_the_bandwidth_is_found_within_probes() {
             && info.delivery_rate.is_some_and(|rate| rate as f64 > 0.95 * estimate(100.0))
     });
     let (at, _) = found.expect("all of it");
-    // A wait of up to 3 s, and then rounds by the logarithm: some 15.
+    // A wait of up to 3 s, and then logarithmically many rounds: some 15.
     assert!(*at < at_ms(10_000), "{at}");
 }
 
-/// A.15, the bound itself: while it is what limits a probe it grows by twice as much in each round as in the one before.
+/// A.15, the bound itself: while it limits a probe it grows by twice as much in each round as in the one
+/// before.
 #[test]
 fn a_probe_doubles_what_it_adds_each_round() {
     let mut path = busy(&[("probe_rtt_time", "0")], 80);
@@ -401,7 +406,7 @@ fn a_probe_doubles_what_it_adds_each_round() {
     run_until_gain(&mut path, UP, 6000);
     let mut cwnds = vec![path.sender.info().cwnd];
     while cwnds.len() < 7 {
-        // All that is in flight now has been acknowledged a round trip later.
+        // All packets in flight now have been acknowledged a round trip later.
         let info = path.sender.info();
         let round = info.srtt.expect("a flow with samples");
         path.run_for(round);
@@ -414,7 +419,7 @@ fn a_probe_doubles_what_it_adds_each_round() {
     assert!(doubled.count() >= 4, "{cwnds:?}");
 }
 
-/// A.16: two cycles later the bandwidth is the new one; what loss cuts comes sooner.
+/// A.16: two cycles later the estimate is the new bandwidth; reductions by loss come sooner.
 #[test]
 fn a_tenth_of_the_bandwidth_is_believed_after_two_cycles() {
     let mut path = flow(&[("probe_rtt_time", "0")], "100 Mbit/s", 330);
@@ -434,7 +439,7 @@ fn a_tenth_of_the_bandwidth_is_believed_after_two_cycles() {
     assert!((0.93..1.03).contains(&usual), "{usual}");
 }
 
-/// A.17: a bucket of 20 packets that fills at 20 Mbit/s, and no queue.
+/// A.17: a policer with a token bucket of 20 packets that fills at 20 Mbit/s, and no queue.
 #[test]
 fn a_policer_is_obeyed() {
     let per_us = 20e6 / 8.0 / 1e6;
@@ -458,7 +463,7 @@ fn a_policer_is_obeyed() {
     assert!(lost < 0.05, "{lost}");
 }
 
-/// A.18: what was thought lost is late; the window is as before.
+/// A.18: packets marked as lost are only late; the window returns to its earlier value.
 #[test]
 fn a_spurious_recovery_is_taken_back() {
     let mut path = busy(&[("probe_rtt_time", "0")], DEEP);
@@ -475,7 +480,7 @@ fn a_spurious_recovery_is_taken_back() {
     assert!(is_near(gain(&info), gain(&before)), "{} became {}", gain(&before), gain(&info));
 }
 
-/// A.19: for 0.6 s everything arrives 0.1 s later, longer than the timeout.
+/// A.19: for 0.6 s all packets arrive 0.1 s later, longer than the timeout.
 #[test]
 fn a_spurious_timeout_is_taken_back() {
     let mut path = busy(&[("probe_rtt_time", "0")], DEEP);
@@ -491,7 +496,8 @@ fn a_spurious_timeout_is_taken_back() {
     assert!(info.cwnd + 30 >= before.cwnd, "{} became {}", before.cwnd, info.cwnd);
 }
 
-/// A.20: the application limits for so long that PROBE_RTT is due in STARTUP; STARTUP goes on behind it.
+/// A.20: the application limits the flow for so long that PROBE_RTT is due in STARTUP; STARTUP goes on after
+/// it.
 #[test]
 fn startup_goes_on_behind_probe_rtt() {
     let mut path = flow(&[("probe_rtt_win", "1 s")], "50 Mbit/s", DEEP);
@@ -506,7 +512,7 @@ fn startup_goes_on_behind_probe_rtt() {
     assert!(path.trace.iter().any(|(_, info)| is_near(gain(info), STARTUP)), "and at its gain");
 }
 
-/// A.21: loss in PROBE_UP ends it, with a bound near what was in flight; CRUISE stays 15 % below that.
+/// A.21: loss ends PROBE_UP, with a bound near the volume in flight; CRUISE stays 15 % below that.
 #[test]
 fn loss_ends_probe_up_and_sets_the_bound() {
     let mut path = busy(&[("probe_rtt_time", "0")], 80);
@@ -526,7 +532,8 @@ fn loss_ends_probe_up_and_sets_the_bound() {
     assert_eq!(info.ca_state, CongestionState::Open);
 }
 
-/// From the ACK with which REFILL begins, and so forgets the bound that a loss in CRUISE has set, to UP.
+/// Return the time from the ACK with which REFILL begins, which resets the bound that a loss in CRUISE has set,
+/// to UP.
 fn refill(path: &mut Path<Instance>) -> Duration {
     path.judge_segment = Box::new(lose_one_in(1, 1500, 1501));
     run_until(path, 1800);
@@ -543,20 +550,20 @@ fn refill(path: &mut Path<Instance>) -> Duration {
     path.now - began
 }
 
-/// A.22: a round of REFILL at the estimate, then UP.
+/// A.22: one round of REFILL at the estimate, then UP.
 #[test]
 fn probe_up_comes_after_a_round_of_refill() {
     let took = refill(&mut busy(&[("probe_rtt_time", "0")], DEEP));
     assert!((ms(RTT_MS)..=ms(RTT_MS + 15)).contains(&took), "{took}");
 }
 
-/// A.22, while the application limits what is sent: likewise, and the samples of it lower no estimate, though all of the last
-/// two cycles are such.
+/// A.22 while the application limits the flow: likewise, and its samples lower no estimate, although all
+/// samples of the last two cycles are such.
 #[test]
 fn samples_that_the_application_limits_lower_no_estimate() {
     let mut path = flow(&[("probe_rtt_time", "0")], "50 Mbit/s", DEEP);
     path.sender.write(path.now, Bytes::new(8000 * 1448));
-    // All of it is sent in 1.95 s; then a tenth of the rate, over two cycles.
+    // All data is sent in 1.95 s; then a tenth of the rate, over two cycles.
     run_until(&mut path, 2000);
     path.forget();
     trickle(&mut path, 4, 6000);
@@ -571,8 +578,8 @@ fn samples_that_the_application_limits_lower_no_estimate() {
     assert!(gain(&info) > 0.89, "{}", gain(&info));
 }
 
-/// draft 5.5.10: outside of probes a round with losses cuts bandwidth and volume by 30 %, whatever loss_thresh is, but
-/// not below what was delivered. In CRUISE, one packet.
+/// draft 5.5.10: outside of probes a round with losses reduces bandwidth and volume by 30 %, regardless of
+/// loss_thresh, but not below what was delivered. The packets of one millisecond in CRUISE are lost.
 #[test]
 fn a_loss_outside_of_probes_cuts_whatever_the_threshold_is() {
     for thresh in ["0.02", "0.9"] {
@@ -583,14 +590,15 @@ fn a_loss_outside_of_probes_cuts_whatever_the_threshold_is() {
         run_until(&mut path, 1700);
         let info = path.sender.info();
         assert!(info.lost > 0);
-        // what was in flight, a BDP, instead of two
+        // The volume in flight was one BDP, instead of two.
         assert!(info.cwnd < before.cwnd * 3 / 4, "{thresh}: {} became {}", before.cwnd, info.cwnd);
         assert!(info.cwnd >= BDP - 10, "{thresh}: {}", info.cwnd);
         assert!(gain(&info) > 0.9, "{thresh}: {}", gain(&info));
     }
 }
 
-/// draft 5.5.10: a single loss of fewer than 52 packets in flight (256 / 5) ends a probe, and with 8 % of fewer than 13.
+/// draft 5.5.10: a single loss among fewer than 52 packets in flight (256 / 5) ends a probe, and with 8 % among
+/// fewer than 13.
 #[test]
 fn the_threshold_says_how_many_losses_end_a_probe() {
     let ends = |thresh: &str| {
@@ -602,7 +610,7 @@ fn the_threshold_says_how_many_losses_end_a_probe() {
         while !is_near(gain(&path.sender.info()), UP) {
             assert!(path.step(at_ms(20_000)));
         }
-        // Behind the first round of the probe: 40 packets are in flight.
+        // After the first round of the probe 40 packets are in flight.
         let from = to_ms(path.now) + 60;
         let mut left = 1;
         path.judge_segment = Box::new(move |now, _| {

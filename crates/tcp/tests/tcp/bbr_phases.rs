@@ -28,7 +28,8 @@ impl Phase {
     }
 }
 
-/// A flow in steady state, from 2 s until the first PROBE_RTT is near; its cruising rate.
+/// Run a flow in steady state, from 2 s until shortly before the first PROBE_RTT; return it with its cruising
+/// rate.
 fn steady() -> (Path<Instance>, f64) {
     let mut path = Path::new(module("bbr", &[]), ms(20)).with_bottleneck("50 Mbit/s", 330);
     path.sender.write_without_end();
@@ -38,13 +39,13 @@ fn steady() -> (Path<Instance>, f64) {
     let mut rates: Vec<u64> = path.trace.iter().filter_map(|(_, i)| i.pacing_rate).collect();
     rates.sort_unstable();
     let cruising = rates[rates.len() / 2] as f64;
-    // The payload's share of the rate, less Linux's 1 %.
+    // The link rate's share of payload, less Linux's 1 %.
     let expected = 0.99 * 50e6 / 8.0 * 1448.0 / 1514.0;
     assert!((cruising / expected - 1.0).abs() < 0.02, "{cruising} for {expected}");
     (path, cruising)
 }
 
-/// Stretches of equal gain; the first and the last are cut off.
+/// Split the trace into stretches of equal gain, without the first and the last.
 fn phases(trace: &[(Instant, TcpInfo)], cruising: f64) -> Vec<Phase> {
     let mut phases: Vec<Phase> = Vec::new();
     for &(at, info) in trace {
@@ -69,7 +70,7 @@ fn phases(trace: &[(Instant, TcpInfo)], cruising: f64) -> Vec<Phase> {
     phases.split_off(1)
 }
 
-/// draft-cardwell-iccrg-bbr-congestion-control-00 4.3.4.1: 5/4, 3/4 and six times 1, a min_rtt each;
+/// Gains of draft-cardwell-iccrg-bbr-congestion-control-00 4.3.4.1: 5/4, 3/4 and six times 1, a min_rtt each;
 /// 5/4 lasts until the queue shows it or a min_rtt has passed, 3/4 ends early when the queue is gone.
 #[test]
 fn the_gain_goes_through_eight_phases() {
@@ -96,7 +97,7 @@ fn the_gain_goes_through_eight_phases() {
     }
 }
 
-/// What leaves follows the gain: a quarter more, then a quarter less.
+/// The transmissions follow the gain: a quarter more, then a quarter less.
 #[test]
 fn the_segments_sent_follow_the_gain() {
     let (path, cruising) = steady();

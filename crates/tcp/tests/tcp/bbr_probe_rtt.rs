@@ -1,10 +1,10 @@
-//! BBR's PROBE_RTT, as the window, what is in flight and the segments sent show it.
+//! BBR's PROBE_RTT, as window, packets in flight and transmissions show it.
 
 use skyhop_units::{Duration, Instant};
 
 use crate::path::{Path, module, ms};
 
-/// A stretch at a window of four segments.
+/// Stretch of the trace with a window of four segments.
 struct Probe {
     from: Instant,
     to: Instant,
@@ -12,8 +12,8 @@ struct Probe {
     cwnd_after: u32,
 }
 
-/// draft-cardwell-iccrg-bbr-congestion-control-00 4.3.5: when the least RTT is ten seconds old, four
-/// segments for 200 ms and a round trip, then the window returns.
+/// PROBE_RTT of draft-cardwell-iccrg-bbr-congestion-control-00 4.3.5: when the minimum RTT is ten seconds old,
+/// four segments for 200 ms and a round trip, then the window is restored.
 #[test]
 fn every_ten_seconds_four_segments_for_200_ms() {
     let mut path = Path::new(module("bbr", &[]), ms(20)).with_bottleneck("50 Mbit/s", 330);
@@ -32,8 +32,8 @@ fn every_ten_seconds_four_segments_for_200_ms() {
     assert_eq!(probes.len(), 4, "in 45 s");
     assert!(probes[0].from >= Instant::START + Duration::from_secs(10));
     for pair in probes.windows(2) {
-        // The probe's end renews the least RTT, and so do the next two round trips as long as
-        // there is no queue.
+        // The end of the probe renews the minimum RTT, and so do the next two round trips as long as there is
+        // no queue.
         let quiet = pair[1].from - pair[0].to;
         assert!((ms(10_000)..=ms(10_100)).contains(&quiet), "{quiet}");
     }
@@ -41,14 +41,14 @@ fn every_ten_seconds_four_segments_for_200_ms() {
         let inside = |at: &Instant| (probe.from..probe.to).contains(at);
         let low = path.trace.iter().find(|(at, i)| inside(at) && i.inflight <= 4);
         let (low, _) = low.expect("the window drains");
-        // What was in flight drains in a round trip.
+        // The packets in flight drain in a round trip.
         assert!(*low - probe.from <= ms(60), "{}", *low - probe.from);
         let held = probe.to - *low;
         assert!((ms(200)..=ms(285)).contains(&held), "{held}");
         let sent = path.sent.iter().filter(|(at, _)| (*low..probe.to).contains(at)).count() as u64;
-        // Four per round trip of 40 ms.
+        // Four packets per round trip of 40 ms.
         assert!(sent <= 4 * (held.as_micros() / 40_000 + 1), "{sent} segments in {held}");
-        // The allowance for bursts depends on the gain of the moment.
+        // The allowance for bursts depends on the current gain.
         assert!(probe.cwnd_after + 12 >= probe.cwnd_before);
     }
 }

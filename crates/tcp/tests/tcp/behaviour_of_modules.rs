@@ -1,4 +1,4 @@
-//! The modules of cc/, and a controller in Rust, over a bottleneck, as a whole.
+//! Behaviour of the modules of cc/ and of a controller in Rust over a bottleneck.
 
 use skyhop_cc::{Registry, Setup};
 use skyhop_tcp::CALLER;
@@ -21,7 +21,7 @@ fn every_one_fills_a_bottleneck() {
         path.run_for(Duration::from_secs(20));
         let goodput = path.receiver.stats().bytes_in_order.as_u64() as f64 * 8.0 / 20.0;
         let share = goodput / 20e6;
-        // Its search begins at half of what it came to in START, and takes steps of a few per cent from there.
+        // The search begins at half of the rate reached in START, and takes steps of a few per cent from there.
         let least = if name == "vivudt" { 0.8 } else { 0.85 };
         assert!(share > least, "{} reaches {share} of the rate", name);
         assert!(path.sender.info().timeouts == 0, "{}: {:?}", name, path.sender.info());

@@ -1,4 +1,4 @@
-//! How many segments leave together when ACKs clock them out (Linux's TSO packets).
+//! Sizes of bursts when ACKs clock the transmissions (Linux's TSO packets).
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use skyhop_units::{Bytes, Duration, Instant};
 use crate::path::{Path, ms};
 use crate::reno::{FixedWindow, Reno};
 
-/// Sizes of the bursts of a flow that fills 50 Mbit/s and 40 ms, and how many there were of each.
+/// Histogram of the bursts of a flow that fills 50 Mbit/s and 40 ms: number of bursts by size.
 fn bursts(tso: bool) -> BTreeMap<u32, u32> {
     let mut path = Path::new(Reno::default(), ms(20)).with_bottleneck("50 Mbit/s", 165);
     path.sender = Sender::new(SenderConfig { tso, ..SenderConfig::default() }, Reno::default());
@@ -25,7 +25,7 @@ fn bursts(tso: bool) -> BTreeMap<u32, u32> {
     sizes
 }
 
-/// A millisecond at 1.2 times 50 Mbit/s are four segments: two ACKs' worth.
+/// A millisecond at 1.2 times 50 Mbit/s is four segments: two ACKs' worth.
 #[test]
 fn small_bursts_wait_for_the_next_ack() {
     let sizes = bursts(true);
@@ -41,7 +41,7 @@ fn without_tso_every_ack_releases_what_it_acknowledges() {
     assert!(sizes[&2] * 10 >= all * 9, "{sizes:?}");
 }
 
-/// sysctl tcp_wmem: what has been written and not acknowledged takes room, and an application that waits for some writes
+/// The send buffer (sysctl tcp_wmem) limits the data written and not acknowledged; a blocked application writes
 /// again once a third is free.
 #[test]
 fn the_send_buffer_limits_what_is_in_flight() {
@@ -53,7 +53,7 @@ fn the_send_buffer_limits_what_is_in_flight() {
     path.sender.write_without_end();
     path.run_for(Duration::from_secs(5));
     let most = path.trace.iter().map(|(_, info)| info.inflight).max().expect("ACKs");
-    // Payload, and 1280 bytes for each burst.
+    // The buffer holds payload, and 1280 bytes for each burst.
     assert!((680..=724).contains(&most), "{most}");
     let (late, settled) = (path.now, path.sent.len());
     path.run_for(Duration::from_secs(2));

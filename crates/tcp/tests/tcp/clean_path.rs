@@ -1,4 +1,4 @@
-//! A path that loses nothing.
+//! Connections over a path without loss.
 
 use skyhop_model::CongestionState;
 use skyhop_tcp::{Sender, SenderConfig};
@@ -34,7 +34,7 @@ fn a_lost_syn_is_repeated_after_1_s_then_2_s() {
     path.transfer(1);
     path.run_to_completion(ms(10_000));
     syns.extend(receiver.try_iter());
-    // sysctl tcp_syn_linear_timeouts: the wait does not double at first.
+    // The wait does not double at first (sysctl tcp_syn_linear_timeouts).
     let at = [0, 1000, 2000].map(|at| Instant::START + ms(at));
     assert_eq!(syns, at);
     assert_eq!(path.sent.len(), 1);
@@ -104,8 +104,8 @@ fn a_window_that_is_not_used_does_not_grow() {
         path.sender.write(path.now, Bytes::new(2 * 1448));
         path.run_for(ms(25));
     }
-    // 8 segments per round trip: slow start stops at twice that (RFC 7661 4.3), give or take the
-    // ACK that crosses the limit.
+    // At 8 segments per round trip slow start stops at twice that (RFC 7661 4.3), plus or minus the ACK that
+    // crosses the limit.
     let cwnd = path.sender.info().cwnd;
     assert!((10..=18).contains(&cwnd), "{cwnd}");
 }
@@ -123,7 +123,7 @@ fn an_idle_connection_restarts_from_the_initial_window() {
     assert_eq!(path.sent.len() - before, 10);
 }
 
-/// Two seconds at 1000 segments a second.
+/// Send for two seconds at 1000 segments per second.
 fn paced(tso: bool) -> Path<Reno> {
     let cc = Reno { pacing_rate: Some(1_448_000), ..Reno::default() };
     let mut path = Path::new(Reno::default(), ms(20));

@@ -1,4 +1,4 @@
-//! RFC 9438's window curve, as the window over time shows it after one loss.
+//! Window curve of RFC 9438, as the window over time shows it after one loss.
 
 use skyhop_cc::Instance;
 use skyhop_model::CongestionState;
@@ -6,13 +6,14 @@ use skyhop_units::Duration;
 
 use crate::path::{Path, lose_once, module, ms};
 
-/// RFC 9438 4.6 and 5.1; Linux rounds both to 1/1024, which no sample here is fine enough to see.
+/// Constants beta and C of RFC 9438 4.6 and 5.1; Linux rounds both to 1/1024, too fine for the samples here to
+/// show.
 const BETA: f64 = 0.7;
 const C: f64 = 0.4;
 const RTT_S: f64 = 0.1;
 
-/// The window of a flow that loses one segment at about 600, on a path with room for 825: from the
-/// end of its recovery on, as (seconds since then, segments); and the window at the loss.
+/// Trace the window of a flow that loses one segment at about 600, on a path with room for 825: from the end of
+/// its recovery on, as (seconds since then, segments); and the window at the loss.
 fn after_a_loss(params: &[(&str, &str)]) -> (Vec<(f64, f64)>, f64) {
     let params = [&[("hystart", "0")], params].concat();
     let mut path: Path<Instance> = Path::new(module("cubic", &params), ms(50))
@@ -34,7 +35,7 @@ fn after_a_loss(params: &[(&str, &str)]) -> (Vec<(f64, f64)>, f64) {
     (curve.collect(), w_max.into())
 }
 
-/// RFC 9438 4.2, figures 1 and 2: W_cubic(t) = C (t - K)^3 + W_max, from beta W_max on.
+/// Window of RFC 9438 4.2, figures 1 and 2: W_cubic(t) = C (t - K)^3 + W_max, starting at beta W_max.
 #[test]
 fn after_a_loss_the_window_follows_the_cubic_curve() {
     let (curve, w_max) = after_a_loss(&[]);
@@ -54,7 +55,7 @@ fn after_a_loss_the_window_follows_the_cubic_curve() {
     assert!(within > 10_000, "{within} ACKs");
 }
 
-/// RFC 9438 4.4 and 4.5: fast, slow around W_max, fast again.
+/// Growth of RFC 9438 4.4 and 4.5: fast, slow around W_max, fast again.
 #[test]
 fn the_curve_is_concave_then_convex() {
     let (curve, w_max) = after_a_loss(&[]);

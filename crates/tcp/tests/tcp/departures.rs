@@ -1,4 +1,4 @@
-//! What cc/flight.h works out about packets' departures, beside what the sender itself had in flight then.
+//! Estimates of cc/flight.h of packets' departures, compared with what the sender itself had in flight then.
 
 use std::collections::HashMap;
 
@@ -7,8 +7,8 @@ use skyhop_units::{Duration, Instant};
 
 use crate::path::{Fate, Path, ms};
 
-/// How far off what the module tells is, packet by packet: (of those in flight, of those lost, whether it was a
-/// retransmission).
+/// Errors of the module's estimates, packet by packet: (of the packets in flight, of the packets lost, whether
+/// it was a retransmission).
 type Misses = Vec<(i64, i64, bool)>;
 
 fn departures(
@@ -27,14 +27,14 @@ fn run(path: &mut Path<Instance>, seconds: u64) -> Misses {
     let mut misses = Vec::new();
     path.sender.write_without_end();
     while path.step(Instant::START + Duration::from_secs(seconds)) {
-        for told in path.sender.congestion_control().take_phases() {
-            let seq = told.begin_ns / 1448 - 1;
-            let (in_flight, lost) = ((told.end_ns >> 32) as i64, i64::from(told.end_ns as u32));
+        for phase in path.sender.congestion_control().take_phases() {
+            let seq = phase.begin_ns / 1448 - 1;
+            let (in_flight, lost) = ((phase.end_ns >> 32) as i64, i64::from(phase.end_ns as u32));
             if let Some(&(true_in_flight, true_lost, again)) = departed.get(&seq) {
                 misses.push((in_flight - true_in_flight, lost - true_lost, again));
             }
         }
-        // Nothing but departures changes what is in flight behind an ACK, and each by one.
+        // Between two ACKs only departures change the packets in flight, each by one.
         let info = path.sender.info();
         for (back, (_, segment)) in path.sent.drain(..).rev().enumerate() {
             let truth =
@@ -59,7 +59,7 @@ fn without_losses_every_packet_is_right() {
     }
 }
 
-/// One in a hundred is lost, at a window of 170 packets.
+/// One packet in a hundred is lost, at a window of 170 packets.
 #[test]
 fn with_losses_new_data_is_right_and_what_is_sent_again_nearly() {
     let misses = run(&mut departures("50 Mbit/s", 165, |seq| seq % 97 == 0), 20);

@@ -1,4 +1,4 @@
-//! Whatever both applications and the network do, every byte arrives once, in order, both ways.
+//! Property: whatever both applications and the network do, every byte arrives once, in order, both ways.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -17,14 +17,14 @@ use crate::receiving::of_window;
 use crate::reno::Reno;
 use crate::trouble::Trouble;
 
-/// What one end's application does.
+/// Behaviour of one end's application.
 #[derive(Debug, Clone)]
 struct Application {
     nodelay: bool,
     cork: bool,
-    /// How much it writes after how many milliseconds; then it finishes.
+    /// Writes as (delay in milliseconds, bytes); the application finishes after the last.
     writes: Vec<(u64, u64)>,
-    /// The buffer, and how much it reads every so many milliseconds; `None`: everything at once.
+    /// Size of the buffer, bytes per read and milliseconds between reads; `None` to read everything at once.
     reads: Option<(u64, u64, u64)>,
 }
 
@@ -51,12 +51,12 @@ impl Application {
     }
 }
 
-/// What one direction may do and has done.
+/// Checks of one direction of the connection.
 #[derive(Debug, Default)]
 struct Direction {
-    /// Where every segment began, and how long it was.
+    /// Offset, length and FIN flag of every segment, by sequence number.
     segments: BTreeMap<u64, (u64, u16, bool)>,
-    /// Up to where its sender has ever been allowed to send by an ACK that left the other end.
+    /// Largest byte offset that an ACK of the other end has ever allowed.
     allowed: u64,
 }
 
@@ -89,8 +89,8 @@ impl Direction {
     }
 }
 
-/// Packets, timers and turns of applications in one connection: to read every byte by itself takes 720,000 at the most,
-/// and more than 100,000 hardly come about otherwise.
+/// Most packets, timers and turns of applications in one connection: reading byte by byte takes at most
+/// 720,000, and other cases hardly exceed 100,000.
 const MOST_TURNS: u32 = 1_000_000;
 
 fn survives(client: &Application, server: &Application, trouble: [Trouble; 2]) {
@@ -103,15 +103,16 @@ fn survives(client: &Application, server: &Application, trouble: [Trouble; 2]) {
         let (own, other) = if from == Client { (0, 1) } else { (1, 0) };
         let (segment, ack) = match packet {
             Packet::Segment(segment) => (Some(segment), None),
-            Packet::Ack(ack) => (None, Some(ack.whole())),
-            Packet::Both(segment, ack) => (Some(segment), Some(ack.whole())),
+            Packet::Ack(ack) => (None, Some(ack.unpack())),
+            Packet::DataWithAck(segment, ack) => (Some(segment), Some(ack.unpack())),
             Packet::Reset => (None, None),
         };
         segment.into_iter().for_each(|segment| directions[own].on_segment(segment));
         ack.into_iter().for_each(|ack| directions[other].on_ack(&ack));
         trouble[own].fate()
     });
-    let mut applications = [Running::new(Client, client), Running::new(Server, server)];
+    let mut applications =
+        [RunningApplication::new(Client, client), RunningApplication::new(Server, server)];
     let mut turns = 0;
     while !applications.iter().all(|application| application.is_done(&mut pair)) {
         turns += 1;
@@ -137,7 +138,7 @@ fn survives(client: &Application, server: &Application, trouble: [Trouble; 2]) {
     }
 }
 
-/// How far either end has come.
+/// Describe the progress of both ends.
 fn states(pair: &Pair) -> String {
     let of = |end: &Endpoint<Reno>| {
         let (state, unread, unsent) = (end.state(), end.unread(), end.unsent());
@@ -146,17 +147,17 @@ fn states(pair: &Pair) -> String {
     format!("client {}; server {}", of(&pair.client), of(&pair.server))
 }
 
-/// An application at work.
-struct Running<'a> {
+/// Application that runs at one end.
+struct RunningApplication<'a> {
     side: Side,
     application: &'a Application,
     written: usize,
     finished: bool,
-    /// When it does something next.
+    /// Time of its next action.
     at: Instant,
 }
 
-impl<'a> Running<'a> {
+impl<'a> RunningApplication<'a> {
     fn new(side: Side, application: &'a Application) -> Self {
         let after = application.writes.first().map_or(0, |(after, _)| *after);
         let at = Instant::START + ms(after);

@@ -1,4 +1,4 @@
-//! RFC 3168: who asks for it, what is ECT, and what a mark causes.
+//! ECN of RFC 3168: negotiation, ECT packets, and the effects of a mark.
 
 use skyhop_cc::bindings::*;
 use skyhop_cc::{Instance, Module};
@@ -17,7 +17,7 @@ fn asking() -> SenderConfig {
     SenderConfig { ecn: true, ..SenderConfig::default() }
 }
 
-/// Marks these segments when they pass for the first time.
+/// Mark these segments when they pass for the first time.
 fn mark_once(
     marked: impl IntoIterator<Item = u64> + 'static,
 ) -> impl FnMut(Instant, &Segment) -> Fate + 'static {
@@ -28,7 +28,7 @@ fn mark_once(
     }
 }
 
-/// Endless data over 100 ms and 100 Mbit/s.
+/// Run a flow with endless data over 100 ms and 100 Mbit/s.
 fn path_with(judge: impl FnMut(Instant, &Segment) -> Fate + 'static) -> Path<Reno> {
     let mut path = Path::with_config(asking(), Reno::default(), ms(50))
         .with_bottleneck("100 Mbit/s", 100_000)
@@ -37,7 +37,7 @@ fn path_with(judge: impl FnMut(Instant, &Segment) -> Fate + 'static) -> Path<Ren
     path
 }
 
-/// SYN and SYN-ACK of these ends, with a first SYN that gets lost where `retried`.
+/// Exchange SYN and SYN-ACK of these ends; the first SYN is lost if `retried`.
 fn handshake(wants: bool, willing: bool, retried: bool) -> (Segment, Ack, Segment) {
     let mut sender = Sender::new(SenderConfig { ecn: wants, ..asking() }, Reno::default());
     let mut receiver = Receiver::new(ReceiverConfig { ecn: willing, ..ReceiverConfig::default() });
@@ -68,7 +68,7 @@ fn ecn_is_spoken_where_one_end_asks_and_the_other_is_willing() {
     assert!(syn.cwr && !ack.ece && data.ecn == Ecn::NotEct, "declined");
 }
 
-/// RFC 3168 6.1.1.1.
+/// A retransmitted SYN does not request ECN (RFC 3168 6.1.1.1).
 #[test]
 fn a_syn_that_leaves_again_asks_for_nothing() {
     let (syn, ack, data) = handshake(true, true, true);
@@ -76,7 +76,7 @@ fn a_syn_that_leaves_again_asks_for_nothing() {
     assert_eq!(data.ecn, Ecn::NotEct);
 }
 
-/// RFC 3168 6.1.5.
+/// Retransmissions are not ECT (RFC 3168 6.1.5).
 #[test]
 fn data_is_ect_unless_it_leaves_again() {
     let mut path = path_with(lose_once([100, 150, 151]));
@@ -102,25 +102,25 @@ fn a_mark_halves_the_window_and_costs_no_segment() {
     assert!(path.retransmissions().is_empty());
     let info = path.sender.info();
     assert_eq!((info.recoveries, info.undos, info.lost), (0, 0, 0));
-    // All ACKs of a round trip say ECE: Linux counts what they deliver.
+    // All ACKs of a round trip have ECE set: Linux counts the packets they deliver.
     let round = u64::from(before);
     assert!((round / 2..=round + 10).contains(&info.delivered_ce), "{}", info.delivered_ce);
 }
 
-/// RFC 3168 6.1.2 and 6.1.3: ECE from the mark on, until CWR comes; CWR once, on new data.
+/// ECE is set from the mark until CWR arrives, and CWR once, on new data (RFC 3168 6.1.2, 6.1.3).
 #[test]
 fn the_receiver_echoes_until_the_sender_says_that_it_has_reduced() {
     let mut path = path_with(mark_once([200]));
     path.run_for(Duration::from_secs(3));
-    let told: Vec<_> = path.sent.iter().filter(|(_, s)| s.cwr).collect();
-    let [(cwr_left, cwr)] = told[..] else { panic!("{told:?}") };
+    let marked: Vec<_> = path.sent.iter().filter(|(_, s)| s.cwr).collect();
+    let [(cwr_left, cwr)] = marked[..] else { panic!("{marked:?}") };
     assert!(!cwr.retransmission && cwr.ecn == Ecn::Ect0);
     let echoing: Vec<Instant> =
         path.acks.iter().filter(|(_, a)| a.ece && !a.syn).map(|(at, _)| *at).collect();
     let (first, last) = (echoing[0], echoing[echoing.len() - 1]);
     assert!(*cwr_left >= first + ms(50), "half a round trip behind the echo");
     assert!(last < *cwr_left + ms(60), "until the CWR arrives");
-    // Every ACK between says so, none after.
+    // Every ACK in between has ECE set, none after.
     let between = path.acks.iter().filter(|(at, a)| !a.syn && (first..=last).contains(at));
     assert!(between.clone().count() > 20 && between.clone().all(|(_, a)| a.ece));
     let answer = path.acks.iter().find(|(_, a)| !a.syn && a.cumulative > cwr.seq).expect("an ACK");
@@ -148,7 +148,7 @@ fn without_ecn_what_would_have_been_marked_is_lost() {
     assert_eq!(path.sender.info().delivered_ce, 0);
 }
 
-/// A reordering that looks like a loss is undone, but not the reduction that a mark asks for.
+/// The undo of a spurious loss does not undo the reduction for a mark.
 #[test]
 fn a_reduction_that_a_mark_asks_for_is_not_undone() {
     let run = |mark: bool| {
@@ -170,7 +170,7 @@ fn a_reduction_that_a_mark_asks_for_is_not_undone() {
     assert!(kept < 0.8, "{kept}");
 }
 
-/// RFC 3168 6.1.3 leaves delayed ACKs alone; Linux does not let a mark wait.
+/// Linux acknowledges a mark at once, although RFC 3168 6.1.3 leaves delayed ACKs as they are.
 #[test]
 fn a_mark_and_what_says_that_the_window_was_reduced_are_acknowledged_at_once() {
     let mut receiver = Receiver::new(of_window(45 * 1448));
@@ -211,7 +211,7 @@ fn a_mark_and_what_says_that_the_window_was_reduced_are_acknowledged_at_once() {
     assert_eq!(answers, [echo, echo, None, echo, None, none, None, none]);
 }
 
-/// Notes what it hears of marks, at a window of 30.
+/// Controller with a window of 30 that records the ECN events it receives.
 #[derive(Debug, Default)]
 struct Listening {
     echoes: u32,
@@ -279,7 +279,8 @@ fn a_congestion_control_hears_of_marks_in_every_way_that_linux_has() {
     assert_eq!(path.sender.congestion_control().received, (1, 2));
 }
 
-/// Linux's INET_ECN_xmit: who needs ECN has it asked for, and is ECT even in what leaves again.
+/// A controller that needs ECN has it requested, and all its packets are ECT, retransmissions too
+/// (INET_ECN_xmit of Linux).
 #[test]
 fn a_module_that_needs_ecn_gets_it_on_everything() {
     let marks = Instance::new(Module::fixture("marks"), &[]).expect("a whole module");

@@ -4,10 +4,10 @@ use skyhop_tcp::{ConnectionState, EndpointConfig, Failure, Packet, ReceiverConfi
 use skyhop_units::{Bytes, Duration, Instant};
 
 use crate::pair::{Client, Pair, Server, describe};
-use crate::path::{Fate, ms, on_the_dot};
+use crate::path::{Fate, exact_timers, ms};
 use crate::receiving::of_window;
 
-const CONFIG: fn() -> EndpointConfig = on_the_dot;
+const CONFIG: fn() -> EndpointConfig = exact_timers;
 
 #[test]
 fn a_request_leaves_at_once_and_the_response_carries_its_acknowledgement() {
@@ -21,10 +21,10 @@ fn a_request_leaves_at_once_and_the_response_carries_its_acknowledgement() {
     assert_eq!(pair.client.received(), Bytes::new(100_000));
     assert_eq!(pair.server.acknowledged(), Bytes::new(100_000));
     assert_eq!(pair.client.acknowledged(), Bytes::new(300));
-    let requests = pair.told(Client);
+    let requests = pair.sent_by(Client);
     assert_eq!(requests[0], (start - Instant::START, "300".into()));
-    let response = pair.told(Server);
-    // A quick ACK at first, before the application can answer.
+    let response = pair.sent_by(Server);
+    // The first ACK is a quick ACK, before the application can answer.
     assert_eq!(response[0], (start + ms(20) - Instant::START, "ack 300".into()));
     assert_eq!(response[1].1, "1448, ack 300");
 }
@@ -44,10 +44,10 @@ fn both_streams_end_with_a_fin_of_their_own() {
     assert_eq!(pair.client.received(), Bytes::new(5000));
     assert_eq!(pair.client.state(), ConnectionState::Closed);
     assert_eq!(pair.server.state(), ConnectionState::Closed);
-    let told: Vec<String> = pair.told(Client).into_iter().map(|(_, told)| told).collect();
-    assert_eq!(told[..2], ["300", "0 fin"]);
-    let last = pair.told(Server).into_iter().rfind(|(_, told)| told.contains("fin"));
-    assert_eq!(last.map(|(_, told)| told), Some("656 fin, ack 300".into()));
+    let sent: Vec<String> = pair.sent_by(Client).into_iter().map(|(_, packet)| packet).collect();
+    assert_eq!(sent[..2], ["300", "0 fin"]);
+    let last = pair.sent_by(Server).into_iter().rfind(|(_, packet)| packet.contains("fin"));
+    assert_eq!(last.map(|(_, packet)| packet), Some("656 fin, ack 300".into()));
 }
 
 #[test]
@@ -62,7 +62,8 @@ fn an_abort_ends_both_sides() {
     assert_eq!((pair.client.next_timer(), pair.server.next_timer()), (None, None));
 }
 
-/// Ping-pong: who answers within the time of a delayed ACK acknowledges by that, after the first time.
+/// Interactive connections: an end that answers within the time of a delayed ACK acknowledges with the answer,
+/// after the first time.
 #[test]
 fn answers_acknowledge_what_they_answer() {
     let mut pair = Pair::open(CONFIG(), ms(20));
@@ -72,16 +73,16 @@ fn answers_acknowledge_what_they_answer() {
         pair.server.write(pair.now, Bytes::new(500));
         pair.run_for(ms(20));
     }
-    let what = |told: Vec<(Duration, String)>| -> Vec<String> {
-        told.into_iter().map(|(_, what)| what).collect()
+    let what = |sent: Vec<(Duration, String)>| -> Vec<String> {
+        sent.into_iter().map(|(_, what)| what).collect()
     };
-    let server = what(pair.told(Server));
+    let server = what(pair.sent_by(Server));
     assert_eq!(
         server,
         ["ack 300", "500, ack 300", "500, ack 600", "500, ack 900", "500, ack 1200"]
     );
     // The client's first answer to an answer is its second request.
-    let client = what(pair.told(Client));
+    let client = what(pair.sent_by(Client));
     assert_eq!(client, ["300", "ack 500", "300, ack 500", "300, ack 1000", "300, ack 1500"]);
     // Nothing follows the last response: its acknowledgement comes alone, and ends the exchange.
     let end = pair.now;
@@ -89,7 +90,7 @@ fn answers_acknowledge_what_they_answer() {
     assert_eq!(pair.since(end, Client), [(ms(40), "ack 2000".into())]);
 }
 
-/// RFC 5681 4.1: the window of the first response does not last through a pause.
+/// The window of the first response does not survive a pause (RFC 5681 4.1).
 #[test]
 fn a_pause_between_requests_restarts_the_window() {
     let mut pair = Pair::open(CONFIG(), ms(20));
@@ -111,7 +112,7 @@ fn a_pause_between_requests_restarts_the_window() {
     assert!(bursts[1] > 50, "{bursts:?}");
 }
 
-/// The same for an application that writes without end, between pauses.
+/// The same holds for an application with an endless stream, between pauses.
 #[test]
 fn a_pause_of_an_endless_writer_restarts_the_window() {
     let mut pair = Pair::open(CONFIG(), ms(20));
@@ -142,7 +143,7 @@ fn a_shut_window_does_not_restart_the_senders() {
     assert!(before > 20, "{before}");
 }
 
-/// An end that speaks first does so even where the handshake's last segment is lost.
+/// An end that sends first does so even if the handshake's last segment is lost.
 #[test]
 fn who_is_called_may_speak_first() {
     let mut pair = Pair::new(CONFIG(), CONFIG(), ms(20));
@@ -159,7 +160,7 @@ fn who_is_called_may_speak_first() {
     assert_eq!(pair.client.received(), Bytes::new(5000));
 }
 
-/// What acknowledges one direction takes room from the other: no packet is larger than 1500 bytes.
+/// Acknowledgements of one direction take room from data of the other: no packet is larger than 1500 bytes.
 #[test]
 fn data_leaves_room_for_blocks() {
     let mut pair = Pair::open(CONFIG(), ms(20));
@@ -177,7 +178,7 @@ fn data_leaves_room_for_blocks() {
     let most = pair.sent.iter().map(|sent| sent.packet.ip_size()).max();
     assert_eq!(most, Some(Bytes::new(1500)));
     let with_blocks = pair.sent.iter().filter(|sent| match &sent.packet {
-        Packet::Both(_, ack) => !ack.whole().sack.is_empty(),
+        Packet::DataWithAck(_, ack) => !ack.unpack().sack.is_empty(),
         _ => false,
     });
     assert!(with_blocks.count() > 100);

@@ -1,4 +1,4 @@
-//! When each hook is called, and with what.
+//! Calls of the congestion control's hooks and their arguments.
 
 use std::sync::{Arc, Mutex};
 
@@ -20,7 +20,7 @@ enum Call {
     Release,
 }
 
-/// A window of 20 packets that writes down what it is asked.
+/// Controller with a window of 20 packets that records its calls.
 #[derive(Debug, Default, Clone)]
 struct Noted {
     calls: Arc<Mutex<Vec<Call>>>,
@@ -86,7 +86,7 @@ impl CongestionControl for Noted {
     }
 }
 
-/// 300 segments over a path that loses the `lost`th.
+/// Transfer 300 segments over a path that loses the `lost`th.
 fn transfer(lost: Option<usize>) -> (Noted, Path<Noted>) {
     let noted = Noted::default();
     let mut left = 0;
@@ -95,7 +95,7 @@ fn transfer(lost: Option<usize>) -> (Noted, Path<Noted>) {
         if Some(left) == lost { Fate::Lost } else { Fate::Arrives }
     };
     let mut path = Path::new(noted.clone(), ms(20)).judging_segments(judge);
-    // A window that grows is told with every ACK, and takes the slow path.
+    // A growing window changes with every ACK, so every ACK takes the slow path.
     path.receiver = Receiver::new(of_window(45 * 1448));
     path.sender.write(path.now, Bytes::new(300 * 1448));
     path.sender.finish();
@@ -109,7 +109,7 @@ fn an_ack_that_only_advances_takes_no_slow_path() {
     assert!(noted.ack_events().len() > 100);
     assert!(noted.ack_events().iter().all(|flags| *flags == CA_ACK_WIN_UPDATE));
     let plain = FLAG_SND_UNA_ADVANCED | FLAG_WIN_UPDATE | FLAG_DATA_ACKED | FLAG_SET_XMIT_TIMER;
-    // The last, shorter segment or a lone one may have waited for the delayed-ACK timer.
+    // The ACK of the last, shorter segment or of a lone one may have been delayed.
     let all_plain = noted.ack_flags().iter().all(|flags| flags & !FLAG_ACK_MAYBE_DELAYED == plain);
     assert!(all_plain, "{:x?}", noted.ack_flags());
 }

@@ -1,4 +1,4 @@
-//! How CUBIC leaves slow start before it loses anything (HyStart).
+//! CUBIC's end of slow start before any loss (HyStart).
 
 use skyhop_cc::Instance;
 use skyhop_tcp::TcpInfo;
@@ -6,10 +6,10 @@ use skyhop_units::Instant;
 
 use crate::path::{Path, module, ms};
 
-/// 50 Mbit/s and 40 ms on the wire.
+/// Bandwidth-delay product of 50 Mbit/s on the wire and 40 ms, in packets.
 const BDP: u32 = 165;
 
-/// The start of a flow with these parameters over a queue of so many packets.
+/// Run the start of a flow with these parameters over a queue of so many packets.
 fn start(params: &[(&str, &str)], queue: u32) -> Path<Instance> {
     let mut path =
         Path::new(module("cubic", params), ms(20)).with_bottleneck("50 Mbit/s", queue.into());
@@ -18,13 +18,13 @@ fn start(params: &[(&str, &str)], queue: u32) -> Path<Instance> {
     path
 }
 
-/// The moment that slow start ends, and what follows.
+/// Trace from the end of slow start on.
 fn from_the_end(path: &Path<Instance>) -> &[(Instant, TcpInfo)] {
     let end = path.trace.iter().position(|(_, info)| info.ssthresh.is_some());
     &path.trace[end.expect("an end of slow start")..]
 }
 
-/// When the first of the ACKs arrived that came without a gap of more than 2 ms until `end`.
+/// Arrival time of the first ACK of the train that ends at `end`, without a gap of more than 2 ms.
 fn train_before(path: &Path<Instance>, end: Instant) -> Instant {
     let arrivals: Vec<Instant> =
         path.acks.iter().map(|(left, _)| *left + ms(20)).filter(|at| *at <= end).collect();
@@ -32,7 +32,7 @@ fn train_before(path: &Path<Instance>, end: Instant) -> Instant {
     gap.expect("a gap between two flights")[1]
 }
 
-/// Ha and Rhee 3.2: ACKs without a gap for half of the least RTT.
+/// A train of ACKs without a gap for half of the minimum RTT ends slow start (Ha and Rhee 3.2).
 #[test]
 fn a_train_of_acks_as_long_as_the_one_way_delay_ends_slow_start() {
     let path = start(&[("hystart_detect", "1")], BDP);
@@ -45,7 +45,7 @@ fn a_train_of_acks_as_long_as_the_one_way_delay_ends_slow_start() {
     assert!((BDP / 2..2 * BDP).contains(&info.cwnd), "{}", info.cwnd);
 }
 
-/// Ha and Rhee 3.3: a round that begins with RTTs longer than the least by an eighth, here 5 ms.
+/// A round that begins with RTTs an eighth above the minimum, here 5 ms, ends slow start (Ha and Rhee 3.3).
 #[test]
 fn a_queue_ends_slow_start() {
     let path = start(&[("hystart_detect", "2")], 10 * BDP);
@@ -53,7 +53,7 @@ fn a_queue_ends_slow_start() {
     assert_eq!((info.retransmits, info.recoveries), (0, 0));
     let waiting = path.trace.iter().rfind(|(time, _)| *time + ms(40) <= at).expect("earlier").1;
     assert!(waiting.inflight > BDP + 21, "{} in flight a round trip before", waiting.inflight);
-    // Twice the window that first fills the path, and the round that notices.
+    // The window is twice the one that first fills the path, and grows until the round that detects it.
     assert!((2 * BDP..5 * BDP).contains(&info.cwnd), "{}", info.cwnd);
 }
 
@@ -65,7 +65,7 @@ fn what_follows_is_congestion_avoidance() {
     let later = after.iter().find(|(time, _)| *time >= at + start.srtt.expect("a sample"));
     let (_, later) = later.expect("a round trip after it");
     assert!(later.cwnd > start.cwnd, "still growing");
-    // Linux: by 5 % per round trip while no loss has shown what the path holds.
+    // Linux grows by 5 % per round trip until a loss has shown the capacity of the path.
     assert!(f64::from(later.cwnd) <= 1.06 * f64::from(start.cwnd), "{start:?} {later:?}");
 }
 
@@ -75,7 +75,7 @@ fn without_a_bottleneck_there_is_no_end() {
     path.sender.write_without_end();
     path.run_for(ms(340));
     let info = path.sender.info();
-    // Seven round trips after the handshake, but for moments at which the send buffer has yet to grow.
+    // Seven round trips after the handshake, except while the send buffer has yet to grow.
     assert_eq!(info.ssthresh, None);
     assert!((1200..=10 << 7).contains(&info.cwnd), "{}", info.cwnd);
 }

@@ -1,4 +1,4 @@
-//! Losses and how they are found and repaired.
+//! Detection and repair of losses.
 
 use skyhop_model::CongestionState;
 use skyhop_units::{Duration, Instant};
@@ -20,7 +20,7 @@ fn a_single_loss_costs_one_retransmission_and_no_timeout() {
 
 #[test]
 fn the_whole_recovery_takes_one_round_trip_when_the_window_allows() {
-    // What leaves at the same moment would have no order in time.
+    // Segments sent at the same time would have no order in time.
     let mut path = Path::new(Reno::default(), ms(50)).with_bottleneck("1 Gbit/s", 100_000);
     path.judge_segment = Box::new(lose_once([100, 101, 140]));
     path.sender.write_without_end();

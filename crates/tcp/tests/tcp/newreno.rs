@@ -1,21 +1,21 @@
-//! Without SACK (RFC 5681, RFC 6582), and without timestamps.
+//! Connections without SACK (RFC 5681, RFC 6582), and without timestamps.
 
 use skyhop_tcp::{HostConfig, Receiver, ReceiverConfig, SenderConfig};
 use skyhop_units::{Duration, Instant};
 
-use crate::path::{Path, lose_once, ms, on_the_dot};
+use crate::path::{Path, exact_timers, lose_once, ms};
 use crate::reno::Reno;
 use crate::trouble::Trouble;
 
 fn without_sack(timestamps: bool) -> Path<Reno> {
-    let host = HostConfig { sack: false, timestamps, ..on_the_dot().sender.host };
-    let sender = SenderConfig { host, ..on_the_dot().sender };
+    let host = HostConfig { sack: false, timestamps, ..exact_timers().sender.host };
+    let sender = SenderConfig { host, ..exact_timers().sender };
     let mut path = Path::with_config(sender, Reno::default(), ms(20));
-    path.receiver = Receiver::new(ReceiverConfig { host, ..on_the_dot().receiver });
+    path.receiver = Receiver::new(ReceiverConfig { host, ..exact_timers().receiver });
     path.with_bottleneck("10 Mbit/s", 100_000)
 }
 
-/// RFC 5681 3.2: three duplicate ACKs.
+/// Three duplicate ACKs signal a loss (RFC 5681 3.2).
 #[test]
 fn a_loss_is_repaired_after_three_duplicate_acks() {
     let mut path = without_sack(true);
@@ -28,7 +28,7 @@ fn a_loss_is_repaired_after_three_duplicate_acks() {
     assert!(path.acks.iter().all(|(_, ack)| ack.sack.is_empty()));
 }
 
-/// RFC 6582 3.2 step 3: an ACK of but a part shows the next hole, one each round trip.
+/// A partial ACK shows the next hole, one each round trip (RFC 6582 3.2 step 3).
 #[test]
 fn partial_acks_repair_a_hole_per_round_trip() {
     let mut path = without_sack(true);
@@ -57,7 +57,7 @@ fn everything_arrives_whatever_is_lost() {
     }
 }
 
-/// RFC 7323 appendix A: twelve bytes less in every packet.
+/// Every packet is twelve bytes shorter without timestamps (RFC 7323 appendix A).
 #[test]
 fn packets_without_timestamps_are_shorter() {
     let mut path = without_sack(false);

@@ -1,10 +1,10 @@
-//! Data one way through two endpoints is what a sender and a receiver alone make of it, packet by packet.
+//! Data one way through two endpoints gives the same packets as a sender and a receiver alone.
 
 use skyhop_tcp::{Packet, SegmentKind};
 use skyhop_units::{Bytes, Duration, Instant};
 
 use crate::pair::{Client, Pair, Server};
-use crate::path::{Fate, Path, ms, on_the_dot};
+use crate::path::{Fate, Path, exact_timers, ms};
 use crate::reno::Reno;
 use crate::trouble::Trouble;
 
@@ -15,13 +15,13 @@ fn sorted(mut sent: Vec<Sent>) -> Vec<Sent> {
     sent
 }
 
-/// The way there is a little longer than the way back: two packets never arrive at the same moment at the two ends,
-/// where it would matter which of them is looked at first.
+/// Delay from the client, a little longer than the one back: two packets then never arrive at both ends at the
+/// same time, where the order of processing would matter.
 fn longer(fate: Fate) -> Fate {
     if matches!(fate, Fate::Arrives) { Fate::Late(Duration::from_micros(137)) } else { fate }
 }
 
-/// Data segments and ACKs, as they left.
+/// Data segments and ACKs in the order of transmission.
 fn by_halves(bytes: u64, trouble: [Trouble; 2]) -> (Vec<Sent>, Vec<Sent>) {
     let mut path = Path::new(Reno::default(), ms(20));
     let [mut forward, mut back] = trouble;
@@ -37,7 +37,7 @@ fn by_halves(bytes: u64, trouble: [Trouble; 2]) -> (Vec<Sent>, Vec<Sent>) {
 }
 
 fn by_endpoints(bytes: u64, trouble: [Trouble; 2]) -> (Vec<Sent>, Vec<Sent>) {
-    let config = on_the_dot();
+    let config = exact_timers();
     let mut pair = Pair::new(config, config, ms(20));
     let [mut forward, mut back] = trouble;
     pair.judge = Box::new(move |_, from, _| match from {
@@ -58,10 +58,10 @@ fn by_endpoints(bytes: u64, trouble: [Trouble; 2]) -> (Vec<Sent>, Vec<Sent>) {
                 segments.push((sent.at, size, s.seq, s.retransmission));
             }
             Packet::Ack(ack) => {
-                let ack = ack.whole();
+                let ack = ack.unpack();
                 acks.push((sent.at, size, ack.cumulative, ack.syn));
             }
-            Packet::Both(segment, _) => {
+            Packet::DataWithAck(segment, _) => {
                 assert_ne!(segment.kind, SegmentKind::Data, "nothing to carry")
             }
             other => panic!("{other:?}"),

@@ -1,5 +1,5 @@
-//! Single flows against what the real stack did (tests/linux). The fuller comparison belongs to the
-//! simulator.
+//! Single flows compared with the real stack (tests/linux). The fuller comparison is part of the simulator's
+//! tests.
 
 use skyhop_cc::{Instance, Module};
 use skyhop_model::Profile;
@@ -10,18 +10,18 @@ use skyhop_units::{Duration, Instant, Rate};
 use crate::path::{Fate, Path, ms};
 use crate::trouble::Trouble;
 
-/// Of goodput, relative.
+/// Relative tolerance of the goodput.
 const GOODPUT: f64 = 0.02;
-/// Of the mean srtt, relative.
+/// Relative tolerance of the mean srtt.
 const SRTT: f64 = 0.03;
-/// The same with random loss.
+/// Relative tolerance of the mean srtt with random loss.
 const SRTT_WITH_LOSS: f64 = 0.05;
-/// Of retransmits: this part, and so many.
+/// Tolerance of the retransmissions: relative and absolute.
 const RETRANSMITS: (f64, f64) = (0.25, 20.0);
-/// How many draws of what is left to chance, of which the mean counts.
+/// Number of random draws, whose mean counts.
 const SEEDS: u64 = 20;
 
-/// Linux's kernel: version and ticks per second.
+/// Version and ticks per second of the Linux kernel measured.
 const PROFILE: Profile = Profile::Linux6_12;
 const HZ: u32 = 100;
 
@@ -36,7 +36,7 @@ struct Setup {
 
 enum Loss {
     None,
-    /// A data packet is lost with this probability.
+    /// Each data packet is lost with this probability.
     Random {
         probability: f64,
         seed: u64,
@@ -61,8 +61,8 @@ fn single_flows_behave_as_on_linux() {
     assert_eq!(wrong.collect::<Vec<_>>(), Vec::<String>::new());
 }
 
-/// Random losses, but the same ones: by the tenths of a second in which Linux sent packets again. Where in these
-/// is not known, and which of those that belong to one tenth cost one reduction together; hence the mean.
+/// Random losses at the times at which Linux retransmitted, to a tenth of a second. Where within a tenth is not
+/// known, nor which of several losses in one tenth cost one reduction together; hence the mean.
 #[test]
 fn what_linux_lost_at_random_costs_as_much() {
     let wrong = of_kinds(&["loss-cubic-"]).into_iter().filter_map(|(scenario, module)| {
@@ -82,7 +82,7 @@ fn bbr_at_random_loss_behaves_as_on_linux() {
     assert_eq!(wrong.collect::<Vec<_>>(), Vec::<String>::new());
 }
 
-/// The scenarios of these kinds whose congestion controls are those of Linux.
+/// Select the scenarios of these kinds whose congestion controls are Linux's own.
 fn of_kinds(kinds: &[&str]) -> Vec<(Scenario, &'static Module)> {
     let is_of_kind = |name: &str| kinds.iter().any(|kind| name.starts_with(kind));
     let known = scenarios().into_iter().filter(|scenario| is_of_kind(&scenario.name));
@@ -105,7 +105,8 @@ fn setup(scenario: &Scenario, loss: Loss) -> Setup {
     }
 }
 
-/// When packets were lost: a round trip before they were sent again, which was some time in its tenth of a second.
+/// Draw the times of losses: a round trip before each retransmission, which was at some time in its tenth of a
+/// second.
 fn losses_of(scenario: &Scenario, seed: u64) -> Vec<Duration> {
     let mut dice = Trouble::of_loss(0, seed);
     let round_trip = Duration::from_micros(2 * scenario.one_way_us);
@@ -120,7 +121,7 @@ fn losses_of(scenario: &Scenario, seed: u64) -> Vec<Duration> {
     losses
 }
 
-/// What is out of tolerance.
+/// Describe the results out of tolerance; `None` if all are within.
 fn compare(scenario: &Scenario, ours: &Outcome, srtt_tolerance: f64) -> Option<String> {
     let (name, linux) = (&scenario.name, &scenario.flows[0]);
     let goodput = ours.goodput_bps / linux.goodput_bps;
@@ -172,7 +173,7 @@ fn run(module: &'static Module, setup: Setup) -> Outcome {
     sampled(path, start, setup.seconds)
 }
 
-/// Runs on for so long and takes samples every tenth of a second.
+/// Run on for `seconds` and take samples every tenth of a second.
 fn sampled(mut path: Path<Instance>, start: Instant, seconds: f64) -> Outcome {
     let (mut srtt, mut cwnd) = (0.0, 0.0);
     let samples = (seconds * 10.0) as u32;
@@ -192,7 +193,7 @@ fn sampled(mut path: Path<Instance>, start: Instant, seconds: f64) -> Outcome {
     }
 }
 
-/// Every 15 s: 100 ms of outage, then the other of two paths.
+/// One-way delay at a time: every 15 s there is an outage of 100 ms, then the other of two paths.
 fn one_way_with_handovers(t: Duration) -> Duration {
     let handovers = t.as_nanos() / ms(15_000).as_nanos();
     if in_outage(t) || handovers.is_multiple_of(2) { ms(20) } else { ms(30) }
@@ -206,7 +207,7 @@ fn fate_at(t: Duration) -> Fate {
     if in_outage(t) { Fate::Lost } else { Fate::Arrives }
 }
 
-/// The mean over all seeds.
+/// Mean of the outcomes over all seeds.
 fn mean_of(module: &'static Module, scenario: &Scenario, loss: impl Fn(u64) -> Loss) -> Outcome {
     let runs = (1..=SEEDS).map(|seed| run(module, setup(scenario, loss(seed))));
     let outcomes: Vec<Outcome> = runs.collect();

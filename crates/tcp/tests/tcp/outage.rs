@@ -1,4 +1,4 @@
-//! Timeouts: real ones, and those that prove needless.
+//! Retransmission timeouts, justified and spurious ones.
 
 use skyhop_model::CongestionState;
 use skyhop_tcp::Receiver;
@@ -12,7 +12,7 @@ fn at(ms_since_start: u64) -> Instant {
     Instant::START + ms(ms_since_start)
 }
 
-/// The receiver's window keeps the queue short and the timeout near its least.
+/// The receiver's window keeps the queue short and the timeout near its minimum.
 fn window_limited() -> Path<Reno> {
     let mut path = Path::new(Reno::default(), ms(20)).with_bottleneck("10 Mbit/s", 100);
     path.receiver = Receiver::new(of_window(40 * 1448));
@@ -66,7 +66,7 @@ fn a_spurious_timeout_is_undone() {
     assert_eq!(info.ca_state, CongestionState::Open);
     assert!(info.cwnd >= before.cwnd, "{} before, {} after", before.cwnd, info.cwnd);
     assert_eq!(info.ssthresh, before.ssthresh);
-    // Only what the timeouts and the probe sent, not the window.
+    // Only the retransmissions of timeouts and the probe, not the window.
     let resent: Vec<_> = path.sent.iter().filter(|(_, s)| s.retransmission).collect();
     assert!(resent.len() as u64 <= info.timeouts + info.probes, "{info:?} {resent:#?}");
 }

@@ -1,4 +1,4 @@
-//! Two endpoints, a delay line in either direction, and a say in every packet's fate.
+//! Two endpoints with a delay line in each direction, where a test decides the fate of every packet.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use skyhop_units::{Duration, Instant};
 use crate::path::{Fate, ms};
 use crate::reno::Reno;
 
-/// Which end.
+/// End of the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
     Client,
@@ -17,7 +17,7 @@ pub enum Side {
 
 pub use Side::{Client, Server};
 
-/// A packet as it left.
+/// Packet with its time of transmission.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sent {
     pub at: Instant,
@@ -27,16 +27,16 @@ pub struct Sent {
 
 type Judge = Box<dyn FnMut(Instant, Side, &Packet) -> Fate>;
 
-/// One connection, both ends.
+/// Both ends of one connection.
 pub struct Pair {
     pub client: Endpoint<Reno>,
     pub server: Endpoint<Reno>,
     pub now: Instant,
     pub one_way: Duration,
     pub judge: Judge,
-    /// Every packet that left.
+    /// Every packet sent so far.
     pub sent: Vec<Sent>,
-    on_the_way: BTreeMap<(Instant, u64), (Side, Packet)>,
+    in_transit: BTreeMap<(Instant, u64), (Side, Packet)>,
     order: u64,
 }
 
@@ -49,12 +49,13 @@ impl Pair {
             one_way,
             judge: Box::new(|_, _, _| Fate::Arrives),
             sent: Vec::new(),
-            on_the_way: BTreeMap::new(),
+            in_transit: BTreeMap::new(),
             order: 0,
         }
     }
 
-    /// A pair whose handshake is over, at the moment that the server knows; what was sent for it is forgotten.
+    /// Return a pair whose handshake is complete, at the time at which the server knows; the packets sent for
+    /// it are forgotten.
     pub fn open(config: EndpointConfig, one_way: Duration) -> Self {
         let mut pair = Self::new(config, config, one_way);
         while pair.server.state() == ConnectionState::Opening {
@@ -71,10 +72,10 @@ impl Pair {
         }
     }
 
-    /// One event not later than `until`; `false` where there is none.
+    /// Process one event not later than `until`; return `false` if there is none.
     pub fn step(&mut self, until: Instant) -> bool {
         self.transmit();
-        let arrival = self.on_the_way.keys().next().map(|(at, _)| *at);
+        let arrival = self.in_transit.keys().next().map(|(at, _)| *at);
         let timers = [self.client.next_timer(), self.server.next_timer()];
         let next = [arrival, timers[0], timers[1]].into_iter().flatten().min();
         let Some(at) = next.filter(|at| *at <= until) else {
@@ -83,7 +84,7 @@ impl Pair {
         assert!(at >= self.now, "an event in the past");
         self.now = at;
         if arrival == Some(at) {
-            let (_, (to, packet)) = self.on_the_way.pop_first().expect("an event");
+            let (_, (to, packet)) = self.in_transit.pop_first().expect("an event");
             self.end(to).on_packet(at, &packet);
         } else if timers[0] == Some(at) {
             self.client.on_timer(at);
@@ -94,7 +95,7 @@ impl Pair {
         true
     }
 
-    /// Runs for `duration`.
+    /// Run the connection for `duration`.
     pub fn run_for(&mut self, duration: Duration) {
         let until = self.now + duration;
         while self.step(until) {}
@@ -124,24 +125,24 @@ impl Pair {
             Fate::Lost => return,
         };
         for _ in 0..copies {
-            self.on_the_way.insert((at, self.order), (to, packet));
+            self.in_transit.insert((at, self.order), (to, packet));
             self.order += 1;
         }
     }
 
-    /// When each packet of `from` left, and what it was.
-    pub fn told(&self, from: Side) -> Vec<(Duration, String)> {
+    /// Time and description of each packet sent by `from`.
+    pub fn sent_by(&self, from: Side) -> Vec<(Duration, String)> {
         self.since(Instant::START, from)
     }
 
-    /// The same since a moment.
+    /// Time since `start` and description of each packet sent by `from` from then on.
     pub fn since(&self, start: Instant, from: Side) -> Vec<(Duration, String)> {
         let of_side = self.sent.iter().filter(|sent| sent.from == from && sent.at >= start);
         of_side.map(|sent| (sent.at - start, describe(&sent.packet))).collect()
     }
 }
 
-/// A packet in a word: how many bytes, whether a FIN, and what it acknowledges.
+/// Describe a packet in short: its bytes, FIN, and acknowledgement.
 pub fn describe(packet: &Packet) -> String {
     let data = |segment: &Segment| match segment.kind {
         SegmentKind::Data if segment.fin => format!("{} fin", segment.len),
@@ -153,8 +154,8 @@ pub fn describe(packet: &Packet) -> String {
     let acked = |ack: &Ack| format!("ack {}", ack.acknowledged);
     match packet {
         Packet::Segment(segment) => data(segment),
-        Packet::Ack(ack) => acked(&ack.whole()),
-        Packet::Both(segment, ack) => format!("{}, {}", data(segment), acked(&ack.whole())),
+        Packet::Ack(ack) => acked(&ack.unpack()),
+        Packet::DataWithAck(segment, ack) => format!("{}, {}", data(segment), acked(&ack.unpack())),
         Packet::Reset => "reset".into(),
     }
 }

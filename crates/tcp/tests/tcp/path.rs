@@ -1,4 +1,4 @@
-//! Two delay lines, a bottleneck where one is wanted, and a say in every packet's fate.
+//! Two delay lines and an optional bottleneck, where a test decides the fate of every packet.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -11,24 +11,25 @@ use skyhop_tcp::{
 };
 use skyhop_units::{Bytes, Duration, Instant, Rate};
 
-/// What becomes of a packet.
+/// Fate of a packet on the path.
 #[derive(Debug, Clone, Copy)]
 pub enum Fate {
     Arrives,
     Late(Duration),
     Twice,
-    /// Arrives, and a queue on the way would have dropped it: as CE where it is ECT.
+    /// Arrives, although a queue on the path would drop it, as CE if it is ECT.
     Marked,
     Lost,
 }
 
-/// What an IP packet counts more on the wire.
+/// Bytes that an IP packet takes in addition on the wire.
 const ETHERNET_HEADER: Bytes = Bytes::new(14);
-/// A full segment on the wire.
+/// Bytes of a full-size segment on the wire.
 const FULL_PACKET: u64 = 1514;
 
-/// Ends whose timers fire when they are due, not when the kernel's timer wheel comes to them.
-pub fn on_the_dot() -> EndpointConfig {
+/// Return settings of ends whose timers fire exactly on time, without the granularity of the kernel's timer
+/// wheel.
+pub fn exact_timers() -> EndpointConfig {
     let host = HostConfig { timer_wheel: false, ..HostConfig::default() };
     let sender = SenderConfig { host, ..SenderConfig::default() };
     let receiver = ReceiverConfig { host, ..ReceiverConfig::default() };
@@ -48,18 +49,18 @@ pub struct Path<C: CongestionControl> {
     pub sender: Sender<C>,
     pub receiver: Receiver,
     pub now: Instant,
-    /// The propagation delay of what enters the line at a moment.
+    /// Propagation delay of a packet by the time at which it enters the line.
     pub one_way: Box<dyn Fn(Instant) -> Duration>,
-    /// The bottleneck's rate and queue in bytes on the wire; `None`: no bottleneck.
+    /// Rate of the bottleneck and its queue in bytes on the wire; `None` for no bottleneck.
     pub bottleneck: Option<(Rate, u64)>,
-    /// Judges a segment when it leaves the bottleneck.
+    /// Decides the fate of a segment when it leaves the bottleneck.
     pub judge_segment: Judge<Segment>,
     pub judge_ack: Judge<Ack>,
-    /// Every data segment that left.
+    /// Every data segment with its time of transmission.
     pub sent: Vec<(Instant, Segment)>,
-    /// Every ACK that left.
+    /// Every ACK with its time of transmission.
     pub acks: Vec<(Instant, Ack)>,
-    /// The sender after every ACK and timer.
+    /// State of the sender after every ACK and timer.
     pub trace: Vec<(Instant, TcpInfo)>,
     in_order: u64,
     events: BinaryHeap<Reverse<(Instant, u64, usize)>>,
@@ -70,7 +71,7 @@ pub struct Path<C: CongestionControl> {
     in_service: Duration,
 }
 
-/// A module of cc/ with these parameters.
+/// Return an instance of a module of cc/ with these parameters.
 pub fn module(name: &str, params: &[(&str, &str)]) -> Instance {
     let module = Module::find(name).expect("a module of this name");
     Instance::new(module, params).expect("a whole module")
@@ -82,13 +83,13 @@ pub fn ms(n: u64) -> Duration {
 
 impl<C: CongestionControl> Path<C> {
     pub fn new(cc: C, one_way: Duration) -> Self {
-        Self::with_config(on_the_dot().sender, cc, one_way)
+        Self::with_config(exact_timers().sender, cc, one_way)
     }
 
     pub fn with_config(config: SenderConfig, cc: C, one_way: Duration) -> Self {
         Self {
             sender: Sender::new(config, cc),
-            receiver: Receiver::new(on_the_dot().receiver),
+            receiver: Receiver::new(exact_timers().receiver),
             now: Instant::START,
             one_way: Box::new(move |_| one_way),
             bottleneck: None,
@@ -121,27 +122,27 @@ impl<C: CongestionControl> Path<C> {
         self
     }
 
-    /// Sends `segments` full segments and no more.
+    /// Send `segments` full-size segments and close the stream.
     pub fn transfer(&mut self, segments: u64) {
         self.sender.write(self.now, Bytes::new(segments * 1448));
         self.sender.finish();
     }
 
-    /// Runs until everything has been acknowledged; panics when that takes longer than `limit`.
+    /// Run until everything has been acknowledged; panic if that takes longer than `limit`.
     pub fn run_to_completion(&mut self, limit: Duration) {
         while !self.sender.is_complete() {
             assert!(self.step(Instant::START + limit), "stalled: {:?}", self.sender.info());
         }
     }
 
-    /// Runs for `duration`.
+    /// Run the connection for `duration`.
     pub fn run_for(&mut self, duration: Duration) {
         let until = self.now + duration;
         while self.step(until) {}
         self.now = until;
     }
 
-    /// One event not later than `until`; `false` where there is none.
+    /// Process one event not later than `until`; return `false` if there is none.
     pub fn step(&mut self, until: Instant) -> bool {
         self.transmit();
         let arrival = self.events.peek().map(|Reverse((at, _, _))| *at);
@@ -205,7 +206,7 @@ impl<C: CongestionControl> Path<C> {
         let size = segment.ip_size() + ETHERNET_HEADER;
         let time = rate.transmit_time(size);
         let start = self.bottleneck_free.max(self.now);
-        // What waits, the packet under transmission left out.
+        // The queue does not include the packet in transmission.
         let waiting = rate.bytes_in((start - self.now).saturating_sub(self.in_service));
         if waiting + size > Bytes::new(queue) {
             return None;
@@ -244,7 +245,7 @@ impl<C: CongestionControl> Path<C> {
         self.order += 1;
     }
 
-    /// Drops the records so far.
+    /// Clear the records of packets and states.
     pub fn forget(&mut self) {
         self.sent.clear();
         self.acks.clear();
@@ -256,7 +257,7 @@ impl<C: CongestionControl> Path<C> {
     }
 }
 
-/// Loses the first transmission of these segments.
+/// Lose the first transmission of these segments.
 pub fn lose_once(lost: impl IntoIterator<Item = u64>) -> impl FnMut(Instant, &Segment) -> Fate {
     let lost: Vec<u64> = lost.into_iter().collect();
     move |_, segment| {

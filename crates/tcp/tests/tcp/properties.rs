@@ -1,4 +1,4 @@
-//! Whatever the network does, every byte arrives, in order, once, and in bounded time.
+//! Property: whatever the network does, every byte arrives, in order, once, and in bounded time.
 
 use proptest::prelude::*;
 use skyhop_cc::{Instance, Module};
@@ -16,7 +16,7 @@ fn survives<C: CongestionControl>(cc: C, bytes: u64, forward: Trouble, back: Tro
     path.judge_ack = Box::new(move |_, _| back.fate());
     path.sender.write(path.now, Bytes::new(bytes));
     path.sender.finish();
-    // A segment that has bad luck a few times in a row waits for timeouts of 120 s each.
+    // A segment that is lost a few times in a row waits for timeouts of 120 s each.
     path.run_to_completion(Duration::from_secs(1000 + 500 * bytes.div_ceil(1448)));
     assert_eq!(path.receiver.stats().bytes_in_order, Bytes::new(bytes));
     let info = path.sender.info();

@@ -1,4 +1,4 @@
-//! Proportional rate reduction (RFC 6937bis): what leaves during a recovery.
+//! Proportional rate reduction (RFC 6937bis): transmissions during a recovery.
 
 use skyhop_model::CongestionState;
 use skyhop_tcp::TcpInfo;
@@ -7,14 +7,14 @@ use skyhop_units::{Duration, Instant};
 use crate::path::{Path, lose_once, ms};
 use crate::reno::Reno;
 
-/// A recovery of Reno, which halves: the moment before it, all moments of it, the one after it.
+/// Recovery of Reno, which halves the window: the state before it, all states during it, and the one after it.
 struct Recovery {
     path: Path<Reno>,
     moments: Vec<(Instant, TcpInfo)>,
     ssthresh: u32,
 }
 
-/// 20 Mbit/s and 40 ms; these segments are lost once.
+/// Run a flow over 20 Mbit/s and 40 ms that loses these segments once.
 fn recovery_of(lost: &[u64]) -> Recovery {
     let mut path = Path::new(Reno::default(), ms(20)).with_bottleneck("20 Mbit/s", 100_000);
     path.judge_segment = Box::new(lose_once(lost.to_vec()));
@@ -30,8 +30,8 @@ fn recovery_of(lost: &[u64]) -> Recovery {
     Recovery { path, moments, ssthresh }
 }
 
-/// RFC 6937bis 6.2: while more is in flight than ssthresh, one leaves for two delivered, not all
-/// at the end of half a round trip of silence.
+/// While more than ssthresh is in flight, one segment leaves for two delivered, rather than all at the end of
+/// half a round trip of silence (RFC 6937bis 6.2).
 #[test]
 fn above_ssthresh_the_window_glides_down_in_proportion() {
     let Recovery { moments, ssthresh, .. } = recovery_of(&[60]);
@@ -42,14 +42,14 @@ fn above_ssthresh_the_window_glides_down_in_proportion() {
         let delivered = (info.delivered - before.delivered) as f64;
         let sent = (info.sent - before.sent) as f64;
         let due = delivered * f64::from(ssthresh) / f64::from(before.cwnd);
-        // Rounded up; the fast retransmit leaves at once.
+        // The count is rounded up, and the first retransmission leaves at once.
         assert!((sent - due).abs() <= 2.0, "{at}: {sent} sent for {delivered} delivered");
     }
     assert_eq!(moments[moments.len() - 1].1.cwnd, ssthresh);
 }
 
-/// RFC 6937bis 6.2: after a burst loss less is in flight than ssthresh. Its slow-start bound lets
-/// one segment more than delivered leave per ACK, so the ACK clock spreads what fills the gap.
+/// Slow-start bound of PRR: after a burst loss less than ssthresh is in flight, and one segment more than
+/// delivered may leave per ACK, so the ACK clock spreads the segments that fill the gap (RFC 6937bis 6.2).
 #[test]
 fn a_burst_loss_is_paced_out_by_the_ack_clock() {
     let lost: Vec<u64> = (60..110).collect();
@@ -62,7 +62,7 @@ fn a_burst_loss_is_paced_out_by_the_ack_clock() {
         assert!(info.inflight <= ssthresh.max(before.inflight), "{at}: {info:?}");
     }
     for pair in moments.windows(2) {
-        // Of an ACK of two segments: these two and one more.
+        // An ACK of two segments releases these two and one more.
         let (burst, acked) =
             (pair[1].1.sent - pair[0].1.sent, pair[1].1.delivered - pair[0].1.delivered);
         assert!(burst <= acked + 1, "{}: {burst} leave for {acked}", pair[1].0);
@@ -70,7 +70,7 @@ fn a_burst_loss_is_paced_out_by_the_ack_clock() {
     let retransmitted: Vec<Instant> =
         path.sent.iter().filter(|(_, s)| s.retransmission).map(|(at, _)| *at).collect();
     let spread = retransmitted[retransmitted.len() - 1] - retransmitted[0];
-    // 50 segments of 0.6 ms each come back to clock them out.
+    // The ACKs of 50 segments of 0.6 ms each clock them out.
     assert!(spread >= ms(15), "{spread}");
     assert_eq!(moments[moments.len() - 1].1.cwnd, ssthresh);
 }

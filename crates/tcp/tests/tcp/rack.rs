@@ -1,4 +1,4 @@
-//! RACK (RFC 8985 section 6): losses are told by time of transmission, not by counting.
+//! RACK (RFC 8985 section 6): losses are detected by time of transmission, not by counting.
 
 use skyhop_tcp::{Segment, SegmentKind};
 use skyhop_units::{Duration, Instant};
@@ -6,14 +6,14 @@ use skyhop_units::{Duration, Instant};
 use crate::path::{Fate, Path, ms};
 use crate::reno::{FixedWindow, Reno};
 
-/// When the ACK that first tells of a segment above `seq` comes back, and when `seq` leaves again.
-fn told_and_repaired(path: &Path<FixedWindow>, seq: u64) -> (Instant, Instant) {
-    let told = path.acks.iter().find(|(_, ack)| ack.cumulative == seq && !ack.sack.is_empty());
+/// Arrival time of the ACK that first reports a segment above `seq`, and time of the retransmission of `seq`.
+fn reported_and_repaired(path: &Path<FixedWindow>, seq: u64) -> (Instant, Instant) {
+    let reported = path.acks.iter().find(|(_, ack)| ack.cumulative == seq && !ack.sack.is_empty());
     let again = path.sent.iter().find(|(_, s)| s.retransmission && s.seq == seq);
-    (told.expect("a SACK").0 + ms(20), again.expect("a retransmission").0)
+    (reported.expect("a SACK").0 + ms(20), again.expect("a retransmission").0)
 }
 
-/// 10 Mbit/s and 40 ms, a window that just does not fill them, and a loss of segment 500.
+/// Transfer over 10 Mbit/s and 40 ms with a window that just does not fill them, and a loss of segment 500.
 fn with_a_loss(mut otherwise: impl FnMut(&Segment) -> Fate + 'static) -> Path<FixedWindow> {
     let cc = FixedWindow { cwnd: 30, rates: Vec::new() };
     let mut path = Path::new(cc, ms(20)).with_bottleneck("10 Mbit/s", 100);
@@ -30,32 +30,32 @@ fn with_a_loss(mut otherwise: impl FnMut(&Segment) -> Fate + 'static) -> Path<Fi
     path
 }
 
-/// RFC 8985 6.2 step 4: while no reordering was seen, three segments beyond it are enough.
+/// While no reordering was seen, three later segments are enough (RFC 8985 6.2 step 4).
 #[test]
 fn without_reordering_three_segments_later_tell_the_loss() {
     let path = with_a_loss(|_| Fate::Arrives);
-    let (told, repaired) = told_and_repaired(&path, 500);
+    let (reported, repaired) = reported_and_repaired(&path, 500);
     // 1.2 ms per segment.
-    let waited = repaired - told;
+    let waited = repaired - reported;
     assert!((ms(2)..=ms(4)).contains(&waited), "{waited}");
 }
 
-/// RFC 8985 6.2 step 4: once it was seen, a quarter of the least RTT has to pass.
+/// Once reordering was seen, a quarter of the minimum RTT has to pass (RFC 8985 6.2 step 4).
 #[test]
 fn after_reordering_it_waits_a_quarter_of_the_least_rtt() {
     let path = with_a_loss(|segment| {
         let late = segment.seq % 50 == 0 && (100..400).contains(&segment.seq);
         if late { Fate::Late(ms(2)) } else { Fate::Arrives }
     });
-    let (told, repaired) = told_and_repaired(&path, 500);
-    // A quarter of 41 ms, less the transmission of the segment that told, until the next ACK: one
-    // of two segments, of which the second waits for the first, and merged with others for 1 ms.
-    let waited = repaired - told;
+    let (reported, repaired) = reported_and_repaired(&path, 500);
+    // A quarter of 41 ms, less the transmission of the segment that reported the loss, until the next ACK: an
+    // ACK of two segments, of which the second waits for the first, compressed with others for 1 ms.
+    let waited = repaired - reported;
     assert!((ms(9)..=ms(15)).contains(&waited), "{waited}");
 }
 
-/// RFC 8985 6.2 step 5: what was sent before the newest delivered segment by more than the window
-/// is lost, in order of transmission: a lost retransmission too.
+/// Segments sent before the newest delivered one by more than the reordering window are lost, in order of
+/// transmission: a lost retransmission too (RFC 8985 6.2 step 5).
 #[test]
 fn a_lost_retransmission_is_found_within_a_round_trip() {
     let mut losses = 0;

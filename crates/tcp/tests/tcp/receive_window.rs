@@ -1,20 +1,22 @@
-//! How the receiver's window begins and grows (Linux's `rcv_ssthresh` and receiver auto-tuning), and which ACKs go with it.
+//! Initial receive window and its growth (Linux's `rcv_ssthresh` and receiver auto-tuning), and the ACKs that
+//! they cause.
 
 use skyhop_model::{BufferSizes, Profile};
 use skyhop_tcp::{HostConfig, Receiver, ReceiverConfig, Segment, SegmentKind};
 use skyhop_units::{Bytes, Duration, Instant};
 
-use crate::path::{Path, ms, on_the_dot};
+use crate::path::{Path, exact_timers, ms};
 use crate::receiving::{of_window, segment};
 use crate::reno::FixedWindow;
 
 fn of(profile: Profile) -> ReceiverConfig {
     let rmem = BufferSizes::rmem(profile);
-    let host = HostConfig { profile, ..on_the_dot().receiver.host };
-    ReceiverConfig { host, rmem, ..on_the_dot().receiver }
+    let host = HostConfig { profile, ..exact_timers().receiver.host };
+    ReceiverConfig { host, rmem, ..exact_timers().receiver }
 }
 
-/// `tcp_select_initial_window`: half of tcp_rmem's 128 KiB in whole segments; before 4.20, 20 segments.
+/// The initial window is half of tcp_rmem's 128 KiB in whole segments; before 4.20, 20 segments
+/// (`tcp_select_initial_window`).
 #[test]
 fn the_first_window_is_that_of_the_kernel() {
     for (profile, window) in [
@@ -30,7 +32,8 @@ fn the_first_window_is_that_of_the_kernel() {
     }
 }
 
-/// `tcp_grow_window`: by two segments for each that comes, which is then acknowledged at once.
+/// The window grows by two segments for each that arrives, which is then acknowledged at once
+/// (`tcp_grow_window`).
 #[test]
 fn while_the_window_grows_every_segment_is_acknowledged() {
     let rmem = BufferSizes { initial: Bytes::new(87_380), max: Bytes::new(6 << 20) };
@@ -39,7 +42,8 @@ fn while_the_window_grows_every_segment_is_acknowledged() {
         .map(|seq| receiver.on_segment(Instant::START + ms(seq), &segment(seq)))
         .map(|ack| ack.map(|ack| ack.window))
         .collect();
-    // From 20 segments to the half of 375,040 bytes (`tcp_fixup_rcvbuf`), told in steps of 128.
+    // The window grows from 20 segments to the half of 375,040 bytes (`tcp_fixup_rcvbuf`), advertised in steps
+    // of 128.
     let grown = windows.iter().position(Option::is_none).expect("it stands some time");
     assert!((50..75).contains(&grown), "{windows:?}");
     for (before, after) in windows[..50].iter().zip(&windows[1..50]) {
@@ -49,7 +53,8 @@ fn while_the_window_grows_every_segment_is_acknowledged() {
     assert_eq!(windows[80..].iter().filter(|window| window.is_some()).count(), 10);
 }
 
-/// The most in flight in each of the round trips of 100 ms, of a sender that would send 1500 segments at once.
+/// Most segments in flight in each of the round trips of 100 ms, for a sender that would send 1500 segments at
+/// once.
 fn in_flight(config: ReceiverConfig) -> Vec<u32> {
     let mut path = Path::new(FixedWindow { cwnd: 1500, rates: Vec::new() }, ms(50));
     path.receiver = Receiver::new(config);
@@ -63,8 +68,8 @@ fn in_flight(config: ReceiverConfig) -> Vec<u32> {
     (1..20).map(most).collect()
 }
 
-/// `tcp_rcv_space_adjust`: what came in a round trip sizes the buffer of the next ones, so that it takes several until a
-/// window is used that is there from the first on.
+/// The data of a round trip sizes the buffer for the next ones, so it takes several until a window is used that
+/// is there from the start (`tcp_rcv_space_adjust`).
 #[test]
 fn the_window_grows_with_what_comes_in_a_round_trip() {
     for profile in Profile::ALL {
@@ -81,13 +86,14 @@ fn the_window_grows_with_what_comes_in_a_round_trip() {
 fn the_buffers_largest_size_limits_the_window() {
     let rmem = BufferSizes { initial: Bytes::new(131_072), max: Bytes::new(1 << 20) };
     let rounds = in_flight(ReceiverConfig { rmem, ..of(Profile::Linux6_12) });
-    // 160 of 256 parts are payload.
+    // The payload is 160 of 256 parts of the memory.
     let most = (1 << 20) * 160 / 256 / 1448;
     assert!((most - 5..=most + 2).contains(&rounds[18]), "{rounds:?}");
     assert!(in_flight(of_window(65_160)).iter().all(|most| *most <= 45));
 }
 
-/// A burst of three: the first two get an ACK, and since 6.6 the pushed one another when it has been read.
+/// A burst of three segments: the first two get an ACK each, and since 6.6 the pushed one gets another when it
+/// has been read.
 #[test]
 fn the_end_of_a_burst_is_acknowledged_when_it_has_been_read() {
     for (profile, per_burst) in [(Profile::Linux5_4, vec![1, 2]), (Profile::Linux6_12, vec![2])] {

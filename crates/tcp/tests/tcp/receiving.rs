@@ -4,24 +4,25 @@ use skyhop_model::{BufferSizes, Ecn, Profile};
 use skyhop_tcp::{HostConfig, Receiver, ReceiverConfig, Segment, SegmentKind};
 use skyhop_units::{Bytes, Duration, Instant};
 
-use crate::path::{Path, ms, on_the_dot};
+use crate::path::{Path, exact_timers, ms};
 use crate::reno::FixedWindow;
 
-/// A receiver whose buffer has room for a window of so many bytes, and neither grows nor is measured.
+/// Return settings of a receiver whose buffer fits a window of `window` bytes, and neither grows nor is
+/// measured.
 pub fn of_window(bytes: u64) -> ReceiverConfig {
     let memory = Bytes::new(2 * bytes);
     ReceiverConfig {
-        host: HostConfig { profile: Profile::Linux5_4, ..on_the_dot().receiver.host },
+        host: HostConfig { profile: Profile::Linux5_4, ..exact_timers().receiver.host },
         rmem: BufferSizes { initial: memory, max: memory },
         auto_tuning: false,
         ..ReceiverConfig::default()
     }
 }
 
-/// A window that cannot grow, so that nothing is acknowledged because it has grown.
+/// Window that cannot grow, so that no ACK is sent because it has grown.
 const STEADY: u64 = 45 * 1448;
 
-/// A full-size segment at its place in a stream of such.
+/// Full-size segment `seq` of a stream of such.
 pub fn segment(seq: u64) -> Segment {
     Segment {
         kind: SegmentKind::Data,
@@ -65,7 +66,7 @@ fn a_lone_segment_is_acknowledged_after_40_ms() {
     assert_eq!(receiver.next_timer(), None);
 }
 
-/// `tcp_grow_window`: while the window grows each segment is acknowledged, afterwards every other one.
+/// While the window grows each segment is acknowledged, afterwards every other one (`tcp_grow_window`).
 #[test]
 fn a_long_transfer_gets_one_ack_per_two_segments_once_the_window_stands() {
     let mut path = Path::new(FixedWindow { cwnd: 60, rates: Vec::new() }, ms(20))
@@ -78,20 +79,21 @@ fn a_long_transfer_gets_one_ack_per_two_segments_once_the_window_stands() {
     assert!((segments / 2..=segments / 2 + segments / 50).contains(&acks), "{acks} for {segments}");
 }
 
-/// A segment of `len` bytes of a stream of such.
+/// Segment `seq` of a stream of segments of `len` bytes.
 fn short(seq: u64, len: u16) -> Segment {
     Segment { len, offset: seq * u64::from(len), ..segment(seq) }
 }
 
-/// Which of 40 segments of `len` bytes are acknowledged at once.
+/// Sequence numbers of those of 40 segments of `len` bytes that are acknowledged at once.
 fn acknowledged(len: u16) -> Vec<bool> {
     let mut receiver = Receiver::new(of_window(STEADY));
     let at = |seq: u64| Instant::START + Duration::from_micros(100) * seq;
     (0..40).map(|seq| receiver.on_segment(at(seq), &short(seq, len)).is_some()).collect()
 }
 
-/// `tcp_measure_rcv_mss` takes the MSS to be 536 bytes until it sees larger segments; `__tcp_ack_snd_check` waits for
-/// more than one of them. What is much shorter ends what was written, and is acknowledged when it is read.
+/// The MSS is assumed to be 536 bytes until larger segments arrive (`tcp_measure_rcv_mss`);
+/// `__tcp_ack_snd_check` waits for more than one of them. A much shorter segment ends a write, and is
+/// acknowledged when it is read.
 #[test]
 fn two_full_segments_are_as_many_bytes() {
     for (len, per_ack) in [(1448, 2), (1000, 2), (600, 2), (536, 2), (524, 2), (523, 1), (100, 1)] {
@@ -102,7 +104,7 @@ fn two_full_segments_are_as_many_bytes() {
     }
 }
 
-/// Larger segments came first, then two of the same length: that is the MSS now.
+/// Larger segments arrive first, then two of the same length: that is the MSS now.
 #[test]
 fn segments_of_one_shorter_length_lower_the_estimate() {
     let mut receiver = Receiver::new(of_window(STEADY));
@@ -115,13 +117,13 @@ fn segments_of_one_shorter_length_lower_the_estimate() {
         offset += u64::from(len);
         receiver.on_segment(Instant::START + ms(1), &segment).is_some()
     };
-    // The first is a short one; with the second they are full.
+    // The first counts as short; from the second on they are full-size.
     let acks: Vec<bool> = (16..22).map(|seq| acked(seq, 700)).collect();
     assert_eq!(acks, [true, false, true, false, true, false]);
 }
 
-/// `tcp_cleanup_rbuf`: a short segment that was read ended what was written, and is acknowledged where nothing else
-/// will carry that.
+/// A short segment ended a write; once read it is acknowledged if no data will carry the ACK
+/// (`tcp_cleanup_rbuf`).
 #[test]
 fn a_short_segment_is_acknowledged_when_it_is_read() {
     for reads_at_once in [true, false] {

@@ -1,11 +1,11 @@
-//! A Reno of a few lines (RFC 5681), so that these tests do not depend on the modules of cc/.
+//! Reno in a few lines (RFC 5681), so that these tests do not depend on the modules of cc/.
 
 use skyhop_tcp::{CongestionControl, RateSample, TcpSock};
 
-/// RFC 5681 3.1; paced when asked to be.
+/// Reno of RFC 5681 3.1, with optional pacing.
 #[derive(Debug, Default)]
 pub struct Reno {
-    /// Ask for pacing at this many bytes per second.
+    /// Pacing rate to request, in bytes per second, if any.
     pub pacing_rate: Option<u64>,
     pub window_before: u32,
 }
@@ -50,10 +50,10 @@ impl CongestionControl for Reno {
     }
 }
 
-/// Sends at a fixed window and records every delivery rate sample.
+/// Controller with a fixed window that records every delivery rate sample.
 #[derive(Debug)]
 pub struct FixedWindow {
-    /// The window.
+    /// Congestion window in packets.
     pub cwnd: u32,
     /// Valid samples: (delivered segments per second, application-limited).
     pub rates: Vec<(f64, bool)>,

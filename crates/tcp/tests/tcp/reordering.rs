@@ -1,4 +1,4 @@
-//! Packets that arrive late, not never.
+//! Packets that arrive late instead of being lost.
 
 use skyhop_tcp::SegmentKind;
 use skyhop_units::Duration;
@@ -24,7 +24,7 @@ fn delaying(
 #[test]
 fn less_than_a_quarter_of_the_rtt_is_waited_out() {
     let mut path = Path::new(Reno::default(), ms(20)).with_bottleneck("10 Mbit/s", 100_000);
-    // Fewer than three segments (2.4 ms) at first, so that reordering becomes known.
+    // The delay is less than three segments (2.4 ms) at first, so that reordering is detected.
     path.judge_segment = Box::new(delaying(50, 40, ms(2)));
     path.transfer(400);
     path.run_to_completion(Duration::from_secs(5));
@@ -32,7 +32,7 @@ fn less_than_a_quarter_of_the_rtt_is_waited_out() {
 
     let mut path = Path::new(Reno::default(), ms(20)).with_bottleneck("10 Mbit/s", 100_000);
     let mut early = delaying(50, 40, ms(2));
-    // A burst is up to 2 ms longer when it leaves than when it arrives.
+    // A burst may take up to 2 ms longer to leave than to arrive.
     let mut later = delaying(50, 200, ms(8));
     path.judge_segment =
         Box::new(

@@ -1,4 +1,4 @@
-//! The retransmission timeout and its back-off, seen from what leaves while nothing comes back.
+//! Retransmission timeout and its back-off, as transmissions show them while no ACK arrives.
 
 use skyhop_model::CongestionState;
 use skyhop_tcp::Receiver;
@@ -12,7 +12,7 @@ fn at(ms_since_start: u64) -> Instant {
     Instant::START + ms(ms_since_start)
 }
 
-/// An RTT of exactly 40 ms, ten segments at a time, and an outage from 1 s to `end_ms`.
+/// Run with an RTT of exactly 40 ms, ten segments at a time, and an outage from 1 s to `end_ms`.
 fn through_an_outage(end_ms: u64) -> Path<Reno> {
     let mut path = Path::new(Reno::default(), ms(20)).judging_segments(move |now, _| {
         if (at(1000)..at(end_ms)).contains(&now) { Fate::Lost } else { Fate::Arrives }
@@ -22,7 +22,7 @@ fn through_an_outage(end_ms: u64) -> Path<Reno> {
     path
 }
 
-/// RFC 6298 5.5: every timeout doubles the next, up to a bound (Linux's 120 s).
+/// Every timeout doubles the next, up to a bound (RFC 6298 5.5; Linux's 120 s).
 #[test]
 fn each_timeout_doubles_the_next_up_to_two_minutes() {
     let mut path = through_an_outage(900_000);
@@ -32,7 +32,7 @@ fn each_timeout_doubles_the_next_up_to_two_minutes() {
     assert!((ms(240)..=ms(242)).contains(&before.rto), "{}", before.rto);
     let lost = path.sent.iter().position(|(time, _)| *time >= at(1000)).expect("an outage");
     let head = path.sent[lost].1.seq;
-    // RFC 8985 7.3: the timer starts anew with the probe of the tail.
+    // RFC 8985 7.3: the timer restarts with the tail loss probe.
     let probe = path.sent[lost..].iter().find(|(_, s)| s.retransmission).expect("a probe");
     assert!(probe.1.seq > head, "the last segment");
     let of_head = path.sent[lost + 1..].iter().filter(|(_, segment)| segment.seq == head);
@@ -45,12 +45,12 @@ fn each_timeout_doubles_the_next_up_to_two_minutes() {
         assert_eq!(*gap, rto, "{gaps:?}");
     }
     assert_eq!(gaps.last(), Some(&Duration::from_secs(120)));
-    // Nothing else leaves: the window is one segment, and the probe of the tail.
+    // Nothing else is sent: the window is one segment, and there is the tail loss probe.
     let after = path.sent.iter().filter(|(time, _)| *time > at(1040)).count();
     assert_eq!(after, repeats.len() + path.sender.info().probes as usize);
 }
 
-/// RFC 6298 5.7 and 5: a new RTT sample ends the back-off; RFC 5681 3.1: slow start from one.
+/// A new RTT sample ends the back-off (RFC 6298 5.7); slow start begins from one segment (RFC 5681 3.1).
 #[test]
 fn the_first_ack_ends_the_back_off() {
     let mut path = through_an_outage(4_000);

@@ -8,11 +8,11 @@ use crate::path::{Fate, Path, ms};
 
 const OUTAGE_MS: std::ops::Range<u64> = 3_000..3_020;
 
-/// The sender just before the outage and 500 ms after it, with a hold of 1.3 s from `announced_ms` on.
+/// State of the sender just before the outage and 500 ms after it, with a hold of 1.3 s from `announced_ms` on.
 fn around_an_outage(params: &[(&str, &str)], announced_ms: Option<u64>) -> (TcpInfo, TcpInfo) {
     let module = Module::find("satcp").expect("a module");
     let cc = Instance::new(module, params).expect("valid parameters");
-    // 50 Mbit/s, 40 ms and a queue that two seconds do not fill.
+    // The path has 50 Mbit/s, 40 ms and a queue that two seconds do not fill.
     let mut path = Path::new(cc, ms(20)).with_bottleneck("50 Mbit/s", 2_000);
     let at = |at_ms: u64| Instant::START + ms(at_ms);
     let fate = move |now| {

@@ -1,4 +1,4 @@
-//! SatPipe over a path that changes: what it does while a handover is announced, and after it.
+//! SatPipe over a path that changes: its behaviour during an announced handover, and after it.
 
 use skyhop_cc::{CongestionControl, Handover, Instance, Module, Phase};
 use skyhop_model::PhaseKind;
@@ -6,7 +6,7 @@ use skyhop_units::{Duration, Instant};
 
 use crate::path::{Fate, Path, ms};
 
-/// 20 Mbit/s and 40 ms: a BDP of 67 packets, and as much queue.
+/// Packets of the BDP of 20 Mbit/s and 40 ms, and of the queue.
 const QUEUE_PACKETS: u64 = 67;
 const LEAST_CWND: u32 = 4;
 
@@ -18,7 +18,7 @@ fn at_ms(at: u64) -> Instant {
     Instant::START + ms(at)
 }
 
-/// A path whose one-way delay goes from 20 ms to this at `at`, in the middle of `outage`.
+/// Path whose one-way delay changes from 20 ms to this at `at`, in the middle of `outage`.
 fn path(cc: &str, at: u64, then: u64, outage: std::ops::Range<u64>) -> Path<Instance> {
     let mut path = Path::new(module(cc), ms(20)).with_bottleneck("20 Mbit/s", QUEUE_PACKETS);
     path.one_way = Box::new(move |now| if now < at_ms(at) { ms(20) } else { ms(then) });
@@ -39,7 +39,7 @@ fn run_until(path: &mut Path<Instance>, until: u64) {
     path.run_for(at_ms(until) - path.now);
 }
 
-/// The windows between two moments.
+/// Congestion windows between two times.
 fn windows(path: &Path<Instance>, from: u64, until: u64) -> Vec<u32> {
     let within = |at: &Instant| (at_ms(from)..at_ms(until)).contains(at);
     path.trace.iter().filter(|(at, _)| within(at)).map(|(_, info)| info.cwnd).collect()
@@ -53,7 +53,7 @@ fn phases(path: &mut Path<Instance>) -> Vec<Phase> {
     path.sender.congestion_control().take_phases()
 }
 
-/// Goodput in bit/s from now on for `seconds`.
+/// Goodput over the next `seconds`, in bit/s.
 fn goodput_bps(path: &mut Path<Instance>, seconds: u64) -> f64 {
     let received = |path: &Path<Instance>| path.receiver.stats().bytes_in_order.as_u64();
     let before = received(path);
@@ -70,7 +70,7 @@ fn it_drains_within_the_window_and_probes_right_after_it() {
     let saved = cwnd(&path);
     assert!(saved > 100, "{saved}");
     run_until(&mut path, 7_000);
-    // From an ACK after -15 ms to 200 ms after +100 ms, give or take a round trip.
+    // The window is closed from an ACK after -15 ms to 200 ms after +100 ms, plus or minus a round trip.
     let closed = windows(&path, 5_990, 6_300);
     assert!(closed.iter().all(|cwnd| *cwnd == LEAST_CWND), "{closed:?}");
     let open = windows(&path, 6_345, 6_500);
@@ -82,7 +82,7 @@ fn it_drains_within_the_window_and_probes_right_after_it() {
     assert!(probe.begin_ns == drain.end_ns && is_near(probe.end_ns, 6_300), "{probe:?}");
 }
 
-/// The window in PROBE_BW is two BDPs, so that it shows which min_rtt BBR believes in.
+/// The window in PROBE_BW is two BDPs, which shows BBR's estimate of min_rtt.
 #[test]
 fn min_rtt_rises_after_a_handover_to_a_longer_path() {
     let windows_after = |cc: &str| {
@@ -93,7 +93,7 @@ fn min_rtt_rises_after_a_handover_to_a_longer_path() {
         cwnd(&path)
     };
     let (satpipe, bbr) = (windows_after("satpipe"), windows_after("bbr"));
-    // 2 BDPs of 133 packets, and of 67 packets; and what is allowed for bursts and aggregation.
+    // Two BDPs of 133 packets, and of 67 packets; and the allowances for bursts and aggregation.
     assert!((250..330).contains(&satpipe), "{satpipe}");
     assert!((120..200).contains(&bbr), "{bbr}");
 }
@@ -104,7 +104,7 @@ fn min_rtt_falls_after_a_handover_to_a_shorter_path() {
     run_until(&mut path, 5_000);
     announce(&mut path, 6_000);
     run_until(&mut path, 7_500);
-    // 2 BDPs of 33 packets.
+    // Two BDPs of 33 packets.
     assert!((60..110).contains(&cwnd(&path)), "{}", cwnd(&path));
 }
 
@@ -123,7 +123,7 @@ fn in_startup_it_does_nothing() {
     assert_eq!(windows, trace(false));
 }
 
-/// No ACK from before the window until long after it.
+/// No ACK arrives from before the handover interval until long after it.
 #[test]
 fn a_window_without_acks_ends_properly() {
     let mut path = path("satpipe", 6_000, 20, 5_900..6_600);
@@ -140,7 +140,7 @@ fn a_window_without_acks_ends_properly() {
     assert_eq!(kinds.iter().filter(|kind| **kind == PhaseKind::ProbeRtt).count(), 1);
 }
 
-/// Every 15 s for ten minutes, with an outage each: closed for 315 ms of them.
+/// A handover every 15 s for ten minutes, each with an outage: the window is closed for 315 ms around each.
 #[test]
 fn over_ten_minutes_the_bandwidth_does_not_age_away() {
     let mut path = path("satpipe", 0, 20, 0..0);
@@ -156,7 +156,7 @@ fn over_ten_minutes_the_bandwidth_does_not_age_away() {
         run_until(&mut path, at - 2_000);
         announce(&mut path, at);
         run_until(&mut path, at + 500);
-        // What the estimate is right after the window has opened again.
+        // The estimate right after the window has opened again.
         let info = path.sender.info();
         let pacing_bps = 8.0 * info.pacing_rate.expect("BBR paces") as f64;
         assert!(pacing_bps > 0.7 * 20e6, "handover {handover}: {pacing_bps}");
@@ -170,7 +170,7 @@ fn over_ten_minutes_the_bandwidth_does_not_age_away() {
 
 #[test]
 fn announcements_that_are_wrong_do_no_lasting_harm() {
-    // Of long ago, of just now, too late, for a moment that never comes, again and again.
+    // Announcements of the distant past, of just now, too late, for a time that never comes, again and again.
     let wrong: [(&str, &[u64]); 5] = [
         ("long ago", &[100]),
         ("too early", &[9_000]),
@@ -186,12 +186,12 @@ fn announcements_that_are_wrong_do_no_lasting_harm() {
         }
         run_until(&mut path, 10_000);
         let goodput = goodput_bps(&mut path, 5);
-        // The last one can still be ahead: one drain and one probe in five seconds at most.
+        // The last handover can still be ahead: one drain and one probe in five seconds at most.
         assert!(goodput > 0.85 * 20e6, "{what}: {goodput}");
     }
 }
 
-/// What is announced for later has to wait for what is announced before it, and is not lost.
+/// An announcement for later waits for an earlier one, and is not lost.
 #[test]
 fn a_window_ahead_is_not_forgotten_for_a_later_one() {
     let mut path = path("satpipe", 0, 20, 0..0);

@@ -1,11 +1,11 @@
-//! Tail loss probes (RFC 8985 section 7): when they leave, and what they carry.
+//! Tail loss probes (RFC 8985 section 7): their timing and content.
 
 use skyhop_units::{Bytes, Duration, Instant};
 
 use crate::path::{Path, lose_once, ms};
 use crate::reno::Reno;
 
-/// When the sender last sent new data or heard an ACK, before `probe`.
+/// Time at which the sender last sent new data or received an ACK, before `probe`.
 fn last_activity(path: &Path<Reno>, probe: Instant) -> Instant {
     let sent = path.sent.iter().map(|(at, _)| *at);
     let heard = path.acks.iter().map(|(at, _)| *at + ms(50));
@@ -35,10 +35,10 @@ fn a_lost_tail_is_probed_after_two_round_trips() {
     assert_eq!(resent, [38, 39], "its SACK shows the rest");
 }
 
-/// RFC 8985 7.3: new data where there is some.
+/// The probe carries new data if there is any (RFC 8985 7.3).
 #[test]
 fn a_probe_carries_new_data_where_there_is_some() {
-    // The window's ten segments are lost: nothing else would leave before the timeout.
+    // The ten segments of the window are lost: nothing else would leave before the timeout.
     let mut path = Path::new(Reno::default(), ms(50)).judging_segments(lose_once(0..10));
     path.transfer(40);
     path.run_to_completion(Duration::from_secs(5));
@@ -49,7 +49,7 @@ fn a_probe_carries_new_data_where_there_is_some() {
     assert_eq!(path.sender.info().timeouts, 0, "{:?}", path.sender.info());
 }
 
-/// A single segment's ACK may be delayed: RFC 8985 7.2's worst case, Linux's 200 ms.
+/// The ACK of a single segment may be delayed: RFC 8985 7.2's worst case, Linux's 200 ms.
 #[test]
 fn a_single_segment_waits_for_a_delayed_ack() {
     let mut path = Path::new(Reno::default(), ms(50)).judging_segments(lose_once([0]));
@@ -75,7 +75,7 @@ fn a_probe_that_repairs_the_only_loss_reduces_the_window() {
     assert!(info.ssthresh.is_some() && info.cwnd < before, "{before} then {info:?}");
 }
 
-/// RFC 8985 7.4.2: where only the ACK was lost, the probe's D-SACK says so.
+/// If only the ACK was lost, the D-SACK of the probe shows it (RFC 8985 7.4.2).
 #[test]
 fn a_needless_probe_changes_nothing() {
     let mut path = Path::new(Reno::default(), ms(50));

@@ -1,11 +1,11 @@
-//! Networks that lose, delay and duplicate at random, seeded.
+//! Random networks that lose, delay and duplicate packets, seeded.
 
 use proptest::prelude::*;
 use skyhop_units::Duration;
 
 use crate::path::Fate;
 
-/// How often, in parts per million, the network misbehaves.
+/// Probabilities of misbehaviour of the network, in parts per million.
 #[derive(Debug, Clone, Copy)]
 pub struct Trouble {
     pub loss: u64,
@@ -15,18 +15,18 @@ pub struct Trouble {
 }
 
 impl Trouble {
-    /// Only losses.
+    /// Network that only loses packets.
     pub fn of_loss(loss: u64, seed: u64) -> Self {
         Self { loss, late: 0, twice: 0, seed }
     }
 
-    /// Anything up to a path that loses almost every third packet.
+    /// Strategy for networks up to one that loses almost every third packet.
     pub fn strategy() -> impl Strategy<Value = Self> {
         (0_u64..300_000, 0_u64..200_000, 0_u64..100_000, any::<u64>())
             .prop_map(|(loss, late, twice, seed)| Self { loss, late, twice, seed })
     }
 
-    /// SplitMix64.
+    /// Next random number of SplitMix64.
     fn draw(&mut self) -> u64 {
         self.seed = self.seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.seed;
@@ -35,12 +35,12 @@ impl Trouble {
         z ^ (z >> 31)
     }
 
-    /// A time shorter than `most`.
+    /// Random time shorter than `most`.
     pub fn time_within(&mut self, most: Duration) -> Duration {
         Duration::from_nanos(self.draw() % most.as_nanos())
     }
 
-    /// The next packet's fate.
+    /// Random fate of the next packet.
     pub fn fate(&mut self) -> Fate {
         let draw = self.draw() % 1_000_000;
         if draw < self.loss {

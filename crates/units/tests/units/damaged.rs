@@ -1,4 +1,4 @@
-//! Quantities as anybody may write them.
+//! Tests of the parsers of quantities on damaged text.
 
 use std::fmt::{Debug, Display};
 use std::str::FromStr;
@@ -8,7 +8,7 @@ use skyhop_units::{
     Angle, Bytes, Duration, Length, QuantityError, QueueLimit, Rate, Ratio, UtcInstant,
 };
 
-/// Reads a text, and checks that what was read survives its own text.
+/// Parse a text, and check that the value survives being written and parsed again.
 fn read<T>(bytes: &[u8]) -> Result<(), String>
 where
     T: FromStr<Err = QuantityError> + Display + PartialEq + Debug,

@@ -1,4 +1,4 @@
-//! One binary for all tests of the crate: linking takes longer than most of them.
+//! Single test binary of the crate: linking takes longer than running most of its tests.
 
 mod damaged;
 mod quoted;

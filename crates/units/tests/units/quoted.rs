@@ -1,9 +1,9 @@
-//! Quoted texts.
+//! Tests of the quotation of input in messages.
 
 use skyhop_units::Quoted;
 
 #[test]
-fn what_acts_on_a_terminal_is_written_out() {
+fn control_characters_are_escaped() {
     assert_eq!(Quoted("Zürich").to_string(), "\"Zürich\"");
     assert_eq!(Quoted("a\n\x1b[2J\u{9b}").to_string(), "\"a\\n\\x1b[2J\\x9b\"");
     assert_eq!(Quoted("a\u{202e}b\u{2028}").to_string(), "\"a\\u{202e}b\\u{2028}\"");

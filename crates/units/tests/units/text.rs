@@ -1,4 +1,4 @@
-//! Quantities survive the way to text and back, and wrong text is refused with a reason.
+//! Tests that quantities survive the way to text and back, and that wrong text is refused with a reason.
 
 use proptest::prelude::*;
 use skyhop_units::{Bytes, Duration, Instant, Length, QueueLimit, Rate, Ratio, UtcInstant};

@@ -1,5 +1,6 @@
-//! BBA-0 (Huang et al., SIGCOMM 2014, algorithm 1): a map from the buffer's level to a bitrate, which changes only when it has
-//! passed the next bitrate. With the map over numbers of tracks it is what Pensieve compares with (bb.py).
+//! BBA-0 (Huang et al., SIGCOMM 2014, algorithm 1): maps the buffer level to a bitrate, and changes tracks
+//! only when the mapped bitrate has passed that of the next track. With the map over track numbers it is
+//! Pensieve's baseline (bb.py).
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -8,25 +9,25 @@ use super::{Choice, Controller, Parameters, View, within};
 use crate::Film;
 use crate::qoe::Qoe;
 
-/// The parameters of `bba`; reservoir and cushion are those that Pensieve has for its 60 s of buffer.
+/// Parameters of `bba`; reservoir and cushion are Pensieve's for its buffer of 60 s.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct BbaConfig {
-    /// Up to here the lowest track is chosen.
+    /// Buffer level in seconds up to which the lowest track is chosen, 0 to 3600.
     pub reservoir_s: f64,
-    /// So much more, and the highest track is chosen.
+    /// Seconds of buffer above the reservoir at which the highest track is reached, 0.001 to 3600.
     pub cushion_s: f64,
-    /// What rises in between.
+    /// Quantity that rises linearly with the buffer in between: "bitrate" or "track".
     pub map: BbaMap,
 }
 
-/// What rises with the buffer.
+/// Quantity that rises with the buffer level.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum BbaMap {
-    /// The bitrate, from the lowest to the highest.
+    /// Bitrate, from the lowest track's to the highest's.
     Bitrate,
-    /// The number of the track, rounded down, without memory of the one before (Pensieve's bb.py).
+    /// Track number, rounded down, without hysteresis (Pensieve's bb.py).
     Track,
 }
 
@@ -63,7 +64,7 @@ impl Controller for Bba {
     }
 }
 
-/// Algorithm 1.
+/// Track by algorithm 1 of the paper.
 fn by_bitrate(view: &View<'_>, above_s: f64, share: f64) -> usize {
     let film = view.film;
     let (top, before) = (film.top(), view.last_track.unwrap_or(0));

@@ -1,46 +1,49 @@
-//! BOLA (Spiteri, Urgaonkar and Sitaraman, INFOCOM 2016): the track whose utility, with what is left of the buffer, is worth most per
-//! bit. As dash.js 5.2.1 has it (BolaRule.js): the throughput decides until the buffer holds a chunk, a raise goes no further than the
-//! throughput allows (BOLA-O), a virtual "placeholder" buffer stands for time that the player waited on its own account, and the
-//! player waits rather than fill its buffer with low tracks. The basic form is algorithm 1 alone.
+//! BOLA (Spiteri, Urgaonkar and Sitaraman, INFOCOM 2016): chooses the track with the highest score per bit,
+//! which combines utility and buffer level. Form of dash.js 5.2.1 (BolaRule.js): the throughput decides until
+//! the buffer holds a chunk; a switch up goes no further than the throughput allows (BOLA-O); a virtual
+//! "placeholder" buffer stands for time that the player waited on its own account; and the player waits
+//! rather than fill its buffer with low tracks. The basic form is algorithm 1 alone.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Choice, Come, Controller, Parameters, RateConfig, View, within};
+use super::{ArrivedChunk, Choice, Controller, Parameters, RateConfig, View, within};
 use crate::Film;
 use crate::estimate::Ewma;
 use crate::qoe::Qoe;
 
-/// What remains of the placeholder buffer from chunk to chunk (PLACEHOLDER_BUFFER_DECAY).
+/// Share of the placeholder buffer that remains from chunk to chunk (PLACEHOLDER_BUFFER_DECAY).
 const PLACEHOLDER_KEPT: f64 = 0.99;
 
-/// The parameters of `bola`; the defaults are dash.js's.
+/// Parameters of `bola`; the defaults are those of dash.js.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct BolaConfig {
-    /// dash.js's, or algorithm 1 of the paper alone.
+    /// Form of BOLA: "dash" (dash.js) or "basic" (algorithm 1 of the paper alone).
     pub form: BolaForm,
-    /// dash.js's: what the player wants to have in its buffer (bufferTimeDefault).
+    /// Buffer level in seconds that the player aims at (bufferTimeDefault), 0.1 to 3600; for form "dash".
     pub stable_buffer_s: f64,
-    /// dash.js's: below so much the lowest track is chosen (MINIMUM_BUFFER_S).
+    /// Buffer level in seconds below which the lowest track is chosen (MINIMUM_BUFFER_S), 0.1 to 3600; for
+    /// form "dash".
     pub minimum_buffer_s: f64,
-    /// dash.js's: per track so much more is wanted (MINIMUM_BUFFER_PER_BITRATE_LEVEL_S).
+    /// Seconds of buffer that each track adds to the level aimed at (MINIMUM_BUFFER_PER_BITRATE_LEVEL_S),
+    /// 0.01 to 3600; for form "dash".
     pub per_track_s: f64,
-    /// dash.js's: the share of the throughput that the bitrate may be.
+    /// Largest share of the throughput that the bitrate may take, 0.01 to 10; for form "dash".
     pub safety: f64,
-    /// The basic form's: how much avoiding stalls is worth beside utility (gamma p).
+    /// Weight of avoiding stalls against utility (gamma p of the paper), 0.01 to 1000; for form "basic".
     pub gp: f64,
-    /// The basic form's: the buffer's size, of which V is made.
+    /// Buffer size in seconds, from which V follows, 0.1 to 3600; for form "basic".
     pub buffer_s: f64,
 }
 
-/// Which BOLA.
+/// Form of the BOLA algorithm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum BolaForm {
-    /// As the player.
+    /// BOLA as dash.js implements it.
     Dash,
-    /// As algorithm 1 of the paper; gamma p and V are parameters.
+    /// Algorithm 1 of the paper alone; gamma p and V are parameters.
     Basic,
 }
 
@@ -78,29 +81,31 @@ impl Parameters for BolaConfig {
     }
 }
 
-/// What tracks are worth.
+/// Utilities of the tracks, and the parameters that weigh them.
 #[derive(Debug, Clone)]
 struct Weights {
     bitrates: Vec<f64>,
     utilities: Vec<f64>,
-    /// gamma p, and V in seconds.
+    /// Parameter gamma p, and V in seconds.
     gp: f64,
     vp: f64,
 }
 
 impl Weights {
-    /// Utilities from 1 on; the lowest track is right at the minimum buffer, the highest at the stable one.
+    /// Utilities that start at 1; the lowest track is best at the minimum buffer, the highest at the stable
+    /// one.
     fn dash(config: &BolaConfig, film: &Film) -> Self {
         let (bitrates, utilities) = bitrates_and_utilities(film, 1.0);
         let least_s = config.minimum_buffer_s + config.per_track_s * bitrates.len() as f64;
         let stable_s = config.stable_buffer_s.max(least_s);
         let top = utilities[film.top()];
-        // A single track has nothing to choose from.
+        // With a single track the numerator is 0; the floor avoids a division by zero.
         let gp = ((top - 1.0) / (stable_s / config.minimum_buffer_s - 1.0)).max(f64::MIN_POSITIVE);
         Self { bitrates, utilities, gp, vp: config.minimum_buffer_s / gp }
     }
 
-    /// Utilities from 0 on; the buffer's size makes V (section V of the paper, Q_max in seconds).
+    /// Utilities that start at 0; V follows from the buffer's size (section V of the paper, Q_max in
+    /// seconds).
     fn basic(config: &BolaConfig, film: &Film) -> Self {
         let (bitrates, utilities) = bitrates_and_utilities(film, 0.0);
         let room_s = (config.buffer_s - film.chunk.as_secs_f64()).max(film.chunk.as_secs_f64());
@@ -108,7 +113,7 @@ impl Weights {
         Self { bitrates, utilities, gp: config.gp, vp }
     }
 
-    /// The track whose worth per bit is largest; the higher one of equals.
+    /// Track with the highest score per bit; the higher one of equals.
     fn best(&self, buffer_s: f64) -> usize {
         let score = |track: usize| {
             (self.vp * (self.utilities[track] + self.gp) - buffer_s) / self.bitrates[track]
@@ -121,7 +126,7 @@ impl Weights {
         )
     }
 
-    /// The least buffer at which a track is preferred to those below.
+    /// Least buffer in seconds at which a track is preferred to those below.
     fn least_buffer_s(&self, track: usize) -> f64 {
         let (bitrate, utility) = (self.bitrates[track], self.utilities[track]);
         (0..track).rev().fold(0.0, |least: f64, below| {
@@ -132,7 +137,7 @@ impl Weights {
         })
     }
 
-    /// Above so much the player waits rather than ask for the track.
+    /// Buffer level in seconds above which the player waits instead of requesting the track.
     fn most_buffer_s(&self, track: usize) -> f64 {
         self.vp * (self.utilities[track] + self.gp)
     }
@@ -145,7 +150,7 @@ fn bitrates_and_utilities(film: &Film, from: f64) -> (Vec<f64>, Vec<f64>) {
     (bitrates, utilities)
 }
 
-/// Algorithm 1 with natural logarithms as utilities.
+/// Algorithm 1 of the paper with natural logarithms as utilities.
 #[derive(Debug)]
 struct Basic(Weights);
 
@@ -155,13 +160,13 @@ impl Controller for Basic {
     }
 }
 
-/// dash.js's.
+/// BOLA with the additions of dash.js.
 #[derive(Debug)]
 pub(super) struct Bola {
     weights: Weights,
     safety: f64,
     ewma: Ewma,
-    /// Whether the throughput decides.
+    /// Whether the controller is starting up, when the throughput decides.
     is_starting: bool,
     placeholder_s: f64,
 }
@@ -177,14 +182,14 @@ impl Bola {
         }
     }
 
-    fn start(&mut self, view: &View<'_>, within_rate: usize) -> usize {
+    fn choose_by_rate(&mut self, view: &View<'_>, within_rate: usize) -> usize {
         let least_s = self.weights.least_buffer_s(within_rate);
         self.placeholder_s = (least_s - view.buffer_s).max(0.0);
         self.is_starting = view.buffer_s < view.film.chunk.as_secs_f64();
         within_rate
     }
 
-    fn go_on(&mut self, view: &View<'_>, within_rate: usize) -> (usize, f64) {
+    fn choose_by_buffer(&mut self, view: &View<'_>, within_rate: usize) -> (usize, f64) {
         let mut track = self.weights.best(view.buffer_s + self.placeholder_s);
         let before = view.last_track.unwrap_or(0);
         if track > before && track > within_rate {
@@ -192,7 +197,7 @@ impl Bola {
         }
         let over_s =
             (view.buffer_s + self.placeholder_s - self.weights.most_buffer_s(track)).max(0.0);
-        // The placeholder goes first. At the top track the buffer's cap is what makes the player wait.
+        // The placeholder is used up first. At the top track only the buffer's cap makes the player wait.
         let from_placeholder_s = over_s.min(self.placeholder_s);
         self.placeholder_s -= from_placeholder_s;
         let wait_s = if track == view.film.top() { 0.0 } else { over_s - from_placeholder_s };
@@ -202,19 +207,19 @@ impl Bola {
 
 impl Controller for Bola {
     fn choose(&mut self, view: &View<'_>) -> Choice {
-        let believed_bps = self.ewma.bps();
-        let within_rate = believed_bps.map_or(0, |bps| view.film.track_within(bps * self.safety));
+        let estimate_bps = self.ewma.bps();
+        let within_rate = estimate_bps.map_or(0, |bps| view.film.track_within(bps * self.safety));
         self.placeholder_s *= PLACEHOLDER_KEPT;
         let (track, wait_s) = if self.is_starting {
-            (self.start(view, within_rate), 0.0)
+            (self.choose_by_rate(view, within_rate), 0.0)
         } else {
-            self.go_on(view, within_rate)
+            self.choose_by_buffer(view, within_rate)
         };
-        Choice { track, believed_bps, wait_s }
+        Choice { track, estimate_bps, wait_s }
     }
 
-    fn on_chunk(&mut self, come: &Come) {
-        self.ewma.add(come.bps(), come.took_s);
-        self.placeholder_s += come.waited_s;
+    fn on_chunk(&mut self, arrived: &ArrivedChunk) {
+        self.ewma.add(arrived.bps(), arrived.took_s);
+        self.placeholder_s += arrived.waited_s;
     }
 }

@@ -1,4 +1,4 @@
-//! How a controller is written in files: `"bola"`, or `{ kind = "bola", gp = 5.0 }`.
+//! Controllers in files: `"bola"`, or `{ kind = "bola", gp = 5.0 }`.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -19,10 +19,10 @@ impl Default for ControllerChoice {
 }
 
 impl ControllerChoice {
-    /// The controller called `name`, with the published parameters.
+    /// Return the controller called `name`, with the published parameters.
     ///
     /// # Errors
-    /// There is none of that name.
+    /// No controller has that name.
     pub fn named(name: &str) -> Result<Self, ControllerError> {
         let entry = CONTROLLERS.iter().find(|entry| entry.name == name);
         entry.map(|entry| (entry.default)()).ok_or_else(|| {
@@ -31,34 +31,36 @@ impl ControllerChoice {
         })
     }
 
-    /// It at work, for this film and QoE; whatever it draws follows from the seed.
+    /// Create the controller for this film and QoE; its random draws follow from the seed.
     pub fn build(&self, film: &Film, qoe: &Qoe, seed: u64) -> Box<dyn Controller> {
         self.parameters().controller(film, qoe, seed)
     }
 
-    /// Whether it needs to be told what lies ahead.
+    /// Whether the controller needs a forecast of the rate.
     pub fn looks_ahead(&self) -> bool {
         self.parameters().looks_ahead()
     }
 
+    /// Check the parameters' ranges.
+    ///
     /// # Errors
-    /// One of its parameters cannot be.
+    /// A parameter is out of range.
     pub fn check(&self) -> Result<(), ControllerError> {
         self.parameters().fault().map_or(Ok(()), |(key, value, expected)| {
             Err(ControllerError::Parameter { controller: self.name(), key, value, expected })
         })
     }
 
-    /// The table that stands for it, all parameters included.
+    /// Serialize as the table with all parameters.
     ///
     /// # Errors
-    /// `to` cannot take them.
+    /// The serializer fails.
     pub fn serialize_whole<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         Table::from(self.clone()).serialize(to)
     }
 }
 
-/// By name alone where all parameters are as published.
+/// Serialized as the name alone where all parameters are as published.
 impl Serialize for ControllerChoice {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let is_plain = Self::named(self.name()).is_ok_and(|plain| plain == *self);

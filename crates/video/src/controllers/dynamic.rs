@@ -1,30 +1,32 @@
-//! dash.js's DYNAMIC (AbrController.js of dash.js 5.2.1): the throughput rule while the buffer is short, BOLA once it is long, with
-//! hysteresis in between; and never more than what is left in the buffer can wait for (InsufficientBufferRule.js).
+//! DYNAMIC of dash.js (AbrController.js of dash.js 5.2.1): the throughput rule while the buffer is short,
+//! BOLA once it is long, with hysteresis in between; and never a track that would not arrive before the
+//! buffer is empty (InsufficientBufferRule.js).
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::bola::{Bola, BolaConfig};
-use super::{Choice, Come, Controller, Parameters, RateConfig, View, within};
+use super::{ArrivedChunk, Choice, Controller, Parameters, RateConfig, View, within};
 use crate::Film;
 use crate::estimate::Ewma;
 use crate::qoe::Qoe;
 
-/// The parameters of `dynamic`; the defaults are dash.js's.
+/// Parameters of `dynamic`; the defaults are those of dash.js.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct DynamicConfig {
-    /// From so much in the buffer on BOLA decides (hybridSwitchBufferTime).
+    /// Buffer level in seconds from which on BOLA decides (hybridSwitchBufferTime), 0.1 to 3600.
     pub switch_buffer_s: f64,
-    /// Below this share of that the throughput does.
+    /// Share of `switch_buffer_s` below which the throughput rule decides again, 0 to 1.
     pub back_share: f64,
-    /// What the player wants to have in its buffer, for BOLA (bufferTimeDefault).
+    /// Buffer level in seconds that BOLA aims at (bufferTimeDefault), 0.1 to 3600.
     pub stable_buffer_s: f64,
-    /// The share of the throughput that the bitrate may be (bandwidthSafetyFactor).
+    /// Largest share of the throughput that the bitrate may take (bandwidthSafetyFactor), 0.01 to 10.
     pub safety: f64,
-    /// The share of the throughput with which a chunk must come before the buffer is empty (throughputSafetyFactor).
+    /// Share of the throughput at which a chunk must arrive before the buffer is empty
+    /// (throughputSafetyFactor), 0.01 to 10.
     pub buffer_safety: f64,
-    /// The first so many chunks need not (segmentIgnoreCount).
+    /// Number of first chunks exempt from that condition (segmentIgnoreCount).
     pub ignored_chunks: u32,
 }
 
@@ -53,7 +55,7 @@ impl Parameters for DynamicConfig {
             ewma: RateConfig::default().ewma(),
             bola: Bola::new(&bola, film),
             by_buffer: false,
-            come: 0,
+            arrived: 0,
         })
     }
 
@@ -73,9 +75,9 @@ struct Dynamic {
     config: DynamicConfig,
     ewma: Ewma,
     bola: Bola,
-    /// Whether BOLA decides.
+    /// Whether BOLA decides, not the throughput rule.
     by_buffer: bool,
-    come: u32,
+    arrived: u32,
 }
 
 impl Controller for Dynamic {
@@ -83,31 +85,31 @@ impl Controller for Dynamic {
         let switch_s = self.config.switch_buffer_s;
         let threshold_s = if self.by_buffer { self.config.back_share * switch_s } else { switch_s };
         self.by_buffer = view.buffer_s >= threshold_s;
-        let believed_bps = self.ewma.bps();
-        // Who does not decide is not asked either: BOLA goes on from where it was.
+        let estimate_bps = self.ewma.bps();
+        // The rule that does not decide is not asked, so BOLA continues from its former state.
         let chosen = if self.by_buffer {
             self.bola.choose(view)
         } else {
-            let bps = believed_bps.unwrap_or(0.0) * self.config.safety;
-            Choice::at_once(view.film.track_within(bps), believed_bps)
+            let bps = estimate_bps.unwrap_or(0.0) * self.config.safety;
+            Choice::at_once(view.film.track_within(bps), estimate_bps)
         };
         match self.most(view) {
-            Some(most) if most < chosen.track => Choice::at_once(most, believed_bps),
+            Some(most) if most < chosen.track => Choice::at_once(most, estimate_bps),
             _ => chosen,
         }
     }
 
-    fn on_chunk(&mut self, come: &Come) {
-        self.ewma.add(come.bps(), come.took_s);
-        self.bola.on_chunk(come);
-        self.come += 1;
+    fn on_chunk(&mut self, arrived: &ArrivedChunk) {
+        self.ewma.add(arrived.bps(), arrived.took_s);
+        self.bola.on_chunk(arrived);
+        self.arrived += 1;
     }
 }
 
 impl Dynamic {
-    /// The highest track that comes before the buffer is empty.
+    /// Highest track whose chunk arrives before the buffer is empty; `None` for the first chunks.
     fn most(&self, view: &View<'_>) -> Option<usize> {
-        if self.come < self.config.ignored_chunks {
+        if self.arrived < self.config.ignored_chunks {
             return None;
         }
         let chunks = view.buffer_s / view.film.chunk.as_secs_f64();

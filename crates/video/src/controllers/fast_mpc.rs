@@ -1,22 +1,22 @@
-//! fastMPC (Yin et al., SIGCOMM 2015): plans at the harmonic mean of the throughput of past chunks.
+//! FastMPC (Yin et al., SIGCOMM 2015): plans with the harmonic mean of the throughput of past chunks.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::mpc::{Mpc, Ties, fault_of};
-use super::{Choice, Come, Controller, Parameters, View};
+use super::{ArrivedChunk, Choice, Controller, Parameters, View};
 use crate::Film;
 use crate::qoe::Qoe;
 
-/// The parameters of `fast-mpc`; the defaults are the paper's.
+/// Parameters of `fast-mpc`; the defaults are the paper's.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct FastMpcConfig {
-    /// How many chunks are planned.
+    /// Number of chunks planned ahead, 1 to 10.
     pub horizon: u32,
-    /// How many past chunks the estimate is made of.
+    /// Number of past chunks whose harmonic mean is the estimate, 1 to 1000.
     pub window: u32,
-    /// Which of equally good plans wins.
+    /// Choice among equally good plans: "last" (higher tracks first) or "first" (lower tracks first).
     pub ties: Ties,
 }
 
@@ -41,10 +41,10 @@ struct FastMpc(Mpc);
 
 impl Controller for FastMpc {
     fn choose(&mut self, view: &View<'_>) -> Choice {
-        self.0.by_past(view, |_| 1.0)
+        self.0.plan_by_past(view, |_| 1.0)
     }
 
-    fn on_chunk(&mut self, come: &Come) {
-        self.0.on_chunk(come);
+    fn on_chunk(&mut self, arrived: &ArrivedChunk) {
+        self.0.on_chunk(arrived);
     }
 }

@@ -1,5 +1,6 @@
-//! FESTIVE (Jiang, Sekar and Zhang, CoNEXT 2012): a harmonic mean as estimate, changes by one track at a time and the later the higher,
-//! a balance of stability and efficiency, and a buffer target that is drawn, so that players do not synchronise.
+//! FESTIVE (Jiang, Sekar and Zhang, CoNEXT 2012): harmonic mean as estimate; changes by one track at a time,
+//! and later upwards the higher the track; a balance of stability and efficiency; and a random buffer target,
+//! so that players do not synchronise.
 
 use std::collections::VecDeque;
 
@@ -8,24 +9,26 @@ use rand_chacha::rand_core::{Rng as _, SeedableRng as _};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Choice, Come, Controller, Parameters, View, within};
+use super::{ArrivedChunk, Choice, Controller, Parameters, View, within};
 use crate::Film;
 use crate::history::Window;
 use crate::qoe::Qoe;
 
-/// The parameters of `festive`; the defaults are the paper's: 20 chunks, p = 0.85, alpha = 12, changes of 20 s, 30 s of buffer.
+/// Parameters of `festive`; the defaults are the paper's: 20 chunks, p = 0.85, alpha = 12, changes of 20 s,
+/// 30 s of buffer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct FestiveConfig {
-    /// The estimate is the harmonic mean of so many chunks.
+    /// Number of past chunks whose harmonic mean is the estimate, 1 to 1000.
     pub window: u32,
-    /// The share of the estimate that the bitrate may be (p).
+    /// Largest share of the estimate that the bitrate may take (p), 0.01 to 10.
     pub safety: f64,
-    /// How much efficiency counts beside stability (alpha).
+    /// Weight of efficiency against stability (alpha), 0 to 1000000.
     pub alpha: f64,
-    /// Changes of the last so many seconds count against stability.
+    /// Time in seconds for which changes of the track count against stability, 0 to 3600.
     pub remembered_s: f64,
-    /// Above so much in the buffer, give or take a chunk, the player waits.
+    /// Buffer level in seconds, plus or minus a random part of a chunk, above which the player waits; 0 to
+    /// 3600.
     pub target_buffer_s: f64,
 }
 
@@ -39,7 +42,7 @@ impl Parameters for FestiveConfig {
     fn controller(&self, _film: &Film, _qoe: &Qoe, seed: u64) -> Box<dyn Controller> {
         Box::new(Festive {
             config: self.clone(),
-            past: Window::of(self.window as usize),
+            past: Window::new(self.window as usize),
             changed_s: VecDeque::new(),
             stayed: 0,
             rng: ChaCha8Rng::seed_from_u64(seed),
@@ -59,9 +62,9 @@ impl Parameters for FestiveConfig {
 struct Festive {
     config: FestiveConfig,
     past: Window,
-    /// When tracks changed.
+    /// Times of recent track changes, in seconds.
     changed_s: VecDeque<f64>,
-    /// Chunks in this track.
+    /// Number of chunks since the last track change.
     stayed: usize,
     rng: ChaCha8Rng,
 }
@@ -81,16 +84,17 @@ impl Controller for Festive {
             self.stayed = 1;
             self.changed_s.push_back(view.now_s);
         }
-        Choice { track, believed_bps: Some(bps), wait_s: self.wait_s(view) }
+        Choice { track, estimate_bps: Some(bps), wait_s: self.wait_s(view) }
     }
 
-    fn on_chunk(&mut self, come: &Come) {
-        self.past.push(come.bps());
+    fn on_chunk(&mut self, arrived: &ArrivedChunk) {
+        self.past.push(arrived.bps());
     }
 }
 
 impl Festive {
-    /// Section 4.3: a track down at once, a track up only after as many chunks as its number.
+    /// Reference track (section 4.3): one track down at once, one track up only after as many chunks as the
+    /// track's number.
     fn reference(&self, view: &View<'_>, before: usize, bps: f64) -> usize {
         let within = |track: usize| view.film.bitrate_bps(track) as f64 <= self.config.safety * bps;
         if !within(before) {
@@ -102,8 +106,9 @@ impl Festive {
         }
     }
 
-    /// Section 4.4: whichever of both has the lower sum of scores. With a change more the score of stability doubles, so that another
-    /// change costs the more the more there were; others have read it as 2^n + 1.
+    /// Choose between reference and former track by the lower sum of scores (section 4.4). The stability
+    /// score doubles with each recent change, so that further changes cost more; others have read it as 2^n +
+    /// 1.
     fn balanced(&self, view: &View<'_>, before: usize, reference: usize, bps: f64) -> usize {
         let rate = |track: usize| view.film.bitrate_bps(track) as f64;
         let right = (self.config.safety * bps).min(rate(reference));
@@ -115,7 +120,7 @@ impl Festive {
         if score(reference) < score(before) { reference } else { before }
     }
 
-    /// Section 4.2: the buffer's target is drawn anew for each chunk.
+    /// Wait in seconds (section 4.2): the buffer's target is drawn again for each chunk.
     fn wait_s(&mut self, view: &View<'_>) -> f64 {
         let chunk_s = view.film.chunk.as_secs_f64();
         let share = self.rng.next_u32() as f64 / f64::from(u32::MAX);

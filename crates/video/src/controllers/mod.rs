@@ -9,7 +9,7 @@ mod choice;
 mod dynamic;
 mod fast_mpc;
 mod festive;
-mod looking;
+mod lookahead;
 mod mpc;
 mod mpc_d;
 mod mpc_l;
@@ -26,148 +26,148 @@ use thiserror::Error;
 
 pub use bba::BbaMap;
 pub use bola::BolaForm;
-pub use looking::Looking;
+pub use lookahead::LookaheadMode;
 pub use mpc::Ties;
 
 use crate::Film;
-use crate::ahead::Ahead;
+use crate::forecast::RateForecast;
 use crate::qoe::Qoe;
 
 table! {
-    Rate = "rate", rate::RateConfig, "the highest track within a share of the throughput (dash.js's ThroughputRule)";
-    Bba = "bba", bba::BbaConfig, "a track by what is in the buffer alone (BBA-0, Huang et al. 2014)";
-    Bola = "bola", bola::BolaConfig, "a track by buffer and utility (BOLA, Spiteri et al. 2016, as dash.js has it)";
-    Festive = "festive", festive::FestiveConfig, "few, gradual changes around the harmonic mean of 20 chunks (Jiang et al. 2012)";
-    Dynamic = "dynamic", dynamic::DynamicConfig, "rate while the buffer is short, bola when it is long (dash.js's DYNAMIC)";
-    FastMpc = "fast-mpc", fast_mpc::FastMpcConfig, "plans 5 chunks at the harmonic mean of the last 5 (Yin et al. 2015)";
-    RobustMpc = "robust-mpc", robust_mpc::RobustMpcConfig, "the same, discounted by the largest of the last 5 errors";
-    MpcD = "mpc-d", mpc_d::MpcDConfig, "T3P's MPC-D: robust-mpc with its own estimate";
-    MpcL = "mpc-l", mpc_l::MpcLConfig, "T3P's MPC-L: plans with a model's predictions";
-    MpcO = "mpc-o", mpc_o::MpcOConfig, "T3P's MPC-O: plans with the truth";
+    Rate = "rate", rate::RateConfig, "chooses the highest track within a share of the throughput (dash.js's ThroughputRule)";
+    Bba = "bba", bba::BbaConfig, "chooses by the buffer level alone (BBA-0, Huang et al. 2014)";
+    Bola = "bola", bola::BolaConfig, "chooses by buffer level and utility (BOLA, Spiteri et al. 2016, in the form of dash.js)";
+    Festive = "festive", festive::FestiveConfig, "changes tracks rarely and gradually, by the harmonic mean of 20 chunks (FESTIVE, Jiang et al. 2012)";
+    Dynamic = "dynamic", dynamic::DynamicConfig, "chooses as rate while the buffer is short, as bola once it is long (dash.js's DYNAMIC)";
+    FastMpc = "fast-mpc", fast_mpc::FastMpcConfig, "plans 5 chunks at the harmonic mean throughput of the last 5 (Yin et al. 2015)";
+    RobustMpc = "robust-mpc", robust_mpc::RobustMpcConfig, "plans as fast-mpc, with the estimate discounted by its largest recent error (Yin et al. 2015)";
+    MpcD = "mpc-d", mpc_d::MpcDConfig, "is robust-mpc under the name that T3P compares with (MPC-D)";
+    MpcL = "mpc-l", mpc_l::MpcLConfig, "plans with the rates that a model predicts (T3P's MPC-L)";
+    MpcO = "mpc-o", mpc_o::MpcOConfig, "plans with the true rates, an upper reference (T3P's MPC-O)";
 }
 
-/// What a controller knows as it chooses.
+/// State of the player that a controller sees when it chooses.
 #[derive(Debug, Clone, Copy)]
 pub struct View<'v> {
-    /// What is played.
+    /// Film that is played.
     pub film: &'v Film,
-    /// What counts.
+    /// Quality of experience to maximize.
     pub qoe: &'v Qoe,
-    /// Whose track is chosen.
+    /// Number of the chunk whose track is to be chosen.
     pub chunk: usize,
-    /// That of the chunk before; `None` before the first.
+    /// Track of the chunk before; `None` before the first.
     pub last_track: Option<usize>,
-    /// What is left to play.
+    /// Playback time in the buffer, in seconds.
     pub buffer_s: f64,
-    /// Since the session's beginning.
+    /// Seconds since the session's start.
     pub now_s: f64,
-    /// Above so much in the buffer the player waits.
+    /// Buffer level in seconds above which the player waits.
     pub cap_s: f64,
-    /// What lies ahead, where somebody claims to know.
-    pub ahead: Option<&'v dyn Ahead>,
+    /// Forecast of the rate, if there is one.
+    pub forecast: Option<&'v dyn RateForecast>,
 }
 
-/// What a controller wants.
+/// Decision of a controller.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Choice {
-    /// The track.
+    /// Track to request, counted from 0.
     pub track: usize,
-    /// The throughput that it believes in.
-    pub believed_bps: Option<f64>,
-    /// How long the player is to wait before it asks.
+    /// Estimated throughput in bit/s, if the controller makes an estimate.
+    pub estimate_bps: Option<f64>,
+    /// Wait in seconds before the request.
     pub wait_s: f64,
 }
 
 impl Choice {
-    const fn at_once(track: usize, believed_bps: Option<f64>) -> Self {
-        Self { track, believed_bps, wait_s: 0.0 }
+    const fn at_once(track: usize, estimate_bps: Option<f64>) -> Self {
+        Self { track, estimate_bps, wait_s: 0.0 }
     }
 }
 
-/// A chunk that has come.
+/// Chunk that has arrived, as controllers see it.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Come {
-    /// Which.
+pub struct ArrivedChunk {
+    /// Number of the chunk, counted from 0.
     pub chunk: usize,
-    /// In which track.
+    /// Track of the chunk, counted from 0.
     pub track: usize,
-    /// How large it is.
+    /// Size of the chunk in bytes.
     pub bytes: f64,
-    /// From the request until all of it was there.
+    /// Seconds from the request until the chunk was complete.
     pub took_s: f64,
-    /// For how long the player had waited before it asked, because its buffer was full.
+    /// Seconds that the player waited before the request because its buffer was full.
     pub waited_s: f64,
 }
 
-impl Come {
-    /// Its throughput.
+impl ArrivedChunk {
+    /// Throughput of the transfer, in bit/s.
     pub fn bps(&self) -> f64 {
         self.bytes * 8.0 / self.took_s
     }
 }
 
-/// What chooses tracks. `tests/video/conformance.rs` tests every row of the table.
+/// Rate controller of a player. `tests/video/conformance.rs` tests every row of the table.
 pub trait Controller: fmt::Debug + Send {
-    /// The next chunk's track, one of the film's.
+    /// Choose the next chunk's track, one of the film's.
     fn choose(&mut self, view: &View<'_>) -> Choice;
 
-    /// A chunk has come.
-    fn on_chunk(&mut self, _come: &Come) {}
+    /// Learn from a chunk that has arrived.
+    fn on_chunk(&mut self, _come: &ArrivedChunk) {}
 }
 
-/// What a controller is made of.
+/// Parameters of a controller, as files give them.
 pub(crate) trait Parameters {
-    /// It at work, for this film and QoE; whatever it draws follows from the seed.
+    /// Create the controller for this film and QoE; its random draws follow from the seed.
     fn controller(&self, film: &Film, qoe: &Qoe, seed: u64) -> Box<dyn Controller>;
 
-    /// What is wrong with them: the key, its value, what was expected.
+    /// Return the first invalid parameter: the key, its value, and the expected range.
     fn fault(&self) -> Option<(&'static str, String, &'static str)> {
         None
     }
 
-    /// Whether it needs to be told what lies ahead.
+    /// Whether the controller needs a forecast of the rate.
     fn looks_ahead(&self) -> bool {
         false
     }
 }
 
-/// A controller, as lists show it.
+/// Controller, as lists show it.
 #[derive(Debug, Clone, Copy)]
 pub struct ControllerEntry {
-    /// Its name in files.
+    /// Name of the controller in files.
     pub name: &'static str,
-    /// What it does, in one line.
+    /// Description in one line.
     pub summary: &'static str,
-    /// It with the published parameters.
+    /// Constructor with the published parameters.
     pub default: fn() -> ControllerChoice,
 }
 
-/// Why there is no such controller.
+/// Reasons for which a controller is refused.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ControllerError {
-    /// There is none of this name.
+    /// No controller has this name.
     #[error("unknown controller {}; expected {expected}", Quoted(name))]
     Unknown {
-        /// The name given.
+        /// Name that was given.
         name: String,
-        /// Those that there are.
+        /// Names of the controllers.
         expected: String,
     },
-    /// One of its parameters cannot be.
+    /// A parameter is out of range.
     #[error("{controller}.{key} is {value}; expected {expected}")]
     Parameter {
-        /// Its name.
+        /// Name of the controller.
         controller: &'static str,
-        /// Which parameter.
+        /// Key of the parameter.
         key: &'static str,
-        /// Its value.
+        /// Value that was given.
         value: String,
-        /// What it could be.
+        /// Values that are allowed.
         expected: &'static str,
     },
 }
 
-/// One parameter's fault, unless it lies within what it may be.
+/// Return a parameter's fault, unless the value is within the range.
 fn within(
     key: &'static str,
     value: f64,

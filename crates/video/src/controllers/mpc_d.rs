@@ -1,4 +1,5 @@
-//! MPC-D of T3P (LEOScope): RobustMPC with its own estimate, to be compared with those that look ahead. It is the same controller.
+//! MPC-D of T3P (LEOScope): RobustMPC with its own estimate, for comparison with controllers that look ahead.
+//! It is the same controller as `robust-mpc`.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -7,7 +8,7 @@ use super::{Controller, Parameters, RobustMpcConfig};
 use crate::Film;
 use crate::qoe::Qoe;
 
-/// The parameters of `mpc-d`: those of `robust-mpc`.
+/// Parameters of `mpc-d`: those of `robust-mpc`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct MpcDConfig(pub RobustMpcConfig);

@@ -1,22 +1,23 @@
-//! The throughput rule of dash.js 5.2.1 (ThroughputRule.js): the highest track within a share of what its two weighted means say.
+//! Throughput rule of dash.js 5.2.1 (ThroughputRule.js): the highest track within a share of the estimate,
+//! the lower of two weighted means.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Choice, Come, Controller, Parameters, View, within};
+use super::{ArrivedChunk, Choice, Controller, Parameters, View, within};
 use crate::Film;
 use crate::estimate::Ewma;
 use crate::qoe::Qoe;
 
-/// The parameters of `rate`; the defaults are dash.js's.
+/// Parameters of `rate`; the defaults are those of dash.js.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct RateConfig {
-    /// The share of the throughput that the bitrate may be (bandwidthSafetyFactor).
+    /// Largest share of the throughput that the bitrate may take (bandwidthSafetyFactor), 0.01 to 10.
     pub safety: f64,
-    /// After so many seconds of transfers half of the fast mean is new.
+    /// Half-life of the fast mean, in seconds of transfers, 0.001 to 3600.
     pub fast_half_life_s: f64,
-    /// The same of the slow one.
+    /// Half-life of the slow mean, in seconds of transfers, 0.001 to 3600.
     pub slow_half_life_s: f64,
 }
 
@@ -31,7 +32,7 @@ impl RateConfig {
         Ewma::new(self.fast_half_life_s, self.slow_half_life_s)
     }
 
-    /// The faults of the same keys of others.
+    /// Return the first invalid one of these parameters, also for other controllers that have them.
     pub(super) fn fault_of(
         safety: f64,
         fast_half_life_s: f64,
@@ -70,7 +71,7 @@ impl Controller for Rate {
         Choice::at_once(track, bps)
     }
 
-    fn on_chunk(&mut self, come: &Come) {
-        self.ewma.add(come.bps(), come.took_s);
+    fn on_chunk(&mut self, arrived: &ArrivedChunk) {
+        self.ewma.add(arrived.bps(), arrived.took_s);
     }
 }

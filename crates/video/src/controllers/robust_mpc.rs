@@ -1,23 +1,23 @@
-//! RobustMPC (Yin et al., SIGCOMM 2015, as implemented in Pensieve): the harmonic mean of past chunks, divided by 1 + the largest of the
-//! last errors of that mean.
+//! RobustMPC (Yin et al., SIGCOMM 2015, as implemented in Pensieve): plans with the harmonic mean of past
+//! chunks, divided by 1 + the largest of its recent errors.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::mpc::{Mpc, Ties, fault_of};
-use super::{Choice, Come, Controller, Parameters, View};
+use super::{ArrivedChunk, Choice, Controller, Parameters, View};
 use crate::Film;
 use crate::qoe::Qoe;
 
-/// The parameters of `robust-mpc`; the defaults are the paper's.
+/// Parameters of `robust-mpc`; the defaults are the paper's.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct RobustMpcConfig {
-    /// How many chunks are planned.
+    /// Number of chunks planned ahead, 1 to 10.
     pub horizon: u32,
-    /// How many past chunks the estimate is made of.
+    /// Number of past chunks for the harmonic mean and for its errors, 1 to 1000.
     pub window: u32,
-    /// Which of equally good plans wins.
+    /// Choice among equally good plans: "last" (higher tracks first) or "first" (lower tracks first).
     pub ties: Ties,
 }
 
@@ -42,10 +42,10 @@ struct RobustMpc(Mpc);
 
 impl Controller for RobustMpc {
     fn choose(&mut self, view: &View<'_>) -> Choice {
-        self.0.by_past(view, |doubt| doubt.divisor())
+        self.0.plan_by_past(view, |estimate_errors| estimate_errors.divisor())
     }
 
-    fn on_chunk(&mut self, come: &Come) {
-        self.0.on_chunk(come);
+    fn on_chunk(&mut self, arrived: &ArrivedChunk) {
+        self.0.on_chunk(arrived);
     }
 }

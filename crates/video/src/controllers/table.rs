@@ -1,26 +1,26 @@
-//! How the table of controllers becomes code.
+//! Macro that turns the table of controllers into code.
 
-/// Makes of the table a list of names, and an enum over the parameters.
+/// Generate the list of controllers, and an enum over their parameters.
 macro_rules! table {
     ($($variant:ident = $name:literal, $file:ident::$config:ident, $summary:literal;)+) => {
         $(pub use $file::$config;)+
 
-        /// Every controller there is.
+        /// All controllers, by name.
         pub const CONTROLLERS: &[ControllerEntry] = &[$(ControllerEntry {
             name: $name,
             summary: $summary,
             default: || ControllerChoice::$variant($config::default()),
         }),+];
 
-        /// A controller with its parameters: in files its name, or a table with the name as `kind` and those parameters that
-        /// are not as published.
+        /// Controller with its parameters: in files its name, or a table with the name as `kind` and the
+        /// parameters that differ from the published ones.
         #[derive(Debug, Clone, PartialEq)]
         pub enum ControllerChoice {
             $(#[doc = $summary] $variant($config)),+
         }
 
         impl ControllerChoice {
-            /// Its name.
+            /// Name of the controller, as in files.
             pub fn name(&self) -> &'static str {
                 match self { $(Self::$variant(_) => $name),+ }
             }
@@ -30,7 +30,7 @@ macro_rules! table {
             }
         }
 
-        /// The table in a file.
+        /// Table form of a controller in files.
         #[derive(Serialize, Deserialize, JsonSchema)]
         #[serde(tag = "kind")]
         #[schemars(rename = "ControllerTable")]

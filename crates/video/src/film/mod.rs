@@ -1,9 +1,9 @@
-//! Films: tracks by ascending bitrate, cut into chunks of one length, and the size of each.
+//! Films: tracks by ascending bitrate, cut into chunks of one length, with the size of each chunk.
 //!
 //! A film is read from TOML (`toml.rs`), from a DASH manifest (`mpd.rs`) or from Pensieve's lists of sizes
 //! (`size_lists.rs`). Some come with skyhop: data/films, embedded at build.
 
-mod drawn;
+mod generated_sizes;
 mod mpd;
 mod size_lists;
 mod toml;
@@ -18,65 +18,65 @@ pub use self::toml::{FilmKeys, Ladder, TrackKeys, Variation};
 
 static FILMS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../data/films");
 
-/// The most chunks that a film may have: a day of one second each.
+/// Largest number of chunks of a film: a day of one second each.
 pub const MOST_CHUNKS: usize = 86_400;
-/// The most tracks that a film may have.
+/// Largest number of tracks of a film.
 pub const MOST_TRACKS: usize = 64;
 
-/// A film as a server offers it. There is at least one track and one chunk, bitrates ascend, and no size is zero.
+/// Film as a server offers it: at least one track and one chunk, ascending bitrates, and no size of zero.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Film {
-    /// What it is called: the file's name without its ending.
+    /// Name of the film: the file's name without its extension.
     pub name: String,
-    /// What it is, in a line.
+    /// Description in one line.
     pub description: String,
-    /// Where its numbers come from.
+    /// Source of the film's numbers.
     pub source: String,
-    /// How long each chunk plays.
+    /// Playback length of each chunk.
     pub chunk: Duration,
-    /// By ascending bitrate.
+    /// Tracks in ascending order of bitrate.
     pub tracks: Vec<Track>,
     chunks: usize,
-    /// Those of chunk 0 by track, then of chunk 1 …
+    /// Sizes in bytes, those of chunk 0 by track, then those of chunk 1 …
     sizes: Vec<u64>,
 }
 
-/// One of a film's qualities.
+/// Track: one of a film's qualities.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Track {
-    /// Its mean bitrate.
+    /// Mean bitrate of the track.
     pub bitrate: Rate,
-    /// What it is called, such as "720p".
+    /// Display name, such as "720p".
     pub name: Option<String>,
 }
 
-/// Why there is no such film.
+/// Reasons for which a film cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum FilmError {
-    /// The text is not of its format.
+    /// The text does not have the file's format.
     #[error("{origin}{}: {what}", at_line(*line))]
     Syntax {
-        /// The file, or a word for where the text came from.
+        /// File name, or a word for the text's origin.
         origin: String,
-        /// Counted from 1, where it is known.
+        /// Line number counted from 1, if known.
         line: Option<usize>,
-        /// What is wrong, and what was expected.
+        /// Problem, and what was expected.
         what: String,
     },
-    /// What it says is no film.
+    /// The content does not describe a valid film.
     #[error("{origin}: {what}")]
     NoFilm {
-        /// The file, or a word for where the text came from.
+        /// File name, or a word for the text's origin.
         origin: String,
-        /// What is wrong, and what was expected.
+        /// Problem, and what was expected.
         what: String,
     },
-    /// No film that comes with skyhop is called so.
+    /// No film that comes with skyhop has this name.
     #[error("unknown film {}; expected {expected}", Quoted(name))]
     Unknown {
-        /// The name given.
+        /// Name that was given.
         name: String,
-        /// Those that there are.
+        /// Names of the films that exist.
         expected: String,
     },
 }
@@ -91,7 +91,7 @@ impl FilmError {
     }
 }
 
-/// The names of the films that come with skyhop.
+/// Names of the films that come with skyhop.
 pub fn film_names() -> Vec<String> {
     let mut names: Vec<String> = FILMS
         .files()
@@ -103,10 +103,10 @@ pub fn film_names() -> Vec<String> {
 }
 
 impl Film {
-    /// The film called `name` that comes with skyhop.
+    /// Return the film called `name` that comes with skyhop.
     ///
     /// # Errors
-    /// There is none.
+    /// No film has that name.
     pub fn shipped(name: &str) -> Result<Self, FilmError> {
         let file = FILMS.get_file(format!("{name}.toml"));
         let Some(text) = file.and_then(|file| file.contents_utf8()) else {
@@ -116,10 +116,10 @@ impl Film {
         Self::of_toml(text, &format!("{name}.toml"))
     }
 
-    /// A film of these tracks, with each track's sizes.
+    /// Create a film of these tracks, with the sizes of each track's chunks in bytes.
     ///
     /// # Errors
-    /// There is no track or no chunk, there are too many, bitrates do not ascend, or sizes do not match or are zero.
+    /// No tracks or chunks, or too many; bitrates that do not ascend; sizes that do not match or are zero.
     pub fn new(
         origin: &str,
         chunk: Duration,
@@ -140,50 +140,50 @@ impl Film {
         })
     }
 
-    /// How many chunks it has.
+    /// Number of chunks of each track.
     pub const fn chunks(&self) -> usize {
         self.chunks
     }
 
-    /// The size of a chunk of a track.
+    /// Size of a chunk of a track, in bytes.
     #[inline]
     pub fn size_bytes(&self, chunk: usize, track: usize) -> u64 {
         self.sizes[chunk * self.tracks.len() + track]
     }
 
-    /// The sizes of a chunk by track.
+    /// Sizes of a chunk in bytes, by track.
     #[inline]
     pub fn sizes_of(&self, chunk: usize) -> &[u64] {
         let tracks = self.tracks.len();
         &self.sizes[chunk * tracks..(chunk + 1) * tracks]
     }
 
-    /// The bitrate of a track in bits per second.
+    /// Bitrate of a track, in bit/s.
     #[inline]
     pub fn bitrate_bps(&self, track: usize) -> u64 {
         self.tracks[track].bitrate.bits_per_second()
     }
 
-    /// The number of the highest track.
+    /// Number of the highest track.
     pub fn top(&self) -> usize {
         self.tracks.len() - 1
     }
 
-    /// The highest track of which the bitrate is at most `bps`; the lowest where none is.
+    /// Highest track whose bitrate is at most `bps`; the lowest track if there is none.
     pub fn track_within(&self, bps: f64) -> usize {
         let is_within = |track: &Track| track.bitrate.bits_per_second() as f64 <= bps;
         self.tracks.iter().rposition(is_within).unwrap_or(0)
     }
 
-    /// How long it plays.
+    /// Playback length of the film.
     pub fn length(&self) -> Duration {
         self.chunk * self.chunks as u64
     }
 
-    /// The same film with all bitrates and sizes scaled so that the top track has this bitrate.
+    /// Return the film with all bitrates and sizes scaled so that the top track has this bitrate.
     ///
     /// # Errors
-    /// At so low a bitrate tracks or chunks become nothing.
+    /// The bitrate is so low that tracks or chunks round to zero or coincide.
     pub fn with_top(&self, top: Rate) -> Result<Self, FilmError> {
         let factor = top.bits_per_second() as f64 / self.bitrate_bps(self.top()) as f64;
         let scaled = |number: u64| (number as f64 * factor).round() as u64;
@@ -202,7 +202,7 @@ impl Film {
     }
 }
 
-/// How many chunks there are, or what is wrong.
+/// Check a film's parts; return the number of chunks, or the problem.
 fn check(chunk: Duration, tracks: &[Track], sizes: &[Vec<u64>]) -> Result<usize, String> {
     if tracks.is_empty() {
         return Err(
@@ -245,7 +245,7 @@ fn check(chunk: Duration, tracks: &[Track], sizes: &[Vec<u64>]) -> Result<usize,
             let has = sizes.len();
             return Err(format!("track {number} has sizes of {has} chunks, track 0 of {chunks}"));
         }
-        // So that sums over all chunks, in bits, stay numbers.
+        // The upper limit keeps sums over all chunks, in bits, exact.
         if let Some(chunk) = sizes.iter().position(|size| *size == 0 || *size > 1 << 40) {
             let size = sizes[chunk];
             return Err(format!(
@@ -256,7 +256,7 @@ fn check(chunk: Duration, tracks: &[Track], sizes: &[Vec<u64>]) -> Result<usize,
     Ok(chunks)
 }
 
-/// A file's name without directories and ending.
+/// File name without directories and extension.
 fn stem(origin: &str) -> String {
     let stem = std::path::Path::new(origin).file_stem();
     stem.map_or_else(|| origin.to_owned(), |stem| stem.to_string_lossy().into_owned())

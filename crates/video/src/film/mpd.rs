@@ -1,20 +1,20 @@
-//! Films in DASH manifests (MPD, ISO/IEC 23009-1): the video tracks of the first period, with SegmentTemplate or SegmentList, and
-//! lengths from @duration or a SegmentTimeline.
+//! Films in DASH manifests (MPD, ISO/IEC 23009-1): the video tracks of the first period, with SegmentTemplate
+//! or SegmentList, and segment lengths from @duration or a SegmentTimeline.
 
 use quick_xml::Reader;
 use quick_xml::events::{BytesStart, Event};
 use skyhop_units::{Duration, Quoted, Rate};
 
-use super::{Film, FilmError, MOST_CHUNKS, MOST_TRACKS, Track, drawn};
+use super::{Film, FilmError, MOST_CHUNKS, MOST_TRACKS, Track, generated_sizes};
 
-/// How much the lengths of chunks may differ from their mean, the last one's apart.
+/// Largest relative deviation of a chunk's length from the mean, the last chunk aside.
 const MOST_UNEVEN: f64 = 0.25;
 
-/// The film of a manifest. `size_of` says how large a file of the film is, by its address in the manifest; where it knows none of
-/// them, sizes are bitrate x length.
+/// Parse the film of a manifest. `size_of` returns the size of one of the film's files by its address in the
+/// manifest; if it knows none of them, sizes are bitrate x length.
 ///
 /// # Errors
-/// The text is no manifest, it lacks what makes a film, or only some files' sizes are known.
+/// The text is not a manifest, it lacks what a film needs, or only some files' sizes are known.
 pub fn film_of_mpd(
     text: &str,
     origin: &str,
@@ -31,14 +31,14 @@ pub fn film_of_mpd(
         .and_then(|film| film)
 }
 
-/// What is kept of a manifest.
+/// Content of a manifest, as far as films need it.
 #[derive(Debug, Default)]
 struct Manifest {
     length_s: Option<f64>,
     representations: Vec<Representation>,
 }
 
-/// A Representation, with what its AdaptationSet says for all.
+/// Representation, with the values that it inherits from its AdaptationSet.
 #[derive(Debug, Clone, Default)]
 struct Representation {
     id: String,
@@ -47,26 +47,26 @@ struct Representation {
     segments: Segments,
 }
 
-/// SegmentTemplate, SegmentList, SegmentTimeline.
+/// Segment information: SegmentTemplate, SegmentList, SegmentTimeline.
 #[derive(Debug, Clone, Default)]
 struct Segments {
     media: Option<String>,
     timescale: u64,
     duration: Option<u64>,
     start_number: u64,
-    /// A SegmentTimeline's.
+    /// Segment lengths of a SegmentTimeline.
     durations: Vec<u64>,
     start_time: u64,
-    /// A SegmentList's.
+    /// Addresses of a SegmentList.
     urls: Vec<String>,
 }
 
-/// Where a reader is in a manifest.
+/// Parser state: position in the manifest.
 #[derive(Debug, Default)]
-struct Place {
+struct ParserState {
     periods: u32,
     in_period: bool,
-    /// Of the AdaptationSet, for its Representations.
+    /// Segment information of the AdaptationSet, inherited by its Representations.
     segments: Segments,
     is_video: bool,
     representation: Option<(Representation, bool)>,
@@ -74,7 +74,7 @@ struct Place {
 
 fn read(text: &str) -> Result<Manifest, (usize, String)> {
     let mut reader = Reader::from_str(text);
-    let (mut manifest, mut place) = (Manifest::default(), Place::default());
+    let (mut manifest, mut state) = (Manifest::default(), ParserState::default());
     let mut is_manifest = false;
     loop {
         let event = reader.read_event();
@@ -86,15 +86,15 @@ fn read(text: &str) -> Result<Manifest, (usize, String)> {
         })? {
             Event::Start(tag) => {
                 is_manifest |= tag.local_name().as_ref() == b"MPD";
-                place.open(&tag, &mut manifest).map_err(wrong)?;
+                state.open(&tag, &mut manifest).map_err(wrong)?;
             }
             Event::Empty(tag) => {
                 is_manifest |= tag.local_name().as_ref() == b"MPD";
-                place.open(&tag, &mut manifest).map_err(wrong)?;
-                place.close(tag.local_name().as_ref(), &mut manifest).map_err(wrong)?;
+                state.open(&tag, &mut manifest).map_err(wrong)?;
+                state.close(tag.local_name().as_ref(), &mut manifest).map_err(wrong)?;
             }
             Event::End(tag) => {
-                place.close(tag.local_name().as_ref(), &mut manifest).map_err(wrong)?
+                state.close(tag.local_name().as_ref(), &mut manifest).map_err(wrong)?
             }
             Event::Eof if is_manifest => return Ok(manifest),
             Event::Eof => {
@@ -105,7 +105,7 @@ fn read(text: &str) -> Result<Manifest, (usize, String)> {
     }
 }
 
-impl Place {
+impl ParserState {
     fn open(&mut self, tag: &BytesStart<'_>, manifest: &mut Manifest) -> Result<(), String> {
         match tag.local_name().as_ref() {
             b"MPD" => manifest.length_s = length(tag, "mediaPresentationDuration")?,
@@ -186,7 +186,7 @@ impl Segments {
         Ok(())
     }
 
-    /// An S of a SegmentTimeline: so many segments of one length.
+    /// Add an S element of a SegmentTimeline: a number of segments of one length.
     fn add(&mut self, tag: &BytesStart<'_>) -> Result<(), String> {
         let Some(duration) = number(tag, "d")? else { return Err("an S has no d".to_owned()) };
         let more = number(tag, "r")?.unwrap_or(0);
@@ -201,7 +201,7 @@ impl Segments {
         Ok(())
     }
 
-    /// How many there are, and how long each plays.
+    /// Return the number of segments, and the length of each in seconds.
     fn lengths(&self, length_s: Option<f64>) -> Result<(usize, f64), String> {
         let scale = self.timescale.max(1) as f64;
         if let [first, rest @ ..] = &self.durations[..] {
@@ -218,7 +218,7 @@ impl Segments {
         }
         let Some(duration) = self.duration.filter(|duration| *duration > 0) else {
             return Err(
-                "says no length of segments; expected @duration or a SegmentTimeline".to_owned()
+                "has no length of segments; expected @duration or a SegmentTimeline".to_owned()
             );
         };
         let chunk_s = duration as f64 / scale;
@@ -226,14 +226,14 @@ impl Segments {
             return Ok((self.urls.len(), chunk_s));
         }
         let Some(length_s) = length_s else {
-            return Err("says no length of the film; expected mediaPresentationDuration".to_owned());
+            return Err("has no length of the film; expected mediaPresentationDuration".to_owned());
         };
-        // What lasts a little longer by rounding is no chunk of its own.
+        // A remainder within rounding errors does not make a chunk.
         let chunks = (length_s / chunk_s - 1e-3).ceil();
         if chunks > MOST_CHUNKS as f64 { Err(too_many()) } else { Ok((chunks as usize, chunk_s)) }
     }
 
-    /// The address of a segment, counted from 0.
+    /// Address of a segment, counted from 0; `None` if the template cannot be expanded.
     fn address(&self, of: &Representation, index: usize) -> Option<String> {
         if let Some(url) = self.urls.get(index) {
             return Some(url.clone());
@@ -260,7 +260,7 @@ impl Segments {
     }
 }
 
-/// A number as "Number%05d" asks for it.
+/// Format a number as a template such as "Number%05d" demands.
 fn padded(part: &str, number: u64) -> String {
     let width = part.split_once("%0").and_then(|(_, width)| width.strip_suffix('d')?.parse().ok());
     format!("{number:0width$}", width = width.filter(|width| *width <= 20).unwrap_or(0_usize))
@@ -292,12 +292,12 @@ impl Manifest {
         let tracks: Vec<Track> = self.representations.iter().map(Representation::track).collect();
         let sizes = match self.known_sizes(chunks, size_of)? {
             Some(sizes) => sizes,
-            None => drawn::constant(&tracks, chunk, chunks),
+            None => generated_sizes::constant(&tracks, chunk, chunks),
         };
         Ok(Film::new(origin, chunk, tracks, &sizes))
     }
 
-    /// The files' sizes by track; `None` where none is known.
+    /// File sizes by track; `None` if no size is known.
     fn known_sizes(
         &self,
         chunks: usize,
@@ -357,7 +357,7 @@ fn number(tag: &BytesStart<'_>, key: &str) -> Result<Option<u64>, String> {
     parsed.map(Some).map_err(|_| format!("{key} is {}; expected a whole number", Quoted(&text)))
 }
 
-/// An attribute such as PT3M13.6S, in seconds.
+/// Parse an attribute such as PT3M13.6S, in seconds.
 fn length(tag: &BytesStart<'_>, key: &str) -> Result<Option<f64>, String> {
     let Some(text) = attribute(tag, key)? else { return Ok(None) };
     let seconds = seconds(text.trim());
@@ -366,7 +366,7 @@ fn length(tag: &BytesStart<'_>, key: &str) -> Result<Option<f64>, String> {
         .ok_or_else(|| format!("{key} is {}; expected a length such as PT3M13.6S", Quoted(&text)))
 }
 
-/// An xs:duration of days and less.
+/// Parse an xs:duration of days and smaller units, in seconds.
 fn seconds(text: &str) -> Option<f64> {
     let (mut total, mut in_time) = (0.0, false);
     let mut digits = String::new();

@@ -1,14 +1,15 @@
-//! Pensieve's lists of sizes: a file per track, video_size_0, video_size_1 …, with a chunk's bytes in each line.
+//! Pensieve's lists of chunk sizes: a file per track, video_size_0, video_size_1 …, with a chunk's bytes per
+//! line.
 
 use skyhop_units::{Duration, Quoted, Rate};
 
 use super::{Film, FilmError, Track};
 
-/// The film of these lists, by ascending track; each has the name of its file for messages. Bitrates are those of Pensieve's
-/// ladder where they are given, else the means of the sizes.
+/// Create a film from lists in ascending order of tracks, each with its file's name for messages. Bitrates
+/// are those of Pensieve's ladder where given, otherwise the means of the sizes.
 ///
 /// # Errors
-/// A line is not a number, lists have different lengths, or there is none.
+/// A line is not a number, lists have different lengths, or there is no list.
 pub fn film_of_size_lists(
     origin: &str,
     lists: &[(String, String)],

@@ -1,48 +1,48 @@
-//! Films in TOML, and as tables of a scenario.
+//! Films in TOML files, and as tables of a scenario.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use skyhop_model::plain_error;
 use skyhop_units::{Duration, Rate};
 
-use super::{Film, FilmError, MOST_CHUNKS, MOST_TRACKS, Track, drawn};
+use super::{Film, FilmError, MOST_CHUNKS, MOST_TRACKS, Track, generated_sizes};
 
-/// A film as a file of data/films, or of the user's, says it.
+/// Keys of a film's TOML file, in data/films or the user's own.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FilmKeys {
-    /// What it is, in a line.
+    /// Description in one line.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub description: String,
-    /// Where its numbers come from.
+    /// Source of the film's numbers.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub source: String,
-    /// How long each chunk plays.
+    /// Playback length of each chunk, 1 ms to 1 h.
     pub chunk: Duration,
-    /// How many chunks there are; as many as there are `sizes` where not given.
+    /// Number of chunks, 1 to 86400. Default: the number of `sizes`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chunks: Option<u32>,
-    /// Its tracks by ascending bitrate.
+    /// Tracks by ascending bitrate, at most 64.
     #[serde(default, rename = "track", skip_serializing_if = "Vec::is_empty")]
     pub tracks: Vec<TrackKeys>,
-    /// In place of tracks: bitrates in a fixed ratio.
+    /// Bitrates in a fixed ratio, in place of tracks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ladder: Option<Ladder>,
-    /// Whether sizes are drawn around bitrate x length; they are just that where not given.
+    /// Random variation of chunk sizes around bitrate x length. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub variation: Option<Variation>,
 }
 
-/// A `[[track]]`.
+/// `[[track]]`: one quality of the film.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TrackKeys {
-    /// Its mean bitrate.
+    /// Mean bitrate of the track; above 0.
     pub bitrate: Rate,
-    /// What it is called, such as "720p".
+    /// Display name, such as "720p".
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// The size of each chunk in bytes; bitrate x length where not given.
+    /// Size of each chunk in bytes, 1 B to 1 TiB. Default: bitrate x length.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sizes: Vec<u64>,
 }
@@ -51,29 +51,30 @@ pub struct TrackKeys {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Ladder {
-    /// The highest bitrate.
+    /// Highest bitrate of the ladder.
     pub top: Rate,
-    /// Of neighbours.
+    /// Ratio of neighbouring bitrates, above 1 and up to 100.
     pub ratio: f64,
-    /// How many tracks there are.
+    /// Number of tracks, at most 64.
     pub tracks: u32,
 }
 
-/// `[variation]`: how sizes are drawn, the same factor for all tracks of a chunk, log-normal around 1.
+/// `[variation]`: random factors of chunk sizes, log-normal with mean 1, the same for all tracks of a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Variation {
-    /// The factors' standard deviation.
+    /// Standard deviation of the factors, 0 to 10.
     pub relative_sd: f64,
-    /// Of the draws.
+    /// Seed of the random draws.
     pub seed: u64,
 }
 
 impl Film {
-    /// Reads the TOML of a film; `origin` is the file's name, for the film's own name and for messages.
+    /// Parse the TOML of a film; `origin` is the file's name, from which the film gets its name, and which
+    /// messages state.
     ///
     /// # Errors
-    /// The text is not TOML of this form, or says what is no film.
+    /// The text is not TOML of this form, or does not describe a valid film.
     pub fn of_toml(text: &str, origin: &str) -> Result<Self, FilmError> {
         let keys: FilmKeys = toml::from_str(text).map_err(|error| {
             let start = error.span().map_or(0, |span| span.start).min(text.len());
@@ -85,10 +86,10 @@ impl Film {
         Self::of_keys(&keys, origin)
     }
 
-    /// The film that these keys stand for.
+    /// Create the film that these keys describe.
     ///
     /// # Errors
-    /// They say what is no film.
+    /// The keys do not describe a valid film.
     pub fn of_keys(keys: &FilmKeys, origin: &str) -> Result<Self, FilmError> {
         let wrong = |what: String| FilmError::no_film(origin, what);
         let tracks = keys.all_tracks().map_err(wrong)?;
@@ -98,7 +99,7 @@ impl Film {
         Ok(Self { description, source, ..film })
     }
 
-    /// The keys that stand for this film, with each chunk's size.
+    /// Return keys that describe this film, with each chunk's size.
     pub fn to_keys(&self) -> FilmKeys {
         let sizes_of = |track| (0..self.chunks()).map(move |chunk| self.size_bytes(chunk, track));
         let tracks = self.tracks.iter().enumerate().map(|(number, track)| TrackKeys {
@@ -151,13 +152,13 @@ impl FilmKeys {
         if chunks > MOST_CHUNKS {
             return Err(format!("the film has {chunks} chunks; expected 1 to {MOST_CHUNKS}"));
         }
-        let mut sizes = drawn::constant(tracks, self.chunk, chunks);
+        let mut sizes = generated_sizes::constant(tracks, self.chunk, chunks);
         if let Some(variation) = self.variation {
             let sd = variation.relative_sd;
             if !(0.0..=10.0).contains(&sd) {
                 return Err(format!("variation.relative_sd is {sd}; expected 0 to 10"));
             }
-            drawn::varied(&mut sizes, variation);
+            generated_sizes::varied(&mut sizes, variation);
         }
         Ok(sizes)
     }

@@ -1,7 +1,7 @@
-//! Qualities of experience: one file each, all named in the one table below.
+//! Quality of experience (QoE) metrics: one file each, all named in the one table below.
 //!
-//! Each is a quality per track, what a second of standing still costs, and what a change of quality costs. The same object plans
-//! and scores.
+//! Each metric has a quality per track, a cost per second of stall, and a cost per change of quality. The
+//! same object plans and scores.
 
 mod pensieve_hd;
 mod pensieve_linear;
@@ -16,10 +16,10 @@ use skyhop_units::Quoted;
 
 use crate::Film;
 
-/// Makes of the table a list of what there is.
+/// Generate the list of metrics from the table.
 macro_rules! table {
     ($($name:literal = $terms:expr, $summary:literal;)+) => {
-        /// Every quality of experience there is.
+        /// All QoE metrics, by name.
         pub const QOES: &[QoeEntry] =
             &[$(QoeEntry { name: $name, summary: $summary, terms: $terms },)+];
     };
@@ -27,22 +27,22 @@ macro_rules! table {
 
 table! {
     "pensieve-linear" = pensieve_linear::terms,
-        "bitrate in Mbit/s; a second of stall costs the top bitrate (4.3 for Pensieve's film), a change its size";
+        "bitrate in Mbit/s; a second of stall costs the top bitrate (4.3 for Pensieve's film), a change its amount";
     "pensieve-log" = pensieve_log::terms,
         "log of bitrate over the lowest; a second of stall costs the top's log (2.66 for Pensieve's film)";
     "pensieve-hd" = pensieve_hd::terms, "1, 2, 3, 12, 15, 20 for six tracks; a second of stall costs 8";
-    "satpipe-linear-balance" = |film| satpipe_linear::terms(film, BALANCE), "SatPipe's: bitrate in Mbit/s";
-    "satpipe-linear-rp" = |film| satpipe_linear::terms(film, FEW_STALLS), "the same, stalls cost twice as much";
-    "satpipe-linear-sp" = |film| satpipe_linear::terms(film, SMOOTH), "the same, changes cost twice as much";
+    "satpipe-linear-balance" = |film| satpipe_linear::terms(film, BALANCE), "SatPipe's: bitrate in Mbit/s; a second of stall costs the top bitrate, a change its amount";
+    "satpipe-linear-rp" = |film| satpipe_linear::terms(film, FEW_STALLS), "satpipe-linear-balance with twice the cost of stalls";
+    "satpipe-linear-sp" = |film| satpipe_linear::terms(film, SMOOTH), "satpipe-linear-balance with twice the cost of changes";
     "satpipe-log-balance" = |film| satpipe_log::terms(film, BALANCE), "SatPipe's: log of bitrate over the lowest";
-    "satpipe-log-rp" = |film| satpipe_log::terms(film, FEW_STALLS), "the same, stalls cost as at twice the top bitrate";
-    "satpipe-log-sp" = |film| satpipe_log::terms(film, SMOOTH), "the same, changes cost twice as much";
-    "satpipe-hd-balance" = |film| satpipe_hd::terms(film, BALANCE), "SatPipe's: bitrate times that log";
-    "satpipe-hd-rp" = |film| satpipe_hd::terms(film, FEW_STALLS), "the same, stalls cost twice as much";
-    "satpipe-hd-sp" = |film| satpipe_hd::terms(film, SMOOTH), "the same, changes cost twice as much";
+    "satpipe-log-rp" = |film| satpipe_log::terms(film, FEW_STALLS), "satpipe-log-balance with stalls as at twice the top bitrate";
+    "satpipe-log-sp" = |film| satpipe_log::terms(film, SMOOTH), "satpipe-log-balance with twice the cost of changes";
+    "satpipe-hd-balance" = |film| satpipe_hd::terms(film, BALANCE), "SatPipe's: bitrate times the log of bitrate over the lowest";
+    "satpipe-hd-rp" = |film| satpipe_hd::terms(film, FEW_STALLS), "satpipe-hd-balance with twice the cost of stalls";
+    "satpipe-hd-sp" = |film| satpipe_hd::terms(film, SMOOTH), "satpipe-hd-balance with twice the cost of changes";
 }
 
-/// SatPipe's preferences: times the top bitrate that stalls cost, and times its size that a change costs.
+/// Preference of SatPipe: factors of the cost of stalls (times the top bitrate) and of the cost of changes.
 #[derive(Debug, Clone, Copy)]
 struct Preference {
     stalls: f64,
@@ -53,17 +53,17 @@ const BALANCE: Preference = Preference { stalls: 1.0, changes: 1.0 };
 const FEW_STALLS: Preference = Preference { stalls: 2.0, changes: 1.0 };
 const SMOOTH: Preference = Preference { stalls: 1.0, changes: 2.0 };
 
-/// A quality of experience, as lists show it.
+/// QoE metric, as lists show it.
 #[derive(Debug, Clone, Copy)]
 pub struct QoeEntry {
-    /// Its name in files.
+    /// Name of the metric in files.
     pub name: &'static str,
-    /// What it is, in one line.
+    /// Description in one line.
     pub summary: &'static str,
     terms: fn(&Film) -> Result<Terms, String>,
 }
 
-/// What it says of a film.
+/// Terms of a metric for one film.
 #[derive(Debug, Clone, PartialEq)]
 struct Terms {
     qualities: Vec<f64>,
@@ -71,28 +71,28 @@ struct Terms {
     change: f64,
 }
 
-/// Why it cannot be used.
+/// Reasons for which a metric cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum QoeError {
-    /// There is none of this name.
+    /// No metric has this name.
     #[error("unknown QoE {}; expected {expected}", Quoted(name))]
     Unknown {
-        /// The name given.
+        /// Name that was given.
         name: String,
-        /// Those that there are.
+        /// Names of the metrics.
         expected: String,
     },
-    /// It says nothing of such a film.
+    /// The metric is not defined for such a film.
     #[error("the QoE {name} {what}")]
     Film {
-        /// Its name.
+        /// Name of the metric.
         name: &'static str,
-        /// What it needs.
+        /// Requirement that the film does not meet.
         what: String,
     },
 }
 
-/// A quality of experience of a film.
+/// Quality of experience metric for one film.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Qoe {
     name: &'static str,
@@ -100,10 +100,10 @@ pub struct Qoe {
 }
 
 impl Qoe {
-    /// The one called `name`, for `film`.
+    /// Create the metric called `name` for `film`.
     ///
     /// # Errors
-    /// There is none, or it says nothing of such a film.
+    /// Unknown name, or a film for which the metric is not defined.
     pub fn new(name: &str, film: &Film) -> Result<Self, QoeError> {
         let Some(entry) = QOES.iter().find(|entry| entry.name == name) else {
             let known: Vec<&str> = QOES.iter().map(|entry| entry.name).collect();
@@ -114,35 +114,35 @@ impl Qoe {
         Ok(Self { name: entry.name, terms })
     }
 
-    /// Its name.
+    /// Name of the metric, as in files.
     pub const fn name(&self) -> &'static str {
         self.name
     }
 
-    /// What a chunk of a track is worth.
+    /// Quality of a chunk of a track.
     #[inline]
     pub fn quality(&self, track: usize) -> f64 {
         self.terms.qualities[track]
     }
 
-    /// The same of all tracks.
+    /// Qualities of all tracks, from the lowest on.
     pub fn qualities(&self) -> &[f64] {
         &self.terms.qualities
     }
 
-    /// What a second without a moving picture costs.
+    /// Cost of a second of stall.
     #[inline]
     pub fn stall_per_s(&self) -> f64 {
         self.terms.stall_per_s
     }
 
-    /// What a change of quality costs, per unit of its size.
+    /// Cost of a change of quality, per unit of the change.
     #[inline]
     pub fn change(&self) -> f64 {
         self.terms.change
     }
 
-    /// What a chunk adds to a session's sum.
+    /// Contribution of a chunk to a session's sum.
     #[inline]
     pub fn reward(&self, quality: f64, stall_s: f64, change: f64) -> f64 {
         quality - self.terms.stall_per_s * stall_s - self.terms.change * change
@@ -154,12 +154,12 @@ fn megabits(film: &Film) -> Vec<f64> {
     (0..film.tracks.len()).map(|track| film.bitrate_bps(track) as f64 / 1e6).collect()
 }
 
-/// The last of them.
+/// Last of the values, the top track's.
 fn top(values: &[f64]) -> f64 {
     values.last().copied().unwrap_or_default()
 }
 
-/// The natural logarithms of bitrates over the lowest.
+/// Natural logarithms of bitrates over the lowest.
 fn logs(film: &Film) -> Vec<f64> {
     let megabits = megabits(film);
     megabits.iter().map(|rate| (rate / megabits[0]).ln()).collect()

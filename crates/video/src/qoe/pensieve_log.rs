@@ -1,5 +1,5 @@
-//! Pensieve's QoE_log (Mao et al. 2017, table 1): ln(R / Rmin) - 2.66 T - |d|. 2.66 is ln(Rmax / Rmin) of its film to two places; other
-//! films have their own there.
+//! Pensieve's QoE_log (Mao et al. 2017, table 1): ln(R / Rmin) - 2.66 T - |d|. 2.66 is ln(Rmax / Rmin) of its
+//! film to two decimals; other films use their own value.
 
 use super::{Terms, logs, top};
 use crate::Film;

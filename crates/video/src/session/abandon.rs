@@ -1,34 +1,37 @@
-//! Giving up a chunk that comes too slowly, as dash.js does (AbandonRequestsRule.js of dash.js 5.2.1, with its settings). There it is
-//! done once per chunk, too, and the time counts from the first byte.
+//! Abandonment of chunks that arrive too slowly, as in dash.js (AbandonRequestsRule.js of dash.js 5.2.1, with
+//! its settings): there too at most once per chunk, and with times from the first byte.
 
 use skyhop_units::Duration;
 
 use super::Request;
 use crate::Film;
 
-/// A chunk is given up if all of it would take longer than so many times its length (abandonDurationMultiplier).
+/// A chunk is abandoned if its whole transfer would take longer than this multiple of its length
+/// (abandonDurationMultiplier).
 const MOST_LENGTHS: f64 = 1.8;
-/// No chunk is given up within so long of its first byte (minSegmentDownloadTimeThresholdInMs).
+/// Time after the first byte in which no chunk is abandoned (minSegmentDownloadTimeThresholdInMs).
 const GRACE: Duration = Duration::from_millis(500);
-/// Nor before so many measurements (minThroughputSamplesThreshold).
+/// Least number of measurements before a chunk is abandoned (minThroughputSamplesThreshold).
 const MEASUREMENTS: u32 = 6;
-/// With more left to play nothing is given up (bufferTimeDefault).
+/// Buffer above which no chunk is abandoned (bufferTimeDefault).
 const STABLE_BUFFER: Duration = Duration::from_secs(18);
-/// Measurements are at least so far apart: browsers tell of progress so often.
+/// Least interval between measurements, as browsers report progress.
 const APART: Duration = Duration::from_millis(50);
 
-/// What was measured of the request that is out.
+/// Progress measurements of the outstanding request.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Abandoning {
-    /// The first: what had come by then is left out, since the request's own delay is in it.
+pub(super) struct TransferProgress {
+    /// Time and bytes of the first measurement; these bytes are excluded, since the request's delay is part
+    /// of them.
     first: Option<(Duration, u64)>,
     measured_at: Duration,
     measurements: u32,
 }
 
-impl Abandoning {
-    /// The track that the chunk had rather be asked for in, if that is less to wait for than what is left of it.
-    pub(super) fn rather(
+impl TransferProgress {
+    /// Return the lower track in which to request the chunk again, if that is less to transfer than the rest
+    /// of it.
+    pub(super) fn lower_track(
         &mut self,
         film: &Film,
         request: Request,

@@ -1,4 +1,4 @@
-//! Sessions over constant rates, which arithmetic foretells.
+//! Sessions over constant rates, with results that arithmetic predicts.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ fn above_the_bitrate_nothing_stalls_and_the_buffer_fills_to_its_cap() {
     let mut setting = setting(one_track(), "rate", "pensieve-linear");
     setting.environment =
         Environment { payload_share: 1.0, delay: Duration::ZERO, ..Environment::default() };
-    setting.playing.wait_step = Duration::ZERO;
+    setting.player.wait_step = Duration::ZERO;
     let played = play(&setting, &steady(4e6), 0.0, 1).unwrap();
     // Each chunk takes 2 s and adds 4 s: the buffer is 4 s, 6 s, … until it would be over the cap of 60 s.
     for (number, row) in played.rows.iter().enumerate() {
@@ -49,7 +49,7 @@ fn below_the_bitrate_every_chunk_stalls_for_what_is_lacking() {
         delay: Duration::from_millis(100),
         ..Environment::default()
     };
-    // 1.6 Mbit/s of 2 Mbit/s are the film's: 8 Mbit take 5 s, and 100 ms.
+    // The film gets 1.6 Mbit/s of 2 Mbit/s: 8 Mbit take 5 s, plus 100 ms of request delay.
     let played = play(&setting, &steady(2e6), 0.0, 1).unwrap();
     for (number, row) in played.rows.iter().enumerate() {
         assert!(near(row.arrived_ns, 5.1 * (number + 1) as f64), "{row:?}");
@@ -86,11 +86,11 @@ fn an_outage_stalls_for_as_long_as_the_buffer_is_empty() {
 #[test]
 fn a_chunk_that_will_not_come_in_time_is_given_up_for_a_lower_track() {
     let mut setting = setting(Film::shipped("pensieve").unwrap(), "rate", "pensieve-linear");
-    // 30 s at 6 Mbit/s, then next to nothing for 30 s.
+    // The rate is 6 Mbit/s for 30 s, then next to nothing for 30 s.
     let trace = RateTrace::new("drop", &[0.0, 4.0, 60.0], &[6e6, 0.2e6, 6e6], 1000.0).unwrap();
     let trace = Arc::new(trace);
     let patient = play(&setting, &trace, 0.0, 1).unwrap();
-    setting.playing.abandon = true;
+    setting.player.abandon = true;
     let quitter = play(&setting, &trace, 0.0, 1).unwrap();
     assert_eq!(patient.summary.abandoned_bytes, 0);
     assert!(quitter.summary.abandoned_bytes > 0);
@@ -104,7 +104,7 @@ fn without_its_first_chunk_a_score_counts_its_change_all_the_same() {
     let mut setting = setting(Film::shipped("pensieve").unwrap(), "rate", "pensieve-linear");
     setting.without_first = true;
     let played = play(&setting, &steady(50e6), 0.0, 1).unwrap();
-    // From 0.75 to 4.3 Mbit/s once, then nothing but the top.
+    // One change from 0.75 to 4.3 Mbit/s, then only the top track.
     let expected = (47.0 * 4.3 - (4.3 - 0.75)) / 47.0;
     assert!((played.qoe - expected).abs() < 1e-9, "{}", played.qoe);
 }

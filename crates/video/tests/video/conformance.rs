@@ -1,18 +1,18 @@
-//! What holds of every controller and every QoE of the tables.
+//! Conformance tests of every controller and every QoE of the tables.
 
 use std::sync::Arc;
 
 use skyhop_needs::cases;
-use skyhop_video::ahead::Errors;
 use skyhop_video::controllers::{CONTROLLERS, ControllerChoice};
 use skyhop_video::film::film_names;
-use skyhop_video::over_rate::{Told, play};
+use skyhop_video::forecast::Errors;
+use skyhop_video::over_rate::{ForecastSource, play};
 use skyhop_video::qoe::{QOES, Qoe};
 use skyhop_video::{Film, RateTrace};
 
 use crate::traces::{Dice, Steps, setting, varied_film};
 
-/// Every row of the table, and choices of parameters that matter.
+/// Every controller of the table, and some with important parameters changed.
 fn choices() -> Vec<ControllerChoice> {
     let others = [
         r#"{"kind": "bba", "map": "track", "reservoir_s": 0.0}"#,
@@ -41,11 +41,11 @@ fn every_controller_plays_every_film_over_anything_and_does_the_same_again() {
             let steps = Steps::random(&mut Dice::of(seed), top_bps);
             let mut setting = setting(film, "rate", "pensieve-linear");
             setting.controller = choice.clone();
-            setting.playing.abandon = seed % 2 == 1;
-            setting.told = if seed % 3 == 1 {
-                Told::Erring(Errors { relative_sd: 0.5, mean_error: 0.1 })
+            setting.player.abandon = seed % 2 == 1;
+            setting.forecast = if seed % 3 == 1 {
+                ForecastSource::Erring(Errors { relative_sd: 0.5, mean_error: 0.1 })
             } else {
-                Told::Truth
+                ForecastSource::Truth
             };
             let played = play(&setting, &steps.trace(), 3.0, seed).unwrap();
             assert_eq!(played.rows.len(), setting.film.chunks(), "{choice:?}");

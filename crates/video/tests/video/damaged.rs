@@ -1,4 +1,4 @@
-//! Damaged films.
+//! Readers of films, tried with damaged files.
 
 use skyhop_needs::fuzz::{Trial, check_line};
 use skyhop_units::Duration;
@@ -7,7 +7,7 @@ use skyhop_video::film::{film_of_mpd, film_of_size_lists};
 
 use crate::films::{LIST, TEMPLATE, TIMELINE};
 
-/// What is read can be written and read again.
+/// Check that a film that could be read can be written and read again.
 fn check(film: Result<Film, skyhop_video::FilmError>) -> Result<(), String> {
     let film = film.map_err(|error| error.to_string())?;
     check_line(&film.name);
@@ -32,7 +32,7 @@ fn manifests() {
         let sizes = |file: &str| file.len().is_multiple_of(2).then_some(file.len() as u64);
         let text = String::from_utf8_lossy(bytes);
         check(film_of_mpd(&text, "film.mpd", &|_| None))?;
-        // Some of its files may be missing now.
+        // Some of the film's files may be missing here.
         check(film_of_mpd(&text, "film.mpd", &sizes)).unwrap_or_else(|what| check_line(&what));
         Ok::<(), String>(())
     });

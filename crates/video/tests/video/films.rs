@@ -1,4 +1,4 @@
-//! What films are read from, and what is none.
+//! Sources of films: TOML, manifests and lists of sizes, and errors in them.
 
 use skyhop_units::{Duration, Rate};
 use skyhop_video::film::{film_names, film_of_mpd, film_of_size_lists};
@@ -56,7 +56,7 @@ fn drawn_sizes_are_the_seeds_and_have_the_mean_and_the_spread_that_is_stated() {
     let mean = sizes.iter().sum::<f64>() / 5000.0;
     let sd = (sizes.iter().map(|size| (size - mean).powi(2)).sum::<f64>() / 5000.0).sqrt();
     assert!((mean - 1.0).abs() < 0.02 && (sd - 0.3).abs() < 0.02, "{mean} {sd}");
-    // A scene is as complex in every track.
+    // The factor of a scene is the same in every track.
     assert!(
         (0..5000)
             .all(|chunk| film.size_bytes(chunk, 1).abs_diff(2 * film.size_bytes(chunk, 0)) <= 1)
@@ -186,7 +186,7 @@ fn timelines_and_lists_are_films_too() {
         "m.mpd: the film has no tracks; expected at least one video Representation"
     );
     assert!(
-        refused(&TEMPLATE.replace("duration=\"4000\"", "")).contains("says no length of segments")
+        refused(&TEMPLATE.replace("duration=\"4000\"", "")).contains("has no length of segments")
     );
 }
 

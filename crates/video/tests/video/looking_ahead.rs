@@ -1,12 +1,12 @@
-//! Controllers that are told what lies ahead, and the ceiling for all of them.
+//! Controllers that look ahead, and the upper bound for all of them.
 
 use std::sync::Arc;
 
 use skyhop_needs::cases;
-use skyhop_video::ahead::{Ahead, Errors, Made, OverPath, Predictions};
 use skyhop_video::controllers::{CONTROLLERS, ControllerChoice};
+use skyhop_video::forecast::{Errors, PredictionHistory, Predictions, RateForecast, TransferPath};
 use skyhop_video::optimum::Bound;
-use skyhop_video::over_rate::{Setting, Told, play};
+use skyhop_video::over_rate::{ForecastSource, Setting, play};
 use skyhop_video::{Film, RateTrace};
 
 use crate::traces::{Dice, Steps, setting, varied_film};
@@ -15,16 +15,21 @@ fn bound<'b>(setting: &'b Setting, resolution_s: f64) -> Bound<'b> {
     Bound {
         film: &setting.film,
         qoe: &setting.qoe,
-        playing: setting.playing,
+        player: setting.player,
         environment: setting.environment,
         without_first: setting.without_first,
         resolution_s,
     }
 }
 
-fn qoe_of(setting: &Setting, controller: &str, told: Told, trace: &Arc<RateTrace>) -> f64 {
+fn qoe_of(
+    setting: &Setting,
+    controller: &str,
+    forecast: ForecastSource,
+    trace: &Arc<RateTrace>,
+) -> f64 {
     let controller = ControllerChoice::named(controller).unwrap();
-    let setting = Setting { controller, told, ..setting.clone() };
+    let setting = Setting { controller, forecast, ..setting.clone() };
     play(&setting, trace, 0.0, 7).unwrap().qoe
 }
 
@@ -35,10 +40,10 @@ fn who_knows_more_does_better_in_the_mean_and_nobody_beats_the_optimum() {
     for seed in 0..runs {
         let trace = Steps::random(&mut Dice::of(seed), 4.3e6).trace();
         let setting = setting(varied_film(seed), "mpc-o", "pensieve-linear");
-        let erring = Told::Erring(Errors { mean_error: 0.0, relative_sd: 0.4 });
+        let erring = ForecastSource::Erring(Errors { mean_error: 0.0, relative_sd: 0.4 });
         let [own, model, truth] =
-            [("mpc-d", Told::Truth), ("mpc-l", erring), ("mpc-o", Told::Truth)]
-                .map(|(controller, told)| qoe_of(&setting, controller, told, &trace));
+            [("mpc-d", ForecastSource::Truth), ("mpc-l", erring), ("mpc-o", ForecastSource::Truth)]
+                .map(|(controller, forecast)| qoe_of(&setting, controller, forecast, &trace));
         let most = bound(&setting, 0.2).over(&trace, 0.0);
         for (qoe, who) in [(own, "mpc-d"), (model, "mpc-l"), (truth, "mpc-o")] {
             assert!(qoe <= most + 1e-9, "seed {seed}: {who} has {qoe}, at most {most}");
@@ -64,8 +69,8 @@ fn no_controller_beats_the_optimum_of_any_qoe() {
     }
 }
 
-/// Every sequence of tracks of a short film.
-fn best_of_all(setting: &Setting, path: &OverPath) -> f64 {
+/// Best score by enumeration of all sequences of tracks of a short film.
+fn best_of_all(setting: &Setting, path: &TransferPath) -> f64 {
     let (film, qoe) = (&setting.film, &setting.qoe);
     let (tracks, chunks) = (film.tracks.len(), film.chunks());
     let value_of = |number: usize| {
@@ -101,8 +106,12 @@ fn the_bound_is_just_above_the_best_of_all_sequences() {
         let film = Film::of_toml(&text, "short.toml").unwrap();
         let setting = setting(film, "mpc-o", "pensieve-linear");
         let trace = Steps::random(&mut Dice::of(seed), 2.5e6).trace();
-        let path =
-            OverPath { trace: trace.clone(), offset_s: 0.0, payload_share: 0.95, delay_s: 0.08 };
+        let path = TransferPath {
+            trace: trace.clone(),
+            offset_s: 0.0,
+            payload_share: 0.95,
+            delay_s: 0.08,
+        };
         let best = best_of_all(&setting, &path);
         let [rough, fine] =
             [0.5, 0.001].map(|resolution_s| bound(&setting, resolution_s).over(&trace, 0.0));
@@ -114,9 +123,12 @@ fn the_bound_is_just_above_the_best_of_all_sequences() {
 #[test]
 fn the_same_seed_errs_the_same_and_no_error_is_the_truth() {
     let trace = Steps::random(&mut Dice::of(4), 4e6).trace();
-    let truth = OverPath { trace, offset_s: 11.0, payload_share: 0.95, delay_s: 0.08 };
+    let truth = TransferPath { trace, offset_s: 11.0, payload_share: 0.95, delay_s: 0.08 };
     let erring = |relative_sd, seed| {
-        truth.erring(Errors { mean_error: 0.0, relative_sd }, seed).unwrap().arrives_s(5.0, 3e6)
+        truth
+            .with_errors(Errors { mean_error: 0.0, relative_sd }, seed)
+            .unwrap()
+            .arrives_s(5.0, 3e6)
     };
     assert_eq!(erring(0.3, 1).to_bits(), erring(0.3, 1).to_bits());
     assert!((erring(0.3, 1) - erring(0.3, 2)).abs() > 1e-3);
@@ -126,13 +138,13 @@ fn the_same_seed_errs_the_same_and_no_error_is_the_truth() {
 #[test]
 fn an_oracles_errors_are_those_that_it_states() {
     let trace = Arc::new(RateTrace::new("flat", &[0.0], &[8e6], 20_000.0).unwrap());
-    let truth = OverPath { trace, offset_s: 0.0, payload_share: 1.0, delay_s: 0.0 };
-    let told = truth.erring(Errors { mean_error: 0.25, relative_sd: 0.1 }, 5).unwrap();
-    let errors: Vec<f64> = told.bps(0.0, 20_000).iter().map(|bps| bps / 8e6 - 1.0).collect();
+    let truth = TransferPath { trace, offset_s: 0.0, payload_share: 1.0, delay_s: 0.0 };
+    let forecast = truth.with_errors(Errors { mean_error: 0.25, relative_sd: 0.1 }, 5).unwrap();
+    let errors: Vec<f64> = forecast.bps(0.0, 20_000).iter().map(|bps| bps / 8e6 - 1.0).collect();
     let mean = errors.iter().sum::<f64>() / errors.len() as f64;
     let variance = errors.iter().map(|error| (error - mean).powi(2)).sum::<f64>();
     let sd = (variance / errors.len() as f64).sqrt();
-    // Five standard errors of 20,000 draws.
+    // The tolerances are five standard errors of 20,000 draws.
     assert!((mean - 0.25).abs() < 0.0036 && (sd - 0.1).abs() < 0.0025, "{mean} {sd}");
 }
 
@@ -140,7 +152,8 @@ fn an_oracles_errors_are_those_that_it_states() {
 fn predictions_hold_for_their_steps_and_the_last_for_good() {
     let ahead = Predictions::new(10.0, 2.0, vec![8e6, 0.0, 4e6]).unwrap();
     assert!((ahead.arrives_s(10.0, 1e6) - 11.0).abs() < 1e-12);
-    // 1 MB in the second that is left of the first step; the other MB after the second, at half the rate.
+    // 1 MB arrives in the second that is left of the first step; the other MB after the second, at half the
+    // rate.
     assert!((ahead.arrives_s(11.0, 2e6) - 16.0).abs() < 1e-12);
     assert_eq!(ahead.bps(11.5, 4), [8e6, 0.0, 0.0, 4e6]);
     assert!(Predictions::new(0.0, 1.0, Vec::new()).is_err());
@@ -151,11 +164,11 @@ fn predictions_hold_for_their_steps_and_the_last_for_good() {
 #[test]
 fn predictions_out_of_their_order_are_refused() {
     let at = |at_s: f64| Predictions::new(at_s, 1.0, vec![1e6]).unwrap();
-    assert!(Made::new(vec![at(2.0), at(2.0)]).unwrap_err().contains("do not ascend"));
-    let made = Made::new(vec![at(2.0), at(5.0)]).unwrap().for_session_at(1.0);
-    assert_eq!(made.by(0.5), None);
-    assert_eq!(made.by(3.9).unwrap().from_s(), 1.0);
-    assert_eq!(made.by(4.0).unwrap().from_s(), 4.0);
+    assert!(PredictionHistory::new(vec![at(2.0), at(2.0)]).unwrap_err().contains("do not ascend"));
+    let made = PredictionHistory::new(vec![at(2.0), at(5.0)]).unwrap().for_session_at(1.0);
+    assert_eq!(made.latest_at(0.5), None);
+    assert_eq!(made.latest_at(3.9).unwrap().from_s(), 1.0);
+    assert_eq!(made.latest_at(4.0).unwrap().from_s(), 4.0);
 }
 
 #[test]
@@ -163,8 +176,10 @@ fn predictions_count_only_once_they_are_made() {
     let trace = Arc::new(RateTrace::new("steps", &[0.0, 40.0], &[6e6, 0.6e6], 1000.0).unwrap());
     let setting = setting(Film::shipped("pensieve").unwrap(), "mpc-l", "pensieve-linear");
     let of = |made: Vec<Predictions>| {
-        let setting =
-            Setting { told: Told::Predicted(Made::new(made).unwrap()), ..setting.clone() };
+        let setting = Setting {
+            forecast: ForecastSource::Predicted(PredictionHistory::new(made).unwrap()),
+            ..setting.clone()
+        };
         play(&setting, &trace, 0.0, 1).unwrap().rows
     };
     let drop = |at_s: f64| Predictions::new(at_s, 1.0, vec![0.6e6]).unwrap();

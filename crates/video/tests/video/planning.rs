@@ -1,16 +1,21 @@
-//! The planner against plain enumeration.
+//! Tests of the planner against plain enumeration.
 
 use skyhop_needs::cases;
 use skyhop_video::Film;
-use skyhop_video::ahead::{Constant, Predictions};
-use skyhop_video::planner::{Pace, Planner, Start, TIE, Winner};
+use skyhop_video::forecast::{Constant, Predictions};
+use skyhop_video::planner::{ExpectedRate, PlanStart, Planner, TIE, TieBreak};
 use skyhop_video::qoe::{QOES, Qoe};
 
 use crate::traces::{Dice, varied_film};
 
-/// Every sequence, in the order of its tracks: the first track of the best.
-fn enumerated(start: Start<'_>, pace: Pace<'_>, horizon: usize, winner: Winner) -> (usize, f64) {
-    let Start { film, qoe, .. } = start;
+/// Return the first track of the best sequence, and its value, by enumeration in the order of their tracks.
+fn enumerated(
+    start: PlanStart<'_>,
+    pace: ExpectedRate<'_>,
+    horizon: usize,
+    winner: TieBreak,
+) -> (usize, f64) {
+    let PlanStart { film, qoe, .. } = start;
     let steps = horizon.min(film.chunks() - start.chunk);
     let tracks = film.tracks.len();
     let mut best: Option<(usize, f64)> = None;
@@ -22,13 +27,13 @@ fn enumerated(start: Start<'_>, pace: Pace<'_>, horizon: usize, winner: Winner) 
             let track = track_of(step);
             let bytes = film.size_bytes(start.chunk + step, track) as f64;
             let takes_s = match pace {
-                Pace::Steady { bps } => bytes * 8.0 / bps,
-                Pace::Claimed { ahead, divisor, cap_s } => {
+                ExpectedRate::Constant { bps } => bytes * 8.0 / bps,
+                ExpectedRate::Forecast { forecast, divisor, cap_s } => {
                     if buffer_s > cap_s {
                         now_s += buffer_s - cap_s;
                         buffer_s = cap_s;
                     }
-                    ahead.arrives_s(now_s, bytes * divisor) - now_s
+                    forecast.arrives_s(now_s, bytes * divisor) - now_s
                 }
             };
             now_s += takes_s;
@@ -41,8 +46,8 @@ fn enumerated(start: Start<'_>, pace: Pace<'_>, horizon: usize, winner: Winner) 
             last = Some(track);
         }
         let wins = best.is_none_or(|(_, other)| match winner {
-            Winner::First => value > other + TIE,
-            Winner::Last => value >= other - TIE,
+            TieBreak::First => value > other + TIE,
+            TieBreak::Last => value >= other - TIE,
         });
         if wins {
             best = Some((track_of(0), value));
@@ -55,16 +60,16 @@ fn qoe_of(dice: &mut Dice, film: &Film) -> Qoe {
     Qoe::new(QOES[dice.below(QOES.len())].name, film).unwrap()
 }
 
-/// A random situation, and the claim that is made of its future.
+/// Compare plans of a random situation, with the forecast that `claim` draws.
 fn check(seed: u64, horizon: usize, claim: impl Fn(&mut Dice) -> Option<Predictions>) {
     let mut dice = Dice::of(seed);
     let film =
         if dice.share() < 0.3 { Film::shipped("pensieve").unwrap() } else { varied_film(seed) };
     let qoe = qoe_of(&mut dice, &film);
-    // Plain numbers now and then, so that many sequences are worth the same.
+    // Round numbers now and then give many sequences the same value.
     let is_plain = dice.share() < 0.4;
     let plain = |number: f64| if is_plain { (number * 2.0).round() / 2.0 } else { number };
-    let start = Start {
+    let start = PlanStart {
         film: &film,
         qoe: &qoe,
         chunk: dice.below(film.chunks()),
@@ -76,10 +81,10 @@ fn check(seed: u64, horizon: usize, claim: impl Fn(&mut Dice) -> Option<Predicti
     let claimed = claim(&mut dice);
     let divisor = 1.0 + dice.share();
     let pace = match &claimed {
-        None => Pace::Steady { bps },
-        Some(ahead) => Pace::Claimed { ahead, divisor, cap_s: 30.0 },
+        None => ExpectedRate::Constant { bps },
+        Some(forecast) => ExpectedRate::Forecast { forecast, divisor, cap_s: 30.0 },
     };
-    for winner in [Winner::First, Winner::Last] {
+    for winner in [TieBreak::First, TieBreak::Last] {
         let plan = Planner::new(horizon, winner).plan(start, pace);
         let (track, value) = enumerated(start, pace, horizon, winner);
         assert_eq!(plan.track, track, "seed {seed}, {winner:?}: {plan:?}, enumerated {value}");
@@ -113,10 +118,10 @@ fn a_plan_along_predictions_is_what_enumeration_finds() {
 fn a_constant_claim_plans_as_the_rate_itself() {
     let film = varied_film(3);
     let qoe = Qoe::new("pensieve-linear", &film).unwrap();
-    let mut planner = Planner::new(5, Winner::Last);
+    let mut planner = Planner::new(5, TieBreak::Last);
     for chunk in 0..film.chunks() {
         let (buffer_s, bps) = (chunk as f64 * 0.9, 1e6 + 5e4 * chunk as f64);
-        let start = Start {
+        let start = PlanStart {
             film: &film,
             qoe: &qoe,
             chunk,
@@ -124,10 +129,10 @@ fn a_constant_claim_plans_as_the_rate_itself() {
             buffer_s,
             now_s: 7.0,
         };
-        let ahead = Constant { bps };
-        let claimed = Pace::Claimed { ahead: &ahead, divisor: 1.0, cap_s: 1e9 };
+        let forecast = Constant { bps };
+        let claimed = ExpectedRate::Forecast { forecast: &forecast, divisor: 1.0, cap_s: 1e9 };
         assert_eq!(
-            planner.plan(start, Pace::Steady { bps }).track,
+            planner.plan(start, ExpectedRate::Constant { bps }).track,
             planner.plan(start, claimed).track
         );
     }
@@ -137,8 +142,14 @@ fn a_constant_claim_plans_as_the_rate_itself() {
 fn what_never_comes_has_a_plan_too() {
     let film = varied_film(3);
     let qoe = Qoe::new("pensieve-linear", &film).unwrap();
-    let start =
-        Start { film: &film, qoe: &qoe, chunk: 3, last_track: Some(2), buffer_s: 4.0, now_s: 7.0 };
-    let plan = Planner::new(5, Winner::Last).plan(start, Pace::Steady { bps: 0.0 });
+    let start = PlanStart {
+        film: &film,
+        qoe: &qoe,
+        chunk: 3,
+        last_track: Some(2),
+        buffer_s: 4.0,
+        now_s: 7.0,
+    };
+    let plan = Planner::new(5, TieBreak::Last).plan(start, ExpectedRate::Constant { bps: 0.0 });
     assert!(plan.track < 6 && plan.value.is_finite(), "{plan:?}");
 }

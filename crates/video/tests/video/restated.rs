@@ -7,18 +7,18 @@ use skyhop_video::over_rate::play;
 
 use crate::traces::{Dice, Steps, setting, varied_film};
 
-/// What a plain player sees before each choice.
+/// State of the player before each choice, as the restated rules see it.
 struct Seen<'s> {
     chunk: usize,
     last: usize,
     buffer_s: f64,
-    /// Of every chunk so far: bits per second, and how long it took.
+    /// Throughput in bit/s and duration in seconds of every chunk so far.
     past: &'s [(f64, f64)],
-    /// How long it slept before this choice, because its buffer was full.
+    /// Wait before this choice, because the buffer was full.
     slept_s: f64,
 }
 
-/// A track, and how long to wait before it is asked for.
+/// Rule that returns the track to request, and the wait before the request in seconds.
 type Rule<'r> = Box<dyn FnMut(&Seen<'_>) -> (usize, f64) + 'r>;
 
 struct Chunk {
@@ -29,7 +29,8 @@ struct Chunk {
     buffer_s: f64,
 }
 
-/// Pensieve's simulator (fixed_env.py), with a piece of the trace at a time; pieces are not rounded to any clock.
+/// Pensieve's simulator (fixed_env.py), which advances by pieces of the trace; times are not rounded to any
+/// clock.
 struct Link<'l> {
     steps: &'l Steps,
     now_s: f64,
@@ -60,7 +61,8 @@ impl Link<'_> {
     }
 }
 
-/// `still`: whether the trace stands still in each request's 80 ms, as it does in fixed_env.py.
+/// Play a session by the rule. `still`: whether the trace's time pauses in each request's 80 ms, as in
+/// fixed_env.py.
 fn restated(
     film: &Film,
     steps: &Steps,
@@ -68,7 +70,7 @@ fn restated(
     still: bool,
     mut rule: Rule<'_>,
 ) -> Vec<Chunk> {
-    // How long the trace has stood still.
+    // Total pause of the trace's time so far.
     let mut stood_s = 0.0;
     let mut link = Link { steps, now_s: offset_s };
     let (mut chunks, mut past) = (Vec::<Chunk>::new(), Vec::new());
@@ -81,7 +83,7 @@ fn restated(
         };
         link.now_s += wait_s;
         buffer_s = f64::max(buffer_s - wait_s, 0.0);
-        // Each request's 80 ms come after its transfer.
+        // The 80 ms of each request come after its transfer.
         let asked_s = link.now_s + stood_s;
         let bytes = film.size_bytes(chunk, track) as f64;
         link.transfer(bytes);
@@ -106,7 +108,7 @@ fn restated(
     chunks
 }
 
-/// Plays the same session both ways on so many random traces.
+/// Play the same session in both implementations on a number of random traces, and compare the chunks.
 fn compare(controller: &str, traces: u32, rule: impl Fn(&Film) -> Rule<'_>) {
     compare_over(controller, traces, false, rule);
 }
@@ -149,7 +151,7 @@ fn compare_over(controller: &str, traces: u32, still: bool, rule: impl Fn(&Film)
     assert!(switches > u64::from(traces), "{controller} hardly ever switched");
 }
 
-/// The mean reward of Pensieve's plots: of all chunks but the first.
+/// Mean reward as in Pensieve's plots: of all chunks but the first.
 fn pensieves_sum(film: &Film, chunks: &[Chunk]) -> f64 {
     let reward = |pair: &[Chunk]| {
         let [before, rate] = [&pair[0], &pair[1]].map(|chunk| megabits(film, chunk.track));
@@ -162,7 +164,7 @@ fn megabits(film: &Film, track: usize) -> f64 {
     film.bitrate_bps(track) as f64 / 1e6
 }
 
-/// mpc.py of Pensieve's test directory, with the errors of robustMPC where asked.
+/// Rule of mpc.py in Pensieve's test directory, with the errors of robustMPC if `is_robust`.
 fn mpc(film: &Film, is_robust: bool) -> Rule<'_> {
     let (mut estimates, mut errors) = (Vec::<f64>::new(), Vec::<f64>::new());
     Box::new(move |seen| {
@@ -283,7 +285,7 @@ fn basic_bola_is_algorithm_1() {
     });
 }
 
-/// The weighted means of dash.js 5.2.1, from all that came: a ms of a transfer weighs 0.0015.
+/// Weighted means of dash.js 5.2.1, computed from all transfers: a ms of a transfer weighs 0.0015.
 fn ewma(past: &[(f64, f64)]) -> f64 {
     let of = |half_life_s: f64| {
         let (mut value, mut total_s) = (0.0, 0.0);
@@ -310,7 +312,7 @@ fn rate_is_the_throughput_rule() {
     });
 }
 
-/// BolaRule.js: its state, and getMaxIndex.
+/// Rule of BolaRule.js: its state, and getMaxIndex.
 fn bola(film: &Film) -> Rule<'_> {
     let bitrate = |track: usize| film.bitrate_bps(track) as f64;
     let utilities: Vec<f64> =
@@ -364,7 +366,8 @@ fn bola_is_dash_jss() {
     compare("\"bola\"", 200, bola);
 }
 
-/// AbrController.js and InsufficientBufferRule.js: who decides from 12 s of buffer on until it is below 6 s, and the limit by it.
+/// Rule of AbrController.js with InsufficientBufferRule.js: BOLA decides from 12 s of buffer on until it
+/// falls below 6 s, and the buffer limits the track.
 fn dynamic(film: &Film) -> Rule<'_> {
     let (mut by_buffer, mut bola) = (false, bola(film));
     Box::new(move |seen| {
@@ -373,7 +376,7 @@ fn dynamic(film: &Film) -> Rule<'_> {
         let (track, wait_s) =
             if by_buffer { bola(seen) } else { (within(film, 0.9 * throughput), 0.0) };
         let most = within(film, 0.7 * throughput * seen.buffer_s / 4.0);
-        // It does not count for the first two chunks.
+        // The limit does not apply to the first two chunks.
         if seen.past.len() >= 2 && most < track { (most, 0.0) } else { (track, wait_s) }
     })
 }

@@ -1,16 +1,16 @@
-//! Random traces, and what is played over them.
+//! Random traces, and the setup of sessions over them.
 
 use std::sync::Arc;
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng as _, SeedableRng as _};
 use skyhop_video::controllers::ControllerChoice;
-use skyhop_video::over_rate::{Environment, Setting, Told};
+use skyhop_video::over_rate::{Environment, ForecastSource, Setting};
 use skyhop_video::qoe::Qoe;
-use skyhop_video::session::Playing;
+use skyhop_video::session::PlayerSettings;
 use skyhop_video::{Film, RateTrace};
 
-/// Whatever is drawn here, from one seed.
+/// Random number generator of the tests, from one seed.
 pub struct Dice(ChaCha8Rng);
 
 impl Dice {
@@ -18,7 +18,7 @@ impl Dice {
         Self(ChaCha8Rng::seed_from_u64(seed))
     }
 
-    /// From 0 to less than 1.
+    /// Uniform draw from 0 (included) to 1 (excluded).
     pub fn share(&mut self) -> f64 {
         (self.0.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
     }
@@ -32,7 +32,7 @@ impl Dice {
     }
 }
 
-/// Steps of about a second around a mean that wanders, now and then without any rate.
+/// Steps of about a second around a mean that wanders, with occasional rates of zero.
 pub struct Steps {
     pub starts_s: Vec<f64>,
     pub rates_bps: Vec<f64>,
@@ -64,14 +64,14 @@ pub fn setting(film: Film, controller: &str, qoe: &str) -> Setting {
         film: Arc::new(film),
         controller: ControllerChoice::named(controller).unwrap(),
         qoe,
-        playing: Playing::default(),
+        player: PlayerSettings::default(),
         environment: Environment::default(),
-        told: Told::Truth,
+        forecast: ForecastSource::Truth,
         without_first: false,
     }
 }
 
-/// Pensieve's film, of which every chunk has a size of its own.
+/// Pensieve's film with a different size for every chunk.
 pub fn varied_film(seed: u64) -> Film {
     let text = format!(
         "chunk = \"4 s\"\nchunks = 48\nladder = {{ top = \"4300 kbit/s\", ratio = 1.7, tracks = 6 }}\nvariation = {{ relative_sd = 0.2, seed = {seed} }}"

@@ -1,4 +1,5 @@
-//! Acknowledgements that a later one makes superfluous (`cake_ack_filter`): where the way back is slow, they would fill it.
+//! Filter of TCP acknowledgements that a later one supersedes (`cake_ack_filter`), which would fill a slow
+//! return path.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -8,22 +9,23 @@ use serde::{Deserialize, Serialize};
 
 use super::Queued;
 
-/// Which acknowledgements go when one comes that says more.
+/// Policy for dropping acknowledgements that a newer one of the same connection supersedes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum AckFilter {
-    /// None.
+    /// Never drop an acknowledgement.
     #[default]
     Off,
-    /// The first of a connection's, once two of them are superfluous.
+    /// Drop the oldest superseded acknowledgement of a connection, once two are superseded.
     On,
-    /// The same, and one alone where it is the one before.
+    /// Drop superseded acknowledgements as `on` does, and a single one too if it directly precedes the newer one.
     Aggressive,
 }
 
-/// What a link carries, where it may hold TCP segments.
+/// Payload that may be a TCP segment.
 pub trait CarriesTcp {
-    /// What its TCP header says; `None` where it has none, or acknowledges nothing, or opens a connection (SYN).
+    /// TCP header fields; `None` if the payload is no TCP segment, acknowledges nothing, or opens a connection
+    /// (SYN).
     fn tcp(&self) -> Option<TcpFacts>;
 }
 
@@ -33,28 +35,29 @@ impl<P: CarriesTcp + Copy> CarriesTcp for Cell<P> {
     }
 }
 
-/// How the queue learns it; a function, so that payloads need no bounds.
+/// Reader of the payload's TCP header; a function pointer, so that payloads need no bounds.
 pub(crate) type ReadTcp<P> = fn(&P) -> Option<TcpFacts>;
 
-/// What a TCP header says of what has arrived.
+/// Fields of a TCP header that the acknowledgement filter compares.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TcpFacts {
-    /// The same for all packets of a connection that go the same way.
+    /// Identifier of the connection and direction.
     pub connection: u64,
-    /// Up to where everything has arrived.
+    /// Acknowledgement number of the header.
     pub acknowledged: u32,
-    /// Whether nothing but that stands in it: no data, no other flags than ACK, ECE and CWR, no unusual options.
+    /// Whether the segment is a pure acknowledgement: no data, no flags except ACK, ECE and CWR, no unusual
+    /// options.
     pub is_pure: bool,
-    /// ECE and CWR, which may not be lost as they change.
+    /// ECE and CWR flags; acknowledgements on both sides of a change of them are kept.
     pub ecn_flags: u8,
-    /// TSval and TSecr.
+    /// Values TSval and TSecr of the timestamp option.
     pub timestamps: Option<[u32; 2]>,
-    /// What has arrived beyond: from … until, as many as there are.
+    /// Blocks of the SACK option: first sequence number, and the one after the last.
     pub sacks: [Option<[u32; 2]>; 4],
 }
 
 impl AckFilter {
-    /// Which of the packets before the last is superfluous by it: its number in the line.
+    /// Index of a waiting packet that the last one supersedes and that is to be dropped.
     pub(super) fn superfluous<P>(
         self,
         waiting: &VecDeque<Queued<P>>,
@@ -63,7 +66,7 @@ impl AckFilter {
         let last = waiting.len().checked_sub(1).filter(|last| *last > 0)?;
         let read = |number: usize| read_tcp(&waiting.get(number)?.packet.payload);
         let new = read(last)?;
-        // The first that may go, and its flags.
+        // First superseded packet that may be dropped, and its ECN flags.
         let mut eligible: Option<(usize, u8)> = None;
         let mut found = 0;
         for number in 0..last {
@@ -71,10 +74,10 @@ impl AckFilter {
                 continue;
             };
             if eligible.is_some_and(|(_, flags)| flags != old.ecn_flags) {
-                // It told of a change, or of its end.
+                // It carries a change of the ECN flags.
                 (eligible, found) = (None, found - 1);
             }
-            if !new.says_more_than(&old) {
+            if !new.supersedes(&old) {
                 continue;
             }
             eligible = eligible.or(Some((number, old.ecn_flags)));
@@ -90,8 +93,8 @@ impl AckFilter {
 }
 
 impl TcpFacts {
-    /// Whether `old`, of the same connection, can go for it.
-    fn says_more_than(&self, old: &Self) -> bool {
+    /// Whether `old`, of the same connection, may be dropped in favour of this acknowledgement.
+    fn supersedes(&self, old: &Self) -> bool {
         let [older, newer] = [old, self].map(|facts| facts.timestamps.unwrap_or([0; 2]));
         let turns_back = old.timestamps.is_some()
             && (is_after(older[0], newer[0]) || is_after(older[1], newer[1]));
@@ -99,50 +102,51 @@ impl TcpFacts {
             return false;
         }
         match old.covered_by(self) {
-            Covered::Not => false,
-            Covered::Same => old.acknowledged != self.acknowledged,
-            Covered::More => true,
+            SackCoverage::Not => false,
+            SackCoverage::Same => old.acknowledged != self.acknowledged,
+            SackCoverage::More => true,
         }
     }
 
-    /// `cake_tcph_sack_compare`
-    fn covered_by(&self, other: &Self) -> Covered {
+    /// Compare the SACK blocks with those of another header, as `cake_tcph_sack_compare` does.
+    fn covered_by(&self, other: &Self) -> SackCoverage {
         let (ours, others) = (self.sacks.iter().flatten(), other.sacks.iter().flatten());
         match (ours.clone().count(), others.clone().count()) {
-            (0, 0) => return Covered::Same,
-            (0, _) => return Covered::More,
-            (_, 0) => return Covered::Not,
+            (0, 0) => return SackCoverage::Same,
+            (0, _) => return SackCoverage::More,
+            (_, 0) => return SackCoverage::Not,
             _ => {}
         }
         let is_held = |[from, until]: &[u32; 2]| {
-            // What was doubled (D-SACK) is told once.
+            // A D-SACK block (below the acknowledgement number) is reported once, so it is not covered by a
+            // later block.
             !is_after(self.acknowledged, *from)
                 && others.clone().any(|[a, b]| !is_after(*a, *from) && !is_after(*until, *b))
         };
         if !ours.clone().all(is_held) {
-            return Covered::Not;
+            return SackCoverage::Not;
         }
         let length = |blocks: &mut dyn Iterator<Item = &[u32; 2]>| -> u64 {
             blocks.map(|[from, until]| u64::from(until.wrapping_sub(*from))).sum()
         };
         match length(&mut others.clone()) > length(&mut ours.clone()) {
-            true => Covered::More,
-            false => Covered::Same,
+            true => SackCoverage::More,
+            false => SackCoverage::Same,
         }
     }
 }
 
-/// What another acknowledgement says of the blocks that this one names.
+/// Coverage of one header's SACK blocks by those of another.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Covered {
-    /// Not all of them.
+enum SackCoverage {
+    /// The other header covers not all of them.
     Not,
     Same,
-    /// All of them, and more.
+    /// The other header covers all of them and more.
     More,
 }
 
-/// Whether `a` is after `b`, as sequence numbers are that begin again at 0.
+/// Whether `a` is after `b` in sequence space, modulo 2^32.
 fn is_after(a: u32, b: u32) -> bool {
     (b.wrapping_sub(a) as i32) < 0
 }
@@ -171,7 +175,7 @@ mod tests {
         facts
     }
 
-    /// What goes with the filter on, and with the aggressive one.
+    /// Index of the packet dropped with the filter `on`, and with `aggressive`.
     fn goes(line: &[TcpFacts]) -> [Option<usize>; 2] {
         let queued = |facts: &TcpFacts| Queued {
             since: Instant::START,
@@ -193,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn what_says_as_much_or_more_or_something_else_stays() {
+    fn acknowledgements_that_are_not_superseded_stay() {
         assert_eq!(goes(&[ack(7), ack(7), ack(7)]), [None, None], "duplicates tell of a loss");
         assert_eq!(goes(&[ack(8), ack(9), ack(7)]), [None, None]);
         let data = TcpFacts { is_pure: false, ..ack(1) };

@@ -1,41 +1,41 @@
-//! Which tin a packet goes to, and what part of the rate a tin has: `cake_config_diffserv3` and its likes.
+//! Mapping of DSCPs to tins, and each tin's share of the rate: `cake_config_diffserv3` and the other presets.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use skyhop_model::Dscp::{self, *};
 use skyhop_units::Rate;
 
-/// Into which classes `cake` sorts packets by their DSCP.
+/// Preset of classes into which `cake` sorts packets by their DSCP.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Diffserv {
-    /// Into one: whatever they ask for.
+    /// One class for all packets; the DSCP is ignored.
     BestEffort,
-    /// By their first three bits, as long ago.
+    /// Eight classes by IP precedence, the first three bits (RFC 791).
     Precedence,
-    /// Background, best effort, and what may not wait.
+    /// Three classes: background, best effort, and latency-sensitive.
     #[default]
     Diffserv3,
-    /// Background, best effort, video, and what may not wait.
+    /// Four classes: background, best effort, video, and latency-sensitive.
     Diffserv4,
-    /// As most of RFC 4594's classes.
+    /// Eight classes, close to those of RFC 4594.
     Diffserv8,
 }
 
-/// A tin's part of the rate, which it has ahead of those after it; beyond that the others go first.
+/// Share of a tin: the rate up to which it has priority over the tins before it; above, the other tins go first.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Share {
     pub(super) rate: Option<Rate>,
-    /// What it sends in a turn where there is no rate to share, in parts.
+    /// Weight of the tin in the round robin that replaces priorities if no bandwidth is given.
     pub(super) weight: i64,
 }
 
 impl Diffserv {
-    /// The tins' shares, in the order of their priority.
+    /// Shares of the tins, in Linux's order of tins.
     pub(super) fn shares(self, bandwidth: Option<Rate>) -> Vec<Share> {
         let bytes_per_s = bandwidth.map(|rate| rate.bits_per_second() / 8);
         let of = |share: fn(u64, u32) -> u64, place: u32, weight: u64| Share {
-            // A rate that no share is left of is still one.
+            // A rate of zero would stop the tin.
             rate: bytes_per_s.map(|all| Rate::from_bits_per_second(share(all, place).max(1) * 8)),
             weight: share(weight, place).max(1) as i64,
         };
@@ -52,7 +52,7 @@ impl Diffserv {
         }
     }
 
-    /// Which of them a packet with this DSCP, six bits, goes to.
+    /// Tin of each DSCP (six bits), as an index into [`Self::shares`].
     pub(super) fn tins(self) -> [u8; 64] {
         match self {
             Self::BestEffort => [0; 64],
@@ -64,12 +64,12 @@ impl Diffserv {
     }
 }
 
-/// So much, so often.
+/// Multiply by 7/8 `times` times, rounding down each time as Linux does.
 fn seven_eighths(all: u64, times: u32) -> u64 {
     (0..times).fold(all, |all, _| all * 7 / 8)
 }
 
-/// Every codepoint to `usual`, but for those that are named with another tin.
+/// Map every codepoint to `usual` except those listed with another tin.
 fn table(usual: u8, others: &[(u8, &[Dscp], Option<u8>)]) -> [u8; 64] {
     let mut tins = [usual; 64];
     for (tin, codepoints, older) in others {
@@ -79,7 +79,8 @@ fn table(usual: u8, others: &[(u8, &[Dscp], Option<u8>)]) -> [u8; 64] {
     tins
 }
 
-/// What asked for throughput, and for little delay, before there were codepoints (RFC 1349): a tin's third part.
+/// Codepoints of the TOS values for throughput and low delay of RFC 1349, older than DSCPs; third part of a
+/// tin's row.
 const THROUGHPUT: Option<u8> = Some(2);
 const LOW_DELAY: Option<u8> = Some(4);
 

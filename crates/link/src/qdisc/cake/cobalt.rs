@@ -1,42 +1,42 @@
-//! COBALT: CoDel, which answers queues that stay, beside BLUE, which drops of what does not answer.
+//! COBALT: CoDel for flows that respond to drops, combined with BLUE, which drops at random from flows that do not.
 
 use skyhop_model::LARGEST_PACKET;
 use skyhop_units::{Duration, Instant, Rate};
 
-/// By how much BLUE's probability grows with an overflow, and falls as a queue is found empty.
+/// Increase of BLUE's probability at an overflow, and its decrease when a queue is found empty.
 const BLUE_UP: f64 = 1.0 / 256.0;
 const BLUE_DOWN: f64 = 1.0 / 4096.0;
 
-/// COBALT's times.
+/// CobaltParams of COBALT, derived from a tin's rate and the RTT.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Times {
+pub(super) struct CobaltParams {
     target: Duration,
     interval: Duration,
-    /// What a full packet takes.
+    /// Transmission time of a full packet (MTU) at the tin's rate.
     packet: Duration,
 }
 
-/// `cobalt_vars`
+/// State of COBALT for one queue, Linux's `cobalt_vars`.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Cobalt {
     count: u32,
     dropping: bool,
     drop_next: Instant,
-    /// BLUE's probability, and when it last changed.
+    /// BLUE's drop probability; `changed` is when it last changed.
     pub(super) probability: f64,
     changed: Instant,
 }
 
-/// What COBALT decides about a packet that would leave.
+/// CoDel's decision about the packet at the head.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Verdict {
     Pass,
-    /// It is marked if it speaks ECN, and else dropped.
-    Strike,
+    /// Mark the packet if it is ECN-capable, and drop it otherwise.
+    MarkOrDrop,
 }
 
-impl Times {
-    /// `cake_set_rate`
+impl CobaltParams {
+    /// Compute the times for a rate and RTT, as `cake_set_rate` does.
     pub(super) fn new(rate: Option<Rate>, rtt: Duration) -> Self {
         let rtt_target = rtt / 20;
         let packet = rate.map_or(Duration::ZERO, |rate| rate.transmit_time(LARGEST_PACKET));
@@ -47,15 +47,15 @@ impl Times {
 }
 
 impl Cobalt {
-    /// `cobalt_control`: an interval later, or less the more were dropped.
-    fn control(&self, from: Instant, times: &Times) -> Instant {
-        let interval_ns = times.interval.as_nanos() as f64;
+    /// Time of the next drop (`cobalt_control`): an interval later, divided by the square root of the count.
+    fn control(&self, from: Instant, params: &CobaltParams) -> Instant {
+        let interval_ns = params.interval.as_nanos() as f64;
         from + Duration::from_nanos((interval_ns / f64::from(self.count.max(1)).sqrt()) as u64)
     }
 
-    /// A packet of it was lost because the queue is full: `cobalt_queue_full`.
-    pub(super) fn on_overflow(&mut self, now: Instant, times: &Times) {
-        if now.saturating_since(self.changed) > times.target {
+    /// Note that a packet of this queue was dropped for lack of room: `cobalt_queue_full`.
+    pub(super) fn on_overflow(&mut self, now: Instant, params: &CobaltParams) {
+        if now.saturating_since(self.changed) > params.target {
             self.probability = (self.probability + BLUE_UP).min(1.0);
             self.changed = now;
         }
@@ -64,31 +64,36 @@ impl Cobalt {
         self.count = self.count.max(1);
     }
 
-    /// It had its turn and has no packet: `cobalt_queue_empty`.
-    pub(super) fn on_empty(&mut self, now: Instant, times: &Times) {
-        if self.probability > 0.0 && now.saturating_since(self.changed) > times.target {
+    /// Note that the queue was found empty in its turn: `cobalt_queue_empty`.
+    pub(super) fn on_empty(&mut self, now: Instant, params: &CobaltParams) {
+        if self.probability > 0.0 && now.saturating_since(self.changed) > params.target {
             self.probability = (self.probability - BLUE_DOWN).max(0.0);
             self.changed = now;
         }
         self.dropping = false;
         if self.count > 0 && now >= self.drop_next {
-            self.step_back(times);
+            self.step_back(params);
         }
     }
 
-    fn step_back(&mut self, times: &Times) {
+    fn step_back(&mut self, params: &CobaltParams) {
         self.count -= 1;
-        self.drop_next = self.control(self.drop_next, times);
+        self.drop_next = self.control(self.drop_next, params);
     }
 
-    /// CoDel's part of `cobalt_should_drop`.
+    /// Decide by CoDel about a packet that waited for `waited`: first part of `cobalt_should_drop`.
     #[inline]
-    pub(super) fn judge(&mut self, now: Instant, waited: Duration, times: &Times) -> Verdict {
+    pub(super) fn judge(
+        &mut self,
+        now: Instant,
+        waited: Duration,
+        params: &CobaltParams,
+    ) -> Verdict {
         let is_due = self.count > 0 && now >= self.drop_next;
-        if waited > times.target && waited > times.packet * 4 {
+        if waited > params.target && waited > params.packet * 4 {
             if !self.dropping {
                 self.dropping = true;
-                self.drop_next = self.control(now, times);
+                self.drop_next = self.control(now, params);
             }
             self.count = self.count.max(1);
         } else {
@@ -96,22 +101,28 @@ impl Cobalt {
         }
         if is_due && self.dropping {
             self.count = self.count.saturating_add(1);
-            self.drop_next = self.control(self.drop_next, times);
-            return Verdict::Strike;
+            self.drop_next = self.control(self.drop_next, params);
+            return Verdict::MarkOrDrop;
         }
         if is_due {
             while self.count > 0 && now >= self.drop_next {
-                self.step_back(times);
+                self.step_back(params);
             }
         }
         Verdict::Pass
     }
 
-    /// The end of `cobalt_should_drop`: `drop_next` is when it is at rest, too.
+    /// Update `drop_next` after the decision: end of `cobalt_should_drop`. Without drops it is the time until which
+    /// the state is kept.
     #[inline]
-    pub(super) fn note(&mut self, now: Instant, is_dropped: bool, times: &Times) {
+    pub(super) fn update_drop_next(
+        &mut self,
+        now: Instant,
+        is_dropped: bool,
+        params: &CobaltParams,
+    ) {
         if self.count == 0 {
-            self.drop_next = now + times.interval;
+            self.drop_next = now + params.interval;
         } else if now > self.drop_next && !is_dropped {
             self.drop_next = now;
         }

@@ -1,8 +1,9 @@
-//! Common applications kept enhanced (Høiland-Jørgensen, Täht, Morton, "Piece of CAKE: a comprehensive queue management
-//! solution for home gateways", 2018), as Linux has it (`net/sched/sch_cake.c`): a shaper, over classes, over queues of
-//! connections in turns, sparse ones first, which share by hosts too, each with COBALT.
+//! CAKE (Høiland-Jørgensen, Täht, Morton, "Piece of CAKE: a comprehensive queue management solution for home
+//! gateways", 2018), as Linux implements it (`net/sched/sch_cake.c`): a shaper over priority classes (tins),
+//! each with deficit round robin over the queues of connections, sparse ones first, fairness between hosts too,
+//! and the AQM COBALT per queue.
 //!
-//! A scenario's flow is a pair of hosts of its own, its connections are theirs.
+//! Each flow of a scenario counts as a pair of hosts of its own, and its connections as those of that pair.
 
 mod ack_filter;
 mod classes;
@@ -20,46 +21,46 @@ use skyhop_units::{Bytes, Duration, Instant, Rate};
 pub(crate) use self::ack_filter::ReadTcp;
 pub use self::ack_filter::{AckFilter, CarriesTcp, TcpFacts};
 pub use self::classes::Diffserv;
-use self::tin::{Stock, Tin};
+use self::tin::{Tin, Totals};
 use super::flow_hash::FlowHash;
 use super::fq_codel::memory_of;
 use super::{Backlog, Limit, Parameters, Qdisc, Queued};
 use crate::Packet;
-use crate::chance::Chance;
+use crate::rng::LinkRng;
 use crate::stats::Verdicts;
 
 /// The parameters of `cake`; the defaults are Linux's.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct CakeConfig {
-    /// The shaper's rate, Ethernet headers included; as fast as the link where not given.
+    /// Rate of the shaper, Ethernet headers included; not shaped, so as fast as the link, if not given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bandwidth: Option<Rate>,
-    /// About the longest RTT: CoDel's interval; packets may wait for a twentieth of it.
+    /// Longest RTT to expect, CoDel's interval; CoDel's target is a twentieth of it.
     pub rtt: Duration,
-    /// Among whom the rate is shared.
+    /// Units between which the rate is shared fairly.
     pub isolation: Isolation,
-    /// Into which classes packets are sorted by their DSCP.
+    /// Preset of classes into which packets are sorted by their DSCP.
     pub diffserv: Diffserv,
-    /// Which acknowledgements go when one comes that says more.
+    /// Dropping of TCP acknowledgements that a newer one supersedes.
     pub ack_filter: AckFilter,
-    /// The most memory that waiting packets may take, as the kernel counts it; four times bandwidth x rtt, and at least
-    /// 4 MiB, where not given.
+    /// Limit of the memory of waiting packets, as the kernel counts it; if not given, four times bandwidth x
+    /// rtt, and at least 4 MiB.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory: Option<Bytes>,
 }
 
-/// Among whom `cake` shares.
+/// Units between which `cake` shares the rate fairly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Isolation {
-    /// Among hosts, and among the connections of each.
+    /// Hosts, and within each host its connections.
     TripleIsolate,
-    /// Among connections, whosever they are.
+    /// Connections, regardless of their hosts.
     Flows,
-    /// Among hosts, whose connections share a queue.
+    /// Hosts; the connections of a host share a queue.
     Hosts,
-    /// Among nobody: there is one queue.
+    /// No isolation: all packets share one queue.
     Flowblind,
 }
 
@@ -77,12 +78,12 @@ impl Default for CakeConfig {
 }
 
 impl CakeConfig {
-    /// The most packets that its memory has room for, however small they are.
+    /// Largest number of packets that the memory limit allows, however small they are.
     pub fn most_packets(&self) -> u64 {
         self.memory_limit().as_u64() / memory_of(Bytes::ZERO).as_u64()
     }
 
-    /// What packets may take of memory.
+    /// Limit of the memory of waiting packets: `memory`, or Linux's default for the bandwidth.
     pub fn memory_limit(&self) -> Bytes {
         self.memory.unwrap_or_else(|| {
             let most = Bytes::new(PACKETS * LARGEST_PACKET.as_u64());
@@ -94,12 +95,13 @@ impl CakeConfig {
 
 impl Parameters for CakeConfig {
     fn fault(&self) -> Option<&'static str> {
-        (self.bandwidth == Some(Rate::ZERO))
-            .then_some("bandwidth is zero, so that nothing ever left; leave it out")
+        (self.bandwidth == Some(Rate::ZERO)).then_some(
+            "bandwidth is zero, so that no packet could ever leave; leave it out to shape nothing",
+        )
     }
 }
 
-/// Packets that Linux counts on, for the memory that they may take.
+/// Largest number of packets by which Linux bounds the default memory limit (`limit` of sch_cake).
 const PACKETS: u64 = 10_240;
 const LEAST_MEMORY: Bytes = Bytes::new(4 << 20);
 
@@ -110,24 +112,25 @@ pub(crate) struct Cake<P> {
     limit: Limit,
     isolation: Isolation,
     hash: FlowHash,
-    chance: Chance,
-    /// In the order of their priority, the highest last.
+    rng: LinkRng,
+    /// Tins in Linux's order of priority, the highest last.
     tins: Vec<Tin<P>>,
-    /// Which of them a DSCP goes to.
+    /// Index of the tin for each DSCP.
     tin_of: [u8; 64],
-    /// The tin that has its turn.
+    /// Index of the tin that is served in the round robin without bandwidth.
     current: usize,
     shaper: Shaper,
-    stock: Stock,
+    totals: Totals,
     ack_filter: AckFilter,
     read_tcp: Option<ReadTcp<P>>,
 }
 
-/// When the next packet may leave.
+/// Virtual clock of the shaper, which says when the next packet may leave.
 #[derive(Debug, Clone, Copy, Default)]
 struct Shaper {
     next: Instant,
-    /// The same at two thirds of the rate, of what was sent: drops never hold the link up for longer.
+    /// Time of the next packet at two thirds of the rate. It advances with packets sent, so that drops never
+    /// hold the link up for longer.
     failsafe: Instant,
 }
 
@@ -137,7 +140,7 @@ impl Shaper {
         self.next.min(self.failsafe)
     }
 
-    /// What was saved while nothing waited is lost.
+    /// Discard the credit that accumulated while no packet waited.
     #[inline]
     fn wake(&mut self, now: Instant) {
         if self.next < now {
@@ -145,7 +148,7 @@ impl Shaper {
         }
     }
 
-    /// `cake_advance_shaper`
+    /// Advance by the transmission time of a packet at the shaper's rate: `cake_advance_shaper`.
     #[inline]
     fn advance(&mut self, took: Duration) {
         self.next += took;
@@ -155,56 +158,56 @@ impl Shaper {
 
 impl<P> Cake<P> {
     pub(crate) fn new(config: &CakeConfig, limit: Limit, seed: u64) -> Self {
-        let mut chance = Chance::of_queue(seed);
+        let mut rng = LinkRng::for_queue(seed);
         let shares = config.diffserv.shares(config.bandwidth).into_iter();
         Self {
             rate: config.bandwidth,
             memory_limit: config.memory_limit(),
             limit,
             isolation: config.isolation,
-            hash: FlowHash::drawn(&mut chance),
-            chance,
+            hash: FlowHash::random(&mut rng),
+            rng,
             tins: shares.map(|share| Tin::new(share, config.isolation, config.rtt)).collect(),
             tin_of: config.diffserv.tins(),
             current: 0,
             shaper: Shaper::default(),
-            stock: Stock::default(),
+            totals: Totals::default(),
             ack_filter: config.ack_filter,
             read_tcp: None,
         }
     }
 
-    /// What packets that belong into one queue have in common.
+    /// Hash by which the packet's queue is found, equal for packets that share a queue.
     #[inline]
     fn tag_of(&self, packet: &Packet<P>) -> u32 {
         match self.isolation {
-            Isolation::TripleIsolate | Isolation::Flows => self.hash.of(packet),
-            Isolation::Hosts => self.hash.of_flow(packet.flow),
+            Isolation::TripleIsolate | Isolation::Flows => self.hash.value(packet),
+            Isolation::Hosts => self.hash.flow_value(packet.flow),
             Isolation::Flowblind => 0,
         }
     }
 
-    /// What the packet that has come last to this queue makes superfluous is lost.
+    /// Drop the acknowledgement that the packet just enqueued supersedes, if the filter says so.
     #[inline]
     fn filter(&mut self, (tin, place): (usize, usize), now: Instant, verdicts: &mut Verdicts<P>) {
         let Some(read_tcp) = self.read_tcp else { return };
         let waiting = self.tins[tin].waiting(place);
         let Some(superfluous) = self.ack_filter.superfluous(waiting, read_tcp) else { return };
-        if let Some(lost) = self.tins[tin].remove(place, superfluous, &mut self.stock) {
+        if let Some(lost) = self.tins[tin].remove(place, superfluous, &mut self.totals) {
             verdicts.lose(now, LossReason::Queue, lost.packet);
         }
     }
 
-    /// `cake_drop`: the first packet of the flow with most bytes is lost.
+    /// Drop the first packet of the flow with most bytes: `cake_drop`.
     #[cold]
     fn drop_from_fattest(&mut self, now: Instant, verdicts: &mut Verdicts<P>) {
         let of_tin = |(tin, it): (usize, &Tin<P>)| Some((it.fattest()?, tin));
         let each = self.tins.iter().enumerate().rev().filter_map(of_tin);
         let Some(((_, place), tin)) = each.max_by_key(|((bytes, _), _)| *bytes) else { return };
-        self.tins[tin].overflow(place, now, &mut self.stock, verdicts);
+        self.tins[tin].overflow(place, now, &mut self.totals, verdicts);
     }
 
-    /// The tin to take the next packet from.
+    /// Index of the tin to take the next packet from; without a bandwidth tins are served round robin.
     #[inline]
     fn choose(&mut self, now: Instant) -> Option<usize> {
         match (self.tins.len(), self.rate) {
@@ -214,7 +217,7 @@ impl<P> Cake<P> {
         }
     }
 
-    /// By what they have sent; packets wait, so that one of them has its turn soon.
+    /// Choose by deficit round robin; as packets wait, one of the tins has credit within a few rounds.
     #[inline]
     fn choose_in_turns(&mut self) -> usize {
         while !self.tins[self.current].has_turn() {
@@ -224,7 +227,8 @@ impl<P> Cake<P> {
         self.current
     }
 
-    /// The highest within its share of the rate, or else the one that will be first.
+    /// Choose the tin of highest priority within its share of the rate, or else the one that is within it
+    /// earliest.
     fn choose_by_rates(&self, now: Instant) -> Option<usize> {
         let active = self.tins.iter().enumerate().filter(|(_, tin)| tin.is_active());
         let mut chosen = None;
@@ -242,31 +246,33 @@ impl<P> Qdisc<P> for Cake<P> {
     #[inline]
     fn enqueue(&mut self, arriving: Queued<P>, verdicts: &mut Verdicts<P>) {
         let now = arriving.since;
-        if self.stock.backlog.packets == 0 {
+        if self.totals.backlog.packets == 0 {
             self.shaper.wake(now);
         }
-        let whose = (self.tag_of(&arriving.packet), arriving.packet.flow);
+        let key = (self.tag_of(&arriving.packet), arriving.packet.flow);
         let tin = usize::from(self.tin_of[usize::from(arriving.packet.dscp())]);
-        let place = self.tins[tin].take(arriving, whose, &mut self.stock);
+        let place = self.tins[tin].enqueue(arriving, key, &mut self.totals);
         if self.ack_filter != AckFilter::Off {
             self.filter((tin, place), now, verdicts);
         }
-        self.tins[tin].join(place, &mut self.chance);
-        while self.stock.memory > self.memory_limit || !self.limit.allows(self.stock.backlog) {
+        self.tins[tin].join(place, &mut self.rng);
+        while self.totals.memory > self.memory_limit || !self.limit.allows(self.totals.backlog) {
             self.drop_from_fattest(now, verdicts);
         }
     }
 
     #[inline]
     fn dequeue(&mut self, now: Instant, verdicts: &mut Verdicts<P>) -> Option<Queued<P>> {
-        if self.stock.backlog.packets == 0 || self.shaper.ready() > now {
+        if self.totals.backlog.packets == 0 || self.shaper.ready() > now {
             return None;
         }
-        let mut looks_after = true;
-        while self.stock.backlog.packets > 0 {
+        let mut serves_decaying = true;
+        while self.totals.backlog.packets > 0 {
             let tin = self.choose(now)?;
-            let with = (&mut self.stock, &mut self.chance, &mut *verdicts);
-            let Some(first) = self.tins[tin].step(now, &mut looks_after, with) else { continue };
+            let with = (&mut self.totals, &mut self.rng, &mut *verdicts);
+            let Some(first) = self.tins[tin].step(now, &mut serves_decaying, with) else {
+                continue;
+            };
             if let Some(rate) = self.rate {
                 self.shaper.advance(rate.transmit_time(first.packet.wire_size));
             }
@@ -277,7 +283,7 @@ impl<P> Qdisc<P> for Cake<P> {
 
     #[inline]
     fn backlog(&self) -> Backlog {
-        self.stock.backlog
+        self.totals.backlog
     }
 
     fn ready(&self) -> Instant {

@@ -1,18 +1,18 @@
-//! Against a slow restatement of Linux's, and what it is for.
+//! Tests of `cake` against a slow reference implementation, and of its fairness, classes and drops.
 
 use proptest::prelude::*;
 use skyhop_model::{Dscp, Ecn};
 
 use super::*;
 use crate::Packet;
-use crate::qdisc::trial::{Ledger, Offered, Restated, fates, train};
+use crate::qdisc::trial::{Ledger, Offered, ReferenceQdisc, fates, train};
 
-/// `cake_enqueue` and `cake_dequeue` in plain lists; which list a flow is on is where it is found.
+/// Linux's `cake_enqueue` and `cake_dequeue` on plain lists; the list that holds a flow stands for its set.
 struct Reference {
     ledger: Ledger,
     config: CakeConfig,
     most: usize,
-    chance: Chance,
+    rng: LinkRng,
     /// Hash and host of each packet's connection, and its tin.
     whose: Vec<(u32, u32, usize)>,
     tins: Vec<Class>,
@@ -130,13 +130,8 @@ impl Class {
 }
 
 impl Reference {
-    fn new(
-        config: &CakeConfig,
-        most: usize,
-        chance: Chance,
-        whose: Vec<(u32, u32, usize)>,
-    ) -> Self {
-        // The shares are classes.rs's, whose tests have them.
+    fn new(config: &CakeConfig, most: usize, rng: LinkRng, whose: Vec<(u32, u32, usize)>) -> Self {
+        // The shares are those of classes.rs, which has tests of its own.
         let shares = config.diffserv.shares(config.bandwidth).into_iter();
         let tins =
             shares.map(|share| Class::new(share.rate.map(Rate::bits_per_second), share.weight));
@@ -144,7 +139,7 @@ impl Reference {
             ledger: Ledger::default(),
             config: config.clone(),
             most,
-            chance,
+            rng,
             whose,
             tins: tins.collect(),
             current: 0,
@@ -169,7 +164,7 @@ impl Reference {
             Isolation::Flows | Isolation::Hosts | Isolation::Flowblind => 1,
             Isolation::TripleIsolate => self.tins[t].flows.iter().filter(is_of_host).count().max(1),
         };
-        let random = self.chance.bits() >> 48;
+        let random = self.rng.bits() >> 48;
         ((all * (65_535 / load as u64) + random) / 65_536) as i64
     }
 
@@ -197,7 +192,7 @@ impl Reference {
                 is_due = tin.flows[f].count > 0 && now >= tin.flows[f].drop_next;
             }
         }
-        if tin.flows[f].p_drop > 0.0 && self.chance.draw() < tin.flows[f].p_drop {
+        if tin.flows[f].p_drop > 0.0 && self.rng.draw() < tin.flows[f].p_drop {
             drop = true;
         }
         let interval_ns = tin.interval_ns(rtt);
@@ -210,7 +205,7 @@ impl Reference {
         drop
     }
 
-    /// The tin that has its turn.
+    /// Index of the tin that is served next.
     fn choose(&mut self, now: u64) -> usize {
         if self.config.bandwidth.is_some() {
             let active: Vec<usize> =
@@ -268,7 +263,7 @@ impl Reference {
     }
 }
 
-impl Restated for Reference {
+impl ReferenceQdisc for Reference {
     fn ledger(&mut self) -> &mut Ledger {
         &mut self.ledger
     }
@@ -372,19 +367,19 @@ proptest! {
             ..CakeConfig::default()
         };
         let qdisc = Cake::new(&config, Limit::Packets(most as u64), 3);
-        let mut chance = Chance::of_queue(3);
-        FlowHash::drawn(&mut chance);
+        let mut rng = LinkRng::for_queue(3);
+        FlowHash::random(&mut rng);
         let whose = |offered: &Offered| {
             let tin = diffserv.tins()[usize::from(offered.dscp.bits())];
             let tag = match isolation {
-                Isolation::Hosts => qdisc.hash.of_flow(offered.flow),
+                Isolation::Hosts => qdisc.hash.flow_value(offered.flow),
                 Isolation::Flowblind => 0,
-                _ => qdisc.hash.of(&offered.packet()),
+                _ => qdisc.hash.value(&offered.packet()),
             };
             (tag, offered.flow, usize::from(tin))
         };
         let whose = train.0.iter().map(whose).collect();
-        let reference = Reference::new(&config, most, chance, whose);
+        let reference = Reference::new(&config, most, rng, whose);
         let [qdisc, reference] = fates(qdisc, reference, &train);
         prop_assert_eq!(qdisc, reference);
     }
@@ -392,11 +387,11 @@ proptest! {
 
 fn of(host: u32, connection: u16) -> Packet<(u32, u16)> {
     let packet = Packet::new(LARGEST_PACKET, (host, connection));
-    packet.of(host, Ecn::Ect0).over(connection)
+    packet.with_flow(host, Ecn::Ect0).with_connection(connection)
 }
 
-/// How many packets of each of two hosts leave in 4 s at 24.224 Mbit/s, of which one has four connections that fill the
-/// queue and the other one; the wait of the last; and how many were marked.
+/// Packets of each of two hosts that leave in 4 s at 24.224 Mbit/s, if one host has four connections that fill the
+/// queue and the other has one; the wait of the last packet; and the number of marked packets.
 fn shares(isolation: Isolation) -> ([u64; 2], Duration, u64) {
     let bandwidth = Some(Rate::from_bits_per_second(24_224_000));
     let config = CakeConfig { bandwidth, isolation, ..CakeConfig::default() };
@@ -426,7 +421,7 @@ fn hosts_share_alike_and_connections_only_where_asked() {
     assert!((0.24..0.26).contains(&(one as f64 / other as f64)), "{one} and {other}");
     let ([one, other], ..) = shares(Isolation::Hosts);
     assert!((0.95..1.05).contains(&(one as f64 / other as f64)), "{one} and {other}");
-    // A fifth of what comes is the one's, which comes first each time and so finds room more often.
+    // The single connection offers a fifth of the packets, but first each time, and so finds room more often.
     let ([one, other], ..) = shares(Isolation::Flowblind);
     assert!((0.2..0.5).contains(&(one as f64 / other as f64)), "{one} and {other}");
 }
@@ -447,7 +442,7 @@ fn connections_find_queues_of_their_own_where_a_plain_hash_has_them_meet() {
 }
 
 #[test]
-fn what_does_not_answer_is_dropped_at_random_in_the_end() {
+fn an_unresponsive_load_is_dropped_at_random_in_the_end() {
     let bandwidth = Some(Rate::from_bits_per_second(12_112_000));
     let config = CakeConfig { bandwidth, ..CakeConfig::default() };
     let mut cake = Cake::new(&config, Limit::Packets(50), 3);
@@ -460,14 +455,14 @@ fn what_does_not_answer_is_dropped_at_random_in_the_end() {
             waits.push(now.saturating_since(first.since));
         }
     }
-    // Twice the rate: BLUE comes to about a half.
+    // The load is twice the rate, so BLUE drops about half of the packets.
     let place = cake.tins[0].flows().iter().find(|flow| flow.tag != 0).expect("one flow");
     assert!((0.3..0.7).contains(&place.cobalt.probability), "{}", place.cobalt.probability);
     assert!(waits.len() > 29_000, "{} left", waits.len());
 }
 
-/// Mbit/s of best effort, of background and of voice that a link of 8 Mbit/s carries in 4 s (7.57, as it is looked at every
-/// 0.1 ms), when they offer as much as is said; with a shaper of that rate, or without.
+/// Mbit/s of best effort, background and voice that a link of 8 Mbit/s carries in 4 s (7.57 in all, as the test polls
+/// every 0.1 ms), for the given offered loads; with a shaper of that rate, or without.
 fn carried(diffserv: Diffserv, is_shaped: bool, offered_mbps: [u64; 3]) -> [f64; 3] {
     let rate = Rate::from_bits_per_second(8_000_000);
     let bandwidth = is_shaped.then_some(rate);
@@ -478,7 +473,7 @@ fn carried(diffserv: Diffserv, is_shaped: bool, offered_mbps: [u64; 3]) -> [f64;
     for now in (0..40_000_u64).map(|tick| Instant::from_nanos(tick * 100_000)) {
         for (class, dscp) in [Dscp::Cs0, Dscp::Cs1, Dscp::Ef].into_iter().enumerate() {
             while sent[class] * packet_bits <= offered_mbps[class] * now.as_nanos() / 1000 {
-                let packet = Packet::new(LARGEST_PACKET, class).of(class as u32, Ecn::Ect0);
+                let packet = Packet::new(LARGEST_PACKET, class).with_flow(class as u32, Ecn::Ect0);
                 let packet = packet.with_tos(dscp.tos());
                 cake.enqueue(Queued { since: now, packet }, &mut verdicts);
                 sent[class] += 1;
@@ -506,10 +501,10 @@ fn classes_have_their_shares_before_each_other_and_what_is_left_after() {
         let alone = carried(Diffserv::Diffserv3, is_shaped, [0, 20, 0]);
         assert!(near(alone, [0.0, 7.57, 0.0]), "background may use all: {alone:?}, {is_shaped}");
     }
-    // Quarters and sixteenths of the rate go first, and the best effort has the rest.
+    // Voice has a quarter of the rate and background a sixteenth with priority; best effort has the rest.
     let shaped = carried(Diffserv::Diffserv3, true, [20, 20, 20]);
     assert!(near(shaped, [5.07, 0.5, 2.0]), "{shaped:?}");
-    // 1024 : 64 : 256.
+    // Weights of the tins: 1024 : 64 : 256.
     let in_turns = carried(Diffserv::Diffserv3, false, [20, 20, 20]);
     assert!(near(in_turns, [5.77, 0.36, 1.44]), "{in_turns:?}");
 }

@@ -1,4 +1,4 @@
-//! One class of `cake`: its queues, and whose turn it is among them.
+//! One class (tin) of `cake`: its queues, and the deficit round robin between them.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
@@ -8,44 +8,45 @@ use skyhop_units::{Bytes, Duration, Instant, Rate};
 
 use super::super::fq_codel::memory_of;
 use super::classes::Share;
-use super::cobalt::{Cobalt, Times, Verdict};
+use super::cobalt::{Cobalt, CobaltParams, Verdict};
 use super::{Backlog, Isolation, Queued};
-use crate::chance::Chance;
+use crate::rng::LinkRng;
 use crate::stats::Verdicts;
 
 const QUEUES: usize = 1024;
-/// A connection has its choice of as many of them.
+/// Associativity of the hash: a connection may use any queue of a set of eight (`CAKE_SET_WAYS`).
 const WAYS: usize = 8;
-/// Bounds of a turn's bytes.
+/// Smallest quantum in bytes; the largest is a full packet (`cake_set_rate`).
 const LEAST_QUANTUM: u64 = 300;
 
 #[derive(Debug)]
 pub(super) struct Tin<P> {
     rate: Option<Rate>,
     isolation: Isolation,
-    times: Times,
+    params: CobaltParams,
     quantum: u64,
-    /// Its part in the turns that tins take where there is no rate, and what is left of its turn.
+    /// Weight in the round robin of tins that no bandwidth is given for, and the credit left in the current
+    /// round.
     weight: i64,
     deficit: i64,
-    /// When its own share of the rate lets it send again.
+    /// Time from which the tin is within its share of the rate again.
     next: Instant,
-    /// None before its first packet: most tins of most links never have one.
+    /// Queues; empty before the tin's first packet, as most tins of most links never get one.
     flows: Vec<Flow<P>>,
-    /// In the order of their turns; a flow is on the one that its [`Set`] says.
+    /// Indices of flows in the order in which they are served; a flow's [`Set`] says which list it is on.
     new: VecDeque<u16>,
     old: VecDeque<u16>,
     decaying: VecDeque<u16>,
-    /// How many flows have packets, or have not been found empty yet.
+    /// Number of flows that have packets or have not been found empty yet.
     active: u32,
     hosts: Hosts,
     bytes: Bytes,
 }
 
-/// How many connections of each host have more than their share to send.
+/// Number of bulk flows of each host, by which a host's flows share its quantum.
 #[derive(Debug, Default)]
 struct Hosts {
-    /// Where a host's number is: flows keep that, as it is needed for every packet.
+    /// Index into `bulk` for each host; flows keep theirs, as it is needed for every packet.
     places: BTreeMap<u32, u32>,
     bulk: Vec<u32>,
 }
@@ -65,11 +66,11 @@ pub(super) struct Flow<P> {
     bytes: Bytes,
     deficit: i64,
     set: Set,
-    /// The hash of the connection that has it.
+    /// Hash of the connection that uses the queue.
     pub(super) tag: u32,
-    /// Whose it is; None before its first packet.
+    /// Host of that connection; `None` before its first packet.
     host: Option<u32>,
-    /// Where its host's number of bulk flows is.
+    /// Index of the host into [`Hosts::bulk`].
     host_place: u32,
     pub(super) cobalt: Cobalt,
 }
@@ -89,27 +90,27 @@ impl<P> Default for Flow<P> {
     }
 }
 
-/// What a flow is taken for.
+/// Class of a flow, Linux's `CAKE_SET_*`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Set {
-    /// Nothing: it has no packets, and nothing to remember.
+    /// No packets, and no state of COBALT to keep.
     None,
     Sparse,
-    /// It had its turn and waits among the bulk flows, but is not counted as one.
+    /// Was sparse and had no packet in its turn; it waits on the old list, but does not count as bulk yet.
     SparseWait,
     Bulk,
-    /// It has no packets, but remembers drops.
+    /// No packets, but COBALT still remembers drops.
     Decaying,
 }
 
-/// What waits in all tins.
+/// Backlog and memory of the packets in all tins.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Stock {
+pub(super) struct Totals {
     pub(super) backlog: Backlog,
     pub(super) memory: Bytes,
 }
 
-impl Stock {
+impl Totals {
     #[inline]
     fn add(&mut self, wire_size: Bytes) {
         self.backlog.add(wire_size);
@@ -130,7 +131,7 @@ impl<P> Tin<P> {
         Self {
             rate: share.rate,
             isolation,
-            times: Times::new(share.rate, rtt),
+            params: CobaltParams::new(share.rate, rtt),
             quantum: bytes_per_s
                 .map_or(most_bytes, |rate| (rate / 4096).clamp(LEAST_QUANTUM, most_bytes)),
             weight: share.weight,
@@ -146,19 +147,19 @@ impl<P> Tin<P> {
         }
     }
 
-    /// Takes in a packet of the connection with this hash, of the host; returns where.
+    /// Enqueue a packet of the connection with this hash and host; return the index of its queue.
     #[inline]
-    pub(super) fn take(
+    pub(super) fn enqueue(
         &mut self,
         arriving: Queued<P>,
         (tag, host): (u32, u32),
-        stock: &mut Stock,
+        totals: &mut Totals,
     ) -> usize {
         if self.flows.is_empty() {
             self.flows.resize_with(QUEUES, Flow::default);
         }
         if self.bytes == Bytes::ZERO {
-            // What was saved while nothing waited is lost.
+            // Discard the credit that accumulated while no packet waited.
             self.next = self.next.max(arriving.since);
         }
         let place = self.place(tag, host);
@@ -166,23 +167,24 @@ impl<P> Tin<P> {
         self.flows[place].bytes += wire_size;
         self.flows[place].waiting.push_back(arriving);
         self.bytes += wire_size;
-        stock.add(wire_size);
+        totals.add(wire_size);
         place
     }
 
-    /// Whether it has flows that have not been found empty.
+    /// Whether the tin has flows that have not been found empty.
     #[inline]
     pub(super) fn is_active(&self) -> bool {
         self.active > 0
     }
 
-    /// When its share of the rate lets it send again.
+    /// Time from which the tin is within its share of the rate again.
     #[inline]
     pub(super) fn next(&self) -> Instant {
         self.next
     }
 
-    /// Whether it is its turn among the tins; if not, it gets its part for the next one.
+    /// Whether the tin may send in the round robin of tins; if not, add its weight to its credit for the next
+    /// round.
     #[inline]
     pub(super) fn has_turn(&mut self) -> bool {
         let has_turn = self.deficit >= 0 && self.is_active();
@@ -192,11 +194,12 @@ impl<P> Tin<P> {
         has_turn
     }
 
-    /// `cake_hash`: the queue that a connection has, or a free one of its eight, or else its first.
+    /// Queue of a connection (`cake_hash`): the one that it has, or a free one of its set of eight, or else its
+    /// first choice.
     #[inline]
     fn place(&mut self, tag: u32, host: u32) -> usize {
         let first = tag as usize % QUEUES;
-        // As nearly always: nothing about it is new.
+        // Fast path: the connection has used this queue last.
         if self.flows[first].tag == tag && self.flows[first].host == Some(host) {
             return first;
         }
@@ -209,7 +212,7 @@ impl<P> Tin<P> {
         let flow = &mut self.flows[place];
         let host_place = self.hosts.place(host);
         if flow.set == Set::Bulk {
-            // They meet in one queue, and it is counted for the host that came last.
+            // Two connections share a queue; it counts for the host of the newer packet.
             self.hosts.bulk[flow.host_place as usize] -= 1;
             self.hosts.bulk[host_place as usize] += 1;
         }
@@ -217,33 +220,33 @@ impl<P> Tin<P> {
         place
     }
 
-    /// `cake_get_flow_quantum`: what a flow sends in a turn, the less the more of its host's do.
+    /// Quantum of a flow (`cake_get_flow_quantum`): the smaller the more bulk flows its host has, dithered.
     #[inline]
-    fn turn(&self, host_place: u32, chance: &mut Chance) -> i64 {
+    fn flow_quantum(&self, host_place: u32, rng: &mut LinkRng) -> i64 {
         let load = match self.isolation {
             Isolation::TripleIsolate => self.hosts.bulk[host_place as usize],
             Isolation::Flows | Isolation::Hosts | Isolation::Flowblind => 1,
         };
         let share = if load > 1 { 65_535 / load } else { 65_535 };
-        let dither = chance.bits() >> 48;
+        let dither = rng.bits() >> 48;
         ((self.quantum * u64::from(share) + dither) >> 16) as i64
     }
 
-    /// A packet has come to the flow at this place.
+    /// List a flow that a packet has joined, or reclassify it.
     #[inline]
-    pub(super) fn join(&mut self, place: usize, chance: &mut Chance) {
+    pub(super) fn join(&mut self, place: usize, rng: &mut LinkRng) {
         let (set, host_place) = (self.flows[place].set, self.flows[place].host_place);
         match set {
             Set::None | Set::Decaying => {
                 if set == Set::Decaying {
-                    // It may have been moved on with the others.
+                    // Its turn may have moved it from the decaying to the old list.
                     for list in [&mut self.decaying, &mut self.old] {
                         list.retain(|other| usize::from(*other) != place);
                     }
                 }
                 self.new.push_back(place as u16);
                 self.active += 1;
-                let deficit = self.turn(host_place, chance);
+                let deficit = self.flow_quantum(host_place, rng);
                 let flow = &mut self.flows[place];
                 (flow.set, flow.deficit) = (Set::Sparse, deficit);
             }
@@ -255,41 +258,41 @@ impl<P> Tin<P> {
         }
     }
 
-    /// What waits at this place.
+    /// Packets that wait in the queue with this index.
     #[inline]
     pub(super) fn waiting(&self, place: usize) -> &VecDeque<Queued<P>> {
         &self.flows[place].waiting
     }
 
-    /// Takes one of a flow's packets out of their line.
+    /// Remove the packet at an index of a flow's queue.
     pub(super) fn remove(
         &mut self,
         place: usize,
         number: usize,
-        stock: &mut Stock,
+        totals: &mut Totals,
     ) -> Option<Queued<P>> {
         let flow = &mut self.flows[place];
         let packet = flow.waiting.remove(number)?;
         let wire_size = packet.packet.wire_size;
         flow.bytes -= wire_size;
         self.bytes -= wire_size;
-        stock.remove(wire_size);
+        totals.remove(wire_size);
         Some(packet)
     }
 
-    /// Takes a flow's first packet.
+    /// Remove a flow's first packet.
     #[inline]
-    fn pull(&mut self, place: usize, stock: &mut Stock) -> Option<Queued<P>> {
+    fn pull(&mut self, place: usize, totals: &mut Totals) -> Option<Queued<P>> {
         let flow = &mut self.flows[place];
         let first = flow.waiting.pop_front()?;
         let wire_size = first.packet.wire_size;
         flow.bytes -= wire_size;
         self.bytes -= wire_size;
-        stock.remove(wire_size);
+        totals.remove(wire_size);
         Some(first)
     }
 
-    /// The flow with most bytes, the first of those with as many: its bytes and its place.
+    /// Bytes and index of the flow with most bytes; of equal flows the one with the lowest index.
     pub(super) fn fattest(&self) -> Option<(Bytes, usize)> {
         let listed = self.new.iter().chain(&self.old).chain(&self.decaying);
         let places = listed.map(|place| usize::from(*place));
@@ -297,49 +300,49 @@ impl<P> Tin<P> {
         Some((self.flows[fattest].bytes, fattest))
     }
 
-    /// A flow's first packet is lost, as there is no more room.
+    /// Drop a flow's first packet, as the queue is full.
     pub(super) fn overflow(
         &mut self,
         place: usize,
         now: Instant,
-        stock: &mut Stock,
+        totals: &mut Totals,
         verdicts: &mut Verdicts<P>,
     ) {
-        if let Some(lost) = self.pull(place, stock) {
-            self.flows[place].cobalt.on_overflow(now, &self.times);
+        if let Some(lost) = self.pull(place, totals) {
+            self.flows[place].cobalt.on_overflow(now, &self.params);
             verdicts.lose(now, LossReason::Queue, lost.packet);
         }
     }
 
-    /// The next step towards a packet: one, or `None` where a flow was found empty. Once per packet one that decays is
-    /// looked after.
+    /// Serve one flow: return a packet, or `None` if the flow was found empty. Once per packet a decaying flow
+    /// is served first, so that it is eventually retired.
     #[inline]
     pub(super) fn step(
         &mut self,
         now: Instant,
-        looks_after: &mut bool,
-        (stock, chance, verdicts): (&mut Stock, &mut Chance, &mut Verdicts<P>),
+        serves_decaying: &mut bool,
+        (totals, rng, verdicts): (&mut Totals, &mut LinkRng, &mut Verdicts<P>),
     ) -> Option<Queued<P>> {
         loop {
-            let looks = std::mem::take(looks_after);
-            let place = usize::from(*self.list(looks).front()?);
+            let decaying_first = std::mem::take(serves_decaying);
+            let place = usize::from(*self.list(decaying_first).front()?);
             if self.flows[place].deficit <= 0 {
-                self.list(looks).pop_front();
-                self.pay_in(place, chance);
+                self.list(decaying_first).pop_front();
+                self.end_turn(place, rng);
                 continue;
             }
-            let Some(first) = self.serve(place, now, (stock, chance, verdicts)) else {
-                self.list(looks).pop_front();
-                self.retire(place, now);
+            let Some(first) = self.serve(place, now, (totals, rng, verdicts)) else {
+                self.list(decaying_first).pop_front();
+                self.on_found_empty(place, now);
                 return None;
             };
-            // It stays where it is until its turn is over.
+            // The flow keeps its place until its credit is used up.
             self.charge(place, first.packet.wire_size, now);
             return Some(first);
         }
     }
 
-    /// A packet has left: `cake_advance_shaper`'s part for tins.
+    /// Charge the flow and the tin for a packet that leaves: the tin's part of `cake_advance_shaper`.
     #[inline]
     fn charge(&mut self, place: usize, wire_size: Bytes, now: Instant) {
         let bytes = wire_size.as_u64() as i64;
@@ -354,10 +357,10 @@ impl<P> Tin<P> {
         }
     }
 
-    /// The list whose first flow has its turn.
+    /// List whose first flow is served next.
     #[inline]
-    fn list(&mut self, looks_after: bool) -> &mut VecDeque<u16> {
-        if looks_after && !self.decaying.is_empty() {
+    fn list(&mut self, serves_decaying: bool) -> &mut VecDeque<u16> {
+        if serves_decaying && !self.decaying.is_empty() {
             &mut self.decaying
         } else if !self.new.is_empty() {
             &mut self.new
@@ -368,8 +371,8 @@ impl<P> Tin<P> {
         }
     }
 
-    /// The flow has had its turn and goes to the end.
-    fn pay_in(&mut self, place: usize, chance: &mut Chance) {
+    /// End a flow's turn: add its quantum to its credit and move it to the end of the old list.
+    fn end_turn(&mut self, place: usize, rng: &mut LinkRng) {
         let host_place = self.flows[place].host_place;
         if self.flows[place].set == Set::Sparse {
             let has_packets = !self.flows[place].waiting.is_empty();
@@ -378,15 +381,15 @@ impl<P> Tin<P> {
                 self.hosts.bulk[host_place as usize] += 1;
             }
         }
-        let turn = self.turn(host_place, chance);
-        self.flows[place].deficit += turn;
+        let quantum = self.flow_quantum(host_place, rng);
+        self.flows[place].deficit += quantum;
         self.old.push_back(place as u16);
     }
 
-    /// The flow has no packets.
-    fn retire(&mut self, place: usize, now: Instant) {
+    /// Reclassify a flow that was found empty, as unused or decaying.
+    fn on_found_empty(&mut self, place: usize, now: Instant) {
         let flow = &mut self.flows[place];
-        flow.cobalt.on_empty(now, &self.times);
+        flow.cobalt.on_empty(now, &self.params);
         if flow.set == Set::Bulk {
             self.hosts.bulk[flow.host_place as usize] -= 1;
         }
@@ -401,23 +404,24 @@ impl<P> Tin<P> {
         }
     }
 
-    /// The flow's next packet by COBALT; the last is never dropped.
+    /// Return the flow's next packet after COBALT's drops and marks; its last packet is never dropped.
     #[inline]
     fn serve(
         &mut self,
         place: usize,
         now: Instant,
-        (stock, chance, verdicts): (&mut Stock, &mut Chance, &mut Verdicts<P>),
+        (totals, rng, verdicts): (&mut Totals, &mut LinkRng, &mut Verdicts<P>),
     ) -> Option<Queued<P>> {
         loop {
-            let mut first = self.pull(place, stock)?;
+            let mut first = self.pull(place, totals)?;
             let waited = now.saturating_since(first.since);
             let flow = &mut self.flows[place];
-            let verdict = flow.cobalt.judge(now, waited, &self.times);
-            let mut is_dropped = verdict == Verdict::Strike && !verdicts.mark(&mut first.packet);
+            let verdict = flow.cobalt.judge(now, waited, &self.params);
+            let mut is_dropped =
+                verdict == Verdict::MarkOrDrop && !verdicts.mark(&mut first.packet);
             let probability = flow.cobalt.probability;
-            is_dropped |= probability > 0.0 && chance.draw() < probability;
-            flow.cobalt.note(now, is_dropped, &self.times);
+            is_dropped |= probability > 0.0 && rng.draw() < probability;
+            flow.cobalt.update_drop_next(now, is_dropped, &self.params);
             if !is_dropped || flow.waiting.is_empty() {
                 return Some(first);
             }

@@ -1,26 +1,26 @@
-//! The end that opens connections: one application for all of them, which has one at a time or several.
+//! Client end of a TCP flow: one application that opens connections, one at a time or several in parallel.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::{Arc, PoisonError};
 
 use nix::errno::Errno;
 use nix::sys::socket::{self, SockaddrIn};
-use skyhop_app::{Action, Application, Event, Kind as _, Side};
-use skyhop_host::clock::{sleep_until, wake_precisely};
+use skyhop_app::{Action, AppKind as _, Application, Event, Side};
+use skyhop_host::clock::{minimize_timer_slack, sleep_until};
 use skyhop_host::error::{Context, HostError};
 use skyhop_units::{Duration, Instant};
 
 use super::connection::{Connection, Zeros};
 use super::{Flow, options};
 
-/// How long after an attempt to connect that failed the next one may come.
+/// Shortest interval between a failed connection attempt and the next one.
 const RETRY: Duration = Duration::from_millis(100);
 
-/// Does what the client's application asks for, from the flow's start to its end.
+/// Run the client's application from the flow's start to its end.
 pub(super) fn run(flow: &Flow) -> Result<(), HostError> {
-    flow.stage.namespace(flow.plan.from).enter()?;
-    wake_precisely()?;
-    if !sleep_until(flow.stage.clock, flow.plan.start, &flow.stage.stop)? {
+    flow.testbench.namespace(flow.plan.from).enter()?;
+    minimize_timer_slack()?;
+    if !sleep_until(flow.testbench.clock, flow.plan.start, &flow.testbench.stop)? {
         return Ok(());
     }
     let app = flow.plan.app.client(&flow.facts());
@@ -28,13 +28,13 @@ pub(super) fn run(flow: &Flow) -> Result<(), HostError> {
         flow,
         app,
         opened: Vec::new(),
-        asked_for: 0,
-        turned: 0,
-        not_before: Instant::START,
+        connects: 0,
+        current: 0,
+        retry_at: Instant::START,
         lost: None,
         zeros: Zeros::default(),
     };
-    let broken = client.work()?;
+    let broken = client.run()?;
     let connections = client.opened.into_iter().filter_map(|one| one.connection).collect();
     flow.finish(Side::Client, connections, broken)
 }
@@ -42,40 +42,40 @@ pub(super) fn run(flow: &Flow) -> Result<(), HostError> {
 struct Client<'f> {
     flow: &'f Flow,
     app: Box<dyn Application>,
-    /// What the application has asked for and has not done with.
+    /// Connections that the application has requested and not yet closed.
     opened: Vec<Opened>,
-    /// How many connections the application has asked for, each in place of the former.
-    asked_for: u32,
-    /// The number of that which its actions are about.
-    turned: u32,
-    /// When no connection may be opened, because one has just failed.
-    not_before: Instant,
-    /// Why the last connection was lost, if the application has not asked for another one.
+    /// Number of `Connect` actions so far, each of which replaces the current connection; the next one's number.
+    connects: u32,
+    /// Number of the connection that the application's actions refer to.
+    current: u32,
+    /// Earliest time of the next connection attempt, after a failed one.
+    retry_at: Instant,
+    /// Error of the last lost connection, until the application opens another one.
     lost: Option<Errno>,
     zeros: Zeros,
 }
 
-/// A connection that the application has asked for.
+/// Connection that the application has requested.
 struct Opened {
     number: u32,
-    /// When it is to be opened, if it has not been yet.
+    /// Time at which to open it; meaningful until `connection` is set.
     connect_at: Instant,
     connection: Option<Connection>,
 }
 
 impl Client<'_> {
-    /// Works until the flow is over; returns why that was before its time.
-    fn work(&mut self) -> Result<Option<String>, HostError> {
+    /// Run until the flow is over; return the reason if that was early.
+    fn run(&mut self) -> Result<Option<String>, HostError> {
         loop {
             let now = self.flow.now();
             if self.flow.is_over(now) {
                 return Ok(None);
             }
-            self.look(now)?;
+            self.poll_connections(now)?;
             let until = self.act(now)?;
-            let is_whole = self.write(now)?;
+            let all_open = self.write(now)?;
             self.flow.collect(now, &mut *self.app)?;
-            if !is_whole {
+            if !all_open {
                 continue;
             }
             if let Some(reason) = self.lost.filter(|_| self.has_broken(until)) {
@@ -83,101 +83,104 @@ impl Client<'_> {
             }
             let next = self.opened.iter().map(|one| one.next(now)).fold(until, Instant::min);
             let connections = self.opened.iter().filter_map(|one| one.connection.as_ref());
-            self.flow.wait(next, connections.filter_map(|connection| connection.awaits(now)))?;
+            self.flow
+                .wait(next, connections.filter_map(|connection| connection.poll_events(now)))?;
         }
     }
 
-    /// Whether nothing more will be sent by an application that should have gone on.
+    /// Whether the flow's sender has lost its last connection and waits forever.
     fn has_broken(&self, until: Instant) -> bool {
         let is_idle = self.opened.is_empty();
         is_idle && until == Instant::NEVER && self.flow.view.sends() == Side::Client
     }
 
-    /// Tells the application what has happened.
-    fn look(&mut self, now: Instant) -> Result<(), HostError> {
+    /// Poll all connections and report their events to the application.
+    fn poll_connections(&mut self, now: Instant) -> Result<(), HostError> {
         let numbers: Vec<u32> = self.opened.iter().map(|one| one.number).collect();
-        numbers.into_iter().try_for_each(|number| self.look_at(now, number))
+        numbers.into_iter().try_for_each(|number| self.poll_connection(now, number))
     }
 
-    fn look_at(&mut self, now: Instant, number: u32) -> Result<(), HostError> {
+    fn poll_connection(&mut self, now: Instant, number: u32) -> Result<(), HostError> {
         let Some(opened) = self.opened.iter_mut().find(|one| one.number == number) else {
             return Ok(());
         };
         let Some(connection) = &mut opened.connection else {
             return if opened.connect_at <= now { self.connect(now, number) } else { Ok(()) };
         };
-        match connection.look(now) {
+        match connection.poll(now) {
             Ok(event) => {
-                event.into_iter().for_each(|event| self.app.on_event_of(now, number, event));
+                event
+                    .into_iter()
+                    .for_each(|event| self.app.on_connection_event(now, number, event));
             }
             Err(reason) => return self.lose(now, number, reason),
         }
         if connection.is_over() { self.close(number) } else { Ok(()) }
     }
 
-    /// Does what the application asks for until it waits; returns until when.
+    /// Execute the application's actions until it waits; return until when.
     fn act(&mut self, now: Instant) -> Result<Instant, HostError> {
         loop {
             match self.app.poll(now) {
                 Action::Wait(until) => return Ok(until),
                 Action::Connect => {
-                    self.close(self.turned)?;
-                    self.open(now, self.asked_for);
-                    self.asked_for += 1;
+                    self.close(self.current)?;
+                    self.open(now, self.connects);
+                    self.connects += 1;
                 }
                 Action::Open(number) => self.open(now, number),
-                Action::Turn(number) => self.turned = number,
-                Action::Abort => self.abort(self.turned)?,
+                Action::Select(number) => self.current = number,
+                Action::Abort => self.abort(self.current)?,
                 action => {
-                    let turned = self.opened.iter_mut().find(|one| one.number == self.turned);
-                    let connection = turned.and_then(|one| one.connection.as_mut());
-                    connection.into_iter().for_each(|connection| connection.ask(action));
+                    let opened = self.opened.iter_mut().find(|one| one.number == self.current);
+                    let connection = opened.and_then(|one| one.connection.as_mut());
+                    connection.into_iter().for_each(|connection| connection.apply(action));
                 }
             }
         }
     }
 
     fn open(&mut self, now: Instant, number: u32) {
-        let connect_at = now.max(self.not_before);
+        let connect_at = now.max(self.retry_at);
         self.opened.push(Opened { number, connect_at, connection: None });
-        (self.turned, self.lost) = (number, None);
+        (self.current, self.lost) = (number, None);
     }
 
-    /// Hands on what is to be written; false where a connection was lost.
+    /// Write to all connections; return false if one was lost.
     fn write(&mut self, now: Instant) -> Result<bool, HostError> {
         let mut failed = Vec::new();
         for one in &mut self.opened {
             let Some(connection) = &mut one.connection else { continue };
             failed.extend(connection.write(&self.zeros).err().map(|reason| (one.number, reason)));
         }
-        let is_whole = failed.is_empty();
+        let all_open = failed.is_empty();
         failed.into_iter().try_for_each(|(number, reason)| self.lose(now, number, reason))?;
-        Ok(is_whole)
+        Ok(all_open)
     }
 
     fn connect(&mut self, now: Instant, number: u32) -> Result<(), HostError> {
         let flow = self.flow;
         let socket = Arc::new(options::open(&flow.plan, Side::Client)?);
         let connection = Connection::connecting(Arc::clone(&socket), flow.reader(Side::Client));
-        // From here on a handshake in an outage shows in the samples.
+        // Register before the handshake, so that a handshake during an outage appears in the samples.
         flow.view.opened(Side::Client, &connection);
         if let Some(opened) = self.opened.iter_mut().find(|one| one.number == number) {
             opened.connection = Some(connection);
         }
         let begun = flow
-            .stage
+            .testbench
             .namespace(flow.plan.from)
-            .connecting(flow.plan.options.ecn, || self.begin_handshake(&socket, number))?;
+            .connect_with_ecn(flow.plan.options.ecn, || self.begin_handshake(&socket, number))?;
         match begun {
             Ok(()) => options::batch_reads(&flow.plan, Side::Client, &socket),
-            // All ports are taken by connections that have just been closed.
+            // All ports are in use by connections that have just been closed.
             Err(Errno::EADDRNOTAVAIL) => self.lose(now, number, Errno::EADDRNOTAVAIL),
             Err(error) => Err(error).context("cannot connect a flow"),
         }
     }
 
     fn begin_handshake(&self, socket: &OwnedFd, number: u32) -> Result<(), Errno> {
-        // Held until the number is there, for which the server may ask at once.
+        // Locked until the number is inserted, because the server may look it up as soon as the SYN arrives.
         let mut numbers = self.flow.numbers.lock().unwrap_or_else(PoisonError::into_inner);
         match socket::connect(socket.as_raw_fd(), &SockaddrIn::from(self.flow.address)) {
             Ok(()) | Err(Errno::EINPROGRESS) => {}
@@ -192,11 +195,11 @@ impl Client<'_> {
         let lost = self.opened.iter().find(|one| one.number == number);
         let connection = lost.and_then(|one| one.connection.as_ref());
         if connection.is_some_and(Connection::is_connecting) {
-            self.not_before = now + RETRY;
+            self.retry_at = now + RETRY;
         }
         self.close(number)?;
         self.lost = Some(reason);
-        self.app.on_event_of(now, number, Event::Lost);
+        self.app.on_connection_event(now, number, Event::Lost);
         Ok(())
     }
 
@@ -207,7 +210,7 @@ impl Client<'_> {
         self.abort(number)
     }
 
-    /// Closes a connection, or does not open it; the other end need not get what it has not got.
+    /// Abort a connection, opened or not; undelivered data is discarded.
     fn abort(&mut self, number: u32) -> Result<(), HostError> {
         let Some(place) = self.opened.iter().position(|one| one.number == number) else {
             return Ok(());
@@ -218,7 +221,7 @@ impl Client<'_> {
 }
 
 impl Opened {
-    /// When it has something to do whatever happens at the socket.
+    /// Time of the next action that does not depend on the socket.
     fn next(&self, now: Instant) -> Instant {
         self.connection.as_ref().map_or(self.connect_at, |connection| connection.next(now))
     }

@@ -1,4 +1,4 @@
-//! One end of one connection: what its application has asked of the socket and has not got yet.
+//! One end of a TCP connection: its socket and the application's pending writes.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -11,12 +11,12 @@ use skyhop_app::{Action, Event, Reader};
 use skyhop_host::error::{Context, HostError};
 use skyhop_units::{Bytes, Instant};
 
-/// The most that is written at once.
+/// Largest size of one send(2), in bytes.
 const CHUNK: usize = 256 * 1024;
-/// The most that is discarded at once.
+/// Largest size of one recv(2), in bytes.
 const DISCARD: usize = 4 << 20;
 
-/// What is written: it has no content.
+/// Payload of all writes: zeros.
 #[derive(Debug)]
 pub(super) struct Zeros(Vec<u8>);
 
@@ -26,12 +26,12 @@ impl Default for Zeros {
     }
 }
 
-/// One end of one connection. Whatever fails on it means that it is gone.
+/// One end of a TCP connection. Any socket error means that the connection is lost.
 #[derive(Debug)]
 pub(super) struct Connection {
     socket: Arc<OwnedFd>,
     connecting: bool,
-    /// What is left of the application's writes, each of which is one of its own.
+    /// Bytes left of each pending write of the application; writes are not merged.
     writes: VecDeque<u64>,
     writes_without_end: bool,
     finish: Finish,
@@ -43,18 +43,18 @@ pub(super) struct Connection {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Finish {
     NotYet,
-    Asked,
+    Requested,
     Done,
 }
 
 impl Connection {
-    /// One whose handshake has begun.
+    /// Create a connection whose handshake has begun.
     pub(super) fn connecting(socket: Arc<OwnedFd>, reader: Reader) -> Self {
-        Self { connecting: true, ..Self::there(socket, reader) }
+        Self { connecting: true, ..Self::established(socket, reader) }
     }
 
-    /// One that is there.
-    pub(super) fn there(socket: Arc<OwnedFd>, reader: Reader) -> Self {
+    /// Create a connection that is established.
+    pub(super) fn established(socket: Arc<OwnedFd>, reader: Reader) -> Self {
         Self {
             socket,
             connecting: false,
@@ -75,22 +75,22 @@ impl Connection {
         self.connecting
     }
 
-    /// What it has received, once there is no more to come.
-    pub(super) fn received_whole(&self) -> Option<Bytes> {
+    /// Length of the received stream, once the peer has finished it.
+    pub(super) fn stream_length(&self) -> Option<Bytes> {
         self.peer_finished.then_some(self.read)
     }
 
-    /// Whether there is something in it that is still to be written.
+    /// Whether writes or the FIN are pending.
     pub(super) fn has_unwritten(&self) -> bool {
-        !self.writes.is_empty() || self.writes_without_end || self.finish == Finish::Asked
+        !self.writes.is_empty() || self.writes_without_end || self.finish == Finish::Requested
     }
 
-    /// Whether both ends have said that they have no more to send.
+    /// Whether both ends have sent a FIN.
     pub(super) fn is_over(&self) -> bool {
         self.peer_finished && self.finish == Finish::Done
     }
 
-    /// Lets the kernel deliver what is still in the socket when it is closed, and the stream's end.
+    /// Clear SO_LINGER, so that the kernel delivers queued data and a FIN when the socket is closed, not a reset.
     pub(super) fn deliver_when_closed(&self) -> Result<(), HostError> {
         let delivers = libc::linger { l_onoff: 0, l_linger: 0 };
         socket::setsockopt(&self.socket, sockopt::Linger, &delivers)
@@ -99,8 +99,8 @@ impl Connection {
 
     // --- waiting ---
 
-    /// What to wait for at the socket; `None`: nothing there is wanted now.
-    pub(super) fn awaits(&self, now: Instant) -> Option<(BorrowedFd<'_>, PollFlags)> {
+    /// Events to poll(2) for at the socket; `None` if there are none to wait for now.
+    pub(super) fn poll_events(&self, now: Instant) -> Option<(BorrowedFd<'_>, PollFlags)> {
         let reads =
             !self.connecting && !self.peer_finished && self.reads_at().is_none_or(|at| at <= now);
         let mut events = PollFlags::empty();
@@ -109,23 +109,23 @@ impl Connection {
         (!events.is_empty()).then_some((self.socket.as_fd(), events))
     }
 
-    /// When it has something to do whatever happens at the socket: a slow reader reads.
+    /// Time of the next action that does not depend on the socket: the next read of a rate-limited reader.
     pub(super) fn next(&self, now: Instant) -> Instant {
         let reads = !self.connecting && !self.peer_finished;
         self.reads_at().filter(|at| reads && *at > now).unwrap_or(Instant::NEVER)
     }
 
-    /// When a slow reader looks again whether there is anything; `None`: at once.
+    /// Time of the next read of a rate-limited reader; `None` if it may read at once.
     fn reads_at(&self) -> Option<Instant> {
         self.reader.next(Bytes::new(1))
     }
 
     // --- from the socket ---
 
-    /// What has happened there: at most one thing at a time.
-    pub(super) fn look(&mut self, now: Instant) -> Result<Option<Event>, Errno> {
+    /// Poll the socket; return at most one event.
+    pub(super) fn poll(&mut self, now: Instant) -> Result<Option<Event>, Errno> {
         if self.connecting {
-            return self.look_whether_connected();
+            return self.poll_handshake();
         }
         let most = self.readable(now)?;
         if most == 0 {
@@ -146,7 +146,7 @@ impl Connection {
         }
     }
 
-    fn look_whether_connected(&mut self) -> Result<Option<Event>, Errno> {
+    fn poll_handshake(&mut self) -> Result<Option<Event>, Errno> {
         let failed = socket::getsockopt(&self.socket, sockopt::SocketError)?;
         if failed != 0 {
             return Err(Errno::from_raw(failed));
@@ -161,7 +161,7 @@ impl Connection {
         }
     }
 
-    /// How much it may read now.
+    /// Number of bytes that the reader may read now.
     fn readable(&mut self, now: Instant) -> Result<usize, Errno> {
         if self.peer_finished || self.reads_at().is_some_and(|at| at > now) {
             return Ok(0);
@@ -170,13 +170,13 @@ impl Connection {
             return Ok(DISCARD);
         }
         match unread(&self.socket)? {
-            // The stream's end or an error shows only to those who read.
+            // Only a read reveals a FIN or an error.
             Bytes::ZERO => Ok(1),
             unread => Ok(self.reader.take(now, unread).as_u64() as usize),
         }
     }
 
-    /// Reads what is there after the flow's time; whether more may come.
+    /// Discard received data after the flow's end; return whether more may come.
     pub(super) fn discards_more(&self) -> bool {
         match discard(&self.socket, DISCARD) {
             Ok(length) => length > 0,
@@ -186,24 +186,24 @@ impl Connection {
 
     // --- to the socket ---
 
-    /// Takes over what the application wants of the connection.
-    pub(super) fn ask(&mut self, action: Action) {
+    /// Apply an action of the application to this connection.
+    pub(super) fn apply(&mut self, action: Action) {
         match action {
             Action::Write(bytes) => self.writes.push_back(bytes.as_u64()),
             Action::WriteWithoutEnd => self.writes_without_end = true,
             Action::Pause => self.writes_without_end = false,
-            Action::Finish => (self.writes_without_end, self.finish) = (false, Finish::Asked),
-            // These are not about this connection.
+            Action::Finish => (self.writes_without_end, self.finish) = (false, Finish::Requested),
+            // These actions do not concern an existing connection's stream.
             Action::Connect
             | Action::Open(_)
-            | Action::Turn(_)
+            | Action::Select(_)
             | Action::Abort
             | Action::Send(_)
             | Action::Wait(_) => {}
         }
     }
 
-    /// Hands the socket what it has room for, of one write at a time.
+    /// Write to the socket as much of the oldest pending write as it accepts, or the FIN after the last one.
     pub(super) fn write(&mut self, zeros: &Zeros) -> Result<(), Errno> {
         if self.connecting {
             return Ok(());
@@ -218,7 +218,7 @@ impl Connection {
         } else if self.writes_without_end {
             send(&self.socket, &zeros.0, false)?;
         }
-        if self.finish == Finish::Asked && self.writes.is_empty() {
+        if self.finish == Finish::Requested && self.writes.is_empty() {
             socket::shutdown(self.socket.as_raw_fd(), Shutdown::Write)?;
             self.finish = Finish::Done;
         }
@@ -226,7 +226,8 @@ impl Connection {
     }
 }
 
-/// How much the socket took. Its own ends of segments are not those of a write that it takes in pieces.
+/// Send bytes; return the number that the socket accepted. `more` sets MSG_MORE, so that a write passed in several
+/// chunks does not end a segment at each of them.
 fn send(socket: &OwnedFd, bytes: &[u8], more: bool) -> Result<u64, Errno> {
     let mut flags = MsgFlags::MSG_NOSIGNAL;
     flags.set(MsgFlags::from_bits_retain(libc::MSG_MORE), more);
@@ -237,7 +238,7 @@ fn send(socket: &OwnedFd, bytes: &[u8], more: bool) -> Result<u64, Errno> {
     }
 }
 
-/// tcp(7): with `MSG_TRUNC` the kernel discards what it would have copied.
+/// Discard up to `most` received bytes, by `MSG_TRUNC` (tcp(7)); return their number.
 fn discard(socket: &OwnedFd, most: usize) -> Result<usize, Errno> {
     // SAFETY: with MSG_TRUNC the kernel writes nothing, so that no buffer is needed.
     let discarded =
@@ -245,7 +246,7 @@ fn discard(socket: &OwnedFd, most: usize) -> Result<usize, Errno> {
     Errno::result(discarded).map(|length| length as usize)
 }
 
-/// tcp(7): `SIOCINQ`, which is `FIONREAD`.
+/// Number of unread bytes in the receive buffer: `SIOCINQ` of tcp(7), which equals `FIONREAD`.
 fn unread(socket: &OwnedFd) -> Result<Bytes, Errno> {
     let mut length: libc::c_int = 0;
     // SAFETY: the kernel writes one int, which lives for the call.

@@ -1,8 +1,8 @@
-//! Applications over TCP: a thread for each of a flow's two ends, which does on sockets what the
-//! application there asks for, and tells it what happens.
+//! Applications over TCP: one thread per end of a flow, which executes the application's actions on sockets and
+//! reports socket events to it.
 //!
-//! The client's end is at the flow's `from`. Which of both sends most is the application's affair; that
-//! end takes the flow's last sample, and resets what is still open when the flow's time is over.
+//! The client is at the flow's `from`. The application determines which end sends most; that end takes the flow's
+//! last sample, and resets connections that are still open when the flow's time is over.
 
 mod client;
 mod connection;
@@ -16,7 +16,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use nix::poll::PollFlags;
-use skyhop_app::{App, Application, FlowFacts, Kind as _, Reader, Side, TcpOptions};
+use skyhop_app::{App, AppKind as _, Application, FlowFacts, Reader, Side, TcpOptions};
 use skyhop_host::clock::wait;
 use skyhop_host::error::HostError;
 use skyhop_host::frame::FIRST_PORT;
@@ -27,31 +27,31 @@ use skyhop_units::Instant;
 use self::connection::Connection;
 pub(crate) use self::options::check as check_options;
 pub(crate) use self::view::{TcpEnd, TcpView};
-use super::{Addresses, Stage};
+use super::{Addresses, Testbench};
 
-/// One flow.
+/// Plan of one TCP flow.
 #[derive(Debug, Clone)]
 pub(crate) struct TcpPlan {
     pub(crate) id: u32,
-    /// Its place among all of the run's own traffic, which gives it its port.
+    /// Index among all traffic of the run, which determines the port.
     pub(crate) index: usize,
-    /// Where the client is.
+    /// End at which the client runs.
     pub(crate) from: End,
     pub(crate) start: Instant,
     pub(crate) stop: Instant,
-    /// As the scenario calls it.
+    /// Congestion control as named in the scenario.
     pub(crate) cc: String,
-    /// As the kernel calls it.
+    /// Congestion control as named in the kernel.
     pub(crate) kernel_cc: String,
     pub(crate) app: App,
     pub(crate) options: TcpOptions,
     pub(crate) dscp: Dscp,
-    /// Of what the application draws.
+    /// Seed of the application's random draws.
     pub(crate) seed: u64,
     pub(crate) addresses: Addresses,
 }
 
-/// A flow at work.
+/// TCP flow whose threads are running.
 pub(crate) struct RunningTcp {
     flow: Arc<Flow>,
     client: Worker<()>,
@@ -59,13 +59,13 @@ pub(crate) struct RunningTcp {
 }
 
 impl RunningTcp {
-    pub(crate) fn start(plan: TcpPlan, stage: &Stage) -> Result<Self, HostError> {
+    pub(crate) fn start(plan: TcpPlan, testbench: &Testbench) -> Result<Self, HostError> {
         let far = plan.from.other();
         let address = SocketAddrV4::new(plan.addresses.of(far), FIRST_PORT + plan.index as u16);
-        let listener = stage.namespace(far).inside(|| server::listen(&plan, address))?;
+        let listener = testbench.namespace(far).inside(|| server::listen(&plan, address))?;
         let view = Arc::new(TcpView::new(plan.app.sends())?);
-        let (stage, numbers) = (stage.clone(), Mutex::default());
-        let flow = Arc::new(Flow { plan, address, listener, numbers, view, stage });
+        let (testbench, numbers) = (testbench.clone(), Mutex::default());
+        let flow = Arc::new(Flow { plan, address, listener, numbers, view, testbench });
         let server = spawn(format!("server-{}", flow.plan.id), {
             let flow = Arc::clone(&flow);
             move || server::run(&flow)
@@ -85,7 +85,7 @@ impl RunningTcp {
         &self.flow.view
     }
 
-    /// Whether the end that sends most has ended: what is still to come are answers to what it sent.
+    /// Whether the thread of the end that sends most has ended; afterwards only answers to its data are sent.
     pub(crate) fn sender_has_ended(&self) -> bool {
         match self.flow.view.sends() {
             Side::Client => self.client.is_finished(),
@@ -93,13 +93,13 @@ impl RunningTcp {
         }
     }
 
-    /// Whether a thread has ended before the flow has, which it does on errors only.
+    /// Whether a thread has ended before the flow, which happens only on errors.
     pub(crate) fn has_failed(&self) -> bool {
         let has_ended = self.client.is_finished() || self.server.is_finished();
         has_ended && self.flow.view.end().is_none()
     }
 
-    /// Waits for its end.
+    /// Wait for both threads to end; return the flow.
     pub(crate) fn join(self) -> Result<Arc<Flow>, HostError> {
         join(self.client)?;
         join(self.server)?;
@@ -107,16 +107,16 @@ impl RunningTcp {
     }
 }
 
-/// What both threads of a flow know.
+/// State shared by both threads of a flow.
 pub(crate) struct Flow {
     pub(crate) plan: TcpPlan,
     pub(crate) view: Arc<TcpView>,
-    /// Where the server listens.
+    /// Address that the server listens at.
     address: SocketAddrV4,
     listener: TcpListener,
-    /// The numbers of connections that the server has not seen yet, by the client's port.
+    /// Numbers of connections that the server has not accepted yet, by client port.
     numbers: Mutex<HashMap<u16, u32>>,
-    stage: Stage,
+    testbench: Testbench,
 }
 
 impl Flow {
@@ -125,37 +125,37 @@ impl Flow {
     }
 
     fn now(&self) -> Instant {
-        self.stage.clock.now()
+        self.testbench.clock.now()
     }
 
     fn is_over(&self, now: Instant) -> bool {
-        self.stage.stop.is_set() || self.view.has_ended() || now >= self.plan.stop
+        self.testbench.stop.is_set() || self.view.has_ended() || now >= self.plan.stop
     }
 
-    /// Waits until `until`, until the flow is over, or until one of `fds` is ready.
+    /// Wait until `until`, until the flow is over, or until one of `fds` is ready.
     fn wait<'fd>(
         &'fd self,
         until: Instant,
         fds: impl Iterator<Item = (BorrowedFd<'fd>, PollFlags)>,
     ) -> Result<(), HostError> {
-        let Stage { clock, stop, .. } = &self.stage;
+        let Testbench { clock, stop, .. } = &self.testbench;
         let completion = (self.view.completion().as_fd(), PollFlags::POLLIN);
         wait(*clock, until.min(self.plan.stop), stop, fds.chain([completion]))
     }
 
-    /// How the application at `side` reads.
+    /// Reader of the application at `side`; rate-limited only at the side that receives most.
     fn reader(&self, side: Side) -> Reader {
         let receives = side == self.plan.app.sends().other();
         Reader::new(self.plan.app.read_rate().filter(|_| receives))
     }
 
-    /// Hands over what an application has found.
+    /// Take the transactions and the completion from an application.
     fn collect(&self, now: Instant, app: &mut dyn Application) -> Result<(), HostError> {
         self.view.add_results(app.take_results(now));
         app.completed().map_or(Ok(()), |at| self.view.complete(at))
     }
 
-    /// Ends the flow at `side`, where these connections are open. `broken`: why before its time.
+    /// End the flow at `side` and close its open `connections`. `broken` is the reason of an early end.
     fn finish(
         &self,
         side: Side,
@@ -167,10 +167,10 @@ impl Flow {
             self.view.conclude(now, broken)?;
         }
         if side != self.view.sends() {
-            return self.run_dry(side, connections);
+            return self.discard_remaining(side, connections);
         }
         for connection in connections {
-            // What is still in the socket of others shall not trail into the next flow's time.
+            // Incomplete flows are reset, so that queued data does not extend into a later flow's time.
             if self.view.is_complete() {
                 connection.deliver_when_closed()?;
             }
@@ -179,22 +179,22 @@ impl Flow {
         Ok(())
     }
 
-    /// Reads what is still on its way, so that nothing is answered with a reset. What is open at the end
-    /// stays so in the view, until packets have been counted.
-    fn run_dry(&self, side: Side, connections: Vec<Connection>) -> Result<(), HostError> {
+    /// Discard data that is still in flight, so that the kernel does not answer it with a reset. Connections stay open in
+    /// the view until the packets have been counted.
+    fn discard_remaining(&self, side: Side, connections: Vec<Connection>) -> Result<(), HostError> {
         let (connecting, mut connections): (Vec<_>, Vec<_>) =
             connections.into_iter().partition(Connection::is_connecting);
         connecting.iter().try_for_each(|connection| self.view.closed(side, connection))?;
         drop(connecting);
-        while !self.stage.close.is_set() {
+        while !self.testbench.close.is_set() {
             connections.retain(Connection::discards_more);
             let readable = connections.iter().map(|one| (one.socket().as_fd(), PollFlags::POLLIN));
-            wait(self.stage.clock, Instant::NEVER, &self.stage.close, readable)?;
+            wait(self.testbench.clock, Instant::NEVER, &self.testbench.close, readable)?;
         }
         Ok(())
     }
 
-    /// The number of the client's connection from this port, for the server.
+    /// Take the number of the client's connection from this port.
     fn number_of(&self, port: u16) -> Option<u32> {
         self.numbers.lock().unwrap_or_else(PoisonError::into_inner).remove(&port)
     }

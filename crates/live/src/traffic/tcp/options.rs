@@ -1,10 +1,10 @@
-//! What is set on a flow's sockets.
+//! Socket options of a TCP flow.
 
 use std::os::fd::OwnedFd;
 
 use nix::errno::Errno;
 use nix::sys::socket::{getsockopt, setsockopt, sockopt};
-use skyhop_app::{Kind as _, Side, TcpOptions};
+use skyhop_app::{AppKind as _, Side, TcpOptions};
 use skyhop_host::error::{Context, HostError};
 use skyhop_host::socket::{self, set_int};
 use skyhop_model::KeepAlive;
@@ -12,17 +12,17 @@ use skyhop_units::{Bytes, Duration};
 
 use super::TcpPlan;
 
-/// How much has to arrive until a receiver wakes that nobody times: a wake-up for each packet takes a
-/// quarter of what two cores can carry. Of a buffer that is small at first an eighth: it is to grow as if everything
-/// were read at once.
+/// SO_RCVLOWAT of receivers whose arrivals are not timed: a wake-up per packet costs a quarter of the throughput of
+/// two cores. It is limited to an eighth of the initial buffer, so that the buffer grows as if all data were read at
+/// once.
 const WAKE_AT: Bytes = Bytes::new(64 * 1024);
-/// The kernel's limits (net/tcp.h): `MAX_TCP_KEEPIDLE`, `MAX_TCP_KEEPINTVL` and `MAX_TCP_KEEPCNT`.
+/// Kernel limits of keep-alive (net/tcp.h): `MAX_TCP_KEEPIDLE` and `MAX_TCP_KEEPINTVL` here, `MAX_TCP_KEEPCNT` below.
 const MOST_KEEPALIVE: Duration = Duration::from_secs(32_767);
 const MOST_PROBES: u32 = 127;
-/// The kernel doubles what is asked for, in an int.
+/// Largest receive buffer: the kernel doubles the requested size, in an int.
 const MOST_RECEIVE_BUFFER: Bytes = Bytes::new(i32::MAX as u64 / 2);
 
-/// What cannot be set: the key below `tcp` and why.
+/// Check the options against the kernel's limits; the error is the key below `tcp` and the reason.
 pub(crate) fn check(options: &TcpOptions) -> Result<(), (&'static str, String)> {
     let most = MOST_RECEIVE_BUFFER;
     if let Some(asked) = options.receive_buffer.filter(|asked| *asked > most) {
@@ -41,11 +41,11 @@ pub(crate) fn check(options: &TcpOptions) -> Result<(), (&'static str, String)> 
     Ok(())
 }
 
-/// A socket of the calling thread's namespace for `side`, which neither listens nor connects yet.
-/// What a listening socket has its connections have too.
+/// Open a socket for `side` in the calling thread's network namespace and set its options, before it listens or
+/// connects. Accepted connections inherit the options of the listening socket.
 pub(super) fn open(plan: &TcpPlan, side: Side) -> Result<OwnedFd, HostError> {
     let socket = socket::open()?;
-    // The other end hardly sends; its congestion control shall not tell of the flow's.
+    // The other end sends little; it must not use the flow's congestion control, which would report its phases too.
     if side == plan.app.sends() {
         socket::set_congestion_control(&socket, &plan.kernel_cc)?;
     }
@@ -58,8 +58,8 @@ pub(super) fn open(plan: &TcpPlan, side: Side) -> Result<OwnedFd, HostError> {
     Ok(socket)
 }
 
-/// socket(7): lingering for no time is a reset. Else what an engine that was killed has not delivered would be repeated
-/// for minutes into a namespace that only this keeps, and with it the module that it uses.
+/// Make close send a reset: SO_LINGER with a timeout of zero (socket(7)). Otherwise the kernel would retransmit the
+/// undelivered data of a killed engine for minutes, and keep the namespace and the congestion control alive for it.
 fn reset_when_closed(socket: &OwnedFd) -> Result<(), Errno> {
     setsockopt(socket, sockopt::Linger, &libc::linger { l_onoff: 1, l_linger: 0 })
 }
@@ -77,19 +77,19 @@ fn set(socket: &OwnedFd, options: &TcpOptions) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Rounded up: the kernel knows no shorter time.
+/// Duration in whole seconds, rounded up, at least one: the kernel's resolution of keep-alive.
 fn whole_seconds(time: Duration) -> libc::c_int {
     time.as_nanos().div_ceil(1_000_000_000).max(1) as libc::c_int
 }
 
-/// Before there is a connection: the window's scale is told in the handshake.
+/// Limit the receive buffer; must be called before the handshake, which negotiates the window scale.
 fn limit_receive_buffer(socket: &OwnedFd, bytes: Bytes) -> Result<(), HostError> {
     let asked = bytes.as_u64() as usize;
-    // The forced size is for those who may; the other is cut to what the system allows everyone.
+    // SO_RCVBUFFORCE needs CAP_NET_ADMIN; the kernel limits SO_RCVBUF to net.core.rmem_max.
     setsockopt(socket, sockopt::RcvBufForce, &asked)
         .or_else(|_| setsockopt(socket, sockopt::RcvBuf, &asked))
         .context("cannot size a flow's receive buffer")?;
-    // The kernel tells twice of what was asked for, half of it for its own needs.
+    // The kernel reports twice the requested size, half of it for its own overhead.
     let got =
         getsockopt(socket, sockopt::RcvBuf).context("cannot read a flow's receive buffer")? / 2;
     if got >= asked {
@@ -97,12 +97,12 @@ fn limit_receive_buffer(socket: &OwnedFd, bytes: Bytes) -> Result<(), HostError>
     }
     let most = Bytes::new(got as u64);
     Err(HostError::Unsupported(format!(
-        "tcp.receive_buffer is {bytes}, but this system allows {most}; ask for less, have \
+        "tcp.receive_buffer is {bytes}, but this system allows {most}; set a smaller one, have \
          net.core.rmem_max raised, or run as root"
     )))
 }
 
-/// Lets the receiver of most of the data wake for much of it, where nobody times what arrives.
+/// Set SO_RCVLOWAT at the side that receives most data, if its arrivals are neither timed nor rate-limited.
 pub(super) fn batch_reads(plan: &TcpPlan, side: Side, socket: &OwnedFd) -> Result<(), HostError> {
     let is_timed = plan.app.table().is_some();
     let is_slow = plan.app.read_rate().is_some() || plan.options.receive_buffer.is_some();
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_linux_does_not_take_is_named() {
+    fn options_beyond_linuxs_limits_are_named() {
         let refused = |options: TcpOptions| check(&options).unwrap_err().0;
         let huge = Some(Bytes::new(1 << 31));
         let keepalive = |keepalive| TcpOptions { keepalive: Some(keepalive), ..Default::default() };

@@ -1,4 +1,4 @@
-//! The end that is connected to: an application for each connection, of which several may overlap.
+//! Server end of a TCP flow: one application per connection; connections may overlap.
 
 use std::io::ErrorKind;
 use std::net::{SocketAddrV4, TcpListener};
@@ -8,15 +8,15 @@ use std::sync::Arc;
 use nix::errno::Errno;
 use nix::poll::PollFlags;
 use nix::sys::socket::{self, Backlog, SockaddrIn};
-use skyhop_app::{Action, Application, Event, Kind as _, Side};
-use skyhop_host::clock::wake_precisely;
+use skyhop_app::{Action, AppKind as _, Application, Event, Side};
+use skyhop_host::clock::minimize_timer_slack;
 use skyhop_host::error::{Context, HostError};
 use skyhop_units::Instant;
 
 use super::connection::{Connection, Zeros};
 use super::{Flow, TcpPlan, options};
 
-/// A socket of the calling thread's namespace that listens for the flow's connections.
+/// Open a listening socket for the flow in the calling thread's network namespace.
 pub(super) fn listen(plan: &TcpPlan, address: SocketAddrV4) -> Result<TcpListener, HostError> {
     let socket = options::open(plan, Side::Server)?;
     socket::bind(socket.as_raw_fd(), &SockaddrIn::from(address))
@@ -25,9 +25,9 @@ pub(super) fn listen(plan: &TcpPlan, address: SocketAddrV4) -> Result<TcpListene
     Ok(TcpListener::from(socket))
 }
 
-/// Does what the servers' applications ask for until the flow's end.
+/// Run the applications of all accepted connections until the flow's end.
 pub(super) fn run(flow: &Flow) -> Result<(), HostError> {
-    wake_precisely()?;
+    minimize_timer_slack()?;
     let mut server = Server { flow, served: Vec::new(), zeros: Zeros::default() };
     loop {
         server.accept()?;
@@ -35,9 +35,9 @@ pub(super) fn run(flow: &Flow) -> Result<(), HostError> {
         if flow.is_over(now) {
             break;
         }
-        let until = server.turn(now)?;
+        let until = server.poll(now)?;
         let pending = (flow.listener.as_fd(), PollFlags::POLLIN);
-        let connections = server.served.iter().filter_map(|one| one.connection.awaits(now));
+        let connections = server.served.iter().filter_map(|one| one.connection.poll_events(now));
         flow.wait(until, connections.chain([pending]))?;
     }
     let connections = server.served.into_iter().map(|one| one.connection).collect();
@@ -50,14 +50,14 @@ struct Server<'f> {
     zeros: Zeros,
 }
 
-/// A connection with its application.
+/// Accepted connection with its application.
 struct Served {
     connection: Connection,
     app: Box<dyn Application>,
 }
 
 impl Server<'_> {
-    /// Accepts all connections that are waiting for it.
+    /// Accept all pending connections.
     fn accept(&mut self) -> Result<(), HostError> {
         loop {
             match self.flow.listener.accept() {
@@ -74,20 +74,20 @@ impl Server<'_> {
 
     fn serve(&mut self, socket: OwnedFd, port: u16) -> Result<(), HostError> {
         let flow = self.flow;
-        // What has no number is nobody's.
+        // A connection without a number is not from this flow's client.
         let Some(number) = flow.number_of(port) else { return Ok(()) };
         options::batch_reads(&flow.plan, Side::Server, &socket)?;
-        let connection = Connection::there(Arc::new(socket), flow.reader(Side::Server));
+        let connection = Connection::established(Arc::new(socket), flow.reader(Side::Server));
         flow.view.opened(Side::Server, &connection);
         self.served.push(Served { connection, app: flow.plan.app.server(&flow.facts(), number) });
         Ok(())
     }
 
-    /// Lets each application do what it wants; returns when one wants to be asked again.
-    fn turn(&mut self, now: Instant) -> Result<Instant, HostError> {
+    /// Poll each connection and its application; return the time of the next poll.
+    fn poll(&mut self, now: Instant) -> Result<Instant, HostError> {
         let (mut until, mut index) = (Instant::NEVER, 0);
         while let Some(one) = self.served.get_mut(index) {
-            let next = one.turn(now, &self.zeros);
+            let next = one.poll(now, &self.zeros);
             self.flow.collect(now, &mut *one.app)?;
             if let Some(next) = next {
                 until = until.min(next);
@@ -103,9 +103,9 @@ impl Server<'_> {
 }
 
 impl Served {
-    /// Returns when it wants to be asked again; `None`: never, it is over or lost.
-    fn turn(&mut self, now: Instant, zeros: &Zeros) -> Option<Instant> {
-        let done = self.look_and_act(now).and_then(|until| {
+    /// Execute the application's actions; return the time of the next poll, or `None` if the connection is over or lost.
+    fn poll(&mut self, now: Instant, zeros: &Zeros) -> Option<Instant> {
+        let done = self.poll_application(now).and_then(|until| {
             self.connection.write(zeros)?;
             Ok(until)
         });
@@ -119,21 +119,21 @@ impl Served {
         }
     }
 
-    fn look_and_act(&mut self, now: Instant) -> Result<Instant, Errno> {
-        let event = self.connection.look(now)?;
+    fn poll_application(&mut self, now: Instant) -> Result<Instant, Errno> {
+        let event = self.connection.poll(now)?;
         event.into_iter().for_each(|event| self.app.on_event(now, event));
         loop {
             match self.app.poll(now) {
                 Action::Wait(until) => return Ok(until),
-                action => self.connection.ask(action),
+                action => self.connection.apply(action),
             }
         }
     }
 
     /// Whether neither end has more to send.
     fn is_over(&self, until: Instant) -> bool {
-        let says_no_more = until == Instant::NEVER && !self.connection.has_unwritten();
-        let has_all = self.connection.received_whole().is_some();
-        self.connection.is_over() || (has_all && says_no_more)
+        let sends_no_more = until == Instant::NEVER && !self.connection.has_unwritten();
+        let has_all = self.connection.stream_length().is_some();
+        self.connection.is_over() || (has_all && sends_no_more)
     }
 }

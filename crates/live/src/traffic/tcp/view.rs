@@ -1,4 +1,4 @@
-//! What others may look at while a flow runs, and what is left of it.
+//! State of a TCP flow that its threads share with the sampler, and its final state.
 
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -11,50 +11,47 @@ use skyhop_units::{Bytes, Instant};
 
 use super::connection::Connection;
 
-/// What others may look at while a flow runs.
+/// State of a TCP flow that its threads share with the sampler.
 #[derive(Debug)]
 pub(crate) struct TcpView {
     sends: Side,
     client: Mutex<Sockets>,
     server: Mutex<Sockets>,
     results: Mutex<Vec<Transaction>>,
-    /// When the last byte of a finite transfer had arrived.
+    /// Time at which the last byte of a finite transfer arrived.
     completed: OnceLock<Instant>,
     completion: Stop,
     end: OnceLock<TcpEnd>,
 }
 
-/// A flow at its end.
+/// Final state of a TCP flow.
 #[derive(Debug, Clone)]
 pub(crate) struct TcpEnd {
     pub(crate) at: Instant,
     pub(crate) last: TcpSample,
     pub(crate) completed: Option<Instant>,
-    /// Why it ended before its time.
+    /// Reason why the flow ended early; `None` if it did not.
     broken: Option<String>,
 }
 
 impl TcpEnd {
-    /// What to know of a flow that ended before its time.
+    /// Warning about a flow that ended early.
     pub(crate) fn warning(&self, id: u32) -> Option<String> {
         let reason = self.broken.as_ref()?;
-        Some(format!(
-            "flow {id} ended at {:.1} s, before its time: {reason}",
-            self.at.as_secs_f64()
-        ))
+        Some(format!("flow {id} ended early, at {:.1} s: {reason}", self.at.as_secs_f64()))
     }
 }
 
-/// A flow at a moment, in the direction in which most is sent: counts are those of all its connections.
+/// Sample of a flow in its main data direction; counters are summed over all its connections.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct TcpSample {
-    /// The sender's side of the current connection.
+    /// TCP_INFO of the sender of the current connection.
     pub(crate) sender: TcpInfo,
-    /// Segments retransmitted.
+    /// Number of segments retransmitted.
     pub(crate) retransmits: u64,
-    /// Segments with payload sent, retransmissions included.
+    /// Number of segments with payload sent, including retransmissions.
     pub(crate) data_segments_sent: u64,
-    /// Payload that has reached the receiver in order.
+    /// Payload received in order.
     pub(crate) received: Bytes,
 }
 
@@ -71,12 +68,12 @@ impl TcpView {
         })
     }
 
-    /// The end that sends most.
+    /// Side that sends most of the data.
     pub(super) fn sends(&self) -> Side {
         self.sends
     }
 
-    /// The flow now; `None` while it has had no socket.
+    /// Take a sample now; `None` before the first socket.
     pub(crate) fn sample(&self) -> Result<Option<TcpSample>, HostError> {
         let sent = self.sockets(self.sends).counts()?;
         let Some(sender) = sent.last else { return Ok(None) };
@@ -85,7 +82,7 @@ impl TcpView {
         Ok(Some(TcpSample { sender, retransmits, data_segments_sent, received }))
     }
 
-    /// What the applications have found since it was last asked.
+    /// Take the applications' transactions completed since the last call.
     pub(crate) fn take_results(&self) -> Vec<Transaction> {
         std::mem::take(&mut lock(&self.results))
     }
@@ -105,17 +102,17 @@ impl TcpView {
         })
     }
 
-    /// There is a connection more at `side`, which is the current one from now on.
+    /// Add a connection at `side`, which becomes the current one.
     pub(super) fn opened(&self, side: Side, connection: &Connection) {
         self.sockets(side).open.push(Arc::clone(connection.socket()));
     }
 
-    /// This connection is about to be closed: what it has counted is kept.
+    /// Remove a connection that is about to be closed; its counters are kept.
     pub(super) fn closed(&self, side: Side, connection: &Connection) -> Result<(), HostError> {
         let mut sockets = self.sockets(side);
         let mut info = tcp_info(connection.socket())?;
-        // The kernel counts the end of a stream as one byte more.
-        let whole = connection.received_whole().map(Bytes::as_u64);
+        // The kernel counts the FIN as one byte.
+        let whole = connection.stream_length().map(Bytes::as_u64);
         info.bytes_received = whole.unwrap_or(info.bytes_received);
         sockets.past.add(info);
         sockets.open.retain(|socket| !Arc::ptr_eq(socket, connection.socket()));
@@ -124,7 +121,7 @@ impl TcpView {
 
     // --- its end ---
 
-    /// All that was to be transferred has arrived.
+    /// Mark a finite transfer as complete at time `at`.
     pub(super) fn complete(&self, at: Instant) -> Result<(), HostError> {
         if self.completed.set(at).is_ok() { self.completion.set() } else { Ok(()) }
     }
@@ -133,22 +130,22 @@ impl TcpView {
         self.completed.get().is_some()
     }
 
-    /// Readable once it is complete.
+    /// Event, readable by poll(2), that is set on completion.
     pub(super) fn completion(&self) -> &Stop {
         &self.completion
     }
 
-    /// How the flow ended, once it has.
+    /// Final state of the flow; `None` while it runs.
     pub(crate) fn end(&self) -> Option<&TcpEnd> {
         self.end.get()
     }
 
-    /// Whether it is complete, or has ended otherwise.
+    /// Whether the flow is complete or has ended for another reason.
     pub(super) fn has_ended(&self) -> bool {
         self.is_complete() || self.end().is_some()
     }
 
-    /// The flow ends now, unless it has before.
+    /// End the flow now, unless it has already ended. `broken` is the reason of an early end.
     pub(super) fn conclude(&self, now: Instant, broken: Option<String>) -> Result<(), HostError> {
         let completed = self.completed.get().copied();
         let last = self.sample()?.unwrap_or_default();
@@ -162,17 +159,17 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The sockets of one end.
+/// Sockets of one end of a flow.
 #[derive(Debug, Default)]
 struct Sockets {
-    /// Those that are open, the current one last.
+    /// Open sockets, the current one last.
     open: Vec<Arc<OwnedFd>>,
-    /// Of those that are closed.
+    /// Counters of the closed sockets.
     past: Counts,
 }
 
 impl Sockets {
-    /// Of all of them.
+    /// Counters summed over open and closed sockets.
     fn counts(&self) -> Result<Counts, HostError> {
         let mut counts = self.past;
         for socket in &self.open {
@@ -182,13 +179,13 @@ impl Sockets {
     }
 }
 
-/// What several connections have counted.
+/// Counters summed over several connections.
 #[derive(Debug, Clone, Copy, Default)]
 struct Counts {
     received: u64,
     retransmits: u64,
     data_segments_sent: u64,
-    /// The last one's.
+    /// TCP_INFO of the last connection added.
     last: Option<TcpInfo>,
 }
 

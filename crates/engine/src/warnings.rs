@@ -1,0 +1,66 @@
+//! Warnings about an experiment before it runs, common to all engines.
+
+use std::collections::BTreeSet;
+
+use skyhop_cc::Module;
+use skyhop_experiment::{Experiment, Traffic, cc_parameters};
+use skyhop_model::cc_label;
+use skyhop_units::Duration;
+
+/// Warnings that a reader needs to know before trusting the results.
+pub fn warnings(experiment: &Experiment) -> Vec<String> {
+    let mut found = experiment.notes.clone();
+    found.extend(short_path(experiment));
+    found.extend(unused_announcements(experiment));
+    found
+}
+
+/// Warning if the path ends before the run.
+fn short_path(experiment: &Experiment) -> Option<String> {
+    let covered = Duration::from_nanos(experiment.path().header.duration_ns);
+    (covered < experiment.duration).then(|| {
+        let duration = experiment.duration;
+        format!("the path covers {covered} of the run's {duration}; its last state is kept; [path] loop = true repeats a path file")
+    })
+}
+
+/// Whether a module uses announcements; a module that follows its own schedule (parameter `source = "own"`) does not.
+/// `source` is the value of that parameter in the scenario, if given.
+fn uses_announcements(module: &Module, source: Option<&str>) -> bool {
+    let own = module.params().find(|param| param.name == "source").is_some_and(|param| {
+        source.map_or_else(|| param.text_of(param.initial), ToOwned::to_owned) == "own"
+    });
+    module.uses_announcements() && !own
+}
+
+/// Warning about congestion controls that use announcements which do not reach them.
+fn unused_announcements(experiment: &Experiment) -> Option<String> {
+    let announces = !experiment.announcements.is_empty() || experiment.blind.is_some();
+    let path = experiment.path_link();
+    let in_vain = experiment.flows.iter().filter(|flow| !announces || !flow.crosses(path));
+    let names: BTreeSet<&str> = in_vain
+        .filter_map(|flow| match &flow.traffic {
+            Traffic::Tcp { cc, parameters, .. } => {
+                let given = cc_parameters(cc, parameters).into_iter();
+                let source =
+                    given.filter(|(name, _)| name == "source").map(|(_, text)| text).next();
+                let module = Module::find(cc).ok()?;
+                uses_announcements(&module, source.as_deref()).then_some(cc.as_str())
+            }
+            Traffic::Udp { .. } => None,
+        })
+        .map(cc_label)
+        .collect();
+    let source = experiment.scenario["signal"]["source"].as_str().unwrap_or("none");
+    let why = match (announces, source) {
+        (true, _) => "announcements are about the link of [path], which it does not cross".to_owned(),
+        (false, "none") => {
+            "[signal] source = \"none\"; \"path\", \"schedule\", \"forecast\" and \"blind\" announce".to_owned()
+        }
+        (false, source) => format!("[signal] source = \"{source}\" finds none during the run"),
+    };
+    (!names.is_empty()).then(|| {
+        let names = names.into_iter().collect::<Vec<_>>().join(" and ");
+        format!("{names}: gets no handover announcements: {why}")
+    })
+}

@@ -1,0 +1,35 @@
+//! Random numbers of a link: a separate stream for each of its parts, all from the link's one seed.
+
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{Rng, SeedableRng};
+
+/// Stream of random numbers (ChaCha8), the same on every machine.
+#[derive(Debug)]
+pub(crate) struct LinkRng(ChaCha8Rng);
+
+impl LinkRng {
+    /// Stream of the random loss.
+    pub(crate) fn for_loss(seed: u64) -> Self {
+        Self(ChaCha8Rng::seed_from_u64(seed))
+    }
+
+    /// Stream of the queue discipline.
+    pub(crate) fn for_queue(seed: u64) -> Self {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        rng.set_stream(1);
+        Self(rng)
+    }
+
+    /// Draw a number uniform in [0, 1), in steps of 2^-53, which an f64 holds exactly.
+    #[inline]
+    pub(crate) fn draw(&mut self) -> f64 {
+        const STEP: f64 = 1.0 / (1_u64 << 53) as f64;
+        (self.bits() >> 11) as f64 * STEP
+    }
+
+    /// Draw 64 random bits.
+    #[inline]
+    pub(crate) fn bits(&mut self) -> u64 {
+        self.0.next_u64()
+    }
+}

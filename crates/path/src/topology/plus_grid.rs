@@ -1,0 +1,185 @@
+//! +Grid topology: each satellite has links to its neighbours in its plane and in the adjacent planes.
+
+use crate::compat::CompatRules;
+use skyhop_model::Compat;
+use skyhop_orbit::{ElementSet, Formation, Shell, Vec3};
+use skyhop_units::{Duration, Instant, UtcInstant};
+
+use super::Topology;
+use crate::PathRequest;
+use crate::route::Graph;
+
+/// Radius of the equator, m (WGS84): the largest, so that links pass above the ground everywhere.
+const EQUATORIAL_RADIUS_M: f64 = 6_378_137.0;
+
+/// Inter-satellite links in a +Grid within each shell.
+pub struct PlusGrid {
+    graph: Graph,
+    components: Vec<u32>,
+    reach: Reach,
+    light_m_per_s: f64,
+    /// Links of the constellation's shells.
+    shells: Vec<(u32, u32)>,
+    /// Satellites by element set, if the constellation has any.
+    recovered: Option<RecoveredShells>,
+}
+
+/// Time for which a recovered formation is used: orbits by element set differ slightly, so that
+/// neighbours drift apart by some degrees in a day.
+const FORMATION_LIFETIME: Duration = Duration::from_secs(600);
+
+/// Satellites by element set, whose planes and slots are recovered from their orbits.
+struct RecoveredShells {
+    sets: Vec<ElementSet>,
+    /// Number of the first satellite by element set.
+    first: u32,
+    start: UtcInstant,
+    seam: bool,
+    /// Time of the last recovery.
+    at: Option<Instant>,
+}
+
+impl RecoveredShells {
+    /// Recover the formation and return its links, if [`FORMATION_LIFETIME`] is over.
+    fn links(&mut self, now: Instant) -> Option<impl Iterator<Item = (u32, u32)> + use<>> {
+        let fresh = |at: Instant| {
+            at <= now && now.saturating_since(at).as_nanos() < FORMATION_LIFETIME.as_nanos()
+        };
+        if self.at.is_some_and(fresh) {
+            return None;
+        }
+        self.at = Some(now);
+        let formation = Formation::recover(&self.sets, self.start.after(now - Instant::START));
+        let first = self.first;
+        Some(formation.grid_links(self.seam).into_iter().map(move |(a, b)| (first + a, first + b)))
+    }
+}
+
+/// Limit of the reach of links between satellites.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Reach {
+    /// Links of any length.
+    Unlimited,
+    /// Links of at most this length, in metres.
+    Length(f64),
+    /// Links whose straight line keeps at least this distance from the Earth's centre, in metres.
+    Above(f64),
+}
+
+impl PlusGrid {
+    /// Create the grid of a constellation's shells and element sets.
+    pub fn new(request: &PathRequest) -> Self {
+        let (constellation, compat) = (&request.constellation, request.compat);
+        let seam = request.options.isl_seam;
+        let mut shells = Vec::new();
+        let mut first = 0;
+        for shell in &constellation.shells {
+            shells.extend(grid_links(shell, first, compat, seam));
+            first += shell.satellites();
+        }
+        first += constellation.geostationary.len() as u32;
+        let sets = constellation.element_sets.clone();
+        let recovered = RecoveredShells { sets, first, start: request.start, seam, at: None };
+        let reach = match (compat, constellation.longest_isl) {
+            (Compat::Leoem, _) => Reach::Unlimited,
+            (Compat::Hypatia, Some(longest)) => Reach::Length(longest.metres()),
+            _ => Reach::Above(EQUATORIAL_RADIUS_M + request.options.isl_clearance.metres()),
+        };
+        let mut grid = Self {
+            graph: Graph::default(),
+            components: Vec::new(),
+            reach,
+            light_m_per_s: compat.earth().light_m_per_s(),
+            shells,
+            recovered: Some(recovered).filter(|recovered| !recovered.sets.is_empty()),
+        };
+        grid.rebuild(constellation.satellites() as usize, []);
+        grid
+    }
+
+    /// Rebuild the graph with the links of the shells and those of satellites by element set.
+    fn rebuild(&mut self, satellites: usize, recovered: impl IntoIterator<Item = (u32, u32)>) {
+        let links = self.shells.iter().copied().chain(recovered);
+        let weighted: Vec<_> = links.map(|(a, b)| (a, b, 0.0)).collect();
+        self.graph.rebuild(satellites, &weighted);
+        self.graph.components(&mut self.components);
+    }
+}
+
+impl Reach {
+    /// Whether a link between two satellites at the distance `distance_m` is possible.
+    fn includes(self, a: Vec3, b: Vec3, distance_m: f64) -> bool {
+        match self {
+            Self::Unlimited => true,
+            Self::Length(longest_m) => distance_m <= longest_m,
+            Self::Above(radius_m) => {
+                // Point of the line from a to b nearest to the Earth's centre.
+                let along = a.dot(a - b) / (distance_m * distance_m);
+                let nearest = a + (b - a) * along.clamp(0.0, 1.0);
+                nearest.length_squared() >= radius_m * radius_m
+            }
+        }
+    }
+}
+
+impl Topology for PlusGrid {
+    fn update(&mut self, now: Instant, positions: &[Vec3]) {
+        if let Some(links) = self.recovered.as_mut().and_then(|recovered| recovered.links(now)) {
+            self.rebuild(positions.len(), links);
+        }
+        let (reach, light_m_per_s) = (self.reach, self.light_m_per_s);
+        let changed = self.graph.reweigh(|a, b| {
+            let (a, b) = (positions[a as usize], positions[b as usize]);
+            let distance_m = a.distance(b);
+            if reach.includes(a, b, distance_m) {
+                distance_m / light_m_per_s
+            } else {
+                f64::INFINITY
+            }
+        });
+        if changed {
+            self.graph.components(&mut self.components);
+        }
+    }
+
+    fn graph(&self) -> &Graph {
+        &self.graph
+    }
+
+    fn components(&self) -> &[u32] {
+        &self.components
+    }
+}
+
+/// Return the links of a shell whose satellites are numbered from `first`, each link once.
+///
+/// The neighbour in the next plane is the satellite with the nearest argument of latitude: the same slot, or the one
+/// before if Walker's F puts a plane ahead by more than half a slot. LeoEM always takes the same slot. The last plane
+/// has links to the first only with `seam`, in a shell whose planes are spread over the full circle (not in a Walker
+/// star), and not with LeoEM, whose published paths have no such links.
+pub fn grid_links(shell: &Shell, first: u32, compat: Compat, seam: bool) -> Vec<(u32, u32)> {
+    let (planes, slots) = (shell.planes, shell.satellites_per_plane);
+    let lag = match compat {
+        Compat::None if !shell.staggered => (shell.phasing * 2 + planes) / (planes * 2),
+        _ => 0,
+    };
+    let id = |plane: u32, slot: u32| first + plane * slots + slot % slots;
+    let seam = seam && compat.links_across_seam() && shell.node_span_deg >= 360.0 && planes > 2;
+    let mut links = Vec::with_capacity(2 * shell.satellites() as usize);
+    for plane in 0..planes {
+        for slot in 0..slots {
+            // Two slots in a plane have one link, not two; a single one has none.
+            if slot + 1 < slots || slots > 2 {
+                links.push((id(plane, slot), id(plane, slot + 1)));
+            }
+            let neighbour = slot + slots - lag % slots;
+            if plane + 1 < planes {
+                links.push((id(plane, slot), id(plane + 1, neighbour)));
+            } else if seam {
+                // A plane after the last one would be plane 0 with its slots shifted by F.
+                links.push((id(plane, slot), id(0, neighbour + shell.phasing % slots)));
+            }
+        }
+    }
+    links
+}

@@ -1,40 +1,40 @@
-# skyhop: make demo (the main job), setup, lint, test, soak, bench, bare, reference, validate, reproduce, wheel.
+# skyhop: make demo (the main job), setup, lint, test, soak, docs, bench, bare, reference, validate, reproduce, wheel.
 PYTHON := .venv/bin/python
 CARGO  := $(or $(shell command -v cargo),$(HOME)/.cargo/bin/cargo)
 SETUP  := scripts/setup.sh
 
-.PHONY: demo setup setup-soak setup-release test soak lint bench bare reference validate reproduce wheel check-wheel \
+.PHONY: demo setup setup-soak setup-release test soak lint docs bench bare reference validate reproduce wheel check-wheel \
 	schema bindings lock clean
 
-# What the set-up could not have, and what does not work without it, closes both commands.
+# Both commands end with the missing packages and the features that do not work without them.
 with_missing = status=0; $(1) || status=$$?; cat build/missing >&2; exit $$status
 
 demo:
 	@SKYHOP_BEGAN=$$(date +%s); export SKYHOP_BEGAN; $(SETUP) demo && { $(call with_missing,$(PYTHON) scripts/demo.py); }
 
-# The whole development set-up: what lint and test need.
+# The development set-up: everything that lint and test need.
 setup:
 	@$(SETUP) dev
 
 setup-soak:
 	@$(SETUP) soak
 
-# The core as other machines get it, optimised and without assertions: for measurements and for many long runs.
+# The core as in wheels, optimised and without assertions: for measurements and long runs.
 setup-release:
 	@PROFILE=release $(SETUP) soak
 
-# Logic and integration; minutes.
+# Tests of the tiers logic and integration; takes minutes.
 test: setup
 	@$(call with_missing,$(PYTHON) scripts/tests.py)
 
-# Logic, integration and what takes long: SOAK times the random cases and seconds of orbits, each command killed ten times
-# SOAK times, and starved as often of descriptors, memory and disk; a table of it all at the end, after five hours at most.
-# Its budgets of time and memory are about the core as others get it.
+# All tests: SOAK times the random cases and seconds of orbits, 10 x SOAK kills of each command, and as many runs short of
+# descriptors, memory and disk; prints a table of these trials, after five hours at most. Its limits of time and memory
+# apply to the optimised core.
 SOAK := 20
 soak: setup-release
 	SKYHOP_SOAK=$(SOAK) $(PYTHON) scripts/tests.py --soak --hours 5
 
-# The two commands and the wheel on machines that have nothing: root, mmdebstrap and some hours. ROWS="a wheel"
+# demo, test and the wheel on machines without preparation; needs root, mmdebstrap and some hours. ROWS="a wheel"
 bare: setup
 	$(PYTHON) scripts/bare.py $(ROWS)
 
@@ -46,44 +46,52 @@ lint: setup
 	$(PYTHON) -m ruff format --check python tests scripts
 	$(PYTHON) -m mypy
 	$(dir $(PYTHON))lint-imports --no-cache --no-logo
+	$(PYTHON) scripts/words.py
+	$(BUILD_DOCS)
+
+# The documentation in build/docs, a site that works from files. A broken link or anchor is an error.
+BUILD_DOCS = NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build --strict
+docs: setup
+	$(BUILD_DOCS)
+	@echo "docs: build/docs/index.html; .venv/bin/skyhop docs opens it"
 
 bench: setup-release
 	$(CARGO) bench --locked -p skyhop-path -p skyhop-link --bench one_orbit --bench scale --bench link
 	$(PYTHON) scripts/bench.py
 	$(PYTHON) scripts/kernel_costs.py
 
-# Downloads what others published for the tests to compare with: tests/reference.toml.
+# Downloads the published files that tests compare with (tests/reference.toml).
 reference: setup
 	$(PYTHON) scripts/reference.py
 
 validate: setup-release
 	$(PYTHON) scripts/validate.py
 
-# Runs every study of studies/, finished runs apart, and writes docs/reproduced.md.
+# Runs the unfinished runs of all studies of studies/, and writes docs/results/reproduced.
 reproduce: setup-release
 	$(PYTHON) scripts/reproduce.py
 
-# dist/skyhop-*.whl, for machines without Rust and clang.
+# Builds dist/skyhop-*.whl, for machines without Rust and clang.
 wheel:
 	@scripts/wheel.sh
 
-# Installs that wheel under a layer over ROOT, the directory of a bare root file system, and uses it there.
+# Installs and uses that wheel in a layer over ROOT, the directory of a bare root file system.
 check-wheel:
 	@scripts/check_wheel.sh "$(ROOT)"
 
-# The committed JSON Schemas of the scenario and study files, after a change of their types.
+# Regenerates the JSON Schemas of scenario and study files after a change of their types.
 schema: setup
 	$(PYTHON) -c "from skyhop import _core; print(_core.scenario_schema())" > docs/scenario.schema.json
 	$(PYTHON) -c "import json; from skyhop.study.file import StudyFile as S; print(json.dumps(S.model_json_schema(by_alias=True), indent=2))" > docs/study.schema.json
 
-# crates/cc/src/bindings.rs, after a change of cc/skyhop_cc.h; needs libclang.
+# Regenerates crates/cc/src/bindings.rs after a change of cc/skyhop_cc.h; needs libclang.
 bindings:
 	$(CARGO) run --quiet --locked -p skyhop-bindings
 
-# requirements.lock, after a change of pyproject.toml: every extra and group, for every machine; UPGRADE=--upgrade
+# Regenerates requirements.lock after a change of pyproject.toml: all extras and groups, all platforms; UPGRADE=--upgrade
 lock: setup
 	.venv/bin/uv pip compile pyproject.toml --universal --python-version 3.11 --all-extras \
-		--group build --group lint --group test --group soak --group wheel \
+		--group build --group lint --group test --group docs --group soak --group wheel \
 		--generate-hashes --no-header --no-annotate --no-emit-index-url $(UPGRADE) -o requirements.lock
 
 clean:

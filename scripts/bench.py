@@ -1,4 +1,4 @@
-"""How fast starting, paths, simulations, studies, video and guests are, how punctual live runs."""
+"""Benchmarks: speed of start, paths, simulations, studies, video, guests; lateness of live runs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LIVE_S = 20
 
 
 def scenario(rate: str, rtt: str, duration_s: float) -> Mapping[str, Any]:
-    """Return one CUBIC flow over a fixed path."""
+    """Return a scenario of one CUBIC flow over a fixed path."""
     return {
         "path": {"kind": "fixed", "rtt": rtt},
         "link": {"rate": rate},
@@ -41,7 +41,7 @@ def scenario(rate: str, rtt: str, duration_s: float) -> Mapping[str, Any]:
 
 
 class Memory:
-    """Resident memory of this process's descendants while a run goes on, in bytes."""
+    """Resident memory of this process's descendants, sampled during a run, in bytes."""
 
     def __init__(self) -> None:
         self.samples: list[int] = []
@@ -61,7 +61,7 @@ class Memory:
             self.samples.append(descendants_rss_bytes())
 
     def growth(self) -> float:
-        """Return the last quarter's mean over the second quarter's."""
+        """Return the mean memory in the last quarter divided by that in the second quarter."""
         quarter = max(len(self.samples) // 4, 1)
         early, late = self.samples[quarter : 2 * quarter], self.samples[-quarter:]
         return sum(late) / len(late) / (sum(early) / max(len(early), 1)) if early else 1.0
@@ -87,7 +87,7 @@ def descendants_rss_bytes() -> int:
 
 
 def lateness_row(name: str, run: Run) -> dict[str, object]:
-    """Return what a run says about itself."""
+    """Return a live run's row of the table: goodput, lateness and drops."""
     timing = run.info["timing"]
     summary = run.summary
     flow = summary["flows"][0]
@@ -106,14 +106,14 @@ def lateness_row(name: str, run: Run) -> dict[str, object]:
     }
 
 
-# One orbit with LeoEM's own code, as its authors' scripts took on a 2-core machine.
+# LeoEM's own scripts take this time in s for one orbit, on a machine of 2 cores.
 LEOEM_S = {"isl": 50 * 60, "bent-pipe": 14 * 60}
 ORBIT_S = 5731
 
 
 def orbit_row(relay: str) -> dict[str, object]:
-    """Return how long one orbit of one pair takes, 1,584 satellites and steps of 1 s."""
-    # Not by name: reading the list of cities, once for every process, takes longer than the path.
+    """Measure one orbit of one pair of sites, with 1,584 satellites and steps of 1 s."""
+    # Use coordinates: reading the list of cities, once per process, takes longer than the path.
     san_diego, new_york = "32.72,-117.16", "40.71,-74.01"
     started_s = time.monotonic()
     skyhop.path(san_diego, new_york, relay=relay, duration=f"{ORBIT_S} s")
@@ -127,13 +127,14 @@ def orbit_row(relay: str) -> dict[str, object]:
     }
 
 
-# A step of all pairs of 100 sites with Hypatia's satgenpy: Starlink-550, a machine of 2 cores.
+# Hypatia's satgenpy takes this time in ms for a step of all pairs of 100 sites: Starlink-550, 2
+# cores.
 SATGENPY_STEP_MS = 17_800
 PAIRS_STEPS = 60
 
 
 def pairs_row() -> dict[str, object]:
-    """Return how long a step of all pairs of 100 sites takes, files included."""
+    """Measure one step of all pairs of 100 sites, including writing the file."""
     sites = [f"{-36 + 18 * row},{-171 + 18 * column}" for row in range(5) for column in range(20)]
     with TemporaryDirectory() as directory:
         started_s = time.monotonic()
@@ -148,8 +149,8 @@ def pairs_row() -> dict[str, object]:
 
 
 def bench_paths() -> None:
-    """Print how fast paths are."""
-    # The first path also reads the list of cities.
+    """Print the speed of paths."""
+    # The first path also reads the list of cities, so it is not measured.
     skyhop.path("San Diego", "New York", duration="1 s")
     orbits = [orbit_row(relay) for relay in LEOEM_S]
     print_rows(orbits, as_json=False, title="one pair, one orbit of 5,731 steps")
@@ -157,7 +158,7 @@ def bench_paths() -> None:
 
 
 def bench_live() -> None:
-    """Print how punctual and how lean live runs are."""
+    """Print lateness and memory of live runs."""
     rows = []
     with Memory() as memory:
         for rate in LIVE_RATES:
@@ -188,9 +189,11 @@ PARTS: Mapping[str, Callable[[], None]] = {
 
 
 def main() -> int:
-    """Run the benches and print their tables."""
+    """Run the named benchmarks, or all, and print their tables."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)}; all else")
+    parser.add_argument(
+        "parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)}; default: all"
+    )
     chosen = parser.parse_args().parts or list(PARTS)
     if unknown := [part for part in chosen if part not in PARTS]:
         parser.error(f"no part {', '.join(unknown)}; there are {', '.join(PARTS)}")

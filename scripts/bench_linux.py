@@ -1,4 +1,4 @@
-"""What a guest takes of this machine's processors for each second that it simulates."""
+"""Benchmark of guests: CPU time of this machine per second of virtual time."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from bench_previous import previous
 from skyhop import linux
 from skyhop.cli.terminal import print_rows
 
-WAYS = ("skyhop", "tc")
-"""Of carrying packets: `linux.link`."""
+LINKS = ("skyhop", "tc")
+"""Values of `linux.link`: how a guest carries packets."""
 SHORT_S, LONG_S = 5, 25
-"""Their difference leaves out booting and starting."""
+"""Durations of two runs in s; their difference excludes boot and start."""
 
 
 def _cpu_s(link: str, duration_s: int) -> float:
-    """Return the CPU time of all processes of a guest: one CUBIC flow at 50 Mbit/s over 40 ms."""
+    """Return the CPU time in s of a guest's processes: one CUBIC flow, 50 Mbit/s, 40 ms."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     linux.run(
         {
@@ -32,7 +32,7 @@ def _cpu_s(link: str, duration_s: int) -> float:
 
 
 def linux_row(link: str) -> dict[str, object]:
-    """Return what one way of carrying packets takes."""
+    """Measure one value of `linux.link`."""
     short_s, long_s = _cpu_s(link, SHORT_S), _cpu_s(link, LONG_S)
     return {
         "linux.link": link,
@@ -43,10 +43,10 @@ def linux_row(link: str) -> dict[str, object]:
 
 
 def bench_linux() -> None:
-    """Print it for both ways, where there is a kernel."""
+    """Print the rows for both values of `linux.link`, if a kernel is built."""
     kernels = linux.built()
     if not kernels:
-        print(f"Linux in virtual time: no kernel; skyhop linux kernel build {linux.USUAL}")
+        print(f"Linux in virtual time: no kernel; skyhop linux kernel build {linux.DEFAULT_KERNEL}")
         return
-    rows = [linux_row(link) for link in WAYS]
+    rows = [linux_row(link) for link in LINKS]
     print_rows(rows, as_json=False, title="a guest, one CUBIC flow at 50 Mbit/s over 40 ms")

@@ -1,4 +1,4 @@
-"""How many decisions of a learned sender's network a second has room for, in one thread."""
+"""Benchmark of policies: decisions of a network per second, on one thread."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from bench_previous import previous
 
 from skyhop import _core
 from skyhop.cli.terminal import print_rows
-from skyhop.policies.onnx import SAID, SEEN, Node, encode
+from skyhop.policies.onnx import INPUT_NAME, OUTPUT_NAME, Node, encode
 
 DECISIONS = 100_000
 SIZES = (50, 256, 128, 64, 1)
-"""Astraea's agent's."""
+"""Layer sizes of Astraea's actor."""
 NETWORK = "-".join(map(str, SIZES))
 CARD = """title = "bench"
 {tcp}[observation]
@@ -32,21 +32,21 @@ step = {step!r}
 
 
 def _network() -> bytes:
-    """Return a network of those sizes with drawn weights."""
+    """Return a network with layers of `SIZES` and random weights, as ONNX."""
     draws = np.random.default_rng(1)
-    nodes, constants, name = [], {}, SEEN
+    nodes, constants, name = [], {}, INPUT_NAME
     for layer, (inputs, outputs) in enumerate(pairwise(SIZES)):
         constants[f"w{layer}"] = draws.normal(0.0, inputs**-0.5, (inputs, outputs))
         constants[f"b{layer}"] = draws.normal(0.0, 0.1, outputs)
         is_last = outputs == SIZES[-1]
         nodes.append(Node("Gemm", (name, f"w{layer}", f"b{layer}"), f"sum{layer}"))
-        name = SAID if is_last else f"out{layer}"
+        name = OUTPUT_NAME if is_last else f"out{layer}"
         nodes.append(Node("Tanh" if is_last else "Relu", (f"sum{layer}",), name))
     return encode(nodes, constants, SIZES[0], SIZES[-1])
 
 
 def write_card(directory: Path, *, tcp: str = "", moves: str = "cwnd", step: float = 0.025) -> Path:
-    """Write a card with a network of those sizes."""
+    """Write a policy card whose network has layers of `SIZES`."""
     (directory / "bench.onnx").write_bytes(_network())
     card = directory / "bench.toml"
     features = ", ".join(['{ of = "cwnd", times = 0.001 }'] * 10)
@@ -55,7 +55,7 @@ def write_card(directory: Path, *, tcp: str = "", moves: str = "cwnd", step: flo
 
 
 def policy_row(directory: Path) -> dict[str, object]:
-    """Return how fast it decides."""
+    """Measure the network's decisions per second."""
     card = write_card(directory)
     seen = np.random.default_rng(2).normal(0.0, 1.0, (DECISIONS // 10, SIZES[0])).tolist()
     began_s = time.monotonic()
@@ -70,7 +70,7 @@ def policy_row(directory: Path) -> dict[str, object]:
 
 
 def bench_policies() -> None:
-    """Print it for a network of the usual size."""
+    """Print the row of a network with layers of `SIZES`."""
     with tempfile.TemporaryDirectory() as directory:
         row = policy_row(Path(directory))
     print_rows([row], as_json=False, title="decisions of one network, one thread")

@@ -1,4 +1,4 @@
-"""The figures of the previous release state, to put beside those of today."""
+"""Benchmark results of the previous release, for comparison."""
 
 from __future__ import annotations
 
@@ -16,12 +16,15 @@ def _content() -> dict[str, Any]:
 
 
 def previous(part: str, row: str, figure: str) -> float | None:
-    """Return a figure of the row of a part of the bench, None where there was none."""
+    """Return a previous result: `figure` of `row` in `part` of the benchmarks.
+
+    `None` if the previous release did not measure it.
+    """
     value = _content().get(part, {}).get(row, {}).get(figure)
     return None if value is None else float(value)
 
 
 def source() -> str:
-    """Return when and where the figures were taken, as a line."""
+    """Return a line with date and machine of the previous results."""
     content = _content()
     return f"Figures of before: {content['when']}, {content['machine']}"

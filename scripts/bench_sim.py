@@ -1,4 +1,4 @@
-"""How fast and how large simulations are, each in a process of its own."""
+"""Benchmark of simulations: packets per second and peak memory, each in its own process."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from bench_previous import previous
 from skyhop import _core
 from skyhop.cli.terminal import print_rows
 
-# At the top, so that loading it does not count as time of a run.
+# Imported at the top, so that the import's time does not count as time of a run.
 from skyhop.engines import sim
 
 
 @dataclass(frozen=True)
 class Simulation:
-    """One simulated run over a fixed path with a queue of one BDP."""
+    """Simulation over a fixed path with a queue of one BDP."""
 
     flows: str
     flow: Mapping[str, Any]
@@ -32,12 +32,12 @@ class Simulation:
 
     @property
     def name(self) -> str:
-        """What the figures of before call it."""
+        """Name of the simulation in bench_previous.toml."""
         return f"{self.flows}, {self.rate}, {self.rtt}, {self.duration_s} s"
 
     @property
     def scenario(self) -> Mapping[str, Any]:
-        """The scenario."""
+        """Scenario of the simulation, for `skyhop.sim`."""
         return {
             "path": {"kind": "fixed", "rtt": self.rtt},
             "link": {"rate": self.rate},
@@ -50,7 +50,7 @@ SIMULATIONS = (
     Simulation("one CUBIC flow", {"cc": "cubic"}),
     Simulation("one BBR flow", {"cc": "bbr"}),
     Simulation("16 CUBIC flows", {"cc": "cubic", "count": 16}),
-    # The same cost per packet and the same memory after a tenth of the packets, and with windows
+    # Cost per packet and memory should stay the same for a tenth of the packets and for windows
     # seventy times as large.
     Simulation("one CUBIC flow", {"cc": "cubic"}, duration_s=60),
     Simulation("one CUBIC flow", {"cc": "cubic"}, "10 Gbit/s", "100 ms", 20),
@@ -58,15 +58,15 @@ SIMULATIONS = (
 )
 
 ROUNDS = 5
-"""The fastest of so many runs stands for a discipline."""
+"""Number of runs per queue discipline; the fastest one counts."""
 
-# A ring of links, of which every flow crosses five in a row: ten flows share each link.
+# In a ring of links, every flow crosses five consecutive links, so that ten flows share each link.
 LINKS, FLOWS, LINKS_OF_A_FLOW, RING_S = 100, 200, 5, 20
 RING = f"{LINKS} links, {FLOWS} flows"
 
 
 def bench_sim() -> None:
-    """Print how fast and how large simulations are."""
+    """Print speed and memory of all simulations."""
     rows = [simulation_row(simulation) for simulation in SIMULATIONS]
     print("simulator, whole runs in a process each")
     print_rows(rows, as_json=False)
@@ -76,25 +76,25 @@ def bench_sim() -> None:
 
 
 def simulation_row(simulation: Simulation) -> dict[str, object]:
-    """Return how fast and how large one run is in a process of its own, files included."""
-    run, before = alone(simulation.scenario), simulation.name
+    """Measure one simulation in a process of its own, including the writing of its files."""
+    run, name = run_in_process(simulation.scenario), simulation.name
     return {
         "flows": simulation.flows,
         "link": f"{simulation.rate}, {simulation.rtt}",
         "simulated s": simulation.duration_s,
         "data packets": run.data_packets,
         "M packets/s": round(run.data_packets / run.took_s / 1e6, 2),
-        "before": previous("sim", before, "m_packets_per_s"),
+        "before": previous("sim", name, "m_packets_per_s"),
         "of the engine's time": round(run.data_packets / run.engine_s / 1e6, 2),
         "times real time": round(simulation.duration_s / run.took_s),
         "peak memory MB": round(run.peak_bytes / 1e6),
-        "MB before": previous("sim", before, "peak_memory_mb"),
+        "MB before": previous("sim", name, "peak_memory_mb"),
     }
 
 
 def ring_row() -> dict[str, object]:
-    """Return how fast packets cross links where there are many, data and acknowledgements alike."""
-    run = alone(ring())
+    """Measure how many links data packets and ACKs cross per second in a ring of many links."""
+    run = run_in_process(ring())
     return {
         "scenario": RING,
         "simulated s": RING_S,
@@ -108,11 +108,11 @@ def ring_row() -> dict[str, object]:
 
 
 def qdisc_rows() -> Iterator[dict[str, object]]:
-    """Yield how fast runs are with each queue discipline, and the part of fifo's speed."""
+    """Yield the speed with each queue discipline, and its ratio to the speed with fifo."""
     speeds = dict.fromkeys((entry.name for entry in _core.list_qdiscs()), 0.0)
-    # In turns: a moment in which the machine is slow meets all of them alike.
+    # Alternate the disciplines, so that slow periods of the machine affect all of them equally.
     for name in [*speeds] * ROUNDS:
-        run = alone(with_qdisc(name))
+        run = run_in_process(with_qdisc(name))
         speeds[name] = max(speeds[name], run.data_packets / run.engine_s / 1e6)
     for name, speed in speeds.items():
         yield {
@@ -123,8 +123,8 @@ def qdisc_rows() -> Iterator[dict[str, object]]:
 
 
 def with_qdisc(name: str) -> Mapping[str, Any]:
-    """Return the scenario of a queue discipline."""
-    # CAKE's own limit is its memory (docs/scenario.md).
+    """Return a scenario of two CUBIC flows over a queue discipline."""
+    # CAKE's own limit is memory in bytes (docs/explanation/links-and-hosts.md).
     room = {"queue": "64 MB"} if name == "cake" else {}
     return {
         "path": {"kind": "fixed", "rtt": "40 ms"},
@@ -135,7 +135,7 @@ def with_qdisc(name: str) -> Mapping[str, Any]:
 
 
 def ring() -> Mapping[str, Any]:
-    """Return the scenario of many links."""
+    """Return the scenario of the ring of links."""
     names = [f"link-{number:02}" for number in range(LINKS)]
     flows = [
         {
@@ -155,18 +155,18 @@ def ring() -> Mapping[str, Any]:
 
 @dataclass(frozen=True)
 class SimulationResult:
-    """What a simulation took."""
+    """Work done by a simulation, and its cost."""
 
     data_packets: int
     packet_hops: int
     took_s: float
     engine_s: float
-    """Of it, what the engine took to move packets: nothing planned, nothing written."""
+    """Part of the run time in s in which the engine moves packets, without planning and writing."""
     peak_bytes: int
-    """The peak of the process's memory, interpreter and libraries included."""
+    """Peak memory of the process in bytes, including interpreter and libraries."""
 
 
-def alone(scenario: Mapping[str, Any]) -> SimulationResult:
+def run_in_process(scenario: Mapping[str, Any]) -> SimulationResult:
     """Run a simulation in a process of its own, which loads nothing else."""
     command = [sys.executable, __file__]
     text = json.dumps(scenario)
@@ -174,8 +174,8 @@ def alone(scenario: Mapping[str, Any]) -> SimulationResult:
     return SimulationResult(**json.loads(done.stdout))
 
 
-def timed(scenario: Mapping[str, Any]) -> SimulationResult:
-    """Run a simulation in this process."""
+def run_timed(scenario: Mapping[str, Any]) -> SimulationResult:
+    """Run a simulation in this process, and measure its cost."""
     started_s = time.monotonic()
     run = sim(scenario)
     took_s = time.monotonic() - started_s
@@ -190,11 +190,11 @@ def timed(scenario: Mapping[str, Any]) -> SimulationResult:
 
 
 def peak_memory_bytes() -> int:
-    """Return the most memory that this process has had; getrusage counts its parent's too."""
+    """Return the peak memory of this process in bytes; getrusage would include its parent's."""
     status = Path("/proc/self/status").read_text("utf-8")
     peak_kb = next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM:"))
     return int(peak_kb) * 1024
 
 
 if __name__ == "__main__":
-    print(json.dumps(asdict(timed(json.load(sys.stdin)))))
+    print(json.dumps(asdict(run_timed(json.load(sys.stdin)))))

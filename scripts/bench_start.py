@@ -1,4 +1,4 @@
-"""How long commands take that do hardly anything: what it costs to start."""
+"""Benchmark of start-up: time of commands that do almost no work."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bench_previous import previous
 from skyhop.cli.terminal import print_rows
 
 TIMES = 9
-"""How often each is run; the median counts, after one that warms the caches."""
+"""Number of measured runs of each command, after one that warms the caches; the median counts."""
 
 SCENARIO = """
 [path]
@@ -39,7 +39,7 @@ COMMANDS = {
 
 
 def bench_start() -> None:
-    """Print what starting takes, warm."""
+    """Print the start-up times with warm caches."""
     with TemporaryDirectory(prefix="skyhop-bench-") as place:
         (Path(place) / "scenario.toml").write_text(SCENARIO, "utf-8")
         rows = [start_row(name, command, place) for name, command in COMMANDS.items()]
@@ -47,8 +47,8 @@ def bench_start() -> None:
 
 
 def start_row(name: str, command: list[str], place: str) -> dict[str, object]:
-    """Return what a command takes in a process of its own and the directory `place`."""
-    took = [_taken(command, place) for _ in range(1 + TIMES)][1:]
+    """Measure a command that is run in the directory `place`."""
+    took = [_times_s(command, place) for _ in range(1 + TIMES)][1:]
     wall_s, cpu_s = (statistics.median(column) for column in zip(*took, strict=True))
     return {
         "command": name,
@@ -59,8 +59,8 @@ def start_row(name: str, command: list[str], place: str) -> dict[str, object]:
     }
 
 
-def _taken(command: list[str], place: str) -> tuple[float, float]:
-    """Return wall-clock and processor seconds of a command."""
+def _times_s(command: list[str], place: str) -> tuple[float, float]:
+    """Return wall-clock and CPU time of a command in seconds."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     started_s = time.monotonic()
     quiet = subprocess.DEVNULL

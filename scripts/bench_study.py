@@ -1,4 +1,4 @@
-"""How many runs a second a study does, and what it costs beside the runs themselves."""
+"""Benchmark of studies: runs per second, and overhead compared with the same runs alone."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ JOBS = 2
 
 @dataclass(frozen=True)
 class StudyLoad:
-    """A study of equal runs with loss, one seed each."""
+    """Study of many equal runs with random loss, one seed per run."""
 
     name: str
     runs: int
@@ -32,29 +32,29 @@ class StudyLoad:
     path: Mapping[str, str] = field(default_factory=lambda: {"kind": "fixed", "rtt": "40 ms"})
     keep: str = "rows"
     bare: bool = False
-    """Whether to do the same runs without a study, for comparison."""
+    """Whether to execute the same runs without a study, for comparison."""
 
     @property
     def row(self) -> str:
-        """What the table calls it."""
+        """Name of the load in the table."""
         return f"{self.runs:,} {self.name}"
 
 
-# By position: reading the list of cities takes longer than the path.
+# Use coordinates: reading the list of cities takes longer than the path.
 _ORBITS = {"from": "32.72,-117.16", "to": "40.71,-74.01"}
 
 LOADS = (
     StudyLoad("runs of 10 simulated seconds", 1_000, "20 Mbit/s", "10 s", _ORBITS, "series"),
     StudyLoad("such runs, of which rows stay", 1_000, "20 Mbit/s", "10 s", _ORBITS),
     StudyLoad("short runs", 10_000, "5 Mbit/s", "0.5 s"),
-    # Starting the workers takes a second or two of processor time, whatever they run.
+    # Whatever the load, starting the workers takes a second or two of CPU time.
     StudyLoad("runs of 10 simulated minutes", 80, "150 Mbit/s", "600 s", bare=True),
 )
 
 
 @dataclass(frozen=True)
 class StudyCost:
-    """Time in s, and the parent's memory."""
+    """Wall-clock and CPU time of a study in s, and peak memory of its parent process."""
 
     took_s: float
     parent_s: float
@@ -63,8 +63,9 @@ class StudyCost:
 
 
 def bench_studies() -> None:
-    """Print how fast studies are, their processor time above their runs', the parent's memory."""
-    # Removed at the end: after that some file systems make new files slowly for minutes.
+    """Print speed, CPU overhead and parent's memory of studies."""
+    # Remove the directory only at the end: after a removal some file systems create files slowly
+    # for minutes.
     with TemporaryDirectory(prefix="skyhop-bench-") as place:
         rows = [study_row(load, Path(place) / str(number)) for number, load in enumerate(LOADS)]
     print(f"studies, {JOBS} at a time")
@@ -72,9 +73,9 @@ def bench_studies() -> None:
 
 
 def study_row(load: StudyLoad, directory: Path) -> dict[str, object]:
-    """Return what a study takes that is written into `directory`."""
-    cost = _alone(study_cost, load, directory)
-    bare_s = _alone(bare_cost_s, load) if load.bare else None
+    """Measure a study that writes its output to `directory`."""
+    cost = _in_process(study_cost, load, directory)
+    bare_s = _in_process(bare_cost_s, load) if load.bare else None
     total_s = cost.parent_s + cost.workers_s
     return {
         "study": load.row,
@@ -89,14 +90,14 @@ def study_row(load: StudyLoad, directory: Path) -> dict[str, object]:
     }
 
 
-def _alone(measure: Any, *arguments: object) -> Any:
-    """Measure in a process of its own: what came before must not count."""
+def _in_process(measure: Any, *arguments: object) -> Any:
+    """Call `measure` in a new process, so that earlier work of this process does not count."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
         return process.submit(measure, *arguments).result()
 
 
 def scenario(load: StudyLoad) -> Mapping[str, Any]:
-    """Return the scenario of each run."""
+    """Return the scenario for a load's runs."""
     return {
         "path": load.path,
         "link": {"rate": load.rate, "loss": "0.01 %"},
@@ -106,7 +107,7 @@ def scenario(load: StudyLoad) -> Mapping[str, Any]:
 
 
 def study_cost(load: StudyLoad, directory: Path) -> StudyCost:
-    """Run the study."""
+    """Run the study of a load, and measure its cost."""
     study = load_study(
         {
             "title": load.name,
@@ -130,7 +131,7 @@ def study_cost(load: StudyLoad, directory: Path) -> StudyCost:
 
 
 def bare_cost_s(load: StudyLoad) -> float:
-    """Do the same runs, and nothing else."""
+    """Return the CPU time in s of the same runs without a study."""
     skyhop.sim(scenario(load))
     before_s = _cpu_s(resource.RUSAGE_SELF)
     for seed in range(1, load.runs + 1):

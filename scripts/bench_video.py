@@ -1,4 +1,4 @@
-"""How many sessions of adaptive video over a rate trace a minute has room for."""
+"""Benchmark of adaptive video: number of sessions over a rate trace per minute."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SESSIONS = {"robust-mpc": 6_000, "bola": 20_000, "mpc-o": 1_000}
 
 
 def _trace() -> _core.RateTrace:
-    """Return an hour of a rate around the film's bitrates, a step per second."""
+    """Return an hour of random rates around the film's bitrates, one per second."""
     draws = random.Random(1)
     rates_bps = [draws.gammavariate(4.0, 0.6e6) for _ in range(TRACE_S)]
     return _core.RateTrace(
@@ -24,7 +24,7 @@ def _trace() -> _core.RateTrace:
 
 
 def video_row(controller: str, sessions: int) -> dict[str, object]:
-    """Return how fast sessions with Pensieve's film are played on all cores."""
+    """Measure sessions that play Pensieve's film, on all cores."""
     film, trace = _core.Film.read("pensieve"), _trace()
     offsets_s = [TRACE_S * number / sessions for number in range(sessions)]
     started_s, started_cpu_s = time.monotonic(), time.process_time()
@@ -42,6 +42,6 @@ def video_row(controller: str, sessions: int) -> dict[str, object]:
 
 
 def bench_video() -> None:
-    """Print it for a few controllers."""
+    """Print the rows of some controllers."""
     rows = [video_row(controller, sessions) for controller, sessions in SESSIONS.items()]
     print_rows(rows, as_json=False, title="sessions of 48 chunks over a rate trace, all cores")

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Installs the wheel of dist/ where nothing but Python is, and uses it: runs, the kernel, a study, reports.
-# Usage: check_wheel.sh ROOT [WHEEL]: ROOT is the directory of a bare root file system, which stays as it is:
+# Installs the wheel from dist/ on a system that has only Python, and uses it: runs, the kernel, a study, reports.
+# Usage: check_wheel.sh ROOT [WHEEL]: ROOT is the directory of a bare root file system, which is not changed:
 #   mmdebstrap --variant=apt --include=python3,python3-venv,ca-certificates trixie ROOT
-# Works as root; only pip uses the network.
+# Needs root; only pip uses the network.
 set -euo pipefail
 
 fail() { printf 'check_wheel: %s\n' "$1" >&2; exit 1; }
@@ -12,7 +12,7 @@ step() { # COMMAND...
     "$@" || fail "failed: $*"
 }
 
-gives() { # PATTERN COMMAND...: and its output has lines with the pattern, which are shown
+gives() { # PATTERN COMMAND...: runs a command, and fails unless its output has lines with the pattern
     local pattern=$1 output
     shift
     printf '\n$ %s\n' "$*"
@@ -24,7 +24,7 @@ inside() {
     cd /check
     export PATH=/check/venv/bin:$PATH
     for tool in rustc cargo clang cc; do
-        ! command -v "$tool" || fail "$tool is here: this root file system is not bare"
+        ! command -v "$tool" || fail "$tool is installed: this root file system is not bare"
     done
     step python3 -m venv venv
     step pip install --quiet --disable-pip-version-check skyhop-*.whl
@@ -33,12 +33,13 @@ inside() {
     gives starlink-gateways skyhop list sites
     gives san-diego-new-york skyhop list examples
     gives satcp-table1 skyhop list studies
+    gives 'site/index.html$' skyhop docs --path
     gives distinct skyhop study show satcp-table1
     gives '"flow":' python -c 'from skyhop import _core; print(_core.scenario_schema())'
     step skyhop path --from "San Diego" --to "New York" --relay bent-pipe --duration "10 min" \
         -o path.parquet --plot path.png
 
-    # The demo's scenario; as root, and as anybody.
+    # The demo's scenario, as root and as an unprivileged user.
     local announced=(--set signal.source=path --set "signal.lead=0.5 s")
     step skyhop live san-diego-new-york -o runs/live --set "run.duration=5 s"
     step skyhop live san-diego-new-york -o runs/live-satpipe --set "run.duration=5 s" \
@@ -51,7 +52,7 @@ inside() {
     step skyhop report runs/live runs/live-satpipe runs/sim runs/sim-satpipe -o report.html
     [ -s report.html ] || fail "the report is empty"
 
-    # Congestion controls of one's own: Python runs, C says what it lacks here.
+    # Congestion controls of the user: one in Python runs; one in C fails and names the missing compiler.
     step skyhop cc new idea.py
     step skyhop cc check idea.py
     step skyhop cc new idea.c --from cubic
@@ -90,22 +91,22 @@ key = "link.loss"
 values = ["0.1 %", "1 %"]
 STUDY
     step skyhop study run study.toml -o runs/study
-    # Both need what is generated when the wheel is built.
+    # Both commands need modules that are generated when the wheel is built.
     printf 'id = "job"\nnodes = ["a"]\nlength = "5 s"\n[when]\nat = "now"\n[run]\nclient = ["true"]\n' >job.toml
     local lacking
-    lacking=$(skyhop testbed check job.toml --offline 2>&1) && fail "the testbed's packages came without being asked for"
+    lacking=$(skyhop testbed check job.toml --offline 2>&1) && fail "the testbed's packages are installed without the extra"
     grep "skyhop\[testbed\]" <<< "$lacking" || fail "the command does not say what to install: $lacking"
     step pip install --quiet --disable-pip-version-check "$(ls skyhop-*.whl)[testbed]"
     step skyhop testbed check job.toml --offline
     skyhop dish status --address 127.0.0.1:9 2>&1 | grep "no terminal answers" || fail "skyhop dish does not work"
     [ -s runs/study/report.html ] || fail "the study has no report"
-    printf '\ncheck_wheel: %s works where nothing but Python is\n' "$(basename skyhop-*.whl)"
+    printf '\ncheck_wheel: %s works on a system with nothing but Python\n' "$(basename skyhop-*.whl)"
 }
 
 [ "${1:-}" != --inside ] || { inside; exit; }
 
 [ -d "${1:-}" ] || fail "give the directory of a bare root file system: check_wheel.sh ROOT [WHEEL]"
-[ "$(id -u)" = 0 ] || fail "needs root: it mounts file systems and loads into the kernel"
+[ "$(id -u)" = 0 ] || fail "needs root: it mounts file systems and loads modules into the kernel"
 root=$(realpath "$1")
 wheel=${2:-$(echo "$(dirname "$0")"/../dist/skyhop-*.whl)}
 [ -f "$wheel" ] || fail "$wheel: no such wheel: run make wheel"

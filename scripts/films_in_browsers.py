@@ -1,6 +1,6 @@
-"""The same film in virtual time and in a browser, over fixed paths, with the same controller.
+"""Comparison of film playback in virtual time and in a browser, over fixed paths, same controller.
 
-By itself it prints the table, and puts it into docs/validation.md.
+Run as a script, it prints the table and replaces it in docs/results/validation.md.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from skyhop.data.toml import toml_text
 from skyhop.engines import Observer
 from skyhop.errors import RunError, SkyhopError
 from skyhop.video import playing
-from skyhop.video.browser.watching import Wish, check_programs, watch
+from skyhop.video.browser.watching import WatchOptions, check_programs, watch
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "validation.md"
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "results" / "validation.md"
 CONTROLLER = "robust-mpc"
 BITRATE_TOLERANCE = 0.05
 STALL_TOLERANCE_S = 1.0
 ATTEMPTS = 3
-"""A live run that warns of its lateness is repeated, so often at most."""
+"""Upper limit on attempts at a live run; a run that warns of lateness is repeated."""
 PAYLOAD_SHARE = 1448 / 1514
-"""TCP payload of a 1500-byte packet with timestamps, over its size on the wire."""
+"""TCP payload of a 1500-byte packet with timestamps, divided by its size on the wire."""
 
 
 @dataclass(frozen=True)
 class FixedPath:
-    """A fixed path, and the film that is played over it."""
+    """Fixed path, and the film that is played over it."""
 
     rate_mbps: int
     rtt_ms: int
@@ -46,7 +46,7 @@ class FixedPath:
         return f"{self.rate_mbps} Mbit/s, {self.rtt_ms} ms"
 
     def scenario(self) -> dict[str, Any]:
-        """Return it as a scenario, whose two directions are alike."""
+        """Return the scenario of the path, which is the same in both directions."""
         return {
             "path": {"kind": "fixed", "rtt": f"{self.rtt_ms} ms"},
             "link": {"rate": f"{self.rate_mbps} Mbit/s", "queue": "2 BDP"},
@@ -54,7 +54,7 @@ class FixedPath:
         }
 
     def write_film(self, place: Path) -> str:
-        """Write the film into a directory, and return its file."""
+        """Write the film into a directory; return the path of its file."""
         tracks = [{"bitrate": f"{kbps} kbit/s"} for kbps in self.ladder_kbps]
         content = {
             "description": "for a comparison", "source": "made up", "chunk": f"{self.chunk_s} s",
@@ -65,7 +65,7 @@ class FixedPath:
 
 
 PATHS = (
-    # The lowest track is above the rate: the picture stands still at every chunk.
+    # The lowest track's bitrate exceeds the rate: playback stalls at every chunk.
     FixedPath(1, 100, (1200, 2400), 12),
     FixedPath(6, 40, (300, 750, 1200, 1850, 2850, 4300, 6450), 18),
     FixedPath(20, 60, (1000, 2400, 4800, 9600, 14400), 18),
@@ -73,8 +73,8 @@ PATHS = (
 
 
 @dataclass(frozen=True)
-class Seen:
-    """What a session came to."""
+class Outcome:
+    """Metrics of one session that the table compares."""
 
     bitrate_mbps: float
     stall_s: float
@@ -82,9 +82,9 @@ class Seen:
     startup_s: float
 
     @staticmethod
-    def of(summary: dict[str, Any]) -> Seen:
-        """Return it from a summary's application, or from a row of sessions."""
-        return Seen(
+    def of(summary: dict[str, Any]) -> Outcome:
+        """Extract the metrics from an application in summary.json, or from a row of sessions."""
+        return Outcome(
             summary["mean_bitrate_bps"] / 1e6,
             summary["stall_ns"] / 1e9,
             round(summary["switches"]),
@@ -92,37 +92,41 @@ class Seen:
         )
 
 
-def over_tcp(path: FixedPath, film: str) -> Seen:
-    """Play it over the simulator's TCP."""
+def over_tcp(path: FixedPath, film: str) -> Outcome:
+    """Play the film over the simulator's TCP."""
     app = {"kind": "dash", "film": film, "controller": CONTROLLER, "start_track": 0}
     run = skyhop.sim({**path.scenario(), "flow": [{"app": app}]}, observer=Observer())
-    return Seen.of(run.summary["apps"][0])
+    return Outcome.of(run.summary["apps"][0])
 
 
-def over_rate(path: FixedPath, film: str) -> Seen:
-    """Play it over the rate alone."""
-    manner = playing.Manner(
+def over_rate(path: FixedPath, film: str) -> Outcome:
+    """Play the film at the path's rate alone, without TCP."""
+    options = playing.PlaybackOptions(
         film,
         playing={"start_track": 0, "wait_step": "0 s"},
         environment={"payload_share": PAYLOAD_SHARE, "delay": f"{path.rtt_ms} ms"},
     )
     trace = _core.RateTrace(str(path), [0.0], [path.rate_mbps * 1e6], 3600.0)
-    return Seen.of(playing.play(trace, CONTROLLER, manner).sessions.row(0, named=True))
+    return Outcome.of(playing.play(trace, CONTROLLER, options).sessions.row(0, named=True))
 
 
-def in_browser(path: FixedPath, film: str, attempts: int = ATTEMPTS) -> tuple[Seen, bool]:
-    """Play it in Chromium over a live run; return whether that was late to the end, too."""
+def in_browser(path: FixedPath, film: str, attempts: int = ATTEMPTS) -> tuple[Outcome, bool]:
+    """Play the film in Chromium over a live run; also return whether all attempts were late."""
     for _ in range(attempts):
         run = watch(
-            path.scenario(), None, Wish(film, None, CONTROLLER), observer=Observer(), is_quiet=True
+            path.scenario(),
+            None,
+            WatchOptions(film, None, CONTROLLER),
+            observer=Observer(),
+            is_quiet=True,
         )
         if not run.summary["warnings"]:
             break
-    return Seen.of(run.summary["apps"][0]), bool(run.summary["warnings"])
+    return Outcome.of(run.summary["apps"][0]), bool(run.summary["warnings"])
 
 
-def is_within(one: Seen, other: Seen) -> bool:
-    """Return whether two sessions differ by no more than the tolerances."""
+def is_within(one: Outcome, other: Outcome) -> bool:
+    """Return whether two sessions differ by at most the tolerances."""
     return (
         abs(one.bitrate_mbps / other.bitrate_mbps - 1) <= BITRATE_TOLERANCE
         and abs(one.stall_s - other.stall_s) <= STALL_TOLERANCE_S
@@ -136,7 +140,7 @@ HEAD = """\
 
 
 def table(attempts: int = ATTEMPTS) -> str:
-    """Return the table; a line that names what is missing where no film can be watched."""
+    """Return the table; without the needed programs, one line that names the missing one."""
     try:
         check_programs()
     except RunError as error:
@@ -156,7 +160,7 @@ def table(attempts: int = ATTEMPTS) -> str:
     return "\n".join(lines)
 
 
-def _figures(ours: Seen, browser: Seen | None) -> str:
+def _figures(ours: Outcome, browser: Outcome | None) -> str:
     bitrate, stall = "", ""
     if browser is not None:
         bitrate = f"{100 * (ours.bitrate_mbps / browser.bitrate_mbps - 1):+.1f} %"
@@ -168,13 +172,13 @@ def _figures(ours: Seen, browser: Seen | None) -> str:
 
 
 SECTION = re.compile(r"(?<=\n)\| path \| played \|.*?\n(?=\n|\Z)", re.DOTALL)
-"""Of the page: the table as it stands."""
+"""Pattern that finds the present table in the page."""
 
 
 def main() -> int:
-    """Print the table, and put it into the page."""
+    """Print the table and replace it in the page."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--attempts", type=int, default=ATTEMPTS, help="at runs that are late")
+    parser.add_argument("--attempts", type=int, default=ATTEMPTS, help="at live runs that are late")
     try:
         made = table(parser.parse_args().attempts)
     except SkyhopError as error:

@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# Runs a command where a directory is the root of everything, in mount and process namespaces of its own.
+# Runs a command with a directory as its root file system, in mount and process namespaces of its own.
 # Usage: in_root.sh ROOT LAYER COMMAND...
-#   ROOT    a root file system, which stays as it is
-#   LAYER   a directory: what the command writes is in LAYER/upper, and what is put there before it sees
-#   IN_ROOT_TUN   the mode of /dev/net/tun inside (666)
-#   IN_ROOT_BIND  a directory of this machine that is seen at /opt/toolchain, read-only
-# Works as root. The network is this machine's, and what pip, cargo and apt need to reach their indexes goes along.
+#   ROOT    a root file system, which is not changed
+#   LAYER   a directory whose LAYER/upper is mounted over ROOT: the command reads it, and its changes go there
+#   IN_ROOT_TUN   mode of /dev/net/tun inside (default 666)
+#   IN_ROOT_BIND  directory of this machine to mount at /opt/toolchain, read-only
+# Needs root. The network is this machine's; the settings with which pip, cargo and apt reach their indexes are copied.
 set -euo pipefail
 
 fail() { printf 'in_root: %s\n' "$1" >&2; exit 1; }
 
-# What pip and cargo need of this machine: the options, and the files that they name.
+# Environment variables that pip and cargo need, if the files that they name exist.
 index_options() {
     env -0 | while IFS='=' read -r -d '' name value; do
         case $name in
@@ -20,7 +20,7 @@ index_options() {
     done || true
 }
 
-copy_into() { # ROOT FILE...: files of this machine, those that exist, to the same places
+copy_into() { # ROOT FILE...: copies existing files of this machine to the same paths
     local root=$1 file
     shift
     for file; do
@@ -48,7 +48,7 @@ net/tun 10 200 ${IN_ROOT_TUN:-666}"
     ln -s /proc/self/fd "$dev/fd"
 }
 
-enter() { # ROOT LAYER COMMAND...: in the namespaces
+enter() { # ROOT LAYER COMMAND...: runs within the namespaces
     local root=$2/root options own
     mkdir -p "$2"/{upper,work,root}
     mount -t overlay -o "lowerdir=$1,upperdir=$2/upper,workdir=$2/work" overlay "$root"
@@ -66,13 +66,13 @@ enter() { # ROOT LAYER COMMAND...: in the namespaces
     make_devices "$root"
     mount -t proc proc "$root/proc"
     mount -t sysfs sysfs "$root/sys"
-    # Pins of its own: those of the machine are not seen.
+    # Mount a new BPF file system, so that objects pinned on the machine are not visible.
     mount -t bpf bpf "$root/sys/fs/bpf"
     mkdir -p "$root/old"
     cd "$root"
     pivot_root . old
     cd /
-    # A bare root file system may hold no umount; 2 is MNT_DETACH.
+    # A bare root file system may have no umount; 2 is MNT_DETACH.
     python3 -c 'import ctypes, sys; sys.exit(-ctypes.CDLL(None).umount2(b"/old", 2))'
     shift 2
     exec env -i "${options[@]}" HOME=/root LANG=C.UTF-8 \
@@ -81,7 +81,7 @@ enter() { # ROOT LAYER COMMAND...: in the namespaces
 
 [ "${1:-}" != --enter ] || { shift; enter "$@"; }
 
-[ $# -ge 3 ] && [ -d "$1" ] || fail "give a root file system, a directory for what is written, and a command"
+[ $# -ge 3 ] && [ -d "$1" ] || fail "expected a root file system, a directory for the layer, and a command"
 [ "$(id -u)" = 0 ] || fail "needs root: it mounts file systems"
 root=$(realpath "$1")
 mkdir -p "$2"

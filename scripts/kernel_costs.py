@@ -1,4 +1,4 @@
-"""What ours cost in the kernel: CPU per GB, the latency of announcements and of decisions."""
+"""Costs of skyhop in the kernel: CPU time per GB, latency of announcements and of decisions."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ UNMOVED = """[tcp]
 governs = "base"
 interval = "10 ms"
 """
-"""What a card says to leave the window to CUBIC: what differs from it is what deciding costs."""
+"""Part of a policy card that leaves the window to CUBIC: only the cost of decisions differs then.
+"""
 
 
 def lines(package: str, bench: str, *arguments: str) -> list[str]:
-    """Return what a bench prints, one line for each figure."""
+    """Run a benchmark of a Rust crate; return the lines that it prints."""
     command = [os.environ.get("CARGO", "cargo"), "bench", "--locked", "-p", package]
     done = subprocess.run(
         [*command, "--bench", bench, "--", *arguments],
@@ -29,16 +30,16 @@ def lines(package: str, bench: str, *arguments: str) -> list[str]:
 
 
 def policy_lines() -> list[str]:
-    """Return what a policy costs whose network is as large as Astraea's agent's."""
+    """Return the cost of a policy whose network is as large as Astraea's actor."""
     with tempfile.TemporaryDirectory() as directory:
         card = write_card(Path(directory), tcp=UNMOVED, moves="factor", step=1e-9)
         return lines(*POLICY, str(card))
 
 
 def table() -> str:
-    """Return the lines of all benches as a list."""
-    told = [line for one in BENCHES for line in lines(*one)]
-    return "\n".join(f"- {line}" for line in (*told, *policy_lines()) if line)
+    """Return the output of all benchmarks as a Markdown list."""
+    costs = [line for one in BENCHES for line in lines(*one)]
+    return "\n".join(f"- {line}" for line in (*costs, *policy_lines()) if line)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""Puts what learned senders come to into docs/skyhop-leo.md, from runs of their studies.
+"""Write the results of learned senders into docs/results/skyhop-leo.md, from runs of their studies.
 
 .venv/bin/python scripts/learned_page.py learned=runs/learned learned-measured=runs/measured
 
-`learned` is run with --policy "trained untold=CARD.toml", a card of the same training in which
-nothing was announced (--set signal.source=none).
+Run the study `learned` with --policy "trained untold=CARD.toml", where CARD.toml is the card of the
+same training without announcements (--set signal.source=none).
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from scipy import stats
 
 from skyhop.cli.terminal import print_error
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "skyhop-leo.md"
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "results" / "skyhop-leo.md"
 NAMES = {
-    "skyhop-leo": "**skyhop-leo**, told",
-    "untold": "**skyhop-leo**",
-    "trained untold": "trained without",
+    "skyhop-leo": "**skyhop-leo**, with announcements",
+    "untold": "**skyhop-leo**, no announcements",
+    "trained untold": "trained without announcements",
 }
-"""What senders of the studies are called on the page."""
+"""Names of senders on the page, by their names in the studies."""
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A table: what of which runs, to so many decimals."""
+    """Table of the page: column of the results, case of the study, and decimals."""
 
     title: str
     case: str
@@ -40,18 +40,18 @@ class Figure:
 
 
 FIGURES = (
-    Figure("goodput alone, Mbit/s", "alone", "used_mbps", 1),
-    Figure("delay inflation alone", "alone", "inflation", 2),
-    Figure("packets sent again, alone", "alone", "retransmits", 0),
-    Figure("goodput with 0.5 % loss, Mbit/s", "loss", "used_mbps", 1),
-    Figure("lesser over greater goodput beside itself", "beside itself", "ratio", 2),
-    Figure("the same, where one begins a minute later", "after itself", "ratio", 2),
-    Figure("share beside CUBIC, %", "beside CUBIC", "share_pct", 0),
+    Figure("goodput of one flow, Mbit/s", "alone", "used_mbps", 1),
+    Figure("delay inflation of one flow", "alone", "inflation", 2),
+    Figure("retransmissions of one flow", "alone", "retransmits", 0),
+    Figure("goodput of one flow with 0.5 % loss, Mbit/s", "loss", "used_mbps", 1),
+    Figure("goodput ratio, lower over higher, of two flows", "next to itself", "ratio", 2),
+    Figure("goodput ratio, if the second flow begins a minute later", "after itself", "ratio", 2),
+    Figure("share of the goodput next to a CUBIC flow, %", "next to CUBIC", "share_pct", 0),
 )
 
 
 def tables(results: pl.DataFrame) -> Iterator[str]:
-    """Return a table for each figure that there are runs of."""
+    """Yield a table for each figure that has runs."""
     of_first = results.filter(pl.col("flow") == 0)
     for figure in FIGURES:
         runs = of_first.filter(pl.col("case") == figure.case)
@@ -71,7 +71,7 @@ def table(figure: Figure, runs: pl.DataFrame) -> str:
 
 
 def cell(figure: Figure, runs: pl.DataFrame) -> str:
-    """Return a mean, and how far its 95 % confidence interval reaches (Student's t)."""
+    """Return the mean and half its 95 % confidence interval (Student's t)."""
     values = runs[figure.column].drop_nulls().to_numpy()
     if len(values) < 2:  # noqa: PLR2004
         return f"{values[0]:.{figure.decimals}f}" if len(values) else ""
@@ -79,29 +79,31 @@ def cell(figure: Figure, runs: pl.DataFrame) -> str:
     return f"{values.mean():.{figure.decimals}f} ± {reach:.{figure.decimals}f}"
 
 
-def put(page: str, made: Mapping[str, str]) -> str:
-    """Return the page with what stands between the marks of each name replaced."""
+def fill_in(page: str, made: Mapping[str, str]) -> str:
+    """Return the page with the text between the marks of each name replaced."""
     for name, text in made.items():
         mark = re.compile(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", re.DOTALL)
         page, count = mark.subn(lambda found, text=text: f"{found[1]}\n{text}\n\n{found[2]}", page)
         if count != 1:
-            raise SystemExit(f"{PAGE}: there is no <!-- {name} -->")
+            raise SystemExit(f"{PAGE}: has no mark <!-- {name} -->")
     return page
 
 
 def main() -> int:
-    """Write the page."""
+    """Write the tables of the given studies into the page."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("runs", nargs="+", metavar="STUDY=DIR", help="where each study was run")
+    parser.add_argument(
+        "runs", nargs="+", metavar="STUDY=DIR", help="output directory of each study"
+    )
     given = dict(entry.split("=", 1) for entry in parser.parse_args().runs)
     made = {}
     for name, directory in given.items():
         file = Path(directory) / "results.parquet"
         if not file.exists():
-            print_error(f"{file}: is not there; run the study first")
+            print_error(f"{file}: does not exist; run the study first")
             return 1
         made[name] = "\n\n".join(tables(pl.read_parquet(file)))
-    PAGE.write_text(put(PAGE.read_text("utf-8"), made), "utf-8")
+    PAGE.write_text(fill_in(PAGE.read_text("utf-8"), made), "utf-8")
     return 0
 
 

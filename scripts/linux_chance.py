@@ -1,4 +1,4 @@
-"""Random loss, and two flows that share: Linux's draws beside ours, with intervals."""
+"""Comparison of the simulator with Linux where chance matters: random loss, and shared links."""
 
 from __future__ import annotations
 
@@ -30,34 +30,34 @@ from scipy import stats
 from skyhop.data.arrays import FloatArray
 
 SEEDS = 40
-"""Our draws of random loss."""
+"""Number of simulations per scenario with random loss, each with its own seed."""
 SRTT_OF_QUEUES = 0.05
-"""Of flows below disciplines."""
+"""Tolerance of mean srtt for flows over queue disciplines, as a fraction of Linux's value."""
 STARTS, STARTS_APART_MS = 10, 7
-"""How many starts of the second flow Linux was asked for, and how far apart."""
+"""Number of different start times of the second flow, and the time between them in ms."""
 CONVERGED_S = 40
 MSS_BITS = 1448 * 8
 
 
 @dataclass(frozen=True)
 class Difference:
-    """How much larger ours is, with its 95 % interval."""
+    """Difference between simulator and Linux, with its 95 % confidence interval."""
 
     value: float
     low: float
     high: float
 
     def text(self, unit: str) -> str:
-        """Return it in hundredths: per cent, or points."""
+        """Return the difference in per cent or percentage points, with its interval."""
         value, low, high = (100 * end for end in (self.value, self.low, self.high))
         return f"{value:+.1f} {unit} ({low:+.1f} to {high:+.1f})"
 
     def is_within(self, tolerance: float) -> bool:
-        """Return whether the value is."""
+        """Return whether the estimate is within the tolerance."""
         return abs(self.value) <= tolerance
 
     def may_be_within(self, tolerance: float) -> bool:
-        """Return whether some of the interval is."""
+        """Return whether a part of the interval is within the tolerance."""
         return self.low <= tolerance and self.high >= -tolerance
 
 
@@ -66,11 +66,11 @@ def difference(
     linux: Sequence[float],
     along: tuple[FloatArray, FloatArray] | None = None,
 ) -> Difference:
-    """Return the mean of ours minus Linux's, at equal `along` where that is given.
+    """Return the simulator's mean minus Linux's, adjusted for the covariate `along` if given.
 
-    Least squares with an offset for ours, and one slope along the covariate for both (analysis of
-    covariance); the interval is Student's t's, both having the same spread. A single value of
-    Linux's will do.
+    The method is an analysis of covariance: least squares with an offset for the simulator, and a
+    common slope along the covariate. The interval is from Student's t distribution with a common
+    variance; a single value of Linux is enough.
     """
     values = np.concatenate([ours, linux])
     columns = [np.ones_like(values), np.r_[np.ones(len(ours)), np.zeros(len(linux))]]
@@ -92,13 +92,13 @@ def relative_difference(
     linux: Sequence[float],
     along: tuple[FloatArray, FloatArray] | None = None,
 ) -> Difference:
-    """Return the same of logarithms, as a part of Linux's."""
+    """Return the difference of the logarithms, which approximates a fraction of Linux's value."""
     found = difference(np.log(ours).tolist(), np.log(linux).tolist(), along)
     return Difference(*(float(np.expm1(end)) for end in (found.value, found.low, found.high)))
 
 
 def lossy(executor: Executor) -> list[Row]:
-    """Simulate every scenario with random loss, with as many seeds as there are to be."""
+    """Simulate every scenario with random loss, once for each of `SEEDS` seeds."""
     waiting = []
     for name, linux in _draws().items():
         if not name.startswith("loss-") or linux["draws"][0][0]["cc"] not in LINUX_OWN:
@@ -111,7 +111,7 @@ def lossy(executor: Executor) -> list[Row]:
 
 
 def _draws() -> dict[str, Any]:
-    """Return scenarios with all draws that there are, that of the summary too."""
+    """Return the scenarios with all their draws, including the run in the summary."""
     found = {name: dict(linux) for name, linux in linux_runs.draws().items()}
     for name, linux in linux_runs.summary().items():
         one = found.setdefault(name, {**linux, "draws": []})
@@ -120,7 +120,7 @@ def _draws() -> dict[str, Any]:
 
 
 def loss_table(rows: list[Row]) -> str:
-    """Return the lines about random loss."""
+    """Return the table rows on random loss."""
     return "\n".join(_loss_line(row) for row in rows)
 
 
@@ -157,7 +157,7 @@ def _loss_line(row: Row) -> str:
 
 
 def _losses(flows: Sequence[dict[str, Any]]) -> FloatArray:
-    """Return what part of the segments sent was sent again."""
+    """Return, for each flow, the fraction of sent segments that were retransmissions."""
     again = np.array(_column(flows, "retransmits"))
     bits = np.array([flow["goodput_bps"] * flow.get("seconds", 60) for flow in flows])
     lost: FloatArray = again / (bits / MSS_BITS + again)
@@ -169,9 +169,10 @@ def _column(flows: Sequence[dict[str, Any]], key: str) -> list[float]:
 
 
 def sharing(executor: Executor) -> dict[str, list[Outcome]]:
-    """Simulate flows that share, those that a queue marks too, with as many starts of the second.
+    """Simulate the pairs of flows that Linux ran, over FIFOs and other queue disciplines.
 
-    Those that Linux was asked for; it was asked once with marks.
+    Each pair runs with `STARTS` different starts of the second flow. Linux's recorded results for
+    queue disciplines have one start only.
     """
     texts = {
         name: scenario(name, {**linux, "flows": linux["draws"][0]})
@@ -191,7 +192,7 @@ def sharing(executor: Executor) -> dict[str, list[Outcome]]:
 
 
 def starts(text: Scenario) -> Iterator[Scenario]:
-    """Yield a scenario with all starts of its second flow."""
+    """Yield variants of a scenario, one for each start of its second flow."""
     first, second = text["flow"]
     start_ms = int(second["start"].removesuffix(" ms"))
     for k in range(STARTS):
@@ -202,7 +203,7 @@ def starts(text: Scenario) -> Iterator[Scenario]:
 
 
 def share_table(runs: dict[str, list[Outcome]]) -> str:
-    """Return the lines about flows that share: whole lives over all draws, and from 40 s on."""
+    """Return the table rows on sharing: shares over whole runs, and from 40 s on."""
     lines = []
     for name, ours in runs.items():
         if not name.startswith("fair-"):
@@ -216,26 +217,26 @@ def share_table(runs: dict[str, list[Outcome]]) -> str:
 
 
 def _share_line(name: str, when: str, ours: list[float], linux: list[float]) -> str:
-    apart = difference(ours, linux)
+    gap = difference(ours, linux)
     if len(linux) > 1:
         spread = f"{100 * np.std(linux, ddof=1):.1f}"
-        within = apart.is_within(SHARE)
-        by_chance = not within and apart.may_be_within(SHARE)
+        within = gap.is_within(SHARE)
+        by_chance = not within and gap.may_be_within(SHARE)
         said = "perhaps" if by_chance else verdict(name, within=within)
     else:
-        # One draw says no more than whether it could be one of ours.
+        # From a single run of Linux one can only tell whether it could be one of the simulator's.
         spread = "-"
-        said = "perhaps" if apart.low <= 0 <= apart.high else verdict(name, within=False)
+        said = "perhaps" if gap.low <= 0 <= gap.high else verdict(name, within=False)
     return (
         f"| {name} | {when} | {len(linux)}, {len(ours)} "
         f"| {100 * np.mean(linux):.1f} % | {spread} "
         f"| {100 * np.mean(ours):.1f} % | {100 * np.std(ours, ddof=1):.1f} "
-        f"| {apart.text('points')} | {said} |"
+        f"| {gap.text('points')} | {said} |"
     )
 
 
 def disciplines_table(runs: dict[str, list[Outcome]]) -> str:
-    """Return the lines of flows below a discipline: means over our starts, and Linux's run."""
+    """Return the table rows on queue disciplines: means over all starts."""
     return "\n".join(
         _discipline_line(name, [run.flows for run in ours])
         for name, ours in runs.items()
@@ -260,7 +261,7 @@ def _discipline_line(name: str, ours: list[list[dict[str, Any]]]) -> str:
     of_each = [draw["ecn_marks"] if is_marked else sum_of(draw["flows"], key) for draw in draws]
     of_linux = float(np.mean(of_each))
     shares = difference([share(flows) for flows in ours], [share(flows) for flows in linux])
-    # Of one draw nothing is known but whether it could be one of ours.
+    # From a single run of Linux one can only tell whether it could be one of the simulator's.
     may_be = shares.may_be_within(SHARE) if len(linux) > 1 else shares.low <= 0 <= shares.high
     rest = abs(goodput) <= GOODPUT and abs(srtt) <= SRTT_OF_QUEUES and are_near(answers, of_linux)
     within = rest and shares.is_within(SHARE)
@@ -274,7 +275,7 @@ def _discipline_line(name: str, ours: list[list[dict[str, Any]]]) -> str:
 
 
 def _late_share(times_s: Sequence[FloatArray], rates: Sequence[FloatArray]) -> float:
-    """Return the first flow's share of what was sent once both had converged."""
+    """Return the first flow's share of the data sent after `CONVERGED_S`."""
     sent = [
         float(np.sum(rate[t_s > CONVERGED_S])) for t_s, rate in zip(times_s, rates, strict=True)
     ]
@@ -282,14 +283,14 @@ def _late_share(times_s: Sequence[FloatArray], rates: Sequence[FloatArray]) -> f
 
 
 def _rates(run: Outcome) -> tuple[list[FloatArray], list[FloatArray]]:
-    """Return the times of a run's samples, and cwnd over srtt there, by flow."""
+    """Return, for each flow, the sample times of a run, and cwnd / srtt at these times."""
     times = [np.array(t_s) for t_s, _ in run.curves]
     pairs = zip(run.curves, run.srtt_us, strict=True)
     return times, [np.array(cwnd) / np.maximum(srtt, 1) for (_, cwnd), srtt in pairs]
 
 
 def _linux_rates(name: str) -> tuple[list[FloatArray], list[FloatArray]]:
-    """Return the same of the one run of Linux's that has series."""
+    """Return, for each flow, the sample times and cwnd / srtt of Linux's run with series."""
     flows = linux_runs.summary()[name]["flows"]
     series = [linux_runs.series(name, index) for index, _ in enumerate(flows)]
     starts_s = [flow["start_s"] for flow in flows]

@@ -1,7 +1,7 @@
-"""What Linux did in virtual time (tests/linux, its README) beside what the simulator does.
+"""Comparison of the simulator with runs of Linux in virtual time (tests/linux and its README).
 
-Here: what is compared and how it is simulated, the flows that leave nothing to chance, and the
-figure. `linux_chance` has what hangs on chance, `linux_short` short transfers and answers.
+This module has the scenarios for the simulator, the comparison of deterministic flows, and the
+figure; `linux_chance` has random loss and sharing, `linux_short` short transfers and short answers.
 """
 
 from __future__ import annotations
@@ -16,21 +16,23 @@ import numpy as np
 from matplotlib import rc_context
 
 import skyhop
-from skyhop.analysis.looks import COLOURS
+from skyhop.analysis.styles import COLOURS
 from skyhop.figures.style import Sheet, dress
 
 GOODPUT = 0.02
 SRTT = 0.03
 SRTT_WITH_LOSS = 0.05
 RETRANSMITS, RETRANSMITS_MORE = 0.25, 20
-"""That part of Linux's retransmits, and so many more."""
+"""Tolerance of retransmissions: a fraction of Linux's number, plus a constant number."""
 SHARE = 0.05
 
 LINUX_OWN = ("reno", "cubic", "bbr", "hybla", "vegas")
 OUR_READING = ("satpipe", "bbr3")
-"""Written after the paper and the draft, not after the modules that Linux ran."""
+"""Congestion controls that skyhop implements from a paper or draft, not from the modules that Linux
+ran.
+"""
 PIE_PERIOD = "20 ms"
-"""15 ms are two ticks at HZ = 100."""
+"""Update period of PIE: its default, 15 ms, takes two ticks at HZ = 100."""
 RED = {
     "kind": "red",
     "min": "28486 B",
@@ -40,7 +42,9 @@ RED = {
     "bandwidth": "0 bit/s",
     "probability": "10 %",
 }
-"""Below the token bucket it counts the packet that waits for tokens; it is not told of idleness."""
+"""RED as it behaves in Linux below a token bucket: it also counts the packet that waits for tokens,
+and does not notice idle periods.
+"""
 QDISCS: dict[str, tuple[str, Any]] = {
     "codel ecn": ("1000 packets", {"kind": "codel", "ecn": True}),
     "fq_codel": ("10240 packets", "fq_codel"),
@@ -57,19 +61,19 @@ QDISCS: dict[str, tuple[str, Any]] = {
         RED,
     ),
 }
-"""Queues that Linux ran, by tc's arguments: how much they hold (tc's limit where none is given),
-and what they are.
+"""Queue limit and discipline in skyhop, by tc's arguments in tests/linux; a queue without a limit
+there has tc's default.
 """
 
 HOSTS = {"profile": "linux-6.12", "hz": 100, "rmem": {"max": "64 MiB"}, "wmem": {"max": "64 MiB"}}
-"""As Linux's were."""
+"""Host options that match the hosts in tests/linux: kernel, ticks and buffers."""
 UNLIMITED = "10 Gbit/s"
-"""The rate of the way back, where nothing held Linux's ACKs up."""
+"""Rate of the return path, as Linux's ACKs had no bottleneck."""
 
 REASONS = {
     "single-vegas-50m-40ms-1bdp": "which packets slow start loses decides how much of the queue "
     "Vegas keeps for ten seconds (below, over nine round trips: within)",
-    "geo-bbr-20m-600ms-1bdp": "of eight seeds six come to 16.05 Mbit/s in the guest, two to 15.68, "
+    "geo-bbr-20m-600ms-1bdp": "of eight seeds six reach 16.05 Mbit/s in the guest, two 15.68, "
     "which all of the simulator's do; what decides is open",
     "aqm-fq-bbr-50m-40ms": "the flows' PROBE_RTTs fall together in the guest and alternate here, "
     "where a flow that is alone for 0.2 s loses what is beyond fq's 100 packets of a flow. Its "
@@ -78,16 +82,16 @@ REASONS = {
     "100 kB received": "in the guest the acknowledgement of the 30th packet is delayed, and the "
     "last two wait for it; likely by how much memory packets take there (limitations.md)",
 }
-"""Why a row is out of tolerance; what is not here is open."""
+"""Known causes why rows are out of tolerance, by row name; for other rows the cause is open."""
 
 Scenario = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one of our runs gave: the flows' summaries, and the samples of each.
+    """Result of a simulation: summaries of the flows, and their samples.
 
-    A curve is time and cwnd.
+    A curve is a pair of arrays: times (s) and cwnd (packets).
     """
 
     flows: list[dict[str, Any]]
@@ -97,7 +101,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Row:
-    """A scenario of Linux's and our runs of it."""
+    """Scenario, with Linux's flows and the simulations of it."""
 
     name: str
     linux: list[dict[str, Any]]
@@ -105,14 +109,14 @@ class Row:
 
 
 def missing(linux: Scenario) -> list[str]:
-    """Return what a scenario needs that the simulator does not have."""
+    """Return congestion controls and queues of a scenario that the simulator does not have."""
     ccs = [flow["cc"] for flow in linux["flows"] if flow["cc"] not in (*LINUX_OWN, *OUR_READING)]
     queue = linux.get("aqm")
     return sorted({*ccs, *([queue.split()[0]] if queue and queue not in QDISCS else [])})
 
 
 def scenario(name: str, linux: Scenario) -> dict[str, Any]:
-    """Return what Linux went through as a scenario."""
+    """Return a scenario of tests/linux, converted to skyhop's format."""
     rtt_us, queue_bytes = linux_runs.our_link(linux)
     queue, qdisc = QDISCS.get(linux.get("aqm", ""), (f"{queue_bytes} B", "fifo"))
     text: dict[str, Any] = {
@@ -141,14 +145,14 @@ def scenario(name: str, linux: Scenario) -> dict[str, Any]:
             for k in range(1, 7)
         ]
     if any(flow["cc"] == "satpipe" for flow in linux["flows"]):
-        # The module expects a reconfiguration at 12 s of every 15 s of the clock.
+        # The congestion control expects a reconfiguration 12 s into every 15 s of the clock.
         text["path"]["start"] = "2024-01-01T00:00:00Z"
         text["signal"] = {"source": "schedule", "period": "15 s", "offset": "12 s"}
     return text
 
 
 def simulate(text: Scenario) -> Outcome:
-    """Run one scenario."""
+    """Simulate one scenario; return its flows and samples."""
     run = skyhop.sim(text)
     table = run.flows.to_pydict()
     flows = run.summary["flows"]
@@ -167,7 +171,7 @@ def simulate(text: Scenario) -> Outcome:
 
 
 def rows(executor: Executor) -> list[Row]:
-    """Simulate once every scenario that there are the parts for."""
+    """Simulate every supported scenario once."""
     waiting = []
     for name, linux in linux_runs.summary().items():
         if not missing(linux):
@@ -177,23 +181,23 @@ def rows(executor: Executor) -> list[Row]:
 
 
 def is_certain(name: str, flows: list[dict[str, Any]]) -> bool:
-    """Return whether nothing but the flow's own choices is left to chance in a scenario."""
+    """Return whether a scenario has neither random loss nor competing flows."""
     own = all(flow["cc"] in LINUX_OWN for flow in flows)
     return own and name.split("-", maxsplit=1)[0] in ("single", "geo", "handover")
 
 
 def is_of_our_reading(row: Row) -> bool:
-    """Return whether a row has a congestion control of which ours is another."""
+    """Return whether a row's congestion control is implemented from a paper or draft."""
     return any(flow["cc"] in OUR_READING for flow in row.linux)
 
 
 def table(rows: list[Row]) -> str:
-    """Return the lines of the table of flows that leave little to chance."""
+    """Return the table rows of deterministic flows."""
     return "\n".join(line(row, 0, SRTT) for row in rows if is_certain(row.name, row.linux))
 
 
 def reading_table(rows: list[Row]) -> str:
-    """Return the lines about modules of which ours is a reading of the paper: no tolerance."""
+    """Return the table rows of congestion controls from papers, which have no tolerance."""
     lines = [
         line(row, index, None)
         for row in rows
@@ -204,7 +208,7 @@ def reading_table(rows: list[Row]) -> str:
 
 
 def line(row: Row, flow: int, srtt_tolerance: float | None) -> str:
-    """Return a flow's line; where there is a tolerance, with a verdict."""
+    """Return the table row of a flow, with a verdict if there is a tolerance."""
     linux, ours = row.linux[flow], row.runs[0].flows[flow]
     goodput, srtt = relative(ours, linux, "goodput_bps"), relative(ours, linux, "srtt_mean_us")
     name = row.name if len(row.linux) == 1 else f"{row.name}, {linux['cc']}"
@@ -226,37 +230,37 @@ def line(row: Row, flow: int, srtt_tolerance: float | None) -> str:
 
 
 def are_near(ours: float, linux: float) -> bool:
-    """Return whether two counts of retransmissions or marks agree."""
+    """Return whether two counts of retransmissions or marks agree within the tolerance."""
     return abs(ours - linux) <= RETRANSMITS * linux + RETRANSMITS_MORE
 
 
 def verdict(name: str, *, within: bool) -> str:
-    """Return what the last column says."""
+    """Return the text of the column "within", with the known cause of a difference."""
     return "yes" if within else f"**no**: {REASONS.get(name, 'open')}"
 
 
 def percent(part: float) -> str:
-    """Return a difference as text."""
+    """Format a relative difference in per cent."""
     return f"{100 * part:+.1f} %"
 
 
 def relative(ours: Mapping[str, Any], linux: Mapping[str, Any], key: str) -> float:
-    """Return how much larger ours is, as a part of Linux's."""
+    """Return the simulator's difference from Linux, as a fraction of Linux's value."""
     return float(ours[key] / linux[key] - 1)
 
 
 def sum_of(flows: list[dict[str, Any]], key: str) -> float:
-    """Return the flows' sum."""
+    """Return the sum of a value over flows."""
     return float(sum(flow[key] for flow in flows))
 
 
 def share(flows: list[dict[str, Any]]) -> float:
-    """Return the first flow's part of the sum of goodputs."""
+    """Return the first flow's share of the total goodput."""
     return float(flows[0]["goodput_bps"] / sum_of(flows, "goodput_bps"))
 
 
 def not_modelled() -> str:
-    """Return the lines of what is missing, each with the scenarios that need it."""
+    """Return the table rows of features that are not simulated, and scenarios that need them."""
     needing: dict[str, list[str]] = {}
     for name, linux in linux_runs.summary().items():
         if lacks := missing(linux):
@@ -265,7 +269,7 @@ def not_modelled() -> str:
 
 
 def draw(rows: list[Row]) -> Sheet:
-    """Return small multiples: each flow's cwnd over time, Linux's and that of our first run."""
+    """Draw one panel per flow: cwnd over time in Linux and in the first simulation."""
     panels = list(_panels(rows))
     columns = 3
     with rc_context({"font.size": 7}):
@@ -298,6 +302,6 @@ def _panels(rows: list[Row]) -> Iterator[tuple[Row, int]]:
 
 
 def linux_curve(name: str, flow: int, start_s: float) -> tuple[list[float], list[float]]:
-    """Return Linux's samples: time since the run's start, cwnd in packets."""
+    """Return Linux's samples: times since the start of the run (s), and cwnd (packets)."""
     series = linux_runs.series(name, flow)
     return [start_s + t_s for t_s in series.t_s], [float(cwnd) for cwnd in series.cwnd_packets]

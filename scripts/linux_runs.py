@@ -1,4 +1,4 @@
-"""What Linux's TCP did: tests/linux, whose README says how it was asked."""
+"""Reader of results of Linux's TCP: recorded in tests/linux (see its README), or newer."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "tests" / "linux"
-"""Recorded once."""
-ANEW = ROOT / "runs" / "linux"
-"""Made anew: a folder for each kernel, by its name (scripts/linux_anew.py)."""
+"""Folder from which results are read: the recorded ones, until `use` selects another folder."""
+GENERATED = ROOT / "runs" / "linux"
+"""Results of scripts/linux_in_guests.py: one folder per kernel, by the kernel's name."""
 DISCIPLINES = "disciplines.json"
-"""There: what disciplines did with several starts of the second flow, not in tests/linux."""
+"""Generated results with several starts of the second flow; tests/linux has no such file."""
 TRACES = FOLDER / "traces.json"
-"""Of live runs; no guest makes them."""
+"""Results of live runs, which are not measured in guests."""
 INTERVAL_S = 0.1
 
 
 @dataclass(frozen=True)
 class Series:
-    """TCP_INFO of a flow every 100 ms, the first 100 ms after its start."""
+    """TCP_INFO samples of a flow every 100 ms, the first of them 100 ms after the flow's start."""
 
     t_s: list[float]
     cwnd_packets: list[int]
@@ -32,45 +32,45 @@ class Series:
 
 
 PACKET_BYTES = 1514
-"""A full packet with its Ethernet header."""
+"""Size of a full packet in bytes, with its Ethernet header."""
 
 
 def use(folder: Path) -> None:
-    """Have all that follows read what was made anew."""
+    """Select the folder from which all later results are read."""
     global FOLDER  # noqa: PLW0603 - a program decides this once, before it reads
     FOLDER = folder
 
 
 def summary(folder: Path | None = None) -> dict[str, Any]:
-    """Return every scenario with its terms and what its flows came to."""
+    """Return the parameters of every scenario and the results of its flows."""
     return _read("summary.json", folder)
 
 
 def our_link(scenario: Mapping[str, Any]) -> tuple[float, int]:
-    """Return the round trip in us and the queue in bytes of a link that sends packet after packet.
+    """Return RTT (us) and queue (bytes) with which skyhop's link equals Linux's token bucket.
 
-    Linux's token bucket lets the first packet of an idle link pass at once, and has the one that it
-    waits for in its FIFO still.
+    Skyhop's link serialises packets. The token bucket sends the first packet on an idle link at
+    once, and the packet that waits for tokens still occupies its FIFO.
     """
     rtt_us = 2 * scenario["one_way_us"] - PACKET_BYTES * 8000 / scenario["rate_kbps"]
-    waits = 0 if "aqm" in scenario else PACKET_BYTES
-    return rtt_us, scenario["queue_bytes"] - waits
+    waiting_bytes = 0 if "aqm" in scenario else PACKET_BYTES
+    return rtt_us, scenario["queue_bytes"] - waiting_bytes
 
 
 def draws() -> dict[str, Any]:
-    """Return scenarios that hang on chance with the flows of several draws."""
+    """Return the random scenarios, each with the flows of several draws."""
     return _read("draws.json")
 
 
 def short() -> dict[str, Any]:
-    """Return what short connections and short answers took."""
+    """Return the durations of short transfers and of short answers."""
     return _read("short.json")
 
 
 def disciplines() -> dict[str, Any]:
-    """Return what each discipline did with several starts, or else in the one run of the summary.
+    """Return the runs over queue disciplines, by scenario: flows and marks of each run.
 
-    By scenario a list of flows and marks.
+    Generated results have one run per start of the second flow, the recorded results a single run.
     """
     if (FOLDER / DISCIPLINES).exists():
         return _read(DISCIPLINES)
@@ -78,17 +78,17 @@ def disciplines() -> dict[str, Any]:
 
 
 def traces() -> dict[str, Any]:
-    """Return what a kernel did on paths that misbehave, with the scenarios."""
+    """Return a kernel's runs over paths that reorder, stall or slow down, with their scenarios."""
     return _read("traces.json", TRACES.parent)
 
 
 def series_file(name: str, flow: int) -> Path:
-    """Return where the samples of a scenario's flow lie."""
+    """Return the file with the samples of a scenario's flow."""
     return FOLDER / "series" / f"{name}.flow{flow}.csv"
 
 
 def series(name: str, flow: int) -> Series:
-    """Return the samples of a scenario's flow."""
+    """Return the samples of a flow in a scenario."""
     with series_file(name, flow).open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     return Series(

@@ -1,4 +1,4 @@
-"""Short transfers, and short answers over one connection: Linux's times beside ours."""
+"""Comparison of durations of short transfers and short answers in Linux and in the simulator."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ SHORT, RPC = "short-cubic-50m-40ms-1bdp", "rpc-cubic-50m-40ms-1bdp"
 
 
 Runner = Callable[[Scenario], skyhop.Run]
-"""An engine."""
+"""Function that runs a scenario in one of the engines."""
 
 
 def transfer(linux: Scenario, size_bytes: int, engine: Runner = skyhop.sim) -> dict[str, float]:
-    """Return what a fresh connection took that sends so much: seconds since connect()."""
+    """Return the times of a transfer over a new connection, in s since connect()."""
     sent = _run(linux, {"bytes": f"{size_bytes} B"}, engine)
-    # The same with an answer: the least that there is.
+    # Run the same transfer again with the shortest possible response, one byte.
     asked = {"kind": "request-response", "request": f"{size_bytes} B", "response": "1 B"}
     answered = _run(linux, {"app": {**asked, "per_connection": 1, "requests": 1}}, engine)
     row = answered.apps["requests"].to_pylist()[0]
@@ -38,10 +38,10 @@ def transfer(linux: Scenario, size_bytes: int, engine: Runner = skyhop.sim) -> d
 
 
 def answers(linux: Scenario, gap_s: str, engine: Runner = skyhop.sim) -> list[float]:
-    """Return how long each answer took, in seconds, the connection's beginning left out."""
+    """Return the latency of each answer in s, excluding the handshake."""
     app = {"kind": "request-response", "request": REQUEST, "response": RESPONSE}
     app |= {"think": f"{gap_s} s", "requests": ANSWERS}
-    # The answers cross the bottleneck: who asks is at its end.
+    # The client is at the far end of the path, so that its answers cross the bottleneck.
     run = _run(linux, {"from": "to", "app": app}, engine)
     rows = run.apps["requests"].to_pylist()
     return [(row["latency_ns"] - (row["connect_ns"] or 0)) / 1e9 for row in rows]
@@ -53,21 +53,21 @@ def _run(linux: Scenario, flow: dict[str, Any], engine: Runner) -> skyhop.Run:
     return engine({**text, "flow": [{"cc": linux["cc"], **flow}]})
 
 
-def made_by(engine: Runner) -> dict[str, Any]:
-    """Return what tests/linux has of short transfers and answers, made by this engine."""
-    made = linux_runs.short()
-    short, rpc = made[SHORT], made[RPC]
+def measured(engine: Runner) -> dict[str, Any]:
+    """Measure short transfers and short answers in an engine, in the format of tests/linux."""
+    results = linux_runs.short()
+    short, rpc = results[SHORT], results[RPC]
     sizes = sorted({row["bytes"] for row in short["connections"]})
     fresh = [{"bytes": size, **transfer(short, size, engine)} for size in sizes]
-    # Whoever reads this leaves the very first out, which waited for ARP.
-    made[SHORT] = {**short, "connections": [fresh[0], *fresh]}
+    # Readers of tests/linux skip the first connection, which waited for ARP there; so add one.
+    results[SHORT] = {**short, "connections": [fresh[0], *fresh]}
     by_gap = {gap_s: answers(rpc, gap_s, engine) for gap_s in rpc["response_s_by_gap_s"]}
-    made[RPC] = {**rpc, "response_s_by_gap_s": by_gap}
-    return made
+    results[RPC] = {**rpc, "response_s_by_gap_s": by_gap}
+    return results
 
 
 def table(executor: Executor) -> str:
-    """Return the lines of transfers by size, and of answers by the gap before them."""
+    """Return the table rows: transfers by size, and answers by the gap before them."""
     short, rpc = (linux_runs.short()[name] for name in (SHORT, RPC))
     sizes = sorted({row["bytes"] for row in short["connections"]})
     transfers = [executor.submit(transfer, short, size) for size in sizes]
@@ -75,7 +75,7 @@ def table(executor: Executor) -> str:
     asked = [executor.submit(answers, rpc, gap_s) for gap_s in gaps]
     lines = []
     for size, run in zip(sizes, transfers, strict=True):
-        # The very first connection of all waited for ARP.
+        # The very first connection waited for ARP, so it is left out.
         linux = [row for row in short["connections"][1:] if row["bytes"] == size]
         for key, what in (
             ("connect_s", "connected"),

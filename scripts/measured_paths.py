@@ -1,4 +1,4 @@
-"""Path files, and frames of seconds, of what others measured, as studies look for them."""
+"""Conversion of published measurements to path files and data frames, which studies use."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from skyhop import predict
 from skyhop.cli.terminal import print_note
 
 PLACE = Path("measured")
-"""In the current directory, where scenarios look for files that are not beside them."""
+"""Directory of the path files that scenarios name, relative to the current directory."""
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """Which files of tests/reference.toml a path file is made of, and how."""
+    """Source of a path file: entries of tests/reference.toml, and their format."""
 
     name: str
     format: str
@@ -49,11 +49,11 @@ SECONDS = {
     "drive-down-seconds": ("throughput/drive_udp_down.csv.gz", "down"),
     "drive-up-seconds": ("throughput/drive_udp_up.csv.gz", "up"),
 }
-"""Of which file, and whose capacity: what `skyhop predict` learns from."""
+"""File and direction of each frame of per-second rows, the training data of `skyhop predict`."""
 
 
 def make(place: Path = PLACE) -> list[Path]:
-    """Make the files whose measurements are here, where they are not there yet."""
+    """Write missing path files whose measurements are on this machine; return the files written."""
     place.mkdir(exist_ok=True)
     made = make_seconds(place)
     for name, measurement in MEASUREMENTS.items():
@@ -68,7 +68,7 @@ def make(place: Path = PLACE) -> list[Path]:
 
 
 def make_seconds(place: Path) -> list[Path]:
-    """Make the frames of seconds."""
+    """Write missing frames of per-second rows; return the files written."""
     made = []
     for name, (measurement, direction) in SECONDS.items():
         file, source = place / f"{name}.parquet", found(measurement)

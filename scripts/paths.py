@@ -1,4 +1,4 @@
-"""The pictures and tables of docs/paths.md: relays and handover policies side by side."""
+"""Figures and tables of relays and handover policies (docs/explanation)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import skyhop
 from skyhop.cli.terminal import print_note
 from skyhop.data.paths import Path as Trace
 
-DOCS = Path(__file__).resolve().parents[1] / "docs"
+DOCS = Path(__file__).resolve().parents[1] / "docs" / "explanation"
 ENDS = ("Seattle", "New York")
 DURATION = "30 min"
 RELAYS: dict[str, dict[str, str]] = {
@@ -31,17 +31,17 @@ POLICIES = [
     "longest-visible-grid",
     "sticky",
 ]
-# In the order of `Path.segments`.
+# Names for the columns of `Path.segments`, in the same order.
 SEGMENTS = ["user - satellite", "between satellites", "satellite - ground", "fibre"]
 
 
 def trace_of(relay: str, policy: str = "shortest-grid", **keys: str) -> Trace:
-    """Return half an hour of one path."""
+    """Compute half an hour of a path with a given relay and handover policy."""
     return skyhop.path(*ENDS, relay=relay, handover=policy, duration=DURATION, **keys)
 
 
 def rtt_ms(trace: Trace) -> np.ndarray:
-    """Return the round trip of each frame; not-a-number without a path."""
+    """Return the RTT of each frame in ms; NaN without a path."""
     there, back = (
         trace.frames[name].to_numpy(zero_copy_only=False).astype(float)
         for name in ("delay_ns", "delay_back_ns")
@@ -50,20 +50,20 @@ def rtt_ms(trace: Trace) -> np.ndarray:
 
 
 def segments_ms(trace: Trace) -> list[float]:
-    """Return the mean one-way delay of each segment."""
+    """Return the mean one-way delay of each segment in ms."""
     segments = trace.segments.drop_columns("t_ns")
     return [pc.mean(column).as_py() / 1e6 for column in segments.columns]
 
 
 def events_per_hour(trace: Trace, kind: str) -> float:
-    """Return how often something happens."""
+    """Return the number of events of a kind per hour."""
     events = [event for frame in trace.frames["events"].to_pylist() for event in frame]
     hours = trace.header["duration_ns"] / 3.6e12
     return sum(event["kind"] == kind for event in events) / hours
 
 
 def summary(trace: Trace) -> list[str]:
-    """Return the columns that both tables share."""
+    """Return the table cells that both tables have."""
     rtts = rtt_ms(trace)
     without = 100 * np.isnan(rtts).mean()
     return [
@@ -81,7 +81,7 @@ def table(head: list[str], rows: list[list[str]]) -> str:
 
 
 def draw(traces: dict[str, Trace], output: Path, until_s: float) -> None:
-    """Draw the round trips of several paths below each other."""
+    """Draw the RTTs of several paths, one panel each."""
     figure, axes = plt.subplots(
         len(traces), 1, figsize=(8, 1.15 * len(traces) + 0.5), sharex=True, layout="constrained"
     )
@@ -102,7 +102,7 @@ def draw(traces: dict[str, Trace], output: Path, until_s: float) -> None:
 
 
 def main() -> int:
-    """Compute, draw, print."""
+    """Compute the paths, write the figures, and print the tables."""
     relays = {relay: trace_of(relay, **keys) for relay, keys in RELAYS.items()}
     draw(relays, DOCS / "paths-relays.png", 1800)
     rows = [

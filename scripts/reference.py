@@ -1,4 +1,4 @@
-"""Downloads the files that others published and that tests compare with (tests/reference.toml)."""
+"""Download of the published files that tests use for comparison, listed in tests/reference.toml."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TIMEOUT_S = 60
 
 @dataclass(frozen=True)
 class Reference:
-    """A file of tests/reference.toml, which says what its keys mean."""
+    """Entry of tests/reference.toml; a comment in that file explains the keys."""
 
     name: str
     what: str
@@ -41,31 +41,31 @@ class Reference:
 
 
 class NotObtainedError(Exception):
-    """A file could not be had; the message is one line."""
+    """Download or conversion of a file failed; the message is one line."""
 
 
 def listed(file: Path = LIST) -> list[Reference]:
-    """Return the files of the list."""
+    """Read the entries of tests/reference.toml."""
     table = tomllib.loads(file.read_text("utf-8"))
     return [Reference(name, **entry) for name, entry in table.items()]
 
 
 def folder() -> Path:
-    """Return where the files are, as crates/needs/src/reference.rs has it."""
+    """Return the directory of the files, by the same rules as crates/needs/src/reference.rs."""
     if named := os.environ.get("SKYHOP_REFERENCE"):
         return ROOT / named
-    beside = ROOT.parent / "shared" / "data"
-    if beside.is_dir():
-        return beside
+    shared = ROOT.parent / "shared" / "data"
+    if shared.is_dir():
+        return shared
     cache = os.environ.get("XDG_CACHE_HOME")
     return (Path(cache) if cache else Path.home() / ".cache") / "skyhop" / "reference"
 
 
 def found(name: str) -> Path | None:
-    """Return a listed file, or None where this machine does not have it.
+    """Return the path of a listed file; `None` if the file is not on this machine.
 
     Raises:
-        KeyError: the list does not have it.
+        KeyError: the file is not listed.
     """
     if name not in {entry.name for entry in listed()}:
         raise KeyError(f"{LIST.name} does not list {name}")
@@ -73,14 +73,14 @@ def found(name: str) -> Path | None:
     return path if path.is_file() else None
 
 
-def state(entry: Reference, path: Path, large: bool) -> str:
-    """Have a file where that is possible; return what came of it."""
+def provide(entry: Reference, path: Path, large: bool) -> str:
+    """Download a missing file if possible; return its state for the table."""
     if path.is_file():
-        return "there" if _is_right(entry, path) else "altered: remove it and try again"
+        return "present" if _has_digest(entry, path) else "altered: remove it and try again"
     if not entry.addresses:
         return f"by hand: {entry.by_hand}"
     if entry.large_mb is not None and not large:
-        return f"left out: --large downloads its {entry.large_mb} MB"
+        return f"skipped: --large downloads its {entry.large_mb} MB"
     failures = []
     for address in entry.addresses:
         try:
@@ -92,25 +92,25 @@ def state(entry: Reference, path: Path, large: bool) -> str:
     return f"failed: {'; '.join(failures)}"
 
 
-def _is_right(entry: Reference, path: Path) -> bool:
+def _has_digest(entry: Reference, path: Path) -> bool:
     content = path.read_bytes()
     try:
         return (
             _digest(gzip.decompress(content) if path.suffix == ".gz" else content) == entry.sha256
         )
-    except (OSError, EOFError, zlib.error):  # No whole gzip file.
+    except (OSError, EOFError, zlib.error):  # An incomplete gzip file.
         return False
 
 
 def _obtain(entry: Reference, address: str, path: Path) -> None:
-    """Download a file's original, make the file of it and put that in place."""
+    """Download the original file, convert it, check the digest of the result, and write it."""
     originals = path.parent / ".originals"
     try:
-        original = _downloaded(address, originals)
-        made = _made(entry, original)
-        if _digest(made) != entry.sha256:
-            raise NotObtainedError(f"{address}: not what the tests were made for")
-        packed = gzip.compress(made, mtime=0) if path.suffix == ".gz" else made
+        original = _download(address, originals)
+        content = _convert(entry, original)
+        if _digest(content) != entry.sha256:
+            raise NotObtainedError(f"{address}: differs from the version that the tests expect")
+        packed = gzip.compress(content, mtime=0) if path.suffix == ".gz" else content
         write_file(path, packed)
     except SkyhopError as error:
         raise NotObtainedError(str(error)) from None
@@ -118,23 +118,23 @@ def _obtain(entry: Reference, address: str, path: Path) -> None:
         _remove(originals)
 
 
-def _downloaded(address: str, originals: Path) -> Path:
+def _download(address: str, originals: Path) -> Path:
     try:
-        # Its digest is checked on what is made of it.
-        got = pooch.retrieve(
+        # `_obtain` checks the digest of the converted file.
+        downloaded = pooch.retrieve(
             address,
             known_hash=None,
             fname=address.rpartition("/")[2],
             path=originals,
             downloader=pooch.HTTPDownloader(timeout=TIMEOUT_S),
         )
-    except Exception as error:  # Of pooch, requests and urllib3.
+    except Exception as error:  # Exceptions of pooch, requests and urllib3.
         raise NotObtainedError(f"cannot download {address}: {_reason(error)}") from None
-    return Path(got)
+    return Path(downloaded)
 
 
 def _reason(error: Exception) -> str:
-    """Return the first line of the innermost reason."""
+    """Return the first line of the innermost cause of an error."""
     cause: BaseException = error
     while (inner := getattr(cause, "reason", None) or cause.__context__) and isinstance(
         inner, BaseException
@@ -143,14 +143,14 @@ def _reason(error: Exception) -> str:
     return str(cause).partition("\n")[0]
 
 
-def _made(entry: Reference, original: Path) -> bytes:
+def _convert(entry: Reference, original: Path) -> bytes:
     if entry.how is None:
         return original.read_bytes()
     terms = dict(entry.how)
     step = STEPS[terms.pop("step")]
     try:
         return step(original, **terms).encode()
-    except Exception as error:  # Whatever is not as it was.
+    except Exception as error:  # Any change of the original's format.
         raise NotObtainedError(f"{original.name} is not as expected: {error!r}") from None
 
 
@@ -166,25 +166,28 @@ def _remove(originals: Path) -> None:
 
 
 def obtain(entries: Iterable[Reference], into: Path, large: bool) -> bool:
-    """Have all files, print a table of them, and return whether none failed or is altered."""
+    """Download all missing files and print a table.
+
+    Return whether no download failed and no file differs from its digest.
+    """
     entries = list(entries)
     width = max(len(entry.name) for entry in entries)
     licences = max(len(entry.licence) for entry in entries)
     well = True
     print(f"{'file':{width}}  {'licence':{licences}}  state")
     for entry in entries:
-        outcome = state(entry, into / entry.name, large)
+        outcome = provide(entry, into / entry.name, large)
         well = well and not outcome.startswith(("failed", "altered"))
         print(f"{entry.name:{width}}  {entry.licence:{licences}}  {outcome}", flush=True)
     return well
 
 
 def main() -> int:
-    """Download what is missing."""
+    """Download the missing files."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--large", action="store_true", help="files with large_mb too")
+    parser.add_argument("--large", action="store_true", help="also download files with large_mb")
     large = parser.parse_args().large
-    # It announces every download, which the table does.
+    # pooch would announce every download, but the table already does.
     pooch.get_logger().setLevel("ERROR")
     into = folder()
     print(f"Reference files in {into}")

@@ -1,4 +1,4 @@
-"""How a reference file is made of what was published: the steps that tests/reference.toml names."""
+"""Conversion steps from published originals to reference files, named in tests/reference.toml."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ Step = Callable[..., str]
 
 
 def drives(original: Path, *, drives: Sequence[tuple[int, int]], utc_offset_h: int) -> str:
-    """Select seconds from a table `time,throughput,speed,...`, whose times are of one zone.
+    """Select drives from a table `time,throughput,speed,...`, whose times are in one time zone.
 
-    `drives` has the first second and the number of rows of each.
+    `drives` has the first second (Unix time) and the number of rows of each drive.
     """
     zone = timezone(timedelta(hours=utc_offset_h))
     with original.open(encoding="utf-8", newline="") as file:
@@ -37,21 +37,27 @@ def drives(original: Path, *, drives: Sequence[tuple[int, int]], utc_offset_h: i
 
 
 def _unix_s(text: str, zone: timezone) -> int:
-    """Read "2023-04-12 10:40:20 CDT"; the zone's name says less than its offset."""
+    """Parse a time such as "2023-04-12 10:40:20 CDT".
+
+    The zone's name is ambiguous, so it is ignored.
+    """
     return int(datetime.fromisoformat(text[:19]).replace(tzinfo=zone).timestamp())
 
 
 def matrix(original: Path, *, variable: str, column: str, decimals: int) -> str:
-    """Write a MATLAB vector as a table of one column."""
+    """Convert a MATLAB vector to a table with one column."""
     values = loadmat(original)[variable].ravel()
     return _text([column, *(f"{value:.{decimals}f}" for value in values)])
 
 
 def ping(original: Path, *, member: str, first_unix_ns: int, last_unix_ns: int) -> str:
-    """Select answers from what `ping -D` printed into a file of an archive: `unix_ns,rtt_ms`."""
+    """Select replies from the output of `ping -D`, which is a file in an archive.
+
+    The result has the columns `unix_ns,rtt_ms`.
+    """
     lines = []
     for line in _member_lines(original, member):
-        # [1733452471.810872] 64 bytes from ...: icmp_seq=1 ttl=62 time=103 ms
+        # Example of a line: [1733452471.810872] 64 bytes from ...: icmp_seq=1 ttl=62 time=103 ms
         stamp, _, answer = line.partition("] ")
         if not line.startswith("[") or "time=" not in answer:
             continue
@@ -63,7 +69,7 @@ def ping(original: Path, *, member: str, first_unix_ns: int, last_unix_ns: int) 
 
 
 def _member_lines(archive: Path, member: str) -> Iterator[str]:
-    """Yield the lines of an archive's file, found by the end of its name."""
+    """Yield the lines of an archive's file whose name ends in `member`."""
     packing = {".zst": "zstd", ".gz": "gzip", ".bz2": "bz2"}.get(archive.suffix)
     with (
         pyarrow.input_stream(archive, compression=packing) as unpacked,
@@ -79,7 +85,7 @@ def _member_lines(archive: Path, member: str) -> Iterator[str]:
 
 
 def sheet(original: Path, *, columns: Sequence[str], decimals: int) -> str:
-    """Write the first columns of an Excel sheet with a heading as a table with numbered rows."""
+    """Convert the first columns of an Excel sheet with a heading to a table with numbered rows."""
     rows = load_workbook(original, read_only=True, data_only=True).worksheets[0].values
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")

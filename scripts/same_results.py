@@ -1,11 +1,11 @@
-"""Whether the simulator gives the same results, to the last bit, as another build of skyhop did.
+"""Check that two builds of skyhop give the same results in the simulator, to the last bit.
 
-    python scripts/same_results.py -o before.json          # with the one build
+    python scripts/same_results.py -o before.json          # with one build
     python scripts/same_results.py --against before.json   # with the other
 
-Runs every example, the first point of every study, and a scenario with something of everything,
-and takes a digest of each column of each table and of what the summary says. Columns and keys that
-only one build has are named; they are no difference.
+The script runs every example, the first point of every study, and a scenario with all features. It
+compares digests of each column of each table and of each key of the summary. Columns and keys that
+only one build has are listed, but do not count as a difference.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ from skyhop.study.plan import load_study
 
 TABLES = ("flows", "link", "events", "probes")
 MEASURED = ("wall_s", "warnings")
-"""Keys of the summary that are not results, or are sentences."""
+"""Summary keys that are not compared: they are no results of the simulation, or are sentences."""
 
 Digests = dict[str, str]
-"""What each column and key holds, by TABLE.COLUMN or summary.KEY."""
+"""Digests of columns and values of summary keys, by TABLE.COLUMN or summary.KEY."""
 
 
 def everything() -> dict[str, Any]:
-    """Return a scenario with every congestion control and what examples and studies lack."""
+    """Return a scenario with every congestion control, and with features that no example has."""
     flows: list[dict[str, Any]] = [
         {
             "cc": module.name,
-            "start": f"{place} s",
-            "via": ["path"] if place % 2 else ["path", "narrow"],
+            "start": f"{index} s",
+            "via": ["path"] if index % 2 else ["path", "narrow"],
         }
-        for place, module in enumerate(_core.list_cc())
+        for index, module in enumerate(_core.list_cc())
     ]
     flows += [
         {"cc": "cubic", "from": "to", "bytes": "5 MB", "start": "3 s", "extra_rtt": "31 ms"},
@@ -78,14 +78,14 @@ def everything() -> dict[str, Any]:
 
 
 def cases() -> Iterator[tuple[str, str, str, tuple[str, ...]]]:
-    """Yield what is run: its name, the scenario as JSON, where it stands, and overrides."""
+    """Yield the runs: name, scenario as JSON (or ""), scenario file, and overrides."""
     for name, file in shipped_files("examples").items():
-        # What is for programs has no flow.
+        # Examples for the user's own programs have no flow.
         if "flow" in read_scenario_table(file):
             yield f"example {name}", "", str(file), ()
     for name, file in shipped_files("studies").items():
         study = load_study(file)
-        # Films, browsers and predictions run no scenario.
+        # Studies of films, browsers and predictions do not run scenarios.
         if study.file.engine not in ("sim", "live", "linux"):
             continue
         if (first := next(study.runs(), None)) is not None:
@@ -94,7 +94,7 @@ def cases() -> Iterator[tuple[str, str, str, tuple[str, ...]]]:
 
 
 def measure(case: tuple[str, str, str, tuple[str, ...]]) -> tuple[str, Digests]:
-    """Run a case in virtual time and return its name and what came out of it."""
+    """Simulate a case; return its name and digests."""
     name, text, origin, sets = case
     scenario = (
         _core.Scenario.from_json(text, origin, list(sets))
@@ -105,7 +105,7 @@ def measure(case: tuple[str, str, str, tuple[str, ...]]) -> tuple[str, Digests]:
 
 
 def digests(run: Run) -> Digests:
-    """Return what a run's tables and summary hold."""
+    """Return the digests of a run's tables and summary."""
     found: Digests = {}
     tables: dict[str, pa.Table] = {name: getattr(run, name) for name in TABLES} | run.apps
     for table, content in tables.items():
@@ -121,7 +121,7 @@ def digests(run: Run) -> Digests:
 
 
 def column_digest(column: pa.ChunkedArray) -> str:
-    """Return a digest of values and of which are missing, whatever the integers' width."""
+    """Return a digest of values and null positions; the width of number types does not matter."""
     whole = column.combine_chunks()
     missing = np.asarray(whole.is_null()).tobytes()
     if pa.types.is_integer(whole.type) or pa.types.is_floating(whole.type):
@@ -133,19 +133,19 @@ def column_digest(column: pa.ChunkedArray) -> str:
 
 
 def leaves(value: object, key: str = "") -> Iterator[tuple[str, object]]:
-    """Yield the numbers and texts of nested dictionaries and lists with their keys."""
+    """Yield the numbers and strings in nested dictionaries and lists, with dotted keys."""
     if isinstance(value, Mapping):
         for name, inner in value.items():
             yield from leaves(inner, f"{key}.{name}" if key else str(name))
     elif isinstance(value, list):
-        for place, inner in enumerate(value):
-            yield from leaves(inner, f"{key}.{place}")
+        for index, inner in enumerate(value):
+            yield from leaves(inner, f"{key}.{index}")
     else:
         yield key, value
 
 
 def compare(before: Mapping[str, Digests], after: Mapping[str, Digests]) -> list[str]:
-    """Return a line for each case that differs, and print one for each case."""
+    """Print a line for each case; return the names of the cases that differ."""
     wrong = []
     for name in sorted({*before, *after}):
         if name not in before or name not in after:
@@ -168,14 +168,14 @@ def compare(before: Mapping[str, Digests], after: Mapping[str, Digests]) -> list
 
 
 def main() -> int:
-    """Measure, and write or compare."""
+    """Simulate the cases, and write or compare their digests."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("-o", "--output", type=Path, help="where this build's results go")
-    what.add_argument("--against", type=Path, help="the other build's results")
-    parser.add_argument("--only", default="", help="only cases whose name holds this")
+    what.add_argument("-o", "--output", type=Path, help="file for the digests of this build")
+    what.add_argument("--against", type=Path, help="file with the digests of the other build")
+    parser.add_argument("--only", default="", help="only cases whose name contains this")
     arguments = parser.parse_args()
     chosen = [case for case in cases() if arguments.only in case[0]]
     with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:

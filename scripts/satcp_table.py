@@ -1,4 +1,4 @@
-"""San Diego to New York over bent pipes, a whole orbit of the published path: SaTCP's Table I."""
+"""Table I of SaTCP: San Diego to New York over bent pipes, for a whole orbit of LeoEM's path."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ SAN_DIEGO, NEW_YORK = "32.881,-117.237", "40.845,-73.932"
 
 @dataclass(frozen=True)
 class Sender:
-    """A row of the table."""
+    """Sender in one row of the table."""
 
     name: str
     published_mbps: float | None
-    """None: not in the paper."""
+    """Goodput in the paper; `None` for senders that are not in the paper."""
     flow: dict[str, Any]
     signal: dict[str, str]
 
 
 def reported(lead: str) -> dict[str, str]:
-    """Return announcements as the paper's reports come: early by T_err, wrong as in Figure 4."""
+    """Return overrides for announcements like the paper's: `lead` early, with Figure 4's errors."""
     return {"source": "path", "lead": lead, "error": "report-timing"}
 
 
@@ -46,7 +46,7 @@ SENDERS = (
 
 
 def simulate(sender: Sender, gateways: Path) -> dict[str, Any]:
-    """Return the flow's summary."""
+    """Simulate a sender; return its flow's summary."""
     run = skyhop.sim(
         {
             "path": {
@@ -68,7 +68,7 @@ def simulate(sender: Sender, gateways: Path) -> dict[str, Any]:
 
 
 def table(executor: Executor, gateways: Path) -> str:
-    """Return the table's lines."""
+    """Return the rows of the table."""
     waiting = [(sender, executor.submit(simulate, sender, gateways)) for sender in SENDERS]
     flows = [(sender, run.result()) for sender, run in waiting]
     cubic_bps = flows[0][1]["goodput_bps"]

@@ -1,26 +1,26 @@
 #!/usr/bin/env bash
-# Makes .venv with what a command needs, from requirements.lock, and builds the core into it; a line a step.
-# Installs system packages where it may. What it may not install and can do without it writes to
-# build/missing, a line each with what does not work then: every command ends with those lines.
+# Creates .venv with the packages that a make target needs, from requirements.lock, and builds the core into it.
+# Installs system packages if it can become root. Writes missing optional packages to build/missing: a line each, with
+# the features that do not work without the package. `make demo` and `make test` print these lines at their end.
 # Usage: setup.sh demo|dev|soak|wheel
-#   demo   what `make demo` runs                 dev   and what `make lint` and `make test` run
-#   soak   and what only `make soak` runs        wheel  what builds a wheel, without a core in .venv
+#   demo   packages of `make demo`               dev    these, and the packages of `make lint` and `make test`
+#   soak   all these, and those of `make soak`   wheel  packages to build a wheel, without a core in .venv
 set -euo pipefail
 cd "$(dirname "$0")/.."
 mkdir -p build
 
 level=${1:-dev}
-# iperf3 is for the commands that the README shows next.
+# iperf3 is for the page on arbitrary programs over a path, which users read after the demo.
 DEMO="compiler python libelf clang programs iperf3"
 TOOLS="autoconf automake autopoint flex bison gawk make pkg-config"
 case $level in
     demo)  WANTED="$DEMO" REQUIRED="" CHOSEN="--group build" ;;
     dev)   WANTED="$DEMO slirp4netns" REQUIRED=""
-           CHOSEN="--group build --group lint --group test --extra testbed --extra gym" ;;
+           CHOSEN="--group build --group lint --group test --group docs --extra testbed --extra gym" ;;
     soak)  WANTED="$DEMO slirp4netns bwrap chromium curl ffmpeg ping podman traceroute" REQUIRED=""
-           CHOSEN="--group build --group lint --group test --group soak --extra testbed --extra postgresql"
+           CHOSEN="--group build --group lint --group test --group docs --group soak --extra testbed --extra postgresql"
            CHOSEN+=" --extra ray --extra xgboost --extra gym" ;;
-    # All but clang are what libelf is made with.
+    # libelf's build needs all of these except clang.
     wheel) WANTED="compiler python clang $TOOLS" REQUIRED="clang $TOOLS" CHOSEN="--group build --group wheel --group protocols" ;;
     *) echo "setup: no level $level; there are demo, dev, soak and wheel" >&2; exit 2 ;;
 esac
@@ -28,7 +28,7 @@ esac
 fail() { printf 'setup: %s\n' "$1" >&2; exit 1; }
 
 SECONDS=$(($(date +%s) - ${SKYHOP_BEGAN:-$(date +%s)}))
-# step TEXT: a line with the time since the start; progress TEXT: the same line again on a terminal.
+# step TEXT: prints a line with the time since the start; progress TEXT: overwrites the line on a terminal.
 step() { printf '[%2d:%02d] %s\n' $((SECONDS / 60)) $((SECONDS % 60)) "$1"; }
 progress() { [ ! -t 1 ] || printf '\r[%2d:%02d] %s ' $((SECONDS / 60)) $((SECONDS % 60)) "$1"; }
 
@@ -41,8 +41,8 @@ as_root() {
 
 # --- system packages ---
 
-# Each: what it is called here, the packages that bring it, and what does not work without it. What
-# cannot be done without says nothing here: its absence ends the set-up.
+# packages_of NAME: prints the Debian packages of a need. lost_without NAME: prints the features that do not work without
+# it; nothing for required needs, because the set-up fails without them.
 packages_of() {
     case $1 in
         compiler) echo "build-essential" ;;
@@ -59,16 +59,16 @@ lost_without() {
     case $1 in
         libelf) echo "no congestion control of cc/ can be loaded into the kernel (skyhop cc, cc = \"skyhop:...\" in live runs)" ;;
         clang) echo "cc/*.c is not compiled for the kernel (skyhop cc, cc = \"skyhop:...\" in live runs)" ;;
-        iperf3) echo "the example that runs it over a path, and its test, are left out" ;;
-        slirp4netns) echo "programs cannot reach the real net through a path (skyhop live --internet)" ;;
-        *) echo "tests that want it are left out" ;;
+        iperf3) echo "the example that runs it over a path, and its test, are skipped" ;;
+        slirp4netns) echo "programs cannot reach the real network through a path (skyhop live --internet)" ;;
+        *) echo "tests that need it are skipped" ;;
     esac
 }
 is_there() {
     case $1 in
         compiler) command -v cc >/dev/null ;;
         python) python=$(find_python) && "$python" -c 'import ensurepip, venv' 2>/dev/null ;;
-        # Loading congestion controls into the kernel needs libbpf, which is built from its source here.
+        # libbpf, which loads congestion controls into the kernel, is built from source with libelf.
         libelf) command -v make >/dev/null && command -v pkg-config >/dev/null \
             && printf '#include <libelf.h>\n#include <zlib.h>\n' | cc -E - >/dev/null 2>&1 ;;
         programs) for program in unshare setpriv mount ip gzip; do command -v "$program" >/dev/null || return 1; done ;;
@@ -87,7 +87,7 @@ find_python() {
     return 1
 }
 
-# Debian and its likes split the standard library: the package with ensurepip of the Python there is.
+# Prints the package with ensurepip for the installed Python: Debian and its derivatives split the standard library.
 venv_package() {
     local name
     name=$(find_python) || name=python3
@@ -98,7 +98,7 @@ missing() { for name in $WANTED; do is_there "$name" || echo "$name"; done; }
 
 packages() { for name in "$@"; do packages_of "$name"; done | xargs; }
 
-# apt PACKAGE...: installs, where this user may, and waits for another installation that is going on.
+# apt PACKAGE...: installs packages if this user can become root; waits for a running installation.
 apt() {
     as_root env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 install -y \
         --no-install-recommends "$@" >>build/packages.log 2>&1
@@ -114,18 +114,18 @@ install_missing() {
     {
         step "installing $(packages $names)"
         as_root env DEBIAN_FRONTEND=noninteractive apt-get update -qq >build/packages.log 2>&1 || true
-        # All in one call where possible; a package that cannot be had must not keep the others away.
+        # One call installs all; if it fails, one call per package, so that an unavailable package does not block the others.
         apt $(packages $names) || for name in $(missing); do apt $(packages_of "$name") || true; done
     }
 }
 
 how_to_install() {
-    if command -v apt-get >/dev/null; then echo "run 'sudo apt-get install $*', then this again"
+    if command -v apt-get >/dev/null; then echo "run 'sudo apt-get install $*', then run this again"
     else echo "install the equivalent of $* with your system's package manager, then run this again"
     fi
 }
 
-# A line for each thing that is still missing, or the end where nothing works without it.
+# Writes a line for each optional need that is still missing; fails for required ones.
 report_missing() {
     local name without how
     : >build/missing
@@ -151,7 +151,7 @@ check_rust() {
         || fail "$(cargo --version) is too old: skyhop needs Rust 1.89 or newer; run 'rustup update'"
 }
 
-# The virtual environment, with the locked uv in it: the only package that pip installs.
+# Creates the virtual environment with the locked uv, the only package that pip installs.
 make_venv() {
     [ -x .venv/bin/python ] || { rm -rf .venv && "$(find_python)" -m venv .venv; }
     awk '/^[^ ]/ { inside = /^uv==/ } inside' requirements.lock >build/uv.lock
@@ -161,26 +161,26 @@ make_venv() {
     cp build/uv.lock .venv/uv.lock
 }
 
-# install WORD...: packages at the versions, and with the hashes, of requirements.lock.
+# install ARGUMENT...: installs packages with the versions and hashes of requirements.lock.
 install() {
     .venv/bin/uv --quiet pip install --python .venv/bin/python --constraint requirements.lock "$@" \
         || fail "the installation of Python packages failed; its message is above"
 }
 
-# Features of the core: without libelf's headers it loads nothing into the kernel. The Makefile reads them, too.
+# Cargo features of the core: without libelf's headers it cannot load modules into the kernel. The Makefile reads them.
 choose_features() {
     features=""
     is_there libelf || features="--no-default-features"
     echo "$features" >build/features
 }
 
-# maturin WORD...: builds the core as the profile PROFILE says; the kept log is build/setup.log.
+# maturin ARGUMENT...: builds the core with the Cargo profile PROFILE; the log is build/setup.log.
 maturin() {
     # shellcheck disable=SC2086  # the features are words
     VIRTUAL_ENV="$PWD/.venv" .venv/bin/maturin develop --profile "${PROFILE:-dev}" --locked --uv $features "$@" 2>&1
 }
 
-# Shows cargo's lines as crates of a total.
+# Shows cargo's progress: number of compiled crates, out of the total.
 crates_compiled() {
     local line total n=0
     total=$(cargo tree --locked -p skyhop-python -e normal,build --prefix none 2>/dev/null | sed 's/ (.*//' | sort -u | wc -l)
@@ -194,7 +194,7 @@ crates_compiled() {
     [ ! -t 1 ] || [ "$n" = 0 ] || echo
 }
 
-# Python's packages are unpacked while the core is compiled.
+# Compiles the core while Python's packages are installed.
 build_core() {
     local status=0
     : >build/setup.log
@@ -207,12 +207,12 @@ build_core() {
     [ "$status" != 0 ] || maturin >>build/setup.log || status=$?
     [ "$status" = 0 ] || {
         tail -n 40 build/setup.log >&2
-        fail "the build failed; its last messages are above, all of them in build/setup.log"
+        fail "the build failed; its last messages are above, all messages are in build/setup.log"
     }
     tell_cargo
 }
 
-# The variables that maturin gives cargo, for a shell: with the same ones clippy compiles nothing again.
+# Writes the variables with which maturin calls cargo: with the same ones clippy does not recompile all crates.
 tell_cargo() {
     local config version
     config=$(find target/maturin -name "pyo3-config-*.txt" | sort | tail -n 1)
@@ -223,7 +223,7 @@ export PYO3_ENVIRONMENT_SIGNATURE="$version" PYO3_CONFIG_FILE="$PWD/$config"
 END
 }
 
-# The modules that python/skyhop/**/*.proto describes, and their types.
+# Generates the modules of python/skyhop/**/*.proto, and their types.
 generate_protocols() {
     local file
     while read -r file; do

@@ -1,7 +1,7 @@
-"""The same scenario, and the same algorithm, in the simulator and on this machine's kernel.
+"""Comparison of the simulator with this machine's kernel: equal scenarios and congestion controls.
 
-In the kernel over each kind of device that carries packets. By itself it prints the first table,
-which fewer and shorter runs make quicker.
+The kernel's runs use each kind of device that can carry packets. Run as a script, it prints the
+first table; with fewer and shorter runs it is faster.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 
 import skyhop
-from skyhop.analysis.looks import COLOURS
+from skyhop.analysis.styles import COLOURS
 from skyhop.cli.terminal import print_note
 from skyhop.errors import RunError
 from skyhop.figures.style import Sheet, dress
 
 ATTEMPTS = 3
-"""A live run that warns of its lateness is repeated, so often at most."""
+"""Upper limit on attempts at a live run; a run that warns of lateness is repeated."""
 
 Scenario = dict[str, Any]
 Run = skyhop.Run
@@ -36,12 +36,12 @@ Run = skyhop.Run
 
 @cache
 def devices() -> tuple[str, ...]:
-    """Return the kinds of device that work here."""
+    """Return the kinds of device that work on this machine."""
     found = []
     for device in ("tun", "packet"):
-        brief = {**fixed_path("reno", 1, "100 ms"), "live": {"device": device}}
+        short = {**fixed_path("reno", 1, "100 ms"), "live": {"device": device}}
         try:
-            skyhop.live(brief)
+            skyhop.live(short)
         except RunError as error:
             print_note(f"validate: without the device {device}: {error}")
         else:
@@ -50,7 +50,10 @@ def devices() -> tuple[str, ...]:
 
 
 def live(scenario: Mapping[str, Any], device: str = "tun") -> tuple[Run, bool]:
-    """Return a live run, and whether it was late to the end."""
+    """Run live, and repeat the run while it is late.
+
+    Return the last run, and whether it was late too.
+    """
     for _ in range(ATTEMPTS):
         run = skyhop.live({**scenario, "live": {"device": device}})
         if not run.summary["warnings"]:
@@ -58,7 +61,7 @@ def live(scenario: Mapping[str, Any], device: str = "tun") -> tuple[Run, bool]:
     return run, bool(run.summary["warnings"])
 
 
-# --- a fixed path, the kernel's own congestion controls ---
+# --- fixed path, with the kernel's own congestion controls ---
 
 FIXED = ("cubic", "bbr")
 RUNS = 3
@@ -67,7 +70,7 @@ SRTT_TOLERANCE = 0.10
 
 
 def fixed_path(cc: str, seed: int, duration: str = "60 s") -> Scenario:
-    """Return one flow over 50 Mbit/s and 40 ms with a queue of one BDP."""
+    """Return a scenario of one flow over 50 Mbit/s and 40 ms with a queue of one BDP."""
     return {
         "path": {"kind": "fixed", "rtt": "40 ms"},
         "link": {"rate": "50 Mbit/s", "queue": "1 BDP"},
@@ -77,7 +80,7 @@ def fixed_path(cc: str, seed: int, duration: str = "60 s") -> Scenario:
 
 
 def simulated(cc: str, seed: int, duration: str) -> dict[str, Any]:
-    """Return the flow's summary of a simulation."""
+    """Return the flow's summary from a simulation over the fixed path."""
     flow: dict[str, Any] = skyhop.sim(fixed_path(cc, seed, duration)).summary["flows"][0]
     return flow
 
@@ -89,15 +92,15 @@ FIXED_HEAD = """\
 
 
 def fixed_table(executor: Executor, runs: int = RUNS, duration: str = "60 s") -> str:
-    """Return the table, two lines for each congestion control and device: goodput and srtt."""
+    """Return the table: rows for goodput and srtt, per congestion control and device."""
     waiting = {
         cc: [executor.submit(simulated, cc, 1 + k, duration) for k in range(runs)] for cc in FIXED
     }
     simulations = {cc: [run.result() for run in submitted] for cc, submitted in waiting.items()}
     lines = [FIXED_HEAD]
     for cc, ours in simulations.items():
-        # One at a time, and nothing beside them: they are as punctual as the machine is free.
-        # The devices by turns, so that what else the machine does meets both.
+        # Only one live run executes at a time, because load makes it late. The devices alternate,
+        # so that load by other programs affects both equally.
         turns = [
             (device, live(fixed_path(cc, 1, duration), device))
             for _ in range(runs)
@@ -112,7 +115,7 @@ def fixed_table(executor: Executor, runs: int = RUNS, duration: str = "60 s") ->
 def fixed_lines(
     cc: str, device: str, ours: list[dict[str, Any]], kernel: list[tuple[Run, bool]]
 ) -> list[str]:
-    """Return the two lines of one congestion control over one device."""
+    """Return the two rows of one congestion control over one device."""
     late = sum(was_late for _, was_late in kernel)
     lateness = [
         statistics.median(run.summary["lateness_us"][q] for run, _ in kernel)
@@ -137,16 +140,16 @@ def fixed_lines(
 
 
 def written(figures: list[float]) -> str:
-    """Return the figures of all runs."""
+    """Format the values of all runs for one table cell."""
     return ", ".join(f"{figure:.2f}" for figure in figures)
 
 
-# --- two minutes of San Diego to New York, ours in both ---
+# --- two minutes of San Diego to New York, with our congestion controls in both engines ---
 
 
 @dataclass(frozen=True)
 class Sender:
-    """A row of the table: one of ours, and what it is told."""
+    """Sender in the table: congestion control, and its announcements of handovers."""
 
     name: str
     flow: dict[str, Any]
@@ -154,27 +157,28 @@ class Sender:
 
 
 PHASES = ("hold", "drain", "probe-rtt")
-TOLD = {"source": "path", "lead": "0.5 s"}
+ANNOUNCED = {"source": "path", "lead": "0.5 s"}
 SENDERS = (
     Sender("cubic", {"cc": "skyhop:cubic"}, {}),
     Sender("bbr", {"cc": "skyhop:bbr"}, {}),
-    Sender("satcp, published", {"cc": "satcp", "satcp": {"mode": "published"}}, TOLD),
-    Sender("satcp, freeze", {"cc": "satcp", "satcp": {"mode": "freeze"}}, TOLD),
-    Sender("satpipe", {"cc": "satpipe"}, TOLD),
+    Sender("satcp, published", {"cc": "satcp", "satcp": {"mode": "published"}}, ANNOUNCED),
+    Sender("satcp, freeze", {"cc": "satcp", "satcp": {"mode": "freeze"}}, ANNOUNCED),
+    Sender("satpipe", {"cc": "satpipe"}, ANNOUNCED),
     Sender("bbr2", {"cc": "bbr2"}, {}),
     Sender("bbr3", {"cc": "bbr3"}, {}),
     Sender("copa", {"cc": "copa"}, {}),
-    Sender("leocc", {"cc": "leocc"}, TOLD),
+    Sender("leocc", {"cc": "leocc"}, ANNOUNCED),
     Sender("vivace", {"cc": "vivace"}, {}),
     Sender("vivudt", {"cc": "vivudt"}, {}),
 )
 ORBIT_TOLERANCE = 0.07
 NEAR_MS = 50
-"""A phase of one engine is found in the other where it begins so near."""
+"""Largest difference in ms between the starts of a phase that counts as the same in both engines.
+"""
 
 
 def orbit(sender: Sender, gateways: Path) -> Scenario:
-    """Return two minutes of the published bent-pipe path with one flow."""
+    """Return a scenario with one flow over two minutes of LeoEM's bent-pipe path."""
     return {
         "path": {
             "constellation": "leoem-starlink",
@@ -193,7 +197,7 @@ def orbit(sender: Sender, gateways: Path) -> Scenario:
 
 @dataclass(frozen=True)
 class Pair:
-    """One sender in both engines."""
+    """Runs of one sender in both engines."""
 
     sender: Sender
     device: str
@@ -203,7 +207,7 @@ class Pair:
 
 
 def orbit_pairs(gateways: Path) -> list[Pair]:
-    """Run every sender in both engines."""
+    """Run every sender in the simulator, and live over each device."""
     pairs = []
     for sender in SENDERS:
         print_note(f"validate: {sender.name}, simulator and kernel")
@@ -216,7 +220,7 @@ def orbit_pairs(gateways: Path) -> list[Pair]:
 
 
 def orbit_table(pairs: list[Pair]) -> str:
-    """Return a line for each sender and device: goodput, and what was done about announcements."""
+    """Return a table row for each sender and device: goodput, and phases around handovers."""
     lines = []
     for pair in pairs:
         ours, kernel = (
@@ -233,7 +237,7 @@ def orbit_table(pairs: list[Pair]) -> str:
 
 
 def phases_written(pair: Pair) -> str:
-    """Return how many phases each engine saw, and at how many announced moments both did."""
+    """Return the number of phases in each engine, and how many of them both engines have."""
     ours, kernel = phases(pair.simulated), phases(pair.on_kernel)
     if not ours and not kernel:
         return ""
@@ -246,19 +250,19 @@ def phases_written(pair: Pair) -> str:
 
 
 def phases(run: Run) -> list[tuple[str, float]]:
-    """Return what the flow said that it did, and when that began, in ms."""
+    """Return kind and start (ms) of each phase that the congestion control reported."""
     events = run.events.select(["kind", "t_ns"]).to_pylist()
     return [(event["kind"], event["t_ns"] / 1e6) for event in events if event["kind"] in PHASES]
 
 
 SHOWN_S = (60.0, 80.0)
-"""What the figure shows of the two minutes."""
+"""Interval of the two minutes that the figure shows, in s."""
 
 
 def draw(pairs: list[Pair]) -> Sheet:
-    """Return a panel for each sender: cwnd in both engines, with what either said that it did.
+    """Draw one panel for each sender: cwnd and phases in both engines.
 
-    The kernel's is that over the first device.
+    The kernel's run in the figure is the run over the first device.
     """
     pairs = [pair for pair in pairs if pair.device == devices()[0]]
     with rc_context({"font.size": 7}):
@@ -274,7 +278,7 @@ def draw(pairs: list[Pair]) -> Sheet:
 
 
 def draw_pair(ax: Axes, pair: Pair) -> None:
-    """Draw one sender; its phases are bars at the top, the kernel's above the simulator's."""
+    """Draw one sender. Bars at the top are phases, the kernel's above the simulator's."""
     dress(ax)
     ax.tick_params(labelsize=7)
     ax.set_title(pair.sender.name, fontsize=7)
@@ -296,7 +300,7 @@ def draw_pair(ax: Axes, pair: Pair) -> None:
 
 
 def bars_of(run: Run) -> list[tuple[float, float]]:
-    """Return begin and length in s of every phase of the run that is shown."""
+    """Return start and length in s of every phase in the shown interval."""
     events = run.events.select(["kind", "t_ns", "length_ns"]).to_pylist()
     return [
         (event["t_ns"] / 1e9, event["length_ns"] / 1e9)
@@ -306,7 +310,7 @@ def bars_of(run: Run) -> list[tuple[float, float]]:
 
 
 def main() -> int:
-    """Print the table of a fixed path."""
+    """Print the table of the fixed path."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=RUNS, help=f"runs each (default {RUNS})")
     parser.add_argument("--duration", default="60 s", help='of each run (default "60 s")')

@@ -1,7 +1,7 @@
-"""Rust's tests by cargo-nextest, Python's by pytest, then a table of what was skipped and why.
+"""Run Rust's tests with cargo-nextest and Python's with pytest; print a table of skipped tests.
 
-Without arguments: the tiers logic and integration. With --soak: all tiers with new random cases,
-and a table of the trials; tests marked `alone` run one after the other.
+Without arguments the tiers logic and integration run. With --soak all tiers run with new random
+cases, and a table of the trials is printed. Tests with the mark `alone` run one after the other.
 """
 
 from __future__ import annotations
@@ -28,44 +28,45 @@ from rich.table import Table
 ROOT = Path(__file__).resolve().parent.parent
 SKIPPED = ROOT / "build" / "skipped.jsonl"
 TRIALS = ROOT / "build" / "trials.tsv"
-"""A line a trial: its kind, its subject, the number of cases, the seed, the result."""
+"""File with one line per trial: kind, subject, number of cases, seed, and result."""
 GRACE_S = 60
-"""How long a runner may take to end once it is told to."""
+"""Time in s that a test runner may take to end after SIGINT before it is killed."""
 SLOWEST = 15
-"""How many of the longest Python tests are listed."""
+"""Number of the slowest Python tests to list."""
 
-# With the extension, whose features make every crate the same as in the set-up's build.
+# The workspace includes the Python extension, so that crates have the same features as in the
+# set-up's build.
 CRATES = ["--workspace", "--exclude", "skyhop-bindings", "--locked"]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the tests, and say what was skipped."""
+    """Run the tests, and print which ones were skipped."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--soak", action="store_true", help="with the tests that take long")
-    parser.add_argument("--hours", type=float, default=math.inf, help="end what takes longer")
+    parser.add_argument("--soak", action="store_true", help="run also the long tests")
+    parser.add_argument("--hours", type=float, default=math.inf, help="stop after this time")
     options = parser.parse_args(arguments)
     until = time.monotonic() + 3600 * options.hours
-    environment = prepared(options.soak)
+    environment = prepare(options.soak)
     statuses = []
-    for title, command in [*rust(options.soak), *python(options.soak)]:
+    for title, command in [*rust_commands(options.soak), *python_commands(options.soak)]:
         began = time.monotonic()
-        statuses.append(ran(command, environment, until))
+        statuses.append(run(command, environment, until))
         print(f"tests: {title}: {time.monotonic() - began:.0f} s", flush=True)
-    print_skips(list(skipped()))
+    print_skips(list(read_skips()))
     if options.soak:
         print_trials()
     if time.monotonic() >= until:
-        print("tests: the time is over; what is not above was not tried")
+        print("tests: stopped after the given hours; tests that are not above did not run")
     return int(any(statuses))
 
 
-def prepared(soak: bool) -> dict[str, str]:
-    """Return the tests' environment; forget what earlier runs recorded."""
+def prepare(soak: bool) -> dict[str, str]:
+    """Remove the records of earlier runs; return the environment for the tests."""
     SKIPPED.parent.mkdir(exist_ok=True)
     for record in (SKIPPED, TRIALS):
         record.unlink(missing_ok=True)
     environment = {**os.environ, "SKYHOP_SKIPPED": str(SKIPPED), "SKYHOP_TRIALS": str(TRIALS)}
-    # Tests start many processes: each would compile the same modules again.
+    # Without cached bytecode each of the many processes of tests would compile the same modules.
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     if soak:
         environment.setdefault("SKYHOP_SOAK", "1")
@@ -74,8 +75,8 @@ def prepared(soak: bool) -> dict[str, str]:
     return environment
 
 
-def rust(soak: bool) -> list[tuple[str, list[str]]]:
-    """Return the commands of Rust's tests, with the features that the set-up found possible."""
+def rust_commands(soak: bool) -> list[tuple[str, list[str]]]:
+    """Return the commands that run Rust's tests, with the features that the set-up chose."""
     cargo = shutil.which("cargo") or str(Path.home() / ".cargo" / "bin" / "cargo")
     features = (ROOT / "build" / "features").read_text("utf-8").split()
     nextest = Path(sys.executable).with_name("cargo-nextest")
@@ -83,16 +84,17 @@ def rust(soak: bool) -> list[tuple[str, list[str]]]:
     if nextest.exists():
         command = [str(nextest), "nextest", "run", *CRATES, *features, *ignored]
     else:
-        # In one process, tests that change the kernel or count its children would meet.
+        # One thread, as tests that change the kernel or count child processes share one process
+        # here.
         also = ["--", "--test-threads=1", *(["--include-ignored"] if soak else [])]
         command = [cargo, "test", *CRATES, "--no-fail-fast", "--tests", *features, *also]
     doc = [cargo, "test", "--quiet", "--doc", *CRATES, *features]
     return [("Rust, with its compilation", command), ("Rust's examples", doc)]
 
 
-def python(soak: bool) -> list[tuple[str, list[str]]]:
-    """Return the commands of Python's tests."""
-    # One more than there are processors: part of their time tests wait for what they started.
+def python_commands(soak: bool) -> list[tuple[str, list[str]]]:
+    """Return the commands that run Python's tests."""
+    # One worker more than processors, as tests spend a part of their time waiting for processes.
     workers = ["-n", str((os.cpu_count() or 1) + 1), "--dist", "loadgroup"]
     stages = [("Python", "not soak", workers)]
     if soak:
@@ -110,8 +112,8 @@ def python(soak: bool) -> list[tuple[str, list[str]]]:
     ]
 
 
-def ran(command: Sequence[str], environment: Mapping[str, str], until: float) -> int:
-    """Run a command and return its status; end it at `until`, by the monotonic clock."""
+def run(command: Sequence[str], environment: Mapping[str, str], until: float) -> int:
+    """Run a command and return its exit status; interrupt it at `until` on the monotonic clock."""
     if time.monotonic() >= until:
         return 1
     with subprocess.Popen(command, cwd=ROOT, env=environment, process_group=0) as process:
@@ -126,7 +128,10 @@ def ran(command: Sequence[str], environment: Mapping[str, str], until: float) ->
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
-    """Interrupt a command and its children, so that it says how far it is; then kill it."""
+    """Interrupt a command and its children, so that it prints its results so far.
+
+    Then kill them.
+    """
     with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired):
         os.killpg(process.pid, signal.SIGINT)
         process.wait(GRACE_S)
@@ -136,21 +141,21 @@ def end(process: subprocess.Popen[bytes]) -> None:
 
 @dataclass(frozen=True)
 class Skip:
-    """A test that could not run here; runners count Rust's as passed."""
+    """Test that this machine cannot run; cargo-nextest counts such Rust tests as passed."""
 
     test: str
     need: str
     why: str
 
 
-def skipped() -> Iterator[Skip]:
-    """Return what the tests recorded, each test once."""
+def read_skips() -> Iterator[Skip]:
+    """Yield the skips that the tests recorded, one per test."""
     lines = SKIPPED.read_text("utf-8").splitlines() if SKIPPED.exists() else []
     yield from {skip.test: skip for skip in (Skip(**json.loads(line)) for line in lines)}.values()
 
 
 def print_skips(skips: Sequence[Skip]) -> None:
-    """Print a table of what was skipped, and how a machine gets what it needs."""
+    """Print a table of the skipped tests, and how to install what they need."""
     if not skips:
         print("No test was skipped.")
         return
@@ -166,7 +171,7 @@ def print_skips(skips: Sequence[Skip]) -> None:
 
 
 def print_trials() -> None:
-    """Print what was killed, damaged and starved, how often, and the result."""
+    """Print a table of the trials: crashes, damaged inputs and missing resources."""
     table = Table("trial", "of", "cases", "seed", "result", title="Trials")
     lines = TRIALS.read_text("utf-8").splitlines() if TRIALS.is_file() else []
     for kind, what, cases, *rest in sorted(line.split("\t") for line in lines):

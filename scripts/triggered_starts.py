@@ -1,9 +1,10 @@
-"""When uploads of studies over triggers start: a trigger, and chance, over terminals' telemetry.
+"""Writer of start times for uploads in studies of triggers: triggered and random start times.
 
-A study has an axis `path`, an axis `how` ("triggered", "random"), and an axis `start` whose values
-are in a file of its name. That file is made here: over each of its paths, a terminal's telemetry
-goes through the evaluator that agents use, once with the trigger and once with random moments.
-With one's own telemetry it is `skyhop testbed trigger test` that says when (docs/studies.md).
+Such a study has an axis `path`, an axis `how` ("triggered", "random"), and an axis `start` whose
+values are in a CSV file with the study's name. This script writes that file. For each path it
+emulates a terminal's telemetry and evaluates triggers on it like agents do, once with the study's
+trigger and once with random times. For real telemetry, `skyhop testbed trigger test` prints the
+times (docs/testbed/t3p.md).
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from skyhop.cli.terminal import print_error, print_note
 from skyhop.data.paths import Path as PathOfPackets
 from skyhop.data.paths import path
 from skyhop.data.toml import toml_value
-from skyhop.dish.emulate.of_path import PathFeed
+from skyhop.dish.emulate.path_feed import PathFeed
 from skyhop.errors import SkyhopError
 from skyhop.study.file import StudyFile, read_study_file
 from skyhop.telemetry.fields import TIME
@@ -32,26 +33,29 @@ from skyhop.testbed.triggers.replay import replay
 ROOT = Path(__file__).resolve().parents[1]
 LATENCY, DROP = "pop_ping_latency_ms", "pop_ping_drop_rate"
 TRIGGER = f"{LATENCY} >= 2 * before_avg({LATENCY}, 5 s)"
-"""Of T3P's Figure 7."""
+"""Trigger of T3P's Figure 7: the latency doubles within 5 s."""
 LAG_S = 1
-"""From a sample to a started program: about what agents take."""
+"""Time in s from a sample to the start of a program, about the same as for agents."""
 LENGTH_S = 60
 SECOND_NS = 10**9
 
 
 @dataclass(frozen=True)
-class Plan:
-    """How a study's random moments are drawn."""
+class RandomStarts:
+    """Trigger expression and seed for a study's random starts."""
 
-    random: str
+    expression: str
     seed: int = 1
 
 
-STUDIES = {"t3p-fig7": Plan("random(6 /h)"), "t3p-measured-fig7": Plan("random(60 /h)")}
+STUDIES = {
+    "t3p-fig7": RandomStarts("random(6 /h)"),
+    "t3p-measured-fig7": RandomStarts("random(60 /h)"),
+}
 
 
 def main() -> int:
-    """Write the files of the studies that were named, or of all."""
+    """Write the files of the named studies, or of all studies."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", metavar="STUDY", help=f"{', '.join(STUDIES)}; or all")
     try:
@@ -64,8 +68,8 @@ def main() -> int:
     return 0
 
 
-def write(name: str, plan: Plan) -> None:
-    """Write a study's starts beside it."""
+def write(name: str, random: RandomStarts) -> None:
+    """Write the starts of a study, next to its file."""
     file = read_study_file(ROOT / "studies" / f"{name}.toml")
     with (ROOT / "studies" / f"{name}.csv").open("w", encoding="utf-8", newline="") as target:
         rows = csv.writer(target, lineterminator="\n")
@@ -73,12 +77,12 @@ def write(name: str, plan: Plan) -> None:
         for label, over in paths(file):
             telemetry = telemetry_of(over)
             starts = {
-                how: list(starts_s(expression, telemetry, plan.seed))
-                for how, expression in (("triggered", TRIGGER), ("random", plan.random))
+                how: list(starts_s(expression, telemetry, random.seed))
+                for how, expression in (("triggered", TRIGGER), ("random", random.expression))
             }
             counts = ", ".join(f"{len(found)} {how}" for how, found in starts.items())
             print_note(f"{name}, {label}: {counts} in {telemetry.height:,} s")
-            # Beside a trigger that never fires there is nothing to compare.
+            # Without triggered uploads there is nothing to compare random uploads with.
             for how, found in starts.items() if starts["triggered"] else ():
                 rows.writerows(
                     [label, how, start_s, f"{start_s} s", f"{start_s + LENGTH_S} s"]
@@ -87,7 +91,7 @@ def write(name: str, plan: Plan) -> None:
 
 
 def paths(file: StudyFile) -> Iterator[tuple[str, PathOfPackets]]:
-    """Yield the paths of a study's axis `path`, as its runs have them."""
+    """Yield label and path for each point of a study's axis `path`."""
     (axis,) = (axis for axis in file.axis if axis.name == "path")
     for label, sets in (axis.points or {}).items():
         keyed = [f"{key}={toml_value(value)}" for key, value in sets.items()]
@@ -95,12 +99,12 @@ def paths(file: StudyFile) -> Iterator[tuple[str, PathOfPackets]]:
 
 
 def telemetry_of(over: PathOfPackets) -> pl.DataFrame:
-    """Return what a terminal at the path's end says each second."""
+    """Return the telemetry of a terminal at the path's end, with one row per second."""
     feed = PathFeed(over)
-    seconds = [feed.second(place) for place in range(feed.duration_s)]
+    seconds = [feed.second(index) for index in range(feed.duration_s)]
     return pl.DataFrame(
         {
-            TIME: [place * SECOND_NS for place in range(1, len(seconds) + 1)],
+            TIME: [index * SECOND_NS for index in range(1, len(seconds) + 1)],
             LATENCY: [second.latency_ms for second in seconds],
             DROP: [second.drop_rate for second in seconds],
         },
@@ -109,11 +113,11 @@ def telemetry_of(over: PathOfPackets) -> pl.DataFrame:
 
 
 def starts_s(expression: str, telemetry: pl.DataFrame, seed: int) -> Iterator[int]:
-    """Yield when runs begin that end with the telemetry, in whole seconds."""
+    """Yield the start times in s of those uploads that end before the telemetry does."""
     trigger = Trigger(expression, cooldown_s=LENGTH_S, seed=seed)
     for firing in replay(trigger, telemetry).firings:
         start_s = firing.at_ns // SECOND_NS + LAG_S
-        # Of a measurement the last second may be there in part only.
+        # The last second of a measurement may be incomplete.
         if start_s + LENGTH_S < telemetry.height:
             yield start_s
 

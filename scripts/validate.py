@@ -1,4 +1,4 @@
-"""Long comparisons with other tools; writes docs/validation.md."""
+"""Compares skyhop with Linux, other tools and papers; writes docs/results/validation.md."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from skyhop.errors import InputError, SkyhopError
 from skyhop.figures import save
 
 ROOT = Path(__file__).resolve().parent.parent
-OUTPUT = ROOT / "docs" / "validation.md"
+OUTPUT = ROOT / "docs" / "results" / "validation.md"
 LINUX_FIGURE = OUTPUT.with_name("validation-cwnd.png")
 KERNEL_FIGURE = OUTPUT.with_name("validation-kernel.png")
 
@@ -42,7 +42,7 @@ SAN_DIEGO, NEW_YORK, SEATTLE = "32.881,-117.237", "40.845,-73.932", "47.608,-122
 
 @dataclass(frozen=True)
 class Log:
-    """A published LeoEM path and how it was made."""
+    """Published path of LeoEM, with the parameters that LeoEM computed it with."""
 
     name: str
     from_: str
@@ -52,7 +52,7 @@ class Log:
 
     @property
     def file(self) -> str:
-        """Its name among the reference files."""
+        """Name of the log among the reference files."""
         return f"leoem/{self.name}.log.gz"
 
 
@@ -64,9 +64,9 @@ LOGS = (
 )
 
 
-def compared(log: Log) -> str:
-    """Return the table's row of a log: lines with the same nodes, and the delay's error."""
-    logged = skyhop.import_path(needed(log.file), "leoem").frames
+def log_row(log: Log) -> str:
+    """Return the table's row of a log: share of lines with the same nodes, and error of delays."""
+    logged = skyhop.import_path(required_file(log.file), "leoem").frames
     started_s = time.monotonic()
     computed = skyhop.path(
         log.from_,
@@ -74,7 +74,7 @@ def compared(log: Log) -> str:
         relay=log.relay,
         constellation="leoem-starlink",
         compat="leoem",
-        gateways=str(needed(GATEWAYS)),
+        gateways=str(required_file(GATEWAYS)),
         duration=f"{logged.num_rows} s",
     ).frames
     took_s = time.monotonic() - started_s
@@ -91,12 +91,12 @@ def compared(log: Log) -> str:
     )
 
 
-# Live paths: rate in Mbit/s and RTT in ms.
+# Paths of live runs: rate in Mbit/s and RTT in ms.
 SCHEDULED = ((20, 40), (150, 50), (50, 600))
 
 
-def punctuality(rate_mbps: int, rtt_ms: int, device: str) -> str:
-    """Return the row about a live run: probe RTT and goodput against what was scheduled."""
+def punctuality_row(rate_mbps: int, rtt_ms: int, device: str) -> str:
+    """Return the row of a live run: probe RTT and goodput against those of the path."""
     run = skyhop.live(
         {
             "path": {"kind": "fixed", "rtt": f"{rtt_ms} ms"},
@@ -107,7 +107,7 @@ def punctuality(rate_mbps: int, rtt_ms: int, device: str) -> str:
         }
     )
     probe, flow = run.summary["probes"][0], run.summary["flows"][0]
-    # TCP payload of a 1500-byte packet with timestamps, over its size on the wire.
+    # TCP payload of a 1500-byte packet with timestamps, divided by its size on the wire.
     most_mbps = rate_mbps * 1448 / 1514
     return (
         f"| {rate_mbps} Mbit/s, {rtt_ms} ms | {device} | {probe['rtt_p50_us'] / 1e3:.2f} "
@@ -120,236 +120,265 @@ def punctuality(rate_mbps: int, rtt_ms: int, device: str) -> str:
 PAGE = """\
 # Validation
 
-Written by `make validate`; do not edit.
+For reviewers and researchers: comparisons of paths, the simulated TCP, live runs and films with
+Linux, with other tools and with published results. Each difference is explained or marked as open.
+`make validate` writes this page; do not edit it. Columns named "simulator" or "skyhop" are
+skyhop's results. "Within" says whether a row is within the tolerances that its section states.
 
 ## LeoEM's published paths, recomputed
 
-One orbit each, `compat = "leoem"`: lines with the same nodes, and the total one-way delay's error
-against the log.
+Each path was computed for one orbit with `compat = "leoem"`, and compared line by line with
+LeoEM's log: the share of lines with the same nodes, and the error of the total one-way delay.
 
 | log | lines | same nodes | target | median error (us) | p99 error (us) | ms per step |
 |---|---|---|---|---|---|---|
 {leoem}
 
-Lines that differ are ones in which two routes are almost equally long or a satellite is at the very
-edge of coverage: the last digits of the satellites' positions decide.
+In the lines that differ, two routes are almost equally long, or a satellite is at the edge of
+coverage, so that the last digits of the satellites' positions decide.
 
 ## Simulated TCP against Linux
 
-{linux_was} went through these scenarios in
-virtual time, and so does the simulator (`tcp = {{ profile = "linux-6.12", hz = 100 }}`).
-Tolerances: goodput 2 %, mean srtt 3 % (5 % with random loss), retransmits and marks 25 % and {more}
-more, a flow's share {share} points, times of short transfers and answers 5 %. What misses has its
-reason in the last column, or is open. The tests hold the same (crates/sim/tests/sim/oracle.rs).
+{linux_was} ran these scenarios in
+virtual time. The simulator runs the same scenarios with
+`tcp = {{ profile = "linux-6.12", hz = 100 }}`. The tolerances are: goodput 2 %; mean smoothed RTT
+(srtt) 3 %, with random loss 5 %; retransmits and marks 25 % plus {more}; a flow's share {share}
+percentage points; times of short transfers and answers 5 %. For a row out of tolerance, the last
+column gives the reason, or marks it as open. The tests check the same tolerances
+(crates/sim/tests/sim/oracle.rs).
 
-| scenario | Linux Mbit/s | ours | differ by | Linux srtt ms | ours | differ by \
-| Linux rexmit | ours | Linux cwnd | ours | within |
+| scenario | Linux Mbit/s | simulator | differ by | Linux srtt ms | simulator | differ by \
+| Linux rexmit | simulator | Linux cwnd | simulator | within |
 |---|---|---|---|---|---|---|---|---|---|---|---|
 {linux}
 
-Linux's time begins with an established connection, ours with the SYN: over 600 ms that is 1 % of
-the goodput.
+Linux's time begins when the connection is established, the simulator's with the SYN. Over 600 ms
+this difference is 1 % of the goodput.
 
 ### Three engines
 
-The same scenarios in the simulator, on Linux in virtual time (`skyhop linux`, every kernel that was
-built here; packets are carried by its own disciplines), and live on this machine's kernel with its
-own ticks: goodput in Mbit/s, mean srtt in ms, retransmits, and how far goodput and srtt are apart.
+The same scenarios ran in three engines: in the simulator; on Linux in virtual time
+(`skyhop linux`, with every kernel that is built on this machine; Linux's queue disciplines carry
+the packets); and live on this machine's kernel with its own tick rate. A cell has goodput in
+Mbit/s, mean srtt in ms, and retransmits. The last two columns are differences of goodput and srtt
+from Linux 6.12: those of the simulator, and the largest of the other kernels.
 
 {engines}
 
 ### Our congestion controls in both
 
-The same C file in the simulator and as a module of Linux in virtual time: 10 s over 50 Mbit/s with
-a queue of one BDP, means of nine round trips from 38 to 42 ms, over this project's link. A single
-packet decides which others slow start loses, and that what follows: the simulator's Vegas keeps
-a queue of some packets or of half a buffer, one over 39.5 ms and the other over 39. Linux's own
-reno, cubic, bbr, vegas and hybla come there to what ours do as modules: what differs is the TCP
-around them. For Hybla it is acknowledgements, which it counts in place of packets: while the window
-opens the simulator's receiver sent 37 for 44 packets, the guest's over this project's link 24,
-likely since packets from its device take more memory there. In a run with
-`linux.link = "tc"` Hybla differs by 0.2 % in srtt.
+The same C file ran in the simulator, and as a kernel module in a guest (Linux in virtual time),
+for 10 s over skyhop's link of 50 Mbit/s with a queue of one BDP. Each value is the mean of nine
+runs with RTTs from 38 to 42 ms. Single runs vary, because one packet decides which packets slow
+start loses, and these losses determine the rest of the run: the simulator's Vegas keeps a queue of
+a few packets with an RTT of 39.5 ms, but of half a buffer with 39 ms. In the guest, Linux's own
+reno, cubic, bbr, vegas and hybla have the same results as skyhop's modules, so the remaining
+differences come from the TCP around them. Hybla differs because it counts acknowledgements in
+place of packets: while the window opens, the simulator's receiver sent 37 acknowledgements for 44
+packets, and the guest's receiver 24 over skyhop's link, probably because packets from that device
+take more memory. In a run with `linux.link = "tc"` Hybla's srtt differs by 0.2 %.
 
 {modules}
 
 ### Random loss
 
-Which packets are lost is drawn, and thereby how many. Both are therefore compared at equal
-realised loss, the part of the segments sent that are sent again: over all draws the logarithm of
-goodput is fitted as a line over the logarithm of the loss, with the same slope for Linux's draws
-and ours, and the distance of the two lines is the difference (an analysis of covariance). Srtt is
-compared by its mean. Intervals are 95 %, by Student's t. "Perhaps" is a difference beyond the
-tolerance with an interval that is not: Linux's draws cannot tell.
+With random loss, both the lost packets and their number are random. Linux and the simulator are
+therefore compared at equal realised loss, which is the share of sent segments that are
+retransmitted. The comparison is an analysis of covariance: over all draws, the logarithm of
+goodput is fitted as a line over the logarithm of the loss, with the same slope for Linux and the
+simulator, and the distance of the two lines is the difference. Srtt is compared by its mean.
+Intervals are 95 % confidence intervals (Student's t). "Perhaps" means that the difference exceeds
+the tolerance, but its interval reaches into the tolerance, so Linux's draws do not decide.
 
-| scenario | draws: Linux, ours | Linux Mbit/s | ours | Linux loss | ours | goodput differs by \
-| srtt differs by | Linux rexmit | ours | within |
+| scenario | draws: Linux, simulator | Linux Mbit/s | simulator | Linux loss | simulator \
+| goodput differs by | srtt differs by | Linux rexmit | simulator | within |
 |---|---|---|---|---|---|---|---|---|---|---|
 {losses}
 
-Of one of Linux's draws it is known in which tenth of a second each packet was sent again. A test
-(crates/tcp/tests/tcp/oracle.rs) loses packets in the same tenths, and holds CUBIC's mean goodput
-over 20 placements within them to 2 %. Where in its tenth each was lost moves a single run by 5 %.
+For one of Linux's draws, the tenth of a second in which each packet was retransmitted is known. A
+test (crates/tcp/tests/tcp/oracle.rs) loses packets in the same tenths, at 20 random placements
+within them, and requires that CUBIC's mean goodput is within 2 % of Linux's. The placement within
+the tenths changes a single run by 5 %.
 
 ### Two flows
 
-The second begins some 20 s after the first; which of them a full queue hits depends on where in
-the other's cycle it starts, so Linux was asked for {starts} starts, {apart} ms apart, and so is
-the simulator. Given is the first one's share of what both sent. Over whole lives it is alone for
-20 of its 120 s, and equal sharing after that is 53.8 %. From {converged} s on both have converged;
-of Linux one run is known by time, so that its row only says whether that could be one of ours. The
-share by time is that of cwnd over srtt, and intervals are as above. All starts lie in one part of
-the first flow's cycle: recorded earlier in another guest (tests/linux) they were at 57.9 %, sd 3.2.
+The second flow begins about 20 s after the first. Which flow loses packets in a full queue depends
+on the phase of the first flow's cycle at that time. Linux and the simulator therefore each ran
+{starts} starts of the second flow, {apart} ms apart. The tables give the first flow's share of the
+data of both flows. "Whole lives" includes the first 20 of its 120 s, in which the first flow is
+alone; with equal sharing after that, its share is 53.8 %. From {converged} s on both flows have
+converged. For that time only one run of Linux has a time series, so the row says only whether
+Linux's run could be one of the simulator's. The share over time is computed from cwnd / srtt.
+Intervals are as above. All starts lie in one part of the first flow's cycle; an earlier recording
+in another guest (tests/linux) had a share of 57.9 %, with a standard deviation of 3.2.
 
-| scenario | when | draws: Linux, ours | Linux | sd | ours | sd | differ by | within |
+| scenario | when | draws: Linux, simulator | Linux | sd | simulator | sd | differ by | within |
 |---|---|---|---|---|---|---|---|---|
 {shares}
 
 ### Queue disciplines
 
-Two flows, the second from some 5 s on, both until 60 s, with as many starts in both: means. Srtt is
-that of the flow which differs more, within 5 %; with ECN marks are compared, else retransmits.
+Two flows share the link until 60 s; the second begins at about 5 s. Values are means over the same
+number of starts in Linux and in the simulator. The srtt is that of the flow that differs more,
+with a tolerance of 5 %. With ECN the marks are compared, otherwise the retransmits.
 
-| scenario | draws: Linux, ours | Linux Mbit/s, both | differ by | Linux share | differs by \
-| srtt differs by | what is counted | Linux | ours | within |
+| scenario | draws: Linux, simulator | Linux Mbit/s, both flows | differ by | Linux share \
+| differs by | srtt differs by | what is counted | Linux | simulator | within |
 |---|---|---|---|---|---|---|---|---|---|---|
 {disciplines}
 
 ### Short transfers and answers
 
-Over fresh connections, from connect() on: until it returned, the server had read all, the client
-had the answer. Then 300 B that are answered with 20 kB, a hundred times over one connection. After
-a second of silence CUBIC begins with 10 packets anew.
+Transfers use new connections. The times run from the call of connect() until it returned
+("connected"), until the server had read all data ("received"), and until the client had the answer
+("replied"). The last rows are requests of 300 B with answers of 20 kB, a hundred times over one
+connection, with a pause before each request. After a pause of one second CUBIC starts with a
+window of 10 packets.
 
-| what | Linux ms | ours | differ by | within |
+| what | Linux ms | simulator | differ by | within |
 |---|---|---|---|---|
 {short}
 
 ### Paths that misbehave
 
-Live runs over this project's links on Linux 6.18 with 250 ticks per second, and the simulator with
-its profile. Packets that overtake by less (reordering) and by more (dsack) than RACK waits for; a
-round trip that becomes longer than the timeout, with nothing lost; ten minutes of outage; an ACK
-path of 300 kbit/s. tests/python/test_linux_traces.py holds them to 2 % of goodput, 3 % of srtt, and
-25 % and 20 more of the retransmits. Open: in the outage srtt stands for 650 s at what the last
-acknowledgement left of it, which in the kernel's run was some 116 ms, and 104 here.
+Linux 6.18 with 250 ticks per second ran live over skyhop's links, and the simulator with the
+profile of that kernel. The paths are: packets that overtake others by less (reordering) or by more
+(dsack) than RACK's reordering window; a round trip that becomes longer than the retransmission
+timeout, without loss (spurious-timeout); ten minutes of outage; and an ACK path of 300 kbit/s
+(ack-bottleneck). tests/python/test_linux_traces.py checks tolerances of 2 % for goodput, 3 % for
+srtt, and 25 % plus 20 for retransmits. Open: during the outage, srtt keeps for 650 s its value
+after the last acknowledgement, which is about 116 ms in the kernel's run and 104 ms in the
+simulator.
 
-| path | Linux Mbit/s | differ by | Linux srtt ms | differ by | Linux rexmit | ours |
+| path | Linux Mbit/s | differ by | Linux srtt ms | differ by | Linux rexmit | simulator |
 |---|---|---|---|---|---|---|
 {traces}
 
 ### SatPipe and BBRv3
 
-Linux ran their authors' modules, ours are written after the paper and the draft, and here they run
-once: no tolerance. crates/sim/tests/sim/oracle.rs holds BBRv3's mean over ten draws (20 in
-queues of its own) to 3 % of goodput, 5 % of srtt and a factor of 1.5 of retransmits, with what
-draws differ by.
+Linux ran the modules of the authors. skyhop's SatPipe follows the paper, and skyhop's BBRv3
+follows the draft. Each scenario ran once, so the table has no tolerance.
+crates/sim/tests/sim/oracle.rs checks BBRv3's mean over ten draws (20 with a queue per flow)
+against tolerances of 3 % for goodput, 5 % for srtt and a factor of 1.5 for retransmits, with an
+allowance for the spread of the draws.
 
-| scenario | Linux Mbit/s | ours | differ by | Linux srtt ms | ours | differ by \
-| Linux rexmit | ours | Linux cwnd | ours |
+| scenario | Linux Mbit/s | simulator | differ by | Linux srtt ms | simulator | differ by \
+| Linux rexmit | simulator | Linux cwnd | simulator |
 |---|---|---|---|---|---|---|---|---|---|---|
 {readings}
 
 ### Compared by tests alone
 
-These rows but for `copa`'s are compared by crates/sim/tests/sim/oracle.rs, which holds the
-tolerances and fails where one is missed. `copa` is compared nowhere: it loses fractions of packets,
-so that its window ends at 64.
+crates/sim/tests/sim/oracle.rs compares all of these rows except those of `copa`, and fails if a
+row is out of tolerance. `copa` is not compared: the authors' module rounds its window to whole
+packets, so that the window never exceeds 64.
 
 | congestion control, queue | scenarios |
 |---|---|
 {not_modelled}
 
-Linux ran each once, ours is the mean over seeds and starts:
+Linux ran each scenario once; the simulator's value is the mean over seeds and starts:
 
-- bbr3 in queues of its own ignores marks, as its patch does without a route's `ecn_low`. A flow
-  that overestimates its share keeps a queue, takes whatever the other leaves for a moment, and so
-  keeps overestimating, for 5 to 55 s: marks of 30 draws are 17,776 +- 7,791 with fq_codel (Linux
-  15,002) and 114,892 +- 48,963 with cake (167,574), srtt 86 +- 13 and 46 +- 6 ms (79 and 50), and
-  85 +- 14 and 71 +- 17 ms (95 and 95).
-- copafrac's least RTT begins anew with any sample once it is ten seconds old.
-  `single-copafrac-50m-40ms-1bdp` is 4 % below Linux in srtt, and
-  `handover-copafrac-50m-40ms-1bdp` 3 % in goodput.
-- Open: `mixed-cubic-copafrac-50m-40ms-1bdp` has Linux's goodput and srtt within 4 %, but 80,000
-  to 970,000 retransmits for 7,312. Where CUBIC has just filled the queue as the least RTT begins
-  anew, Copa takes the full queue for an empty one and loses a part of what it sends until it
-  begins anew again. Linux's run came to that in its last eight seconds.
-- Open: `handover-leocc-aligned-50m-40ms-1bdp`, 12 % above Linux in goodput with 5,400 retransmits
-  for 2,982: LeoCC looks out up to the moment at which the path changes, and for starts within
-  0.3 s ours comes to 40 to 47 Mbit/s (Linux: 41).
+- With a queue per flow, bbr3 ignores ECN marks, as the authors' patch does without `ecn_low` on
+  the route. A flow that overestimates its share keeps a queue. It takes the rate that the other
+  flow leaves for a moment, and so continues to overestimate, for 5 to 55 s. The spread of 30 draws
+  is therefore large. Marks: 17,776 +- 7,791 with fq_codel (Linux 15,002) and 114,892 +- 48,963
+  with cake (Linux 167,574). Srtt of the two flows: 86 +- 13 and 46 +- 6 ms with fq_codel (Linux 79
+  and 50), and 85 +- 14 and 71 +- 17 ms with cake (Linux 95 and 95).
+- When copafrac's minimum RTT is ten seconds old, the next sample replaces it, whatever its value.
+  `single-copafrac-50m-40ms-1bdp` is 4 % below Linux in srtt, and `handover-copafrac-50m-40ms-1bdp`
+  3 % in goodput.
+- Open: `mixed-cubic-copafrac-50m-40ms-1bdp` is within 4 % of Linux in goodput and srtt, but has
+  80,000 to 970,000 retransmits; Linux has 7,312. If CUBIC has just filled the queue when the
+  minimum RTT is replaced, Copa takes the full queue for an empty one, and loses a part of its
+  packets until the next replacement. Linux's run did the same in its last eight seconds.
+- Open: `handover-leocc-aligned-50m-40ms-1bdp` is 12 % above Linux in goodput, with 5,400
+  retransmits (Linux 2,982). LeoCC expects a change of the path only up to the time at which it
+  happens. For starts within 0.3 s the simulator reaches 40 to 47 Mbit/s (Linux 41).
 
-The windows of the runs above, of ours the first seed and start. Random losses fall on other
-packets, and what follows a draw of chance (BBR's first phase, which flow a full queue hits) goes
-its own way from there. Over 600 ms the curves are a round trip apart: time begins with the
-connection or the SYN.
+The figure shows the windows of the runs above; for the simulator, those of the first seed and
+start. The curves of Linux and the simulator diverge after a random event: random losses hit other
+packets, BBR draws the phase of its first cycle, and chance decides which flow loses packets in a
+full queue. Over 600 ms the curves are a round trip apart, because Linux's time begins with the
+established connection and the simulator's with the SYN.
 
 ![cwnd of Linux and of the simulator](validation-cwnd.png)
 
 ## SaTCP's Table I, San Diego to New York
 
-One orbit (5,731 s) of the published path, bent pipes, 150 Mbit/s, a queue of 5 MB,
-`compat = "leoem"`. The hold is 2 T_err + 0.3 s, the report T_err early and wrong as in SaTCP's
-Figure 4; SatPipe is told without error. "Times CUBIC" is what the announcements bring.
+The runs cover one orbit (5,731 s) of the published bent-pipe path with 150 Mbit/s, a queue of 5 MB
+and `compat = "leoem"`. SaTCP holds its window for 2 T_err + 0.3 s. Its announcements arrive T_err
+early, with the timing errors of SaTCP's Figure 4; SatPipe's announcements have no error. "Times
+CUBIC" is the goodput divided by CUBIC's.
 
-| sender | published Mbit/s | ours | of the rate | published: times CUBIC | ours | srtt ms \
+| sender | published Mbit/s | skyhop | of the rate | published: times CUBIC | skyhop | srtt ms \
 | rexmit |
 |---|---|---|---|---|---|---|---|
 {satcp}
 
-The paper ran Linux 5.4 over an emulator with an interface and a queue at every hop; here one queue
-stands for the path, and a link that is taken down is back at once but for the user's own. The order
-of the rows and the gain with the hold are the paper's; CUBIC gets somewhat more here.
+The paper ran Linux 5.4 over an emulator with an interface and a queue at every hop. Here one queue
+stands for the whole path, and a link that goes down is up again at once, except the user's own
+link. The order of the rows and the gain from a longer hold agree with the paper; CUBIC has
+somewhat more goodput here.
 
-The contrast hangs on LeoEM's habits. Its delay to the ground leaves the height out, and it
-chooses routes by that delay, so that they change far more often: 4,253 links to the ground are
-joined or left in an orbit with skyhop's gateways, but 1,576 with the same constellation and true
-distances; with 72 planes of 22 satellites it is 3,379 and 1,263. Between true distances CUBIC has
-time to recover: 132 Mbit/s from San Diego to New York ([reproduced.md](reproduced.md), "72 x
-22"), and SaTCP gains 8 %. SatPipe's advantage over BBR on access paths does not come out either;
-reproduced.md says what was tried.
+The large differences between senders depend on a simplification of LeoEM. Its delay to the ground
+ignores the satellite's height, and it chooses routes by that delay, so that routes change far more
+often. With skyhop's gateways, 4,253 links to the ground are joined or left in an orbit, but 1,576
+with the same constellation and true distances; with 72 planes of 22 satellites the numbers are
+3,379 and 1,263. With true distances CUBIC has time to recover: it reaches 132 Mbit/s from San
+Diego to New York ([SaTCP](reproduced/satcp.md), "72 x 22"), and SaTCP gains 8 %. SatPipe's
+advantage over BBR on access paths could not be reproduced either; [SatPipe](reproduced/satpipe.md)
+lists the attempts.
 
 ## The simulator against this machine's kernel
 
-One flow for 60 s over 50 Mbit/s and 40 ms with a queue of one BDP, three times each: seeds in the
-simulator, repetitions live, over each device that can carry packets here (`live.device`). A live
-run that finds itself late is repeated; "late" counts those that were late at the last attempt too.
-Lateness is the median of the runs', CPU the mean of what the engine and its traffic took.
+One flow runs for 60 s over 50 Mbit/s and 40 ms with a queue of one BDP: three times in the
+simulator, with different seeds, and three times live over each kind of device that works on this
+machine (`live.device`). A live run that warns of its own lateness is repeated; "late" is the
+number of runs that were late in their last attempt too. Lateness is the median over the runs. CPU
+is the mean CPU time of the engine and its traffic.
 
 {fixed}
 
-The same C files in both: two minutes of the published path from San Diego to New York, bent
-pipes, 150 Mbit/s, a queue of 5 MB, `compat = "leoem"`. In the kernel ours run as eBPF. SaTCP,
-SatPipe and LeoCC are told of every handover 0.5 s before it, without error. Tolerance: goodput
-within {orbit_tolerance:.0f} %.
+In the second table the same C files run in the simulator and, as eBPF, in the kernel, over two
+minutes of the published bent-pipe path from San Diego to New York with 150 Mbit/s, a queue of 5 MB
+and `compat = "leoem"`. SaTCP, SatPipe and LeoCC get an announcement of every handover, 0.5 s ahead
+and without error. The tolerance of goodput is {orbit_tolerance:.0f} %. The last column counts the
+phases that the modules reported, and those whose starts are within 50 ms of each other.
 
-| cc | device | simulated Mbit/s | kernel | differ by | within | late | what they said they did: \
+| cc | device | simulated Mbit/s | kernel | differ by | within | late | reported phases: \
 simulator and kernel |
 |---|---|---|---|---|---|---|---|
 {orbit}
 
-Twenty seconds of these runs. The bars at the top are where SaTCP holds its window, and where
-SatPipe closes it to drain and to see the new path.
+The figure shows twenty seconds of these runs. The bars at the top mark the times in which SaTCP
+holds its window, and in which SatPipe closes its window to drain the queue and to measure the new
+path.
 
 ![cwnd in the simulator and in the kernel](validation-kernel.png)
 
 ## What ours cost in the kernel
 
-CPU of both ends over a veth pair, transfers of 2 GB in interleaved pairs: the ratio of ours to
-the kernel's own with a 95 % confidence interval (limit 1.10; above it
-for certain is what has all of its interval there). Then the time from the moment at
-which the signal service announces a handover to the ACK at which SaTCP acts on it (limit 1 ms).
+The first two lines compare skyhop's modules with the kernel's own: CPU time of both ends over a
+veth pair, for transfers of 2 GB in interleaved pairs, and the ratio with its 95 % confidence
+interval. The limit of the ratio is 1.10; it is exceeded with certainty only if the whole interval
+is above 1.10. The third line is the time from an announcement by the signal service to the ACK at
+which SaTCP acts on it (limit 1 ms).
 
 {costs}
 
 ## Published tables and figures
 
-[reproduced.md](reproduced.md), written by `make reproduce`, sets what five papers
-published beside ours, with a verdict on each claim.
+[Reproduced papers](reproduced/index.md), written by `make reproduce`, compares the published
+values of five papers with skyhop's, with a verdict on each claim.
 
 ## How fast
 
-What `make bench` says about paths and simulations on this machine: whole calls, files included.
-LeoEM's own scripts take 14 minutes (bent pipe) and 50 minutes (ISL) for an orbit of one pair,
-Hypatia's satgenpy 17.8 s for a step of all pairs. ns-3.37 simulates some 7,100 packets per second.
+These are the figures of `make bench` for paths and simulations on this machine. They measure whole
+calls, including the writing of files; "before" is the previous release. For comparison: LeoEM's
+own scripts take 14 minutes (bent pipe) and 50 minutes (ISL) for an orbit of one pair, Hypatia's
+satgenpy takes 17.8 s for a step of all pairs, and ns-3.37 simulates about 7,100 packets per
+second.
 
 {orbits}
 
@@ -359,8 +388,8 @@ Hypatia's satgenpy 17.8 s for a step of all pairs. ns-3.37 simulates some 7,100 
 
 ## Live runs against what was scheduled
 
-A probe on an idle fixed path, then one CUBIC flow for 30 s on this machine's kernel. "Most" is the
-payload's share of the wire rate.
+Each live run has a probe on the idle fixed path, and then one CUBIC flow of this machine's kernel
+for 30 s. "Most" is the highest possible goodput, the payload's share of the wire rate.
 
 | path | device | probe RTT p50 (ms) | goodput (Mbit/s) | most (Mbit/s) | lateness p50 (us) \
 | p99 (us) | CPU (s) |
@@ -369,33 +398,34 @@ payload's share of the wire rate.
 
 ## A film in virtual time and in a browser
 
-The same film with the same controller, RobustMPC, over fixed paths with a queue of two BDP: in
-Chromium with dash.js over a live run (`skyhop video watch`), over the simulator's TCP (`dash`), and
-over the rate alone (`skyhop video play`, of which 95.6 % is payload, and a round trip per chunk).
-Tolerances: mean bitrate 5 %, time that the picture stands still 1 s. Over 1 Mbit/s the lowest
-track has more than the link. The fair comparison is that over TCP, which has the handshake, slow
-start and the queue of the browser's connection. Over the rate a chunk is as fast as the link from
-its first byte on; what that adds at the beginning grows with the BDP, and counts in films as short
-as these. Start-up is not compared: the browser's has that of dash.js in it.
+The same film with the same controller, RobustMPC, is played over fixed paths with a queue of two
+BDP in three ways: in Chromium with dash.js over a live run (`skyhop video watch`), over the
+simulator's TCP (the application `dash`), and over the rate alone (`skyhop video play`, with a
+payload of 95.6 % of the rate, and one round trip per chunk). The tolerances are 5 % of the mean
+bitrate and 1 s of stalls. On the path with 1 Mbit/s the lowest track exceeds the link's rate. The
+appropriate comparison with the browser is the one over TCP, because both have a handshake, slow
+start and a queue. Over the rate alone, each chunk arrives at the full rate from its first byte on;
+this advantage at the beginning grows with the BDP, and matters in films as short as these.
+Start-up times are not compared, because the browser's include the start-up of dash.js.
 
 {films}
 """
 
 
 def main() -> int:
-    """Compare, and write the page."""
+    """Run the comparisons, and write the page."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
         "sections",
         nargs="*",
         metavar="SECTION",
-        help="how headings begin of what is made anew; the rest of the page stays; or all",
+        help="prefixes of the headings of sections to update; others stay; default: all",
     )
     parser.add_argument("--jobs", type=int, default=2, help="runs at the same time (default 2)")
     given = parser.parse_args()
     try:
         with ProcessPoolExecutor(given.jobs, mp_context=get_context("spawn")) as executor:
-            write(Made(executor), given.sections)
+            write(PageValues(executor), given.sections)
     except SkyhopError as error:
         print_note(f"validate: {error}")
         return 1
@@ -403,12 +433,12 @@ def main() -> int:
 
 
 HEADING = re.compile(r"^(?=#+ )", re.MULTILINE)
-"""What begins a section: one of its subsections is another."""
+"""Start of a section; a subsection is a section of its own."""
 
 
-def write(made: Made, wanted: Sequence[str]) -> None:
-    """Make sections anew, or all of them, and write the page after each."""
-    there = {_heading(text): text for text in HEADING.split(_page()) if text}
+def write(values: PageValues, wanted: Sequence[str]) -> None:
+    """Update the wanted sections, or all, and write the page after each."""
+    written = {_heading(text): text for text in HEADING.split(_page()) if text}
     sections = {_heading(text): text for text in HEADING.split(PAGE) if text}
     for name in wanted:
         if not any(heading.startswith(name) for heading in sections):
@@ -417,8 +447,9 @@ def write(made: Made, wanted: Sequence[str]) -> None:
         if wanted and not any(heading.startswith(name) for name in wanted):
             continue
         print_note(f"validate: {heading}")
-        there[heading] = text.format_map(made)
-        OUTPUT.write_text("".join(there[name] for name in sections if name in there), "utf-8")
+        written[heading] = text.format_map(values)
+        page = "".join(written[name] for name in sections if name in written)
+        OUTPUT.write_text(page, "utf-8")
 
 
 def _heading(section: str) -> str:
@@ -429,11 +460,11 @@ def _page() -> str:
     return OUTPUT.read_text("utf-8") if OUTPUT.exists() else ""
 
 
-class Made(dict[str, str | int | float]):
-    """What the page has in it by name, each made when it is first asked for."""
+class PageValues(dict[str, str | int | float]):
+    """Values of the page's placeholders by name; each is computed at its first use."""
 
     def __init__(self, executor: Executor) -> None:
-        """Make it with these processes."""
+        """Set the constants; `executor` runs the simulations."""
         super().__init__(
             more=linux_reference.RETRANSMITS_MORE,
             share=round(100 * linux_reference.SHARE),
@@ -445,12 +476,12 @@ class Made(dict[str, str | int | float]):
         self._executor = executor
 
     def __missing__(self, name: str) -> str:
-        """Make it: by the method of its name."""
-        self[name] = made = str(getattr(self, f"_{name}")())
-        return made
+        """Compute a value with the method `_NAME`."""
+        self[name] = value = str(getattr(self, f"_{name}")())
+        return value
 
     def _leoem(self) -> str:
-        return "\n".join(compared(log) for log in LOGS)
+        return "\n".join(log_row(log) for log in LOGS)
 
     def _orbits(self) -> str:
         return markdown([bench.orbit_row(relay) for relay in bench.LEOEM_S])
@@ -461,10 +492,10 @@ class Made(dict[str, str | int | float]):
     def _simulations(self) -> str:
         return markdown([bench_sim.simulation_row(one) for one in bench_sim.SIMULATIONS])
 
-    # --- against Linux: kernels that are built run first what the rest is compared with ---
+    # --- against Linux: built kernels run their scenarios before the other comparisons ---
 
     def _linux_was(self) -> str:
-        return three_engines.anew()
+        return three_engines.run_kernels()
 
     @cached_property
     def _rows(self) -> list[linux_reference.Row]:
@@ -513,13 +544,13 @@ class Made(dict[str, str | int | float]):
     # --- against published values, and this machine's kernel ---
 
     def _satcp(self) -> str:
-        return satcp_table.table(self._executor, needed(GATEWAYS))
+        return satcp_table.table(self._executor, required_file(GATEWAYS))
 
     def _fixed(self) -> str:
         return simulator_and_kernel.fixed_table(self._executor)
 
     def _orbit(self) -> str:
-        pairs = simulator_and_kernel.orbit_pairs(needed(GATEWAYS))
+        pairs = simulator_and_kernel.orbit_pairs(required_file(GATEWAYS))
         save(simulator_and_kernel.draw(pairs), KERNEL_FIGURE)
         return simulator_and_kernel.orbit_table(pairs)
 
@@ -531,11 +562,11 @@ class Made(dict[str, str | int | float]):
 
     def _live(self) -> str:
         devices = simulator_and_kernel.devices()
-        return "\n".join(punctuality(*path, device) for path in SCHEDULED for device in devices)
+        return "\n".join(punctuality_row(*path, device) for path in SCHEDULED for device in devices)
 
 
-def needed(name: str) -> Path:
-    """Return a reference file."""
+def required_file(name: str) -> Path:
+    """Return a reference file; an error if this machine does not have it."""
     path = reference.found(name)
     if path is None:
         raise InputError(f"no {reference.folder() / name}; run make reference")
@@ -543,7 +574,7 @@ def needed(name: str) -> Path:
 
 
 def markdown(rows: list[dict[str, object]]) -> str:
-    """Return rows with the same keys as a table."""
+    """Return a Markdown table of rows with the same keys."""
     head = f"| {' | '.join(rows[0])} |\n|{'---|' * len(rows[0])}"
     return "\n".join([head, *(f"| {' | '.join(map(_cell, row.values()))} |" for row in rows)])
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds the wheel of dist/, which needs neither Rust nor clang where it is installed: libelf, zlib and the
-# BPF objects are inside, and zig links it against glibc 2.17, so that any newer one will do.
+# Builds the wheel in dist/, whose installation needs neither Rust nor clang: it contains libelf, zlib and the
+# BPF objects. zig links it against glibc 2.17, so that it works with that version and any newer one.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -10,7 +10,7 @@ scripts/setup.sh wheel
 clang --print-targets | grep -w bpf >/dev/null || fail "this clang does not target bpf: install another one"
 command -v cargo >/dev/null || PATH="$HOME/.cargo/bin:$PATH"
 
-# The sources must be there for their directories to be known, which stay out of the wheel.
+# Fetch the sources, so that their directories exist and can be removed from the paths inside the wheel.
 cargo fetch --quiet --locked
 flags="--remap-path-prefix=$PWD="
 for sources in "${CARGO_HOME:-$HOME/.cargo}"/registry/src/*/; do
@@ -23,10 +23,25 @@ rm -f dist/skyhop-*.whl
 host=$(rustc -vV | sed -n 's/^host: //p')
 # On arm, libelf is compiled with an option that only gcc knows.
 export "CFLAGS_${host//-/_}=-Wno-unknown-warning-option"
-env -u RUSTFLAGS CARGO_ENCODED_RUSTFLAGS="$flags" PATH="$PWD/.venv/bin:$PATH" VIRTUAL_ENV="$PWD/.venv" \
-    maturin build --profile wheel --locked --zig --target "$host" --compatibility manylinux_2_17 \
-    --no-default-features --features wheel --out dist >build/wheel.log 2>&1 || {
-        tail -n 40 build/wheel.log >&2
-        fail "the build failed; its last messages are above, all of them in build/wheel.log"
-    }
+pack() {
+    env -u RUSTFLAGS CARGO_ENCODED_RUSTFLAGS="$flags" PATH="$PWD/.venv/bin:$PATH" VIRTUAL_ENV="$PWD/.venv" \
+        maturin build --profile wheel --locked --zig --target "$host" --compatibility manylinux_2_17 \
+        --no-default-features --features wheel --out dist >build/wheel.log 2>&1 || {
+            tail -n 40 build/wheel.log >&2
+            fail "the build failed; its last messages are above, all messages are in build/wheel.log"
+        }
+}
+pack
+
+# The documentation has lists from the core. .venv may have no core, so this wheel is installed into another environment.
+# The second build packs the site into the wheel; it compiles nothing again.
+echo "wheel: building its documentation"
+site=python/skyhop/site
+trap 'rm -rf "$site"' EXIT
+rm -rf build/docs-env
+.venv/bin/uv --quiet venv --python .venv/bin/python build/docs-env
+.venv/bin/uv --quiet pip install --python build/docs-env/bin/python --constraint requirements.lock --group docs dist/skyhop-*.whl
+NO_MKDOCS_2_WARNING=1 build/docs-env/bin/python -m mkdocs build --strict --site-dir "$PWD/$site" \
+    || fail "the documentation was not built; its messages are above"
+pack
 du -h --apparent-size dist/skyhop-*.whl

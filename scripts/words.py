@@ -1,8 +1,8 @@
-"""Check the words of comments, docstrings, messages and pages; part of `make lint`.
+"""Checker for the words of comments, docstrings, messages and pages; part of `make lint`.
 
 CONTRIBUTING.md gives the rule. Usage: `scripts/words.py [PATH...]`; without a path the script reads
-the whole checkout. A finding is one line, FILE:LINE and the reason; any
-finding makes the exit code 1.
+the whole checkout. A finding is one line: FILE:LINE and the reason. Any finding makes the exit code
+1.
 """
 
 import ast
@@ -32,18 +32,20 @@ PLACES = (
 )
 SUFFIXES = {".py", ".rs", ".c", ".h", ".md", ".toml", ".sh"}
 EXEMPT = {"crates/cc/src/bindings.rs", "scripts/words.py", "tests/python/test_words.py"}
-"""A generated file, and the two that name the words."""
+"""Files that are not checked: a generated file, and the two files that name the banned words."""
 SHORTEST = 4
-"""Fewest words of a doc comment."""
+"""Smallest number of words in a doc comment."""
 LONGEST_LINE = 120
-"""Longest line of Markdown, in characters; tables, code and lines without a space may be longer."""
+"""Upper limit on a line of Markdown in characters; tables, code and lines without a space may be
+longer.
+"""
 
 OPENINGS = """
 about above after against along among around as at before below between by during for from in
 into it of off on onto over than that these this those through till to toward towards under
 until up upon what when where wherever which who whom whose with within without
 """
-"""First words that leave a doc comment without a noun or an imperative."""
+"""Words that may not open a doc comment, as a noun or an imperative is missing then."""
 
 BANNED = {
     "whoever": "name the actor",
@@ -68,7 +70,7 @@ BANNED = {
     "was worth": "had the value, yielded",
     "were worth": "had the value, yielded",
 }
-"""Words that the project does not use, and what to write in their place."""
+"""Words that the project does not use, and the words to write instead."""
 
 BANNED_WORD = re.compile(
     r"\b(" + "|".join(re.escape(word).replace(r"\ ", r"\s+") for word in BANNED) + r")\b",
@@ -83,7 +85,7 @@ RUST_TOKEN = re.compile(
 
 
 class Passage(NamedTuple):
-    """Prose of a file: its first line (from 1), its text, and whether it documents an item."""
+    """Passage of prose: its first line (from 1), its text, and whether it documents an item."""
 
     line: int
     text: str
@@ -91,7 +93,7 @@ class Passage(NamedTuple):
 
 
 def main(arguments: list[str]) -> int:
-    """Print the findings of the files or directories; return the exit code."""
+    """Print the findings in files or directories; return the exit code."""
     places = [Path(argument).resolve() for argument in arguments] or [
         ROOT / place for place in PLACES
     ]
@@ -106,7 +108,7 @@ def main(arguments: list[str]) -> int:
 
 
 def files_of(place: Path) -> list[Path]:
-    """List the files below a directory that hold prose, sorted; a file gives itself."""
+    """Return the files with prose below a directory, sorted; for a file, only that file."""
     if place.is_file():
         return [place]
     files = (file for file in place.rglob("*") if file.suffix in SUFFIXES and file.is_file())
@@ -119,7 +121,7 @@ def files_of(place: Path) -> list[Path]:
 
 
 def check(file: Path) -> list[str]:
-    """Return the findings of one file, in the order of its lines."""
+    """Return the findings in one file, in the order of lines."""
     name = str(file.relative_to(ROOT)) if file.is_relative_to(ROOT) else str(file)
     if name in EXEMPT:
         return []
@@ -131,7 +133,7 @@ def check(file: Path) -> list[str]:
 
 
 def passages(suffix: str, text: str) -> Iterator[Passage]:
-    """Split a file of that suffix into its passages of prose."""
+    """Split the text of a file with that suffix into passages of prose."""
     match suffix:
         case ".py":
             yield from python_passages(text)
@@ -144,7 +146,7 @@ def passages(suffix: str, text: str) -> Iterator[Passage]:
 
 
 def python_passages(text: str) -> Iterator[Passage]:
-    """Yield the docstrings, the other strings with spaces, and the comments of Python."""
+    """Yield Python's docstrings, comments, and other strings that contain spaces."""
     tree = ast.parse(text)
     documenting = set()
     for string in documentation(tree):
@@ -164,7 +166,7 @@ def python_passages(text: str) -> Iterator[Passage]:
 
 
 def documentation(tree: ast.Module) -> Iterator[ast.Constant]:
-    """Yield the strings that document a module, a class, a function or an assignment."""
+    """Yield the string nodes that document a module, a class, a function or an assignment."""
     for node in ast.walk(tree):
         body = (
             node.body
@@ -179,7 +181,7 @@ def documentation(tree: ast.Module) -> Iterator[ast.Constant]:
 
 
 def rust_passages(text: str) -> Iterator[Passage]:
-    """Yield the doc comments, each as one passage, comments and messages of Rust or C."""
+    """Yield doc comments (each as one passage), comments and messages of Rust or C."""
     pending: list[str] = []
     first = last = 0
     for token in RUST_TOKEN.finditer(text):
@@ -204,19 +206,19 @@ def rust_passages(text: str) -> Iterator[Passage]:
 
 
 def markdown_passages(text: str) -> Iterator[Passage]:
-    """Yield the lines of Markdown outside code blocks."""
+    """Yield the lines of Markdown outside code blocks, each as a passage."""
     for line, content in outside_code(text):
         yield Passage(line, content, documents=False)
 
 
 def comment_passages(text: str) -> Iterator[Passage]:
-    """Yield the lines of TOML and shell that hold prose: comments, and values with spaces."""
+    """Yield the lines of TOML and shell that contain prose: comments, and values with spaces."""
     for line, content in enumerate(text.splitlines(), 1):
         yield Passage(line, content, documents=False)
 
 
 def outside_code(text: str) -> Iterator[tuple[int, str]]:
-    """Yield number and text of the lines of Markdown that stand in no code block."""
+    """Yield number and text of the lines of Markdown outside code blocks."""
     fenced = False
     for line, content in enumerate(text.splitlines(), 1):
         if content.lstrip().startswith(("```", "~~~")):
@@ -226,7 +228,7 @@ def outside_code(text: str) -> Iterator[tuple[int, str]]:
 
 
 def problems(passage: Passage) -> Iterator[tuple[int, str]]:
-    """Yield line and reason of each fault of a passage."""
+    """Yield line number and reason of each fault in a passage."""
     prose = CODE_SPAN.sub(lambda span: "\n" * span[0].count("\n") + "code", passage.text)
     for word in BANNED_WORD.finditer(prose):
         key = " ".join(word[0].lower().split())
@@ -236,7 +238,7 @@ def problems(passage: Passage) -> Iterator[tuple[int, str]]:
 
 
 def problems_of_opening(line: int, prose: str) -> Iterator[tuple[int, str]]:
-    """Yield the faults of a doc comment's length and first word."""
+    """Yield the faults in a doc comment's length and first word."""
     words = WORD.findall(re.sub(r"[\[\]]", "", prose))
     if len(words) < SHORTEST:
         fault = "say what it is, its unit and its source, or remove it"
@@ -246,7 +248,7 @@ def problems_of_opening(line: int, prose: str) -> Iterator[tuple[int, str]]:
 
 
 def long_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Yield the lines of Markdown prose that are too long."""
+    """Yield the lines of Markdown prose that are too long, with their numbers."""
     for line, content in outside_code(text):
         if len(content) > LONGEST_LINE and not content.startswith("|") and " " in content.strip():
             yield line, f"line of {len(content)} characters: at most {LONGEST_LINE}"

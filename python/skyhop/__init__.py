@@ -8,7 +8,7 @@
     run.flows  # a pyarrow table
     skyhop.sweep("handover", {"flow.0.cc": ["cubic", "bbr"]}, repeat=3)  # a polars frame
 
-Names are loaded when they are first used, so that importing the package costs nothing.
+Names are imported at their first use, so that importing the package is fast.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import importlib
 import os
 from typing import TYPE_CHECKING, Any
 
-# At a fork gRPC starts its threads again in the child. The live engine is such a child: it closes
-# all files that are not its own, at which these threads abort it. No child of skyhop's uses gRPC.
+# gRPC restarts its threads in a forked child. The live engine is such a child, and it closes all
+# files that are not its own: gRPC's threads would then abort it. No child of skyhop uses gRPC.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
 if TYPE_CHECKING:

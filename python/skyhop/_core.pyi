@@ -8,12 +8,12 @@ from numpy.typing import NDArray
 
 VERSION: str
 
-# The version of run directories that this skyhop writes.
+# Version of the run directories that this skyhop writes.
 RUN_SCHEMA: int
-# The tables that a run may have, and the columns of each.
+# Tables that a run may have, and the columns of each.
 RUN_COLUMNS: dict[str, list[str]]
 
-# The words that appear in files, in the order in which tables show them.
+# Words that appear in files, in the order of tables.
 PATH_LINK: str
 APP_TABLES: tuple[str, ...]
 CONGESTION_STATES: tuple[str, ...]
@@ -31,7 +31,7 @@ Progress: TypeAlias = Callable[[int, int], None]
 
 @final
 class Entry:
-    """Something that can be listed: its name, what it is, and where it comes from."""
+    """Entry of a list: name, description and source."""
 
     name: str
     description: str
@@ -39,7 +39,7 @@ class Entry:
 
 @final
 class ConstellationEntry:
-    """A constellation that comes with skyhop; of each shell its altitude and inclination."""
+    """Constellation that comes with skyhop, with altitude and inclination of each shell."""
 
     name: str
     description: str
@@ -51,9 +51,9 @@ class ConstellationEntry:
 
 @final
 class QdiscEntry:
-    """A queue discipline or a controller: its name, what it does, and its parameters.
+    """Queue discipline or video controller: name, description, source and parameters.
 
-    Values are Linux's, or those that were published.
+    Defaults of parameters are Linux's, or the published ones.
     """
 
     name: str
@@ -63,7 +63,7 @@ class QdiscEntry:
 
 @final
 class GridEstimate:
-    """What a log says of the handover grid; without one, offset and period are None."""
+    """Handover grid estimated from a log; without evidence, offset and period are None."""
 
     offset_s: float | None
     period_s: float | None
@@ -74,7 +74,7 @@ class GridEstimate:
 
 @final
 class CongestionControl:
-    """A congestion control: where it is, and how many sockets use it."""
+    """Congestion control: where it is available, and the number of sockets that use it."""
 
     name: str
     place: str
@@ -84,7 +84,7 @@ class CongestionControl:
 
 @final
 class ServedPolicy:
-    """What a service of a policy has decided."""
+    """Statistics of the decisions of a policy service."""
 
     connections: int
     decisions: int
@@ -95,7 +95,7 @@ class ServedPolicy:
 
 @final
 class Scenario:
-    """A checked scenario."""
+    """Checked scenario, with its defaults."""
 
     @staticmethod
     def read(path: str, sets: list[str]) -> Scenario: ...
@@ -111,7 +111,7 @@ class Scenario:
 
 @final
 class Constellation:
-    """A constellation as a scenario uses it."""
+    """Constellation with the satellites that a scenario selects."""
 
     name: str
     epoch: str
@@ -128,7 +128,7 @@ class Constellation:
 
 @final
 class PathTrace:
-    """A time-varying path."""
+    """Time-varying path, as a sequence of frames."""
 
     @staticmethod
     def compute(scenario: Scenario, find_place: FindPlace, progress: Progress) -> PathTrace: ...
@@ -146,11 +146,11 @@ class PathTrace:
     def to_parquet(self) -> bytes: ...
     def header_json(self) -> str: ...
     def __len__(self) -> int:
-        """Return how many frames it has."""
+        """Return the number of frames."""
 
 @final
 class Experiment:
-    """A scenario with its path computed and its links built."""
+    """Scenario with its path computed and its links built."""
 
     @staticmethod
     def build(
@@ -160,7 +160,7 @@ class Experiment:
         path: PathTrace | None = None,
         default_cc: str | None = None,
         for_program: bool = False,
-        foretell: Callable[
+        predict_rates: Callable[
             [str, PathTrace, list[float]], tuple[list[float], float, list[list[float]]]
         ]
         | None = None,
@@ -173,29 +173,29 @@ class Experiment:
 def list_rewards() -> list[tuple[str, str]]: ...
 
 INTERVAL_FIGURES: list[str]
-"""What is known of an agent's interval."""
+"""Names of the figures of an agent's interval."""
 
 @final
 class Answering:
-    """A policy that answers one connection, with its memory."""
+    """Policy that decides for one connection, with its memory."""
 
     def __new__(cls, card: str) -> Answering: ...
-    def answer(self, seen: NDArray[Any]) -> float: ...
+    def answer(self, observation: NDArray[Any]) -> float: ...
     def features(self) -> list[str]: ...
 
 @final
 class Episodes:
-    """Episodes of learning, each in a place of its own."""
+    """Learning episodes that run side by side, each in a place of its own."""
 
-    def __new__(cls, card: str, reward: str, places: int, threads: int) -> Episodes: ...
+    def __new__(cls, card: str, reward: str, slots: int, threads: int) -> Episodes: ...
     def inputs(self) -> int: ...
     def bounds(self) -> tuple[float, float]: ...
-    def agents(self, place: int) -> int: ...
+    def agents(self, slot: int) -> int: ...
     def begin(self, begun: list[tuple[int, Experiment]]) -> None: ...
     def step(self, outputs: NDArray[Any]) -> None: ...
     def read(
         self,
-        seen: NDArray[Any],
+        observations: NDArray[Any],
         rewards: NDArray[Any],
         ended: NDArray[Any],
         agents: NDArray[Any],
@@ -213,13 +213,13 @@ class Satellites:
 
 @final
 class RunDirectory:
-    """A reserved output directory."""
+    """Run directory, reserved for an output."""
 
     @staticmethod
     def reserve(path: str, force: bool) -> RunDirectory: ...
     @staticmethod
     def aside(path: str) -> RunDirectory: ...
-    def take(self, whole: str) -> None: ...
+    def take(self, run: str) -> None: ...
     def abandon(self) -> None: ...
 
 def write_all_pairs(
@@ -227,7 +227,7 @@ def write_all_pairs(
 ) -> None: ...
 
 class GuestOptions(TypedDict):
-    """The kernel in virtual time that a run is made in."""
+    """Kernel in virtual time in which a run takes place."""
 
     name: str
     source: str
@@ -236,7 +236,7 @@ class GuestOptions(TypedDict):
     options: list[str]
 
 class EngineOptions(TypedDict):
-    """What a run may be told beside its scenario; each engine takes what is for it."""
+    """Options of a run in addition to its scenario; each engine uses its own ones."""
 
     client: list[str] | None
     server: str | None
@@ -244,7 +244,7 @@ class EngineOptions(TypedDict):
     internet: bool
     guest: GuestOptions | None
 
-# When a run ended (s), whether it was interrupted, and the exit status of its program.
+# End of a run (s), whether it was interrupted, and the exit status of its program.
 Outcome: TypeAlias = tuple[float, bool, int | None]
 
 def run_engine(
@@ -298,7 +298,7 @@ def kernel_module_source(cc: str) -> tuple[str, str, str, str] | None: ...
 def own_cc() -> list[tuple[str, str]]: ...
 def policy_cards() -> list[tuple[str, str]]: ...
 def policy_network(name: str) -> bytes | None: ...
-def ask_policy(file: str, seen: list[list[float]]) -> list[float | None]: ...
+def ask_policy(file: str, observations: list[list[float]]) -> list[float | None]: ...
 def serve_policy(file: str, name: str | None, note: Callable[[str], None]) -> ServedPolicy: ...
 def check_policy(file: str) -> tuple[str, list[str], int, dict[str, str]]: ...
 def sites(name: str) -> list[tuple[str, float, float, float]]: ...
@@ -306,7 +306,7 @@ def scenario_schema() -> str: ...
 
 @final
 class Film:
-    """A film: tracks by ascending bitrate, cut into chunks."""
+    """Film of adaptive video: tracks by ascending bitrate, cut into chunks."""
 
     @staticmethod
     def read(name: str, top: str | None = None, base: str = "") -> Film: ...
@@ -331,7 +331,7 @@ class Film:
 
 @final
 class RateTrace:
-    """A rate that is constant between instants, and begins again once it is over."""
+    """Rate over time, constant between instants, and repeated after its end."""
 
     def __init__(
         self, origin: str, starts_s: list[float], rates_bps: list[float], end_s: float
@@ -342,7 +342,7 @@ class RateTrace:
 
 @final
 class Sessions:
-    """Sessions that are over.
+    """Finished sessions of a video player.
 
     Columns are native 64-bit numbers: predicted_bps, mean_bitrate_bps and qoe real, others whole.
     """
@@ -378,7 +378,7 @@ def score_chunks(
 
 @final
 class Player:
-    """A controller at work for a player elsewhere, such as in a browser."""
+    """Video controller for an external player, such as a browser."""
 
     def __init__(
         self, film: Film, controller: str, qoe: str, seed: int = 1, buffer_cap_s: float = 60.0

@@ -1,7 +1,7 @@
-"""Running scenarios.
+"""Run scenarios with an engine: `sim` in virtual time, `live` on this machine's kernel.
 
-Repeats are a sweep over nothing but seeds: that stands above this module, and is reached by the
-package's own names.
+Repeats are a sweep over seeds. Sweeps belong to `skyhop.study`, which imports this module; to avoid
+a cycle, this module uses them through `skyhop.sweep`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import skyhop
 from skyhop import _core
 from skyhop.data.places import position_of
 from skyhop.data.progress import Progress, ignore_progress, progress_bar
-from skyhop.data.scenarios import Scenario, load_cc_files, load_scenario, whole_cc_name
+from skyhop.data.scenarios import Scenario, absolute_cc_name, load_cc_files, load_scenario
 from skyhop.errors import InterruptedRunError, ProgramError
 from skyhop.runs import Run
 
@@ -30,20 +30,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Program:
-    """Programs to run over the path instead of the scenario's TCP flows.
+    """Program to run over the path instead of the scenario's TCP flows, and its server.
 
-    "{server}" in either stands for the far end's address.
+    "{server}" in either command is replaced by the far end's address.
     """
 
     client: Sequence[str]
     server: str | None = None
     internet: bool = False
-    """Whether the far end reaches the net that this machine is in, by slirp4netns."""
+    """Whether the program can reach the Internet through the far end (by slirp4netns)."""
 
 
 @dataclass(frozen=True)
 class Observer:
-    """Who is told how far the path's computation and the run are: (done, total)."""
+    """Progress callbacks, called with (done, total), for computing the path and for the run."""
 
     path: Progress = field(default=ignore_progress)
     run: Progress = field(default=ignore_progress)
@@ -93,20 +93,20 @@ def sim(
     Args:
         scenario: a file or an example's name, or its content as a dictionary.
         output: the run directory; a temporary one, removed with the result, where not given.
-        repeat: run with so many seeds, and return a frame of them all, as `sweep` does.
-        jobs: how many repeats run at a time; as many as there are processors where not given.
-        seed: instead of the scenario's own; of repeats the first.
+        repeat: number of seeds to run with; the result is one frame of all runs, as from `sweep`.
+        jobs: number of concurrent repeats; by default the number of processors.
+        seed: seed instead of the scenario's; with `repeat`, the first of the seeds.
         sets: overrides, each "KEY=VALUE".
         force: use `output` even if it is not empty.
-        observer: is told how far the run is; a bar where not given.
+        observer: receives the progress; by default a progress bar is shown.
 
     Returns:
         The run; with `repeat` a polars frame, one row per flow and seed.
 
     Raises:
-        InputError: scenario, place or output are wrong.
+        InputError: the scenario, a place or `output` is wrong.
         RunError: the disk is full, …
-        InterruptedRunError: Ctrl-C; carries what was measured.
+        InterruptedRunError: Ctrl-C; the error carries the measurements until then.
     """
     seeded = [*sets, *([] if seed is None else [f"run.seed={seed}"])]
     if repeat is not None:
@@ -131,22 +131,22 @@ def live(
         scenario: a file or an example's name, or its content as a dictionary.
         output: the run directory; a temporary one, removed with the result, where not given.
         sets: overrides, each "KEY=VALUE".
-        program: what to run instead of the scenario's TCP flows.
-        cc: the default congestion control inside the namespaces, or a file; cubic where not given.
+        program: program to run instead of the scenario's TCP flows.
+        cc: default congestion control inside the namespaces, or its file; cubic by default.
         force: use `output` even if it is not empty.
-        observer: is told how far the run is; a bar where not given.
+        observer: receives the progress; by default a progress bar is shown.
 
     Raises:
-        InputError: scenario, place, program or output are wrong.
+        InputError: the scenario, a place, the program or `output` is wrong.
         RunError: namespaces are not allowed here, the disk is full, …
-        ProgramError: the program failed; carries what was measured.
-        InterruptedRunError: Ctrl-C or SIGTERM; carries what was measured.
+        ProgramError: the program failed; the error carries the measurements until then.
+        InterruptedRunError: Ctrl-C or SIGTERM; the error carries the measurements until then.
     """
     loaded = load_scenario(scenario, sets)
     options: _core.EngineOptions = {
         "client": list(program.client) if program else None,
         "server": program.server if program else None,
-        "default_cc": None if cc is None else whole_cc_name(cc),
+        "default_cc": None if cc is None else absolute_cc_name(cc),
         "internet": program.internet if program else False,
         "guest": None,
     }
@@ -162,26 +162,29 @@ def run_with(
     force: bool = False,
     observer: Observer | None = None,
 ) -> Run:
-    """Run a checked scenario with the engine of this name; otherwise as `sim` and `live`.
+    """Run a checked scenario with the named engine; arguments and errors as for `sim` and `live`.
 
-    With SKYHOP_MOCK=1 in the environment every engine is the one that makes its numbers up, for
-    tests of what reads runs.
+    With SKYHOP_MOCK=1 in the environment, every engine is replaced by a mock with invented numbers,
+    for tests of code that reads runs.
     """
     options = options or _NO_OPTIONS
     default_cc, has_program = options["default_cc"], options["client"] is not None
-    with _reserved(output, force=force) as place, _watched(observer, options) as watched:
-        # A program has no use for the flows'.
+    with (
+        _reserved_output(output, force=force) as place,
+        _observer_or_bars(observer, options) as progress,
+    ):
+        # A program replaces the flows, so the kernel needs none of their congestion controls.
         load_cc_files(scenario, for_kernel=engine == "live" and not has_program)
         experiment = _core.Experiment.build(
-            scenario, position_of, watched.path, default_cc=default_cc, for_program=has_program,
-            foretell=_foretell,
+            scenario, position_of, progress.path, default_cc=default_cc, for_program=has_program,
+            predict_rates=_predict_rates,
         )  # fmt: skip
         ended_s, interrupted, program_status = _core.run_engine(
-            _engine(engine), experiment, place.directory, options, watched.run
+            _engine(engine), experiment, place.directory, options, progress.run
         )
-    run = Run(place.path, place.keep)
+    run = Run(place.path, place.scratch)
     if interrupted:
-        kept = "nothing was kept" if place.keep else f"what was measured is in {run.directory}"
+        kept = "nothing was kept" if place.scratch else f"the measurements are in {run.directory}"
         raise InterruptedRunError(f"interrupted after {ended_s:.1f} s; {kept}", run)
     if program_status:
         raise ProgramError(program_status, run)
@@ -189,17 +192,19 @@ def run_with(
 
 
 @contextmanager
-def _watched(observer: Observer | None, options: _core.EngineOptions) -> Iterator[Observer]:
-    """Yield the observer, or bars where there is none."""
+def _observer_or_bars(
+    observer: Observer | None, options: _core.EngineOptions
+) -> Iterator[Observer]:
+    """Yield the caller's observer, or one that shows progress bars."""
     if observer is not None:
         yield observer
         return
     with progress_bar("computing the path") as path, progress_bar("running") as run:
-        # A program writes to the terminal itself.
+        # A program writes to the terminal itself, so it gets no bar there.
         yield Observer(path, ignore_progress if options["client"] else run)
 
 
-def run_aside(
+def run_into(
     engine: str,
     scenario: _core.Scenario,
     directory: Path,
@@ -208,20 +213,20 @@ def run_aside(
     options: _core.EngineOptions | None = None,
     progress: Progress = ignore_progress,
 ) -> int | None:
-    """Run into an empty directory of the caller's, who moves it into place when this has ended.
+    """Run into an empty directory, which the caller moves to its final place afterwards.
 
-    What fails takes the directory away; what is stopped is for the caller to remove.
+    The directory is removed if the run fails; after an interruption, the caller has to remove it.
 
     Args:
-        engine: its name, as for `run_with`.
+        engine: name of the engine, as for `run_with`.
         scenario: the checked scenario.
-        directory: where to; a path that was read from a file there is linked to it, not copied.
-        path: the scenario's path where it is known already.
-        options: what the run is told beside its scenario.
-        progress: is told how far the run is.
+        directory: run directory; its copy of a path that was read from a file is a hard link.
+        path: the scenario's path, if it is already computed.
+        options: options of the engine that are not in the scenario.
+        progress: progress callback of the run.
 
     Returns:
-        The exit status of the program that made the traffic; None without one.
+        The exit status of the program that generates the traffic; None without one.
 
     Raises:
         InterruptedRunError: Ctrl-C.
@@ -229,46 +234,51 @@ def run_aside(
     options = options or _NO_OPTIONS
     experiment = _core.Experiment.build(
         scenario, position_of, ignore_progress, path, default_cc=options["default_cc"],
-        for_program=options["client"] is not None, foretell=_foretell,
+        for_program=options["client"] is not None, predict_rates=_predict_rates,
     )  # fmt: skip
     into = _core.RunDirectory.aside(os.fspath(directory))
     outcome = _core.run_engine(_engine(engine), experiment, into, options, progress)
-    _check_whole(outcome)
+    _check_not_interrupted(outcome)
     return outcome[2]
 
 
-def summary_with(
+def run_for_summary(
     engine: str, scenario: _core.Scenario, path: _core.PathTrace | None = None
 ) -> dict[str, Any]:
-    """Run likewise, but into no directory: return what its summary.json would hold.
+    """Run without a run directory; return the content that summary.json would have.
 
     Raises:
         InterruptedRunError: Ctrl-C.
     """
     experiment = _core.Experiment.build(
-        scenario, position_of, ignore_progress, path, foretell=_foretell
+        scenario, position_of, ignore_progress, path, predict_rates=_predict_rates
     )
     outcome, text = _core.run_for_summary(_engine(engine), experiment, _NO_OPTIONS, ignore_progress)
-    _check_whole(outcome)
+    _check_not_interrupted(outcome)
     summary: dict[str, Any] = json.loads(text)
     return summary
 
 
-def _foretell(
+def _predict_rates(
     model: str, path: _core.PathTrace, rates_bps: list[float]
 ) -> tuple[list[float], float, list[list[float]]]:
-    """Return what a model predicts at the end of each second (s), of steps of so long (s)."""
+    """Return a model's rate predictions along a path, in the form that the core expects.
+
+    Returns:
+        The ends of the path's seconds (s); the length of a step of a prediction (s); and for each
+        end of a second, the predicted rates (bit/s) of the steps that follow.
+    """
     import numpy as np
 
     from skyhop.data.paths import Path as MeasuredPath
-    from skyhop.predict import foretold
+    from skyhop.predict import rates_along_path
 
-    ahead = foretold(model, MeasuredPath(path), np.array(rates_bps))
-    # A second's own rate is known at its end.
+    ahead = rates_along_path(model, MeasuredPath(path), np.array(rates_bps))
+    # The measured rate of a second is known at its end.
     return [float(second) for second in range(1, len(ahead) + 1)], 1.0, ahead.tolist()
 
 
-def _check_whole(outcome: _core.Outcome) -> None:
+def _check_not_interrupted(outcome: _core.Outcome) -> None:
     ended_s, interrupted, _ = outcome
     if interrupted:
         raise InterruptedRunError(f"interrupted after {ended_s:.1f} s; nothing was kept", None)
@@ -288,21 +298,22 @@ _NO_OPTIONS: _core.EngineOptions = {
 
 
 @dataclass(frozen=True)
-class _Place:
+class _Output:
     path: Path
     directory: _core.RunDirectory
-    keep: Scratch | None
+    scratch: Scratch | None
+    """Temporary directory with the run; None if the caller named an output."""
 
 
 @contextmanager
-def _reserved(output: str | os.PathLike[str] | None, *, force: bool) -> Iterator[_Place]:
-    """Reserve the output before the work, and leave nothing of it when the work fails."""
-    keep = _scratch() if output is None else None
-    # Tables call a run as its directory.
-    path = keep.path / "run" if keep else Path(os.fspath(output or ""))
+def _reserved_output(output: str | os.PathLike[str] | None, *, force: bool) -> Iterator[_Output]:
+    """Reserve the run directory before the run; remove it if the run fails."""
+    scratch = _scratch() if output is None else None
+    # Tables show the directory's name as the run's name.
+    path = scratch.path / "run" if scratch else Path(os.fspath(output or ""))
     directory = _core.RunDirectory.reserve(str(path), force)
     try:
-        yield _Place(path, directory, keep)
+        yield _Output(path, directory, scratch)
     except BaseException:
         directory.abandon()
         raise

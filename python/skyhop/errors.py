@@ -1,9 +1,10 @@
-"""What can go wrong, as one tree of exceptions.
+"""Exceptions of skyhop, all subclasses of `SkyhopError`.
 
-`InputError` is for what the user gave (exit code 2), `RunError` for what happened while it was
-used (exit code 1; of `ProgramError` the program's own), `InterruptedRunError` for what the user
-stopped (exit code 130). Every message is one line that says what, where and what to do; before that
-of a `CompileError` stands what the compiler said. What is quoted from files cannot make it more.
+`InputError` means that the user's input is wrong (exit code 2), `RunError` that a run failed
+although its input is right (exit code 1; for `ProgramError` the program's own status), and
+`InterruptedRunError` that the user stopped it (exit code 130). Every message is one line that says
+what is wrong, where, and what to do; a `CompileError` puts the compiler's output before it. Text
+quoted from files is escaped and shortened, so that a message stays one line.
 """
 
 from __future__ import annotations
@@ -14,14 +15,14 @@ _LONGEST = 2000
 
 
 class SkyhopError(Exception):
-    """Anything that skyhop reports about itself or its input."""
+    """Base class of all errors that skyhop reports."""
 
     def __str__(self) -> str:
         return _in_one_line(super().__str__())
 
 
 def _in_one_line(text: str) -> str:
-    """Write out what would act on a terminal or begin a line, as names in damaged files do."""
+    """Escape control characters and line breaks, which names in damaged files may contain."""
     if len(text) > _LONGEST:
         text = f"{text[: _LONGEST // 2]}\N{HORIZONTAL ELLIPSIS}{text[-_LONGEST // 4 :]}"
     if text.isprintable():
@@ -31,11 +32,11 @@ def _in_one_line(text: str) -> str:
 
 
 class InputError(SkyhopError):
-    """The input was wrong: a file, a key, a name, a value."""
+    """Wrong input of the user: a file, a key, a name or a value."""
 
 
 class CompileError(InputError):
-    """A congestion control in C does not compile; `messages` is what the compiler printed."""
+    """Failure to compile a congestion control in C; `messages` is the compiler's output."""
 
     def __init__(self, message: str, messages: str = "") -> None:
         super().__init__(message)
@@ -46,16 +47,16 @@ class CompileError(InputError):
 
     @property
     def line(self) -> str:
-        """What skyhop has to say, without the compiler's messages."""
+        """Message of the error in one line, without the compiler's messages."""
         return super().__str__()
 
 
 class RunError(SkyhopError):
-    """The input was right, but the run failed."""
+    """Failure of a run although its input is right: disk full, namespaces not allowed, …."""
 
 
 class ProgramError(RunError):
-    """The program that made a live run's traffic failed; what was measured is in `run`."""
+    """Failure of the program that generates a live run's traffic; `run` has the measurements."""
 
     def __init__(self, status: int, run: Any) -> None:
         super().__init__(f"the program ended with status {status}")
@@ -64,7 +65,7 @@ class ProgramError(RunError):
 
 
 class InterruptedRunError(RunError):
-    """The run was stopped by the user; what was measured until then is in `run`, a `skyhop.Run`."""
+    """Interruption of a run by the user; `run`, a `skyhop.Run`, has the measurements until then."""
 
     def __init__(self, message: str, run: Any = None) -> None:
         super().__init__(message)

@@ -1,6 +1,7 @@
-"""Runs: what an engine measured, read from a run directory.
+"""Runs: the measurements of an engine, read from a run directory.
 
-What draws a run stands above this module, and is reached by the package's own names.
+Modules that draw runs import this module. To avoid a cycle, it imports them when they are needed,
+through the package (`skyhop.figures`).
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ if TYPE_CHECKING:
 
 
 class Run:
-    """One finished run.
+    """Finished run, read from its run directory.
 
-    Tables are pyarrow tables whose columns carry their units; `polars.from_arrow(run.flows)` or
-    `run.flows.to_pandas()` turn them into frames. Times are ns since the run's start; a value that
-    is not known is null.
+    Tables are pyarrow tables whose column names end in their units;
+    `polars.from_arrow(run.flows)` or `run.flows.to_pandas()` convert them to frames. Times are ns
+    since the run's start; unknown values are null.
 
     Attributes:
-        directory: where it is.
+        directory: the run directory.
     """
 
     def __init__(
@@ -40,7 +41,7 @@ class Run:
     ) -> None:
         self.directory = Path(directory)
         self._force_size = force_size
-        # Holding it keeps a directory that nobody asked for until the run is forgotten.
+        # Keeps a temporary directory alive as long as the run.
         self._keep = keep
         if not (self.directory / "summary.json").is_file():
             raise InputError(f"{self.directory}: not a run directory (no summary.json in it)")
@@ -57,20 +58,22 @@ class Run:
 
     @cached_property
     def flows(self) -> pa.Table:
-        """One row per TCP flow and sample: `t_ns`, `flow` (its id), and what was so then.
+        """Samples of the TCP flows, one row per flow and sample: `t_ns`, `flow` (its id), values.
 
-        `goodput_bps` is that of the time since the sample before; `cwnd_packets`,
-        `inflight_packets` and `ssthresh_packets` count packets of the flow's MSS, `srtt_us` is in
-        microseconds; `retransmits` and `marks` count packets since the sample before;
-        `marks` is null where links do not say whose packets they mark.
+        `goodput_bps` is the mean since the previous sample. `cwnd_packets`, `inflight_packets` and
+        `ssthresh_packets` count packets of the flow's MSS; `srtt_us` is in microseconds.
+        `retransmits` and `marks` (ECN) count packets since the previous sample; `marks` is null if
+        links do not know to which flows marked packets belong.
         """
         return self._table("flows.parquet")
 
     @cached_property
     def link(self) -> pa.Table:
-        """One row per link, direction and sample: `t_ns`, `link`, `direction`, `backlog_bytes`.
+        """Samples of the links: `t_ns`, `link`, `direction`, `backlog_bytes`, ….
 
-        `drops_queue`, `drops_loss`, … and `marks` count packets since the sample before.
+        The table has one row per link, direction and sample.
+
+        `drops_queue`, `drops_loss`, … and `marks` count packets since the previous sample.
         """
         return self._table("link.parquet")
 
@@ -78,24 +81,27 @@ class Run:
     def events(self) -> pa.Table:
         """Handovers, changes, announcements, phases and losses, one row each.
 
-        `t_ns`, `kind`, how long the path is down from then on (`outage_ns`), and whose it is.
+        Columns: `t_ns`, `kind`, `outage_ns` (time for which the path is down after the event), and
+        the flow or link that the event is about.
         """
         return self._table("events.parquet")
 
     @cached_property
     def probes(self) -> pa.Table:
-        """One row per probe packet: `probe` (its flow's id), `seq`, `t_ns` (when it was sent).
+        """Probe packets, one row each: `probe` (its flow's id), `seq`, `t_ns` (sending time).
 
-        `rtt_ns` is null for a lost one; `scheduled_rtt_ns` is what the path alone would have taken.
+        `rtt_ns` is null for a lost packet; `scheduled_rtt_ns` is the RTT of the path itself,
+        without queueing.
         """
         return self._table("probes.parquet")
 
     @cached_property
     def apps(self) -> dict[str, pa.Table]:
-        """By name, the tables of applications that the run has: one row per transaction.
+        """Tables of the run's applications, by name: one row per transaction.
 
-        `flow`, `t_ns` (when it was due), `latency_ns` (from then until it was done, null where it
-        failed), …. `calls` has one row per window of time and direction.
+        Columns: `flow`, `t_ns` (due time of the transaction), `latency_ns` (from the due time to
+        completion, null if it failed), …. The table `calls` has one row per time window and
+        direction.
         """
         return {
             name: self._table(f"{name}.parquet")
@@ -105,13 +111,13 @@ class Run:
 
     @cached_property
     def path(self) -> skyhop.Path | None:
-        """The path that it went over; None where the directory holds no copy of it."""
+        """Path of the run; None if the run directory has no copy of it."""
         file = self.directory / "path.parquet"
         return skyhop.read_path(file, force_size=self.is_large) if file.exists() else None
 
     @property
     def is_large(self) -> bool:
-        """Whether it may take more memory than is usual, as its reader or its scenario says."""
+        """Whether `force_size`, of the reader or of `[run]`, lifts the limit of memory."""
         if self._force_size:
             return True
         scenario = self.info.get("scenario")
@@ -119,16 +125,16 @@ class Run:
         return isinstance(section, dict) and section.get("force_size") is True
 
     def plot(self, output: str | os.PathLike[str] | None = None) -> skyhop.figures.Sheet:
-        """Draw what each flow, its application, the probes and the link did over time.
+        """Draw the flows, their applications, the probes and the link over time.
 
         Args:
-            output: a PNG, SVG or PDF file to write the figure to, where one is wanted.
+            output: PNG, SVG or PDF file to write the figure to; by default none is written.
 
         Returns:
             A matplotlib figure, which a notebook shows.
 
         Raises:
-            InputError: a table is missing or damaged, or `output` is not the name of such a file.
+            InputError: a table is missing or damaged, or `output` has another suffix.
             RunError: `output` cannot be written.
         """
         figure = skyhop.figures.run_figure(self.directory)
@@ -140,7 +146,7 @@ class Run:
         try:
             text = (self.directory / name).read_text("utf-8")
             content: dict[str, Any] = json.loads(text, parse_constant=_refuse, parse_float=_finite)
-            # Halves of letters, which JSON can write and nothing can print.
+            # Refuse lone surrogates ("\ud800"), which JSON may contain and which cannot be printed.
             json.dumps(content, ensure_ascii=False).encode()
         except FileNotFoundError:
             raise InputError(f"{self.directory / name}: missing") from None
@@ -180,12 +186,12 @@ class Run:
 
 
 def _refuse(word: str) -> float:
-    """Refuse NaN and Infinity, which are none of JSON's."""
-    raise ValueError(f"{word} is no number")
+    """Refuse NaN and Infinity, which JSON does not allow (RFC 8259, section 6)."""
+    raise ValueError(f"{word} is not a number")
 
 
 def _finite(text: str) -> float:
-    """Return the number, which JSON may write as large as it likes."""
+    """Return a JSON number as a float; refuse one that overflows to infinity."""
     number = float(text)
     return number if math.isfinite(number) else _refuse(text)
 
@@ -194,10 +200,10 @@ def read_run(directory: str | os.PathLike[str], *, force_size: bool = False) -> 
     """Return the run in `directory`.
 
     Args:
-        directory: where it is.
-        force_size: read its tables even if one takes more than a gigabyte of memory.
+        directory: the run directory.
+        force_size: read the run's tables even if one takes more than a gigabyte of memory.
 
     Raises:
-        InputError: it is not a run directory.
+        InputError: `directory` is not a run directory.
     """
     return Run(directory, force_size=force_size)

@@ -1,7 +1,8 @@
-"""Parquet from outside, with limits: a small file may hold tables that no memory does.
+"""Reading of untrusted Parquet files within a limit of memory.
 
-What a file announces is asked before it is read, and what its texts take before they are written
-out: a text that repeats takes next to nothing in a file.
+A small file may contain a table that is larger than any memory, because repeated values compress to
+almost nothing. Therefore the sizes in the footer are checked before the file is read, and the size
+of texts is checked before dictionary columns are decoded.
 """
 
 from __future__ import annotations
@@ -15,54 +16,54 @@ if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
 MOST_BYTES = 1_000_000_000
-"""What a table may take in memory unless it may be large.
+"""Default limit of a table's size in memory, in bytes.
 
-What draws it takes as much several times.
+Programs that draw a table need several times its size.
 """
 
 
-_BEHIND = 8
-"""Bytes behind a file's footer."""
+_TRAILER_BYTES = 8
+"""Bytes after a Parquet footer: its length (4) and the magic number (4)."""
 
 
 class TooLargeError(Exception):
-    """A table takes more memory than it may; the message has no name of a file."""
+    """Error: a table takes more memory than allowed; the message does not name the file."""
 
 
 def read_table(
     source: Path | pa.BufferReader, names: Collection[str], most_bytes: int | None
 ) -> pa.Table:
-    """Return columns of a Parquet file that have one value a row, checked to their last letter.
+    """Return columns of a Parquet file with validated content; columns of lists are not allowed.
 
     Args:
         source: a file, or its content.
-        names: of the columns; others are not read.
-        most_bytes: what they may take in memory; None is any.
+        names: names of the columns to read.
+        most_bytes: limit of the columns' size in memory, in bytes; None for no limit.
 
     Raises:
-        TooLargeError: they would take more.
-        ValueError, pyarrow.ArrowException: it is damaged, or has lists in a column.
-        OSError: it cannot be read.
+        TooLargeError: the columns take more than `most_bytes`.
+        ValueError, pyarrow.ArrowException: the file is damaged, or a column holds lists.
+        OSError: the file cannot be read.
     """
     import pyarrow.parquet as pq
 
-    # Nor read_table: threads of Arrow may outlive the interpreter, which then aborts.
-    with pq.ParquetFile(source, pre_buffer=False) as announced:
-        rows = announced.metadata.num_rows
-        texts = _texts(announced.metadata, names)
-        check_size(_announced_bytes(source, names), rows, most_bytes)
+    # Not pq.read_table: its threads may outlive the interpreter, which then aborts.
+    with pq.ParquetFile(source, pre_buffer=False) as unread:
+        rows = unread.metadata.num_rows
+        texts = _text_columns(unread.metadata, names)
+        check_size(_footer_bytes(source, names), rows, most_bytes)
     if not isinstance(source, Path):
         source.seek(0)
     with pq.ParquetFile(source, pre_buffer=False, read_dictionary=texts) as file:
         table = file.read(columns=list(names), use_threads=False)
-    # Also what is in the columns: letters of texts.
+    # `full` also validates the values, such as the UTF-8 of texts.
     table.validate(full=True)
-    check_size(table.nbytes + _written_out_bytes(table), rows, most_bytes)
-    return _written_out(table)
+    check_size(table.nbytes + _decoded_text_bytes(table), rows, most_bytes)
+    return _with_decoded_texts(table)
 
 
 def check_size(size: int, rows: int, most_bytes: int | None) -> None:
-    """Raise a TooLargeError where a table takes more memory than it may."""
+    """Raise a TooLargeError if a table of `size` bytes exceeds the limit; None for no limit."""
     if most_bytes is not None and size > most_bytes:
         raise TooLargeError(
             f"{rows:,} rows take {size / 1e9:.1f} GB of memory; at most {most_bytes / 1e9:g} GB"
@@ -70,24 +71,24 @@ def check_size(size: int, rows: int, most_bytes: int | None) -> None:
 
 
 def leaf_bytes(source: Path | pa.BufferReader) -> int:
-    """Return what all numbers take by the file's own account, those in lists too.
+    """Return the number of bytes of all values according to the footer, including those in lists.
 
     Raises:
-        ValueError: it is damaged.
-        OSError: it cannot be read.
+        ValueError: the file is damaged.
+        OSError: the file cannot be read.
     """
-    return sum(max(8 * values, size) for _, values, size, _ in _announced(source))
+    return sum(max(8 * values, size) for _, values, size, _ in _columns(source))
 
 
-def _announced_bytes(source: Path | pa.BufferReader, names: Collection[str]) -> int:
-    """Return what columns take, by the file's own account, with each text once.
+def _footer_bytes(source: Path | pa.BufferReader, names: Collection[str]) -> int:
+    """Return the bytes of columns according to the footer; a dictionary entry counts once.
 
     Raises:
-        ValueError: it is damaged; a column holds more than a value a row, or texts of which each is
-            made of the one before it, so that a few bytes are many texts, each long.
+        ValueError: the file is damaged; a column holds lists; or its texts are encoded as prefixes
+            of each other (DELTA_BYTE_ARRAY), so that a few bytes may be many long texts.
     """
     size = 0
-    for (name, *inside), values, column_bytes, is_of_prefixes in _announced(source):
+    for (name, *inside), values, column_bytes, is_of_prefixes in _columns(source):
         if name not in names:
             continue
         if inside or is_of_prefixes:
@@ -96,8 +97,11 @@ def _announced_bytes(source: Path | pa.BufferReader, names: Collection[str]) -> 
     return size
 
 
-def _announced(source: Path | pa.BufferReader) -> list[tuple[list[str], int, int, bool]]:
-    """Return what a file's footer says of its columns; Arrow's own way there aborts on some."""
+def _columns(source: Path | pa.BufferReader) -> list[tuple[list[str], int, int, bool]]:
+    """Return each column's path, number of values, bytes, and whether it is DELTA_BYTE_ARRAY.
+
+    The core reads the footer, because Arrow's own reader aborts on some damaged footers.
+    """
     from skyhop import _core
 
     if isinstance(source, Path):
@@ -107,23 +111,23 @@ def _announced(source: Path | pa.BufferReader) -> list[tuple[list[str], int, int
 
 
 def _footer(file: BinaryIO | pa.BufferReader, size: int) -> bytes:
-    """Return what lies before the length and the magic number at a file's end."""
-    file.seek(max(0, size - _BEHIND))
-    length = int.from_bytes(file.read(_BEHIND)[:4], "little")
-    if length > size - _BEHIND:
+    """Return the footer; it precedes its length and the magic number at the end of the file."""
+    file.seek(max(0, size - _TRAILER_BYTES))
+    length = int.from_bytes(file.read(_TRAILER_BYTES)[:4], "little")
+    if length > size - _TRAILER_BYTES:
         raise ValueError("its footer is longer than the file")
-    file.seek(size - _BEHIND - length)
+    file.seek(size - _TRAILER_BYTES - length)
     return file.read(length)
 
 
-def _texts(metadata: pq.FileMetaData, names: Collection[str]) -> list[str]:
-    """Return which columns hold texts: one that repeats takes next to nothing in a file."""
+def _text_columns(metadata: pq.FileMetaData, names: Collection[str]) -> list[str]:
+    """Return the names of text columns, which are read as dictionaries to limit their size."""
     columns = map(metadata.schema.column, range(metadata.num_columns))
     return [c.path for c in columns if c.physical_type == "BYTE_ARRAY" and c.path in names]
 
 
-def _pieces(table: pa.Table) -> Iterator[pa.DictionaryArray]:
-    """Yield those of its columns that were read as dictionaries."""
+def _dictionary_chunks(table: pa.Table) -> Iterator[pa.DictionaryArray]:
+    """Yield the chunks of the columns that were read as dictionaries."""
     import pyarrow as pa
 
     for column in table.columns:
@@ -131,19 +135,20 @@ def _pieces(table: pa.Table) -> Iterator[pa.DictionaryArray]:
             yield from column.chunks
 
 
-def _written_out_bytes(table: pa.Table) -> int:
-    """Return what the texts of its dictionaries take where each stands as often as it is used."""
+def _decoded_text_bytes(table: pa.Table) -> int:
+    """Return the bytes that the dictionary columns take after decoding, with one text per row."""
     import pyarrow.compute as pc
 
     lengths = (
-        pc.take(pc.binary_length(piece.dictionary), piece.indices) for piece in _pieces(table)
+        pc.take(pc.binary_length(chunk.dictionary), chunk.indices)
+        for chunk in _dictionary_chunks(table)
     )
-    # In as many bits as it takes: lengths have 32.
+    # Lengths are 32 bits wide; their sum may overflow that.
     return sum(pc.sum(each.cast("int64")).as_py() or 0 for each in lengths)
 
 
-def _written_out(table: pa.Table) -> pa.Table:
-    """Return the table with texts for dictionaries of them."""
+def _with_decoded_texts(table: pa.Table) -> pa.Table:
+    """Return the table with its dictionary columns decoded to texts."""
     import pyarrow as pa
 
     fields = [

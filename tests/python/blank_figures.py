@@ -1,4 +1,4 @@
-"""Pages without pictures: drawing them takes most of the time of a report."""
+"""Blank figures on pages, because drawing takes most of the time of a report."""
 
 from __future__ import annotations
 
@@ -10,22 +10,21 @@ from skyhop.data.figure_files import FigureWidth
 
 
 def leave_blank(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Give every figure of a page its files, captions and view, and nothing that is drawn."""
+    """Replace the drawings of a page's figures by blank ones; keep files, captions and views."""
     from skyhop.figures.style import Sheet
     from skyhop.report import page, parts, study
 
-    drawn_for = parts.drawn_for
+    draw_figure = parts.draw_figure
 
     def blank(width: FigureWidth) -> Sheet:
         sheet = Sheet(0.5, width)
-        # There is nothing to lay out.
         sheet.set_layout_engine("none")
         return sheet
 
     def blank_for(
         name: str, caption: str, _draw: object, *rest: Any, **options: Any
     ) -> parts.ReportFigure:
-        return drawn_for(name, caption, blank, *rest, **options)
+        return draw_figure(name, caption, blank, *rest, **options)
 
     for module in (page, study):
-        monkeypatch.setattr(module, "drawn_for", blank_for)
+        monkeypatch.setattr(module, "draw_figure", blank_for)

@@ -1,4 +1,4 @@
-"""Checkpoints for tests, written as TensorFlow and PyTorch write theirs, by neither of them."""
+"""Checkpoints for tests in TensorFlow's and PyTorch's formats, written without them."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from typing import Any
 import numpy as np
 
 from skyhop.data.arrays import FloatArray
-from skyhop.policies.wire import content, number, varint
+from skyhop.policies.wire import bytes_field, varint, varint_field
 
 _BLOCK = 600
-"""Bytes of names and values after which a table begins another block."""
+"""Size in bytes of names and values at which a table starts another block."""
 _RESTART = 16
 
 
 def _of_byte(crc: int) -> int:
-    """Return what the eight bits of a byte make of a CRC-32C."""
+    """Return the entry of the CRC-32C table for a byte."""
     for _ in range(8):
         crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
     return crc
@@ -34,7 +34,7 @@ _OF_BYTES = [_of_byte(byte) for byte in range(256)]
 
 
 def crc32c(data: bytes) -> int:
-    """Return the CRC-32C of some bytes."""
+    """Return the CRC-32C checksum of bytes."""
     crc = 0xFFFFFFFF
     for byte in data:
         crc = crc >> 8 ^ _OF_BYTES[(crc ^ byte) & 0xFF]
@@ -49,12 +49,17 @@ def masked(data: bytes) -> int:
 def write_bundle(prefix: Path, tensors: Mapping[str, FloatArray]) -> None:
     """Write PREFIX.index and PREFIX.data-00000-of-00001."""
     data = b""
-    entries = {b"": number(1, 1) + content(3, number(1, 1))}
+    entries = {b"": varint_field(1, 1) + bytes_field(3, varint_field(1, 1))}
     for name in sorted(tensors):
         numbers = np.asarray(tensors[name], "<f4")
         raw = numbers.tobytes()
-        shape = b"".join(content(2, number(1, size)) for size in numbers.shape)
-        entry = number(1, 1) + content(2, shape) + number(4, len(data)) + number(5, len(raw))
+        shape = b"".join(bytes_field(2, varint_field(1, size)) for size in numbers.shape)
+        entry = (
+            varint_field(1, 1)
+            + bytes_field(2, shape)
+            + varint_field(4, len(data))
+            + varint_field(5, len(raw))
+        )
         entries[name.encode()] = entry + varint(6 << 3 | 5) + masked(raw).to_bytes(4, "little")
         data += raw
     prefix.parent.mkdir(parents=True, exist_ok=True)
@@ -84,7 +89,7 @@ def blocks_of(entries: Mapping[bytes, bytes]) -> Iterator[tuple[bytes, bytes]]:
 
 
 def index_of(blocks: Sequence[tuple[bytes, bytes]], compression: int = 0) -> bytes:
-    """Return a table of blocks, each of which has its checksum."""
+    """Return a table of blocks, each with its checksum."""
     data, handles = b"", {}
 
     def place(block: bytes) -> bytes:
@@ -110,7 +115,7 @@ def _numbers(values: Sequence[int]) -> bytes:
 
 
 def write_torch(file: Path, tensors: Mapping[str, FloatArray], *, nested: str = "") -> None:
-    """Write what torch.save makes of a state_dict."""
+    """Write a state_dict in the format of torch.save."""
     state = OrderedDict((name, _Tensor(i, held)) for i, (name, held) in enumerate(tensors.items()))
     state._metadata = OrderedDict(version=1)  # type: ignore[attr-defined]
     held: object = {nested: state, "epoch": 3, "lr": 0.1} if nested else state
@@ -127,12 +132,12 @@ def write_zip(file: Path, data: bytes, arrays: Sequence[FloatArray]) -> None:
 
 
 def torch_pickle(tensors: Mapping[str, FloatArray]) -> bytes:
-    """Return data.pkl alone."""
+    """Return the content of data.pkl."""
     return _pickled({name: _Tensor(i, held) for i, (name, held) in enumerate(tensors.items())})
 
 
 class _Tensor:
-    """A tensor, which says of itself what PyTorch's do."""
+    """Tensor that pickles as PyTorch's do."""
 
     def __init__(self, key: int, held: FloatArray) -> None:
         self.key = key
@@ -174,7 +179,7 @@ def _pickled(held: object) -> bytes:
 
 @contextmanager
 def _as_if_torch_were_here() -> Iterator[None]:
-    """Let names of PyTorch be pickled, as names."""
+    """Allow names of PyTorch to be pickled without importing it."""
 
     def rebuild() -> None: ...
 

@@ -1,4 +1,4 @@
-"""`skyhop` as a command: in this process for tests of logic, a process for the others."""
+"""Runs the command `skyhop`: in this process for tests of logic, else in a process of its own."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from skyhop.cli import commands
 Skyhop = Callable[..., "subprocess.CompletedProcess[str]"]
 
 _command_tree = functools.cache(typer.main.get_command)
-"""The commands and their options, derived once in a process: deriving them takes 0.1 s."""
+"""Tree of commands and options, cached because its construction takes 0.1 s."""
 
-_KEPT_BY_NAME = {
+_FILE_CACHES = {
     "skyhop.data.positions": ("_satellites", "_satellite_names"),
-    "skyhop.study.films": ("_data", "_played_over", "_told"),
+    "skyhop.study.films": ("_data", "_playback_rates", "_rate_predictions"),
     "skyhop.study.prediction": ("_data",),
 }
-"""What a process keeps of files by their names, and a new one reads again."""
+"""Functions by module that cache files by name for the lifetime of a process."""
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def skyhop_command() -> list[str]:
-    """Return the command that starts skyhop in this environment."""
+    """Return the command of skyhop in this virtual environment."""
     return [str(Path(sys.executable).with_name("skyhop"))]
 
 
@@ -53,15 +53,15 @@ def run_process(
 
 
 def run_here(place: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
-    """Run the command line in this process, in a directory; undo what it changes of the process."""
+    """Run the command line in this process, in a directory; restore the state of the process."""
     words = ["skyhop", *map(str, arguments)]
     _forget_files()
     with (
         tempfile.TemporaryFile() as output,
         tempfile.TemporaryFile() as errors,
-        _same_process_afterwards(place),
+        _restored_process(place),
         mock.patch.object(sys, "argv", words),
-        # A module that Python was started with would be the name of the program in help.
+        # With `python -m MODULE` help would show that module as the name of the program.
         mock.patch.object(sys.modules["__main__"], "__package__", None),
         mock.patch.object(typer.main, "get_command", _command_tree),
     ):
@@ -71,14 +71,14 @@ def run_here(place: Path, *arguments: object) -> subprocess.CompletedProcess[str
 
 
 def _forget_files() -> None:
-    """Empty the caches of files, as they are in a new process."""
-    for module, names in _KEPT_BY_NAME.items():
+    """Empty the caches of files, as in a new process."""
+    for module, names in _FILE_CACHES.items():
         for name in names if module in sys.modules else ():
             getattr(sys.modules[module], name).cache_clear()
 
 
 def _status() -> int:
-    """Return what the command line exits with."""
+    """Run the command line; return its exit status."""
     try:
         commands.run()
     except SystemExit as end:
@@ -87,8 +87,8 @@ def _status() -> int:
 
 
 @contextmanager
-def _same_process_afterwards(place: Path) -> Iterator[None]:
-    """Work in a directory; give signals, environment and directory back."""
+def _restored_process(place: Path) -> Iterator[None]:
+    """Change to a directory; restore it, signal handlers and environment at the end."""
     before, handlers = Path.cwd(), {number: signal.getsignal(number) for number in _SIGNALS}
     os.chdir(place)
     try:
@@ -102,7 +102,7 @@ def _same_process_afterwards(place: Path) -> Iterator[None]:
 
 @contextmanager
 def _descriptor(number: int, file: IO[bytes], name: str) -> Iterator[None]:
-    """Lead a descriptor, to which the core writes, and Python's stream of it into a file."""
+    """Redirect a descriptor, to which the core writes, and Python's stream of it into a file."""
     kept = os.dup(number)
     getattr(sys, name).flush()
     os.dup2(file.fileno(), number)

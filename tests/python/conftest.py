@@ -1,4 +1,4 @@
-"""What the tests share: tiers, seeds, the command line, and what this machine allows."""
+"""Configuration and fixtures of all tests: tiers, seeds, command line, and skips."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def pytest_configure() -> None:
-    """Fix what tests draw; `make soak` draws anew."""
-    # What the interpreter asks another process once, and keeps.
+    """Fix the seeds of random cases, except in `make soak`, and install the checks of tiers."""
+    # The first call starts a process, which tests of logic may not; the result is cached.
     platform.processor()
     tiers.guard.install()
     studies_here.install(tiers.guard.is_on)
@@ -39,13 +39,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Let a test of logic start no process and not sleep."""
+    """Forbid tests of logic to start processes and to sleep."""
     tiers.guard.set(tiers.tier(item) == "logic")
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_teardown() -> None:
-    """Let the runner do again what it likes, and a module's fixtures end their processes."""
+    """Lift the checks after a test, so that fixtures can end their processes."""
     tiers.guard.set(False)
 
 
@@ -58,20 +58,20 @@ def skyhop(tmp_path: Path, request: pytest.FixtureRequest) -> Skyhop:
 
 @pytest.fixture(params=["blank", pytest.param("drawn", marks=pytest.mark.soak)])
 def pictures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leave the figures of pages blank; draw them in soak."""
+    """Leave the figures of pages blank; draw them only in soak tests."""
     if request.param == "blank":
         blank_figures.leave_blank(monkeypatch)
 
 
 @pytest.fixture
 def namespaces() -> None:
-    """Skip where live runs are not possible."""
+    """Skip the test where live runs are impossible."""
     needs_namespaces()
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Count what is skipped, each with what it needs."""
+    """Record a skipped test with its requirement."""
     report = yield
     record_skip(report)
     return report

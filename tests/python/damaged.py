@@ -1,8 +1,9 @@
-"""Readers of what comes from outside, tried with damaged files: `skyhop_needs::fuzz` for Python.
+"""Trials of readers of outside files with damaged files: `skyhop_needs::fuzz` for Python.
 
-A trial begins with whole files of a format, damages them and gives them to the format's reader,
-which has to read them or to refuse them in one line. What it finds it keeps, with as little damage
-as it can, in tests/damaged/FORMAT, whose files every later trial begins with.
+A trial takes valid files of a format, damages them and passes them to the format's reader, which
+has to accept them or refuse them with a message of one line. Of a fault it saves the file, with as
+few changes as possible, in tests/damaged/FORMAT. Every later trial starts with the files there.
+
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _CPU_S = 60.0
 _MEMORY_BYTES = 1 << 30
 
 _TABLES: dict[str, Any] = tomllib.loads((ROOT / "tests" / "damage.toml").read_text("utf-8"))
-"""What damage is made of, and how often each change happens; Rust's trials read it, too."""
+"""Tables of damage, shared with Rust: values, rude texts, weights of the kinds of changes."""
 _RUDE = [*(text.encode() for text in _TABLES["rude"]), *(bytes([n]) for n in _TABLES["rude-bytes"])]
 
 _WORD = re.compile(rb"[-+.]?\d[\d.]*(?:[eE][-+]?\d+)?|[A-Za-z_\x80-\xff]+")
@@ -49,17 +50,17 @@ _LINE = re.compile(rb"[^\n]*\n|[^\n]+")
 
 @dataclass(frozen=True)
 class Trial:
-    """A format and whole files of it."""
+    """Trial of a format's reader, with valid files of the format as samples."""
 
     format: str
     samples: Sequence[bytes]
     is_text: bool = True
     usual: int = 100
     of_soak: int = 500
-    """How many files `make soak` tries, times SKYHOP_SOAK."""
+    """Number of files in `make soak`, times SKYHOP_SOAK."""
 
     def run(self, read: Reader) -> None:
-        """Try the reader: it returns, or raises an error of skyhop's."""
+        """Run the trial; each file has to be accepted, or refused with an error of skyhop's."""
         for sample in self.samples:
             read(sample)
         seed = _seed()
@@ -80,7 +81,7 @@ class Trial:
             if what:
                 found = self._least(read, sample, changes, what)
                 break
-        # What no file takes by itself, but all of them together have left.
+        # Memory that no single file takes, but that all of them together have leaked.
         more = _memory_from_here() - begun
         if found is None and more > _MEMORY_BYTES:
             found = f"the reader has kept {more >> 20} MB of memory"
@@ -110,7 +111,7 @@ class Trial:
         return sample
 
     def _least(self, read: Reader, sample: bytes, changes: list[Change], what: str) -> str:
-        """Keep the file that has as few of the changes as will do, and say what it does."""
+        """Save the file with as few of the changes as show the fault; return a description."""
         for change in list(changes):
             fewer = [other for other in changes if other is not change]
             found = _fault(read, self._damaged(sample, fewer))
@@ -124,13 +125,13 @@ class Trial:
 
 
 def _seed() -> int:
-    """Return SKYHOP_SEED, else the same seed always; in soak a fresh one, which is recorded."""
+    """Return SKYHOP_SEED; by default a constant, or in soak a fresh seed, which is recorded."""
     fresh = random.randrange(2**32) if tiers.is_soak() else _FIXED_SEED
     return int(os.environ.get("SKYHOP_SEED") or fresh)
 
 
 def _fault(read: Reader, content: bytes) -> str | None:
-    """Return what is wrong with what a reader does, "" where it refuses as it should."""
+    """Return the fault of a reader; "" if it refuses the file, None if it accepts it."""
     before = _memory_from_here()
     what = _outcome(read, content)
     more = _most_memory() - before
@@ -143,7 +144,7 @@ def _outcome(read: Reader, content: bytes) -> str | None:
             read(content)
     except SkyhopError as error:
         return _unfit(str(error))
-    # A panic of Rust's is no Exception.
+    # Panics of Rust are no Exception but a BaseException.
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt):
             raise
@@ -154,18 +155,18 @@ def _outcome(read: Reader, content: bytes) -> str | None:
 
 
 def _memory_from_here() -> int:
-    """Reset the peak of memory, where the kernel allows it; return the present use in bytes."""
-    # What the process has freed, and still holds, would hide what the next reader takes.
+    """Reset the peak of memory, if the kernel allows it; return the current use in bytes."""
+    # Return freed memory to the system, as reusing it would hide the next reader's use.
     with suppress(AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
-    # proc(5): 5 sets the peak to what is taken now.
+    # proc(5): writing 5 sets the peak to the current value.
     with suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5", "ascii")
     return _most_memory()
 
 
 def _most_memory() -> int:
-    """Return the most bytes that the process has taken since then, else since it began."""
+    """Return the peak of memory in bytes since the reset, or since the start of the process."""
     with suppress(OSError):
         found = re.search(
             r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text("ascii", "replace")
@@ -176,10 +177,10 @@ def _most_memory() -> int:
 
 
 def _unfit(message: str) -> str:
-    """Return why a text cannot be an error's message."""
+    """Return the reason why a text is no valid message of an error, "" if it is valid."""
     if not message.strip():
         return "a message without a word"
-    # Where lines end for Python is where they end for programs that read them.
+    # splitlines() knows all line ends that programs reading the message may know.
     if len(message.splitlines()) > 1 or not message.replace("\t", "").isprintable():
         return f"a message is not one line of plain text: {message[:200]!r}"
     if len(message) > _LONGEST_MESSAGE:
@@ -188,12 +189,12 @@ def _unfit(message: str) -> str:
 
 
 class _TooLongError(BaseException):
-    """A reader computes without an end in sight."""
+    """Reader that takes too much processor time."""
 
 
 @contextmanager
 def _limited() -> Iterator[None]:
-    """Stop what takes more of the processor's time than any reader should."""
+    """Interrupt a reader that takes more processor time than any reader should."""
 
     def stop(_number: int, _frame: FrameType | None) -> None:
         raise _TooLongError(f"it takes more than {_CPU_S:.0f} s")
@@ -255,7 +256,7 @@ def _change_lines(content: bytes, change: Change) -> bytes:
 
 
 def _instead(word: bytes, change: Change, samples: Sequence[bytes]) -> bytes:
-    """Return what comes in place of a number or a word."""
+    """Return the replacement of a number or a word."""
     kind, _, other, value = change
     if kind == "value":
         return str(_one(_TABLES["values"], value)).encode()
@@ -308,6 +309,6 @@ def _change_bytes(content: bytes, change: Change, samples: Sequence[bytes]) -> b
 
 
 def _piece(content: bytes, place: float, value: float) -> tuple[int, int]:
-    """Return where some bytes on from the place begin and end."""
+    """Return begin and end of a piece of up to 64 bytes."""
     begin = max(0, _at(place, len(content)))
     return begin, min(len(content), begin + 1 + _at(value, 64))

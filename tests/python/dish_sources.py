@@ -1,4 +1,4 @@
-"""Emulated terminals for tests: what they say, and a clock that a test sets."""
+"""Emulated terminals for tests: their answers, and a clock that a test sets."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import starlink_grpc
 from skyhop.dish import device_pb2
 from skyhop.dish.device_pb2 import DishOutage
 from skyhop.dish.emulate.device import Device, Place
+from skyhop.dish.emulate.feed import AnswerSource, Interruption, Second
 from skyhop.dish.emulate.server import Server
-from skyhop.dish.emulate.source import Cut, Second, Source
 
 S = 10**9
 BEGIN_NS = 1_800_000_000 * S
@@ -20,7 +20,7 @@ PATIENCE_S = 20
 
 
 def recorded_history(current: int = 13, ring: int = 8) -> device_pb2.DishGetHistoryResponse:
-    """Return a history in which every value says which second it is of."""
+    """Return a history in which every value encodes its second."""
     history = device_pb2.DishGetHistoryResponse(current=current)
     seconds = [0] * ring
     for second in range(max(current - ring, 0), current):
@@ -43,7 +43,7 @@ def recorded_history(current: int = 13, ring: int = 8) -> device_pb2.DishGetHist
 
 
 def recorded_status() -> device_pb2.DishGetStatusResponse:
-    """Return a status with everything in it that is read."""
+    """Return a status with all fields that skyhop reads."""
     status = device_pb2.DishGetStatusResponse(
         pop_ping_drop_rate=0.25,
         pop_ping_latency_ms=26.808062,
@@ -78,25 +78,27 @@ def recorded_status() -> device_pb2.DishGetStatusResponse:
 
 @dataclass
 class Clock:
-    """A clock that a test sets."""
+    """Clock that a test sets."""
 
     now_ns: int = BEGIN_NS
 
     def __call__(self) -> int:
-        """Return its time."""
+        """Return the time that the test has set."""
         return self.now_ns
 
 
 @contextmanager
-def served(source: Source, place: Place | None = None, clock: Clock | None = None) -> Iterator[str]:
-    """Yield the address of a terminal that says what a source knows."""
+def served(
+    source: AnswerSource, place: Place | None = None, clock: Clock | None = None
+) -> Iterator[str]:
+    """Serve an emulated terminal with a source; yield its address."""
     with Server(Device(source, place), "127.0.0.1:0", clock or Clock()) as server:
         yield server.address
 
 
 @contextmanager
 def context(address: str) -> Iterator[starlink_grpc.ChannelContext]:
-    """Yield what starlink-grpc-core asks a terminal by."""
+    """Yield starlink-grpc-core's context of a terminal."""
     found = starlink_grpc.ChannelContext(address)
     try:
         yield found
@@ -146,7 +148,7 @@ NUMBERS = {
     },
     "DishOutage": {"cause": 1, "start_timestamp_ns": 2, "duration_ns": 3, "did_switch": 4},
 }  # fmt: skip
-"""What terminals were seen to use."""
+"""Numbers of protobuf fields, by message, as observed in real terminals."""
 
 
 MADE_UP = {
@@ -172,19 +174,19 @@ MADE_UP = {
 
 @dataclass
 class Steady:
-    """A feed in which second n took n + 10 ms, and some seconds were lost."""
+    """Feed in which second n has a latency of n + 10 ms, and some seconds are lost."""
 
     lost: Sequence[int] | set[int] = ()
     serving_deg: tuple[float, float] | None = None
     lag_s: int = 0
 
     def is_known(self, _index: int) -> bool:
-        """Every second is known as it ends."""
+        """Return true: every second is known at its end."""
         return True
 
     def second(self, index: int) -> Second:
-        """Return a second."""
+        """Return second `index` of the feed."""
         if index in self.lost:
-            cut = Cut(index * S, (index + 1) * S, DishOutage.NO_SATS)
-            return Second(1.0, None, cuts=(cut,))
+            whole = Interruption(index * S, (index + 1) * S, DishOutage.NO_SATS)
+            return Second(1.0, None, interruptions=(whole,))
         return Second(0.0, index + 10.0, 2e6, 1e6, serving_deg=self.serving_deg)

@@ -16,12 +16,13 @@ def walker_omm(
     """Return a fleet as OMM in CSV whose epoch is `age` ago.
 
     Args:
-        age: of the elements, now.
-        ahead_s: how much further along their orbits the satellites are.
+        age: age of the elements.
+        ahead_s: seconds by which the satellites are ahead on their orbits.
         first_number: the catalogue number of the first satellite.
+
     """
     epoch = datetime.now(UTC) - age
-    # The planes turn with the Earth, so that every place sees the same whenever a test runs.
+    # Rotate the planes with the Earth, so that the sky is the same whenever a test runs.
     days = (epoch - datetime(2000, 1, 1, 12, tzinfo=UTC)) / timedelta(days=1)
     sidereal_deg = 280.46 + 360.9856474 * days
     ahead_deg = ahead_s * MEAN_MOTION_REV_PER_DAY * 360 / 86_400

@@ -1,4 +1,4 @@
-"""Kernels for guests: the real one where there is one, and programs that stand for one."""
+"""Kernels for tests of guests: a real one if it is built, and scripts as stub kernels."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from skyhop.linux.modules import BUILD
 
 HERE = """\
 #!/bin/sh
-# Does what a guest's first program ends with on this machine, in real time.
+# Runs the last commands of a guest's init script on this machine, in real time.
 for word in "$@"; do case $word in init=*) init=${word#init=} ;; esac; done
 eval "$(sed -n '/^export/p; /skyhop.linux.guest/p' "$init")"
 """
@@ -38,24 +38,24 @@ DIGEST = "0123456789abcdef" * 4
 
 
 def needs_guest_kernel() -> Kernel:
-    """Return the kernel that was built last, or skip."""
+    """Return the kernel that was built last, or skip the test."""
     kernels = [kernel for kernel in built() if kernel.binary.exists()]
     if not kernels:
-        missing("guest", "none is built")
+        missing("guest", "no kernel is built")
     return max(kernels, key=lambda kernel: kernel.binary.stat().st_mtime_ns)
 
 
 def needs_module_kernel() -> Kernel:
-    """Return a kernel that modules can be compiled for, or skip."""
+    """Return a kernel that modules can be compiled for, or skip the test."""
     needs_guest_kernel()
     kernels = [kernel for kernel in built() if (kernel.directory / BUILD / "Makefile").exists()]
     if not kernels:
-        missing("guest", "none is built that takes modules")
+        missing("guest", "no kernel with support for modules is built")
     return max(kernels, key=lambda kernel: kernel.binary.stat().st_mtime_ns)
 
 
 def stand_in(cache: Path, script: str, name: str = "6.12", source: str = "a script") -> Path:
-    """Put a program into a cache as a kernel of this name; return its directory."""
+    """Put a script into a cache as a kernel of this name; return its directory."""
     directory = cache / "skyhop" / "kernels" / f"{name}-{DIGEST[:12]}"
     directory.mkdir(parents=True)
     binary = directory / "linux"

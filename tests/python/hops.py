@@ -1,8 +1,8 @@
-"""A route through namespaces whose hops have known delays: `python hops.py COUNT ADDRESS=MS...`.
+"""Route through namespaces with known delays of hops: `python hops.py COUNT ADDRESS=MS...`.
 
-It is started in a network namespace of its own with root's rights there, and prints COUNT traces of
-the real traceroute. Between two hops lies a pair of TUN devices, of which a process passes each
-packet to the other a fixed time after it came. Everything goes with the process.
+The program starts as root in a network namespace of its own, and prints COUNT traces of the real
+traceroute. Two hops are connected by a pair of TUN devices, between which a process forwards each
+packet after a fixed delay. Everything disappears with the process.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ HOST = "192.168.1.20"
 _TUNSETIFF, _IFF_TUN, _IFF_NO_PI = 0x400454CA, 1, 0x1000
 _PR_SET_TIMERSLACK = 29
 _EARLY_S = 0.0003
-"""The relay wakes so much before a packet is due, and waits for the moment itself."""
+"""Time before a packet is due at which the relay wakes up, to wait actively for the rest."""
 _MTU = 2000
 _SETTINGS = ("ip_forward=1", "icmp_ratelimit=0", "conf/all/rp_filter=0")
 
 
 def _device(namespace: int, name: str) -> int:
-    """Make a TUN device in a namespace; return its descriptor."""
+    """Create a TUN device in a namespace; return its descriptor."""
 
     def make() -> int:
         device = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK)
@@ -57,10 +57,10 @@ def _set_up(namespace: int, lines: list[str]) -> None:
 
 
 def lay_out(route: Sequence[str]) -> tuple[int, list[tuple[int, int]]]:
-    """Make the route; return the host's namespace, and of each piece the devices at its ends."""
+    """Create the route; return the host's namespace, and the two devices of each hop."""
     addresses = [HOST, *route]
     namespaces = [make_namespace() for _ in addresses]
-    pieces = [(_device(near, "out"), _device(far, "back")) for near, far in pairwise(namespaces)]
+    links = [(_device(near, "out"), _device(far, "back")) for near, far in pairwise(namespaces)]
     for place, (namespace, address) in enumerate(zip(namespaces, addresses, strict=True)):
         lines = ["link set lo up"]
         if place > 0:
@@ -71,16 +71,16 @@ def lay_out(route: Sequence[str]) -> tuple[int, list[tuple[int, int]]]:
         if place < len(route):
             lines += ["link set out up", "route add default dev out"]
         _set_up(namespace, lines)
-    return namespaces[0], pieces
+    return namespaces[0], links
 
 
-def relay(pieces: list[tuple[int, int]], delays_s: list[float]) -> None:
-    """Pass packets on, each its piece's delay after it came."""
+def relay(links: list[tuple[int, int]], delays_s: list[float]) -> None:
+    """Forward packets, each after the delay of its hop."""
     ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, 1, 0, 0, 0)
     with suppress(OSError):
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
     ways = {}
-    for (near, far), delay_s in zip(pieces, delays_s, strict=True):
+    for (near, far), delay_s in zip(links, delays_s, strict=True):
         ways[near], ways[far] = (far, delay_s), (near, delay_s)
     waiting: list[tuple[float, int, int, bytes]] = []
     number = count()
@@ -97,14 +97,14 @@ def relay(pieces: list[tuple[int, int]], delays_s: list[float]) -> None:
 
 
 def main(traces: int, hops: dict[str, float]) -> None:
-    """Print traces along hops, whose delays are in ms and one way."""
+    """Print traces along hops with one-way delays in ms."""
     route, tracer = list(hops), os.getpid()
-    host, pieces = lay_out(route)
+    host, links = lay_out(route)
     passing = os.fork()
     if passing == 0:
         linux.die_with_parent(tracer)
-        relay(pieces, [delay_ms / 1e3 for delay_ms in hops.values()])
-    # One probe at a time: none waits for another.
+        relay(links, [delay_ms / 1e3 for delay_ms in hops.values()])
+    # One probe at a time, so that none queues behind another.
     command = ["traceroute", "-n", "-q", "1", "-N", "1", "-w", "1", route[-1]]
     for _ in range(traces):
         inside(host, lambda: subprocess.run(command, check=True))

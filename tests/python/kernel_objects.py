@@ -1,4 +1,4 @@
-"""What the kernel keeps of BPF, counted by bpf(2) itself."""
+"""Counts of BPF objects in the kernel, from bpf(2)."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from collections import Counter
 from needs import missing
 
 _BPF = {"x86_64": 321, "aarch64": 280, "riscv64": 280}
-"""The number of the system call."""
+"""Number of the system call bpf by machine."""
 _NEXT_ID = {"programs": 11, "maps": 12, "links": 31}
-"""`BPF_*_GET_NEXT_ID` (linux/bpf.h)."""
+"""Commands `BPF_*_GET_NEXT_ID` of linux/bpf.h, by kind of object."""
 
 
 def bpf_objects() -> Counter[str]:
-    """Return how many programs, maps and links there are, or skip where nobody may look."""
-    number = _BPF.get(platform.machine()) or missing("kernel", "bpf(2) has a number unknown here")
+    """Count programs, maps and links; skip the test where the kernel forbids that."""
+    number = _BPF.get(platform.machine()) or missing("kernel", "bpf(2) has an unknown number")
     libc = ctypes.CDLL(None, use_errno=True)
     counts: Counter[str] = Counter()
     for what, command in _NEXT_ID.items():

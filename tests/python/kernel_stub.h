@@ -1,5 +1,5 @@
-/* What cc/kernel_module.h and the algorithms use of a kernel beside what skyhop_cc.h declares for the other targets:
- * enough to compile, nothing to run. The test puts those declarations in the place of the line that says so. */
+/* Stub of a kernel: declarations that cc/kernel_module.h and the algorithms use in addition to those of skyhop_cc.h.
+ * They are enough to compile; nothing runs. The test inserts the declarations of skyhop_cc.h at the line that says so. */
 #include <stddef.h>
 
 typedef unsigned char u8;

@@ -1,10 +1,10 @@
 """A clock that a test turns: time passes only while the test says so, and threads take turns.
 
-`ManualClock` is a `skyhop.testbed.clock.Clock`. The thread that makes one drives it: `advance`,
-`until`, and every wait and sleep of that thread move the time to the next moment at which something
-is due. Other threads are of the class that `thread_class` returns. One of them runs at a time, from
-a wait for the clock to its next one, so that whatever happens comes in the same order each time,
-however slow the machine is.
+`ManualClock` is a `skyhop.testbed.clock.Clock`. The thread that creates one drives it: `advance`,
+`until`, and every wait and sleep of that thread move the time to the next moment at which a thread
+or a planned call is due. Other threads are of the class that `thread_class` returns. One of them
+runs at a time, from one wait for the clock to its next, so that events have the same order in each
+run of a test, however slow the machine is.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from skyhop.testbed.clock import Ready
 
 S_NS = 1_000_000_000
 BEGIN_NS = 1_796_083_200 * S_NS
-"""2026-12-01, midnight UTC."""
+"""Default start of the wall clock: 2026-12-01, midnight UTC."""
 _HANG_S = 120.0
-"""Bounds how long a thread may take in real time until it waits for the clock again."""
+"""Longest real time that a thread may run until it waits for the clock again."""
 
 
 class KilledError(BaseException):
-    """The thread was killed: raised from where it waits."""
+    """Exception that is raised in a killed thread, at its wait for the clock."""
 
 
 @dataclass
 class _Parked:
-    """A thread that waits for the clock."""
+    """Thread that waits for the clock."""
 
     thread: threading.Thread
     until_ns: int
@@ -44,8 +44,8 @@ class _Parked:
 
 
 @dataclass(order=True)
-class _Planned:
-    """What is done at a moment."""
+class _PlannedCall:
+    """Call that is due at a time, in ns since the clock's start."""
 
     at_ns: int
     number: int
@@ -53,19 +53,19 @@ class _Planned:
 
 
 class ManualLock:
-    """A lock; a thread that waits for it lets others take their turns."""
+    """Lock whose waiting threads let other threads run."""
 
     def __init__(self, clock: ManualClock) -> None:
         self._clock, self._is_held = clock, False
 
     def __enter__(self) -> None:
-        """Take it."""
+        """Acquire the lock; other threads run meanwhile."""
         while self._is_held:
             self._clock._wait(math.inf, lambda: not self._is_held)
         self._is_held = True
 
     def __exit__(self, *_: object) -> None:
-        """Give it back."""
+        """Release the lock for a waiting thread."""
         self._is_held = False
 
 
@@ -82,17 +82,17 @@ class ManualClock:
         self._parked: list[_Parked] = []
         self._running: threading.Thread | None = None
         self._driver = threading.current_thread()
-        self._planned: list[_Planned] = []
+        self._planned: list[_PlannedCall] = []
         self._numbers = itertools.count()
 
-    # What a clock does.
+    # Methods of the protocol `Clock`.
 
     def now_ns(self) -> int:
         """Return UTC in nanoseconds since 1970."""
         return self._begin_ns + self._elapsed_ns
 
     def monotonic_s(self) -> float:
-        """Return seconds since the clock was made."""
+        """Return seconds since the clock was created."""
         return self._elapsed_ns / S_NS
 
     def wait(self, event: threading.Event, seconds: float) -> bool:
@@ -101,7 +101,7 @@ class ManualClock:
         return event.is_set()
 
     def sleep(self, seconds: float) -> None:
-        """Return after `seconds`."""
+        """Block the thread for `seconds` of this clock."""
         self._wait(seconds, lambda: False)
 
     def select(self, selector: selectors.BaseSelector, seconds: float) -> Ready:
@@ -109,10 +109,10 @@ class ManualClock:
         self._wait(seconds, lambda: selector.select(0))
         return selector.select(0)
 
-    # What a test does.
+    # Methods for tests.
 
     def advance(self, seconds: float) -> None:
-        """Let time pass, and everything happen that is due meanwhile."""
+        """Advance the time, and run all threads and calls that become due."""
         self._drive(self._elapsed_ns + round(seconds * S_NS), lambda: False)
 
     def until(
@@ -121,22 +121,22 @@ class ManualClock:
         seconds: float = 120.0,
         why: Callable[[], object] = lambda: "",
     ) -> None:
-        """Let time pass until something is so; fail where it is not within `seconds`."""
+        """Advance the time until a condition holds; fail the test after `seconds`."""
         self._drive(self._elapsed_ns + round(seconds * S_NS), is_so)
         if not is_so():
-            pytest.fail(f"not so within {seconds:g} s of the clock: {why()}")
+            pytest.fail(f"the condition does not hold within {seconds:g} s of the clock: {why()}")
 
     def at(self, seconds: float, do: Callable[[], object]) -> None:
-        """Do something so many seconds from now."""
+        """Plan a call in `seconds` from now."""
         moment_ns = self._elapsed_ns + round(seconds * S_NS)
-        heapq.heappush(self._planned, _Planned(moment_ns, next(self._numbers), do))
+        heapq.heappush(self._planned, _PlannedCall(moment_ns, next(self._numbers), do))
 
     def set_wall(self, now_ns: int) -> None:
-        """Set the wall clock, which the monotonic one does not notice."""
+        """Set the wall clock, without effect on the monotonic clock."""
         self._begin_ns = now_ns - self._elapsed_ns
 
     def kill(self, *threads: threading.Thread) -> None:
-        """End threads where they wait; without any, all of them."""
+        """End threads at their waits; without arguments, all threads."""
         while found := [p for p in self._parked if not threads or p.thread in threads]:
             for each in found:
                 each.is_killed = True
@@ -146,15 +146,15 @@ class ManualClock:
                 return
 
     def lock(self) -> ManualLock:
-        """Return a lock for which threads of this clock wait."""
+        """Return a lock for threads of this clock."""
         return ManualLock(self)
 
     def thread_class(self) -> type[threading.Thread]:
-        """Return a class of threads whose time is this clock's, to stand in `threading.Thread`."""
+        """Return a replacement of `threading.Thread` whose threads use this clock."""
         clock = self
 
         class ClockThread(_THREAD):
-            """A thread that runs when the clock lets it."""
+            """Thread that runs when the clock schedules it."""
 
             def start(self) -> None:
                 self._entry = _Parked(self, clock._elapsed_ns, lambda: True)
@@ -184,7 +184,7 @@ class ManualClock:
 
         return ClockThread
 
-    # How turns are taken.
+    # Scheduling of threads.
 
     def _wait(self, seconds: float, is_ready: Callable[[], object]) -> None:
         if is_ready():
@@ -210,7 +210,7 @@ class ManualClock:
             self._turn.notify_all()
 
     def _drive(self, until_ns: int, is_ready: Callable[[], object]) -> None:
-        """Move the time to each next moment at which something is due, up to one."""
+        """Advance to each time at which a thread or call is due, at most to `until_ns`."""
         while True:
             self._settle()
             if is_ready() or self._elapsed_ns >= until_ns:
@@ -222,7 +222,7 @@ class ManualClock:
                 heapq.heappop(self._planned).do()
 
     def _settle(self) -> None:
-        """Let threads run, one after the other, until all of them wait for later."""
+        """Run threads one after the other until none is due at the present time."""
         while due := next((each for each in self._parked if self._is_due(each)), None):
             self._run(due)
 
@@ -231,13 +231,13 @@ class ManualClock:
         return is_over or bool(parked.is_ready())
 
     def _run(self, parked: _Parked) -> None:
-        """Let a thread run until it waits again, or ends."""
+        """Run a thread until it waits for the clock again, or ends."""
         with self._turn:
             self._parked.remove(parked)
             self._running, parked.is_released = parked.thread, True
             self._turn.notify_all()
             if not self._turn.wait_for(lambda: self._running is None, _HANG_S):
-                pytest.fail(f"{parked.thread.name} waits for something else than the clock")
+                pytest.fail(f"{parked.thread.name} blocks on something other than the clock")
 
 
 _THREAD = threading.Thread

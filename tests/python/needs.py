@@ -1,6 +1,6 @@
-"""What tests need that not every machine has: said through `missing`, never by a skip of its own.
+"""Optional requirements of tests: those that this machine lacks skip a test, through `missing`.
 
-The words are those of tests/needs.toml, as in the Rust tests (crates/needs).
+Their names are those of tests/needs.toml, as in the Rust tests (crates/needs).
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ def missing(need: str, why: str) -> NoReturn:
 
 
 def cases(usual: int) -> int:
-    """Return how many random cases a test tries: as many times the usual as SKYHOP_SOAK says."""
+    """Return the number of random cases of a test: `usual` times SKYHOP_SOAK."""
     return usual * int(os.environ.get("SKYHOP_SOAK", "1"))
 
 
 def kills() -> int:
-    """Return how often a command is killed: once, or ten times as often as SKYHOP_SOAK says."""
+    """Return the number of kills per command: one, or ten times SKYHOP_SOAK in soak."""
     soak = int(os.environ.get("SKYHOP_SOAK", "1"))
     return 1 if soak == 1 else 10 * soak
 
 
 def record_trial(kind: str, what: str, cases: int, seed: int, result: str) -> None:
-    """Append what a trial did to the file that SKYHOP_TRIALS names: for `make soak`."""
+    """Append a trial to the file that SKYHOP_TRIALS names, for the table of `make soak`."""
     file = os.environ.get("SKYHOP_TRIALS")
     if file:
         line = "\t".join([kind, what, str(cases), str(seed), " ".join(result.split())[:300]])
@@ -54,7 +54,7 @@ def record_trial(kind: str, what: str, cases: int, seed: int, result: str) -> No
 
 @contextmanager
 def recorded(kind: str, what: str, cases: int, seed: int) -> Iterator[None]:
-    """Record a trial when its block ends, and what it found where it fails."""
+    """Record a trial when its block ends, with the error if it fails."""
     try:
         yield
     except (Exception, pytest.fail.Exception) as error:
@@ -64,32 +64,32 @@ def recorded(kind: str, what: str, cases: int, seed: int) -> Iterator[None]:
 
 
 def needs_program(name: str, need: str = "programs") -> str:
-    """Return where a program is, or skip."""
+    """Return the path of a program, or skip the test."""
     return shutil.which(name) or missing(need, f"there is no {name}")
 
 
 def needs_ray() -> None:
-    """Skip where Ray is not installed."""
+    """Skip the test where Ray is not installed."""
     if importlib.util.find_spec("ray") is None:
         missing("ray", "it is not installed")
 
 
 def needs_predict(*names: str) -> None:
-    """Skip where what trains predictors is not installed: these modules, or any of them."""
+    """Skip the test where a module for training predictors is missing: one of these, or any."""
     for name in names or ("jax", "optax", "statsmodels", "xgboost"):
         if importlib.util.find_spec(name) is None:
             missing("xgboost" if name == "xgboost" else "predict", f"{name} is not installed")
 
 
 def needs_gym() -> None:
-    """Skip where what environments are made for is not installed."""
+    """Skip the test where Gymnasium or PettingZoo is not installed."""
     for name in ("gymnasium", "pettingzoo"):
         if importlib.util.find_spec(name) is None:
             missing("gym", f"{name} is not installed")
 
 
 def needs_train() -> None:
-    """Skip where what trains policies is not installed."""
+    """Skip the test where a library for training policies is not installed."""
     needs_gym()
     for name in ("jax", "optax"):
         if importlib.util.find_spec(name) is None:
@@ -97,13 +97,13 @@ def needs_train() -> None:
 
 
 def needs_root() -> None:
-    """Skip where the tests do not run as root."""
+    """Skip the test where the tests do not run as root."""
     if os.geteuid() != 0:
         missing("root", "the tests run as another user")
 
 
 def needs_namespaces() -> None:
-    """Skip where live runs are not possible."""
+    """Skip the test where live runs are impossible."""
     kinds = ["--net", "--mount", "--pid", "--fork", *([] if os.geteuid() == 0 else ["--user"])]
     command = [needs_program("unshare"), *kinds, "true"]
     made = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -112,7 +112,7 @@ def needs_namespaces() -> None:
 
 
 def unless_impossible(result: subprocess.CompletedProcess[str]) -> None:
-    """Skip where a command that loads into the kernel says that this machine or build cannot."""
+    """Skip the test where a command reports that the kernel or build cannot load modules."""
     lacking = {
         "needs root": "kernel",
         "no type information": "kernel",
@@ -127,7 +127,7 @@ def unless_impossible(result: subprocess.CompletedProcess[str]) -> None:
 
 
 def record_skip(report: pytest.TestReport) -> None:
-    """Append a skip to the file that SKYHOP_SKIPPED names; make a failure of a silent one."""
+    """Append a skip to the file that SKYHOP_SKIPPED names; fail skips without a requirement."""
     if not report.skipped or hasattr(report, "wasxfail"):
         return
     reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)

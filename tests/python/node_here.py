@@ -1,8 +1,8 @@
-"""A node of the testbed in the test's own process, on a clock that the test turns.
+"""Node of the testbed in the test's own process, on a clock that the test advances.
 
-The agent, its link, its book, its runners and the executors are the real ones. A call to the
-orchestrator is a call of its method, without gRPC. A thread takes the place of each executor's
-process, and a `Script` that of a run's program.
+The agent, its link, its database, its runners and the executors are real. A call to the
+orchestrator is a direct call of its method, without gRPC. A thread replaces each executor's
+process, and a `Script` each run's program.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any
 import grpc
 import pytest
 from manual_clock import S_NS, ManualClock
-from testbed_orchestrator import NODE, Orchestrator
+from testbed_fake_orchestrator import NODE, FakeOrchestrator
 
 from skyhop.telemetry import tidying
 from skyhop.testbed.agent import running, sensing, uploading
@@ -33,46 +33,46 @@ from skyhop.testbed.agent.settings import Settings
 from skyhop.testbed.executor import execution
 from skyhop.testbed.executor.assignment import Assignment
 from skyhop.testbed.executor.journal import read_journal
-from skyhop.testbed.executor.sandbox import Ended, Furnish
-from skyhop.testbed.executor.traffic import Moved
+from skyhop.testbed.executor.sandbox import AttachDevice, ProgramEnd
+from skyhop.testbed.executor.traffic import Traffic
 from skyhop.testbed.keys import make_request
 from skyhop.testbed.words import ENDED
 
 _FIRST_PID = 1 << 30
-"""The number of the first executor: no process has one so large."""
+"""Pid of the first executor, larger than that of any process."""
 
 
 @dataclass
 class Script:
-    """What a run's program does.
+    """Behaviour of a run's fake program.
 
     Attributes:
-        seconds: after which it ends.
-        exit: its status.
-        writes: files, by their names.
-        heeds: whether it ends when it is told to.
-        listens: whether connections to its port are taken.
+        seconds: its duration.
+        exit: its exit status.
+        writes: content of the files that it writes, by name.
+        obeys_term: whether it ends at SIGTERM.
+        listens: whether it accepts connections to its port.
     """
 
     seconds: float = 0.0
     exit: int = 0
     writes: dict[str, bytes] = field(default_factory=dict)
-    heeds: bool = True
+    obeys_term: bool = True
     listens: bool = False
 
 
 class _Program:
-    """A script that runs."""
+    """Running script, as a back end's program."""
 
     def __init__(self, clock: ManualClock, script: Script, work: Path) -> None:
         self._script = script
         self._news, self._tells = os.pipe()
-        self._ended: Ended | None = None
+        self._ended: ProgramEnd | None = None
         for name, content in script.writes.items():
             (work / name).write_bytes(content)
-        clock.at(script.seconds, lambda: self._end(Ended(exit=script.exit)))
+        clock.at(script.seconds, lambda: self._end(ProgramEnd(exit=script.exit)))
 
-    def _end(self, how: Ended) -> None:
+    def _end(self, how: ProgramEnd) -> None:
         if self._ended is None:
             self._ended = how
             os.write(self._tells, b"x")
@@ -80,15 +80,15 @@ class _Program:
     def fileno(self) -> int:
         return self._news
 
-    def news(self) -> Ended | None:
+    def poll(self) -> ProgramEnd | None:
         return self._ended
 
     def terminate(self) -> None:
-        if self._script.heeds:
-            self._end(Ended(signal=signal.SIGTERM))
+        if self._script.obeys_term:
+            self._end(ProgramEnd(signal=signal.SIGTERM))
 
     def kill(self) -> None:
-        self._end(Ended(signal=signal.SIGKILL))
+        self._end(ProgramEnd(signal=signal.SIGKILL))
         self.wait()
 
     def wait(self) -> None:
@@ -96,7 +96,7 @@ class _Program:
             os.close(each)
 
     def vanish(self) -> None:
-        """End with the executor, whose process was killed."""
+        """End the program, as its executor was killed."""
         if self._ended is None:
             self.kill()
 
@@ -107,13 +107,13 @@ class _Program:
         return None
 
 
-class _Keeper:
-    """The back end of scripts."""
+class _Launcher:
+    """Back end that runs scripts."""
 
     def __init__(self, node: NodeHere) -> None:
         self._node = node
 
-    def lacks(self, _assignment: Assignment) -> str | None:
+    def unavailable_reason(self, _assignment: Assignment) -> str | None:
         return None
 
     def start(
@@ -121,7 +121,7 @@ class _Keeper:
         assignment: Assignment,
         work: Path,
         _output: tuple[int, int],
-        _furnish: Furnish | None,
+        _attach_device: AttachDevice | None,
     ) -> _Program:
         script = self._node.script(assignment.command or [])
         if script.listens:
@@ -135,7 +135,7 @@ class _Keeper:
 
 
 class _Journal(execution.Journal):
-    """A journal whose files are closed with its executor."""
+    """Journal whose files are closed when its executor ends."""
 
     def close(self) -> None:
         for each in (self._lock, self._file):
@@ -143,12 +143,12 @@ class _Journal(execution.Journal):
 
 
 class _Executor:
-    """An executor: what a process is to its runner."""
+    """Executor in a thread, with the interface of `subprocess.Popen` that runners use."""
 
     def __init__(self, node: NodeHere, directory: Path, pid: int) -> None:
         self.pid, self._directory, self._node = pid, directory, node
         self.wakeup = -1
-        """The descriptor to which numbers of signals are written."""
+        """Wakeup descriptor (`signal.set_wakeup_fd`), to which signal numbers are written."""
         self.program: _Program | None = None
         self.journal: _Journal | None = None
         node.executors[pid] = self
@@ -176,14 +176,14 @@ class _Executor:
 
 
 class _RefusedError(grpc.RpcError):
-    """What was asked for is not there."""
+    """Error of a request for an unknown object."""
 
     def code(self) -> grpc.StatusCode:
         return grpc.StatusCode.NOT_FOUND
 
 
 class _AwayError(grpc.RpcError):
-    """The orchestrator does not answer."""
+    """Error of a call while the orchestrator is away."""
 
     def code(self) -> grpc.StatusCode:
         return grpc.StatusCode.UNAVAILABLE
@@ -192,8 +192,8 @@ class _AwayError(grpc.RpcError):
         return "no answer"
 
 
-class OrchestratorHere(Orchestrator):
-    """An orchestrator whose methods a node calls directly."""
+class OrchestratorHere(FakeOrchestrator):
+    """Orchestrator whose methods the node calls directly."""
 
     def __init__(self, directory: Path, clock: ManualClock) -> None:
         self.is_away = False
@@ -201,11 +201,11 @@ class OrchestratorHere(Orchestrator):
         super().__init__(directory, clock)
 
     def start(self) -> None:
-        """Answer."""
+        """Answer calls again after `stop`."""
         self.is_away = False
 
     def stop(self) -> None:
-        """Be away."""
+        """Refuse all calls, as an unreachable orchestrator."""
         self.is_away = True
         self.hears.set()
 
@@ -222,7 +222,7 @@ class OrchestratorHere(Orchestrator):
 
 
 class _Orders:
-    """What an agent that follows is sent."""
+    """Stream of orders to an agent, as the call `Follow` returns it."""
 
     def __init__(self, orchestrator: OrchestratorHere, revision: int) -> None:
         self._orchestrator, self._is_cancelled = orchestrator, False
@@ -251,7 +251,7 @@ class _Orders:
 
 
 class _Stub:
-    """Calls to the orchestrator."""
+    """Fake gRPC stub, which calls the orchestrator's methods."""
 
     def __init__(self, orchestrator: OrchestratorHere) -> None:
         self._orchestrator = orchestrator
@@ -276,11 +276,11 @@ class _Stub:
 
 
 class NodeHere:
-    """A node, its orchestrator and its clock.
+    """Node with its orchestrator and clock.
 
     Attributes:
-        scripts: what programs do, by the first word of a run's command.
-        said: the lines of the agent.
+        scripts: scripts by the first word of a run's command.
+        said: log lines of the agent.
     """
 
     def __init__(self, directory: Path, patch: pytest.MonkeyPatch) -> None:
@@ -300,10 +300,10 @@ class NodeHere:
         self.says(pop_ping_latency_ms=30.0)
         self.counts(0)
 
-    # What a test does.
+    # Methods for tests.
 
     def start(self, dish: str | None = None) -> None:
-        """Start the agent, or start it once more."""
+        """Start the agent, also after it has ended or was killed."""
         options = Options(
             dish=dish,
             terminal=self.directory / "terminal.json",
@@ -318,64 +318,64 @@ class NodeHere:
         threading.Thread(target=self.agent.run, name="agent", daemon=True).start()
 
     def end(self) -> None:
-        """Tell the agent to end, and wait until it has."""
+        """Ask the agent to end, and wait until its threads have ended."""
         assert self.agent is not None
         self.agent.end()
         self.clock.until(lambda: not self._own_threads(), why=self.log)
 
     def kill(self) -> None:
-        """Kill the agent where it is; its executors go on."""
+        """Kill the agent at its present step; its executors go on."""
         assert self.agent is not None
         self.clock.kill(*self._own_threads())
-        self.agent._node.book._base.close()
+        self.agent._node.db._base.close()
 
     def kill_executors(self) -> None:
         """Kill all executors with their programs."""
         self.clock.kill(*(each.thread for each in self.executors.values()))
 
     def says(self, **values: object) -> None:
-        """Have the terminal say something."""
+        """Set the values that the terminal reports."""
         (self.directory / "terminal.json").write_text(json.dumps(values))
 
     def counts(self, rx_bytes: int) -> None:
-        """Have the host's interface count."""
+        """Set the received bytes of the host's interface."""
         text = f"Inter-|\n face |\n eth9: {rx_bytes} 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0\n"
         (self.directory / "dev").write_text(text)
 
     def until(self, is_so: Callable[[], object], seconds: float = 120.0) -> None:
-        """Let time pass until something is so."""
+        """Advance the time until a condition holds."""
         self.clock.until(is_so, seconds, self.log)
 
     def until_settled(self, *runs: str) -> None:
-        """Let time pass until runs have ended."""
+        """Advance the time until the ends of runs are reported."""
         for run in runs:
             self.until(lambda r=run: self.is_settled(r))  # type: ignore[misc]
 
     def is_settled(self, run: str) -> bool:
-        """Return whether a run's end was told."""
+        """Return whether a run's end was reported."""
         ended = {state.value for state in ENDED}
         told = self.orchestrator.states(run)
         return any(state.partition("(")[0] in ended for state in told)
 
     def started(self, run: str) -> list[int]:
-        """Return when a run's program was started, each time."""
+        """Return the times of all starts of a run's program, in ns."""
         steps = read_journal(self.state / "runs" / run)
         return [int(step["at_ns"]) for step in steps if step["step"] == "started"]
 
     def log(self) -> str:
-        """Return what the agent said."""
+        """Return the agent's log."""
         return "\n".join(self.said)
 
     def close(self) -> None:
-        """Leave no thread behind."""
+        """End all threads, and close the database."""
         self.clock.kill()
         if self.agent is not None:
-            self.agent._node.book._base.close()
+            self.agent._node.db._base.close()
 
-    # How it is put together.
+    # Setup of the node.
 
     def script(self, command: list[str]) -> Script:
-        """Return what a command does: `sleep N` lasts, others end at once."""
+        """Return the script of a command: `sleep N` lasts N s, others end at once."""
         if command[0] == "sleep":
             return self.scripts.get("sleep", Script(float(command[1])))
         return self.scripts.get(command[0], Script())
@@ -394,12 +394,12 @@ class NodeHere:
         )
 
     def _own_threads(self) -> list[threading.Thread]:
-        """Return the agent's threads that live, executors left out."""
+        """Return the agent's living threads, without executors."""
         others = {each.thread for each in self.executors.values()}
         return [t for t in self._threads if t.is_alive() and t not in others]
 
     def _replace(self, patch: pytest.MonkeyPatch) -> None:
-        """Put this node's clock, threads and executors where the modules look for them."""
+        """Replace threads, processes and system calls in the agent's and executor's modules."""
         made, threads = self.clock.thread_class(), self._threads
 
         class Thread(made):  # type: ignore[valid-type, misc]
@@ -409,9 +409,11 @@ class NodeHere:
 
         patch.setattr(threading, "Thread", Thread)
         for module in (sensing, execution):
-            patch.setattr(module, "OfSockets", lambda *_: types.SimpleNamespace(look=_no_traffic))
+            patch.setattr(
+                module, "SocketCounters", lambda *_: types.SimpleNamespace(read=_no_traffic)
+            )
         patch.setattr(uploading, "_write_telemetry", lambda *_: None)
-        patch.setattr(tidying, "tidy_apart", lambda _directory: None)
+        patch.setattr(tidying, "tidy_in_subprocess", lambda _directory: None)
         processes = {"Popen": self._start_executor, "run": self._run_executor, "DEVNULL": -3}
         processes["TimeoutExpired"] = TimeoutError  # type: ignore[assignment]
         patch.setattr(running, "subprocess", types.SimpleNamespace(**processes))
@@ -422,10 +424,10 @@ class NodeHere:
         signals = {"signal": lambda *_: None, "set_wakeup_fd": self._take_wakeup}
         patch.setattr(execution, "signal", ModuleWith(signal, **signals))
         patch.setattr(execution, "Journal", self._open_journal)
-        patch.setattr(execution, "keeper", lambda _backend, _clock: _Keeper(self))
+        patch.setattr(execution, "launcher", lambda _backend, _clock: _Launcher(self))
 
     def executor(self) -> _Executor:
-        """Return the executor that the calling thread is."""
+        """Return the executor of the calling thread."""
         thread = threading.current_thread()
         return next(each for each in self.executors.values() if each.thread is thread)
 
@@ -451,12 +453,12 @@ class NodeHere:
         return journal
 
 
-def _no_traffic(_pids: object) -> Moved:
-    return Moved()
+def _no_traffic(_pids: object) -> Traffic:
+    return Traffic()
 
 
 class ModuleWith:
-    """A module, some of whose names are others."""
+    """Module with some of its names replaced."""
 
     def __init__(self, module: types.ModuleType, **others: object) -> None:
         self._module = module

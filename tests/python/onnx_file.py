@@ -1,4 +1,4 @@
-"""A network for tests: one matrix and what is added; and the card of docs/policies.md with one."""
+"""Networks for tests: a linear layer, and the documentation's card with such a network."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from skyhop.policies.onnx import SAID, SEEN, Node, encode
+from skyhop.policies.onnx import INPUT_NAME, OUTPUT_NAME, Node, encode
 
 
 def linear(weights: Sequence[float], bias: float) -> bytes:
-    """Return the ONNX file of a network that says weights x seen + bias."""
+    """Return the ONNX file of a network with the output weights x inputs + bias."""
     constants = {"w": [[weight] for weight in weights], "b": [bias]}
-    return encode([Node("Gemm", (SEEN, "w", "b"), SAID)], constants, len(weights), 1)
+    return encode([Node("Gemm", (INPUT_NAME, "w", "b"), OUTPUT_NAME)], constants, len(weights), 1)
 
 
 def forty_packets(directory: Path) -> Path:
-    """Write the page's card, which moves the window to 40 packets, with its network."""
-    page = Path(__file__).parents[2] / "docs" / "policies.md"
+    """Write the card of policy-card.md, which moves the window to 40 packets, with its network."""
+    page = Path(__file__).parents[2] / "docs" / "reference" / "policy-card.md"
     blocks: list[str] = re.findall(r"```toml\n(.*?)```", page.read_text("utf-8"), flags=re.DOTALL)
     file = directory / "forty.toml"
     file.write_text(next(block for block in blocks if "[observation]" in block), "utf-8")
-    # As good as the logarithm of what is missing, near 40 packets.
+    # Near 40 packets 1 - x approximates the logarithm of 1 / x, x the share of 40 packets.
     (directory / "forty.onnx").write_bytes(linear([-1.0], 1.0))
     return file

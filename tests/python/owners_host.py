@@ -1,7 +1,7 @@
-"""What happens on a host whose owner begins to use it, in the namespace of a live link's client.
+"""Measurement on a host whose owner starts to use it, in the namespace of a live link's client.
 
-`python owners_host.py DIRECTORY SERVER`: measures the owner's iperf3 alone; then with an agent
-there whose run fills the same link, until it makes room. Writes `found.json` into the directory.
+`python owners_host.py DIRECTORY SERVER` measures the owner's iperf3 alone, then while a run of an
+agent fills the same link, until the run gives way. It writes `found.json` into the directory.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from test_testbed_agent import is_settled, job
-from testbed_orchestrator import AgentProcess, Orchestrator
+from testbed_fake_orchestrator import AgentProcess, FakeOrchestrator
 from waiting import wait_for
 
 OWNERS, RUNS = 5201, 5202
@@ -29,7 +29,7 @@ _ETHERNET = 14
 
 
 class Packets:
-    """Notes when the last packet of the run's came by."""
+    """Packet watcher that records the time of the run's last packet."""
 
     def __init__(self) -> None:
         self.count, self.last = 0, 0.0
@@ -39,7 +39,7 @@ class Packets:
 
     def _run(self) -> None:
         while True:
-            # Without a link's header: TUN devices have none.
+            # SOCK_DGRAM delivers packets without link headers, which TUN devices lack.
             packet = self._raw.recv(64)
             header = 4 * (packet[0] & 15)
             is_whole = packet[0] >> 4 == 4 and len(packet) >= header + 4
@@ -48,7 +48,7 @@ class Packets:
 
 
 def owner(server: str, seconds: int) -> list[tuple[float, float]]:
-    """Download for so long; return the end of each half second, and its rate in bit/s."""
+    """Download for `seconds`; return end time and rate in bit/s of each half second."""
     begun = time.time()
     command = ["iperf3", "-c", server, "-p", str(OWNERS), "-R", "-t", str(seconds), "-i", "0.5"]
     done = subprocess.run([*command, "--json"], capture_output=True, text=True, check=False)
@@ -59,11 +59,11 @@ def owner(server: str, seconds: int) -> list[tuple[float, float]]:
 
 
 def main(directory: Path, server: str) -> None:
-    """Measure."""
+    """Measure alone and with a run, and write the results."""
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
     found: dict[str, Any] = {"alone": owner(server, ALONE_S)}
     packets = Packets()
-    orchestrator = Orchestrator(directory / "orchestrator")
+    orchestrator = FakeOrchestrator(directory / "orchestrator")
     agent = AgentProcess(directory / "state", orchestrator, interface=DEVICE)
     try:
         agent.start()

@@ -15,11 +15,11 @@ from skyhop.predict.models import kinds
 from skyhop.predict.models.saved import npz_bytes
 
 BEGIN_S = 1_764_028_800
-"""2025-11-25T00:00:00Z."""
+"""Begin of the data, 2025-11-25T00:00:00Z."""
 
 
 def levels(seconds: int, seed: int = 3) -> np.ndarray:
-    """Return latencies (ms): a level for each period of the grid, and noise that lasts."""
+    """Return latencies (ms): a level for each period of the grid, and correlated noise."""
     draw = np.random.default_rng(seed)
     slot = (np.arange(seconds) + BEGIN_S - 12) // 15
     level = draw.uniform(20, 45, slot[-1] - slot[0] + 1)[slot - slot[0]]
@@ -32,7 +32,7 @@ def levels(seconds: int, seed: int = 3) -> np.ndarray:
 def write_rtt(
     file: Path, values_ms: Sequence[float] | np.ndarray, gaps: Sequence[int] = ()
 ) -> Path:
-    """Write round trips, one in the middle of each second but those of `gaps`."""
+    """Write round trips, one in the middle of each second except those of `gaps`."""
     lines = [
         f"{(BEGIN_S + at) * 10**9 + 500_000_000},{value:.6f}"
         for at, value in enumerate(values_ms)
@@ -46,11 +46,11 @@ def data_of(directory: Path, values_ms: np.ndarray, gaps: Sequence[int] = ()) ->
     return read_data([write_rtt(directory / "site.csv", values_ms, gaps)])
 
 
-# --- models that nobody trained: their files, as each kind saves them ---
+# --- files of untrained models, as each kind saves them ---
 
 
 def tree(**lists: Sequence[float]) -> dict[str, Any]:
-    """Return a tree of XGBoost's; without lists a leaf that says 0.5."""
+    """Return a tree of XGBoost's; by default a leaf of 0.5."""
     leaf = {"left_children": [-1], "right_children": [-1], "split_indices": [0],
             "split_conditions": [0.5], "default_left": [0]}  # fmt: skip
     return {**leaf, **lists}
@@ -82,7 +82,7 @@ def arima_file(**others: Any) -> bytes:
 
 
 def files() -> dict[str, bytes]:
-    """Return a file of each kind of model, for one column of the past and nothing beside."""
+    """Return a file of each kind of model, for one column of the past and no covariates."""
     split = tree(left_children=[1, -1, -1], right_children=[2, -1, -1], split_indices=[4, 0, 0],
                  split_conditions=[30.0, 1.0, 2.0], default_left=[1, 0, 0])  # fmt: skip
     made = {"xgboost": xgboost_file([split, tree()], 5), "lstm": lstm_file(1, 0),
@@ -126,7 +126,7 @@ def card_of(kind: str, content: bytes, horizons: Sequence[int], **others: Any) -
 def write_model(
     place: Path, kind: str = "xgboost", horizons: Sequence[int] = (1,), **others: Any
 ) -> Model:
-    """Write a model that nobody trained, and read it."""
+    """Write an untrained model, and read it."""
     content = others.pop("content", None) or files()[kind]
     card: Mapping[str, Any] = card_of(kind, content, horizons, **others)
     place.mkdir(parents=True, exist_ok=True)

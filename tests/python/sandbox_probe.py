@@ -1,6 +1,6 @@
-"""What a program inside a sandbox can do: a line for each thing that it should not.
+"""Probe of a sandbox from inside: prints a line for each forbidden action that succeeds.
 
-Run by itself, inside; with nothing but Python's own modules.
+The program runs inside the sandbox, with Python's standard library alone.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 _LARGEST_INSIDE = 9
-"""Processes of a sandbox have small numbers."""
+"""Largest pid expected in a sandbox's PID namespace."""
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _NAMESPACES = {
     "mount": 0x0002_0000,
@@ -61,12 +61,12 @@ def _status(name: str) -> str:
 
 
 def _others() -> bool:
-    """Return whether there are processes that are not of this sandbox: it has a few."""
+    """Return whether processes outside the sandbox are visible, as it has only a few."""
     return sum(name.name.isdigit() for name in Path("/proc").iterdir()) > 6
 
 
 def _descriptors() -> bool:
-    """Return whether there are any but the usual ones, and the one that looks for them."""
+    """Return whether descriptors are open other than 0 to 2 and that of the listing."""
     return sum(1 for _ in Path("/proc/self/fd").iterdir()) > 4
 
 
@@ -78,9 +78,9 @@ def _made(flag: int) -> bool:
 
 
 def main() -> None:
-    """Try everything, and print what could be done."""
+    """Try all forbidden actions, and print those that succeed."""
     if os.getpid() > _LARGEST_INSIDE or not os.environ.get("SANDBOXED"):
-        sys.exit("this is no sandbox: outside of one the tries would do what they try")
+        sys.exit("this is no sandbox: outside, the probe would change the machine")
     tries: dict[str, Callable[[], bool]] = {
         **{f"read {name}": lambda n=name: _reads(n) for name in _SECRETS},  # type: ignore[misc]
         **{f"write {name}": lambda n=name: _writes(n) for name in _SETTINGS},  # type: ignore[misc]

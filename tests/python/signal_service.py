@@ -1,4 +1,4 @@
-"""The announcing service as tests start it and listen to it."""
+"""Starts the service `skyhop signal serve` for tests, and reads its announcements."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from conftest import skyhop_command
 
-PATIENCE_S = 120.0
+TIMEOUT_S = 120.0
 
 
 @contextmanager
@@ -31,20 +31,20 @@ def service(directory: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen
 
 
 def announced(place: Path, count: int) -> list[dict[str, object]]:
-    """Return the next lines that the service says."""
+    """Connect to the service, and return its next lines."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-        connection.settimeout(PATIENCE_S)
+        connection.settimeout(TIMEOUT_S)
         connection.connect(str(place))
         with connection.makefile(encoding="utf-8") as lines:
             return [json.loads(next(lines)) for _ in range(count)]
 
 
 def await_note(process: subprocess.Popen[str], text: str) -> None:
-    """Wait until the service notes something; one that does not in time is killed."""
+    """Wait until the service logs a text; kill the service after a timeout."""
     assert process.stderr is not None
-    impatience = threading.Timer(PATIENCE_S, process.kill)
-    impatience.start()
+    timer = threading.Timer(TIMEOUT_S, process.kill)
+    timer.start()
     try:
-        assert any(text in line for line in process.stderr), f"never said: {text}"
+        assert any(text in line for line in process.stderr), f"not logged: {text}"
     finally:
-        impatience.cancel()
+        timer.cancel()

@@ -1,4 +1,4 @@
-"""Small studies for the tests."""
+"""Content and files of a small study, which tests vary."""
 
 from __future__ import annotations
 
@@ -29,6 +29,6 @@ def content(**changes: Any) -> dict[str, Any]:
 
 
 def write(file: Path, **changes: Any) -> Path:
-    """Write such a study as TOML."""
+    """Write the small study with these changes to a TOML file; return the file."""
     file.write_text(toml_text(content(**changes)), "utf-8")
     return file

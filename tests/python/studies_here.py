@@ -1,4 +1,4 @@
-"""The runs of studies in this process: tests of logic start no other."""
+"""Execution of studies' runs in the test's process, for logic tests, which start no process."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from pathlib import Path
 
 from skyhop.study import running
 from skyhop.study.execution import Failure, Recipe, Task, execute
-from skyhop.study.workplace import Workplace
+from skyhop.study.worker_context import WorkerContext
 
 Runner = Callable[[Recipe, Iterator[Task], Path, int], Iterator[Failure | None]]
 
 
 def install(is_logic: Callable[[], bool]) -> None:
-    """Let studies run one after another in this process while a test of logic runs."""
+    """Make studies execute their runs in this process, one by one, during logic tests."""
     side_by_side: Runner = running.run_locally
 
     def run(
@@ -26,6 +26,6 @@ def install(is_logic: Callable[[], bool]) -> None:
 
 
 def _run_here(recipe: Recipe, tasks: Iterator[Task], root: Path) -> Iterator[Failure | None]:
-    workplace = Workplace(root)
+    context = WorkerContext(root)
     for task in tasks:
-        yield execute(recipe, task, workplace)
+        yield execute(recipe, task, context)

@@ -1,4 +1,4 @@
-"""Run directories and path files made up for tests, in the layouts that skyhop writes."""
+"""Synthetic run directories and path files for tests, in the format that skyhop writes."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ APP_KINDS = {"requests": "request-response", "bursts": "on-off", "messages": "co
 
 @dataclass
 class SyntheticRun:
-    """A run whose numbers look like those of a path with handovers."""
+    """Synthetic run with the pattern of a path with handovers."""
 
     ccs: tuple[str, ...] = ("cubic",)
     duration_s: float = 60.0
@@ -104,19 +104,19 @@ class SyntheticRun:
     seed: int = 1
     probe: bool = False
     apps: tuple[str | None, ...] = ()
-    """Of the first flows: the table of the flow's application, where it keeps one."""
+    """Tables of the applications of the first flows; None for a flow without a table."""
     transactions_per_s: float = 5.0
     connected: bool = True
     warnings: tuple[str, ...] = ()
     losses: int = 5
     announced_s: tuple[float, ...] = ()
     phases: tuple[tuple[str, int, float, float], ...] = ()
-    """What congestion controls did: kind, flow, begin and length in s."""
+    """Phases of congestion controls: kind, flow, start and length in s."""
     summary: dict[str, Any] = field(default_factory=dict)
-    """Entries of summary.json that replace the made-up ones."""
+    """Entries of summary.json that replace the generated ones."""
 
     def write(self, directory: Path) -> Path:
-        """Write every file of a run directory and return it."""
+        """Write all files of a run directory; return the directory."""
         directory.mkdir(parents=True)
         write_path(directory / "path.parquet", self.path_table())
         self._write_rows(directory / "flows.parquet", FLOW_SCHEMA, self.flow_rows())
@@ -131,7 +131,7 @@ class SyntheticRun:
         return directory
 
     def path_events(self) -> list[dict[str, Any]]:
-        """Make the path's events, one every `event_every_s`, every fourth with an outage."""
+        """Return the path's events, one every `event_every_s`, every fourth with an outage."""
         events = []
         kinds = ["intermediate", "reroute", "intermediate", "end"]
         count = int((self.duration_s - 1e-6) / self.event_every_s) if self.connected else 0
@@ -143,7 +143,7 @@ class SyntheticRun:
         return events
 
     def path_table(self) -> pa.Table:
-        """Make a path file's table, header included."""
+        """Return the table of the path file, with its header."""
         times = np.arange(0, max(self.duration_s, self.step_s), self.step_s)
         events = self.path_events()
         rows, generation = [], 0
@@ -168,7 +168,7 @@ class SyntheticRun:
         return table.replace_schema_metadata({"skyhop": json.dumps(self.path_header())})
 
     def path_header(self) -> dict[str, Any]:
-        """Make a path file's header."""
+        """Return the header of the path file."""
         return {
             "schema": 1,
             "source": "skyhop path",
@@ -252,17 +252,17 @@ class SyntheticRun:
              "outage_ns": 0, "flow": 0}
             for place in range(self.losses)
         ]  # fmt: skip
-        said = [
+        announcements = [
             {"t_ns": int(at_s * 1e9), "kind": "announcement", "link": "path", "outage_ns": 0,
              "at_ns": int(at_s * 1e9) + 10**9}
             for at_s in self.announced_s
         ]  # fmt: skip
-        done = [
+        phases = [
             {"t_ns": int(begin_s * 1e9), "kind": kind, "link": "path", "outage_ns": 0, "flow": flow,
              "length_ns": int(length_s * 1e9)}
             for kind, flow, begin_s, length_s in self.phases
         ]  # fmt: skip
-        rows = [*self.path_events(), *losses, *said, *done]
+        rows = [*self.path_events(), *losses, *announcements, *phases]
         return sorted(rows, key=lambda row: row["t_ns"])
 
     def probe_rows(self) -> list[dict[str, Any]]:
@@ -300,7 +300,7 @@ class SyntheticRun:
         return rows
 
     def summary_json(self) -> dict[str, Any]:
-        """summary.json; totals are those of the rows."""
+        """Return summary.json, with totals of the rows."""
         rows, link, path_events = self.flow_rows(), self.link_rows(), self.path_events()
         drops = {reason: sum(row[f"drops_{reason}"] for row in link) for reason in REASONS}
         live = self.engine == "live"
@@ -326,7 +326,7 @@ class SyntheticRun:
         return made | self.summary
 
     def run_json(self) -> dict[str, Any]:
-        """run.json."""
+        """Return the content of run.json."""
         return {
             "scenario": {
                 "path": {"kind": "constellation", "constellation": "starlink-shell1",
@@ -401,6 +401,6 @@ class SyntheticRun:
 
 
 def write_path(file: Path, table: pa.Table) -> Path:
-    """Write a path file and return it."""
+    """Write a path file; return its path."""
     pq.write_table(table, file, compression="zstd")
     return file

@@ -1,4 +1,4 @@
-"""Reports say how to run it again: what stands in their boxes, copied as it is, does."""
+"""Reports include commands to repeat their runs; these commands work as printed."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ duration = "4 s"
 
 
 class Boxes(HTMLParser):
-    """What stands in a page's boxes."""
+    """Texts of a page's code boxes."""
 
     def __init__(self, file: Path) -> None:
         super().__init__()
@@ -61,23 +61,23 @@ class Boxes(HTMLParser):
         self.feed(file.read_text("utf-8"))
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Begin a box; what a program has printed is none."""
+        """Start a box, unless it holds a program's output."""
         if tag == "pre" and ("class", "printed") not in attrs:
             self._inside = True
             self.texts.append("")
 
     def handle_endtag(self, tag: str) -> None:
-        """End it."""
+        """End the current box."""
         self._inside = self._inside and tag != "pre"
 
     def handle_data(self, data: str) -> None:
-        """Note what stands in it."""
+        """Append text to the current box."""
         if self._inside:
             self.texts[-1] += data
 
 
 def run_again(page: Path, place: Path, run: Skyhop = run_here) -> subprocess.CompletedProcess[str]:
-    """Do in an empty directory what a page about one run says."""
+    """Follow the instructions of a page about one run, in an empty directory."""
     command, scenario = Boxes(page).texts
     place.mkdir()
     (place / "scenario.toml").write_text(scenario, "utf-8")
@@ -85,7 +85,7 @@ def run_again(page: Path, place: Path, run: Skyhop = run_here) -> subprocess.Com
 
 
 def run_in(place: Path, command: str, run: Skyhop) -> subprocess.CompletedProcess[str]:
-    """Run a command line, taken apart as a shell does, in a directory."""
+    """Run a command line in a directory, split as a shell splits it."""
     name, *words = shlex.split(command)
     assert name == "skyhop"
     return run(place, *words)
@@ -110,7 +110,7 @@ def test_a_simulated_run_is_the_same_again(skyhop: Skyhop, tmp_path: Path, text:
 
 
 EXAMPLES = sorted(
-    # The one for programs has no flow of its own.
+    # The example of programs has no flow of its own.
     {file.stem for file in (ROOT / "examples").glob("*.toml")} - {"any-program"}
 )
 
@@ -151,7 +151,7 @@ def test_a_study_goes_on_from_any_directory(skyhop: Skyhop, tmp_path: Path) -> N
 
 
 def live_and_again(skyhop: Skyhop, place: Path, text: str, *words: str) -> list[sh.Run]:
-    """Run live, and again as the report says; return both runs, of which `place` is made."""
+    """Run live, and again as the report says; return both runs, in `place`."""
     place.mkdir()
     (place / "x.toml").write_text(
         f'[path]\nkind = "fixed"\nrtt = "10 ms"\n[link]\nrate = "20 Mbit/s"\n{text}', "utf-8"
@@ -181,7 +181,7 @@ def test_a_live_run_runs_again_with_its_program(skyhop: Skyhop, tmp_path: Path) 
 @pytest.mark.usefixtures("namespaces")
 @pytest.mark.alone
 def test_a_live_run_of_flows_runs_again(skyhop: Skyhop, tmp_path: Path) -> None:
-    # Long enough for slow start to count little.
+    # Long enough that slow start has little effect.
     text = '[[flow]]\ncc = "cubic"\n[run]\nduration = "10 s"\n'
     runs = live_and_again(skyhop, tmp_path / "it", text)
     assert runs[0].info["scenario"] == runs[1].info["scenario"]

@@ -1,4 +1,4 @@
-"""A path on a map as it goes on: GIFs, videos, and what they are refused for."""
+"""Animations of a path on a map: GIFs, videos, and errors."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_gif_holds_every_picture(skyhop: Skyhop, path: sh.Path, tmp_path: Path
         for frame in range(3):
             gif.seek(frame)
             pictures.append(np.array(gif.convert("RGB")))
-    # Satellites have moved from each picture to the next; the axes have not.
+    # Satellites move from picture to picture; the axes stay.
     for before, after in itertools.pairwise(pictures):
         changed = (before != after).any(axis=2)
         assert 0 < changed.mean() < 0.1
@@ -69,12 +69,12 @@ def test_a_video_is_made_by_ffmpeg(views: list[GroundView], tmp_path: Path) -> N
     assert told == [(1, 3), (2, 3), (3, 3)]
     content = (tmp_path / "x.MP4").read_bytes()
     assert content[4:8] == b"ftyp"
-    # Players begin before the whole file is there.
+    # With the index (moov) first, players start before the whole file has arrived.
     assert content.index(b"moov") < content.index(b"mdat")
 
 
 @pytest.mark.integration
-def test_what_ffmpeg_says_is_one_line(
+def test_an_error_of_ffmpeg_is_one_line(
     views: list[GroundView], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     script = tmp_path / "bin" / "ffmpeg"
@@ -104,7 +104,7 @@ def test_a_video_without_ffmpeg_is_refused_before_the_work(
     ("options", "said"),
     [
         (("-o", "x.avi"), "give a name that ends in .mp4 or .gif"),
-        (("-o", "x.gif", "--from", "2 min"), "120 s to 60 s is no time within the path"),
+        (("-o", "x.gif", "--from", "2 min"), "120 s to 60 s is not within the path"),
         (("-o", "x.gif", "--every", "1 ms"), "--every: 0.001 s is too short"),
     ],
 )
@@ -118,7 +118,7 @@ def test_wrong_arguments(
     assert len(done.stderr.strip().splitlines()) == 1
 
 
-def test_nothing_is_written_beside_a_wrong_name(views: list[GroundView], tmp_path: Path) -> None:
+def test_a_wrong_file_name_writes_nothing(views: list[GroundView], tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"\.mp4 or \.gif"):
         write_animation(views, tmp_path / "x.png", per_second=2)
     assert not list(tmp_path.iterdir())

@@ -1,4 +1,4 @@
-"""docs/any-application.md: its commands run, in order; and a program that reaches a net beyond."""
+"""Commands of docs/how-to/any-program.md, and a program that reaches the machine's network."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from needs import needs_program
 
 import skyhop as sh
 
-PAGE = (ROOT / "docs" / "any-application.md").read_text("utf-8")
+PAGE = (ROOT / "docs" / "how-to" / "any-program.md").read_text("utf-8")
 
 
 @pytest.mark.soak
@@ -30,9 +30,9 @@ def test_the_pages_commands_run_in_order(skyhop: Skyhop, tmp_path: Path) -> None
     assert len(commands) == 7
     for command in commands:
         if "--internet" in command:
-            # The one that needs a net beyond: below, with one that the test makes.
+            # Its network is emulated by a test of its own, below.
             continue
-        # As the page has it, in less time.
+        # Shorter durations than on the page save time.
         words = [{"5": "2", "3": "2"}.get(word, word) for word in shlex.split(command)]
         done = skyhop(*words)
         assert done.returncode == 0, (command, done.stderr)
@@ -43,7 +43,7 @@ def test_the_pages_commands_run_in_order(skyhop: Skyhop, tmp_path: Path) -> None
     }
     assert largest["chosen"]["cc"] == "reno"
     assert 50e6 < largest["iperf"]["goodput_bps"] < 100e6
-    # A download comes over the way back.
+    # The server of a download is at the end `to`.
     assert largest["dish"]["connection"].startswith("to:5201 -> from:")
     assert 40e6 < largest["dish"]["goodput_bps"] < 180e6
     assert (tmp_path / "dish.png").read_bytes().startswith(b"\x89PNG")
@@ -85,8 +85,8 @@ exit $status
 @pytest.mark.soak
 @pytest.mark.alone
 @pytest.mark.usefixtures("namespaces")
-def test_a_program_reaches_the_net_that_the_machine_is_in(tmp_path: Path) -> None:
-    """The machine's net is one of a namespace of its own here, which ends with the test."""
+def test_a_program_reaches_the_machines_network(tmp_path: Path) -> None:
+    """Emulate the machine's network by a network namespace that ends with the test."""
     for program in ("unshare", "ip"):
         needs_program(program)
     needs_program("slirp4netns", "slirp4netns")
@@ -105,11 +105,11 @@ def test_a_program_reaches_the_net_that_the_machine_is_in(tmp_path: Path) -> Non
     download = max(run.summary["flows"], key=lambda flow: flow["goodput_bps"])
     assert download["connection"].startswith("to:8000 -> from:")
     assert download["sender_unseen"] is True
-    # Through the path: 20 Mbit/s downwards.
+    # The path carries 20 Mbit/s of downloads.
     assert 1e6 < download["goodput_bps"] < 20e6
 
 
-def test_the_net_beyond_is_for_programs_and_wants_its_translator(
+def test_internet_needs_a_program_and_slirp4netns(
     skyhop: Skyhop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done = skyhop("live", "any-program", "--internet")

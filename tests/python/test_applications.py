@@ -1,4 +1,4 @@
-"""Pages and calls: on fixed paths they take what arithmetic says, and both engines agree."""
+"""Pages and calls: times on fixed paths equal computed ones, and both engines agree."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from damaged import Trial
 from skyhop import _core
 from skyhop.analysis.run_tables import run_tables
 from skyhop.analysis.summary import summary_rows
-from skyhop.data.heads import read_heads
+from skyhop.data.run_headers import read_run_headers
 from skyhop.errors import InputError
 
 MS = 1_000_000
@@ -49,7 +49,7 @@ def simulated(directory: Path, flow: str, duration: int = 10, **sets: str) -> sh
 
 
 def page(directory: Path, keys: str, **sets: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Return the only page of a run, and its objects."""
+    """Simulate a flow that loads one page; return the page's row and its objects."""
     run = simulated(directory, f"app = {{ kind = 'page', pages = 1, {keys} }}", **sets)
     (row,) = run.apps["pages"].to_pylist()
     return row, run.apps["objects"].to_pylist()
@@ -58,7 +58,7 @@ def page(directory: Path, keys: str, **sets: str) -> tuple[dict[str, Any], list[
 # --- pages ---
 
 
-def test_a_page_of_a_document_takes_what_a_request_does(tmp_path: Path) -> None:
+def test_a_page_of_one_document_takes_as_long_as_a_request(tmp_path: Path) -> None:
     row, objects = page(tmp_path, "document = '80 kB', objects = 0, handshakes = 0")
     app = "app = { kind = 'request-response', response = '80 kB', requests = 1 }"
     (request,) = simulated(tmp_path, app).apps["requests"].to_pylist()
@@ -76,7 +76,7 @@ def test_a_page_of_a_document_takes_what_a_request_does(tmp_path: Path) -> None:
     assert 4 * 50 * MS < row["latency_ns"] < 4.2 * 50 * MS
 
 
-def test_each_round_trip_of_tls_costs_one(tmp_path: Path) -> None:
+def test_each_round_trip_of_tls_delays_by_a_round_trip(tmp_path: Path) -> None:
     keys = "document = '5 kB', objects = 0"
     none, one, two = (
         page(tmp_path, f"{keys}, handshakes = {count}")[0]["latency_ns"] for count in (0, 1, 2)
@@ -87,14 +87,14 @@ def test_each_round_trip_of_tls_costs_one(tmp_path: Path) -> None:
     assert 50 * MS < two - one < 50.1 * MS
 
 
-def test_six_connections_ask_for_six_objects_at_a_time(tmp_path: Path) -> None:
+def test_six_connections_request_six_objects_at_a_time(tmp_path: Path) -> None:
     row, objects = page(tmp_path, "document = '1 kB', objects = 11, size = '1 kB'")
     document, rest = objects[0], objects[1:]
     assert len(rest) == 11
     assert document["latency_ns"] == pytest.approx(3 * 50 * MS, rel=0.02)
     assert {one["t_ns"] for one in rest} == {document["t_ns"] + document["latency_ns"]}
     assert {one["connection"] for one in rest} == {0, 1, 2, 3, 4, 5}
-    # The first connection fetches at once; the others shake hands twice and ask then.
+    # The first connection requests at once, the others after two handshakes (TCP and TLS).
     first = [one["latency_ns"] / (50 * MS) for one in rest if one["connection"] == 0]
     others = [one["latency_ns"] / (50 * MS) for one in rest if one["connection"] == 1]
     assert np.allclose(first, np.arange(1, len(first) + 1), rtol=0.03)
@@ -109,7 +109,7 @@ def test_many_requests_on_one_connection_take_a_round_trip_together(tmp_path: Pa
     row, objects = page(tmp_path, f"{keys}, parallel = 100")
     assert {one["connection"] for one in objects} == {0}
     assert row["latency_ns"] == pytest.approx(4 * 50 * MS, rel=0.03)
-    # One after the other it takes eight.
+    # Eight sequential requests would take eight round trips.
     assert page(tmp_path, keys)[0]["latency_ns"] == pytest.approx(11 * 50 * MS, rel=0.03)
 
 
@@ -126,7 +126,7 @@ def test_pages_follow_each_other_after_a_think_time(tmp_path: Path) -> None:
     assert (summary["kind"], summary["completed"], summary["failed"]) == ("page", len(rows), 0)
 
 
-def test_a_page_that_an_outage_takes_has_failed_and_the_next_one_loads(tmp_path: Path) -> None:
+def test_a_page_in_an_outage_fails_and_the_next_one_loads(tmp_path: Path) -> None:
     app = "app = { kind = 'page', objects = 5, size = '500 kB', timeout = '1 s', think = '100 ms' }"
     change = "\n[[change]]\nat = '3 s'\noutage = '2 s'\n"
     rows = simulated(tmp_path, app + change).apps["pages"].to_pylist()
@@ -136,7 +136,7 @@ def test_a_page_that_an_outage_takes_has_failed_and_the_next_one_loads(tmp_path:
     assert rows[-1]["latency_ns"] is not None
 
 
-def test_what_is_drawn_has_the_published_means(tmp_path: Path) -> None:
+def test_random_sizes_have_the_published_means(tmp_path: Path) -> None:
     run = simulated(
         tmp_path, "app = { kind = 'page', connections = 1, parallel = 100, pages = 400 }", 60,
         link__rate="1 Gbit/s", path__rtt="1 ms",
@@ -151,7 +151,7 @@ def test_what_is_drawn_has_the_published_means(tmp_path: Path) -> None:
     assert np.mean(np.delete(sizes, documents)) == pytest.approx(21_090, rel=0.1)
 
 
-def test_sizes_come_from_a_file_beside_the_scenario(tmp_path: Path) -> None:
+def test_sizes_come_from_a_file_next_to_the_scenario(tmp_path: Path) -> None:
     listed = "bytes,what\n# a page\n5000,document\n1 kB\n2000\n"
     (tmp_path / "sizes.csv").write_text(listed, "utf-8")
     row, objects = page(tmp_path, "file = 'sizes.csv'")
@@ -181,10 +181,10 @@ def test_damaged_lists_of_sizes_are_refused_in_a_line(tmp_path: Path) -> None:
         ("app = { kind = 'page', objects = 20000 }", "flow.0.app.objects: is 20000; expected 0 to"),
         ("app = { kind = 'page', timeout = '0 s' }", "flow.0.app.timeout: must be above 0 s"),
         ("app = { kind = 'page', file = 'no.csv' }", "flow.0.app.file: there is no file"),
-        ("app = { kind = 'page', file = 'x.toml' }", 'x.toml: line 1: "[path]" is no size'),
+        ("app = { kind = 'page', file = 'x.toml' }", 'x.toml: line 1: "[path]" is not the size'),
         (
             "app = { kind = 'page', file = 'x.toml', size = '1 kB' }",
-            "flow.0.app.size: is given beside `file`",
+            "flow.0.app.size: is given together with `file`",
         ),
         ("app = { kind = 'call' }", 'flow.0.app.kind: is "call", which does not run over TCP'),
         ("kind = 'call'\nplayout = '2 s'", "flow.0.playout: is 2 s; expected at most 1 s"),
@@ -195,7 +195,7 @@ def test_damaged_lists_of_sizes_are_refused_in_a_line(tmp_path: Path) -> None:
         ("kind = 'call'\ncc = 'cubic'", "cc"),
     ],
 )
-def test_what_cannot_be_is_refused_in_a_line(tmp_path: Path, flow: str, message: str) -> None:
+def test_impossible_keys_are_refused_in_a_line(tmp_path: Path, flow: str, message: str) -> None:
     file = scenario(tmp_path, flow)
     with pytest.raises(InputError) as caught:
         _core.Scenario.read(str(file), [])
@@ -223,7 +223,7 @@ def calls(run: sh.Run, direction: str) -> list[dict[str, Any]]:
     return [row for row in run.apps["calls"].to_pylist() if row["direction"] == direction]
 
 
-def test_a_call_over_a_clean_path_is_heard_as_arithmetic_says(tmp_path: Path) -> None:
+def test_a_call_over_a_clean_path_has_the_computed_mos(tmp_path: Path) -> None:
     run = simulated(tmp_path, "kind = 'call'")
     # An audio packet has 160 B of speech and 12 of RTP, 8 of UDP, 20 of IP.
     on_wire_ms = 200 * 8 / 100e3
@@ -238,22 +238,22 @@ def test_a_call_over_a_clean_path_is_heard_as_arithmetic_says(tmp_path: Path) ->
                 for fate in ("late", "lost")
             ]
             assert lost == [0, 0, 0, 0]
-            # 14 B of an Ethernet frame more or less.
+            # The tolerance covers the 14 B of an Ethernet header.
             heard_ms = row["latency_ns"] / MS
             assert heard_ms == pytest.approx(ONE_WAY_MS + on_wire_ms + 20 + 60, abs=0.01)
             assert row["mos"] == pytest.approx(opinion(heard_ms, 0), abs=1e-9)
-    # Every audio frame that falls together with a video frame waits behind nothing: it is first.
+    # An audio frame that coincides with a video frame is sent first, so it never waits.
     assert all(row["jitter_ns"] < 10_000 for row in run.apps["calls"].to_pylist())
     (summary,) = run.summary["apps"]
     assert summary["mos_mean"] == pytest.approx(opinion(105.02, 0), abs=0.001)
     assert summary["mos_forward"] == pytest.approx(summary["mos_back"])
 
 
-def test_a_hundredth_lost_is_counted_and_heard(tmp_path: Path) -> None:
+def test_one_percent_of_loss_is_counted_and_lowers_the_mos(tmp_path: Path) -> None:
     run = simulated(
         tmp_path, "kind = 'call'\nvideo = '0 bit/s'\ncodec = 'g729a'", 120, link__loss="1 %"
     )
-    # The link's loss is that of its forward direction.
+    # The link loses packets in its forward direction only.
     rows = calls(run, "forward")
     lost, due = (sum(row[key] for row in rows) for key in ("audio_lost", "audio_frames"))
     assert due == pytest.approx(50 * 120, abs=10)
@@ -265,7 +265,7 @@ def test_a_hundredth_lost_is_counted_and_heard(tmp_path: Path) -> None:
         assert row["mos"] == pytest.approx(expected, abs=1e-9)
 
 
-def test_frames_are_late_that_the_path_delays_by_more_than_the_buffer(tmp_path: Path) -> None:
+def test_frames_delayed_by_more_than_the_buffer_are_late(tmp_path: Path) -> None:
     jitter = "{ every = '100 ms', below = '20 ms', above = '40 ms' }"
     run = simulated(
         tmp_path, "kind = 'call'\nvideo = '0 bit/s'\nplayout = '10 ms'", 60, path__jitter=jitter
@@ -273,7 +273,7 @@ def test_frames_are_late_that_the_path_delays_by_more_than_the_buffer(tmp_path: 
     frames = pq.read_table(run.directory / "path.parquet")
     begins, delays = frames["t_ns"].to_numpy(), frames["delay_ns"].to_numpy()
     due = np.arange(0, 60 * 50) * 20 * MS
-    # What a packet meets is the delay when it leaves the queue, some microseconds later.
+    # A packet gets the path's delay when it leaves the queue, some microseconds later.
     met = delays[np.searchsorted(begins, due + 16_000, side="right") - 1]
     expected = np.mean(met > met[0] + 10 * MS)
     rows = calls(run, "forward")
@@ -283,7 +283,7 @@ def test_frames_are_late_that_the_path_delays_by_more_than_the_buffer(tmp_path: 
     assert sum(row["audio_lost"] for row in rows) == 0
 
 
-def test_a_longer_way_is_heard_again_after_a_second(tmp_path: Path) -> None:
+def test_playout_adapts_to_a_longer_path_within_a_second(tmp_path: Path) -> None:
     change = "\n[[change]]\nat = '4 s'\nrtt = '400 ms'\n"
     rows = calls(simulated(tmp_path, "kind = 'call'" + change), "forward")
     assert [row["audio_late"] for row in rows] == [0, 0, 0, 0, 50, 0, 0, 0, 0, 0]
@@ -292,13 +292,15 @@ def test_a_longer_way_is_heard_again_after_a_second(tmp_path: Path) -> None:
     assert rows[6]["latency_ns"] == pytest.approx((200 + 80) * MS, rel=0.001)
 
 
-def test_calls_and_pages_are_shown_where_applications_are(skyhop: Skyhop, tmp_path: Path) -> None:
+def test_reports_show_calls_and_pages_with_other_applications(
+    skyhop: Skyhop, tmp_path: Path
+) -> None:
     flow = "kind = 'call'\n[[flow]]\napp = { kind = 'page', think = '200 ms' }"
     run = simulated(tmp_path, flow)
     call, pages = summary_rows([tmp_path / "run"])
     assert (call["app"], call["cc"], pages["app"]) == ("call", None, "page")
     assert call["mos_mean"] == run.summary["apps"][0]["mos_mean"]
-    shown = run_tables(read_heads([tmp_path / "run"])).flows
+    shown = run_tables(read_run_headers([tmp_path / "run"])).flows
     assert {"MOS mean", "latency p50"} <= {column.title for column in shown.columns}
     done = skyhop("report", "run", "-o", "report.html")
     assert done.returncode == 0, done.stderr
@@ -361,7 +363,7 @@ def test_live_and_simulated_pages_and_calls_agree(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("example", ["page", "call"])
-def test_examples_go_over_a_geostationary_satellite_too(
+def test_examples_also_run_over_a_geostationary_satellite(
     skyhop: Skyhop, tmp_path: Path, example: str
 ) -> None:
     sets = ("path.constellation=geo:-101", "path.relay=geo", "run.duration=45 s")

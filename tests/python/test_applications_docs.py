@@ -1,4 +1,4 @@
-"""docs/applications.md: its commands run, in order, over the files that it shows."""
+"""Commands of docs/how-to/applications.md, run in order on the files that the page shows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from conftest import ROOT, Skyhop
 
 from skyhop import _core
 
-PAGE = (ROOT / "docs" / "applications.md").read_text("utf-8")
+PAGE = (ROOT / "docs" / "how-to" / "applications.md").read_text("utf-8")
 COMMANDS = re.findall(r"^    skyhop (.+)$", PAGE, re.MULTILINE)
 
 

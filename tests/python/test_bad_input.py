@@ -82,7 +82,7 @@ def test_wrong_arguments(
 
 
 def test_a_path_that_never_exists(skyhop: Skyhop, tmp_path: Path) -> None:
-    # No satellite of a shell at 53 degrees ever stands over the poles.
+    # No satellite of a shell at 53 degrees inclination is visible from the poles.
     done = skyhop("path", "--from=89,0", "--to=-89,0", "--duration", "5 s", "-o", "x.parquet")
     assert "never a path between 89,0 and -89,0" in one_line(done, 2)
     assert files(tmp_path) == set()
@@ -157,7 +157,7 @@ def test_a_constellation_without_planes(skyhop: Skyhop, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("bad", ["name,latitude_deg\nx,1\n", "name,latitude_deg,longitude_deg\n"])
-def test_a_list_of_gateways_that_is_none(skyhop: Skyhop, tmp_path: Path, bad: str) -> None:
+def test_an_invalid_list_of_gateways(skyhop: Skyhop, tmp_path: Path, bad: str) -> None:
     (tmp_path / "bad.csv").write_text(bad, "utf-8")
     assert "bad.csv" in one_line(skyhop(*PATH, "--gateways", "bad.csv"), 2)
 
@@ -174,7 +174,7 @@ def test_an_output_directory_in_use(skyhop: Skyhop, tmp_path: Path) -> None:
 @pytest.mark.integration
 @pytest.mark.usefixtures("namespaces")
 def test_a_full_disk(tmp_path: Path) -> None:
-    """The disk is a small tmpfs in a mount namespace of its own."""
+    """Use a small tmpfs in a mount namespace as a disk that fills up."""
     place = tmp_path / "disk"
     place.mkdir()
     command = " ".join([*skyhop_command(), 'path --from "San Diego" --to Seattle'])
@@ -207,7 +207,7 @@ echo $?; ls disk/out/runs | wc -l; ls disk/out/report.html
 
 @pytest.mark.soak
 @pytest.mark.usefixtures("namespaces")
-def test_a_study_on_a_full_disk_goes_on_when_there_is_room(tmp_path: Path) -> None:
+def test_a_study_on_a_full_disk_continues_when_there_is_space(tmp_path: Path) -> None:
     (tmp_path / "disk").mkdir()
     small_study.write(tmp_path / "study.toml")
     needs_program("mount")
@@ -227,7 +227,7 @@ def test_a_study_on_a_full_disk_goes_on_when_there_is_room(tmp_path: Path) -> No
     assert "Traceback" not in done.stderr
 
 
-def test_names_from_files_do_not_act_on_the_terminal(skyhop: Skyhop, tmp_path: Path) -> None:
+def test_control_characters_of_files_are_not_printed(skyhop: Skyhop, tmp_path: Path) -> None:
     (tmp_path / "x.toml").write_text('[path]\n"M\u00fcnchen\\u001b[2J\\u009b1m" = 1\n', "utf-8")
     message = one_line(skyhop("sim", "x.toml", "-o", "run"), 2)
     assert "M\u00fcnchen\\x1b[2J\\x9b1m" in message
@@ -240,7 +240,7 @@ def test_an_output_that_is_no_file(skyhop: Skyhop, tmp_path: Path) -> None:
     assert (tmp_path / "pipe").is_fifo()
 
 
-def test_a_figure_that_cannot_be_is_found_before_the_work(skyhop: Skyhop, tmp_path: Path) -> None:
+def test_a_wrong_figure_format_is_an_error_before_the_work(skyhop: Skyhop, tmp_path: Path) -> None:
     assert "give a name that ends in .png, .svg or .pdf" in one_line(
         skyhop(*PATH, "--plot", "x.xyz"), 2
     )
@@ -278,7 +278,7 @@ def test_an_interrupted_process_leaves_nothing(tmp_path: Path) -> None:
     assert files(tmp_path) == set()
 
 
-def test_nowhere_to_write(skyhop: Skyhop, tmp_path: Path) -> None:
+def test_an_unwritable_output(skyhop: Skyhop, tmp_path: Path) -> None:
     done = skyhop(*PATH[:-1], "no/such/place/x.parquet")
     assert "no/such/place/x.parquet: cannot write" in one_line(done, 1)
     assert files(tmp_path) == set()
@@ -306,7 +306,7 @@ BROKEN = [
 
 
 @pytest.mark.parametrize("content", BROKEN)
-def test_messages_have_no_words_of_the_program(tmp_path: Path, content: str) -> None:
+def test_messages_have_no_internal_names(tmp_path: Path, content: str) -> None:
     file = tmp_path / "x.toml"
     file.write_text(content, "utf-8")
     with pytest.raises(InputError) as caught:
@@ -339,7 +339,7 @@ def test_a_log_in_place_of_a_path_names_the_import(
         assert "skyhop path import makes a path file of" in one_line(skyhop(*command), 2)
 
 
-def test_lists_in_errors_are_whole(skyhop: Skyhop, tmp_path: Path) -> None:
+def test_lists_in_errors_are_complete(skyhop: Skyhop, tmp_path: Path) -> None:
     assert skyhop(*PATH).returncode == 0
     for command, expected in [
         (("path", "export", "x.parquet", "--format", "x", "-o", "y"), "csv, mahimahi, netem, czml"),

@@ -1,4 +1,4 @@
-"""The table of the bench's earlier figures: every row of it is one that the bench has."""
+"""Earlier figures of the benchmarks: each belongs to an existing benchmark."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import bench_study
 import bench_video
 
 
-def test_every_figure_of_before_belongs_to_a_row() -> None:
+def test_every_earlier_figure_belongs_to_a_row() -> None:
     content = tomllib.loads(bench_previous.FILE.read_text("utf-8"))
     rows = {
         "start": set(bench_start.COMMANDS),
@@ -22,7 +22,7 @@ def test_every_figure_of_before_belongs_to_a_row() -> None:
         "sim": {bench_sim.RING, *(simulation.name for simulation in bench_sim.SIMULATIONS)},
         "studies": {load.row for load in bench_study.LOADS},
         "video": set(bench_video.SESSIONS),
-        "linux": set(bench_linux.WAYS),
+        "linux": set(bench_linux.LINKS),
         "policies": {bench_policy.NETWORK},
     }
     assert {part: set(content[part]) - names for part, names in rows.items()} == {
@@ -37,7 +37,7 @@ def test_every_figure_of_before_belongs_to_a_row() -> None:
     assert bench_previous.previous("sim", "no such row", "m_packets_per_s") is None
 
 
-def test_the_ring_loads_all_links_alike() -> None:
+def test_the_ring_loads_all_links_equally() -> None:
     ring = bench_sim.ring()
     crossed = [name for flow in ring["flow"] for name in flow["via"]]
     assert {crossed.count(name) for name in ring["links"]} == {10}

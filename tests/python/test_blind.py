@@ -1,4 +1,4 @@
-"""`skyhop blind`: the handover grid from traffic alone, as a user sees it."""
+"""Command `skyhop blind`: the handover grid found from traffic alone."""
 
 import json
 import random

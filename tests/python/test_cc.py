@@ -31,7 +31,9 @@ def test_list_shows_the_kernels_and_ours(skyhop: Skyhop) -> None:
         (["load", "cubic", "--set", "beta"], "PARAM=VALUE"),
     ],
 )
-def test_wrong_input_is_one_line(skyhop: Skyhop, arguments: list[str], expected: str) -> None:
+def test_wrong_input_is_an_error_of_one_line(
+    skyhop: Skyhop, arguments: list[str], expected: str
+) -> None:
     result = skyhop("cc", *arguments)
     assert result.returncode == 2
     assert expected in result.stderr
@@ -41,7 +43,7 @@ def test_wrong_input_is_one_line(skyhop: Skyhop, arguments: list[str], expected:
 @pytest.mark.integration
 def test_without_root_one_line_says_so() -> None:
     needs_root()
-    nobody = [
+    unprivileged = [
         needs_program("setpriv"),
         "--reuid=65534",
         "--regid=65534",
@@ -50,14 +52,14 @@ def test_without_root_one_line_says_so() -> None:
     ]
     program = "from skyhop.cli import main; main()"
     result = subprocess.run(
-        [*nobody, sys.executable, "-c", program, "cc", "load", "cubic"],
+        [*unprivileged, sys.executable, "-c", program, "cc", "load", "cubic"],
         capture_output=True,
         text=True,
         timeout=250,
         check=False,
     )
     if "Permission denied" in result.stderr:
-        missing("root", "its rights cannot be given up here: nobody may not read this checkout")
+        missing("root", "the unprivileged user cannot read this checkout")
     assert result.returncode == 1
     assert "needs root" in result.stderr
     assert len(result.stderr.splitlines()) == 1
@@ -74,7 +76,7 @@ def test_check_prints_the_instructions_of_each_hook(skyhop: Skyhop) -> None:
 
 
 def _in_own_mounts(steps: str) -> subprocess.CompletedProcess[str]:
-    """Run shell commands where whatever is pinned goes with the mounts, however they end."""
+    """Run shell commands in a mount namespace of their own, with which all BPF pins disappear."""
     return subprocess.run(
         [needs_program("unshare"), "--mount", "--propagation", "private", "sh", "-c", steps],
         capture_output=True,
@@ -86,10 +88,10 @@ def _in_own_mounts(steps: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.soak
 @pytest.mark.alone
-def test_killing_a_load_leaves_nothing_that_unload_does_not_remove(skyhop: Skyhop) -> None:
+def test_unload_removes_all_that_a_killed_load_leaves(skyhop: Skyhop) -> None:
     unless_impossible(skyhop("cc", "check", "reno"))
     command = " ".join(skyhop_command())
-    # From before the interpreter is up to after the module is loaded.
+    # Times of the kill: from before the interpreter runs until after the module is loaded.
     steps = f"""
         for seconds in 0.3 0.6 0.8 1.0 1.2 1.6 2.4; do
             timeout -s KILL $seconds {command} cc load reno

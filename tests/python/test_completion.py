@@ -1,4 +1,4 @@
-"""What the shell offers when TAB is pressed."""
+"""Completions of the shell for options and arguments."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from needs import needs_program
         (["path", "import", "x", "--format", "m"], {"mahimahi"}),
         (["cc", "load", "satp"], {"satpipe"}),
         (["live", "x", "--cc", "cub"], {"cubic"}),
-        # The shell offers files itself where nothing else is.
+        # If skyhop offers no completions, the shell offers files.
         (["sim", "own"], set()),
         (["report", "ru"], set()),
     ],
 )
-def test_names_are_offered(
+def test_names_are_completed(
     skyhop: Skyhop,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -41,7 +41,7 @@ def test_names_are_offered(
     for name in ("part.toml", "own.toml"):
         (tmp_path / name).write_text("", "utf-8")
     (tmp_path / "parts").mkdir()
-    # As bash asks for what may stand in place of the last word.
+    # Environment variables with which bash requests completions of the last word.
     monkeypatch.setenv("_SKYHOP_COMPLETE", "complete_bash")
     monkeypatch.setenv("COMP_WORDS", " ".join(["skyhop", *words]))
     monkeypatch.setenv("COMP_CWORD", str(len(words)))
@@ -54,12 +54,12 @@ def test_names_are_offered(
 def test_a_shell_takes_the_script(
     skyhop: Skyhop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # The option else looks for a shell among the processes that started it, such as make's.
+    # Otherwise the option searches its parent processes for a shell, and may find that of make.
     monkeypatch.setenv("_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION", "1")
     script = skyhop("--show-completion", "bash")
     assert script.returncode == 0
     (tmp_path / "complete.sh").write_text(script.stdout, "utf-8")
-    # As bash calls it for "skyhop study run satcp-fi".
+    # The call of bash for "skyhop study run satcp-fi".
     asks = "; ".join([
         f"PATH={Path(skyhop_command()[0]).parent}:$PATH", ". ./complete.sh",
         "COMP_WORDS=(skyhop study run satcp-fig7)", "COMP_CWORD=3",

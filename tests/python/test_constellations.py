@@ -18,7 +18,7 @@ from reference_files import reference
 from skyfield import api, framelib
 
 import skyhop as sh
-from skyhop.data.downloads import downloaded
+from skyhop.data.downloads import download
 from skyhop.data.scenarios import load_scenario
 from skyhop.study import load_study
 
@@ -71,7 +71,7 @@ def test_the_list_shows_them_all_with_sources(skyhop: Skyhop) -> None:
 
 
 def test_real_satellites_are_where_skyfield_says() -> None:
-    """200 satellites, each a day after its epoch, in the axes of SGP4."""
+    """Check 200 satellites, each a day after its epoch, in the frame of SGP4."""
     file = reference(STARLINK)
     ours = sh.constellation(str(file))
     numbers = ours.satellites["catalogue_number"].to_pylist()
@@ -94,7 +94,7 @@ def test_real_satellites_are_where_skyfield_says() -> None:
 
 
 def test_earth_fixed_positions_differ_from_skyfields_by_the_earths_turn_only() -> None:
-    """UT1 is taken as UTC here: up to 0.9 s, which turns everything by up to 0.5 km."""
+    """Take UT1 as UTC: up to 0.9 s, which rotates positions by up to 0.5 km."""
     ours = sh.constellation(str(reference(STARLINK)))
     position_m = ours.positions(ours.epoch)[0]
     lines = gunzipped(reference(STARLINK)).splitlines()
@@ -147,7 +147,7 @@ def test_a_start_far_from_the_epochs_is_refused_with_a_better_one(
 
 @pytest.fixture
 def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, list[str]]]:
-    """Serve element sets and a web page; the list fills with what was asked for."""
+    """Serve element sets and a web page; the list collects the requested paths."""
     asked: list[str] = []
 
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -162,7 +162,7 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[st
             self.wfile.write(body)
 
         def log_message(self, *_: object) -> None:
-            """Say nothing."""
+            """Log nothing about requests."""
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as served:
@@ -199,7 +199,7 @@ def test_an_address_may_be_the_path_of_any_link_and_of_a_study(
     for scenario in (linked, {"path": path, "flow": [{"cc": "cubic"}]}):
         content = {"title": "t", "question": "q", "scenario": scenario}
         (run,) = load_study(content).runs()
-        # What is run is what was planned, even if the address answers otherwise by then.
+        # The run uses the planned copy, even if the address serves something else later.
         again = load_scenario(scenario, run.sets)
         assert json.loads(again.to_json()) == run.resolved
         assert address not in json.dumps(run.resolved)
@@ -214,9 +214,9 @@ def test_an_address_that_answers_with_something_else_is_an_error(
     with pytest.raises(sh.InputError, match="HTML"):
         sh.constellation(f"{address}/page")
     with pytest.raises(sh.InputError, match="404 Not Found"):
-        downloaded(f"{address}/gone")
+        download(f"{address}/gone")
     with pytest.raises(sh.InputError, match="cannot download"):
-        downloaded("http://127.0.0.1:9/nobody")
+        download("http://127.0.0.1:9/nobody")
 
 
 @pytest.mark.parametrize(

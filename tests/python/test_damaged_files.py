@@ -1,4 +1,4 @@
-"""What Python reads, damaged: studies, files of paths and runs, places, what users write."""
+"""Python's readers on damaged files: studies, paths, runs, places, users' files."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from conftest import ROOT
 import skyhop as sh
 from damaged import Trial
 from skyhop.data import quantities
-from skyhop.data.heads import read_heads
+from skyhop.data.run_headers import read_run_headers
 from skyhop.data.scenarios import load_scenario
 from skyhop.data.toml import toml_text
 from skyhop.errors import InputError
 from skyhop.report.latex import escaped
 from skyhop.study.execution import Failure, Recipe, Task, execute
-from skyhop.study.workplace import Workplace
+from skyhop.study.worker_context import WorkerContext
 
 MOST_RUNS = 30
-"""A study of more runs is not planned to its end: that takes as long as it takes."""
+"""Number of runs above which a damaged study is not planned further, to save time."""
 
 
 def text_of(content: bytes) -> str:
-    """Return the text of a file, which its reader would refuse to read otherwise."""
+    """Decode the text of a file; refuse what is not UTF-8 as its reader would."""
     try:
         return content.decode()
     except UnicodeDecodeError:
@@ -136,7 +136,7 @@ def studies() -> list[bytes]:
 def test_studies(monkeypatch: pytest.MonkeyPatch) -> None:
     from skyhop.study import load_study
 
-    # Scenarios that a study names lie beside it; nothing is fetched from elsewhere.
+    # Scenarios that a study names are next to it; nothing is downloaded.
     monkeypatch.chdir(ROOT / "studies")
     file = ROOT / "build" / f"damaged-{os.getpid()}.toml"
     file.parent.mkdir(exist_ok=True)
@@ -222,7 +222,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def view(run: Path) -> None:
-    """Read what a report says of a run, without drawing it."""
+    """Build a run's report without drawing it."""
     from skyhop.analysis.run_page import runs_page
     from skyhop.data.reading import read_runs
 
@@ -236,7 +236,7 @@ def test_json_of_runs(whole: Path, tmp_path: Path, name: str) -> None:
 
     def read(content: bytes) -> None:
         (run / name).write_bytes(content)
-        read_heads([run])
+        read_run_headers([run])
         view(run)
 
     Trial(name, [(whole / name).read_bytes()], usual=20).run(read)
@@ -246,7 +246,7 @@ def test_tables_of_runs(whole: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     shutil.copytree(whole, run)
     tables = sorted(file.name for file in whole.glob("*.parquet"))
-    # One file after the other, in front of each its name.
+    # Each sample is a file's name and its content.
     samples = [name.encode() + b"\n" + (whole / name).read_bytes() for name in tables]
 
     def read(content: bytes) -> None:
@@ -265,7 +265,7 @@ def test_tables_of_runs(whole: Path, tmp_path: Path) -> None:
 
 def test_rows_of_an_axis(tmp_path: Path) -> None:
     from skyhop.study import load_study
-    from skyhop.study.drawn import read_table
+    from skyhop.study.changes import read_table
 
     axis = [
         {"name": "how", "points": {"triggered": {}, "random": {}}},
@@ -288,9 +288,9 @@ def test_rows_of_an_axis(tmp_path: Path) -> None:
 def run_here(
     recipe: Recipe, tasks: Iterator[Task], root: Path, _jobs: int
 ) -> Iterator[Failure | None]:
-    """Run a study's tasks one after the other, without a process for them."""
-    workplace = Workplace(root)
-    return (execute(recipe, task, workplace) for task in tasks)
+    """Run a study's tasks one after the other in this process."""
+    context = WorkerContext(root)
+    return (execute(recipe, task, context) for task in tasks)
 
 
 def test_rows_of_studies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -322,7 +322,7 @@ def test_scenarios_from_dictionaries() -> None:
 
     def read(content: bytes) -> None:
         text = text_of(content)
-        # Literals alone, and few of them: what a program would hand over.
+        # Accept only short literals, such as a program would pass, because the text is evaluated.
         if not re.fullmatch(r"[\s\w'\"{}\[\],:.%/+-]*", text) or "**" in text:
             raise InputError("it is no dictionary")
         try:
@@ -347,7 +347,7 @@ def test_places() -> None:
         assert -1e5 <= place.altitude_m <= 1e6
 
     def read_position(content: bytes) -> None:
-        # What is none is looked for in a long list of names: those have their turn below.
+        # Only positions: other texts are searched in a long list of names, see test_cities.
         if not places._POSITION.match(text_of(content)):
             raise InputError("it is no position")
         read(content)
@@ -359,10 +359,10 @@ def test_places() -> None:
 def test_cities(monkeypatch: pytest.MonkeyPatch) -> None:
     from skyhop.data import places
 
-    # Of all 30,000 one name takes a quarter of a second.
+    # A search in all 30,000 cities takes a quarter of a second.
     known = sorted(places._cities(), key=places._population, reverse=True)[:200]
     known += [city for city in places._cities() if city["name"] == "Zürich"]
-    # Also not what others have been told of the rest, nor they of these.
+    # Clear the caches, so that neither this test nor others see results of the other list.
     forget = [places.find_place.cache_clear, places._largest_city.cache_clear]
     monkeypatch.setattr(places, "_cities", lambda: known)
 
@@ -410,7 +410,7 @@ def test_texts_in_papers() -> None:
 
 
 def test_lines_of_the_service(tmp_path: Path) -> None:
-    """A socket at the service's place at which something else speaks."""
+    """A socket in the service's place sends damaged lines to a listener."""
     from skyhop.cli.signal_ import watch
 
     hello = {"type": "hello", "v": 1, "source": "schedule", "clock": "CLOCK_MONOTONIC",
@@ -422,7 +422,7 @@ def test_lines_of_the_service(tmp_path: Path) -> None:
 
     def speak(listener: socket.socket, content: bytes) -> None:
         connection, _ = listener.accept()
-        # A listener that has heard enough hangs up.
+        # The listener may close the connection after a bad line.
         with connection, suppress(BrokenPipeError, ConnectionResetError):
             connection.sendall(content)
 

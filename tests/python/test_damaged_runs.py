@@ -1,4 +1,4 @@
-"""Run directories that are damaged: a page, or one line that says what is wrong."""
+"""Damaged run directories: a report, or one line that says what is wrong."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def damage(place: Path, seed: int) -> str:
-    """Damage one file of a run, and say how."""
+    """Damage one file of a run; return a description of the damage."""
     draw = random.Random(seed)
     file = draw.choice(sorted(place.iterdir()))
     content = bytearray(file.read_bytes())
@@ -56,7 +56,7 @@ def damage(place: Path, seed: int) -> str:
 
 
 def _change(file: Path, draw: random.Random) -> str:
-    """Give some value of a JSON file another, or take it away."""
+    """Change or remove one value of a JSON file."""
     content = json.loads(file.read_text("utf-8"))
     *above, last = draw.choice(list(_places(content)))
     inner = content

@@ -1,4 +1,4 @@
-"""A terminal as it is read: in the words of telemetry, from recordings, damaged ones too."""
+"""Reading of terminals: answers as telemetry, recordings, damaged recordings."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from skyhop.dish import device_pb2, messages
 from skyhop.dish.client import Dish, checked_address
 from skyhop.dish.device_pb2 import DishOutage
 from skyhop.dish.emulate.device import Device
-from skyhop.dish.emulate.recorded import Recorded
+from skyhop.dish.emulate.recorded import RecordedAnswers
 from skyhop.dish.emulate.server import Server, scaled_clock
 from skyhop.dish.emulate.terminal import Terminal
 from skyhop.dish.gps import gps_of_utc_ns, utc_of_gps_ns
@@ -57,13 +57,13 @@ from skyhop.dish.readings import (
 from skyhop.errors import InputError, RunError
 from skyhop.telemetry.fields import BY_NAME, TIME
 
-# What they mean.
+# --- answers as telemetry ---
 
 
 @pytest.mark.integration
 def test_a_status_comes_back_exactly_as_telemetry() -> None:
     clock = Clock(BEGIN_NS + 700_000_000)
-    source = Recorded(clock.now_ns, recorded_status())
+    source = RecordedAnswers(clock.now_ns, recorded_status())
     with served(source, None, clock) as address, Dish(address) as dish:
         sample = sample_of(dish.status(), clock.now_ns)
         assert dish.location() is None
@@ -111,7 +111,7 @@ def test_what_a_terminal_does_not_know_is_null() -> None:
     odd = recorded_status()
     odd.pop_ping_latency_ms, odd.pop_ping_drop_rate = math.nan, -1.0
     odd.seconds_to_first_nonempty_slot = -3.0
-    # A cause that newer firmware has: its number.
+    # A cause of newer firmware gives its number.
     odd.MergeFromString(DishOutage().SerializeToString())
     odd.outage.MergeFromString(b"\x08\x63")
     sample = sample_of(odd, 0)
@@ -128,7 +128,7 @@ def test_gps_times_become_utc() -> None:
 
 @pytest.mark.integration
 def test_outages_and_rings_come_back_exactly() -> None:
-    source = Recorded(BEGIN_NS, recorded_status(), recorded_history())
+    source = RecordedAnswers(BEGIN_NS, recorded_status(), recorded_history())
     with served(source) as address, Dish(address) as dish:
         history = dish.history()
     outages = outages_of(history)
@@ -162,7 +162,7 @@ def test_histories_are_joined_whatever_the_steps() -> None:
         follower, seen, current = Follower(), [], draw.randint(1, 40)
         first = max(current - 8, 0)
         while current < 80:
-            # Asked when it happens to be asked, within the second.
+            # Request at a random time within the second.
             now_ns = BEGIN_NS + current * S + draw.randrange(S)
             joined = follower.join(recorded_history(current), now_ns)
             assert not joined.rebooted
@@ -179,11 +179,11 @@ def test_what_is_missed_and_a_reboot_are_noticed() -> None:
     follower.join(recorded_history(20), BEGIN_NS)
     joined = follower.join(recorded_history(33), BEGIN_NS + 13 * S)
     assert (len(joined.rows), joined.missed_s, joined.rebooted) == (8, 5, False)
-    # Started anew: it counts less than before.
+    # Rebooted: the count of seconds is smaller than before.
     joined = follower.join(recorded_history(4), BEGIN_NS + 60 * S)
     assert (len(joined.rows), joined.missed_s, joined.rebooted) == (4, 0, True)
     assert joined.rows[-1][TIME] == BEGIN_NS + 60 * S
-    # Started anew long ago: it counts more, but less than the time that has passed.
+    # Rebooted long ago: the count is larger, but by less than the elapsed time.
     joined = follower.join(recorded_history(50), BEGIN_NS + 200 * S)
     assert (len(joined.rows), joined.rebooted) == (8, True)
 
@@ -219,7 +219,7 @@ def test_newer_firmware_has_its_outages_in_the_event_log() -> None:
     assert again.did_switch is None
 
 
-# Recorded terminals.
+# --- recorded terminals ---
 
 
 def test_a_real_terminals_history_reads_as_published() -> None:
@@ -237,7 +237,7 @@ def test_a_real_terminals_history_reads_as_published() -> None:
     )
     rows = rows_of(history, BEGIN_NS)
     assert len(rows) == 900
-    # The ring's newest is at (13,547 - 1) mod 900.
+    # The newest value of the ring is at (13,547 - 1) mod 900.
     assert rows[-1]["pop_ping_latency_ms"] == pytest.approx(history.pop_ping_latency_ms[46])
     assert sum(row["pop_ping_latency_ms"] is None for row in rows) == 76
     assert {row["power_w"] for row in rows} == {None}
@@ -247,8 +247,8 @@ def test_a_real_terminals_history_reads_as_published() -> None:
 def test_a_real_terminal_said_again_is_told_from_it_by_nothing() -> None:
     status = messages.read_status(reference("dish/get_status.json"))
     history = messages.read_history(reference("dish/get_history.json.gz"))
-    with served(Recorded(BEGIN_NS, status, history)) as address, Dish(address) as dish:
-        # As they were sent: other classes, the same bytes.
+    with served(RecordedAnswers(BEGIN_NS, status, history)) as address, Dish(address) as dish:
+        # Compare bytes: the client builds its own message classes by reflection.
         assert dish.status().SerializeToString() == status.SerializeToString()
         assert dish.history().SerializeToString() == history.SerializeToString()
     sample = sample_of(status, BEGIN_NS)
@@ -257,7 +257,7 @@ def test_a_real_terminal_said_again_is_told_from_it_by_nothing() -> None:
 
 
 def test_a_recording_goes_on_second_by_second() -> None:
-    source = Recorded(BEGIN_NS, recorded_status(), recorded_history())
+    source = RecordedAnswers(BEGIN_NS, recorded_status(), recorded_history())
     follower = Follower()
     first = follower.join(source.history(BEGIN_NS), BEGIN_NS).rows
     for second in range(1, 20):
@@ -272,7 +272,7 @@ def test_a_recording_goes_on_second_by_second() -> None:
 
 def test_damaged_histories_are_refused_or_read() -> None:
     def read(content: bytes) -> object:
-        history = messages.history_of(content, "history.json")
+        history = messages.parse_history(content, "history.json")
         return rows_of(history, BEGIN_NS), outages_of(history), Follower().join(history, BEGIN_NS)
 
     text = json.dumps(MADE_UP, indent=1).encode()
@@ -283,8 +283,8 @@ def test_damaged_histories_are_refused_or_read() -> None:
 def test_damaged_statuses_and_maps_are_refused_or_read() -> None:
     def read(content: bytes) -> object:
         if b"snr" in content:
-            return list(obstruction_map_of(messages.map_of(content, "map.json")).rows())
-        return sample_of(messages.status_of(content, "status.json"), 0)
+            return list(obstruction_map_of(messages.parse_map(content, "map.json")).rows())
+        return sample_of(messages.parse_status(content, "status.json"), 0)
 
     status = {
         "apiVersion": "17",
@@ -325,7 +325,7 @@ def test_wrong_files_are_refused_in_a_line(tmp_path: Path) -> None:
         messages.read_history(tmp_path / "missing")
 
 
-# Who answers, and who does not.
+# --- failures of connections ---
 
 
 def failure(address: str, timeout_s: float = 5.0) -> str:
@@ -342,7 +342,7 @@ def grpc_server(*, with_reflection: bool) -> Iterator[str]:
     """Yield the address of a gRPC server that is no terminal."""
     server = grpc.server(ThreadPoolExecutor(2))
     if with_reflection:
-        # What this process knows besides is none of its business.
+        # An empty pool hides the services that this process has registered.
         pool = descriptor_pool.DescriptorPool()
         reflection.enable_server_reflection([reflection.SERVICE_NAME], server, pool)
     port = server.add_insecure_port("127.0.0.1:0")
@@ -355,7 +355,7 @@ def grpc_server(*, with_reflection: bool) -> Iterator[str]:
 
 @pytest.mark.integration
 def test_who_is_no_terminal_is_told_in_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    # As in a process that has not seen a terminal yet.
+    # Reset the state of a process that has not connected to a terminal yet.
     monkeypatch.setattr(starlink_grpc, "imports_pending", True)
     with grpc_server(with_reflection=False) as address:
         assert "no reflection" in failure(address)
@@ -371,8 +371,8 @@ def test_who_is_no_terminal_is_told_in_a_line(monkeypatch: pytest.MonkeyPatch) -
 def test_who_does_not_answer_is_not_waited_for(
     pending: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Whether reflection is asked for first, or the status.
-    with served(Recorded(BEGIN_NS, recorded_status())) as address, Dish(address) as dish:
+    # `pending` decides whether the client requests reflection or the status first.
+    with served(RecordedAnswers(BEGIN_NS, recorded_status())) as address, Dish(address) as dish:
         dish.status()
     monkeypatch.setattr(starlink_grpc, "imports_pending", pending)
     with socket.create_server(("127.0.0.1", 0)) as silent:
@@ -382,12 +382,12 @@ def test_who_does_not_answer_is_not_waited_for(
 
 @pytest.mark.integration
 def test_a_terminal_that_comes_back_is_read_again() -> None:
-    with served(Recorded(BEGIN_NS, recorded_status())) as address:
+    with served(RecordedAnswers(BEGIN_NS, recorded_status())) as address:
         dish = Dish(address, 2.0)
         assert dish.sample()["uptime_s"] == 6328
     with pytest.raises(RunError):
         dish.sample()
-    with Server(Device(Recorded(BEGIN_NS, recorded_status())), address, Clock()):
+    with Server(Device(RecordedAnswers(BEGIN_NS, recorded_status())), address, Clock()):
         assert dish.sample()["uptime_s"] == 6328
     dish.close()
 
@@ -403,7 +403,7 @@ def test_addresses_are_checked() -> None:
 
 @pytest.mark.integration
 def test_an_address_that_is_taken_is_told() -> None:
-    device = Device(Recorded(BEGIN_NS, recorded_status()))
+    device = Device(RecordedAnswers(BEGIN_NS, recorded_status()))
     with (
         Server(device, "127.0.0.1:0", Clock()) as first,
         pytest.raises(RunError, match="cannot listen"),

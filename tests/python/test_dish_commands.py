@@ -1,4 +1,4 @@
-"""`skyhop dish` as a user sees it."""
+"""`skyhop dish` through the command line."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_what_is_watched_is_kept_with_what_was_before(
         def close(self) -> None:
             kept.append(("closed", []))
 
-    # The handlers of signals are pytest's.
+    # pytest has its own handlers of signals.
     monkeypatch.setattr("skyhop.cli.dish.stop_on_signals", lambda: None)
     monkeypatch.setattr("skyhop.cli.dish.import_module", lambda _: SimpleNamespace(Store=Store))
     watch(emulated, record=tmp_path / "telemetry", node="bcn-1", count=1, as_json=True)
@@ -115,20 +115,20 @@ def test_what_is_watched_is_kept_with_what_was_before(
     assert (node, end) == ("bcn-1", "closed")
     assert len(samples) == 3 + 1, "the terminal remembers three seconds"
     assert samples[-1] == json.loads(printed)
-    # Both are on the same seconds.
+    # Samples of status and of history have the same seconds.
     assert all(int(sample[TIME] or 0) % 10**9 == 0 for sample in samples)
 
 
 @pytest.mark.soak
 def test_the_pages_commands_run(skyhop: Skyhop, emulated: str, tmp_path: Path) -> None:
-    page = (ROOT / "docs" / "dish.md").read_text("utf-8")
+    page = (ROOT / "docs" / "how-to" / "dish.md").read_text("utf-8")
     part = page.partition("These commands run as they stand")[2].partition("## ")[0]
     path, emulate, *commands = re.findall(r"^    skyhop (.+)$", part, re.MULTILINE)
     for command in (path.replace("10 min", "10 s"), *commands):
         shorter = command.replace("--count 4", "--count 1")
         told = skyhop(*shlex.split(shorter.replace("127.0.0.1:9201", emulated)))
         assert told.returncode == 0, (command, told.stderr)
-    # As far as what it is to be: its address is not this one's.
+    # Run it up to its error: the address is not one of this machine.
     wrong = skyhop(*shlex.split(emulate.replace("127.0.0.1:9201", "192.0.2.1:0")))
     assert "cannot listen" in wrong.stderr
     assert (tmp_path / "sky.png").stat().st_size > 5000

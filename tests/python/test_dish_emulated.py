@@ -1,4 +1,4 @@
-"""An emulated terminal: as other programs see it, at a path, of a run, over a link."""
+"""Emulated terminals: as other programs see them, over a path, a run, a link."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ from skyhop.dish.device_pb2 import DishOutage, Request
 from skyhop.dish.emulate.boresight import Boresight
 from skyhop.dish.emulate.device import Device, Place, Refusal, RefusedError
 from skyhop.dish.emulate.measuring import Meter
-from skyhop.dish.emulate.of_path import Obstacle, PathFeed
-from skyhop.dish.emulate.of_run import RunFeed
-from skyhop.dish.emulate.recorded import Recorded
+from skyhop.dish.emulate.path_feed import Obstacle, PathFeed
+from skyhop.dish.emulate.recorded import RecordedAnswers
+from skyhop.dish.emulate.run_feed import RunFeed
 from skyhop.dish.emulate.terminal import BOOT_S, Terminal
 from skyhop.dish.readings import (
     obstruction_map_of,
@@ -51,14 +51,14 @@ from skyhop.dish.readings import (
 )
 from skyhop.dish.sky import Frame, Grid, Pointing
 
-# What other programs see.
+# --- other programs' view ---
 
 
 @contextmanager
 def recorded_terminal() -> Iterator[tuple[starlink_grpc.ChannelContext, Clock]]:
-    """Yield what starlink-grpc-core asks a recorded terminal by, and its clock."""
+    """Yield starlink-grpc-core's context of a recorded terminal, and the terminal's clock."""
     clock = Clock()
-    source = Recorded(BEGIN_NS, recorded_status(), recorded_history())
+    source = RecordedAnswers(BEGIN_NS, recorded_status(), recorded_history())
     with served(source, None, clock) as address, context(address) as c:
         yield c, clock
 
@@ -146,7 +146,7 @@ def test_starlink_grpc_commands_it() -> None:
 
 @pytest.mark.integration
 def test_a_location_is_said_where_its_owner_allows_it() -> None:
-    with served(Recorded(BEGIN_NS, recorded_status()), Place(41.4, 2.15, 12.5)) as address:
+    with served(RecordedAnswers(BEGIN_NS, recorded_status()), Place(41.4, 2.15, 12.5)) as address:
         with context(address) as c:
             found = starlink_grpc.location_data(c)
         assert found == {"latitude": 41.4, "longitude": 2.15, "altitude": 12.5}
@@ -156,10 +156,10 @@ def test_a_location_is_said_where_its_owner_allows_it() -> None:
 
 @pytest.mark.integration
 def test_unknown_requests_are_refused_and_streams_answered() -> None:
-    with served(Recorded(BEGIN_NS, recorded_status())) as address:
+    with served(RecordedAnswers(BEGIN_NS, recorded_status())) as address:
         channel = grpc.insecure_channel(address)
         handle = channel.unary_unary("/SpaceX.API.Device.Device/Handle")
-        # wifi_get_clients, 3002, of which a terminal of skyhop's knows nothing.
+        # Request wifi_get_clients (3002), which the emulated terminal does not know.
         with pytest.raises(grpc.RpcError) as refused:
             handle(b"\xd2\xbb\x01\x00", timeout=PATIENCE_S)
         assert refused.value.code() == grpc.StatusCode.UNIMPLEMENTED
@@ -186,7 +186,7 @@ def test_fields_have_the_numbers_of_real_terminals(message: str) -> None:
     assert found == NUMBERS[message]
 
 
-# The emulated terminal.
+# --- the emulated terminal ---
 
 
 def test_seconds_turn_into_rings() -> None:
@@ -195,7 +195,7 @@ def test_seconds_turn_into_rings() -> None:
     assert history.current == 12
     rows = rows_of(history, BEGIN_NS + 12 * S)
     assert [row["pop_ping_latency_ms"] for row in rows] == [None, 18, 19, 20, 21]
-    # What was lost leaves the latency before it in the ring, as in real ones.
+    # After a lost ping the ring repeats the latency before it, as in real terminals.
     assert history.pop_ping_latency_ms[7 % 5] == 16
     status = terminal.status(BEGIN_NS + 12 * S + S // 2)
     assert (status.pop_ping_latency_ms, status.downlink_throughput_bps) == (21, 2e6)
@@ -275,7 +275,7 @@ def test_it_points_as_measured_terminals_do() -> None:
         for second in range(0, 20_000, 7)
     )
     assert 0.00003 < steps[len(steps) // 2] < 0.0003
-    # Now and then it leaves its place by degrees.
+    # Excursions are of several degrees.
     assert azimuths[-1] - azimuths[0] > 3
     assert boresight.at(1234) == Boresight(3).at(1234)
     assert boresight.at(1234) != Boresight(4).at(1234)
@@ -293,7 +293,7 @@ def test_directions_fall_into_their_pixels_in_both_frames() -> None:
     assert grid.pixel(0, 5) is None
     draw = random.Random(2)
     tilted = Grid(frame=Frame.TERMINAL, pointing=Pointing(30, 25))
-    # The middle is where the boresight points; the zenith is above it.
+    # The middle is the direction of the boresight; the zenith is above it.
     assert tilted.pixel(30, 65) == (61, 61)
     assert tilted.pixel(0, 90) == (61 - round(25 / tilted.step_deg), 61)
     for _ in range(cases(200)):
@@ -301,13 +301,13 @@ def test_directions_fall_into_their_pixels_in_both_frames() -> None:
         for one in (grid, tilted):
             place = one.pixel(azimuth_deg, elevation_deg)
             assert place is not None
-            right, up = one.of_corner(*place)
+            right, up = one.offset_deg(*place)
             theta, azimuth = 90 - elevation_deg, math.radians(azimuth_deg)
             away = math.hypot(right - theta * math.sin(azimuth), up - theta * math.cos(azimuth))
             assert away <= one.step_deg * math.sqrt(0.5) + 1e-9
 
 
-# Paths and runs.
+# --- paths and runs ---
 
 
 @pytest.fixture(scope="module")
@@ -327,7 +327,7 @@ def test_a_terminal_at_a_path_has_its_latency(path: sh.Path, tmp_path: Path) -> 
         rows = dish.history()
     found = [row["pop_ping_latency_ms"] for row in rows_of(rows, 0)]
     assert found == pytest.approx(list(rtt_ms), rel=1e-6)
-    # A handover's outage of some ten milliseconds takes the ping with which it begins.
+    # A handover's outage of some ten milliseconds loses the ping at its begin.
     ends = {
         event["t_ns"] // S
         for events in frames["events"].to_pylist()
@@ -337,7 +337,7 @@ def test_a_terminal_at_a_path_has_its_latency(path: sh.Path, tmp_path: Path) -> 
     losses = {n for n, row in enumerate(rows_of(rows, 0)) if row["pop_ping_drop_rate"]}
     assert losses == ends
     assert len(ends) > 0
-    # The path begins again.
+    # The path is repeated.
     clock.now_ns = BEGIN_NS + 75 * S
     assert terminal.status(clock.now_ns).pop_ping_latency_ms == pytest.approx(rtt_ms[14], rel=1e-6)
 
@@ -379,7 +379,7 @@ def test_times_without_a_path_and_losses_of_a_measured_one(tmp_path: Path) -> No
     drops = [float(row["pop_ping_drop_rate"] or 0) for row in found]
     assert drops[:2] == [0, 0]
     assert 0.3 < sum(drops[2:]) / 38 < 0.7
-    # Nobody knows where its satellites are.
+    # The path has no positions of satellites.
     assert obstruction_map_of(terminal.obstruction_map(now_ns)).seen == 0
 
 
@@ -409,7 +409,7 @@ def test_a_run_is_what_its_terminal_measured(skyhop: Skyhop, tmp_path: Path) -> 
     assert feed.second(5) == feed.second(1)
 
 
-# A link that is measured.
+# --- a measured link ---
 
 
 def test_a_meter_makes_seconds_of_probes_and_counters() -> None:
@@ -417,11 +417,11 @@ def test_a_meter_makes_seconds_of_probes_and_counters() -> None:
     step_ns = S // 15
     for probe in range(60):
         at_ns = probe * step_ns
-        meter.counted(1000 * probe, 100 * probe, at_ns)
-        meter.sent(probe, at_ns)
-        # From probe 20 to 34 nothing comes back; probe 40 alone is lost, too.
+        meter.add_counters(1000 * probe, 100 * probe, at_ns)
+        meter.add_probe(probe, at_ns)
+        # Probes 20 to 34 get no answer; probe 40 alone is lost, too.
         if not 20 <= probe < 35 and probe != 40:
-            meter.answered(probe, at_ns + 40_000_000)
+            meter.add_answer(probe, at_ns + 40_000_000)
     seconds = [meter.second(index) for index in range(3)]
     assert [second.latency_ms for second in seconds] == [40, 40, 40]
     assert seconds[0].drop_rate == 0
@@ -437,7 +437,7 @@ def test_a_meter_makes_seconds_of_probes_and_counters() -> None:
 
 
 def test_a_second_is_said_when_the_last_of_its_probes_is_back() -> None:
-    """Not a second later, unless nothing comes back: triggers wait for it."""
+    """Seconds are known when their last probe is answered, as triggers wait for them."""
     step_ns, rtt_ns = S // 15 + 1, 160_000_000
     moments = []
     for lost in (set(), {13}, set(range(10, 40))):
@@ -447,10 +447,10 @@ def test_a_second_is_said_when_the_last_of_its_probes_is_back() -> None:
         known_ns = None
         for at_ns in range(0, 3 * S, 10_000_000):
             for probe in [p for p in range(45) if at_ns - 10_000_000 < p * step_ns <= at_ns]:
-                meter.counted(0, 0, at_ns)
-                meter.sent(probe, probe * step_ns)
+                meter.add_counters(0, 0, at_ns)
+                meter.add_probe(probe, probe * step_ns)
             for back_ns in [b for b in answers if at_ns - 10_000_000 < b <= at_ns]:
-                meter.answered(answers[back_ns], back_ns)
+                meter.add_answer(answers[back_ns], back_ns)
             if known_ns is None and terminal.history(BEGIN_NS + at_ns).current:
                 known_ns = at_ns - S
         assert known_ns is not None
@@ -517,7 +517,7 @@ def test_a_link_is_probed_and_counted_in_a_namespace() -> None:
     )
     assert done.returncode == 0, done.stderr
     for sample in json.loads(done.stdout).values():
-        # The first second's probes may have begun late; over lo nothing is lost.
+        # The first second's probes may have started late; over lo no probe is lost.
         assert sample["pop_ping_drop_rate"] == 0
         assert 0 < sample["pop_ping_latency_ms"] < 50
         assert sample["downlink_throughput_bps"] > 0

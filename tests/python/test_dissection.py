@@ -1,4 +1,4 @@
-"""Known delays along a route come back, with the noise that probes have, from every format."""
+"""Dissection recovers known delays along a route from noisy probes, in every format."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Floats = npt.NDArray[np.float64]
 
 
 def route(rtt_ms: Floats, addresses: Sequence[str] = ROUTE) -> list[Trace]:
-    """Return traces with these round trips, shape (traces, hops); NaN is no answer."""
+    """Return traces with these round trips in ms, shape (traces, hops); NaN is no answer."""
     known = [ipaddress.ip_address(address) for address in addresses]
     return [
         Trace(known[-1], tuple(
@@ -44,12 +44,12 @@ def round_trips(count: int, seed: int) -> Floats:
     draw = np.random.default_rng(seed)
     rtt_ms = np.tile(2 * ONE_WAY_MS.cumsum(), (count, 1))
     slots = draw.normal(0, 4, -(-count // 15)).repeat(15)[:count]
-    # All that goes through the bent pipe in a trace has the slot in common, not the jitter.
+    # Probes of one trace through the bent pipe share the slot's delay, but not the jitter.
     rtt_ms[:, 1:] += (slots - np.median(slots))[:, None]
     return rtt_ms + draw.exponential(0.1, rtt_ms.shape)
 
 
-def test_known_delays_come_back_within_a_fifth_of_a_millisecond() -> None:
+def test_known_delays_are_recovered_within_a_fifth_of_a_millisecond() -> None:
     for seed in range(5):
         found = dissect(route(round_trips(1200, seed)), seed=seed)
         assert [piece.name for piece in found.pieces] == ["S1", "S2", "S3", "S4", "S5", "S6"]
@@ -65,14 +65,14 @@ def test_known_delays_come_back_within_a_fifth_of_a_millisecond() -> None:
         assert sum(piece.share for piece in found.pieces) == pytest.approx(1)
 
 
-def test_with_the_jitter_of_a_real_bent_pipe_medians_hold_and_traces_lean() -> None:
-    """Probes 12 ms apart differ by 4.5 ms in Victoria: a minimum over six of them is too low."""
+def test_medians_are_unbiased_under_real_jitter_and_traces_are_not() -> None:
+    """Probes 12 ms apart differ by 4.5 ms in Victoria, so a minimum over six is biased low."""
     pings = np.loadtxt(reference("rtt/victoria_1.csv.gz"), delimiter=",")[:, 1]
     draw, count = np.random.default_rng(17), 7200
     starts = draw.integers(0, len(pings) - 20, count)
     rtt_ms = np.tile(2 * ONE_WAY_MS.cumsum(), (count, 1)) + draw.exponential(0.1, (count, 6))
     for hop in range(1, 6):
-        # Three probes per hop, one after the other.
+        # Each hop gets three successive probes.
         probes = starts[:, None] + 3 * hop + np.arange(3)
         rtt_ms[:, hop] += np.median(pings[probes], axis=1) - np.median(pings)
     found = dissect(route(rtt_ms))
@@ -87,7 +87,7 @@ def test_with_the_jitter_of_a_real_bent_pipe_medians_hold_and_traces_lean() -> N
 
 
 def test_medians_that_are_out_of_order_are_never_a_share(skyhop: Skyhop, tmp_path: Path) -> None:
-    """As in a run of the demo: the round trip falls while the hops of few traces are probed."""
+    """Reproduce a run of the demo: the round trip drops while hops of few traces are probed."""
     rtt_ms = round_trips(11, 1)
     rtt_ms[:6, :2] += [0, 140]
     rtt_ms[:5, 2:] += 140
@@ -95,12 +95,12 @@ def test_medians_that_are_out_of_order_are_never_a_share(skyhop: Skyhop, tmp_pat
     found = dissect(route(rtt_ms))
     assert all(np.isnan(piece.of_medians_share) for piece in found.pieces)
     assert all(0 <= piece.share <= 1 for piece in found.pieces)
-    assert "nothing can be told" in found.notes[-1]
+    assert "no latency of medians" in found.notes[-1]
     done = skyhop("dissect", "traces.txt", "-o", "x.png")
     assert done.returncode == 0, done.stderr
     assert "cannot be told" in done.stdout
     assert not re.search(r"(?<![\d.])-\d|\d{3}[\d.]* %|nan", done.stdout)
-    # Out of order by as little as jitter is, the two are taken to be equally far.
+    # Hops that are out of order by no more than the jitter count as equally far.
     rtt_ms = round_trips(FEW, 1)
     rtt_ms[:, 3] -= 4
     shares = [piece.of_medians_share for piece in dissect(route(rtt_ms)).pieces]
@@ -108,7 +108,7 @@ def test_medians_that_are_out_of_order_are_never_a_share(skyhop: Skyhop, tmp_pat
     assert sum(shares) == pytest.approx(1)
 
 
-def test_a_hop_is_no_further_away_than_those_behind_it() -> None:
+def test_a_hop_is_no_further_away_than_later_hops() -> None:
     segments = one_way_ms(np.array([[5.0, 3.0, 4.0, 10.0]]))
     assert segments.tolist() == [[1.5, 0.0, 0.5, 3.0]]
 
@@ -118,7 +118,7 @@ def test_hops_that_do_not_answer_merge_into_the_next() -> None:
     silent = rtt_ms.copy()
     silent[:, [0, 3]] = np.nan
     found = dissect(route(silent))
-    # Operator's hops are told apart by their distance from the gateway.
+    # Hops of the operator are distinguished by their distance from the gateway.
     assert [piece.name for piece in found.pieces] == ["S1+S2", "S3", "S5", "S6"]
     assert found.notes == ("S1: no answer, so in S1+S2",)
     assert found.pieces[0].of_medians_ms == pytest.approx(16.4, abs=0.2)
@@ -134,7 +134,7 @@ def test_hops_that_do_not_answer_merge_into_the_next() -> None:
     assert (found.traces, found.used) == (FEW, FEW - 10)
 
 
-def test_traces_without_their_end_do_not_count() -> None:
+def test_traces_without_the_destination_do_not_count() -> None:
     rtt_ms = round_trips(FEW, 1)
     rtt_ms[:30, 5] = np.nan
     assert dissect(route(rtt_ms)).used == FEW - 30
@@ -150,7 +150,7 @@ def test_a_host_behind_two_routers_and_private_addresses_is_still_home() -> None
     assert found.pieces[0].addresses == ["192.168.1.1"]
 
 
-def test_a_table_of_prefixes_says_whose_hops_are(tmp_path: Path) -> None:
+def test_a_table_of_prefixes_assigns_hops_to_operators(tmp_path: Path) -> None:
     table = tmp_path / "prefixes.txt"
     table.write_text("# from a routing table\n206.224.64.0/19 AS15169\n206.224.65.0/24,14593\n"
                      "2001:db8::/32 S2\n100.64.0.0/10 S1\n192.168.0.0/16 operator\n")  # fmt: skip
@@ -202,7 +202,9 @@ WRITERS = {"traceroute": traceroute, "mtr": mtr, "scamper": scamper}
 
 
 @pytest.mark.parametrize("write", WRITERS.values(), ids=WRITERS)
-def test_every_format_says_the_same(write: Callable[[Floats], str], tmp_path: Path) -> None:
+def test_every_format_gives_the_same_segments(
+    write: Callable[[Floats], str], tmp_path: Path
+) -> None:
     rtt_ms = round_trips(FEW, 3)
     (tmp_path / "traces").write_text(write(rtt_ms))
     traces = read_traces(tmp_path / "traces")
@@ -217,7 +219,7 @@ def test_every_format_says_the_same(write: Callable[[Floats], str], tmp_path: Pa
 def test_damaged_traces_are_refused_in_one_line(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # The intervals take most of the time, and see none of the damage.
+    # Confidence intervals take most of the time, and do not depend on the damage.
     monkeypatch.setattr("skyhop.analysis.dissection._RESAMPLES", 10)
 
     def read(content: bytes) -> None:
@@ -238,7 +240,7 @@ def test_damaged_prefixes_are_refused_in_one_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("filler", ["(", "x", "1 ", "9.9ms", "(a"])
-def test_a_line_without_end_is_refused_at_once(tmp_path: Path, filler: str) -> None:
+def test_an_endless_line_is_refused_at_once(tmp_path: Path, filler: str) -> None:
     line = f" 1  {filler * 1_000_000}"
     (tmp_path / "traces").write_text(f"traceroute to 8.8.8.8 (8.8.8.8), 30 hops max\n{line}\n")
     with pytest.raises(InputError, match="longer than any"):

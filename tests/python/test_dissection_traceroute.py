@@ -1,6 +1,6 @@
-"""The real traceroute over hops of known delays, dissected as a user would.
+"""Dissection of the real traceroute's output over hops of known delays.
 
-What it prints is a file, which the command reads: each delay has to come back.
+The command reads the output from a file, and must recover each delay.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from conftest import Skyhop
 from hops import HOST
 from needs import cases, missing, needs_namespaces, needs_program
 
-# One way, ms: the host's network, the bent pipe, three hops of the operator's, the Internet.
+# One-way delays in ms: host's network, bent pipe, three hops of the operator, Internet.
 HOPS = {
     "192.168.1.1": 0.5,
     "100.64.0.1": 16.0,
@@ -29,8 +29,8 @@ HOPS = {
 
 @pytest.mark.soak
 @pytest.mark.alone
-def test_delays_of_hops_that_traceroute_measured_come_back(skyhop: Skyhop, tmp_path: Path) -> None:
-    """Within 0.2 ms each; the bent pipe's share within a point."""
+def test_delays_of_hops_are_recovered_from_traceroute(skyhop: Skyhop, tmp_path: Path) -> None:
+    """Check each delay to 0.2 ms, and the bent pipe's share to a percentage point."""
     needs_namespaces()
     needs_program("traceroute", "traceroute")
     needs_program("ip")

@@ -1,4 +1,4 @@
-"""Packages that come as extras: what a command says where one is not installed."""
+"""Messages of commands whose package, an extra, is not installed."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from conftest import Skyhop
 from skyhop.cli import commands
 
 
-def test_a_package_that_is_not_installed_is_told_with_what_installs_it(skyhop: Skyhop) -> None:
+def test_a_missing_package_is_named_with_the_extra_that_installs_it(skyhop: Skyhop) -> None:
     error = ModuleNotFoundError("No module named 'grpc'", name="grpc")
     with mock.patch.object(commands, "app", side_effect=error):
         done = skyhop("testbed", "nodes")
     assert done.returncode == 1
     assert done.stderr == (
-        "skyhop: the Python package of grpc is not installed: the testbed and terminals need it; "
+        "skyhop: the Python package grpc is not installed: the testbed and terminals need it; "
         "run pip install 'skyhop[testbed]', or make setup in a checkout\n"
     )

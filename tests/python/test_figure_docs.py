@@ -1,4 +1,4 @@
-"""docs/figures.md, and docs/paths.md on paths side by side: their commands run, in order."""
+"""Commands of the how-to pages on figures and on comparing paths, run in order."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from conftest import ROOT, Skyhop
 
 import skyhop as sh
 
+PATHS = ROOT / "docs" / "how-to" / "paths.md"
+
 
 def commands_of(page: str) -> list[str]:
     return re.findall(r"^    skyhop (.+)$", page, re.MULTILINE)
@@ -18,7 +20,7 @@ def commands_of(page: str) -> list[str]:
 
 @pytest.mark.soak
 def test_the_pages_commands_run_in_order(skyhop: Skyhop, tmp_path: Path) -> None:
-    commands = commands_of((ROOT / "docs" / "figures.md").read_text("utf-8"))
+    commands = commands_of((ROOT / "docs" / "how-to" / "figures.md").read_text("utf-8"))
     assert len(commands) == 7
     for command in commands:
         shorter = command.replace("20 s", "2 s").replace("10 min", "1 min")
@@ -31,8 +33,8 @@ def test_the_pages_commands_run_in_order(skyhop: Skyhop, tmp_path: Path) -> None
 
 
 @pytest.mark.soak
-def test_paths_side_by_side_are_as_the_page_says(skyhop: Skyhop, tmp_path: Path) -> None:
-    page = (ROOT / "docs" / "paths.md").read_text("utf-8")
+def test_paths_are_compared_as_the_page_says(skyhop: Skyhop, tmp_path: Path) -> None:
+    page = PATHS.read_text("utf-8")
     commands = commands_of(page.partition("## Side by side")[2].partition("## ")[0])
     assert len(commands) == 3
     for name, relay in (("path", "isl"), ("access", "access")):
@@ -43,3 +45,15 @@ def test_paths_side_by_side_are_as_the_page_says(skyhop: Skyhop, tmp_path: Path)
         done = skyhop(*shlex.split(command), "--duration", "5 s")
         assert done.returncode == 0, (command, done.stderr)
     assert (tmp_path / "two.pdf").read_bytes().startswith(b"%PDF")
+
+
+@pytest.mark.soak
+def test_a_path_is_shown_as_the_page_says(skyhop: Skyhop, tmp_path: Path) -> None:
+    page = PATHS.read_text("utf-8")
+    commands = commands_of(page.partition("## Look at a path")[2].partition("## ")[0])
+    assert len(commands) == 5
+    for command in commands:
+        done = skyhop(*shlex.split(command))
+        assert done.returncode == 0, (command, done.stderr)
+    for figure in ("sd-ny.png", "ground.png", "sky.png"):
+        assert (tmp_path / figure).read_bytes().startswith(b"\x89PNG")

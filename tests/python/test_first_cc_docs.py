@@ -1,4 +1,4 @@
-"""docs/first-cc.md: its commands run, in order, over the files that it shows."""
+"""docs/tutorials/first-cc.md: run its commands in order, with the files that it shows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from needs import missing, needs_namespaces, needs_program, needs_root, unless_i
 import skyhop as sh
 from skyhop.data.templates import template
 
-PAGE = (ROOT / "docs" / "first-cc.md").read_text("utf-8")
+PAGE = (ROOT / "docs" / "tutorials" / "first-cc.md").read_text("utf-8")
 COMMANDS = re.findall(r"^    (?:sudo )?skyhop (.+)$", PAGE, re.MULTILINE)
 AS_ROOT = re.findall(r"^    sudo skyhop (.+)$", PAGE, re.MULTILINE)
 IN_GUEST = [
@@ -26,7 +26,7 @@ IN_GUEST = [
 
 
 def write_inputs(directory: Path) -> None:
-    """Write the page's scenario and study, for less time and with fewer seeds than the page has."""
+    """Write the page's scenario and study with a shorter duration and fewer seeds."""
     scenario, study = re.findall(r"```toml\n(.+?)```", PAGE, re.DOTALL)
     scenario = scenario.replace("60 s", "25 s")
     study = study.replace("repeats = 5", "repeats = 1").replace("30 s", "5 s")
@@ -35,7 +35,7 @@ def write_inputs(directory: Path) -> None:
 
 
 def shortened(command: str) -> list[str]:
-    """Return a command's words, for seconds in place of its own time."""
+    """Return the arguments of a command, with a duration of seconds."""
     return shlex.split(command.replace("=10 s", "=3 s").replace("=5 s", "=1 s"))
 
 
@@ -52,7 +52,7 @@ def test_the_pages_commands_run_in_order(skyhop: Skyhop, tmp_path: Path) -> None
         name: sh.read_run(tmp_path / "runs" / name).summary["flows"][0]["goodput_bps"]
         for name in ("myidea", "careful", "cubic", "sketch")
     }
-    # The idea of the page, which in its whole minute is worth 8 of 18 Mbit/s.
+    # The page's congestion control, which gains 8 of 18 Mbit/s in the page's minute.
     assert goodput["myidea"] > 1.05 * goodput["cubic"]
     assert goodput["careful"] != goodput["myidea"]
     assert goodput["sketch"] > 0.7 * goodput["myidea"]
@@ -68,7 +68,7 @@ def test_the_command_for_a_guest_runs(skyhop: Skyhop, tmp_path: Path) -> None:
     write_inputs(tmp_path)
     assert skyhop("cc", "new", "myidea.c").returncode == 0
     run, check = IN_GUEST
-    # What the other does is tried in test_linux_cc.py.
+    # test_linux_cc.py tests the other command.
     assert check.startswith("cc check myidea.c --kernel ")
     done = skyhop(*shortened(run))
     assert done.returncode == 0, done.stderr
@@ -98,7 +98,7 @@ def test_the_commands_for_the_kernel_run_in_order(skyhop: Skyhop, tmp_path: Path
     assert "myidea" not in offered
 
 
-def test_the_page_shows_what_it_writes() -> None:
+def test_the_page_shows_the_files_that_it_uses() -> None:
     (shown,) = re.findall(r"```c\n(.+?)```", PAGE, re.DOTALL)
     assert shown in template(Path("myidea.c"))
 

@@ -1,4 +1,4 @@
-"""Forecasts from element sets, and how wrong they are, as a user sees them."""
+"""Forecasts from element sets, and their errors, as a user sees them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pytest
 from conftest import Skyhop
 from element_files import walker_omm
 from reference_files import reference
-from signal_service import PATIENCE_S, announced, await_note, service
+from signal_service import TIMEOUT_S, announced, await_note, service
 
 import skyhop as sh
 from skyhop.analysis.report_timing import report_timing
@@ -25,7 +25,7 @@ SITE = ("--site", "48.43,-123.37")
 
 
 def forecasting(elements: Path, *more: str) -> tuple[str, ...]:
-    """Return the options of a service that forecasts."""
+    """Return the options of a forecasting service."""
     return ("--source", "forecast", "--elements", str(elements), *SITE, *more)
 
 
@@ -33,11 +33,11 @@ def forecasting(elements: Path, *more: str) -> tuple[str, ...]:
 def test_handovers_are_forecast_at_the_moments_of_the_grid(tmp_path: Path) -> None:
     elements = tmp_path / "fleet.csv.gz"
     elements.write_bytes(gzip.compress(walker_omm(age=timedelta(hours=1)).encode()))
-    # With so long a lead the handovers of the next minutes are announced at once.
+    # With so long a lead the handovers of the next minutes are announced immediately.
     with service(tmp_path, *forecasting(elements, "--lead", "20 min")) as (process, place):
         hello, *handovers = announced(place, 8)
         process.send_signal(signal.SIGINT)
-        assert process.wait(PATIENCE_S) == 0
+        assert process.wait(TIMEOUT_S) == 0
         assert process.stderr is not None
         assert "changed" not in process.stderr.read()
     assert (hello["source"], hello["period_ns"]) == ("forecast", None)
@@ -58,11 +58,11 @@ def test_a_whole_path_is_forecast_with_its_other_handovers(tmp_path: Path) -> No
     with service(tmp_path, *forecasting(elements, *options)) as (process, place):
         _, *handovers = announced(place, 7)
         process.send_signal(signal.SIGINT)
-        process.wait(PATIENCE_S)
+        process.wait(TIMEOUT_S)
         assert process.stderr is not None
         notes = process.stderr.read()
     assert {line["kind"] for line in handovers} >= {"end", "intermediate"}
-    # Twenty hours and a step; how well the clock is kept comes on top.
+    # Error of 20-hour-old elements plus a step; the clock's error adds to it.
     assert min(int(str(line["error_ns"])) for line in handovers) >= 5.0e9
     assert "element sets of" in notes
     assert "more than 20 h old" in notes
@@ -80,7 +80,7 @@ def test_a_changed_file_is_read_again_and_a_damaged_one_is_not_taken(tmp_path: P
         _replace(elements, walker_omm(ahead_s=100))
         await_note(process, f"{elements} has changed; forecasting from it")
         process.send_signal(signal.SIGINT)
-        assert process.wait(PATIENCE_S) == 0
+        assert process.wait(TIMEOUT_S) == 0
 
 
 def _replace(file: Path, text: str) -> None:
@@ -149,7 +149,7 @@ def test_satellites_that_are_ahead_are_wrong_by_that_time(skyhop: Skyhop, tmp_pa
     done = skyhop("signal", "timing", "old.csv", "new.csv", "-o", "errors.png", "--json")
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
-    # A second later they would be there, were they not ahead.
+    # The old elements place the satellites ahead of where the new ones do.
     assert found["satellites"] == 792
     assert found["t_err_s"] >= found["quantiles_s"]["90%"] > 0
     assert (tmp_path / "errors.png").stat().st_size > 10_000
@@ -193,7 +193,7 @@ def test_the_published_errors_are_reproduced() -> None:
             float(np.quantile(published_s, share)), rel=0.1
         ), share
     assert found.t_err_s == 0.6
-    # Not three hours: the snapshots were fetched so, their elements are a day apart.
+    # Not three hours: the snapshots were downloaded then, but their elements are a day apart.
     assert found.newer_by_h == pytest.approx(24, abs=1)
     assert found.age_h == pytest.approx(31.6, abs=0.5)
 

@@ -1,4 +1,4 @@
-"""Environments: what the frameworks' own checkers say, and that seeds repeat them."""
+"""Environments pass the checkers of Gymnasium and PettingZoo, and seeds repeat them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ WORLD: dict[str, Any] = {
         {
             "points": {
                 "alone": {},
-                "beside cubic": {"flow": [{"cc": "policy"}, {"cc": "cubic", "start": "1 s"}]},
+                "with cubic": {"flow": [{"cc": "policy"}, {"cc": "cubic", "start": "1 s"}]},
             }
         },
     ],
@@ -48,7 +48,7 @@ def test_the_framework_finds_nothing_wrong_with_an_environment() -> None:
 
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        # What is seen has no bounds: that is as it should be.
+        # Observations have no bounds, of which check_env warns.
         warnings.filterwarnings("ignore", message=".*(minimum|maximum) value is -?infinity.*")
         check_env(gym.Environment(WORLD, "astraea"), skip_render_check=True)
 
@@ -62,28 +62,28 @@ def test_the_framework_finds_nothing_wrong_with_agents() -> None:
     seed_test(lambda: gym.Agents(SEVERAL, "astraea", most_agents=2), num_cycles=100)
 
 
-def _played(env: Any, seed: int) -> list[Any]:
-    seen, info = env.reset(seed=seed)
-    told = [seen.tolist(), info["drawn"]]
+def _episode_log(env: Any, seed: int) -> list[Any]:
+    observation, info = env.reset(seed=seed)
+    log = [observation.tolist(), info["drawn"]]
     actions = np.random.default_rng(1)
     over = False
     while not over:
-        seen, reward, terminated, truncated, info = env.step(actions.uniform(-1, 1, 1))
-        told.append((seen.tolist(), reward, terminated, truncated, info))
+        observation, reward, terminated, truncated, info = env.step(actions.uniform(-1, 1, 1))
+        log.append((observation.tolist(), reward, terminated, truncated, info))
         over = terminated or truncated
-    return told
+    return log
 
 
 def test_a_seed_repeats_an_episode_to_the_last_bit() -> None:
     from skyhop import gym
 
-    first, again = (_played(gym.Environment(WORLD, "astraea"), 7) for _ in range(2))
+    first, again = (_episode_log(gym.Environment(WORLD, "astraea"), 7) for _ in range(2))
     assert first == again
-    assert _played(gym.Environment(WORLD, "astraea"), 8) != first
+    assert _episode_log(gym.Environment(WORLD, "astraea"), 8) != first
     assert len(first) > 100
 
 
-def test_environments_side_by_side_are_each_as_alone() -> None:
+def test_parallel_environments_equal_single_ones() -> None:
     from skyhop import gym
 
     def run(threads: int) -> list[Any]:
@@ -99,11 +99,11 @@ def test_environments_side_by_side_are_each_as_alone() -> None:
     assert one == two
     alone = gym.Environment(WORLD, "astraea")
     alone.np_random = np.random.default_rng(3)
-    seen, _ = alone.reset()
+    observation, _ = alone.reset()
     actions = np.random.default_rng(2)
     for step in one[:100]:
-        seen, reward, *_ = alone.step(actions.uniform(-1, 1, (5, 1))[0])
-        assert (seen.tolist(), reward) == (step[0][0], step[1][0])
+        observation, reward, *_ = alone.step(actions.uniform(-1, 1, (5, 1))[0])
+        assert (observation.tolist(), reward) == (step[0][0], step[1][0])
 
 
 def test_an_episode_that_has_ended_is_followed_by_the_next() -> None:
@@ -122,7 +122,7 @@ def test_an_episode_that_has_ended_is_followed_by_the_next() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changed", "told"),
+    ("changed", "message"),
     [
         (
             {"draw": [{"key": "link.rate"}]},
@@ -133,16 +133,16 @@ def test_an_episode_that_has_ended_is_followed_by_the_next() -> None:
         ({"draw": [{"key": "link.rate", "values": ["much"]}]}, "where link.rate = much was drawn"),
         ({"draw": [{"key": "link.speed", "values": [1]}]}, "speed"),
         ({"draw": {"key": "link.rate"}}, "draw: expected [[draw]], a list of tables"),
-        ({"draw": [], "flow": [{"cc": "cubic"}]}, 'give a [[flow]] of the scenario cc = "policy"'),
+        ({"draw": [], "flow": [{"cc": "cubic"}]}, 'give a [[flow]] cc = "policy"'),
         ({"draw": [], "flow": [{"cc": "policy"}] * 2}, "skyhop.gym.Agents"),
     ],
 )
-def test_what_is_wrong_is_told_in_one_line(changed: dict[str, Any], told: str) -> None:
+def test_an_invalid_world_is_an_error_of_one_line(changed: dict[str, Any], message: str) -> None:
     from skyhop import gym
 
     with pytest.raises(InputError) as error:
         gym.Environment({**WORLD, **changed}, "astraea").reset(seed=1)
-    assert told in str(error.value)
+    assert message in str(error.value)
     assert "\n" not in str(error.value)
 
 
@@ -171,6 +171,6 @@ def test_moments_are_drawn_by_steps() -> None:
             },
         }
     )
-    source = np.random.default_rng(1)
-    drawn = {drawing.drawn(source)[0] for _ in range(100)}
+    generator = np.random.default_rng(1)
+    drawn = {drawing.draw(generator)[0] for _ in range(100)}
     assert drawn == {f"2025-03-20T{time}:00Z" for time in ("12:00", "12:20", "12:40", "13:00")}

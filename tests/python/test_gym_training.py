@@ -1,4 +1,4 @@
-"""Training: a seed repeats it, what comes out runs in the simulator, and it gets better."""
+"""Training of policies: it is reproducible, improves, and its network runs in the simulator."""
 
 from __future__ import annotations
 
@@ -51,12 +51,14 @@ def card(tmp_path: Path) -> Path:
 
 @pytest.mark.soak
 def test_a_seed_repeats_training_to_the_last_weight(card: Path) -> None:
-    from skyhop.gym.training import Plan, train
+    from skyhop.gym.training import TrainingPlan, train
 
     several = {**WORLD, "flow": [{"cc": "policy"}, {"cc": "policy", "start": "1 s"}], "draw": []}
 
     def trained(seed: int) -> bytes:
-        plan = Plan(steps=2048, seed=seed, places=8, turns=64, hidden=(8,), batches=2)
+        plan = TrainingPlan(
+            steps=2048, seed=seed, slots=8, rollout_steps=64, hidden=(8,), minibatches=2
+        )
         return train([WORLD, several], card, "leo", plan).network.onnx()
 
     first = trained(1)
@@ -65,10 +67,12 @@ def test_a_seed_repeats_training_to_the_last_weight(card: Path) -> None:
 
 
 @pytest.mark.soak
-def test_what_was_trained_is_better_and_runs_in_the_simulator(card: Path) -> None:
-    from skyhop.gym.training import Plan, train
+def test_training_improves_the_reward_and_its_network_runs_in_the_simulator(card: Path) -> None:
+    from skyhop.gym.training import TrainingPlan, train
 
-    plan = Plan(steps=60_000, places=16, turns=64, hidden=(16,), batches=4, rate=3e-3)
+    plan = TrainingPlan(
+        steps=60_000, slots=16, rollout_steps=64, hidden=(16,), minibatches=4, learning_rate=3e-3
+    )
     done = train(WORLD, card, "leo", plan)
     rewards = [row.mean_reward for row in done.curve]
     assert np.mean(rewards[-5:]) > np.mean(rewards[:5]) + 0.1
@@ -80,27 +84,27 @@ def test_what_was_trained_is_better_and_runs_in_the_simulator(card: Path) -> Non
     assert run.summary["flows"][0]["goodput_bps"] > 0.6 * 4e6
 
 
-def test_the_network_says_what_was_learned(card: Path) -> None:
-    """The file has the scale of what is seen in its first layer: it says what training's did."""
-    from skyhop.gym.episodes import Places
-    from skyhop.gym.training import Plan, train
+def test_the_onnx_file_computes_what_the_trained_network_does(card: Path) -> None:
+    """Compare the file, which normalises inputs in its first layer, with the trained layers."""
+    from skyhop.gym.episodes import EpisodeSlots
+    from skyhop.gym.training import TrainingPlan, train
 
-    plan = Plan(steps=2048, places=8, turns=64, hidden=(8,), batches=2)
+    plan = TrainingPlan(steps=2048, slots=8, rollout_steps=64, hidden=(8,), minibatches=2)
     network = train(WORLD, card, "leo", plan).network
     card.with_name("trained.onnx").write_bytes(network.onnx())
-    places = Places(WORLD, card, "leo", 4)
-    places.begin({place: np.random.default_rng(place) for place in range(4)})
+    slots = EpisodeSlots(WORLD, card, "leo", 4)
+    slots.begin({slot: np.random.default_rng(slot) for slot in range(4)})
     for _ in range(5):
-        places.step(np.full(4, 0.3))
-    seen = places.seen.astype(np.float64)
+        slots.step(np.full(4, 0.3))
+    values = slots.observations.astype(np.float64)
     for layer in network.layers:
-        seen = np.tanh(seen @ layer.weight + layer.bias)
-    for row, expected in zip(places.seen.tolist(), seen[:, 0].tolist(), strict=True):
+        values = np.tanh(values @ layer.weight + layer.bias)
+    for row, expected in zip(slots.observations.tolist(), values[:, 0].tolist(), strict=True):
         assert _core.ask_policy(str(card), [row])[0] == pytest.approx(expected, abs=1e-5)
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "told"),
+    ("old", "new", "message"),
     [
         (
             'file = "trained.onnx"',
@@ -120,12 +124,12 @@ def test_the_network_says_what_was_learned(card: Path) -> None:
     ],
 )
 def test_cards_that_cannot_be_trained_are_refused(
-    card: Path, old: str, new: str, told: str
+    card: Path, old: str, new: str, message: str
 ) -> None:
     from skyhop.gym.training import network_file
 
     card.write_text(CARD.replace(old, new), "utf-8")
-    with pytest.raises(InputError, match=told):
+    with pytest.raises(InputError, match=message):
         network_file(card)
 
 
@@ -133,5 +137,5 @@ def test_other_bounds_cannot_be_trained(card: Path) -> None:
     from skyhop.gym.training import train
 
     card.write_text(CARD.replace("[action]", "output = [0.0, 1.0]\n[action]"), "utf-8")
-    with pytest.raises(InputError, match="networks that say -1 to 1"):
+    with pytest.raises(InputError, match="outputs from -1 to 1"):
         train(WORLD, card)

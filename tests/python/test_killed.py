@@ -1,4 +1,4 @@
-"""Commands killed at any moment leave nothing that is half, and nothing in anybody's way."""
+"""Commands killed at any moment leave no partial output and nothing that blocks another run."""
 
 from __future__ import annotations
 
@@ -56,22 +56,23 @@ cc = "{cc}"
 """
 
 LIVE_LEFT_S = 20.0
-"""How long a live run's namespaces may take to end."""
+"""Limit in seconds until a live run's namespaces have ended."""
 
 REMAINS = (".skyhop-", ".run.partial-", ".new-")
-"""What the names of unfinished things begin with."""
+"""Prefixes of the names of unfinished files and directories."""
 
 
 @dataclass
 class Killing:
-    """A command, in a directory of its own, with all that it may write.
+    """Command in a directory of its own, which can be killed and started again.
 
     Attributes:
-        place: where it runs.
-        arguments: what it is given.
-        outputs: what is there once it has run, by name.
-        left_s: how long what it has started may outlive it.
-        is_fresh: whether it writes over nothing, so that what is there has to go first.
+        place: its working directory.
+        arguments: its arguments.
+        outputs: names of the files and directories that it writes.
+        left_s: limit in seconds until its child processes have ended.
+        is_fresh: whether its outputs have to be removed before each start.
+
     """
 
     place: Path
@@ -82,7 +83,7 @@ class Killing:
     _mark: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     def start(self) -> subprocess.Popen[bytes]:
-        """Begin it."""
+        """Start the command; its processes carry a mark in their environment."""
         temporary, cache = self.place.parent / "tmp", self.place.parent / "cache"
         for directory in (temporary, cache):
             directory.mkdir(exist_ok=True)
@@ -103,7 +104,7 @@ class Killing:
         )
 
     def undisturbed(self) -> float:
-        """Run it to its end, see that all of it is there and nothing else; return its seconds."""
+        """Run it to its end, check that exactly its outputs exist; return the seconds it took."""
         began = time.monotonic()
         process = self.start()
         _, errors = process.communicate(timeout=300)
@@ -114,7 +115,7 @@ class Killing:
         return time.monotonic() - began
 
     def kill(self, after_s: float) -> None:
-        """Kill it, and see that no process of it lives on."""
+        """Kill it after a time, and check that none of its processes survives."""
         process = self.start()
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(after_s)
@@ -126,7 +127,7 @@ class Killing:
             time.sleep(0.02)
 
     def processes(self) -> Iterator[str]:
-        """Yield the command lines of all that descends from it."""
+        """Yield the command lines of all processes that descend from it."""
         mark = f"SKYHOP_KILLED={self._mark}".encode()
         for entry in Path("/proc").iterdir():
             if entry.name.isdigit():
@@ -135,14 +136,14 @@ class Killing:
                         yield (entry / "cmdline").read_text("utf-8", "replace").replace("\0", " ")
 
     def remains(self) -> list[str]:
-        """Return what is unfinished, wherever it may write."""
+        """Return the unfinished files in all directories that it may write to."""
         everything = self.place.parent.rglob("*")
         temporary = (self.place.parent / "tmp").iterdir()
         left = {file for file in everything if file.name.startswith(REMAINS)} | set(temporary)
         return sorted(str(file.relative_to(self.place.parent)) for file in left)
 
     def trial(self, name: str, check: object = None) -> None:
-        """Kill it at random moments; what it wrote is whole or not there, and it runs again."""
+        """Kill it at random moments; each output is complete or absent, and it runs again."""
         chance, times = random.Random(SEED), kills()
         with recorded("kill", name, times, SEED):
             usual_s = self.undisturbed()
@@ -151,7 +152,7 @@ class Killing:
                 self.kill(after_s)
                 if callable(check):
                     check()
-                # Also over what several have left.
+                # Every tenth time, run it over the remains of several kills.
                 if number % 10 == 9:
                     self.undisturbed()
             self.undisturbed()
@@ -166,7 +167,7 @@ def place(tmp_path: Path) -> Path:
 
 
 def whole_run(directory: Path) -> None:
-    """See that a run is whole, or is none."""
+    """Check that a run, if it exists, is complete."""
     with contextlib.suppress(InputError):
         run = sh.read_run(directory)
         summary, info = run.summary, run.info
@@ -201,7 +202,7 @@ def test_own_congestion_control(place: Path) -> None:
 
     def check() -> None:
         whole_run(place / "out")
-        # What is kept of compiled files would be used again.
+        # Remove compiled files, which the next run would use again.
         for kept in (place.parent / "cache/skyhop/cc").glob("*.so"):
             kept.unlink()
 
@@ -251,11 +252,11 @@ def test_path_animate(place: Path) -> None:
 
 
 ENDS = {"svg": b"</svg>", "png": b"IEND\xaeB\x60\x82", "pdf": b"%%EOF"}
-"""How figures end that are whole."""
+"""Last bytes of complete figures, by format."""
 
 
 def whole_figures(directory: Path) -> None:
-    """See that figures are whole where they are."""
+    """Check that all figures in a directory are complete."""
     for kind, end in ENDS.items():
         for figure in directory.glob(f"*.{kind}"):
             assert figure.read_bytes().rstrip().endswith(end), figure
@@ -290,7 +291,7 @@ WRITERS: dict[str, tuple[list[str], str]] = {
         "kept",
     ),
 }
-"""Commands that write one thing, and which; the slow ones only in `make soak`."""
+"""Commands that write one output, and its name; `make test` runs only `cc new`."""
 
 
 @pytest.mark.parametrize("name", WRITERS if kills() > 1 else ["cc new"])
@@ -311,7 +312,7 @@ def test_commands_that_write_one_thing(place: Path, name: str) -> None:
 
 
 def content_of(output: Path) -> object:
-    """Return what a command has written, None where that is nothing."""
+    """Return the content of a command's output, None if there is none."""
     if not output.is_dir():
         return output.read_bytes() if output.exists() else None
     return Store(output).read().to_dicts() or None
@@ -347,11 +348,11 @@ def test_study(place: Path) -> None:
         assert rows("study") == rows("reference")
 
 
-# --- what is in the kernel ---
+# --- objects in the kernel ---
 
 
 def gone_after(before: object, seconds: float) -> None:
-    """Wait until the kernel has no more of BPF than before."""
+    """Wait until the kernel has the same BPF objects as before."""
     deadline = time.monotonic() + seconds
     while (now := bpf_objects()) != before:
         assert time.monotonic() < deadline, f"{before} before, {now} now"
@@ -375,7 +376,7 @@ def test_live(place: Path, cc: str) -> None:
     killing.trial(f"live ({cc})")
     assert Path("/proc/net/dev").read_text("utf-8").count(":") == devices
     if before is not None:
-        # Docs say ten seconds; programs are freed a grace period after their sockets.
+        # Docs promise ten seconds; programs are freed an RCU grace period after their sockets.
         gone_after(before, 10)
 
 
@@ -404,7 +405,7 @@ def test_loading_into_the_kernel(place: Path) -> None:
             load.kill(chance.uniform(0, 1.05 * usual_s))
             if number % 2:
                 unload.kill(chance.uniform(0, 1.05 * usual_s))
-            # Whatever is there, it can be taken up and taken away.
+            # Whatever the kill has left, loading and unloading work.
             again = load.start()
             _, errors = again.communicate(timeout=60)
             assert again.returncode == 0 or b"loaded" in errors, errors

@@ -1,4 +1,4 @@
-"""A signal service that is killed at any moment: who listened to it in the kernel goes on."""
+"""Signal services killed at any moment: their listeners in the kernel go on."""
 
 import subprocess
 import sys
@@ -11,7 +11,7 @@ from needs import kills, needs_program, needs_root, recorded, unless_impossible
 
 pytestmark = [pytest.mark.soak, pytest.mark.alone]
 
-# Runs in network and mount namespaces of its own: whatever it leaves goes with them.
+# The trial runs in its own network and mount namespaces, which take its remains with them.
 _TRIAL = textwrap.dedent(
     """
     import random, socket, subprocess, sys, threading, time

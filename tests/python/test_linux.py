@@ -1,4 +1,4 @@
-"""Runs on a kernel in virtual time: with programs that stand for a kernel, and with a real one."""
+"""Runs on Linux in virtual time: with scripts as stub kernels, and with a real kernel."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ SCENARIO = {
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return an empty cache, and let runs make their numbers up."""
+    """Use an empty cache, and the mock engine for runs."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("SKYHOP_MOCK", "1")
     return tmp_path / "cache"
@@ -47,7 +47,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def skyhop(tmp_path: Path) -> Skyhop:
-    """Run the command line in this process; a guest is a process in any case."""
+    """Run the command line in this process; its guests are processes of their own."""
     return partial(run_here, tmp_path)
 
 
@@ -59,16 +59,16 @@ def scenario(tmp_path: Path) -> Path:
 
 
 def left_in(cache: Path) -> list[str]:
-    """Return what guests have left in a cache."""
+    """Return the names of files that guests have left in a cache."""
     return [file.name for file in (cache / "skyhop" / "guests").glob("**/*") if file.is_file()]
 
 
-def test_guests_at_the_same_time_have_processors_of_their_own(
+def test_concurrent_guests_have_different_processors(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(2):
         (tmp_path / f"cpu{number}").mkdir()
-    # This machine's may be other guests'.
+    # Guests of other processes may hold locks on this machine's real files.
     monkeypatch.setattr("skyhop.linux.processor._PROCESSOR", f"{tmp_path}/cpu{{number}}")
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2})
     with own_processor() as first, own_processor() as second, own_processor() as third:
@@ -93,7 +93,9 @@ def test_guests_at_the_same_time_have_processors_of_their_own(
     ],
 )
 @pytest.mark.usefixtures("cache", "scenario")
-def test_what_is_wrong_is_one_line(skyhop: Skyhop, arguments: str, says: str) -> None:
+def test_wrong_arguments_are_an_error_of_one_line(
+    skyhop: Skyhop, arguments: str, says: str
+) -> None:
     done = skyhop(*arguments.split())
     assert done.returncode == 2, done.stderr
     assert says in done.stderr
@@ -117,7 +119,7 @@ def test_what_is_wrong_is_one_line(skyhop: Skyhop, arguments: str, says: str) ->
     ],
 )
 @pytest.mark.usefixtures("cache")
-def test_a_first_kernel_is_offered_where_it_would_do(
+def test_building_a_first_kernel_is_offered_where_that_helps(
     scenario: Path, words: tuple[str, ...], offered: bool, says: str
 ) -> None:
     ours, theirs = pty.openpty()
@@ -127,7 +129,7 @@ def test_a_first_kernel_is_offered_where_it_would_do(
     ) as running:
         os.close(theirs)
         said = b""
-        # The terminal's other end is closed: an error of the system's.
+        # Reading fails with EIO when the other end of the terminal is closed.
         with contextlib.suppress(OSError):
             while part := os.read(ours, 1 << 16):
                 said += part
@@ -137,13 +139,13 @@ def test_a_first_kernel_is_offered_where_it_would_do(
     assert says in said.decode()
 
 
-def test_a_build_says_where_it_cannot_work(
+def test_a_build_names_the_directory_that_it_cannot_use(
     tmp_path: Path, skyhop: Skyhop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("skyhop.linux.kernels._check_programs", lambda: None)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "a cache"))
     with pytest.raises(
-        sh.InputError, match=r"a cache/skyhop/kernels: a kernel's build takes no sp"
+        sh.InputError, match=r"a cache/skyhop/kernels: a kernel's build fails in a path"
     ):
         build("6.12")
     (tmp_path / "file").touch()
@@ -154,7 +156,7 @@ def test_a_build_says_where_it_cannot_work(
 
 
 def a_tree(place: Path) -> Path:
-    """Make of a directory what passes for a tree of Linux."""
+    """Create the files by which a directory passes for a source tree of Linux."""
     (place / "arch/um/os-Linux").mkdir(parents=True)
     (place / "arch/um/Makefile").touch()
     (place / "arch/um/os-Linux/util.c").write_text("ssize_t os_getrandom();\n", "utf-8")
@@ -166,7 +168,7 @@ def a_tree(place: Path) -> Path:
     ("options", "sets_hz"), [((), 0), (("HZ=250",), 1), (("NO_HZ=y", "CONFIG_HZ=250"), 1)]
 )
 @pytest.mark.usefixtures("cache")
-def test_a_tree_is_no_package_whatever_it_is_called(
+def test_a_tree_named_like_a_package_is_a_tree(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], sets_hz: int
 ) -> None:
     tree = a_tree(tmp_path / "linux-source-6.12")
@@ -180,9 +182,9 @@ def test_a_tree_is_no_package_whatever_it_is_called(
         return "6.12.99"
 
     monkeypatch.setattr("skyhop.linux.kernels._check_programs", lambda: None)
-    monkeypatch.setattr("skyhop.linux.kernels._check_room", lambda _work, _needed: None)
+    monkeypatch.setattr("skyhop.linux.kernels._check_disk_space", lambda _work, _needed: None)
     monkeypatch.setattr("skyhop.linux.kernels._compile", compiled)
-    monkeypatch.setattr("skyhop.linux.kernels._keep", lambda kernel, *_of: kernel)
+    monkeypatch.setattr("skyhop.linux.kernels._install", lambda kernel, *_of: kernel)
     monkeypatch.chdir(tmp_path)
     kernel = build("patched", source=Path(tree.name), options=options)
     assert (kernel.source, kernel.is_packaged, kernel.hz) == (str(tree), False, 250)
@@ -205,8 +207,8 @@ def test_a_tree_that_is_too_old_is_not_compiled(
     tree = a_tree(tmp_path / "tree")
     (tree / "arch/um/os-Linux/util.c").write_text("void setup_machinename();\n", "utf-8")
     monkeypatch.setattr("skyhop.linux.kernels._check_programs", lambda: None)
-    monkeypatch.setattr("skyhop.linux.kernels._check_room", lambda _work, _needed: None)
-    with pytest.raises(sh.InputError, match="is too old: chance can be taken out of Linux from"):
+    monkeypatch.setattr("skyhop.linux.kernels._check_disk_space", lambda _work, _needed: None)
+    with pytest.raises(sh.InputError, match=r"is too old: runs are reproducible with Linux 6\.0"):
         build("old", source=tree)
 
 
@@ -216,7 +218,9 @@ def test_a_package_that_is_built_is_not_unpacked(
     place = stand_in(cache, HERE)
     (place / "build").mkdir()
     monkeypatch.setattr("skyhop.linux.kernels._check_programs", lambda: None)
-    monkeypatch.setattr("skyhop.linux.kernels._fetched", lambda *_: "linux-source-6.12_6.12.99")
+    monkeypatch.setattr(
+        "skyhop.linux.kernels._download_package", lambda *_: "linux-source-6.12_6.12.99"
+    )
     monkeypatch.setattr("skyhop.linux.kernels._digest", lambda *_: DIGEST)
     assert build("6.12").directory == place
 
@@ -226,11 +230,11 @@ def test_a_package_that_is_built_is_not_unpacked(
     ("said", "error"),
     [
         ("E: Failed to fetch linux-source-6.12: 28: No space left", "cannot download linux-s"),
-        ("E: Unable to locate package linux-source-6.12", "no package linux-source-6.12 here; gi"),
+        ("E: Unable to locate package linux-source-6.12", "no package linux-source-6.12 here; na"),
     ],
 )
 @pytest.mark.usefixtures("cache")
-def test_why_there_is_no_package_is_said(
+def test_a_failed_download_names_the_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, error: str
 ) -> None:
     (tmp_path / "bin").mkdir()
@@ -244,7 +248,9 @@ def test_why_there_is_no_package_is_said(
 
 
 @pytest.mark.usefixtures("cache")
-def test_what_a_build_needs_is_named(skyhop: Skyhop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_programs_of_a_build_are_named(
+    skyhop: Skyhop, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PATH", str(Path(sys.executable).parent))
     done = skyhop("linux", "kernel", "build", "6.12")
     assert done.returncode == 2
@@ -252,7 +258,7 @@ def test_what_a_build_needs_is_named(skyhop: Skyhop, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.integration
-def test_registers_have_room_whatever_the_tree_has(tmp_path: Path) -> None:
+def test_the_compiler_enlarges_the_room_for_registers(tmp_path: Path) -> None:
     needs_program("gcc")
     tree = tmp_path / "a tree" / "arch/x86/um"
     tree.mkdir(parents=True)
@@ -284,7 +290,7 @@ def test_a_guest_runs_a_scenario(skyhop: Skyhop, cache: Path, scenario: Path) ->
     assert left_in(cache) == []
     assert sh.linux.run(str(scenario)).directory.name == "run"
     assert "6.12" in skyhop("linux", "kernel", "list").stdout
-    # A run that is there is not in the way of one that was asked to replace it, else it stays.
+    # Only --force replaces an existing run.
     assert skyhop("linux", scenario, "-o", "out").returncode == 2
     assert skyhop("linux", scenario, "-o", "out", "--force").returncode == 0
     assert skyhop("linux", "kernel", "remove", "6.12").returncode == 0
@@ -292,14 +298,14 @@ def test_a_guest_runs_a_scenario(skyhop: Skyhop, cache: Path, scenario: Path) ->
 
 
 MINE = "mine-0123456789ab"
-"""A name that looks like a name and its digest."""
+"""Name of a kernel that looks like a name with a digest."""
 
 
 @pytest.mark.parametrize(
     "what",
     ["cut card", "no card", "null", "words", "a list", "no binary", "no right", "other name"],
 )
-def test_a_damaged_kernel_is_in_no_other_ones_way(cache: Path, what: str) -> None:
+def test_a_damaged_kernel_does_not_affect_others(cache: Path, what: str) -> None:
     stand_in(cache, HERE, "6.1")
     place = stand_in(cache, HERE, MINE)
     card = place / "kernel.json"
@@ -343,7 +349,9 @@ def test_a_damaged_kernel_is_listed(skyhop: Skyhop, cache: Path) -> None:
     assert f"is damaged; skyhop linux kernel remove {MINE}, and build it again" in listed.stderr
 
 
-def test_what_cannot_be_removed_is_named(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kernel_that_cannot_be_removed_is_named(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     place = stand_in(cache, HERE)
 
     def refuse(_directory: Path) -> None:
@@ -355,7 +363,7 @@ def test_what_cannot_be_removed_is_named(cache: Path, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.integration
-def test_what_a_kernel_lacks_is_known_before_it_boots(
+def test_an_unknown_congestion_control_is_an_error_before_boot(
     skyhop: Skyhop, cache: Path, scenario: Path
 ) -> None:
     stand_in(cache, PANIC, source="linux-source-6.12_6.12.99-1_all")
@@ -363,14 +371,14 @@ def test_what_a_kernel_lacks_is_known_before_it_boots(
     assert done.returncode == 2, done.stderr
     (line,) = done.stderr.splitlines()
     assert "'nosuch' is neither in the kernel 6.12 (reno, cubic) nor one of skyhop's" in line
-    # Not all are called as the kernel's configuration has them.
+    # hstcp in the configuration is highspeed for sockets.
     fast = stand_in(cache, PANIC, "fast", "linux-source-6.1_6.1.99-1_all")
     (fast / "config").write_text("CONFIG_TCP_CONG_HSTCP=y\n", "utf-8")
-    told = {cc: skyhop("linux", scenario, "--kernel", "fast", "--set", f"flow.0.cc={cc}").stderr
-            for cc in ("highspeed", "hstcp")}  # fmt: skip
-    assert "Kernel panic" in told["highspeed"]
-    assert "'hstcp' is neither in the kernel fast (reno, highspeed)" in told["hstcp"]
-    # A tree of the user's may have what its configuration does not name so.
+    errors = {cc: skyhop("linux", scenario, "--kernel", "fast", "--set", f"flow.0.cc={cc}").stderr
+              for cc in ("highspeed", "hstcp")}  # fmt: skip
+    assert "Kernel panic" in errors["highspeed"]
+    assert "'hstcp' is neither in the kernel fast (reno, highspeed)" in errors["hstcp"]
+    # A patched tree may have a congestion control with any option's name.
     stand_in(cache, PANIC, "mine", "/src/linux-source-6.12")
     done = skyhop("linux", scenario, "--kernel", "mine", "--set", "flow.0.cc=nosuch")
     assert "Kernel panic" in done.stderr
@@ -389,27 +397,29 @@ def test_a_cache_that_cannot_be_written_is_named(
 
 
 @pytest.mark.integration
-def test_a_guest_that_dies_is_one_line(skyhop: Skyhop, cache: Path, scenario: Path) -> None:
+def test_a_guest_that_dies_is_an_error_of_one_line(
+    skyhop: Skyhop, cache: Path, scenario: Path
+) -> None:
     stand_in(cache, PANIC)
     done = run_process(scenario.parent, "linux", scenario, "-o", "out")
     assert done.returncode == 1
     (line,) = done.stderr.splitlines()
-    assert "the guest (Linux 6.12.99) ended before its run; it said: Out of memory" in line
+    assert "the guest (Linux 6.12.99) ended before its run; it printed: Out of memory" in line
     assert "Kernel panic - not syncing" in line
     assert not (scenario.parent / "out").exists()
     assert left_in(cache) == []
-    # Beside a program, too, which may print what it likes.
+    # The same with a program, whose output comes first.
     done = skyhop("linux", scenario, "-o", "out", "--", "true")
     assert done.stdout.splitlines()[-1].startswith("Kernel panic")
-    # One that says nothing may be no kernel.
+    # A kernel that prints nothing may be damaged.
     stand_in(cache, "#!/bin/sh\n", "cut")
     done = skyhop("linux", scenario, "-o", "out", "--kernel", "cut")
-    assert "it said: nothing (is it damaged? skyhop linux kernel remove cut" in done.stderr
+    assert "it printed: nothing (is it damaged? skyhop linux kernel remove cut" in done.stderr
 
 
 @pytest.mark.integration
 @pytest.mark.usefixtures("namespaces")
-def test_what_a_program_prints_is_passed_on_as_it_is(cache: Path, scenario: Path) -> None:
+def test_the_output_of_a_program_is_printed_unchanged(cache: Path, scenario: Path) -> None:
     stand_in(cache, PRINTS)
     command = [*skyhop_command(), "linux", str(scenario), "-o", str(scenario.parent / "out"), "--"]
     done = subprocess.run([*command, "true"], capture_output=True, check=True, timeout=120)
@@ -418,9 +428,7 @@ def test_what_a_program_prints_is_passed_on_as_it_is(cache: Path, scenario: Path
 
 @pytest.mark.soak
 @pytest.mark.usefixtures("namespaces")
-def test_a_run_is_kept_though_nobody_reads_what_its_program_prints(
-    cache: Path, scenario: Path
-) -> None:
+def test_a_run_is_kept_when_the_reader_of_its_output_is_gone(cache: Path, scenario: Path) -> None:
     stand_in(cache, PRINTS)
     out = scenario.parent / "out"
     with subprocess.Popen(
@@ -433,58 +441,58 @@ def test_a_run_is_kept_though_nobody_reads_what_its_program_prints(
     assert sh.read_run(out).info["engine"] == "linux"
 
 
-def told(place: Path) -> dict[str, str]:
-    """Return the words that a kernel was booted with, and where its memory is."""
+def boot_parameters(place: Path) -> dict[str, str]:
+    """Return the arguments that a stub kernel was booted with, and its TMPDIR."""
     words = (place / "linux.told").read_text("utf-8").splitlines()
     return {key: value for key, _, value in (word.partition("=") for word in words)}
 
 
 @pytest.mark.soak
-def test_a_guests_clock_begins_with_the_path_in_studies_too(tmp_path: Path, cache: Path) -> None:
+def test_a_guests_clock_starts_with_the_path_also_in_studies(tmp_path: Path, cache: Path) -> None:
     place = stand_in(cache, TELLS)
     start = "2024-05-01T00:00:00Z"
     path = {"from": "London", "to": "Paris", "start": start}
     scenario = {**SCENARIO, "path": path, "run": {"duration": "2 s"}}
     sh.linux.run(scenario)
-    alone = told(place)
+    alone = boot_parameters(place)
     assert alone["time-travel-start"] == "1714521600000000000"
     study = {"title": "One", "question": "When?", "engine": "linux", "scenario": scenario}
     study["axis"] = [{"name": "cc", "key": "flow.0.cc", "values": ["cubic"]}]
     (tmp_path / "study.toml").write_text(toml_text(study), "utf-8")
     loaded = sh.study.load_study(tmp_path / "study.toml")
     assert not sh.study.run_study(loaded, tmp_path / "runs", progress=nothing).failures
-    assert told(place)["time-travel-start"] == alone["time-travel-start"]
+    assert boot_parameters(place)["time-travel-start"] == alone["time-travel-start"]
     for year in ("1960", "2240"):
         with pytest.raises(sh.InputError, match=f"path.start: {year}-05-01T.* 1970 to 2200"):
             sh.linux.run({**scenario, "path": {**path, "start": start.replace("2024", year)}})
 
 
 @pytest.mark.soak
-def test_a_guests_memory_is_where_it_may_be_run(
+def test_a_guests_memory_file_avoids_noexec_mounts(
     cache: Path, scenario: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = stand_in(cache, TELLS)
     sh.linux.run(str(scenario))
-    assert told(place)["TMPDIR"] == ""
+    assert boot_parameters(place)["TMPDIR"] == ""
     here = os.statvfs("/dev/shm")
     values = [*here[:8], here.f_flag | os.ST_NOEXEC, *here[9:]]
     monkeypatch.setattr(os, "statvfs", lambda _: os.statvfs_result(values))
     sh.linux.run(str(scenario))
-    assert told(place)["TMPDIR"].startswith(str(cache / "skyhop" / "guests"))
+    assert boot_parameters(place)["TMPDIR"].startswith(str(cache / "skyhop" / "guests"))
 
 
-def test_directories_that_a_guest_does_not_see_are_refused(
+def test_directories_that_a_guest_mounts_itself_are_refused(
     cache: Path, scenario: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stand_in(cache, HERE)
     with tempfile.TemporaryDirectory(dir="/dev/shm") as hidden:
         monkeypatch.chdir(hidden)
-        with pytest.raises(sh.InputError, match=f"{hidden}: a guest has /dev of its own"):
+        with pytest.raises(sh.InputError, match=f"{hidden}: a guest mounts its own /dev"):
             sh.linux.run(str(scenario))
 
 
 @pytest.mark.integration
-def test_a_cache_may_be_given_from_here(
+def test_a_cache_may_be_a_relative_path(
     cache: Path, scenario: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stand_in(cache, HERE)
@@ -506,11 +514,11 @@ def test_a_guest_refuses_what_the_engine_refuses(
 
 
 def processes_in(directory: Path) -> list[int]:
-    """Return the processes that work below a directory."""
+    """Return the ids of processes whose working directory is below a directory."""
     found = []
     for link in Path("/proc").glob("[0-9]*/cwd"):
         with contextlib.suppress(OSError):
-            # One whose directory is gone has " (deleted)" after it.
+            # A removed directory has " (deleted)" behind its path.
             if str(link.readlink()).startswith(str(directory)):
                 found.append(int(link.parent.name))
     return found
@@ -518,7 +526,7 @@ def processes_in(directory: Path) -> list[int]:
 
 @pytest.mark.soak
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
-def test_whoever_is_killed_leaves_nothing(cache: Path, scenario: Path, how: signal.Signals) -> None:
+def test_a_killed_run_leaves_nothing(cache: Path, scenario: Path, how: signal.Signals) -> None:
     stand_in(cache, SLOW)
     running = subprocess.Popen(
         [*skyhop_command(), "linux", str(scenario), "-o", str(scenario.parent / "out")],
@@ -534,7 +542,7 @@ def test_whoever_is_killed_leaves_nothing(cache: Path, scenario: Path, how: sign
         assert running.returncode == 130
         assert "interrupted; nothing was kept" in said
         assert left_in(cache) == []
-    # What was left in the cache is gone with the next.
+    # The next run removes leftovers from the cache.
     stand_in(cache, PANIC, "5.1")
     subprocess.run(
         [*skyhop_command(), "linux", str(scenario), "--kernel", "5.1"],
@@ -559,7 +567,7 @@ def test_studies_run_in_guests(tmp_path: Path, cache: Path) -> None:
     assert done.results.frame["kernel"].unique(maintain_order=True).to_list() == [
         "stock", "patched",
     ]  # fmt: skip
-    # A run is known by what its kernel was made from.
+    # The id of a run depends on the digest of its kernel.
     card = json.loads((other / "kernel.json").read_text("utf-8"))
     before = [run.run_id for run in sh.study.load_study(file).runs()]
     (other / "kernel.json").write_text(json.dumps({**card, "digest": "f" * 64}), "utf-8")
@@ -574,7 +582,7 @@ def test_studies_run_in_guests(tmp_path: Path, cache: Path) -> None:
 def test_the_example_of_a_patched_kernel_is_a_study(tmp_path: Path, cache: Path) -> None:
     for name in ("6.12", "patched"):
         stand_in(cache, HERE, name)
-    text = (ROOT / "examples" / "patched-kernel.md").read_text("utf-8")
+    text = (ROOT / "docs" / "tutorials" / "patched-kernel.md").read_text("utf-8")
     (study,) = re.findall(r"```toml\n(.+?)```", text, re.DOTALL)
     file = tmp_path / "patched.toml"
     file.write_text(study, "utf-8")
@@ -582,7 +590,7 @@ def test_the_example_of_a_patched_kernel_is_a_study(tmp_path: Path, cache: Path)
 
 
 def nothing(_done: int, _total: int) -> None:
-    """Take no notice."""
+    """Ignore progress: callback of studies."""
 
 
 @pytest.mark.soak
@@ -602,7 +610,7 @@ def test_run_json_names_the_kernel(
     assert json.loads((scenario.parent / "out/summary.json").read_text())["engine"] == "linux"
 
 
-# What follows boots a real kernel.
+# The tests below boot a real kernel.
 
 
 @pytest.mark.soak
@@ -614,7 +622,7 @@ def test_a_run_is_the_same_to_the_last_bit(skyhop: Skyhop, scenario: Path) -> No
     one, two, long = (sh.read_run(scenario.parent / name) for name in ("one", "two", "long"))
     for table in ("flows", "link", "events"):
         assert getattr(one, table).equals(getattr(two, table))
-    # What comes after does not change what was.
+    # A longer run has the same beginning.
     flows, longer = (run.flows.to_pylist() for run in (one, long))
     before = [row for row in longer if row["t_ns"] < 3e9]
     assert [row for row in flows if row["t_ns"] < 3e9] == before
@@ -624,25 +632,25 @@ def test_a_run_is_the_same_to_the_last_bit(skyhop: Skyhop, scenario: Path) -> No
     assert run["kernel"] == f"Linux {kernel.release}"
 
 
-def as_nobody(tmp_path: Path) -> list[str]:
-    """Return what commands begin with that nobody runs, where Python is closed to others, too."""
-    nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+def as_unprivileged_user(tmp_path: Path) -> list[str]:
+    """Return the prefix of a command to run as user 65534, also if Python is closed to others."""
+    setpriv = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
     prefix = Path(sys.base_prefix)
     closed = [place for place in prefix.parents if not place.stat().st_mode & 1]
     if not closed:
-        return nobody
+        return setpriv
     shown = tmp_path / "prefix"
     shown.mkdir()
     script = (
         f"mount --bind {prefix} {shown} && mount -t tmpfs -o mode=755 none {closed[-1]} && "
         f"mkdir -p {prefix} && mount --bind {shown} {prefix} && "
-        f'export PYTHONDONTWRITEBYTECODE=1 && exec {" ".join(nobody)} "$@"'
+        f'export PYTHONDONTWRITEBYTECODE=1 && exec {" ".join(setpriv)} "$@"'
     )
     return ["unshare", "--mount", "sh", "-c", script, "sh"]
 
 
 @pytest.mark.soak
-def test_nobody_may_run_one(tmp_path: Path, scenario: Path) -> None:
+def test_an_unprivileged_user_can_run_a_guest(tmp_path: Path, scenario: Path) -> None:
     needs_root()
     kernel = needs_guest_kernel()
     for program in ("setpriv", "unshare", "mount"):
@@ -659,7 +667,7 @@ def test_nobody_may_run_one(tmp_path: Path, scenario: Path) -> None:
         for place, mode in modes.items():
             place.chmod(mode | 0o005)
         done = subprocess.run(
-            [*as_nobody(tmp_path), *skyhop_command(), "linux", str(scenario), "-o", "out"],
+            [*as_unprivileged_user(tmp_path), *skyhop_command(), "linux", scenario, "-o", "out"],
             env={**os.environ, "HOME": str(home), "XDG_CACHE_HOME": str(home)}, cwd=home,
             capture_output=True, text=True, check=False, timeout=120,
         )  # fmt: skip

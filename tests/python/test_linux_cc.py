@@ -1,4 +1,4 @@
-"""Congestion controls in C as modules of a guest's kernel: compiled for a stub, and in a guest."""
+"""Congestion controls in C as kernel modules: compiled against stub headers, and in a guest."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ CC = ROOT / "cc"
 STUB = Path(__file__).with_name("kernel_stub.h")
 OWN = [name for name, _ in _core.own_cc()]
 KERNEL_HAS = {"jiffies", *re.findall(r"(\w+)\(", STUB.read_text("utf-8"))}
-"""What a module may leave to the kernel."""
+"""Symbols that a module may leave undefined, as kernels have them."""
 QUIET = Observer(run=ignore_progress)
 
 
 def kernels_part(header: str) -> str:
-    """Return what skyhop_cc.h leaves to a kernel's own headers."""
+    """Return the parts of skyhop_cc.h that kernels have in their own headers."""
     kept, depth, inside = [], 0, 0
     for line in header.splitlines():
         word = line.split()[0] if line.split() else ""
@@ -54,7 +54,7 @@ REPLACED = {
     ),
     "\tu32 flags;\n": "\tu32 flags;\n\tvoid *owner;\n",
 }
-"""What modules read of a kernel's structs beside."""
+"""Fields of a kernel's structs that modules need and skyhop_cc.h lacks."""
 FOUR = "(*cong_control)(struct sock *sk, u32 ack, int flag, const struct rate_sample *rs);"
 TWO = "(*cong_control)(struct sock *sk, const struct rate_sample *rs);"
 
@@ -65,12 +65,12 @@ TX_START = "\tvoid (*cwnd_event)(struct sock *sk, enum tcp_ca_event ev);\n"
 
 @pytest.fixture(scope="module")
 def kernel_headers(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a directory of headers that stand for those of Linux 6.12."""
+    """Return a directory with stubs of the headers of Linux 6.12."""
     return headers_of("6.12", tmp_path_factory.mktemp("kernel"))
 
 
 def headers_of(version: str, place: Path) -> Path:
-    """Write headers that stand for those of a kernel of this version into a directory."""
+    """Write stubs of the headers of a kernel of this version into a directory."""
     needs_program("gcc")
     header, module = ((CC / name).read_text("utf-8") for name in ("skyhop_cc.h", "kernel_module.h"))
     for name in re.findall(r"#include <((?:linux|net)/\w+\.h)>", header + module):
@@ -91,7 +91,7 @@ def headers_of(version: str, place: Path) -> Path:
 
 
 def compiled(source: Path, headers: Path, made: Path, *defines: str) -> str:
-    """Compile a file as a kernel's build does; return what the compiler says."""
+    """Compile a file with the flags of a kernel's build; return the compiler's messages."""
     flags = ["-std=gnu11", "-O1", "-ffreestanding", "-mgeneral-regs-only", "-fno-common"]
     warnings = ["-Wall", "-Wextra", "-Wno-unused-parameter", "-Wno-sign-compare"]
     defined = ["-D__KERNEL__", '-DKBUILD_MODNAME="skyhop_it"', *defines]
@@ -103,7 +103,7 @@ def compiled(source: Path, headers: Path, made: Path, *defines: str) -> str:
 
 
 REPRESENTATIVE = "bbr"
-"""The module that is compiled in `make test`: it uses the most of what a kernel has."""
+"""Module that `make test` compiles: it uses the most of a kernel's interface."""
 
 
 @pytest.mark.parametrize(
@@ -115,20 +115,20 @@ REPRESENTATIVE = "bbr"
         for name in OWN
     ],
 )
-def test_every_module_compiles_for_a_kernel_and_needs_what_it_has(
+def test_every_module_compiles_and_needs_only_symbols_of_kernels(
     name: str, kernel_headers: Path, tmp_path: Path
 ) -> None:
     made = tmp_path / "it.o"
     assert compiled(CC / f"{name}.c", kernel_headers, made) == ""
     needs_program("nm")
     listed = subprocess.run(["nm", "-u", made], capture_output=True, text=True, check=True)
-    # No division of 128 bits, for one, and no floating point: a kernel has neither.
+    # For example no 128-bit division and no floating point, which kernels do not have.
     assert {line.split()[-1] for line in listed.stdout.splitlines()} <= KERNEL_HAS
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize(("version", "defines"), [("6.6", []), ("7.2", ["-DSKYHOP_HAS_TX_START"])])
-def test_hooks_are_what_older_and_newer_kernels_call(
+def test_hooks_match_older_and_newer_kernels(
     version: str, defines: list[str], tmp_path: Path
 ) -> None:
     headers = headers_of(version, tmp_path)
@@ -136,7 +136,7 @@ def test_hooks_are_what_older_and_newer_kernels_call(
 
 
 @pytest.mark.integration
-def test_what_a_kernel_has_not_is_seen(kernel_headers: Path, tmp_path: Path) -> None:
+def test_a_symbol_that_kernels_lack_is_detected(kernel_headers: Path, tmp_path: Path) -> None:
     source = tmp_path / "wide.c"
     text = template(Path("wide.c")).replace(
         "u64 cwnd = tcp_sk(sk)->snd_cwnd;",
@@ -150,12 +150,12 @@ def test_what_a_kernel_has_not_is_seen(kernel_headers: Path, tmp_path: Path) -> 
     assert "__udivti3" in listed.stdout
 
 
-def test_a_kernel_is_given_what_it_has_not_itself(tmp_path: Path) -> None:
-    kernel = stood_in(tmp_path, config="CONFIG_TCP_CONG_CUBIC=y\n")
-    assert modules_of(kernel, ["cubic", "reno", "", "nobody"]) == []
+def test_only_congestion_controls_that_a_kernel_lacks_are_compiled(tmp_path: Path) -> None:
+    kernel = stub_kernel(tmp_path, config="CONFIG_TCP_CONG_CUBIC=y\n")
+    assert modules_of(kernel, ["cubic", "reno", "", "unknown"]) == []
     with pytest.raises(InputError, match=r"build it again: skyhop linux kernel build 6\.12"):
         modules_of(kernel, ["skyhop:cubic"])
-    # Without what it takes to compile, a plain name is left to the kernel.
+    # Without the files to compile with, a plain name is left to the kernel.
     assert modules_of(kernel, ["satcp"]) == []
     assert modules_of(kernel, ["sketch.py"]) == []
 
@@ -173,23 +173,23 @@ exec sleep 600
 """
 
 
-def make_that(does: str, tmp_path: Path) -> tuple[Kernel, Path]:
-    """Return a kernel that modules are compiled for by such a `make`, and where that is."""
+def with_make(script: str, tmp_path: Path) -> tuple[Kernel, Path]:
+    """Return a stub kernel, and the file of a `make` that is this script."""
     programs = tmp_path / "bin"
     programs.mkdir()
-    (programs / "make").write_text(does, "utf-8")
+    (programs / "make").write_text(script, "utf-8")
     (programs / "make").chmod(0o755)
-    kernel = stood_in(tmp_path / "cache", config="")
+    kernel = stub_kernel(tmp_path / "cache", config="")
     (kernel.directory / BUILD).mkdir()
     (kernel.directory / BUILD / "Makefile").touch()
     return kernel, programs / "make"
 
 
 @pytest.mark.integration
-def test_the_file_that_a_kernels_build_misses_is_named(
+def test_a_missing_file_of_a_kernels_build_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kernel, make = make_that(NEEDS_FILES, tmp_path)
+    kernel, make = with_make(NEEDS_FILES, tmp_path)
     monkeypatch.setenv("PATH", f"{make.parent}:{os.environ['PATH']}")
     with pytest.raises(InputError, match=r"are missing: - include/generated/rustc_cfg$"):
         modules_of(kernel, ["skyhop:cubic"])
@@ -197,10 +197,10 @@ def test_the_file_that_a_kernels_build_misses_is_named(
 
 
 @pytest.mark.soak
-def test_whoever_is_killed_compiling_leaves_no_process_and_nothing_that_stays(
+def test_a_killed_compilation_leaves_no_process_and_no_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kernel, make = make_that(NEVER_DONE, tmp_path)
+    kernel, make = with_make(NEVER_DONE, tmp_path)
     monkeypatch.setenv("PATH", f"{make.parent}:{os.environ['PATH']}")
     monkeypatch.setenv("TMPDIR", str(make.parent))
     asks = f"""
@@ -231,7 +231,7 @@ def is_gone(process: Path) -> bool:
 
 
 @pytest.mark.integration
-def test_modules_are_told_apart_by_what_they_are_made_of(tmp_path: Path) -> None:
+def test_modules_are_named_by_their_source(tmp_path: Path) -> None:
     needs_program("cc")
     one, other = tmp_path / "idea.c", tmp_path / "other" / "idea.c"
     other.parent.mkdir()
@@ -255,10 +255,10 @@ def test_modules_are_told_apart_by_what_they_are_made_of(tmp_path: Path) -> None
         Source.of(str(one))
 
 
-def test_only_older_modules_that_nobody_waits_for_give_way(
+def test_only_old_versions_of_the_same_module_are_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kernel = stood_in(tmp_path / "cache", "CONFIG_MODULES=y\n")
+    kernel = stub_kernel(tmp_path / "cache", "CONFIG_MODULES=y\n")
     (kernel.directory / "build").mkdir()
     (kernel.directory / "build" / "Makefile").touch()
     (tmp_path / "skyhop_satcp.ko").touch()
@@ -275,8 +275,8 @@ def test_only_older_modules_that_nobody_waits_for_give_way(
     }  # fmt: skip
 
 
-def stood_in(cache: Path, config: str) -> Kernel:
-    """Return a kernel that cannot be booted, with this configuration."""
+def stub_kernel(cache: Path, config: str) -> Kernel:
+    """Create a kernel that cannot be booted, with this configuration."""
     directory = stand_in(cache, "exit 1")
     (directory / "config").write_text(config, "utf-8")
     return Kernel("6.12", "6.12.99", "a script", "0" * 64, 100, [], directory)
@@ -293,7 +293,7 @@ SCENARIO = {
 
 @pytest.fixture(scope="module")
 def kernel() -> Kernel:
-    """Return a kernel that takes modules, or skip."""
+    """Return a built kernel that supports modules, or skip the test."""
     return needs_module_kernel()
 
 
@@ -304,32 +304,32 @@ def test_every_module_carries_data_in_a_guest(kernel: Kernel) -> None:
     done = run({**SCENARIO, "link": link, "flow": flows}, kernel=kernel.name, observer=QUIET)
     got = {flow["cc"]: flow["goodput_bps"] for flow in done.summary["flows"]}
     assert set(got) == {f"skyhop:{name}" for name in OWN}
-    # Thirteen at a time leave some of them not much; over a narrower link one of them nothing.
+    # All modules share the link: each gets little, and over a slower link one would get nothing.
     assert [cc for cc, goodput_bps in got.items() if not goodput_bps] == []
-    # What the checks want takes minutes each.
+    # These checks take minutes for each module.
     for name in OWN if cases(1) > 1 else []:
         checks = check_in_guest(name, kernel.name)
         assert [check.name for check in checks if not check.ok] == [], name
 
 
 @pytest.mark.soak
-def test_ours_does_what_the_kernels_own_does(kernel: Kernel) -> None:
+def test_our_reno_equals_the_kernels_own(kernel: Kernel) -> None:
     of_kernel, ours = (
         run({**SCENARIO, "flow": [{"cc": cc}]}, kernel=kernel.name, observer=QUIET)
         for cc in ("reno", "skyhop:reno")
     )
     windows = [done.flows["cwnd_packets"].to_pylist() for done in (of_kernel, ours)]
-    # A sample may be taken some microseconds sooner.
+    # A sample may be some microseconds earlier, before the window grows.
     assert all(abs(one - other) <= 1 for one, other in zip(*windows, strict=True))
     flows = [done.summary["flows"][0] for done in (of_kernel, ours)]
     assert flows[0]["retransmits"] == flows[1]["retransmits"] > 0
 
 
 @pytest.mark.soak
-def test_flows_have_their_own_parameters_hear_what_is_announced_and_say_what_they_do(
+def test_flows_have_own_parameters_get_announcements_and_report_phases(
     kernel: Kernel,
 ) -> None:
-    told = {
+    announced = {
         "signal": {"source": "path", "lead": "0.3 s"},
         "change": [{"at": "2 s", "rtt": "40 ms"}],
     }
@@ -338,7 +338,7 @@ def test_flows_have_their_own_parameters_hear_what_is_announced_and_say_what_the
         {"cc": "skyhop:satcp", "satcp": {"hold": "700 ms"}},
         {"cc": "satpipe"},
     ]
-    scenario = {**SCENARIO, **told, "flow": flows}
+    scenario = {**SCENARIO, **announced, "flow": flows}
     guest, simulated = run(scenario, kernel=kernel.name, observer=QUIET), sim(scenario)
     seen, expected = phases(guest), phases(simulated)
     assert [(flow, kind) for flow, kind, _ in seen] == [(flow, kind) for flow, kind, _ in expected]
@@ -348,7 +348,7 @@ def test_flows_have_their_own_parameters_hear_what_is_announced_and_say_what_the
 
 
 def phases(done: Run) -> list[tuple[int, str, float]]:
-    """Return whose and what phases there were, and how long, in ms."""
+    """Return flow, kind and length in ms of each phase, sorted."""
     named = [
         event
         for event in done.events.to_pylist()

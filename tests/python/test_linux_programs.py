@@ -1,4 +1,4 @@
-"""Other people's programs in guests: what they print, and what the run says of them."""
+"""Ordinary programs in guests: their output, and their flows in the run."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ while True:
     for pair in ((near, far), (far, near)):
         threading.Thread(target=pass_on, args=pair, daemon=True).start()
 """
-"""A TCP proxy, from this end to a server at the other."""
+"""TCP proxy at the client's end, to the server at the other end."""
 SIZE = 2_000_000
 FETCH = "curl -sS -o /dev/null -w '%{http_code} %{size_download} %{time_total}'"
 
@@ -42,7 +42,7 @@ def scenario(tmp_path: Path) -> Path:
     file = tmp_path / "x.toml"
     text = {
         "path": {"kind": "fixed", "rtt": "30 ms"},
-        # A client's downloads cross it on the way back.
+        # Downloads of the client use the return direction.
         "link": {"rate": "20 Mbit/s", "back": {"rate": "20 Mbit/s"}},
         "flow": [{"cc": "cubic"}],
         "run": {"duration": "10 s"},
@@ -56,13 +56,13 @@ def test_ping(skyhop: Skyhop, scenario: Path) -> None:
     done = skyhop("linux", scenario, "-o", "out", "--", "ping", "-c", "3", "{server}")
     assert done.returncode == 0, done.stderr
     assert "3 packets transmitted, 3 received, 0% packet loss" in done.stdout
-    # It travels for the whole of the path's time, and next to no other.
+    # The round trip is that of the path, without other delay.
     assert "rtt min/avg/max/mdev = 30.0" in done.stdout
-    # Of the guest itself nothing is printed.
+    # Messages of the guest's kernel are not printed.
     assert "reboot" not in done.stdout
 
 
-def test_a_programs_status_is_ours(skyhop: Skyhop, scenario: Path) -> None:
+def test_the_exit_status_is_the_programs(skyhop: Skyhop, scenario: Path) -> None:
     assert skyhop("linux", scenario, "--", "sh", "-c", "exit 7").returncode == 7
 
 
@@ -77,7 +77,7 @@ def test_curl_and_a_server_in_python(skyhop: Skyhop, scenario: Path, through: st
     if through == "straight":
         fetches = f"{FETCH} http://{{server}}:8000/blob"
     else:
-        # Its server's end of the connection is as far away; only its own program is near.
+        # The proxy's connection to the server crosses the path; that to curl is local.
         fetches = (
             f"python3 {proxy} {{server}} & sleep 1; {FETCH} http://127.0.0.1:3128/blob; kill $!"
         )
@@ -89,7 +89,7 @@ def test_curl_and_a_server_in_python(skyhop: Skyhop, scenario: Path, through: st
     assert done.returncode == 0, done.stderr
     (said,) = [line.split() for line in done.stdout.splitlines() if line.startswith("200 ")]
     assert said[:2] == ["200", str(SIZE)]
-    # Some round trips of slow start, then the link's rate.
+    # Slow start takes some round trips; the rest runs at the link's rate.
     least_s = 8 * SIZE / 20e6
     assert least_s < float(said[2]) < least_s + 0.4
     summary = json.loads((scenario.parent / "out" / "summary.json").read_text("utf-8"))

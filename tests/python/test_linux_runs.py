@@ -1,4 +1,4 @@
-"""What Linux did (tests/linux): the series bear out the summaries."""
+"""Results of Linux in tests/linux: series and summaries are consistent."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SUMMARY = linux_runs.summary()
 
 
 @pytest.mark.parametrize("name", SUMMARY)
-def test_series_come_to_what_the_summary_says(name: str) -> None:
+def test_series_match_the_summary(name: str) -> None:
     for index, flow in enumerate(SUMMARY[name]["flows"]):
         series = linux_runs.series(name, index)
         assert len(series.t_s) == 10 * flow["seconds"]
@@ -32,7 +32,7 @@ def test_every_series_belongs_to_a_scenario() -> None:
     assert files == flows
 
 
-def test_draws_are_of_one_scenario_each() -> None:
+def test_draws_of_a_scenario_have_the_same_flows() -> None:
     for name, scenario in linux_runs.draws().items():
         assert len(scenario["draws"]) == 10, name
         for flows in scenario["draws"]:
@@ -41,7 +41,7 @@ def test_draws_are_of_one_scenario_each() -> None:
             ], name
 
 
-def test_short_transfers_take_longer_the_more_there_is() -> None:
+def test_larger_transfers_take_longer() -> None:
     short = linux_runs.short()
     connections = short["short-cubic-50m-40ms-1bdp"]["connections"]
     received_s = [row["received_s"] for row in connections[1:]]

@@ -1,4 +1,4 @@
-"""Guests whose links are Linux's own disciplines, beside those with skyhop's."""
+"""Guests whose links are Linux's own queue disciplines, compared with skyhop's."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ CHILDREN: list[tuple[dict[str, Any], str]] = [
     ({"kind": "cake", "diffserv": "besteffort"}, "30000 packets"),
     ({"kind": "codel", "ecn": True}, "1000 packets"),
 ]
-"""Disciplines below the rate, with what the link's queue holds."""
+"""Disciplines below the token bucket, with the length of the link's queue."""
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def scenario(tmp_path: Path) -> Path:
 
 
 def run(skyhop: Skyhop, scenario: Path, name: str, *sets: str) -> Path:
-    """Run it in a guest; return the run directory."""
+    """Run the scenario in a guest; return the run directory."""
     words = [word for one in sets for word in ("--set", one)]
     done = skyhop("linux", scenario, "-o", name, *words)
     assert done.returncode == 0, done.stderr
@@ -56,14 +56,14 @@ def run(skyhop: Skyhop, scenario: Path, name: str, *sets: str) -> Path:
 
 
 def head(directory: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return run.json and summary.json."""
+    """Return the contents of run.json and summary.json."""
     texts = [(directory / name).read_text("utf-8") for name in ("run.json", "summary.json")]
     manifest, summary = (json.loads(text) for text in texts)
     return manifest, summary
 
 
 def rows(directory: Path, table: str, before_s: float) -> list[dict[str, Any]]:
-    """Return what a table says of the time before."""
+    """Return the rows of a table before a time."""
     all_rows = pq.read_table(directory / f"{table}.parquet").to_pylist()
     return [row for row in all_rows if row["t_ns"] < before_s * 1e9]
 
@@ -82,7 +82,7 @@ def test_linux_carries_what_skyhop_carries(skyhop: Skyhop, scenario: Path) -> No
     assert summary["link"][backlog] == pytest.approx(others["link"][backlog], rel=0.05)
 
 
-def test_what_comes_later_changes_nothing_before(skyhop: Skyhop, scenario: Path) -> None:
+def test_a_longer_run_has_the_same_beginning(skyhop: Skyhop, scenario: Path) -> None:
     loss = "link.loss=0.5 %"
     short = run(skyhop, scenario, "short", loss)
     again = run(skyhop, scenario, "again", loss)
@@ -115,7 +115,7 @@ def test_disciplines_follow_the_schedule(skyhop: Skyhop, scenario: Path) -> None
 
 
 @pytest.mark.parametrize(("qdisc", "queue"), CHILDREN, ids=[one["kind"] for one, _ in CHILDREN])
-def test_a_discipline_does_in_linux_what_it_does_here(
+def test_a_discipline_of_linux_equals_skyhops(
     skyhop: Skyhop, scenario: Path, qdisc: dict[str, Any], queue: str
 ) -> None:
     link = {"rate": "20 Mbit/s", "queue": queue, "qdisc": qdisc}
@@ -136,7 +136,7 @@ def test_a_discipline_does_in_linux_what_it_does_here(
     assert (marks > 0) == (our_marks > 0) == (qdisc["kind"] not in ("sfq", "fq"))
     of_samples = [row["marks"] for row in rows(directory, "link", 9)]
     assert sum(of_samples) == marks
-    # Whose they are is not known where there may be some.
+    # Linux does not tell to which flow marks belong.
     assert {flow["marks"] for flow in summary["flows"]} == ({None} if marks else {0})
     assert {row["marks"] for row in rows(directory, "flows", 9)} == ({None} if marks else {0})
     if marks:
@@ -144,7 +144,7 @@ def test_a_discipline_does_in_linux_what_it_does_here(
         assert shown.returncode == 0, shown.stderr
 
 
-def test_a_discipline_that_linux_has_otherwise_is_one_line(skyhop: Skyhop, scenario: Path) -> None:
+def test_a_discipline_that_differs_in_linux_is_an_error(skyhop: Skyhop, scenario: Path) -> None:
     sets = ("--set", "link.qdisc=red", "--set", "link.queue=300 kB", "--set", "linux.link=tc")
     done = skyhop("linux", scenario, "-o", "refused", *sets)
     assert done.returncode == 2, done.stderr
@@ -152,12 +152,14 @@ def test_a_discipline_that_linux_has_otherwise_is_one_line(skyhop: Skyhop, scena
     assert "link.qdisc.bandwidth: below a token bucket Linux's red" in line
 
 
-def test_what_stands_against_it_is_one_line(skyhop: Skyhop, scenario: Path) -> None:
+def test_an_unsupported_link_is_an_error_or_falls_back_to_skyhops(
+    skyhop: Skyhop, scenario: Path
+) -> None:
     sets = ("--set", "link.burst=1000 B", "--set", "run.duration=200 ms")
     done = skyhop("linux", scenario, "-o", "refused", *sets, "--set", "linux.link=tc")
     assert done.returncode == 2, done.stderr
     (line,) = done.stderr.splitlines()
-    assert "link.burst: it has no room for a whole packet; linux.link" in line
+    assert "link.burst: it is smaller than a packet; linux.link" in line
     assert not (scenario.parent / "refused").exists()
     manifest, _ = head(run(skyhop, scenario, "auto", sets[1], sets[3]))
     assert manifest["link"] == "skyhop"

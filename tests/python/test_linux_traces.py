@@ -1,4 +1,4 @@
-"""Paths that misbehave: the simulator against what a real kernel did (tests/linux/traces.json)."""
+"""Simulator and a real kernel over paths with reordering and stalls (tests/linux/traces.json)."""
 
 from __future__ import annotations
 
@@ -23,30 +23,30 @@ Flow = dict[str, Any]
 
 @functools.cache
 def ours(name: str) -> Flow:
-    """Return our flow over the same path."""
+    """Simulate the same scenario; return the summary of its flow."""
     tcp = {"profile": "linux-6.18", "hz": KERNEL_HZ}
     flow: Flow = skyhop.sim({**TRACES[name]["scenario"], "tcp": tcp}).summary["flows"][0]
     return flow
 
 
 def linux(name: str, key: str) -> float:
-    """Return the mean of the kernel's runs."""
+    """Return the mean of a value over the kernel's runs."""
     return statistics.mean(run[key] for run in TRACES[name]["runs"])
 
 
 @pytest.mark.parametrize("name", TRACES)
-def test_as_much_gets_through(name: str) -> None:
+def test_goodput_matches_the_kernel(name: str) -> None:
     assert ours(name)["goodput_bps"] == pytest.approx(linux(name, "goodput_bps"), rel=GOODPUT)
 
 
-# In an outage srtt stands for minutes at what the last acknowledgement left of it.
+# During an outage srtt keeps its last value for minutes, which dominates the mean.
 @pytest.mark.parametrize("name", [name for name in TRACES if "outage" not in name])
-def test_it_takes_as_long(name: str) -> None:
+def test_srtt_matches_the_kernel(name: str) -> None:
     assert ours(name)["srtt_mean_us"] == pytest.approx(linux(name, "srtt_mean_us"), rel=SRTT)
 
 
 @pytest.mark.parametrize("name", TRACES)
-def test_as_much_is_sent_again(name: str) -> None:
-    part, more = RETRANSMITS
+def test_retransmits_match_the_kernel(name: str) -> None:
+    fraction, constant = RETRANSMITS
     kernel = linux(name, "retransmits")
-    assert abs(ours(name)["retransmits"] - kernel) <= part * kernel + more
+    assert abs(ours(name)["retransmits"] - kernel) <= fraction * kernel + constant

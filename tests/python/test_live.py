@@ -33,7 +33,7 @@ kind = "probe"
 duration = "2 s"
 """
 
-# interface: the fields of summary.json.
+# Documented fields of summary.json.
 SUMMARY = {
     *("engine", "seed", "virtual_s", "wall_s", "data_packets", "flows", "probes", "link"),
     *("handovers", "lateness_us"),
@@ -56,7 +56,9 @@ def scenario(tmp_path: Path) -> Path:
 
 @pytest.mark.integration
 @pytest.mark.usefixtures("namespaces")
-def test_a_run_has_what_was_promised(skyhop: Skyhop, scenario: Path, tmp_path: Path) -> None:
+def test_a_run_has_the_documented_files_and_fields(
+    skyhop: Skyhop, scenario: Path, tmp_path: Path
+) -> None:
     done = skyhop("live", scenario, "-o", "run", "--json")
     assert done.returncode == 0, done.stderr
     summary = json.loads((tmp_path / "run" / "summary.json").read_text("utf-8"))
@@ -135,7 +137,7 @@ print(len(done.summary["flows"]))
 
 @pytest.mark.integration
 @pytest.mark.usefixtures("namespaces")
-def test_a_live_run_is_possible_beside_the_threads_of_grpc() -> None:
+def test_a_live_run_works_in_a_process_with_threads_of_grpc() -> None:
     command = [sys.executable, "-c", BESIDE_GRPC]
     done = subprocess.run(command, capture_output=True, text=True, timeout=250, check=False)
     assert (done.returncode, done.stdout) == (0, "1\n"), done.stderr
@@ -161,7 +163,7 @@ def test_python_runs_a_dictionary_and_keeps_nothing() -> None:
 @pytest.mark.soak
 @pytest.mark.alone
 @pytest.mark.usefixtures("namespaces")
-def test_a_transfer_takes_as_long_as_the_link_says() -> None:
+def test_the_duration_of_a_transfer_matches_the_link() -> None:
     scenario = {
         "path": {"kind": "fixed", "rtt": "20 ms"},
         "link": {"rate": "10 Mbit/s"},
@@ -198,7 +200,7 @@ def test_any_program_runs_over_the_path(skyhop: Skyhop, scenario: Path) -> None:
     assert 10e6 < result["sum_received"]["bits_per_second"] < 19.2e6
 
 
-# Fetches a megabyte with a congestion control of its choice, and sends a few datagrams.
+# Fetches a megabyte, selects a congestion control itself, and sends a few datagrams.
 CLIENT = """
 import socket, sys
 with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as datagrams:
@@ -214,7 +216,7 @@ SERVER = """
 import socket
 with socket.create_server(("", 5200)) as listener:
     stream, _ = listener.accept()
-    print("somebody came", flush=True)
+    print("a client connected", flush=True)
     while stream.recv(65536):
         pass
     stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b"cubic")
@@ -231,7 +233,7 @@ def test_a_programs_own_connections_are_reported(
     (tmp_path / "client.py").write_text(CLIENT, "utf-8")
     (tmp_path / "server.py").write_text(SERVER, "utf-8")
     done = skyhop(
-        *("live", scenario, "-o", "run", "--set", "run.duration=1 s"),
+        *("live", scenario, "-o", "run", "--set", "run.duration=60 s"),
         *("--server-cmd", f"{sys.executable} server.py"),
         *("--", sys.executable, "client.py", "{server}"),
     )
@@ -247,26 +249,24 @@ def test_a_programs_own_connections_are_reported(
     assert answer["sent_packets"] > 600
     assert set(run.flows["flow"].to_pylist()) <= {request["id"], answer["id"]}
     assert run.info["printed"]["client"] == "got 1000000\n"
-    assert "somebody came" in run.info["printed"]["server"]
+    assert "a client connected" in run.info["printed"]["server"]
     assert run.info["program_status"] == 0
     assert run.info["packets"]["forward"]["udp_sent"] == 7
     assert run.info["packets"]["forward"]["udp_delivered"] == 7
     assert run.info["packets"]["back"]["udp_sent"] == 0
     assert run.summary["link"]["utilisation_back"] > run.summary["link"]["utilisation"] > 0
-    # What is not the program's goes beside it.
+    # Messages of skyhop go to standard error.
     assert "to:5200 -> from:" in done.stderr
     assert "7 of 7 UDP datagrams arrived from -> to" in done.stderr
     page = tmp_path / "report.html"
     assert run_here(tmp_path, "report", "run", "-o", page).returncode == 0
     assert "got 1000000" in page.read_text("utf-8")
-    assert "somebody came" in page.read_text("utf-8")
+    assert "a client connected" in page.read_text("utf-8")
 
 
 @pytest.mark.soak
 @pytest.mark.usefixtures("namespaces")
-def test_a_path_goes_on_under_a_program_that_outlasts_its_scenario(
-    skyhop: Skyhop, tmp_path: Path
-) -> None:
+def test_the_path_lasts_as_long_as_the_program(skyhop: Skyhop, tmp_path: Path) -> None:
     (tmp_path / "x.toml").write_text(
         """\
 [path]
@@ -289,7 +289,7 @@ duration = "1 s"
 
 @pytest.mark.integration
 @pytest.mark.usefixtures("namespaces")
-def test_a_failing_program_gives_its_status(skyhop: Skyhop, scenario: Path) -> None:
+def test_the_exit_status_of_a_failing_program_is_returned(skyhop: Skyhop, scenario: Path) -> None:
     done = skyhop("live", scenario, "--", "sh", "-c", "echo $SKYHOP_SERVER {server}; exit 3")
     assert done.returncode == 3
     assert "the program ended with status 3" in done.stderr
@@ -357,7 +357,7 @@ def begun(scenario: Path, *arguments: str) -> subprocess.Popen[str]:
 
 
 def family(pid: int) -> set[int]:
-    """Return the process and all its descendants that are alive."""
+    """Return the ids of a process and its living descendants."""
     parents = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -376,7 +376,7 @@ def family(pid: int) -> set[int]:
 
 
 def alive(pids: set[int]) -> set[int]:
-    """Return those that still run after a moment's grace."""
+    """Return the processes that still run after a short wait."""
     deadline = time.monotonic() + 5
     left = pids
     while left and time.monotonic() < deadline:
@@ -386,7 +386,7 @@ def alive(pids: set[int]) -> set[int]:
 
 
 def is_gone(pid: int) -> bool:
-    """Return whether a process has ended, whether or not its parent has taken note."""
+    """Whether a process has ended; a zombie has."""
     try:
         return Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()[0] == "Z"
     except OSError:
@@ -411,7 +411,7 @@ def test_an_interrupted_run_keeps_what_it_measured(
     process = started(scenario, "-o", "run")
     everyone = family(process.pid)
     send(process.pid, number)
-    # Impatience loses nothing.
+    # A second signal loses nothing.
     time.sleep(0.05)
     send(process.pid, number)
     _, errors = process.communicate(timeout=120)
@@ -426,8 +426,8 @@ def test_an_interrupted_run_keeps_what_it_measured(
 @pytest.mark.soak
 @pytest.mark.alone
 @pytest.mark.usefixtures("namespaces")
-def test_killing_it_leaves_nothing(scenario: Path) -> None:
-    """With a grandchild that has left its session, as daemons do."""
+def test_a_killed_run_leaves_no_process(scenario: Path) -> None:
+    """Kill a run whose program has a grandchild in another session, as daemons do."""
     mark = f"61.{os.getpid()}"
     daemon = f"setsid sh -c 'sleep {mark} & exec sleep {mark}' & exec sleep {mark}"
     process = started(scenario, "--", "sh", "-c", daemon)
@@ -439,7 +439,7 @@ def test_killing_it_leaves_nothing(scenario: Path) -> None:
 
 
 def sleepers(mark: str) -> set[int]:
-    """Return the processes that sleep for so many seconds."""
+    """Return the ids of processes with this duration of sleep as an argument."""
     found = set()
     for entry in Path("/proc").glob("[0-9]*/cmdline"):
         try:
@@ -454,7 +454,7 @@ def sleepers(mark: str) -> set[int]:
 @pytest.mark.soak
 @pytest.mark.alone
 @pytest.mark.usefixtures("namespaces")
-def test_the_host_stays_as_it_was(skyhop: Skyhop, scenario: Path) -> None:
+def test_a_run_does_not_change_the_host(skyhop: Skyhop, scenario: Path) -> None:
     def host() -> list[str]:
         settings = ("tcp_rmem", "tcp_wmem", "tcp_congestion_control", "tcp_no_metrics_save")
         values = [Path(f"/proc/sys/net/ipv4/{name}").read_text("utf-8") for name in settings]
@@ -477,8 +477,8 @@ print(json.dumps(run.summary))
 @pytest.mark.soak
 @pytest.mark.alone
 @pytest.mark.usefixtures("namespaces")
-def test_it_works_without_root(tmp_path: Path) -> None:
-    """As root, drop to an unprivileged user first; otherwise this is how all tests run."""
+def test_live_runs_work_without_root(tmp_path: Path) -> None:
+    """Run as an unprivileged user, to which root drops first; other users need no more."""
     scenario = {
         "path": {"kind": "fixed", "rtt": "30 ms"},
         "link": {"rate": "20 Mbit/s"},

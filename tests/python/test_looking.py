@@ -1,4 +1,4 @@
-"""Looking at paths: figures in numbers, the map, the sky, the globe."""
+"""Views of paths: statistics, map, sky and globe."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def file(path: sh.Path, tmp_path: Path) -> str:
 
 
 def named(node: int) -> str:
-    """Return what a node is called in CZML."""
+    """Return the name of a node in CZML."""
     return {-1: "from", -2: "to"}.get(node, f"node {node}")
 
 
@@ -47,7 +47,7 @@ def figures_of(rows: str, tmp_path: Path) -> dict[str, object]:
 
 def test_statistics_weigh_by_time(tmp_path: Path) -> None:
     figures = figures_of("1,8,10,20,0,0,0\n1,4,20,50,0,0,3000\n1,4,20,50,0,0,4000\n", tmp_path)
-    # The last row holds for as long as the first did: 3 of 7 s at 30 ms, 4 at 70.
+    # The last frame lasts as long as the first: 3 of 7 s at 30 ms, 4 s at 70 ms.
     assert figures["duration_s"] == 7
     rtt_ms = figures["rtt_ms"]
     assert isinstance(rtt_ms, dict)
@@ -66,7 +66,7 @@ def test_statistics_of_a_computed_path(skyhop: Skyhop, file: str, path: sh.Path)
     events = [event for row in path.frames["events"].to_pylist() for event in row]
     ends = [event for event in events if event["kind"] == "end"]
     assert figures["handovers_per_hour"]["end"] == pytest.approx(12 * len(ends))
-    # Two ends that hand over at once take the path down once.
+    # A simultaneous handover of both ends is one interruption.
     longest_ns = {event["t_ns"]: 0 for event in ends}
     for event in ends:
         longest_ns[event["t_ns"]] = max(longest_ns[event["t_ns"]], event["outage_ns"])
@@ -76,7 +76,7 @@ def test_statistics_of_a_computed_path(skyhop: Skyhop, file: str, path: sh.Path)
     mean_ms = np.mean((path.frames["delay_ns"].to_numpy() * 2) / 1e6)
     assert figures["rtt_ms"]["mean"] == pytest.approx(mean_ms, rel=0.005)
     assert figures["stretch_great_circle"] > 1
-    # Light through fibre is slower by 1.5 and goes 1.4 times as far.
+    # Light in fibre is 1.5 times slower, on a path 1.4 times as long.
     assert figures["stretch_great_circle"] / figures["stretch_fibre"] == pytest.approx(2.1)
     table = skyhop("path", "stats", file)
     assert "stretch great circle" in table.stdout
@@ -112,7 +112,7 @@ def test_a_part_of_a_constellation_is_shown() -> None:
     assert moment.names[0] == "San Diego, US"
 
 
-def test_todays_satellites_can_be_looked_at(skyhop: Skyhop, tmp_path: Path) -> None:
+def test_current_satellites_can_be_shown(skyhop: Skyhop, tmp_path: Path) -> None:
     elements = tmp_path / "today.csv"
     elements.write_text(walker_omm(age=timedelta(hours=3)), "utf-8")
     ends = ("--from", "Seattle", "--to", "Denver", "--relay", "access")
@@ -128,7 +128,7 @@ def test_todays_satellites_can_be_looked_at(skyhop: Skyhop, tmp_path: Path) -> N
         assert done.returncode == 0, done.stderr
     labels = [one.get("name", "") for one in json.loads((tmp_path / "export.czml").read_text())]
     assert any(label.startswith("SAT ") for label in labels)
-    # The point of presence comes after the gateway.
+    # The point of presence follows the gateway.
     moment = moment_of(sh.read_path(tmp_path / "now.parquet"), 0)
     assert moment.names[1].startswith("SAT ")
     assert len(moment.names) == 5
@@ -145,7 +145,7 @@ def test_todays_satellites_can_be_looked_at(skyhop: Skyhop, tmp_path: Path) -> N
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_a_geostationary_satellite_can_be_looked_at(skyhop: Skyhop, tmp_path: Path) -> None:
+def test_a_geostationary_satellite_can_be_shown(skyhop: Skyhop, tmp_path: Path) -> None:
     ends = ("--from", "Seattle", "--to", "Denver", "--relay", "geo", "--constellation", "geo:-95")
     done = skyhop("path", *ends, "--start", "2026-05-20", "--duration", "5 s", "-o", "x.parquet")
     assert done.returncode == 0, done.stderr
@@ -169,7 +169,7 @@ def test_the_map_shows_the_links_of_the_moment(path: sh.Path) -> None:
 
 
 def on_land(latitude_deg: float, longitude_deg: float) -> bool:
-    """Tell by the rings that go around a point, those of lakes the other way."""
+    """Whether a point is on land, by the rings around it; those of lakes wind the other way."""
     point = np.array([latitude_deg, longitude_deg])
     turns = 0.0
     for ring in land_deg():
@@ -187,7 +187,9 @@ def on_land(latitude_deg: float, longitude_deg: float) -> bool:
         ("the Pacific", (0.0, -179.0), False), ("the Caspian Sea", (42.0, 50.5), False),
     ],
 )  # fmt: skip
-def test_land_is_where_it_is(place: str, place_deg: tuple[float, float], expected: bool) -> None:
+def test_land_is_at_known_coordinates(
+    place: str, place_deg: tuple[float, float], expected: bool
+) -> None:
     assert on_land(*place_deg) is expected, place
 
 

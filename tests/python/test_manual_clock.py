@@ -83,6 +83,7 @@ def test_a_thread_is_killed_where_it_waits() -> None:
 
 def test_what_does_not_come_to_be_fails() -> None:
     clock = ManualClock()
-    with pytest.raises(pytest.fail.Exception, match="not so within 5 s of the clock: never"):
+    message = "the condition does not hold within 5 s of the clock: never"
+    with pytest.raises(pytest.fail.Exception, match=message):
         clock.until(lambda: False, 5.0, lambda: "never")
     assert clock.monotonic_s() == 5.0

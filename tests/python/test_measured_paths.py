@@ -28,7 +28,7 @@ def rows_of(path: Path) -> np.ndarray:
 
 
 def events_of(path: sh.Path, kind: str) -> list[float]:
-    """Return when events of a kind happen, in s."""
+    """Return the times of the events of a kind in s."""
     rows = path.frames["events"].to_pylist()
     return [event["t_ns"] / 1e9 for row in rows for event in row if event["kind"] == kind]
 
@@ -99,7 +99,7 @@ def test_a_measured_rate_limits_a_flow(tmp_path: Path) -> None:
 
 def test_leoccs_example_carries_a_flow(tmp_path: Path) -> None:
     packets = reference("throughput/leocc_bw_example.txt.gz")
-    # The importer finds it beside the other.
+    # The importer finds this file next to the other.
     delays = reference("throughput/leocc_delay_example.txt")
     path = sh.import_path(packets, "leocc")
     path.write(tmp_path / "x.parquet")
@@ -123,7 +123,7 @@ def test_a_mahimahi_export_lets_the_same_packets_pass(tmp_path: Path) -> None:
     path.export(tmp_path / "out.trace", "mahimahi")
     out = (tmp_path / "out.trace").read_text("utf-8").split()
     assert abs(len(out) - len(lines)) <= 1
-    # Each as late as in the original, up to the bins.
+    # Delays equal the original's up to the size of the bins.
     pairs = zip(lines, out, strict=False)
     assert max(abs(int(a) - int(b)) for a, b in pairs) <= 10
 
@@ -151,7 +151,7 @@ def test_a_netem_script_calls_tc_at_its_times(skyhop: Skyhop, tmp_path: Path) ->
     assert skyhop(*imported).returncode == 0
     done = skyhop("path", "export", "x.parquet", "--format", "netem", "-o", "x.sh")
     assert done.returncode == 0, done.stderr
-    # A tc that only notes how it is called.
+    # A stub of tc that records its arguments.
     bin_directory = tmp_path / "bin"
     bin_directory.mkdir()
     (bin_directory / "tc").write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/calls\n', "utf-8")
@@ -166,7 +166,7 @@ def test_a_netem_script_calls_tc_at_its_times(skyhop: Skyhop, tmp_path: Path) ->
     begin = "qdisc replace dev {} root netem limit 100000 delay {}us loss {}%"
     assert calls[0] == begin.format("up0", 30000, 0) + " rate 20000000bit"
     assert calls[1] == begin.format("down0", 31000, 0)
-    # A rate of zero lets nothing pass, but is no outage of the way back.
+    # A rate of 0 in one direction is no outage of the other.
     assert calls[2:4] == [begin.format("up0", 35000, 100), begin.format("down0", 31000, 0)]
 
 
@@ -214,7 +214,7 @@ def test_options_of_another_format_are_refused(tmp_path: Path) -> None:
     ],
     ids=["empty", "html", "binary", "truncated gzip", "NaN"],
 )
-def test_files_that_are_something_else(
+def test_files_of_another_format_are_refused(
     tmp_path: Path, log_format: str, content: bytes, expected: str
 ) -> None:
     (tmp_path / "x.log").write_bytes(content)
@@ -235,9 +235,9 @@ def test_a_file_of_200_mb_is_refused(tmp_path: Path) -> None:
         sh.import_path(tmp_path / "big.gz", "csv")
 
 
-def test_delays_of_leocc_are_looked_for_beside_it(tmp_path: Path) -> None:
+def test_the_delay_file_of_leocc_is_found_next_to_the_packet_file(tmp_path: Path) -> None:
     (tmp_path / "bw_1.txt").write_text("1\n2\n3\n", "utf-8")
-    with pytest.raises(InputError, match="--delay-file: no file of delays beside it"):
+    with pytest.raises(InputError, match="--delay-file: no file of delays in the same directory"):
         sh.import_path(tmp_path / "bw_1.txt", "leocc")
     (tmp_path / "delay_1.txt").write_text("20\nx\n", "utf-8")
     with pytest.raises(InputError, match=r"delay_1.txt: line 2: the one-way delay in ms has .x."):
@@ -259,7 +259,7 @@ Ca. Zeitangaben in Millisek.:
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "cp850"])
-def test_what_a_windows_wrote_is_read_in_its_own_encoding(tmp_path: Path, encoding: str) -> None:
+def test_files_of_windows_are_read_in_its_encoding(tmp_path: Path, encoding: str) -> None:
     text = WINDOWS_PING.replace("\n", "\r\n")
     (tmp_path / "ping.txt").write_bytes(text.encode(encoding))
     path = sh.import_path(tmp_path / "ping.txt", "ping")
@@ -284,4 +284,4 @@ def test_csvs_name_their_columns_in_any_order(skyhop: Skyhop, tmp_path: Path) ->
     (tmp_path / "odd.csv").write_text("size,colour\n1,2\n", "utf-8")
     done = skyhop("path", "import", "odd.csv", "--format", "csv", "-o", "odd.parquet")
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-    assert 'odd.csv: line 1: "size,colour" names no time' in done.stderr
+    assert 'odd.csv: line 1: "size,colour" needs a column for the time' in done.stderr

@@ -1,4 +1,4 @@
-"""Studies over measured paths: where their path files stand, and what leaves them out."""
+"""Studies over measured paths: where their files are found, and when scripts skip them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STUDY = find_study("measured")
 OVER_MEASURED = [STUDY, *sorted(STUDY.parent.glob("*-measured*.toml"))]
 
 
-def test_their_files_are_those_that_are_made_of_reference_files() -> None:
+def test_their_path_files_are_made_from_reference_files() -> None:
     runs = (run for study in OVER_MEASURED for run in load_study(study).runs())
     paths = [run.resolved["path"] for run in runs]
     named = {path["file"] for path in paths if path["kind"] == "trace"}
@@ -27,26 +27,26 @@ def test_their_files_are_those_that_are_made_of_reference_files() -> None:
 
 
 @pytest.mark.integration
-def test_it_is_left_out_until_its_files_are_there(
+def test_a_study_is_skipped_until_its_files_exist(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("measured").mkdir()
     for name in measured_paths.MEASUREMENTS:
-        assert not all(map(reproduce.is_whole, OVER_MEASURED))
+        assert not all(map(reproduce.can_run, OVER_MEASURED))
         path = sh.path(kind="fixed", rtt="30 ms", duration="2 s")
         path.write(f"measured/{name}.parquet")
-    assert all(map(reproduce.is_whole, OVER_MEASURED))
-    assert reproduce.is_whole(find_study("satpipe-fig13"))
-    # What studies of element sets compare is among the files that others published, or missing.
-    assert reproduce.is_whole(find_study("satcp-fig4")) == (reproduce.elements() is not None)
+    assert all(map(reproduce.can_run, OVER_MEASURED))
+    assert reproduce.can_run(find_study("satpipe-fig13"))
+    # Element sets are reference files, which this machine may lack.
+    assert reproduce.can_run(find_study("satcp-fig4")) == (reproduce.elements() is not None)
     monkeypatch.setenv("SKYHOP_DASH_JS", str(tmp_path / "dash.js"))
-    lacking = reproduce.lacking(find_study("satpipe-fig19-20-browser"))
+    lacking = reproduce.missing_requirement(find_study("satpipe-fig19-20-browser"))
     assert lacking is not None
     assert "install" in lacking
     monkeypatch.setattr(reproduce, "found", {}.get)
-    assert not reproduce.is_whole(find_study("satcp-fig4"))
-    # Beside a copy of the study they are not, but in the current directory.
+    assert not reproduce.can_run(find_study("satcp-fig4"))
+    # A copy of the study elsewhere finds the files in the current directory.
     table = tomllib.loads(STUDY.read_text("utf-8"))
     table |= {"repeats": 1, "claim": [], "panel": [], "metric": []}
     kept = {name: table["axis"][0]["points"][name] for name in ("Victoria 1", "Iowa")}

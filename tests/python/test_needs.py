@@ -1,4 +1,4 @@
-"""The list of what tests need that not every machine has."""
+"""Tests of the list of requirements (needs.toml) that some machines lack."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import pytest
 from needs import NEEDS, missing
 
 
-def test_every_need_says_what_it_is_and_how_to_get_it() -> None:
-    """A name with a dot in it that is not quoted would be a table in a table."""
+def test_every_need_has_a_description_and_instructions() -> None:
+    """An unquoted name with a dot would be a nested table of TOML."""
     assert [name for name, entry in NEEDS.items() if sorted(entry) != ["how", "what"]] == []
 
 
-def test_a_need_of_any_name_skips(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_need_skips_and_an_unknown_one_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SKYHOP_REQUIRE", raising=False)
     with pytest.raises(pytest.skip.Exception, match=r"needs dash\.js: none"):
         missing("dash.js", "none")

@@ -1,4 +1,4 @@
-"""What a notebook shows of runs and paths, and the one of the examples, run by a kernel."""
+"""Display of runs and paths in notebooks, and the notebooks of examples/, run by a kernel."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ def test_the_notebooks_of_the_examples_run(file: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.soak
-def test_the_pages_python_runs(tmp_path: Path) -> None:
-    page = (ROOT / "docs" / "python.md").read_text("utf-8")
+def test_the_python_code_of_the_page_runs(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "how-to" / "python.md").read_text("utf-8")
     (code,) = re.findall(r"```python\n(.+?)```", page, re.DOTALL)
     (tmp_path / "page.py").write_text(code, "utf-8")
     command = [sys.executable, "page.py"]
@@ -61,13 +61,13 @@ def test_the_pages_python_runs(tmp_path: Path) -> None:
     assert {"path.png", "run.png"} <= {file.name for file in tmp_path.iterdir()}
 
 
-def test_a_run_shows_its_flows_and_what_it_warns_of(tmp_path: Path) -> None:
+def test_a_run_shows_its_flows_and_warnings(tmp_path: Path) -> None:
     scenario = {**SCENARIO, "flow": [{"cc": "satcp"}, {"cc": "bbr"}]}
     run = sh.sim(scenario, tmp_path / "<b>run")
     shown = run._repr_html_()
     for text in ("&lt;b&gt;run: 2.00 s, engine sim, seed 1", "<td>satcp</td>", "Jain", "goodput"):
         assert text in shown
-    assert "<strong>warning:</strong> satcp: told of no handover" in shown
+    assert "<strong>warning:</strong> satcp: gets no handover announcements" in shown
     assert run.plot()._repr_png_().startswith(b"\x89PNG")
     run.plot(tmp_path / "run.svg")
     assert (tmp_path / "run.svg").read_text("utf-8").startswith("<?xml")
@@ -75,7 +75,7 @@ def test_a_run_shows_its_flows_and_what_it_warns_of(tmp_path: Path) -> None:
     assert run.path.header["source"] == "fixed"
 
 
-def test_a_path_shows_its_ends_and_what_it_is_like(tmp_path: Path) -> None:
+def test_a_path_shows_its_ends_and_statistics(tmp_path: Path) -> None:
     path = sh.path("San Diego", "New York", duration="30 s")
     shown = path._repr_html_()
     for text in (
@@ -90,7 +90,7 @@ def test_a_path_shows_its_ends_and_what_it_is_like(tmp_path: Path) -> None:
         path.plot(tmp_path / "path.txt")
 
 
-def test_other_things_show_what_they_are(tmp_path: Path) -> None:
+def test_other_objects_show_a_summary(tmp_path: Path) -> None:
     assert "1,584 satellites" in sh.constellation("starlink-shell1")._repr_html_()
     pairs = sh.all_pairs(["London", "Rome", "Oslo"], tmp_path / "p.parquet", duration="2 s")
     assert "3 sites, 2 steps" in pairs._repr_html_()
@@ -107,14 +107,14 @@ def test_a_study_shows_its_claims(tmp_path: Path) -> None:
         assert text in shown
 
 
-def test_names_are_offered_before_they_are_loaded() -> None:
+def test_names_are_completed_before_they_are_loaded() -> None:
     for package in (sh, sh.figures, sh.report, sh.study):
         assert set(package.__all__) == set(dir(package))
     assert {"sim", "sweep", "study", "InterruptedRunError"} <= set(dir(sh))
 
 
 @pytest.mark.integration
-def test_repeats_are_a_frame_with_a_row_for_each_seed_and_flow() -> None:
+def test_repeats_give_a_frame_with_a_row_per_seed_and_flow() -> None:
     scenario = {**SCENARIO, "flow": [{"cc": "cubic"}, {"cc": "bbr"}]}
     frame = sh.sim(scenario, repeat=2, seed=7, sets=["link.loss=1 %"], jobs=2)
     rows = frame.select("seed", "flow", "cc").rows()
@@ -128,12 +128,12 @@ def test_repeats_are_a_frame_with_a_row_for_each_seed_and_flow() -> None:
 
 
 @pytest.mark.integration
-def test_a_sweep_crosses_its_axes_and_keeps_runs_where_asked(tmp_path: Path) -> None:
+def test_a_sweep_crosses_its_axes_and_keeps_runs_with_an_output(tmp_path: Path) -> None:
     axes = {
         "flow.0.cc": ["cubic", "satcp"],
         "queue": {"short": {"link.queue": "5 packets"}, "long": {"link.queue": "90 packets"}},
     }
-    with pytest.warns(UserWarning, match=r"2 of 4 runs \(flow\.0\.cc = satcp\): satcp: told of no"):
+    with pytest.warns(UserWarning, match=r"2 of 4 runs \(flow\.0\.cc = satcp\): satcp: gets no"):
         frame = sh.sweep(SCENARIO, axes, output=tmp_path / "out", jobs=2)
     at = [("cubic", "short"), ("cubic", "long"), ("satcp", "short"), ("satcp", "long")]
     assert frame.select("flow.0.cc", "queue").rows() == at
@@ -166,7 +166,7 @@ def test_wrong_axes_are_refused(axes: dict[str, Any], expected: str) -> None:
 
 
 class _Display:
-    """A notebook's display that keeps what it was told to show."""
+    """Stub of a notebook's display that records the shown objects."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.shown: list[str] = []
@@ -185,7 +185,9 @@ class _Display:
         self.shown.append(content._repr_html_())
 
 
-def test_a_bar_is_shown_in_notebooks_and_gone_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bar_is_shown_in_notebooks_and_removed_at_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     display = _Display(monkeypatch)
     monkeypatch.setattr(progress, "_REFRESH_S", 0.0)
     with progress.progress_bar("a <b>") as quick:
@@ -201,7 +203,7 @@ def test_a_bar_is_shown_in_notebooks_and_gone_at_the_end(monkeypatch: pytest.Mon
     assert display.shown[-1] == ""
 
 
-def test_nothing_is_shown_where_nobody_looks(
+def test_no_bar_is_shown_outside_notebooks_and_terminals(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(progress, "_QUIET_S", 0.0)

@@ -1,4 +1,4 @@
-"""A bad orientation that was planted is found; where there is none, chance seldom finds one."""
+"""A planted bad orientation is found; without one, false alarms are rare."""
 
 from __future__ import annotations
 
@@ -18,18 +18,19 @@ from skyhop.telemetry.store import Store
 
 S = 10**9
 START_NS = 1_700_000_007 * S
-"""A slot begins here: 22:13:27 UTC."""
+"""Begin of a slot: 22:13:27 UTC."""
 PLANTED = (1.25, 64.85)
 
 
 def telemetry(seed: int, slots: int, worse_ms: float = 0.0) -> pl.DataFrame:
     """Return seconds of a terminal that turns slowly, with rare excursions.
 
-    Slots of 15 s have a latency of their own, and in the planted cell one more.
+    Each slot of 15 s has its own latency; in the planted cell `worse_ms` is added.
+
     """
     draw = np.random.default_rng(seed)
     count = 15 * slots
-    # It stays some slots near one of the cells around its middle.
+    # The terminal stays for four slots near one of the cells around its middle.
     stays = np.repeat(np.arange(-(-slots // 4)), 4)[:slots].repeat(15)
     spread = draw.normal(0, [[0.2], [0.12]], (2, -(-slots // 4)))
     azimuth = 1.0 + spread[0][stays] + draw.normal(0, 0.002, count)
@@ -81,12 +82,12 @@ def test_without_one_chance_finds_one_in_a_twentieth_of_cases() -> None:
         > 0
         for seed in range(tries)
     )
-    # 5 % are 6 of 120; 13 or more are one case in 300.
+    # 5 % are 6 of 120; 13 or more have a probability of one in 300.
     assert alarms <= 0.05 * tries + 2.8 * (0.05 * 0.95 * tries) ** 0.5
 
 
 def test_slots_that_are_alike_are_noticed_and_longer_blocks_help() -> None:
-    """Half a slot off the grid, every block has half of what its neighbour has."""
+    """Shift times by half a slot: neighbouring blocks then share half of their latency."""
     tries = cases(60)
     shifted = [telemetry(s, 600).with_columns(pl.col(TIME) + 7 * S) for s in range(tries)]
     alarms = 0
@@ -139,7 +140,7 @@ def test_what_cannot_be_told_is_refused() -> None:
     other = frame.with_columns(node=pl.lit("edh"))
     with pytest.raises(InputError, match="name one of bcn-1, edh"):
         by_orientation(pl.concat([frame, other]))
-    # One latency throughout: nothing is worse than anything.
+    # Latency is constant, so no cell is worse than another.
     even = by_orientation(frame.with_columns(pop_ping_latency_ms=pl.lit(30.0)), permutations=19)
     assert even.significant().is_empty()
 

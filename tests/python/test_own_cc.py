@@ -1,4 +1,4 @@
-"""Congestion controls in files of the user's: found, compiled, run, recorded, refused."""
+"""Congestion controls in the user's files: search, compilation, runs, records and errors."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ def compiler() -> None:
 
 @pytest.fixture
 def skyhop(tmp_path: Path) -> Skyhop:
-    """Run the command line in this process; the compiler is a process in any case."""
+    """Run the command line in this process; the compiler is a process of its own."""
     return partial(run_here, tmp_path)
 
 
 def scenario(cc: str, **flow: Any) -> dict[str, Any]:
-    """Return a short run over a link that loses packets."""
+    """Return the scenario of a short run over a link with loss."""
     return {
         "path": {"kind": "fixed", "rtt": "20 ms"},
         "link": {"rate": "10 Mbit/s", "loss": "0.1 %"},
@@ -81,7 +81,7 @@ def goodput(run: sh.Run) -> int:
 
 
 @pytest.mark.integration
-def test_a_copy_of_ours_does_the_same_and_takes_the_same_parameters(tmp_path: Path) -> None:
+def test_a_copy_of_ours_has_equal_results_and_parameters(tmp_path: Path) -> None:
     file = tmp_path / "mine.c"
     file.write_text(template(file, "cubic"), "utf-8")
     own = sh.sim(scenario("cubic", cubic={"beta": 0.8}))
@@ -97,21 +97,21 @@ def test_a_copy_of_ours_does_the_same_and_takes_the_same_parameters(tmp_path: Pa
 
 
 @pytest.mark.integration
-def test_a_file_is_beside_the_scenario_or_here_and_the_report_says_how_to_run_it_again(
+def test_files_are_relative_to_the_scenario_or_the_command_and_reports_repeat_runs(
     skyhop: Skyhop, tmp_path: Path
 ) -> None:
     (tmp_path / "there").mkdir()
     write(tmp_path / "there", "idea.c", ("tcp_reno_cong_avoid(sk, ack, acked)", "(void)acked"))
     write(tmp_path, "idea.c")
     write_scenario(tmp_path / "there" / "x.toml", "./idea.c")
-    beside = skyhop("sim", "there/x.toml", "-o", "beside")
+    relative = skyhop("sim", "there/x.toml", "-o", "relative")
     here = skyhop("sim", "there/x.toml", "-o", "here", "--set", "flow.0.cc=./idea.c")
-    assert (beside.returncode, here.returncode) == (0, 0), beside.stderr + here.stderr
-    runs = {name: sh.read_run(tmp_path / name) for name in ("beside", "here")}
-    (where,) = runs["beside"].info["cc_files"]
+    assert (relative.returncode, here.returncode) == (0, 0), relative.stderr + here.stderr
+    runs = {name: sh.read_run(tmp_path / name) for name in ("relative", "here")}
+    (where,) = runs["relative"].info["cc_files"]
     assert where == str(tmp_path / "there" / "idea.c")
-    # The one beside the scenario never grows its window.
-    assert goodput(runs["here"]) > 2 * goodput(runs["beside"])
+    # The file next to the scenario never increases its window.
+    assert goodput(runs["here"]) > 2 * goodput(runs["relative"])
     assert skyhop("report", "here", "-o", "page.html").returncode == 0
     again = run_again(tmp_path / "page.html", tmp_path / "elsewhere")
     assert again.returncode == 0, again.stderr
@@ -119,7 +119,7 @@ def test_a_file_is_beside_the_scenario_or_here_and_the_report_says_how_to_run_it
 
 
 def refused(skyhop: Skyhop, *arguments: object) -> list[str]:
-    """Return the lines of a run that is refused for its input."""
+    """Return the error lines of a run that is refused with exit code 2."""
     result = skyhop(*arguments)
     assert result.returncode == 2, result.stderr
     assert "Traceback" not in result.stderr
@@ -127,9 +127,7 @@ def refused(skyhop: Skyhop, *arguments: object) -> list[str]:
 
 
 @pytest.mark.integration
-def test_what_the_compiler_says_comes_first_and_one_line_of_ours_after_it(
-    skyhop: Skyhop, tmp_path: Path
-) -> None:
+def test_errors_of_the_compiler_precede_one_line_of_ours(skyhop: Skyhop, tmp_path: Path) -> None:
     write(tmp_path, "idea.c", ("tcp_sk(sk)->snd_cwnd;", "tcp_sk(sk)->no_such_field;"))
     write_scenario(tmp_path / "x.toml", "./idea.c")
     said = [
@@ -152,7 +150,7 @@ def test_what_the_compiler_says_comes_first_and_one_line_of_ours_after_it(
     ("old", "new", "expected"),
     [
         (".undo_cwnd = SKYHOP_FN(idea_undo_cwnd)", ".release = SKYHOP_FN(idea_init)", "undo_cwnd"),
-        (".ssthresh =", ".ssthres =", "ssthres is no hook"),
+        (".ssthresh =", ".ssthres =", "ssthres is not a hook"),
         ("SKYHOP_MODULE(", "#define GONE(...)\nGONE(", "SKYHOP_MODULE"),
     ],
 )
@@ -162,7 +160,7 @@ def test_a_hook_that_is_missing_or_unknown_is_named_in_a_line(
     write(tmp_path, "idea.c", (old, new))
     write_scenario(tmp_path / "x.toml", "./idea.c")
     for command in (["sim", "x.toml", "-o", "run"], ["cc", "check", "idea.c"]):
-        # What a compiler warns of, such as a hook that is not used, may stand before it.
+        # Warnings of the compiler, such as unused hooks, may precede it.
         lines = refused(skyhop, *command)
         assert expected in lines[-1]
         assert sum("skyhop: " in line for line in lines) == 1
@@ -172,7 +170,9 @@ def test_a_hook_that_is_missing_or_unknown_is_named_in_a_line(
     ("name", "expected"),
     [("nosuch.c", "there is no file"), ("my-idea.c", "at most 15"), ("sixteen_letters_.c", "15")],
 )
-def test_wrong_names_are_one_line(skyhop: Skyhop, tmp_path: Path, name: str, expected: str) -> None:
+def test_wrong_names_are_an_error_of_one_line(
+    skyhop: Skyhop, tmp_path: Path, name: str, expected: str
+) -> None:
     if name != "nosuch.c":
         shutil.copy(write(tmp_path, "idea.c"), tmp_path / name)
     write_scenario(tmp_path / "x.toml", name)
@@ -197,7 +197,7 @@ def test_without_a_compiler_one_line_says_what_to_install(
 @pytest.mark.parametrize(
     "name", [pytest.param("fifteen_letters.c", marks=pytest.mark.integration), "sketch.py"]
 )
-def test_new_writes_what_passes_the_checks(skyhop: Skyhop, name: str) -> None:
+def test_templates_pass_the_checks(skyhop: Skyhop, name: str) -> None:
     assert skyhop("cc", "new", name).returncode == 0
     result = skyhop("cc", "check", name, "--json")
     assert result.returncode == 0, result.stderr
@@ -229,7 +229,9 @@ def test_a_check_that_fails_is_named(skyhop: Skyhop, tmp_path: Path) -> None:
 
 
 @pytest.mark.integration
-def test_sweeps_take_files_from_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_of_sweeps_are_relative_to_the_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "there").mkdir()
     write_scenario(tmp_path / "there" / "x.toml", "cubic")
     write(tmp_path, "idea.c")
@@ -251,7 +253,7 @@ def study_of(*values: str) -> str:
 
 
 @pytest.mark.integration
-def test_a_studys_runs_are_known_by_what_is_in_the_file(tmp_path: Path) -> None:
+def test_ids_of_runs_depend_on_the_content_of_the_file(tmp_path: Path) -> None:
     def ids() -> list[str]:
         return [run.run_id for run in load_study(tmp_path / "study.toml").runs()]
 
@@ -270,7 +272,7 @@ def test_a_studys_runs_are_known_by_what_is_in_the_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.integration
-def test_a_study_goes_on_beside_a_file_that_crashes(skyhop: Skyhop, tmp_path: Path) -> None:
+def test_a_study_continues_after_a_file_that_crashes(skyhop: Skyhop, tmp_path: Path) -> None:
     write(tmp_path, "idea.c")
     write(tmp_path, "crash.c", ("my->min_rtt_us = ~0U;", "*(volatile u32 *)0 = 1;"))
     (tmp_path / "study.toml").write_text(study_of("./idea.c", "./crash.c"), "utf-8")
@@ -293,7 +295,7 @@ def test_python_gets_acks_losses_and_parameters(tmp_path: Path) -> None:
     assert goodput(gentle) > goodput(usual)
     assert usual.info["cc_files"] == {str(file): hashlib.sha256(file.read_bytes()).hexdigest()}
     assert usual.flows.equals(sh.sim(scenario(str(file))).flows)
-    # Edited and run again by the same process.
+    # The same process loads an edited file again.
     file.write_text(SKETCH.replace("cut = 0.5", "cut = 0.9"), "utf-8")
     assert sh.sim(scenario(str(file))).flows.equals(gentle.flows)
 
@@ -327,7 +329,7 @@ def test_python_paces_and_draws_random_numbers_that_repeat(tmp_path: Path) -> No
         (SKETCH.replace("ack.acked / self.cwnd", "float('nan')"), RunError, "cwnd is nan"),
     ],
 )
-def test_what_is_wrong_in_python_is_one_line(
+def test_errors_of_python_files_are_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, kind: type, expected: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -364,7 +366,7 @@ def test_live_refuses_python(skyhop: Skyhop, tmp_path: Path) -> None:
 
 
 @pytest.mark.integration
-def test_an_experiment_that_is_sent_elsewhere_has_its_files(tmp_path: Path) -> None:
+def test_an_experiment_for_another_machine_contains_its_files(tmp_path: Path) -> None:
     file = write(tmp_path, "idea.c")
     loaded = _core.Scenario.from_json(json.dumps(scenario(str(file))), "x", [])
     text = _core.Experiment.build(loaded, lambda _: ("", 0.0, 0.0, 0.0), lambda *_: None).to_json()
@@ -385,7 +387,7 @@ def test_the_kernel_takes_names_of_fifteen_letters(skyhop: Skyhop, tmp_path: Pat
     write(tmp_path, "fifteen_letters.c")
     offered = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
     if "fifteen_letters" in offered.read_text():
-        missing("kernel", "somebody has loaded fifteen_letters")
+        missing("kernel", "another process has loaded fifteen_letters")
     loaded = skyhop("cc", "load", "./fifteen_letters.c")
     try:
         assert loaded.stdout.strip() == "fifteen_letters", loaded.stderr

@@ -1,4 +1,4 @@
-"""Figures and tables for papers: widths, formats, files, what they say of themselves."""
+"""Figures and tables for papers: widths, formats, files, and captions."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ NARROW_FIRST = [
     width if width == "one-column" else pytest.param(width, marks=pytest.mark.soak)
     for width in FIGURE_WIDTHS
 ]
-"""The narrowest, where figures fit least; the others in soak."""
+"""Figure widths: the narrowest always, because it is the hardest to fit; others in soak."""
 
 pytestmark = pytest.mark.filterwarnings("error::UserWarning")
 
@@ -53,7 +53,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def studied(tmp_path_factory: pytest.TempPathFactory) -> ChartSource:
-    """Return a study that was run, with what its charts are made from."""
+    """Run a study with every kind of panel; return the source of its charts."""
     place = tmp_path_factory.mktemp("studied")
     published = [{"metric": "goodput", "by": ["cc"], "values": [["bbr", 9.5]]}]
     keys = {"panel": list(PANELS), "metric": [LATE, SUM], "published": published}
@@ -65,11 +65,11 @@ def studied(tmp_path_factory: pytest.TempPathFactory) -> ChartSource:
 
 @pytest.fixture(scope="module")
 def charts(studied: ChartSource) -> dict[str, Any]:
-    """Return the chart of each panel by its title; None of a table."""
+    """Return the chart of each panel by its title; None for a table."""
     return {panel.title: chart_of(panel, studied) for panel in studied.study.file.panel}
 
 
-def test_every_width_is_tried() -> None:
+def test_every_width_is_tested() -> None:
     assert set(WIDTHS_IN) == set(FIGURE_WIDTHS) == set(get_args(FigureWidth))
 
 
@@ -91,12 +91,12 @@ def test_figures_of_studies_fit_their_width(charts: dict[str, Any], width: Figur
 
 
 def check_fits(figure: Sheet, width: FigureWidth) -> None:
-    """Check that a figure is as wide as asked, that nothing is cut off, and all can be read."""
+    """Check that a figure has the given width, readable texts, and nothing cut off."""
     assert figure.get_figwidth() == WIDTHS_IN[width]
     figure.draw_without_rendering()
     right, top = figure.bbox.width, figure.bbox.height
     texts = [text for text in figure.findobj(Text) if text.get_visible() and text.get_text()]
-    # Ticks outside of an axis's limits are not drawn, whatever they say.
+    # Labels of ticks outside an axis's limits are not drawn, so they are not checked.
     ticks = [label for tick in figure.findobj(Tick) for label in (tick.label1, tick.label2)]
     shown = [text for text in texts if text not in ticks]
     assert shown
@@ -124,7 +124,9 @@ def test_pdfs_are_as_wide_as_a_column(runs: Path, tmp_path: Path, width: FigureW
 
 
 @pytest.mark.usefixtures("pictures")
-def test_files_are_where_and_what_was_asked(skyhop: Skyhop, runs: Path, tmp_path: Path) -> None:
+def test_files_have_the_given_directory_and_formats(
+    skyhop: Skyhop, runs: Path, tmp_path: Path
+) -> None:
     done = skyhop("report", runs / "mine", "-o", "r.html", "--figures", "my figs",
                   "--format", "pdf", "--format", "svg", "--width", "one-column")  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -137,7 +139,7 @@ def test_files_are_where_and_what_was_asked(skyhop: Skyhop, runs: Path, tmp_path
     assert not (tmp_path / "r-figures").exists()
 
 
-def test_a_figure_alone_is_what_its_name_ends_in(
+def test_a_single_figure_has_the_format_of_its_name(
     skyhop: Skyhop, runs: Path, tmp_path: Path
 ) -> None:
     done = skyhop("report", runs / "mine", "-o", "one.svg", "--width", "two-column")
@@ -149,18 +151,18 @@ def test_a_figure_alone_is_what_its_name_ends_in(
 
 
 @pytest.mark.usefixtures("pictures")
-def test_all_kinds_go_where_figures_are_asked_for(runs: Path, tmp_path: Path) -> None:
+def test_figures_of_all_formats_go_to_the_given_directory(runs: Path, tmp_path: Path) -> None:
     wanted = FigureFiles(tmp_path / "paper")
     write_report([runs / "mine"], tmp_path / "r.html", figures=wanted)
     (tmp_path / "paper" / "path.pdf").write_bytes(b"mine")
     write_report([runs / "mine"], tmp_path / "r.html", figures=replace(wanted, kinds=("png",)))
-    # What is in a directory of the user's own is not cleared, only written over.
+    # Files in a directory that the user gave are overwritten, never removed.
     kinds = {file.suffix[1:] for file in (tmp_path / "paper").glob("path.*")}
     assert kinds == set(FIGURE_KINDS)
     assert (tmp_path / "paper" / "path.pdf").read_bytes() == b"mine"
 
 
-def test_wrong_options_are_named_before_the_work(skyhop: Skyhop, tmp_path: Path) -> None:
+def test_wrong_options_are_named_before_any_work(skyhop: Skyhop, tmp_path: Path) -> None:
     write(tmp_path / "s.toml")
     done = skyhop("study", "run", "s.toml", "-o", "out", "--width", "3in")
     assert done.returncode == 2
@@ -177,7 +179,7 @@ def test_wrong_options_are_named_before_the_work(skyhop: Skyhop, tmp_path: Path)
         ("taken", [], "taken is not a directory"),
     ],
 )
-def test_what_figures_cannot_be_is_named(
+def test_impossible_figures_are_named(
     tmp_path: Path, directory: str | None, kinds: list[str], said: str
 ) -> None:
     (tmp_path / "taken").write_text("", "utf-8")
@@ -227,12 +229,12 @@ def test_latex_prints_what_the_page_shows() -> None:
         r"\textasciitilde{}\textasciicircum{}\{\}\# \\",
     ]  # fmt: skip
     assert lines[5] == r" & ($\mu$s) \\"
-    # A bracket after a row's end would be taken for its argument.
+    # LaTeX takes a bracket after the end of a row (\\) for its argument.
     assert lines[7] == r"{}[1] \textless{}a-b\textgreater{} \textbar{} $\rightarrow$ & $-$1.5 \\"
     assert lines[8] == r"-- & 1,234 \\"
 
 
-def test_panels_name_what_they_pooled(charts: dict[str, Any]) -> None:
+def test_panels_name_the_runs_behind_them(charts: dict[str, Any]) -> None:
     said = {title: getattr(chart, "pooled", None) for title, chart in charts.items()}
     assert said == {
         "A table": None,
@@ -259,7 +261,7 @@ def test_panels_name_what_they_pooled(charts: dict[str, Any]) -> None:
     assert said["Shares"] in written
 
 
-def test_comparisons_name_what_their_shares_are_of(runs: Path) -> None:
+def test_comparisons_name_the_samples_behind_their_shares(runs: Path) -> None:
     figure = comparison_figure(read_runs([runs / "both", runs / "mine"]))
     written = {text.get_text() for text in figure.findobj(Text)}
     assert "shares: each curve is of all samples of one flow over 12 s, one every 0.1 s" in written
@@ -276,7 +278,7 @@ def test_a_burst_after_a_hole_is_explained(tmp_path: Path) -> None:
         assert shown.panels[0].note == expected
     narrow = {text.get_text() for text in draw(shown, "one-column").findobj(Text)}
     assert f"goodput {note}" in {" ".join(text.split()) for text in narrow}
-    # The link carries more after a change: nothing is above its rate then.
+    # With a higher rate after a change, the goodput stays below it.
     run.scenario["change"] = [{"at": "4 s", "rate": "500 Mbit/s"}]
     assert run_timeline(replace(run, flows={0: series})).panels[0].note == ""
 
@@ -288,7 +290,7 @@ def draw(timeline: Any, width: FigureWidth) -> Sheet:
 
 
 @pytest.mark.usefixtures("pictures")
-def test_the_page_has_figures_for_phones_and_for_the_dark(runs: Path, tmp_path: Path) -> None:
+def test_the_page_has_figures_for_phones_and_for_dark_mode(runs: Path, tmp_path: Path) -> None:
     page = write_report([runs / "mine"], tmp_path / "r.html").read_text("utf-8")
     assert page.count('<source media="(max-width: 640px)" srcset="data:image/png') == 2
     dark = page[page.index("@media (prefers-color-scheme: dark) {\n  figure img") :]

@@ -103,7 +103,7 @@ def test_a_leoem_log_is_imported(skyhop: Skyhop, tmp_path: Path) -> None:
 
 
 def test_leoem_compatibility_follows_a_log(skyhop: Skyhop, tmp_path: Path) -> None:
-    """The first ten minutes; the whole orbits are compared in the tests of crates/path."""
+    """Compute the first ten minutes; the tests of crates/path compare whole orbits."""
     gateways = reference("leoem/ground_stations.csv")
     done = skyhop(
         *("path", "--from", "32.881,-117.237", "--to", "40.845,-73.932", "--relay", "bent-pipe"),
@@ -139,7 +139,7 @@ def test_a_script_that_ends_with_a_table_ends_well(tmp_path: Path, times: int) -
         'run = skyhop.sim({**scenario, "run": {"duration": "1 s"}})\n'
         "assert run.flows.num_rows > 0\n"
     )
-    # What a library's threads do at the end is a matter of luck.
+    # Whether threads of a library disturb the exit depends on timing.
     for _ in range(times):
         done = subprocess.run(
             [sys.executable, script], capture_output=True, text=True, timeout=120, check=False

@@ -1,4 +1,4 @@
-"""Paths side by side: what is compared, the table, the figure."""
+"""Comparison of paths: the compared paths, the table, and the figure."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def records() -> dict[str, PathRecord]:
     return {name: path_record(path) for name, path in paths.items()}
 
 
-def test_constellations_relays_and_files_stand_side_by_side(skyhop: Skyhop, tmp_path: Path) -> None:
+def test_constellations_relays_and_files_are_compared(skyhop: Skyhop, tmp_path: Path) -> None:
     sh.path("San Diego", "New York", duration="20 s").write(tmp_path / "mine.parquet")
     done = skyhop("path", "compare", "isl", "kuiper-630-hypatia:isl", "geo:-95.2", "mine.parquet",
                   "isl", *ENDS, "--json", "-o", "x.svg", "--width", "one-column")  # fmt: skip
@@ -55,7 +55,7 @@ def test_the_table_has_the_statistics_of_each_path(records: dict[str, PathRecord
         assert row["outage_share"] == figures["outage_share"]
         assert row["stretch_great_circle"] == figures["stretch_great_circle"]
     table = comparison_table(rows)
-    # The ends are the same: they need no columns.
+    # Equal ends need no columns.
     assert [column.title for column in table.columns][:2] == ["path", "RTT mean"]
     assert len(table.rows) == 2
 
@@ -72,7 +72,7 @@ def test_a_terminal_and_csv_have_the_same_paths(skyhop: Skyhop) -> None:
 
 def test_the_figure_has_a_line_and_a_curve_per_path(records: dict[str, PathRecord]) -> None:
     shown = compare_paths(records)
-    assert shown.panel.is_log, "half a second beside thirty milliseconds"
+    assert shown.panel.is_log, "half a second next to thirty milliseconds"
     for width in FIGURE_WIDTHS:
         over_time, shares = draw_path_comparison(shown, width).axes
         assert [line.get_label() for line in over_time.lines] == ["isl", "geo"]
@@ -86,7 +86,7 @@ def test_the_figure_has_a_line_and_a_curve_per_path(records: dict[str, PathRecor
         assert curve.values[at] == pytest.approx(quantiles["p50"])
 
 
-def test_a_path_that_is_down_has_shares_of_the_time_it_is_up(tmp_path: Path) -> None:
+def test_shares_of_a_path_with_outages_count_the_time_it_is_up(tmp_path: Path) -> None:
     (tmp_path / "x.csv").write_text("1,8,10,20,0,0,0\n1,4,20,50,0,0,3000\n1,4,20,50,0,0,4000\n")
     path = path_record(sh.import_path(tmp_path / "x.csv", "csv"))
     ((_, curve),) = compare_paths({"x": path}).shares
@@ -94,7 +94,7 @@ def test_a_path_that_is_down_has_shares_of_the_time_it_is_up(tmp_path: Path) -> 
     assert curve.shares[0] == pytest.approx(3 / 7)
 
 
-def test_files_of_one_name_are_told_apart(skyhop: Skyhop, tmp_path: Path) -> None:
+def test_files_of_the_same_name_get_distinct_labels(skyhop: Skyhop, tmp_path: Path) -> None:
     path = sh.path("San Diego", "New York", duration="5 s")
     for place in ("a", "b"):
         (tmp_path / place).mkdir()
@@ -106,7 +106,7 @@ def test_files_of_one_name_are_told_apart(skyhop: Skyhop, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("isl",), "isl: no path file is called so; to compute it, give --from and --to"),
+        (("isl",), "isl: there is no such path file; to compute a path, give --from and --to"),
         (("gone.parquet", *ENDS), "gone.parquet: cannot read"),
         (("no-such-fleet:isl", *ENDS), "no-such-fleet"),
         (("isl", *ENDS, "--width", "wide"), "--width: expected page"),

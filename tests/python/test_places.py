@@ -8,7 +8,7 @@ import pytest
 import small_study
 from conftest import Skyhop
 
-from skyhop.data.places import find_place, taken_as
+from skyhop.data.places import ambiguity_note, find_place
 from skyhop.errors import InputError
 
 
@@ -46,15 +46,15 @@ def test_largest_city_of_a_name_wins() -> None:
 
 
 def test_a_name_that_may_mean_others_says_which_it_is_taken_for() -> None:
-    assert taken_as("Portland") == (
+    assert ambiguity_note("Portland") == (
         '"Portland" is taken as Portland, US (45.52, -122.68); for another write "Portland, ME"'
     )
     assert find_place("Portland, ME").latitude_deg == pytest.approx(43.66, abs=0.05)
-    victoria = taken_as("Victoria")
+    victoria = ambiguity_note("Victoria")
     assert victoria is not None, "the largest city is called otherwise"
     assert "Hong Kong, HK" in victoria
     for text in ("London", "New York", "Portland, OR", "Hawthorne CA US", "1,2"):
-        assert taken_as(text) is None, text
+        assert ambiguity_note(text) is None, text
 
 
 def test_a_command_prints_which_place_it_took(skyhop: Skyhop, tmp_path: Path) -> None:

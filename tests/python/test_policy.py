@@ -1,4 +1,4 @@
-"""`skyhop policy`, and flows that a policy decides for: docs/policies.md's own card."""
+"""`skyhop policy`, and flows with the card of policy-card.md."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from onnx_file import forty_packets, linear
 import skyhop as sh
 from skyhop import _core
 from skyhop.errors import InputError, RunError
-from skyhop.policies.onnx import SAID, Memory, Node, encode
+from skyhop.policies.onnx import OUTPUT_NAME, Memory, Node, encode
 from skyhop.study.plan import load_study
 
-PAGE = Path(__file__).parents[2] / "docs" / "policies.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "policy-card.md"
 SCENARIO = """\
 [path]
 kind = "fixed"
@@ -38,7 +38,7 @@ policy = "forty.toml"
 
 @pytest.fixture
 def card(tmp_path: Path) -> Path:
-    """Write the page's card with its network, and a scenario whose flow takes it."""
+    """Write the page's card with its network, and a scenario whose flow uses it."""
     (tmp_path / "scenario.toml").write_text(SCENARIO, "utf-8")
     return forty_packets(tmp_path)
 
@@ -51,12 +51,12 @@ def test_the_card_of_the_page_moves_the_window_to_forty_packets(card: Path) -> N
     assert {Path(name).name for name in files} == {"forty.toml", "forty.onnx"}
 
 
-def test_an_unknown_quantity_is_told_in_one_line(card: Path, skyhop: Skyhop) -> None:
+def test_an_unknown_quantity_is_an_error_of_one_line(card: Path, skyhop: Skyhop) -> None:
     card.write_text(card.read_text("utf-8").replace('of = "cwnd"', 'of = "weather"'), "utf-8")
     done = skyhop("policy", "check", str(card))
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
-    assert "observation.features.0.of: `weather` is no quantity" in done.stderr
+    assert "observation.features.0.of: `weather` is not a known quantity" in done.stderr
 
 
 def test_the_cards_that_come_with_skyhop_can_be_written_and_checked(
@@ -73,11 +73,11 @@ def test_the_cards_that_come_with_skyhop_can_be_written_and_checked(
             continue
         assert checked.returncode == 2
         assert "is not here: its authors publish" in checked.stderr
-    assert "is there already" in skyhop("policy", "new", str(file)).stderr
+    assert "exists already" in skyhop("policy", "new", str(file)).stderr
     assert "expected one of astraea" in skyhop("policy", "new", "x.toml", "--from", "x").stderr
 
 
-def test_a_study_knows_the_network_of_its_runs(card: Path) -> None:
+def test_ids_of_runs_depend_on_the_network(card: Path) -> None:
     def run_ids() -> set[str]:
         study = {
             "title": "t", "question": "q", "engine": "sim",
@@ -103,7 +103,7 @@ def test_a_study_knows_the_network_of_its_runs(card: Path) -> None:
         ('cc = "policy"', 'cc = "cubic"', 'is for cc = "policy"'),
     ],
 )
-def test_what_a_flow_says_wrong_of_its_policy_is_one_line(
+def test_wrong_policies_of_flows_are_errors_of_one_line(
     card: Path, old: str, new: str, says: str
 ) -> None:
     scenario = card.with_name("scenario.toml")
@@ -114,9 +114,9 @@ def test_what_a_flow_says_wrong_of_its_policy_is_one_line(
 
 
 @pytest.mark.parametrize("file", ["../forty.onnx", "/etc/passwd", "", "a/../../b.onnx"])
-def test_a_network_is_beside_its_card(card: Path, file: str) -> None:
+def test_a_network_outside_its_cards_directory_is_refused(card: Path, file: str) -> None:
     card.write_text(card.read_text("utf-8").replace("forty.onnx", file), "utf-8")
-    with pytest.raises(InputError, match="is not beside the card"):
+    with pytest.raises(InputError, match="is not in the card's directory or below it"):
         _core.check_policy(str(card))
 
 
@@ -125,19 +125,19 @@ def test_a_file_of_2_gb_is_refused_before_it_is_read(card: Path, name: str) -> N
     file = card.with_name(name)
     os.truncate(file, 2 << 30)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    with pytest.raises(InputError, match=rf"{name}: .*more than") as raised:
+    with pytest.raises(InputError, match=rf"{name}: .*larger than") as raised:
         _core.check_policy(str(card))
     assert "\n" not in str(raised.value)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 600_000
 
 
-def test_what_a_network_remembers_is_of_one_flow(card: Path) -> None:
+def test_flows_have_separate_recurrent_memory(card: Path) -> None:
     remembers = 'file = "forty.onnx"\nmemory = [{ input = "h", output = "h_next", size = 1 }]'
     text = card.read_text("utf-8").replace('file = "forty.onnx"', remembers)
     text = text.replace('moves = "cwnd"', 'moves = "own-cwnd"\nfirst_cwnd = 20.0')
     card.write_text(text, "utf-8")
-    # It says 0.0002 for the first time, 0.0004 for the second and so on.
-    count = [Node("Add", ("h", "one"), "h_next"), Node("Mul", ("h_next", "slight"), SAID)]
+    # The n-th output is n * 0.0002.
+    count = [Node("Add", ("h", "one"), "h_next"), Node("Mul", ("h_next", "slight"), OUTPUT_NAME)]
     constants, memory = {"one": [[1.0]], "slight": [[0.0002]]}, [Memory("h", "h_next", 1)]
     card.with_name("forty.onnx").write_bytes(encode(count, constants, 1, 1, memory))
     scenario = card.with_name("scenario.toml")
@@ -156,13 +156,13 @@ def test_what_a_network_remembers_is_of_one_flow(card: Path) -> None:
         assert len(windows) > 10
 
 
-def test_a_damaged_network_is_one_line(card: Path) -> None:
+def test_a_damaged_network_is_an_error_of_one_line(card: Path) -> None:
     network = card.with_name("forty.onnx")
     whole = network.read_bytes()
     said = []
     for cut in range(0, len(whole), 7):
         network.write_bytes(whole[:cut])
-        # What is lost at the end may be nothing that is needed.
+        # The end of the file may be unused.
         with suppress(InputError):
             _core.check_policy(str(card))
             continue
@@ -175,7 +175,7 @@ def test_a_damaged_network_is_one_line(card: Path) -> None:
 
 @pytest.fixture
 def in_python(card: Path) -> Path:
-    """Write a card with the page's function in the place of its network, and a scenario of it."""
+    """Write a card with the page's Python function as its network, and a scenario that uses it."""
     (code,) = re.findall(r"```python\n(.*?)```", PAGE.read_text("utf-8"), flags=re.DOTALL)
     place = card.parent / "python"
     place.mkdir()
@@ -209,29 +209,29 @@ def test_a_function_in_python_decides_as_the_network_does(card: Path, in_python:
         ("def decide(seen)\n", InputError, "SyntaxError"),
     ],
 )
-def test_what_is_wrong_in_python_is_one_line(
+def test_errors_of_the_python_function_are_one_line(
     in_python: Path, code: str, error: type[Exception], says: str
 ) -> None:
     in_python.with_name("decide.py").write_text(code, "utf-8")
     with pytest.raises(error, match=re.escape(says)) as raised:
         sh.sim(in_python.with_name("scenario.toml"), in_python.with_name("run"))
     assert "\n" not in str(raised.value)
-    # What went wrong once is not what goes wrong next.
+    # An error is not cached: the corrected function works.
     in_python.with_name("decide.py").write_text("def decide(seen):\n    return 0\n", "utf-8")
     sh.sim(in_python.with_name("scenario.toml"), in_python.with_name("next"))
 
 
-def test_an_error_in_python_is_told_to_who_asks(in_python: Path) -> None:
+def test_an_error_of_the_python_function_is_raised_by_ask_policy(in_python: Path) -> None:
     in_python.with_name("decide.py").write_text("def decide(seen):\n    return seen[9]\n", "utf-8")
     with pytest.raises(RunError, match="IndexError"):
         _core.ask_policy(str(in_python), [[1.0]])
-    with pytest.raises(InputError, match="sees 1 numbers at once, not 2"):
+    with pytest.raises(InputError, match="takes 1 numbers per observation, not 2"):
         _core.ask_policy(str(in_python), [[1.0, 2.0]])
 
 
 @pytest.mark.soak
 @pytest.mark.alone
-def test_the_same_card_does_the_same_in_the_kernel(card: Path, skyhop: Skyhop) -> None:
+def test_a_card_has_the_same_effect_in_the_kernel(card: Path, skyhop: Skyhop) -> None:
     needs_namespaces()
     scenario = card.with_name("scenario.toml")
     live = skyhop("live", str(scenario), "-o", str(card.with_name("live")))
@@ -246,7 +246,7 @@ def test_the_same_card_does_the_same_in_the_kernel(card: Path, skyhop: Skyhop) -
 
 @pytest.mark.soak
 @pytest.mark.alone
-def test_a_live_run_asks_no_function_in_python(in_python: Path, skyhop: Skyhop) -> None:
+def test_a_live_run_refuses_a_python_function(in_python: Path, skyhop: Skyhop) -> None:
     needs_namespaces()
     out = in_python.with_name("live")
     live = skyhop("live", str(in_python.with_name("scenario.toml")), "-o", str(out))

@@ -1,4 +1,4 @@
-"""`skyhop policy convert`: published checkpoints as the networks that cards name."""
+"""`skyhop policy convert`: conversion of checkpoints to the ONNX files of cards."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from damaged import Trial
 from skyhop import _core
 from skyhop.data.arrays import FloatArray
 from skyhop.errors import InputError
-from skyhop.policies import NETWORKS, Activation, Network, open_checkpoint, plain
-from skyhop.policies.sage import sage
+from skyhop.policies import NETWORKS, Activation, Network, open_checkpoint, plain_network
+from skyhop.policies.sage import sage_network
 
 Tensors = dict[str, FloatArray]
 
@@ -45,15 +45,15 @@ shape = "step"
 """
 
 
-def says(network: Network, restated: Callable[[FloatArray], float], file: Path) -> None:
-    """Compare what a network says, as flows ask it, with a restatement of it."""
+def check_outputs(network: Network, reference: Callable[[FloatArray], float], file: Path) -> None:
+    """Compare outputs of a network, as flows compute them, with a reference implementation."""
     file.write_bytes(network.onnx())
     card = file.with_suffix(".toml")
     card.write_text(_PROBE.format(inputs=network.inputs, network=file.name), "utf-8")
     seen = rounded(np.random.default_rng(7).normal(size=(50, network.inputs)))
-    expected = [restated(row) for row in seen]
+    expected = [reference(row) for row in seen]
     assert _core.ask_policy(str(card), seen.tolist()) == pytest.approx(expected, abs=1e-5)
-    assert np.ptp(expected) > 0.05, "it looks at what it sees"
+    assert np.ptp(expected) > 0.05, "outputs depend on inputs"
 
 
 def dense(draw: np.random.Generator, inputs: int, outputs: int) -> tuple[FloatArray, FloatArray]:
@@ -62,12 +62,12 @@ def dense(draw: np.random.Generator, inputs: int, outputs: int) -> tuple[FloatAr
 
 
 def rounded(values: FloatArray) -> FloatArray:
-    """Return what is left of numbers in a checkpoint."""
+    """Round values to single precision, as checkpoints store them."""
     return values.astype(np.float32).astype(np.float64)
 
 
 def actor(sizes: list[int]) -> Tensors:
-    """Return the tensors of Astraea's or Orca's actor, and what lies beside them."""
+    """Return the tensors of Astraea's or Orca's actor, with those of target and optimiser."""
     draw = np.random.default_rng(11)
     tensors: Tensors = {"global_step": np.zeros(())}
     for i, (inputs, outputs) in enumerate(pairwise(sizes)):
@@ -84,8 +84,8 @@ def actor(sizes: list[int]) -> Tensors:
     return tensors
 
 
-def restated_actor(tensors: Tensors, hidden: int) -> Callable[[FloatArray], float]:
-    """Restate the actor as its authors wrote it, step by step."""
+def reference_actor(tensors: Tensors, hidden: int) -> Callable[[FloatArray], float]:
+    """Return a reference implementation of the actor, layer by layer as its authors wrote it."""
 
     def run(x: FloatArray) -> float:
         for i in range(hidden):
@@ -122,18 +122,18 @@ def chained(
     return run
 
 
-class Held:
-    """A checkpoint in memory."""
+class MemoryCheckpoint:
+    """Checkpoint in memory, without a file."""
 
-    file = Path("held")
+    file = Path("memory")
 
     def __init__(self, tensors: Tensors) -> None:
-        self.shapes = {name: held.shape for name, held in tensors.items()}
+        self.shapes = {name: values.shape for name, values in tensors.items()}
         self.read = tensors.__getitem__
 
 
 def sage_policy(units: int, width: int, seed: int = 17) -> Tensors:
-    """Return the tensors of Sage's policy, by TensorFlow 2's names for Acme's modules."""
+    """Return tensors of Sage's policy, with the names of TensorFlow 2 for Acme's modules."""
     draw = np.random.default_rng(seed)
     tensors: Tensors = {}
 
@@ -157,11 +157,11 @@ def sage_policy(units: int, width: int, seed: int = 17) -> Tensors:
     for part in ("_logit_layer", "_loc_layer", "_scale_layer"):
         linear(f"4/{part}", width, 5)
     suffix = "/.ATTRIBUTES/VARIABLE_VALUE"
-    return {f"policy/_layers/{name}{suffix}": held for name, held in tensors.items()}
+    return {f"policy/_layers/{name}{suffix}": values for name, values in tensors.items()}
 
 
-def restated_sage(tensors: Tensors, units: int, seen: FloatArray) -> list[float]:
-    """Restate the policy as Acme and Sonnet have it, from one observation to the next."""
+def reference_sage(tensors: Tensors, units: int, seen: FloatArray) -> list[float]:
+    """Compute the outputs for successive observations, as Acme and Sonnet define the policy."""
 
     def of(name: str) -> FloatArray:
         return tensors[f"policy/_layers/{name}/.ATTRIBUTES/VARIABLE_VALUE"]
@@ -200,7 +200,7 @@ def restated_sage(tensors: Tensors, units: int, seen: FloatArray) -> list[float]
 
 
 def small_sage(place: Path, network: bytes, units: int) -> Path:
-    """Write Sage's card for a network that remembers less, and the network beside it."""
+    """Write Sage's card for a network with less memory, and the network next to it."""
     text = dict(_core.policy_cards())["sage"]
     card = place / "sage.toml"
     card.write_text(text.replace("size = 1024", f"size = {units}"), "utf-8")
@@ -229,15 +229,15 @@ def pairs(tensors: Tensors) -> list[tuple[FloatArray, FloatArray]]:
 
 
 def transposed(tensors: Mapping[str, FloatArray]) -> Tensors:
-    """Return weights as PyTorch has them: by output and input."""
-    return {name: held.T if held.ndim == 2 else held for name, held in tensors.items()}
+    """Transpose weights to PyTorch's order: outputs x inputs."""
+    return {name: values.T if values.ndim == 2 else values for name, values in tensors.items()}
 
 
 @pytest.mark.parametrize(
     ("card", "sizes"),
     [("astraea", [50, 256, 128, 64, 1]), ("orca", [70, 256, 256, 1])],
 )
-def test_actors_of_tensorflow_say_what_their_authors_say(
+def test_converted_actors_equal_their_authors_definition(
     tmp_path: Path, skyhop: Skyhop, card: str, sizes: list[int]
 ) -> None:
     tensors = actor(sizes)
@@ -249,24 +249,24 @@ def test_actors_of_tensorflow_say_what_their_authors_say(
     assert done.returncode == 0, done.stderr
     hidden = "".join(f"{size} leaky-relu 0.2 -> " for size in sizes[1:-1])
     assert f"{sizes[0]} -> {hidden}1 tanh" in done.stderr + done.stdout
-    # It fits its card, as it comes with skyhop.
+    # The network fits the card that comes with skyhop.
     assert skyhop("policy", "new", f"{card}.toml", "--from", card).returncode == 0
     _, features, steps, files = _core.check_policy(str(tmp_path / f"{card}.toml"))
     assert len(features) * steps == sizes[0]
     assert any(Path(name).name == f"{card}.onnx" for name in files)
     network = NETWORKS[card](open_checkpoint(tmp_path / "models"), sizes[0])
     assert network.onnx() == (tmp_path / f"{card}.onnx").read_bytes()
-    says(network, restated_actor(tensors, len(sizes) - 2), tmp_path / "probe.onnx")
+    check_outputs(network, reference_actor(tensors, len(sizes) - 2), tmp_path / "probe.onnx")
 
 
 @pytest.mark.parametrize("scope", ["model", "pi/model"])
 def test_aurora_is_the_mean_of_its_policy(tmp_path: Path, scope: str) -> None:
     tensors = aurora([f"{scope}/pi_fc0", f"{scope}/pi_fc1", f"{scope}/pi"], "/w", "/b")
-    beside = {"model/pi/logstd": np.zeros((1, 1)), "oldpi/model/pi/w": np.ones((16, 1))}
-    write_bundle(tmp_path / "saved" / "variables" / "variables", tensors | beside)
+    ignored = {"model/pi/logstd": np.zeros((1, 1)), "oldpi/model/pi/w": np.ones((16, 1))}
+    write_bundle(tmp_path / "saved" / "variables" / "variables", tensors | ignored)
     network = NETWORKS["aurora"](open_checkpoint(tmp_path / "saved"), 30)
     assert str(network) == "30 -> 32 tanh -> 16 tanh -> 1"
-    says(network, chained(pairs(tensors), np.tanh), tmp_path / "probe.onnx")
+    check_outputs(network, chained(pairs(tensors), np.tanh), tmp_path / "probe.onnx")
 
 
 def test_aurora_of_stable_baselines3_is_the_same_network(tmp_path: Path) -> None:
@@ -279,28 +279,28 @@ def test_aurora_of_stable_baselines3_is_the_same_network(tmp_path: Path) -> None
     assert of_torch.onnx() == NETWORKS["aurora"](open_checkpoint(tmp_path / "tf"), 30).onnx()
 
 
-def test_sage_is_the_mean_of_its_mixture_and_remembers(tmp_path: Path) -> None:
+def test_sage_is_the_mean_of_its_mixture_and_has_memory(tmp_path: Path) -> None:
     tensors = sage_policy(units=12, width=8)
-    beside = {"signature/.ATTRIBUTES/VARIABLE_VALUE": np.zeros(())}
-    write_bundle(tmp_path / "models" / "ckpt-1", tensors | beside)
-    network = sage(open_checkpoint(tmp_path / "models"), 69, 12)
+    ignored = {"signature/.ATTRIBUTES/VARIABLE_VALUE": np.zeros(())}
+    write_bundle(tmp_path / "models" / "ckpt-1", tensors | ignored)
+    network = sage_network(open_checkpoint(tmp_path / "models"), 69, 12)
     assert str(network) == (
         "69 -> 8 norm tanh -> GRU 12 -> 8 norm tanh -> 8, with 2 residual blocks "
         "-> mean of 5 Gaussians"
     )
     card = small_sage(tmp_path, network.onnx(), 12)
     seen = rounded(np.random.default_rng(7).normal(size=(50, 69)))
-    expected = restated_sage(tensors, 12, seen)
+    expected = reference_sage(tensors, 12, seen)
     assert _core.ask_policy(str(card), seen.tolist()) == pytest.approx(expected, abs=1e-5)
     assert np.ptp(expected) > 0.05
-    assert max(map(abs, expected)) < 2, "what the card bounds is not seen here"
-    # It remembers: what it has seen before counts.
-    alone = restated_sage(tensors, 12, seen[-1:])
+    assert max(map(abs, expected)) < 2, "no output is clipped by the card"
+    # Earlier observations change the output.
+    alone = reference_sage(tensors, 12, seen[-1:])
     assert abs(alone[0] - expected[-1]) > 1e-3
 
 
 def test_sage_of_its_own_size_fits_its_card(tmp_path: Path, skyhop: Skyhop) -> None:
-    network = NETWORKS["sage"](Held(sage_policy(units=1024, width=256)), 69)
+    network = NETWORKS["sage"](MemoryCheckpoint(sage_policy(units=1024, width=256)), 69)
     assert skyhop("policy", "new", "sage.toml", "--from", "sage").returncode == 0
     (tmp_path / "sage.onnx").write_bytes(network.onnx())
     done = skyhop("policy", "check", "sage.toml")
@@ -308,7 +308,7 @@ def test_sage_of_its_own_size_fits_its_card(tmp_path: Path, skyhop: Skyhop) -> N
     assert "69" in done.stdout
 
 
-def test_sage_of_another_size_is_told(tmp_path: Path, skyhop: Skyhop) -> None:
+def test_sage_of_another_size_is_an_error(tmp_path: Path, skyhop: Skyhop) -> None:
     tensors = sage_policy(units=12, width=8)
     write_bundle(tmp_path / "models" / "ckpt-1", tensors)
     done = skyhop("policy", "convert", "models", "--card", "sage", "-o", "sage.onnx")
@@ -317,8 +317,8 @@ def test_sage_of_another_size_is_told(tmp_path: Path, skyhop: Skyhop) -> None:
     for name in tensors:
         if "_scale_layer" in name or "_layers/2/_layer" in name:
             continue
-        short = {other: held for other, held in tensors.items() if other != name}
-        said = refusal(lambda short=short: sage(Held(short), 69, 12))
+        short = {other: values for other, values in tensors.items() if other != name}
+        said = refusal(lambda short=short: sage_network(MemoryCheckpoint(short), 69, 12))
         assert f"has no tensor {name}; it has policy/" in said
 
 
@@ -327,24 +327,24 @@ def test_sage_with_drawn_weights_drives_a_flow(tmp_path: Path) -> None:
         place = tmp_path / name
         place.mkdir()
         tensors = sage_policy(units=12, width=8)
-        means = {part: held * scale for part, held in tensors.items() if "_loc_layer" in part}
-        small_sage(place, sage(Held(tensors | means), 69, 12).onnx(), 12)
+        means = {part: values * scale for part, values in tensors.items() if "_loc_layer" in part}
+        small_sage(place, sage_network(MemoryCheckpoint(tensors | means), 69, 12).onnx(), 12)
         (place / "scenario.toml").write_text(_FLOW, "utf-8")
         run = sh.sim(place / "scenario.toml", place / "run")
         assert "fallback" not in set(run.events.to_pandas().kind)
         return [int(cwnd) for cwnd in run.flows.to_pandas().cwnd_packets if cwnd]
 
-    # Small outputs, so that the window takes its time; and their opposites.
+    # Small outputs, so that the window changes slowly, and the same with the opposite sign.
     one, other = windows("one", 0.2), windows("other", -0.2)
     lower, higher = sorted((one, other), key=max)
     assert max(lower) <= 20
-    assert min(lower) == 4, "the card's least"
+    assert min(lower) == 4, "lower bound of the card"
     assert len(set(higher)) > 20
     assert max(higher) > 200
 
 
 @pytest.mark.parametrize(
-    ("hidden", "last", "restated"),
+    ("hidden", "last", "reference"),
     [
         (Activation("relu"), None, lambda x: np.maximum(x, 0)),
         (Activation("tanh"), Activation("tanh"), np.tanh),
@@ -356,14 +356,14 @@ def test_a_plain_network_of_pytorch(
     tmp_path: Path,
     hidden: Activation,
     last: Activation | None,
-    restated: Callable[[FloatArray], FloatArray],
+    reference: Callable[[FloatArray], FloatArray],
 ) -> None:
-    # Its last layer comes last in the file, not by its name.
+    # The order is that of the file, not that of the names.
     tensors = aurora(["net.10", "net.2", "head"], ".weight", ".bias")
     write_torch(tmp_path / "mine.pt", transposed(tensors), nested="actor")
-    network = plain(open_checkpoint(tmp_path / "mine.pt"), hidden, last)
+    network = plain_network(open_checkpoint(tmp_path / "mine.pt"), hidden, last)
     closing = np.tanh if last else lambda x: x
-    says(network, chained(pairs(tensors), restated, closing), tmp_path / "probe.onnx")
+    check_outputs(network, chained(pairs(tensors), reference, closing), tmp_path / "probe.onnx")
 
 
 def test_a_plain_network_of_tensorflow_is_in_the_order_of_its_numbers(tmp_path: Path) -> None:
@@ -372,9 +372,9 @@ def test_a_plain_network_of_tensorflow_is_in_the_order_of_its_numbers(tmp_path: 
     tensors = aurora(names, f"/kernel{suffix}", f"/bias{suffix}")
     kept = {f"{names[0]}/kernel/.OPTIMIZER_SLOT/optimizer/m{suffix}": np.ones((30, 32))}
     write_bundle(tmp_path / "mine", tensors | kept | {f"save_counter{suffix}": np.ones(())})
-    network = plain(open_checkpoint(tmp_path / "mine.index"), Activation("relu"), None)
-    restated = chained(pairs(tensors), lambda x: np.maximum(x, 0))
-    says(network, restated, tmp_path / "probe.onnx")
+    network = plain_network(open_checkpoint(tmp_path / "mine.index"), Activation("relu"), None)
+    reference = chained(pairs(tensors), lambda x: np.maximum(x, 0))
+    check_outputs(network, reference, tmp_path / "probe.onnx")
 
 
 def test_the_command_converts_plain_networks_and_overwrites_nothing(
@@ -389,27 +389,27 @@ def test_the_command_converts_plain_networks_and_overwrites_nothing(
     written = (tmp_path / "mine.onnx").read_bytes()
     again = skyhop(*command, "-o", "mine.onnx")
     assert (again.returncode, again.stderr.count("\n")) == (2, 1)
-    assert "is there already" in again.stderr
+    assert "exists already" in again.stderr
     assert (tmp_path / "mine.onnx").read_bytes() == written
 
 
 @pytest.mark.parametrize(
-    ("options", "says_"),
+    ("options", "message"),
     [
         ((), "either --card or --activation"),
         (("--card", "orca", "--activation", "relu"), "either --card or --activation"),
         (("--card", "none"), "expected one of astraea, aurora, orca, sage"),
-        (("--card", "orca", "--slope", "0.1"), "leave --last and --slope"),
-        (("--activation", "relu", "--slope", "0.1"), "is for --activation leaky-relu"),
+        (("--card", "orca", "--slope", "0.1"), "leave out --last and --slope"),
+        (("--activation", "relu", "--slope", "0.1"), "only --activation leaky-relu has a slope"),
         (("--card", "orca"), "is not there, nor is nowhere.index"),
     ],
 )
-def test_wrong_options_are_one_line(
-    tmp_path: Path, skyhop: Skyhop, options: tuple[str, ...], says_: str
+def test_wrong_options_are_an_error_of_one_line(
+    tmp_path: Path, skyhop: Skyhop, options: tuple[str, ...], message: str
 ) -> None:
     done = skyhop("policy", "convert", "nowhere", *options, "-o", "x.onnx")
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-    assert says_ in done.stderr
+    assert message in done.stderr
     assert not (tmp_path / "x.onnx").exists()
 
 
@@ -424,7 +424,7 @@ def converted(place: Path, card: str = "orca", inputs: int = 70) -> Network:
     return NETWORKS[card](open_checkpoint(place), inputs)
 
 
-def test_a_network_of_another_shape_is_told_with_both(tmp_path: Path) -> None:
+def test_an_error_names_both_the_shape_and_the_expected_one(tmp_path: Path) -> None:
     write_bundle(tmp_path / "m", actor([60, 8, 8, 1]))
     said = refusal(lambda: converted(tmp_path / "m"))
     assert "actor/fc1/kernel holds 60 x 8 numbers; expected 70 x any" in said
@@ -438,7 +438,7 @@ def test_a_network_of_another_shape_is_told_with_both(tmp_path: Path) -> None:
     assert "fc2/bias holds 9 numbers; expected 8" in refusal(lambda: converted(tmp_path / "m"))
 
 
-def test_a_tensor_that_is_missing_is_told_with_those_that_are_there(tmp_path: Path) -> None:
+def test_an_error_for_a_missing_tensor_lists_the_existing_ones(tmp_path: Path) -> None:
     tensors = actor([70, 8, 8, 1])
     del tensors["actor/fc2/kernel"]
     write_bundle(tmp_path / "m", tensors)
@@ -447,25 +447,25 @@ def test_a_tensor_that_is_missing_is_told_with_those_that_are_there(tmp_path: Pa
     assert "Adam" not in said
 
 
-def test_what_is_no_number_is_refused(tmp_path: Path) -> None:
+def test_values_that_are_not_finite_are_refused(tmp_path: Path) -> None:
     tensors = actor([70, 8, 8, 1])
     tensors["actor/dense/bias"] = np.array([np.nan])
     write_bundle(tmp_path / "m", tensors)
-    assert "dense/bias holds what is no number" in refusal(lambda: converted(tmp_path / "m"))
+    assert "dense/bias has values that are not finite" in refusal(lambda: converted(tmp_path / "m"))
     tensors["actor/dense/bias"] = np.zeros(1)
     tensors["actor/batch_normalization/moving_variance"] = np.full(8, -1.0)
     write_bundle(tmp_path / "m", tensors)
-    assert "moving_variance has a number below 0" in refusal(lambda: converted(tmp_path / "m"))
+    assert "moving_variance has a value below 0" in refusal(lambda: converted(tmp_path / "m"))
 
 
-def test_a_plain_network_has_nothing_beside_its_layers(tmp_path: Path) -> None:
+def test_a_plain_network_with_other_tensors_is_refused(tmp_path: Path) -> None:
     tensors = transposed(aurora(["0", "2", "4"], ".weight", ".bias"))
     write_torch(tmp_path / "m.pt", tensors | {"1.running_mean": np.zeros(32)})
     relu = Activation("relu")
-    said = refusal(lambda: plain(open_checkpoint(tmp_path / "m.pt"), relu, None))
+    said = refusal(lambda: plain_network(open_checkpoint(tmp_path / "m.pt"), relu, None))
     assert "found 1.running_mean" in said
     write_torch(tmp_path / "m.pt", dict(reversed(tensors.items())))
-    said = refusal(lambda: plain(open_checkpoint(tmp_path / "m.pt"), relu, None))
+    said = refusal(lambda: plain_network(open_checkpoint(tmp_path / "m.pt"), relu, None))
     assert "2.weight holds 16 x 32 numbers; expected any x 1" in said
 
 
@@ -486,13 +486,13 @@ def test_a_bundle_with_any_byte_cut_or_changed_is_refused(tmp_path: Path) -> Non
                 file.write_bytes(damaged)
                 said = refused_or_same(lambda: converted(tmp_path / "m"), network)
                 assert "\n" not in said
-                # What training kept is not read.
+                # Damage in tensors of the optimiser goes unnoticed: they are not read.
                 assert name in said or (not said and "data" in name), at
         file.write_bytes(whole)
 
 
 def refused_or_same(network: Callable[[], Network], before: bytes) -> str:
-    """Return how a damaged checkpoint is refused; where it is not, its network is as before."""
+    """Return the error for a damaged checkpoint; without one check that its network is equal."""
     try:
         made = network().onnx()
     except InputError as error:
@@ -505,7 +505,7 @@ def flipped(whole: bytes, at: int) -> bytes:
     return whole[:at] + bytes([whole[at] ^ 0x10]) + whole[at + 1 :]
 
 
-def test_a_bundle_without_its_numbers_or_compressed_is_told(tmp_path: Path) -> None:
+def test_a_bundle_without_data_or_with_compression_is_an_error(tmp_path: Path) -> None:
     write_bundle(tmp_path / "m", actor([70, 2, 2, 1]))
     (tmp_path / "m.data-00000-of-00001").unlink()
     assert "m.data-00000-of-00001: cannot be read: No such" in refusal(
@@ -524,20 +524,22 @@ def test_a_torch_file_with_any_byte_cut_or_changed_is_read_or_refused(tmp_path: 
     write_torch(file, transposed(aurora(["0", "2", "4"], ".weight", ".bias")))
     whole = file.read_bytes()
     relu = Activation("relu")
-    network = plain(open_checkpoint(file), relu, None).onnx()
+    network = plain_network(open_checkpoint(file), relu, None).onnx()
     refused = 0
     for at in range(0, len(whole), 61):
         for damaged in (whole[:at], flipped(whole, at)):
             file.write_bytes(damaged)
-            said = refused_or_same(lambda: plain(open_checkpoint(file), relu, None), network)
+            said = refused_or_same(
+                lambda: plain_network(open_checkpoint(file), relu, None), network
+            )
             assert "\n" not in said
-            # A zip says some things twice, and others that nobody reads.
+            # A zip has redundant fields, and some that no program reads.
             refused += said != ""
     assert refused > len(whole) // 61
 
 
 class _Hostile:
-    """Runs a command when it is unpickled."""
+    """Object that runs a command when it is unpickled."""
 
     def __init__(self, call: Callable[..., object], *arguments: object) -> None:
         self.call, self.arguments = call, arguments
@@ -564,20 +566,20 @@ def test_a_hostile_pickle_is_refused_and_does_not_run(
 
 
 @pytest.mark.parametrize(
-    ("data", "says_"),
+    ("data", "message"),
     [
-        # What a pickle notes under number 2^31 would have room made for all before it.
-        (b"\x80\x02}r\x00\x00\x00\x80.", "notes more than it holds"),
+        # A memo entry with index 2^31 would allocate all entries below it.
+        (b"\x80\x02}r\x00\x00\x00\x80.", "has a memo larger than itself"),
         (b"\x80\x05\x96\x00\x00\x00\x00\x00\x00\x00\x10.", "in a bytearray8"),
         (b"\x80\x02ctorch._utils\n_rebuild_tensor_v2\n}X\x01\x00\x00\x00aK\x01sb.", "damaged"),
         (b"\x80\x02]q\x00.", "no dictionary of tensors"),
         (b"\x80\x02ctorch.nn\nLinear\n.", "names torch.nn.Linear"),
     ],
 )
-def test_a_pickle_of_something_else_is_refused(tmp_path: Path, data: bytes, says_: str) -> None:
+def test_a_pickle_of_something_else_is_refused(tmp_path: Path, data: bytes, message: str) -> None:
     write_zip(tmp_path / "m.pt", data, [])
     said = refusal(lambda: open_checkpoint(tmp_path / "m.pt"))
-    assert says_ in said
+    assert message in said
     (tmp_path / "m.pt").write_bytes(data)
     assert "expected what torch.save" in refusal(lambda: open_checkpoint(tmp_path / "m.pt"))
 
@@ -597,7 +599,7 @@ def test_damaged_pickles_of_pytorch(tmp_path: Path) -> None:
 def test_damaged_blocks_of_tensorflow(tmp_path: Path) -> None:
     write_bundle(tmp_path / "m", actor([70, 2, 2, 1]))
     whole = (tmp_path / "m.index").read_bytes()
-    # It ends with how many places to begin at it has, which is followed by how it is compressed.
+    # A block ends with its number of restart points, before the type of compression.
     name, block = b"z", whole[: whole.index(b"\2\0\0\0\0") + 4]
 
     def read(data: bytes) -> object:

@@ -1,4 +1,4 @@
-"""The same card in every engine: what it says to the same observations is the same."""
+"""One card in every engine: equal observations give equal outputs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from guest_kernels import needs_module_kernel
 from needs import needs_namespaces, unless_impossible
 
 import skyhop as sh
-from skyhop.policies.networks import Activation, Layer, Layers
+from skyhop.policies.networks import Activation, DenseNetwork, Layer
 
 FIRST_MBPS = 4.0
 STEP = 0.02
@@ -62,7 +62,7 @@ policy = "odd.toml"
 """
 SEED, SLOPE = 15, 0.2
 SEEN = [1.448, 0.7, 0.6]
-"""A packet's payload, one, and that no handover is announced, as the card scales them."""
+"""Constant features of an observation as the card scales them: MSS, one, and no announcement."""
 
 
 @pytest.fixture
@@ -75,11 +75,11 @@ def scenario(tmp_path: Path) -> Path:
     return file
 
 
-def _network() -> Layers:
+def _network() -> DenseNetwork:
     source = np.random.default_rng(SEED)
     sizes = [3, 16, 8, 1]
     after = [Activation("tanh"), Activation("leaky-relu", SLOPE), Activation("tanh")]
-    return Layers(
+    return DenseNetwork(
         [
             Layer(source.normal(size=(rows, across)) / rows**0.5, source.normal(size=across), then)
             for rows, across, then in zip(sizes[:-1], sizes[1:], after, strict=True)
@@ -88,7 +88,7 @@ def _network() -> Layers:
 
 
 def _said() -> float:
-    """Return what the network says, in double precision."""
+    """Return the output of the network in double precision."""
     values = np.array(SEEN)
     for layer in _network().layers:
         values = values @ layer.weight + layer.bias
@@ -123,7 +123,7 @@ def _run_in_guest(scenario: Path, out: Path, skyhop: Skyhop) -> None:
         pytest.param(_run_in_guest, marks=pytest.mark.soak),
     ],
 )
-def test_the_same_is_said_to_the_same_observations(
+def test_equal_observations_give_equal_outputs(
     run: Callable[[Path, Path, Skyhop], None], scenario: Path, skyhop: Skyhop
 ) -> None:
     out = scenario.with_name("out")
@@ -134,9 +134,9 @@ def test_the_same_is_said_to_the_same_observations(
     assert 0.1 < abs(said) < 0.9
     factor = 1 + STEP * said if said >= 0 else 1 / (1 - STEP * said)
     decisions = np.round(np.log(rates / (FIRST_MBPS * 1e6)) / np.log(factor))
-    # One decision after another, of which the last ones are far from the first.
+    # Successive decisions, of which the last ones differ much from the first.
     assert set(np.diff(decisions)) <= {0, 1, 2}
     assert decisions.max() >= 20
-    # An output that is wrong by 1e-5 is wrong once per decision; rates are whole bytes per second.
+    # Each decision may be wrong by 1e-5, and rates are rounded to bytes per second.
     wrong = rates / (FIRST_MBPS * 1e6 * factor**decisions) - 1
     assert np.all(np.abs(wrong) <= STEP * 1e-5 * decisions + 8 / (FIRST_MBPS * 1e6))

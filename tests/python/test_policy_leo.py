@@ -1,4 +1,4 @@
-"""skyhop-leo: the card that comes with its network."""
+"""skyhop-leo, the card that comes with its network."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ policy = "skyhop-leo"
 """
 
 
-def test_a_flow_takes_it_by_its_name_from_any_directory(
+def test_a_flow_can_name_it_in_any_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -53,7 +53,7 @@ def test_a_flow_takes_it_by_its_name_from_any_directory(
     assert flow["goodput_bps"] > 0.8 * 20e6
 
 
-def test_a_card_without_weights_is_not_there_by_its_name() -> None:
+def test_a_card_without_weights_cannot_be_named() -> None:
     with pytest.raises(InputError, match=r"astraea\.onnx"):
         sh.sim({**SCENARIO, "flow": [{"cc": "policy", "policy": "astraea"}]})
     with pytest.raises(InputError, match="or one of astraea, aurora, orca"):
@@ -79,18 +79,18 @@ def test_a_card_begun_from_it_has_its_network(skyhop: Skyhop, tmp_path: Path) ->
     assert {**mine[0], "cc": ""} == {**theirs[0], "cc": ""}
 
 
-def test_a_look_is_at_the_run_of_the_simulator(skyhop: Skyhop, tmp_path: Path) -> None:
-    from skyhop.gym.looking import look
+def test_a_decision_log_equals_the_run_of_the_simulator(skyhop: Skyhop, tmp_path: Path) -> None:
+    from skyhop.gym.decision_log import log_decisions
 
-    looked = look("skyhop-leo", SCENARIO)
+    log = log_decisions("skyhop-leo", SCENARIO)
     run = sh.sim(SCENARIO)
-    of = looked.figures
+    of = log.figures
     received = float((of["goodput_bps"] * of["interval_s"]).sum())
     goodput = run.summary["flows"][0]["goodput_bps"] * 20.0
     assert received == pytest.approx(goodput, rel=0.01)
-    assert looked.seen.shape == (len(looked.said), 21)
-    assert np.abs(looked.said).max() <= 1.0
-    assert looked.announced_s()
+    assert log.observations.shape == (len(log.outputs), 21)
+    assert np.abs(log.outputs).max() <= 1.0
+    assert log.announced_s()
     assert max(of["cwnd_packets"]) >= max(run.flows["cwnd_packets"].to_pylist()) * 0.9
 
     figure = tmp_path / "look.png"
@@ -100,20 +100,18 @@ def test_a_look_is_at_the_run_of_the_simulator(skyhop: Skyhop, tmp_path: Path) -
     assert figure.read_bytes().startswith(b"\x89PNG")
 
 
-def test_a_look_is_at_one_flow() -> None:
-    from skyhop.gym.looking import look
+def test_a_decision_log_is_of_one_flow() -> None:
+    from skyhop.gym.decision_log import log_decisions
 
-    with pytest.raises(InputError, match="a look is at one flow"):
-        look("skyhop-leo", {**SCENARIO, "flow": [{"count": 2}]})
+    with pytest.raises(InputError, match="expected one flow with count = 1"):
+        log_decisions("skyhop-leo", {**SCENARIO, "flow": [{"count": 2}]})
     with pytest.raises(InputError, match="no entry"):
-        look("skyhop-leo", SCENARIO, flow=7)
+        log_decisions("skyhop-leo", SCENARIO, flow=7)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("engine", [pytest.param("live", marks=pytest.mark.alone), "linux"])
-def test_linux_comes_to_what_the_simulator_does(
-    engine: str, skyhop: Skyhop, tmp_path: Path
-) -> None:
+def test_linux_agrees_with_the_simulator(engine: str, skyhop: Skyhop, tmp_path: Path) -> None:
     if engine == "live":
         needs_namespaces()
     else:

@@ -23,7 +23,7 @@ from skyhop import _core
 
 OFFERED = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
 NAME = f"forty.{os.getpid()}"
-"""One that no other run of the tests has: the kernel has one list of names."""
+"""Name that is unique among concurrent test runs: the kernel has one list of names."""
 SCENARIO = f"""\
 [path]
 kind = "fixed"
@@ -46,7 +46,7 @@ def card(tmp_path: Path) -> Path:
 
 @contextmanager
 def started(*arguments: object) -> Iterator[subprocess.Popen[str]]:
-    """Start skyhop, and end it with the block, however that ends."""
+    """Start skyhop; end it with the block, also after an exception."""
     command = [*skyhop_command(), *map(str, arguments)]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -58,7 +58,7 @@ def started(*arguments: object) -> Iterator[subprocess.Popen[str]]:
 
 
 def until(comes_true: Callable[[], bool], *waited_for: subprocess.Popen[str]) -> None:
-    """Wait until something is so, as long as these processes go on."""
+    """Wait until a condition holds; fail if one of these processes ends."""
 
     def is_so() -> bool:
         if comes_true():
@@ -103,7 +103,7 @@ def test_connections_go_on_with_cubic_when_the_server_ends(
             assert live.returncode == 0, live_said
 
     flows = sh.read_run(out).flows.to_pandas()
-    # What the card wants fills half of the link; CUBIC passes it on its way to more.
+    # The card's window fills half of the link; CUBIC exceeds it.
     served = flows[(flows.t_ns < 7e9) & (flows.cwnd_packets == 40)]
     assert served.t_ns.max() - served.t_ns.min() > 1e9
     after = flows[flows.t_ns > 8e9]
@@ -138,14 +138,14 @@ while window != 40 and time.monotonic() < end_s:
     window = int.from_bytes(info[80:84], "little")
 print(name, window)
 """
-"""Prints the control of a connection that asked for none, and its window, tcpi_snd_cwnd.
+"""Program that prints congestion control and window (tcpi_snd_cwnd) of a default connection.
 
-It sends until the window is what the card wants.
+It sends until the window is that of the card.
 """
 
 
 @pytest.mark.integration
-def test_a_route_chooses_for_who_does_not(card: Path) -> None:
+def test_a_route_sets_the_default_congestion_control(card: Path) -> None:
     needs_namespaces()
     route = (
         "ip link set lo up && ip route replace local 127.0.0.1 dev lo proto kernel scope host "
@@ -167,9 +167,9 @@ def test_a_route_chooses_for_who_does_not(card: Path) -> None:
 
 
 @pytest.mark.integration
-def test_without_roots_rights_one_line_says_so(card: Path) -> None:
+def test_without_root_the_command_is_an_error_of_one_line(card: Path) -> None:
     needs_root()
-    # Another user may not be able to read this checkout.
+    # The other user may have no permission to read this checkout.
     without = [needs_program("setpriv"), "--bounding-set=-all", "--inh-caps=-all"]
     result = subprocess.run(
         [*without, *skyhop_command(), "policy", "serve", str(card), "--name", NAME],
@@ -186,13 +186,13 @@ def test_without_roots_rights_one_line_says_so(card: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        ("cubic", "cubic: there is a congestion control of that name already"),
-        ("skyhop_satcp", "of that name already"),
-        ("forty packets", "is no name for a congestion control"),
-        ("a_name_of_16_let", "is no name for a congestion control"),
+        ("cubic", "cubic: a congestion control of this name exists"),
+        ("skyhop_satcp", "of this name exists"),
+        ("forty packets", "is not a valid name for a congestion control"),
+        ("a_name_of_16_let", "is not a valid name for a congestion control"),
     ],
 )
-def test_a_name_that_cannot_be_is_one_line(
+def test_an_invalid_name_is_an_error_of_one_line(
     card: Path, skyhop: Skyhop, name: str, says: str
 ) -> None:
     result = skyhop("policy", "serve", card, "--name", name)
@@ -201,7 +201,7 @@ def test_a_name_that_cannot_be_is_one_line(
     assert len(result.stderr.splitlines()) == 1
 
 
-def test_a_card_without_what_decides_is_one_line(
+def test_a_card_without_a_network_is_an_error_of_one_line(
     card: Path, skyhop: Skyhop, tmp_path: Path
 ) -> None:
     (tmp_path / "decide.py").write_text("def decide(seen):\n    return 0.0\n", "utf-8")

@@ -1,4 +1,4 @@
-"""Predictors: their data, windows, measures and baselines, and models that are read with numpy."""
+"""Predictors: their data, windows, measures and baselines, and models read with numpy."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from skyhop import predict
 from skyhop.cli.commands import app
 from skyhop.errors import InputError
 from skyhop.predict.baselines import BASELINES
-from skyhop.predict.cards import read_card, worse_than
+from skyhop.predict.cards import better_baselines, read_card
 from skyhop.predict.frame import COLUMNS, read_frame, with_lags
 from skyhop.predict.measures import errors_of
-from skyhop.predict.model import outcome_of
+from skyhop.predict.model import evaluate
 from skyhop.predict.models import kinds
 from skyhop.predict.split import GAP_S, bounds_of, parts_of
 from skyhop.predict.windows import (
@@ -52,7 +52,7 @@ def windows(
     )
 
 
-# --- what predictors learn from ---
+# --- data ---
 
 
 def test_a_frame_of_round_trips_is_their_medians(tmp_path: Path) -> None:
@@ -83,7 +83,7 @@ def test_a_frame_is_written_with_its_lags_and_read_again(tmp_path: Path) -> None
     for row in with_lags(data.frame).iter_rows(named=True):
         for lag in (1, 7, 30):
             then = row["time_ns"] - lag * S
-            # A gap shifts rows; what is not exactly so long ago is not known.
+            # A gap shifts rows; a value whose time is not exactly `lag` seconds ago is null.
             is_whole = all(then + k * S in by_time for k in range(lag))
             assert row[f"latency_{lag}"] == (by_time.get(then) if is_whole else None)
     again = predict.read_data([tmp_path / "frame.parquet"])
@@ -139,7 +139,7 @@ def test_a_run_becomes_a_frame_with_the_satellites_of_its_path(run_of_path: skyh
     assert all(25 <= el <= 90 for el in serving), "the policy serves from 25 degrees on"
     squares = frame["sat_1_sin"] ** 2 + frame["sat_1_cos"] ** 2
     assert squares.to_list() == pytest.approx([1.0] * 40)
-    # The grid's period is 15 s, and changes are known until the path's last one.
+    # The grid's period is 15 s, and handovers are known until the path's last one.
     known = frame.filter(pl.col("serving_changes_in_s") == 1)
     assert known["grid_phase_s"].unique().to_list() == [14.0]
 
@@ -215,7 +215,7 @@ def test_no_window_of_one_part_holds_a_second_of_another(tmp_path: Path) -> None
     bounds = bounds_of(np.zeros(len(ends), dtype=np.int64), ends)
     for horizon_s in (1, LONGEST_HORIZON_S):
         found = windows(data, horizon_s)
-        parts = [found.chosen(part) for part in parts_of(found, bounds)]
+        parts = [found.select(part) for part in parts_of(found, bounds)]
         seen = [
             {int(end) - S * k for end in part.end_ns for k in range(horizon_s + LOOK_BACK_S)}
             for part in parts
@@ -229,17 +229,17 @@ def test_no_window_of_one_part_holds_a_second_of_another(tmp_path: Path) -> None
 
 def test_the_hour_is_a_feature_only_of_several_days(tmp_path: Path) -> None:
     frame = data_of(tmp_path, levels(100)).frame
-    assert features_of(frame, "latency", "latency_ms", USUAL).beside == ("grid_phase_s",)
+    assert features_of(frame, "latency", "latency_ms", USUAL).covariates == ("grid_phase_s",)
     later = frame.with_columns(pl.col("time_ns") + 3 * 86_400 * S)
     both = pl.concat([frame, later])
     features = features_of(both, "latency", "latency_ms", ("history", "hour"))
-    assert features.beside == ("hour_sin", "hour_cos")
-    angle = np.arctan2(*windows_of(both, features, 1).beside[0]) % (2 * np.pi)
+    assert features.covariates == ("hour_sin", "hour_cos")
+    angle = np.arctan2(*windows_of(both, features, 1).covariates[0]) % (2 * np.pi)
     assert angle / (2 * np.pi) * 86_400 == pytest.approx(LOOK_BACK_S + 1)
 
 
 def garbage_after(data: predict.Data, at: int) -> predict.Data:
-    """Return data whose measured values from a row on are others."""
+    """Return data whose measured values differ from a row on."""
     row = pl.int_range(pl.len())
     wrong = pl.when(row >= at).then(999.0 + row).otherwise(pl.col("latency_ms"))
     return replace(data, frame=data.frame.with_columns(wrong.alias("latency_ms")))
@@ -327,8 +327,8 @@ def measured(name: str, target: str, per_second: str = "median", direction: str 
 @pytest.mark.parametrize(
     ("asked", "wanted"),
     [
-        # MAPE, RMSE (ms or Mbit/s), within 5 %, within 10 %, MAPE of the mean of 5: measured
-        # before, by other code.
+        # MAPE, RMSE (ms or Mbit/s), within 5 %, within 10 %, MAPE of the mean of 5, as
+        # published by skyhop's earlier measurement code.
         (("rtt/victoria_1.csv.gz", "latency"), (7.8, 4.24, 56, 71, None)),
         (("rtt/victoria_1.csv.gz", "latency", "first"), (46.7, 29.1, 16, 23, 40.0)),
         (("rtt/victoria_2.csv.gz", "latency", "first"), (44.7, 34.9, None, None, 41.7)),
@@ -344,19 +344,19 @@ def test_last_values_errors_are_those_that_were_measured_before(
     scale = 1.0 if asked[1] == "latency" else 1e-6
     found = (last.mape_pct, last.rmse * scale, last.within_5_pct, last.within_10_pct, mean.mape_pct)
     for value, expected in zip(found, wanted, strict=True):
-        # Of the second's first and last pings one more or less counts where seconds begin.
+        # Results differ by the assignment of a ping to one of two adjacent seconds.
         assert expected is None or value == pytest.approx(expected, rel=0.04), (asked, found)
 
 
 def test_errors_in_percent_of_throughput_hang_on_a_few_seconds_near_zero() -> None:
-    """Why Lagos' 142 % of before is 92 % here: seconds that begin elsewhere."""
+    """Seconds with other bounds change Lagos' MAPE from 142 %, measured before, to 92 %."""
     last, _ = measured("throughput/lagos_isl_100ms.csv.gz", "throughput", "mean", "down")
     assert last.rmse * 1e-6 == pytest.approx(25, rel=0.04)
     assert last.within_10_pct == pytest.approx(33, abs=1)
     assert 80 < last.mape_pct < 160
     assert last.weighted_ape_pct < 25 < last.mape_pct
     drive, _ = measured("throughput/drive_udp_down.csv.gz", "throughput", "mean", "down")
-    # Two thirds of the rows that were measured with before.
+    # The file has two thirds of the rows of the earlier measurement.
     assert drive.rmse * 1e-6 == pytest.approx(43.7, rel=0.04)
     assert (drive.within_5_pct, drive.within_10_pct) == pytest.approx((22, 37), abs=1)
 
@@ -369,7 +369,7 @@ def test_trees_go_where_their_nodes_say(tmp_path: Path) -> None:
     data = data_of(tmp_path, levels(80))
     found = windows(data)
     newest = found.past[:, -1, 0].astype(np.float32)
-    # 10 times (the base score, a leaf of two, a tree that is a leaf).
+    # Prediction: 10 times (the base score + a leaf of two + a tree that is a leaf).
     wanted = 10 * (1.0 + np.where(newest < np.float32(30), 1.0, 2.0) + 0.5)
     assert model.predict(found).tolist() == pytest.approx(wanted.tolist())
     assert {25.0, 35.0} == set(np.round(model.predict(found), 6))
@@ -422,7 +422,7 @@ def test_rates_ahead_know_no_rate_to_come(tmp_path: Path) -> None:
     whole = predict.rates_ahead(model, series)
     assert whole.shape == (90, 30)
     for now in (0, 10, 29, 60):
-        # Cut after now, the series gives the same predictions.
+        # A series cut after now gives the same predictions.
         assert predict.rates_ahead(model, series[: now + 1])[now].tolist() == whole[now].tolist()
     early = 5 / (1 / series[6:11]).sum()
     assert whole[10].tolist() == pytest.approx([early] * 30)
@@ -470,18 +470,18 @@ def test_a_model_of_other_features_is_refused(tmp_path: Path) -> None:
 
 def test_worse_names_the_best_baseline(tmp_path: Path) -> None:
     found = windows(data_of(tmp_path, levels(300)))
-    perfect = outcome_of(lambda w: w.truth, found).compared()
-    assert worse_than(perfect) == []
+    perfect = evaluate(lambda w: w.truth, found).comparison()
+    assert better_baselines(perfect) == []
     assert perfect.model.mape_pct == 0
-    poor = outcome_of(lambda w: w.past[:, -1, 0] * 3, found).compared()
-    worse = {each.measure: each for each in worse_than(poor)}
+    poor = evaluate(lambda w: w.past[:, -1, 0] * 3, found).comparison()
+    worse = {each.measure: each for each in better_baselines(poor)}
     assert {"mape_pct", "rmse", "mae", "within_5_pct"} <= worse.keys()
     values = {name: each.mape_pct for name, each in poor.baselines.items()}
     assert worse["mape_pct"].baseline == min(values, key=lambda name: values[name] or 0)
     assert worse["mape_pct"].its < worse["mape_pct"].the_models
 
 
-# --- the commands, and what they refuse ---
+# --- commands and their errors ---
 
 
 def test_a_library_that_lacks_is_one_line_with_the_command(
@@ -490,7 +490,7 @@ def test_a_library_that_lacks_is_one_line_with_the_command(
     data = data_of(tmp_path, levels(400))
     for kind in kinds().values():
         for name in kind.libraries:
-            # As Python has it of a module that cannot be imported.
+            # None in sys.modules makes the import fail.
             monkeypatch.setitem(sys.modules, name, None)
         with pytest.raises(InputError, match=r"not installed: pip install 'skyhop\[predict\]'"):
             predict.train(data, [kind.name], tmp_path / "models")
@@ -569,7 +569,7 @@ def test_damaged_models_are_refused(tmp_path: Path, kind: str) -> None:
 def test_a_file_that_is_not_its_cards_is_refused(tmp_path: Path) -> None:
     model = write_model(tmp_path / "m", "arima")
     (tmp_path / "m" / "arima-1.json").write_bytes(predictors.arima_file(ar=[0.9]))
-    with pytest.raises(InputError, match="is not the file that its card is of"):
+    with pytest.raises(InputError, match="does not match the digest in its card"):
         model.test(data_of(tmp_path, levels(100)))
 
 

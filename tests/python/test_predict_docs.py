@@ -1,4 +1,4 @@
-"""docs/prediction.md: its commands run, in order, and print what the page says."""
+"""docs/how-to/prediction.md: its commands run, in order, and print what the page says."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from skyhop.predict.models import kinds
 from skyhop.predict.windows import GROUPS
 from skyhop.study.prediction import METRICS
 
-PAGE = (ROOT / "docs" / "prediction.md").read_text("utf-8")
+PAGE = (ROOT / "docs" / "how-to" / "prediction.md").read_text("utf-8")
 
 
 @pytest.mark.soak
@@ -24,6 +24,7 @@ def test_the_pages_commands_run_in_order_and_print_what_it_says(
     skyhop: Skyhop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     needs_predict("xgboost")
+    monkeypatch.setenv("COLUMNS", "130")
     write_rtt(tmp_path / "site.csv", levels(1800))
     write_rtt(tmp_path / "other.csv", levels(400, seed=9))
     blocks = re.findall(r"```console\n(.+?)```", PAGE, re.DOTALL)
@@ -38,7 +39,7 @@ def test_the_pages_commands_run_in_order_and_print_what_it_says(
     assert (tmp_path / "predicted.png").read_bytes().startswith(b"\x89PNG")
     monkeypatch.chdir(tmp_path)
     for code in re.findall(r"```python\n(.+?)```", PAGE, re.DOTALL):
-        exec(compile(code, "docs/prediction.md", "exec"), {})
+        exec(compile(code, "docs/how-to/prediction.md", "exec"), {})
 
 
 def test_the_page_lists_every_group_model_column_and_metric() -> None:

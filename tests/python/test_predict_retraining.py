@@ -1,4 +1,4 @@
-"""Retraining as time goes on: what is trained when, what is kept, and that nothing looks ahead."""
+"""Online retraining: training times, kept candidates, and no use of future data."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from predictors import BEGIN_S, card_of, data_of
 
 from skyhop import predict
 from skyhop.errors import InputError
-from skyhop.predict.models import Kind, Predictor, Trained, kinds
-from skyhop.predict.retraining import retrained
+from skyhop.predict.models import ModelKind, Predictor, Trained, kinds
+from skyhop.predict.retraining import walk_forward
 from skyhop.predict.windows import Windows
 
 S = 10**9
@@ -22,19 +22,19 @@ EVERY_S, SLIDING_S = 300, 1500
 
 
 class Taught:
-    """A kind of model that knows the mean of what it was trained on, and what it was taught."""
+    """Kind of model that predicts the mean of its training part, and records its parts."""
 
     def __init__(self) -> None:
         self.parts: list[tuple[Windows, Windows]] = []
 
     def train(self, fit: Windows, check: Windows, _seed: int) -> Trained:
-        """Return the mean."""
+        """Return the mean of the training part."""
         self.parts.append((fit, check))
         return Trained(json.dumps(float(fit.truth.mean())).encode())
 
     @staticmethod
     def read(content: bytes, _columns: int, _beside: int) -> Predictor:
-        """Return what always says it."""
+        """Return a predictor of that constant."""
         level = float(json.loads(content))
         return lambda windows: np.full(len(windows), level)
 
@@ -42,13 +42,13 @@ class Taught:
 @pytest.fixture
 def taught(monkeypatch: pytest.MonkeyPatch) -> Taught:
     kind = Taught()
-    made = Kind("taught", "for this test", ".json", (), kind.train, kind.read)
+    made = ModelKind("taught", "for this test", ".json", (), kind.train, kind.read)
     monkeypatch.setitem(kinds(), "taught", made)
     return kind
 
 
 def model_of(place: Path, level: float, horizons: tuple[int, ...] = (2,)) -> predict.Model:
-    """Write a model that always says a level, and was trained on the first 1,000 s."""
+    """Write a model that predicts a constant and was trained on the first 1,000 s."""
     content = json.dumps(level).encode()
     parts = [{"node": "site", "first_ns": (BEGIN_S + 1) * S, "check_ns": (BEGIN_S + 800) * S,
               "test_ns": (BEGIN_S + 1000) * S, "last_ns": (BEGIN_S + 1300) * S}]  # fmt: skip
@@ -67,20 +67,20 @@ def test_a_level_that_changes_is_learned_and_one_that_does_not_is_not(
     tmp_path: Path, taught: Taught
 ) -> None:
     model = model_of(tmp_path / "m", 20.0)
-    (found,) = retrained(model, data_of(tmp_path, STEP), EVERY_S, SLIDING_S)
+    (found,) = walk_forward(model, data_of(tmp_path, STEP), EVERY_S, SLIDING_S)
     # From second 1,060 on there are nine periods, and a candidate after each but the last.
     assert (found.periods, found.trained, len(taught.parts)) == (9, 8, 8)
-    assert found.outcome.end_ns.tolist() == found.once.end_ns.tolist()
-    at_s = found.outcome.end_ns // S - BEGIN_S
-    assert set(found.outcome.predicted[at_s < 1600]) == {20.0}
-    # Once all of the 1,500 s are of the new level, that is what candidates say.
-    assert set(found.outcome.predicted[at_s >= 3300]) == {60.0}
+    assert found.retrained.end_ns.tolist() == found.once.end_ns.tolist()
+    at_s = found.retrained.end_ns // S - BEGIN_S
+    assert set(found.retrained.predicted[at_s < 1600]) == {20.0}
+    # Once all of the 1,500 s have the new level, candidates predict it.
+    assert set(found.retrained.predicted[at_s >= 3300]) == {60.0}
     assert 0 < found.kept < found.trained
-    errors = [each.compared().model.mae for each in (found.outcome, found.once)]
+    errors = [each.comparison().model.mae for each in (found.retrained, found.once)]
     assert errors[0] is not None
     assert errors[1] is not None
     assert errors[0] < errors[1]
-    (same,) = retrained(model, data_of(tmp_path, np.full(3600, 20.0)), EVERY_S, SLIDING_S)
+    (same,) = walk_forward(model, data_of(tmp_path, np.full(3600, 20.0)), EVERY_S, SLIDING_S)
     assert same.kept == 0
     assert same.trained == 8
 
@@ -89,7 +89,7 @@ def test_parts_keep_apart_from_each_other_and_from_what_judges(
     tmp_path: Path, taught: Taught
 ) -> None:
     model = model_of(tmp_path / "m", 20.0)
-    (found,) = retrained(model, data_of(tmp_path, STEP), EVERY_S, SLIDING_S)
+    (found,) = walk_forward(model, data_of(tmp_path, STEP), EVERY_S, SLIDING_S)
     first_made_ns = int(found.once.end_ns.min()) - 2 * S
     for number, (fit, check) in enumerate(taught.parts, start=1):
         now_ns = first_made_ns + number * EVERY_S * S
@@ -108,28 +108,28 @@ def test_what_is_predicted_does_not_depend_on_what_comes_later(
     later = values.copy()
     later[cut_s:] = draw.uniform(1, 500, len(later) - cut_s)
     model = model_of(tmp_path / "m", 20.0, (1, 7))
-    whole = retrained(model, data_of(tmp_path, values), EVERY_S, SLIDING_S)
-    other = retrained(model, data_of(tmp_path, later), EVERY_S, SLIDING_S)
+    whole = walk_forward(model, data_of(tmp_path, values), EVERY_S, SLIDING_S)
+    other = walk_forward(model, data_of(tmp_path, later), EVERY_S, SLIDING_S)
     assert taught.parts
     for one, another in zip(whole, other, strict=True):
-        made_s = one.outcome.end_ns // S - BEGIN_S - one.outcome.horizon_s
+        made_s = one.retrained.end_ns // S - BEGIN_S - one.retrained.horizon_s
         is_before = made_s <= cut_s
         assert is_before.any()
-        same = one.outcome.predicted[is_before] == another.outcome.predicted[is_before]
+        same = one.retrained.predicted[is_before] == another.retrained.predicted[is_before]
         assert same.all()
-        assert (one.outcome.predicted != another.outcome.predicted).any() == (one.kept > 0)
+        assert (one.retrained.predicted != another.retrained.predicted).any() == (one.kept > 0)
 
 
 def test_data_that_are_short_leave_the_model_as_it_is(tmp_path: Path, taught: Taught) -> None:
     model = model_of(tmp_path / "m", 20.0)
     data = data_of(tmp_path, STEP[:400])
     other = replace(data, frame=data.frame.with_columns(node=predict_literal("elsewhere")))
-    (found,) = retrained(model, other, 120, 300)
+    (found,) = walk_forward(model, other, 120, 300)
     assert (found.trained, found.kept) == (0, 0)
-    assert found.outcome.predicted.tolist() == found.once.predicted.tolist()
+    assert found.retrained.predicted.tolist() == found.once.predicted.tolist()
     for every_s, sliding_s, why in ((59, 900, "--retrain"), (300, 599, "--sliding")):
         with pytest.raises(InputError, match=why):
-            retrained(model, data, every_s, sliding_s)
+            walk_forward(model, data, every_s, sliding_s)
     assert taught.parts == []
 
 

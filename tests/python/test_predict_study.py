@@ -1,4 +1,4 @@
-"""Studies of predictors: their runs, what claims can ask, what is wrong with their files."""
+"""Studies of predictors: their runs, the metrics of claims, errors in their files."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_a_study_of_baselines_runs_and_its_claims_are_judged(tmp_path: Path) -> 
     assert frame.height == study.run_count
     assert (frame["seconds"] == 120).all(), "the test part of 900 s, less the gap"
     assert frame["per_ms"].to_list() == pytest.approx((frame["rmse"] / frame["mae"]).to_list())
-    # Baselines draw nothing: seeds agree.
+    # Baselines use no random numbers: all seeds agree.
     one, two = (frame.filter(frame["seed"] == seed)["mape"].to_list() for seed in (1, 2))
     assert one == two
     assert [v.verdict for v in judge(study.claims, done.results)] == [
@@ -81,7 +81,10 @@ def test_a_study_trains_what_it_names(tmp_path: Path) -> None:
         ({"prediction": None}, "[prediction] goes with engine"),
         ({"engine": "sim", "scenario": {}}, "[prediction] goes with engine"),
         ({"base": "x.toml"}, 'engine = "predict" takes no scenario'),
-        ({"metric": [{"name": "x", "kind": "samples"}]}, "takes metrics of expressions alone"),
+        (
+            {"metric": [{"name": "x", "kind": "samples"}]},
+            'takes metrics of kind "expression" or "relative" only',
+        ),
         ({"claim": [{"text": "", "check": "goodput() > 1"}]}, "no metric `goodput`"),
         ({"axis": [{"name": "a", "key": "luck", "values": [1]}]}, "prediction.luck"),
         ({"axis": [{"name": "a", "key": "horizon", "values": [31]}]}, "prediction.horizon"),

@@ -1,4 +1,4 @@
-"""Training predictors: numpy evaluates what the libraries make, and no leak helps them."""
+"""Training of predictors: numpy's results equal the libraries', and no data leak."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ AVAILABLE = [
 
 
 def needs_kind(kind: str) -> None:
-    """Skip where a kind of model cannot be trained."""
+    """Skip the test if a kind of model cannot be trained here."""
     needs_predict(*kinds()[kind].libraries)
 
 
@@ -45,7 +45,7 @@ def parts(values: FloatArray, place: Path, horizon_s: int = 1) -> list[Windows]:
     windows = windows_of(frame, features, horizon_s)
     ends = frame["time_ns"].to_numpy()
     bounds = bounds_of(np.zeros(len(ends), dtype=np.int64), ends)
-    return [windows.chosen(part) for part in parts_of(windows, bounds)]
+    return [windows.select(part) for part in parts_of(windows, bounds)]
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +70,7 @@ def test_cards_say_what_the_models_were_made_of(trained: dict[str, predict.Model
         assert card.beside == ["grid_phase_s"]
         assert card.parts[0].node == "site"
         for each in card.horizons:
-            # What the card claims is what a test of the same data gives.
+            # The card's figures equal those of a test on the same data.
             whole = each.all_seconds
             better = {n: b.rmse for n, b in whole.baselines.items() if b.rmse < whole.model.rmse}
             assert bool(better) == ("rmse" in {worse.measure for worse in each.worse})
@@ -82,14 +82,14 @@ def test_a_test_of_the_training_data_is_of_the_test_part_alone(
     data = data_of(tmp_path, levels(SECONDS))
     for model in trained.values():
         for outcome, card in zip(model.test(data), model.card.horizons, strict=True):
-            assert outcome.compared() == card.all_seconds
-            assert outcome.compared(of_grid=True) == card.grid_seconds
+            assert outcome.comparison() == card.all_seconds
+            assert outcome.comparison(grid_only=True) == card.grid_seconds
 
 
 def test_trees_beat_every_baseline_where_the_grid_decides(
     trained: dict[str, predict.Model],
 ) -> None:
-    """A level that changes with the grid: who knows its phase errs less when it changes."""
+    """Levels change with the grid: a model that knows its phase errs less at changes."""
     needs_kind("xgboost")
     horizon = trained["xgboost"].card.horizons[0]
     assert horizon.worse == [] or {w.measure for w in horizon.worse} <= {
@@ -104,16 +104,16 @@ def test_trained_twice_from_one_seed_is_identical(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     needs_kind(kind)
-    # One epoch more or less makes no difference to that.
+    # Few epochs suffice for this test.
     monkeypatch.setattr(lstm, "_EPOCHS", 3)
     fit, check, _ = parts(levels(600), tmp_path)
 
     first = kinds()[kind].train(fit, check, 7)
-    arima._fitted.cache_clear()
+    arima._fit_series.cache_clear()
     again = kinds()[kind].train(fit, check, 7)
     assert first == again
     if kind != "arima":
-        # Which draws nothing.
+        # ARIMA uses no random numbers.
         assert kinds()[kind].train(fit, check, 8).content != first.content
 
 
@@ -129,8 +129,8 @@ def test_trees_are_those_of_xgboost(trained: dict[str, predict.Model], tmp_path:
     (tmp_path / "own.json").write_text(json.dumps(content), "utf-8")
     booster = xgboost.Booster(model_file=str(tmp_path / "own.json"))
     test = parts(levels(SECONDS), tmp_path)[2]
-    # Of what is not known, trees go the way that they have learned.
-    blind = replace(test, beside=np.full_like(test.beside, np.nan))
+    # Missing values follow the default directions that the trees have learned.
+    blind = replace(test, covariates=np.full_like(test.covariates, np.nan))
     for windows in (test, blind):
         its = booster.predict(xgboost.DMatrix(matrix(windows))).astype(np.float64) * scale
         assert model.predict(windows) == pytest.approx(its, rel=2e-6)
@@ -145,7 +145,7 @@ def test_the_lstm_is_that_of_jax(trained: dict[str, predict.Model], tmp_path: Pa
         held = {name: file[name] for name in file.files}
     test = parts(levels(SECONDS), tmp_path)[2]
     past = (test.past[:, -int(held["length_s"]) :] - held["past_mean"]) / held["past_sd"]
-    beside = (test.beside - held["beside_mean"]) / held["beside_sd"]
+    covariates = (test.covariates - held["beside_mean"]) / held["beside_sd"]
 
     def step(carried, now):
         hidden, cell = carried
@@ -156,7 +156,7 @@ def test_the_lstm_is_that_of_jax(trained: dict[str, predict.Model], tmp_path: Pa
 
     zeros = jnp.zeros((len(past), held["of_state"].shape[0]))
     (hidden, _), _ = jax.lax.scan(step, (zeros, zeros), jnp.swapaxes(jnp.asarray(past), 0, 1))
-    found = jnp.hstack([hidden, beside]) @ held["out"] + held["out_bias"]
+    found = jnp.hstack([hidden, covariates]) @ held["out"] + held["out_bias"]
     its = np.asarray(found)[:, 0] * held["truth_sd"] + held["truth_mean"]
     assert model.predict(test) == pytest.approx(its, rel=1e-4)
 
@@ -166,7 +166,7 @@ def test_forecasts_are_those_of_statsmodels(order: tuple[int, int, int], tmp_pat
     needs_kind("arima")
     model = library("statsmodels.tsa.arima.model").ARIMA
     test = parts(levels(SECONDS), tmp_path, horizon_s=5)[2]
-    test = test.chosen(np.arange(len(test)) < 20)
+    test = test.select(np.arange(len(test)) < 20)
     ar, ma, mean = [0.4, 0.2][: order[0]], [0.3, -0.2][: order[2]], 30.0
     saved = {"differences": order[1], "mean": 0.0 if order[1] else mean, "ar": ar, "ma": ma}
     own = kinds()["arima"].read(json.dumps(saved).encode(), 1, 0)(test)
@@ -175,7 +175,7 @@ def test_forecasts_are_those_of_statsmodels(order: tuple[int, int, int], tmp_pat
         fixed = model(test.past[row, :, 0], order=order, trend=trend)
         parameters = [*([] if order[1] else [mean]), *ar, *ma, 1.0]
         its = fixed.filter(parameters).forecast(5)[-1]
-        # They begin otherwise before the window; after 30 s little is left of that.
+        # The models start differently before the window; after 30 s the difference is small.
         assert found == pytest.approx(its, rel=2e-3), (order, row)
 
 
@@ -184,7 +184,7 @@ def test_forecasts_are_those_of_statsmodels(order: tuple[int, int, int], tmp_pat
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_future_that_is_permuted_is_not_foretold(kind: str, tmp_path: Path) -> None:
-    """Whoever saw the second itself would do better than who knows but the values' middle."""
+    """A model that had seen the predicted second would beat the constant median."""
     needs_kind(kind)
     draw = np.random.default_rng(5)
     fit, check, test = parts(draw.permutation(levels(SECONDS)), tmp_path)
@@ -198,7 +198,7 @@ def test_a_future_that_is_permuted_is_not_foretold(kind: str, tmp_path: Path) ->
 def test_older_knowledge_does_not_improve(
     kind: str, trained: dict[str, predict.Model], tmp_path: Path
 ) -> None:
-    """The target lies further behind what is known: errors grow, unless they came from a leak."""
+    """Targets further ahead have larger errors, unless the errors were small due to a leak."""
     needs_kind(kind)
     values = levels(SECONDS)
     now, later = (parts(values, tmp_path, horizon_s)[2] for horizon_s in (1, 3))
@@ -226,5 +226,5 @@ def test_the_command_trains_and_says_where_a_baseline_is_better(
     (tmp_path / "full" / "xgboost" / "mine.txt").write_text("mine", "utf-8")
     kept = skyhop("predict", "train", "site.csv", "-o", "full")
     assert kept.returncode == 2
-    assert "is there, and no model" in kept.stderr
+    assert "exists and is no model" in kept.stderr
     assert (tmp_path / "full" / "xgboost" / "mine.txt").is_file()

@@ -1,4 +1,4 @@
-"""What players are told of the rate ahead: models and oracles, over TCP and over a rate."""
+"""Predictions of rates for video players: models and oracles, over TCP and over a rate."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ chunk = "4 s"
 chunks = 40
 ladder = { top = "4300 kbit/s", ratio = 3.0, tracks = 3 }
 """
-"""Fewer tracks than others have: what is the most that can be reached is found sooner."""
+"""Film with few tracks, for which the optimum is found faster."""
 
 
 def film(predicted: Any, **others: Any) -> dict[str, Any]:
@@ -39,7 +39,7 @@ def film(predicted: Any, **others: Any) -> dict[str, Any]:
 
 
 def believed_mbps(run: skyhop.Run) -> list[tuple[float, float]]:
-    """Return of each chunk when it was asked for, in s, and what was believed then."""
+    """Return for each chunk its request's time (s) and the rate believed then (Mbit/s)."""
     rows = run.apps["chunks"].to_pylist()
     return [
         (row["asked_ns"] / 1e9, row["predicted_bps"] / 1e6)
@@ -49,9 +49,9 @@ def believed_mbps(run: skyhop.Run) -> list[tuple[float, float]]:
 
 
 def constant_model(place: Path, bps: float, **others: Any) -> predict.Model:
-    """Write a model that says one rate whatever it is given."""
+    """Write a model that predicts one rate for any features."""
     features = 5 * len(others.get("past", [1])) + len(others.get("beside", []))
-    # Of files of tests a tree says 5, and ten times the base is added.
+    # The tests' tree yields 5, to which ten times the base is added.
     content = xgboost_file([tree()], features, base=(bps - 5) / 10)
     return write_model(place, content=content, **{**THROUGHPUT, **others})
 
@@ -60,7 +60,7 @@ def test_a_model_steers_a_film_over_tcp(tmp_path: Path) -> None:
     model = write_model(tmp_path / "m", "arima", (1, 10), **THROUGHPUT)
     run = skyhop.sim(film(str(model.directory)), tmp_path / "run")
     said = believed_mbps(run)
-    # The rate never changes, and a chunk's throughput is that of a request's round trip, too.
+    # The rate is constant; a chunk's throughput also includes the request's round trip.
     assert len(said) > 5
     assert all(1.0 < mbps < 8 * PAYLOAD for at_s, mbps in said if at_s > 1.0), said
     resolved = json.loads((tmp_path / "run" / "run.json").read_text("utf-8"))["scenario"]
@@ -71,10 +71,10 @@ def test_a_model_is_asked_with_the_links_schedule(tmp_path: Path) -> None:
     rates = np.concatenate([np.full(40, 8e6), np.full(40, 2e6)])
     path = skyhop.path(scenario={"path": PATH}, duration="80 s")
     model = write_model(tmp_path / "m", "arima", (1, 10), **THROUGHPUT)
-    ahead = predict.foretold(model.directory, path, rates)
+    ahead = predict.rates_along_path(model.directory, path, rates)
     assert ahead.tolist() == predict.rates_ahead(model, rates).tolist()
-    # Nobody sees the drop coming.
-    cut = predict.foretold(model.directory, path, np.full(80, 8e6))
+    # Predictions before the drop do not depend on it.
+    cut = predict.rates_along_path(model.directory, path, np.full(80, 8e6))
     assert ahead[:40].tolist() == cut[:40].tolist()
     assert ahead[60:].tolist() != cut[60:].tolist()
 
@@ -86,10 +86,10 @@ def test_the_grid_and_the_satellites_are_known_of_a_path(tmp_path: Path) -> None
     }
     model = constant_model(tmp_path / "m", 3e6, **geometry)
     path = skyhop.path("San Diego", "New York", duration="45 s", start="2026-01-01T00:00:00Z")
-    ahead = predict.foretold(model.directory, path, 1e6 * levels(45))
+    ahead = predict.rates_along_path(model.directory, path, 1e6 * levels(45))
     assert ahead.shape == (45, 30)
     with pytest.raises(InputError, match="sat_count, which a path and the rate of its link do not"):
-        predict.foretold(
+        predict.rates_along_path(
             model.directory, skyhop.path(scenario={"path": PATH}, duration="45 s"), np.ones(45)
         )
 
@@ -153,12 +153,15 @@ def test_a_model_over_a_rate_on_the_command_line(skyhop: Skyhop, tmp_path: Path)
         assert done.returncode == 0, done.stderr
         return float(json.loads(done.stdout)[0]["bitrate_mbps"])
 
-    # Who believes in 0.5 Mbit/s plays lower than who knows of 12.
+    # A player that believes in 0.5 Mbit/s plays lower than one that knows of 12.
     knowing = bitrate("--predicted", "oracle")
     assert bitrate("--predicted", "low") < 0.9 * knowing
     assert bitrate("--mean-error", "-0.97") < 0.9 * knowing
     for words, expected in [
-        (["--predicted", "low", "--relative-sd", "0.1"], "are of the oracle, not of a model"),
+        (
+            ["--predicted", "low", "--relative-sd", "0.1"],
+            "are for the oracle: leave out --predicted",
+        ),
         (["--predicted", "nowhere"], "there is no such file: give a directory of a model"),
         (["--compat", "sabre"], "sabre"),
     ]:
@@ -175,16 +178,16 @@ def test_pensieves_habits_are_one_switch(tmp_path: Path) -> None:
     offsets = np.arange(0.0, 60.0, 20.0)
     (tmp_path / "film.toml").write_text(FILM, "utf-8")
     film = str(tmp_path / "film.toml")
-    habits = playing.Manner(film, compat="pensieve")
+    habits = playing.PlaybackOptions(film, compat="pensieve")
     found = playing.play(trace, "robust-mpc", habits, offsets=offsets)
-    apart = playing.Manner(
+    apart = playing.PlaybackOptions(
         film,
         without_first=True,
         environment={"stands_still": True},
         playing={"wait_step": "500 ms"},
     )
     assert found.chunks.equals(playing.play(trace, "robust-mpc", apart, offsets=offsets).chunks)
-    usual = playing.play(trace, "robust-mpc", playing.Manner(film), offsets=offsets)
+    usual = playing.play(trace, "robust-mpc", playing.PlaybackOptions(film), offsets=offsets)
     assert not found.chunks.equals(usual.chunks)
     bound = playing.optimum(trace, habits, offsets=offsets)
     assert (found.sessions["qoe"].to_numpy() <= bound + 1e-9).all()

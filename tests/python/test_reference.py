@@ -1,4 +1,4 @@
-"""The reference files: their list, how they are downloaded and what is made of them."""
+"""Reference files: their list, download and conversion."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ import pytest
 import reference
 from needs import missing
 from openpyxl import Workbook
-from reference import Reference, listed, obtain, state
+from reference import Reference, listed, obtain, provide
 from reference_files import reference as reference_file
 from reference_steps import STEPS, drives, matrix, ping, sheet
 from scipy.io import savemat
 
-# Where the originals may lie: public homes of data.
+# Public hosts that may serve the originals.
 HOSTS = {"raw.githubusercontent.com", "zenodo.org"}
 
 
 @dataclass
 class Server:
-    """Files by path, and the paths that were asked for."""
+    """Stub server: its files by path, and the requested paths."""
 
     address: str = ""
     files: dict[str, bytes] = field(default_factory=dict)
@@ -94,7 +94,7 @@ def test_the_list_is_well_formed() -> None:
             inspect.signature(STEPS[terms.pop("step")]).bind(Path(), **terms)
 
 
-def test_an_unlisted_file_is_a_mistake() -> None:
+def test_an_unlisted_file_is_an_error() -> None:
     with pytest.raises(KeyError, match="does not list"):
         reference_file("nothing.csv")
 
@@ -105,12 +105,12 @@ def test_files_at_hand_are_the_listed_ones() -> None:
     if not at_hand:
         missing("reference", f"nothing in {folder}")
     for one in at_hand:
-        assert state(one, folder / one.name, large=False) == "there", one.name
+        assert provide(one, folder / one.name, large=False) == "present", one.name
     unlisted = set(left(folder)) - {one.name for one in listed()} - {"README.md"}
     assert not unlisted
 
 
-def test_the_folder_is_where_the_user_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_folder_is_configurable(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("SKYHOP_REFERENCE", str(tmp_path / "here"))
     assert reference.folder() == tmp_path / "here"
     assert reference.found("dish/get_status.json") is None
@@ -140,7 +140,7 @@ def test_only_what_is_missing_is_downloaded(
     assert gzip.decompress((tmp_path / "a" / "log.gz").read_bytes()) == b"log\n"
     states = [line.split("MIT  ")[1].strip() for line in capsys.readouterr().out.splitlines()[1:]]
     assert states[:2] == ["downloaded", "downloaded"]
-    assert states[2:] == ["left out: --large downloads its 321 MB", "by hand: ask for it"]
+    assert states[2:] == ["skipped: --large downloads its 321 MB", "by hand: ask for it"]
 
     (tmp_path / "a" / "log.gz").unlink()
     assert obtain(entries, tmp_path, large=False)
@@ -156,27 +156,29 @@ def test_a_wrong_file_is_refused_and_nothing_is_left(
         [entry("a/x", b"right\n", addresses=[f"{server.address}/x"])], tmp_path, False
     )
     [_, line] = capsys.readouterr().out.splitlines()
-    assert line.endswith(f"failed: {server.address}/x: not what the tests were made for")
+    assert line.endswith(
+        f"failed: {server.address}/x: differs from the version that the tests expect"
+    )
     assert left(tmp_path) == []
 
 
 @pytest.mark.integration
-def test_any_of_several_addresses_will_do(server: Server, tmp_path: Path) -> None:
+def test_all_addresses_are_tried(server: Server, tmp_path: Path) -> None:
     server.files = {"/wrong": b"other\n", "/right": b"right\n"}
     addresses = [f"{server.address}/{name}" for name in ("nothing", "wrong", "right", "late")]
     one = entry("x", b"right\n", addresses=addresses)
-    assert state(one, tmp_path / "x", large=False) == "downloaded"
+    assert provide(one, tmp_path / "x", large=False) == "downloaded"
     assert server.asked == ["/nothing", "/wrong", "/right"]
 
 
 def test_an_altered_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(b"other\n")
     one = entry("x", b"right\n", addresses=["http://127.0.0.1:1/x"])
-    assert state(one, tmp_path / "x", large=False) == "altered: remove it and try again"
+    assert provide(one, tmp_path / "x", large=False) == "altered: remove it and try again"
     assert (tmp_path / "x").read_bytes() == b"other\n"
     (tmp_path / "x.gz").write_bytes(gzip.compress(b"right\n")[:-9])
     cut = entry("x.gz", b"right\n", addresses=["http://127.0.0.1:1/x"])
-    assert state(cut, tmp_path / "x.gz", large=False).startswith("altered")
+    assert provide(cut, tmp_path / "x.gz", large=False).startswith("altered")
 
 
 @pytest.mark.integration
@@ -184,7 +186,7 @@ def test_an_altered_file_is_named(tmp_path: Path) -> None:
     ("address", "reason"),
     [("http://127.0.0.1:1/x", "refused"), ("{server}/nothing", "404"), ("no://where", "no")],
 )
-def test_an_unreachable_address_is_one_line(
+def test_an_unreachable_address_is_an_error_of_one_line(
     server: Server,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -200,26 +202,28 @@ def test_an_unreachable_address_is_one_line(
 
 
 @pytest.mark.integration
-def test_an_original_that_has_changed_is_one_line(server: Server, tmp_path: Path) -> None:
+def test_a_changed_original_is_an_error_of_one_line(server: Server, tmp_path: Path) -> None:
     server.files = {"/x.csv": b"when,rate\n"}
     how = {"step": "drives", "drives": [[1681314020, 1]], "utc_offset_h": -5}
     one = entry("x", b"", addresses=[f"{server.address}/x.csv"], how=how)
-    assert state(one, tmp_path / "x", large=False).startswith("failed: x.csv is not as expected: ")
+    assert provide(one, tmp_path / "x", large=False).startswith(
+        "failed: x.csv is not as expected: "
+    )
     assert left(tmp_path) == []
 
 
 @pytest.mark.integration
-def test_what_is_made_is_checked_and_kept(server: Server, tmp_path: Path) -> None:
+def test_converted_files_are_checked_and_kept(server: Server, tmp_path: Path) -> None:
     server.files = {"/x.csv": b"time,throughput,speed\n2023-04-12 10:40:20 CDT,147,62.98\n"}
     how = {"step": "drives", "drives": [[1681314020, 1]], "utc_offset_h": -5}
     made = b"segment,unix_s,mbps,speed\n0,1681314020,147.000,63.0\n"
     one = entry("x.csv.gz", made, addresses=[f"{server.address}/x.csv"], how=how)
-    assert state(one, tmp_path / "x.csv.gz", large=False) == "downloaded"
+    assert provide(one, tmp_path / "x.csv.gz", large=False) == "downloaded"
     assert left(tmp_path) == ["x.csv.gz"]
     assert gzip.decompress((tmp_path / "x.csv.gz").read_bytes()) == made
 
 
-def test_drives_are_cut_out_of_a_table(tmp_path: Path) -> None:
+def test_drives_are_selected_from_a_table(tmp_path: Path) -> None:
     seconds = [("04", 1), ("05", 2), ("06", 3.25), ("01", 4), ("02", 5)]
     rows = [f"2023-04-12 10:40:{s} CDT,{rate},0.26,45.4\n" for s, rate in seconds]
     (tmp_path / "x.csv").write_text("time,throughput,speed,latitude\n" + "".join(rows), "utf-8")
@@ -241,7 +245,7 @@ def test_a_matlab_vector_becomes_a_column(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("packing", ["zst", "gz", "bz2"])
-def test_answers_are_cut_out_of_a_packed_ping(tmp_path: Path, packing: str) -> None:
+def test_replies_are_selected_from_a_packed_ping(tmp_path: Path, packing: str) -> None:
     answer = "64 bytes from 100.64.0.1: icmp_seq=1 ttl=62 time="
     log = (
         "PING 100.64.0.1 (100.64.0.1) 56(84) bytes of data.\n"

@@ -25,15 +25,16 @@ from synthetic_run import APP_KINDS, FLOW_SCHEMA, SyntheticRun, write_path
 from skyhop import _core
 from skyhop.analysis.binning import binned, binned_sum, ecdf, round_step
 from skyhop.analysis.comparison import shared_events
-from skyhop.analysis.flows import by_duration, flow_styles
+from skyhop.analysis.flow_groups import by_duration
+from skyhop.analysis.flows import flow_styles
 from skyhop.analysis.run_tables import run_tables
 from skyhop.analysis.run_timeline import link_rate_steps, run_timeline
 from skyhop.analysis.summary import rows_of
 from skyhop.analysis.tables import three_digits
 from skyhop.data.arrays import FloatArray
-from skyhop.data.heads import read_heads
 from skyhop.data.reading import path_record, read_runs, run_record
 from skyhop.data.records import AppSeries
+from skyhop.data.run_headers import read_run_headers
 from skyhop.data.toml import toml_text
 from skyhop.errors import InputError, RunError
 from skyhop.figures import comparison_figure, path_figure, png_bytes, run_figure, save
@@ -45,7 +46,7 @@ SHORT = SyntheticRun(duration_s=12.0)
 
 
 class Page(HTMLParser):
-    """What a report's HTML holds: sources of its images, its table cells, its text."""
+    """Parsed HTML of a report: sources of its images, cells of its tables, its text."""
 
     def __init__(self, file: Path) -> None:
         super().__init__()
@@ -59,7 +60,7 @@ class Page(HTMLParser):
         self.feed(self.html)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Note what a tag loads or points to."""
+        """Collect the files that a tag loads or links to."""
         given = dict(attrs)
         self.tags.add(tag)
         self.sources += [value for key in ("src", "srcset", "data") if (value := given.get(key))]
@@ -67,24 +68,24 @@ class Page(HTMLParser):
         self._key = given.get("data-key") if tag == "td" else self._key
 
     def handle_endtag(self, tag: str) -> None:
-        """Leave a cell."""
+        """Forget the column when a table cell ends."""
         if tag == "td":
             self._key = None
 
     def handle_data(self, data: str) -> None:
-        """Note text, and which column it stands in."""
+        """Collect text, and the cell that contains it."""
         self.text += data
         if self._key is not None:
             self.cells.append((self._key, data))
 
     def column(self, key: str) -> list[str]:
-        """Return the cells of a column."""
+        """Return the texts of the cells of a column."""
         return [text for name, text in self.cells if name == key]
 
 
 @pytest.fixture(scope="module", params=["blank", pytest.param("drawn", marks=pytest.mark.soak)])
 def demo(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Make a report over a CUBIC and a BBR run, as the demo makes it."""
+    """Write a report over a CUBIC and a BBR run, as the demo does; return its file."""
     place = tmp_path_factory.mktemp("demo")
     warning = "lateness p99 is 2.3 ms, above 2 ms <not exact>"
     SyntheticRun(("cubic",), warnings=(warning,)).write(place / "cubic")
@@ -117,7 +118,7 @@ def test_the_tables_hold_the_summarys_numbers(demo: Path) -> None:
     assert page.column("rtt_excess_p99_us") == ["912", "912"]
 
 
-def test_the_page_needs_nothing_but_itself(demo: Path) -> None:
+def test_the_page_loads_no_other_file(demo: Path) -> None:
     page = Page(demo)
     assert len(page.sources) == 8  # comparison, path, two runs: each wide, and for phones
     assert all(source.startswith("data:image/png;base64,") for source in page.sources)
@@ -127,7 +128,7 @@ def test_the_page_needs_nothing_but_itself(demo: Path) -> None:
     assert not re.search(r"https?://|@import|url\(", page.html)
 
 
-def test_the_page_tells_what_it_is_about(demo: Path) -> None:
+def test_the_page_names_its_runs_and_warnings(demo: Path) -> None:
     page = Page(demo)
     for text in (
         "San Diego \N{RIGHTWARDS ARROW} New York", "starlink-shell1", "bent-pipe",
@@ -135,13 +136,13 @@ def test_the_page_tells_what_it_is_about(demo: Path) -> None:
         "skyhop live scenario.toml -o bbr", "comparison.png",
     ):  # fmt: skip
         assert text in page.text
-    # The warning stands before the first number.
+    # A reader sees the warning before the first number.
     assert page.text.index("lateness p99 is 2.3 ms") < page.text.index("Mbit/s goodput")
     probes = page.text[page.text.index("Probes") :]
     assert "600" in probes[:200]
 
 
-def test_the_figures_are_beside_the_page(demo: Path) -> None:
+def test_the_figures_are_in_the_pages_directory(demo: Path) -> None:
     folder = figures_directory(demo)
     names = sorted(file.name for file in folder.iterdir())
     assert names == ["comparison.png", "path.png", "run-1-cubic.png", "run-2-bbr.png"]
@@ -183,7 +184,7 @@ def test_a_strip_has_one_marker_per_event(tmp_path: Path) -> None:
     assert len(expected) / 4 > SHAPES_AT_MOST  # the dense way of drawing was among them
 
 
-def test_a_run_that_stopped_early_shows_only_what_it_reached(tmp_path: Path) -> None:
+def test_a_run_that_stopped_early_shows_only_its_own_time(tmp_path: Path) -> None:
     made = SyntheticRun(summary={"virtual_s": 20.0})
     figure = run_figure(made.write(tmp_path / "run"))
     reached = [event for event in made.path_events() if event["t_ns"] < 20e9]
@@ -268,7 +269,7 @@ def test_runs_at_the_edge_make_a_report(tmp_path: Path, made: SyntheticRun) -> N
 
 
 @pytest.mark.usefixtures("pictures")
-def test_figures_that_a_run_does_not_know_are_dashes(tmp_path: Path) -> None:
+def test_unknown_figures_of_a_run_are_dashes(tmp_path: Path) -> None:
     SyntheticRun(connected=False, duration_s=5.0).write(tmp_path / "run")
     page = Page(write_report([tmp_path / "run"], tmp_path / "report.html"))
     assert "srtt \N{EN DASH} ms" in page.text
@@ -286,7 +287,7 @@ def test_probes_and_the_copy_of_the_path_may_be_absent(tmp_path: Path) -> None:
     assert "San Diego" in page.text
 
 
-def test_runs_have_the_tables_that_their_applications_keep(tmp_path: Path) -> None:
+def test_runs_have_the_tables_of_their_applications(tmp_path: Path) -> None:
     assert set(APP_KINDS) <= set(_core.APP_TABLES)
     assert read_run(SHORT.write(tmp_path / "none")).apps == {}
     made = SyntheticRun(("cubic",) * 3, 12.0, apps=("requests", None, "bursts"))
@@ -327,10 +328,10 @@ def test_applications_have_a_table_and_a_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("pictures")
-def test_what_no_run_has_is_not_shown(tmp_path: Path) -> None:
+def test_columns_without_values_are_not_shown(tmp_path: Path) -> None:
     run = SHORT.write(tmp_path / "run")
     assert "Applications" not in Page(write_report([run], tmp_path / "report.html")).text
-    shown = run_tables(read_heads([run])).flows.columns
+    shown = run_tables(read_run_headers([run])).flows.columns
     assert not {"app", "marks", "engine", "completion_s"} & {column.key for column in shown}
 
 
@@ -364,13 +365,13 @@ def test_full_rows_keep_the_summarys_own_numbers(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("pictures")
-def test_runs_of_different_length_are_compared_apart(tmp_path: Path) -> None:
+def test_runs_of_different_length_are_compared_separately(tmp_path: Path) -> None:
     lengths_s = {"a": 12.0, "b": 100.0, "c": 12.5, "d": 96.0, "alone": 1000.0}
     for name, duration_s in lengths_s.items():
         SyntheticRun(duration_s=duration_s, sample_s=duration_s / 50).write(tmp_path / name)
     runs = read_runs([tmp_path / name for name in lengths_s])
     assert by_duration(runs) == [[0, 2], [1, 3], [4]]
-    # Each group has the shades of a congestion control for itself.
+    # Each group starts again with the first shade of a congestion control.
     styles = flow_styles(runs)
     colours = [styles[run, 0].colour for run in range(5)]
     assert colours[0] == colours[1] == colours[4] != colours[2] == colours[3]
@@ -386,7 +387,7 @@ def test_a_directory_of_runs_stands_for_its_runs(tmp_path: Path) -> None:
     assert names == ["seed-1", "seed-2", "seed-10"]
 
 
-def test_runs_of_the_same_name_are_told_apart(tmp_path: Path) -> None:
+def test_runs_of_the_same_name_get_distinct_labels(tmp_path: Path) -> None:
     for place in ("a", "b"):
         SyntheticRun(duration_s=3.0).write(tmp_path / place / "cubic")
     runs = read_runs([tmp_path / "a" / "cubic", tmp_path / "b" / "cubic"])
@@ -429,7 +430,7 @@ def test_a_comparison_marks_handovers_only_where_all_runs_had_the_same(tmp_path:
         (lambda run: drop_flow_key(run / "summary.json"), "summary.json", "flows[0].cc"),
     ],
 )
-def test_what_is_not_a_run_directory_is_named(
+def test_a_directory_without_a_run_is_named(
     tmp_path: Path, break_it: Any, named: str, why: str
 ) -> None:
     run = SyntheticRun(duration_s=1.0).write(tmp_path / "run")
@@ -460,7 +461,7 @@ def test_a_report_needs_runs_and_an_html_file_in_a_directory(tmp_path: Path) -> 
     assert sorted(file.name for file in tmp_path.iterdir()) == ["run", "taken.html"]
 
 
-def test_what_is_not_a_path_file_is_named(tmp_path: Path) -> None:
+def test_a_file_without_a_path_is_named(tmp_path: Path) -> None:
     plain = tmp_path / "plain.parquet"
     pq.write_table(SHORT.path_table().replace_schema_metadata(None), plain)
     with pytest.raises(InputError, match=r'plain\.parquet.*"skyhop"'):
@@ -539,7 +540,7 @@ def test_bars_lose_no_packet() -> None:
     assert late.sum() == 101
 
 
-def test_means_over_bins_skip_what_is_not_known() -> None:
+def test_means_over_bins_skip_unknown_values() -> None:
     t_s = np.array([0.5, 1.0, 1.5, 3.5])
     middles, means = binned(t_s, np.array([2.0, 4.0, np.nan, 7.0]), 1.0)
     np.testing.assert_array_equal(middles, [0.5, 1.5, 2.5, 3.5])
@@ -616,7 +617,7 @@ def test_latencies_have_a_panel_per_table(tmp_path: Path) -> None:
     heights = [set(np.asarray(c.get_offsets())[:, 1].tolist()) for c in failed]
     assert [len(np.asarray(c.get_offsets())) for c in failed] == [5, 5]
     assert heights[0].isdisjoint(heights[1]), "failures of one flow do not hide those of another"
-    # From 42 ms to above 1 s, all of it below the marks of failures.
+    # The axis spans 42 ms to above 1 s, below the marks of failures.
     assert requests.get_yscale() == "log"
     highest = max(drawn[:, 1][np.isfinite(drawn[:, 1])].max() for drawn in dots)
     bottom, top = requests.get_ylim()
@@ -653,7 +654,7 @@ def test_many_applications_share_a_colour_and_an_entry_of_the_legend(tmp_path: P
 
 
 @pytest.mark.integration
-def test_what_is_shown_is_known_without_a_drawing_library(tmp_path: Path) -> None:
+def test_view_models_need_no_drawing_library(tmp_path: Path) -> None:
     runs = [SyntheticRun((cc,), probe=True).write(tmp_path / cc) for cc in ("cubic", "bbr")]
     code = (
         "import sys\n"
@@ -670,13 +671,13 @@ def test_what_is_shown_is_known_without_a_drawing_library(tmp_path: Path) -> Non
     assert done.stdout.splitlines() == [str(panels), "set()"]
 
 
-def test_announcements_and_what_is_done_about_them_are_seen(tmp_path: Path) -> None:
+def test_announcements_and_reactions_to_them_are_shown(tmp_path: Path) -> None:
     phases = [("hold", 0, 10.0, 1.3), ("hold", 1, 11.0, 1.3), ("hold", 0, 30.0, 1.3)]
     phases += [("drain", 1, 40.0, 0.1), ("probe-rtt", 1, 40.1, 0.2)]
     made = SyntheticRun(("satcp", "satpipe"), announced_s=(9.9, 29.9, 39.9), phases=tuple(phases))
     figure = run_figure(made.write(tmp_path / "run"))
     assert markers(figure, "announcement") == [9.9, 29.9, 39.9]
-    # The strip and two panels; holds that overlap are one span.
+    # The figure has a strip and two panels; overlapping holds make one span.
     expected = {"hold": [(10.0, 12.3), (30.0, 31.3)], "drain": [(40.0, 40.1)]}
     for kind, spans in {**expected, "probe-rtt": [(40.1, 40.3)]}.items():
         drawn = [c for ax in figure.axes for c in ax.collections if c.get_gid() == kind]
@@ -694,27 +695,27 @@ def test_a_figure_is_saved_whole(tmp_path: Path) -> None:
 
 
 def scatters(figure: Figure, gid: str) -> list[PathCollection]:
-    """Return the scatter collections with this gid."""
+    """Return the scatter collections of a figure with this gid."""
     found = [c for ax in figure.axes for c in ax.collections if c.get_gid() == gid]
     return [c for c in found if isinstance(c, PathCollection)]
 
 
 def markers(figure: Figure, kind: str) -> list[float]:
-    """Return when the strip's markers of a kind stand."""
+    """Return the times in s of the strip's markers of a kind."""
     return [
         float(x) for found in scatters(figure, kind) for x in np.asarray(found.get_offsets())[:, 0]
     ]
 
 
 def path_table(rows: list[dict[str, Any]], duration_s: float) -> pa.Table:
-    """Make a path file's table with these rows."""
+    """Return the table of a path file with these rows."""
     header = {**SHORT.path_header(), "duration_ns": int(duration_s * 1e9)}
     table = pa.Table.from_pylist(rows, SHORT.path_table().schema)
     return table.replace_schema_metadata({"skyhop": json.dumps(header)})
 
 
 def events_table(events: list[tuple[str, float, float]]) -> pa.Table:
-    """Make a minute of path with (kind, at, outage) events, times in seconds."""
+    """Return the table of a path of a minute with events (kind, at, outage), times in s."""
     rows = SyntheticRun(connected=False).path_table().to_pylist()
     for kind, at_s, outage_s in events:
         event = {"t_ns": int(at_s * 1e9), "kind": kind, "hop": None,
@@ -724,25 +725,25 @@ def events_table(events: list[tuple[str, float, float]]) -> pa.Table:
 
 
 def truncate(file: Path) -> None:
-    """Cut a file in the middle."""
+    """Truncate a file to half its size."""
     content = file.read_bytes()
     file.write_bytes(content[: len(content) // 2])
 
 
 def drop_column(file: Path) -> None:
-    """Write flows.parquet without its srtt."""
+    """Rewrite flows.parquet without the column of srtt."""
     place = FLOW_SCHEMA.get_field_index("srtt_us")
     pq.write_table(pq.ParquetFile(file).read().remove_column(place), file)
 
 
 def drop_flow_key(file: Path) -> None:
-    """Write summary.json with a flow that has no congestion control."""
+    """Rewrite summary.json with a flow without the key `cc`."""
     summary = json.loads(file.read_text())
     del summary["flows"][0]["cc"]
     file.write_text(json.dumps(summary))
 
 
-def test_figures_are_what_their_names_end_in(tmp_path: Path) -> None:
+def test_figures_have_the_format_of_their_name(tmp_path: Path) -> None:
     path = SHORT.write(tmp_path / "run") / "path.parquet"
     begins = {"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF-"}
     for kind, begin in begins.items():
@@ -751,7 +752,7 @@ def test_figures_are_what_their_names_end_in(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("pictures")
-def test_what_looks_like_a_formula_is_text(tmp_path: Path) -> None:
+def test_names_like_a_formula_are_plain_text(tmp_path: Path) -> None:
     name = r"a $\frac{1}{0} \unknown$ b"
     SyntheticRun(duration_s=12.0).write(tmp_path / name)
     SyntheticRun(("bbr",), duration_s=12.0).write(tmp_path / "c$d")

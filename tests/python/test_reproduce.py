@@ -1,8 +1,7 @@
-"""The pages that make reproduce writes: study by study, and which sender serves whom."""
+"""Pages that make reproduce writes: a page of verdicts, and a page per paper with its studies."""
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,8 +11,9 @@ import reproduce
 import which_sender
 from small_study import content
 
-from skyhop.analysis.statistics import bootstrap_interval, stratified_interval
+from skyhop.errors import SkyhopError
 from skyhop.study import StudyRun, load_study, run_study
+from skyhop.study.catalogue import list_studies
 from skyhop.study.claims import judge
 
 QUEUES = {
@@ -22,9 +22,13 @@ QUEUES = {
 }
 
 
+AT = 'rival="none", queue="deep", path="lossy"'
+CHECK = f'used({AT}, sender="BBR") > used({AT}, sender="CUBIC")'
+
+
 def matrix() -> dict[str, object]:
     """Return a study with the axes and the metrics of leo-beyond, of two senders."""
-    beside = {"nobody": {"flow.1.count": 0}, "Cubic": {"flow.1.count": 1}}
+    rival = {"none": {"flow.1.count": 0}, "CUBIC": {"flow.1.count": 1}}
     samples = {"kind": "samples", "from": "1 s"}
     return content(
         repeats=3,
@@ -37,12 +41,13 @@ def matrix() -> dict[str, object]:
         axis=[
             {"name": "path", "points": {"clean": {}, "lossy": {"link.loss": "2 %"}}},
             {"name": "queue", "points": QUEUES},
-            {"name": "beside", "points": beside},
+            {"name": "rival", "points": rival},
             {
                 "name": "sender",
-                "points": {"Cubic": {"flow.0.cc": "cubic"}, "BBR": {"flow.0.cc": "bbr"}},
+                "points": {"CUBIC": {"flow.0.cc": "cubic"}, "BBR": {"flow.0.cc": "bbr"}},
             },
         ],
+        claim=[{"text": "BBR has more with loss", "check": CHECK}],
         metric=[
             {"name": "used", "unit": "Mbit/s", **samples},
             {"name": "inflation", "series": "srtt_over_base", **samples},
@@ -53,7 +58,24 @@ def matrix() -> dict[str, object]:
     )
 
 
-LINKS = which_sender.Links("here", {"lossy": "there"})
+PAPERS = """
+[[paper]]
+page = "one"
+name = "One"
+citation = "Somewhere."
+studies = ["first", "third"]
+holds = "much."
+fails = "little, because of chance."
+
+[[paper]]
+page = "two"
+name = "Two"
+citation = "Elsewhere."
+studies = ["second"]
+holds = "nothing."
+fails = "nothing."
+unknown = "a closed module."
+"""
 
 
 @pytest.fixture(scope="module")
@@ -61,72 +83,84 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> StudyRun:
     return run_study(load_study(matrix()), tmp_path_factory.mktemp("matrix"))
 
 
-def test_the_best_sender_is_named_with_those_that_chance_cannot_tell_from_it(
-    done: StudyRun,
-) -> None:
-    bulk, interactive, neighbour = which_sender.NEEDS
-    alone = {"beside": "nobody", "queue": "deep"}
-    lossy = which_sender.best(done.results, bulk, {**alone, "path": "lossy"})
-    # CUBIC takes loss for congestion.
-    assert [name for name, _ in lossy] == ["BBR"]
-    assert which_sender.named(bulk, lossy, LINKS).startswith("BBR: [9.")
-    clean = which_sender.best(done.results, interactive, {**alone, "path": "clean"})
-    assert clean[0][0] == "BBR"
-    even = {"beside": "Cubic", "flow": 0, "queue": "deep", "path": "clean"}
-    assert which_sender.best(done.results, neighbour, even)[0][0] == "Cubic"
+@pytest.fixture
+def pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Directory of the pages of two made-up papers."""
+    (tmp_path / "papers.toml").write_text(PAPERS, "utf-8")
+    monkeypatch.setattr(reproduce, "PAPERS", tmp_path / "papers.toml")
+    monkeypatch.setattr(reproduce, "PAGES", tmp_path / "pages")
+    return tmp_path / "pages"
 
 
-def test_the_page_has_every_path_and_queue(done: StudyRun) -> None:
-    page = which_sender.page(done, LINKS)
-    assert "reproduced.md#here" in page
-    assert "- A bulk transfer, alone (the most goodput): BBR " in page
-    assert "how many of the 4 cells below" in page
-    for need in which_sender.NEEDS:
-        assert f"## {need.who}" in page
-    rows = [line for line in page.splitlines() if line.startswith(("| clean", "| [lossy]"))]
-    assert len(rows) == 2 * len(which_sender.NEEDS)
-    assert all(row.count("|") == 2 + len(QUEUES) and " - " not in row for row in rows)
-    # Each cell leads to the study that it is of, and tells how far before the next the best is.
-    assert all(row.count("](reproduced.md#here)") == len(QUEUES) for row in rows)
-    assert all("[lossy](reproduced.md#there)" in row for row in rows[1::2])
-    bulk = next(row for row in rows if "[lossy]" in row)
-    assert re.search(
-        r"BBR: \[9\.\d+\]\(reproduced.md#here\) \[.*\] Mbit/s, before Cubic \S+, d \d", bulk
+def test_the_data_file_has_a_row_per_run(done: StudyRun) -> None:
+    frame = which_sender.collect("leo-beyond", done.results)
+    assert frame.columns == [*which_sender.KEYS, *which_sender.COLUMNS]
+    assert frame.height == 2 * len(QUEUES) * 2 * 2 * 3
+    runs = which_sender.Runs(frame, {})
+    info = done.results.metrics.infos["used"]
+    at = {"path": "lossy", "queue": "deep", "rival": "none", "sender": "BBR"}
+    values = runs.values(which_sender.GOODPUT, ("lossy", "deep"), "BBR")
+    assert values == pytest.approx(done.results.values(info, at), abs=0.01)
+    ranked = which_sender.rank(
+        runs, which_sender.GOODPUT, [("lossy", "deep")], which_sender.DEPLOYABLE
     )
+    # CUBIC takes loss for congestion.
+    assert list(ranked.strata) == ["BBR", "CUBIC"]
+    alone = frame.filter(frame["rival"] == "none")
+    assert alone["share"].null_count() == alone.height
+    shares = frame.filter(frame["rival"] == "CUBIC")["share"].to_numpy()
+    assert np.all((shares > 0) & (shares < 100))
 
 
-def test_what_queues_do_is_as_certain_as_the_runs_and_not_as_senders_are_alike(
-    done: StudyRun,
+def test_a_study_replaces_its_section_and_the_page_of_verdicts_counts_it(
+    done: StudyRun, pages: Path
 ) -> None:
-    """Senders and paths differ by far more than seeds do: that is no uncertainty of their mean."""
-    where = {"beside": "nobody", "queue": "deep"}
-    found = which_sender.runs_of(done.results, "used", where)
-    assert set(found) == {(p, s) for p in ("clean", "lossy") for s in ("Cubic", "BBR")}
-    own = stratified_interval(list(found.values()))
-    spread = bootstrap_interval(np.concatenate(list(found.values())))
-    assert None not in (own.low, own.high, spread.low, spread.high)
-    assert (own.high or 0) - (own.low or 0) < ((spread.high or 0) - (spread.low or 0)) / 5
-    middle = np.mean([values.mean() for values in found.values()])
-    assert (own.low or 0) <= middle <= (own.high or 0)
-
-
-def test_a_study_replaces_what_the_page_has_of_it(
-    done: StudyRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(reproduce, "PAGE", tmp_path / "page.md")
-    names = [SimpleNamespace(name=name) for name in ("first", "second")]
-    monkeypatch.setattr(reproduce, "list_studies", lambda: names)
     claims = judge(done.study.claims, done.results)
     for name in ("second", "first", "second"):
         reproduce.write_page(reproduce.Reproduced(name, done, claims))
-    text = reproduce.PAGE.read_text("utf-8")
-    assert list(reproduce.read_sections(text)) == ["first", "second"]
-    assert "All of it was made by one build." in text
-    assert "| 48 | 0 | 0 | 0 |" in text
-    old = text.replace("first: build ", "first: build 0")
-    reproduce.PAGE.write_text(old, "utf-8")
-    reproduce.write_page(reproduce.Reproduced("second", done, claims))
-    assert "Made by 2 builds: 0" in reproduce.PAGE.read_text("utf-8")
+    one, two = (pages / f"{name}.md" for name in ("one", "two"))
+    assert list(reproduce.read_sections(one.read_text("utf-8"))) == ["first"]
+    assert list(reproduce.read_sections(two.read_text("utf-8"))) == ["second"]
+    assert "All runs are by one build" in two.read_text("utf-8")
+    assert f"](#first) | {done.study.run_count} | " in one.read_text("utf-8")
+    text = (pages / "index.md").read_text("utf-8")
+    claimed = len(claims)
+    assert claimed == 1
+    assert f"- **Holds** ({claimed}): much." in text
+    assert f"Of {2 * claimed} claims" in text
+    assert "- **Does not hold** (0): little, because of chance." in text
+    assert text.count("**Cannot be told**") == 1, "only of the paper that says why"
+    assert "All runs are by one build" in text
+    old = two.read_text("utf-8").replace("second: build ", "second: build 0")
+    two.write_text(old, "utf-8")
+    reproduce.write_page(reproduce.Reproduced("third", done, claims))
+    assert "All runs are by 2 builds (" in (pages / "index.md").read_text("utf-8")
+    assert list(reproduce.read_sections(one.read_text("utf-8"))) == ["first", "third"]
+
+
+def test_a_study_without_a_paper_is_an_error(pages: Path) -> None:
+    del pages
+    with pytest.raises(SkyhopError, match=r"papers\.toml names no paper for the study nowhere"):
+        reproduce.paper_of("nowhere")
+
+
+def test_each_study_belongs_to_one_paper() -> None:
+    named = [name for paper in reproduce.papers() for name in paper.studies]
+    assert sorted(named) == sorted(entry.name for entry in list_studies())
+
+
+def test_the_committed_verdicts_are_those_of_the_papers_pages() -> None:
+    page = (reproduce.PAGES / "index.md").read_text("utf-8")
+    assert page == reproduce.verdicts_page()
+
+
+def test_long_lines_are_broken_but_for_tables() -> None:
+    words = "word " * 40
+    text = reproduce.wrapped(f"- {words}\n| {words} |\n{words}")
+    item, rest, table, *paragraph = text.split("\n")
+    assert rest.startswith("  word")
+    assert len(table) > reproduce.WIDTH
+    assert all(len(line) <= reproduce.WIDTH for line in (item, rest, *paragraph))
 
 
 def test_times_of_all_goes_count_and_those_that_run_nothing_do_not(
@@ -152,7 +186,7 @@ def test_times_of_all_goes_count_and_those_that_run_nothing_do_not(
     with reproduce.timed("first"):
         pass
     assert reproduce.time_taken("first") == 20
-    # One that was begun before times were written down: nobody knows.
+    # The duration of one that began before durations were recorded is not known.
     (tmp_path / "studies" / "second").mkdir()
     with reproduce.timed("second"):
         (tmp_path / "studies" / "second" / "runs" / "a").mkdir(parents=True)
@@ -185,22 +219,38 @@ def test_a_build_is_what_decides_results(tmp_path: Path, monkeypatch: pytest.Mon
         reproduce.build.cache_clear()
 
 
-def test_what_is_left_is_told_from_what_studies_took_before(
-    done: StudyRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(reproduce, "PAGE", tmp_path / "page.md")
-    names = [SimpleNamespace(name=name) for name in ("first", "second")]
-    monkeypatch.setattr(reproduce, "list_studies", lambda: names)
+def test_what_is_left_is_told_from_what_studies_took_before(done: StudyRun, pages: Path) -> None:
+    del pages
     reproduce.write_page(reproduce.Reproduced("first", done, [], 600.0))
     reproduce.write_page(reproduce.Reproduced("second", done, []))
     # Where runs were there already, what it took before stands.
     reproduce.write_page(reproduce.Reproduced("first", done, []))
-    times = reproduce.times_of(reproduce.read_sections(reproduce.page()))
+    times = reproduce.times_of(reproduce.all_sections())
     assert times == {"first": 600.0}
-    left = reproduce.Left({"first": 10.0, "second": 20.0, "third": 30.0}, times)
-    assert left.told() == "; about 60 min are left"
+    left = reproduce.RemainingStudies({"first": 10.0, "second": 20.0, "third": 30.0}, times)
+    assert left.time_left() == "; about 60 min are left"
     left.done("first", 1200.0)
-    assert left.told() == "; about 100 min are left", "this machine is half as fast"
+    assert left.time_left() == "; about 100 min are left", "this machine is half as fast"
     left.done("second", None)
-    assert left.told() == "; about 60 min are left"
-    assert reproduce.Left({"second": 20.0}, {}).told() == ""
+    assert left.time_left() == "; about 60 min are left"
+    assert reproduce.RemainingStudies({"second": 20.0}, {}).time_left() == ""
+
+
+def test_the_committed_pages_have_the_prose_of_the_study_files() -> None:
+    """`scripts/reproduce.py --texts` renews it without a run."""
+    for name, section in reproduce.all_sections().items():
+        assert section == reproduce.renewed(name, section).rstrip("\n") + "\n", name
+
+
+def test_renewed_prose_keeps_verdicts_and_numbers() -> None:
+    name, section = next(iter(reproduce.all_sections().items()))
+    file = reproduce.read_study_file(reproduce.find_study(name))
+    claim = file.claim[0]
+    assert claim.text in section
+    old = section.replace(claim.text, "An old text").replace(file.title, "An old title")
+    assert reproduce.renewed(name, old).rstrip("\n") + "\n" == section
+    line = "| Text | cannot be told: an old reason |  |"
+    unknown = claim.model_copy(update={"check": None, "cannot_be_told": "a new one"})
+    assert reproduce.row_of(unknown, line) == ("cannot be told: a new one", "")
+    line = "| Text | holds | 1 against 2<br>*An old note.* |"
+    assert reproduce.row_of(claim, line) == ("holds", "1 against 2")

@@ -1,4 +1,4 @@
-"""Commands that get too little of something: a result, or one line that says what was missing."""
+"""Commands with too few resources: they give a result, or an error line that names the resource."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.soak
 INTERRUPTED = 130
 ABORTED = (-signal.SIGABRT, -signal.SIGSEGV, -signal.SIGBUS)
 IN_MAIN = ", in main\n"
-"""What is in the traceback of a command that has begun."""
+"""Text in the traceback of a command that has begun its work."""
 
 SEED = int(os.environ.get("SKYHOP_SEED") or random.SystemRandom().randrange(2**32))
 
@@ -52,13 +52,13 @@ SOAK_ONLY: dict[str, list[str]] = {
     "live": ["live", "live.toml", "-o", "out", "--force"],
     "signal serve": ["signal", "serve", "--socket", "s", "--period", "1 s", "--lead", "0.4 s"],
 }
-"""Those that take their time. One does not end by itself."""
+"""Commands that run in real time; `signal serve` does not end by itself."""
 if kills() > 1:
     COMMANDS.update(SOAK_ONLY)
 FILES = ("s.toml", "live.toml", "study.toml", "run")
-"""What the commands read."""
+"""Input files of the commands."""
 SERVES_S = 3.0
-"""How long what does not end by itself is let be."""
+"""Time after which a command that does not end by itself is stopped, s."""
 
 LIVE = """
 [path]
@@ -83,13 +83,13 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def fill(place: Path, whole: Path) -> None:
-    """Put what the commands read where they run."""
+    """Copy the input files to the working directory of the commands."""
     for file in FILES:
         (place / file).symlink_to(whole / file)
 
 
 def check(name: str, with_what: str, result: subprocess.CompletedProcess[str]) -> None:
-    """See that it worked, or said in one line why not."""
+    """Check that a command succeeded, or printed one line with the reason."""
     told = f"{name} with {with_what}: {result.returncode}\n{result.stderr[-3000:]}"
     assert result.returncode in (0, 1, 2), told
     assert "Traceback" not in result.stderr, told
@@ -101,10 +101,10 @@ def check(name: str, with_what: str, result: subprocess.CompletedProcess[str]) -
 
 
 def check_little(name: str, most_mb: int, result: subprocess.CompletedProcess[str]) -> None:
-    """See the same of a command with little memory, once it has begun.
+    """Check a command with little memory, if it has begun its work.
 
-    Before that Python says what it lacks in its own words, and libraries that are refused memory
-    may end the process.
+    Before that Python prints its own errors, and libraries that get no memory may end the process.
+
     """
     has_begun = "Traceback" not in result.stderr or IN_MAIN in result.stderr
     if result.returncode in ABORTED or not has_begun:
@@ -114,14 +114,14 @@ def check_little(name: str, most_mb: int, result: subprocess.CompletedProcess[st
 
 
 def limited(number: int, most: int) -> Callable[[], None]:
-    """Return what a process calls before it begins, so that it has at most so much."""
+    """Return a function for a new process that limits one of its resources."""
     return lambda: resource.setrlimit(number, (most, most))
 
 
 def run(
     place: Path, name: str, before: Callable[[], None] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Run one of the commands; one that serves is stopped after a while."""
+    """Run one of the commands; stop it after a while if it serves."""
     command = [*skyhop_command(), *COMMANDS[name]]
     with subprocess.Popen(
         command,
@@ -173,7 +173,7 @@ def test_little_memory(tmp_path: Path, whole: Path, name: str) -> None:
 
 @pytest.fixture
 def few_processes() -> Iterator[Callable[[int], Callable[[], None]]]:
-    """Return what limits how many processes and threads there are: a group of the test's own."""
+    """Create a control group that limits the number of processes and threads."""
     needs_root()
     group = Path(f"/sys/fs/cgroup/pids/skyhop-test-{os.getpid()}")
     if not group.parent.is_dir():
@@ -209,7 +209,7 @@ def test_few_processes(
 
 
 def whole_or_none(place: Path) -> None:
-    """See that what is there can be read."""
+    """Check that existing output can be read."""
     for summary in place.glob("out*/**/summary.json"):
         run = sh.read_run(summary.parent)
         assert run.flows.num_rows == round(10 * run.summary["virtual_s"])

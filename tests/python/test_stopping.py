@@ -1,4 +1,4 @@
-"""A simulation that is stopped keeps what was measured; a mock makes runs at once."""
+"""Stopped simulations keep their measurements; the mock engine makes runs at once."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_a_stopped_simulation_keeps_what_it_measured(
         text=True,
     )
     wait_for(lambda: len(written(tmp_path / "run")) >= 2, 120)
-    # What is there already can be read while the run goes on.
+    # Written segments can be read during the run.
     with pq.ParquetFile(written(tmp_path / "run")[0]) as part:
         assert part.metadata.num_rows > 1000
     process.send_signal(number)
@@ -81,7 +81,7 @@ def test_a_stopped_simulation_keeps_what_it_measured(
 
 
 @pytest.mark.soak
-def test_a_killed_simulation_is_in_nobodys_way(scenario: Path, tmp_path: Path) -> None:
+def test_a_killed_simulation_does_not_block_the_next(scenario: Path, tmp_path: Path) -> None:
     process = subprocess.Popen([*skyhop_command(), "sim", str(scenario), "-o", "run"], cwd=tmp_path)
     wait_for(lambda: written(tmp_path / "run"), 120)
     process.kill()
@@ -93,7 +93,9 @@ def test_a_killed_simulation_is_in_nobodys_way(scenario: Path, tmp_path: Path) -
 
 
 @pytest.mark.soak
-def test_an_interrupted_repeat_stops_at_once_and_goes_on(tmp_path: Path, skyhop: Skyhop) -> None:
+def test_an_interrupted_repeat_stops_at_once_and_can_continue(
+    tmp_path: Path, skyhop: Skyhop
+) -> None:
     (tmp_path / "x.toml").write_text(SCENARIO.replace("20 h", "10 min"), "utf-8")
     command = ["sim", "x.toml", "-o", "out", "--repeat", "12", "--jobs", "2"]
     process = subprocess.Popen(
@@ -105,11 +107,13 @@ def test_an_interrupted_repeat_stops_at_once_and_goes_on(tmp_path: Path, skyhop:
     assert process.returncode == 130, errors
     done = [summary.parent for summary in tmp_path.glob("out/*/summary.json")]
     assert 1 <= len(done) < 12
-    assert f"interrupted: {len(done)} of 12 seeds are done; the same command goes on" in errors
+    assert (
+        f"interrupted: {len(done)} of 12 seeds are done; repeat the command to continue" in errors
+    )
     written_at = [(place / "summary.json").stat().st_mtime_ns for place in done]
     again = skyhop(*command, timeout_s=1200)
     assert again.returncode == 0, again.stderr
-    assert f"{len(done)} of 12 seeds are there already" in again.stderr
+    assert f"{len(done)} of 12 seeds are done already" in again.stderr
     assert [(place / "summary.json").stat().st_mtime_ns for place in done] == written_at
     summaries = [sh.read_run(tmp_path / "out" / f"seed-{seed}").summary for seed in range(1, 13)]
     assert [summary["virtual_s"] for summary in summaries] == [600.0] * 12
@@ -118,7 +122,7 @@ def test_an_interrupted_repeat_stops_at_once_and_goes_on(tmp_path: Path, skyhop:
 
 
 @pytest.mark.usefixtures("pictures")
-def test_what_reads_runs_can_be_tried_without_one(
+def test_the_mock_engine_writes_readable_runs(
     scenario: Path, skyhop: Skyhop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SKYHOP_MOCK", "1")
@@ -140,7 +144,7 @@ def test_tables_of_applications_are_read_as_they_are_written(
     for table, kind in APP_KINDS.items():
         app = f"flow.0.app={{ kind = '{kind}', {keys[table]} }}"
         run = sh.sim(scenario, tmp_path / "run", sets=["run.duration=6 s", app], force=True)
-        # One directory for all of them: what an earlier run had is gone.
+        # One directory for all runs: tables of an earlier run are gone.
         assert list(run.apps) == [table]
         rows = run.apps[table]
         assert (rows.schema.names, rows.schema.types) == (APP_SCHEMA.names, APP_SCHEMA.types)
@@ -149,7 +153,7 @@ def test_tables_of_applications_are_read_as_they_are_written(
         assert summary["completed"] + summary["failed"] == rows.num_rows > 50
 
 
-def test_runs_of_every_version_are_read_but_those_to_come(
+def test_runs_of_all_versions_but_future_ones_are_read(
     scenario: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SKYHOP_MOCK", "1")

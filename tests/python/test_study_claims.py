@@ -1,4 +1,4 @@
-"""Expressions and claims: what they are worth, what they refuse, and made-up data."""
+"""Expressions and claims: values, refusals, and verdicts on made-up data."""
 
 from __future__ import annotations
 
@@ -43,19 +43,19 @@ def test_arithmetic_is_pythons(a: float, b: float, c: float) -> None:
         "1 if", "", "abs(1, 2)", "min()", "1 in 2", "(" * 500 + "1" + ")" * 500, "1" * 400,
     ],
 )  # fmt: skip
-def test_anything_else_is_refused(text: str) -> None:
+def test_other_syntax_is_refused(text: str) -> None:
     with pytest.raises(InputError, match="here"):
         parse_expression(text, "here")
 
 
-def test_a_missing_value_is_no_number() -> None:
+def test_a_missing_value_raises_an_error() -> None:
     for text in ("a / 0", "b", "a / (1 - 1)", "1e300 * 1e300"):
         with pytest.raises(UnknownValueError):
             parse_expression(text, "here").number({"a": 1.0, "b": None})
 
 
 def made_up(study: Study, goodput_mbps: dict[str, list[float]]) -> Results:
-    """Return results that no run gave: per congestion control one goodput per seed."""
+    """Return made-up results: a goodput in Mbit/s per congestion control and seed."""
     rows = [
         {"cc": cc, "loss": loss, "seed": seed, "run": f"{cc}{loss}{seed}", "flow": 0,
          "goodput_bps": mbps * 1e6}
@@ -90,7 +90,7 @@ DATA = {"cubic": [10.0, 14.0], "bbr": [36.0, 37.0]}
         ('srtt(cc="bbr") > 1', "cannot be told"),
     ],
 )
-def test_made_up_data_gets_its_verdict(check: str, verdict: str) -> None:
+def test_made_up_data_gets_the_expected_verdict(check: str, verdict: str) -> None:
     assert verdicts(check, DATA) == verdict
 
 
@@ -118,21 +118,21 @@ FAR = {"cubic": [12.0, 13.0, 12.5], "bbr": [22.2, 23.1, 22.4]}
             NEAR,
             "holds, but 1.01 against 1.00 is within chance",
         ),
-        # What is certain decides alone.
+        # A certain part of an expression decides it, even if another is within chance.
         ('goodput(cc="bbr") > goodput(cc="cubic") or goodput(cc="bbr") > 5', NEAR, "holds"),
         (
             'goodput(cc="bbr") > goodput(cc="cubic") and goodput(cc="bbr") > 90',
             NEAR,
             "does not hold",
         ),
-        # Single runs and exact values say nothing of chance.
+        # Single runs and exact values have no intervals.
         ('goodput(cc="bbr") > 12', {"bbr": [12.1]}, "holds"),
         ('goodput(cc="bbr", stat="max") > 13', NEAR, "holds"),
         ('goodput(cc="bbr") != 12', NEAR, "holds"),
         ('goodput(cc="bbr") >= 12', {"bbr": [12.0, 12.0]}, "holds"),
     ],
 )
-def test_what_is_within_chance_is_said(check: str, data: dict[str, list[float]], said: str) -> None:
+def test_verdicts_within_chance_say_so(check: str, data: dict[str, list[float]], said: str) -> None:
     study = load_study(content(claim=[{"text": "…", "check": check}]))
     (result,) = judge(study.claims, made_up(study, data))
     assert verdict_text(result) == said
@@ -151,8 +151,8 @@ def test_a_claim_whose_runs_failed_cannot_be_told() -> None:
     assert "goodput(): 1 of its runs failed" in judge(study.claims, failed)[0].findings[0].why
 
 
-def test_flows_of_a_run_are_no_samples_of_their_own() -> None:
-    """What one of two has more of a link, the other has less: pairs are compared."""
+def test_flows_of_a_run_are_not_independent_samples() -> None:
+    """Compare the flows of each run in pairs: one's larger share is the other's smaller one."""
     from scipy import stats
 
     source = np.random.default_rng(3)
@@ -177,7 +177,7 @@ def test_flows_of_a_run_are_no_samples_of_their_own() -> None:
     ("low", "high", "chance"),
     [(10.0, 20.0, False), (14.9, 15.1, True), (15.1, 14.9, True)],
 )
-def test_medians_are_compared_by_drawing_runs_anew(low: float, high: float, chance: bool) -> None:
+def test_medians_are_compared_by_resampling_runs(low: float, high: float, chance: bool) -> None:
     source = random.Random(1)
     data = {
         "cubic": [source.gauss(low, 3) for _ in range(25)],
@@ -193,7 +193,7 @@ def test_medians_are_compared_by_drawing_runs_anew(low: float, high: float, chan
     assert result.within_chance == chance
     assert comparison.interval.low is not None
     assert comparison.interval.high is not None
-    # Of both medians the standard error is about 1.25 sd / sqrt(n): 1.1 Mbit/s in all.
+    # A median's standard error is about 1.25 sd / sqrt(n); that of the difference is 1.1 Mbit/s.
     assert 2 < comparison.interval.high - comparison.interval.low < 7
     assert comparison.interval.low < low - high + 2.5
     assert comparison.interval.high > low - high - 2.5
@@ -210,7 +210,7 @@ def test_single_runs_have_medians_without_an_interval() -> None:
     assert not result.within_chance
 
 
-def test_a_claim_is_within_chance_where_what_decides_it_is() -> None:
+def test_a_claim_is_within_chance_if_its_deciding_findings_are() -> None:
     each = {"cc": ["cubic", "bbr"]}
     data = {"cubic": [12.0, 13.0, 12.5], "bbr": [36.0, 37.0, 36.5]}
     for check, said in [
@@ -223,7 +223,7 @@ def test_a_claim_is_within_chance_where_what_decides_it_is() -> None:
         assert verdict_text(result) == said
 
 
-def test_a_claim_false_somewhere_is_false() -> None:
+def test_a_claim_that_fails_at_one_value_fails() -> None:
     each = {"cc": ["cubic", "bbr"]}
     assert verdicts("goodput() > 11", DATA, each=each) == "holds"
     assert verdicts("goodput() > 12.5", DATA, each=each) == "does not hold"
@@ -254,13 +254,13 @@ def test_a_claim_can_say_that_it_cannot_be_told() -> None:
 @pytest.mark.parametrize(
     ("claim", "expected"),
     [
-        ({**UNTOLD, "check": "goodput() > 1"}, "either `check`, or why it `cannot_be_told`"),
-        ({"text": "…"}, "either `check`, or why it `cannot_be_told`"),
-        ({"text": "…", "cannot_be_told": " "}, "either `check`, or why it `cannot_be_told`"),
+        ({**UNTOLD, "check": "goodput() > 1"}, "either `check`, or the reason `cannot_be_told`"),
+        ({"text": "…"}, "either `check`, or the reason `cannot_be_told`"),
+        ({"text": "…", "cannot_be_told": " "}, "either `check`, or the reason `cannot_be_told`"),
         ({**UNTOLD, "each": {"cc": ["bbr"]}}, "`each` goes with `check`"),
     ],
 )
-def test_a_claim_is_checked_or_says_why_not(claim: dict[str, Any], expected: str) -> None:
+def test_a_claim_needs_a_check_or_a_reason(claim: dict[str, Any], expected: str) -> None:
     with pytest.raises(InputError) as caught:
         load_study(content(claim=[claim]))
     assert expected in str(caught.value)
@@ -273,11 +273,11 @@ def test_a_claim_is_checked_or_says_why_not(claim: dict[str, Any], expected: str
         ("goodput(hold='1 s') > 1", "no axis `hold`"),
         ("speed(cc='bbr') > 1", "no metric `speed`"),
         ("goodput(cc='bbr')", "expected a comparison"),
-        ("goodput > 1", "metrics are called"),
+        ("goodput > 1", "a metric needs parentheses"),
         ("goodput(stat='best') > 1", "stat: expected mean"),
     ],
 )
-def test_a_claim_that_cannot_be_checked_is_refused(check: str, expected: str) -> None:
+def test_a_claim_with_a_wrong_expression_is_refused(check: str, expected: str) -> None:
     with pytest.raises(InputError) as caught:
         load_study(content(claim=[{"text": "…", "check": check}]))
     assert expected in str(caught.value)
@@ -285,7 +285,7 @@ def test_a_claim_that_cannot_be_checked_is_refused(check: str, expected: str) ->
 
 
 def test_a_run_counts_its_flows_as_one() -> None:
-    """Two flows of one run are no two repeats."""
+    """Check that two flows of a run do not count as two repeats."""
     study = load_study(content())
     rows = [
         {"cc": "cubic", "loss": "1 %", "seed": seed, "run": str(seed), "flow": flow,
@@ -300,10 +300,8 @@ def test_a_run_counts_its_flows_as_one() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(shipped_files("studies")))
-def test_every_claim_that_comes_with_skyhop_can_be_judged(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # What is drawn makes intervals, and no verdicts.
+def test_every_shipped_claim_can_be_judged(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Fewer resamples are enough: they affect intervals, not verdicts.
     monkeypatch.setattr("skyhop.study.claims._DRAWS", 20)
     study = load_study(find_study(name))
     rng = random.Random(1)

@@ -1,4 +1,4 @@
-"""Study files: what they may say, what they expand to, and what is said about wrong ones."""
+"""Study files: valid content, expansion to points, and messages about errors."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def study_file(**changes: Any) -> StudyFile:
 
 
 @given(axes())
-def test_expansion_is_the_product_of_the_zips(drawn: list[dict[str, Any]]) -> None:
+def test_expansion_crosses_zips_and_other_axes(drawn: list[dict[str, Any]]) -> None:
     points = expand(study_file(axis=drawn), "study.toml")
     groups = {axis.get("zip") or axis["name"]: len(axis["values"]) for axis in drawn}
     assert len(points) == math.prod(groups.values())
@@ -65,7 +65,7 @@ def test_expansion_is_the_product_of_the_zips(drawn: list[dict[str, Any]]) -> No
 
 
 @given(axes(), st.data())
-def test_exclusion_takes_exactly_what_matches(
+def test_exclusion_removes_exactly_the_matching_points(
     drawn: list[dict[str, Any]], data: st.DataObject
 ) -> None:
     everything = expand(study_file(axis=drawn), "study.toml")
@@ -83,7 +83,7 @@ def test_exclusion_takes_exactly_what_matches(
 @given(
     st.floats(-100, 100), st.floats(0, 100), st.integers(2, 30), st.sampled_from(["linear", "log"])
 )
-def test_ranges_hold_both_ends(begin: float, length: float, count: int, scale: str) -> None:
+def test_ranges_contain_both_ends(begin: float, length: float, count: int, scale: str) -> None:
     begin = abs(begin) + 0.01 if scale == "log" else begin
     given_range = {"from": begin, "to": begin + length + 1, "count": count, "scale": scale}
     axis = {"name": "loss", "key": "link.loss", "range": given_range}
@@ -94,14 +94,14 @@ def test_ranges_hold_both_ends(begin: float, length: float, count: int, scale: s
     assert values == sorted(values)
 
 
-def test_a_range_by_step_is_written_as_people_do() -> None:
+def test_a_range_by_step_has_round_numbers() -> None:
     axis = {"name": "loss", "key": "link.loss",
             "range": {"from": 0, "to": 0.3, "step": 0.1, "unit": "%"}}  # fmt: skip
     points = expand(study_file(axis=[axis]), "study.toml")
     assert [point.labels["loss"] for point in points] == ["0 %", "0.1 %", "0.2 %", "0.3 %"]
 
 
-def test_runs_are_known_by_what_they_run() -> None:
+def test_run_ids_depend_on_the_scenario_only() -> None:
     runs = list(load_study(content()).runs())
     assert len(runs) == 2 * 2 * 2
     assert len({run.run_id for run in runs}) == len(runs)
@@ -113,7 +113,7 @@ def test_runs_are_known_by_what_they_run() -> None:
     assert not {run.run_id for run in runs} & {run.run_id for run in load_study(longer).runs()}
 
 
-def test_a_named_file_is_part_of_what_is_run(tmp_path: Any) -> None:
+def test_run_ids_depend_on_the_content_of_path_files(tmp_path: Any) -> None:
     file = tmp_path / "path.parquet"
     scenario = content()["scenario"]
     scenario["path"] = {"kind": "trace", "file": str(file)}
@@ -136,7 +136,7 @@ bitrate = "{top} kbit/s"
 """
 
 
-def test_a_film_is_part_of_what_is_run(tmp_path: Any) -> None:
+def test_run_ids_depend_on_the_content_of_films(tmp_path: Any) -> None:
     file = tmp_path / "lecture.toml"
     scenario = content()["scenario"]
     scenario["flow"] = [{"app": {"kind": "dash", "film": str(file)}}]
@@ -151,7 +151,7 @@ def test_a_film_is_part_of_what_is_run(tmp_path: Any) -> None:
     assert not set(ids[0]) & set(ids[1])
 
 
-def test_files_of_one_name_are_told_apart(tmp_path: Any) -> None:
+def test_run_ids_depend_on_each_of_several_files_of_one_name(tmp_path: Any) -> None:
     needs_program("cc")
     files = [tmp_path / name / "idea.c" for name in ("a", "b")]
     for file in files:
@@ -168,14 +168,14 @@ def test_files_of_one_name_are_told_apart(tmp_path: Any) -> None:
     assert len(set(ids)) == 3
 
 
-def test_who_plays_films_is_part_of_what_is_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_ids_of_films_depend_on_the_core(monkeypatch: pytest.MonkeyPatch) -> None:
     study = load_study(find_study("t3p-video"))
     before = next(study.runs()).run_id
     monkeypatch.setattr("skyhop.study.plan.core_digest", lambda: "another")
     assert next(study.runs()).run_id != before
 
 
-def test_a_file_that_a_link_names_is_part_of_what_is_run(tmp_path: Any) -> None:
+def test_run_ids_depend_on_the_path_files_of_links(tmp_path: Any) -> None:
     file = tmp_path / "path.parquet"
     scenario = content()["scenario"]
     path = {"kind": "trace", "file": str(file)}
@@ -249,9 +249,9 @@ WRONG = {
         {"published": [{"metric": "goodput", "by": ["cc"], "values": [["reno", 1]]}]},
         "cc has no value 'reno'",
     ),
-    "bins of what has none": (
+    "bins of a metric without bins": (
         {"panel": [{"kind": "cdf", "title": "", "bins_of": "goodput", "hue": "cc"}]},
-        "panel.0.bins_of: `goodput` is of no bins; expected a metric of kind",
+        "panel.0.bins_of: `goodput` has no bins; expected a metric of kind",
     ),
     "a box of two things": (
         {"panel": [{"kind": "box", "title": "", "metric": "srtt", "series": "srtt", "x": "cc"}]},
@@ -290,7 +290,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("case", WRONG, ids=lambda case: case.replace(" ", "-"))
-def test_what_is_wrong_is_named(case: str) -> None:
+def test_wrong_keys_are_named(case: str) -> None:
     changes, expected = WRONG[case]
     with pytest.raises(InputError) as caught:
         load_study({k: v for k, v in content(**changes).items() if v is not None})
@@ -299,7 +299,7 @@ def test_what_is_wrong_is_named(case: str) -> None:
     assert "\n" not in str(caught.value)
 
 
-def test_an_axis_goes_over_computed_measured_and_constant_paths(tmp_path: Path) -> None:
+def test_an_axis_covers_computed_measured_and_constant_paths(tmp_path: Path) -> None:
     skyhop.path(kind="fixed", rtt="30 ms", duration="3 s").write(tmp_path / "measured.parquet")
     ways = {
         "computed": {},
@@ -321,7 +321,7 @@ def test_an_axis_goes_over_computed_measured_and_constant_paths(tmp_path: Path) 
     }
     assert rtts_ms["measured"] == pytest.approx(30, abs=0.1)
     assert rtts_ms["constant"] == pytest.approx(20, abs=0.1)
-    # What ran over a shared path can be run again by its own file.
+    # The kept scenario of a run over a shared path loads again.
     for run in study.runs():
         own = tmp_path / "out" / "runs" / run.run_id / "scenario.toml"
         assert (

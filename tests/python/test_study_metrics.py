@@ -1,4 +1,4 @@
-"""What studies measure of samples, against the same said plainly: loops over the rows of a run."""
+"""Metrics of samples, compared with plain loops over the rows of a run."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from small_study import content
 
 import skyhop
 from skyhop.analysis.base_rtt import base_rtt_by_second, rises_of_base_rtt
-from skyhop.analysis.over_flows import OVER
-from skyhop.analysis.transfer import seconds_to, whole
+from skyhop.analysis.flow_aggregates import AGGREGATES
+from skyhop.analysis.transfer import rounded_down, seconds_to
 from skyhop.data.reading import run_record
 from skyhop.errors import InputError
 from skyhop.runs import Run
@@ -48,7 +48,7 @@ SCENARIO: dict[str, Any] = {
 
 @pytest.fixture(scope="module")
 def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a run of three flows that come, go and change their routes."""
+    """Simulate three flows that start late, stop early and change routes; return the run."""
     place = tmp_path_factory.mktemp("measured") / "run"
     skyhop.sim(SCENARIO, output=place)
     return place
@@ -60,7 +60,7 @@ def rows_of(directory: Path, flow: int) -> list[dict[str, Any]]:
 
 
 def bins_of(directory: Path, flow: int, width_ms: int = 1000) -> dict[int, float]:
-    """Return a flow's mean goodput (Mbit/s) by the end of the bin, in ms; of after its start."""
+    """Return a flow's mean goodput in Mbit/s after its start, by the end of the bin in ms."""
     found: dict[int, list[float]] = {}
     for row in rows_of(directory, flow):
         at_ms = row["t_ns"] // 10**6
@@ -70,14 +70,14 @@ def bins_of(directory: Path, flow: int, width_ms: int = 1000) -> dict[int, float
 
 
 def measure(directory: Path, **keys: Any) -> list[float | None]:
-    """Return what a metric comes to, by flow."""
+    """Return the value of a metric for each flow of a run."""
     metric = Metric.model_validate({"name": "own", **keys})
-    rows = MetricSet.of([metric], "here").rows(directory)
+    rows = MetricSet.build([metric], "here").rows(directory)
     return [row["own"] for row in sorted(rows, key=lambda row: row["flow"])]
 
 
 def over(directory: Path, what: str, **keys: Any) -> float | None:
-    """Return what the flows come to together, which is the same in the row of each."""
+    """Return the value of a metric that joins flows, after checking that all rows have it."""
     found = measure(directory, kind="flows", over=what, **keys)
     assert found == [found[0]] * len(found)
     return found[0]
@@ -106,15 +106,15 @@ def test_flows_are_compared_in_each_bin(directory: Path) -> None:
     two = [(c[0] + c[2]) / c[1] for c in columns]
     found = over(directory, "sum/sum", flows=[0, 2], against=[1], **inside)
     assert found == pytest.approx(np.mean(two))
-    # At least 1 Mbit/s, and whole ones.
+    # Values are at least 1 Mbit/s, and truncated to whole numbers.
     cut = [[math.trunc(max(value, 1)) for value in column] for column in columns]
     found = over(directory, "one/others", flow=1, least=1, truncate=True, **inside)
     assert found == pytest.approx(np.mean([c[1] / max(c[0], c[2]) for c in cut]))
 
 
-def test_the_words_of_studies_are_those_that_are_known() -> None:
+def test_study_files_accept_all_aggregates() -> None:
     words = Metric.model_json_schema(by_alias=True)["properties"]["over"]["anyOf"][0]["enum"]
-    assert words == list(OVER)
+    assert words == list(AGGREGATES)
 
 
 def test_without_bins_the_means_over_the_window_are_compared(directory: Path) -> None:
@@ -126,7 +126,7 @@ def test_without_bins_the_means_over_the_window_are_compared(directory: Path) ->
     assert found == pytest.approx(sum(means) ** 2 / (3 * sum(x * x for x in means)))
 
 
-def test_a_bin_without_a_flow_has_no_ratio_but_a_sum(directory: Path) -> None:
+def test_a_bin_without_a_flow_has_a_sum_but_no_ratio(directory: Path) -> None:
     shares = [bins_of(directory, flow) for flow in range(3)]
     for until_ms in (1000, 3000):
         until = {"bin": "1 s", "until": f"{until_ms} ms"}
@@ -163,7 +163,7 @@ def test_windows_are_moments_of_the_run(
 
 
 def test_windows_are_moments_of_the_flow(directory: Path) -> None:
-    """The third flow lives from 2.5 s to 7 s, the first until its last byte has arrived."""
+    """Check the third flow, which lives from 2.5 s to 7 s, and the first, which completes."""
     keys = {"from": "500 ms", "until": "-1 s", "within": "flow"}
     found = measure(directory, kind="samples", **keys)
     inside = [r["goodput_bps"] / 1e6 for r in rows_of(directory, 2) if 3e9 < r["t_ns"] <= 6e9]
@@ -175,9 +175,9 @@ def test_windows_are_moments_of_the_flow(directory: Path) -> None:
 
 
 def base_rtt_ms(flow: int, t_ms: int) -> float:
-    """Return a flow's round trip without queueing at a moment, as SCENARIO says."""
+    """Return a flow's RTT in ms without queueing at a time, according to SCENARIO."""
     path_ms = 20 if t_ms < 3000 else 50
-    # The new value holds from the outage's end on.
+    # The new value holds from the end of the outage.
     a_ms = 10 if t_ms < 4500 else 30
     crosses_a = flow == 1 and t_ms < 6500
     return path_ms + (a_ms if crosses_a else 0) + (20 if flow == 2 else 0)
@@ -196,8 +196,8 @@ def test_base_rtts_are_means_of_each_second(directory: Path, flow: int) -> None:
     assert found == pytest.approx(np.array(expected))
 
 
-def test_what_follows_a_rise_of_the_base_rtt(directory: Path) -> None:
-    """It goes from 20 to 50 ms at 3 s, or further for the second flow, whose link follows."""
+def test_transients_follow_a_rise_of_the_base_rtt(directory: Path) -> None:
+    """Raise the base RTT from 20 to 50 ms at 3 s, and further for the second flow's link."""
     rise = {"kind": "transient", "after": "rise", "window": "1500 ms"}
     for keys, from_s, until_s in (
         ({"rise": 0.1}, 3.0, 4.5),
@@ -237,7 +237,7 @@ def test_base_rtts_of_a_computed_path_are_those_of_the_summary(tmp_path: Path) -
     run = Run(tmp_path / "run")
     found = base_rtt_by_second(run_record(run), 0)
     assert found is not None
-    # Frames hold in the one, and lie on a line in the other.
+    # One holds the path's frames, the other interpolates between them.
     assert np.nanmean(found) == pytest.approx(
         run.summary["flows"][0]["base_rtt_mean_us"] / 1e3, rel=2e-3
     )
@@ -258,7 +258,7 @@ def test_a_link_with_a_path_of_its_own_has_no_known_base_rtt(tmp_path: Path) -> 
     assert found[1] is not None
 
 
-def test_bytes_take_their_time(directory: Path) -> None:
+def test_times_and_rates_of_bytes(directory: Path) -> None:
     rows, done_s = rows_of(directory, 0), Run(directory).summary["flows"][0]["completion_s"]
     assert 6 < done_s < 8
     arrived, before_ns, crossed = 0.0, 0, {}
@@ -278,12 +278,12 @@ def test_bytes_take_their_time(directory: Path) -> None:
     assert cut_s != took_s
     found = measure(directory, **window, cut="250 ms")[0]
     assert found == pytest.approx(1.2 * 8 / cut_s)
-    # Nothing comes after the last byte; what the flow that starts late has is counted from there.
+    # No byte follows the last one; times of the late flow count from its start.
     assert measure(directory, kind="time_to_bytes", bytes="2.41 MB")[0] is None
     assert measure(directory, kind="time_to_bytes", bytes="2.4 MB")[0] == pytest.approx(
         done_s, abs=0.1
     )
-    # The sample in which a flow is done ends later than its window does.
+    # The flow's last sample ends after the flow, so it does not count.
     keys = {"kind": "samples", "series": "srtt", "within": "flow"}
     alive = [r["srtt_us"] / 1e3 for r in rows if r["srtt_us"] and r["t_ns"] <= done_s * 1e9]
     assert len(alive) == len(rows) - 1
@@ -299,7 +299,7 @@ def link_rows_of(directory: Path, direction: str) -> list[dict[str, Any]]:
     return rows.sort("t_ns").rows(named=True)
 
 
-def test_throughput_is_what_the_paths_link_delivers(directory: Path) -> None:
+def test_throughput_is_the_delivery_rate_of_the_paths_link(directory: Path) -> None:
     inside = [
         row["delivered_bytes"] * 8e-5
         for row in link_rows_of(directory, "forward")
@@ -307,21 +307,21 @@ def test_throughput_is_what_the_paths_link_delivers(directory: Path) -> None:
     ]
     assert len(inside) == 40
     keys = {"kind": "samples", "series": "throughput", "bin": "1 s", "from": "3 s", "until": "7 s"}
-    # A link has one, whichever of its flows is asked.
+    # The link's throughput is the same for each of its flows.
     assert measure(directory, **keys)[1:] == [pytest.approx(np.mean(inside))] * 2
     assert max(inside) <= 10 * 1.01
 
 
-def test_throughput_of_a_flow_that_begins_late_is_of_its_samples(directory: Path) -> None:
+def test_throughput_of_a_late_flow_has_its_sample_times(directory: Path) -> None:
     record = run_record(Run(directory))
     first, late = (samples_of(record, flow, "throughput") for flow in (0, 2))
     assert late[0][0] >= 2.5
-    # Both are the link's.
+    # Both series are the link's throughput.
     of_first = dict(zip(first[0].round(6), first[1], strict=True))
     assert late[1][0] == pytest.approx(of_first[late[0].round(6)[0]])
 
 
-def test_throughput_goes_the_flows_way(tmp_path: Path) -> None:
+def test_throughput_has_the_flows_direction(tmp_path: Path) -> None:
     scenario = {**content()["scenario"], "flow": [{"cc": "cubic", "from": "to"}]}
     skyhop.sim(scenario, output=tmp_path / "run")
     expected = np.mean(
@@ -333,7 +333,7 @@ def test_throughput_goes_the_flows_way(tmp_path: Path) -> None:
     assert expected > 5
 
 
-def test_what_is_sent_again_is_a_share_of_what_is_delivered(tmp_path: Path) -> None:
+def test_retransmissions_are_a_share_of_deliveries(tmp_path: Path) -> None:
     scenario = {**content()["scenario"], "link": {"rate": "10 Mbit/s", "loss": "1 %"}}
     run = tmp_path / "run"
     skyhop.sim(scenario, output=run)
@@ -348,14 +348,14 @@ def test_what_is_sent_again_is_a_share_of_what_is_delivered(tmp_path: Path) -> N
     keys = {"kind": "samples", "series": "retransmit_share", "bin": "1 s"}
     assert measure(run, **keys) == [pytest.approx(np.mean(shares))]
     assert measure(run, **keys, stat="max") == [pytest.approx(max(shares))]
-    # Of samples: none where nothing was delivered.
+    # Without bins, samples without deliveries are left out.
     each = [100 * a / d for a, d in zip(again, delivered, strict=True) if d > 0]
     keys = {"kind": "samples", "series": "retransmit_share"}
     assert measure(run, **keys) == [pytest.approx(np.mean(each))]
 
 
-def test_a_window_of_bytes(directory: Path) -> None:
-    """From when 1 MB of the first flow had arrived until 2.2 MB had, less half a second."""
+def test_a_window_can_be_given_in_bytes(directory: Path) -> None:
+    """Check the window in which the bytes from 1 MB to 2.2 MB of the first flow arrived."""
     first_s = measure(directory, kind="time_to_bytes", bytes="1 MB")[0] or 0.0
     last_s = measure(directory, kind="time_to_bytes", bytes="2.2 MB")[0] or 0.0
     window = {"within": "bytes", "after_bytes": "1 MB", "bytes": "2.2 MB"}
@@ -367,14 +367,14 @@ def test_a_window_of_bytes(directory: Path) -> None:
     assert measure(directory, **keys, **{"from": "500 ms", "until": "-250 ms"})[0] == pytest.approx(
         np.mean(shorter)
     )
-    # From its first byte on; a flow of which never so much arrives has no window.
+    # The window begins at the first byte by default; without enough bytes there is none.
     early = [srtt for t_s, srtt in samples if t_s <= first_s]
     keys = {"kind": "samples", "series": "srtt", "within": "bytes", "bytes": "1 MB"}
     assert measure(directory, **keys)[0] == pytest.approx(np.mean(early))
     assert measure(directory, **{**keys, "bytes": "1 GB"})[0] is None
 
 
-def test_a_share_of_values(directory: Path) -> None:
+def test_a_metric_can_be_a_share_of_values(directory: Path) -> None:
     bins = bins_of(directory, 0, 500)
     inside = np.array([bins[end] for end in range(1500, 5001, 500)])
     middle = float(np.median(inside))
@@ -415,30 +415,30 @@ def test_round_trips_of_a_probe(tmp_path: Path) -> None:
         assert row["slow_pct"] == pytest.approx(100 * (rtts_ms > 45).mean())
         late_of_both.append(late)
     asked = {"stat": "pooled_sd"}
-    found = done.results.worth("middle", asked, done.results.values_called("middle", asked))
+    found = done.results.call_result("middle", asked, done.results.call_values("middle", asked))
     assert found == pytest.approx(np.concatenate(late_of_both).std(ddof=1))
 
 
-def test_whole_seconds_are_cut() -> None:
-    """As the GEO comparison has it: 50 MB in 24.9 s are 50 MB in 24 s."""
-    assert whole(24.9, 1.0) == 24
-    assert whole(24.0, 1.0) == 24
-    assert whole(24.9, None) == 24.9
-    assert 50 * 8 / whole(24.9, 1.0) == pytest.approx(16.7, abs=0.05)
+def test_times_are_rounded_down() -> None:
+    """Round times down like the GEO comparison, where 24.9 s for 50 MB count as 24 s."""
+    assert rounded_down(24.9, 1.0) == 24
+    assert rounded_down(24.0, 1.0) == 24
+    assert rounded_down(24.9, None) == 24.9
+    assert 50 * 8 / rounded_down(24.9, 1.0) == pytest.approx(16.7, abs=0.05)
     t_s, rates = np.array([1.0, 2.0, 3.0]), np.array([8.0, 0.0, 16.0])
     assert seconds_to(t_s, rates, 1e6, 0.0) == 1
     assert seconds_to(t_s, rates, 2e6, 0.0) == 2.5
     assert seconds_to(t_s, rates, 0, 0.0) == 0
     assert seconds_to(t_s, rates, 3e6 + 10, 0.0) is None
     assert seconds_to(t_s, rates, 1e6, 1.0) == 1.5
-    # Rounded rates lack a byte of the last; what follows the end is none of its time.
+    # Rounded rates may lack the last byte; the time after the transfer must not count.
     t_s, rates = np.array([1.0, 2.0, 3.0]), np.array([8.0, 8.0, 0.0])
     assert seconds_to(t_s, rates, 2e6 + 1, 0.0) == 2
 
 
 def two_flows(**changes: Any) -> dict[str, Any]:
     scenario = {**content()["scenario"], "flow": [{"cc": "cubic"}, {"cc": "cubic"}]}
-    # Without loss seeds would not differ.
+    # Without loss, all seeds would give the same results.
     scenario["link"] = {"rate": "10 Mbit/s", "loss": "1 %"}
     axis = [
         {"name": "cc", "points": {
@@ -451,20 +451,20 @@ def two_flows(**changes: Any) -> dict[str, Any]:
 RATIO = {"name": "ratio", "kind": "flows", "over": "min/max", "bin": "500 ms", "from": "1 s",
          "pool": True, "ddof": 0}  # fmt: skip
 CWND = {"name": "cwnd_sd", "kind": "samples", "series": "cwnd", "stat": "sd", "pool": True}
-BESIDE = {"name": "beside", "kind": "relative", "of": "goodput", "to": {"cc": "cubic"}}
+RELATIVE = {"name": "to_cubic", "kind": "relative", "of": "goodput", "to": {"cc": "cubic"}}
 MORE = {"name": "more", "kind": "relative", "of": "srtt", "by": "difference", "unit": "ms",
         "to": {"cc": "cubic", "queue": "1 BDP"}}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def pooled(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """Return a study of two flows, two seeds, two queues, as it was run."""
-    study = load_study(two_flows(repeats=2, metric=[RATIO, CWND, BESIDE, MORE]))
+    """Run a study of two flows, two seeds and two queues; return its outcome."""
+    study = load_study(two_flows(repeats=2, metric=[RATIO, CWND, RELATIVE, MORE]))
     return run_study(study, tmp_path_factory.mktemp("pooled") / "out", jobs=2)
 
 
 def flow_samples(done: Any, cc: str, column: str) -> list[tuple[str, list[float]]]:
-    """Return by run and flow the samples of a column after the start."""
+    """Return the samples of a column after the start, with their run, per run and flow."""
     found = []
     frame = done.results.frame.filter(pl.col("cc") == cc, pl.col("queue") == "1 BDP")
     for run, flow in frame.select("run", "flow").rows():
@@ -474,18 +474,18 @@ def flow_samples(done: Any, cc: str, column: str) -> list[tuple[str, list[float]
     return found
 
 
-def test_bins_of_all_runs_are_one_sample(pooled: Any) -> None:
+def test_bins_of_all_runs_are_pooled(pooled: Any) -> None:
     results, infos = pooled.results, pooled.study.metrics.infos
     at = {"cc": "bbr", "queue": "1 BDP"}
     cwnds = [value for _, values in flow_samples(pooled, "bbr", "cwnd_packets") for value in values]
     chosen = {**at, "stat": "pooled_mean"}
-    found = results.worth("cwnd_sd", chosen, results.values_called("cwnd_sd", chosen))
+    found = results.call_result("cwnd_sd", chosen, results.call_values("cwnd_sd", chosen))
     assert found == pytest.approx(np.mean(cwnds))
     estimate = results.estimate(infos["cwnd_sd"], at, "pooled")
     assert estimate.mean == pytest.approx(np.mean(cwnds))
     assert estimate.sd == pytest.approx(np.std(cwnds, ddof=1))
     assert estimate.interval.high - estimate.mean == pytest.approx(estimate.sd)
-    # Bins of 500 ms are of five samples, from the second on.
+    # Bins of 500 ms contain five samples, from 1 s on.
     rates: dict[str, list[Any]] = {}
     for run, values in flow_samples(pooled, "bbr", "goodput_bps"):
         rates.setdefault(run, []).append(np.array(values[10:]).reshape(-1, 5).mean(axis=1))
@@ -500,25 +500,25 @@ def test_bins_of_all_runs_are_one_sample(pooled: Any) -> None:
     assert runs.mean == pytest.approx(runs.values.mean())
 
 
-def test_claims_ask_for_what_is_pooled(pooled: Any) -> None:
+def test_claims_can_use_pooled_statistics(pooled: Any) -> None:
     from skyhop.study.claims import check_claims, judge
 
     check = 'ratio(cc="bbr", stat="pooled_mean") > 0.01 and ratio(stat="pooled_sd") < 1'
     claim = {"text": "…", "check": check}
-    study = load_study(two_flows(repeats=2, metric=[RATIO, CWND, BESIDE, MORE], claim=[claim]))
+    study = load_study(two_flows(repeats=2, metric=[RATIO, CWND, RELATIVE, MORE], claim=[claim]))
     (result,) = judge(check_claims(study.file, study.metrics, "here"), pooled.results)
     assert result.verdict == "holds"
     alone = {"text": "…", "check": 'ratio(cc="bbr", stat="pooled_mean") > 0.01'}
-    study = load_study(two_flows(repeats=2, metric=[RATIO, CWND, BESIDE, MORE], claim=[alone]))
+    study = load_study(two_flows(repeats=2, metric=[RATIO, CWND, RELATIVE, MORE], claim=[alone]))
     (result,) = judge(study.claims, pooled.results)
     (comparison,) = result.findings[0].comparisons
-    # By how runs differ, of which there are two seeds with two queues.
-    values = pooled.results.moments(study.metrics.infos["ratio"], {"cc": "bbr"})
+    # The jackknife leaves out one of four runs: two seeds with two queues.
+    values = pooled.results.bin_moments(study.metrics.infos["ratio"], {"cc": "bbr"})
     assert len(values) == 4
     without = [ours(np.delete(values, place, axis=0)) for place in range(4)]
     error = (3 / 4 * sum((w - np.mean(without)) ** 2 for w in without)) ** 0.5
     low, high = comparison.interval.low, comparison.interval.high
-    # Student's t of 3 degrees of freedom, from tables.
+    # Tables give 3.182 for Student's t with 3 degrees of freedom.
     assert (high - low) / 2 == pytest.approx(3.182 * error, rel=1e-3)
 
 
@@ -535,7 +535,7 @@ def test_a_metric_relative_to_another_point(pooled: Any) -> None:
             if (other["cc"], other["queue"]) == ("cubic", row["queue"])
             and (other["seed"], other["flow"]) == (row["seed"], row["flow"])
         ]  # fmt: skip
-        assert row["beside"] == pytest.approx(row["goodput_bps"] / there["goodput_bps"])
+        assert row["to_cubic"] == pytest.approx(row["goodput_bps"] / there["goodput_bps"])
         (there,) = [
             other for other in rows
             if (other["cc"], other["queue"]) == ("cubic", "1 BDP")
@@ -544,24 +544,24 @@ def test_a_metric_relative_to_another_point(pooled: Any) -> None:
         less = (row["srtt_mean_us"] - there["srtt_mean_us"]) / 1e3
         assert row["more_ms"] == pytest.approx(less, abs=1e-9)
     written = pl.read_parquet(pooled.directory.root / "results.parquet")
-    assert written.get_column("beside").null_count() == 0
+    assert written.get_column("to_cubic").null_count() == 0
 
 
-def test_what_goes_in_step_is_elsewhere_too(tmp_path: Path) -> None:
-    """Congestion control and queue go in step: beside BBR with 2 BDP is CUBIC with 1 BDP."""
+def test_a_relative_metric_follows_axes_of_one_zip(tmp_path: Path) -> None:
+    """Compare BBR with 2 BDP to CUBIC with 1 BDP, because both axes are of one zip."""
     axis = [
         {"name": "cc", "key": "flow.0.cc", "values": ["cubic", "bbr"], "zip": "z"},
         {"name": "queue", "key": "link.queue", "values": ["1 BDP", "2 BDP"], "zip": "z"},
     ]
-    study = load_study(content(axis=axis, metric=[BESIDE], repeats=1))
+    study = load_study(content(axis=axis, metric=[RELATIVE], repeats=1))
     done = run_study(study, tmp_path / "out", jobs=1)
     goodput = dict(done.results.frame.select("cc", "goodput_bps").rows())
-    beside = dict(done.results.frame.select("cc", "beside").rows())
-    assert beside == pytest.approx({"cubic": 1, "bbr": goodput["bbr"] / goodput["cubic"]})
+    ratios = dict(done.results.frame.select("cc", "to_cubic").rows())
+    assert ratios == pytest.approx({"cubic": 1, "bbr": goodput["bbr"] / goodput["cubic"]})
 
 
-def test_what_other_studies_measure_is_measured_as_before() -> None:
-    """A changed digest would measure finished runs again: keys that came later do not count."""
+def test_digests_of_shipped_studies_are_unchanged() -> None:
+    """Check that later keys leave digests alone; others would measure finished runs again."""
     expected = {
         "all-pairs": "d0460090", "satcp-fig8": "705d4b2a", "satcp-fig9": "95431b95",
         "satcp-table1": "fe94b827", "satpipe-fig13": "0b41b040", "satpipe-fig14": "574f4340",
@@ -569,10 +569,10 @@ def test_what_other_studies_measure_is_measured_as_before() -> None:
     }  # fmt: skip
     found = {name: load_study(find_study(name)).metrics.digest for name in expected}
     assert found == expected
-    # A comparison of runs measures nothing more of each.
-    own = MetricSet.of([Metric.model_validate(BESIDE)], "here")
-    assert own.digest == MetricSet.of([], "here").digest
-    assert MetricSet.of([Metric.model_validate(RATIO)], "here").digest != own.digest
+    # A relative metric measures nothing in the run itself.
+    own = MetricSet.build([Metric.model_validate(RELATIVE)], "here")
+    assert own.digest == MetricSet.build([], "here").digest
+    assert MetricSet.build([Metric.model_validate(RATIO)], "here").digest != own.digest
 
 
 FLOWS = {"name": "x", "kind": "flows", "over": "sum"}
@@ -608,7 +608,7 @@ WRONG: Sequence[tuple[dict[str, Any], str]] = (
 
 
 @pytest.mark.parametrize(("metric", "expected"), WRONG)
-def test_what_is_wrong_about_a_metric_is_named(metric: dict[str, Any], expected: str) -> None:
+def test_a_wrong_metric_is_named(metric: dict[str, Any], expected: str) -> None:
     with pytest.raises(InputError) as caught:
         load_study(content(metric=[metric]))
     assert expected in str(caught.value)
@@ -616,7 +616,7 @@ def test_what_is_wrong_about_a_metric_is_named(metric: dict[str, Any], expected:
     assert "\n" not in str(caught.value)
 
 
-def test_what_needs_pooled_bins_says_so() -> None:
+def test_pooled_statistics_need_kept_bins() -> None:
     plain = {**RATIO, "pool": False, "ddof": 1}
     for changes in (
         {"claim": [{"text": "…", "check": 'ratio(stat="pooled_mean") > 1'}]},
@@ -628,7 +628,7 @@ def test_what_needs_pooled_bins_says_so() -> None:
         load_study(two_flows(metric=[RATIO], **changes))
 
 
-def test_a_relative_metric_is_of_no_single_run() -> None:
-    twice = {"name": "twice", "kind": "expression", "value": "2 * beside"}
-    with pytest.raises(InputError, match="no metric `beside`"):
-        load_study(content(metric=[BESIDE, twice]))
+def test_expressions_cannot_use_relative_metrics() -> None:
+    twice = {"name": "twice", "kind": "expression", "value": "2 * to_cubic"}
+    with pytest.raises(InputError, match="no metric `to_cubic`"):
+        load_study(content(metric=[RELATIVE, twice]))

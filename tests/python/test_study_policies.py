@@ -1,4 +1,4 @@
-"""Cards of the user's among the senders of a study: `skyhop study run STUDY --policy NAME=CARD`."""
+"""User's cards as senders of a study: `skyhop study run STUDY --policy NAME=CARD`."""
 
 from __future__ import annotations
 
@@ -48,19 +48,19 @@ shape = "power"
 
 @pytest.fixture
 def study(tmp_path: Path) -> Path:
-    """Write the study, and beside it a card."""
+    """Write a study, and a card with its network in the same directory."""
     (tmp_path / "card.toml").write_text(CARD, "utf-8")
     (tmp_path / "forty.onnx").write_bytes(linear([-1.0], 1.0))
     (tmp_path / "study.toml").write_text(STUDY, "utf-8")
     return tmp_path / "study.toml"
 
 
-def test_a_card_is_a_sender_and_its_claim_is_told(study: Path, skyhop: Skyhop) -> None:
+def test_a_card_becomes_a_sender_and_its_claim_is_checked(study: Path, skyhop: Skyhop) -> None:
     run = ("study", "run", str(study), "--json", "-o")
     without = skyhop(*run, "without")
     assert without.returncode == 0, without.stderr
     assert json.loads(without.stdout)["claims"][0]["verdict"] == "cannot be told"
-    # Whatever the case: the claim's word is what the report has.
+    # The case of the name does not matter; the report uses that of the claim.
     done = skyhop(*run, "with", "--policy", "learned=card.toml")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["claims"][0]["verdict"] == "holds"
@@ -84,7 +84,7 @@ def test_a_card_is_a_sender_and_its_claim_is_told(study: Path, skyhop: Skyhop) -
         ("Cubic", "card.toml", "--policy Cubic: the study has a sender of that name"),
     ],
 )
-def test_what_cannot_be_one_is_refused(study: Path, name: str, card: str, expected: str) -> None:
+def test_a_wrong_card_is_refused(study: Path, name: str, card: str, expected: str) -> None:
     place = study.with_name(card) if study.with_name(card).exists() else Path(card)
     with pytest.raises(InputError, match=expected.replace(".", r"\.")) as caught:
         load_study(study, {name: place})
@@ -102,10 +102,10 @@ def test_a_study_without_senders_says_so(study: Path, skyhop: Skyhop) -> None:
 
 
 @pytest.mark.parametrize(("name", "claims"), [("Astraea", 17), ("Sage", 15)])
-def test_every_claim_about_a_learned_sender_can_be_told_with_its_card(
+def test_every_claim_about_a_learned_sender_is_checked_with_its_card(
     study: Path, name: str, claims: int
 ) -> None:
-    """Only whether its figures are there: its weights are its authors'."""
+    """Use another card, because the authors' weights are not available here."""
     card, told = study.with_name("card.toml"), 0
     for file in sorted((ROOT / "studies").glob("leo-fig*.toml")):
         if f'policy = "{name}"' not in file.read_text("utf-8"):

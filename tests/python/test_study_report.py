@@ -1,4 +1,4 @@
-"""The report of a study: everything it must say is in one file, and its figures stand beside."""
+"""Report of a study: complete in one file, with figures next to it for papers."""
 
 from __future__ import annotations
 
@@ -61,9 +61,9 @@ SUM = {"name": "sum", "kind": "flows", "over": "sum", "bin": "500 ms", "from": "
 
 @pytest.fixture(scope="module", params=["blank", pytest.param("drawn", marks=pytest.mark.soak)])
 def reported(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the directory of a study with every kind of panel, one claim of each verdict.
+    """Run a study with every kind of panel, and a claim of each verdict; return its directory.
 
-    Its figures are blank: test_paper_figures.py draws one of every kind.
+    Its figures are blank, because test_paper_figures.py draws one of every kind.
     """
     from skyhop.study import run_study
     from skyhop.study.claims import judge
@@ -87,7 +87,7 @@ def reported(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     return place / "out"
 
 
-def test_the_page_says_everything_and_needs_nothing(reported: Path) -> None:
+def test_the_page_is_complete_and_loads_no_other_file(reported: Path) -> None:
     page = (reported / "report.html").read_text("utf-8")
     for text in (
         "Which of them fills a lossy link?", "BBR &lt;fast&gt;", "✓ holds", "✗ does not hold",
@@ -108,7 +108,7 @@ def test_the_page_says_everything_and_needs_nothing(reported: Path) -> None:
     assert not re.search(r"@import|url\((?!data:)", page)
 
 
-def test_every_figure_is_there_for_a_paper(reported: Path) -> None:
+def test_every_figure_has_files_for_papers(reported: Path) -> None:
     folder = reported / "report-figures"
     starts = {".png": b"\x89PNG", ".svg": b"<?xml", ".pdf": b"%PDF"}
     for kind, start in starts.items():
@@ -122,7 +122,7 @@ def test_every_figure_is_there_for_a_paper(reported: Path) -> None:
         assert rows, table
 
 
-def test_numbers_beside_figures_are_those_of_the_dataset(reported: Path) -> None:
+def test_numbers_of_figures_equal_the_dataset(reported: Path) -> None:
     frame = pl.read_parquet(reported / "results.parquet")
     table = pl.read_csv(next((reported / "report-figures").glob("1-*.csv")))
     for row in table.iter_rows(named=True):
@@ -139,33 +139,33 @@ def test_numbers_beside_figures_are_those_of_the_dataset(reported: Path) -> None
     assert series.get_column("t_s").max() <= 2
 
 
-def rows_beside(reported: Path, name: str) -> pl.DataFrame:
+def figure_rows(reported: Path, name: str) -> pl.DataFrame:
     (file,) = (reported / "report-figures").glob(f"*-{name}.csv")
     return pl.read_csv(file)
 
 
-def test_bins_are_those_of_the_metric(reported: Path) -> None:
-    """Of the seconds 1 to 3 in halves; the metric is their mean in each run."""
-    shown = rows_beside(reported, "shares-of-bins").filter(pl.col("hue") == "cubic")
+def test_panels_of_bins_show_the_metrics_bins(reported: Path) -> None:
+    """Check the four bins of 500 ms from 1 s to 3 s, whose mean in each run is the metric."""
+    shown = figure_rows(reported, "shares-of-bins").filter(pl.col("hue") == "cubic")
     frame = pl.read_parquet(reported / "results.parquet").filter(pl.col("cc") == "cubic")
     assert shown.height == frame.height * 4
     assert shown.get_column("value").mean() == pytest.approx(frame.get_column("late_pct").mean())
-    boxes = rows_beside(reported, "boxes-of-bins")
+    boxes = figure_rows(reported, "boxes-of-bins")
     assert boxes.get_column("count").to_list() == [8] * 4
 
 
 def test_bins_of_flows_count_once_for_each_run(reported: Path) -> None:
-    shown = rows_beside(reported, "shares-of-sums").filter(pl.col("hue") == "cubic")
+    shown = figure_rows(reported, "shares-of-sums").filter(pl.col("hue") == "cubic")
     frame = pl.read_parquet(reported / "results.parquet").filter(pl.col("cc") == "cubic")
     assert shown.height == frame.get_column("run").n_unique() * 4
     assert shown.get_column("value").mean() == pytest.approx(frame.get_column("sum").mean())
 
 
-def test_transfers_are_times_to_bytes(reported: Path) -> None:
+def test_transfer_panels_show_times_to_bytes(reported: Path) -> None:
     times = Metric(name="t", kind="time_to_bytes", bytes="500 kB")
-    metrics = MetricSet.of([times], "here")
+    metrics = MetricSet.build([times], "here")
     frame = pl.read_parquet(reported / "results.parquet")
-    shown = rows_beside(reported, "transfers")
+    shown = figure_rows(reported, "transfers")
     assert shown.filter(pl.col("hue") == "bbr").get_column("megabytes").to_list() == pytest.approx(
         [place * 0.05 for place in range(1, 21)]
     )
@@ -175,13 +175,13 @@ def test_transfers_are_times_to_bytes(reported: Path) -> None:
         row = shown.filter(pl.col("hue") == cc).row(9, named=True)
         assert (row["runs"], row["mean"]) == (4, pytest.approx(sum(found) / 4))
         assert row["low"] < row["mean"] < row["high"]
-    cut = rows_beside(reported, "one-transfer")
+    cut = figure_rows(reported, "one-transfer")
     assert cut.get_column("runs").to_list() == [8] * 4
     tenths = cut.get_column("mean") * 10 * 8
     assert (tenths - tenths.round()).abs().max() < 1e-6
 
 
-def test_verdicts_are_there_for_a_paper(reported: Path) -> None:
+def test_verdicts_have_a_table_for_papers(reported: Path) -> None:
     text = (reported / "report-figures" / "claims.tex").read_text("utf-8")
     assert r"\begin{tabular}{lll}" in text
     rows = [line for line in text.splitlines() if line.endswith(r"\\")]
@@ -206,7 +206,7 @@ def made_up(
     return study, Results(dataset(rows, numeric_axes(study.file)), study.metrics)
 
 
-def test_a_comparison_counts_what_there_is() -> None:
+def test_a_comparison_gives_differences_and_effects() -> None:
     study, results = made_up({"cubic": [10, 11, 12, 13], "bbr": [20, 21, 22, 23]})
     panel = ComparisonPanel(kind="comparison", title="", metric="goodput", by="cc", against="cubic")
     made = comparison_table(panel, study, results)
@@ -217,14 +217,14 @@ def test_a_comparison_counts_what_there_is() -> None:
     assert made.table.rows[1][-3] == "< 0.0001" or made.table.rows[1][-3].startswith("0.")
 
 
-def test_a_comparison_with_nothing_has_no_difference() -> None:
+def test_a_comparison_without_values_has_no_difference() -> None:
     study, results = made_up({"cubic": [10, 11], "bbr": [None, None]})
     panel = ComparisonPanel(kind="comparison", title="", metric="goodput", by="cc", against="cubic")
     bbr = comparison_table(panel, study, results).data.row(1, named=True)
     assert (bbr["runs"], bbr["mean"], bbr["difference"]) == (0, None, None)
 
 
-def test_a_comparison_along_numbers_knows_its_reference() -> None:
+def test_a_comparison_along_numbers_finds_its_reference() -> None:
     axis = {"name": "flows", "key": "flow.0.count", "values": [1, 2]}
     study = load_study(content(axis=[axis]))
     rows = [
@@ -270,7 +270,7 @@ def test_a_comparison_can_have_both_tests_and_published_deviations() -> None:
     alone = comparison_table(panel.model_copy(update={"test": "student"}), study, results)
     assert alone.data.row(1, named=True)["t"] == pytest.approx(bbr["student_t"])
     assert "Welch's t" not in [column.title for column in alone.table.columns]
-    # The published mean is no standard deviation, and the other way round.
+    # Published means and standard deviations are kept apart.
     table = TablePanel(kind="table", title="", metrics=["goodput"], by=["cc"], spread="sd")
     shown = table_of(table, study, results)
     cubic = shown.data.row(0, named=True)
@@ -280,7 +280,7 @@ def test_a_comparison_can_have_both_tests_and_published_deviations() -> None:
     assert titles == ["cc", "ours", "sd", "published", "published sd", "ours / published"]
 
 
-def test_points_of_runs_have_their_ellipse() -> None:
+def test_points_of_runs_have_an_ellipse() -> None:
     study = load_study(content())
     rows = [
         {"cc": cc, "loss": "1 %", "seed": seed, "run": f"{cc}{seed}", "flow": flow,
@@ -296,7 +296,7 @@ def test_points_of_runs_have_their_ellipse() -> None:
     first = chart.points[0]
     assert (first.xs.tolist(), first.ys.tolist()) == ([4, 3, 1], [1.5, 2.5, 4.5])
     assert first.ellipse is not None
-    # They lie on a line that falls by 45 degrees.
+    # The points are on a line with a slope of -45 degrees.
     assert first.ellipse.angle_deg == pytest.approx(-45)
     assert first.ellipse.minor == pytest.approx(0, abs=1e-6)
     assert first.ellipse.major == pytest.approx(2**0.5 * pl.Series([1, 2, 4]).std())
@@ -321,12 +321,12 @@ def test_a_table_without_repeats_has_no_interval() -> None:
 
 
 @pytest.mark.usefixtures("pictures")
-def test_failures_stand_on_the_page(skyhop: Skyhop, tmp_path: Path) -> None:
+def test_failures_are_on_the_page(skyhop: Skyhop, tmp_path: Path) -> None:
     axis = {"name": "cc", "key": "flow.0.cc", "values": ["cubic", "psychic"]}
     write(tmp_path / "study.toml", axis=[axis], panel=[dict(PANELS[2], x="cc", hue="cc")])
     done = skyhop("study", "run", "study.toml", "-o", "out")
     assert done.returncode == 1
-    # Both seeds of it in one line.
+    # One line stands for both seeds.
     (line,) = [line for line in done.stderr.splitlines() if line.startswith("failed: ")]
     assert line.startswith("failed: 2 runs (cc = psychic): ")
     page = (tmp_path / "out" / "report.html").read_text("utf-8")
@@ -334,7 +334,7 @@ def test_failures_stand_on_the_page(skyhop: Skyhop, tmp_path: Path) -> None:
     assert "cc = psychic, seed 1" in page
 
 
-def test_a_study_of_which_nothing_ran_says_so(skyhop: Skyhop, tmp_path: Path) -> None:
+def test_a_study_without_finished_runs_has_a_report(skyhop: Skyhop, tmp_path: Path) -> None:
     axis = {"name": "cc", "key": "flow.0.cc", "values": ["psychic"]}
     claim = {"text": "It is fast", "check": "goodput() > 1"}
     panel = dict(PANELS[2], x="cc", hue="cc")
@@ -346,7 +346,7 @@ def test_a_study_of_which_nothing_ran_says_so(skyhop: Skyhop, tmp_path: Path) ->
 
 
 @pytest.mark.usefixtures("pictures")
-def test_an_earlier_reports_figures_do_not_stay(skyhop: Skyhop, tmp_path: Path) -> None:
+def test_an_earlier_reports_figures_are_removed(skyhop: Skyhop, tmp_path: Path) -> None:
     bars = dict(PANELS[2])
     write(tmp_path / "study.toml", panel=[bars, {**bars, "title": "Again"}])
     assert skyhop("study", "run", "study.toml", "-o", "out").returncode == 0

@@ -1,4 +1,4 @@
-"""Running studies: the dataset, failures, and being stopped at whatever moment."""
+"""Running of studies: the dataset, failures, and interruption at any time."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from skyhop.errors import InputError
 from skyhop.study import load_study, run_study
 from skyhop.study.file import Metric
 from skyhop.study.metrics import MetricSet
-from skyhop.study.workplace import Workplace
+from skyhop.study.worker_context import WorkerContext
 
 
 def run(output: Path, study: dict[str, Any], **options: Any) -> pl.DataFrame:
@@ -56,7 +56,7 @@ def test_the_dataset_has_a_row_per_run(tmp_path: Path) -> None:
     assert frame.to_pandas().shape == frame.shape
 
 
-def test_samples_count_within_the_flows_own_time(tmp_path: Path) -> None:
+def test_samples_count_within_the_flows_lifetime(tmp_path: Path) -> None:
     study = content(axis=[], repeats=1)
     study["scenario"]["flow"].append({"cc": "bbr", "start": "1 s"})
     study["metric"] = [
@@ -72,10 +72,10 @@ def test_samples_count_within_the_flows_own_time(tmp_path: Path) -> None:
     assert first["after"] + second["after"] < 2
 
 
-def test_metrics_of_applications_are_those_of_the_rows_flow(tmp_path: Path) -> None:
+def test_metrics_of_applications_belong_to_the_rows_flow(tmp_path: Path) -> None:
     made = SyntheticRun(("cubic", "bbr"), duration_s=6.0, apps=(None, "messages"))
     slowest = Metric(name="slowest", kind="expression", value="latency_p99 / latency_p50")
-    metrics = MetricSet.of([slowest], "x")
+    metrics = MetricSet.build([slowest], "x")
     bulk, messages = metrics.rows(made.write(tmp_path / "run"))
     (app,) = made.summary_json()["apps"]
     for name, value in (
@@ -102,15 +102,15 @@ def test_finished_runs_are_not_repeated(tmp_path: Path) -> None:
     run(tmp_path, content(), jobs=2)
     before = {file: file.stat().st_mtime_ns for file in (tmp_path / "runs").rglob("*.*")}
     assert before
-    told: list[tuple[int, int]] = []
-    run(tmp_path, content(), progress=lambda done, total: told.append((done, total)))
-    assert told == []
+    reports: list[tuple[int, int]] = []
+    run(tmp_path, content(), progress=lambda done, total: reports.append((done, total)))
+    assert reports == []
     assert before == {file: file.stat().st_mtime_ns for file in (tmp_path / "runs").rglob("*.*")}
-    run(tmp_path, content(repeats=3), progress=lambda done, total: told.append((done, total)))
-    assert told[-1] == (4, 4), "only the new seed"
+    run(tmp_path, content(repeats=3), progress=lambda done, total: reports.append((done, total)))
+    assert reports[-1] == (4, 4), "only the new seed"
 
 
-def test_new_metrics_measure_without_running_again(tmp_path: Path) -> None:
+def test_new_metrics_are_measured_without_new_runs(tmp_path: Path) -> None:
     run(tmp_path, content(), jobs=2)
     before = {file: file.stat().st_mtime_ns for file in (tmp_path / "runs").rglob("*.parquet")}
     metric = {"name": "p10", "kind": "samples", "stat": "p10"}
@@ -120,11 +120,11 @@ def test_new_metrics_measure_without_running_again(tmp_path: Path) -> None:
     assert before == after
 
 
-def test_what_another_study_has_finished_is_taken(tmp_path: Path) -> None:
+def test_finished_runs_of_another_study_are_reused(tmp_path: Path) -> None:
     metric = {"name": "p10", "kind": "samples", "stat": "p10"}
     first = run(tmp_path / "first", content(), jobs=2)
     before = {file: file.stat().st_mtime_ns for file in (tmp_path / "first").rglob("*.*")}
-    # Of three seeds there are two, and they are measured otherwise.
+    # The first study finished two of three seeds, and measured other metrics.
     wider = content(repeats=3, metric=[metric], title="Another")
     frame = run(tmp_path / "second", wider, jobs=2, reuse=[tmp_path / "first"])
     assert frame.height == 12
@@ -135,36 +135,36 @@ def test_what_another_study_has_finished_is_taken(tmp_path: Path) -> None:
         table = tmp_path / "second" / "runs" / run_id / "flows.parquet"
         assert table.stat().st_nlink == (2 if run_id in shared else 1)
     assert before == {file: file.stat().st_mtime_ns for file in (tmp_path / "first").rglob("*.*")}
-    # Whoever removes the first leaves the second whole.
+    # Removing the first study leaves the second complete.
     shutil.rmtree(tmp_path / "first")
-    told: list[tuple[int, int]] = []
-    run(tmp_path / "second", wider, progress=lambda *progress: told.append(progress))
-    assert told == []
+    reports: list[tuple[int, int]] = []
+    run(tmp_path / "second", wider, progress=lambda *progress: reports.append(progress))
+    assert reports == []
 
 
-def test_rows_alone_are_taken_where_they_are_of_the_same_metrics(tmp_path: Path) -> None:
+def test_rows_without_tables_are_reused_for_the_same_metrics(tmp_path: Path) -> None:
     rows = content(keep="rows")
     first = run(tmp_path / "first", rows, jobs=2)
-    told: list[tuple[int, int]] = []
+    reports: list[tuple[int, int]] = []
 
     def again(name: str, study: dict[str, Any]) -> pl.DataFrame:
         return run(tmp_path / name, study, reuse=[tmp_path / "first"], jobs=2,
-                   progress=lambda *progress: told.append(progress))  # fmt: skip
+                   progress=lambda *progress: reports.append(progress))  # fmt: skip
 
     assert again("same", rows).equals(first)
-    assert told == []
+    assert reports == []
     again("other", content(metric=[{"name": "p10", "kind": "samples", "stat": "p10"}]))
-    assert told[-1] == (8, 8)
+    assert reports[-1] == (8, 8)
     with pytest.raises(InputError, match="no study has been run there"):
         run(tmp_path / "third", rows, reuse=[tmp_path / "nowhere"])
 
 
-def test_only_rows_are_kept_where_asked(tmp_path: Path) -> None:
+def test_keep_rows_keeps_only_rows(tmp_path: Path) -> None:
     metric = {"name": "p10", "kind": "samples", "stat": "p10"}
     rows = run(tmp_path / "rows", content(metric=[metric], keep="rows"), jobs=2)
     series = run(tmp_path / "series", content(metric=[metric]), jobs=2)
     assert rows.equals(series)
-    # Without a metric of samples nothing but the summary is made.
+    # Without a metric of samples, runs write nothing but their summary.
     summary_rows = run(tmp_path / "summary", content(keep="rows"), jobs=2)
     assert summary_rows.equals(series.drop("p10"))
     kept = [
@@ -177,7 +177,7 @@ def test_only_rows_are_kept_where_asked(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("pictures")
-def test_a_failed_run_is_reported_and_the_rest_goes_on(skyhop: Skyhop, tmp_path: Path) -> None:
+def test_a_failed_run_is_reported_and_the_others_continue(skyhop: Skyhop, tmp_path: Path) -> None:
     axis = {"name": "cc", "key": "flow.0.cc", "values": ["cubic", "psychic"]}
     write(tmp_path / "study.toml", axis=[axis])
     done = skyhop("study", "run", "study.toml", "-o", "out", "--jobs", 2)
@@ -194,7 +194,7 @@ def test_a_failed_run_is_reported_and_the_rest_goes_on(skyhop: Skyhop, tmp_path:
     assert not (tmp_path / "out" / "failures.json").exists()
 
 
-def test_shared_paths_change_nothing(tmp_path: Path) -> None:
+def test_shared_paths_do_not_change_results(tmp_path: Path) -> None:
     scenario = {
         "path": {"from": "San Diego", "to": "New York", "relay": "bent-pipe"},
         "flow": [{"cc": "bbr"}],
@@ -237,7 +237,7 @@ def test_runs_over_a_measured_path_share_it_unless_they_change_it(tmp_path: Path
         assert kept.samefile(file) == (row["change"] == "as it is")
 
 
-def test_a_process_keeps_the_path_used_last_and_few_others(
+def test_a_process_caches_the_last_used_path_and_few_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for part in ("paths", "unfinished"):
@@ -248,29 +248,29 @@ def test_a_process_keeps_the_path_used_last_and_few_others(
         )
         for seconds in (4, 5, 6)
     }
-    workplace = Workplace(tmp_path)
-    four, five, six = (len(workplace.path(*entry)) for entry in scenarios.items())
+    context = WorkerContext(tmp_path)
+    four, five, six = (len(context.path(*entry)) for entry in scenarios.items())
     assert four < five < six
-    monkeypatch.setattr("skyhop.study.workplace._MOST_FRAMES", four + six)
-    first = workplace.path("path-6", scenarios["path-6"])
-    assert workplace.path("path-4", scenarios["path-4"]) is not None
-    assert workplace.path("path-6", scenarios["path-6"]) is first, "it fits"
-    monkeypatch.setattr("skyhop.study.workplace._MOST_FRAMES", 1)
-    assert workplace.path("path-6", scenarios["path-6"]) is first, "the last one stays"
-    other = workplace.path("path-5", scenarios["path-5"])
-    assert workplace.path("path-5", scenarios["path-5"]) is other
-    assert workplace.path("path-6", scenarios["path-6"]) is not first
+    monkeypatch.setattr("skyhop.study.worker_context._MOST_FRAMES", four + six)
+    first = context.path("path-6", scenarios["path-6"])
+    assert context.path("path-4", scenarios["path-4"]) is not None
+    assert context.path("path-6", scenarios["path-6"]) is first, "it fits"
+    monkeypatch.setattr("skyhop.study.worker_context._MOST_FRAMES", 1)
+    assert context.path("path-6", scenarios["path-6"]) is first, "the last one stays"
+    other = context.path("path-5", scenarios["path-5"])
+    assert context.path("path-5", scenarios["path-5"]) is other
+    assert context.path("path-6", scenarios["path-6"]) is not first
 
 
 def test_other_directories_are_left_alone(tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("x", "utf-8")
-    with pytest.raises(InputError, match="not empty and no study"):
+    with pytest.raises(InputError, match="holds other files than a study's"):
         run_study(load_study(content()), tmp_path)
     assert [file.name for file in tmp_path.iterdir()] == ["mine.txt"]
 
 
 def long_study() -> dict[str, Any]:
-    """Return a study of 16 runs that take long enough to be hit."""
+    """Return a study of 16 runs that take long enough to be interrupted."""
     study = content(repeats=4)
     study["scenario"]["run"]["duration"] = "30 s"
     study["scenario"]["link"]["rate"] = "100 Mbit/s"
@@ -279,20 +279,20 @@ def long_study() -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """Return the dataset of the long study when nothing happens to it."""
+    """Return the content of the long study's dataset without interruptions."""
     place = tmp_path_factory.mktemp("undisturbed")
     run(place, long_study(), jobs=2)
     return (place / "results.parquet").read_bytes()
 
 
 def children(process: int) -> list[int]:
-    """Return the processes that a process has started."""
+    """Return the ids of a process's children."""
     files = Path(f"/proc/{process}/task").glob("*/children")
     return [int(pid) for file in files for pid in file.read_text("utf-8").split()]
 
 
 def workers(process: int) -> list[int]:
-    """Return the processes that run simulations: the resource tracker is none."""
+    """Return the ids of a process's workers, without Python's resource tracker."""
     found = []
     for child in children(process):
         command = Path(f"/proc/{child}/cmdline").read_bytes()
@@ -326,20 +326,20 @@ def alive(process: int) -> bool:
 
 @pytest.mark.soak
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL, signal.SIGINT])
-def test_a_stopped_study_goes_on(how: signal.Signals, tmp_path: Path, undisturbed: bytes) -> None:
+def test_a_stopped_study_continues(how: signal.Signals, tmp_path: Path, undisturbed: bytes) -> None:
     generator = random.Random(how)
     for stop in range(2):
         process = start(tmp_path)
         target = finished(tmp_path) + generator.randrange(1, 5)
         wait_for(lambda t=target, p=process: finished(tmp_path) >= t or p.poll() is not None)
         time.sleep(generator.uniform(0, 0.1))
-        team = workers(process.pid)
+        pool = workers(process.pid)
         process.send_signal(how)
         process.wait(timeout=120)
-        wait_for(lambda team=team: not any(alive(pid) for pid in team), 120)
+        wait_for(lambda pool=pool: not any(alive(pid) for pid in pool), 120)
         assert process.returncode == (-how if how == signal.SIGKILL else 130), f"stop {stop}"
         if how != signal.SIGKILL and process.stderr is not None:
-            assert "missing are done; the same command goes on" in process.stderr.read()
+            assert "missing are done; repeat the command to continue" in process.stderr.read()
     assert 0 < finished(tmp_path) < 16
     last = start(tmp_path)
     assert last.wait(timeout=240) == 0
@@ -348,9 +348,9 @@ def test_a_stopped_study_goes_on(how: signal.Signals, tmp_path: Path, undisturbe
 
 
 @pytest.mark.soak
-def test_a_killed_worker_costs_nothing(tmp_path: Path, undisturbed: bytes) -> None:
+def test_a_killed_worker_does_not_change_results(tmp_path: Path, undisturbed: bytes) -> None:
     process = start(tmp_path)
-    # Twice: a run that takes its worker down three times in a row has failed.
+    # Two kills at most: a run that crashes three workers counts as failed.
     for count in (1, 7):
         wait_for(lambda c=count: finished(tmp_path) >= c and bool(workers(process.pid)))
         os.kill(random.Random(count).choice(workers(process.pid)), signal.SIGKILL)
@@ -373,13 +373,13 @@ def test_two_studies_do_not_share_a_directory(tmp_path: Path) -> None:
     study = load_study(content())
 
     def begin_another(*_: int) -> None:
-        with pytest.raises(InputError, match="another study is running there"):
+        with pytest.raises(InputError, match="another process runs a study there"):
             run_study(study, tmp_path)
 
     assert not run_study(study, tmp_path, progress=begin_another).failures
 
 
-def test_an_interrupted_study_goes_on(tmp_path: Path) -> None:
+def test_an_interrupted_study_continues(tmp_path: Path) -> None:
     class Interrupted(KeyboardInterrupt):
         pass
 
@@ -391,9 +391,9 @@ def test_an_interrupted_study_goes_on(tmp_path: Path) -> None:
     with pytest.raises(Interrupted):
         run(tmp_path / "out", content(), progress=interrupt)
     assert finished(tmp_path) == 3
-    told: list[tuple[int, int]] = []
-    frame = run(tmp_path / "out", content(), progress=lambda *progress: told.append(progress))
-    assert told[-1] == (5, 5)
+    reports: list[tuple[int, int]] = []
+    frame = run(tmp_path / "out", content(), progress=lambda *progress: reports.append(progress))
+    assert reports[-1] == (5, 5)
     assert frame.equals(whole)
     assert not (tmp_path / "out" / "unfinished").exists()
 
@@ -414,18 +414,18 @@ def test_ray_gives_identical_rows(tmp_path: Path) -> None:
 
 
 def test_missing_ray_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # As if it were not installed, also where it is.
+    # None makes the import fail even where ray is installed.
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(InputError, match="ray is not installed"):
         run_study(load_study(content()), tmp_path, engine="ray")
 
 
-def test_the_command_line_lists_and_shows(skyhop: Skyhop, tmp_path: Path) -> None:
+def test_the_command_line_lists_and_shows_studies(skyhop: Skyhop, tmp_path: Path) -> None:
     write(tmp_path / "study.toml")
     shown = json.loads(skyhop("study", "show", "study.toml", "--json").stdout)
     assert (shown["runs"], shown["distinct"]) == (8, 8)
     assert "BBR" in skyhop("study", "show", "study.toml").stdout
-    # Commas in a value are not those between values.
+    # Values with a comma are separated by semicolons.
     points = {"none, or nearly": {"link.loss": "0 %"}, "some": {"link.loss": "1 %"}}
     write(tmp_path / "other.toml", axis=[{"name": "loss", "points": points}])
     assert "none, or nearly; some" in skyhop("study", "show", "other.toml").stdout
@@ -459,15 +459,13 @@ def test_element_sets_are_compared(skyhop: Skyhop, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     errors_s = pl.read_parquet(tmp_path / "out" / "results.parquet")["report_timing_error_s"]
     assert len(errors_s) > 1600
-    # sgp4's own propagation of both snapshots to the newer one's epoch gives 0.080 and 0.53 s.
+    # Propagation of both snapshots to the newer epoch with sgp4 gives 0.080 and 0.53 s.
     assert errors_s.median() == pytest.approx(0.08, abs=0.02)
     assert errors_s.quantile(0.9) == pytest.approx(0.53, abs=0.1)
 
 
 @pytest.mark.usefixtures("pictures")
-def test_warnings_of_runs_stand_once_at_the_end_and_on_the_page(
-    skyhop: Skyhop, tmp_path: Path
-) -> None:
+def test_warnings_of_runs_are_printed_once_and_on_the_page(skyhop: Skyhop, tmp_path: Path) -> None:
     axes = [
         {"name": "cc", "key": "flow.0.cc", "values": ["cubic", "satcp"]},
         {"name": "loss", "key": "link.loss", "values": ["0 %", "1 %"]},
@@ -478,9 +476,11 @@ def test_warnings_of_runs_stand_once_at_the_end_and_on_the_page(
     assert done.returncode == 0, done.stderr
     said = [line for line in done.stderr.splitlines() if line.startswith("warning: ")]
     assert len(said) == 1
-    assert said[0].startswith("warning: 4 of 8 runs (cc = satcp): satcp: told of no handover")
+    assert said[0].startswith(
+        "warning: 4 of 8 runs (cc = satcp): satcp: gets no handover announcements"
+    )
     page = (tmp_path / "out" / "report.html").read_text("utf-8")
-    assert "4 of 8 runs (cc = satcp): satcp: told of no handover" in page
+    assert "4 of 8 runs (cc = satcp): satcp: gets no handover announcements" in page
     again = json.loads(skyhop("study", "run", "s.toml", "-o", "out", "--json").stdout)
     (warning,) = again["warnings"]
     assert (warning["runs"], warning["at"]) == (4, {"cc": "satcp"})
@@ -491,7 +491,7 @@ def test_warnings_of_runs_stand_once_at_the_end_and_on_the_page(
 
 
 @pytest.mark.usefixtures("pictures")
-def test_what_cannot_be_told_says_why_in_the_terminal_and_as_json(
+def test_an_unchecked_claim_gives_its_reason_as_text_and_json(
     skyhop: Skyhop, tmp_path: Path
 ) -> None:
     claims = [{"text": "Sage is slowest", "cannot_be_told": "its weights are not to be had"}]

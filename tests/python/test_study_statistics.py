@@ -1,4 +1,4 @@
-"""The statistics of studies against scipy, published examples and their definitions."""
+"""Statistics of studies, compared with scipy, published examples and definitions."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ STEADY = {
     "hybla": (130.1, 17.2),
     "pcc": (112.6, 17.9),
 }
-"""Mean and standard deviation in Mbit/s: Claypool et al., PAM 2021, Table 1."""
+"""Mean and standard deviation of steady goodput in Mbit/s: Claypool et al., PAM 2021, Table 1."""
 START_UP = {"cubic": (16.6, 0.3), "bbr": (23.1, 1.8), "hybla": (40.8, 2.9), "pcc": (20.3, 1.6)}
-"""Table 5."""
+"""Mean and standard deviation of goodput at start-up in Mbit/s: Table 5 of the same paper."""
 
 
 @pytest.mark.parametrize(
     ("published", "expected", "off_by"),
     [
-        # Table 2: t, p and d of each against CUBIC; 80 downloads each.
+        # Table 2 gives t, p and d of each against CUBIC, with 80 downloads each.
         (STEADY, {"bbr": (4.44, 0, 0.7), "hybla": (2.51, 0.0129, 0.4), "pcc": (3.88, 0.0002, 0.6)},
          0.02),
-        # Table 6; what its rounded means and deviations come to is a little off.
+        # Table 6, whose rounded means and deviations allow less precision.
         (START_UP, {"bbr": (31.9, 0, 5.0), "hybla": (74.2, 0, 11.7), "pcc": (20.3, 0, 3.2)}, 0.1),
     ],
 )  # fmt: skip
@@ -53,10 +53,10 @@ def test_both_tests_match_a_published_comparison(
         assert student is not None
         assert abs(student.t) == pytest.approx(t, abs=off_by)
         assert student.degrees == 158
-        # They tested at a level divided by three; we multiply p by three.
+        # The paper divides the level by three; skyhop multiplies p by three.
         assert student.p == pytest.approx(3 * p, abs=3e-4)
         assert abs(found[name].cohens_d or 0) == pytest.approx(d, abs=0.05)
-        # Samples of one size have one t, but not the same degrees of freedom.
+        # With equal sample sizes both tests have the same t, but other degrees of freedom.
         assert welch.t == pytest.approx(student.t)
         assert welch.degrees < 158
         assert welch.p >= student.p
@@ -66,8 +66,8 @@ def test_both_tests_match_a_published_comparison(
         assert by_published == pytest.approx(found[name].cohens_d)
 
 
-def test_a_small_spread_makes_an_effect_huge_and_the_published_one_does_not() -> None:
-    """Means of Table 1 whose runs hardly differ: d by their own spread says nothing."""
+def test_a_tiny_spread_inflates_cohens_d_and_published_ones_do_not() -> None:
+    """Use the means of Table 1 with a tiny spread, which makes Cohen's d meaningless."""
     samples = {"cubic": sample(123.3, 0.1), "bbr": sample(112.9, 0.1)}
     (found,) = ours.differences(samples, "cubic")
     assert found.cohens_d == pytest.approx(-104)
@@ -82,7 +82,7 @@ def sample(mean: float, deviation: float, count: int = 80) -> ours.FloatArray:
 
 
 @given(VALUES, VALUES)
-def test_welch_is_scipys(a: list[float], b: list[float]) -> None:
+def test_welchs_test_equals_scipys(a: list[float], b: list[float]) -> None:
     assume(np.ptp(a) > 1e-6 and np.ptp(b) > 1e-6)
     (found,) = ours.differences({"a": array(a), "b": array(b)}, "a")
     expected = stats.ttest_ind(b, a, equal_var=False)
@@ -93,7 +93,7 @@ def test_welch_is_scipys(a: list[float], b: list[float]) -> None:
 
 
 @given(VALUES, VALUES)
-def test_student_is_its_definition(a: list[float], b: list[float]) -> None:
+def test_students_test_equals_its_definition(a: list[float], b: list[float]) -> None:
     assume(np.ptp(a) > 1e-3 and np.ptp(b) > 1e-3)
     (found,) = ours.differences({"a": array(a), "b": array(b)}, "a")
     assert found.student is not None
@@ -143,7 +143,7 @@ def test_bonferroni_counts_comparisons_and_stops_at_one() -> None:
 
 
 def test_a_sample_without_spread_is_compared_without_a_warning() -> None:
-    """Whole seconds of 80 downloads may all be the same, and those of others nearly so."""
+    """Compare times in whole seconds, which may be equal in all downloads."""
     samples = {"a": np.full(80, 4000 / 28), "b": np.array([4000 / 28, 4000 / 29] * 40)}
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -154,7 +154,7 @@ def test_a_sample_without_spread_is_compared_without_a_warning() -> None:
     assert found.welch.t == pytest.approx(found.student.t)
 
 
-def test_the_same_values_differ_by_nothing() -> None:
+def test_equal_values_have_no_difference() -> None:
     (found,) = ours.differences({"a": array([5, 5]), "b": array([5, 5])}, "a")
     assert (found.difference, found.welch, found.student, found.cohens_d) == (0, None, None, None)
     assert not found.significant()
@@ -175,7 +175,7 @@ def test_jain_of_known_shares() -> None:
 
 
 def test_power_and_delay_inflation() -> None:
-    """Claypool et al., PAM 2021, Table 7: CUBIC has 123.3 Mbit/s over 0.821 s."""
+    """Check the power of CUBIC, 123.3 Mbit/s over 0.821 s: Claypool et al., PAM 2021, Table 7."""
     assert ours.power(123.3, 0.821) == pytest.approx(150, abs=0.5)
     assert ours.delay_inflation(80.0, 40.0) == 2
     assert ours.power(1.0, None) is None
@@ -193,7 +193,7 @@ def test_bootstrap_interval_is_repeatable_and_covers() -> None:
         assert interval.high is not None
         assert interval.low < values.mean() < interval.high
         covered += interval.low <= 10 <= interval.high
-    # 95 % of 60 is 57; fewer than 49 would be one in ten thousand.
+    # 57 of 60 are expected at 95 %; fewer than 49 have a probability of one in ten thousand.
     assert covered >= 49
 
 
@@ -208,7 +208,7 @@ def test_one_value_has_no_interval() -> None:
 
 
 @given(VALUES)
-def test_quantiles_are_numpys(values: list[float]) -> None:
+def test_quantiles_equal_numpys(values: list[float]) -> None:
     assert ours.statistic(array(values), "p10") == pytest.approx(np.quantile(values, 0.1))
     assert ours.statistic(array(values), "median") == pytest.approx(np.median(values))
     assert ours.statistic(array([*values, np.nan]), "max") == max(values)
@@ -230,7 +230,7 @@ SAMPLES = st.lists(st.lists(st.floats(-1e3, 1e3), max_size=12), min_size=1, max_
 
 
 @given(SAMPLES, st.sampled_from([0, 1]))
-def test_pooled_samples_are_one_sample(samples: list[list[float]], ddof: int) -> None:
+def test_pooled_moments_equal_those_of_one_sample(samples: list[list[float]], ddof: int) -> None:
     found = np.array([ours.moments(array([*values, np.nan])) for values in samples])
     values = [value for values in samples for value in values]
     if not values:
@@ -244,7 +244,7 @@ def test_pooled_samples_are_one_sample(samples: list[list[float]], ddof: int) ->
         assert ours.pooled_deviation(found, ddof) is None
 
 
-def test_a_deviation_takes_what_it_is_told_from_the_number() -> None:
+def test_a_deviation_divides_by_n_minus_ddof() -> None:
     values = array([1, 2, 4])
     assert ours.deviation(values) == pytest.approx((14 / 9 * 3 / 2) ** 0.5)
     assert ours.deviation(values, ddof=0) == pytest.approx((14 / 9) ** 0.5)
@@ -263,7 +263,7 @@ def test_an_ellipse_is_one_standard_deviation_in_every_direction(
     assert -90 < found.angle_deg <= 90
     for turn in np.linspace(0, np.pi, 9):
         along = xs * np.cos(turn) + ys * np.sin(turn)
-        # How far an ellipse reaches in a direction that its axes are turned against.
+        # The half-width of the ellipse in a direction equals the standard deviation along it.
         against = turn - np.radians(found.angle_deg)
         reach = np.hypot(found.major * np.cos(against), found.minor * np.sin(against))
         assert reach == pytest.approx(along.std(ddof=1), rel=1e-6, abs=1e-5)

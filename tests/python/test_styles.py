@@ -1,4 +1,4 @@
-"""A congestion control looks the same on all pages, and what lies upon each other is told apart."""
+"""Styles of congestion controls: the same on all pages, and visible where lines overlap."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from small_study import content
 from synthetic_run import SyntheticRun
 
 from skyhop.analysis.flows import flow_styles
-from skyhop.analysis.looks import GLYPHS, MARKERS, look_of, look_of_place, looks_of
+from skyhop.analysis.styles import GLYPHS, MARKERS, style_of, style_of_index, styles_of
 from skyhop.data.reading import read_runs
 from skyhop.figures import comparison_figure, run_figure
 from skyhop.figures.charts import draw_chart
@@ -28,38 +28,38 @@ OURS = ("cubic", "bbr", "satcp", "satpipe", "reno", "vegas", "hybla")
 
 
 def test_our_congestion_controls_differ_in_colour_and_marker() -> None:
-    looks = looks_of(OURS)
-    assert len({look.colour for look in looks}) == len({look.marker for look in looks}) == 7
-    assert {look.dash for look in looks} == {"-"}
+    styles = styles_of(OURS)
+    assert len({style.colour for style in styles}) == len({style.marker for style in styles}) == 7
+    assert {style.dash for style in styles} == {"-"}
 
 
-def test_names_look_the_same_whatever_stands_beside_them() -> None:
-    alone = {name: look_of(name) for name in (*OURS, "myidea", "leocc", "prague")}
-    assert dict(zip(alone, looks_of(alone), strict=True)) == alone
-    assert dict(zip([*alone][::-1], looks_of([*alone][::-1]), strict=True)) == alone
-    # Published figures of earlier releases must not change their colours: this is a promise.
+def test_a_name_has_the_same_style_next_to_any_others() -> None:
+    alone = {name: style_of(name) for name in (*OURS, "myidea", "leocc", "prague")}
+    assert dict(zip(alone, styles_of(alone), strict=True)) == alone
+    assert dict(zip([*alone][::-1], styles_of([*alone][::-1]), strict=True)) == alone
+    # These colours must not change, because figures of earlier releases are published.
     assert (alone["cubic"].colour, alone["bbr"].colour) == ("#0072B2", "#D55E00")
     assert (alone["myidea"].colour, alone["myidea"].marker) == ("#7F7F00", "left")
 
 
 @pytest.mark.parametrize("name", ["skyhop:bbr", "skyhop_bbr", "./bbr.c", "/home/me/bbr.c", "BBR"])
-def test_where_a_module_comes_from_does_not_matter(name: str) -> None:
-    assert look_of(name) == look_of("bbr")
+def test_the_style_does_not_depend_on_a_modules_origin(name: str) -> None:
+    assert style_of(name) == style_of("bbr")
 
 
-def test_other_names_have_colours_of_their_own() -> None:
-    ours = {look.colour for look in looks_of(OURS)}
-    others = looks_of(f"idea{number}" for number in range(60))
-    assert not ours & {look.colour for look in others}
-    assert len({(look.colour, look.dash, look.marker) for look in others}) == 60
+def test_other_names_have_their_own_colours() -> None:
+    ours = {style.colour for style in styles_of(OURS)}
+    others = styles_of(f"idea{number}" for number in range(60))
+    assert not ours & {style.colour for style in others}
+    assert len({(style.colour, style.dash, style.marker) for style in others}) == 60
 
 
-def test_several_flows_of_one_are_shades_of_its_colour() -> None:
-    looks = looks_of(["cubic"] * 7)
-    assert looks[0] == look_of("cubic")
-    assert len({look.colour for look in looks}) == 7
-    assert {look.marker for look in looks} == {"circle"}
-    assert looks[1].dash != looks[0].dash
+def test_several_flows_of_a_congestion_control_are_shades_of_its_colour() -> None:
+    styles = styles_of(["cubic"] * 7)
+    assert styles[0] == style_of("cubic")
+    assert len({style.colour for style in styles}) == 7
+    assert {style.marker for style in styles} == {"circle"}
+    assert styles[1].dash != styles[0].dash
 
 
 def test_every_marker_can_be_drawn_and_written() -> None:
@@ -67,7 +67,7 @@ def test_every_marker_can_be_drawn_and_written() -> None:
     assert len(set(DRAWN.values())) == len(set(GLYPHS.values())) == len(DRAWN)
 
 
-def test_runs_comparisons_and_studies_show_the_same_look(tmp_path: Path) -> None:
+def test_runs_comparisons_and_studies_have_the_same_styles(tmp_path: Path) -> None:
     for cc in ("bbr", "myidea"):
         SyntheticRun((cc,), duration_s=12.0).write(tmp_path / cc)
     runs = read_runs([tmp_path / "myidea", tmp_path / "bbr"])
@@ -75,7 +75,7 @@ def test_runs_comparisons_and_studies_show_the_same_look(tmp_path: Path) -> None
     drawn = [line_of(ax, "myidea") for ax in (both.axes[1], run_figure(runs[0]).axes[1])]
     study = draw_chart(study_chart({"cubic": [9.0, 8.0], "myidea": [5.0, 6.0]}))
     drawn.append(line_of(study.axes[0], "myidea"))
-    expected = look_of("myidea")
+    expected = style_of("myidea")
     for line in drawn:
         assert to_hex(str(line.get_color())).upper() == expected.colour
         assert line.get_marker() == DRAWN[expected.marker]
@@ -85,18 +85,18 @@ def test_runs_comparisons_and_studies_show_the_same_look(tmp_path: Path) -> None
 def test_a_studys_bars_without_a_hue_have_their_congestion_controls_colours() -> None:
     panel = BarsPanel(kind="bars", title="", metric="goodput", x="cc")
     chart = chart_of(panel, source_of({"bbr": [9.0, 8.0], "reno": [5.0, 6.0]}))
-    assert [bar.hue.look for bar in chart.bars] == looks_of(["bbr", "reno"])
-    # Where all are of one congestion control, they are no more than places in a list.
+    assert [bar.hue.style for bar in chart.bars] == styles_of(["bbr", "reno"])
+    # Bars of a single congestion control take the styles of their positions.
     panel = BarsPanel(kind="bars", title="", metric="goodput", x="loss", hue="seed")
     chart = chart_of(panel, source_of({"bbr": [9.0, 8.0]}))
-    assert [bar.hue.look for bar in chart.bars] == [look_of_place(0), look_of_place(1)]
+    assert [bar.hue.style for bar in chart.bars] == [style_of_index(0), style_of_index(1)]
 
 
-def test_lines_that_hide_each_other_have_markers_side_by_side(tmp_path: Path) -> None:
+def test_overlapping_lines_have_markers_at_different_places(tmp_path: Path) -> None:
     for cc in ("cubic", "bbr", "satcp"):
         SyntheticRun((cc,), duration_s=12.0).write(tmp_path / cc)
     runs = read_runs([tmp_path / cc for cc in ("cubic", "bbr", "satcp")])
-    # The same numbers under three names: lines lie upon each other.
+    # The same numbers under three names give lines that overlap.
     runs = [replace(run, flows=runs[0].flows) for run in runs]
     figure = comparison_figure(runs)
     over_time, shares = figure.axes[1], figure.axes[3]
@@ -109,7 +109,7 @@ def test_lines_that_hide_each_other_have_markers_side_by_side(tmp_path: Path) ->
         assert not at[1] & at[2]
 
 
-def test_means_that_hide_each_other_are_seen_below_each_other() -> None:
+def test_overlapping_means_have_different_widths() -> None:
     figure = draw_chart(study_chart({"cubic": [5.0, 5.0], "bbr": [5.0, 5.0]}))
     lines = [line for line in figure.axes[0].lines if line.get_label() in ("cubic", "bbr")]
     below, above = lines
@@ -117,7 +117,7 @@ def test_means_that_hide_each_other_are_seen_below_each_other() -> None:
     assert below.get_markersize() > above.get_markersize()
 
 
-def test_flows_of_one_kind_in_a_run_are_told_apart(tmp_path: Path) -> None:
+def test_flows_of_one_congestion_control_have_distinct_styles(tmp_path: Path) -> None:
     SyntheticRun(("cubic", "cubic", "bbr"), duration_s=12.0).write(tmp_path / "run")
     styles = list(flow_styles(read_runs([tmp_path / "run"])).values())
     assert [style.label for style in styles] == ["cubic #0", "cubic #1", "bbr"]

@@ -1,4 +1,4 @@
-"""Tables on a terminal: whole columns at any width, and what they say of runs."""
+"""Tables on a terminal: complete columns at any width, and their content for runs."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ from synthetic_run import SyntheticRun
 from skyhop.analysis.run_tables import run_tables
 from skyhop.cli import tables
 from skyhop.cli.runs import print_csv, print_runs
-from skyhop.cli.tables import Cells, fitting, print_table
+from skyhop.cli.tables import Cells, blocks, print_table
 from skyhop.cli.terminal import print_rows
-from skyhop.data.heads import read_heads
+from skyhop.data.run_headers import read_run_headers
 
 LONG = "a-run-with-a-name-as-long-as-some-people-make-them-who-name-their-parameters"
 WIDTHS = (60, 80, 120)
 
 
 def printed(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, width: int | None
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, width: int
 ) -> None:
-    """Let tables be as wide as this."""
+    """Set the width of tables to `width` columns, and discard earlier output."""
     capsys.readouterr()
     monkeypatch.setattr(tables, "terminal_width", lambda: width)
 
 
 def runs(place: Path) -> list[Path]:
-    """Write a run with a long name and three flows, one alone, and three repeats."""
+    """Write a run with a long name and three flows, one with one flow, and three repeats."""
     SyntheticRun(("cubic",) * 3, 12.0).write(place / LONG)
     SyntheticRun(("bbr",), 12.0, engine="sim").write(place / "b")
     (place / "repeated").mkdir()
@@ -52,38 +52,88 @@ def runs(place: Path) -> list[Path]:
     return [place / LONG, place / "b", place / "repeated"]
 
 
+RULE = "\N{BOX DRAWINGS LIGHT HORIZONTAL}"
+
+
+def tables_of(lines: list[str]) -> list[tuple[str, list[str]]]:
+    """Return the heading and the lines of each printed table."""
+    rules = [place for place, line in enumerate(lines) if set(line) == {RULE}]
+    begins = [next((p + 1 for p in range(rule, -1, -1) if not lines[p]), 0) for rule in rules]
+    ends = [*(begin - 1 for begin in begins[1:]), len(lines)]
+    return [
+        (" ".join(lines[begin:rule]), lines[rule + 1 : end])
+        for begin, rule, end in zip(begins, rules, ends, strict=True)
+    ]
+
+
 @pytest.mark.parametrize("width", WIDTHS)
-def test_a_table_of_runs_fits_and_says_what_it_leaves_out(
+def test_a_table_of_runs_fits_and_holds_every_column(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
     width: int,
 ) -> None:
     directories = runs(tmp_path)
-    made = run_tables(read_heads(directories)).flows
+    made = run_tables(read_run_headers(directories)).flows
     printed(capsys, monkeypatch, width)
     print_runs(directories)
     lines = capsys.readouterr().out.splitlines()
-    rule = next(
-        place
-        for place, line in enumerate(lines)
-        if set(line) == {"\N{BOX DRAWINGS LIGHT HORIZONTAL}"}
-    )
-    end = next(
-        place for place, line in enumerate(lines) if line.startswith(("left out", LONG + ":"))
-    )
-    assert all(cell_len(line) <= width for line in lines[:end])
-    (left_out,) = [line for line in lines if line.startswith("left out")] or [""]
-    heading = " ".join(lines[:rule])
+    assert all(cell_len(line) <= width or LONG in line for line in lines)
+    shown = tables_of(lines)
+    for heading, _ in shown:
+        assert {"run", "cc"} <= set(heading.split()), "each table names its rows"
+    heading, body = shown[0]
+    first = {"goodput", "p95"} if width > 80 else {"goodput"}
+    assert first <= set(heading.split()), "the most important ones are in the first"
+    together = "".join(line[:48].split("  ")[0].strip() for line in body)
+    assert LONG in together, "a name that takes the line is folded, and nothing of it is lost"
+    assert any(line.startswith("repeated (x3)") for line in body), "others are not"
+    everything = "\n".join(lines)
     for place, column in enumerate(made.columns):
-        shown = all(word in heading for word in column.title.split())
-        assert shown or column.title in left_out
-        if shown and column.numeric and column.title not in left_out:
-            body = "\n".join(lines[rule + 1 : end])
-            assert all(row[place] in body for row in made.rows), "figures are never folded"
-    assert {"run", "cc", "goodput"} <= set(heading.split()), "the most important ones are there"
-    together = "".join(line[:40].split("  ")[0].strip() for line in lines[rule + 1 : end])
-    assert LONG in together, "a long name is folded, and nothing of it is lost"
+        assert any(set(column.title.split()) <= set(heading.split()) for heading, _ in shown)
+        if column.numeric:
+            assert all(row[place] in everything for row in made.rows), "figures are never folded"
+
+
+def test_the_main_columns_fit_into_80_characters(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Check that names of runs are complete, and RTT p95 and MOS are in the first table."""
+    names = ("bloat-cubic-fq_codel", "bloat-bbr-fq_codel")
+    call = {
+        "id": 1, "kind": "call", "completed": 120, "failed": 0, "mos_mean": 4.4, "mos_least": 4.03,
+        "latency_p50_us": 99_000, "latency_p95_us": 99_000, "latency_p99_us": 99_000,
+        "audio_late": 0.0, "audio_lost": 0.0, "video_late": 0.0, "video_lost": 0.0,
+    }  # fmt: skip
+    for name in names:
+        SyntheticRun(("cubic",), 3.0, summary={"apps": [call]}).write(tmp_path / name)
+    printed(capsys, monkeypatch, 80)
+    print_runs([tmp_path / name for name in names])
+    (heading, body), *_ = tables_of(capsys.readouterr().out.splitlines())
+    assert {"p95", "MOS", "least"} <= set(heading.split())
+    for name in names:
+        assert sum(line.startswith(f"{name} ") for line in body) == 2
+    assert sum("4.40   4.03" in line for line in body) == 2
+
+
+def test_long_names_break_at_separators(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    printed(capsys, monkeypatch, 27)
+    print_table([Cells("run", "", ["london-new-york/bbr-fq_codel"], numeric=False),
+                 Cells("goodput", "Mbit/s", ["139"])])  # fmt: skip
+    words = capsys.readouterr().out.split()
+    assert words[-3:] == ["london-new-york/", "139", "bbr-fq_codel"]
+
+
+@pytest.mark.parametrize(("given", "width"), [("120", 120), ("", 80), ("0", 80), ("wide", 80)])
+def test_a_pipe_is_as_wide_as_columns_says(
+    monkeypatch: pytest.MonkeyPatch, given: str, width: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", given)
+    assert tables.terminal_width() == width
+    monkeypatch.delenv("COLUMNS")
+    assert tables.terminal_width() == tables.PIPE_WIDTH == 80
 
 
 @pytest.mark.parametrize("width", WIDTHS)
@@ -108,7 +158,7 @@ def test_a_list_fits_a_terminal() -> None:
 
 
 def on_terminal(command: list[str], width: int) -> str:
-    """Return what a command prints on a terminal so wide."""
+    """Return the output of a command on a terminal of a given width."""
     ours, theirs = pty.openpty()
     environment = {**os.environ, "COLUMNS": str(width), "NO_COLOR": "1", "TERM": "dumb"}
     with subprocess.Popen(command, stdout=theirs, env=environment) as process:
@@ -117,31 +167,20 @@ def on_terminal(command: list[str], width: int) -> str:
         while True:
             try:
                 said += os.read(ours, 1 << 16)
-            except OSError:  # the other end is closed
+            except OSError:  # EIO: the other end is closed
                 break
     os.close(ours)
     assert process.returncode == 0
     return said.decode().replace("\r\n", "\n")
 
 
-def test_a_pipe_gets_everything_on_one_line_per_row(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    directories = runs(tmp_path)
-    printed(capsys, monkeypatch, None)
-    print_runs(directories)
-    out = capsys.readouterr().out
-    assert "left out" not in out
-    assert sum(line.startswith(LONG) for line in out.splitlines()) == 3 + 1
-
-
-def test_repeats_are_a_mean_and_its_interval_or_each_by_itself(
+def test_repeats_are_shown_as_mean_and_interval_or_separately(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     directories = [runs(tmp_path)[2]]
     values = np.array([40, 44, 45])
     low, high = stats.t.interval(0.95, 2, values.mean(), stats.sem(values))
-    printed(capsys, monkeypatch, None)
+    printed(capsys, monkeypatch, 120)
     print_runs(directories)
     together = capsys.readouterr().out
     assert f"{values.mean():.1f} ± {(high - low) / 2:.2f}" in together
@@ -151,7 +190,7 @@ def test_repeats_are_a_mean_and_its_interval_or_each_by_itself(
     assert [f"{value}.0" in each for value in (40, 44, 45)] == [True] * 3
 
 
-def test_what_belongs_to_the_link_stands_once(
+def test_values_of_the_link_are_shown_once(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     directory = runs(tmp_path)[0]
@@ -199,13 +238,15 @@ COLUMNS = st.lists(
 
 
 @given(COLUMNS, st.integers(20, 150))
-def test_what_is_shown_is_readable_and_fits(columns: list[Cells], width: int) -> None:
-    shown = fitting(columns, range(len(columns)), width)
-    assert shown
-    assert all(columns[place].least <= wide <= columns[place].full for place, wide in shown.items())
-    if len(shown) > 1:
-        assert sum(shown.values()) + 2 * (len(shown) - 1) <= width
-    assert fitting(columns, range(len(columns)), None).keys() == set(range(len(columns)))
+def test_tables_are_readable_and_fit(columns: list[Cells], width: int) -> None:
+    found = list(blocks(columns, range(len(columns)), (0,), width))
+    assert set().union(*found) == set(range(len(columns))), "nothing is left out"
+    for shown in found:
+        assert 0 in shown, "the first column names the rows of each"
+        for place, wide in shown.items():
+            assert columns[place].least(width) <= wide <= max(columns[place].full, wide)
+        if len(shown) > 2:
+            assert sum(shown.values()) + 2 * (len(shown) - 1) <= width
 
 
 def test_markup_in_names_is_printed_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
@@ -213,7 +254,7 @@ def test_markup_in_names_is_printed_as_it_is(capsys: pytest.CaptureFixture[str])
     assert "[red]a[/red] :smile:" in capsys.readouterr().out
 
 
-def test_thousands_are_apart(capsys: pytest.CaptureFixture[str]) -> None:
+def test_thousands_are_separated(capsys: pytest.CaptureFixture[str]) -> None:
     print_rows([{"sent_packets": 1234567, "is": True, "none": None}], as_json=False)
     out = capsys.readouterr().out
     assert "1,234,567" in out
@@ -221,7 +262,9 @@ def test_thousands_are_apart(capsys: pytest.CaptureFixture[str]) -> None:
     assert "True" in out
 
 
-def test_names_from_files_do_not_act_on_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+def test_names_from_files_send_no_control_characters_to_the_terminal(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     names = ["Zürich", "\x1b[2Jcleared", "abc\u202egnp.exe", "two\nlines", "a\u200cb"]
     print_table([Cells("name\u2066", "", names, numeric=False)], title="of\x07")
     said = capsys.readouterr().out

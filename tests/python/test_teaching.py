@@ -1,4 +1,4 @@
-"""docs/teaching.md: its commands run in order, and show what the page says."""
+"""Commands of docs/tutorials/class.md, run in order, with the results that the page gives."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from conftest import ROOT, Skyhop
 
-PAGE = (ROOT / "docs" / "teaching.md").read_text("utf-8")
+PAGE = (ROOT / "docs" / "tutorials" / "class.md").read_text("utf-8")
 FILES = ("sawtooth.toml", "bloat.toml", "handover.toml", "told.toml")
 
 
 @pytest.mark.soak
-def test_a_class_can_do_as_the_page_says(skyhop: Skyhop, tmp_path: Path) -> None:
+def test_the_pages_commands_run_in_order_with_its_results(skyhop: Skyhop, tmp_path: Path) -> None:
     texts = re.findall(r"```toml\n(.+?)```", PAGE, re.DOTALL)
     for name, text in zip(FILES, texts, strict=True):
         (tmp_path / name).write_text(text, "utf-8")
@@ -29,7 +29,7 @@ def test_a_class_can_do_as_the_page_says(skyhop: Skyhop, tmp_path: Path) -> None
         place.parent.name: json.loads(place.read_text("utf-8"))
         for place in tmp_path.glob("runs/*/summary.json")
     }
-    # Reno fills the link in spite of its teeth.
+    # Reno fills the link in spite of the sawtooth of its window.
     assert summaries["reno"]["link"]["utilisation"] > 0.98
     call_ms = {
         name: summaries[name]["probes"][0]["rtt_p50_us"] / 1e3 for name in ("fifo", "codel", "bbr")
@@ -40,7 +40,7 @@ def test_a_class_can_do_as_the_page_says(skyhop: Skyhop, tmp_path: Path) -> None
         name: summaries[name]["flows"][0]["goodput_bps"]
         for name in ("unaware", "told", "unaware-deep", "told-deep")
     }
-    # Being told helps where the queue is short, and not where a halved window fills the link too.
+    # Announcements help with a short queue, and not where even a halved window fills the link.
     assert goodput["told"] > 1.05 * goodput["unaware"]
     assert abs(goodput["told-deep"] / goodput["unaware-deep"] - 1) < 0.01
     assert (tmp_path / "sawtooth.html").stat().st_size > 100_000

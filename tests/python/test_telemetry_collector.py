@@ -1,4 +1,4 @@
-"""A collector goes on whatever its terminal does, and what status missed comes from history."""
+"""A collector survives all failures of its terminal, and history fills gaps of the status."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ START_S = 1_700_000_000
 
 
 class Dish:
-    """A terminal in a clock of its own: latency is the second's number, history the last 900."""
+    """Terminal with its own clock: latency is the second's number, history the last 900."""
 
     def __init__(self) -> None:
         self.now_ns = START_S * S
@@ -28,24 +28,24 @@ class Dish:
         return self.now_ns // S
 
     def status(self) -> Sample:
-        """Say the second's number."""
+        """Return the second's number as latency."""
         second = self._ask("status")
         return {"pop_ping_latency_ms": float(second), "state": "CONNECTED",
                 "uptime_s": float(second - self.booted_s)}  # fmt: skip
 
     def history(self) -> Sequence[Sample]:
-        """Say the last 900 seconds, those before the start too."""
+        """Return the last 900 seconds, including those before the boot."""
         second = self._ask("history")
         return [{TIME: n * S + 300_000_000, "pop_ping_latency_ms": float(n), "power_w": 50.0}
                 for n in range(second - 899, second + 1)]  # fmt: skip
 
     def map(self) -> object:
-        """Say something."""
+        """Return a number as the map."""
         return self._ask("map")
 
 
 class Kept:
-    """What was delivered, by second since the start, and the lines that were said."""
+    """Delivered samples, by second since the start, and reported lines."""
 
     def __init__(self) -> None:
         self.rows: dict[int, Sample] = {}
@@ -53,7 +53,7 @@ class Kept:
         self.is_full = False
 
     def __call__(self, samples: Sequence[Sample]) -> None:
-        """Take samples, as a store does."""
+        """Store samples, as `deliver` of a collector."""
         if self.is_full:
             raise RunError("telemetry: no space left")
         for sample in samples:
@@ -70,7 +70,7 @@ def run(collector: Collector, dish: Dish, seconds: int) -> None:
     end_ns = dish.now_ns + seconds * S
 
     def sleep(for_s: float) -> None:
-        # Nothing wakes punctually.
+        # Wake three milliseconds late.
         dish.now_ns += round(for_s * S) + 3_000_000
 
     collector.run(lambda: dish.now_ns, sleep, lambda: dish.now_ns >= end_ns)

@@ -1,4 +1,4 @@
-"""What others published becomes samples: each format from small files of its own, and real ones."""
+"""Importers of published data: each format from small files of its own, and real ones."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from damaged import Trial
 from skyhop.errors import InputError
 from skyhop.telemetry.columns import checked
 from skyhop.telemetry.fields import TIME, UNREACHABLE, Sample
-from skyhop.telemetry.importers import Options, formats, imported
+from skyhop.telemetry.importers import Options, formats, import_samples
 
 S = 10**9
 AT_NS = 1_700_000_000 * S
-"""2023-11-14T22:13:20Z."""
+"""Begin of the files' data, 2023-11-14T22:13:20Z."""
 
 STATUS = """\
 datetimestamp_utc,id,hardware_version,software_version,state,uptime,snr,\
@@ -185,7 +185,7 @@ FILES = {
 def read(directory: Path, name: str, file: str, **options: object) -> list[Sample]:
     (directory / file).write_text(FILES[name][file], "utf-8")
     (directory / "delay_x.txt").write_text("10.5\n" * 200)
-    return list(imported(directory / file, name, Options(**options)))  # type: ignore[arg-type]
+    return list(import_samples(directory / file, name, Options(**options)))  # type: ignore[arg-type]
 
 
 def test_every_format_is_here_and_known_by_its_file() -> None:
@@ -199,13 +199,13 @@ def test_every_format_is_here_and_known_by_its_file() -> None:
 def test_a_format_is_recognised_and_its_samples_can_be_kept(name: str, tmp_path: Path) -> None:
     for file in FILES[name]:
         asked = read(tmp_path, name, file)
-        assert list(imported(tmp_path / file)) == asked, file
+        assert list(import_samples(tmp_path / file)) == asked, file
         assert [checked(sample) for sample in asked]
         packed = tmp_path / "packed" / file
         packed.parent.mkdir(exist_ok=True)
         packed.write_bytes(gzip.compress(FILES[name][file].encode()))
         (packed.parent / "delay_x.txt").write_text("10.5\n" * 200)
-        assert list(imported(packed)) == asked, file
+        assert list(import_samples(packed)) == asked, file
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -216,7 +216,7 @@ def test_a_damaged_file_is_refused_in_one_line(name: str, tmp_path: Path) -> Non
     def tried(content: bytes) -> None:
         for file in names[:1] if name != "wetlinks" else ["starlink.csv"]:
             (tmp_path / file).write_bytes(content)
-            for sample in imported(tmp_path / file, name, Options(start_ns=0)):
+            for sample in import_samples(tmp_path / file, name, Options(start_ns=0)):
                 checked(sample)
 
     samples = [text.encode() for text in FILES[name].values()]
@@ -245,12 +245,12 @@ def test_round_trips_become_means_of_seconds(tmp_path: Path) -> None:
     rtt = read(tmp_path, "rtt", "rtt.csv")
     assert rtt == [{TIME: AT_NS + S, "probe_rtt_ms": 31.0},
                    {TIME: AT_NS + 2 * S, "probe_rtt_ms": 40.0}]  # fmt: skip
-    # The third was sent in the first second, and came back in the next.
+    # The third probe was sent in the first second and answered in the next.
     assert read(tmp_path, "rtt", "latency.csv") == [
         {TIME: AT_NS + S, "probe_rtt_ms": 30.0, "probe_loss": 0.5},
         {TIME: AT_NS + 2 * S, "probe_rtt_ms": 40.5, "probe_loss": 0.0},
     ]
-    # The second answer overtook: what looked lost was late, and still counts as lost.
+    # The second answer overtook the first, which already counts as lost when it arrives late.
     assert read(tmp_path, "ping", "ping-10ms.txt") == [
         {TIME: AT_NS + S, "probe_rtt_ms": 40.0, "probe_loss": 0.25},
         {TIME: AT_NS + 2 * S, "probe_rtt_ms": 20.0, "probe_loss": 0.0},
@@ -264,7 +264,7 @@ def test_rates_that_filled_the_link_are_capacities(tmp_path: Path) -> None:
         {TIME: AT_NS + S, "downlink_capacity_bps": pytest.approx(49.1e6), "probe_loss": 0.25,
          "uplink_capacity_bps": 27.5e6, "probe_rtt_ms": 170.0},
     ]  # fmt: skip
-    # 250 packets a second.
+    # 250 packets per second.
     rates = read(tmp_path, "leocc", "bw_x.txt", direction="up")
     expected = {"uplink_capacity_bps": 250 * 1514 * 8.0, "probe_rtt_ms": 21.0}
     assert rates == [{TIME: S, **expected}, {TIME: 2 * S, **expected}]
@@ -277,7 +277,7 @@ def test_rates_that_filled_the_link_are_capacities(tmp_path: Path) -> None:
 
 
 def test_an_iperf3_report_is_by_direction_and_second(tmp_path: Path) -> None:
-    # The first half second was left out by -O; the last interval lasts two seconds.
+    # -O omits the first half second; the last interval has two seconds.
     assert read(tmp_path, "iperf3", "down.json") == [
         {TIME: AT_NS + S, "downlink_capacity_bps": 2e7, "uplink_capacity_bps": 3e6},
         {TIME: AT_NS + 2 * S, "downlink_capacity_bps": 4e7},
@@ -286,11 +286,11 @@ def test_an_iperf3_report_is_by_direction_and_second(tmp_path: Path) -> None:
     failed = {"start": {"connected": []}, "intervals": [], "error": "unable to connect"}
     (tmp_path / "failed.json").write_text(json.dumps(failed))
     with pytest.raises(InputError, match="did not measure: unable to connect"):
-        list(imported(tmp_path / "failed.json"))
+        list(import_samples(tmp_path / "failed.json"))
 
 
 def iperf3_server(program: str) -> tuple[subprocess.Popen[str], str]:
-    """Return a server of one test that listens, and its port: another than one taken meanwhile."""
+    """Start an iperf3 server for one test; return it and its port, which was free."""
     for _ in range(10):
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = str(free.getsockname()[1])
@@ -313,14 +313,14 @@ def test_a_report_of_the_iperf3_that_is_here_is_read(tmp_path: Path) -> None:
         done = subprocess.run([*command, "--json"], capture_output=True, check=False, timeout=60)
         server.terminate()
     (tmp_path / "up.json").write_bytes(done.stdout)
-    samples = list(imported(tmp_path / "up.json"))
+    samples = list(import_samples(tmp_path / "up.json"))
     rates_bps = [each["sum"]["bits_per_second"] for each in json.loads(done.stdout)["intervals"]]
     assert 1 <= len(samples) <= len(rates_bps)
     for sample in samples:
         time_ns, rate_bps = sample[TIME], sample["uplink_capacity_bps"]
         assert isinstance(time_ns, int)
         assert isinstance(rate_bps, float)
-        # A report says in whole seconds when its test began.
+        # A report has its start in whole seconds.
         assert begin_ns - S <= time_ns <= time.time_ns() + S
         assert min(rates_bps) <= rate_bps <= max(rates_bps)
 
@@ -386,7 +386,7 @@ def test_the_rings_of_a_recorded_history_begin_with_their_oldest_second(tmp_path
      ("dish/get_history.json.gz", 900)],
 )  # fmt: skip
 def test_published_files_are_read_whole(file: str, count: int) -> None:
-    samples = list(imported(reference(file)))
+    samples = list(import_samples(reference(file)))
     assert len(samples) == count
     assert len({sample[TIME] for sample in samples}) == count
 
@@ -399,6 +399,6 @@ def test_published_files_are_read_whole(file: str, count: int) -> None:
 def test_what_is_of_no_format_is_refused(tmp_path: Path, content: bytes, what: str) -> None:
     (tmp_path / "file").write_bytes(content)
     with pytest.raises(InputError, match=what):
-        list(imported(tmp_path / "file"))
+        list(import_samples(tmp_path / "file"))
     with pytest.raises(InputError, match="expected one of autobahn, drive, grpc-tools"):
-        list(imported(tmp_path / "file", "x"))
+        list(import_samples(tmp_path / "file", "x"))

@@ -1,4 +1,4 @@
-"""Spikes that were planted are found, as long and as high as they are; and paths of telemetry."""
+"""Planted spikes are found with their length and height; and paths from telemetry."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from skyhop.analysis.spikes import Series, find_spikes
 from skyhop.errors import InputError
 from skyhop.telemetry.fields import TIME, Sample
 from skyhop.telemetry.importers import probes
-from skyhop.telemetry.paths import path_of
-from skyhop.telemetry.store import OneFile, Store
+from skyhop.telemetry.paths import path_from_telemetry
+from skyhop.telemetry.store import Store, TelemetryFile
 from skyhop.testbed.agent.samples import write_samples
 
 S = 10**9
 START_NS = 1_700_000_007 * S
-"""22:13:27 UTC: on the grid."""
+"""Begin on the grid: 22:13:27 UTC."""
 
 Floats = npt.NDArray[np.float64]
 
@@ -44,7 +44,7 @@ def noise(count: int) -> Floats:
 def test_a_planted_spike_is_found_where_it_is(rate: int, each_s: float) -> None:
     latency_ms = noise(600 * rate)
     latency_ms[60 * rate : 75 * rate] += 50
-    # A second above is none, nor is less than twice the median.
+    # One second above the threshold is no spike, nor is less than twice the median.
     latency_ms[200 * rate : 201 * rate] += 50
     latency_ms[300 * rate : 330 * rate] += 20
     latency_ms[400 * rate : 410 * rate] += 90
@@ -55,7 +55,7 @@ def test_a_planted_spike_is_found_where_it_is(rate: int, each_s: float) -> None:
     assert (first.starts_on_grid, first.ends_on_grid) == (True, True)
     assert first.peak_ms == pytest.approx(83, abs=4)
     assert first.times_median == pytest.approx(first.peak_ms / 30, rel=0.02)
-    # 6:40 and 6:50 after the grid.
+    # 6:40 and 6:50 after a moment of the grid.
     assert (second.starts_on_grid, second.ends_on_grid) == (False, False)
     assert found.share_above == pytest.approx(26 / 600, abs=0.004)
     assert first.loss_at_edges is None
@@ -133,7 +133,7 @@ def test_a_path_holds_the_latency_and_the_losses_that_were_measured(tmp_path: Pa
     loss[200:300] = 0.1
     latency_ms[400:] = 60.0
     frame = kept(tmp_path / "kept", latency_ms, loss).read(["bcn-1"])
-    trace, field, unknown = path_of(frame, from_="47.61,-122.33", to="48.43,-123.37")
+    trace, field, unknown = path_from_telemetry(frame, from_="47.61,-122.33", to="48.43,-123.37")
     assert (field, unknown) == ("pop_ping_latency_ms", 0)
     assert trace.header["duration_ns"] == pytest.approx(600 * S, abs=S)
     table = trace.frames.to_pydict()
@@ -155,15 +155,15 @@ def test_what_cannot_be_a_path_is_refused(tmp_path: Path) -> None:
     store = kept(tmp_path / "kept", noise(100), np.zeros(100))
     frame = store.read(["bcn-1"])
     with pytest.raises(InputError, match="--field"):
-        path_of(frame, "tilt")
+        path_from_telemetry(frame, "tilt")
     with pytest.raises(InputError, match="there is no probe_rtt_ms in these times"):
-        path_of(frame, "probe_rtt_ms")
+        path_from_telemetry(frame, "probe_rtt_ms")
     store.append("bcn-1", [{TIME: START_NS + 500 * S, "pop_ping_latency_ms": 30.0}])
     with pytest.raises(InputError, match="399 of 500 s are not known"):
-        path_of(store.read(["bcn-1"]))
+        path_from_telemetry(store.read(["bcn-1"]))
     store.append("bcn-1", [{TIME: START_NS + 10**7 * S, "pop_ping_latency_ms": 30.0}])
     with pytest.raises(InputError, match="give fewer with"):
-        path_of(store.read(["bcn-1"]))
+        path_from_telemetry(store.read(["bcn-1"]))
 
 
 def test_the_command_writes_a_path_that_runs(skyhop: Skyhop, tmp_path: Path) -> None:
@@ -187,8 +187,10 @@ def test_what_a_run_kept_is_read_by_every_command_and_replayed(
     file = tmp_path / "telemetry.parquet"
     write_samples(tmp_path / "kept", "bcn-1", START_NS, START_NS + 61 * S, file)
     frame = Store(tmp_path / "kept").read(["bcn-1"])
-    assert OneFile(file).read(["bcn-1"]).equals(frame)
-    assert OneFile(file).read(from_ns=START_NS + 31 * S)["node"].unique().to_list() == ["telemetry"]
+    assert TelemetryFile(file).read(["bcn-1"]).equals(frame)
+    assert TelemetryFile(file).read(from_ns=START_NS + 31 * S)["node"].unique().to_list() == [
+        "telemetry"
+    ]
 
     for words in (
         ("telemetry", "show", file.name),
@@ -231,4 +233,4 @@ def test_a_file_that_is_no_telemetry_is_refused_in_one_line(
 def test_a_table_without_times_is_refused(tmp_path: Path) -> None:
     pl.DataFrame({"pop_ping_latency_ms": [1.0]}).write_parquet(tmp_path / "x.parquet")
     with pytest.raises(InputError, match="no column time_ns"):
-        OneFile(tmp_path / "x.parquet").read()
+        TelemetryFile(tmp_path / "x.parquet").read()

@@ -1,4 +1,4 @@
-"""Telemetry is kept as it came: across days, duplicates, processes that are killed, full disks."""
+"""Storage of telemetry: across days, duplicates, killed processes, full disks."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from needs import cases
 from damaged import Trial
 from skyhop.errors import InputError, RunError
 from skyhop.telemetry.fields import FIELDS, TIME, Sample, Type, Value
-from skyhop.telemetry.gaps import filled, gaps
+from skyhop.telemetry.gaps import gaps, missing_from_status
 from skyhop.telemetry.store import DAY_NS, Store
-from skyhop.telemetry.tidying import tidy_apart
+from skyhop.telemetry.tidying import tidy_in_subprocess
 
 S = 10**9
 DAY = 20_000 * DAY_NS
-"""2024-10-04."""
+"""Begin of a day, 2024-10-04."""
 
 
 def sample(second: float, **values: Value) -> Sample:
@@ -70,7 +70,7 @@ def test_random_batches_are_read_as_a_dictionary_would_keep_them(tmp_path: Path)
             node = draw.choice(["a", "b"])
             batch = []
             for _ in range(draw.randrange(8)):
-                # Around midnight, so that batches span days.
+                # Times are around midnight, so that batches span two days.
                 values: dict[str, Value] = {
                     "tilt": draw.choice([None, draw.random()]),
                     "gps_sats": draw.choice([None, draw.randrange(20)]),
@@ -129,12 +129,12 @@ def test_another_process_tidies_up_what_is_due(tmp_path: Path) -> None:
     store.append("c", [sample(1, tilt=3.0)])
     (tmp_path / "a" / "2024-10-04.parquet").write_bytes(b"damaged")
     with pytest.raises(RunError, match=r"cannot tidy up: .*a/2024-10-04.parquet: is damaged"):
-        tidy_apart(tmp_path)
+        tidy_in_subprocess(tmp_path)
     assert [f.suffix for f in sorted((tmp_path / "b").iterdir())] == [".parquet", ".jsonl"]
     assert [f.suffix for f in sorted((tmp_path / "c").iterdir())] == [".parquet"]
     assert store.read(["b", "c"], ["tilt"])["tilt"].to_list() == [1.0, 2.0, 3.0]
     (tmp_path / "a" / "2024-10-04.parquet").unlink()
-    tidy_apart(tmp_path)
+    tidy_in_subprocess(tmp_path)
     assert store.read(["a"], ["tilt"])["tilt"].to_list() == [1.0]
 
 
@@ -200,7 +200,7 @@ def test_a_killed_writer_loses_nothing_that_it_had_written(tmp_path: Path) -> No
     said = [writer.stdout.readline() for _ in range(draw.randrange(20, 60))]
     time.sleep(draw.random() * 0.02)
     writer.send_signal(signal.SIGKILL)
-    # The writer may have been put off since, and have said nothing more.
+    # Read what the writer printed between the last line and its end.
     said += writer.stdout
     writer.wait()
     last = int(said[-1])
@@ -289,7 +289,7 @@ def test_a_day_of_a_terminal_takes_about_two_megabytes(
     import numpy as np
 
     draw = np.random.default_rng(17)
-    # A terminal's numbers have 24 bits.
+    # A terminal's numbers have 24 significant bits.
     latency = draw.gamma(9, 3, count).astype(np.float32)
     down = (10 ** draw.normal(5, 1, count)).astype(np.float32)
     up = (10 ** draw.normal(4, 1, count)).astype(np.float32)
@@ -341,13 +341,13 @@ def test_history_fills_what_status_missed_and_adds_what_it_does_not_say() -> Non
     status = [sample(1, tilt=1.0, pop_ping_latency_ms=30.0), sample(2.9, state=None),
               sample(4, pop_ping_latency_ms=31.0)]  # fmt: skip
     history = [sample(n + 0.4, pop_ping_latency_ms=40.0 + n, power_w=50.0) for n in range(1, 5)]
-    assert list(filled(status, history)) == [
+    assert list(missing_from_status(status, history)) == [
         sample(1, power_w=50.0),
         sample(2, pop_ping_latency_ms=42.0, power_w=50.0),
         sample(3, pop_ping_latency_ms=43.0, power_w=50.0),
         sample(4, power_w=50.0),
     ]
-    assert list(filled(status, [])) == []
+    assert list(missing_from_status(status, [])) == []
 
 
 def test_gaps_are_found_by_node(tmp_path: Path) -> None:

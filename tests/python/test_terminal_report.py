@@ -1,4 +1,4 @@
-"""Reports of runs that a testbed measured: what the terminal did meanwhile stands in them."""
+"""Reports of runs in a testbed include the terminal's telemetry."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from test_report import Page
 from test_testbed_maps import seen
 
 from skyhop.analysis.terminal_page import fetched as fetched_place
-from skyhop.analysis.terminal_page import telemetry_beside, terminal_part
+from skyhop.analysis.terminal_page import telemetry_of_run, terminal_part
 from skyhop.dish.messages import recorded_map
 from skyhop.errors import InputError
 from skyhop.figures import style
@@ -25,11 +25,11 @@ RUN = "01M86YZWXZ64AP3YKG7KMADTAQ"
 _BLANK = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGP6DwABBQECz6AuzQAAAABJRU5ErkJggg=="
 )
-"""A PNG of one pixel."""
+"""Smallest PNG, of one pixel."""
 
 
 def fetched(directory: Path) -> Path:
-    """Make what a fetched run consists of; return where its client's files are."""
+    """Write the files of a fetched run; return the directory of its client's files."""
     client = directory / "client"
     client.mkdir(parents=True)
     frame = test_orientation.telemetry(1, 40)
@@ -44,7 +44,7 @@ def fetched(directory: Path) -> Path:
 
 @pytest.fixture(params=["blank", pytest.param("drawn", marks=pytest.mark.soak)])
 def pictures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have figures made and, but for soak, a blank picture saved of each: drawing takes longest."""
+    """Draw figures, but save blank pictures of them except in soak: rendering takes longest."""
     if request.param == "blank":
         monkeypatch.setattr(style, "figure_bytes", lambda _figure, _kind: _BLANK)
 
@@ -80,7 +80,7 @@ def test_a_run_directory_with_telemetry_shows_it_with_its_own_figures(tmp_path: 
     assert len(headings(report)) == 4
     files = {file.name for file in (tmp_path / "report-figures").iterdir()}
     assert {"run-1-run-spikes.png", "run-1-run.png"} < files
-    # Written again without telemetry, it leaves no figures of it.
+    # A second report without telemetry removes the figures of telemetry.
     (client / "telemetry.parquet").unlink()
     write_report([client / "run"], tmp_path / "report.html")
     files = {file.name for file in (tmp_path / "report-figures").iterdir()}
@@ -92,15 +92,15 @@ def test_telemetry_is_a_runs_own_or_beside_it_as_a_testbed_leaves_it(tmp_path: P
     client = fetched(tmp_path / "spike")
     (client / "run").mkdir()
     (client / "run" / "run.json").touch()
-    assert telemetry_beside(client / "run") == client
-    assert telemetry_beside(client) == client
-    assert telemetry_beside(tmp_path / "spike") is None
-    # A page about skyhop's run says more, and has it too.
+    assert telemetry_of_run(client / "run") == client
+    assert telemetry_of_run(client) == client
+    assert telemetry_of_run(tmp_path / "spike") is None
+    # A directory with a run of skyhop gets the run's page, which includes telemetry.
     assert fetched_place(tmp_path / "spike") is None
     (client / "run" / "run.json").unlink()
     assert fetched_place(tmp_path / "spike") == fetched_place(client) == client
     (client / "manifest.json").unlink()
-    assert telemetry_beside(client / "run") is None
+    assert telemetry_of_run(client / "run") is None
 
 
 def test_what_cannot_be_shown_is_said(tmp_path: Path) -> None:

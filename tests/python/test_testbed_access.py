@@ -1,6 +1,6 @@
-"""Who may call what over the net: every role and procedure, and every wrong credential.
+"""Access control over gRPC: every role with every procedure, and every wrong credential.
 
-All of it is called in this process: test_testbed_served.py has what TLS and other processes do.
+All calls are within this process; test_testbed_served.py tests TLS and subprocesses.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from unittest import mock
 import grpc
 import pytest
 from command_line import run_here
+from testbed_harness import job
 from testbed_line import Local, local
-from testbed_office import job
 
 from skyhop.cli.testbed_events import print_events
 from skyhop.errors import InputError, RunError
@@ -30,8 +30,8 @@ from skyhop.testbed.job import read_job
 from skyhop.testbed.keys import is_signed, make_request
 from skyhop.testbed.orchestrator import archive
 from skyhop.testbed.orchestrator import procedures as procedures_of
-from skyhop.testbed.orchestrator.access import MAY
-from skyhop.testbed.orchestrator.desk import ITSELF
+from skyhop.testbed.orchestrator.access import ALLOWED_ROLES
+from skyhop.testbed.orchestrator.request_context import ITSELF
 from skyhop.testbed.protocol import testbed_pb2 as pb
 from skyhop.testbed.protocol import testbed_pb2_grpc as stubs
 from skyhop.testbed.words import Role
@@ -41,12 +41,12 @@ _OUT = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED)
 
 
 _OFTEN = 100_000.0
-"""Tests ask more often than people do."""
+"""Rate limit for tests, which send more requests than users do."""
 
 
 @pytest.fixture(scope="module")
 def testbed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Local]:
-    """Give a testbed in this process."""
+    """Yield a testbed in this process."""
     with local(tmp_path_factory.mktemp("testbed") / "state") as made:
         with made.testbed() as admin:
             admin.put_config({"requests_per_minute": _OFTEN, "refused_per_minute": _OFTEN})
@@ -62,7 +62,7 @@ def procedures() -> list[tuple[str, str]]:
 
 
 def code_of(call: Callable[[], Any]) -> grpc.StatusCode:
-    """Call, and return how it ended; a stream is asked for its first piece."""
+    """Return the status code of a call; of a stream, that of its first message."""
     try:
         answer = call()
         if hasattr(answer, "__next__"):
@@ -102,19 +102,19 @@ def test_every_procedure_is_for_those_that_the_table_says(testbed: Local) -> Non
             assert code_of(lambda a=asked, n=name: getattr(agent, n)(a, timeout=10)) not in _OUT, (
                 name
             )
-            # Nodes' procedures are not offered where users call.
+            # The users' port does not offer the procedures of nodes.
             code = called(users, service, name, tokens[Role.ADMIN])
             assert code is grpc.StatusCode.UNIMPLEMENTED, name
             continue
         for role, token in tokens.items():
             code = called(users, service, name, token)
             refused = code is grpc.StatusCode.PERMISSION_DENIED
-            assert refused == (role not in MAY[name]), (name, role, code)
+            assert refused == (role not in ALLOWED_ROLES[name]), (name, role, code)
             seen += 1
         for wrong in (None, "", "x" * 43, tokens[Role.USER][:-2]):
             assert called(users, service, name, wrong) is grpc.StatusCode.UNAUTHENTICATED, name
             seen += 1
-    assert {name for _, name in procedures()} == set(MAY)
+    assert {name for _, name in procedures()} == set(ALLOWED_ROLES)
     assert seen == 7 * sum(service in _USERS for service, _ in procedures())
 
 
@@ -129,7 +129,7 @@ def test_an_invitation_enrols_once(testbed: Local) -> None:
     first = testbed.enrol("new", token)
     with pytest.raises(grpc.RpcError, match="used before"):
         testbed.enrol("new", token)
-    # Enrolled anew, the old certificate is good no more.
+    # Enrolling the node again revokes its old certificate.
     with testbed.testbed() as admin:
         second = testbed.enrol("new", admin.invitation("new")["token"])
     old, new = (stubs.AgentStub(testbed.channel(testbed.agents, *pair)) for pair in (first, second))
@@ -185,11 +185,11 @@ def test_a_token_that_was_taken_back_is_refused(testbed: Local) -> None:
 
 @contextlib.contextmanager
 def limited(testbed: Local, **limits: float) -> Iterator[None]:
-    """Have a testbed answer no more often than so."""
+    """Set rate limits of a testbed for the duration of the context."""
 
     def put(values: dict[str, float]) -> None:
-        with testbed.office.writing(ITSELF) as desk:
-            procedures_of.put_config(desk, values)
+        with testbed.orchestrator.writing(ITSELF) as ctx:
+            procedures_of.put_config(ctx, values)
         testbed.clock.sleep(61)
 
     put(limits)
@@ -199,7 +199,7 @@ def limited(testbed: Local, **limits: float) -> Iterator[None]:
         put(dict.fromkeys(limits, _OFTEN))
 
 
-def test_who_asks_too_often_is_told_so_for_a_minute(testbed: Local) -> None:
+def test_requests_are_limited_per_minute(testbed: Local) -> None:
     with testbed.testbed() as admin:
         credential = admin.credential("ann")
     with Testbed(credential) as ann, limited(testbed, requests_per_minute=5):
@@ -209,11 +209,11 @@ def test_who_asks_too_often_is_told_so_for_a_minute(testbed: Local) -> None:
         testbed.clock.sleep(2)
         then = _said(ann)
     assert said[:5] == ["ann"] * 5
-    assert all("more than 5 requests a minute" in each for each in said[5:])
+    assert all("more than 5 requests per minute" in each for each in said[5:])
     assert then == "ann"
 
 
-def test_who_guesses_tokens_too_often_is_told_so(testbed: Local) -> None:
+def test_wrong_tokens_are_limited_per_minute(testbed: Local) -> None:
     users = testbed.channel(testbed.users)
     with testbed.testbed() as admin:
         token = admin.issue_token("ann")
@@ -249,14 +249,14 @@ def test_a_new_schedule_reaches_all_who_follow(testbed: Local) -> None:
         assert b'"id":"all"' in schedule.body
         assert len(json.loads(schedule.body)["runs"]) == 3
         stream.cancel()
-    assert testbed.silences == [], "news came to all"
+    assert testbed.silences == [], "all streams were notified, none fell back to polling"
 
 
-def test_a_follower_who_was_not_told_looks_again_after_a_silence(testbed: Local) -> None:
+def test_a_missed_notification_is_made_up_for_by_polling(testbed: Local) -> None:
     stream = testbed.agent("untold").Follow(pb.FollowRequest())
     next(stream)
     testbed.silences.clear()
-    with mock.patch.object(testbed.office, "_listeners", []), testbed.testbed() as admin:
+    with mock.patch.object(testbed.orchestrator, "_listeners", []), testbed.testbed() as admin:
         admin_submit(admin, job("unheard", 'at = "2099-01-01T00:00:00Z"', nodes='["untold"]'))
     assert b'"id":"unheard"' in next(stream).schedule.body
     assert testbed.silences == [20.0]
@@ -278,7 +278,7 @@ _OTHERS: list[tuple[str, Any, dict[str, grpc.StatusCode]]] = [
     (
         "Fetch",
         lambda it: pb.FetchRequest(run=it.run, side="client", name="x"),
-        # Files are their user's: hosts see that there are some.
+        # Only the user reads the files; node owners see that they exist.
         {
             "user": _NONE,
             "admin": _NONE,
@@ -313,12 +313,14 @@ _OTHERS: list[tuple[str, Any, dict[str, grpc.StatusCode]]] = [
     (
         "CancelJob",
         lambda it: pb.JobName(job=it.job),
-        # Who serves may stop a run there, not the whole job.
+        # The owner of the server node may abort a run there, but not cancel the job.
         {"server": _NO, "stranger": _NO, "priv": _NO},
     ),
 ]
-"""What names a job, a run, a file or a node, and for whom it does not end well when that is of
-`user`, runs on `host` and is served by `server`."""
+"""Calls that name a job, run, file or node, and the status codes other than OK by role.
+
+The job belongs to `user`; `host` owns its client node, and `server` its server node.
+"""
 _ROLES = ("stranger", "priv", "server", "host", "user", "admin")
 _LISTS: list[tuple[str, Any, set[str]]] = [
     ("ListJobs", lambda _: pb.ListJobsRequest(user="user"), {"user", "host", "server", "admin"}),
@@ -327,12 +329,12 @@ _LISTS: list[tuple[str, Any, set[str]]] = [
     ("ListRuns", lambda _: pb.ListRunsRequest(user="user"), {"user", "host", "server", "admin"}),
     ("ListRuns", lambda it: pb.ListRunsRequest(node=it.node), {"user", "host", "server", "admin"}),
 ]
-"""What answers with rows, and who gets one."""
+"""Listing calls, and the roles that see the job or its run in them."""
 
 
 @dataclass(frozen=True)
 class _Others:
-    """Somebody's job, its run, its client node."""
+    """Another user's job, its run, its client node and its job file."""
 
     job: str
     run: str
@@ -341,8 +343,8 @@ class _Others:
 
 
 @pytest.fixture
-def somebodys(testbed: Local) -> Iterator[tuple[_Others, dict[str, Testbed]]]:
-    """Give a job of `user` on a node of `host`, served by one of `server`, and all who may ask."""
+def others_job(testbed: Local) -> Iterator[tuple[_Others, dict[str, Testbed]]]:
+    """Yield a job of `user` on a node of `host` with a server of `server`, and all clients."""
     roles = {"user": "user", "host": "user", "server": "user", "stranger": "user"}
     with contextlib.ExitStack() as stack, testbed.testbed() as admin:
         for name, role in (*roles.items(), ("priv", "user-priv")):
@@ -367,10 +369,10 @@ def asked_by(user: Testbed, name: str, asked: Any) -> grpc.StatusCode:
     return code_of(lambda: stub(asked, metadata=user._metadata, timeout=10))
 
 
-def test_what_is_anothers_is_for_those_that_the_table_says(
-    somebodys: tuple[_Others, dict[str, Testbed]],
+def test_access_to_another_users_objects_is_as_in_the_tables(
+    others_job: tuple[_Others, dict[str, Testbed]],
 ) -> None:
-    theirs, users = somebodys
+    theirs, users = others_job
     for name, ask, codes in _OTHERS[:5]:
         for role in _ROLES:
             code = asked_by(users[role], name, ask(theirs))
@@ -379,15 +381,15 @@ def test_what_is_anothers_is_for_those_that_the_table_says(
         for role in _ROLES:
             rows = users[role]._rows(name, ask(theirs))
             assert bool(rows) == (role in seen), (name, role, rows)
-    # Those that change it: who may not, first; then one who may.
+    # The changing procedures: roles without permission first, then one with it.
     for name, ask, codes in _OTHERS[5:]:
         for role in _ROLES:
             if codes.get(role, _YES) is not _YES:
                 code = asked_by(users[role], name, ask(theirs))
                 assert code is codes[role], (name, role, code)
     (row,) = users["user"].runs(job="theirs")
-    assert (row["id"], row["state"]) == (theirs.run, "planned"), "nobody has changed it"
-    # Each procedure that names such a thing is in the table.
+    assert (row["id"], row["state"]) == (theirs.run, "planned"), "refused calls have no effect"
+    # The tables cover each procedure that names a job, run or user.
     named = {
         method.name
         for method in pb.DESCRIPTOR.services_by_name["Testbed"].methods
@@ -404,18 +406,18 @@ def test_what_is_anothers_is_for_those_that_the_table_says(
         *(("ModifyJob", role) for role in ("user", "admin")),
     ],
 )
-def test_who_may_stop_or_change_what_is_anothers(
-    somebodys: tuple[_Others, dict[str, Testbed]], name: str, role: str
+def test_who_may_abort_or_change_another_users_objects(
+    others_job: tuple[_Others, dict[str, Testbed]], name: str, role: str
 ) -> None:
-    theirs, users = somebodys
+    theirs, users = others_job
     (ask,) = (ask for other, ask, _ in _OTHERS if other == name)
     assert asked_by(users[role], name, ask(theirs)) is _YES
 
 
 def test_nodes_take_part_in_their_own_runs_alone(
-    testbed: Local, somebodys: tuple[_Others, dict[str, Testbed]]
+    testbed: Local, others_job: tuple[_Others, dict[str, Testbed]]
 ) -> None:
-    theirs, users = somebodys
+    theirs, users = others_job
     other = testbed.agent("other-node")
     claimed = other.Claim(pb.ClaimRequest(run=theirs.run, fence=1, at_ns=1), timeout=5)
     assert (claimed.granted, claimed.reason) == (False, "it is another node's")
@@ -430,7 +432,7 @@ def test_nodes_take_part_in_their_own_runs_alone(
     assert row["state"] == "planned"
 
 
-def test_what_is_to_come_is_listed_once_per_job_and_node(testbed: Local) -> None:
+def test_planned_runs_are_listed_once_per_job_and_node(testbed: Local) -> None:
     with testbed.testbed() as admin:
         for node in ("early", "late"):
             admin.put_node({"name": node})
@@ -444,7 +446,7 @@ def test_what_is_to_come_is_listed_once_per_job_and_node(testbed: Local) -> None
         assert {each["start_ns"] for each in found} == {first_ns}
 
 
-def test_what_others_run_is_not_shown(testbed: Local) -> None:
+def test_other_users_job_names_are_hidden(testbed: Local) -> None:
     with testbed.testbed() as admin:
         admin.put_user({"name": "ben", "role": "user"})
         with Testbed(admin.credential("ben")) as ben:
@@ -463,7 +465,7 @@ def test_what_others_run_is_not_shown(testbed: Local) -> None:
                 eve.abort(row["id"])
             with pytest.raises(InputError, match="not yours"):
                 eve.fetch(row["id"], Path("nowhere"))
-            # That the node is taken, and by whom, all may see.
+            # All users see that the node is reserved, and by whom.
             (booked,) = [r for r in eve.calendar(["a"], 0, 2**62) if r["id"] == row["id"]]
             assert (booked["owner"], booked["job_name"]) == ("ben", "")
             with pytest.raises(InputError, match="there is no run"):
@@ -472,7 +474,7 @@ def test_what_others_run_is_not_shown(testbed: Local) -> None:
 
 @pytest.fixture
 def answers_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have questions to kept telemetry answered in this process, as the process of its own does."""
+    """Answer queries of stored telemetry in this process instead of a subprocess."""
 
     def answer(
         command: list[str], *, stdout: Any, **others: Any
@@ -485,7 +487,7 @@ def answers_here(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("answers_here")
-def test_kept_telemetry_is_told_in_steps_and_with_triggers(testbed: Local) -> None:
+def test_stored_telemetry_is_read_in_steps_and_by_triggers(testbed: Local) -> None:
     now_ns = testbed.clock.ns // 10**9 * 10**9
     agent = testbed.agent("measured")
     samples = [{"time_ns": now_ns + n * 10**9, "pop_ping_latency_ms": 20.0 * n} for n in range(4)]
@@ -511,7 +513,7 @@ def test_kept_telemetry_is_told_in_steps_and_with_triggers(testbed: Local) -> No
 
 
 def skyhop(testbed: Local, *words: str) -> subprocess.CompletedProcess[str]:
-    """Run a command of an administrator's."""
+    """Run a `skyhop testbed` command as an administrator."""
     with mock.patch.dict(os.environ, {VARIABLE: str(testbed.directory / "admin.json")}):
         return run_here(testbed.directory.parent, "testbed", *words)
 
@@ -520,23 +522,26 @@ def skyhop(testbed: Local, *words: str) -> subprocess.CompletedProcess[str]:
     ("words", "said"),
     [
         ("trigger test tilt>1 --history nowhere", "nowhere: there is no such directory"),
-        ("runs --state bogus", 'state: "bogus" is none; there are planned, armed, '),
+        ("runs --state bogus", 'state: "bogus" is not a state; choose from planned, armed, '),
         ("runs --job nope", "there is no job nope of yours"),
         ("trigger log --job nope", "there is no job nope of yours"),
         ("trigger log --node nope", "there is no node nope"),
         ("jobs --node nope", "there is no node nope"),
         ("tokens revoke ann nope", 'ann has no token with the label or id "nope"'),
-        ("tokens revoke nobody", "there is no user nobody"),
-        ("tokens issue ann -o ann.testbed --days -1", "cannot expire before it is made"),
+        ("tokens revoke absent", "there is no user absent"),
+        (
+            "tokens issue ann -o ann.testbed --days -1",
+            "the expiry of a credential must be in the future",
+        ),
         ("check wrong.toml --offline", 'kernel: cc "nonsense;rm": expected a congestion control'),
-        ("policy a wrong.toml", "wrong.toml: is no JSON object; skyhop testbed policy a prints"),
+        ("policy a wrong.toml", "wrong.toml: not a JSON object; skyhop testbed policy a prints"),
         ("policy a nowhere.json", "nowhere.json: No such file"),
         ("serve --users nonsense --state new", '--users "nonsense": expected HOST:PORT'),
         ("serve --web 127.0.0.1:99999 --state new", '--web "127.0.0.1:99999": expected HOST'),
-        ("serve --database foo:// --state new", '"foo" is not known; there are sqlite and'),
+        ("serve --database foo:// --state new", '"foo" is not supported; use sqlite or'),
     ],
 )
-def test_what_is_wrong_is_refused_in_a_line(testbed: Local, words: str, said: str) -> None:
+def test_wrong_arguments_are_refused_in_a_line(testbed: Local, words: str, said: str) -> None:
     wrong = job("x", run='client = ["true"]\nnetwork = "veth"\n[kernel]\ncc = "nonsense;rm"')
     (testbed.directory.parent / "wrong.toml").write_text(wrong)
     done = skyhop(testbed, *words.split())
@@ -564,7 +569,7 @@ def test_commands_print_json_and_events_in_words(testbed: Local) -> None:
     assert "skipped (job-ended) user:admin" in shown.stdout
 
 
-def test_what_is_said_of_a_run_is_in_words_and_units(capsys: pytest.CaptureFixture[str]) -> None:
+def test_events_of_a_run_are_printed_in_words_and_units(capsys: pytest.CaptureFixture[str]) -> None:
     moved = {"rx_bytes": 12_345_678, "tx_bytes": 999, "counted": "bytes of its sockets"}
     details = {"exit": 1, "traffic": moved, "began_ns": 10**9, "ended_ns": 3 * 10**9, "fence": 7}
     event = {"at_ns": 0, "state": "failed", "reason": "exit", "actor": "node:a", "details": details}

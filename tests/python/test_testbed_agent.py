@@ -1,4 +1,4 @@
-"""The agent as a process: real TLS, real executors, an orchestrator that does what a test wants."""
+"""Agent as a process: real TLS, real executors, and an orchestrator that the test controls."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from typing import Any
 
 import pytest
 from needs import cases, needs_namespaces
-from testbed_orchestrator import NODE, TOKEN, AgentProcess, Orchestrator
+from testbed_fake_orchestrator import NODE, TOKEN, AgentProcess, FakeOrchestrator
 from waiting import wait_for
 
 from skyhop.errors import InputError
-from skyhop.testbed.agent.book import FILE, Book
-from skyhop.testbed.agent.identity import enrol, read_identity, renewed
+from skyhop.testbed.agent.agent_db import FILE, AgentDb
+from skyhop.testbed.agent.identity import enrol, read_identity, renew
 from skyhop.testbed.agent.link import Link
 from skyhop.testbed.agent.running import listens
 from skyhop.testbed.agent.service import Options, run_agent
@@ -33,15 +33,15 @@ from skyhop.testbed.words import ENDED
 
 
 @pytest.fixture
-def orchestrator(tmp_path: Path) -> Iterator[Orchestrator]:
-    made = Orchestrator(tmp_path / "orchestrator")
+def orchestrator(tmp_path: Path) -> Iterator[FakeOrchestrator]:
+    made = FakeOrchestrator(tmp_path / "orchestrator")
     yield made
-    made.let_go()
+    made.release()
     made.stop()
 
 
 @pytest.fixture
-def agent(tmp_path: Path, orchestrator: Orchestrator) -> Iterator[AgentProcess]:
+def agent(tmp_path: Path, orchestrator: FakeOrchestrator) -> Iterator[AgentProcess]:
     needs_namespaces()
     options = {
         "terminal": tmp_path / "terminal.json",
@@ -56,14 +56,14 @@ def agent(tmp_path: Path, orchestrator: Orchestrator) -> Iterator[AgentProcess]:
 
 
 def says(tmp_path: Path, **values: object) -> None:
-    """Have the terminal say something."""
+    """Set the values that the terminal reports."""
     aside = tmp_path / "aside"
     aside.write_text(json.dumps(values))
     aside.replace(tmp_path / "terminal.json")
 
 
 def counts(tmp_path: Path, rx_bytes: int) -> None:
-    """Have the host's interface count."""
+    """Set the received bytes of the host's interface."""
     aside = tmp_path / "aside"
     aside.write_text(f"Inter-|\n face |\n eth9: {rx_bytes} 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0\n")
     aside.replace(tmp_path / "dev")
@@ -81,19 +81,21 @@ def job(*command: str, length_s: float = 300.0, **others: Any) -> dict[str, Any]
     }
 
 
-def is_settled(orchestrator: Orchestrator, run: str) -> bool:
+def is_settled(orchestrator: FakeOrchestrator, run: str) -> bool:
     ended = {state.value for state in ENDED}
     return any(state.partition("(")[0] in ended for state in orchestrator.states(run))
 
 
 def started(agent: AgentProcess, run: str) -> int:
-    """Return how often a run's program was started."""
+    """Return the number of starts of a run's program."""
     steps = read_journal(agent.state / "runs" / run)
     return sum(step["step"] == "started" for step in steps)
 
 
 @pytest.mark.integration
-def test_enrolment_keeps_a_key_that_is_its_own(tmp_path: Path, orchestrator: Orchestrator) -> None:
+def test_enrolment_keeps_a_key_that_is_its_own(
+    tmp_path: Path, orchestrator: FakeOrchestrator
+) -> None:
     state = tmp_path / "state"
     enrol(orchestrator.invitation(), state)
     assert read_identity(state).orders_key == orchestrator.authority.orders_key
@@ -105,7 +107,7 @@ def test_enrolment_keeps_a_key_that_is_its_own(tmp_path: Path, orchestrator: Orc
 @pytest.mark.integration
 @pytest.mark.parametrize("token", ["wrong", TOKEN])
 def test_a_token_that_is_not_good_any_more(
-    tmp_path: Path, orchestrator: Orchestrator, token: str
+    tmp_path: Path, orchestrator: FakeOrchestrator, token: str
 ) -> None:
     enrol(orchestrator.invitation(), tmp_path / "first")
     with pytest.raises(InputError, match="not good any more"):
@@ -124,7 +126,7 @@ def test_what_is_no_invitation_or_no_node(tmp_path: Path) -> None:
 
 @pytest.mark.integration
 def test_a_run_is_executed_and_its_files_arrive(
-    agent: AgentProcess, orchestrator: Orchestrator
+    agent: AgentProcess, orchestrator: FakeOrchestrator
 ) -> None:
     orchestrator.inputs["greeting.txt"] = b"good morning\n"
     agent.start()
@@ -145,7 +147,7 @@ def test_a_run_is_executed_and_its_files_arrive(
 
 
 @pytest.mark.soak
-def test_what_a_run_came_to_is_said(agent: AgentProcess, orchestrator: Orchestrator) -> None:
+def test_what_a_run_came_to_is_said(agent: AgentProcess, orchestrator: FakeOrchestrator) -> None:
     agent.start()
     failing = orchestrator.plan(job("sh", "-c", "echo a > a; exit 3", overhead=False))
     missing = orchestrator.plan(job("nosuchprogram", overhead=False))
@@ -159,7 +161,7 @@ def test_what_a_run_came_to_is_said(agent: AgentProcess, orchestrator: Orchestra
     assert orchestrator.states(missing) == ["skipped(needs)"]
     assert orchestrator.states(late) == ["skipped(offline)"]
     assert orchestrator.states(long)[-1] == "failed(timeout)"
-    # A job that this agent cannot read is nothing of the kernel service's.
+    # A job that this agent cannot read is not the kernel service's fault.
     assert orchestrator.states(unknown)[-1] == "failed(deploy)"
 
 
@@ -169,7 +171,7 @@ def test_what_a_run_came_to_is_said(agent: AgentProcess, orchestrator: Orchestra
     "state", ["claimed", "deploying", "waiting-server", "executing", "finishing"]
 )
 def test_an_agent_that_is_killed_settles_its_run_once(
-    agent: AgentProcess, orchestrator: Orchestrator, state: str
+    agent: AgentProcess, orchestrator: FakeOrchestrator, state: str
 ) -> None:
     held = {"claimed": "claim", "deploying": "input", "finishing": "upload"}.get(state)
     if held:
@@ -187,14 +189,16 @@ def test_an_agent_that_is_killed_settles_its_run_once(
     if state == "executing":
         wait_for(lambda: started(agent, run))
     agent.kill()
-    orchestrator.let_go()
+    orchestrator.release()
     agent.start()
     if has_server:
         wait_for(lambda: agent.log().count("follows") > 1, why=agent.log)
         time.sleep(0.5)
         answer = {"run": run, "ready": True, "port": 5201}
-        forged = orchestrator.tell(wire.TaskResult, {**answer, "ready": False}, forged=True)
-        for result in (forged, orchestrator.tell(wire.TaskResult, answer)):
+        forged = orchestrator.signed_message(
+            wire.TaskResult, {**answer, "ready": False}, forged=True
+        )
+        for result in (forged, orchestrator.signed_message(wire.TaskResult, answer)):
             orchestrator.send(wire.Order(task_result=result))
     wait_for(lambda: is_settled(orchestrator, run), why=agent.log)
     assert orchestrator.states(run)[-1] == "complete"
@@ -206,13 +210,13 @@ def test_an_agent_that_is_killed_settles_its_run_once(
 
 @pytest.mark.integration
 def test_an_executor_that_is_killed_fails_its_run(
-    agent: AgentProcess, orchestrator: Orchestrator
+    agent: AgentProcess, orchestrator: FakeOrchestrator
 ) -> None:
     agent.start()
     run = orchestrator.plan(job("sh", "-c", "echo x > out; sleep 300"))
     wait_for((agent.state / "runs" / run / "work" / "out").exists, why=agent.log)
     for pid in agent.executors():
-        # One may go with another.
+        # The death of one process may end another one.
         with suppress(ProcessLookupError):
             os.kill(pid, 9)
     wait_for(lambda: is_settled(orchestrator, run), why=agent.log)
@@ -224,7 +228,7 @@ def test_an_executor_that_is_killed_fails_its_run(
 @pytest.mark.soak
 @pytest.mark.alone
 def test_what_happens_while_nobody_answers_is_reported_afterwards(
-    agent: AgentProcess, orchestrator: Orchestrator
+    agent: AgentProcess, orchestrator: FakeOrchestrator
 ) -> None:
     agent.start()
     run = orchestrator.plan(job("sh", "-c", "echo x > out"), 1.5)
@@ -258,7 +262,7 @@ def kept_revision(agent: AgentProcess) -> int:
 @pytest.mark.soak
 @pytest.mark.alone
 def test_a_trigger_starts_a_run_within_a_second_of_its_sample(
-    agent: AgentProcess, orchestrator: Orchestrator, tmp_path: Path
+    agent: AgentProcess, orchestrator: FakeOrchestrator, tmp_path: Path
 ) -> None:
     agent.start()
     expression = "pop_ping_latency_ms > 50"
@@ -278,7 +282,7 @@ def test_a_trigger_starts_a_run_within_a_second_of_its_sample(
     fired = next(b for _, k, b in orchestrator.events if k == "trigger" and b["fired"])
     assert fired["run"] == run
     assert any(line["fired"] for line in lines)
-    # A second of it is the terminal's sampling.
+    # The terminal's sampling accounts for one second of it.
     assert begun["at_ns"] - said_ns < 2.2e9
     assert orchestrator.states(run)[1:] == ["deploying", "executing", "finishing", "complete"]
     new = next(b["new"] for _, k, b in orchestrator.events if k == "run" and b.get("new"))
@@ -289,7 +293,7 @@ def test_a_trigger_starts_a_run_within_a_second_of_its_sample(
 @pytest.mark.soak
 @pytest.mark.alone
 def test_runs_make_room_for_the_hosts_own_traffic(
-    agent: AgentProcess, orchestrator: Orchestrator, tmp_path: Path
+    agent: AgentProcess, orchestrator: FakeOrchestrator, tmp_path: Path
 ) -> None:
     agent.start()
     run = orchestrator.plan(job("sh", "-c", "echo x > out; sleep 300"))
@@ -320,7 +324,7 @@ def test_runs_make_room_for_the_hosts_own_traffic(
 
 
 @pytest.mark.soak
-def test_a_node_serves_anothers_run(agent: AgentProcess, orchestrator: Orchestrator) -> None:
+def test_a_node_serves_anothers_run(agent: AgentProcess, orchestrator: FakeOrchestrator) -> None:
     agent.start()
     orchestrator.policy = {"ports": [15_201, 15_300]}
     orchestrator.publish()
@@ -347,7 +351,7 @@ def test_a_node_serves_anothers_run(agent: AgentProcess, orchestrator: Orchestra
 
 
 def has_settled(agent: AgentProcess, key: str) -> bool:
-    """Return whether a run is over for the agent, too: it does not hold its node then."""
+    """Return whether the agent has settled a run, so that it does not occupy the node."""
     with closing(sqlite3.connect(agent.state / FILE)) as base:
         row = base.execute("SELECT json FROM life WHERE key = ?", (key,)).fetchone()
     return bool(json.loads(row[0])["settled_ns"])
@@ -355,7 +359,7 @@ def has_settled(agent: AgentProcess, key: str) -> bool:
 
 @pytest.mark.soak
 def test_a_server_whose_files_are_not_to_be_had_says_so(
-    agent: AgentProcess, orchestrator: Orchestrator
+    agent: AgentProcess, orchestrator: FakeOrchestrator
 ) -> None:
     orchestrator.publish()
     agent.start()
@@ -371,7 +375,7 @@ def test_a_server_whose_files_are_not_to_be_had_says_so(
 @pytest.mark.soak
 @pytest.mark.alone
 def test_an_agent_that_is_killed_at_any_moment(
-    agent: AgentProcess, orchestrator: Orchestrator
+    agent: AgentProcess, orchestrator: FakeOrchestrator
 ) -> None:
     chance = random.Random(17)
     orchestrator.inputs["input"] = b"1"
@@ -399,7 +403,7 @@ SERVER = (
 
 @pytest.mark.soak
 def test_one_agent_per_directory_and_an_end_that_leaves_runs(
-    agent: AgentProcess, orchestrator: Orchestrator
+    agent: AgentProcess, orchestrator: FakeOrchestrator
 ) -> None:
     agent.start()
     run = orchestrator.plan(job("sh", "-c", "sleep 5; echo x > out"))
@@ -415,7 +419,7 @@ def test_one_agent_per_directory_and_an_end_that_leaves_runs(
 
 @pytest.mark.integration
 def test_a_certificate_is_renewed_with_a_new_key(
-    tmp_path: Path, orchestrator: Orchestrator
+    tmp_path: Path, orchestrator: FakeOrchestrator
 ) -> None:
     state = tmp_path / "state"
     enrol(orchestrator.invitation(), state)
@@ -424,7 +428,7 @@ def test_a_certificate_is_renewed_with_a_new_key(
     assert not old.is_to_renew(now + dt.timedelta(days=59))
     assert old.is_to_renew(now + dt.timedelta(days=60))
     said: list[str] = []
-    book = Book(tmp_path, 0)
+    book = AgentDb(tmp_path, 0)
     link = Link(
         old,
         book,
@@ -434,7 +438,7 @@ def test_a_certificate_is_renewed_with_a_new_key(
         say=said.append,
         clock=SYSTEM_CLOCK,
     )
-    new = renewed(state, old, link.stub)
+    new = renew(state, old, link.stub)
     assert new.key_pem != old.key_pem
     assert new == read_identity(state)
     link.connect(new)
@@ -447,16 +451,16 @@ def test_a_certificate_is_renewed_with_a_new_key(
 
 @pytest.mark.soak
 def test_a_run_that_is_stopped_keeps_its_files(
-    agent: AgentProcess, orchestrator: Orchestrator
+    agent: AgentProcess, orchestrator: FakeOrchestrator
 ) -> None:
     agent.start()
     run = orchestrator.plan(job("sh", "-c", "echo x > out; exec sleep 300"))
     wait_for((agent.state / "runs" / run / "work" / "out").exists, why=agent.log)
     stop = {"run": run, "reason": "owner"}
-    forged = orchestrator.tell(wire.Stop, {**stop, "reason": "user"}, forged=True)
+    forged = orchestrator.signed_message(wire.Stop, {**stop, "reason": "user"}, forged=True)
     orchestrator.send(wire.Order(stop=forged))
     wait_for(lambda: "refused: an order is not signed" in agent.log(), why=agent.log)
-    orchestrator.send(wire.Order(stop=orchestrator.tell(wire.Stop, stop)))
+    orchestrator.send(wire.Order(stop=orchestrator.signed_message(wire.Stop, stop)))
     wait_for(lambda: (run, "client") in orchestrator.complete, why=agent.log)
     assert orchestrator.states(run)[-1] == "aborted(owner)"
     manifest = json.loads(orchestrator.files[f"{run}/client/manifest.json"])

@@ -1,4 +1,4 @@
-"""What a node does when: the cases one by one, then anything in any order."""
+"""Decisions of a node: single cases, then random sequences; and its database and policy."""
 
 from __future__ import annotations
 
@@ -14,13 +14,21 @@ from manual_clock import ManualClock
 from needs import cases
 
 from skyhop.errors import InputError
-from skyhop.testbed.agent.book import Book, Entry
-from skyhop.testbed.agent.deciding import Action, Do, Known, Planned, Situation, decide, hindrance
+from skyhop.testbed.agent.agent_db import AgentDb, OutboxEntry
+from skyhop.testbed.agent.deciding import (
+    Action,
+    ActionKind,
+    KnownRun,
+    PlannedRun,
+    Situation,
+    decide,
+    hindrance,
+)
 from skyhop.testbed.agent.deploying import KernelError, assignment_of
-from skyhop.testbed.agent.life import Life
+from skyhop.testbed.agent.local_run import LocalRun
 from skyhop.testbed.agent.policy import Policy
 from skyhop.testbed.agent.running import run_entry
-from skyhop.testbed.agent.sensing import Counted, Host
+from skyhop.testbed.agent.sensing import CountedRun, Host
 from skyhop.testbed.scavenger import Rule
 from skyhop.testbed.states import allowed
 from skyhop.testbed.words import ENDED, EventKind, JobKind, Reason, Side, State
@@ -31,9 +39,9 @@ LATE_NS = 60 * S_NS
 
 def planned(
     run: str = "a", start_s: float = 100.0, length_s: float = 50.0, **more: object
-) -> Planned:
+) -> PlannedRun:
     start_ns, length_ns = round(start_s * S_NS), round(length_s * S_NS)
-    each = Planned(
+    each = PlannedRun(
         run=run,
         job=f"job-{run}",
         kind=JobKind.CRON,
@@ -46,13 +54,13 @@ def planned(
     return replace(each, **more)  # type: ignore[arg-type]
 
 
-def known(run: str, state: State, **more: object) -> dict[str, Known]:
-    each = Known(run, run, Side.CLIENT, state, True, 150 * S_NS)
+def known(run: str, state: State, **more: object) -> dict[str, KnownRun]:
+    each = KnownRun(run, run, Side.CLIENT, state, True, 150 * S_NS)
     each = replace(each, **more)  # type: ignore[arg-type]
     return {each.key: each}
 
 
-def at(now_s: float, *runs: Planned, **more: object) -> Situation:
+def at(now_s: float, *runs: PlannedRun, **more: object) -> Situation:
     situation = Situation(round(now_s * S_NS), runs, {}, late_ns=LATE_NS)
     return replace(situation, **more)  # type: ignore[arg-type]
 
@@ -60,9 +68,9 @@ def at(now_s: float, *runs: Planned, **more: object) -> Situation:
 WINDOW = planned(kind=JobKind.TRIGGER, length_s=500.0)
 ARMED = known("a", State.ARMED)
 SERVED = planned("b", 249, is_client=False)
-"""Of another node, which this one is to serve."""
+"""Run of another node, which this one serves."""
 SERVED_ENDED = {
-    "b.server": Known("b.server", "b", Side.SERVER, State.COMPLETE, is_overhead=True, end_ns=0)
+    "b.server": KnownRun("b.server", "b", Side.SERVER, State.COMPLETE, is_overhead=True, end_ns=0)
 }
 BUSY = known("b", State.EXECUTING)
 
@@ -71,45 +79,48 @@ BUSY = known("b", State.EXECUTING)
     ("situation", "expected"),
     [
         (at(99.9, planned()), []),
-        (at(100, planned()), [(Do.BEGIN, None)]),
-        (at(159, planned(length_s=500.0)), [(Do.BEGIN, None)]),
-        (at(161, planned(length_s=500.0)), [(Do.SKIP, Reason.OFFLINE)]),
-        (at(150, planned()), [(Do.SKIP, Reason.OFFLINE)]),
-        (at(100, planned(), is_scavenged=True), [(Do.SKIP, Reason.SCAVENGER)]),
-        (at(100, planned(is_overhead=False), is_scavenged=True), [(Do.BEGIN, None)]),
+        (at(100, planned()), [(ActionKind.BEGIN, None)]),
+        (at(159, planned(length_s=500.0)), [(ActionKind.BEGIN, None)]),
+        (at(161, planned(length_s=500.0)), [(ActionKind.SKIP, Reason.OFFLINE)]),
+        (at(150, planned()), [(ActionKind.SKIP, Reason.OFFLINE)]),
+        (at(100, planned(), is_scavenged=True), [(ActionKind.SKIP, Reason.SCAVENGER)]),
+        (at(100, planned(is_overhead=False), is_scavenged=True), [(ActionKind.BEGIN, None)]),
         (at(100, planned(), planned("b", 50), known=BUSY), []),
         (
             at(161, planned(length_s=500.0), planned("b", 50), known=known("b", State.EXECUTING)),
-            [(Do.SKIP, Reason.BUSY)],
+            [(ActionKind.SKIP, Reason.BUSY)],
         ),
         (at(100, planned(), planned("b", 50), known=known("b", State.FINISHING)), []),
         (
             at(151, planned(start_s=150), planned("b"), known=known("b", State.FINISHING)),
-            [(Do.BEGIN, None)],
+            [(ActionKind.BEGIN, None)],
         ),
-        (at(100, planned(is_overhead=False), planned("b", 50), known=BUSY), [(Do.BEGIN, None)]),
-        (at(100, planned(), planned("b")), [(Do.BEGIN, None)]),
+        (
+            at(100, planned(is_overhead=False), planned("b", 50), known=BUSY),
+            [(ActionKind.BEGIN, None)],
+        ),
+        (at(100, planned(), planned("b")), [(ActionKind.BEGIN, None)]),
         (at(100, planned(is_client=False)), []),
         (at(100, planned(), known=known("a", State.COMPLETE)), []),
         (at(100, planned(), known=known("a", State.SKIPPED)), []),
         (at(100, planned(state=State.ABORTED)), []),
-        (at(100, planned(state=State.EXECUTING)), [(Do.FAIL, Reason.KILLED)]),
+        (at(100, planned(state=State.EXECUTING)), [(ActionKind.FAIL, Reason.KILLED)]),
         (
             at(100, planned(), objection=lambda _: (Reason.NEEDS, "no iperf3")),
-            [(Do.SKIP, Reason.NEEDS)],
+            [(ActionKind.SKIP, Reason.NEEDS)],
         ),
-        # What runs and is not wanted, or makes room.
-        (at(100, known=known("a", State.EXECUTING)), [(Do.STOP, Reason.USER)]),
+        # Active runs that are not wanted, or give way.
+        (at(100, known=known("a", State.EXECUTING)), [(ActionKind.STOP, Reason.USER)]),
         (at(100, known=known("a", State.FINISHING)), []),
         (at(100, known=known("a", State.EXECUTING, side=Side.SERVER)), []),
         (at(100, known=known("a", State.EXECUTING, is_made=True)), []),
         (
             at(100, planned(), known=known("a", State.EXECUTING), is_scavenged=True),
-            [(Do.STOP, Reason.SCAVENGER)],
+            [(ActionKind.STOP, Reason.SCAVENGER)],
         ),
         (
             at(100, known=known("a", State.EXECUTING, side=Side.SERVER), is_scavenged=True),
-            [(Do.STOP, Reason.SCAVENGER)],
+            [(ActionKind.STOP, Reason.SCAVENGER)],
         ),
         (
             at(
@@ -120,21 +131,26 @@ BUSY = known("b", State.EXECUTING)
             ),
             [],
         ),
-        # Triggers.
+        # Runs with triggers.
         (at(99, WINDOW), []),
-        (at(100, WINDOW), [(Do.ARM, None)]),
-        (at(500, WINDOW), [(Do.ARM, None)]),
+        (at(100, WINDOW), [(ActionKind.ARM, None)]),
+        (at(500, WINDOW), [(ActionKind.ARM, None)]),
         (at(100, WINDOW, known=ARMED), []),
-        (at(600, WINDOW, known=ARMED), [(Do.SKIP, Reason.NEVER_FIRED)]),
-        (at(600, WINDOW, known=ARMED, has_fired=lambda _: True), [(Do.SKIP, Reason.WINDOW_OVER)]),
-        (at(600, replace(WINDOW, after="z"), known=ARMED), [(Do.SKIP, Reason.WINDOW_OVER)]),
-        (at(600, WINDOW), [(Do.SKIP, Reason.OFFLINE)]),
-        (at(300, known=ARMED), [(Do.STOP, Reason.USER)]),
+        (at(600, WINDOW, known=ARMED), [(ActionKind.SKIP, Reason.NEVER_FIRED)]),
+        (
+            at(600, WINDOW, known=ARMED, has_fired=lambda _: True),
+            [(ActionKind.SKIP, Reason.WINDOW_OVER)],
+        ),
+        (at(600, replace(WINDOW, after="z"), known=ARMED), [(ActionKind.SKIP, Reason.WINDOW_OVER)]),
+        (at(600, WINDOW), [(ActionKind.SKIP, Reason.OFFLINE)]),
+        (at(300, known=ARMED), [(ActionKind.STOP, Reason.USER)]),
         (at(300, WINDOW, known=ARMED, is_scavenged=True), []),
     ],
 )
-def test_what_is_done(situation: Situation, expected: list[tuple[Do, Reason | None]]) -> None:
-    assert [(action.do, action.reason) for action in decide(situation)] == expected
+def test_what_is_done(
+    situation: Situation, expected: list[tuple[ActionKind, Reason | None]]
+) -> None:
+    assert [(action.kind, action.reason) for action in decide(situation)] == expected
 
 
 @pytest.mark.parametrize(
@@ -145,10 +161,10 @@ def test_what_is_done(situation: Situation, expected: list[tuple[Do, Reason | No
         (at(200, WINDOW, known=ARMED, is_scavenged=True), "scavenger"),
         (at(200, WINDOW, known=ARMED | BUSY), "busy: another run"),
         (at(200, WINDOW, planned("b", 300), known=ARMED), None),
-        (at(200, WINDOW, planned("b", 249), known=ARMED), "busy: run b comes"),
+        (at(200, WINDOW, planned("b", 249), known=ARMED), "busy: run b is planned"),
         (at(200, WINDOW, planned("b", 249, is_overhead=False), known=ARMED), None),
         (at(200, WINDOW, planned("b", 249), known=ARMED | known("b", State.SKIPPED)), None),
-        (at(200, WINDOW, SERVED, known=ARMED), "busy: run b comes"),
+        (at(200, WINDOW, SERVED, known=ARMED), "busy: run b is planned"),
         (at(200, WINDOW, SERVED, known=ARMED | SERVED_ENDED), None),
         (at(199, WINDOW, SERVED, known=ARMED), None),
     ],
@@ -160,16 +176,16 @@ def test_what_a_trigger_may_begin(situation: Situation, why: str | None) -> None
 
 
 class Tried:
-    """A node that does what is decided, and is killed now and then."""
+    """Node that applies the decisions, and is killed at random."""
 
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
         self.planned = [self._planned(number) for number in range(self.chance.randint(1, 8))]
-        self.known: dict[str, Known] = {}
+        self.known: dict[str, KnownRun] = {}
         self.begun: list[str] = []
         self.reasons: dict[str, Reason | None] = {}
 
-    def _planned(self, number: int) -> Planned:
+    def _planned(self, number: int) -> PlannedRun:
         each = planned(
             f"run{number}", self.chance.uniform(0, 300), self.chance.choice([5, 30, 120])
         )
@@ -180,28 +196,28 @@ class Tried:
         )
 
     def step(self, now_s: float) -> None:
-        """Do what is decided at a time, and what runs do by themselves."""
+        """Apply the decisions at a time, and advance the runs."""
         scavenged = self.chance.random() < 0.05
         situation = at(now_s, *self.planned, known=dict(self.known), is_scavenged=scavenged)
         for action in decide(situation):
             self._do(action)
         for key, each in list(self.known.items()):
             self._live(key, each, situation)
-        holding = [key for key, each in self.known.items() if each.holds(situation.now_ns)]
+        holding = [key for key, each in self.known.items() if each.occupies_node(situation.now_ns)]
         assert len(holding) <= 1, f"{holding} at once"
 
     def _do(self, action: Action) -> None:
         each = next((p for p in self.planned if p.run == action.run), None)
         before = self.known.get(action.run)
         state = {
-            Do.BEGIN: State.CLAIMED,
-            Do.ARM: State.ARMED,
-            Do.SKIP: State.SKIPPED,
-            Do.FAIL: State.FAILED,
-            Do.STOP: State.ABORTED,
-        }[action.do]
+            ActionKind.BEGIN: State.CLAIMED,
+            ActionKind.ARM: State.ARMED,
+            ActionKind.SKIP: State.SKIPPED,
+            ActionKind.FAIL: State.FAILED,
+            ActionKind.STOP: State.ABORTED,
+        }[action.kind]
         assert allowed(before.state if before else State.PLANNED, state), (before, action)
-        if action.do is Do.BEGIN:
+        if action.kind is ActionKind.BEGIN:
             self.begun.append(action.run)
         if state in ENDED:
             assert action.reason is not None
@@ -213,7 +229,7 @@ class Tried:
             made = known(each.run, state, is_overhead=each.is_overhead, end_ns=each.end_ns)
             self.known |= made
 
-    def _live(self, key: str, each: Known, situation: Situation) -> None:
+    def _live(self, key: str, each: KnownRun, situation: Situation) -> None:
         waiting = next(p for p in self.planned if p.run == key)
         if each.state is State.ARMED and self.chance.random() < 0.02:
             now = replace(situation, known=dict(self.known))
@@ -235,7 +251,7 @@ def test_whatever_comes_no_run_is_begun_twice_and_none_is_forgotten() -> None:
         tried = Tried(seed)
         now_s = 0.0
         while now_s < 900:
-            # An agent that is away for a while sees a later time, and what its book has.
+            # An agent that was away resumes at a later time, from its database.
             now_s += 1.0 if tried.chance.random() < 0.98 else tried.chance.uniform(1, 120)
             tried.step(now_s)
         assert len(tried.begun) == len(set(tried.begun)), seed
@@ -248,64 +264,67 @@ def test_the_second_in_which_a_run_ends_is_not_the_hosts(tmp_path: Path) -> None
     user = []
     for second, rx_bytes in enumerate([0, 10**6, 2 * 10**6, 3 * 10**6]):
         file.write_text(f"\n\n eth9: {rx_bytes} 0 0 0 0 0 0 0 0 0\n")
-        runs = [Counted("a", os.getpid(), "none")] if second < 2 else []
-        user.append(host.look(second * S_NS, runs, Rule(), None).user_rx_bps)
+        runs = [CountedRun("a", os.getpid(), "none")] if second < 2 else []
+        user.append(host.measure(second * S_NS, runs, Rule(), None).user_rx_bps)
     assert user == [None, 8e6, None, 8e6]
     assert host.is_active
 
 
-# What has to be in the book.
+# The agent's database.
 
 
-def life(run: str = "a") -> Life:
+def local_run(run: str = "a") -> LocalRun:
     spec = {"length": 10.0, "when": {"at": 1}, "run": {"client": ["true"]}}
-    return Life(run, Side.CLIENT, State.CLAIMED, "job", spec, 0, 10 * S_NS)
+    return LocalRun(run, Side.CLIENT, State.CLAIMED, "job", spec, 0, 10 * S_NS)
 
 
 def test_the_book_has_runs_and_reports_in_one_step(tmp_path: Path) -> None:
-    book = Book(tmp_path, 5 * S_NS)
-    made = life()
+    db = AgentDb(tmp_path, 5 * S_NS)
+    made = local_run()
     made.reason = Reason.EXIT
-    assert book.enter(made, run_entry(made, 7, {"exit": 0}))
-    book.put("fence", "3")
-    again = Book(tmp_path, 5 * S_NS)
-    assert again.lives() == [made]
-    ((seq, at_ns, kind, text),) = again.unsent()
+    assert db.save_run(made, run_entry(made, 7, {"exit": 0}))
+    db.put("fence", "3")
+    again = AgentDb(tmp_path, 5 * S_NS)
+    assert again.local_runs() == [made]
+    ((seq, at_ns, kind, text),) = again.next_batch()
     assert (seq, at_ns, kind) == (5001, 7, "run")
     assert '"exit":0' in text
-    again.sent(seq)
-    assert book.unsent() == []
+    again.acknowledge(seq)
+    assert db.next_batch() == []
     assert again.get("fence") == "3"
-    # Numbers go on after what was sent.
-    again.add(Entry(EventKind.HEALTH, 8, {}))
-    assert again.unsent()[0][0] == seq + 1
+    # Numbers go on after the acknowledged reports.
+    again.add(OutboxEntry(EventKind.HEALTH, 8, {}))
+    assert again.next_batch()[0][0] == seq + 1
 
 
 def test_a_full_disk_makes_reports_wait_and_loses_none(tmp_path: Path) -> None:
     said: list[str] = []
-    book = Book(tmp_path, 0, said.append)
-    book._base.execute("PRAGMA max_page_count=12")
-    written = [book.enter(life(f"run{n}"), run_entry(life(f"run{n}"), n, {})) for n in range(100)]
+    db = AgentDb(tmp_path, 0, said.append)
+    db._base.execute("PRAGMA max_page_count=12")
+    written = [
+        db.save_run(local_run(f"run{n}"), run_entry(local_run(f"run{n}"), n, {}))
+        for n in range(100)
+    ]
     assert written[0]
     assert not written[-1]
     assert len(said) == 1
-    book._base.execute("PRAGMA max_page_count=1000000")
-    assert book.enter(life("last"), run_entry(life("last"), 100, {}))
-    assert [at_ns for _, at_ns, _, _ in book.unsent()] == list(range(101))
-    assert len(book.lives()) == 101
-    assert said[-1] == "the book can be written again"
+    db._base.execute("PRAGMA max_page_count=1000000")
+    assert db.save_run(local_run("last"), run_entry(local_run("last"), 100, {}))
+    assert [at_ns for _, at_ns, _, _ in db.next_batch()] == list(range(101))
+    assert len(db.local_runs()) == 101
+    assert said[-1] == "book.sqlite can be written again"
 
 
 def test_the_oldest_telemetry_goes_first_and_runs_never(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("skyhop.testbed.agent.book._MOST_TELEMETRY", 3)
-    book = Book(tmp_path, 0)
-    book.enter(life(), run_entry(life(), 1, {}))
+    monkeypatch.setattr("skyhop.testbed.agent.agent_db._MOST_TELEMETRY", 3)
+    db = AgentDb(tmp_path, 0)
+    db.save_run(local_run(), run_entry(local_run(), 1, {}))
     for number in range(10):
-        book.add(Entry(EventKind.TELEMETRY, number, {}))
-    book.bound()
-    assert [(kind, at_ns) for _, at_ns, kind, _ in book.unsent()] == [
+        db.add(OutboxEntry(EventKind.TELEMETRY, number, {}))
+    db.trim_outbox()
+    assert [(kind, at_ns) for _, at_ns, kind, _ in db.next_batch()] == [
         ("run", 1), ("telemetry", 7), ("telemetry", 8), ("telemetry", 9),
     ]  # fmt: skip
 
@@ -313,7 +332,7 @@ def test_the_oldest_telemetry_goes_first_and_runs_never(
 def test_what_is_no_book_is_said(tmp_path: Path) -> None:
     (tmp_path / "book.sqlite").write_bytes(b"something else, long enough to be looked at" * 100)
     with pytest.raises(InputError, match=r"book\.sqlite"):
-        Book(tmp_path, 0)
+        AgentDb(tmp_path, 0)
 
 
 @pytest.mark.parametrize(
@@ -372,8 +391,8 @@ def test_what_the_kernel_service_refuses_is_told_from_what_is_no_job(tmp_path: P
     }
     for socket in (None, str(tmp_path / "nobody.sock")):
         node: Any = SimpleNamespace(name="a", policy=Policy.of({}), kernel=socket)
-        life = Life("R", Side.CLIENT, State.DEPLOYING, "J", spec, 0, 60 * S_NS)
+        local_run = LocalRun("R", Side.CLIENT, State.DEPLOYING, "J", spec, 0, 60 * S_NS)
         with pytest.raises(KernelError, match="kernel service"):
-            assignment_of(node, life, None)
+            assignment_of(node, local_run, None)
         with pytest.raises(InputError, match="of_a_later_version"):
-            assignment_of(node, replace(life, spec={**spec, "of_a_later_version": 1}), None)
+            assignment_of(node, replace(local_run, spec={**spec, "of_a_later_version": 1}), None)

@@ -1,4 +1,4 @@
-"""The calendar's rules, beside slow restatements of them that look at every pair."""
+"""Calendar's rules, compared with slow reference versions that look at every pair."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from skyhop.testbed.calendar import (
     Plan,
     bookings_of,
     check,
+    first_overlap,
     free,
-    in_the_way,
     nearest_slot,
     occurrences,
     why_never,
@@ -35,7 +35,7 @@ FAR = 2**63 - 1
 
 
 def at(text: str) -> int:
-    """Return an instant of the first days of December 2026: "10:30", "2 10:30"."""
+    """Return a time of the first days of December 2026 in ns, from "10:30" or "2 10:30"."""
     day, _, clock = text.rpartition(" ")
     hour, minute = clock.split(":")
     moment = dt.datetime(2026, 12, int(day or 1), int(hour), int(minute), tzinfo=dt.UTC)
@@ -55,7 +55,7 @@ def job(nodes: str = "a", length_s: float = 600, **keys: Any) -> Job:
 
 
 def plan(key: str = "j", nodes: str = "a", length_s: float = 600, **keys: Any) -> Plan:
-    """Return a plan, submitted at the beginning unless `submitted` says when."""
+    """Return a plan, submitted at the beginning unless `submitted` gives a time."""
     submitted_ns = keys.pop("submitted", NOW)
     gone = frozenset(keys.pop("gone", ()))
     return Plan(key, job(nodes, length_s, **keys), submitted_ns, gone)
@@ -210,7 +210,7 @@ def test_a_cron_job_that_is_longer_than_its_gaps_meets_itself() -> None:
 
 
 def test_a_slot_is_searched_over_all_bookings_those_under_way_included() -> None:
-    """LEOScope returned 10:25 to 10:45 over a job at 10:30, and ignored runs begun earlier."""
+    """Check a case in which LEOScope returned 10:25 to 10:45, over a job at 10:30."""
     under_way = plan("u", cron="0 10 * * *", length_s=25 * 60)
     later = plan("l", at=at("10:30"), length_s=600)
     soon = plan("s", at=at("10:42"), length_s=600)
@@ -290,8 +290,10 @@ def test_all_conflicts_are_counted_and_the_first_are_listed() -> None:
     found = check(one, others, now_ns=NOW, limit=3)
     assert found.total == 2000
     assert [c.theirs.start_ns for c in found.conflicts] == [NOW + m * MIN for m in (5, 9, 65)]
-    with pytest.raises(InputError, match=r"00:00 to 00:10 UTC meets .* of job o5 on a, and 1,999"):
-        found.refuse()
+    with pytest.raises(
+        InputError, match=r"00:00 to 00:10 UTC overlaps .* of job o5 on a, and 1,999"
+    ):
+        found.raise_if_conflicting()
 
 
 def random_plan(draw: random.Random, key: str) -> Plan:
@@ -325,7 +327,7 @@ def random_bookings(draw: random.Random) -> list[Booking]:
 
 
 def all_bookings(plans: list[Plan], booked: list[Booking], until_ns: int) -> list[Booking]:
-    """Return what is booked, by the job's words alone: no function of the calendar's."""
+    """Return the bookings, computed from the jobs alone, without functions of the calendar."""
     found = list(booked)
     for one in plans:
         if one.job.overhead and one.job.when.trigger is None:
@@ -357,7 +359,7 @@ def plain_starts(one: Plan, until_ns: int) -> list[int]:
 
 
 def test_conflicts_are_those_of_all_pairs() -> None:
-    """On random sets of jobs, in a time that all of them have an end in."""
+    """Compare with all pairs, on random sets of jobs that end within the compared time."""
     draw = random.Random(17)
     seen, none = 0, 0
     for _ in range(cases(1000)):
@@ -415,12 +417,12 @@ def test_slots_are_those_of_trying_every_time() -> None:
         assert found == first_of_all_times(taken, length, begin, end)
         seen, none = seen + (found is not None), none + (found is None)
         if found is not None:
-            assert in_the_way(plans, booked, nodes, Interval(found, found + length)) is None
+            assert first_overlap(plans, booked, nodes, Interval(found, found + length)) is None
     assert min(seen, none) > 100
 
 
 def first_of_all_times(taken: list[Booking], length: int, begin: int, end: int) -> int | None:
-    """Try the beginning and every moment at which something ends: no other can be the first."""
+    """Try the beginning and each end of a booking, as no other time can be the first free one."""
     for start in sorted({begin, *(b.end_ns for b in taken if b.end_ns > begin)}):
         if start + length > end:
             return None
@@ -445,12 +447,12 @@ def test_free_times_and_bookings_share_all_of_the_time() -> None:
 def test_what_is_in_the_way_is_named() -> None:
     cron = plan("c", cron="0 10 * * *", length_s=600)
     before = Interval(at("9:50"), at("10:00"))
-    assert in_the_way([cron], [], frozenset("a"), before) is None
+    assert first_overlap([cron], [], frozenset("a"), before) is None
     longer = Interval(at("9:50"), at("10:00") + 1)
-    found = in_the_way([cron], [], frozenset("a"), longer)
+    found = first_overlap([cron], [], frozenset("a"), longer)
     assert found is not None
     assert (found.job, found.start_ns) == ("c", at("10:00"))
-    assert in_the_way([cron], [], frozenset("b"), longer) is None
+    assert first_overlap([cron], [], frozenset("b"), longer) is None
 
 
 def test_a_node_that_is_always_taken_has_no_slot() -> None:
@@ -461,7 +463,7 @@ def test_a_node_that_is_always_taken_has_no_slot() -> None:
 @pytest.mark.soak
 @pytest.mark.alone
 def test_a_job_is_checked_against_a_thousand_in_well_under_a_second() -> None:
-    """50 nodes, 1,000 jobs without an end; the new one shares a server with all of them."""
+    """Check a new job that shares a server with 1,000 jobs without an end, on 50 nodes."""
     others = [
         plan(f"p{i}", f"n{i % 50}/s", 60, cron=f"{i % 60} {i // 60 % 24} * * {i % 7}")
         for i in range(1000)

@@ -1,4 +1,4 @@
-"""`skyhop testbed demo`, whole: what comes about, how fast, and that nothing is left of it."""
+"""Whole `skyhop testbed demo`: its runs, their delays, and that it leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _LONGEST_S = 100.0
 
 @dataclass
 class Demo:
-    """A demo in a process of its own, with a directory for what it would leave behind."""
+    """Demo in a separate process, with a directory for the files that it might leave behind."""
 
     directory: Path
     temporary: Path
@@ -38,7 +38,7 @@ class Demo:
     networks: set[str] = field(default_factory=set)
 
     def read_until(self, text: str) -> str:
-        """Read lines until one has this text; return it."""
+        """Read lines until one contains a text; return it."""
         assert self.process.stdout is not None
         for line in self.process.stdout:
             self.lines.append(line.rstrip("\n"))
@@ -47,13 +47,13 @@ class Demo:
         raise AssertionError(f"{text!r} is not said: {self.lines}, {self._errors()}")
 
     def read_all(self) -> int:
-        """Read to the end; return the exit status."""
+        """Read to the end of the output; return the exit status."""
         assert self.process.stdout is not None
         self.lines += [line.rstrip("\n") for line in self.process.stdout]
         return self.process.wait(_LONGEST_S)
 
     def line(self, text: str) -> str:
-        """Return the line that has this text."""
+        """Return the first line that contains a text."""
         found = [line for line in self.lines if text in line]
         assert len(found) == 1, (text, self.lines, self._errors())
         return found[0]
@@ -62,7 +62,7 @@ class Demo:
         return (self.directory / "errors").read_text()
 
     def note_networks(self) -> int:
-        """Note the network namespaces that its processes are in; return how many."""
+        """Record the network namespaces of its processes; return their number."""
         own = Path("/proc/self/ns/net").readlink()
         for place in self._processes():
             with suppress(OSError):
@@ -71,7 +71,7 @@ class Demo:
         return len(self.networks)
 
     def left(self) -> list[str]:
-        """Return what there is of it on this machine: processes, namespaces, temporary files."""
+        """Return the demo's remains on this machine: processes, namespaces, temporary files."""
         found = [each.name for each in self.temporary.iterdir()]
         found += [(place / "cmdline").read_text() for place in self._processes()]
         for place in Path("/proc").glob("[0-9]*/ns/net"):
@@ -105,7 +105,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
             process = subprocess.Popen(
                 [*skyhop_command(), "testbed", "demo", "--quick", "-o", "out", *words],
                 cwd=tmp_path,
-                # Whatever it starts has this in its environment, and its files there.
+                # All of its processes have this in their environment, and their files there.
                 env={**os.environ, "TMPDIR": str(temporary)},
                 stdout=subprocess.PIPE,
                 stderr=errors,
@@ -128,7 +128,7 @@ def is_gone(demo: Demo, patience_s: float = 10.0) -> bool:
 
 
 def seconds_before(text: str, line: str) -> float:
-    """Return the number before a text in a line."""
+    """Return the number that precedes a text in a line."""
     found = re.search(rf"(-?[0-9.]+) s {text}", line)
     assert found is not None, line
     return float(found[1])
@@ -155,7 +155,7 @@ def assert_of_path(telemetry: Path, path: Path) -> None:
             for at_ns, satellite, left_s in rows
         )
 
-    # When the link began is not in its files: at one of these moments.
+    # The time of the link's begin is not in its files, so all possible ones are tried.
     at_ns, _, left_s = rows[0]
     begins_ns = [at_ns + round(left_s * 1e9) - change_ns for change_ns in changes_ns]
     assert any(is_so(begin_ns) for begin_ns in begins_ns if begin_ns <= at_ns)
@@ -172,14 +172,14 @@ def test_the_whole_story_comes_about(start: Start) -> None:
     took_s = time.monotonic() - begun
     out = demo.directory / "out"
 
-    # What was scheduled is complete, with what it measured.
+    # The scheduled run is complete, with its measurements.
     for name in ("latency.csv", "throughput.json", "telemetry.parquet", "manifest.json"):
         assert (out / "runs" / jobs.SCHEDULED / "client" / name).stat().st_size > 0
     throughput = json.loads((out / "runs" / jobs.SCHEDULED / "client/throughput.json").read_text())
-    # No more than the link carries, which is real.
+    # The rate is at most that of the emulated link.
     assert 1e6 < throughput["upload"]["bps"] < 20e6
     assert 1e6 < throughput["download"]["bps"] < 100e6
-    # What was triggered began soon, and saw the risen link: hop 2 is the PoP.
+    # The triggered run began soon, and measured the raised link: hop 2 is the PoP.
     triggered = demo.line("after the sample")
     assert seconds_before("after the sample", triggered) < 1.2
     assert 0 < seconds_before("after the rise", triggered) <= 2.0
@@ -187,25 +187,25 @@ def test_the_whole_story_comes_about(start: Start) -> None:
     to_pop_ms = [float(rtt) for rtt in re.findall(rf" 2  {plan.POP}  ([0-9.]+) ms", traces)]
     assert to_pop_ms
     assert max(to_pop_ms) > 150
-    # The agent knew the satellite that the link went over.
+    # The agent knew the satellite of the link.
     assert_of_path(
         out / "runs" / jobs.TRIGGERED / "client" / "telemetry.parquet",
         out / "links" / plan.TRIGGERED.name / "path.parquet",
     )
-    # What loaded the link made room, and comes again.
+    # The loading run gave way, and is planned again.
     preempted = demo.line("the run's last packet")
     assert 0 < seconds_before("after the owner's first", preempted) <= 3.0
     assert demo.line("rescheduled (scavenger)")
-    assert demo.line("it is to be tried again")
+    assert demo.line("the run is planned again")
     assert {each.name for each in (out / "links").iterdir()} == {site.name for site in plan.SITES}
-    # Nothing is left.
+    # The demo has left nothing behind.
     assert is_gone(demo), demo.left()
     assert took_s < 40
 
 
 @pytest.mark.soak
 @pytest.mark.alone
-# Ctrl-C leads through the end that every demo comes to; what cannot clean up is tried always.
+# Ctrl-C takes the normal way to the end; SIGKILL, which allows no cleanup, is always tried.
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT][: cases(1)])
 def test_nothing_is_left_of_one_that_is_stopped(start: Start, how: signal.Signals) -> None:
     demo = start()
@@ -214,7 +214,7 @@ def test_nothing_is_left_of_one_that_is_stopped(start: Start, how: signal.Signal
     assert token.stat().st_mode & 0o077 == 0
     assert token.read_text().strip() not in "".join(demo.lines)
     demo.read_until("scheduled: ")
-    # A program in its sandbox, besides all else.
+    # A program in its sandbox, in addition to the demo's own processes.
     time.sleep(1.5)
     assert demo.note_networks() >= 7
     assert len(demo.left()) > 10

@@ -1,4 +1,4 @@
-"""docs/testbed.md: its first five minutes, in order, with its own files."""
+"""docs/testbed: the first five minutes run in order; the page of the job file is whole."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from conftest import ROOT, skyhop_command
 from needs import needs_namespaces
 from waiting import wait_for
 
-PAGE = (ROOT / "docs" / "testbed.md").read_text("utf-8")
-FIVE_MINUTES = PAGE.split("## Your own")[1].split("## For experimenters")[0]
+TESTBED = ROOT / "docs" / "testbed"
+FIVE_MINUTES = (TESTBED / "index.md").read_text("utf-8").split("## Your own")[1].split("## ")[0]
+JOB_FILE = (TESTBED / "job-file.md").read_text("utf-8")
 COMMANDS = re.findall(r"^    skyhop (.+)$", FIVE_MINUTES, re.MULTILINE)
 SERVICES = ("testbed serve", "testbed agent")
 
@@ -76,7 +77,7 @@ def test_the_first_five_minutes_run_in_order(tmp_path: Path) -> None:
 def test_every_key_of_a_job_is_on_the_page() -> None:
     from skyhop.testbed.job import Job, Kernel, Run, When
 
-    shown = set(re.findall(r"[\w.]+", PAGE))
+    shown = set(re.findall(r"[\w.]+", JOB_FILE))
     for part in (Job, When, Run, Kernel):
         for name, field in part.model_fields.items():
             word = field.alias or name
@@ -88,4 +89,4 @@ def test_every_end_and_reason_is_on_the_page() -> None:
     from skyhop.testbed.words import Reason, State
 
     for word in (*State, *Reason):
-        assert re.search(rf"\b{word}\b", PAGE), word
+        assert re.search(rf"\b{word}\b", JOB_FILE), word

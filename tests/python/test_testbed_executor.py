@@ -1,4 +1,4 @@
-"""The executor of the testbed: a program in a sandbox, once, within limits, with nothing left."""
+"""Executor of the testbed: a program in a sandbox, at most once, within limits, without remains."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from skyhop.testbed.executor.assignment import (
     KernelAccess,
     Limits,
 )
-from skyhop.testbed.executor.backends import keeper
+from skyhop.testbed.executor.backends import launcher
 from skyhop.testbed.executor.backends.docker import Docker
 from skyhop.testbed.executor.backends.podman import Podman
 from skyhop.testbed.executor.environment import environment_of, filled_in
@@ -43,7 +43,7 @@ MB = 1_000_000
 
 
 def assignment(*command: str, seconds: float = 300.0, **others: Any) -> Assignment:
-    """Return an assignment of a shell's script, or of a program."""
+    """Return an assignment of a shell script, or of a program."""
     words = ["sh", "-c", *command] if len(command) == 1 else list(command)
     made = Assignment(
         run=others.pop("run", "01TEST"),
@@ -68,7 +68,7 @@ def start(directory: Path, **environment: str) -> subprocess.Popen[bytes]:
 
 @pytest.fixture
 def execute(tmp_path: Path) -> Iterator[Callable[..., dict[str, Any]]]:
-    """Execute an assignment in `tmp_path/run`, and return its result."""
+    """Execute an assignment in `tmp_path/run`; return its result."""
     needs_namespaces()
     directory = tmp_path / "run"
     directory.mkdir()
@@ -90,7 +90,7 @@ def printed(tmp_path: Path) -> str:
 
 
 def survivors(mark: str) -> list[str]:
-    """Return the processes in whose command line the mark stands, this one left out."""
+    """Return the other processes with the mark in their command line."""
     found = []
     for file in Path("/proc").glob("[0-9]*/cmdline"):
         try:
@@ -176,7 +176,7 @@ libc.syscall(250, 1, None)
 libc.syscall(248, b"user", b"skyhop-probe", b"secret", 6, -3)
 os.execvp(sys.argv[1], sys.argv[1:])
 """
-"""Starts a command with a key in its session's keyring (numbers of x86-64)."""
+"""Start a command with a key in its session keyring (system call numbers of x86-64)."""
 _BWRAP = [
     *("bwrap", "--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL"),
     *("--ro-bind", "/usr", "/usr", "--symlink", "usr/bin", "/bin", "--symlink", "usr/lib", "/lib"),
@@ -187,7 +187,7 @@ _BWRAP = [
 
 @pytest.mark.soak
 def test_nothing_is_possible_in_a_sandbox_that_bubblewrap_forbids(tmp_path: Path) -> None:
-    """What docs/testbed.md says of the two: the same is tried inside both."""
+    """Check the comparison in docs/testbed/job-file.md: run the same probe inside both."""
     needs_namespaces()
     needs_program("bwrap", "bwrap")
     probe = Path(__file__).with_name("sandbox_probe.py").read_text()
@@ -206,7 +206,7 @@ def test_nothing_is_possible_in_a_sandbox_that_bubblewrap_forbids(tmp_path: Path
     possible = printed(tmp_path).splitlines()
     print(f"ours: {possible}\nbubblewrap: {theirs.stdout.splitlines()}")
     assert (directory / "stderr").read_text() == ""
-    # It can be seen: there is a key to find.
+    # The key is really there, so the probe can find it outside a sandbox.
     assert platform.machine() != "x86_64" or "find a key" in theirs.stdout.splitlines()
     assert possible == []
 
@@ -261,14 +261,14 @@ def test_output_is_bounded_and_the_program_goes_on(
 @pytest.mark.parametrize(
     ("script", "limits", "reason"),
     [
-        # Many files, for one would end by SIGXFSZ.
+        # Several files, as a single one would end by SIGXFSZ.
         (
             "i=0; while :; do i=$((i+1)); head -c 3000000 /dev/zero > f$i; done",
             Limits(disk_bytes=20 * MB),
             "disk",
         ),
         ("head -c 30000000 /dev/zero > f; exit 7", Limits(disk_bytes=20 * MB), "exit"),
-        # Of one process the address space, of several what they have.
+        # Address space of one process, and resident memory of several.
         ("exec python3 -c 'x = bytearray(900_000_000)'", Limits(memory_bytes=300 * MB), "exit"),
         (
             "for i in 1 2 3 4; do "
@@ -409,10 +409,10 @@ def test_two_executors_do_not_share_a_run(tmp_path: Path) -> None:
     second = start(directory)
     _, said = second.communicate(timeout=120)
     assert second.returncode == 1
-    assert b"another executor is at work" in said
+    assert b"another executor works on this run" in said
     first.send_signal(signal.SIGTERM)
     first.communicate(timeout=120)
-    # A third finds the result, and does nothing.
+    # A third executor finds the result, and does nothing.
     before = (directory / "journal.jsonl").read_bytes()
     third = start(directory)
     third.communicate(timeout=120)
@@ -494,7 +494,7 @@ def test_a_job_becomes_an_assignment_on_each_side() -> None:
     access = KernelAccess.of(job, "/run/kernel.sock", "t" * 32)
     assert (access.cc, access.parameters, access.sysctl) == tuple(wanted.values())
     assert access.grants() == ["cc", "sysctl"]
-    # A server has no time to fail by: it ends when its client has.
+    # A server does not fail by its deadline: it ends when its client has.
     assert (client.timeout_is_success, server.timeout_is_success) == (False, True)
     assert environment_of(server, "/home/run")["LEOTEST_SERVER"] == "1"
 
@@ -538,8 +538,8 @@ def test_a_back_end_that_is_not_there_is_said(
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     given = assignment("true", image="example/ping:1", backend=backend)
-    why = keeper(backend, ManualClock()).lacks(given)
-    assert why == f"this node has no {backend.value}"
+    why = launcher(backend, ManualClock()).unavailable_reason(given)
+    assert why == f"{backend.value} is not installed on this node"
 
 
 @pytest.mark.soak
@@ -550,7 +550,7 @@ def test_a_back_end_that_is_not_there_is_one_line(tmp_path: Path, backend: Backe
     assert executor.communicate(timeout=120)[1] == b""
     result = json.loads((tmp_path / RESULT_FILE).read_text())
     assert (result["state"], result["reason"]) == ("failed", "needs")
-    assert result["message"] == f"this node has no {backend.value}"
+    assert result["message"] == f"{backend.value} is not installed on this node"
 
 
 @pytest.mark.soak
@@ -558,16 +558,16 @@ def test_an_ordinary_users_executor_does_the_same() -> None:
     needs_namespaces()
     if os.geteuid() != 0:
         missing("root", "the other tests run as an ordinary user already")
-    # The interpreter of the tests may lie where nobody may read it.
+    # Other users may not be able to read the tests' interpreter.
     python = "/usr/bin/python3"
     place = Path(__file__).resolve().parents[2] / "python"
-    nobody = [needs_program("setpriv"), "--reuid=65534", "--regid=65534", "--clear-groups"]
+    as_other_user = [needs_program("setpriv"), "--reuid=65534", "--regid=65534", "--clear-groups"]
     tried = subprocess.run(
-        [*nobody, python, "-c", "import skyhop.testbed.executor.execution"],
+        [*as_other_user, python, "-c", "import skyhop.testbed.executor.execution"],
         env={"PYTHONPATH": str(place)}, capture_output=True, text=True, check=False,
     )  # fmt: skip
     if tried.returncode:
-        missing("root", "nobody may not read this checkout, or has no Python that is new enough")
+        missing("root", "uid 65534 may not read this checkout, or has no Python that is new enough")
     directory = Path("/tmp") / f"skyhop-test-{os.getpid()}"
     directory.mkdir()
     try:
@@ -575,7 +575,7 @@ def test_an_ordinary_users_executor_does_the_same() -> None:
         os.chown(directory, 65534, 65534)
         os.chown(directory / "run.json", 65534, 65534)
         done = subprocess.run(
-            [*nobody, python, "-m", "skyhop.testbed.executor", str(directory)],
+            [*as_other_user, python, "-m", "skyhop.testbed.executor", str(directory)],
             env={"PYTHONPATH": str(place)}, capture_output=True, text=True, check=False, timeout=60,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr

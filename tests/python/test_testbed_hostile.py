@@ -1,4 +1,4 @@
-"""What ill will sends: job files, events of a node gone wrong, uploads, orders to an agent."""
+"""Hostile input: job files, events of a faulty node, uploads, orders to an agent."""
 
 from __future__ import annotations
 
@@ -16,8 +16,17 @@ import httpx
 import pytest
 import sqlalchemy as sa
 from needs import cases, needs_namespaces
+from testbed_harness import (
+    ADMIN,
+    BEGIN_NS,
+    LocalOrchestrator,
+    S,
+    Served,
+    job,
+    local_orchestrator,
+    served,
+)
 from testbed_machine import Machine, machine
-from testbed_office import ADMIN, BEGIN_NS, Desks, S, Served, desks, job, served
 from waiting import wait_for
 
 from damaged import Trial
@@ -27,7 +36,7 @@ from skyhop.testbed.client import Testbed, read_files
 from skyhop.testbed.ids import new_id
 from skyhop.testbed.job import job_of, read_job
 from skyhop.testbed.orchestrator import nodes
-from skyhop.testbed.orchestrator.desk import Caller
+from skyhop.testbed.orchestrator.request_context import Caller
 from skyhop.testbed.orchestrator.uploads import LARGEST_PIECE, checked_name
 from skyhop.testbed.protocol import testbed_pb2 as pb
 from skyhop.testbed.store.tables import audit, run
@@ -107,8 +116,8 @@ def test_damaged_job_files_are_refused_in_a_line(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def at(tmp_path: Path) -> Iterator[Desks]:
-    with desks(tmp_path / "state") as made:
+def at(tmp_path: Path) -> Iterator[LocalOrchestrator]:
+    with local_orchestrator(tmp_path / "state") as made:
         yield made
 
 
@@ -177,19 +186,19 @@ _HOSTILE_JOBS = {
 
 
 @pytest.mark.parametrize("which", sorted(_HOSTILE_JOBS))
-def test_a_hostile_job_is_refused_in_a_line(at: Desks, which: str) -> None:
+def test_a_hostile_job_is_refused_in_a_line(at: LocalOrchestrator, which: str) -> None:
     with pytest.raises(SkyhopError) as caught:
         at.submit(_HOSTILE_JOBS[which])
     said = str(caught.value)
     assert said.strip()
     assert said.isprintable(), said
     assert len(said) < 2500
-    with at.office.reading(ADMIN) as desk:
-        assert not desk.all(sa.select(run))
+    with at.orchestrator.reading(ADMIN) as ctx:
+        assert not ctx.all(sa.select(run))
 
 
 @pytest.mark.soak
-def test_no_hostile_job_takes_long(at: Desks) -> None:
+def test_no_hostile_job_takes_long(at: LocalOrchestrator) -> None:
     for which, text in _HOSTILE_JOBS.items():
         began = time.process_time()
         with pytest.raises(SkyhopError):
@@ -197,7 +206,7 @@ def test_no_hostile_job_takes_long(at: Desks) -> None:
         assert time.process_time() - began < 5, which
 
 
-# --- a node gone wrong: its certificate is good, what it says is not ---
+# --- a faulty node: its certificate is valid, its messages are not ---
 
 
 def _change(name: str, state: str = "aborted", **others: Any) -> str:
@@ -253,36 +262,36 @@ def _hostile_events(theirs: str, mine: str, job_id: str) -> list[tuple[str, str]
     ]
 
 
-def _planned(at: Desks, name: str, node: str) -> tuple[str, str]:
+def _planned(at: LocalOrchestrator, name: str, node: str) -> tuple[str, str]:
     made = at.submit(job(name, 'at = "2027-01-01T05:00:00Z"', nodes=f'["{node}"]'))
-    with at.office.reading(ADMIN) as desk:
-        row = desk.one(sa.select(run).where(run.c.job == made["id"]))
+    with at.orchestrator.reading(ADMIN) as ctx:
+        row = ctx.first(sa.select(run).where(run.c.job == made["id"]))
     assert row is not None
     return str(made["id"]), str(row["id"])
 
 
-def test_a_rogue_nodes_events_change_nothing_and_hold_up_nothing(at: Desks) -> None:
+def test_a_rogue_nodes_events_change_nothing_and_hold_up_nothing(at: LocalOrchestrator) -> None:
     _, theirs = _planned(at, "theirs", "b")
     own_job, mine = _planned(at, "mine", "a")
-    with at.office.reading(ADMIN) as desk:
-        before = desk.all(sa.select(run).order_by(run.c.id))
+    with at.orchestrator.reading(ADMIN) as ctx:
+        before = ctx.all(sa.select(run).order_by(run.c.id))
     refused = 0
     for place, (kind, text) in enumerate(_hostile_events(theirs, mine, own_job)):
-        with at.at(Caller("a", Role.NODE)) as desk:
-            last, samples = nodes.report(desk, [(place + 1, BEGIN_NS, kind, text)])
+        with at.writing(Caller("a", Role.NODE)) as ctx:
+            last, samples = nodes.report(ctx, [(place + 1, BEGIN_NS, kind, text)])
             if samples:
-                at.office.keep_telemetry("a", samples)
+                at.orchestrator.store_telemetry("a", samples)
         assert last == place + 1, (kind, text[:100])
-        with at.office.reading(ADMIN) as desk:
-            rows = desk.all(sa.select(run).order_by(run.c.id))
-            refused = len(desk.all(sa.select(audit).where(audit.c.outcome.startswith("refused"))))
+        with at.orchestrator.reading(ADMIN) as ctx:
+            rows = ctx.all(sa.select(run).order_by(run.c.id))
+            refused = len(ctx.all(sa.select(audit).where(audit.c.outcome.startswith("refused"))))
         assert [dict(row) for row in rows] == [dict(row) for row in before], (kind, text[:200])
     assert refused > 20
-    days = {path.stem for path in at.office.telemetry.directory.rglob("*.jsonl")}
+    days = {path.stem for path in at.orchestrator.telemetry.directory.rglob("*.jsonl")}
     assert days <= {"2027-01-01"}
     at.change("a", mine, "claimed", fence=1)
-    with at.office.reading(ADMIN) as desk:
-        found = desk.one(sa.select(run.c.state).where(run.c.id == mine))
+    with at.orchestrator.reading(ADMIN) as ctx:
+        found = ctx.first(sa.select(run.c.state).where(run.c.id == mine))
     assert found is not None
     assert found["state"] == "claimed"
 
@@ -294,7 +303,7 @@ def testbed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 
 def _claimed(testbed: Served, node: Any, name: str) -> str:
-    """Have a node claim a run of a new job, and return it."""
+    """Claim a run of a new job on a node; return its id."""
     with testbed.testbed() as user:
         text = job(name, nodes=f'["{name}"]', overhead="false")
         path = testbed.directory / "job.toml"
@@ -354,7 +363,7 @@ _UPLOADS: dict[str, Callable[[str], list[pb.Chunk]]] = {
     "a large piece": lambda r: [_chunk(r, "a", bytes(LARGEST_PIECE + 1))],
     "a manifest that is none": lambda r: [_chunk(r, "manifest.json", b"[[[")],
     "a manifest that nests": lambda r: [_chunk(r, "manifest.json", b"[" * 100_000)],
-    "a manifest of what is not there": lambda r: [
+    "a manifest of a missing file": lambda r: [
         _chunk(r, "manifest.json", _manifest(_said("not there", b"1")))
     ],
     "a manifest of other sizes": lambda r: [
@@ -408,7 +417,7 @@ def test_rogue_uploads_are_refused_and_nothing_of_them_is_seen(testbed: Served) 
         other.Upload(iter([_chunk(run_id, "a", b"1")]))
     assert not Path("/tmp/skyhop-hostile").exists()
     data = b"whole"
-    # The same run's good files go in afterwards, whatever was there.
+    # The correct files of the same run are accepted after the hostile ones.
     whole = [
         _chunk(run_id, "a", data),
         _chunk(run_id, "manifest.json", _manifest(_said("a", data))),
@@ -436,7 +445,7 @@ def test_names_of_files_that_are_not(name: str) -> None:
         checked_name(name)
 
 
-# --- an experiment that looks around and leaves what is odd; and nobody's secrets ---
+# --- an experiment that searches for secrets, and leaves files with odd names ---
 
 _SNOOPS = r"""
 env -0 > env.bin; cat /proc/*/environ /proc/*/cmdline > seen.bin 2> /dev/null
@@ -481,7 +490,7 @@ def test_no_secret_is_where_others_look(tmp_path: Path) -> None:
             said = json.loads(_fetched(user, name, tmp_path, "manifest.json"))
             stolen = _fetched(user, name, tmp_path, "stolen.bin")
         assert runs[name]["state"] == "complete"
-        # Of what it left, what is a plain file of a plain name is kept.
+        # Of its files, the plain ones with plain names are kept.
         assert {"a/b/c/x", '"quoted" ü.txt', "f1", f"f{count}", "env.bin"} <= files
         assert not files & {"link", "pipe", "one", "two", "root", "device"}
         assert all(each.isprintable() for each in files)
@@ -499,7 +508,7 @@ def _fetched(user: Testbed, name: str, place: Path, file: str) -> bytes:
 
 
 def _secrets(made: Machine, others: dict[str, str]) -> dict[str, str]:
-    """Return every token and private key of the session by what it is: of a key its first line."""
+    """Return all tokens and private keys of the session by name; of a key its first line."""
     found = dict(others)
     found["admin's token"] = json.loads((made.state / "admin.json").read_bytes())["token"]
     for file in (*made.state.glob("keys/*"), *made.directory.glob("*/identity/*")):
@@ -511,7 +520,7 @@ def _secrets(made: Machine, others: dict[str, str]) -> dict[str, str]:
 
 
 def _browse(made: Machine, token: str, name: str) -> tuple[str, bytes]:
-    """Log in and look at pages; return the session's secret, and all that was shown."""
+    """Log in and open pages; return the session's secret, and the content of all pages."""
     trusted = ssl.create_default_context(cadata=made.served.authority_pem.decode())
     with httpx.Client(base_url=f"https://{made.served.web}", verify=trusted) as client:
         form = client.get("/login").text
@@ -527,7 +536,7 @@ def _browse(made: Machine, token: str, name: str) -> tuple[str, bytes]:
 
 
 def _check_processes(secrets: dict[str, str], about: str) -> None:
-    """Check command lines and environments of all processes, the experiment's too."""
+    """Check command lines and environments of all processes, including the experiment's."""
     seen = 0
     for place in Path("/proc").iterdir():
         if place.name.isdigit():
@@ -543,7 +552,7 @@ def _check_processes(secrets: dict[str, str], about: str) -> None:
 
 
 def _check_files(secrets: dict[str, str], place: Path) -> None:
-    """Check all files but those that are there for one of the secrets."""
+    """Check all files except those that exist to hold one of the secrets."""
     own = {"admin.json", "ann.json", "node.key", *secrets}
     files = [file for file in place.rglob("*") if file.is_file() and file.name not in own]
     assert len(files) > 500

@@ -1,8 +1,8 @@
-"""The kernel service of the testbed: changes for one run alone, all undone, and nothing else.
+"""Kernel service of the testbed: changes apply to one run alone, and all of them are undone.
 
-What the service decides is tried in this process, with a kernel that only takes notes. The rest
-happens in network namespaces that the tests make: the service's own is none of the host's.
-Congestion controls are loaded into the kernel itself, and gone at the end.
+Tests of the service's decisions run in this process, with a fake kernel that records calls. The
+others run in network namespaces of their own, apart from the host's. Congestion controls are loaded
+into the real kernel, and are gone at the end.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from skyhop.testbed.kernel import leoscope, queues, service
 from skyhop.testbed.kernel.client import KernelClient
 from skyhop.testbed.kernel.network import Namespace
 from skyhop.testbed.kernel.requests import FORMS, read_request
-from skyhop.testbed.kernel.service import KernelService, bound
+from skyhop.testbed.kernel.service import KernelService, bind_socket
 from skyhop.testbed.kernel.uplinks import Kind, Uplink
 from skyhop.testbed.words import Network
 
@@ -47,18 +47,18 @@ SERVE = "import typer; from skyhop.cli.testbed_kernel import kernel; typer.run(k
 
 
 def live(test: Callable[..., None]) -> Callable[..., None]:
-    """Mark a test of the service as it is: one after the other, for the kernel has one list."""
+    """Mark a test of the real service: one at a time, as the kernel has a single list."""
     marked: Callable[..., None] = pytest.mark.integration(pytest.mark.xdist_group("kernel")(test))
     return marked
 
 
 def soak(case: object) -> Any:
-    """Leave a case of a test to the soak tier."""
+    """Mark a case of a test for the soak tier."""
     return pytest.param(case, marks=pytest.mark.soak)
 
 
 class Place:
-    """A network namespace with the service in it, started and killed at will."""
+    """Network namespace with the service in it, which can be started and killed at will."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -71,11 +71,11 @@ class Place:
         self.others: list[subprocess.Popen[bytes]] = []
 
     def run(self, *command: str) -> str:
-        """Run a program in the service's namespace."""
+        """Run a program in the service's namespace; return its output."""
         return inside(self.holder.pid, *command)
 
     def serve(self, *options: str) -> None:
-        """Start the service."""
+        """Start the service in the namespace, and wait for it."""
         command = [sys.executable, "-c", SERVE, "--socket", self.socket]
         self.service = subprocess.Popen(
             ["nsenter", f"--net=/proc/{self.holder.pid}/ns/net", *command,
@@ -85,9 +85,9 @@ class Place:
         wait_for(lambda: self._answers() or self.service.poll() is not None)  # type: ignore[union-attr]
 
     def _answers(self) -> bool:
-        """Return whether it does: a killed one's socket may still take connections."""
+        """Return whether the service answers; the socket of a killed one may accept connections."""
         try:
-            KernelClient(self.socket).ask("counters", run="none", token="t" * 32)
+            KernelClient(self.socket).request("counters", run="none", token="t" * 32)
         except InputError:
             return True
         except SkyhopError:
@@ -95,13 +95,13 @@ class Place:
         return False
 
     def kill(self) -> None:
-        """Kill the service."""
+        """Kill the service with SIGKILL, and wait for its end."""
         assert self.service is not None
         self.service.kill()
         self.service.wait()
 
     def namespace(self) -> tuple[int, int]:
-        """Make a run's namespace; return a process in it and a descriptor of it."""
+        """Make a run's namespace; return a process in it, and its descriptor."""
         process = subprocess.Popen(["unshare", "--net", "sleep", "600"])
         self.others.append(process)
         own = _namespace_of("self")
@@ -121,7 +121,7 @@ class Place:
         return client, pid
 
     def left(self) -> list[str]:
-        """Return what is left of runs: devices, modules, lines of the journal."""
+        """Return the remains of runs: devices, modules, lines of the journal."""
         devices = self.run("ip", "-o", "link").splitlines()
         found = [line.split()[1] for line in devices if "shk" in line.split()[1]]
         found += private()
@@ -129,7 +129,7 @@ class Place:
         return found + (journal.read_text().splitlines() if journal.exists() else [])
 
     def close(self) -> None:
-        """End everything; a service that is started once more takes back what is left."""
+        """End all processes; start the service once more, so that it undoes all remains."""
         if self.service is not None:
             self.kill()
             self.serve()
@@ -144,6 +144,11 @@ def _namespace_of(process: str) -> int:
     with suppress(OSError):
         return Path(f"/proc/{process}/ns/net").stat().st_ino
     return 0
+
+
+def sysctl_file(name: str) -> str:
+    """Return the file of a sysctl; a bare system has no program `sysctl`."""
+    return f"/proc/sys/{name.replace('.', '/')}"
 
 
 def inside(pid: int, *command: str) -> str:
@@ -165,12 +170,12 @@ def private() -> list[str]:
 
 @contextmanager
 def placed(directory: Path) -> Iterator[Place]:
-    """Give a place for the service, and see that nothing is left when it has gone."""
+    """Return a namespace for the service; check that nothing is left at the end."""
     needs_root()
     needs_namespaces()
     for program in ("ip", "tc", "nsenter", "unshare", "setpriv"):
         needs_program(program)
-    if Uplink(Kind.NONE).lacks():
+    if Uplink(Kind.NONE).unavailable_reason():
         missing("namespaces", "the kernel has no veth devices")
     before = private()
     made = Place(directory)
@@ -189,9 +194,9 @@ def place(tmp_path: Path) -> Iterator[Place]:
 
 
 def load(client: KernelClient, name: str = "skyhop:bbr2", **parameters: Any) -> str:
-    """Load a module of skyhop's for a run, or skip where that is not possible."""
+    """Load a module of skyhop for a run, or skip the test if that is impossible here."""
     try:
-        return str(client.of_run("cc.load", name=name, parameters=parameters)["name"])
+        return str(client.request_for_run("cc.load", name=name, parameters=parameters)["name"])
     except InputError as error:
         for words, need in (("clang", "clang"), ("BPF", "kernel"), ("type information", "kernel")):
             if words in str(error):
@@ -202,7 +207,7 @@ def load(client: KernelClient, name: str = "skyhop:bbr2", **parameters: Any) -> 
 @pytest.mark.soak
 @pytest.mark.alone
 def test_a_runs_congestion_control_is_its_own(place: Place) -> None:
-    """A real connection of the run has it; the host's default, and another run's, stay."""
+    """Check that a real connection of the run uses it; the host's and other runs' defaults stay."""
     host = Path("/proc/sys/net/ipv4/tcp_congestion_control").read_text()
     place.serve()
     client, pid = place.attached()
@@ -214,16 +219,16 @@ def test_a_runs_congestion_control_is_its_own(place: Place) -> None:
     with _connection(place.holder.pid, other_pid, "10.213.0.2") as said:
         assert said == host.strip()
     assert Path("/proc/sys/net/ipv4/tcp_congestion_control").read_text() == host
-    assert place.run("sysctl", "-n", DEFAULT).strip() == host.strip()
+    assert place.run("cat", sysctl_file(DEFAULT)).strip() == host.strip()
     with pytest.raises(InputError, match="this kernel has"):
-        other.of_run("cc.set", name=name)
-    # What the host's root has not allowed as a default goes by the run's routes.
+        other.request_for_run("cc.set", name=name)
+    # A congestion control that the host does not allow as a default goes on the run's routes.
     for kernels in ("reno", "cubic"):
         if kernels in available():
-            client.of_run("cc.set", name=kernels)
+            client.request_for_run("cc.set", name=kernels)
             with _connection(place.holder.pid, pid, "10.213.0.0") as said:
                 assert said == kernels
-    client.of_run("cc.set", name=name)
+    client.request_for_run("cc.set", name=name)
     with _connection(place.holder.pid, pid, "10.213.0.0") as said:
         assert said == name
     client.close()
@@ -232,7 +237,7 @@ def test_a_runs_congestion_control_is_its_own(place: Place) -> None:
 
 
 class _connection:  # noqa: N801
-    """A TCP connection from a run's namespace to another; the client's congestion control."""
+    """Open a TCP connection between two namespaces; return the client's congestion control."""
 
     _CLIENT = (
         "import socket, sys; s = socket.create_connection((sys.argv[1], int(sys.argv[2]))); "
@@ -267,22 +272,26 @@ class _connection:  # noqa: N801
 def test_queue_rate_and_sysctls_are_the_runs(place: Place) -> None:
     place.serve()
     client, pid = place.attached()
-    offered = client.of_run("qdisc.list")["kinds"]
+    offered = client.request_for_run("qdisc.list")["kinds"]
     assert "pfifo" in offered
-    client.of_run("qdisc.set", kind="pfifo", parameters={"limit": 50})
-    client.of_run("link.shape", rate_bps=8_000_000)
+    client.request_for_run("qdisc.set", kind="pfifo", parameters={"limit": 50})
+    client.request_for_run("link.shape", rate_bps=8_000_000)
     shown = inside(pid, "tc", "qdisc", "show", "dev", "run0")
     assert "tbf 1: root" in shown
     assert "rate 8Mbit" in shown
     assert "pfifo 2: parent 1:1 limit 50p" in shown
     host = Path("/proc/sys/net/ipv4/tcp_rmem").read_text()
-    client.of_run("sysctl.set", name="net.ipv4.tcp_rmem", value="4096 65536 1048576")
-    assert inside(pid, "sysctl", "-n", "net.ipv4.tcp_rmem").split() == ["4096", "65536", "1048576"]
+    client.request_for_run("sysctl.set", name="net.ipv4.tcp_rmem", value="4096 65536 1048576")
+    assert inside(pid, "cat", sysctl_file("net.ipv4.tcp_rmem")).split() == [
+        "4096",
+        "65536",
+        "1048576",
+    ]
     assert Path("/proc/sys/net/ipv4/tcp_rmem").read_text() == host
     for kind in sorted(set(queues.KINDS) - set(offered))[:1]:
         with pytest.raises(InputError, match="this kernel has"):
-            client.of_run("qdisc.set", kind=kind, parameters={})
-        # What there was is there still.
+            client.request_for_run("qdisc.set", kind=kind, parameters={})
+        # The previous queueing discipline is still there.
         assert "tbf 1: root" in inside(pid, "tc", "qdisc", "show", "dev", "run0")
     before = client.counters()
     with _connection(place.holder.pid, pid, "10.213.0.0"):
@@ -331,7 +340,7 @@ def test_another_user_may_not_ask_over_the_socket(place: Place) -> None:
         done = subprocess.run(mounted, capture_output=True, text=True, check=False, timeout=20)
         if "No such file" in done.stderr or "denied" in done.stderr:
             missing("programs", f"another user cannot get at the socket: {done.stderr[-200:]}")
-        assert "uid 65534 may not ask" in done.stdout, done.stderr
+        assert "uid 65534 may not send requests" in done.stdout, done.stderr
         assert not link.exists()
     finally:
         reachable.rmdir()
@@ -344,7 +353,7 @@ def test_a_killed_service_undoes_everything_when_it_returns(place: Place, moment
     for _ in range(max(1, kills() // 10)):
         place.serve()
         client, pid = place.attached()
-        client.of_run("link.shape", rate_bps=8_000_000)
+        client.request_for_run("link.shape", rate_bps=8_000_000)
         if moment == "loaded":
             load(client)
         if moment == "loading":
@@ -368,7 +377,7 @@ _LOAD = """
 import sys
 from skyhop.testbed.kernel.client import KernelClient
 try:
-    KernelClient(sys.argv[1]).ask("cc.load", run="r1", token=sys.argv[2], name="bbr2")
+    KernelClient(sys.argv[1]).request("cc.load", run="r1", token=sys.argv[2], name="bbr2")
 except Exception: pass
 """
 
@@ -382,7 +391,7 @@ def test_leoscopes_lines_are_served_in_the_runs_namespace(place: Place) -> None:
     def say(line: str) -> str:
         return inside(pid, "bash", "-c", script.format(line)).strip()
 
-    assert say("cca.check") == inside(pid, "sysctl", "-n", DEFAULT).strip()
+    assert say("cca.check") == inside(pid, "cat", sysctl_file(DEFAULT)).strip()
     assert say("cca.change reno") == "reno"
     assert say("cca.check") == "reno"
     secret = place.directory / "target"
@@ -406,7 +415,7 @@ def test_known_parameters_of_linuxs_bbr2_are_ours_in_our_units() -> None:
 
 @live
 def test_a_run_gets_its_kernel_and_gives_it_back(place: Place) -> None:
-    """Executor and service together: the program's own connection has the module."""
+    """Run executor and service together; the program's own connection uses the module."""
     place.serve()
     token = secrets.token_hex(32)
     agent = KernelClient(place.socket)
@@ -501,7 +510,7 @@ def test_whoever_is_killed_the_run_ends_and_all_is_undone(place: Place, who: str
 @live
 @pytest.mark.parametrize("kind", [Kind.NAT, *map(soak, (Kind.ROUTED, Kind.MACVLAN, Kind.IPVLAN))])
 def test_a_run_reaches_what_lies_behind_the_uplink(place: Place, kind: Kind) -> None:
-    """Behind the service's namespace lies a LAN with another host, 192.0.2.2."""
+    """Set up a LAN behind the service's namespace, with another host, 192.0.2.2."""
     lan, descriptor = place.namespace()
     os.close(descriptor)
     place.run("ip", "link", "add", "up0", "type", "veth", "peer", "name", "lan0", "netns", str(lan))
@@ -525,17 +534,17 @@ def test_a_run_reaches_what_lies_behind_the_uplink(place: Place, kind: Kind) -> 
         assert said in available(), said
     forwarding = "net.ipv4.conf.up0.forwarding"
     if kind in (Kind.NAT, Kind.ROUTED):
-        assert place.run("sysctl", "-n", forwarding).strip() == "1"
+        assert place.run("cat", sysctl_file(forwarding)).strip() == "1"
     client.close()
     place.kill()
     place.serve()
-    assert place.run("sysctl", "-n", forwarding).strip() == "0"
+    assert place.run("cat", sysctl_file(forwarding)).strip() == "0"
     assert "192.0.2" not in place.run("ip", "neighbour", "show", "proxy")
     if shutil.which("nft"):
         assert place.run("nft", "list", "tables").strip() == ""
 
 
-# What the service decides, in this process.
+# Decisions of the service, in this process.
 
 
 @pytest.fixture
@@ -550,21 +559,21 @@ def here(served_here: tuple[KernelHere, KernelService]) -> KernelHere:
 
 
 REFUSED = [
-    ({"request": "exec", "command": "id"}, "no such request"),
+    ({"request": "exec", "command": "id"}, "unknown request"),
     ({"request": "cc.set", "name": "/bin/sh"}, "a congestion control's name"),
     ({"request": "cc.load", "name": "./evil.c"}, "a congestion control's name"),
     ({"request": "cc.load", "name": "nosuch"}, "skyhop has"),
-    ({"request": "cc.load", "name": "bbr2", "parameters": {"--set": "x"}}, "the name of a param"),
+    ({"request": "cc.load", "name": "bbr2", "parameters": {"--set": "x"}}, "names of param"),
     ({"request": "cc.load", "name": "bbr2", "parameters": {"beta": "--x"}}, "a number or a word"),
-    ({"request": "cc.load", "name": "bbr2", "path": "/etc/passwd"}, "has no 'path'"),
+    ({"request": "cc.load", "name": "bbr2", "path": "/etc/passwd"}, "unknown field 'path'"),
     ({"request": "sysctl.set", "name": "kernel.core_pattern", "value": "1"}, "expected tcp_NAME"),
     ({"request": "sysctl.set", "name": "tcp_../../x", "value": "1"}, "expected tcp_NAME"),
-    ({"request": "sysctl.set", "name": "tcp_fastopen", "value": "1"}, "not for runs to set"),
+    ({"request": "sysctl.set", "name": "tcp_fastopen", "value": "1"}, "not permitted"),
     ({"request": "sysctl.set", "name": "tcp_ecn", "value": "9"}, "expected 0 to 2"),
     ({"request": "sysctl.set", "name": "tcp_rmem", "value": "1 2"}, "3 ascending"),
     ({"request": "qdisc.set", "kind": "pfifo", "parameters": {"limit": 0}}, "limit: expected"),
     ({"request": "qdisc.set", "kind": "pfifo", "parameters": {"dev": "eth0"}}, "has no dev"),
-    ({"request": "qdisc.set", "kind": "mirred"}, "not known"),
+    ({"request": "qdisc.set", "kind": "mirred"}, "unknown"),
     ({"request": "link.shape", "rate_bps": -1}, "a whole number"),
     ({"request": "link.shape", "rate_bps": True}, "a whole number"),
     ({"request": "run.attach"}, "namespace already"),
@@ -577,38 +586,38 @@ def test_what_is_not_in_the_list_is_refused_and_logged(here: KernelHere) -> None
     for asked, expected in REFUSED:
         values = dict(asked)
         with pytest.raises(InputError, match=expected):
-            client.of_run(str(values.pop("request")), **values)
+            client.request_for_run(str(values.pop("request")), **values)
     client.close()
     refused = here.said("refused")
     assert len(refused) == len(REFUSED)
-    assert "'exec': no such request" in refused[0]
+    assert "'exec': unknown request" in refused[0]
 
 
 def test_a_token_opens_its_own_run_only(here: KernelHere) -> None:
     first = here.attached("r1", ["qdisc"])
     second = here.attached("r2")
     for run, token in (("r1", second._token), ("r2", first._token), ("r3", first._token)):
-        with pytest.raises(InputError, match="the token is not its own"):
-            second.ask("link.shape", run=run, token=token, rate_bps=1_000_000)
-    with pytest.raises(InputError, match="was not given link"):
-        first.of_run("link.shape", rate_bps=1_000_000)
-    with pytest.raises(InputError, match="was not given cc"):
-        first.of_run("cc.set", name="reno")
+        with pytest.raises(InputError, match="unknown run, or wrong token"):
+            second.request("link.shape", run=run, token=token, rate_bps=1_000_000)
+    with pytest.raises(InputError, match="has no grant link"):
+        first.request_for_run("link.shape", rate_bps=1_000_000)
+    with pytest.raises(InputError, match="has no grant cc"):
+        first.request_for_run("cc.set", name="reno")
     first.close()
     second.close()
 
 
 def test_an_agent_that_forgot_a_token_opens_the_run_anew(here: KernelHere) -> None:
-    """As one does that was killed before its executor came; once one has come, nobody does."""
+    """Open a run again if its agent was killed before the executor came, but not afterwards."""
     forgotten, token = secrets.token_hex(32), secrets.token_hex(32)
     agent, client = KernelClient(here.socket), KernelClient(here.socket)
     agent.open("r1", forgotten, ALL)
     agent.open("r1", token, ["qdisc"])
-    with pytest.raises(InputError, match="the token is not its own"):
+    with pytest.raises(InputError, match="unknown run, or wrong token"):
         here.attach(client, "r1", forgotten)
     here.attach(client, "r1", token)
-    with pytest.raises(InputError, match="was not given cc"):
-        client.of_run("cc.set", name="reno")
+    with pytest.raises(InputError, match="has no grant cc"):
+        client.request_for_run("cc.set", name="reno")
     with pytest.raises(InputError, match="open already"):
         agent.open("r1", forgotten, ALL)
     agent.close()
@@ -628,7 +637,7 @@ def test_rude_clients_are_answered_or_left_and_others_served(here: KernelHere) -
             answer = json.loads(client.makefile().readline())
             assert answer["ok"] is False
     clients = [here.attached(f"r{number}") for number in range(4)]
-    assert len({client.of_run("cc.list")["default"] for client in clients}) == 1
+    assert len({client.request_for_run("cc.list")["default"] for client in clients}) == 1
     silent.close()
     for client in clients:
         client.close()
@@ -640,7 +649,7 @@ def test_other_users_may_not_ask(here: KernelHere, monkeypatch: pytest.MonkeyPat
         client.settimeout(60)
         client.connect(here.socket)
         answer = json.loads(client.makefile().readline())
-    assert answer == {"ok": False, "error": "uid 65534 may not ask: see --allow-uid"}
+    assert answer == {"ok": False, "error": "uid 65534 may not send requests: see --allow-uid"}
     assert here.said("refused: uid 65534")
 
 
@@ -649,10 +658,10 @@ def test_a_run_has_its_queue_its_rate_and_its_sysctls_until_its_executor_goes(
 ) -> None:
     client = here.attached()
     (namespace,) = here.namespaces
-    client.of_run("qdisc.set", kind="pfifo", parameters={"limit": 50})
-    client.of_run("link.shape", rate_bps=8_000_000)
-    client.of_run("sysctl.set", name="net.ipv4.tcp_rmem", value="4096 65536 1048576")
-    client.of_run("cc.set", name="reno")
+    client.request_for_run("qdisc.set", kind="pfifo", parameters={"limit": 50})
+    client.request_for_run("link.shape", rate_bps=8_000_000)
+    client.request_for_run("sysctl.set", name="net.ipv4.tcp_rmem", value="4096 65536 1048576")
+    client.request_for_run("cc.set", name="reno")
     assert here.programs[-2:] == [
         "tc qdisc add dev run0 root handle 1: tbf rate 8000000bit burst 65536 latency 50ms",
         "tc qdisc add dev run0 parent 1:1 handle 2: pfifo limit 50",
@@ -682,24 +691,24 @@ def test_a_run_that_no_executor_comes_for_is_closed(
     here.clock.sleep(1)
     served._close_forgotten()
     assert here.said("closed") == ["r1: closed: no executor came"]
-    with pytest.raises(InputError, match="there is no such run"):
+    with pytest.raises(InputError, match="unknown run, or wrong token"):
         here.attach(client, "r1", token)
-    assert attached.of_run("cc.list")["default"] == "cubic"
+    assert attached.request_for_run("cc.list")["default"] == "cubic"
     for each in (agent, client, attached):
         each.close()
 
 
 def test_two_services_of_one_state_cannot_be(here: KernelHere) -> None:
     begin_s = here.clock.monotonic_s()
-    with pytest.raises(RunError, match="another kernel service is at work here"):
+    with pytest.raises(RunError, match="another kernel service uses this directory"):
         here.make()
     assert here.clock.monotonic_s() - begin_s == pytest.approx(5.0, abs=0.1)
 
 
 def test_what_a_killed_service_left_is_undone_by_the_next(here: KernelHere) -> None:
     client = here.attached()
-    client.of_run("link.shape", rate_bps=8_000_000)
-    # Its journal as it is when it is killed now, with half a line.
+    client.request_for_run("link.shape", rate_bps=8_000_000)
+    # Journal of a service that is killed now, with a partial line.
     (here.directory / "killed").mkdir()
     left = (here.directory / "state" / "changes.jsonl").read_bytes()
     (here.directory / "killed" / "changes.jsonl").write_bytes(left + b'{"number": 2, "ru')
@@ -713,7 +722,7 @@ def test_what_a_killed_service_left_is_undone_by_the_next(here: KernelHere) -> N
 @pytest.mark.parametrize(
     ("path", "said"),
     [
-        ("/proc/self/ns/net", "the host's network is not a run's to change"),
+        ("/proc/self/ns/net", "a run may not change the host's network"),
         ("/proc/self/ns/mnt", "is no network namespace"),
         ("/etc/passwd", "is no network namespace"),
     ],
@@ -733,20 +742,20 @@ def test_without_root_one_line_says_so(skyhop: Skyhop, monkeypatch: pytest.Monke
 
 def test_only_a_socket_that_nobody_holds_gives_way(tmp_path: Path) -> None:
     path = tmp_path / "kernel.sock"
-    path.write_text("somebody's file")
-    with pytest.raises(InputError, match="is there and is not a socket"):
-        bound(path)
-    assert path.read_text() == "somebody's file"
+    path.write_text("another user's file")
+    with pytest.raises(InputError, match="exists and is no socket"):
+        bind_socket(path)
+    assert path.read_text() == "another user's file"
     path.unlink()
-    # Of another kind than the service's.
+    # A socket of another type than the service's.
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as theirs:
         theirs.bind(str(path))
-        with pytest.raises(InputError, match="another program holds it"):
-            bound(path)
+        with pytest.raises(InputError, match="another program listens there"):
+            bind_socket(path)
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as asking:
             asking.connect(str(path))
-    # What a killed one leaves; everybody may ask, and the mode was so from the beginning.
-    with bound(path):
+    # A killed service's socket is replaced; its mode admits all users from the beginning.
+    with bind_socket(path):
         assert path.stat().st_mode & 0o777 == 0o666
 
 

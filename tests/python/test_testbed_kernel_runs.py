@@ -1,6 +1,6 @@
-"""Jobs that ask for a kernel of their own: agent, executor, kernel service and iperf3 together.
+"""Jobs with kernel settings: agent, executor, kernel service and iperf3 together.
 
-The service is in a namespace that the test makes; the runs' devices lead there, and no further.
+The service is in a namespace that the test makes; the runs' devices lead only there.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import pytest
 from needs import missing, needs_program
 from test_testbed_agent import is_settled, job, kept_revision
 from test_testbed_kernel import Place, available, placed
-from testbed_orchestrator import AgentProcess, Orchestrator
+from testbed_fake_orchestrator import AgentProcess, FakeOrchestrator
 from waiting import wait_for
 
 from skyhop.testbed.executor.journal import is_alive, read_journal
@@ -27,20 +27,20 @@ from skyhop.testbed.executor.journal import is_alive, read_journal
 pytestmark = [pytest.mark.soak, pytest.mark.alone]
 
 _SERVER = "10.213.0.0"
-"""The service's end of the first run's pair."""
+"""Address of the service's end of the first run's veth pair."""
 _PORT = 5202
 
 
 @dataclass
 class Node:
-    """An agent with a kernel service, and iperf3 at the other end of its runs' devices."""
+    """Agent with a kernel service, and iperf3 at the other end of its runs' devices."""
 
-    orchestrator: Orchestrator
+    orchestrator: FakeOrchestrator
     agent: AgentProcess
     place: Place
 
     def plan(self, script: str, kernel: dict[str, Any], **others: Any) -> str:
-        """Plan a run of a shell's script in a veth."""
+        """Plan a run of a shell script in a veth."""
         spec = job("sh", "-c", script, run={"network": "veth"}, kernel=kernel, length_s=60.0)
         return self.orchestrator.plan(spec, priv=True, **others)
 
@@ -53,19 +53,19 @@ class Node:
         return [step["step"] for step in read_journal(self.directory(run))]
 
     def wait_executing(self, run: str) -> None:
-        """Wait until its program has its device and its kernel."""
+        """Wait until a run's program has its device and its kernel settings."""
         began = self.directory(run) / "work" / "began"
         wait_for(began.exists, 120, self.said)
 
     def result(self, run: str) -> dict[str, Any]:
-        """Wait until a run has ended; return what it came to."""
+        """Wait until a run has ended; return its result."""
         wait_for(lambda: is_settled(self.orchestrator, run), 120, self.said)
         wait_for(lambda: not is_alive(self.directory(run)))
         result: dict[str, Any] = json.loads((self.directory(run) / "result.json").read_text())
         return result
 
     def said(self) -> str:
-        """Return what was reported and logged."""
+        """Return the reports and the log."""
         told = [str(body) for _, kind, body in self.orchestrator.events if kind in ("run", "task")]
         log = (self.place.directory / "log").read_text()
         return "\n".join([*told, self.agent.log(), log])
@@ -75,7 +75,7 @@ class Node:
 def node(tmp_path: Path) -> Iterator[Node]:
     needs_program("iperf3", "iperf3")
     (tmp_path / "kernel").mkdir()
-    orchestrator = Orchestrator(tmp_path / "orchestrator")
+    orchestrator = FakeOrchestrator(tmp_path / "orchestrator")
     orchestrator.policy = {"kernel": True}
     with placed(tmp_path / "kernel") as place:
         place.serve()
@@ -101,7 +101,7 @@ def _iperf3(options: str = "") -> str:
 
 
 def _kernels_other() -> str:
-    """Return a congestion control of this kernel's that is not its default."""
+    """Return a congestion control of this kernel that is not its default."""
     default = Path("/proc/sys/net/ipv4/tcp_congestion_control").read_text().strip()
     return next(
         name for name in ("bbr", "cubic", "reno") if name in available() and name != default
@@ -112,7 +112,7 @@ def _kernels_other() -> str:
 def test_iperf3_runs_with_what_its_job_asks_for_and_the_host_does_not(
     node: Node, whose: str
 ) -> None:
-    """iperf3 asks its own socket what congestion control it has, and says it."""
+    """Check the congestion control that iperf3 reports of its own socket."""
     asked = _kernels_other() if whose == "the kernel's" else "skyhop:bbr2"
     lowat = Path("/proc/sys/net/ipv4/tcp_notsent_lowat").read_text()
     default = Path("/proc/sys/net/ipv4/tcp_congestion_control").read_text().strip()
@@ -126,7 +126,7 @@ def test_iperf3_runs_with_what_its_job_asks_for_and_the_host_does_not(
     end = json.loads((kept / "work" / "iperf3.json").read_text())["end"]
     used = end["sender_tcp_congestion"]
     assert used == asked if whose == "the kernel's" else used.startswith("bbr2_r")
-    # The other end is none of the run's: what it sends, it sends as its machine does.
+    # The other end is no part of the run, and sends with its machine's congestion control.
     assert end["receiver_tcp_congestion"] == default
     sent = end["sum_sent"]["bytes"]
     assert sent > 1_000_000
@@ -165,13 +165,13 @@ def test_whoever_is_killed_while_iperf3_runs_nothing_is_left(node: Node, who: st
     else:
         assert (result["state"], result["reason"]) == ("failed", "killed")
     wait_for(lambda: node.place.left() == [], 120, node.said)
-    # The node is as good as before.
+    # The node accepts runs as before.
     after = node.plan("ip -br link show run0", {}, start_s=0.0)
     assert node.result(after)["state"] == "complete", node.said()
 
 
 def test_who_serves_such_a_job_has_his_hosts_network_and_kernel(node: Node) -> None:
-    """As docs/kernel-service.md says: `veth` and `[kernel]` are the client's."""
+    """Check docs/testbed/kernel-service.md: `veth` and `[kernel]` apply to the client only."""
     script = "cat /proc/sys/net/ipv4/tcp_congestion_control; grep -c run0 /proc/net/dev; sleep 60"
     spec = job(
         "true",

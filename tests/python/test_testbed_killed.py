@@ -1,7 +1,7 @@
 """The whole testbed while its parts are killed: nothing runs twice, nothing is lost in silence.
 
-An orchestrator, two clients and a server node, all real processes; each run's program calls the
-test when it begins, so that two beginnings are seen. Whoever is killed is started again.
+An orchestrator, two clients and a server's node are real processes; each run's program calls the
+test when it begins, so that the test notices a second start. A killed process is started again.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from skyhop.testbed.words import ENDED, State
 
 _BULK_BYTES = 3_000_000
 _LIFE_S = {"now": 1.8, "server": 2.6, "planned": 3.8}
-"""How long runs of these kinds last, about."""
+"""Approximate length of runs of these kinds, in s."""
 _DIRECTED = (
     ("agent", "planned"),
     ("orchestrator", "claimed"),
@@ -52,11 +52,11 @@ _DIRECTED = (
     ("agent", "armed"),
     ("orchestrator", "finishing"),
 )
-"""Who is killed, and the state of a run at which: each once, then more of all at random moments."""
+"""Victims, and states of a run at which they are killed: each once, then at random times."""
 
 
 class Trial:
-    """A testbed, and who of it was killed when."""
+    """Testbed, with a record of the processes that were killed."""
 
     def __init__(self, made: Machine, seed: int) -> None:
         self.made, self.draw = made, random.Random(seed)
@@ -96,18 +96,18 @@ files = ["input.bin"]
         return str(made["id"])
 
     def state_of(self, job: str) -> tuple[str, str, str] | None:
-        """Return a run of a job as its client's book has it: client, run and state."""
+        """Return client, id and state of a job's run, as in its client's database."""
         for name in ("a", "b"):
-            for key, life in self.made.agents[name].lives().items():
-                if life["job"] == job:
-                    return name, key, life["state"]
+            for key, local_run in self.made.agents[name].local_runs().items():
+                if local_run["job"] == job:
+                    return name, key, local_run["state"]
         for run in self.made.runs().values():
             if run["job"] == job:
                 return run["client"], run["id"], run["state"]
         return None
 
     def kill_at(self, who: str, state: str) -> None:
-        """Kill somebody as soon as a new run is in a state, or just past it."""
+        """Kill a process as soon as a new run is in a state, or just past it."""
         job = self.submit("server" if "server" in (who, state.partition("-")[2]) else state)
         limit = time.monotonic() + 120
         order = [each.value for each in State]
@@ -120,7 +120,7 @@ files = ["input.bin"]
         self.kill(who, *found)
 
     def kill(self, who: str, client: str, run: str, state: str) -> None:
-        """Kill it, and start it again."""
+        """Kill a process, and start it again."""
         made = self.made
         self.kills[f"{who} {state}"] += 1
         if who == "orchestrator":
@@ -142,12 +142,12 @@ files = ["input.bin"]
             agent.start()
 
     def is_over(self, agent: Agent, run: str) -> bool:
-        """Return whether a run's executor is not to come any more."""
-        life = agent.lives().get(run)
-        return life is not None and life["state"] in (State.FINISHING, *ENDED)
+        """Return whether a run's executor will not start any more."""
+        local_run = agent.local_runs().get(run)
+        return local_run is not None and local_run["state"] in (State.FINISHING, *ENDED)
 
     def kill_at_random(self) -> None:
-        """Kill one of all at a moment of chance in the life of a run."""
+        """Kill a random process at a random time of a run."""
         who = self.draw.choice(["agent", "agent", "executor", "executor", "orchestrator", "server"])
         kind = "server" if who == "server" else self.draw.choice(["now", "server", "planned"])
         job = self.submit(kind)
@@ -175,7 +175,7 @@ def _prepared(made: Machine, seed: int) -> Trial:
         made.agent(name, "--terminal", str(terminal), **node).start()
     with made.testbed() as testbed:
         for name in made.agents:
-            # Whatever is over is let go of at the next look.
+            # The next cleanup removes all runs that have ended.
             testbed.set_policy(name, {"keep_days": 0})
         wait_for(lambda: all(node["online"] for node in testbed.nodes()), 120, lambda: made.log)
     return Trial(made, seed)
@@ -216,7 +216,7 @@ def test_whoever_is_killed_no_run_is_begun_twice_and_none_is_lost(
                 assert starts[run["id"]] == 1
                 _check_files(made, run["id"])
             else:
-                # Only an executor that is killed takes its run with it.
+                # Only the death of its executor ends a run.
                 assert run["id"] in tried.without, (run, made.log)
                 assert (run["state"], run["reason"]) == ("failed", "killed"), (run, made.log)
         check_tables(made)
@@ -233,16 +233,24 @@ def _check_files(made: Machine, run: str) -> None:
 
 
 def _check_nothing_is_left(made: Machine) -> None:
-    """Check that neither agents nor runs left processes, mounts or files of runs."""
+    """Check that agents and runs left no processes, mounts or files of runs."""
     for agent in made.agents.values():
-        lives = agent.lives()
-        client = {key: life for key, life in lives.items() if life["side"] == "client"}
+        local_runs = agent.local_runs()
+        client = {
+            key: local_run for key, local_run in local_runs.items() if local_run["side"] == "client"
+        }
         runs = made.runs()
-        assert {key: life["state"] for key, life in client.items() if not life["is_silent"]} == {
-            key: runs[key]["state"] for key, life in client.items() if not life["is_silent"]
+        assert {
+            key: local_run["state"]
+            for key, local_run in client.items()
+            if not local_run["is_silent"]
+        } == {
+            key: runs[key]["state"]
+            for key, local_run in client.items()
+            if not local_run["is_silent"]
         }
         agent.end(signal.SIGTERM)
-        # An agent that begins looks at what it has kept, and lets go of what had its time.
+        # A starting agent deletes the files that have expired.
         agent.start()
         keeps = lambda agent=agent: [*(agent.state / "runs").iterdir()]  # noqa: E731
         wait_for(lambda keeps=keeps: not keeps(), 120, lambda keeps=keeps: f"{keeps()}\n{made.log}")
@@ -253,13 +261,13 @@ def _check_nothing_is_left(made: Machine) -> None:
     assert [*incoming.rglob("*")] == []
 
 
-# --- nobody answers ---
+# --- the orchestrator does not answer ---
 
 
 def _light(
     name: str, command: str, when: str = 'at = "now"', *, files: bool = False, **keys: str
 ) -> str:
-    """Return a job on node a that does not load the link, of one line for bash."""
+    """Return a job on node a that does not load the link: one line of bash."""
     first = {"overhead": "false", "length": '"120 s"', **keys}
     lines = "\n".join(f"{key} = {value}" for key, value in first.items())
     text = json.dumps(["bash", "-c", command])
@@ -293,9 +301,9 @@ def test_runs_that_come_due_while_nobody_answers_are_told_of_afterwards_once(
     for place in range(3):
         made.submit(_light(f"due-{place}", says, f"at = {begin_ns + place * 10**9}"))
     names = set(made.runs())
-    held = lambda: json.dumps(agent.lives())  # noqa: E731
+    held = lambda: json.dumps(agent.local_runs())  # noqa: E731
     time.sleep(0.3)
-    # It hangs for the first two, and is gone for the third; the agent begins anew meanwhile.
+    # The orchestrator hangs for two runs, and is gone for the third; the agent restarts.
     made.served.process.send_signal(signal.SIGSTOP)
     wait_for(lambda: len(made.sink.starts()) >= 1, 120, held)
     agent.end()
@@ -303,7 +311,7 @@ def test_runs_that_come_due_while_nobody_answers_are_told_of_afterwards_once(
     made.end_serving()
     wait_for(lambda: set(made.sink.starts()) == names, 120, held)
     wait_for(
-        lambda: all(life["state"] == "finishing" for life in agent.lives().values()),
+        lambda: all(local_run["state"] == "finishing" for local_run in agent.local_runs().values()),
         120,
         held,
     )
@@ -321,9 +329,9 @@ def test_runs_that_come_due_while_nobody_answers_are_told_of_afterwards_once(
 
 
 _SCALE = 25.0
-"""What takes so many seconds takes one here: silence, heartbeats, the orchestrator's patience.
+"""Factor by which silence, heartbeats and the orchestrator's timeouts are shortened.
 
-What a node waits for on its own account (an answer to a claim: 3 s) is not scaled.
+Timeouts of the node itself (3 s for the answer to a claim) are not scaled.
 """
 _AWAY_S = 600.0 / _SCALE
 
@@ -333,7 +341,7 @@ _AWAY_S = 600.0 / _SCALE
 def test_after_ten_minutes_without_network_nothing_is_lost_and_nothing_comes_twice(
     made: Machine,
 ) -> None:
-    """The node works on in silence; the orchestrator gives its runs up, and is told better."""
+    """Cut off the node, which works on; the orchestrator gives its runs up until they report."""
     made.configure(heartbeat_s=10.0 / _SCALE, lost_after_s=75.0 / _SCALE)
     wire = Wire(made.served.agents)
     terminal = made.directory / "terminal.json"
@@ -344,7 +352,7 @@ def test_after_ten_minutes_without_network_nothing_is_lost_and_nothing_comes_twi
     says = f"echo {{run}} > /dev/tcp/127.0.0.1/{made.sink.port}; cat input.bin > copy"
     through = f"{says}; sleep 2"
     now_ns = time.time_ns()
-    # One goes on when the net goes, three fall due in the silence, one after it.
+    # One run is executing when the network fails; three are due during the outage, in sequence.
     made.submit(_light("through", through, length='"12 s"', files=True), input=b"x" * 9_000)
     for place, after_s in enumerate((1.8, 3.0, 8.0, _AWAY_S + 3.0)):
         when = f"at = {now_ns + round(after_s * 10**9)}"
@@ -355,8 +363,8 @@ def test_after_ten_minutes_without_network_nothing_is_lost_and_nothing_comes_twi
     wire.cut()
     cut_ns = time.time_ns()
     time.sleep(_AWAY_S - 1.0)
-    wait_for(lambda: len(made.sink.starts()) >= 4, why=lambda: f"{agent.lives()}\n{agent.log}")
-    # One that begins looks at once at what is overdue, which it does every 15 s else.
+    wait_for(lambda: len(made.sink.starts()) >= 4, why=lambda: f"{agent.local_runs()}\n{agent.log}")
+    # A starting orchestrator checks overdue runs at once, and otherwise every 15 s.
     made.end_serving()
     made.serve()
     wait_for(
@@ -389,7 +397,7 @@ def test_after_ten_minutes_without_network_nothing_is_lost_and_nothing_comes_twi
 
 
 def _is_told_of(made: Machine, from_ns: int, to_ns: int) -> bool:
-    """Return whether the terminal's telemetry of a time is there: once, each second or so."""
+    """Return whether the terminal's telemetry of a time is there, each second once."""
     with made.testbed() as testbed:
         times = testbed.telemetry("a", from_ns, to_ns)["time_ns"].to_list()
     assert len(times) == len(set(times))
@@ -400,13 +408,13 @@ def _is_told_of(made: Machine, from_ns: int, to_ns: int) -> bool:
 
 
 def _check_lines(log: str) -> None:
-    """Check that errors are lines, not traces."""
+    """Check that errors are single lines, without tracebacks."""
     assert "Traceback" not in log, log
 
 
 def _times_full(agent: Agent) -> int:
-    """Return how often the agent's book could not be written."""
-    return agent.log.count("cannot be written, it waits")
+    """Return the number of times that the agent's database could not be written."""
+    return agent.log.count("cannot be written; changes wait")
 
 
 @pytest.mark.soak
@@ -451,7 +459,7 @@ def _make_users(testbed: Testbed, count: int) -> None:
 
 
 def _enlarge(pid: int, place: Path) -> None:
-    """Make room on a process' small disk."""
+    """Free space on a process's small disk."""
     enter = [needs_program("nsenter"), "-t", str(pid), "-m"]
     command = [*enter, needs_program("mount"), "-o", "remount,size=60m", str(place)]
     subprocess.run(command, check=True, capture_output=True)
@@ -527,7 +535,7 @@ def test_an_experiment_is_silent_three_seconds_after_the_hosts_traffic_begins(
         event = next(e for e in testbed.run(first)["events"] if e["state"] == "rescheduled")
     assert event["reason"] == "scavenger"
     assert follower["start_ns"] >= event["at_ns"] + 2 * 10**9
-    # The owner's word counts for more than the traffic that goes on.
+    # The owner's switch takes precedence over the ongoing traffic.
     _switch(made, "off")
     wait_for(lambda: made.sink.starts().get(follower["id"]), 120, lambda: agent.log)
     began = time.time()
@@ -559,10 +567,10 @@ def _switch(made: Machine, mode: str) -> None:
     assert done.stdout == f"a: {mode}\n", done.stderr
 
 
-# --- what it takes ---
+# --- resources of an idle testbed ---
 
 _AWAKE_PER_S = 800
-"""Of all threads of an orchestrator and five idle agents."""
+"""Wake-ups per second of all threads of an orchestrator and five idle agents."""
 
 
 @pytest.mark.soak
@@ -574,20 +582,20 @@ def test_what_an_orchestrator_and_five_idle_agents_take(tmp_path: Path) -> None:
         _online(made)
         pids = [made.served.process.pid]
         pids += [agent.process.pid for agent in made.agents.values() if agent.process]
-        # What beginning takes, imports and first looks, is not what being idle does.
+        # Imports and first calls at the start are not part of idling.
         time.sleep(2.0)
         before, awake, began = _cpu_s(pids), _awoken(pids), time.monotonic()
         time.sleep(5.0 if cases(1) == 1 else 20.0)
         took_s = time.monotonic() - began
         share = (_cpu_s(pids) - before) / took_s
         per_s = sum((_awoken(pids) - awake).values()) / took_s
-        # What reads telemetry takes its memory with it.
+        # Processes that read telemetry release their memory at their end.
         with made.testbed() as testbed:
             testbed.telemetry("n0", 0, time.time_ns())
             testbed.test_trigger("pop_ping_latency_ms > 1", "n0", 0, time.time_ns())
         sizes = [_pss_mb(pid) for pid in pids]
     print(f"{100 * share:.1f} % of a core, {per_s:.0f} wakes/s; PSS {sum(sizes):.0f} MB: {sizes}")
-    # How often they wake is the same on any machine; what a wake takes is not: some 5 % of a core,
+    # The rate of wake-ups is the same on any machine, the CPU time is not: some 5 % of a core,
     # or 8 % where system calls are slow.
     assert per_s < _AWAKE_PER_S
     assert share < 0.15
@@ -595,7 +603,7 @@ def test_what_an_orchestrator_and_five_idle_agents_take(tmp_path: Path) -> None:
 
 
 def _awoken(pids: list[int]) -> Counter[str]:
-    """Return how often each thread of processes has come to run; one that ended is not there."""
+    """Return the context switches of each thread of processes, without ended threads."""
     counts: Counter[str] = Counter()
     for pid in pids:
         for task in Path(f"/proc/{pid}/task").iterdir():
@@ -605,7 +613,7 @@ def _awoken(pids: list[int]) -> Counter[str]:
 
 
 def _cpu_s(pids: list[int]) -> float:
-    """Return what processes have used, and their children that have ended."""
+    """Return the CPU time of processes, and of their children that have ended."""
     ticks = 0
     for pid in pids:
         words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()

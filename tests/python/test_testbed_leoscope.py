@@ -1,4 +1,4 @@
-"""LEOScope's jobs as ours: what is carried over, what is said not to be, and what triggers mean."""
+"""Import of LEOScope's jobs: values, notes on the rest, and the meaning of triggers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from damaged import Trial
 from skyhop.errors import InputError
 from skyhop.testbed.client import read_files
 from skyhop.testbed.job import When
-from skyhop.testbed.leoscope import CONFIG, Given, Imported, import_job
+from skyhop.testbed.leoscope import CONFIG, Imported, Overrides, import_job
 from skyhop.testbed.triggers import Trigger
 
 S = 1_000_000_000
@@ -38,12 +38,12 @@ tests:
 artifacts:
   path_local: /artifacts
 """
-BESIDE = Given(nodes=("bcn-1",), length="5 min", at="now")
+BESIDE = Overrides(nodes=("bcn-1",), length="5 min", at="now")
 _INDENTED = EXPERIMENT.replace("\n", "\n  ").rstrip()
 CRON = f"""\
 id: Spikes of latency
 nodeid: bcn-1
-userid: someone
+userid: ann
 type: cron
 params: {{mode: docker, deploy: params_deploy, execute: params_execute, finish: params_finish}}
 schedule: {{minute: '*/15', hour: 8-18, day_of_month: '*', month: '*', day_of_week: mon-fri}}
@@ -78,7 +78,7 @@ def reads_yaml() -> None:
         missing("pyyaml", "it is not installed")
 
 
-def imported(text: str, given: Given | None = None) -> Imported:
+def imported(text: str, given: Overrides | None = None) -> Imported:
     return import_job(text, "job.yaml", "job", given)
 
 
@@ -109,8 +109,8 @@ def test_a_job_of_cron_with_its_server() -> None:
     assert job.run.serve == job.run.client
     assert made.files[CONFIG].decode() == _as_block(CRON)
     said = "\n".join(made.notes)
-    assert "Spikes of latency is called spikes-of-latency here" in said
-    assert "someone" in said
+    assert "Spikes of latency is named spikes-of-latency here" in said
+    assert "ann" in said
     assert "params" not in said, "what LEOScope's command writes by itself is nothing to tell"
 
 
@@ -138,7 +138,7 @@ def test_a_trigger_takes_the_place_of_its_cron_line_and_says_so() -> None:
 
 
 def test_what_is_given_beside_a_file_comes_first() -> None:
-    given = Given(
+    given = Overrides(
         id="other",
         nodes=("a", "b"),
         server="c",
@@ -174,26 +174,34 @@ def test_the_keys_of_an_account_stay_here() -> None:
         ("", None, "the file: expected keys and values"),
         ("- 1", None, "the file: expected keys and values"),
         (EXPERIMENT, None, "nodeid is missing: give --node"),
-        (EXPERIMENT, Given(nodes=("a",)), "length_secs is missing: give --length"),
-        (EXPERIMENT, Given(nodes=("a",), length="1 s"), "schedule is missing: give --cron or --at"),
+        (EXPERIMENT, Overrides(nodes=("a",)), "length_secs is missing: give --length"),
+        (
+            EXPERIMENT,
+            Overrides(nodes=("a",), length="1 s"),
+            "schedule is missing: give --cron or --at",
+        ),
         (CRON.replace("image:", "img:"), None, "docker.image is missing"),
-        (CRON.replace("mode: docker", "mode: vm"), None, "params.mode: vm is not known"),
-        (CRON.replace("type: cron", "type: batch"), None, "type: batch is not known"),
+        (CRON.replace("mode: docker", "mode: vm"), None, "params.mode: vm is unknown"),
+        (CRON.replace("type: cron", "type: batch"), None, "type: batch is unknown"),
         (CRON.replace("*/15", "*/x"), None, 'cron: "\\*/x'),
         (CRON.replace("*/15", "1 2"), None, "schedule.minute: 1 2 is no field of cron"),
-        (CRON.replace("minute:", "second:"), None, "schedule: second is not known"),
+        (CRON.replace("minute:", "second:"), None, "schedule: second is unknown"),
         (CRON.replace("300", "soon"), None, "length_secs: soon is no number of seconds"),
         (CRON.replace("300", "-3"), None, "length: .*is not a duration"),
         (CRON.replace("'2026-12-01T00:00:00'", "tomorrow"), None, "start_date: tomorrow is no"),
         (CRON.replace("'2026-12-08T00:00:00'", "'2026-11-08'"), None, "the end is not after"),
         (CRON.replace("overhead: false", "overhead: maybe"), None, "overhead: expected true or"),
-        (CRON.replace("ams-1", "bcn-1"), None, "server: is one of the nodes"),
+        (CRON.replace("ams-1", "bcn-1"), None, "server: may not be one of the nodes"),
         (TRIGGERED.replace("> 100", "> "), None, "trigger: column 22: expected a number"),
         (TRIGGERED.replace("> 100", "< 3 < 4"), None, "comparisons do not chain"),
-        (TRIGGERED.replace("end_date: '2026-12-08T00:00:00'", ""), None, "a trigger needs: give"),
+        (
+            TRIGGERED.replace("end_date: '2026-12-08T00:00:00'", ""),
+            None,
+            "a trigger needs it: give",
+        ),
     ],
 )
-def test_what_is_refused_and_what_is_said(text: str, given: Given | None, why: str) -> None:
+def test_what_is_refused_and_what_is_said(text: str, given: Overrides | None, why: str) -> None:
     with pytest.raises(InputError, match=why) as caught:
         imported(text, given)
     assert str(caught.value).startswith("job.yaml: ")
@@ -214,7 +222,7 @@ def test_damaged_files_are_refused_in_a_line() -> None:
     Trial("job of leoscope", samples, usual=150).run(read)
 
 
-# What imported triggers mean: each beside a restatement over everything that was, `past[name][0]`
+# Meaning of imported triggers, compared with references over the whole past: `past[name][0]` is
 # the current value of a field and `past[name][k]` the one k updates ago; None where unknown.
 
 Past = dict[str, list[Any]]
@@ -229,7 +237,7 @@ def _jump(past: Past) -> bool | None:
 
 
 def _spike(past: Past) -> bool | None:
-    # LEOScope's own mean was wrong: each of F_2 to F_5 was F_1 of the update before.
+    # LEOScope's mean is wrong: each of F_2 to F_5 is F_1 of the update before.
     values = past[LATENCY][:6]
     return values[0] * 6 > 2 * math.fsum(values) if len(values) == 6 else None
 
@@ -258,10 +266,10 @@ MEANINGS: list[tuple[str, Meaning]] = [
     (f"{LATENCY} > 2 * {LATENCY}_avg", _spike),
     (f"{LATENCY} > {LATENCY}_5", _fifth),
     (_VOLUNTEER, _volunteer),
-    # A minus sign was dropped there.
+    # LEOScope drops a minus sign there.
     ("direction_azimuth > -10", lambda past: past["direction_azimuth"][0] > -10),
     (f"!({LATENCY} >= 60) | currently_obstructed", _calm),
-    # False was true there.
+    # LEOScope takes false as true there.
     ("currently_obstructed === 1", lambda past: past["currently_obstructed"][0]),
     ("direction_elevation !== 60", lambda past: past["direction_elevation"][0] != 60),
     (
@@ -334,6 +342,6 @@ def test_the_command_writes_a_job_that_can_be_submitted(skyhop: Skyhop, tmp_path
     (tmp_path / CONFIG).write_text("mine")
     refused = skyhop(*command, "-o", "job.toml")
     assert refused.returncode == 2
-    assert "is there and is another file" in refused.stderr
+    assert "a different file exists already" in refused.stderr
     assert (tmp_path / CONFIG).read_text() == "mine"
     assert text == (tmp_path / "job.toml").read_text()

@@ -1,4 +1,4 @@
-"""Obstruction maps: asked of a terminal by its node's agent, kept, sent, and shown."""
+"""Obstruction maps: requested from a terminal by its node's agent, stored, sent, and shown."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from manual_clock import ManualClock
 from needs import needs_namespaces
 from node_here import NodeHere
 from test_testbed_agent import is_settled, job
-from testbed_office import BEGIN_NS
-from testbed_office import served as orchestrator_served
-from testbed_orchestrator import AgentProcess, Orchestrator
+from testbed_fake_orchestrator import AgentProcess, FakeOrchestrator
+from testbed_harness import BEGIN_NS
+from testbed_harness import served as orchestrator_served
 from waiting import wait_for
 
 from damaged import Trial
 from skyhop.dish import device_pb2
-from skyhop.dish.emulate.recorded import Recorded
-from skyhop.dish.messages import recorded_map, seen_in, seen_of
+from skyhop.dish.emulate.recorded import RecordedAnswers
+from skyhop.dish.messages import parse_obstruction_map, read_obstruction_map, recorded_map
 from skyhop.dish.readings import ObstructionMap, obstruction_map_of
 from skyhop.dish.sky import Frame
 from skyhop.errors import InputError
@@ -36,7 +36,7 @@ SIDE = 21
 
 
 def small_map() -> device_pb2.DishGetObstructionMapResponse:
-    """Return a map in the terminal's frame: its left half was never seen, one pixel is blocked."""
+    """Return a map in the terminal's frame: left half unseen, one pixel blocked."""
     snr = [-1.0 if place % SIDE < SIDE // 2 else 1.0 for place in range(SIDE * SIDE)]
     snr[SIDE * SIDE // 2] = 0.25
     return device_pb2.DishGetObstructionMapResponse(
@@ -52,26 +52,27 @@ def seen() -> ObstructionMap:
 def test_a_map_is_written_as_it_is_read(tmp_path: Path) -> None:
     file = tmp_path / maps.FILE
     file.write_bytes(recorded_map(seen()))
-    again = seen_in(file)
+    again = read_obstruction_map(file)
     assert again.snr == seen().snr
     assert again.grid.frame is Frame.TERMINAL
     assert again.grid.pointing.azimuth_deg == pytest.approx(seen().grid.pointing.azimuth_deg)
     assert again.grid.pointing.tilt_deg == pytest.approx(seen().grid.pointing.tilt_deg)
-    assert maps.unpacked(maps.packed(file.read_bytes())) == file.read_bytes()
+    assert maps.decode_map(maps.encode_map(file.read_bytes())) == file.read_bytes()
 
 
-@pytest.mark.parametrize("text", [None, "", "%", maps.packed(b"{}"), maps.packed(b"[" * 9000),
-                                  maps.packed(recorded_map(seen()))[:-20],
-                                  maps.packed(b" " * (2 << 20))])  # fmt: skip
+@pytest.mark.parametrize("text", [None, "", "%", maps.encode_map(b"{}"),
+                                  maps.encode_map(b"[" * 9000),
+                                  maps.encode_map(recorded_map(seen()))[:-20],
+                                  maps.encode_map(b" " * (2 << 20))])  # fmt: skip
 def test_what_is_no_map_is_refused(text: object) -> None:
     with pytest.raises(InputError, match=r"^map: "):
-        maps.unpacked(text)
+        maps.decode_map(text)
 
 
 def test_a_damaged_map_is_refused_in_one_line() -> None:
     def tried(content: bytes) -> None:
-        maps.unpacked(maps.packed(content))
-        seen_of(content, "map")
+        maps.decode_map(maps.encode_map(content))
+        parse_obstruction_map(content, "map")
 
     Trial("obstruction map", [recorded_map(seen())], usual=40).run(tried)
 
@@ -80,7 +81,7 @@ def test_a_map_is_handed_on_when_it_has_changed() -> None:
     taken: list[bytes] = []
     clock = ManualClock()
     watch = Watch(
-        "127.0.0.1:1", None, add=dict, take=lambda _: None, take_map=taken.append,
+        "127.0.0.1:1", None, host_fields=dict, on_samples=lambda _: None, on_map=taken.append,
         say=lambda _: None, clock=clock,
     )  # fmt: skip
     assert watch._collector.map_every_s == maps.EVERY_S
@@ -92,12 +93,12 @@ def test_a_map_is_handed_on_when_it_has_changed() -> None:
     changed.snr[-1] = 0.5
     watch._on_map(3, obstruction_map_of(changed, recorded_status()))
     assert len(taken) == 2
-    other = Watch(None, None, add=dict, take=lambda _: None, say=print, clock=clock)
+    other = Watch(None, None, host_fields=dict, on_samples=lambda _: None, say=print, clock=clock)
     assert other._collector.map_every_s is None
 
 
 class Terminal:
-    """A terminal that has the small map."""
+    """Fake terminal with the small map."""
 
     map_every_s = maps.EVERY_S
 
@@ -105,22 +106,22 @@ class Terminal:
         pass
 
     def status(self) -> dict[str, float]:
-        """Return a second."""
+        """Return the status fields of a second."""
         return {"pop_ping_latency_ms": 30.0}
 
     def history(self) -> list[dict[str, float]]:
-        """Return no seconds before it."""
+        """Return an empty history."""
         return []
 
     def map(self) -> ObstructionMap:
-        """Return the map."""
+        """Return the small obstruction map."""
         return seen()
 
 
 def test_a_node_reports_its_map_once_and_leaves_it_with_a_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("skyhop.testbed.agent.sensing._OfDish", Terminal)
+    monkeypatch.setattr("skyhop.testbed.agent.sensing._StarlinkTerminal", Terminal)
     node = NodeHere(tmp_path, monkeypatch)
     try:
         node.start(dish="dish.invalid")
@@ -128,8 +129,8 @@ def test_a_node_reports_its_map_once_and_leaves_it_with_a_run(
         node.until_settled(run)
         node.clock.advance(2 * maps.EVERY_S)
         (told,) = [body["map"] for _, kind, body in node.orchestrator.events if kind == "map"]
-        assert seen_of(maps.unpacked(told), "map").snr == seen().snr
-        assert node.orchestrator.files[f"{run}/client/{maps.FILE}"] == maps.unpacked(told)
+        assert parse_obstruction_map(maps.decode_map(told), "map").snr == seen().snr
+        assert node.orchestrator.files[f"{run}/client/{maps.FILE}"] == maps.decode_map(told)
     finally:
         node.close()
 
@@ -137,8 +138,8 @@ def test_a_node_reports_its_map_once_and_leaves_it_with_a_run(
 @pytest.mark.soak
 def test_an_agent_reports_its_terminals_map_and_leaves_it_with_a_run(tmp_path: Path) -> None:
     needs_namespaces()
-    orchestrator = Orchestrator(tmp_path / "orchestrator")
-    source = Recorded(time.time_ns(), recorded_status(), seen=small_map())
+    orchestrator = FakeOrchestrator(tmp_path / "orchestrator")
+    source = RecordedAnswers(time.time_ns(), recorded_status(), seen=small_map())
     with served(source) as address:
         agent = AgentProcess(tmp_path / "state", orchestrator, dish=address)
         try:
@@ -148,11 +149,11 @@ def test_an_agent_reports_its_terminals_map_and_leaves_it_with_a_run(tmp_path: P
                 return [body["map"] for _, kind, body in orchestrator.events if kind == "map"]
 
             wait_for(told, why=agent.log)
-            assert seen_of(maps.unpacked(told()[0]), "map").snr == seen().snr
+            assert parse_obstruction_map(maps.decode_map(told()[0]), "map").snr == seen().snr
             run = orchestrator.plan(job("true", run={"keep": ["telemetry"]}))
             wait_for(lambda: is_settled(orchestrator, run), why=agent.log)
             left = orchestrator.files[f"{run}/client/{maps.FILE}"]
-            assert left == maps.unpacked(told()[0])
+            assert left == maps.decode_map(told()[0])
             assert len(told()) == 1, "it has not changed"
         finally:
             agent.clear()
@@ -162,7 +163,7 @@ def test_an_agent_reports_its_terminals_map_and_leaves_it_with_a_run(tmp_path: P
 @pytest.mark.soak
 def test_the_newest_map_of_a_node_is_kept_and_told(tmp_path: Path) -> None:
     skyhop = partial(run_here, tmp_path)
-    bodies = [{"map": "nonsense"}, {"map": maps.packed(recorded_map(seen()))}, {"map": "last"}]
+    bodies = [{"map": "nonsense"}, {"map": maps.encode_map(recorded_map(seen()))}, {"map": "last"}]
     with orchestrator_served(tmp_path / "state") as testbed:
         agent = testbed.agent("a")
         events = [
@@ -172,7 +173,7 @@ def test_the_newest_map_of_a_node_is_kept_and_told(tmp_path: Path) -> None:
         credential = ("--as", str(testbed.directory / "admin.json"))
         early = skyhop("testbed", "map", "a", *credential)
         assert early.returncode == 2
-        assert "no obstruction map yet" in early.stderr
+        assert "no obstruction map has been reported yet" in early.stderr
         assert agent.Report(pb.Batch(events=events, at_ns=BEGIN_NS), timeout=120).seq == 3
         with testbed.testbed() as admin:
             assert len(admin.obstruction_map("a")["dishGetObstructionMap"]["snr"]) == SIDE * SIDE
@@ -185,7 +186,7 @@ def test_the_newest_map_of_a_node_is_kept_and_told(tmp_path: Path) -> None:
 
 
 def test_the_newest_map_of_a_report_is_the_last_that_is_one() -> None:
-    bodies = ["nonsense", maps.packed(b"{}"), maps.packed(recorded_map(seen())), "last"]
+    bodies = ["nonsense", maps.encode_map(b"{}"), maps.encode_map(recorded_map(seen())), "last"]
     events = [
         (place, BEGIN_NS, "map", json.dumps({"map": body})) for place, body in enumerate(bodies)
     ]
@@ -194,5 +195,5 @@ def test_the_newest_map_of_a_report_is_the_last_that_is_one() -> None:
 
 
 def test_an_event_of_a_map_that_is_too_long_is_none() -> None:
-    text = json.dumps({"map": maps.packed(recorded_map(seen())), "more": "x" * 300_000})
+    text = json.dumps({"map": maps.encode_map(recorded_map(seen())), "more": "x" * 300_000})
     assert nodes.newest_map([(1, BEGIN_NS, "map", text)]) is None

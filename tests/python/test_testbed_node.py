@@ -1,4 +1,4 @@
-"""A node's agent on a clock that the test turns: what it does, in which order and when."""
+"""Agent of a node on a clock that the test advances: its actions, their order and times."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from manual_clock import S_NS
 from needs import cases
 from node_here import NodeHere, Script
-from testbed_orchestrator import NODE
+from testbed_fake_orchestrator import NODE
 
 from skyhop.testbed.executor.execution import GRACE_S, GRACE_WITH_NETWORK_S
 from skyhop.testbed.protocol import testbed_pb2 as wire
@@ -51,7 +51,7 @@ def told(node: NodeHere, kind: str) -> list[dict[str, Any]]:
 
 def kept_revision(node: NodeHere) -> int:
     assert node.agent is not None
-    text = node.agent._node.book.get("schedule")
+    text = node.agent._node.db.get("schedule")
     return int(json.loads(base64.b64decode(json.loads(text)[0]))["revision"]) if text else 0
 
 
@@ -101,7 +101,7 @@ def test_what_a_run_came_to_is_said(node: NodeHere) -> None:
     assert states(late) == ["skipped(offline)"]
     assert states(long)[-1] == "failed(timeout)"
     assert states(longer)[-1] == "complete"
-    # A job that this agent cannot read is nothing of the kernel service's.
+    # A job that this agent cannot read is not the kernel service's fault.
     assert states(unknown)[-1] == "failed(deploy)"
 
 
@@ -111,7 +111,7 @@ def test_what_a_run_came_to_is_said(node: NodeHere) -> None:
 def test_a_program_that_does_not_heed_is_killed_after_the_grace(
     node: NodeHere, network: str, grace_s: float
 ) -> None:
-    node.scripts["sleep"] = Script(1e6, heeds=False)
+    node.scripts["sleep"] = Script(1e6, obeys_term=False)
     node.start()
     run = node.orchestrator.plan(job("sleep", "1", length_s=10.0, run={"network": network}))
     node.until_settled(run)
@@ -159,13 +159,13 @@ def test_an_agent_that_is_killed_settles_its_run_once(node: NodeHere, state: str
     if state == "executing":
         node.until(lambda: node.started(run))
     node.kill()
-    at.let_go()
+    at.release()
     node.start()
     if has_server:
         node.clock.advance(1)
         answer = {"run": run, "ready": True, "port": 5201}
-        forged = at.tell(wire.TaskResult, {**answer, "ready": False}, forged=True)
-        for result in (forged, at.tell(wire.TaskResult, answer)):
+        forged = at.signed_message(wire.TaskResult, {**answer, "ready": False}, forged=True)
+        for result in (forged, at.signed_message(wire.TaskResult, answer)):
             at.send(wire.Order(task_result=result))
     node.until_settled(run)
     assert at.states(run)[-1] == "complete"
@@ -273,13 +273,13 @@ def test_a_trigger_starts_a_run_with_its_sample_and_arms_the_next(node: NodeHere
     fired = next(body for body in told(node, "trigger") if body["fired"])
     assert fired["run"] == run
     assert any(line["fired"] for line in lines)
-    # A second of it is the terminal's sampling.
+    # The terminal's sampling accounts for one second of it.
     assert node.started(run)[0] - said_ns <= 1.01 * S_NS
     assert at.states(run)[1:] == ["deploying", "executing", "finishing", "complete"]
     (new,) = (body["new"] for body in told(node, "run") if body.get("new"))
     assert new["after"] == run
     assert at.states(new["run"]) == ["armed"]
-    # An edge that falls into the cooldown is lost.
+    # A rising edge during the cooldown is lost.
     for after_s, latency_ms in ((1, 30.0), (3, 80.0), (12, 30.0), (14, 80.0)):
         node.clock.at(after_s, lambda ms=latency_ms: node.says(pop_ping_latency_ms=ms))  # type: ignore[misc]
     second_ns = node.clock.now_ns() + 14 * S_NS
@@ -354,7 +354,7 @@ def test_a_server_whose_files_are_not_to_be_had_says_so(node: NodeHere) -> None:
     node.until(lambda: told(node, "task"))
     assert not told(node, "task")[0]["ok"]
     assert told(node, "task")[0]["error"].startswith("deploy: a: ")
-    # A quarter of the run's length, and the last of the tries.
+    # A quarter of the run's length, plus the wait after the last try.
     assert 10 * S_NS <= node.clock.now_ns() - asked_ns <= 16 * S_NS
 
 
@@ -389,10 +389,10 @@ def test_a_run_that_is_stopped_keeps_its_files(node: NodeHere) -> None:
     run = at.plan(job("sleep", "30"))
     node.until(lambda: node.started(run))
     stop = {"run": run, "reason": "owner"}
-    forged = at.tell(wire.Stop, {**stop, "reason": "user"}, forged=True)
+    forged = at.signed_message(wire.Stop, {**stop, "reason": "user"}, forged=True)
     at.send(wire.Order(stop=forged))
     node.until(lambda: "refused: an order is not signed" in node.log())
-    at.send(wire.Order(stop=at.tell(wire.Stop, stop)))
+    at.send(wire.Order(stop=at.signed_message(wire.Stop, stop)))
     node.until(lambda: (run, "client") in at.complete)
     assert at.states(run)[-1] == "aborted(owner)"
     assert manifest(node, run)["result"]["partial"]

@@ -1,4 +1,4 @@
-"""What an owner of a host loses to the testbed: no more than the seconds until a run makes room."""
+"""Loss of a host's owner to the testbed: only the seconds until a run gives way."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from conftest import Skyhop
 from needs import needs_namespaces, needs_program
 
 RAMP_S = 1.0
-"""What a TCP flow takes to fill the link, alone or once it has it to itself."""
+"""Time in s that a TCP flow takes to fill the link, alone or once the run has stopped."""
 SCENARIO = """
 [path]
 relay = "access"
@@ -53,6 +53,6 @@ def test_an_owner_has_the_link_back_and_as_fast_as_without_the_testbed(
     print(f"silent after {silent_s:.2f} s; alone {alone}, shared {shared}, then {beside}")
     assert 0 < silent_s <= 3.0
     assert len(beside) >= 3
-    # It was a real load: while the run went on, the owner had clearly less.
+    # The run was a real load: while it went on, the owner's rate was clearly lower.
     assert statistics.median(shared) < 0.9 * statistics.median(alone)
     assert statistics.median(beside) == pytest.approx(statistics.median(alone), rel=0.05)

@@ -1,4 +1,4 @@
-"""The back end `podman` with a real podman: limits, ends, files, and nothing left behind.
+"""Back end `podman` with a real podman: limits, ends, files, and no remains.
 
 The image is made of this machine's own shell; podman's storage is the test's.
 """
@@ -36,11 +36,11 @@ pytestmark = pytest.mark.soak
 IMAGE = "localhost/skyhop-test:1"
 _PROGRAMS = ("bash", "cat", "env", "grep", "head", "id", "ls", "sh", "sleep", "touch", "true")
 _ALONE = 'umount /sys/fs/cgroup/unified 2>/dev/null; exec "$@"'
-"""crun works with the first or the second kind of control groups, not with both at once."""
+"""Whether crun works here: it supports cgroup v1 or v2, not both at once."""
 
 
 class Containers:
-    """Podman with a storage of its own, and an image in it."""
+    """Podman with its own storage, and an image in it."""
 
     def __init__(self, place: Path) -> None:
         self.place, self.run = place, place / "run"
@@ -51,18 +51,18 @@ class Containers:
         self.environment = {**os.environ, "CONTAINERS_STORAGE_CONF": str(storage)}
 
     def command(self, *words: str) -> list[str]:
-        """Return a command in mounts of its own."""
+        """Return a command that runs in a new mount namespace."""
         return ["unshare", "--mount", "sh", "-c", _ALONE, "sh", *words]
 
     def podman(self, *words: str) -> subprocess.CompletedProcess[str]:
-        """Call podman."""
+        """Run a podman command with this storage."""
         return subprocess.run(
             self.command("podman", *words),
             env=self.environment, capture_output=True, text=True, check=False, timeout=120,
         )  # fmt: skip
 
     def make_image(self) -> None:
-        """Put programs of this machine and what they link to into an image."""
+        """Build an image from programs of this machine and their libraries."""
         root = self.place / "root"
         for directory in ("tmp", "proc", "dev", "sys", "artifacts", "etc"):
             (root / directory).mkdir(parents=True)
@@ -88,14 +88,14 @@ class Containers:
     def start(self, given: Assignment) -> subprocess.Popen[bytes]:
         """Start an executor; its process is the executor itself."""
         given.write(self.run)
-        # An earlier try's outcome is not this one's.
+        # The files of an earlier try must not count as this one's.
         return subprocess.Popen(
             self.command(sys.executable, "-m", "skyhop.testbed.executor", str(self.run)),
             stderr=subprocess.PIPE, start_new_session=True, env=self.environment, cwd=self.run,
         )  # fmt: skip
 
     def result(self, executor: subprocess.Popen[bytes]) -> dict[str, Any]:
-        """Wait for a run's end; return what it came to."""
+        """Wait for a run's end; return its result."""
         _, said = executor.communicate(timeout=120)
         assert executor.returncode == 0, said
         result: dict[str, Any] = json.loads((self.run / RESULT_FILE).read_text())
@@ -106,15 +106,15 @@ class Containers:
         return (self.run / "stdout").read_text().splitlines()
 
     def left(self) -> list[str]:
-        """Return the containers there are."""
+        """Return the names of existing containers."""
         return self.podman("ps", "--all", "--format", "{{.Names}} {{.Status}}").stdout.splitlines()
 
     def processes(self) -> list[str]:
-        """Return the processes of podman's that are about this storage."""
+        """Return the processes of podman that use this storage."""
         return processes_about(str(self.place / "graph"))
 
     def forget(self) -> None:
-        """Make the directory as it was before the run."""
+        """Empty the run's directory, as before the run."""
         shutil.rmtree(self.run)
         self.run.mkdir()
 
@@ -124,7 +124,7 @@ def machine() -> Iterator[Containers]:
     needs_program("podman", "podman")
     needs_root()
     needs_namespaces()
-    # Podman waits in vain for the end of containers whose files lie more than 50 letters deep.
+    # Podman misses the end of containers whose files' paths exceed 50 characters.
     with tempfile.TemporaryDirectory(prefix="podman-") as place:
         made = Containers(Path(place))
         made.make_image()
@@ -181,7 +181,7 @@ def test_a_container_has_its_work_directory_and_no_right_or_secret(
 @pytest.mark.parametrize(
     ("script", "reason"),
     [
-        # The kernel ends what has passed its container's limit.
+        # The kernel kills a process that exceeds its container's limit.
         ('x=aaaaaaaaaaaaaaaa; while :; do x="$x$x"; done', "memory"),
         ("for i in 1 2 3 4 5 6 7 8 9 10 11 12; do sleep 9 & done; wait", "exit"),
         ("while :; do head -c 3000000 /dev/zero > f$((i+=1)); done", "disk"),
@@ -256,7 +256,7 @@ def test_a_killed_executor_leaves_no_container(containers: Containers, moment: s
         executor.communicate(timeout=120)
         wait_for(lambda: not is_alive(containers.run))
         assert containers.left() == []
-        # Half of a container is in no list.
+        # A partially created container is in no list.
         wait_for(lambda: not containers.processes(), 120, containers.processes)
         again = containers.start(contained("trap '' TERM; touch began; sleep 600"))
         result = containers.result(again)

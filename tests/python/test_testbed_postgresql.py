@@ -1,4 +1,4 @@
-"""The orchestrator over PostgreSQL: all that it decides over SQLite, and what differs."""
+"""The orchestrator over PostgreSQL: all tests of decisions over SQLite, and the differences."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ import pytest
 import sqlalchemy as sa
 import test_testbed_orchestrator
 from conftest import skyhop_command
-from testbed_office import ANN, BOB, Desks, desks, job, served
+from testbed_harness import ANN, BOB, LocalOrchestrator, job, local_orchestrator, served
 from testbed_postgresql import Cluster, cluster
 
 from skyhop.errors import InputError, RunError
 from skyhop.testbed.orchestrator import jobs
-from skyhop.testbed.orchestrator.desk import ConflictError
+from skyhop.testbed.orchestrator.request_context import ConflictError
 from skyhop.testbed.protocol import testbed_pb2 as pb
 from skyhop.testbed.store import database as store
 from skyhop.testbed.store.tables import metadata, run
@@ -36,20 +36,20 @@ def server() -> Iterator[Cluster]:
 
 @pytest.fixture
 def url(server: Cluster) -> str:
-    """Give a database whose tables are there and empty."""
+    """Return the URL of a database with empty tables."""
     names = ", ".join(f'"{name}"' for name in metadata.tables)
     server.execute(f"TRUNCATE {names} RESTART IDENTITY CASCADE", "migrated")
     return server.url("migrated")
 
 
 @pytest.fixture
-def at(tmp_path: Path, url: str) -> Iterator[Desks]:
-    with desks(tmp_path / "state", url) as made:
+def at(tmp_path: Path, url: str) -> Iterator[LocalOrchestrator]:
+    with local_orchestrator(tmp_path / "state", url) as made:
         yield made
 
 
 _NOT_HERE = {"test_the_state_is_the_fold_of_what_happened", "test_no_files_name_leaves_its_run"}
-"""The one is long, and the tables have no part in the other."""
+"""Excluded tests: the first is long, the second does not use the database."""
 
 
 def _those_over_sqlite() -> dict[str, object]:
@@ -62,10 +62,10 @@ def _those_over_sqlite() -> dict[str, object]:
 
 
 globals().update(_those_over_sqlite())
-"""They are collected here with this module's fixture `at`."""
+"""pytest collects them here with this module's fixture `at`."""
 
 
-def test_what_is_tried_over_sqlite_is_tried_here() -> None:
+def test_all_tests_over_sqlite_run_here() -> None:
     assert len(_those_over_sqlite()) > 30
 
 
@@ -81,8 +81,8 @@ def test_tables_are_those_that_the_migrations_make(url: str) -> None:
     database.close()
 
 
-def test_one_of_many_who_want_the_same_time_has_it(at: Desks) -> None:
-    """They are checked and written one by one, whoever comes at the same moment."""
+def test_one_of_many_concurrent_submissions_gets_the_time(at: LocalOrchestrator) -> None:
+    """Concurrent submissions are serialised: exactly one of six gets the time."""
     together = threading.Barrier(6)
 
     def submit(number: int) -> bool:
@@ -96,39 +96,42 @@ def test_one_of_many_who_want_the_same_time_has_it(at: Desks) -> None:
     for _ in range(3):
         with ThreadPoolExecutor(6) as threads:
             assert list(threads.map(submit, range(6))).count(True) == 1
-        with at.office.reading(ANN) as desk:
-            (kept,) = jobs.listing(desk, user="ann") + jobs.listing(desk, user="bob")
-        with at.at(ANN if kept["owner"] == "ann" else BOB) as desk:
-            jobs.cancel(desk, kept["id"])
+        with at.orchestrator.reading(ANN) as ctx:
+            (kept,) = jobs.listing(ctx, user="ann") + jobs.listing(ctx, user="bob")
+        with at.writing(ANN if kept["owner"] == "ann" else BOB) as ctx:
+            jobs.cancel(ctx, kept["id"])
 
 
-def test_a_reader_sees_one_state_of_everything_and_changes_nothing(at: Desks) -> None:
+def test_a_reader_sees_one_state_of_everything_and_changes_nothing(at: LocalOrchestrator) -> None:
     count = sa.select(sa.func.count()).select_from(run)
-    with at.office.reading(ANN) as desk:
-        assert desk.connection.scalar(count) == 0
+    with at.orchestrator.reading(ANN) as ctx:
+        assert ctx.connection.scalar(count) == 0
         at.submit(job())
-        assert desk.connection.scalar(count) == 0
-    with at.office.reading(ANN) as desk:
-        assert desk.connection.scalar(count) == 1
+        assert ctx.connection.scalar(count) == 0
+    with at.orchestrator.reading(ANN) as ctx:
+        assert ctx.connection.scalar(count) == 1
     with (
         pytest.raises(RunError, match="read-only transaction") as caught,
-        at.office.reading(ANN) as desk,
+        at.orchestrator.reading(ANN) as ctx,
     ):
-        desk.do(sa.delete(run))
+        ctx.execute(sa.delete(run))
     assert "\n" not in str(caught.value)
 
 
-def test_a_long_name_may_be_used_again(at: Desks) -> None:
+def test_a_long_name_may_be_used_again(at: LocalOrchestrator) -> None:
     name = "n" * 63
     at.submit(job(name, 'at = "2027-01-01T05:00:00Z"'))
-    with at.at(ANN) as desk:
-        jobs.cancel(desk, name)
+    with at.writing(ANN) as ctx:
+        jobs.cancel(ctx, name)
     at.submit(job(name, 'at = "2027-01-01T05:00:00Z"'))
 
 
-def test_what_a_text_cannot_hold_is_refused_in_a_line(at: Desks) -> None:
-    with pytest.raises(InputError, match="no table can hold this") as caught, at.at(ANN) as desk:
-        jobs.cancel(desk, "a\0b")
+def test_text_that_postgresql_cannot_store_is_refused_in_a_line(at: LocalOrchestrator) -> None:
+    with (
+        pytest.raises(InputError, match="the database cannot store this value") as caught,
+        at.writing(ANN) as ctx,
+    ):
+        jobs.cancel(ctx, "a\0b")
     assert "\n" not in str(caught.value)
 
 
@@ -164,7 +167,7 @@ def test_a_testbed_serves_over_it_and_goes_on_after_a_restart(
         ("{password}", 'password authentication failed for user "guarded"'),
     ],
 )
-def test_a_server_that_does_not_let_us_in_is_said_in_a_line(
+def test_a_refused_connection_is_reported_in_a_line(
     server: Cluster, tmp_path: Path, wrong: str, said: str
 ) -> None:
     urls = {
@@ -182,6 +185,6 @@ def test_a_server_that_does_not_let_us_in_is_said_in_a_line(
     assert not (tmp_path / "state").exists()
 
 
-def test_a_guarded_server_is_reached_with_the_password(server: Cluster) -> None:
+def test_a_password_protected_server_is_reached(server: Cluster) -> None:
     server.make("theirs")
     store.open_database(server.url("theirs", server.guarded, "right")).close()

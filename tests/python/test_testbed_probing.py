@@ -1,4 +1,4 @@
-"""The agent's own probe: what it measures, and that telemetry has it."""
+"""The agent's own probe: its measurements, and their fields in telemetry."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from manual_clock import BEGIN_NS, ManualClock
 from needs import needs_namespaces
 from node_here import ModuleWith
-from testbed_orchestrator import AgentProcess, Orchestrator
+from testbed_fake_orchestrator import AgentProcess, FakeOrchestrator
 from waiting import wait_for
 
 from skyhop.errors import InputError
@@ -42,7 +42,7 @@ def test_connecting_and_being_refused_are_answers_and_silence_is_none(
     assert refused > 0
     monkeypatch.setattr(probing, "_PATIENCE_S", 0.05)
     with socket.socket() as full:
-        # Of a listener that takes nobody, the queue fills up: what then comes is not answered.
+        # The backlog of a listener that accepts no connection fills up; later SYNs get no answer.
         full.bind(("127.0.0.1", 0))
         full.listen(0)
         port = full.getsockname()[1]
@@ -62,8 +62,8 @@ def test_a_probe_counts_for_the_second_in_which_it_was_sent(
     answers = iter([0.025, None])
     monkeypatch.setattr(probing, "connect_s", lambda _address, _port, _clock: next(answers))
     prober = Prober(Probe("127.0.0.1", 7), print, clock=ManualClock())
-    prober.look(100 * S)
-    prober.look(101 * S + S // 2)
+    prober.probe_once(100 * S)
+    prober.probe_once(101 * S + S // 2)
     assert prober.of_second(101 * S) == {"probe_rtt_ms": 25.0, "probe_loss": 0.0}
     assert prober.of_second(102 * S) == {"probe_loss": 1.0}
     assert prober.of_second(103 * S) == {}
@@ -79,14 +79,14 @@ def test_who_may_not_ping_connects_and_says_so_once(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(probing, "connect_s", lambda _address, port, _clock: port / 1e3)
     prober = Prober(Probe("127.0.0.1"), said.append, clock=ManualClock())
     for second in range(3):
-        prober.look(second * S)
+        prober.probe_once(second * S)
     assert len(said) == 1
     assert "ping_group_range" in said[0]
     assert prober.of_second(3 * S)["probe_rtt_ms"] == 443.0
 
 
 class Names:
-    """What resolves names: there is an address or there is none."""
+    """Fake name resolution, with or without an address."""
 
     def __init__(self) -> None:
         self.clock, self.has_address = ManualClock(), True
@@ -114,20 +114,20 @@ def test_a_name_is_asked_for_again_and_trouble_with_it_said_once(
     clock, said = names.clock, []
     names.has_address = False
     monkeypatch.setattr(probing, "connect_s", lambda _address, _port, _clock: 0.025)
-    prober = Prober(Probe("nobody.invalid", 1), said.append, clock=clock)
+    prober = Prober(Probe("host.invalid", 1), said.append, clock=clock)
     seen = []
     for second in range(800):
         if second == 100:
             names.has_address = True
-        prober.look(clock.now_ns())
+        prober.probe_once(clock.now_ns())
         seen.append(prober.of_second(clock.now_ns() + S))
         clock.advance(1)
     assert names.asked_s == [0, 60, 120, 720]
     assert seen[119] == {}
     assert seen[120] == {"probe_rtt_ms": 25.0, "probe_loss": 0.0}
     assert said == [
-        "probe: nobody.invalid: Name or service not known",
-        "probe: nobody.invalid: has an address again",
+        "probe: host.invalid: Name or service not known",
+        "probe: host.invalid: has an address again",
     ]
 
 
@@ -177,7 +177,7 @@ def test_a_user_who_may_ping_does() -> None:
 @pytest.mark.soak
 def test_an_agent_that_was_given_a_target_has_it_in_its_telemetry(tmp_path: Path) -> None:
     needs_namespaces()
-    orchestrator = Orchestrator(tmp_path / "orchestrator")
+    orchestrator = FakeOrchestrator(tmp_path / "orchestrator")
     agent = AgentProcess(tmp_path / "state", orchestrator)
     with socket.create_server(("127.0.0.1", 0), backlog=64) as server:
         target = f"127.0.0.1:{server.getsockname()[1]}"

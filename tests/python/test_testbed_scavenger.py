@@ -1,4 +1,4 @@
-"""When a node's host comes first: its own traffic, its switch, its quiet hours."""
+"""Scavenger of a node: its host's own traffic, the owner's switch, quiet hours."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from skyhop.testbed.scavenger import (
     Rates,
     Rule,
     Scavenger,
-    rule_of,
+    parse_rule,
 )
 from skyhop.testbed.words import ScavengerMode
 
@@ -69,7 +69,7 @@ def test_a_minute_below_half_of_both_thresholds_deactivates() -> None:
     assert found[-2].since_ns == T0 + S
     assert decisions(Rule(), LOUD, LOUD, *[SOFT] * 300)[-1].active, "not below half"
     again = [*[QUIET] * 59, SOFT]
-    assert decisions(Rule(), LOUD, LOUD, *again * 5)[-1].active, "the minute begins anew"
+    assert decisions(Rule(), LOUD, LOUD, *again * 5)[-1].active, "the minute begins again"
 
 
 def test_missing_samples_neither_activate_nor_deactivate() -> None:
@@ -119,8 +119,8 @@ def test_a_changed_rule_goes_on_with_what_was_seen() -> None:
     ],
 )  # fmt: skip
 def test_quiet_hours(text: str, minute: int, is_quiet: bool) -> None:
-    assert QuietHours.read(text).hold(T0 + minute * 60 * S) is is_quiet
-    assert QuietHours.read(text).hold(T0 + minute * 60 * S + 60 * S - 1) is is_quiet
+    assert QuietHours.read(text).contains(T0 + minute * 60 * S) is is_quiet
+    assert QuietHours.read(text).contains(T0 + minute * 60 * S + 60 * S - 1) is is_quiet
 
 
 @pytest.mark.parametrize(
@@ -144,14 +144,14 @@ def test_no_quiet_hours_are_refused(text: str) -> None:
 )  # fmt: skip
 def test_no_rule_is_refused_in_a_line(values: dict[str, Any]) -> None:
     with pytest.raises(InputError) as refused:
-        rule_of(values)
+        parse_rule(values)
     assert len(str(refused.value).splitlines()) == 1
 
 
 def test_a_policy_makes_a_rule() -> None:
-    found = rule_of({"mode": "on", "quiet": ["22:00-06:30"], "rx_bps": 1e6, "samples": 5})
+    found = parse_rule({"mode": "on", "quiet": ["22:00-06:30"], "rx_bps": 1e6, "samples": 5})
     assert found == Rule(ScavengerMode.ON, (QuietHours(1320, 390),), rx_bps=1e6, samples=5)
-    assert rule_of({}) == Rule()
+    assert parse_rule({}) == Rule()
 
 
 def test_slack_forgives_a_share_of_runs_traffic() -> None:
@@ -161,7 +161,7 @@ def test_slack_forgives_a_share_of_runs_traffic() -> None:
     assert decisions(Rule(slack=0.02), LOUD, LOUD)[-1].active
 
 
-# Counters.
+# Rates from counters.
 
 
 def metered(*counters: Counters | None, every_ns: int = S) -> list[Rates | None]:
@@ -212,7 +212,7 @@ def test_two_readings_of_one_moment_say_nothing() -> None:
     assert metered(Counters(0, 0), Counters(5, 0), every_ns=0)[-1] is None
 
 
-# Whatever comes.
+# Random sequences.
 
 _RATE = st.none() | st.sampled_from([0.0, 19_999.0, 20_000.0, 40_000.0, 40_001.0, 50_000.0, 1e8])
 _RATES = st.none() | st.builds(Rates, _RATE, _RATE, st.sampled_from([0.0, 1e4, None]))
@@ -230,7 +230,7 @@ def quiet(one: Rates | None) -> bool:
 @settings(max_examples=cases(25), deadline=None)
 @given(st.lists(st.tuples(_RATES, st.sampled_from([1, 1, 2, 30, 70])), max_size=20))
 def test_it_changes_for_a_reason(runs: list[tuple[Rates | None, int]]) -> None:
-    """A slow restatement, from all samples so far."""
+    """Compare the decisions with a slow reference, computed from all samples so far."""
     samples = [one for one, times in runs for _ in range(times)]
     active = False
     for i, found in enumerate(decisions(Rule(), *samples)):
@@ -246,7 +246,7 @@ def test_it_changes_for_a_reason(runs: list[tuple[Rates | None, int]]) -> None:
 
 
 def quiet_for(seen: list[Rates | None]) -> int:
-    """Return how many quiet samples there were since the last that was not, unknown ones aside."""
+    """Return the number of quiet samples since the last loud one, without unknown ones."""
     count = 0
     for one in reversed(seen):
         rx, tx = (None, None) if one is None else (one.user_rx_bps, one.user_tx_bps)

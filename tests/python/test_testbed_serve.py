@@ -1,4 +1,4 @@
-"""Housekeeping of a served orchestrator: again and again, also after a round that failed."""
+"""Periodic housekeeping of a served orchestrator continues after a failed round."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import logging
 from pathlib import Path
 
 import pytest
-from testbed_office import desks
+from testbed_harness import local_orchestrator
 
 from skyhop.errors import RunError
 from skyhop.telemetry import tidying
@@ -19,7 +19,7 @@ def test_housekeeping_goes_on_until_the_service_stops(
 ) -> None:
     rounds, tidied, waits = 0, list[int](), list[float]()
 
-    with desks(tmp_path / "state") as at:
+    with local_orchestrator(tmp_path / "state") as at:
 
         def tick() -> None:
             nonlocal rounds
@@ -38,10 +38,10 @@ def test_housekeeping_goes_on_until_the_service_stops(
                 if len(waits) == 242:
                     event.set()
 
-            await serve._tick(at.office, stopping, wait)
+            await serve._tick(at.orchestrator, stopping, wait)
 
-        monkeypatch.setattr(at.office, "tick", tick)
-        monkeypatch.setattr(tidying, "tidy_apart", lambda _directory: tidied.append(rounds))
+        monkeypatch.setattr(at.orchestrator, "tick", tick)
+        monkeypatch.setattr(tidying, "tidy_in_subprocess", lambda _directory: tidied.append(rounds))
         with caplog.at_level(logging.ERROR, "skyhop.testbed"):
             asyncio.run(tick_until_the_end())
     assert rounds == 242

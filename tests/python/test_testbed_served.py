@@ -1,4 +1,4 @@
-"""A served testbed: what TLS refuses, what another process answers, and how fast news travels."""
+"""A testbed in a subprocess: TLS, the telemetry subprocess, and the latency of schedules."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 import grpc
 import pytest
 from test_testbed_access import admin_submit, code_of
-from testbed_office import Served, job, served
+from testbed_harness import Served, job, served
 
 from skyhop.errors import InputError, RunError
 from skyhop.testbed.client import Credential, Testbed
@@ -26,10 +26,10 @@ pytestmark = pytest.mark.integration
 
 @pytest.fixture(scope="module")
 def testbed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """Give a testbed in a process of its own."""
+    """Yield a testbed in a process of its own."""
     with served(tmp_path_factory.mktemp("served") / "state") as made:
         with made.testbed() as admin:
-            # Tests ask more often than people do.
+            # Tests send more requests than users do.
             often = 100_000
             admin.put_config({"requests_per_minute": often, "refused_per_minute": often})
             admin.put_node({"name": "a"})
@@ -48,14 +48,14 @@ def test_the_agents_port_wants_a_certificate_of_this_testbeds(
         (testbed.channel(testbed.agents), grpc.StatusCode.UNAVAILABLE),
         (testbed.channel(testbed.agents, key, forged), grpc.StatusCode.UNAVAILABLE),
         (testbed.channel(testbed.agents, expired_key, expired), grpc.StatusCode.UNAVAILABLE),
-        # One that our authority signed and that was never given out, or was taken back.
+        # Signed by the testbed's authority, but never issued, or revoked.
         (testbed.channel(testbed.agents, unknown_key, unknown), grpc.StatusCode.UNAUTHENTICATED),
     ):
         assert code_of(lambda c=channel: stubs.AgentStub(c).Report(pb.Batch(), timeout=60)) is code
 
 
 def _certificate(testbed: Served, node: str, *, days_ago: float) -> tuple[bytes, bytes]:
-    """Return a key and a certificate that the testbed's own authority signs behind its back."""
+    """Return a key and a certificate of the testbed's authority that its database does not know."""
     now = dt.datetime.now(dt.UTC)
     names = ["127.0.0.1", "localhost"]
     authority = open_authority(testbed.directory / "keys", names, now)
@@ -63,7 +63,7 @@ def _certificate(testbed: Served, node: str, *, days_ago: float) -> tuple[bytes,
     return key, authority.sign_node(node, request, now - dt.timedelta(days=days_ago))
 
 
-def test_the_wrong_testbed_and_none_are_told_in_a_line(testbed: Served, tmp_path: Path) -> None:
+def test_a_wrong_or_absent_testbed_is_reported_in_a_line(testbed: Served, tmp_path: Path) -> None:
     other = open_authority(tmp_path / "keys", ["localhost"], dt.datetime.now(dt.UTC))
     token, pem = "x", other.certificate_pem.decode()
     for address in (testbed.users, "127.0.0.1:9"):
@@ -91,7 +91,7 @@ def test_kept_telemetry_is_read_by_a_process_of_its_own(testbed: Served) -> None
 @pytest.mark.soak
 @pytest.mark.alone
 def test_a_new_schedule_reaches_fifty_agents_in_two_seconds(testbed: Served) -> None:
-    """Fifty nodes follow and a thousand jobs are submitted: the last one reaches them all."""
+    """Submit 1,000 jobs: the schedule of the last one reaches 50 agents within 2 s."""
     names = [f"n{number:02}" for number in range(50)]
     with ThreadPoolExecutor(50) as pool, testbed.testbed() as admin:
         agents = list(pool.map(testbed.agent, names))

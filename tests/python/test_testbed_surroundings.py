@@ -1,6 +1,6 @@
-"""What is around a node: satellites against sgp4 and paths, weather against a server of the test's.
+"""Surroundings of a node: satellites compared with sgp4 and paths, weather from a fake server.
 
-Nothing here asks anybody but servers that the test itself begins, on the loopback.
+All requests go to servers on the loopback, which the tests start.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from manual_clock import ManualClock
 from needs import ROOT, needs_namespaces
 from sgp4 import omm
 from test_testbed_agent import job
-from testbed_orchestrator import AgentProcess, Orchestrator
+from testbed_fake_orchestrator import AgentProcess, FakeOrchestrator
 from tiers import is_soak
 from waiting import wait_for
 
 import skyhop as sh
 from damaged import Trial
-from skyhop.data import overhead
+from skyhop.data import serving_satellites
 from skyhop.dish.emulate.device import Place
-from skyhop.dish.emulate.recorded import Recorded
+from skyhop.dish.emulate.recorded import RecordedAnswers
 from skyhop.errors import InputError, RunError
 from skyhop.telemetry.columns import checked
 from skyhop.telemetry.fields import BY_NAME, TIME, Sample
@@ -61,12 +61,12 @@ EXACTLY = {"place": PLACE, "dish": None, "precision_deg": 0.0}
 
 @pytest.fixture(autouse=True)
 def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ask the test's own servers directly, whatever this machine uses else."""
+    """Bypass proxies for the test's own servers."""
     monkeypatch.setenv("no_proxy", "*")
 
 
 def now_s() -> int:
-    """Return this second."""
+    """Return the present time in s."""
     return int(time.time())
 
 
@@ -86,24 +86,24 @@ def fleet(tmp_path: Path, **how: Any) -> Path:
 
 
 def await_quiet(around: Surroundings) -> None:
-    """Wait until nothing is being asked."""
+    """Wait until no call is in progress."""
     for each in (around._sky, around._weather):
-        if each is not None and each._asked._thread is not None:
-            each._asked._thread.join(120)
-            assert not each._asked.is_busy
+        if each is not None and each._call._thread is not None:
+            each._call._thread.join(120)
+            assert not each._call.is_busy
 
 
 def looked(around: Surroundings, at_s: int) -> None:
-    """Look once, and wait for what comes of it."""
-    around.look(at_s * S)
+    """Refresh once, and wait for the results."""
+    around.refresh(at_s * S)
     await_quiet(around)
 
 
-# --- satellites: against sgp4, by another way from orbits to the sky ---
+# --- satellites: compared with sgp4, by an independent computation of the sky ---
 
 
 class Oracle:
-    """The same fleet by the library sgp4, turned into the sky here."""
+    """Satellites of the same fleet by the library sgp4, with positions in the site's sky."""
 
     def __init__(self, file: Path) -> None:
         self.satellites = []
@@ -134,7 +134,7 @@ class Oracle:
 
 
 def sidereal_rad(jd: float, fraction: float) -> float:
-    """Return Greenwich's mean sidereal time (IAU 1982)."""
+    """Return Greenwich mean sidereal time (IAU 1982) in rad."""
     centuries = (jd - 2451545.0 + fraction) / 36525.0
     seconds = (
         67310.54841
@@ -146,7 +146,7 @@ def sidereal_rad(jd: float, fraction: float) -> float:
 
 
 def site_m() -> Any:
-    """Return where the site is on WGS84."""
+    """Return the position of the site on WGS84 in m."""
     lat, lon = math.radians(SITE.latitude_deg), math.radians(SITE.longitude_deg)
     a, f = 6_378_137.0, 1 / 298.257223563
     n = a / math.sqrt(1 - f * (2 - f) * math.sin(lat) ** 2)
@@ -172,7 +172,7 @@ def test_satellites_and_who_serves_are_as_sgp4_has_them(tmp_path: Path) -> None:
     for at_s, row in zip(range(begin_s, begin_s + seconds), rows, strict=True):
         distances_m, elevations_deg = oracle.sky(at_s)
         above = elevations_deg >= 25.0
-        # One that is just rising may be counted by one and not yet by the other.
+        # A satellite at the minimum elevation may be counted by one computation only.
         doubtful = int(np.sum(np.abs(elevations_deg - 25.0) < 0.005))
         assert row.sat_count is not None
         assert abs(row.sat_count - int(np.sum(above))) <= doubtful
@@ -201,7 +201,7 @@ def test_a_constellation_that_comes_with_skyhop_has_no_age() -> None:
 
 
 def test_where_no_satellite_is_there_are_none(tmp_path: Path) -> None:
-    # The fleet does not come further north than 53 degrees.
+    # The fleet's inclination is 53 degrees, so it does not come further north.
     rows = rows_of({**order(fleet(tmp_path), now_s(), 3), "place": "89,0"})
     assert rows == [sky.Row(sat_count=0)] * 3
 
@@ -218,7 +218,7 @@ def test_ten_thousand_satellites_take_less_than_20_ms(tmp_path: Path) -> None:
     ]
     file = tmp_path / "many.csv"
     file.write_text("\n".join([head, *many]), "utf-8")
-    made = overhead.Fleet(str(file), overhead.utc_text(now_s() * S))
+    made = serving_satellites.Fleet(str(file), serving_satellites.utc_text(now_s() * S))
     assert len(made.names) > 10_000
     above = sky._Sky(
         lambda t_ns: made.positions(now_s() * S + t_ns), SITE, made.minimum_elevation_deg, None
@@ -236,7 +236,7 @@ def test_ten_thousand_satellites_take_less_than_20_ms(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def site_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return ten minutes as a site of the demo has them."""
+    """Return ten minutes of rows, as of a site of the demo."""
     file = tmp_path_factory.mktemp("site") / "site.parquet"
     made = sh.path("Barcelona, ES", "Madrid, ES", relay="access", duration="10 min",
                    progress=lambda _done, _all: None)  # fmt: skip
@@ -245,7 +245,7 @@ def site_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def handovers_s(file: Path) -> list[float]:
-    """Return when the terminal's own satellite changes, from the path's begin."""
+    """Return the times in s at which the path's own serving satellite changes."""
     found = [
         event["t_ns"] / S
         for events in sh.read_path(file).frames["events"].to_pylist()
@@ -278,7 +278,7 @@ def test_an_emulated_site_knows_its_links_satellite(site_path: Path) -> None:
 
 
 def elevation_of(distance_m: float) -> float:
-    """Return the elevation at which a satellite at 550 km is so far off, on a sphere."""
+    """Return the elevation in deg of a satellite at 550 km at a distance, on a sphere."""
     earth_m, orbit_m = 6_369_000.0, 6_378_137.0 + 550_000.0
     sine = (orbit_m**2 - earth_m**2 - distance_m**2) / (2 * earth_m * distance_m)
     return math.degrees(math.asin(sine))
@@ -288,7 +288,7 @@ def test_a_path_goes_round_and_is_not_before_it_begins(site_path: Path) -> None:
     first, later = (of_path(site_path, 1000, from_s, 30) for from_s in (1000, 1000 + 7 * 600))
     assert first == later
     assert of_path(site_path, 1000, 995, 7)[:5] == [sky.Row()] * 5
-    # Between the last handover and the path's end, the next one is of the next round.
+    # Between the last handover and the path's end, the next one is in the next round.
     near_end = of_path(site_path, 1000, 1599, 1)[0].handover_in_s
     assert near_end is not None
     assert near_end <= 1 + handovers_s(site_path)[0]
@@ -313,23 +313,23 @@ def test_a_trigger_fires_before_each_handover_of_the_path(site_path: Path) -> No
         look = trigger.update((1000 + second) * S, sample)
         if look is not None and look.fired:
             fired_s.append(second)
-    # The last one is the path's end, where it begins again with another satellite.
+    # The last firing is at the path's end, where the next round begins with another satellite.
     assert fired_s == [s - 2 for s in [*handovers_s(site_path), 600]]
 
 
-# --- what is old, what has changed, what is not there ---
+# --- outdated rows, changed files, missing files ---
 
 
 class Said(list[str]):
-    """Lines that were said, or an order's."""
+    """List of log lines, or of orders."""
 
     def __call__(self, line: str) -> None:
-        """Take a line."""
+        """Append a line to the list."""
         self.append(line)
 
 
 def ask_here(module: str, asked: Mapping[str, Any]) -> dict[str, Any]:
-    """Do what the module's process would."""
+    """Run the module's function in this process."""
     assert module == "sky"
     return json.loads(json.dumps(sky.table({**asked, "seconds": 30})))  # type: ignore[no-any-return]
 
@@ -348,7 +348,7 @@ def test_old_elements_are_null_and_said_once(tmp_path: Path) -> None:
     assert len(said) == 1
     assert "4.0 days" in said[0]
     assert "fleet.csv" in said[0]
-    # Newer ones are taken at once, however long the next try would be away.
+    # Newer element sets are used at once, whatever the backoff.
     file.write_text(walker_omm(), "utf-8")
     looked(around, at_s + 211)
     found = around.of_second((at_s + 211) * S)
@@ -373,14 +373,14 @@ def test_a_file_that_changes_is_read_again(tmp_path: Path) -> None:
     before = around.of_second((at_s + 12) * S)
     looked(around, at_s + 11)
     assert around.of_second((at_s + 12) * S) == before
-    # The whole fleet a third of the way to the next satellite further on.
+    # The new elements move all satellites ahead by a third of their spacing.
     file.write_text(walker_omm(ahead_s=86_400 / 15.06 / 22 / 3), "utf-8")
     looked(around, at_s + 12)
     assert around.of_second((at_s + 12) * S) == before, "looked at too often"
     looked(around, at_s + 23)
     after = around.of_second((at_s + 24) * S)
     assert after == dict_of(rows_of(order(file, at_s + 24, 1))[0])
-    # A file that cannot be read leaves what was known, until that runs out.
+    # With an unreadable file the present rows stay until they run out.
     file.write_text("<html>not found</html>")
     looked(around, at_s + 34)
     assert around.of_second((at_s + 35) * S)
@@ -406,7 +406,7 @@ def test_rows_are_there_before_they_are_needed(tmp_path: Path) -> None:
         assert around.of_second(at_s * S) == {"sat_count": 7}
     begins_s = [each["from_ns"] // S for each in asked]
     assert begins_s == [10_000, 10_180, 10_780, 11_380]
-    # The clock is set, an hour either way.
+    # Set the clock by an hour in either direction.
     for at_s in (20_000, 10_000 - 3600):
         looked(around, at_s)
         assert around.of_second(at_s * S) == {"sat_count": 7}
@@ -431,7 +431,7 @@ def test_what_fails_is_tried_again_later_and_later(tmp_path: Path) -> None:
 
 def test_the_grid_alone_needs_nothing(tmp_path: Path) -> None:
     around = Surroundings(Settings(orbit=Orbit(is_grid=True)), None, tmp_path, Said(), never)
-    around.look(S)
+    around.refresh(S)
     minute = [around.of_second(second * S)["handover_in_s"] for second in range(60)]
     assert [second for second, left in enumerate(minute) if left == 15.0] == [12, 27, 42, 57]
     assert until_grid_s(26_900_000_000) == pytest.approx(0.1)
@@ -445,8 +445,8 @@ def never(_module: str, _order: Mapping[str, Any]) -> dict[str, Any]:
 def test_nothing_is_done_where_the_owner_wants_nothing(tmp_path: Path) -> None:
     settings = read_settings(tmp_path / "agent.toml", is_wanted=False)
     around = Surroundings(settings, None, tmp_path, Said(), never)
-    around.look(now_s() * S)
-    assert (around.of_second(now_s() * S), around.news()) == ({}, {})
+    around.refresh(now_s() * S)
+    assert (around.of_second(now_s() * S), around.new_fields()) == ({}, {})
     assert list(tmp_path.iterdir()) == []
     script = (
         "import sys; import skyhop.testbed.agent.service; "
@@ -496,7 +496,7 @@ def test_elements_of_an_address_are_fetched_every_six_hours(
         os.utime(copy, (six_hours_ago, six_hours_ago))
         looked(around, at_s + 300)
         assert len(server.asked) == 2
-        # What cannot be fetched any more is used on, and that is said once.
+        # A copy that cannot be refreshed stays in use; the failure is logged once.
         server.status = 404
         for later_s in (400, 500):
             os.utime(copy, (six_hours_ago, six_hours_ago))
@@ -505,10 +505,10 @@ def test_elements_of_an_address_are_fetched_every_six_hours(
         assert len(server.asked) == 4
         assert len(said) == 1
         assert "404" in said[0]
-        assert "the copy from before is used" in said[0]
+        assert "the older copy is used" in said[0]
 
 
-# --- where the node is ---
+# --- position of the node ---
 
 
 def test_a_place_is_rounded_as_its_owner_wants() -> None:
@@ -521,11 +521,11 @@ def test_a_place_is_rounded_as_its_owner_wants() -> None:
 
 @pytest.mark.integration
 def test_the_terminal_says_where_it_is_where_its_owner_allows_it() -> None:
-    with served(Recorded(S, recorded_status()), Place(41.38, 2.17, 12.5)) as address:
+    with served(RecordedAnswers(S, recorded_status()), Place(41.38, 2.17, 12.5)) as address:
         assert position("dish", address, 0.1) == Position(41.4, 2.2, 0.0)
     with (
-        served(Recorded(S, recorded_status())) as address,
-        pytest.raises(RunError, match="does not tell where it is"),
+        served(RecordedAnswers(S, recorded_status())) as address,
+        pytest.raises(RunError, match="does not report its position"),
     ):
         position("dish", address, 0.1)
 
@@ -544,11 +544,11 @@ def test_distances_do_not_tell_more_than_the_rounded_place(tmp_path: Path) -> No
 # --- weather ---
 
 AT_S = 1_800_000_000 + 3600
-"""2027-01-15, 09:00 UTC."""
+"""2027-01-15, 09:00 UTC, in s since 1970."""
 
 
 def answer(**current: Any) -> dict[str, Any]:
-    """Return what open-meteo answers; `current` overrides."""
+    """Return an answer of open-meteo; `current` overrides its values."""
     now = {
         "time": AT_S, "interval": 900, "weather_code": 63, "temperature_2m": 4.2,
         "pressure_msl": 1009.5, "relative_humidity_2m": 81, "cloud_cover": 97,
@@ -617,7 +617,7 @@ def test_every_code_of_the_table_has_words() -> None:
 
 
 class Meteo:
-    """A server that answers as open-meteo does, or does not."""
+    """Server with open-meteo's API, which a test can make fail."""
 
     def __init__(self) -> None:
         self.status, self.body = 200, json.dumps(answer()).encode()
@@ -625,7 +625,7 @@ class Meteo:
 
     @contextmanager
     def served(self) -> Iterator[str]:
-        """Serve, and give the address."""
+        """Serve, and yield the address."""
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -651,7 +651,7 @@ class Meteo:
 
 def ask_weather(module: str, asked: Mapping[str, Any]) -> dict[str, Any]:
     assert module == "weather"
-    return dict(weather.fetched({**asked, "at_s": AT_S}))
+    return dict(weather.fetch_weather({**asked, "at_s": AT_S}))
 
 
 @pytest.mark.integration
@@ -663,10 +663,10 @@ def test_weather_is_asked_every_half_hour_with_a_rounded_place(tmp_path: Path) -
         news = []
         for at_s in range(AT_S, AT_S + 2 * 1800 + 60, 30):
             looked(around, at_s)
-            news += [each for each in [around.news()] if each]
+            news += [each for each in [around.new_fields()] if each]
         assert len(news) == len(server.asked) == 3
         assert news[0] == pytest.approx(FIELDS)
-        # An agent that is started again goes on as it would have.
+        # A restarted agent continues the schedule of requests.
         again = Surroundings(settings, None, tmp_path, said, ask_weather)
         looked(again, at_s)
         assert len(server.asked) == 3
@@ -692,7 +692,7 @@ def test_an_outage_is_null_said_once_and_asked_less_and_less(tmp_path: Path) -> 
             before = len(server.asked)
             looked(around, at_s)
             asked_s += [at_s - AT_S] * (len(server.asked) - before)
-            assert around.news() == {}
+            assert around.new_fields() == {}
             if at_s == AT_S + 500:
                 server.status, server.body = 200, b'{"error": true, "reason": "no"}'
         assert asked_s == [0, 60, 180, 420, 900, 1860]
@@ -700,12 +700,12 @@ def test_an_outage_is_null_said_once_and_asked_less_and_less(tmp_path: Path) -> 
         assert "503" in said[0]
         server.body = json.dumps(answer()).encode()
         looked(around, AT_S + 5000)
-        assert around.news()["weather_main"] == "Rain"
+        assert around.new_fields()["weather_main"] == "Rain"
         assert said[1:] == ["weather: works again"]
-    # Nobody is there any more.
+    # The server has ended.
     looked(around, AT_S + 7000)
-    assert around.news() == {}
-    assert "cannot be asked" in said[2]
+    assert around.new_fields() == {}
+    assert "cannot be reached" in said[2]
 
 
 def test_weather_that_stays_away_becomes_null_in_triggers() -> None:
@@ -780,7 +780,7 @@ def test_settings_say_what_they_say(tmp_path: Path) -> None:
 
 
 def test_the_pages_settings_and_the_examples_are_settings(tmp_path: Path) -> None:
-    page = (ROOT / "docs" / "testbed.md").read_text("utf-8")
+    page = (ROOT / "docs" / "testbed" / "host.md").read_text("utf-8")
     block = next(b for b in re.findall(r"```toml\n(.+?)```", page, re.S) if "[orbit]" in b)
     of_page = settings_of(tmp_path, block)
     assert of_page.orbit is not None
@@ -849,9 +849,9 @@ def test_every_second_gets_its_own_sky_and_only_the_newest_the_rest() -> None:
     watch = Watch(
         None,
         None,
-        add=lambda: {"hour": 1.0},
-        above=lambda time_ns: {"sat_count": time_ns // S, "tilt": 9.0},
-        take=taken.extend,
+        host_fields=lambda: {"hour": 1.0},
+        fields_of_second=lambda time_ns: {"sat_count": time_ns // S, "tilt": 9.0},
+        on_samples=taken.extend,
         say=Said(),
         clock=ManualClock(),
     )
@@ -867,9 +867,9 @@ def test_every_second_gets_its_own_sky_and_only_the_newest_the_rest() -> None:
 @pytest.mark.alone
 def test_a_run_begins_before_the_links_handover(tmp_path: Path, site_path: Path) -> None:
     needs_namespaces()
-    orchestrator = Orchestrator(tmp_path / "orchestrator")
+    orchestrator = FakeOrchestrator(tmp_path / "orchestrator")
     agent = AgentProcess(tmp_path / "state", orchestrator)
-    # The path's first handover is to be in ten seconds.
+    # The path's first handover is due in ten seconds.
     first_s = handovers_s(site_path)[0]
     begins = datetime.now(UTC) + timedelta(seconds=10 - first_s)
     handover_ns = round((begins.timestamp() + first_s) * S)
@@ -905,7 +905,7 @@ def steps(agent: AgentProcess, run: str) -> list[dict[str, Any]]:
 
 @pytest.mark.soak
 def test_an_agent_whose_settings_are_wrong_does_not_begin(tmp_path: Path) -> None:
-    orchestrator = Orchestrator(tmp_path / "orchestrator")
+    orchestrator = FakeOrchestrator(tmp_path / "orchestrator")
     agent = AgentProcess(tmp_path / "state", orchestrator)
     try:
         for text, why in (("[orbit]", "orbit"), ('place = "dish"', "--dish")):

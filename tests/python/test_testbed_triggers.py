@@ -1,6 +1,6 @@
-"""Triggers: what expressions mean, what is refused, and that the evaluator is right and bounded.
+"""Triggers: meaning of expressions, refused ones, correctness and bounds of the evaluator.
 
-The reference evaluator works out everything from the whole history at each step.
+The reference evaluator computes each step from the whole history.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ from damaged import Trial
 from skyhop.errors import InputError
 from skyhop.telemetry.fields import ALERT_FIELDS, ALERTS, BY_NAME, FIELDS, Field, Sample, Type
 from skyhop.testbed.triggers import Evaluation, Outcome, Trigger, parse
-from skyhop.testbed.triggers.evaluate import known
+from skyhop.testbed.triggers.evaluate import typed_value
 from skyhop.testbed.triggers.parse import FUNCTIONS
-from skyhop.testbed.triggers.replay import evaluated, firings_table, replay
+from skyhop.testbed.triggers.replay import evaluations_of, firings_table, replay
 from skyhop.testbed.triggers.tree import (
     Absolute,
     Age,
-    All,
+    And,
     Changed,
     Compare,
     Constant,
     Current,
     Earlier,
-    Either,
     Kind,
-    Minus,
+    Negate,
     Node,
     Not,
-    Over,
+    Or,
     Product,
     Random,
     Sum,
+    WindowFunction,
 )
 
 S = 1_000_000_000
@@ -52,7 +52,7 @@ LATENCY = "pop_ping_latency_ms"
 
 
 def looks(trigger: Trigger, *samples: Sample, every_s: float = 1.0) -> list[Evaluation]:
-    """Evaluate a trigger over samples, one a second."""
+    """Evaluate a trigger over samples, one per second."""
     found = []
     for number, sample in enumerate(samples):
         one = trigger.update(T0 + round(number * every_s * S), sample)
@@ -62,7 +62,7 @@ def looks(trigger: Trigger, *samples: Sample, every_s: float = 1.0) -> list[Eval
 
 
 def value(expression: str, *samples: Sample) -> bool | None:
-    """Return what an expression is worth after the samples."""
+    """Return the value of an expression after the samples."""
     return looks(Trigger(expression), *samples)[-1].value
 
 
@@ -70,7 +70,7 @@ def latencies(*values: float | None) -> list[Sample]:
     return [{LATENCY: one} for one in values]
 
 
-# What expressions mean.
+# Meaning of expressions.
 
 MEANINGS: list[tuple[str, Sample, bool | None]] = [
     ("tilt > 3", {"tilt": 4}, True),
@@ -114,7 +114,7 @@ MEANINGS: list[tuple[str, Sample, bool | None]] = [
     ("alerts_roaming", {"alerts": ""}, False),
     ("alerts_roaming", {}, None),
     ("alerts_is_heating + alerts_roaming == 2", {"alerts": "roaming,is_heating"}, True),
-    # Whether a field is known at all is never null.
+    # The number of a field's updates is never null.
     ("count(tilt, 3 s) > 0", {"tilt": 1}, True),
     ("count(tilt, 3 s) > 0", {}, False),
     ("!(count(tilt, 3 s) > 0) | tilt > 3", {}, True),
@@ -133,7 +133,7 @@ MEANINGS: list[tuple[str, Sample, bool | None]] = [
     ("tilt > 1", {"tilt": math.inf}, None),
     ("tilt > 1", {"tilt": "4"}, None),
     ("tilt > 1", {"tilt": 10**400}, None),
-    # Numbers with units become the field's.
+    # Numbers with units are converted to the field's unit.
     ("pop_ping_latency_ms > 0.03 s", {LATENCY: 31}, True),
     ("pop_ping_latency_ms > 0.03 s", {LATENCY: 29}, False),
     ("pop_ping_latency_ms - 10 ms > 20 ms", {LATENCY: 31}, True),
@@ -179,14 +179,14 @@ def test_leoscopes_examples_keep_their_meaning() -> None:
 
 
 def test_leoscopes_or_before_an_absolute_value_stays_that() -> None:
-    """`a||b|-c>2` is a | (|b| - c > 2) there, where "||" is nothing of its own."""
+    """Read `a||b|-c>2` as a | (|b| - c > 2), as LEOScope does, where "||" is no operator."""
     both: Sample = {"tilt": 0, "gps_sats": -9, "power_w": 1}
     assert value("tilt>1||gps_sats|-power_w>2", both) is True
     assert value("tilt>1||gps_sats|-power_w>9", both) is False
 
 
 def test_history_is_that_of_updates() -> None:
-    """LEOScope shifts in place: after 10, 20, 30, 40 its x_2 to x_5 are all 20."""
+    """Keep F_1 to F_5 apart; after 10, 20, 30, 40 LEOScope's x_2 to x_5 are all 20."""
     samples = latencies(10, 20, 30, 40, 50, 61)
     for steps, expected in enumerate((50, 40, 30, 20, 10), 1):
         assert value(f"{LATENCY}_{steps} == {expected}", *samples) is True
@@ -203,7 +203,7 @@ def test_single_alerts_have_a_history_and_are_replayed() -> None:
     on = ["", "roaming", "roaming,moving_while_not_mobile", None, "roaming", "is_heating"]
     samples: list[Sample] = [{"alerts": each} for each in on]
     seen = [look.value for look in looks(Trigger("changed(alerts_roaming)"), *samples)]
-    # The dish that did not answer is no update, and its last answer is not old yet.
+    # A second without an answer of the dish is no update, and the last value is not outdated.
     assert seen == [None, True, False, False, False, True]
     share = looks(Trigger("avg(alerts_roaming, 4) > 0.7"), *samples)
     assert [look.value for look in share] == [None, None, None, None, True, True]
@@ -267,11 +267,11 @@ def test_a_field_older_than_three_of_its_periods_is_null() -> None:
         assert one.value is expected
 
 
-# Firing.
+# Firing of triggers.
 
 
 def outcomes(trigger: Trigger, text: str) -> str:
-    """Return what a trigger over `outage` comes to: "1" true, "0" false, "." nothing known."""
+    """Return the outcomes of a trigger over `outage`: "1" true, "0" false, "." null."""
     samples: list[Sample] = [{} if one == "." else {"outage": one == "1"} for one in text]
     letters = {Outcome.FIRED: "F", Outcome.FALSE: "0", Outcome.NULL: ".", Outcome.HOLDING: "h",
                Outcome.STILL: "t", Outcome.COOLDOWN: "c", Outcome.MAX_RUNS: "m"}  # fmt: skip
@@ -294,7 +294,7 @@ def test_an_edge_within_the_cooldown_is_lost() -> None:
     assert outcomes(Trigger("outage", cooldown_s=4), "1010110101") == "F0c0Ft0c0F"
     found = looks(Trigger("outage", cooldown_s=60), *[{"outage": one} for one in (1, 0, 1, 1)])
     assert re.fullmatch(r"cooldown until 2027-01-15 08:01:00 UTC", found[2].why)
-    assert "fires when it is so anew" in found[3].why
+    assert "fires at its next edge" in found[3].why
 
 
 def test_it_fires_max_runs_times() -> None:
@@ -307,7 +307,7 @@ def test_what_is_not_known_is_not_true() -> None:
     assert outcomes(trigger, "1") == "h"
     late = trigger.update(T0 + 10 * S, {"outage": True})
     assert late is not None
-    assert late.outcome is Outcome.HOLDING, "nobody looked for 10 s: it begins to hold anew"
+    assert late.outcome is Outcome.HOLDING, "no evaluation for 10 s: the hold begins again"
 
 
 def test_a_sample_that_is_not_later_changes_nothing() -> None:
@@ -336,7 +336,7 @@ def test_random_fires_at_its_rate_and_repeats_itself() -> None:
     assert fired(2) != times
 
 
-# What is refused.
+# Refused expressions.
 
 REFUSED = [
     ("", "is empty"), ("  ", "is empty"), ("tilt >", "column 7: expected a number"),
@@ -347,9 +347,9 @@ REFUSED = [
     ("state > 3", "compared with a string"), ("state == tilt", "compared with a string"),
     ('state < "A"', "neither is less"), ('"a" == "b"', "compared with a string"),
     ("state", "a text is no condition"), ("state + 1 > 2", "expected a number, not a text"),
-    ("state_avg > 1", "of which there is no avg"), ("tilt > 3 s", "what it meets is in deg"),
+    ("state_avg > 1", "avg needs a number"), ("tilt > 3 s", "the other operand is in deg"),
     ("pop_ping_drop_rate > 3 ms", "a number without a unit"), ("tilt > 3 parsec", "column 10"),
-    ("tilt * power_w > 3 W", "no unit that is known"), ("5 s", "a number with a unit"),
+    ("tilt * power_w > 3 W", "has no known unit"), ("5 s", "a number with a unit"),
     ("avg > 3", "write avg(field, window)"), ("avg(tilt) > 3", "avg takes (field, window)"),
     ("avg(3, 5) > 3", "the name of a field"), ("avg(tilt_1, 5) > 3", "the name of a field"),
     ("avg(tilt, 0) > 3", "1 to 10,000"), ("avg(tilt, 2.5) > 3", "1 to 10,000"),
@@ -402,7 +402,7 @@ _SOUP = [
 
 
 def test_any_text_is_a_trigger_or_refused_in_a_line() -> None:
-    """Random soups of tokens; 100,000 in all with `make soak`."""
+    """Parse random sequences of tokens; 100,000 in all with `make soak`."""
     draw = random.Random(5)
     assert _read_of_soups(draw, cases(2_500)) > cases(2_500) / 50, "some are triggers"
 
@@ -415,7 +415,7 @@ def test_any_text_is_read_or_refused_soon() -> None:
 
 
 def _read_of_soups(draw: random.Random, count: int) -> int:
-    """Try random soups of tokens; return how many are triggers."""
+    """Parse random sequences of tokens; return the number of valid triggers."""
     read = 0
     for _ in range(count):
         soup = draw.choices(_SOUP, k=draw.randint(1, 12))
@@ -463,7 +463,7 @@ def test_damaged_states_are_read_or_refused() -> None:
     Trial("trigger-state", [trigger.dumps().encode()]).run(read)
 
 
-# The reference: everything from the whole history, at each step.
+# The reference evaluator, over the whole history at each step.
 
 
 _SIGNS: dict[str, Any] = {
@@ -472,19 +472,19 @@ _SIGNS: dict[str, Any] = {
 
 
 class Reference:
-    """A tree over all samples so far, kept whole."""
+    """Reference evaluator of a tree, which keeps all samples."""
 
     def __init__(self, tree: Node, seed: int) -> None:
         self.tree, self.seed = tree, seed
         self.samples: list[tuple[int, Sample]] = []
 
     def look(self, now_ns: int, sample: Sample) -> bool | None:
-        """Return what the trigger is worth with one more sample."""
+        """Return the value of the trigger with one more sample."""
         self.samples.append((now_ns, sample))
         return self._truth(self.tree)
 
     def _updates(self, used: Field) -> list[tuple[int, float | str]]:
-        found = [(at, known(used, sample.get(used.name))) for at, sample in self.samples]
+        found = [(at, typed_value(used, sample.get(used.name))) for at, sample in self.samples]
         return [(at, value) for at, value in found if value is not None]
 
     def _truth(self, node: Node) -> bool | None:
@@ -492,10 +492,10 @@ class Reference:
             case Not(node=part):
                 inner = self._truth(part)
                 return None if inner is None else not inner
-            case All(nodes=nodes):
+            case And(nodes=nodes):
                 values = [self._truth(part) for part in nodes]
                 return False if False in values else (None if None in values else True)
-            case Either(nodes=nodes):
+            case Or(nodes=nodes):
                 values = [self._truth(part) for part in nodes]
                 return True if True in values else (None if None in values else False)
             case Compare(sign=sign, left=left, right=right):
@@ -510,14 +510,14 @@ class Reference:
         match node:
             case Constant(value=fixed):
                 return fixed
-            case Minus(node=part) | Absolute(node=part):
+            case Negate(node=part) | Absolute(node=part):
                 inner = self._worth(part)
                 if inner is None:
                     return None
-                return -inner if isinstance(node, Minus) else abs(inner)
+                return -inner if isinstance(node, Negate) else abs(inner)
             case Sum(terms=parts) | Product(factors=parts):
                 return self._reckoned([(sign, self._worth(part)) for sign, part in parts])
-            case Not() | All() | Either() | Compare():
+            case Not() | And() | Or() | Compare():
                 return self._truth(node)
             case Random(rate_hz=rate, index=index):
                 return self._event(rate, index)
@@ -536,11 +536,11 @@ class Reference:
         return total
 
     def _leaf(self, node: Node) -> Any:
-        assert isinstance(node, Current | Earlier | Over | Age | Changed)
+        assert isinstance(node, Current | Earlier | WindowFunction | Age | Changed)
         now, updates = self.samples[-1][0], self._updates(node.field)
         period = round(node.field.period_s * S)
         is_fresh = bool(updates) and now - updates[-1][0] <= 3 * period
-        if isinstance(node, Over):
+        if isinstance(node, WindowFunction):
             return self._over(node, updates, is_fresh)
         if isinstance(node, Age):
             return (now - updates[-1][0]) / 1e9 if updates else None
@@ -550,7 +550,7 @@ class Reference:
         then = updates[-1 - steps][1]
         return then != updates[-1][1] if isinstance(node, Changed) else then
 
-    def _over(self, node: Over, updates: list[Any], is_fresh: bool) -> Any:
+    def _over(self, node: WindowFunction, updates: list[Any], is_fresh: bool) -> Any:
         now, span, count = self.samples[-1][0], node.window.span_ns, node.window.updates
         if node.function == "before_avg":
             last = updates[-1][0] if updates else now
@@ -570,7 +570,7 @@ class Reference:
             return None
         return self._function(node, values, updates)
 
-    def _function(self, node: Over, values: list[float], updates: list[Any]) -> float:
+    def _function(self, node: WindowFunction, values: list[float], updates: list[Any]) -> float:
         match node.function:
             case "min":
                 return min(values)
@@ -631,7 +631,7 @@ def random_condition(draw: random.Random, depth: int = 0) -> str:
 
 
 def random_samples(draw: random.Random) -> list[tuple[int, Sample]]:
-    """Return samples with gaps, of all fields, of one, and of time."""
+    """Return samples with gaps in all fields, in one field, and in time."""
     now, found = T0, []
     for _ in range(40):
         now += draw.choice([S] * 12 + [S + 1, S - 1, S // 2, 2 * S, 5 * S, 30 * S])
@@ -654,7 +654,7 @@ def test_the_evaluator_is_the_reference_on_random_programs() -> None:
         trigger = Trigger(text, hold_s=draw.choice([0, 2]), seed=3)
         reference = Reference(trigger.tree, 3)
         for now, sample in random_samples(draw):
-            if draw.random() < 0.05:  # the agent is started anew
+            if draw.random() < 0.05:  # the agent restarts
                 state = json.loads(trigger.dumps())
                 trigger = Trigger(text, hold_s=trigger.hold_ns / S, seed=3)
                 trigger.restore(state)
@@ -685,21 +685,21 @@ def test_a_restored_trigger_goes_on_as_if_nothing_had_been() -> None:
 
     text = f"{LATENCY} > before_avg({LATENCY}, 10 s) & (outage | random(0.2))"
     whole = Trigger(text, hold_s=1, cooldown_s=7, max_runs=9)
-    expected = list(evaluated(whole, samples(range(300))))
+    expected = list(evaluations_of(whole, samples(range(300))))
     parts = Trigger(text, hold_s=1, cooldown_s=7, max_runs=9)
     found: list[Evaluation] = []
     for begin in range(0, 300, 13):
-        found += evaluated(parts, samples(range(begin, min(300, begin + 13))))
+        found += evaluations_of(parts, samples(range(begin, min(300, begin + 13))))
         state = json.loads(parts.dumps())
         parts = Trigger(text, hold_s=1, cooldown_s=7, max_runs=9)
         parts.restore(state)
     assert found == expected
     assert whole.fired == 9
-    with pytest.raises(InputError, match="of another one"):
+    with pytest.raises(InputError, match="another expression"):
         Trigger("outage").restore(parts.as_json())
 
 
-# Replay.
+# Replay over archived telemetry.
 
 
 def test_replay_is_what_the_agent_would_have_done() -> None:
@@ -733,7 +733,7 @@ def test_the_table_says_when_it_fired_and_why_not() -> None:
         ("08:00:03.0", "1", "holding", "holding 0.0 of 1 s"),
         ("08:00:04.0", "1", "fired", "a run starts"),
         ("08:00:05.0", "1", "still-true",
-         "true since 2027-01-15 08:00:03 UTC: fires when it is so anew"),
+         "true since 2027-01-15 08:00:03 UTC: fires at its next edge"),
         ("08:00:06.0", "1", "false", "false"),
         ("08:00:07.0", "1", "holding", "holding 0.0 of 1 s"),
         ("08:00:08.0", "1", "cooldown", "cooldown until 2027-01-15 08:01:04 UTC"),
@@ -749,21 +749,10 @@ def test_telemetry_without_times_is_refused() -> None:
         replay(Trigger("tilt > 2"), pl.DataFrame({"tilt": [1.0]}))
 
 
-# The page.
+# The documentation page.
 
 
-PAGE = ROOT / "docs" / "triggers.md"
-
-
-def test_the_page_lists_all_fields_as_they_are() -> None:
-    text = PAGE.read_text("utf-8")
-    rows = re.findall(
-        r"^\| `(\w+)` \| (\w+) \| ([^|]*) \| (\w+), ([\d,]+) s \| ([^|]*) \|$", text, re.M
-    )
-    found = [(n, t, u.strip(), s, p, h.strip()) for n, t, u, s, p, h in rows]
-    assert found == [
-        (f.name, f.type.value, f.unit, f.source.value, f"{f.period_s:,g}", f.help) for f in FIELDS
-    ]
+PAGE = ROOT / "docs" / "testbed" / "triggers.md"
 
 
 def test_the_page_lists_all_alerts() -> None:

@@ -1,4 +1,4 @@
-"""The testbed's page over a real orchestrator: who sees what, what is refused, how it looks."""
+"""The testbed's web pages over a real orchestrator: permissions, refusals, forms and rendering."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ import sqlalchemy as sa
 from needs import missing
 from starlette.testclient import TestClient
 from test_testbed_maps import seen
-from testbed_office import StandingClock
+from testbed_harness import StandingClock
 
 from damaged import Trial
 from skyhop.dish.messages import recorded_map
 from skyhop.errors import InputError, RunError
-from skyhop.testbed.orchestrator import jobs, nodes, people, runs
-from skyhop.testbed.orchestrator.desk import ITSELF, Caller
-from skyhop.testbed.orchestrator.office import Office
+from skyhop.testbed.orchestrator import accounts, jobs, nodes, runs
+from skyhop.testbed.orchestrator.core import Orchestrator
+from skyhop.testbed.orchestrator.request_context import ITSELF, Caller
 from skyhop.testbed.states import Change
 from skyhop.testbed.store import tables
 from skyhop.testbed.web import drawings, figure, make_app
@@ -42,8 +42,8 @@ from skyhop.testbed.web.drawings import Drawings
 from skyhop.testbed.web.guard import LARGEST_FORM
 from skyhop.testbed.web.map import node_map
 from skyhop.testbed.web.plots import Chart, Line
-from skyhop.testbed.web.recent import Recent, columns
-from skyhop.testbed.web.toml import written
+from skyhop.testbed.web.recent import RecentTelemetry, columns
+from skyhop.testbed.web.toml import to_toml
 from skyhop.testbed.words import Reason, Role, State
 
 S = 10**9
@@ -67,7 +67,7 @@ class Testbed:
 
     __test__ = False
     directory: Path
-    office: Office
+    orchestrator: Orchestrator
     clock: StandingClock
     tokens: dict[str, str]
     job: str = ""
@@ -77,7 +77,7 @@ class Testbed:
 
     @property
     def now_ns(self) -> int:
-        """What its clock says."""
+        """Time of the orchestrator's clock in ns."""
         return self.clock.ns
 
     @now_ns.setter
@@ -85,7 +85,7 @@ class Testbed:
         self.clock.ns = ns
 
     def client(self, name: str = "") -> TestClient:
-        """Return a browser of a user who has logged in, or of nobody."""
+        """Return the client of a logged-in user, or one without a session."""
         if name not in self.clients or not name:
             client = TestClient(
                 self.app,
@@ -100,11 +100,11 @@ class Testbed:
         return self.clients[name]
 
     def rows(self) -> dict[str, int]:
-        """Return how many rows the tables have that forms write."""
+        """Return the number of rows of each table that forms write."""
         chosen = (tables.job, tables.run, tables.credential, tables.user, tables.node)
-        with self.office.reading(ITSELF) as desk:
+        with self.orchestrator.reading(ITSELF) as ctx:
             return {
-                table.name: desk.connection.scalar(sa.select(sa.func.count()).select_from(table))
+                table.name: ctx.connection.scalar(sa.select(sa.func.count()).select_from(table))
                 or 0
                 for table in chosen
             }
@@ -122,101 +122,106 @@ def log_in(client: TestClient, token: str) -> Any:
 
 
 def post(client: TestClient, path: str, page: str = "/me", /, **values: Any) -> Any:
-    """Fill in a form: with the token of a page of the same session."""
+    """Submit a form with the CSRF token of a page of the same session."""
     return client.post(path, data={"csrf": csrf(client.get(page).text), **values})
 
 
 def fill(directory: Path) -> Testbed:
     clock = StandingClock(NOW)
-    office = Office(directory, ["localhost", "127.0.0.1"], clock=clock)
-    bed = Testbed(directory, office, clock, {})
-    token = office.first_administrator()
+    orchestrator = Orchestrator(directory, ["localhost", "127.0.0.1"], clock=clock)
+    bed = Testbed(directory, orchestrator, clock, {})
+    token = orchestrator.create_first_administrator()
     assert token is not None
     bed.tokens["admin"] = token
-    with office.writing(ITSELF) as desk:
+    with orchestrator.writing(ITSELF) as ctx:
         for name, role in (("ann", "user"), ("bob", "user-priv"), ("cem", "user")):
-            people.put_user(desk, {"name": name, "role": role, "full_name": f"{name} {HOSTILE}"})
-            bed.tokens[name] = people.issue(desk, people.TOKEN, of_user=name, label=HOSTILE)
+            accounts.put_user(ctx, {"name": name, "role": role, "full_name": f"{name} {HOSTILE}"})
+            bed.tokens[name] = accounts.issue(ctx, accounts.TOKEN, of_user=name, label=HOSTILE)
         place = {"latitude_deg": 41.41, "longitude_deg": 2.1}
         about = {"description": HOSTILE, "provider": HOSTILE}
-        nodes.put(desk, {"name": "bcn-1", "owner": "ann", **about, **place})
-        nodes.put(desk, {"name": "ams-1", "address": "192.0.2.7"})
-        nodes.set_policy(desk, "bcn-1", {"programs": ["ping", "only-its-owner-reads-this"]})
+        nodes.put(ctx, {"name": "bcn-1", "owner": "ann", **about, **place})
+        nodes.put(ctx, {"name": "ams-1", "address": "192.0.2.7"})
+        nodes.set_policy(ctx, "bcn-1", {"programs": ["ping", "only-its-owner-reads-this"]})
     _add_job(bed, directory)
-    bed.app = make_app(office)
+    bed.app = make_app(orchestrator)
     return bed
 
 
 def _add_job(bed: Testbed, directory: Path) -> None:
     described = f"description = {json.dumps(HOSTILE)}"
-    with bed.office.writing(Caller("bob", Role.USER_PRIV)) as desk:
-        made = jobs.submit(desk, job("pings", 'cron = "0 * * * *"', described), {}, directory)
+    with bed.orchestrator.writing(Caller("bob", Role.USER_PRIV)) as ctx:
+        made = jobs.submit(ctx, job("pings", 'cron = "0 * * * *"', described), {}, directory)
         armed = 'trigger = "tilt > 3"\nend = "2026-12-08T00:00:00Z"'
-        trigger = jobs.submit(desk, job("tilted", armed), {}, directory)
-        first = runs.listing(desk, of_job=made["id"], limit=1000)[-1]
+        trigger = jobs.submit(ctx, job("tilted", armed), {}, directory)
+        first = runs.listing(ctx, of_job=made["id"], limit=1000)[-1]
     bed.job, bed.run = made["id"], first["id"]
     bed.now_ns = first["start_ns"] + 60 * S
-    with bed.office.writing(Caller("bcn-1", Role.NODE)) as desk:
-        row = runs.get(desk, bed.run)
+    with bed.orchestrator.writing(Caller("bcn-1", Role.NODE)) as ctx:
+        row = runs.get(ctx, bed.run)
         for state in (State.CLAIMED, State.DEPLOYING, State.EXECUTING, State.FINISHING):
-            runs.apply(desk, runs.get(desk, bed.run), Change(bed.now_ns, state, "node:bcn-1"))
+            runs.apply(ctx, runs.get(ctx, bed.run), Change(bed.now_ns, state, "node:bcn-1"))
         said = Change(bed.now_ns, State.FAILED, "node:bcn-1", Reason.EXIT, {"text": HOSTILE})
-        runs.apply(desk, runs.get(desk, bed.run), said)
+        runs.apply(ctx, runs.get(ctx, bed.run), said)
         told = {"job": trigger["id"], "fired": False, "why": f"busy {HOSTILE}"}
         health = {"version": HOSTILE, "programs": [HOSTILE], "kernel": {"release": HOSTILE}}
         events = [("trigger", told), ("health", health), ("scavenger", {"active": True})]
         numbered = [(n, bed.now_ns, k, json.dumps(b)) for n, (k, b) in enumerate(events, 1)]
-        nodes.report(desk, numbered)
+        nodes.report(ctx, numbered)
     contents = {"stdout": f"seq=1 {HOSTILE}\n".encode(), "page.html": HOSTILE.encode()}
     listed = []
     for name, content in contents.items():
-        bed.office.uploads.take(bed.run, "client", name, 0, content)
+        bed.orchestrator.uploads.write_piece(bed.run, "client", name, 0, content)
         digest = hashlib.sha256(content).hexdigest()
         listed.append({"name": name, "size": len(content), "sha256": digest})
     manifest = json.dumps({"files": listed}).encode()
-    bed.office.uploads.take(bed.run, "client", "manifest.json", 0, manifest)
-    with bed.office.writing(ITSELF) as desk:
-        assert bed.office.uploads.complete(desk, row, "client")
+    bed.orchestrator.uploads.write_piece(bed.run, "client", "manifest.json", 0, manifest)
+    with bed.orchestrator.writing(ITSELF) as ctx:
+        assert bed.orchestrator.uploads.complete(ctx, row, "client")
 
 
 @pytest.fixture(scope="module")
 def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Testbed]:
-    """Return a testbed to look at; who changes it takes one of their own."""
+    """Return a shared testbed that tests only read; tests that change it use `own`."""
     made = fill(tmp_path_factory.mktemp("testbed"))
     yield made
-    made.office.close()
+    made.orchestrator.close()
 
 
 @pytest.fixture(scope="module")
 def filled(tmp_path_factory: pytest.TempPathFactory) -> Testbed:
-    """Return a testbed that is closed: to be copied."""
+    """Return a closed testbed, from which `own` copies."""
     made = fill(tmp_path_factory.mktemp("filled"))
-    made.office.close()
+    made.orchestrator.close()
     return made
 
 
 @pytest.fixture
 def own(filled: Testbed, tmp_path: Path) -> Iterator[Testbed]:
-    """Return a testbed of a test's own."""
+    """Return a copy of the testbed that a test may change."""
     directory = shutil.copytree(filled.directory, tmp_path / "testbed")
     clock = StandingClock(filled.now_ns)
-    office = Office(directory, ["localhost", "127.0.0.1"], clock=clock)
+    orchestrator = Orchestrator(directory, ["localhost", "127.0.0.1"], clock=clock)
     made = replace(
-        filled, directory=directory, office=office, clock=clock, app=make_app(office), clients={}
+        filled,
+        directory=directory,
+        orchestrator=orchestrator,
+        clock=clock,
+        app=make_app(orchestrator),
+        clients={},
     )
     yield made
-    office.close()
+    orchestrator.close()
 
 
-# --- who sees what
+# --- permissions
 
-EVERYBODYS = [
+USER_PAGES = [
     "/", "/?region=asia", "/nodes", "/nodes?active=1", "/nodes/bcn-1", "/nodes/ams-1", "/calendar",
     "/calendar?node=bcn-1&length=30", "/calendar?from=2027-01-01", "/submit",
     "/submit?node=bcn-1&at=2026-12-01T00:00:00Z&length=5+min", "/jobs", "/jobs?ended=1&node=bcn-1",
     "/runs", "/runs?state=ended&job=pings&page=0&from=2026-11-01", "/triggers", "/me",
 ]  # fmt: skip
-ADMINS = [
+ADMIN_PAGES = [
     "/admin", "/admin/users", "/admin/users?edit=ann", "/admin/nodes", "/admin/nodes?edit=bcn-1",
     "/admin/config", "/admin/audit", "/admin/audit?who=bob",
 ]  # fmt: skip
@@ -224,12 +229,12 @@ ADMINS = [
 
 def pages_of(bed: Testbed, name: str) -> list[str]:
     """Return all pages that a user may see."""
-    pages = [*EVERYBODYS]
+    pages = [*USER_PAGES]
     if name != "cem":
         pages += [f"/jobs/{bed.job}", f"/runs/{bed.run}", f"/runs/{bed.run}/state"]
     if name in ("bob", "admin"):
         pages += [f"/jobs/{bed.job}/modify", f"/runs/{bed.run}/log/client/stdout"]
-    return pages + (ADMINS if name == "admin" else [])
+    return pages + (ADMIN_PAGES if name == "admin" else [])
 
 
 @pytest.mark.parametrize("name", ["admin", "ann", "bob", "cem"])
@@ -242,7 +247,7 @@ def test_each_role_sees_its_pages_and_no_others(bed: Testbed, name: str) -> None
             assert "not yours" in answer.text
 
 
-def test_nobody_is_sent_to_log_in_and_sees_nothing(bed: Testbed) -> None:
+def test_a_client_without_a_session_is_sent_to_log_in(bed: Testbed) -> None:
     client = bed.client()
     for page in pages_of(bed, "admin"):
         answer = client.get(page)
@@ -255,14 +260,14 @@ def test_nobody_is_sent_to_log_in_and_sees_nothing(bed: Testbed) -> None:
     assert client.get("/login").status_code == 200
 
 
-def test_what_is_the_owners_is_shown_to_owners_alone(bed: Testbed) -> None:
+def test_policy_and_scavenger_forms_are_shown_to_the_owner_alone(bed: Testbed) -> None:
     shown = {name: bed.client(name).get("/nodes/bcn-1").text for name in ("ann", "admin", "bob")}
     for name, html in shown.items():
         owns = name != "bob"
         assert ("only-its-owner-reads-this" in html) is owns
-        assert ("Set the switch" in html) is owns
-        assert ("began: runs make room" in html) is owns
-    # What a run printed is its user's; that it was there, its host may know.
+        assert ("Set the mode" in html) is owns
+        assert ("began: runs yield" in html) is owns
+    # Only the user sees a run's output; the node's owner sees that there was a run.
     host, user = (bed.client(n).get(f"/runs/{bed.run}").text for n in ("ann", "bob"))
     assert "seq=1" in user
     assert "page.html" in user
@@ -284,7 +289,7 @@ def test_pages_that_are_not_there_say_so_in_a_line(bed: Testbed) -> None:
         assert client.get(damaged).status_code == 200, damaged
 
 
-# --- what is refused
+# --- refusals
 
 
 def test_forms_without_the_sessions_token_are_refused(own: Testbed) -> None:
@@ -309,7 +314,7 @@ def test_forms_without_the_sessions_token_are_refused(own: Testbed) -> None:
         assert answer.status_code == 403
     assert own.rows() == before
     assert client.get("/").status_code == 200
-    # Scripts send it in a header.
+    # htmx sends the token in a header.
     checked = client.post(
         "/submit/check",
         data={"toml": job("x", 'at = "now"')},
@@ -336,9 +341,9 @@ def test_sessions_end_by_time_by_logging_out_and_with_their_user(own: Testbed) -
     assert answer.headers["location"] == "/login"
     kept = TestClient(own.app, base_url="https://testserver", follow_redirects=False)
     kept.cookies.set("__Host-skyhop", cookie)
-    assert kept.get("/").status_code == 303, "a stolen cookie is worth nothing afterwards"
-    with own.office.writing(ITSELF) as desk:
-        people.put_user(desk, {"name": "cem", "disabled": True})
+    assert kept.get("/").status_code == 303, "a stolen cookie is invalid after the log-out"
+    with own.orchestrator.writing(ITSELF) as ctx:
+        accounts.put_user(ctx, {"name": "cem", "disabled": True})
     assert own.client("cem").get("/").status_code == 303
     own.now_ns += 12 * HOUR - S
     assert own.client("ann").get("/").status_code == 200
@@ -368,13 +373,13 @@ def test_logging_in_is_refused_without_a_token_and_when_tried_too_often(own: Tes
     own.now_ns += 60 * S
     answer = log_in(client, own.tokens["ann"])
     assert answer.status_code == 303
-    # A session's secret is no token, nor the other way round.
+    # A session's secret is not accepted as a token, nor a token as a session.
     session = client.cookies["__Host-skyhop"]
     assert log_in(own.client(), session).status_code == 401
 
 
 @pytest.mark.parametrize("goal", ["//evil.example", "https://evil.example", "/\\evil", "/\n/x"])
-def test_who_has_logged_in_stays_here(bed: Testbed, goal: str) -> None:
+def test_the_redirect_after_log_in_stays_on_this_site(bed: Testbed, goal: str) -> None:
     client = bed.client()
     page = client.get("/login", params={"next": goal})
     answer = client.post(
@@ -421,12 +426,12 @@ def test_a_fault_is_told_in_a_line_and_says_nothing_else(
     monkeypatch.setattr(runs, "listing", broken)
     answer = bed.client("bob").get("/runs")
     assert answer.status_code == 500
-    assert "fault of the testbed" in answer.text
+    assert "internal error of the testbed" in answer.text
     assert "secret" not in answer.text
     assert "default-src 'none'" in answer.headers["content-security-policy"]
 
 
-# --- what is done
+# --- actions
 
 
 def test_a_job_in_the_way_of_another_is_not_submitted_and_told_a_time(own: Testbed) -> None:
@@ -476,7 +481,7 @@ def test_a_job_brings_its_files_and_is_changed(own: Testbed) -> None:
     values = {"csrf": csrf(client.get("/me").text), "toml": text}
     lacking = client.post("/submit", data=values)
     assert lacking.status_code == 400
-    assert "a.py is either not named there or not sent" in lacking.text
+    assert "a.py is either not listed there or was not sent" in lacking.text
     sent = {"files": ("a.py", b"print(1)")}
     made = client.post("/submit", data=values, files=sent)
     assert made.status_code == 303
@@ -501,36 +506,36 @@ def test_owners_set_policy_and_switch_and_others_cannot(own: Testbed) -> None:
         assert post(owner, "/nodes/bcn-1/policy", policy=text).status_code == 400, text[:20]
     for path, values in (("scavenger", {"mode": "off"}), ("policy", {"policy": ""})):
         assert post(other, f"/nodes/bcn-1/{path}", **values).status_code == 403
-    with own.office.reading(ITSELF) as desk:
-        node = nodes.document(desk, "bcn-1")
+    with own.orchestrator.reading(ITSELF) as ctx:
+        node = nodes.document(ctx, "bcn-1")
     assert (node["scavenger_mode"], node["policy"]) == ("on", {"kernel": True})
 
 
-def test_a_run_to_come_is_moved_by_its_user_alone(own: Testbed) -> None:
+def test_a_planned_run_is_moved_by_its_user_alone(own: Testbed) -> None:
     text = (
         'id = "later"\nnodes = ["bcn-1"]\nlength = "1 min"\n'
         '[when]\nat = "2099-01-01T00:00:00Z"\n[run]\nclient = ["true"]\n'
     )
     bob = own.client("bob")
     assert post(bob, "/submit", toml=text).status_code == 303
-    with own.office.reading(ITSELF) as desk:
-        (row,) = runs.listing(desk, of_job="later")
+    with own.orchestrator.reading(ITSELF) as ctx:
+        (row,) = runs.listing(ctx, of_job="later")
     place = f"/runs/{row['id']}"
     assert 'reschedule"' in bob.get(place).text
-    # Its node's owner sees it, and may not move it.
+    # The node's owner sees the run, but may not move it.
     assert 'reschedule"' not in own.client("ann").get(place).text
     assert post(own.client("ann"), f"{place}/reschedule").status_code == 403
     moved = post(bob, f"{place}/reschedule")
     assert moved.status_code == 303
     page = bob.get(moved.headers["location"]).text
-    assert "The run is moved: this one takes its place." in page
+    assert "The run is moved; this page shows its replacement." in page
     assert f'href="{place}">the run before it' in page
     assert post(bob, f"{place}/reschedule").status_code == 400
 
 
 def test_runs_are_stopped_by_their_user_and_their_host_alone(own: Testbed) -> None:
-    with own.office.reading(ITSELF) as desk:
-        ahead = [r["id"] for r in runs.listing(desk, states=["planned"], limit=9)]
+    with own.orchestrator.reading(ITSELF) as ctx:
+        ahead = [r["id"] for r in runs.listing(ctx, states=["planned"], limit=9)]
     assert post(own.client("cem"), f"/runs/{ahead[0]}/abort", why="x").status_code == 403
     assert post(own.client("ann"), f"/runs/{ahead[0]}/abort", why=HOSTILE).status_code == 303
     assert post(own.client("bob"), f"/runs/{ahead[1]}/abort").status_code == 303
@@ -555,21 +560,21 @@ def test_secrets_are_shown_once_and_never_in_addresses_or_the_log(own: Testbed) 
         assert secret[1] not in (client if again == "/me" else admin).get(again).text
     token = re.search(r'<pre tabindex="0">([\w-]{43})</pre>', shown[0].text)
     assert token is not None
-    assert own.office.caller_of_token(token[1]).name == "cem"
+    assert own.orchestrator.caller_of_token(token[1]).name == "cem"
     listed = client.get("/me").text
     which = re.findall(r'name="which" value="(\w{26})"', listed)
     for each in which:
         post(client, "/me/revoke", which=each)
     assert log_in(own.client(), token[1]).status_code == 401
     assert client.get("/me").status_code == 200, "the session that asked goes on"
-    # What is another's is not revoked.
+    # Another user's token is not revoked.
     theirs = re.findall(r'name="which" value="(\w{26})"', own.client("bob").get("/me").text)
     post(client, "/me/revoke", which=theirs[0])
-    assert own.office.caller_of_token(own.tokens["bob"]).name == "bob"
+    assert own.orchestrator.caller_of_token(own.tokens["bob"]).name == "bob"
     assert post(client, "/me/revoke", which="*").status_code == 400
 
 
-def test_administrators_make_users_and_nodes_and_nobody_else_does(own: Testbed) -> None:
+def test_only_administrators_make_users_and_nodes(own: Testbed) -> None:
     admin, other = own.client("admin"), own.client("ann")
     forms: list[tuple[str, dict[str, str]]] = [
         ("/admin/users", {"name": "eve", "role": "user"}),
@@ -605,11 +610,13 @@ def test_files_are_kept_and_not_shown(bed: Testbed) -> None:
 def test_a_report_can_do_nothing(bed: Testbed, monkeypatch: pytest.MonkeyPatch) -> None:
     made = bed.directory / "report.html"
     made.write_text("<h1>report</h1>", "utf-8")
-    monkeypatch.setattr(Drawings, "made", lambda _self, _kind, **_asked: made)
+    monkeypatch.setattr(Drawings, "get", lambda _self, _kind, **_asked: made)
     address = f"/runs/{bed.run}/report/client"
     assert bed.client("bob").get(f"{address}/stdout").status_code == 400
     monkeypatch.setattr(
-        type(bed.office.uploads), "file", lambda _self, _desk, _run, _side, _name: (made, 1, "")
+        type(bed.orchestrator.uploads),
+        "file",
+        lambda _self, _desk, _run, _side, _name: (made, 1, ""),
     )
     answer = bed.client("bob").get(f"{address}/run/summary.json")
     assert answer.text == "<h1>report</h1>"
@@ -618,13 +625,13 @@ def test_a_report_can_do_nothing(bed: Testbed, monkeypatch: pytest.MonkeyPatch) 
     assert "script" not in policy
 
 
-# --- how pages are made
+# --- HTML and assets
 
 VOID = {"meta", "link", "input", "img", "br", "source", "rect", "line", "circle", "path", "use"}
 
 
 class Checker(HTMLParser):
-    """Checks that what is opened is closed, and that controls have labels."""
+    """Parser that checks that tags are closed and that controls have labels."""
 
     def __init__(self, html: str) -> None:
         super().__init__()
@@ -638,7 +645,7 @@ class Checker(HTMLParser):
         assert not self.open, self.open
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Look at a tag and its attributes."""
+        """Check a start tag and its attributes."""
         values = {name: value or "" for name, value in attrs}
         assert "style" not in values
         assert not [name for name in values if name.startswith("on")], values
@@ -663,11 +670,11 @@ class Checker(HTMLParser):
             self.open.append(tag)
 
     def handle_startendtag(self, tag: str, _attrs: list[tuple[str, str | None]]) -> None:
-        """Look at a tag that closes itself."""
+        """Check a self-closing tag like a start tag."""
         assert tag in VOID
 
     def handle_endtag(self, tag: str) -> None:
-        """Close what was opened last."""
+        """Check that an end tag closes the last open tag."""
         assert self.open, f"</{tag}> closes nothing"
         assert self.open.pop() == tag
 
@@ -702,7 +709,7 @@ def test_assets_load_nothing_from_elsewhere() -> None:
         assert file.stat().st_size < 200_000
 
 
-def test_what_others_wrote_is_as_its_table_says() -> None:
+def test_third_party_files_match_their_table() -> None:
     table = (STATIC / "third-party" / "README.md").read_text("utf-8")
     told = dict(re.findall(r"\| `([^`]+)` \|.*`([0-9a-f]{64})` \|", table))
     there = {
@@ -737,11 +744,11 @@ def samples(begin_ns: int, count: int) -> list[dict[str, object]]:
 def test_live_telemetry_is_read_on_and_survives_folding(own: Testbed) -> None:
     own.now_ns = own.now_ns // S * S
     begin = own.now_ns - 100 * S
-    own.office.keep_telemetry("bcn-1", samples(begin, 50))
+    own.orchestrator.store_telemetry("bcn-1", samples(begin, 50))
     client = own.client("cem")
     assert len(client.get("/nodes/bcn-1/live.json").json()["time_s"]) == 50
-    own.office.telemetry.close()
-    own.office.keep_telemetry("bcn-1", samples(begin + 50 * S, 51))
+    own.orchestrator.telemetry.close()
+    own.orchestrator.store_telemetry("bcn-1", samples(begin + 50 * S, 51))
     found = client.get("/nodes/bcn-1/live.json").json()
     assert found["time_s"] == [begin / S + n for n in range(101)]
     assert found["pop_ping_latency_ms"][8] == 31.0
@@ -761,7 +768,7 @@ def test_a_torn_journal_is_read_as_far_as_it_is_whole(tmp_path: Path) -> None:
     lines = [b'{"time_ns": %d}\n' % NOW, b"nonsense\n", b"[]\n", b'{"time_ns": "x"}\n',
              b'{"time_ns": %d, "pop' % (NOW - S)]  # fmt: skip
     journal.write_bytes(b"".join(lines))
-    recent = Recent(tmp_path)
+    recent = RecentTelemetry(tmp_path)
     assert recent.samples("a", NOW) == [{"time_ns": NOW}]
     with journal.open("ab") as file:
         file.write(b'_ping_latency_ms": 3}\n')
@@ -775,7 +782,7 @@ def test_a_damaged_journal_is_read_as_far_as_it_makes_sense(tmp_path: Path) -> N
 
     def read(content: bytes) -> None:
         journal.write_bytes(content)
-        found = Recent(tmp_path).samples("a", NOW)
+        found = RecentTelemetry(tmp_path).samples("a", NOW)
         json.dumps(columns(found), allow_nan=False)
         if len(found) < 5:
             raise InputError("lines are missing")
@@ -785,7 +792,7 @@ def test_a_damaged_journal_is_read_as_far_as_it_makes_sense(tmp_path: Path) -> N
 
 @pytest.fixture
 def drawn_here(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Have drawings made in this process, as the process of its own does; return what was made."""
+    """Make drawings in this process instead of a subprocess; return the kinds that were made."""
     kinds: list[str] = []
 
     def make(command: list[str], **others: Any) -> subprocess.CompletedProcess[str]:
@@ -799,9 +806,9 @@ def drawn_here(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def history_of_twenty_minutes(own: Testbed) -> tuple[TestClient, Any]:
-    """Keep 1,200 samples of a node; return a user's client and the page that it gets of them."""
+    """Store 1,200 samples of a node; return a user's client and the history page."""
     own.now_ns = own.now_ns // (600 * S) * 600 * S
-    own.office.keep_telemetry("bcn-1", samples(own.now_ns - 1200 * S, 1200))
+    own.orchestrator.store_telemetry("bcn-1", samples(own.now_ns - 1200 * S, 1200))
     client = own.client("cem")
     page = client.get("/nodes/bcn-1/history?hours=1")
     assert page.status_code == 200
@@ -827,14 +834,14 @@ def test_history_is_drawn_once_and_kept(own: Testbed, drawn_here: list[str]) -> 
     assert client.get("/nodes/bcn-1/figure/passwd").status_code == 400
 
 
-def test_what_could_not_be_drawn_is_tried_again_soon(own: Testbed, drawn_here: list[str]) -> None:
-    """A node that has just begun is seen at once, whatever was said of it before."""
+def test_a_failed_drawing_is_tried_again_soon(own: Testbed, drawn_here: list[str]) -> None:
+    """A failed drawing is repeated after a few seconds, since a new node may have data by then."""
     own.now_ns = own.now_ns // (600 * S) * 600 * S + 30 * S
     client = own.client("cem")
     for _ in range(2):
         assert "there is no telemetry" in client.get("/nodes/ams-1/history").text
     assert drawn_here == ["series"]
-    own.office.keep_telemetry("ams-1", samples(own.now_ns - 5 * S, 5))
+    own.orchestrator.store_telemetry("ams-1", samples(own.now_ns - 5 * S, 5))
     own.clock.sleep(4.9)
     assert "there is no telemetry" in client.get("/nodes/ams-1/history").text
     own.clock.sleep(0.2)
@@ -842,31 +849,31 @@ def test_what_could_not_be_drawn_is_tried_again_soon(own: Testbed, drawn_here: l
     assert drawn_here == ["series"] * 2
 
 
-def test_who_waits_too_long_for_others_drawings_is_told_so(
+def test_waiting_too_long_for_other_drawings_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = Drawings(tmp_path / "drawings", tmp_path, StandingClock(), patience_s=0.0)
+    made = Drawings(tmp_path / "drawings", tmp_path, StandingClock(), timeout_s=0.0)
     said: list[str] = []
 
     def endless(command: list[str], **others: Any) -> None:
-        with pytest.raises(RunError, match="others' figures are being drawn") as caught:
-            made.made("sky", file="other")
+        with pytest.raises(RunError, match="busy with other figures") as caught:
+            made.get("sky", file="other")
         said.append(str(caught.value))
         raise subprocess.TimeoutExpired(command, others["timeout"])
 
     monkeypatch.setattr(drawings.subprocess, "run", endless)
-    with pytest.raises(RunError, match="takes too long to draw"):
-        made.made("sky", file="one")
+    with pytest.raises(RunError, match="took too long to draw"):
+        made.get("sky", file="one")
     assert len(said) == 1
     assert list((tmp_path / "drawings").iterdir()) == []
 
 
 @pytest.mark.usefixtures("drawn_here")
-def test_a_nodes_obstruction_map_is_drawn_where_it_has_told_of_one(own: Testbed) -> None:
+def test_a_reported_obstruction_map_is_drawn(own: Testbed) -> None:
     client = own.client("cem")
     assert "Obstruction map" not in client.get("/nodes/bcn-1/history").text
     assert client.get("/nodes/bcn-1/figure/sky").status_code == 404
-    own.office.telemetry.keep_map("bcn-1", recorded_map(seen()))
+    own.orchestrator.telemetry.write_map("bcn-1", recorded_map(seen()))
     page = client.get("/nodes/bcn-1/history")
     Checker(page.text)
     assert "/nodes/bcn-1/figure/sky" in page.text
@@ -903,7 +910,7 @@ def test_lists_are_written_in_a_line_and_mean_the_same() -> None:
     import tomllib
 
     values = {"a": ["x, ]", "y\n=", 'q"'], "b": {"c": [1, 2]}, "d": ["z" * 200], "e": [[1], [2]]}
-    text = written({**values, "gone": None})
+    text = to_toml({**values, "gone": None})
     assert tomllib.loads(text) == values
     assert 'a = ["x, ]", "y\\n=", "q\\""]' in text
 
@@ -912,7 +919,7 @@ def test_lists_are_written_in_a_line_and_mean_the_same() -> None:
 
 
 class Browser:
-    """A headless Chromium, driven over its debugging pipe."""
+    """Headless Chromium, controlled over its debugging pipe."""
 
     def __init__(self, program: str, home: Path) -> None:
         theirs, self._write = os.pipe()
@@ -941,7 +948,7 @@ class Browser:
             self.call(f"{domain}.enable")
 
     def call(self, method: str, **parameters: Any) -> Any:
-        """Ask for something, and return the answer."""
+        """Call a method of the DevTools protocol; return its result."""
         self._number += 1
         message: dict[str, Any] = {"id": self._number, "method": method, "params": parameters}
         if self._session:
@@ -967,18 +974,18 @@ class Browser:
         return message
 
     def go(self, address: str) -> None:
-        """Load a page."""
+        """Load a page, and wait for its load event."""
         self.events.clear()
         self.call("Page.navigate", url=address)
         self.loaded()
 
     def loaded(self) -> None:
-        """Wait until a page has been loaded."""
+        """Wait for the load event of a page."""
         while not any(e.get("method") == "Page.loadEventFired" for e in self.events):
             self.events.append(self._next())
 
     def value(self, script: str) -> Any:
-        """Return what a script comes to."""
+        """Evaluate a JavaScript expression; return its value."""
         found = self.call(
             "Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True
         )
@@ -986,13 +993,13 @@ class Browser:
         return found["result"].get("value")
 
     def complaints(self) -> list[Any]:
-        """Return what the console has, and what was thrown."""
+        """Return console messages and uncaught exceptions."""
         kinds = ("Runtime.exceptionThrown", "Log.entryAdded", "Runtime.consoleAPICalled")
         said = [e["params"] for e in self.events if e.get("method") in kinds]
         return [each for each in said if each.get("entry", {}).get("level") != "verbose"]
 
     def close(self) -> None:
-        """End it, and all of its processes."""
+        """Kill the browser and all of its processes."""
         os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
         os.close(self._write)
@@ -1001,7 +1008,7 @@ class Browser:
 
 @pytest.fixture
 def served(own: Testbed) -> Iterator[str]:
-    """Serve the page as it is served: over TLS."""
+    """Serve the pages over TLS on a free port; return the URL."""
     import uvicorn
 
     with socket.socket() as listening:
@@ -1028,20 +1035,20 @@ def test_a_browser_shows_the_pages_without_complaint(own: Testbed, served: str) 
     program = shutil.which("chromium") or shutil.which("google-chrome")
     if program is None:
         missing("chromium", "there is no chromium")
-    own.office.keep_telemetry("bcn-1", samples(own.now_ns - 60 * S, 60))
+    own.orchestrator.store_telemetry("bcn-1", samples(own.now_ns - 60 * S, 60))
     home = Path(tempfile.mkdtemp())
     browser = Browser(program, home)
     try:
         browser.go(f"{served}/login")
         assert browser.complaints() == []
-        # A browser says of a form where it comes from in its own way.
+        # A real browser sets `Origin` and `Sec-Fetch-Site` of the form itself.
         browser.events.clear()
         browser.value(
             f"document.getElementById('token').value = {json.dumps(own.tokens['admin'])};"
             " document.querySelector('main form button').click()"
         )
         browser.loaded()
-        assert browser.value("document.querySelector('h1').textContent") == "What goes on"
+        assert browser.value("document.querySelector('h1').textContent") == "Overview"
         pages = ["/", "/nodes/bcn-1", "/calendar", "/calendar?node=bcn-1", "/submit", "/runs",
                  f"/runs/{own.run}", "/me", "/admin/users"]  # fmt: skip
         for width, dark in ((1280, False), (390, False), (360, True), (1280, True)):
@@ -1065,7 +1072,7 @@ def test_a_browser_shows_the_pages_without_complaint(own: Testbed, served: str) 
 
 
 def _check_scripts(browser: Browser, served: str) -> None:
-    """Charts move, and a job is checked while it is written."""
+    """Check that the live charts are drawn, and that a job is checked while it is edited."""
     browser.go(f"{served}/nodes/bcn-1")
     wait = (
         "new Promise(done => {{ const look = () => {0} ? done(true) : setTimeout(look, 50);"

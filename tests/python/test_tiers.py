@@ -1,4 +1,4 @@
-"""What a test of logic may not do fails it."""
+"""Tests of the tiers: a logic test that starts a process, sleeps or opens a socket fails."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from tiers import NotLogicError
     ],
     ids=["a process", "a shell", "a worker", "sleep"],
 )
-def test_a_test_of_logic_starts_no_process_and_does_not_sleep(act: Callable[[], object]) -> None:
+def test_a_logic_test_must_not_start_a_process_or_sleep(act: Callable[[], object]) -> None:
     with pytest.raises(NotLogicError, match="mark it integration"):
         act()
 
 
-def test_a_test_of_logic_opens_no_socket() -> None:
+def test_a_logic_test_must_not_open_a_socket() -> None:
     with pytest.raises(SocketBlockedError):
         socket.socket(socket.AF_INET, socket.SOCK_STREAM)
 
 
 @pytest.mark.integration
-def test_a_test_of_integration_may() -> None:
+def test_an_integration_test_may_do_so() -> None:
     subprocess.run(["true"], check=True)
     time.sleep(0.001)
     socket.socket(socket.AF_INET, socket.SOCK_STREAM).close()

@@ -1,4 +1,4 @@
-"""What trials of damaged files find, they name, make small and keep."""
+"""Trials of damaged files: they name a failure, shrink the damaged file, and keep it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SAMPLE = b"one = 1\ntwo = 2\nthree = 3\n"
 
 @pytest.fixture(autouse=True)
 def _apart(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Keep what is found, and said of it, out of the project's."""
+    """Write kept files and records below the test's directory, not the project's."""
     monkeypatch.setattr(damaged, "ROOT", tmp_path)
     monkeypatch.delenv("SKYHOP_TRIALS", raising=False)
     monkeypatch.setenv("SKYHOP_SOAK", "1")
@@ -24,7 +24,7 @@ def _apart(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def found(tmp_path: Path, read: damaged.Reader) -> tuple[str, bytes]:
-    """Return what a trial says of a reader, and the file that it has kept."""
+    """Run a trial of a faulty reader; return its message, and the file that it kept."""
     with pytest.raises(pytest.fail.Exception) as failed:
         Trial("a test", [SAMPLE]).run(read)
     (kept,) = (tmp_path / "tests/damaged/a-test").iterdir()
@@ -33,7 +33,7 @@ def found(tmp_path: Path, read: damaged.Reader) -> tuple[str, bytes]:
 
 
 def seeds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> set[str]:
-    """Return the seeds that two trials record."""
+    """Run two trials, and return the seeds that they record."""
     record = tmp_path / "trials.tsv"
     monkeypatch.setenv("SKYHOP_TRIALS", str(record))
 
@@ -46,7 +46,7 @@ def seeds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> set[str]:
     return {line.split("\t")[3] for line in record.read_text("utf-8").splitlines()}
 
 
-def test_seeds_are_the_same_but_in_soak(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_seeds_are_fixed_except_in_soak(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SKYHOP_SEED")
     monkeypatch.delenv("SKYHOP_SOAK")
     assert seeds(tmp_path, monkeypatch) == {"1"}
@@ -60,7 +60,7 @@ def test_the_file_that_takes_memory_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(damaged, "_MEMORY_BYTES", 50 << 20)
-    # Before: a peak that is long past is no file's.
+    # An earlier peak of memory must not count for the file.
     del (bytearray(b"x") * (300 << 20))[:]
 
     def read(content: bytes) -> None:
@@ -73,11 +73,11 @@ def test_the_file_that_takes_memory_is_kept(
     assert "it takes " in said
     assert " MB of memory" in said
     assert b"two" not in kept
-    # The other changes are undone.
+    # Shrinking undoes the changes that do not matter.
     assert b"one = 1" in kept
 
 
-def test_what_a_reader_keeps_of_every_file_is_found(
+def test_a_reader_that_leaks_memory_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(damaged, "_MEMORY_BYTES", 50 << 20)
@@ -94,18 +94,18 @@ def test_what_a_reader_keeps_of_every_file_is_found(
 
 
 @pytest.mark.integration
-def test_what_takes_too_long_is_ended_and_the_table_is_printed_all_the_same(
+def test_a_late_suite_is_stopped_and_the_table_is_still_printed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(runner, "SKIPPED", tmp_path / "skipped.jsonl")
     monkeypatch.setattr(runner, "TRIALS", tmp_path / "trials.tsv")
-    # The runner's own children end with it.
+    # The runner must also stop the child that the command leaves in the background.
     command = "echo begun; printf 'fuzz\\tx\\t7\\t1\\tok\\n' > $SKYHOP_TRIALS; sleep 3600 & wait"
-    monkeypatch.setattr(runner, "rust", lambda _soak: [("Rust", ["sh", "-c", command])])
-    monkeypatch.setattr(runner, "python", lambda _soak: [("Python", ["echo", "not reached"])])
+    monkeypatch.setattr(runner, "rust_commands", lambda _soak: [("Rust", ["sh", "-c", command])])
+    monkeypatch.setattr(runner, "python_commands", lambda _soak: [("Python", ["echo", "unused"])])
     assert runner.main(["--soak", "--hours", str(3 / 3600)]) == 1
     said = capfd.readouterr().out
     assert "begun" in said
-    assert "not reached" not in said
-    assert "the time is over" in said
+    assert "unused" not in said
+    assert "stopped after the given hours" in said
     assert "fuzz" in said.partition("Trials")[2]

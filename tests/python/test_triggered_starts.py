@@ -1,4 +1,4 @@
-"""When the studies' uploads start: what a trigger says over a path, and chance."""
+"""Start times of uploads in studies of triggers: triggered and random ones."""
 
 from __future__ import annotations
 
@@ -31,24 +31,24 @@ def test_uploads_start_a_second_after_the_latency_has_doubled() -> None:
     for second in (9, 40, 150, 151, 290):
         usual[second] = 40.0
     found = list(triggered_starts.starts_s(triggered_starts.TRIGGER, latency(usual), 1))
-    # 40: within a minute of the one before; 151: true since 150; 290: would not end in time.
+    # 40 is within a minute of the previous start, 151 continues 150, and 290 would not end in time.
     assert found == [11, 152]
 
 
-def test_chance_starts_as_many_as_was_asked() -> None:
+def test_random_starts_have_the_given_rate() -> None:
     quiet = latency([20.0] * 10_000)
     (first, again, other) = (
         list(triggered_starts.starts_s("random(60 /h)", quiet, seed)) for seed in (1, 1, 2)
     )
     assert first == again != other
-    # One a minute, and none in the minute after: half of them.
+    # At one per minute, and none in the minute after each start, half as many remain.
     assert len(first) == pytest.approx(10_000 / 120, rel=0.15)
     apart = [late - early for early, late in itertools.pairwise(first)]
     assert min(apart) >= triggered_starts.LENGTH_S
     assert not list(triggered_starts.starts_s(triggered_starts.TRIGGER, quiet, 1))
 
 
-def test_a_terminal_says_what_its_path_does(tmp_path: Path) -> None:
+def test_telemetry_of_a_terminal_follows_its_path(tmp_path: Path) -> None:
     path = sh.path(kind="fixed", rtt="30 ms", duration="20 s")
     path.write(tmp_path / "fixed.parquet")
     telemetry = triggered_starts.telemetry_of(path)
@@ -58,7 +58,7 @@ def test_a_terminal_says_what_its_path_does(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", triggered_starts.STUDIES)
-def test_starts_that_come_with_skyhop_are_those_of_its_studies(name: str) -> None:
+def test_shipped_starts_match_the_studies(name: str) -> None:
     with STUDIES[name].with_suffix(".csv").open(encoding="utf-8") as source:
         rows = list(csv.DictReader(source))
     study = load_study(STUDIES[name])

@@ -1,4 +1,4 @@
-"""The figures of docs/validation.md: a panel for each flow, and for each sender."""
+"""Figures of docs/results/validation.md: a panel for each flow, and for each sender."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 import simulator_and_kernel
 
 import skyhop
-from skyhop.analysis.looks import COLOURS
+from skyhop.analysis.styles import COLOURS
 
 SHORT = {"duration": "2 s"}
 
@@ -45,7 +45,7 @@ def test_each_sender_has_a_panel_with_both_engines(monkeypatch: pytest.MonkeyPat
 
 
 def test_the_page_shows_them() -> None:
-    docs = Path(__file__).resolve().parents[2] / "docs"
+    docs = Path(__file__).resolve().parents[2] / "docs" / "results"
     page = (docs / "validation.md").read_text("utf-8")
     for name in ("validation-cwnd.png", "validation-kernel.png"):
         assert f"({name})" in page

@@ -31,23 +31,23 @@ from skyhop.study import load_study, run_study
 from skyhop.study.claims import judge
 from skyhop.video import playing
 from skyhop.video.browser import clip, downloads, server, table, viewer, watching
-from skyhop.video.browser.film_folder import Offer
+from skyhop.video.browser.film_folder import ServedFilm
 
 EXAMPLES = ROOT / "examples"
 RATES = np.tile([6.0, 6.0, 1.0, 3.0], 150)
-"""Mbit/s of seconds."""
+"""Rates of consecutive seconds in Mbit/s."""
 
 
 @pytest.fixture
 def steady(skyhop: Skyhop, tmp_path: Path) -> Path:
-    """Return a path of 12 Mbit/s: a packet of 1500 bytes each millisecond."""
+    """Create the file of a path with 12 Mbit/s: a packet of 1500 bytes per millisecond."""
     (tmp_path / "steady.trace").write_text("".join(f"{t}\n" for t in range(1, 1001)), "utf-8")
     done = skyhop("path", "import", "steady.trace", "--format", "mahimahi", "-o", "steady.parquet")
     assert done.returncode == 0, done.stderr
     return tmp_path / "steady.parquet"
 
 
-def test_a_film_over_a_steady_rate_is_what_arithmetic_says(
+def test_a_film_over_a_steady_rate_matches_arithmetic(
     skyhop: Skyhop, steady: Path, tmp_path: Path
 ) -> None:
     done = skyhop(
@@ -85,7 +85,7 @@ def test_a_film_over_a_steady_rate_is_what_arithmetic_says(
         (("--plot", "x.txt"), "x.txt"),
     ],
 )
-def test_what_is_wrong_with_a_film_is_one_line(
+def test_wrong_options_of_a_film_are_an_error_of_one_line(
     skyhop: Skyhop, steady: Path, words: tuple[str, ...], expected: str
 ) -> None:
     done = skyhop("video", "play", steady, *words)
@@ -101,11 +101,11 @@ def test_a_path_without_a_rate_is_refused(skyhop: Skyhop) -> None:
     assert made.returncode == 0, made.stderr
     done = skyhop("video", "play", "p.parquet")
     assert done.returncode == 2
-    assert "says nothing of the rate" in done.stderr
+    assert "has no rate" in done.stderr
 
 
 @pytest.mark.usefixtures("pictures")
-def test_a_film_over_tcp_is_seen_in_tables_and_figures(skyhop: Skyhop, tmp_path: Path) -> None:
+def test_a_film_over_tcp_is_in_tables_and_figures(skyhop: Skyhop, tmp_path: Path) -> None:
     done = skyhop("sim", EXAMPLES / "video.toml", "-o", "run", "--set", "run.duration=30 s")
     assert done.returncode == 0, done.stderr
     run = skyhop_run(tmp_path)
@@ -119,9 +119,9 @@ def test_a_film_over_tcp_is_seen_in_tables_and_figures(skyhop: Skyhop, tmp_path:
         film, "pensieve-linear", whole["track"].to_list(), whole["stall_ns"].to_list()
     )
     assert scored == pytest.approx(app["qoe"])
-    told = skyhop("report", "run", "-o", "report.html", "--csv")
-    assert told.returncode == 0, told.stderr
-    assert "mean_bitrate_bps" in told.stdout
+    report = skyhop("report", "run", "-o", "report.html", "--csv")
+    assert report.returncode == 0, report.stderr
+    assert "mean_bitrate_bps" in report.stdout
     panels = [panel.what for panel in run_timeline(run_record(run)).panels]
     assert panels[:2] == ["bitrate of chunks", "buffer"]
     assert "latency of chunks" not in panels
@@ -135,7 +135,7 @@ def skyhop_run(place: Path) -> skyhop.Run:
 
 
 def seconds(tmp_path: Path) -> Path:
-    """Write a frame of seconds whose rate goes up and down."""
+    """Write a data frame with the rate of each second, which rises and falls."""
     begin = int(dt.datetime(2026, 5, 1, tzinfo=dt.UTC).timestamp())
     rows = pl.DataFrame(
         {
@@ -144,7 +144,7 @@ def seconds(tmp_path: Path) -> Path:
             "capacity_bps": RATES * 1e6,
         }
     )
-    frame.write_frame(frame.whole(rows), tmp_path / "seconds.parquet")
+    frame.write_frame(frame.complete_frame(rows), tmp_path / "seconds.parquet")
     return tmp_path / "seconds.parquet"
 
 
@@ -161,7 +161,7 @@ def content(tmp_path: Path, **others: Any) -> dict[str, Any]:
             {"text": "they begin alike", "check": 'startup(who="mpc-o") <= startup(who="bola")'},
             {"text": "to a point", "check": 'qoe() <= qoe_bound()',
              "each": {"who": ["mpc-d", "mpc-o", "bola"]}},
-            {"text": "nobody ever stalls", "check": 'bitrate() > 1000'},
+            {"text": "all bitrates are high", "check": 'bitrate() > 1000'},
         ],
         "panel": [{"kind": "table", "title": "All", "metrics": ["qoe", "gain", "stalled"],
                    "by": ["who"]}],
@@ -179,12 +179,12 @@ def test_a_study_of_films_plays_a_session_per_seed(tmp_path: Path) -> None:
     ]  # fmt: skip
     gains = rows.filter(pl.col("who") == "mpc-d")["gain"].to_list()
     assert gains == [0.0, 0.0]
-    # The second session begins a minute later, in the trace's second half less a minute.
+    # The second session begins a minute later within the second half of the data.
     one = rows.filter((pl.col("who") == "mpc-o") & (pl.col("seed") == 2))
     played = RATES[300 + 60 :]
     trace = _core.RateTrace("x", [float(t) for t in range(240)], (played * 1e6).tolist(), 240.0)
-    manner = playing.Manner("six-tracks", f"{np.median(played) * 1e6:.0f} bit/s")
-    again = playing.play(trace, "mpc-o", manner, offsets=[60.0], seed=2)
+    options = playing.PlaybackOptions("six-tracks", f"{np.median(played) * 1e6:.0f} bit/s")
+    again = playing.play(trace, "mpc-o", options, offsets=[60.0], seed=2)
     assert one["qoe"][0] == pytest.approx(again.sessions["qoe"][0])
 
 
@@ -197,7 +197,7 @@ def test_a_study_of_films_plays_a_session_per_seed(tmp_path: Path) -> None:
         ({"scenario": {"path": {}}}, "takes no scenario"),
     ],
 )
-def test_what_is_wrong_with_a_study_of_films_is_said(
+def test_errors_of_a_study_of_films_name_the_key(
     tmp_path: Path, change: dict[str, Any], expected: str
 ) -> None:
     wrong = {key: value for key, value in (content(tmp_path) | change).items() if value is not None}
@@ -207,14 +207,14 @@ def test_what_is_wrong_with_a_study_of_films_is_said(
     assert "\n" not in str(refused.value)
 
 
-def test_more_sessions_than_there_is_room_for_fail(tmp_path: Path) -> None:
+def test_more_sessions_than_the_data_has_room_for_fail(tmp_path: Path) -> None:
     axis = [{"name": "who", "key": "controller", "values": ["bola"]}]
     of_one = {"axis": axis, "metric": [], "claim": [], "panel": []}
     few = {"data": str(seconds(tmp_path)), "top": "median", "every": "2 min"}
     long = load_study(content(tmp_path, repeats=3, video=few, **of_one))
     done = run_study(long, tmp_path / "study", jobs=1)
     assert len(done.failures) == 1
-    assert "too few for 3 x 2 min" in str(done.failures)
+    assert "too few for seed 3 with sessions every 2 min" in str(done.failures)
     gone = load_study(content(tmp_path, video={"data": "gone.parquet"}, **of_one))
     lost = run_study(gone, tmp_path / "lost", jobs=1)
     assert len(lost.failures) == 2
@@ -224,26 +224,28 @@ def test_more_sessions_than_there_is_room_for_fail(tmp_path: Path) -> None:
 # --- in a browser ---
 
 
-OFFER = Offer(2.0, [100_000, 400_000], [[25_000, 100_000], [25_000, 100_000], [30_000, 110_000]])
+FILM = ServedFilm(
+    2.0, [100_000, 400_000], [[25_000, 100_000], [25_000, 100_000], [30_000, 110_000]]
+)
 
 
-def test_a_manifest_says_what_the_server_has(tmp_path: Path) -> None:
-    (tmp_path / "film.mpd").write_text(OFFER.manifest(), "utf-8")
+def test_the_manifest_describes_the_served_film(tmp_path: Path) -> None:
+    (tmp_path / "film.mpd").write_text(FILM.manifest(), "utf-8")
     film = _core.Film.read(str(tmp_path / "film.mpd"))
-    assert film.bitrates_bps == OFFER.bitrates_bps
+    assert film.bitrates_bps == FILM.bitrates_bps
     assert (film.chunk_s, film.chunks) == (2.0, 3)
-    OFFER.write(tmp_path)
-    assert Offer.read(tmp_path) == OFFER
+    FILM.write(tmp_path)
+    assert ServedFilm.read(tmp_path) == FILM
 
 
 @pytest.fixture
 def address(tmp_path: Path) -> Iterator[int]:
-    """Yield the port of a server of a film whose picture is made up."""
-    OFFER.write(tmp_path)
+    """Yield the port of a server of a film with stub chunks."""
+    FILM.write(tmp_path)
     (tmp_path / clip.INIT).write_bytes(b"init")
     for chunk in (1, 2, 3):
         (tmp_path / f"{chunk}.m4s").write_bytes(b"\0\0\0\x0cmdatabcd")
-    with ThreadingHTTPServer(("127.0.0.1", 0), server.answer_type(tmp_path)) as served:
+    with ThreadingHTTPServer(("127.0.0.1", 0), server.handler_type(tmp_path)) as served:
         threading.Thread(target=served.serve_forever, daemon=True).start()
         yield served.server_port
         served.shutdown()
@@ -261,20 +263,20 @@ def test_chunks_have_the_films_sizes_and_nothing_else_is_served(address: int) ->
     for chunk in (0, 1, 2):
         for track in (0, 1):
             status, body = get(f"/{track}/{chunk + 1}.m4s")
-            assert (status, len(body)) == (200, OFFER.sizes_bytes[chunk][track])
-            # A box with the picture, and one that players skip.
+            assert (status, len(body)) == (200, FILM.sizes_bytes[chunk][track])
+            # A box with the video, and one that players skip.
             assert body[4:8] == b"mdat"
             assert body[12:20] == (len(body) - 12).to_bytes(4, "big") + b"free"
-    assert get("/film.mpd")[1].decode() == OFFER.manifest()
+    assert get("/film.mpd")[1].decode() == FILM.manifest()
     assert get("/0/init.mp4") == (200, b"init")
     for path in ("/2/1.m4s", "/0/0.m4s", "/0/4.m4s", "/film.json", "/../film.json", "/0/../1.m4s"):
         assert get(path)[0] == 404, path
 
 
-def told(**others: Any) -> dict[str, Any]:
+def browser_session(**others: Any) -> dict[str, Any]:
     def came(chunk: int, track: int, asked_s: float, arrived_s: float) -> dict[str, Any]:
         return {
-            "chunk": chunk, "track": track, "size_bytes": OFFER.sizes_bytes[chunk][track],
+            "chunk": chunk, "track": track, "size_bytes": FILM.sizes_bytes[chunk][track],
             "asked_s": asked_s, "arrived_s": arrived_s, "buffer_s": 1.5,
         }  # fmt: skip
 
@@ -287,33 +289,33 @@ def told(**others: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def test_what_a_browser_tells_becomes_rows() -> None:
-    rows = table.chunk_rows(told(), OFFER.bitrates_bps)
+def test_a_browser_session_becomes_rows() -> None:
+    rows = table.chunk_rows(browser_session(), FILM.bitrates_bps)
     assert [(row["chunk"], row["track"]) for row in rows] == [(0, 1), (1, 0), (2, 1)]
-    assert rows[0]["abandoned_bytes"] == 25_000, "another track took its place"
+    assert rows[0]["abandoned_bytes"] == 25_000, "bytes of the chunk that another track replaced"
     assert rows[2]["abandoned_bytes"] == 77
     assert [row["stall_ns"] for row in rows] == [0, 1_100_000_000, 0]
     assert rows[2]["waited_ns"] == 500_000_000
     assert [row["predicted_bps"] for row in rows] == [None, 5_000_000, None]
 
 
-def test_what_a_browser_needs_is_named_with_how_to_get_it(
+def test_missing_programs_are_named_with_how_to_install_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("SKYHOP_DASH_JS", str(tmp_path / "dash.js"))
     with pytest.raises(RunError, match="apt-get install chromium"):
-        watching.watch("any-program", None, watching.Wish())
+        watching.watch("any-program", None, watching.WatchOptions())
     with pytest.raises(RunError, match="apt-get install ffmpeg"):
         clip.make_clip(tmp_path, 4.0, 2, least_bytes=50_000)
     with pytest.raises(RunError, match=r"npm install --prefix ~/\.local/share/skyhop dashjs@"):
         watching.dash_js()
     with pytest.raises(InputError, match=r"expected rate, bba, .*dash\.js-bola"):
-        watching.watch("any-program", None, watching.Wish(controller="mind"))
+        watching.watch("any-program", None, watching.WatchOptions(controller="mind"))
 
 
 @pytest.mark.integration
-def test_downloads_go_on_until_the_film_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_downloads_run_until_the_film_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(downloads, "PORT", 0)
     with downloads.DownloadServer() as served:
         threading.Thread(target=served.serve_forever, daemon=True).start()
@@ -325,7 +327,7 @@ def test_downloads_go_on_until_the_film_is_over(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.integration
-def test_a_download_that_ends_too_early_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_download_that_ends_too_early_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         monkeypatch.setattr(downloads, "PORT", listening.getsockname()[1])
         with downloads.Downloads("127.0.0.1", 1) as going:
@@ -334,7 +336,7 @@ def test_a_download_that_ends_too_early_is_noticed(monkeypatch: pytest.MonkeyPat
 
 
 def needs_browser() -> None:
-    """Skip where no film can be watched."""
+    """Skip the test where browser, ffmpeg or dash.js is missing."""
     needs_program("ffmpeg", "ffmpeg")
     if viewer.browser() is None:
         missing("chromium", "there is no browser")
@@ -348,7 +350,7 @@ def needs_browser() -> None:
 @pytest.mark.alone
 @pytest.mark.usefixtures("namespaces")
 def test_a_film_in_a_browser_over_a_live_run(skyhop: Skyhop, tmp_path: Path) -> None:
-    # Controllers of ours play in a browser in the next two tests.
+    # The next two tests have controllers of skyhop.
     needs_browser()
     film = "chunk = '1 s'\nchunks = 8\n" + "".join(
         f"[[track]]\nbitrate = '{kbps} kbit/s'\n" for kbps in (200, 400, 800)
@@ -374,14 +376,14 @@ def test_a_film_in_a_browser_over_a_live_run(skyhop: Skyhop, tmp_path: Path) -> 
 @pytest.mark.soak
 @pytest.mark.alone
 @pytest.mark.usefixtures("namespaces")
-def test_a_film_stalls_in_a_browser_as_over_simulated_tcp(tmp_path: Path) -> None:
+def test_a_film_stalls_equally_in_a_browser_and_over_simulated_tcp(tmp_path: Path) -> None:
     needs_browser()
     path = replace(films_in_browsers.PATHS[0], chunks=6)
     film = path.write_film(tmp_path)
     seen, _ = films_in_browsers.in_browser(path, film, attempts=1)
     ours, over_rate = (way(path, film) for way in (films_in_browsers.over_tcp,
                                                    films_in_browsers.over_rate))  # fmt: skip
-    # 2.4 Mbit take 2.5 s and a round trip, of which 2 s are seen.
+    # Loading 2.4 Mbit takes 2.5 s and a round trip, playing them 2 s.
     assert over_rate.stall_s == pytest.approx(5 * (2.4 * 1514 / 1448 + 0.1 - 2), rel=0.01)
     assert seen.stall_s > 2
     assert films_in_browsers.is_within(ours, seen), (ours, seen)
@@ -407,7 +409,7 @@ def browser_study(tmp_path: Path, **others: Any) -> dict[str, Any]:
                 "one": {"downloads": 1, "scenario.link.rate": "9 Mbit/s"},
             }},
         ],
-        "claim": [{"text": "all is used", "check": 'beside(load="one") > 1'}],
+        "claim": [{"text": "all is used", "check": 'downloads(load="one") > 1'}],
         **others,
     }  # fmt: skip
 
@@ -424,13 +426,13 @@ def test_a_study_in_a_browser_plays_a_session_per_run(tmp_path: Path) -> None:
     assert rows["none"]["beside_bps"] < 1e5
     assert [v.verdict for v in judge(study.claims, done.results)] == ["holds"]
     assert 200_000 <= rows["one"]["mean_bitrate_bps"] <= 800_000
-    assert rows["one"]["qoe_pensieve_hd"] is None, "a table of six tracks"
+    assert rows["one"]["qoe_pensieve_hd"] is None, "this QoE model is defined for six tracks"
     assert rows["one"]["qoe"] == rows["one"]["qoe_pensieve_linear"]
     again = run_study(study, tmp_path / "study")
     assert again.results.frame.equals(done.results.frame)
 
 
-def test_runs_in_a_browser_are_known_by_all_that_they_do(tmp_path: Path) -> None:
+def test_ids_of_runs_in_a_browser_depend_on_all_options(tmp_path: Path) -> None:
     def ids(**others: Any) -> set[str]:
         return {run.run_id for run in load_study(browser_study(tmp_path, **others)).runs()}
 
@@ -456,7 +458,7 @@ def test_runs_in_a_browser_are_known_by_all_that_they_do(tmp_path: Path) -> None
         ({"scenario": {}, "downloads": -1}, "browser.downloads"),
     ],
 )
-def test_what_is_wrong_with_a_study_in_a_browser_is_said(
+def test_errors_of_a_study_in_a_browser_name_the_key(
     tmp_path: Path, change: dict[str, Any], expected: str
 ) -> None:
     with pytest.raises(InputError) as refused:

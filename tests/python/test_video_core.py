@@ -1,4 +1,4 @@
-"""Adaptive video in the core: films, sessions over a rate trace, and a player for others."""
+"""Adaptive video in the core: films, sessions over a rate trace, and the player for browsers."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ WHOLE = [
 
 
 def steady(bps: float) -> _core.RateTrace:
-    """Return a constant rate."""
+    """Return a trace with a constant rate."""
     return _core.RateTrace("steady", [0.0], [bps], 100.0)
 
 
 def wavy() -> _core.RateTrace:
-    """Return a rate that changes each second."""
+    """Return a trace whose rate changes each second."""
     draws = np.random.default_rng(1).gamma(4.0, 0.6e6, 300)
     return _core.RateTrace("wavy", [float(s) for s in range(300)], draws.tolist(), 300.0)
 
 
 def columns(sessions: _core.Sessions) -> dict[str, np.ndarray]:
-    """Return the chunks' columns as arrays."""
+    """Return the columns of the chunks as arrays."""
     real = {"predicted_bps"}
     return {
         name: np.frombuffer(data, np.float64 if name in real else np.int64)
@@ -48,7 +48,7 @@ def columns(sessions: _core.Sessions) -> dict[str, np.ndarray]:
     }
 
 
-def test_everything_is_listed_once_with_what_it_is() -> None:
+def test_films_controllers_and_qoe_models_are_listed_once() -> None:
     films, qoes = _core.list_films(), _core.list_qoes()
     assert [film.name for film in films] == ["pensieve", "satpipe", "six-tracks"]
     assert all(film.source and film.description for film in films)
@@ -75,7 +75,7 @@ def test_sessions_have_a_row_for_each_chunk_and_their_sums() -> None:
     assert _core.score_chunks(film, LINEAR, *of_first) == pytest.approx(qoe[0])
 
 
-def test_as_many_threads_as_one_likes_give_the_same() -> None:
+def test_results_do_not_depend_on_the_number_of_threads() -> None:
     film, offsets = _core.Film.read("six-tracks", top="4 Mbit/s"), [float(n) for n in range(20)]
     one, four = (
         _core.play_over_rate(
@@ -86,7 +86,7 @@ def test_as_many_threads_as_one_likes_give_the_same() -> None:
     assert one.chunks() == four.chunks()
 
 
-def test_a_player_elsewhere_is_asked_what_a_session_here_decides() -> None:
+def test_the_external_player_decides_like_a_session() -> None:
     film = _core.Film.read("pensieve")
     played = columns(_core.play_over_rate(film, "robust-mpc", LINEAR, wavy(), [0.0], [1]))
     player = _core.Player(film, "robust-mpc", LINEAR)
@@ -101,7 +101,7 @@ def test_a_player_elsewhere_is_asked_what_a_session_here_decides() -> None:
         assert believed_bps == pytest.approx(played["predicted_bps"][chunk], rel=1e-5)
 
 
-def test_predictions_steer_who_looks_ahead_and_only_once_they_are_made() -> None:
+def test_predictions_affect_planning_controllers_from_their_time_on() -> None:
     film, trace = _core.Film.read("pensieve"), steady(6e6)
     low = ([50.0], 1.0, [[0.3e6]])
     blind, told = (
@@ -113,7 +113,7 @@ def test_predictions_steer_who_looks_ahead_and_only_once_they_are_made() -> None
     assert blind["track"][~early].mean() > told["track"][~early].mean()
 
 
-def test_nobody_beats_the_optimum() -> None:
+def test_no_controller_beats_the_optimum() -> None:
     film = _core.Film.read("pensieve")
     [most] = _core.optimum_over_rate(film, LINEAR, wavy(), [0.0], resolution_s=0.5)
     for controller in ("robust-mpc", "mpc-o", "bba"):
@@ -155,7 +155,7 @@ def test_films_are_read_from_files(tmp_path: Path) -> None:
         (lambda film: play(film, cap=3), "unknown key `cap`"),
     ],
 )
-def test_wrong_input_is_one_clear_line(wrong, said: str) -> None:  # type: ignore[no-untyped-def]
+def test_wrong_input_is_an_error_of_one_line(wrong, said: str) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(InputError) as error:
         wrong(_core.Film.read("pensieve"))
     assert said in str(error.value)
@@ -163,7 +163,7 @@ def test_wrong_input_is_one_clear_line(wrong, said: str) -> None:  # type: ignor
 
 
 def play(film: _core.Film, **options: object) -> _core.Sessions:
-    """Return a session with these options."""
+    """Play a session with these options."""
     return _core.play_over_rate(film, "bba", LINEAR, steady(1e6), [0.0], [1], json.dumps(options))
 
 
@@ -182,7 +182,7 @@ def test_a_film_over_simulated_tcp_is_played_as_over_the_rate_of_its_payload() -
     chunks = {name: np.asarray(table[name]) for name in WHOLE if name != "session"}
     assert chunks["chunk"].tolist() == list(range(48))
     assert chunks["asked_ns"][0] == 0
-    # 1,448 of 1,514 B are the film's; each request costs a round trip, and some slow start.
+    # 1,448 of 1,514 B are payload; each request costs a round trip, and some slow start.
     options = {
         "environment": {"payload_share": 1448 / 1514, "delay": "60 ms"},
         "playing": {"wait_step": "0 s"},
@@ -215,7 +215,9 @@ def test_a_film_over_simulated_tcp_is_played_as_over_the_rate_of_its_payload() -
         ({"controller": {"kind": "bba", "cushion_s": 0}}, "bba.cushion_s is 0; expected"),
     ],
 )
-def test_a_film_that_cannot_be_played_is_one_clear_line(keys: dict[str, object], said: str) -> None:
+def test_a_film_that_cannot_be_played_is_an_error_of_one_line(
+    keys: dict[str, object], said: str
+) -> None:
     wrong = VIDEO | {"flow": [{"app": {"kind": "dash"} | keys}]}
     with pytest.raises(InputError) as error:
         skyhop.sim(wrong)

@@ -1,4 +1,4 @@
-"""What has to be known of a run before believing it: in its summary, on the terminal, on pages."""
+"""Warnings of runs: in the summary, on the terminal, and in reports."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from skyhop.data.toml import toml_text
 
 FIXED = {"kind": "fixed", "rtt": "40 ms"}
 OVER = {"from": "Seattle", "to": "New York", "outage": "80 ms"}
-UNTOLD = 'satcp: told of no handover: [signal] source = "none"'
+UNTOLD = 'satcp: gets no handover announcements: [signal] source = "none"'
 
 
 def warnings(path: dict[str, object], cc: str = "cubic", **more: object) -> list[str]:
-    """Return what a short run over a path warns of."""
+    """Return the warnings of a short run over a path."""
     run = sh.sim({
         "path": path, "link": {"rate": "5 Mbit/s"}, "flow": [{"cc": cc}],
         "run": {"duration": "3 s"}, **more,
@@ -26,25 +26,26 @@ def warnings(path: dict[str, object], cc: str = "cubic", **more: object) -> list
 
 
 @pytest.mark.parametrize("cc", ["satcp", "satpipe"])
-def test_a_control_that_waits_for_announcements_says_that_it_hears_none(cc: str) -> None:
+def test_a_control_without_its_announcements_warns(cc: str) -> None:
     (warning,) = warnings(FIXED, cc)
-    assert warning.startswith(f'{cc}: told of no handover: [signal] source = "none"')
+    assert warning.startswith(f'{cc}: gets no handover announcements: [signal] source = "none"')
     (warning,) = warnings(FIXED, cc, signal={"source": "path"})
     assert (
-        warning == f'{cc}: told of no handover: [signal] source = "path" finds none during the run'
+        warning == f"{cc}: gets no handover announcements: "
+        '[signal] source = "path" finds none during the run'
     )
 
 
-def test_a_control_that_hears_something_or_listens_to_nothing_says_nothing() -> None:
+def test_a_control_with_announcements_or_without_need_does_not_warn() -> None:
     told = {"change": [{"at": "1 s", "rtt": "60 ms"}], "signal": {"source": "path"}}
     assert warnings(FIXED, "satcp", **told) == []
     assert warnings(FIXED, "cubic") == []
 
 
-def test_a_control_waits_only_where_it_has_no_schedule_of_its_own() -> None:
+def test_a_control_with_its_own_schedule_does_not_warn() -> None:
     assert warnings(FIXED, "leocc") == []
     (warning,) = warnings(FIXED, flow=[{"cc": "leocc", "leocc": {"source": "announced"}}])
-    assert warning.startswith("leocc: told of no handover")
+    assert warning.startswith("leocc: gets no handover announcements")
 
 
 def test_announcements_are_about_the_link_of_the_path() -> None:
@@ -58,11 +59,11 @@ def test_announcements_are_about_the_link_of_the_path() -> None:
     assert "the link of [path], which it does not cross" in warning
 
 
-def test_a_path_that_ends_before_the_run_says_so(tmp_path: Path) -> None:
+def test_a_path_that_ends_before_the_run_warns(tmp_path: Path) -> None:
     sh.path("Seattle", "New York", relay="isl", duration="2 s").write(tmp_path / "short.parquet")
     short = {"kind": "trace", "file": str(tmp_path / "short.parquet")}
     (warning,) = warnings(short)
-    assert warning.startswith("the path covers 2 s of the run's 3 s; its last state was kept")
+    assert warning.startswith("the path covers 2 s of the run's 3 s; its last state is kept")
     assert warnings({**short, "loop": True}) == []
 
 
@@ -91,7 +92,7 @@ def test_a_path_repeats_itself(tmp_path: Path) -> None:
         ("oneweb", "isl", "oneweb has no links between satellites"),
     ],
 )
-def test_paths_over_what_a_constellation_has_not_say_so(
+def test_paths_over_missing_parts_of_a_constellation_warn(
     constellation: str, relay: str, expected: str
 ) -> None:
     found = warnings({**OVER, "constellation": constellation, "relay": relay})
@@ -103,7 +104,7 @@ def test_paths_over_what_a_constellation_has_not_say_so(
 
 
 @pytest.mark.usefixtures("pictures")
-def test_warnings_stand_on_the_terminal_and_in_the_report(skyhop: Skyhop, tmp_path: Path) -> None:
+def test_warnings_are_on_the_terminal_and_in_the_report(skyhop: Skyhop, tmp_path: Path) -> None:
     scenario = {
         "path": FIXED, "link": {"rate": "5 Mbit/s"}, "flow": [{"cc": "satcp"}],
         "run": {"duration": "2 s"},
@@ -116,7 +117,7 @@ def test_warnings_stand_on_the_terminal_and_in_the_report(skyhop: Skyhop, tmp_pa
     done = skyhop("report", "run", "other", "-o", "page.html")
     assert f"warning: seed-1, seed-2: {UNTOLD}" in done.stderr
     page = (tmp_path / "page.html").read_text("utf-8")
-    assert "satcp: told of no handover" in page
+    assert "satcp: gets no handover announcements" in page
     ends = ("--from", "Seattle", "--to", "New York", "--duration", "2 s", "-o", "p.parquet")
     computed = skyhop("path", "compute", *ends, "--relay", "isl", "--constellation", "oneweb")
     assert "warning: oneweb has no links between satellites" in computed.stderr

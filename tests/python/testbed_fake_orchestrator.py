@@ -1,5 +1,5 @@
 # ruff: noqa: N802, D102
-"""A small orchestrator for tests of the agent: real gRPC and TLS, and whatever a test wants."""
+"""Fake orchestrator for tests of the agent: real gRPC and TLS, with orders that a test makes."""
 
 from __future__ import annotations
 
@@ -31,8 +31,11 @@ TOKEN = "good-once"
 S_NS = 1_000_000_000
 
 
-class Orchestrator(services.AgentServicer, services.EnrolmentServicer):
-    """What a test looks at and holds up; its orders are of the time that its clock tells."""
+class FakeOrchestrator(services.AgentServicer, services.EnrolmentServicer):
+    """Orchestrator that records the agent's calls, and can delay or refuse them.
+
+    The timestamps of its orders are those of `clock`.
+    """
 
     def __init__(self, directory: Path, clock: Clock = SYSTEM_CLOCK) -> None:
         self.directory, self.clock = directory, clock
@@ -59,7 +62,7 @@ class Orchestrator(services.AgentServicer, services.EnrolmentServicer):
         self.start()
 
     def start(self) -> None:
-        """Serve, at the ports of before."""
+        """Serve, on the same ports as before a stop."""
         self._server = grpc.server(
             futures.ThreadPoolExecutor(16), options=[("grpc.so_reuseport", 0)]
         )
@@ -76,11 +79,11 @@ class Orchestrator(services.AgentServicer, services.EnrolmentServicer):
         self._server.start()
 
     def stop(self) -> None:
-        """Be away."""
+        """Stop serving, as in an outage."""
         self._server.stop(None).wait()
 
     def invitation(self, token: str = TOKEN) -> Path:
-        """Write an invitation."""
+        """Write an invitation file for the node; return its path."""
         file = self.directory / "invitation.json"
         values = {"address": f"localhost:{self._ports[0]}", "agents": f"localhost:{self._ports[1]}"}
         values |= {"node": NODE, "token": token}
@@ -89,11 +92,11 @@ class Orchestrator(services.AgentServicer, services.EnrolmentServicer):
         return file
 
     def hold(self, where: str) -> None:
-        """Let the next call of a kind wait until it is let go."""
+        """Block the next calls of a kind until `release`."""
         self.reached[where], self.held[where] = threading.Event(), threading.Event()
 
-    def let_go(self) -> None:
-        """Let all go."""
+    def release(self) -> None:
+        """Unblock all calls that wait because of `hold`."""
         for event in self.held.values():
             event.set()
         self.held.clear()
@@ -104,12 +107,15 @@ class Orchestrator(services.AgentServicer, services.EnrolmentServicer):
             self.reached[where].set()
             held.wait(300)
 
-    # What a test plans.
+    # Called by tests.
 
     def plan(
         self, spec: dict[str, Any], start_s: float = 0.0, *, priv: bool = False, **others: Any
     ) -> str:
-        """Plan a run of a job, perhaps of a user who may ask for kernel services; return its id."""
+        """Plan a run of a job and publish the schedule; return the run's id.
+
+        `priv` is whether the job's user may use the kernel service.
+        """
         now_ns = self.clock.now_ns()
         job, run = new_id(now_ns), new_id(now_ns)
         files = {
@@ -125,7 +131,7 @@ class Orchestrator(services.AgentServicer, services.EnrolmentServicer):
         return run
 
     def publish(self) -> None:
-        """Send the schedule as it is now."""
+        """Send the present schedule with a new revision."""
         self.revision += 1
         self.send(self.schedule())
 
@@ -149,7 +155,7 @@ class Orchestrator(services.AgentServicer, services.EnrolmentServicer):
         files: dict[str, bytes] | None = None,
         priv: bool = False,
     ) -> str:
-        """Ask the node to serve a run."""
+        """Send the node a server task for a run; return the task's id."""
         name, now_ns = new_id(self.clock.now_ns()), self.clock.now_ns()
         said = {
             file: {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
@@ -171,27 +177,27 @@ class Orchestrator(services.AgentServicer, services.EnrolmentServicer):
         self.send(wire.Order(task=wire.Task(task=name, body=text, signature=signed)))
         return name
 
-    def tell(self, kind: Any, body: dict[str, Any], *, forged: bool = False) -> Any:
-        """Return a signed message of a kind, or one whose signature is another's."""
+    def signed_message(self, kind: Any, body: dict[str, Any], *, forged: bool = False) -> Any:
+        """Return a signed message of a kind; with `forged`, its signature is wrong."""
         text = json.dumps({"node": NODE, **body}).encode()
         signature = self.authority.sign_order(text + b" " if forged else text)
         return kind(body=text, signature=signature)
 
     def send(self, order: Any) -> None:
-        """Send an order to whoever follows."""
+        """Send an order to all agents that follow."""
         with self._news:
             self._orders.append(order)
             self._news.notify_all()
 
     def states(self, run: str) -> list[str]:
-        """Return the states that were told of a run, in their order."""
+        """Return the reported states of a run in order, with reasons in parentheses."""
         return [
             body["change"]["state"] + (f"({r})" if (r := body["change"]["reason"]) else "")
             for _, kind, body in sorted(self.events, key=lambda event: event[0])
             if kind == "run" and body["run"] == run
         ]
 
-    # What the agent calls.
+    # Called by the agent.
 
     def Enrol(self, request: Any, context: Any) -> Any:
         if request.token not in self.tokens:
@@ -268,16 +274,16 @@ class Orchestrator(services.AgentServicer, services.EnrolmentServicer):
 
 
 class AgentProcess:
-    """The real agent, enrolled, in a process of its own."""
+    """Enrolled agent in a process of its own."""
 
-    def __init__(self, state: Path, orchestrator: Orchestrator, **options: object) -> None:
+    def __init__(self, state: Path, orchestrator: FakeOrchestrator, **options: object) -> None:
         self.state, self._options = state, options
         state.mkdir()
         enrol(orchestrator.invitation(), state)
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Start it, or start it anew."""
+        """Start the agent, or restart it."""
         script = (
             "import sys; from pathlib import Path\n"
             "from skyhop.testbed.agent.service import Options, run_agent\n"
@@ -288,11 +294,11 @@ class AgentProcess:
         self.process = subprocess.Popen([sys.executable, "-c", script], stderr=log, stdout=log)
 
     def kill(self) -> None:
-        """Kill it, as a loss of power would."""
+        """Kill the agent with SIGKILL, as a power failure would."""
         self._end(signal.SIGKILL)
 
     def end(self) -> None:
-        """Tell it to end."""
+        """Terminate the agent with SIGTERM."""
         self._end(signal.SIGTERM)
 
     def _end(self, number: int) -> None:
@@ -302,11 +308,11 @@ class AgentProcess:
             self.process = None
 
     def log(self) -> str:
-        """Return what it said."""
+        """Return the log of all its starts."""
         return (self.state.parent / "agent.log").read_text()
 
     def executors(self) -> list[int]:
-        """Return what executors of this node live."""
+        """Return the process ids of this node's live executors."""
         mark = str(self.state).encode()
         found = []
         for place in Path("/proc").iterdir():
@@ -320,10 +326,10 @@ class AgentProcess:
         return found
 
     def clear(self) -> None:
-        """Leave nothing behind."""
+        """Kill the agent and its executors."""
         if self.process is not None:
             self.kill()
         for pid in self.executors():
-            # One may go with another.
+            # Killing one executor may end another.
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""An orchestrator for tests: an office with a clock that is set, and one that serves."""
+"""Orchestrators for tests: one in this process with a manual clock, and one in a subprocess."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from conftest import skyhop_command
 
 from skyhop.testbed.client import Credential, Testbed
 from skyhop.testbed.keys import make_request
-from skyhop.testbed.orchestrator import jobs, nodes, people
-from skyhop.testbed.orchestrator.desk import ITSELF, Caller
-from skyhop.testbed.orchestrator.office import Office
+from skyhop.testbed.orchestrator import accounts, jobs, nodes
+from skyhop.testbed.orchestrator.core import Orchestrator
+from skyhop.testbed.orchestrator.request_context import ITSELF, Caller
 from skyhop.testbed.protocol import testbed_pb2 as pb
 from skyhop.testbed.protocol import testbed_pb2_grpc as stubs
 from skyhop.testbed.words import Role
@@ -39,7 +39,7 @@ PIA = Caller("pia", Role.USER_PRIV)
 
 @dataclass
 class StandingClock:
-    """A clock that stands until a test sets it on; waiting by it sets it on."""
+    """Clock that advances only when a test advances it or waits by it."""
 
     ns: int = BEGIN_NS
 
@@ -52,81 +52,81 @@ class StandingClock:
         return self.ns / S
 
     def wait(self, event: threading.Event, seconds: float) -> bool:
-        """Set the clock on unless an event is set; return whether it is set."""
+        """Advance the clock unless an event is set; return whether it is set."""
         if not event.is_set():
             self.sleep(seconds)
         return event.is_set()
 
     def sleep(self, seconds: float) -> None:
-        """Set the clock on."""
+        """Advance the clock by `seconds`."""
         self.ns += round(seconds * S)
 
 
 @dataclass
-class Desks:
-    """An office whose clock stands where it was set."""
+class LocalOrchestrator:
+    """Orchestrator in this process with a manual clock."""
 
-    office: Office
+    orchestrator: Orchestrator
     clock: StandingClock
 
     def pass_s(self, seconds: float) -> None:
-        """Set the clock on."""
+        """Advance the clock by `seconds`."""
         self.clock.sleep(seconds)
 
     @property
     def now_ns(self) -> int:
-        """What the clock says."""
+        """Time of the clock in ns."""
         return self.clock.ns
 
-    def at(self, caller: Caller) -> contextlib.AbstractContextManager[Any]:
-        """Give a desk of a caller's."""
-        return self.office.writing(caller)
+    def writing(self, caller: Caller) -> contextlib.AbstractContextManager[Any]:
+        """Open a writing request context of a caller."""
+        return self.orchestrator.writing(caller)
 
     def submit(self, text: str, caller: Caller = ANN) -> dict[str, Any]:
-        """Submit a job."""
-        with self.at(caller) as desk:
-            return jobs.submit(desk, text, {}, self.office.objects)
+        """Submit a job as a caller."""
+        with self.writing(caller) as ctx:
+            return jobs.submit(ctx, text, {}, self.orchestrator.objects)
 
     def report(self, node: str, *bodies: tuple[str, dict[str, Any]], first: int = 0) -> int:
-        """Have a node tell something; numbers go on from what it told last unless said."""
-        with self.at(Caller(node, Role.NODE)) as desk:
-            last = first or nodes.get(desk, node)["last_seq"] + 1
+        """Report events of a node, numbered from its last event on or from `first`."""
+        with self.writing(Caller(node, Role.NODE)) as ctx:
+            last = first or nodes.get(ctx, node)["last_seq"] + 1
             events = [
                 (last + place, self.now_ns, kind, json.dumps(body))
                 for place, (kind, body) in enumerate(bodies)
             ]
-            return nodes.report(desk, events)[0]
+            return nodes.report(ctx, events)[0]
 
     def change(
         self, node: str, run: str, state: str, reason: str | None = None, **details: Any
     ) -> None:
-        """Have a node tell of a run."""
+        """Report a state change of a run by a node."""
         change = {"at_ns": self.now_ns, "state": state, "actor": "", "reason": reason}
         self.report(node, ("run", {"run": run, "change": {**change, "details": details}}))
 
 
 @contextlib.contextmanager
-def desks(directory: Path, database: str | None = None) -> Iterator[Desks]:
-    """Give an office with users ann, bob and pia, ann's nodes a and b, and the server s."""
+def local_orchestrator(directory: Path, database: str | None = None) -> Iterator[LocalOrchestrator]:
+    """Yield an orchestrator with users ann, bob and pia, ann's nodes a and b, and the server s."""
     if database is None and not directory.exists():
         shutil.copytree(_filled(), directory)
     clock = StandingClock()
-    office = Office(directory, ["localhost"], clock=clock, database=database)
+    orchestrator = Orchestrator(directory, ["localhost"], clock=clock, database=database)
     if database is not None:
-        _fill(office)
+        _fill(orchestrator)
     try:
-        yield Desks(office, clock)
+        yield LocalOrchestrator(orchestrator, clock)
     finally:
-        office.close()
+        orchestrator.close()
 
 
 @functools.cache
 def _filled_place() -> tempfile.TemporaryDirectory[str]:
-    """Make a state directory to copy, once per process: its tables take longest."""
-    place = tempfile.TemporaryDirectory(prefix="skyhop-office-")
-    office = Office(Path(place.name) / "state", ["localhost"], clock=StandingClock())
-    _fill(office)
-    office.close()
+    """Make a state directory to copy, once per process: creating the tables is slow."""
+    place = tempfile.TemporaryDirectory(prefix="skyhop-orchestrator-")
+    orchestrator = Orchestrator(Path(place.name) / "state", ["localhost"], clock=StandingClock())
+    _fill(orchestrator)
+    orchestrator.close()
     return place
 
 
@@ -134,18 +134,18 @@ def _filled() -> Path:
     return Path(_filled_place().name) / "state"
 
 
-def _fill(office: Office) -> None:
-    with office.writing(ITSELF) as desk:
+def _fill(orchestrator: Orchestrator) -> None:
+    with orchestrator.writing(ITSELF) as ctx:
         for name, role in (
             ("root", "admin"),
             ("ann", "user"),
             ("bob", "user"),
             ("pia", "user-priv"),
         ):
-            people.put_user(desk, {"name": name, "role": role})
+            accounts.put_user(ctx, {"name": name, "role": role})
         for name in ("a", "b"):
-            nodes.put(desk, {"name": name, "owner": "ann", "latitude_deg": 41.387})
-        nodes.put(desk, {"name": "s", "address": "192.0.2.1"})
+            nodes.put(ctx, {"name": name, "owner": "ann", "latitude_deg": 41.387})
+        nodes.put(ctx, {"name": "s", "address": "192.0.2.1"})
 
 
 def job(name: str = "j", when: str = 'at = "now"', **keys: str) -> str:
@@ -158,7 +158,7 @@ def job(name: str = "j", when: str = 'at = "now"', **keys: str) -> str:
 
 @dataclass
 class Served:
-    """An orchestrator in a process of its own."""
+    """Orchestrator in a process of its own, and the addresses of its three ports."""
 
     process: subprocess.Popen[str]
     directory: Path
@@ -168,32 +168,32 @@ class Served:
     channels: list[grpc.Channel] = field(default_factory=list)
 
     def testbed(self, path: Path | None = None) -> Testbed:
-        """Return it as a user sees it."""
+        """Return a client with a credential file, by default the administrator's."""
         return Testbed(Credential.read(path or self.directory / "admin.json"))
 
     @property
     def authority_pem(self) -> bytes:
-        """Whom its certificates are signed by."""
+        """Certificate of the authority that signs its certificates, PEM."""
         return (self.directory / "keys" / "authority.pem").read_bytes()
 
     def channel(
         self, address: str, key: bytes | None = None, chain: bytes | None = None
     ) -> grpc.Channel:
-        """Return a way to one of its ports."""
+        """Return a TLS channel to one of its ports, closed with the orchestrator."""
         trusted = grpc.ssl_channel_credentials(self.authority_pem, key, chain)
         made = grpc.secure_channel(address, trusted, [("grpc.enable_http_proxy", 0)])
         self.channels.append(made)
         return made
 
     def enrol(self, node: str, token: str) -> tuple[bytes, bytes]:
-        """Return a node's key and certificate."""
+        """Enrol a node; return its key and certificate."""
         key, request = make_request(node)
         asked = pb.EnrolRequest(node=node, token=token, csr_pem=request)
         stub = stubs.EnrolmentStub(self.channel(self.users))
         return key, stub.Enrol(asked, timeout=60).certificate_pem
 
     def agent(self, node: str) -> stubs.AgentStub:
-        """Return a new node's way in, as an agent has it."""
+        """Create and enrol a node; return a stub of the agents' port for it."""
         with self.testbed() as testbed:
             testbed.put_node({"name": node})
             key, chain = self.enrol(node, testbed.invitation(node)["token"])
@@ -236,5 +236,5 @@ def served(directory: Path, *more: str) -> Iterator[Served]:
 
 
 def _environment() -> dict[str, str]:
-    # The library tells of what it does on standard error where these are set.
+    # With GRPC_* set, the gRPC library would log to standard error.
     return {k: v for k, v in os.environ.items() if not k.startswith(("GRPC_", "SKYHOP_TESTBED"))}

@@ -1,4 +1,4 @@
-"""The kernel service in this process: a real socket and journal, a kernel that only takes notes."""
+"""Kernel service in the test's process: real socket and journal, a kernel that records calls."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from pathlib import Path
 from typing import Any, TypeVar
 from unittest import mock
 
-from testbed_office import StandingClock
+from testbed_harness import StandingClock
 
 from skyhop.testbed.kernel import queues, service
 from skyhop.testbed.kernel.client import KernelClient
-from skyhop.testbed.kernel.journal import Change, Changes
+from skyhop.testbed.kernel.journal import ChangeJournal, KernelChange
 from skyhop.testbed.kernel.requests import Grant
 from skyhop.testbed.kernel.service import KernelService
-from skyhop.testbed.kernel.uplinks import Given, Kind
+from skyhop.testbed.kernel.uplinks import DeviceAddress, Kind
 
 T = TypeVar("T")
 ALL = [grant.value for grant in Grant]
 
 
 class NotedNamespace:
-    """A run's namespace with sysctls of its own, in which programs are noted and not started."""
+    """Fake namespace of a run, with its own sysctls, which records programs."""
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor, self.inode = descriptor, os.fstat(descriptor).st_ino
@@ -37,20 +37,20 @@ class NotedNamespace:
         self.called: list[str] = []
 
     def inside(self, work: Callable[[], T]) -> T:
-        """Do something."""
+        """Call the function directly; return its result."""
         return work()
 
     def call(self, *command: str, text: str | None = None) -> str:
-        """Note a program."""
+        """Record a program's command line and input."""
         self.called.append(" ".join([*command, *([] if text is None else [text])]))
         return ""
 
     def read(self, name: str) -> str:
-        """Return a sysctl of net.ipv4."""
+        """Return the value of a sysctl below net.ipv4."""
         return self.sysctls[name]
 
     def write(self, name: str, value: str) -> None:
-        """Set one."""
+        """Set a sysctl below net.ipv4."""
         self.sysctls[name] = value
 
     def counters(self) -> tuple[int, int]:
@@ -58,50 +58,50 @@ class NotedNamespace:
         return 1, 2
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close the namespace's descriptor."""
         os.close(self.descriptor)
 
 
 class NotedUplink:
-    """An uplink that writes down devices and makes none."""
+    """Fake uplink, which records devices in the journal and creates none."""
 
     kind = Kind.NONE
 
-    def lacks(self) -> None:
-        """Say that the machine has all that it takes."""
+    def unavailable_reason(self) -> None:
+        """Return `None`: the machine lacks nothing."""
 
-    def begin(self, _changes: Changes) -> None:
-        """Change nothing."""
+    def begin(self, _changes: ChangeJournal) -> None:
+        """Make no change to the machine."""
 
-    def give(self, run: str, name: str, namespace: Any, changes: Changes) -> Given:
-        """Write down a device."""
-        changes.about_to(run, {"kind": "device", "name": name, "inode": namespace.inode})
-        return Given("10.213.0.1", None)
+    def attach(self, run: str, name: str, namespace: Any, changes: ChangeJournal) -> DeviceAddress:
+        """Record a device in the journal; return a fixed address."""
+        changes.record(run, {"kind": "device", "name": name, "inode": namespace.inode})
+        return DeviceAddress("10.213.0.1", None)
 
-    def take_back(self, _run: str) -> None:
-        """Have nothing to free."""
+    def release(self, _run: str) -> None:
+        """Do nothing, as no address was taken."""
 
 
 @dataclass
 class KernelHere:
-    """A service that serves from a thread, and what it did."""
+    """Service in a thread, with a record of its actions."""
 
     directory: Path
     clock: StandingClock
     log: list[str] = field(default_factory=list)
-    undone: list[Change] = field(default_factory=list)
+    undone: list[KernelChange] = field(default_factory=list)
     namespaces: list[NotedNamespace] = field(default_factory=list)
     programs: list[str] = field(default_factory=list)
-    """What was called apart from the namespaces' own."""
+    """Command lines of programs that were called outside the namespaces."""
     _news: threading.Condition = field(default_factory=threading.Condition)
 
     @property
     def socket(self) -> str:
-        """Its socket."""
+        """Path of the service's socket."""
         return str(self.directory / "kernel.sock")
 
     def make(self, state: str = "state") -> KernelService:
-        """Return a service; two of the same state cannot be."""
+        """Return a new service; a second one of the same state directory fails."""
         return KernelService(
             Path(self.socket),
             self.directory / state,
@@ -122,7 +122,7 @@ class KernelHere:
         return client
 
     def attach(self, client: KernelClient, run: str, token: str) -> None:
-        """Attach a run: the namespace is one that only takes notes."""
+        """Attach a run with a fake namespace."""
         descriptor = os.open(self.directory, os.O_RDONLY)
         try:
             client.attach(run, token, descriptor)
@@ -135,18 +135,18 @@ class KernelHere:
             self._news.notify_all()
 
     def await_line(self, what: str) -> None:
-        """Wait until the log has a line with these words."""
+        """Wait until a line of the log contains a text."""
         with self._news:
             assert self._news.wait_for(lambda: self.said(what), 60), self.log
 
     def said(self, what: str) -> list[str]:
-        """Return the lines of the log with these words."""
+        """Return the lines of the log that contain a text."""
         return [line for line in self.log if what in line]
 
 
 @contextlib.contextmanager
 def kernel_here(directory: Path) -> Iterator[tuple[KernelHere, KernelService]]:
-    """Serve from a thread of this process."""
+    """Run the service in a thread of this process."""
     made = KernelHere(directory, StandingClock())
 
     def namespace(descriptor: int) -> NotedNamespace:

@@ -1,4 +1,4 @@
-"""An orchestrator in this process: real procedures, roles and messages; no socket and no TLS."""
+"""Orchestrator in the test process: real procedures, roles and messages, no socket and TLS."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from unittest import mock
 import grpc
 from cryptography import x509
 from cryptography.x509.oid import NameOID
-from testbed_office import StandingClock
+from testbed_harness import StandingClock
 
 from skyhop.cli import testbed_admin
 from skyhop.testbed import client
 from skyhop.testbed.client import Credential, Testbed
 from skyhop.testbed.keys import make_request
-from skyhop.testbed.orchestrator.office import Office
+from skyhop.testbed.orchestrator.core import Orchestrator
 from skyhop.testbed.orchestrator.rpc import Service
-from skyhop.testbed.orchestrator.serve import NODES, USERS, Listening
+from skyhop.testbed.orchestrator.serve import NODES, USERS, BoundPorts
 from skyhop.testbed.protocol import testbed_pb2 as pb
 from skyhop.testbed.protocol import testbed_pb2_grpc as stubs
 
@@ -30,27 +30,27 @@ _PEER = "ipv4:192.0.2.50:40000"
 
 
 class RefusedError(grpc.RpcError):  # type: ignore[misc]
-    """A call that ended with another status than OK."""
+    """Call that ended with a status other than OK."""
 
     def __init__(self, code: grpc.StatusCode, details: str, trailing: Sequence[Any] = ()) -> None:
         super().__init__(details)
         self._code, self._details, self._trailing = code, details, tuple(trailing)
 
     def code(self) -> grpc.StatusCode:
-        """Return the status."""
+        """Return the gRPC status code."""
         return self._code
 
     def details(self) -> str:
-        """Return what it says."""
+        """Return the text of the status."""
         return self._details
 
     def trailing_metadata(self) -> tuple[Any, ...]:
-        """Return what came with the status."""
+        """Return the metadata that came with the status."""
         return self._trailing
 
 
 class _Context:
-    """What a procedure is told of its caller."""
+    """Fake of gRPC's servicer context: metadata and certificate of the caller."""
 
     def __init__(self, metadata: Any, certificate: bytes | None) -> None:
         self._metadata, self._certificate = metadata, certificate
@@ -73,7 +73,7 @@ class _Context:
 
 
 class _Stream:
-    """What a call answers piece by piece."""
+    """Iterator over the messages of a streaming call."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, pieces: Any, read: Any) -> None:
         self._loop, self._pieces, self._read = loop, pieces, read
@@ -88,12 +88,12 @@ class _Stream:
             raise StopIteration from None
 
     def cancel(self) -> None:
-        """Listen no longer."""
+        """Close the stream from the client's side."""
         self._loop.run_until_complete(self._pieces.aclose())
 
 
 class Line:
-    """A caller's channel: has the methods of `grpc.Channel` that stubs call."""
+    """Channel of a caller, with the methods of `grpc.Channel` that stubs call."""
 
     def __init__(
         self,
@@ -106,7 +106,7 @@ class Line:
     def unary_unary(
         self, path: str, request_serializer: Any, response_deserializer: Any, **_: Any
     ) -> Callable[..., Any]:
-        """Return what calls a procedure of one message and one answer."""
+        """Return a function that calls a procedure with one request and one answer."""
 
         def call(asked: Any, metadata: Any = None, **_: Any) -> Any:
             found, context = self._found(path, metadata)
@@ -150,7 +150,7 @@ class Line:
         return call
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the channel; nothing to release."""
 
     def _found(self, path: str, metadata: Any) -> tuple[Any, Any]:
         @dataclass
@@ -167,34 +167,34 @@ class Line:
 
 @dataclass
 class Local:
-    """An orchestrator in this process, with the face of `testbed_office.Served`."""
+    """Orchestrator in this process, with the interface of `testbed_harness.Served`."""
 
-    office: Office
+    orchestrator: Orchestrator
     clock: StandingClock
     loop: asyncio.AbstractEventLoop
     service: Service
     silences: list[float] = field(default_factory=list)
-    """How long followers waited for news that did not come."""
+    """Durations in s for which followers waited in vain for an order."""
     users: str = "users"
     agents: str = "agents"
 
     @property
     def directory(self) -> Path:
-        """Its state."""
-        return self.office.directory
+        """Directory of the orchestrator's state."""
+        return self.orchestrator.directory
 
     def testbed(self, path: Path | None = None) -> Testbed:
-        """Return it as a user sees it."""
+        """Return a user's client of the orchestrator; by default the administrator's."""
         return Testbed(Credential.read(path or self.directory / "admin.json"))
 
     def channel(self, where: str, key: bytes | None = None, chain: bytes | None = None) -> Any:
-        """Return a way to what is offered to users, or to nodes with a certificate."""
+        """Return a channel to the users' services, or with a certificate to the nodes' services."""
         assert (key is None) == (chain is None)
         names = USERS if where == self.users else NODES
         return Line(self.loop, [self.service.handlers(name) for name in names], chain)
 
     def enrol(self, node: str, token: str) -> tuple[bytes, bytes]:
-        """Return a node's key and certificate."""
+        """Enrol a node; return its key and certificate."""
         key, request = make_request(node)
         asked = pb.EnrolRequest(node=node, token=token, csr_pem=request)
         return key, stubs.EnrolmentStub(self.channel(self.users)).Enrol(asked).certificate_pem
@@ -211,9 +211,9 @@ class Local:
 def local(directory: Path) -> Iterator[Local]:
     """Give a new orchestrator; credentials that name it lead to it, those of others elsewhere."""
     clock = StandingClock()
-    office = Office(directory, ["localhost"], clock=clock)
-    testbed_admin.write_addresses(office, ADDRESS.partition(":")[0], Listening(1, 1, 1))
-    testbed_admin.write_first_credential(office, ADDRESS)
+    orchestrator = Orchestrator(directory, ["localhost"], clock=clock)
+    testbed_admin.write_addresses(orchestrator, ADDRESS.partition(":")[0], BoundPorts(1, 1, 1))
+    testbed_admin.write_first_credential(orchestrator, ADDRESS)
     loop = asyncio.new_event_loop()
     silences: list[float] = []
 
@@ -226,9 +226,9 @@ def local(directory: Path) -> Iterator[Local]:
             clock.sleep(seconds)
 
     async def begin() -> Service:
-        return Service(office, wait)
+        return Service(orchestrator, wait)
 
-    made = Local(office, clock, loop, loop.run_until_complete(begin()), silences)
+    made = Local(orchestrator, clock, loop, loop.run_until_complete(begin()), silences)
     elsewhere = client.open_channel
 
     def open_channel(credential: Credential) -> Any:
@@ -242,4 +242,4 @@ def local(directory: Path) -> Iterator[Local]:
         loop.run_until_complete(loop.shutdown_asyncgens())
         loop.run_until_complete(loop.shutdown_default_executor())
         loop.close()
-        office.close()
+        orchestrator.close()

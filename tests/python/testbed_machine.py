@@ -23,7 +23,7 @@ from typing import Any
 
 from conftest import skyhop_command
 from needs import needs_program, needs_root
-from testbed_office import Served, _environment
+from testbed_harness import Served, _environment
 from waiting import wait_for
 
 from skyhop.testbed.agent.identity import enrol
@@ -74,7 +74,7 @@ class Sink:
         return counts
 
     def close(self) -> None:
-        """Hang up."""
+        """Close both sockets; errors are ignored."""
         for each in (self._tcp, self._udp):
             with contextlib.suppress(OSError):
                 each.shutdown(socket.SHUT_RDWR)
@@ -155,10 +155,10 @@ class Agent:
 
     @property
     def log(self) -> str:
-        """What it said."""
+        """Text of the process's log file."""
         return self._log.read_text() if self._log.exists() else ""
 
-    def lives(self) -> dict[str, dict[str, Any]]:
+    def local_runs(self) -> dict[str, dict[str, Any]]:
         """Return the runs of its book as they are now, by their keys."""
         if not (self.state / "book.sqlite").exists():
             return {}
@@ -199,7 +199,7 @@ class Machine:
 
     @property
     def log(self) -> str:
-        """What everybody said."""
+        """Text of all log files: the orchestrator's, then those of the agents."""
         return self._log.read_text() + "".join(agent.log for agent in self.agents.values())
 
     def serve(self, disk_kb: int = 0) -> None:
@@ -283,9 +283,9 @@ class Machine:
         left = [f"{r['id']} {r['state']}" for r in self.runs().values() if r["state"] not in ended]
         for agent in self.agents.values():
             left += [
-                f"{agent.name}: {key} {life['state']}"
-                for key, life in agent.lives().items()
-                if not life["settled_ns"]
+                f"{agent.name}: {key} {local_run['state']}"
+                for key, local_run in agent.local_runs().items()
+                if not local_run["settled_ns"]
             ]
         return left
 
@@ -295,7 +295,7 @@ class Machine:
             if agent.process is not None and agent.process.poll() is None:
                 agent.end()
         for agent in self.agents.values():
-            for key in agent.lives():
+            for key in agent.local_runs():
                 pid = agent.executor(key)
                 if pid is not None:
                     with contextlib.suppress(ProcessLookupError):

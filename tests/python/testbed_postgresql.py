@@ -1,4 +1,4 @@
-"""A PostgreSQL for tests: a cluster of its own in a directory under /tmp, reached by its socket."""
+"""PostgreSQL server for tests: a cluster in a directory under /tmp, reached by its socket."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pathlib import Path
 from needs import missing, needs_program
 
 _PLACES = "usr/lib/postgresql/*/bin"
-"""Where Debian has the programs that are not for everybody."""
+"""Directory of PostgreSQL's server programs on Debian, which are not in PATH."""
 _USER, _PASSWORD = "guarded", "right"
 _QUICK = {
     "fsync": "off",
@@ -27,33 +27,33 @@ _QUICK = {
 
 
 _AS_OTHER_USER = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
-"""subprocess's own `user` forks, and gRPC's threads may kill what has been forked."""
+"""Prefix that drops root. `subprocess`'s `user=` forks, which gRPC's threads may crash."""
 
 
 @dataclass
 class Cluster:
-    """A server that runs, and the programs that it is made with."""
+    """Running PostgreSQL server, and the directory of its programs."""
 
     directory: Path
     programs: Path
 
     def url(self, name: str, user: str = "postgres", password: str = "") -> str:
-        """Return a database as `--database` names it."""
+        """Return the URL of a database, as for `--database`."""
         secret = f":{password}" if password else ""
         return f"postgresql://{user}{secret}@/{name}?host={self.directory}"
 
     @property
     def guarded(self) -> str:
-        """The user whom it asks for the password "right"."""
+        """User that must log in with the password "right"."""
         return _USER
 
     def make(self, name: str) -> str:
-        """Make a database; return its address."""
+        """Create a database; return its URL."""
         self.execute(f'CREATE DATABASE "{name}" OWNER {_USER}')
         return self.url(name)
 
     def execute(self, statement: str, name: str = "postgres") -> None:
-        """Execute a statement."""
+        """Execute an SQL statement as superuser."""
         import psycopg
 
         with psycopg.connect(
@@ -62,15 +62,15 @@ class Cluster:
             connection.execute(statement.encode())
 
     def start(self) -> None:
-        """Start it, and wait until it answers."""
+        """Start the server, and wait until it answers."""
         self.run("pg_ctl", "-w", "-l", str(self.directory / "log"), "start")
 
     def stop(self) -> None:
-        """Stop it at once, whoever is connected."""
+        """Stop the server at once, without waiting for its clients."""
         self.run("pg_ctl", "-w", "-m", "immediate", "stop")
 
     def run(self, program: str, *arguments: str) -> None:
-        """Run one of its programs: never as root, who may not."""
+        """Run a PostgreSQL program, never as root, which PostgreSQL refuses."""
         command = [self.programs / program, "-D", self.directory / "data", *arguments]
         done = subprocess.run(
             [*(_AS_OTHER_USER if os.geteuid() == 0 else []), *command],
@@ -94,12 +94,12 @@ def _programs() -> Path:
 
 @contextlib.contextmanager
 def cluster() -> Iterator[Cluster]:
-    """Run a server, or skip where its programs or the driver are not there."""
+    """Run a server; skip the test if its programs or the driver are missing."""
     programs = _programs()
     needs_program("setpriv")
     if importlib.util.find_spec("psycopg") is None:
         missing("postgresql", "psycopg is not installed")
-    # Not in pytest's directories, into which another user than theirs cannot look.
+    # Not in pytest's directories, which another user cannot read.
     directory = Path(tempfile.mkdtemp(prefix="skyhop-postgresql-", dir="/tmp"))
     made = Cluster(directory, programs)
     try:

@@ -1,9 +1,9 @@
-"""The tiers of the test suite, and what a test of each may do.
+"""Tiers of the test suite, and the restrictions of each.
 
-- `logic` (no marker): the code alone, in this process. Sockets, processes and sleep fail the test.
+- `logic` (no marker): code in this process. Sockets, processes and sleep fail the test.
 - `integration`: commands, services and live runs as users have them. The tests assert counts, order
   and conservation, never speed.
-- `soak`: what takes long, draws new random cases or measures time. `make test` leaves it out.
+- `soak`: long tests, tests with new random cases, and measurements of time; not in `make test`.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from typing import Any
 import pytest
 
 _PROCESS_EVENTS = ("subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.system")
-"""The interpreter's audit events (PEP 578) of what starts a process."""
+"""Audit events (PEP 578) of the start of a process."""
 
 
 class NotLogicError(RuntimeError):
-    """A test without a marker starts a process or sleeps."""
+    """Raised when a test without a marker starts a process or sleeps."""
 
 
 class Guard:
-    """What a logic test may not do: raises from the calls themselves while one runs."""
+    """Checks of logic tests: while one runs, forbidden calls raise an exception."""
 
     def __init__(self) -> None:
         self._is_on = False
@@ -34,17 +34,17 @@ class Guard:
         self._start: Callable[[Any], None] = multiprocessing.process.BaseProcess.start
 
     def install(self) -> None:
-        """Put the checks into this process; an audit hook stays for good."""
+        """Install the checks in this process; an audit hook cannot be removed."""
         sys.addaudithook(self._on_audit)
         time.sleep = self._checked_sleep
         multiprocessing.process.BaseProcess.start = self._checked_start()  # type: ignore[method-assign]
 
     def set(self, is_on: bool) -> None:
-        """Begin or end the checks."""
+        """Switch the checks on or off."""
         self._is_on = is_on
 
     def is_on(self) -> bool:
-        """Return whether a test of logic runs."""
+        """Whether a test of logic is running."""
         return self._is_on
 
     def _on_audit(self, event: str, _arguments: object) -> None:
@@ -65,20 +65,22 @@ class Guard:
         return start
 
     @staticmethod
-    def _refuse(what: str) -> None:
-        raise NotLogicError(f"a test of logic {what}: mark it integration, or hand it a clock")
+    def _refuse(action: str) -> None:
+        raise NotLogicError(
+            f"a test of logic {action}: mark it integration, or pass a clock to the code"
+        )
 
 
 guard = Guard()
 
 
 def is_soak() -> bool:
-    """Return whether `make soak` runs, with new seeds and more random cases."""
+    """Whether `make soak` runs, with new seeds and more random cases."""
     return "SKYHOP_SOAK" in os.environ
 
 
 def tier(item: pytest.Item) -> str:
-    """Return the tier that a test's markers say."""
+    """Return the tier of a test by its markers."""
     for name in ("soak", "integration"):
         if item.get_closest_marker(name):
             return name
@@ -86,10 +88,10 @@ def tier(item: pytest.Item) -> str:
 
 
 def sort_into_tiers(items: list[pytest.Item]) -> None:
-    """Give each test its tier's limits: no sockets in logic, more time and `alone` in soak.
+    """Set each test's limits by its tier: no sockets in logic, a longer timeout in soak.
 
     Raises:
-        pytest.UsageError: a test that wants the machine for itself is not of the soak tier.
+        pytest.UsageError: a test with the marker `alone` is not of the soak tier.
     """
     for item in items:
         of_tier = tier(item)

@@ -1,4 +1,4 @@
-"""Waiting in tests for what other processes and threads do."""
+"""Waiting in tests for other processes and threads."""
 
 from __future__ import annotations
 
@@ -11,15 +11,17 @@ import pytest
 def wait_for(
     is_so: Callable[[], object], seconds: float = 120.0, why: Callable[[], object] | str = ""
 ) -> None:
-    """Wait until something is so; fail where it does not come to be.
+    """Wait until a condition holds; fail the test after a timeout.
 
     Args:
-        is_so: is asked again and again.
-        seconds: how long at most.
-        why: what helps to find out what went wrong.
+        is_so: condition, called every 20 ms.
+        seconds: timeout.
+        why: context for the message of the failure.
     """
     limit = time.monotonic() + seconds
     while not is_so():
         if time.monotonic() > limit:
-            pytest.fail(f"not so within {seconds:g} s: {why() if callable(why) else why}")
+            pytest.fail(
+                f"condition not true within {seconds:g} s: {why() if callable(why) else why}"
+            )
         time.sleep(0.02)

@@ -10,10 +10,11 @@ use crate::{Action, AppKind, Application, Event, FlowFacts};
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Bulk {
-    /// Size of the transfer, whose completion time is reported. Default: no end, until the flow's stop.
+    /// Size of the transfer, whose completion time is reported. Default: no limit; the transfer
+    /// lasts until the flow's stop.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<Bytes>,
-    /// Rate at which the receiving end reads. Default: at once.
+    /// Rate at which the receiving end reads. Default: no limit; data is read on arrival.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read_rate: Option<Rate>,
 }
@@ -56,7 +57,7 @@ impl Application for Source {
     fn on_event(&mut self, _now: Instant, event: Event) {
         match (self.next, event) {
             (Step::Connecting, Event::Connected) => self.next = Step::Write,
-            // No data has been sent that could be lost, so the client connects again.
+            // No data has been sent that could be lost, so that the client connects again.
             (Step::Connecting, Event::Lost) => self.next = Step::Connect,
             _ => {}
         }

@@ -1,6 +1,7 @@
 //! Call: audio and video in both directions over datagrams, and the receivers' measurements.
 //!
-//! A packet's number determines stream and frame, and with these its due time: the ends need no signalling.
+//! A packet's number determines its stream and frame, and thereby its due time, so that the ends
+//! need no signalling.
 
 mod playout;
 
@@ -33,12 +34,12 @@ const WINDOWS: std::ops::RangeInclusive<Duration> =
 pub struct Call {
     /// Speech codec, with one packet every 20 ms: "g711", "g711-bare" (without loss concealment) or "g729a".
     pub codec: Codec,
-    /// Bitrate of the video in each direction, at most 100 Mbit/s; 0 bit/s: audio alone.
+    /// Bitrate of the video in each direction, at most 100 Mbit/s; 0 bit/s for a call with audio only.
     pub video: Rate,
-    /// Video frames per second, 1 to 120; all have the same size.
+    /// Video frames per second, 1 to 120. All frames have the same size.
     pub frame_rate: u32,
-    /// Delay of the jitter buffer, at most 1 s: each frame is played this much later, relative to its due
-    /// time, than the first packet arrived.
+    /// Delay of the jitter buffer, at most 1 s. Each frame is played at its due time plus this delay plus
+    /// the one-way delay of the first packet.
     pub playout: Duration,
     /// Length of the window over which a row of the table `calls` reports delay, losses and opinion score,
     /// 100 ms to 60 s.
@@ -103,7 +104,7 @@ impl AppKind for Call {
     }
 }
 
-/// Kind of media stream: a direction has one of each.
+/// Kind of media stream; each direction of a call has one stream of each kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Medium {
     Audio,
@@ -120,7 +121,7 @@ struct Stream {
     frames_per_second: u32,
     /// Number of packets per frame.
     packets_per_frame: u64,
-    /// Size of all packets of a frame but the last, RTP header included.
+    /// Size of each packet of a frame except the last, RTP header included.
     size: Bytes,
     last_packet_size: Bytes,
 }
@@ -146,7 +147,7 @@ impl Stream {
         let whole = call.video.bits_per_second() / 8 / u64::from(frames_per_second);
         let packets_per_frame = whole.div_ceil(MOST_PAYLOAD.as_u64());
         let size = MOST_PAYLOAD + RTP_HEADER;
-        // The last packet has room for its number at least.
+        // The last packet must have room at least for its number.
         let last = whole
             .saturating_sub(packets_per_frame.saturating_sub(1) * MOST_PAYLOAD.as_u64())
             .max(4);
@@ -214,8 +215,8 @@ impl Party {
         }
     }
 
-    /// Time until which this end has sent; earlier than the flow's stop where the run was ended prematurely,
-    /// for both ends alike.
+    /// Time until which this end has sent. If the run was ended prematurely, it is earlier than the flow's
+    /// stop, and the same for both ends.
     fn sent_until(&self) -> Instant {
         let Sending { stream, next } = self.sending[0];
         stream.due(next).min(stream.stop)
@@ -263,8 +264,8 @@ impl Sending {
             return Action::Wait(Instant::NEVER);
         }
         let frame = self.next / self.stream.packets_per_frame;
-        // After a stall of the host, missed frames are not sent late, in a burst; the receiver counts them as
-        // lost.
+        // After a stall of the host, the frames that were missed are not sent late, in a burst; the receiver
+        // counts them as lost.
         if self.next.is_multiple_of(self.stream.packets_per_frame)
             && self.stream.due(frame + 1) <= now
         {

@@ -1,4 +1,5 @@
-//! Messages of one size at regular intervals, and the time until each has been read at the other end.
+//! Messages of one size at regular intervals; measures the time until each message has been read at
+//! the other end.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -104,7 +105,8 @@ impl Application for Source {
         self.connection = match (self.connection, event) {
             (Connection::Opening, Event::Connected) => Connection::Open,
             (Connection::Opening, Event::Lost) => Connection::None,
-            // The messages in the connection are lost; a new connection could not know which.
+            // The messages in the connection are lost. The flow does not open a new connection,
+            // because its ends could not tell which messages were lost.
             (_, Event::Lost) => Connection::Lost,
             (as_before, _) => as_before,
         };

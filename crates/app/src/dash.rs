@@ -1,5 +1,5 @@
 //! Adaptive video over TCP (DASH). The client is a player that requests the chunks of a film in order, each
-//! in the track that its controller chooses; the server answers with that chunk's size in bytes.
+//! in the track that its controller chooses; the server answers with as many bytes as the chunk has.
 
 mod predicted;
 mod requested_sizes;
@@ -22,8 +22,8 @@ use crate::{Action, AppKind, Application, Detail, Event, FlowFacts, Side, Transa
 
 /// Pause between a failed request and its retry.
 const RETRY: Duration = Duration::from_millis(100);
-/// Low-water mark in bytes of a player that may abandon chunks: it sees their progress in pieces of this
-/// size.
+/// Low-water mark in bytes of a player that may abandon chunks: it is notified of received data in
+/// pieces of this size.
 const ABANDON_CHECK_BYTES: u64 = 16_384;
 
 /// Plays adaptive video (DASH) over TCP.
@@ -38,8 +38,8 @@ pub struct Dash {
     /// TOML, a DASH manifest (.mpd), or a directory of Pensieve's lists of chunk sizes.
     #[serde(default = "default_film")]
     pub film: String,
-    /// Bitrate of the film's highest track; the bitrates of the other tracks and all chunk sizes scale with
-    /// it. Default: the film's own.
+    /// Bitrate of the film's highest track. The bitrates of the other tracks and all chunk sizes are scaled
+    /// with it. Default: as in the film.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub top: Option<Rate>,
     /// Controller that chooses tracks: its name, or a table with `kind` and its parameters.
@@ -49,38 +49,39 @@ pub struct Dash {
     /// "pensieve-linear", "pensieve-log", "pensieve-hd", or SatPipe's "satpipe-linear-balance" and its like.
     #[serde(default = "default_qoe")]
     pub qoe: String,
-    /// Track of the first chunk, counted from 0 (the lowest); the highest track where the film has fewer.
+    /// Track of the first chunk, counted from 0 (the lowest); the highest track if the film has fewer.
     #[serde(default = "default_start_track")]
     pub start_track: u32,
     /// Buffered playback time above which the player waits before it requests the next chunk.
     #[serde(default = "default_buffer_cap")]
     pub buffer_cap: Duration,
-    /// Step of such a wait, which is rounded up to whole steps; 0 s: exactly as long as necessary. Default: 0
-    /// s, or 500 ms with compat = "pensieve".
+    /// Step of waits for room in the buffer: a wait is rounded up to whole steps. 0 s: waits are exactly as
+    /// long as necessary. Default: 0 s, or 500 ms with compat = "pensieve".
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wait_step: Option<Duration>,
-    /// Whether the player abandons chunks that arrive too slowly and requests them in a lower track
+    /// Whether the player abandons a chunk that arrives too slowly and requests it in a lower track
     /// (dash.js's AbandonRequestsRule).
     #[serde(default)]
     pub abandon: bool,
     /// Prediction of the rate for the controllers mpc-l and mpc-o: a model's directory from `skyhop predict
-    /// train`, { oracle = { … } }, or a list of the rates of the session's seconds.
+    /// train`, { oracle = { … } }, or a list with the rate of each second of the session.
     #[serde(default, skip_serializing_if = "Predicted::is_none")]
     pub predicted: Predicted,
     /// Size of a request; above 0 B.
     #[serde(default = "default_request")]
     pub request: Bytes,
-    /// Time after which a request has failed: its connection is dropped, and the chunk is requested again.
-    /// Above 0 s.
+    /// Time after which an incomplete request has failed: its connection is dropped, and the chunk is
+    /// requested again. Above 0 s.
     #[serde(default = "default_timeout")]
     pub timeout: Duration,
-    /// Film read from a file; `None` where the film comes with skyhop. Set by the caller that reads files.
+    /// Film read from a file, set by the caller that reads files; `None` if the film comes with skyhop.
     #[serde(skip)]
     read: Option<Arc<Film>>,
-    /// Knowledge of the run's rate for a model or an oracle; set by the caller that builds the run.
+    /// Rate of the run over time, for a model or an oracle; set by the caller that builds the run.
     #[serde(skip)]
     pub rate_oracle: Option<RateOracle>,
-    /// Chunk sizes that the requests ask for; request bytes have no content here.
+    /// Chunk sizes that the requests ask for. They are kept here because the bytes of simulated
+    /// requests have no content.
     #[serde(skip)]
     requested_sizes: RequestedSizes,
 }
@@ -116,14 +117,14 @@ impl Dash {
     }
 
     /// Set the path of the model that `predicted` names.
-    pub fn with_model(self, place: String) -> Self {
-        Self { predicted: Predicted::Model(place), ..self }
+    pub fn with_model(self, path: String) -> Self {
+        Self { predicted: Predicted::Model(path), ..self }
     }
 
     /// Return the film, scaled to `top` if that is given.
     ///
     /// # Errors
-    /// Unknown film, or a `top` that the film cannot have; the key and the reason.
+    /// The film is unknown, or cannot be scaled to `top`; the error is the key and the reason.
     pub fn film(&self) -> Result<Arc<Film>, (&'static str, String)> {
         let film = match &self.read {
             Some(film) => film.clone(),
@@ -142,12 +143,13 @@ impl Dash {
     /// Return the QoE that rates the film's chunks.
     ///
     /// # Errors
-    /// Unknown QoE, or one that is not defined for such a film; the key and the reason.
+    /// The QoE is unknown, or not defined for the film; the error is the key and the reason.
     pub fn qoe(&self, film: &Film) -> Result<Qoe, (&'static str, String)> {
         Qoe::new(&self.qoe, film).map_err(|error| ("qoe", error.to_string()))
     }
 
-    /// Summarize a session's chunks, and return their mean QoE per chunk (`None` if there is none).
+    /// Summarize a session's chunks; return the summary and the mean QoE per chunk (`None` without
+    /// chunks or film).
     pub fn summary(&self, rows: &[ChunkRow]) -> (Summary, Option<f64>) {
         let scored = self.film().ok().and_then(|film| {
             let qoe = self.qoe(&film).ok()?;
@@ -156,10 +158,10 @@ impl Dash {
         (Summary::of(rows), scored)
     }
 
-    /// Check the film, once it has been read, and the keys that depend on it.
+    /// Check the film, after it has been read, and the keys that depend on it.
     ///
     /// # Errors
-    /// The key and the reason.
+    /// The invalid key and the reason.
     pub fn check_film(&self) -> Result<(), (&'static str, String)> {
         let film = self.film()?;
         self.qoe(&film).map(|_| ())
@@ -265,15 +267,15 @@ struct Client {
     results: Vec<Transaction>,
 }
 
-/// Connection in use by the player.
+/// Connection that the player uses.
 #[derive(Debug, Clone, Copy)]
 struct Connection {
     number: u32,
-    /// Number of requests that it has carried so far.
+    /// Number of requests that the connection has carried so far.
     requests: u32,
 }
 
-/// Chunk that is requested or about to be.
+/// Chunk that has been requested, or is about to be requested.
 #[derive(Debug, Clone, Copy)]
 struct Pending {
     request: Request,
@@ -291,9 +293,9 @@ enum State {
     Connecting(Pending),
     /// The connection is open, and the request is to be written.
     Asking(Pending),
-    /// The request is written, and its answer awaited.
+    /// The request is written, and the player waits for the answer.
     Waiting(Pending),
-    /// A request has failed: its connection is dropped, and the player pauses until then.
+    /// A request has failed: its connection is to be dropped, and the player pauses until the given time.
     Dropping {
         until: Instant,
     },
@@ -340,7 +342,8 @@ impl Application for Client {
         }
     }
 
-    /// All bytes that are missing; but the first byte separately, and pieces where a chunk may be abandoned.
+    /// Number of bytes after which the player is to be notified: all missing bytes of the chunk;
+    /// but 1 for the first byte, and [`ABANDON_CHECK_BYTES`] if the chunk may be abandoned.
     fn low_water(&self) -> Bytes {
         let State::Waiting(pending) = self.state else { return Bytes::new(1) };
         let left = pending.request.size_bytes - pending.received;
@@ -407,7 +410,7 @@ impl Client {
             self.state = State::Playing;
             self.record(now, pending);
         } else {
-            // If the session no longer waits, it has decided to abandon the chunk.
+            // If the session is no longer waiting for the chunk, it has decided to abandon it.
             self.state =
                 if session.is_waiting() { State::Waiting(pending) } else { State::Playing };
         }
@@ -440,7 +443,7 @@ impl Client {
         self.poll(now)
     }
 
-    /// Tell the session that the requested chunk will not arrive. Returns whether one was requested.
+    /// Report to the session that the requested chunk will not arrive; return whether a chunk was requested.
     fn fail(&mut self, now: Instant) -> bool {
         let is_out =
             matches!(self.state, State::Connecting(_) | State::Asking(_) | State::Waiting(_));

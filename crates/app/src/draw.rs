@@ -1,4 +1,5 @@
-//! Quantities that are fixed or random: `"100 kB"`, or `{ distribution = "exponential", mean = "100 kB" }`.
+//! Quantities that are fixed or random, such as `"100 kB"` or `{ distribution = "exponential", mean
+//! = "100 kB" }`.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -11,7 +12,7 @@ use serde::de::{Error as _, MapAccess, Visitor, value::MapAccessDeserializer};
 use serde::{Deserialize, Deserializer, Serialize};
 use skyhop_units::{Bytes, Duration};
 
-/// Quantity of fixed value, or with a distribution from which each use draws a value.
+/// Quantity with a fixed value, or with a distribution from which a value is drawn for each use.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Draw<Q> {
@@ -37,7 +38,7 @@ pub enum Distribution<Q> {
         /// Largest value; at least `from`.
         to: Q,
     },
-    /// Lognormal distribution: the natural logarithm is normal.
+    /// Lognormal distribution: the natural logarithm is normally distributed.
     Lognormal {
         /// Median of the values; above 0.
         median: Q,
@@ -60,13 +61,13 @@ pub enum Distribution<Q> {
     },
 }
 
-/// Quantity that may be random: convertible to and from a number in its base unit.
+/// Quantity that may be random: it can be converted to and from a number in its base unit.
 pub trait Quantity: Copy + PartialOrd + FromStr<Err: fmt::Display> {
     /// Return the value in its base unit.
     fn to_f64(self) -> f64;
     /// Create the quantity from a value in its base unit, rounded.
     fn from_f64(value: f64) -> Self;
-    /// Create the quantity from a bare number, where it has no unit.
+    /// Create the quantity from a number without a unit; `None` if the quantity needs a unit.
     fn from_number(_number: u64) -> Option<Self> {
         None
     }

@@ -1,5 +1,5 @@
-//! E-model of ITU-T G.107 (06/2015) with all parameters but delay and loss at their defaults: maps a call
-//! receiver's measurements to a mean opinion score.
+//! E-model of ITU-T G.107 (06/2015), with all parameters except delay and loss at their defaults: maps
+//! the measurements of a call's receiver to a mean opinion score.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -8,7 +8,7 @@ use skyhop_units::{Duration, Rate};
 /// The rating with all parameters at their defaults (G.107 7.7).
 const R_DEFAULT: f64 = 93.2;
 
-/// Speech codec, with the effect of packet loss on it: Ie and Bpl of ITU-T G.113 appendix I.
+/// Speech codec. Its sensitivity to packet loss (Ie and Bpl) is from ITU-T G.113 appendix I.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Codec {
@@ -30,7 +30,7 @@ impl Codec {
         }
     }
 
-    /// Look-ahead: speech after a frame that the coder needs before it codes the frame.
+    /// Look-ahead: duration of the speech after a frame that the coder needs before it can code the frame.
     pub const fn look_ahead(self) -> Duration {
         match self {
             Self::G711 | Self::G711Bare => Duration::ZERO,
@@ -75,7 +75,7 @@ fn mos_of(r: f64) -> f64 {
     match r {
         r if r <= 0.0 => 1.0,
         r if r >= 100.0 => 4.5,
-        // Just above R = 0 the polynomial falls below 1, the lowest opinion score.
+        // Just above R = 0 the polynomial is less than 1, the lowest opinion score.
         r => (1.0 + 0.035 * r + r * (r - 60.0) * (100.0 - r) * 7e-6).max(1.0),
     }
 }

@@ -10,8 +10,8 @@ use crate::{
     RequestResponse, Side, Transport,
 };
 
-/// Generate from the table the enum that is read by its `kind`, the list of names, and the dispatch to
-/// `AppKind`.
+/// Generate code from the table: the enum of applications, which is read by its `kind`, the list of
+/// names, and the dispatch to `AppKind`.
 macro_rules! table {
     ($($(#[$attribute:meta])* $variant:ident = $name:literal, $summary:literal;)+) => {
         /// Application at the two ends of a flow: `app = { kind = "…", … }`.
@@ -44,7 +44,7 @@ table! {
     RequestResponse = "request-response", "asks, waits for the answer, thinks, and asks again";
     Page = "page", "loads web pages: a document, then its objects, over several connections or many requests on one";
     Dash = "dash", "plays adaptive video: requests a film's chunks in order, in the tracks that a controller chooses";
-    // In a scenario these two are kinds of flows, not of `app`.
+    // In a scenario, probe and call are kinds of flows, not of `app`.
     #[schemars(skip)]
     Probe = "probe", "sends UDP packets that the other end echoes; its keys belong to a flow of kind = \"probe\"";
     #[schemars(skip)]

@@ -1,14 +1,14 @@
 //! Applications at the two ends of a flow, sans IO: what they send and when, and the results they measure.
 //!
-//! An [`App`] is an application as a scenario describes it (`app = { kind = "request-response", … }`). Each
-//! engine asks it for its two ends and drives them over its own transport. Over a [stream](Transport::Stream)
-//! the client opens connections, one at a time or several at once, and the server has one end per connection;
-//! over [datagrams](Transport::Datagrams) there is one end on each side from the start. After each event an
-//! engine calls [`Application::poll`] until it returns [`Action::Wait`], and again at that time. Applications
-//! do not see a transport's bytes: these have no content, only number and order. Values that both ends must
-//! agree on (sizes, times) are drawn from the same seed at both.
+//! An [`App`] is an application as a scenario describes it (`app = { kind = "request-response", … }`). An
+//! engine creates the application's two ends from it and drives them over the engine's own transport. Over a
+//! [stream](Transport::Stream) the client opens connections, one at a time or several at once, and the server
+//! has one end per connection; over [datagrams](Transport::Datagrams) there is one end on each side from the
+//! start. After each event the engine calls [`Application::poll`] until it returns [`Action::Wait`], and
+//! again at the time in that action. The bytes of a transport have no content for applications, only number
+//! and order. Values on which both ends must agree (sizes, times) are drawn from the same seed at both ends.
 //!
-//! An application is one file here plus its row in the table of `kinds.rs`.
+//! Each application is one file in this directory and a row in the table of `kinds.rs`.
 
 mod bulk;
 mod call;
@@ -58,32 +58,32 @@ pub trait Application: fmt::Debug + Send {
         self.on_event(now, event);
     }
 
-    /// Return the next action. The engine calls this again after every action but [`Action::Wait`].
+    /// Return the next action. The engine calls this again after every action except [`Action::Wait`].
     fn poll(&mut self, now: Instant) -> Action;
 
-    /// Least number of bytes worth an event (SO_RCVLOWAT): an engine may hold back received bytes until there
-    /// are that many, or until the other end has finished.
+    /// Minimum number of received bytes per event (SO_RCVLOWAT): an engine may delay [`Event::Received`]
+    /// until there are so many bytes, or until the other end has finished.
     fn low_water(&self) -> Bytes {
         Bytes::new(1)
     }
 
-    /// Record that `sender`'s datagram `number` was lost in transit, as the engine knows. No real end learns
-    /// that: it serves results alone, and engines that do not know of losses never call it.
+    /// Record that `sender`'s datagram `number` was lost in transit. A real end would not learn of the loss,
+    /// so that only results may depend on it. Engines that do not know of losses never call this.
     fn on_known_loss(&mut self, _sender: Side, _number: u64) {}
 
-    /// Return the transactions that completed or failed by `now` and since the last call.
+    /// Return the transactions that have completed or failed since the last call, up to `now`.
     fn take_results(&mut self, _now: Instant) -> Vec<Transaction> {
         Vec::new()
     }
 
-    /// Return the remaining failed transactions, now that nothing arrives any more. A transaction that could
-    /// still have completed after `end`, the run's end, has not failed; [`Instant::NEVER`]: everything was
-    /// waited for.
+    /// Return the remaining failed transactions, after the last arrival. A transaction that could still have
+    /// completed after `end`, the run's end, does not count as failed. [`Instant::NEVER`] means that the
+    /// engine has waited for everything in transit.
     fn conclude(&mut self, _end: Instant) -> Vec<Transaction> {
         Vec::new()
     }
 
-    /// Time at which a finite transfer had arrived completely at this end.
+    /// Time at which the last byte of a finite transfer arrived at this end; `None` before.
     fn completed(&self) -> Option<Instant> {
         None
     }
@@ -104,12 +104,12 @@ pub enum Event {
     Datagram(Datagram),
 }
 
-/// Message that arrives whole or not at all, in any order.
+/// Message that arrives complete or not at all; messages may arrive in any order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Datagram {
-    /// Number that the application gave it; its only content.
+    /// Number that the application gave the datagram; its only content.
     pub number: u64,
-    /// Size of its payload, within [`DATAGRAM_SIZES`].
+    /// Size of the payload, within [`DATAGRAM_SIZES`].
     pub size: Bytes,
 }
 
@@ -119,26 +119,28 @@ pub const DATAGRAM_SIZES: RangeInclusive<Bytes> = Bytes::new(16)..=Bytes::new(14
 /// Action of an end, for the engine to carry out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
-    /// Client only: open a connection in place of the former one.
+    /// Client only: open a connection in place of the previous one.
     Connect,
     /// Client only: open an additional connection with this number and select it. Clients that use `Open`
     /// never use `Connect`.
     Open(u32),
-    /// Client only: select the connection with this number, which the following actions refer to.
+    /// Client only: select the connection with this number for the following actions.
     Select(u32),
-    /// Send this many more bytes; those that the send buffer has no room for wait in front of it.
+    /// Send this many more bytes. Bytes for which the send buffer has no room wait in front of it.
     Write(Bytes),
     /// Send as fast as the transport accepts bytes, until `Finish` or `Pause`.
     WriteWithoutEnd,
-    /// End a write without end; bytes already in the send buffer are still sent.
+    /// End [`Action::WriteWithoutEnd`]; bytes that are already in the send buffer are still sent.
     Pause,
-    /// Close the sending direction once everything has been sent; the other end reads to the end.
+    /// Close the sending direction (FIN) after all written bytes have been sent; the other end can
+    /// read them all.
     Finish,
     /// Abort the connection and discard the bytes in it.
     Abort,
     /// Send a datagram; it is lost if the transport has no room for it.
     Send(Datagram),
-    /// Do nothing until this time or the next event; [`Instant::NEVER`] waits for an event alone.
+    /// Do nothing until this time or the next event, whichever is first; with [`Instant::NEVER`],
+    /// until the next event.
     Wait(Instant),
 }
 
@@ -168,22 +170,22 @@ pub trait AppKind {
     /// always 0.
     fn server(&self, flow: &FlowFacts, connection: u32) -> Box<dyn Application>;
 
-    /// Check the keys. The error is the key that is wrong, and why.
+    /// Check the keys. The error is the invalid key and the reason.
     fn check(&self) -> Result<(), (&'static str, String)> {
         Ok(())
     }
 
-    /// End that sends most; the flow's samples and goodput refer to that direction.
+    /// End that sends most of the data; the flow's samples and goodput refer to the direction from this end.
     fn sends(&self) -> Side {
         Side::Client
     }
 
-    /// Rate at which the receiver of that direction reads; `None`: at once.
+    /// Rate at which the application reads received data in that direction; `None` if it reads data on arrival.
     fn read_rate(&self) -> Option<Rate> {
         None
     }
 
-    /// Size of the transfer after which the flow is complete; `None` if it has no end.
+    /// Size of the transfer after which the flow is complete; `None` if the size is not limited.
     fn bytes(&self) -> Option<Bytes> {
         None
     }
@@ -202,10 +204,10 @@ pub trait AppKind {
 /// Transport that carries an application.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Transport {
-    /// Connections with bytes in order, all of which arrive (TCP).
+    /// Connections that deliver all bytes in order (TCP).
     Stream,
-    /// Datagrams without a connection (UDP). Each end sends until the flow's stop on its own, and receives
-    /// datagrams until the end of the run.
+    /// Datagrams without a connection (UDP). Each end sends until the flow's stop, and receives until the
+    /// end of the run.
     Datagrams,
 }
 
@@ -214,7 +216,7 @@ pub enum Transport {
 pub enum Side {
     /// End that opens connections, or sends first.
     Client,
-    /// End that accepts connections, or is sent to first.
+    /// End that accepts connections, or receives first.
     Server,
 }
 

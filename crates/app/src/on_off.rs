@@ -1,4 +1,4 @@
-//! On-off traffic: bursts and pauses by turns, as background for a measured flow.
+//! On-off traffic: alternating bursts and pauses, as background for a measured flow.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng as _;
@@ -9,7 +9,7 @@ use skyhop_units::{Bytes, Duration, Instant, Rate};
 
 use crate::{Action, AppKind, Application, Detail, Draw, Event, FlowFacts, Transaction};
 
-/// Sends and pauses by turns.
+/// Sends bursts that alternate with pauses.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OnOff {
@@ -20,7 +20,7 @@ pub struct OnOff {
     /// Sending rate during a burst; above 0. Default: as fast as TCP carries it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate: Option<Rate>,
-    /// Bytes per write, where `rate` is given; above 0 B.
+    /// Bytes per write if `rate` is given; above 0 B.
     #[serde(default = "default_size")]
     pub size: Bytes,
 }
@@ -71,7 +71,7 @@ impl AppKind for OnOff {
     }
 }
 
-/// Generator of the bursts' times, drawn from the seed and so the same at both ends.
+/// Generator of the times of bursts, which are drawn from the seed and therefore the same at both ends.
 #[derive(Debug)]
 struct Bursts {
     on: Draw<Duration>,
@@ -112,7 +112,7 @@ enum State {
     Unconnected,
     Connecting,
     Pausing,
-    /// Sending a burst; with a rate, until the time of the next write.
+    /// A burst is being sent; the value is the time of the next write if there is a rate.
     Sending(Instant),
     Lost,
 }
@@ -152,7 +152,7 @@ impl Application for Source {
 }
 
 impl Source {
-    /// Start the current burst when it is due; bursts that are over already are skipped.
+    /// Start the current burst when it is due; bursts that are already over are skipped.
     fn begin(&mut self, now: Instant) -> Action {
         while self.burst.until <= now {
             self.burst = self.bursts.next();
@@ -177,7 +177,7 @@ impl Source {
                 Action::Pause
             }
             None => Action::Wait(self.burst.until),
-            // A write that is due within the burst belongs to it even if it is late.
+            // A write that is due within the burst belongs to the burst even if it is late.
             Some(_) if next >= self.burst.until => {
                 self.state = State::Pausing;
                 self.burst = self.bursts.next();
@@ -192,7 +192,7 @@ impl Source {
     }
 }
 
-/// Server end, which receives: bytes that arrive until the next burst starts belong to the last one.
+/// Server end, which receives. Bytes that arrive before the next burst starts belong to the last burst.
 #[derive(Debug)]
 struct Sink {
     bursts: Bursts,

@@ -3,10 +3,10 @@
 use skyhop_model::{BufferKeys, BufferSizes, KeepAlive, Profile, layered};
 use skyhop_units::{Bytes, Duration};
 
-/// Least size of a buffer, room for a few segments (Linux: SOCK_MIN_RCVBUF, and the first value of tcp_rmem
-/// and tcp_wmem).
+/// Smallest size of a buffer: room for a few segments (Linux: SOCK_MIN_RCVBUF, and the first value of
+/// tcp_rmem and tcp_wmem).
 const LEAST_BUFFER: Bytes = Bytes::new(4096);
-/// Unit of keep-alive times in Linux, and so their least value.
+/// Unit of keep-alive times in Linux, and therefore their smallest value.
 const SECOND: Duration = Duration::from_secs(1);
 /// Values that CONFIG_HZ may have.
 const TICKS: [u32; 4] = [100, 250, 300, 1000];
@@ -30,8 +30,8 @@ layered! {
         /// Send buffer (sysctl tcp_wmem), as { initial = …, max = … }: memory as Linux counts it, at least
         /// 4096 B.
         wmem: BufferSizes [BufferKeys] = BufferSizes::WMEM,
-        /// Whether segments carry timestamps (RFC 7323; sysctl tcp_timestamps); without them a segment has 12
-        /// bytes more of payload.
+        /// Whether segments carry timestamps (RFC 7323; sysctl tcp_timestamps); without them a segment has
+        /// room for 12 more bytes of payload.
         timestamps: bool = true,
         /// Whether receivers report out-of-order data by selective acknowledgements (RFC 2018; sysctl
         /// tcp_sack).
@@ -39,8 +39,8 @@ layered! {
         /// Whether the flow negotiates ECN, so that queues may mark rather than drop its packets (RFC 3168;
         /// sysctl tcp_ecn = 1).
         ecn: bool = false,
-        /// Whether short segments are sent at once (TCP_NODELAY) instead of by Nagle's algorithm. Default:
-        /// false; true for web pages.
+        /// Whether short segments are sent at once (TCP_NODELAY) instead of being delayed by Nagle's
+        /// algorithm. Default: false; true for web pages.
         nodelay: bool = false,
         /// Whether short segments wait for more data as long as possible (TCP_CORK).
         cork: bool = false,
@@ -48,15 +48,15 @@ layered! {
         /// probes = 9 }; times at least 1 s. Default: none.
         #[serde(skip_serializing_if = "Option::is_none")]
         keepalive: Option<KeepAlive> = None,
-        /// Receive buffer of fixed size (SO_RCVBUF) in place of `rmem`, at least 4096 B. Default: none,
-        /// `rmem` applies.
+        /// Receive buffer of fixed size (SO_RCVBUF) in place of `rmem`, at least 4096 B. Default: not
+        /// set, so that `rmem` applies.
         #[serde(skip_serializing_if = "Option::is_none")]
         receive_buffer: Option<Bytes> = None,
     }
 }
 
 impl TcpOptions {
-    /// Check the settings. The error is the key that is wrong, and why.
+    /// Check the settings. The error is the invalid key and the reason.
     pub fn check(&self) -> Result<(), (&'static str, String)> {
         if !TICKS.contains(&self.hz) {
             let what = format!("is {}; expected 100, 250, 300 or 1000", self.hz);

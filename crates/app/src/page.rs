@@ -1,5 +1,5 @@
-//! Web pages: a document, then the objects that it names, over several connections or with many requests on
-//! one.
+//! Web pages: the client loads a document, then the objects that it refers to, over several connections or
+//! with many requests on one connection.
 
 mod client;
 mod plan;
@@ -29,15 +29,15 @@ const MOST_HANDSHAKES: u32 = 10;
 pub struct Page {
     /// Size of the document: a size above 0 B, or a table with its distribution.
     pub document: Draw<Bytes>,
-    /// Number of objects that the document names, 0 to 10000: a number, or a table with its distribution.
+    /// Number of objects that the document refers to, 0 to 10000: a number, or a table with its distribution.
     pub objects: Draw<u32>,
     /// Size of an object: a size above 0 B, or a table with its distribution.
     pub size: Draw<Bytes>,
-    /// File with one size in bytes per line, the document's first, in place of `document`, `objects` and
-    /// `size`.
+    /// File with one size in bytes per line, in place of `document`, `objects` and `size`. The first
+    /// size is the document's, the others are the objects'.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
-    /// Sizes listed in `file`, set by the caller that opens files.
+    /// Sizes listed in `file`, the document's first; set by the caller that opens files.
     #[serde(skip)]
     pub listed: Vec<Bytes>,
     /// Size of a request; above 0 B.
@@ -50,12 +50,12 @@ pub struct Page {
     /// Round trips between a connection's TCP handshake and its first request, 0 to 10: 1 for TLS 1.3, 2 for
     /// TLS 1.2, 0 without TLS.
     pub handshakes: u32,
-    /// Think time of the user from a page to the next: a duration, or a table with its distribution.
+    /// Think time of the user between a page and the next: a duration, or a table with its distribution.
     pub think: Draw<Duration>,
-    /// Number of pages. Default: pages until the flow's stop.
+    /// Number of pages. Default: no limit; pages are loaded until the flow's stop.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pages: Option<u64>,
-    /// Time after which a page has failed, and its connections are dropped; above 0 s.
+    /// Time after which an incomplete page has failed, and its connections are dropped; above 0 s.
     pub timeout: Duration,
 }
 
@@ -151,11 +151,12 @@ fn within(
 }
 
 impl Page {
-    /// Parse a list of sizes, the document's first: the first column of a CSV file, in bytes or with a unit.
-    /// Lines that begin with # and a heading are skipped.
+    /// Parse a list of sizes, the document's first. They are the first column of a CSV file, in bytes or
+    /// with a unit. A heading, and lines that begin with #, are skipped.
     ///
     /// # Errors
-    /// The line number and what is wrong there.
+    /// A line is not a valid size, or there are too many sizes or none; the text states the problem
+    /// and, if a line has it, the line's number.
     pub fn sizes_of(text: &str) -> Result<Vec<Bytes>, String> {
         let mut sizes = Vec::new();
         for (number, line) in (1..).zip(text.lines()) {

@@ -11,7 +11,7 @@ use crate::{
     Transaction, Transport,
 };
 
-/// Least interval between packets; a probe is not a load generator.
+/// Shortest interval between packets; a probe is not a load generator.
 const SHORTEST_INTERVAL: Duration = Duration::from_micros(100);
 
 /// Keys of `[[flow]]` with kind = "probe": UDP packets that the other end echoes.
@@ -20,7 +20,7 @@ const SHORTEST_INTERVAL: Duration = Duration::from_micros(100);
 pub struct Probe {
     /// Interval between packets; at least 100 us.
     pub interval: Duration,
-    /// UDP payload of a packet, 16 B to 1472 B.
+    /// Size of a packet's UDP payload, 16 B to 1472 B.
     pub size: Bytes,
 }
 
@@ -75,12 +75,12 @@ struct Prober {
     /// Time at which the next packet is due.
     next: Instant,
     stop: Instant,
-    /// Packets from number `first` on; earlier ones have been reported.
+    /// Packets with the numbers from `first` on; earlier packets have been reported.
     in_transit: VecDeque<Sent>,
     first: u64,
     /// Number of packets reported so far.
     settled: u64,
-    /// Longest round trip so far; a packet sent less than this ago may still return.
+    /// Longest round trip so far. A packet whose age is less than this may still return.
     longest_rtt: Duration,
 }
 
@@ -122,7 +122,7 @@ impl Application for Prober {
         if self.next > now {
             return Action::Wait(self.next);
         }
-        // After a stall of the host, missed packets are not sent late, in a burst.
+        // After a stall of the host, the packets that were missed are not sent late, in a burst.
         let missed = now.saturating_since(self.next).as_nanos() / self.probe.interval.as_nanos();
         self.next += self.probe.interval * (missed + 1);
         self.in_transit.push_back(Sent { at: now, outcome: Outcome::Pending });
@@ -134,8 +134,8 @@ impl Application for Prober {
         let is_settled = |packet: &Sent| match packet.outcome {
             Outcome::Pending => false,
             Outcome::Returned(_) => true,
-            // Wait until the packet could have been back: the run may end before, which decides whether it
-            // counts.
+            // A lost packet is reported only when it could have returned: if the run ends before, the
+            // packet does not count.
             Outcome::Lost => packet.at + self.longest_rtt < now,
         };
         let settled = self.in_transit.iter().take_while(|packet| is_settled(packet)).count();
@@ -144,8 +144,8 @@ impl Application for Prober {
         settled.into_iter().map(|packet| self.result(packet)).collect()
     }
 
-    /// Report the remaining packets; those whose echo was not due before the end count neither as returned
-    /// nor as lost.
+    /// Report the remaining packets. Packets whose echo could not have returned before the end count
+    /// neither as returned nor as lost.
     fn conclude(&mut self, end: Instant) -> Vec<Transaction> {
         let is_due = |packet: &Sent| {
             matches!(packet.outcome, Outcome::Returned(_)) || packet.at + self.longest_rtt < end

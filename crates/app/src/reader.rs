@@ -1,11 +1,11 @@
-//! Rate at which an application reads what has arrived.
+//! Rate at which an application reads received data.
 
 use skyhop_units::{Bytes, Duration, Instant, Rate};
 
 /// Interval between reads of a slow reader.
 const INTERVAL: Duration = Duration::from_millis(10);
 
-/// Takes received bytes out of the receive buffer, at a limited rate or at once.
+/// Reader that takes bytes out of the receive buffer, at a limited rate or on arrival.
 #[derive(Debug, Clone, Copy)]
 pub struct Reader {
     rate: Option<Rate>,
@@ -14,18 +14,18 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Create a reader that reads at `rate`, in pieces of 10 ms; `None` reads everything at once.
+    /// Create a reader that reads at `rate`, once every 10 ms; with `None` it reads all data on arrival.
     pub fn new(rate: Option<Rate>) -> Self {
         Self { rate, next: Instant::START }
     }
 
-    /// Whether everything is read at once.
+    /// Whether all data is read on arrival.
     pub fn is_fast(&self) -> bool {
         self.rate.is_none()
     }
 
     /// Return how many of the `unread` bytes are read now. Unused capacity is not saved: a reader that had
-    /// nothing to read never catches up.
+    /// no data to read does not read faster later.
     pub fn take(&mut self, now: Instant, unread: Bytes) -> Bytes {
         let Some(rate) = self.rate else { return unread };
         if now < self.next || unread == Bytes::ZERO {
@@ -35,7 +35,7 @@ impl Reader {
         unread.min(rate.bytes_in(INTERVAL).max(Bytes::new(1)))
     }
 
-    /// Time of the next read, with this many bytes `unread`; `None` if none is due.
+    /// Time of the next read if `unread` bytes are in the buffer; `None` if no read is due.
     pub fn next(&self, unread: Bytes) -> Option<Instant> {
         (self.rate.is_some() && unread > Bytes::ZERO).then_some(self.next)
     }

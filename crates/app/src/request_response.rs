@@ -1,4 +1,4 @@
-//! Requests and their answers, one after the other, over one connection or many.
+//! Requests and their answers, one after the other, over one connection or a series of connections.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng as _;
@@ -9,10 +9,11 @@ use skyhop_units::{Bytes, Duration, Instant, Rate};
 
 use crate::{Action, AppKind, Application, Detail, Draw, Event, FlowFacts, Side, Transaction};
 
-/// Least pause after a failed request, before the next one.
+/// Shortest pause between a failed request and the next one.
 const RETRY: Duration = Duration::from_millis(100);
 
-/// Requests and answers by turns: the client asks, waits for the answer, thinks, and asks again.
+/// Alternating requests and answers: the client sends a request, waits for the answer, thinks, and
+/// sends the next request.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RequestResponse {
@@ -28,17 +29,17 @@ pub struct RequestResponse {
     /// Service time of the server from a request to its answer: a duration, or a table with its distribution.
     #[serde(default = "no_time")]
     pub service: Draw<Duration>,
-    /// Number of requests per connection, at least 1; then a new one is opened. Default: all over one
-    /// connection.
+    /// Number of requests per connection, at least 1, after which a new connection is opened.
+    /// Default: all requests use one connection.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub per_connection: Option<u32>,
-    /// Number of requests. Default: requests until the flow's stop.
+    /// Number of requests. Default: no limit; requests are sent until the flow's stop.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requests: Option<u64>,
-    /// Time after which a request has failed, and its connection is dropped; above 0 s.
+    /// Time after which an incomplete request has failed, and its connection is dropped; above 0 s.
     #[serde(default = "default_timeout")]
     pub timeout: Duration,
-    /// Rate at which the client reads answers. Default: at once.
+    /// Rate at which the client reads answers. Default: no limit; answers are read on arrival.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read_rate: Option<Rate>,
 }
@@ -119,7 +120,7 @@ struct Exchange {
     service: Duration,
 }
 
-/// Generator of the exchanges of one connection; both of its ends draw the same.
+/// Generator of the exchanges of one connection; both ends of the connection draw the same values.
 #[derive(Debug)]
 struct Exchanges {
     config: RequestResponse,
@@ -135,7 +136,7 @@ impl Exchanges {
 
     fn next(&mut self) -> Exchange {
         let (config, rng) = (&self.config, &mut self.rng);
-        // Draws may round to 0 B, a request or answer that would never be complete.
+        // A draw may round to 0 B, and a request or answer of 0 B would never be complete.
         let one = Bytes::new(1);
         Exchange {
             request: config.request.next(rng).max(one),
@@ -183,7 +184,7 @@ enum State {
         due: Instant,
         connect: Option<Duration>,
     },
-    /// A request is written and its answer awaited.
+    /// A request is written, and the client waits for the answer.
     Waiting(Pending),
     /// The connection is to be aborted; the next request is due at `until`.
     Dropping {
@@ -254,7 +255,7 @@ impl Application for Client {
 }
 
 impl Client {
-    /// Start the request due at `due`, over the open connection or a new one.
+    /// Start the request that is due at `due`, over the open connection or a new one.
     fn begin(&mut self, due: Instant) -> Action {
         let is_enough = self.config.requests.is_some_and(|requests| self.number >= requests);
         if due >= self.stop || is_enough {
@@ -299,8 +300,8 @@ impl Client {
         self.poll(now)
     }
 
-    /// Record the due or outstanding request as failed, and give up its connection. Returns when the next
-    /// request is due.
+    /// Record the due or outstanding request as failed, and give up its connection; return the time at
+    /// which the next request is due.
     fn fail(&mut self, now: Instant) -> Instant {
         self.connection = None;
         let (pending, think) = match self.state {

@@ -10,7 +10,7 @@ use crate::{
 };
 
 const ONE_WAY: Duration = Duration::from_millis(10);
-/// Time in ms after the end of all runs: the connection never fails.
+/// Time in ms after the end of all runs, for tests in which the connection never fails.
 const LATER: u64 = 1_000_000;
 const BYTES_PER_MS: u64 = 1000;
 

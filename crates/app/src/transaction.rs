@@ -13,26 +13,26 @@ pub struct Transaction {
     pub connection: u32,
     /// Number of the transaction within the flow, counted from 0.
     pub number: u64,
-    /// Time at which it was due; durations count from here.
+    /// Time at which the transaction was due, from which its durations are counted.
     pub due: Instant,
-    /// Bytes that the client sent for it.
+    /// Bytes that the client sent for the transaction.
     pub sent: Bytes,
-    /// Bytes that the server sent for it.
+    /// Bytes that the server sent for the transaction.
     pub answered: Bytes,
-    /// Time to open its connection; `None` if it used an open one.
+    /// Time to open the transaction's connection; `None` if it used an open connection.
     pub connect: Option<Duration>,
-    /// Time to the first byte of the answer; `None` if none arrived or none was requested.
+    /// Time to the first byte of the answer; `None` if no byte arrived or no answer was requested.
     pub first_byte: Option<Duration>,
-    /// Time until the whole answer had been read; `None` if it failed.
+    /// Time until the client had read the whole answer; `None` if the transaction failed.
     pub took: Option<Duration>,
-    /// Fields that only its kind of application has.
+    /// Fields that are specific to the kind of application.
     pub detail: Detail,
 }
 
 /// Fields of a transaction that only one kind of application has.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Detail {
-    /// No fields beyond the common ones.
+    /// No fields in addition to the common ones.
     None,
     /// Web page, with the number of its objects.
     Page {
@@ -51,7 +51,7 @@ pub enum Detail {
 }
 
 impl Detail {
-    /// Table that this detail belongs to, if that is not the application's main one.
+    /// Table to which a transaction with this detail belongs; `None` for the application's main table.
     pub const fn table(&self) -> Option<AppTable> {
         match self {
             Self::Object { .. } => Some(AppTable::Objects),
@@ -60,7 +60,7 @@ impl Detail {
     }
 }
 
-/// Measurements of one direction of a call over a window of time, made by its receiver.
+/// Measurements of one direction of a call over a window of time, made by the receiver of that direction.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct CallWindow {
     /// End that sent this direction.
@@ -69,7 +69,7 @@ pub struct CallWindow {
     pub audio: Frames,
     /// Video frames of the window.
     pub video: Frames,
-    /// Mean one-way delay of the audio packets that arrived; `None` if none did.
+    /// Mean one-way delay of the audio packets that arrived; `None` if no audio packet arrived.
     pub delay: Option<Duration>,
     /// Interarrival jitter of the audio packets at the window's end (RFC 3550 6.4.1).
     pub jitter: Duration,
@@ -82,8 +82,8 @@ pub struct CallWindow {
 pub struct Frames {
     /// Number of frames due at the sender.
     pub due: u64,
-    /// Number of these that were complete only after their playout time.
+    /// Number of these frames that were complete only after their playout time.
     pub late: u64,
-    /// Number of these that never were complete.
+    /// Number of these frames that never were complete.
     pub lost: u64,
 }

@@ -9,9 +9,9 @@ use crate::module::Module;
 pub struct Caller {
     /// Name of the engine in messages.
     pub name: &'static str,
-    /// Names in `tcp_congestion_ops` of the hooks that it calls when Linux calls them.
+    /// Hooks that the engine calls when Linux calls them, by their names in `tcp_congestion_ops`.
     pub calls: &'static [&'static str],
-    /// Whether it negotiates ECN and reports marks.
+    /// Whether the engine negotiates ECN and reports marks.
     pub has_ecn: bool,
 }
 
@@ -33,6 +33,9 @@ impl Caller {
     ];
 
     /// Refuse a module that would behave differently with this engine.
+    ///
+    /// # Errors
+    /// [`CcError::MissingHook`], [`CcError::UncalledHook`], [`CcError::NoEcn`].
     pub fn accept(&self, module: &Module) -> Result<(), CcError> {
         module.checked_ops()?;
         if let Some(hook) = module.hooks().find(|hook| !self.calls.contains(hook)) {

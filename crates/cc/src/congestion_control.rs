@@ -50,8 +50,8 @@ pub trait CongestionControl: fmt::Debug + Send {
     /// Handle an event of the window, or the ECN bits of received data (`cwnd_event`).
     fn cwnd_event(&mut self, _tp: &mut TcpSock, _event: CaEvent) {}
 
-    /// Handle an ACK whose news are already in the connection's state (`in_ack_event`). `flags` is a set of
-    /// Linux's `CA_ACK_`.
+    /// Handle an ACK that is already processed into the connection's state (`in_ack_event`). `flags` is a set
+    /// of Linux's `CA_ACK_`.
     fn in_ack_event(&mut self, _tp: &mut TcpSock, _flags: u32) {}
 
     /// Handle RTT and number of the packets that an ACK acknowledges (`pkts_acked`).
@@ -67,7 +67,8 @@ pub trait CongestionControl: fmt::Debug + Send {
         None
     }
 
-    /// Set the announced handover that the controller may read, until the next call.
+    /// Set the announced handover that the controller may read. It stays set until the next call of this
+    /// method.
     fn announce(&mut self, _handover: Handover) {}
 
     /// Whether [`Self::take_phases`] would return any phases.

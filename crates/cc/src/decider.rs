@@ -41,13 +41,13 @@ impl OutputCounts {
         }
     }
 
-    /// Return a warning for the user if any output was corrected or ignored. `whose` names the flow or
+    /// Return a warning for the user if any output was corrected or ignored. `owner` names the flow or
     /// connection.
-    pub fn warning(&self, whose: &str) -> Option<String> {
+    pub fn warning(&self, owner: &str) -> Option<String> {
         let Self { decisions, not_a_number, clamped } = self;
         (not_a_number + clamped > 0).then(|| {
             format!(
-                "{whose}: of {} outputs {not_a_number} were not numbers and were ignored, and {clamped} lay outside \
+                "{owner}: of {} outputs {not_a_number} were not numbers and were ignored, and {clamped} lay outside \
                  the card's bounds and were clamped to them",
                 decisions + not_a_number
             )
@@ -55,13 +55,13 @@ impl OutputCounts {
     }
 }
 
-/// Policy that decides for one connection. It gets each report once, in their order.
+/// Policy that decides for one connection. It gets each report once, in the order of the reports.
 pub trait Decider: fmt::Debug + Send {
     /// Decide about a report; return `None` for no decision.
     fn decide(&mut self, report: &Report) -> Option<Decision>;
 
-    /// Return, once, a decision about an earlier report for which [`Self::decide`] had no answer yet, with that
-    /// report's time.
+    /// Return a decision about an earlier report for which [`Self::decide`] had no answer yet, with that
+    /// report's time. Each decision is returned once.
     fn late_decision(&mut self) -> Option<Decision> {
         None
     }

@@ -30,7 +30,7 @@ pub enum CcError {
         /// Name of the parameter.
         param: String,
     },
-    /// The value is not one that the parameter can take.
+    /// The parameter does not allow this value.
     #[error("{module}.{param} = \"{}\": expected {expected}", one_line(value))]
     BadValue {
         /// Name of the algorithm.

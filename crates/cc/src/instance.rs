@@ -36,6 +36,10 @@ impl Instance {
     /// Return an instance of a module with `params`, pairs of name and text as in the scenario; parameters not
     /// named have their defaults. The clock ticks 1000 times a second, the seed is 0, and no handover is
     /// announced.
+    ///
+    /// # Errors
+    /// [`CcError::UnknownParam`], [`CcError::BadValue`], [`CcError::GivenTwice`], or [`CcError::MissingHook`] if the
+    /// module itself lacks a hook.
     pub fn new(module: &'static Module, params: &[(&str, &str)]) -> Result<Instance, CcError> {
         let ops = module.checked_ops()?;
         let params = module.values(params)?;
@@ -56,6 +60,9 @@ impl Instance {
     }
 
     /// Return an instance with all settings of `setup`.
+    ///
+    /// # Errors
+    /// The errors of [`Instance::new`].
     pub fn with_setup(module: &'static Module, setup: &Setup<'_>) -> Result<Instance, CcError> {
         Ok(Instance::new(module, setup.params)?.with_hz(setup.hz).with_seed(setup.seed))
     }
@@ -72,8 +79,8 @@ impl Instance {
         self
     }
 
-    /// Set the external policy that decides for the algorithm, if it is one that obeys; a decision arrives
-    /// `delay` after the report that it answers.
+    /// Set the external policy that decides for the algorithm; it has an effect only if the algorithm reports
+    /// and obeys (`cc/policy.c`). A decision arrives `delay` after the report that it answers.
     pub fn with_decider(mut self, decider: Box<dyn Decider>, delay: Duration) -> Instance {
         self.decider = Some(DelayedDecider::new(decider, delay));
         self
@@ -89,9 +96,9 @@ impl Instance {
         self.host.hz
     }
 
-    /// Call a hook with this instance's state attached to the connection. That makes the hooks' `unsafe` sound:
-    /// they get a whole `struct tcp_sock`, which starts with its `struct sock`, with exclusive access during
-    /// the call, and a host struct whose pointers are valid for as long.
+    /// Call a hook with this instance's state attached to the connection. This makes the hooks' `unsafe` sound:
+    /// they get a complete `struct tcp_sock`, which starts with its `struct sock`, with exclusive access during
+    /// the call, and a host struct whose pointers are valid during the call.
     fn call<R>(&mut self, tp: &mut TcpSock, hook: impl FnOnce(*mut Sock) -> R) -> R {
         self.host.state = self.state.as_mut_ptr().cast();
         self.host.params = self.params.as_ptr();
@@ -112,14 +119,14 @@ impl Instance {
 
 /// Callback `tell` of the host struct: stores a phase.
 unsafe extern "C" fn tell(phases: *mut c_void, phase: *const bindings::Phase) {
-    // SAFETY: `call` has set the first to the instance's list, and the header passes a phase on its stack.
+    // SAFETY: `call` has pointed `phases` to the instance's list, and the C caller passes a phase on its stack.
     let (phases, phase) = unsafe { (&mut *phases.cast::<Vec<Phase>>(), *phase) };
     phases.extend(phase.to_phase());
 }
 
 /// Callback `report` of the host struct: passes a report to the policy.
 unsafe extern "C" fn report(decider: *mut c_void, report: *const bindings::Report) {
-    // SAFETY: `call` has set the first to the instance's, and the header passes a report on its stack.
+    // SAFETY: `call` has pointed `decider` to the instance's, and the C caller passes a report on its stack.
     unsafe { (*decider.cast::<DelayedDecider>()).report(&*report) }
 }
 

@@ -35,7 +35,7 @@ pub struct BpfObjects {
 
 // SAFETY: `native` points to a constant of the C file, which is never written.
 unsafe impl Sync for Module {}
-// SAFETY: likewise.
+// SAFETY: as for `Sync`, the constant is never written.
 unsafe impl Send for Module {}
 
 impl Module {
@@ -46,6 +46,9 @@ impl Module {
 
     /// Find the module of `cc/` with this name, or that of the user's file with this path, once it is loaded
     /// ([`Module::adopt`]).
+    ///
+    /// # Errors
+    /// [`CcError::UnknownModule`], [`CcError::NotLoaded`].
     pub fn find(name: &str) -> Result<&'static Module, CcError> {
         if cc_language(name).is_some() {
             let loaded = LOADED.read().unwrap_or_else(PoisonError::into_inner);
@@ -66,6 +69,12 @@ impl Module {
 
     /// Make a module of a user's file that has been compiled and loaded; [`Module::find`] returns it for `file`
     /// from now on. `uses_announcements`: whether it reads announced handovers.
+    ///
+    /// # Errors
+    /// [`CcError::MissingHook`].
+    ///
+    /// # Safety
+    /// `native` is the symbol that `SKYHOP_MODULE` of this version's `skyhop_cc.h` defines, and stays loaded.
     pub unsafe fn adopt(
         file: &str,
         name: &str,
@@ -81,7 +90,8 @@ impl Module {
         Ok(module)
     }
 
-    /// Make [`Module::find`] return this module for its file again, after another version was loaded.
+    /// Make [`Module::find`] return this module for its file again, after another version of the file was
+    /// loaded.
     pub fn register_file(&'static self) {
         if let Some(file) = self.file {
             LOADED.write().unwrap_or_else(PoisonError::into_inner).insert(file, self);
@@ -123,6 +133,9 @@ impl Module {
 
     /// Internal values of the module's parameters, in the order of its file: `given` pairs of name and text as
     /// in the scenario, defaults for the others.
+    ///
+    /// # Errors
+    /// [`CcError::UnknownParam`], [`CcError::BadValue`], [`CcError::GivenTwice`].
     pub fn values(&self, given: &[(&str, &str)]) -> Result<Vec<u64>, CcError> {
         Param::values(self.name, &self.params().collect::<Vec<_>>(), given)
     }

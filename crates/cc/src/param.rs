@@ -28,6 +28,9 @@ const TIME_UNITS: [(&str, f64); 4] = [("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s
 impl Param {
     /// Internal values of the parameters of `table`, in its order: `given` pairs of name and text as in the
     /// scenario, defaults for the others. `module` is the algorithm's name, for messages.
+    ///
+    /// # Errors
+    /// [`CcError::UnknownParam`], [`CcError::BadValue`], [`CcError::GivenTwice`].
     pub fn values(
         module: &str,
         table: &[Param],
@@ -62,6 +65,9 @@ impl Param {
     }
 
     /// Parse a text to the internal value. A parameter in a unit of time also takes "10 s" or "200 ms".
+    ///
+    /// # Errors
+    /// [`CcError::BadValue`], with the text that `module` expects.
     pub fn parse(&self, module: &str, value: &str) -> Result<u64, CcError> {
         self.internal_value(value.trim())
             .filter(|internal| (self.least..=self.most).contains(internal))

@@ -54,7 +54,10 @@ impl Registry {
         &GLOBAL
     }
 
-    /// Add a controller under a name; `make` makes one for each connection.
+    /// Add a controller under a name; `make` creates one for each connection.
+    ///
+    /// # Errors
+    /// [`CcError::NameTaken`].
     pub fn register(
         &self,
         name: &str,
@@ -68,7 +71,8 @@ impl Registry {
         Ok(())
     }
 
-    /// Add the maker of controllers for a user's file, replacing that of an earlier version of the file.
+    /// Add the function that creates controllers for a user's file, in place of the function of an earlier
+    /// version of the file.
     pub fn adopt(
         &self,
         file: &str,
@@ -78,7 +82,7 @@ impl Registry {
         registered.insert(file.to_owned(), Arc::new(make));
     }
 
-    /// All names in alphabetical order, without the user's files, which have none.
+    /// All names in alphabetical order. User's files have no names and are left out.
     pub fn names(&self) -> Vec<String> {
         let registered = self.registered.read().unwrap_or_else(PoisonError::into_inner);
         let modules = Module::all().iter().map(|module| module.name().to_owned());
@@ -88,8 +92,12 @@ impl Registry {
         names
     }
 
-    /// Make the controller for a connection of the engine `caller`, by its name in a scenario or the absolute
-    /// path of its file.
+    /// Create the controller for a connection of the engine `caller`, by the controller's name in a scenario or
+    /// the absolute path of its file.
+    ///
+    /// # Errors
+    /// [`CcError::UnknownModule`], [`CcError::NotLoaded`], an error about the parameters, or the error of
+    /// [`Caller::accept`].
     pub fn start(
         &self,
         name: &str,

@@ -54,7 +54,7 @@ impl Default for TcpSock {
     /// Socket of a new connection as Linux's `tcp_init_sock` leaves it: cwnd 10, no threshold, no limit on
     /// pacing.
     fn default() -> TcpSock {
-        // SAFETY: it holds whole numbers only, for which all zeros are a value.
+        // SAFETY: the struct consists of integers only, for which all zeros are a valid value.
         let mut tp: TcpSock = unsafe { mem::zeroed() };
         *tp.sk_mut() = Sock {
             sk_pacing_rate: u64::MAX,

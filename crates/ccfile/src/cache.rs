@@ -13,7 +13,7 @@ use skyhop_files::{Staging, remove_stale};
 use crate::error::CcFileError;
 use crate::headers;
 
-/// Largest number of cached files, about 50 kB each; the oldest are removed.
+/// Largest number of cached files, which have about 50 kB each; if there are more, the oldest are removed.
 const MOST_FILES: usize = 400;
 
 /// Prefix of directories in which a process is compiling.
@@ -59,7 +59,8 @@ impl BuildDirectory {
         self.place.path().join(name)
     }
 
-    /// Directory of skyhop's headers: in the cache, so that debuggers and editors find them later, or here.
+    /// Directory with skyhop's headers: in the cache if possible, so that debuggers and editors
+    /// find them later; else in this build directory.
     pub(crate) fn headers(&self) -> Result<PathBuf, CcFileError> {
         let name = format!("headers-{}", &headers::DIGEST[..16]);
         if let Some(kept) = self.cache.as_ref().map(|cache| cache.join(&name)) {

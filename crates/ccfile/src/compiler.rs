@@ -48,7 +48,8 @@ impl Target {
         }
     }
 
-    /// Compiler flags, as in build.rs of crates/cc, so that a copy of a file of skyhop's behaves the same.
+    /// Compiler flags. They are those of build.rs of crates/cc, so that a user's copy of one of
+    /// skyhop's files behaves like the original.
     fn flags(self) -> Vec<String> {
         let common = [
             "-O2",
@@ -86,12 +87,12 @@ impl Target {
 #[derive(Debug, Clone)]
 pub(crate) struct Compiler {
     target: Target,
-    /// Path as found in $PATH, also used to run it.
+    /// Path of the compiler as found in $PATH, by which it is run.
     program: PathBuf,
 }
 
 impl Compiler {
-    /// Find the first suitable compiler in $PATH.
+    /// Find the first compiler in $PATH that is suitable for `target`.
     ///
     /// # Errors
     /// [`CcFileError::NoCompiler`], [`CcFileError::NoClang`].
@@ -222,7 +223,8 @@ fn unknown_hook(messages: &str) -> Option<(String, String)> {
     })
 }
 
-/// Path relative to the current directory where possible, because compilers print paths as they are given.
+/// Path of `file`, relative to the current directory if possible: compilers print a path as it was
+/// passed to them, and users read relative paths more easily.
 fn relative_to_cwd(file: &str) -> OsString {
     let whole = Path::new(file);
     let here = env::current_dir().ok();

@@ -15,7 +15,7 @@ const SIGNALS: [c_int; 4] = [SIGSEGV, SIGBUS, SIGFPE, SIGILL];
 /// Previous signal actions, restored after the message.
 static mut BEFORE: [Option<libc::sigaction>; 4] = [None; 4];
 
-/// Install the crash message for this file, in place of an earlier file's.
+/// Install the crash message for this file, in place of the message for an earlier file.
 pub(crate) fn report_crashes_in(file: &str) {
     static INSTALLED: Once = Once::new();
     let text = format!(

@@ -22,7 +22,7 @@ pub enum CcFileError {
     /// A policy's function in Python is wrong; the message names the file.
     #[error("{what}")]
     Decide { what: String },
-    /// The file of the network's weights is missing.
+    /// The file with the weights of the card's network is missing.
     #[error("{file}: is not here: {advice}")]
     NoNetwork { file: String, advice: String },
     /// The machine has no C compiler.
@@ -70,7 +70,7 @@ pub enum CcFileError {
 }
 
 impl CcFileError {
-    /// Whether the file is wrong, as opposed to the machine.
+    /// Whether the user's file is wrong, as opposed to a problem of the machine.
     pub fn is_input(&self) -> bool {
         !matches!(
             self,

@@ -20,7 +20,7 @@ pub struct KernelModuleSource {
     pub origin: String,
     /// C text to compile, with skyhop's headers in the include path.
     pub text: String,
-    /// SHA-256 of all its inputs, in hexadecimal.
+    /// SHA-256 of all files from which the module is built, in hexadecimal.
     pub digest: String,
 }
 
@@ -30,9 +30,9 @@ pub fn kernel_module_name(module: &Module) -> String {
     format!("skyhop_{}{}", module.name(), module.file().map_or_else(String::new, digest))
 }
 
-/// Source to compile for "satcp", "skyhop:satcp", a policy's card or a user's file, which is compiled natively first,
-/// so that its errors are reported as in other runs. `None` if it is neither a congestion control of skyhop's nor a C
-/// file.
+/// Return the source to compile for `cc`: a name such as "satcp" or "skyhop:satcp", a policy's card, or a user's
+/// file. A user's file is compiled natively first, so that its errors are reported as in other runs. `None` if `cc`
+/// is neither a congestion control of skyhop nor a C file.
 ///
 /// # Errors
 /// The file is wrong, or this machine lacks a compiler.
@@ -40,7 +40,7 @@ pub fn kernel_module_source(cc: &str) -> Result<Option<KernelModuleSource>, CcFi
     match cc_language(cc) {
         Some(CcLanguage::C) => {}
         Some(CcLanguage::Python) => return Ok(None),
-        // A policy runs as cc/policy.c; a separate process decides.
+        // A policy runs as cc/policy.c, for which a separate process takes the decisions.
         Some(CcLanguage::Card) => return Ok(own_source(POLICY_CC)),
         None => return Ok(own_source(plain_cc_name(cc))),
     }

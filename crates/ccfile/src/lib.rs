@@ -1,9 +1,9 @@
-//! Congestion controls in files of users: C sources, and cards of learned policies.
+//! Congestion controls in users' files: C sources, and cards of learned policies.
 //!
 //! A file in C is compiled like those of `cc/`: natively for the simulator ([`load`]), and for the kernel's BPF
 //! ([`bpf_objects`]). Compiled objects are cached in `$XDG_CACHE_HOME/skyhop/cc` under a digest of all their inputs:
 //! the file with its headers, the compiler, skyhop's own headers. A file in Python is not compiled; [`Sources`] reads
-//! both languages. [`kernel_module_source`] returns the source of a kernel module.
+//! files of both languages. [`kernel_module_source`] returns the source of a kernel module.
 
 mod cache;
 mod compiler;

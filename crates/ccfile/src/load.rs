@@ -1,4 +1,5 @@
-//! Loading of a C file as a module: compiled unless cached, loaded unless this process has it.
+//! Loading of a C file as a module. The file is compiled unless the object is cached, and loaded
+//! unless this process has already loaded it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -23,7 +24,7 @@ pub struct Loaded {
     pub module: &'static Module,
     /// Source files of the module.
     pub sources: Sources,
-    /// Result of its compilation.
+    /// Result of the compilation.
     pub compiled: Compiled,
 }
 
@@ -32,7 +33,7 @@ pub struct Loaded {
 pub struct Compiled {
     /// Warnings of the compiler.
     pub messages: String,
-    /// Whether it was compiled by this call; false if it was cached or already loaded.
+    /// Whether this call compiled the file; false if the object was cached or already loaded.
     pub is_new: bool,
 }
 
@@ -47,11 +48,11 @@ struct LoadedEntry {
 
 static LOADED: Mutex<Vec<LoadedEntry>> = Mutex::new(Vec::new());
 
-/// Most compilations of a file that is being edited at the same time.
+/// Largest number of attempts to compile a file that the user is editing at the same time.
 const ATTEMPTS: usize = 5;
 
 /// Compile a C file for this machine and load it. [`Module::find`] then finds it by its absolute path. A changed file
-/// gives a new module.
+/// becomes a new module.
 ///
 /// # Errors
 /// The file is wrong, or this machine lacks a compiler.
@@ -114,7 +115,7 @@ pub fn bpf_objects(module: &'static Module) -> Result<BpfObjects, CcFileError> {
     Ok(objects)
 }
 
-/// Object of exactly these sources for a target.
+/// Return the object compiled from exactly these sources for a target.
 fn object_for(target: Target, sources: &Sources) -> Result<&'static [u8], CcFileError> {
     let file = sources.file().to_owned();
     let found = CompiledObject::get(sources.clone(), &Compiler::find(target, &file)?, true)?;
@@ -127,18 +128,18 @@ fn object_for(target: Target, sources: &Sources) -> Result<&'static [u8], CcFile
     Ok(bytes.leak())
 }
 
-/// Object of a file for a target.
+/// Compiled object of a file for a target.
 struct CompiledObject {
     key: String,
     sources: Sources,
     object: PathBuf,
     compiled: Compiled,
-    /// Directory of the object, if it is not in the cache.
+    /// Temporary directory that contains the object, if the object is not in the cache.
     _build: Option<BuildDirectory>,
 }
 
 impl CompiledObject {
-    /// Take the object from the cache, if `use_cache` is set and it is there, else compiles it.
+    /// Return the object from the cache if `use_cache` is set and the cache has it; else compile it.
     fn get(sources: Sources, compiler: &Compiler, use_cache: bool) -> Result<Self, CcFileError> {
         let mut sources = sources;
         for _ in 0..ATTEMPTS {
@@ -160,7 +161,7 @@ impl CompiledObject {
                 continue;
             }
             let output = output?;
-            // Store the messages first, so that no cached object lacks them.
+            // The messages are stored first, so that every cached object has its messages.
             if !output.is_empty() && fs::write(build.file(&messages), &output).is_ok() {
                 build.store(&messages);
             }

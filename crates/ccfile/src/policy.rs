@@ -25,13 +25,13 @@ pub(crate) const MOST_CARD: u64 = 1 << 20;
 /// Largest size of a network's file, in bytes.
 pub(crate) const MOST_NETWORK: u64 = 256 << 20;
 
-/// Parameter that `cc/policy.c` does not have: duration of a decision in the simulator.
+/// Parameter that `cc/policy.c` does not have: time that a decision takes in the simulator.
 const DELAY: &str = "delay";
 
 /// Loaded card that flows can use as their congestion control.
 #[derive(Debug)]
 pub struct LoadedPolicy {
-    /// Files of the card and its network, with their digests.
+    /// Source files: the card and its network, with their digests.
     pub sources: Sources,
     /// Policy of the card: its network or Python function.
     pub policy: Policy,
@@ -40,7 +40,7 @@ pub struct LoadedPolicy {
 /// Location of a card's network.
 pub(crate) struct NetworkFile {
     pub(crate) file: PathBuf,
-    /// Advice where its authors publish it; empty if there is none.
+    /// Advice on where the authors publish the network; empty if there is none.
     pub(crate) published: String,
 }
 
@@ -62,7 +62,7 @@ pub fn policy_network(name: &str) -> Option<&'static [u8]> {
     Some(CARDS.get_file(network.file)?.contents())
 }
 
-/// Path by which a flow names this card: `skyhop:NAME` for one that comes with skyhop, else its file.
+/// Path by which a flow names this card: `skyhop:NAME` for a card that comes with skyhop, else the card's file.
 pub fn card_path(card: &str) -> PathBuf {
     match policy_cards().iter().any(|(name, _)| *name == card) {
         true => PathBuf::from(shipped_card(card)),
@@ -70,8 +70,8 @@ pub fn card_path(card: &str) -> PathBuf {
     }
 }
 
-/// Read a card without its network, by the name of one that comes with skyhop, or a file. Its observations and
-/// actions also apply to an external policy.
+/// Read a card without its network; `card` is the name of one that comes with skyhop, or a file. The card's
+/// observations and actions also apply to an external policy.
 ///
 /// # Errors
 /// The file cannot be read or is wrong.
@@ -109,7 +109,7 @@ type PythonReader = fn(&Path) -> Result<Arc<dyn Model>, String>;
 
 static PYTHON: OnceLock<PythonReader> = OnceLock::new();
 
-/// Set the reader of Python files that stand for networks; called once by the Python bindings.
+/// Set the reader of Python files that take the place of networks; called once by the Python bindings.
 pub fn set_python_reader(read: PythonReader) {
     // A second call would set the same reader.
     PYTHON.get_or_init(|| read);
@@ -134,21 +134,21 @@ fn build_policy(card: Card, file: &Path, content: &[u8]) -> Result<Policy, CcFil
 }
 
 impl LoadedPolicy {
-    /// Parameters of `cc/policy.c` in the kernel: the card's, overridden by `given`, without the delay, which applies only
-    /// in the simulator.
+    /// Parameters of `cc/policy.c` in the kernel: those of the card, overridden by `given`. The delay is left out,
+    /// because it applies only in the simulator.
     pub fn parameters(&self, given: &[(String, String)]) -> Vec<(String, String)> {
         let given = given.iter().map(|(name, value)| (name.as_str(), value.as_str()));
         merged(&self.policy.card, given.filter(|(name, _)| *name != DELAY))
     }
 }
 
-/// Create the controller of a connection that the policy decides for.
+/// Create the controller of a connection whose decisions come from the policy.
 fn controller(policy: &Policy, setup: &Setup<'_>) -> Result<Controller, CcError> {
     controller_decided_by(Box::new(PolicyDecider::new(policy)), &policy.card, setup)
 }
 
-/// Create the controller of a connection that `decider` decides for: `cc/policy.c` with the card's parameters,
-/// overridden by the scenario's.
+/// Create the controller of a connection whose decisions come from `decider`: `cc/policy.c` with the card's
+/// parameters, overridden by those of the scenario.
 ///
 /// # Errors
 /// A parameter is unknown or has a wrong value.
@@ -174,7 +174,7 @@ pub fn controller_decided_by(
     Ok(Box::new(instance.with_decider(decider, delay)))
 }
 
-/// Card's parameters of `cc/policy.c`, overridden by `given`.
+/// Parameters of `cc/policy.c` in the card, overridden by `given`.
 fn merged<'a>(
     card: &Card,
     given: impl Iterator<Item = (&'a str, &'a str)>,
@@ -202,7 +202,7 @@ fn wrong(file: &str, error: &PolicyError) -> CcFileError {
     CcFileError::Policy { file: file.to_owned(), what: error.to_string() }
 }
 
-/// Network file of a card: in the card's directory, or below it.
+/// Network file of a card, which must be in the card's directory or in a subdirectory.
 pub(crate) fn network_of(card: &Path, content: &[u8]) -> Result<NetworkFile, CcFileError> {
     let name = card.to_string_lossy();
     let network = parse(&name, content)?.network;
@@ -221,7 +221,7 @@ pub(crate) fn network_of(card: &Path, content: &[u8]) -> Result<NetworkFile, CcF
     Ok(NetworkFile { file, published: network.published })
 }
 
-/// Absolute path of a file; the unchanged name of one that comes with skyhop.
+/// Absolute path of a user's file; for a file that comes with skyhop, its unchanged name.
 pub(crate) fn absolute_path(file: &Path) -> PathBuf {
     if skyhop_cc_name(&file.to_string_lossy()).is_some() {
         return file.to_owned();
@@ -229,7 +229,7 @@ pub(crate) fn absolute_path(file: &Path) -> PathBuf {
     absolute(file).unwrap_or_else(|_| file.to_owned())
 }
 
-/// Read a file of at most `most` bytes, or one that comes with skyhop.
+/// Read a user's file of at most `most` bytes, or a file that comes with skyhop.
 pub(crate) fn read(file: &Path, most: u64, published: &str) -> Result<Vec<u8>, CcFileError> {
     let name = || file.to_string_lossy().into_owned();
     if let Some(ours) = skyhop_cc_name(&name()).and_then(|ours| CARDS.get_file(ours)) {

@@ -99,7 +99,8 @@ impl Sources {
         Ok(())
     }
 
-    /// Refuse another version of one of skyhop's headers, which the compiler would prefer to skyhop's own.
+    /// Refuse a file with the name of one of skyhop's headers but other content: the compiler would
+    /// prefer it to skyhop's own header.
     fn check_header(&self, file: &Path, name: &str, content: &[u8]) -> Result<(), CcFileError> {
         let plain = file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         match headers::header(plain) {
@@ -124,7 +125,7 @@ fn has_valid_name(file: &Path) -> bool {
         && stem.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
-/// Files named by `#include "FILE"`. Directives in comments are included too, which is harmless.
+/// Files named by `#include "FILE"`. Directives in comments count too, which is harmless.
 fn included(text: &str) -> impl Iterator<Item = PathBuf> {
     text.lines().filter_map(|line| {
         let directive =
@@ -171,7 +172,7 @@ mod tests {
         assert_eq!(sources.name(), "idea");
         let empty = Sources::read(&place.path().join("other.h"));
         assert!(matches!(empty, Err(CcFileError::Name { .. })));
-        // The digest is that of sha256sum.
+        // The digest equals the output of sha256sum.
         let deep = sources.digests().iter().find(|(name, _)| name.ends_with("deep.h")).unwrap().1;
         assert_eq!(*deep, hex(&Sha256::digest("skyhop_handover(sk, &h)")));
         assert_eq!(deep.len(), 64);

@@ -1,4 +1,4 @@
-//! Logs and captures for blind estimation: opens the file and chooses its reader.
+//! Blind estimation of the handover grid from a log or a packet capture: opens the file and chooses its reader.
 
 use std::io::{BufRead, Read};
 use std::path::Path;
@@ -14,7 +14,7 @@ use crate::import::open;
 /// Formats that [`estimate_grid`] reads.
 pub const FORMATS: [&str; 4] = ["ping", "irtt", "csv", "pcap"];
 
-/// First bytes of pcap (micro- and nanoseconds, either byte order) and pcapng.
+/// First bytes of a capture: pcap (in microseconds or nanoseconds, in either byte order) or pcapng.
 const CAPTURES: [[u8; 4]; 5] = [
     [0xa1, 0xb2, 0xc3, 0xd4],
     [0xd4, 0xc3, 0xb2, 0xa1],
@@ -23,17 +23,17 @@ const CAPTURES: [[u8; 4]; 5] = [
     [0x0a, 0x0d, 0x0d, 0x0a],
 ];
 
-/// First words of logs of ping.
+/// First words of a log of ping.
 const PINGS: [&[u8]; 3] = [b"PING ", b"Ping ", b"Pinging "];
 
-/// Estimate of the handover grid, and the data it comes from.
+/// Estimate of the handover grid, and the data from which it was made.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BlindEstimate {
     /// Name of the capture's stream that shows the grid; `None` for logs.
     pub stream: Option<String>,
-    /// Estimate from that stream or log.
+    /// Estimate from the stream or the log.
     pub estimate: Estimate,
-    /// Arrival of its last sample, by its own clock.
+    /// Arrival time of the last sample, by the clock of the capture or log.
     pub last: Option<UtcInstant>,
 }
 
@@ -88,7 +88,8 @@ fn guess(file: &mut impl BufRead) -> Result<&'static str, std::io::Error> {
     })
 }
 
-/// Estimate from the stream of the busiest conversation that shows the grid most clearly.
+/// Estimate the grid from each stream of the busiest conversation, and return the estimate of the
+/// stream that shows it most clearly.
 fn best_stream(
     capture: impl Read + Send,
     period: Period,

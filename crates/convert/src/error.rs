@@ -13,13 +13,13 @@ pub enum ConvertError {
     /// The file cannot be read.
     #[error("{}: cannot read: {source}", path.display())]
     Read { path: PathBuf, source: io::Error },
-    /// An option is wrong, or the format does not have it.
+    /// The value of an option is wrong, or the format does not have this option.
     #[error("{origin}: {option}: {what}")]
     Option { origin: String, option: String, what: String },
     /// The content is not valid.
     #[error("{origin}: {what}")]
     Content { origin: String, what: String },
-    /// The format cannot hold the path.
+    /// The format cannot represent the path.
     #[error("{origin}: path: {what}")]
     Path { origin: String, what: String },
     /// The file cannot be written.

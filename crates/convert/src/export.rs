@@ -1,4 +1,4 @@
-//! Export of paths as other tools' files: chooses the format, and writes the bytes.
+//! Export of paths to other tools' files: chooses the format and writes the file.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -20,17 +20,17 @@ pub const FORMATS: [Format; 3] = [
 
 /// Default interval between changes of a netem script: tc takes a few milliseconds.
 const NETEM_STEP: Duration = Duration::from_millis(100);
-/// Least interval between changes: a script with shorter ones would always be late.
+/// Shortest interval between changes of a netem script: with a shorter one, the script would always be late.
 const NETEM_LEAST_STEP: Duration = Duration::from_millis(10);
-/// Largest number of steps; a shell takes long to start a longer script. Equals eleven days of tenths of a
-/// second.
+/// Largest number of steps of a netem script, because a shell takes long to start a longer one; eleven
+/// days in steps of 100 ms.
 const NETEM_MOST_STEPS: u64 = 10_000_000;
 
 /// Write a path for another tool, atomically.
 ///
 /// # Errors
-/// An unknown format, an option of another format, a path that the format cannot hold, or a file that cannot
-/// be written.
+/// The format is unknown, it does not have one of the options or cannot represent the path, or the file
+/// cannot be written.
 pub fn export_path(
     trace: &PathTrace,
     path: &Path,

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use crate::ConvertError;
 
-/// Format of a file, with its options.
+/// File format of another tool, with its options.
 #[derive(Debug, Clone, Copy)]
 pub struct Format {
     /// Name of the format on the command line.

@@ -30,15 +30,15 @@ const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 const UTF8_MARK: [u8; 3] = [0xef, 0xbb, 0xbf];
 /// Byte order mark of little-endian UTF-16, in which PowerShell writes a program's output to a file.
 const UTF16_MARK: [u8; 2] = [0xff, 0xfe];
-/// Largest size of UTF-16 texts in bytes: twice that of other texts.
+/// Largest size of a text in UTF-16, in bytes: twice the limit of other texts.
 const LONGEST_UTF16: u64 = 256 * 1024 * 1024;
 
-/// Facts that a log does not contain, as the user gave them.
+/// Properties of the path that a log does not contain, as the user gave them.
 #[derive(Debug, Clone, Default)]
 pub struct ImportOptions {
-    /// End that sends: the one that probed.
+    /// End that sends; for logs of probes, the one that sent the probes.
     pub from: Option<Endpoint>,
-    /// End that receives, or answers the probes.
+    /// End that receives; for logs of probes, the one that answered them.
     pub to: Option<Endpoint>,
     /// Options of [`FORMATS`], as text.
     pub texts: BTreeMap<String, String>,
@@ -47,8 +47,8 @@ pub struct ImportOptions {
 /// Read a log, plain or gzipped, in one of [`FORMATS`].
 ///
 /// # Errors
-/// An unknown format, an option of another format, a file that cannot be read, or an error in the log, with
-/// its line.
+/// The format is unknown or does not have one of the options, the file cannot be read, or the log has an
+/// error; the message states the line number.
 pub fn import_log(
     path: &Path,
     format: &str,
@@ -140,7 +140,8 @@ pub(crate) fn open(path: &Path) -> Result<Box<dyn BufRead + Send>, ConvertError>
     without_marks(BufReader::new(plain)).map_err(wrong)
 }
 
-/// Skip the byte order mark that Windows programs put before texts, and convert UTF-16 to UTF-8.
+/// Skip the byte order mark that Windows programs write at the beginning of a text, and convert
+/// UTF-16 to UTF-8.
 fn without_marks(
     mut reader: BufReader<Box<dyn Read + Send>>,
 ) -> Result<Box<dyn BufRead + Send>, std::io::Error> {

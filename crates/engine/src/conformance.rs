@@ -13,7 +13,7 @@ use crate::{Control, Engine, run_in_memory};
 /// Note of the experiment, which must become a warning of the run.
 const NOTE: &str = "its path is made up";
 
-/// Run an experiment to its end and interrupted, and check the results.
+/// Run an experiment to its end, run it again with an interruption, and check the results of both runs.
 ///
 /// # Panics
 /// The engine violates a requirement; the message says which.
@@ -77,7 +77,8 @@ fn rows_and_summary_agree(run: &RunData) {
     }
 }
 
-/// Check that each flow whose application keeps a table has rows and a summary, and that no other flow has.
+/// Check that each flow whose application has a table of results has rows and a summary, and that no other flow
+/// has any.
 fn applications_have_rows_and_a_summary(experiment: &Experiment, run: &RunData) {
     let mut summaries = run.summary.apps.iter();
     let mut expected: BTreeMap<AppTable, usize> = BTreeMap::new();

@@ -23,7 +23,7 @@ pub trait Engine {
     /// Name of the engine in run.json and study files.
     fn name(&self) -> &'static str;
 
-    /// Check whether the engine supports all that the experiment contains.
+    /// Check whether the engine supports everything in the experiment.
     ///
     /// # Errors
     /// The scenario's key that the engine does not support, why, and what to do instead.

@@ -45,10 +45,10 @@ impl Engine for Mock {
         let end = Instant::START + experiment.duration;
         let (mut at, mut interrupted) = (Instant::START, false);
         // Number of transactions recorded so far, by flow.
-        let mut made = vec![0; experiment.flows.len()];
+        let mut recorded = vec![0; experiment.flows.len()];
         while at < end && !interrupted {
             at = (at + experiment.sample).min(end);
-            for (flow, next) in experiment.flows.iter().zip(&mut made) {
+            for (flow, next) in experiment.flows.iter().zip(&mut recorded) {
                 while let Some(one) = transaction(experiment, flow, at, *next) {
                     recorder.transaction(flow.id, &one, one.took);
                     *next += 1;
@@ -110,7 +110,7 @@ fn flow_end(state: &FlowState) -> FlowEnd {
     }
 }
 
-/// Counters of all links; both directions of each carry what the flows receive.
+/// Counters of all links: in both directions, each link delivers the bytes that all flows receive.
 fn link_stats(experiment: &Experiment, at: Instant) -> impl Iterator<Item = LinkStats> {
     let carried: u64 = experiment
         .flows
@@ -128,8 +128,8 @@ fn link_stats(experiment: &Experiment, at: Instant) -> impl Iterator<Item = Link
     std::iter::repeat_n(stats, 2 * experiment.links.len())
 }
 
-/// A flow's transaction with this number, if it is complete by `at`. A probe has as many as its interval says, and
-/// every hundredth is lost; other applications have ten per second, and every fiftieth fails.
+/// A flow's transaction with this number, if it is complete by `at`. A probe has one per interval, of which every
+/// hundredth is lost; other applications have ten per second, of which every fiftieth fails.
 fn transaction(
     experiment: &Experiment,
     flow: &FlowPlan,

@@ -45,7 +45,7 @@ fn unused_announcements(experiment: &Experiment) -> Option<String> {
                 let source =
                     given.filter(|(name, _)| name == "source").map(|(_, text)| text).next();
                 let module = Module::find(cc).ok()?;
-                uses_announcements(&module, source.as_deref()).then_some(cc.as_str())
+                uses_announcements(module, source.as_deref()).then_some(cc.as_str())
             }
             Traffic::Udp { .. } => None,
         })

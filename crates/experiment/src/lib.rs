@@ -16,8 +16,8 @@ mod seed;
 
 pub use seed::seed_for;
 
-/// Everything that an engine runs. It needs no files except those of the user's congestion controls: as JSON it can
-/// be sent to another machine and gives the same run there.
+/// Everything that an engine runs. An experiment needs no files except those of the user's congestion controls. It can
+/// be sent to another machine as JSON and gives the same run there.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Experiment {
     /// Resolved scenario, for run.json.
@@ -46,7 +46,7 @@ pub struct Experiment {
     pub force_size: bool,
     /// Device between the kernel and the links in a live run.
     pub device: LiveDevice,
-    /// Implementation of the links in a guest's run.
+    /// Implementation of the links in a run inside a guest (virtual machine).
     pub linux_link: LinuxLink,
     /// SHA-256 of each file of the user's congestion controls, by its full path.
     pub cc_files: BTreeMap<String, String>,
@@ -55,11 +55,11 @@ pub struct Experiment {
 /// A link of the experiment, with both directions.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LinkPlan {
-    /// Name of the link: [`PATH_LINK`] for that of `[path]` and `[link]`, with a number appended for its further hops
-    /// if each hop has a queue; else that of `[links]`.
+    /// Name of the link: its name in `[links]`, or [`PATH_LINK`] for the link of `[path]` and `[link]`. If each hop of
+    /// the path has a queue, the further hops have [`PATH_LINK`] with a number appended.
     pub name: String,
     /// Path from which the schedules were made; experiments over the same path may share it. If each hop has a queue,
-    /// the first hop has the whole path, and the others have one without delay.
+    /// the link of the first hop has the whole path, and the links of the other hops have a path without delay.
     pub trace: Arc<PathTrace>,
     /// Direction from the end `from` to the end `to`.
     pub forward: LinkConfig,
@@ -72,11 +72,11 @@ pub struct LinkPlan {
 pub struct PlannedChange {
     /// Time of the change.
     pub at: Instant,
-    /// Index of the link that it concerns.
+    /// Index of the link that the change concerns.
     pub link: u16,
     /// Duration of the outage that begins.
     pub outage: Duration,
-    /// Id of the flow whose route changes, if that is the change.
+    /// Id of the flow whose route changes; `None` for a change of another kind.
     pub flow: Option<u32>,
 }
 
@@ -98,7 +98,7 @@ pub struct FlowPlan {
     pub from: End,
     /// Time at which the flow begins.
     pub start: Instant,
-    /// Time at which it stops sending.
+    /// Time at which the flow stops sending.
     pub stop: Instant,
     /// Routes by time; the first holds from the run's start.
     pub routes: Vec<Route>,

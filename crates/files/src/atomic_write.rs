@@ -9,8 +9,7 @@ use tempfile::NamedTempFile;
 use crate::FileError;
 use crate::stale_files::{UNFINISHED, locked_file, remove_stale};
 
-/// Write `path` atomically: afterwards it is complete or as it was before, even if the machine crashes
-/// meanwhile.
+/// Write `path` atomically: even if the machine crashes, the file is either complete or as it was before.
 ///
 /// # Errors
 /// [`FileError::Write`] with the system's reason, or `path` is not a regular file.
@@ -21,8 +20,8 @@ pub fn replace_file(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
     put_in_place(file, path)
 }
 
-/// Create a temporary file that holds `bytes`, in the directory of `path`; [`put_in_place`] renames it.
-/// Dropped before that, it leaves nothing behind.
+/// Create a temporary file with the content `bytes`, in the directory of `path`. [`put_in_place`]
+/// renames it; if it is dropped before, it is removed.
 ///
 /// # Errors
 /// [`FileError::Write`] with the system's reason, or `path` is not a regular file.
@@ -35,7 +34,7 @@ pub fn temporary_file_for(path: &Path, bytes: &[u8]) -> Result<NamedTempFile, Fi
     let attempt = locked_file(|| {
         tempfile::Builder::new()
             .prefix(UNFINISHED)
-            // The umask decides who may read the file, unlike with tempfile's own files.
+            // The umask decides who may read the file, whereas tempfile's default allows only the user.
             .make_in(directory_of(&target), |place| File::create_new(place))
     });
     attempt
@@ -60,7 +59,7 @@ pub fn put_in_place(file: NamedTempFile, path: &Path) -> Result<(), FileError> {
     file.persist(target_of(path)).map(drop).map_err(|e| write_error(path, e.error))
 }
 
-/// Path of the file that is replaced: links are followed.
+/// Path of the file that is replaced, after symbolic links are followed.
 fn target_of(path: &Path) -> PathBuf {
     fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
 }

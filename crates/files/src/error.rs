@@ -33,7 +33,7 @@ pub enum FileError {
     #[error("{}: path file version {found}, but this skyhop reads up to {known}; update skyhop",
         path.display())]
     Newer { path: PathBuf, found: u32, known: u32 },
-    /// The file's content is not a possible path.
+    /// The file's content is not a valid path.
     #[error("{}: {source}", path.display())]
     Trace { path: PathBuf, source: TraceError },
     /// The file would take more memory than a path usually does.
@@ -44,16 +44,16 @@ pub enum FileError {
     /// The output directory is not empty.
     #[error("{}: the output directory is not empty; choose another or add --force", path.display())]
     NotEmpty { path: PathBuf },
-    /// The output's name belongs to something that is not a regular file.
+    /// The output path exists and is not a regular file.
     #[error("{}: is not a regular file; choose another name for the output", path.display())]
     NotAFile { path: PathBuf },
-    /// The output directory's name belongs to a file.
+    /// The path of the output directory is that of a file.
     #[error("{}: is a file, but the output must be a directory", path.display())]
     NotADirectory { path: PathBuf },
 }
 
 impl FileError {
-    /// Whether the user's input was wrong, rather than the attempt to use it.
+    /// Whether the user's input is wrong, as opposed to a failure of the system.
     pub fn is_input(&self) -> bool {
         !matches!(self, Self::Write { .. } | Self::Stream { .. })
     }

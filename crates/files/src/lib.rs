@@ -1,4 +1,4 @@
-//! Files that are complete or absent: path files, files of all pairs, tables, texts.
+//! Files that are either complete or absent: path files, files of the routes between all pairs, tables, texts.
 
 mod atomic_write;
 mod error;

@@ -1,4 +1,4 @@
-//! Files of all pairs' routes: one Parquet file, with a row per step, written as the steps come.
+//! File of the routes between all pairs of sites: one Parquet file with a row per step, written step by step.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -22,12 +22,12 @@ use crate::atomic_write::{put_in_place, remove_stale_siblings, temporary_file_fo
 const STEPS_AT_ONCE: usize = 256;
 const METADATA_KEY: &str = "skyhop";
 
-/// Writer of a file of all pairs. Dropped before [`PairsWriter::finish`], or after that failed, it leaves
-/// nothing behind.
+/// Writer of a file of all pairs. If it is dropped before [`PairsWriter::finish`] has succeeded, it
+/// removes the unfinished file.
 ///
 /// Columns: `t_ns` int64; `delay_dd_ns` list<int64>, per pair the second difference of the one-way delay over
-/// the steps (a delay of 0 stands for no path); `changes` list<struct<pair int32, nodes list<int32>>>, the
-/// routes that differ from the step before.
+/// the steps (a delay of 0 means no path); `changes` list<struct<pair int32, nodes list<int32>>>, the routes
+/// that differ from the step before.
 pub struct PairsWriter {
     path: PathBuf,
     file: NamedTempFile,
@@ -43,7 +43,7 @@ struct Rows {
 }
 
 impl PairsWriter {
-    /// Create a file whose metadata entry `skyhop` holds `header`, a JSON text.
+    /// Create a file whose metadata entry `skyhop` is `header`, a JSON text.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -122,7 +122,7 @@ impl Rows {
         self.changes.append(true);
     }
 
-    /// Take the rows so far as a batch; afterwards there are none.
+    /// Remove the rows from memory and return them as a batch.
     fn batch(&mut self) -> Result<RecordBatch, arrow_schema::ArrowError> {
         let columns: Vec<arrow_array::ArrayRef> = vec![
             Arc::new(self.t_ns.finish()),
@@ -152,7 +152,7 @@ fn schema() -> Arc<Schema> {
     ]))
 }
 
-/// Path of the delays' column in Parquet.
+/// Path of the column of delays in the Parquet schema.
 fn delay_column() -> ColumnPath {
     ColumnPath::new(["delay_dd_ns", "list", "item"].map(str::to_owned).to_vec())
 }

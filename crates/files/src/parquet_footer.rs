@@ -1,4 +1,4 @@
-//! Facts that a Parquet file's footer states about its columns, available before any column is read.
+//! Properties of columns that a Parquet file's footer states, and that are known before any column is read.
 
 use parquet::basic::Encoding;
 use parquet::file::metadata::ParquetMetaDataReader;
@@ -14,15 +14,14 @@ pub struct FooterColumn {
     pub values: i64,
     /// Size of the values in bytes, uncompressed.
     pub bytes: i64,
-    /// Whether texts may be encoded as extensions of the texts before them, so that a few bytes expand to
-    /// long texts.
+    /// Whether texts may be encoded as extensions of previous texts, so that a few bytes expand to long texts.
     pub is_prefix_encoded: bool,
 }
 
 /// Parse the content of a file's footer, without the length and the magic number that follow it.
 ///
 /// # Errors
-/// The bytes are not a footer; the reason.
+/// The bytes are not a footer; the error is the reason.
 pub fn footer_columns(footer: &[u8]) -> Result<Vec<FooterColumn>, String> {
     // The decoder trusts the lengths in a file; damaged ones may make it panic rather than fail.
     let decoded = catch_panic_silently(|| ParquetMetaDataReader::decode_metadata(footer));

@@ -1,6 +1,6 @@
 //! Checks of a path file's columns before they are read: presence, types, and the memory that they will take.
 //!
-//! Repeated values take almost no room in a file, so that some kilobytes may hold gigabytes.
+//! Repeated values take almost no room in a file, so that a file of some kilobytes may expand to gigabytes.
 
 use std::fs::File;
 
@@ -17,10 +17,10 @@ use parquet::schema::types::{ColumnPath, SchemaDescriptor};
 use skyhop_path::{Frame, PathEvent};
 use skyhop_units::Duration;
 
-/// Longest kind of an event, in bytes: twice that of the longest one that exists, and no more than the event
-/// takes.
+/// Longest name of an event's kind, in bytes: twice as long as the longest existing one, and no more than
+/// the rest of the event takes in memory.
 const LONGEST_KIND_BYTES: usize = 40;
-/// Number of rows whose kinds are examined at a time.
+/// Number of rows whose events' kinds are examined at a time.
 const ROWS_AT_ONCE: usize = 1024;
 
 /// Name of a column, and a check of its type.
@@ -63,7 +63,7 @@ pub(crate) fn check_types(schema: &Schema) -> Result<(), String> {
     Ok(())
 }
 
-/// Select the columns that are read, in a file whose types fit.
+/// Select the columns to read; [`check_types`] must have succeeded for the file.
 pub(crate) fn known(schema: &SchemaDescriptor) -> ProjectionMask {
     let leaves = schema.columns().iter().enumerate();
     ProjectionMask::leaves(schema, leaves.filter(|(_, leaf)| is_known(leaf.path())).map(|(i, _)| i))
@@ -77,7 +77,7 @@ fn is_known(column: &ColumnPath) -> bool {
     }
 }
 
-/// Memory in bytes that a file's frames will take, as its metadata states.
+/// Memory in bytes that a file's frames will take, according to the file's metadata.
 pub(crate) fn declared_bytes(metadata: &ParquetMetaData) -> u64 {
     let groups = metadata.row_groups();
     let rows: i64 = groups.iter().map(RowGroupMetaData::num_rows).sum();
@@ -87,12 +87,12 @@ pub(crate) fn declared_bytes(metadata: &ParquetMetaData) -> u64 {
     };
     let frames = (rows.max(0) as u64).saturating_mul(size_of::<Frame>() as u64);
     let frames = known().map(values_bytes).fold(frames, u64::saturating_add);
-    // Uncompressed sizes also count values that no row refers to.
+    // Uncompressed sizes also include values that no row refers to.
     let unpacked = known().map(|column| column.uncompressed_size().max(0) as u64);
     frames.max(unpacked.fold(0, u64::saturating_add))
 }
 
-/// Memory in bytes of a column's values that lie outside of the frames.
+/// Memory in bytes of a column's values that a frame stores on the heap.
 fn values_bytes(column: &ColumnChunkMetaData) -> u64 {
     let size = match column.column_path().parts() {
         [list, ..] if list == "nodes" => size_of::<i32>(),
@@ -103,7 +103,7 @@ fn values_bytes(column: &ColumnChunkMetaData) -> u64 {
     (column.num_values().max(0) as u64).saturating_mul(size as u64)
 }
 
-/// Reasons for which the kinds of events are not read.
+/// Reason for which the kinds of events cannot be read.
 pub(crate) enum KindsError {
     Unreadable(ParquetError),
     Long(String),
@@ -115,7 +115,7 @@ impl From<ParquetError> for KindsError {
     }
 }
 
-/// Refuse kinds that are too long: each repetition of a long text would take its memory again.
+/// Check that no kind is too long: each repetition of a long text would take memory of its own.
 pub(crate) fn check_kinds(file: File) -> Result<(), KindsError> {
     let file = SerializedFileReader::new(file)?;
     let columns = file.metadata().file_metadata().schema_descr().columns();
@@ -171,7 +171,8 @@ fn list_of(data_type: &DataType, fits: impl Fn(&DataType) -> bool) -> bool {
     matches!(data_type, DataType::List(item) if fits(item.data_type()))
 }
 
-/// Whether a type has each of an event's fields once, and no nested ones, whose names might pass for them.
+/// Whether a type has each field of an event exactly once, and no nested fields, which could have
+/// the same names.
 fn is_event(data_type: &DataType) -> bool {
     let DataType::Struct(found) = data_type else { return false };
     let is_once = |wanted: &Field| {

@@ -53,10 +53,10 @@ pub fn path_to_parquet(trace: &PathTrace) -> Result<Vec<u8>, FileError> {
         .map_err(|e| write_error(in_memory, e))
 }
 
-/// Read and check a path file; one that takes more memory than [`MOST_BYTES`] only if `force_size`.
+/// Read and check a path file. One that takes more memory than [`MOST_BYTES`] is an error unless `force_size`.
 ///
 /// # Errors
-/// Missing, truncated, foreign or too large files and impossible content, each named.
+/// The file is missing, truncated, of another kind or too large, or its content is not a valid path.
 pub fn read_path(path: &Path, force_size: bool) -> Result<PathTrace, FileError> {
     let most = if force_size { u64::MAX } else { MOST_BYTES };
     // The decoder trusts the lengths in a file; damaged ones make it panic rather than fail.
@@ -64,7 +64,7 @@ pub fn read_path(path: &Path, force_size: bool) -> Result<PathTrace, FileError> 
     read.unwrap_or_else(|_| Err(damaged(path, "its content contradicts itself")))
 }
 
-/// Largest memory of a path, in bytes; a year of computed seconds takes eight times that.
+/// Largest memory of a path, in bytes. A year of a path computed in steps of 1 s takes eight times as much.
 pub const MOST_BYTES: u64 = 1 << 30;
 
 fn within(path: &Path, bytes: u64, most: u64) -> Result<(), FileError> {
@@ -76,7 +76,7 @@ fn within(path: &Path, bytes: u64, most: u64) -> Result<(), FileError> {
 }
 
 thread_local! {
-    /// Whether this thread's panics are expected, and print no message.
+    /// Whether panics of this thread are expected, so that they print no message.
     static IS_QUIET: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -127,7 +127,7 @@ fn decode_path(path: &Path, most: u64) -> Result<PathTrace, FileError> {
             bytes += frame.size_in_memory();
             frames.push(frame);
         }
-        // A damaged file may state less than it takes.
+        // A damaged file may take more memory than its metadata states.
         within(path, bytes, most)?;
     }
     let trace = PathTrace { header, frames };
@@ -135,7 +135,7 @@ fn decode_path(path: &Path, most: u64) -> Result<PathTrace, FileError> {
     Ok(trace)
 }
 
-/// Whether a file is text or gzipped, as other tools' logs are; the file is rewound afterwards.
+/// Whether a file is text or gzipped, like other tools' logs. The file is rewound afterwards.
 fn is_log(file: &mut File) -> io::Result<bool> {
     let mut begin = Vec::new();
     file.by_ref().take(512).read_to_end(&mut begin)?;
@@ -263,7 +263,7 @@ fn append_event(row: &mut StructBuilder, event: &PathEvent) {
     row.append(true);
 }
 
-/// Columns of one batch; their types have been checked.
+/// Columns of one batch of rows; their types have been checked.
 struct FrameColumns<'b> {
     t_ns: &'b ArrayRef,
     nodes: &'b ArrayRef,

@@ -1,8 +1,8 @@
 //! Files and directories of work in progress, and removal of stale ones that killed processes left.
 //!
-//! A process holds a lock on the file or directory it works in; the system releases the lock with the
-//! process, however it ended and even if its process number is used again. An entry without a lock is stale,
-//! and the next process that works in the same directory removes it.
+//! A process holds a lock on the file or directory in which it works. The system releases the lock when the
+//! process ends, however it ends, and the lock does not depend on process ids, which may be reused. An entry
+//! without a lock is stale; the next process that works in the same directory removes it.
 
 use std::fs::{self, File};
 use std::io;
@@ -15,15 +15,16 @@ use tempfile::{NamedTempFile, TempDir};
 
 /// Prefix of the names of temporary files and directories, which are renamed once they are complete.
 pub(crate) const UNFINISHED: &str = ".skyhop-";
-/// File that is locked for a whole directory, because some file systems cannot lock directories.
+/// Name of the file whose lock stands for its directory, because some file systems cannot lock directories.
 const LOCK: &str = ".lock";
 /// Suffix of the name of a directory that is being removed.
 const REMOVED: &str = ".gone";
-/// Number of attempts to create an entry that another process, which removes stale ones, keeps removing.
+/// Number of attempts to create an entry: another process may take the new entry for stale and
+/// remove it before it is locked.
 const ATTEMPTS: u32 = 10;
 
-/// New directory for work in progress. Dropping it removes it; after a kill the next process in the same
-/// parent directory does so.
+/// New directory for work in progress. It is removed on drop; if the process is killed, the next process
+/// that works in the same parent directory removes it.
 #[derive(Debug)]
 pub struct Staging {
     place: TempDir,
@@ -31,8 +32,8 @@ pub struct Staging {
 }
 
 impl Staging {
-    /// Remove stale entries of `directory`, and create a staging directory in it for files that will be moved
-    /// there.
+    /// Remove stale entries of `directory`, and create a staging directory in it. Complete files are then
+    /// moved from the staging directory to `directory`.
     ///
     /// # Errors
     /// The directory cannot be created, for example because the disk is full.
@@ -68,7 +69,7 @@ impl Staging {
     }
 }
 
-/// Create a file by `make`, and lock it for as long as it is open.
+/// Create a file with `make`, and lock it for as long as it is open.
 pub(crate) fn locked_file(
     make: impl Fn() -> io::Result<NamedTempFile>,
 ) -> io::Result<NamedTempFile> {
@@ -109,7 +110,7 @@ fn remove_if_dead(path: &Path, rescue: &mut impl FnMut(&Path) -> io::Result<()>)
         let lock = open_lock(path)?;
         flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
         rescue(path)?;
-        // Renaming comes first, so that a process that has just created the directory never sees it half
+        // The directory is renamed first, so that a process that has just created it never finds it half
         // removed.
         let removed = PathBuf::from(format!("{}{REMOVED}", path.display()));
         fs::rename(path, &removed)?;
@@ -136,7 +137,7 @@ fn open_lock(directory: &Path) -> io::Result<File> {
 fn try_lock(file: &File) -> io::Result<bool> {
     match flock(file, FlockOperation::NonBlockingLockExclusive) {
         Err(Errno::WOULDBLOCK) => Ok(false),
-        // On a file system without locks, no process can take the entry for stale either.
+        // On a file system without locks, other processes cannot consider the entry stale either.
         _ => Ok(file.metadata()?.nlink() > 0),
     }
 }

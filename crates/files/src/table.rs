@@ -20,10 +20,10 @@ use parquet::file::writer::SerializedFileWriter;
 use crate::FileError;
 use crate::atomic_write::write_error;
 
-/// Column with its name; it has a validity bitmap exactly if `nullable`.
+/// Column of a table, with its name. The values have a validity bitmap if and only if `nullable` is true.
 #[derive(Debug)]
 pub struct Column {
-    /// Name of the column, which carries the unit of its values.
+    /// Name of the column, which contains the unit of its values.
     pub name: String,
     /// Whether values may be missing.
     pub nullable: bool,
@@ -68,7 +68,8 @@ pub fn table_bytes(
     columns: Vec<Column>,
     metadata: Option<(&str, String)>,
 ) -> Result<Vec<u8>, ParquetError> {
-    // The entry is stored twice: some readers look in the Arrow schema, others in the file's own metadata.
+    // The entry is stored twice: some readers look for it in the Arrow schema, others in the file's
+    // own metadata.
     let batch = record_batch(columns, metadata.as_ref())?;
     let entries = metadata.map(|(key, json)| vec![KeyValue::new(key.to_owned(), json)]);
     let properties = written_with(entries);
@@ -77,42 +78,43 @@ pub fn table_bytes(
     writer.into_inner()
 }
 
-/// Largest number of row groups of a file that [`concatenate`] writes: Parquet allows 32,767, and readers
-/// keep each one's metadata in memory.
+/// Largest number of row groups in a file that [`concatenate`] writes: Parquet allows 32,767, and readers
+/// keep the metadata of all row groups in memory.
 const MOST_GROUPS: usize = 4096;
 
-/// Write the rows of `parts`, Parquet files of one row group with the same columns, one after the other to
-/// the new file `whole`. Row groups are copied as they are, or several are merged into one where there would
-/// be too many.
+/// Write the rows of `parts`, one part after the other, to the new file `output`. The parts are Parquet files
+/// with one row group each and the same columns. Row groups are copied unchanged, unless there would be too
+/// many; then several are merged into one.
 ///
 /// # Errors
 /// A part cannot be read, or the file cannot be written.
-pub fn concatenate(parts: &[impl AsRef<Path>], whole: &Path) -> Result<(), FileError> {
+pub fn concatenate(parts: &[impl AsRef<Path>], output: &Path) -> Result<(), FileError> {
     let Some(first) = parts.first() else { return Ok(()) };
     let written = match parts.len().div_ceil(MOST_GROUPS) {
-        1 => copied(first.as_ref(), parts, whole),
-        together => merged(first.as_ref(), parts.chunks(together), whole),
+        1 => copied(first.as_ref(), parts, output),
+        together => merged(first.as_ref(), parts.chunks(together), output),
     };
-    written.map_err(|error| write_error(whole, error))
+    written.map_err(|error| write_error(output, error))
 }
 
-fn copied(first: &Path, parts: &[impl AsRef<Path>], whole: &Path) -> Result<(), ParquetError> {
+fn copied(first: &Path, parts: &[impl AsRef<Path>], output: &Path) -> Result<(), ParquetError> {
     let head = SerializedFileReader::new(File::open(first)?)?;
     let schema = head.metadata().file_metadata().schema_descr().root_schema_ptr();
     let entries = head.metadata().file_metadata().key_value_metadata().cloned();
     let properties = WriterProperties::builder().set_key_value_metadata(entries).build();
-    let mut writer = SerializedFileWriter::new(File::create(whole)?, schema, Arc::new(properties))?;
+    let mut writer =
+        SerializedFileWriter::new(File::create(output)?, schema, Arc::new(properties))?;
     for part in parts {
         append(&mut writer, part.as_ref())?;
     }
     writer.close().map(drop)
 }
 
-/// Write each group of parts as one row group.
+/// Write the rows of each group of parts as one row group.
 fn merged<'p, P: AsRef<Path> + 'p>(
     first: &Path,
     groups: impl Iterator<Item = &'p [P]>,
-    whole: &Path,
+    output: &Path,
 ) -> Result<(), ParquetError> {
     let reader = |part: &Path| ParquetRecordBatchReaderBuilder::try_new(File::open(part)?);
     let head = reader(first)?;
@@ -121,7 +123,7 @@ fn merged<'p, P: AsRef<Path> + 'p>(
     let entries = entries.map(|all| all.into_iter().filter(|entry| !arrow_schema(entry)).collect());
     let properties = written_with(entries);
     let mut writer =
-        ArrowWriter::try_new(File::create(whole)?, Arc::clone(head.schema()), Some(properties))?;
+        ArrowWriter::try_new(File::create(output)?, Arc::clone(head.schema()), Some(properties))?;
     for group in groups {
         for part in group {
             for batch in reader(part.as_ref())?.build()? {

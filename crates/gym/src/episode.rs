@@ -29,10 +29,11 @@ pub enum EpisodeStatus {
     TimeUp,
 }
 
-/// Current question of an episode: the agent asked, and its reward for the interval that has just ended.
+/// Current question of an episode: the agent that is asked, and its reward for the interval that has just
+/// ended.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Step {
-    /// Index of the agent, in the order of flows; after the end of the episode the agent asked last.
+    /// Index of the agent, in the order of flows; after the end of the episode, the agent that was asked last.
     pub agent: usize,
     /// Reward for the interval since the agent's previous question; 0 at its first question and at the end.
     pub reward: f64,
@@ -134,7 +135,8 @@ impl Episode {
         self.agents.len()
     }
 
-    /// Observation of the agent that is asked, as its network would get it; all filler before the first question.
+    /// Observation of the agent that is asked, as its network would get it; before the first question, all values are
+    /// the card's filler.
     pub fn observation(&self) -> &[f32] {
         &self.observation
     }
@@ -159,8 +161,8 @@ impl Episode {
     }
 
     fn advance(&mut self) {
-        let asked = self.session.advance();
-        let Some(question) = self.queue.next_question().filter(|_| asked) else {
+        let has_question = self.session.advance();
+        let Some(question) = self.queue.next_question().filter(|_| has_question) else {
             let complete =
                 self.agents.iter().all(|agent| self.session.is_complete(agent.flow_index));
             let status = if complete { EpisodeStatus::Complete } else { EpisodeStatus::TimeUp };

@@ -75,7 +75,8 @@ impl Episodes {
     }
 }
 
-/// Call `work` on each item, on `threads` threads that take the next item when they are free: some take much longer.
+/// Call `work` on each item, on `threads` threads. Each thread takes the next item when it is free, because some items
+/// take much longer than others.
 fn for_each_parallel<T: Send>(
     all: &mut [T],
     threads: NonZero<usize>,

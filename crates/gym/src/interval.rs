@@ -14,7 +14,7 @@ pub struct Interval<'e> {
     pub at_s: f64,
     /// Rate of the narrowest link of the flow's route at the end of the interval, bit/s.
     pub link_bps: f64,
-    /// Round trip of that route without queues at the end of the interval, s.
+    /// RTT of that route without queues, at the end of the interval, s.
     pub base_rtt_s: f64,
     /// Goodput of the agent's flow over the interval, bit/s.
     pub goodput_bps: f64,
@@ -41,7 +41,7 @@ pub const FIGURES: [&str; 10] = [
 ];
 
 impl Interval<'_> {
-    /// Smoothed round trip (SRTT), s; the round trip without queues before the first sample.
+    /// Smoothed RTT, s; the RTT without queues before the first sample.
     pub fn rtt_s(&self) -> f64 {
         let srtt_s = self.reported.get(Quantity::Srtt);
         if srtt_s > 0.0 { srtt_s } else { self.base_rtt_s }

@@ -18,20 +18,20 @@ pub struct RunClock {
 }
 
 impl RunClock {
-    /// Create a clock whose run starts `lead` from now.
+    /// Create the clock of a run that starts in `lead` from now.
     pub fn starting_in(lead: Duration) -> Result<Self, HostError> {
         let now = clock_gettime(ClockId::CLOCK_MONOTONIC).context("cannot read CLOCK_MONOTONIC")?;
         Ok(Self { start_ns: nanos(now) + lead.as_nanos() })
     }
 
-    /// Time since the run's start; the start itself before it.
+    /// Time since the run's start; zero before the start.
     pub fn now(self) -> Instant {
         // CLOCK_MONOTONIC was readable when the clock was created, and cannot fail later.
         let now = clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(self.start_ns, nanos);
         self.at(now)
     }
 
-    /// Time left until `at`, including the lead before the run's start.
+    /// Time left until `at`; before the run's start this includes the time until the start.
     fn left_until(self, at: Instant) -> Duration {
         let now = clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(self.start_ns, nanos);
         let at = self.start_ns.saturating_add(at.as_nanos());
@@ -74,7 +74,7 @@ impl Stop {
         Ok(Self { set: AtomicBool::new(false), event })
     }
 
-    /// Set the signal permanently and wakes waiting threads.
+    /// Set the signal permanently and wake waiting threads.
     pub fn set(&self) -> Result<(), HostError> {
         self.set.store(true, Ordering::Release);
         // No thread reads the event descriptor, so it stays readable and wakes every thread.
@@ -117,7 +117,7 @@ pub fn poll_for(left: Option<Duration>, fds: &mut [PollFd<'_>]) -> Result<(), Ho
     }
 }
 
-/// Sleep until `until`, also if that is the run's start in the future; return false if `stop` was set first.
+/// Sleep until `until`, which may be the run's start; return false if `stop` was set before.
 pub fn sleep_until(clock: RunClock, until: Instant, stop: &Stop) -> Result<bool, HostError> {
     while clock.left_until(until) > Duration::ZERO && !stop.is_set() {
         wait(clock, until, stop, None)?;

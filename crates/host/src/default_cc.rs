@@ -1,7 +1,8 @@
 //! Default congestion control of a namespace, for sockets that choose none.
 //!
-//! A namespace other than the host's accepts only defaults that the host's root has allowed. If the kernel refuses,
-//! a route with the congestion control as its metric serves instead; it accepts every congestion control.
+//! A namespace other than the host's accepts only defaults that the host's root user has allowed. If the kernel
+//! refuses the default, a route with the congestion control as its metric is set instead, for which the kernel
+//! accepts every congestion control.
 
 use std::fs;
 
@@ -11,9 +12,11 @@ use crate::socket::{check_congestion_control, unknown_congestion_control};
 
 const DEFAULT: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
 
-/// Make `cc` the default of the calling thread's namespace, whose programs have one peer, reached by `route`.
+/// Make `cc` the default congestion control of the calling thread's namespace. Its programs have
+/// one peer, which `route` leads to.
 ///
-/// Returns a warning if only the route could be set, because it overrides the programs' own choice.
+/// Returns a warning if only the route could be set, because the route overrides the choice of
+/// programs that set a congestion control themselves.
 pub fn set(cc: &str, route: PeerRoute<'_>) -> Result<Option<String>, HostError> {
     check_congestion_control(cc)?;
     let current = fs::read_to_string(DEFAULT).context(&format!("cannot read {DEFAULT}"))?;

@@ -41,7 +41,7 @@ pub enum HostError {
         /// Available congestion controls, separated by commas.
         available: String,
     },
-    /// A congestion control of skyhop's or the user's cannot be loaded into this kernel.
+    /// A congestion control of skyhop or of the user cannot be loaded into this kernel.
     #[error("the congestion control \"{name}\" cannot be used here: {reason}")]
     CongestionControl {
         /// Name of the requested congestion control.

@@ -1,4 +1,4 @@
-//! Packet buffers of live runs, and information from their headers.
+//! Packet buffers of live runs, and the information that the links need from packet headers.
 
 use skyhop_link::{CarriesTcp, NO_FLOW, Packet, TcpFacts};
 use skyhop_model::{ETHERNET_HEADER, Ecn};
@@ -32,8 +32,8 @@ impl Frame {
         &mut self.bytes[..]
     }
 
-    /// Convert the frame, after `length` bytes of the buffer have been filled, to a packet for the links; its flow is the
-    /// index of skyhop's own traffic.
+    /// Convert the frame, whose buffer contains a packet of `length` bytes, to a packet for the links. The flow of
+    /// the packet is the index of skyhop's own traffic.
     pub fn into_packet(mut self, length: usize) -> Packet<Self> {
         self.length = length;
         let wire_size = Bytes::new(length as u64) + ETHERNET_HEADER;
@@ -48,12 +48,12 @@ impl Frame {
             .with_connection(connection)
     }
 
-    /// Write ECN bits to the packet, as a router does that marks it.
+    /// Write ECN bits to the packet, as a router does when it marks a packet.
     pub fn set_ecn(&mut self, ecn: Ecn) {
         set_ecn(&mut self.bytes[..self.length], ecn);
     }
 
-    /// Whether it is a program's UDP datagram; for fragmented datagrams, whether it is the first fragment.
+    /// Whether the packet is a program's UDP datagram, or the first fragment of one.
     pub fn is_programs_udp(&self) -> bool {
         let ip = self.ip();
         let Some(header) = ip.first_chunk::<10>() else { return false };
@@ -116,8 +116,8 @@ pub fn own_packet(ip: &[u8]) -> Option<OwnPacket> {
     }
 }
 
-/// Hash of a packet's connection, in the 16 bits that a link uses: addresses, protocol and, unless it is a fragment,
-/// ports.
+/// Hash of a packet's connection, in the 16 bits that a link uses: of the addresses, the protocol and, unless the
+/// packet is a fragment, the ports.
 fn connection(ip: &[u8]) -> u16 {
     let (version, header) = match ip {
         [first, ..] => (first >> 4, usize::from(first & 0x0f) * 4),
@@ -158,7 +158,7 @@ fn set_ecn(ip: &mut [u8], ecn: Ecn) {
     let after = u16::from_be_bytes([ip[0], ip[1]]);
     let checksum = u16::from_be_bytes([ip[10], ip[11]]);
     let sum = u32::from(!checksum) + u32::from(!before) + u32::from(after);
-    // At most two carries occur; the second cannot cause a third.
+    // Two folds suffice: the second one cannot cause another carry.
     let folded = (sum & 0xffff) + (sum >> 16);
     let folded = (folded & 0xffff) + (folded >> 16);
     ip[10..12].copy_from_slice(&(!(folded as u16)).to_be_bytes());

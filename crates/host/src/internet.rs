@@ -1,5 +1,5 @@
-//! Connection of a namespace to this machine's network by slirp4netns, which translates the namespace's packets to
-//! sockets of its own, in user space; the host's configuration does not change.
+//! Connection of a namespace to this machine's network by slirp4netns, which runs in user space and carries the
+//! namespace's traffic over its own sockets. The host's configuration does not change.
 
 use std::fs;
 use std::net::Ipv4Addr;
@@ -22,9 +22,10 @@ const SLIRP: &str = "slirp4netns";
 const DEVICE: &str = "tap0";
 /// Address at which slirp4netns forwards DNS queries to this machine's resolver.
 const NAME_SERVER: Ipv4Addr = Ipv4Addr::new(10, 0, 2, 3);
-/// Longest time until slirp4netns is ready.
+/// Longest time to wait until slirp4netns is ready.
 const START_TIMEOUT: Duration = Duration::from_secs(5);
-/// Directory for a temporary mount: it exists on every machine, and no program has started yet that uses it.
+/// Directory for a temporary mount: it exists on every machine, and at this time no program of the
+/// run uses it yet.
 const MOUNT_POINT: &str = "/tmp";
 const POLL: Duration = Duration::from_millis(10);
 
@@ -38,10 +39,11 @@ pub fn check() -> Result<(), HostError> {
     )))
 }
 
-/// Running slirp4netns. The kernel ends it together with this process, which is PID 1 of its namespace.
+/// Running slirp4netns process. The kernel ends it together with this process, which is PID 1 of
+/// their PID namespace.
 #[derive(Debug)]
 pub struct Internet {
-    /// Kept open, so that slirp4netns can still write to its standard error.
+    /// Handle that keeps the pipe of slirp4netns' standard error open, so that slirp4netns can write to it.
     _slirp: Child,
 }
 
@@ -98,7 +100,8 @@ fn has_default_route() -> Result<bool, HostError> {
     Ok(routes.lines().any(is_default))
 }
 
-/// Enable forwarding for the other namespace, and proxy ARP for its addresses, which slirp4netns resolves by ARP.
+/// Enable forwarding for the namespace of the other end, and proxy ARP for that namespace's
+/// addresses, which slirp4netns resolves by ARP.
 fn enable_forwarding() -> Result<(), HostError> {
     let answers = format!("/proc/sys/net/ipv4/conf/{DEVICE}/proxy_arp");
     for setting in ["/proc/sys/net/ipv4/ip_forward", &answers] {

@@ -1,4 +1,4 @@
-//! Isolation of a run's process: its own namespaces, and a death that also ends all its children.
+//! Isolation of a run's process: it has its own namespaces, and all its children end with it.
 
 use std::fs;
 use std::os::fd::RawFd;
@@ -36,7 +36,7 @@ pub struct DescriptorLimit {
 }
 
 impl DescriptorLimit {
-    /// Raise the soft limit to the hard one, because each flow needs a few descriptors; return the old limit.
+    /// Raise the soft limit to the hard limit, because each flow needs a few descriptors; return the old limit.
     pub fn raise() -> Result<Self, HostError> {
         let action = "cannot raise the limit of open files";
         let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).context(action)?;
@@ -92,9 +92,9 @@ fn close_range(first: u32, last: u32) -> Result<(), HostError> {
     }
 }
 
-/// Enter new mount and PID namespaces; the next child becomes PID 1.
+/// Enter new mount and PID namespaces; the next child of this process becomes PID 1.
 ///
-/// A user namespace is created too if this process may not create the others without one.
+/// A user namespace is created too if this process may not create the other namespaces without one.
 pub fn enter_own_namespaces() -> Result<(), HostError> {
     let wanted = CloneFlags::CLONE_NEWPID | CloneFlags::CLONE_NEWNS;
     if geteuid().is_root() {
@@ -122,7 +122,7 @@ fn write_map(name: &str, text: &str) -> Result<(), HostError> {
     })
 }
 
-/// Mount a /proc for the PID namespace; keep the host's if the system refuses.
+/// Mount a /proc for the PID namespace; keep the host's /proc if the system refuses.
 pub fn mount_own_proc() -> Result<(), HostError> {
     let none: Option<&str> = None;
     let private = MsFlags::MS_REC | MsFlags::MS_PRIVATE;

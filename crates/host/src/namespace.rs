@@ -14,7 +14,8 @@ use crate::error::{Context, HostError, namespaces_forbidden};
 
 /// Minimum of tcp_rmem and tcp_wmem, in bytes.
 const LEAST_BUFFER: u64 = 4096;
-/// sysctl tcp_ecn: whether connections request ECN when they connect; all accept it.
+/// sysctl tcp_ecn: whether connections request ECN when they connect. Accepted connections use ECN
+/// if the peer requests it.
 const TCP_ECN: &str = "net/ipv4/tcp_ecn";
 const ECN_REQUESTED: &str = "1";
 const ECN_ACCEPTED: &str = "2";
@@ -45,7 +46,8 @@ impl Default for TcpSettings {
 #[derive(Debug)]
 pub struct NetNamespace {
     handle: File,
-    /// Current value of tcp_ecn; locked during a connect, see [`Self::connect_with_ecn`].
+    /// Whether tcp_ecn is set to request ECN at present; locked during a connect, see
+    /// [`Self::connect_with_ecn`].
     requests_ecn: Mutex<bool>,
 }
 

@@ -38,7 +38,7 @@ const LISTEN_TIMEOUT: Duration = Duration::from_secs(2);
 /// Longest time to wait for a program to end after a signal.
 const END_TIMEOUT: Duration = Duration::from_secs(1);
 const POLL: Duration = Duration::from_millis(10);
-/// Exit status of a shell that does not find a command.
+/// Exit status with which a shell reports that a command was not found.
 const NOT_FOUND: i32 = 127;
 /// State of a listening socket in /proc/net/tcp.
 const LISTEN: &str = "0A";
@@ -103,7 +103,7 @@ impl Reaper {
     }
 }
 
-/// Running client with its copied output.
+/// Running client, and the copier of its output.
 #[derive(Debug)]
 pub struct Client {
     pid: Pid,
@@ -140,10 +140,10 @@ pub fn start_client(
     Ok(Client { pid, tee })
 }
 
-/// End a client that still runs at the end of the run.
+/// Terminate a client that is still running at the end of the run.
 pub fn terminate_client(client: &Client, reaper: &mut Reaper) -> Result<(), HostError> {
     let client = client.pid;
-    // Ctrl-C has reached the client too, so that it may end by itself.
+    // Ctrl-C has also been sent to the client, which may end by itself.
     if ended_within(END_TIMEOUT, client, reaper)? {
         return Ok(());
     }
@@ -187,7 +187,8 @@ impl Server {
         let mut command = Command::new("/bin/sh");
         // The server gets its own process group: Ctrl-C must not reach it, and the whole group is ended afterwards.
         command.arg("-c").arg(&shell_command).stdin(Stdio::null()).process_group(0);
-        // Standard output belongs to the client, which may be piped into another program.
+        // The server's output does not go to standard output: that is for the client, whose output
+        // may be piped into another program.
         let mut tee = Tee::default();
         tee.connect(&mut command, OutputStream::Stderr, OutputStream::Stderr)?;
         let before = count_listeners(namespace)?;
@@ -239,7 +240,7 @@ fn spawn(
     // SAFETY: the closure makes system calls only, which is allowed between fork and exec.
     unsafe { command.pre_exec(move || default_signals().and(Ok(limit.restore()?))) };
     namespace.inside(|| match command.spawn() {
-        // The reaper waits for all children, not this handle.
+        // The reaper, not this handle, waits for the child.
         Ok(child) => Ok(Pid::from_raw(child.id() as i32)),
         Err(error) => Err(not_found(name, &error.to_string())),
     })

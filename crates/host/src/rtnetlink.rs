@@ -38,7 +38,7 @@ pub struct PeerRoute<'n> {
     pub source: Ipv4Addr,
     /// Initial congestion window, in segments; `None`: the kernel's default.
     pub initial_cwnd: Option<u32>,
-    /// Congestion control of connections; `None`: the one that the socket chooses.
+    /// Congestion control of connections; `None`: as the socket chooses.
     pub cc: Option<&'n str>,
 }
 
@@ -74,7 +74,8 @@ impl PeerRoute<'_> {
         self.set_for(32)
     }
 
-    /// Add it as the default route of the calling thread's namespace, or replace that.
+    /// Add the route as the default route of the calling thread's namespace, or replace the
+    /// existing default route.
     ///
     /// # Errors
     /// The kernel refuses the route.

@@ -2,7 +2,7 @@
 
 /// Callbacks by which the caller observes and ends a service.
 pub trait ServiceControl {
-    /// Report a condition that the user should know, once when it becomes true.
+    /// Report a condition about which the user should know; called once, when the condition becomes true.
     fn note(&mut self, note: &str);
     /// Whether the service shall end; polled a few times per second.
     fn interrupted(&mut self) -> bool;

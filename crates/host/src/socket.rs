@@ -9,7 +9,7 @@ use skyhop_model::Dscp;
 
 use crate::error::{Context, HostError};
 
-/// TCP_NOTSENT_LOWAT: limit of unsent bytes in the socket; without it the buffer fills with 64 MB.
+/// TCP_NOTSENT_LOWAT: limit of unsent bytes in the socket's send buffer, which could otherwise fill with 64 MB.
 const UNSENT_LOW_WATER: libc::c_int = 256 * 1024;
 /// Size of a congestion control's name in the kernel, with its zero byte (`TCP_CA_NAME_MAX`).
 const NAME_MAX: usize = 16;
@@ -61,7 +61,7 @@ pub fn set_congestion_control(socket: &OwnedFd, cc: &str) -> Result<(), HostErro
 
 /// Check that the calling thread's namespace offers this congestion control.
 pub fn check_congestion_control(cc: &str) -> Result<(), HostError> {
-    // The kernel would truncate a longer name and accept the rest.
+    // The kernel would truncate a longer name and accept the truncated one.
     if cc.is_empty() || cc.len() >= NAME_MAX {
         return Err(unknown_congestion_control(cc));
     }

@@ -41,19 +41,20 @@ pub enum TcQdisc {
         rate: Rate,
         /// Size of the bucket; larger packets never pass.
         burst: Bytes,
-        /// Limit of its child if that is a fifo, in the fifo's unit: the kernel passes it on.
+        /// Limit of the child discipline, if that is a fifo, in the fifo's unit (packets or bytes):
+        /// the kernel passes the limit to the child.
         limit: u32,
     },
     /// Delay line with random loss, `netem`.
     Netem(Netem),
     /// Fifo limited in packets, `pfifo`.
     Pfifo {
-        /// Largest backlog, in the fifo's unit.
+        /// Largest backlog, in packets for pfifo and in bytes for bfifo.
         limit: u32,
     },
     /// Fifo limited in bytes, link headers included, `bfifo`.
     Bfifo {
-        /// Largest backlog, in the fifo's unit.
+        /// Largest backlog, in packets for pfifo and in bytes for bfifo.
         limit: u32,
     },
     /// Any other discipline, by name.
@@ -79,8 +80,8 @@ pub enum TcOptions {
 pub struct Netem {
     /// Delay of each packet.
     pub delay: Duration,
-    /// Rate in B/s at which packets leave after the delay, one after the other. Zero: packets leave independently of each
-    /// other, so that one with a shorter delay overtakes.
+    /// Rate in B/s at which packets leave after the delay, one after the other. Zero: packets leave independently of
+    /// each other, so that a packet with a shorter delay overtakes others.
     pub bytes_per_second: u64,
     /// Loss probability, applied when a packet enters.
     pub loss: Ratio,
@@ -136,7 +137,8 @@ impl TcQdisc {
 /// Options of tbf: `struct tc_tbf_qopt`, i.e. two `tc_ratespec` of 12 bytes each, limit, buffer, mtu.
 fn tbf_options(rate: Rate, burst: Bytes, limit: u32) -> Vec<u8> {
     let mut parameters = [0; 36];
-    // The 64-bit attribute gives the exact rate; the link layer set here means that no rate tables follow.
+    // The 64-bit attribute contains the exact rate. The link layer set here tells the kernel that
+    // no rate tables follow.
     parameters[1] = ETHERNET;
     parameters[24..28].copy_from_slice(&limit.to_ne_bytes());
     let mut options = attribute(TCA_TBF_PARMS, &parameters);
@@ -152,7 +154,8 @@ impl Netem {
         let mut options: Vec<u8> =
             [0, NO_LIMIT, loss, 0, 0, 0].into_iter().flat_map(u32::to_ne_bytes).collect();
         options.extend(attribute(TCA_NETEM_LATENCY64, &self.delay.as_nanos().to_ne_bytes()));
-        // A change keeps the old rate unless one is given; the kernel uses the 64-bit attribute if it is larger.
+        // A change request keeps the old rate unless it contains a rate. The kernel uses the rate
+        // in the 64-bit attribute if that is larger.
         options.extend(attribute(TCA_NETEM_RATE, &[0; 16]));
         options.extend(attribute(TCA_NETEM_RATE64, &self.bytes_per_second.to_ne_bytes()));
         options.extend(attribute(TCA_NETEM_PRNG_SEED, &self.seed.to_ne_bytes()));
@@ -172,7 +175,7 @@ fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Position of a discipline: at the root of a device, or its child.
+/// Position of a discipline: at the root of a device, or below the root.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Position {
     /// Root discipline, handle 1:.
@@ -202,7 +205,7 @@ impl Position {
 pub struct TcStats {
     /// Packets that have left the discipline.
     pub packets: u64,
-    /// Bytes of those packets, link headers included.
+    /// Bytes that have left the discipline, link headers included.
     pub bytes: Bytes,
     /// Packets in the queue.
     pub backlog_packets: u64,
@@ -304,7 +307,8 @@ impl TrafficControl {
     }
 }
 
-/// Parse a part of the dump for a device's disciplines; return true at its end.
+/// Parse a part of the kernel's dump and store the counters of the device's disciplines in `found`;
+/// return true at the end of the dump.
 fn read_answer(answer: &[u8], device: u32, found: &mut [Option<TcStats>; 2]) -> bool {
     let mut rest = answer;
     while rest.len() >= NETLINK_HEADER {

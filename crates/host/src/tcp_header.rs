@@ -50,7 +50,7 @@ fn connection(ip: &[u8; 20], tcp: &[u8; 20]) -> u64 {
 struct Options {
     timestamps: Option<[u32; 2]>,
     sacks: [Option<[u32; 2]>; 4],
-    /// Whether there are other options, or malformed ones.
+    /// Whether the header has other options, or malformed ones.
     has_others: bool,
 }
 

@@ -22,15 +22,15 @@ pub struct TcpInfo {
     pub ssthresh_packets: Option<u32>,
     /// Smoothed RTT, in us; `None` before the first sample.
     pub srtt_us: Option<u32>,
-    /// Packets sent and neither acknowledged nor known lost.
+    /// Packets sent, but neither acknowledged nor considered lost.
     pub inflight_packets: u32,
     /// Segments retransmitted since the connection began.
     pub retransmits: u32,
     /// Pacing rate, in bit/s; `None` if it is unlimited.
     pub pacing_rate_bps: Option<u64>,
-    /// Bytes sent and acknowledged; the kernel counts SYN and FIN as one byte each.
+    /// Bytes sent and acknowledged, including one byte each for SYN and FIN.
     pub bytes_acked: u64,
-    /// Bytes received in order; the kernel counts the FIN as one byte.
+    /// Bytes received in order, including one byte for the FIN.
     pub bytes_received: u64,
     /// Segments with payload sent, including retransmissions.
     pub data_segments_sent: u32,

@@ -1,4 +1,4 @@
-//! TCP sockets of a network namespace, of all processes.
+//! TCP sockets of all processes in a network namespace.
 
 use std::net::IpAddr;
 
@@ -8,7 +8,7 @@ use crate::error::{Context, HostError};
 use crate::namespace::NetNamespace;
 use crate::tcp_info::TcpInfo;
 
-/// TCP socket that is or was connected to another host.
+/// TCP socket that is, or was, connected to another host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Socket {
     /// Local address and port.

@@ -18,7 +18,7 @@ use nix::unistd::{dup, pipe2};
 use crate::error::{Context, HostError};
 use crate::thread::{Worker, join, spawn};
 
-/// Bytes captured of the beginning and of the end of the output, each.
+/// Largest number of bytes captured from the beginning of the output, and again from its end.
 const CAPTURE_LIMIT: usize = 32 << 10;
 /// Interval in ms at which an idle stream checks whether its program has ended.
 const POLL_MS: u16 = 20;
@@ -55,7 +55,7 @@ impl Tee {
         Ok(())
     }
 
-    /// Stop copying after the program has ended; return its output, without the middle if it is long.
+    /// Stop copying after the program has ended; return the program's output, without the middle if it is long.
     pub fn finish(self) -> Result<String, HostError> {
         self.ended.store(true, Ordering::Release);
         self.threads.into_iter().try_for_each(join)?;
@@ -72,7 +72,7 @@ impl Tee {
     }
 }
 
-/// Create a channel: our end and the program's.
+/// Create a pipe or pseudo-terminal; return this process's end and the program's end.
 fn channel(to_stream: OutputStream) -> Result<(OwnedFd, OwnedFd), HostError> {
     let stdout = io::stdout();
     let stderr = io::stderr();
@@ -121,7 +121,7 @@ fn copy(
             read => read?,
         };
         captured.lock().unwrap_or_else(PoisonError::into_inner).add(&chunk[..length]);
-        // A closed reader of our output must not end the run.
+        // If the reader of this process's output is closed, copying stops, but the run continues.
         goes_on = goes_on && to.write_all(&chunk[..length]).is_ok();
     }
 }
@@ -167,7 +167,7 @@ mod tests {
         command.arg("-c").arg(script);
         tee.connect(&mut command, OutputStream::Stderr, OutputStream::Stderr).unwrap();
         assert!(command.status().unwrap().success());
-        // Close our copies of the program's pipe ends, as `spawn` does.
+        // Close this process's copies of the program's pipe ends, as `spawn` does.
         drop(command);
         let text = tee.finish().unwrap();
         assert!(text.starts_with("first\n0123456789") && text.ends_with("last\n"), "{text}");

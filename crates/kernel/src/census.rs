@@ -22,7 +22,7 @@ pub fn sockets_by_cc() -> Result<BTreeMap<String, u64>, io::Error> {
     let mut counts = BTreeMap::new();
     count_here(&mut counts)?;
     for namespace in other_namespaces() {
-        // Namespaces that may not be entered or have just ended are skipped.
+        // Namespaces that this process may not enter, or that have just ended, are skipped.
         if let Ok(Some(there)) = count_in(&namespace) {
             there.into_iter().for_each(|(name, count)| *counts.entry(name).or_default() += count);
         }
@@ -54,7 +54,7 @@ pub fn netns_cookie() -> Result<u64, io::Error> {
 /// Socket option of asm-generic/socket.h, which libc does not define.
 const SO_NETNS_COOKIE: libc::c_int = 71;
 
-/// Open each network namespace of the processes in /proc once, except the calling thread's.
+/// Open each network namespace of the processes in /proc once, except that of the calling thread.
 fn other_namespaces() -> Vec<File> {
     let own = fs::metadata("/proc/thread-self/ns/net").map(|own| own.ino()).ok();
     let mut seen: BTreeSet<u64> = own.into_iter().collect();

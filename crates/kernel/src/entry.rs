@@ -19,18 +19,19 @@ const OFFERED: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
 /// Congestion control in the list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// Name for programs; `skyhop:NAME` for a module of skyhop's that is not in the kernel.
+    /// Name by which programs select it; `skyhop:NAME` for a module of skyhop that is not in the kernel.
     pub name: String,
     /// Origin, and whether it is loaded.
     pub status: Status,
     /// One-line description of a module of `cc/`.
     pub about: Option<&'static str>,
-    /// Number of sockets that use it, in the namespaces that the caller may enter; `None` if the kernel does not report
-    /// it, or the module is not in the kernel.
+    /// Number of sockets that use the congestion control, in the namespaces that the caller may enter; `None` if the
+    /// kernel does not report it, or the module is not in the kernel.
     pub sockets: Option<u64>,
 }
 
-/// Origin of a congestion control, and whether it is loaded. A module's name of `None` means a user's file.
+/// Origin of a congestion control, and whether it is loaded. The value is the name of skyhop's
+/// module; `None` means a user's file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Status {
     /// Congestion control of the kernel.
@@ -39,13 +40,15 @@ pub enum Status {
     Loaded(Option<&'static str>),
     /// Module registered by a live run until the run ends.
     Run(Option<&'static str>),
-    /// Registered through BPF by another program, as by `skyhop policy serve`; only root can detect this.
+    /// Congestion control that another program, such as `skyhop policy serve`, has registered
+    /// through BPF. Only root can detect this.
     Program,
-    /// Module of skyhop's that is not in the kernel.
+    /// Module of skyhop that is not in the kernel.
     Module(&'static str),
 }
 
-/// Names that this kernel offers, without those in kernel modules that are not loaded.
+/// Names of the congestion controls that this kernel offers, without those in kernel modules that
+/// are not loaded.
 ///
 /// # Errors
 /// The kernel's list cannot be read.
@@ -54,7 +57,7 @@ pub fn offered() -> Result<Vec<String>, KernelError> {
     Ok(names.split_whitespace().map(str::to_owned).collect())
 }
 
-/// List all congestion controls: those in the kernel, then skyhop's modules that are not.
+/// List all congestion controls: those in the kernel, then skyhop's modules that are not in the kernel.
 ///
 /// # Errors
 /// The kernel's list cannot be read.
@@ -81,7 +84,7 @@ pub fn list() -> Result<Vec<Entry>, KernelError> {
     Ok(entries)
 }
 
-/// Whether the kernel itself has an algorithm of this name, loaded or as a loadable module.
+/// Whether the kernel itself has an algorithm of this name, built in, loaded or as a loadable module.
 ///
 /// # Errors
 /// The kernel's list cannot be read.
@@ -95,7 +98,8 @@ pub fn has_own(name: &str) -> Result<bool, KernelError> {
 /// Choose a unique name for a module that the kernel does not offer yet.
 pub(crate) fn unused_name(module: &Module) -> Result<String, KernelError> {
     let taken = offered()?;
-    // All engines have PID 1 in their namespaces, so the clock makes the seeds differ.
+    // Every engine has PID 1 in its namespace, so that the process id alone would give equal seeds;
+    // the clock makes them differ.
     let now = clock_gettime(ClockId::CLOCK_MONOTONIC).context("cannot read CLOCK_MONOTONIC")?;
     let seed = process::id() ^ (now.tv_nsec() as u32 >> 4);
     let mut names = (0..).map(|step| unique_name(module.name(), seed.wrapping_add(step)));
@@ -105,7 +109,7 @@ pub(crate) fn unused_name(module: &Module) -> Result<String, KernelError> {
         .context("cannot find a name for the module")
 }
 
-/// Name in the kernel of a module of `cc/` that `cc load` has loaded; `None` if it is not loaded.
+/// Kernel name of a module of `cc/` that `skyhop cc load` has loaded; `None` if the module is not loaded.
 pub fn loaded_name(module: &Module) -> Option<String> {
     let pins = Pin::all();
     let loaded = Status::Loaded(Some(module.name()));
@@ -113,7 +117,7 @@ pub fn loaded_name(module: &Module) -> Option<String> {
     offered().ok()?.into_iter().find(is_it).filter(|_| module.file().is_none())
 }
 
-/// Origin of the kernel's algorithm of this name; `pins` is `None` if the user may not read them.
+/// Origin of the algorithm with this name in the kernel; `pins` is `None` if the user may not read the pins.
 fn status_of(name: &str, pins: Option<&[Pin]>) -> Status {
     let module = Module::all().iter().find(|module| has_name(module, name)).map(Module::name);
     let loaded = match pins {

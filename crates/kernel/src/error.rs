@@ -96,7 +96,8 @@ impl KernelError {
         }
     }
 
-    /// Missing prerequisite, if that is the only problem: "kernel" (its features or privileges) or "clang".
+    /// Missing prerequisite, if that is the only problem: "kernel" (a feature of the kernel, or the
+    /// privileges) or "clang".
     pub fn missing(&self) -> Option<&'static str> {
         match self {
             Self::NotRoot | Self::NoBtf(_) | Self::NoStructOps | Self::NoLibbpf => Some("kernel"),

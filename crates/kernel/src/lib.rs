@@ -1,13 +1,15 @@
-//! Congestion controls of skyhop and of users in the running kernel.
+//! Loading of skyhop's and users' congestion controls into the running kernel.
 //!
-//! They are loaded in one of two ways, which a run need not distinguish: through BPF (`bpf/`), or as a kernel module
-//! built with the kernel and already inserted (`module_file.rs`), as in guests, whose kernels have no struct_ops.
+//! There are two ways to load a congestion control, which callers need not distinguish: through BPF (`bpf/`), or as
+//! a kernel module that was built with the kernel and is already inserted (`module_file.rs`). The second is for
+//! guests, whose kernels have no struct_ops.
 //!
-//! [`load`] registers a module of `cc/` with the kernel's TCP and pins it in the BPF file system, so that it outlives
-//! the caller, until [`unload`]. [`register`] registers one under a unique name for as long as the caller lives.
-//! [`list`] returns the congestion controls and their numbers of sockets; [`check`] runs the verifier and registers
-//! nothing. [`SignalMap`] passes announced handovers to a registered module, [`PhaseReader`] reads the phases that its
-//! connections enter for them, and [`ReportReader`] the reports that its connections send to an external policy.
+//! [`load`] registers a module of `cc/` with the kernel's TCP and pins it in the BPF file system, so that the module
+//! stays loaded after the caller's end, until [`unload`]. [`register`] registers a module under a unique name for as
+//! long as the caller lives. [`list`] returns the congestion controls and their numbers of sockets; [`check`] runs
+//! the verifier and registers nothing. [`SignalMap`] passes announced handovers to a registered module,
+//! [`PhaseReader`] reads the phases with which the module's connections react to handovers, and [`ReportReader`]
+//! reads the reports that the connections send to an external policy.
 //!
 //! BPF requires a kernel with struct_ops for congestion controls and with type information (BTF). Before Linux 6.4
 //! struct_ops have no links: the registration persists by itself and is removed through its map.
@@ -57,7 +59,7 @@ pub const CALLER: Caller = Caller { name: "the kernel", calls: Caller::LINUX_CAL
 pub struct ProgramReport {
     /// Name of the hook's function.
     pub name: String,
-    /// Number of its BPF instructions.
+    /// Number of the hook's BPF instructions.
     pub instructions: u32,
     /// Number of instructions that the verifier processed, over all paths; `None` before Linux 5.16, which does not
     /// report it.
@@ -76,9 +78,10 @@ pub struct Loaded {
 /// Result of unloading a module by [`unload`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unloaded {
-    /// Name that was unregistered.
+    /// Name under which the module was registered.
     pub kernel_name: String,
-    /// Number of sockets that still use it, until they are closed; `None` if the kernel does not report them.
+    /// Number of sockets that still use the module, until they are closed; `None` if the kernel
+    /// does not report the number.
     pub sockets: Option<u64>,
 }
 
@@ -96,7 +99,7 @@ pub struct PhaseEvent {
 }
 
 impl PhaseEvent {
-    /// Parse a `struct skyhop_told`; `None` if it is of another version.
+    /// Parse a `struct skyhop_told`; `None` if the struct is of another version.
     pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
         let event = bindings::Told::from_bytes(bytes)?;
         Some(Self {
@@ -118,7 +121,7 @@ pub struct Scope {
 }
 
 impl Scope {
-    /// Bits of the key that contain the namespace's cookie.
+    /// Number of bits of the map's key that contain the namespace's cookie.
     const COOKIE_BITS: u32 = 64;
 
     /// Key of the map in which modules look up announcements.

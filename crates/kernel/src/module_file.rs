@@ -1,5 +1,5 @@
-//! Congestion controls built as kernel modules and inserted into the kernel, used through their file in /proc
-//! (cc/kernel_module.h).
+//! Congestion controls that are built as kernel modules and inserted into the kernel; skyhop uses each one
+//! through its file in /proc (cc/kernel_module.h).
 
 use std::fs::{File, OpenOptions};
 use std::os::fd::AsFd as _;
@@ -33,7 +33,7 @@ pub(crate) fn of(module: &Module) -> Option<PathBuf> {
     file.exists().then_some(file)
 }
 
-/// Registration of a module, which ends when this value and all its clones are closed.
+/// Registration of a module; it ends when this value and all its clones are dropped.
 #[derive(Debug)]
 pub(crate) struct ModuleFile {
     file: File,
@@ -45,14 +45,14 @@ pub(crate) struct ModuleFile {
 impl ModuleFile {
     /// Open the module's file and register the module under a unique name.
     pub(crate) fn register(
-        place: &Path,
+        path: &Path,
         module: &Module,
         parameters: &[(&str, &str)],
     ) -> Result<Self, KernelError> {
         let kernel_name = unused_name(module)?;
         let wanted = registration(&kernel_name, &module.values(parameters)?);
-        let action = format!("cannot register {} through {}", module.name(), place.display());
-        let file = OpenOptions::new().read(true).write(true).open(place).context(&action)?;
+        let action = format!("cannot register {} through {}", module.name(), path.display());
+        let file = OpenOptions::new().read(true).write(true).open(path).context(&action)?;
         write_whole(&file, SIGNALS_AT, wanted.as_bytes()).context(&action)?;
         let reports = module.name() == POLICY_CC;
         Ok(Self { file, kernel_name, uses_announcements: module.uses_announcements(), reports })
@@ -78,7 +78,7 @@ impl ModuleFile {
         Ok(Self { file, kernel_name: self.kernel_name.clone(), ..*self })
     }
 
-    /// Announce a handover; an invalid one withdraws the announcement.
+    /// Announce a handover. A handover that is not valid (`valid` is 0) withdraws the announcement.
     pub(crate) fn announce(&self, scope: Scope, handover: &Handover) -> Result<(), KernelError> {
         let announcement = Announcement { key: scope.key(), handover: *handover };
         write_whole(&self.file, SIGNALS_AT, announcement.as_bytes())
@@ -95,7 +95,7 @@ impl ModuleFile {
         self.read_all(DECIDING_AT, size_of::<Report>(), Report::from_bytes)
     }
 
-    /// Read the reports since the last call; wait up to `timeout` for the first.
+    /// Read the reports since the last call; if there are none, wait up to `timeout` for the first.
     pub(crate) fn wait_for_reports(&self, timeout: Duration) -> Result<Vec<Report>, KernelError> {
         let timeout = PollTimeout::try_from(timeout).unwrap_or(PollTimeout::MAX);
         match poll(&mut [PollFd::new(self.file.as_fd(), PollFlags::POLLIN)], timeout) {

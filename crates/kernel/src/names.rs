@@ -13,14 +13,14 @@ use crate::error::KernelError;
 /// Prefix of a module's name if the kernel has an algorithm of the same name.
 pub(crate) const PREFIX: &str = "skyhop_";
 
-/// Letters of a module's name in a unique name, next to the number.
+/// Number of letters of the module's name in a unique name; the rest is the number.
 const STEM_LETTERS: usize = 8;
 
-/// Find the module that a user means by "cubic", "skyhop:cubic", "skyhop_cubic", "cubic_1a2b3c" or the file
-/// "./idea.c", which is compiled.
+/// Find the module that a user means by a name such as "cubic", "skyhop:cubic", "skyhop_cubic" or
+/// "cubic_1a2b3c", or by a file such as "./idea.c", which is compiled.
 ///
 /// # Errors
-/// [`KernelError::Module`] if there is none; [`KernelError::File`].
+/// [`KernelError::Module`] if there is no such module; [`KernelError::File`] if the file is wrong.
 pub fn module_of(name: &str) -> Result<&'static Module, KernelError> {
     if cc_language(name).is_some() {
         return Ok(skyhop_ccfile::load(Path::new(name))?.module);
@@ -31,7 +31,8 @@ pub fn module_of(name: &str) -> Result<&'static Module, KernelError> {
     ours.map_or_else(|| Ok(Module::find(plain)?), Ok)
 }
 
-/// Names in the kernel that a user may mean by "idea", "skyhop:idea", "skyhop_idea" or "./idea.c".
+/// Kernel names that a user may mean by a name such as "idea", "skyhop:idea" or "skyhop_idea", or
+/// by a file such as "./idea.c".
 pub(crate) fn names_in_kernel(name: &str) -> [String; 2] {
     let plain = if cc_language(name).is_some() {
         cc_table(name)
@@ -51,8 +52,8 @@ pub(crate) fn prefixed(name: &str) -> String {
     format!("{PREFIX}{name}").chars().take(CC_NAME_MAX_LEN).collect()
 }
 
-/// Unique name for a registration of one process, because the kernel has one list for all processes: the first letters
-/// of the module's name and a number.
+/// Unique name for a registration of one process: the first letters of the module's name and a number. It must be
+/// unique because the kernel has one list of names for all processes.
 pub(crate) fn unique_name(name: &str, number: u32) -> String {
     format!("{name:.STEM_LETTERS$}_{:06x}", number & 0xff_ffff)
 }

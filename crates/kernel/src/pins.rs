@@ -1,4 +1,4 @@
-//! Pins in the BPF file system, which keep registrations alive.
+//! Pins in the BPF file system, which keep registrations of modules alive.
 //!
 //! Directory `/sys/fs/bpf/skyhop/NAME/` contains `link` (Linux 6.4 and newer) or `map`, `signals` and `phases`.
 
@@ -17,7 +17,7 @@ const BPFFS: &str = "/sys/fs/bpf";
 /// Magic number of the BPF file system: `BPF_FS_MAGIC` (linux/magic.h).
 const MAGIC: FsType = FsType(0xcafe_4a11);
 
-/// Mount the BPF file system if necessary; return whether it did.
+/// Mount the BPF file system if it is not mounted; return whether this call mounted it.
 pub(crate) fn ensure_bpffs() -> Result<bool, KernelError> {
     if is_mounted() {
         return Ok(false);
@@ -77,7 +77,7 @@ impl Pin {
         self.directory.join("phases")
     }
 
-    /// Whether the pin contains a registration, and not only the remains of a failed attempt.
+    /// Whether the pin contains a registration, as opposed to the remains of a failed attempt.
     pub(crate) fn is_complete(&self) -> bool {
         self.link().exists() || self.map().exists()
     }
@@ -90,7 +90,7 @@ impl Pin {
             .context(&format!("cannot create {}", self.directory.display()))
     }
 
-    /// Remove the pin with its objects, and the parent directory if it was the last.
+    /// Remove the pin with its objects, and the parent directory if this was the last pin.
     pub(crate) fn remove(&self) -> Result<(), KernelError> {
         match fs::remove_dir_all(&self.directory) {
             Ok(()) => {}

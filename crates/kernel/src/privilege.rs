@@ -8,8 +8,8 @@ const SYS_ADMIN: u32 = 21;
 const PERFMON: u32 = 38;
 const BPF: u32 = 39;
 
-/// Whether this process has the capabilities, at least in its own user namespace; whether they are valid on the host
-/// only the kernel decides, when it is asked to load.
+/// Whether this process has the capabilities, at least in its own user namespace. Whether they are valid on the host
+/// is known only when the kernel is asked to load a module.
 pub(crate) fn may_load() -> bool {
     fs::read_to_string("/proc/self/status")
         .ok()

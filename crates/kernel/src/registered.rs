@@ -31,7 +31,7 @@ pub struct DecisionMaps(Backend<bpf::DecisionMaps, ModuleFile>);
 #[derive(Debug)]
 pub struct ReportReader(Backend<bpf::ReportReader, ModuleFile>);
 
-/// Way by which the module was loaded into the kernel.
+/// Way in which the module is loaded into the kernel: through BPF, or as a kernel module.
 #[derive(Debug)]
 enum Backend<B, F> {
     Bpf(B),
@@ -70,7 +70,7 @@ pub fn register_as(
     Ok(RegisteredModule(Backend::Bpf(bpf::register_as(module, parameters, kernel_name)?)))
 }
 
-/// Compile a user's module for this kernel, unless that has been done.
+/// Compile a user's module for this kernel, unless it has been compiled already.
 ///
 /// # Errors
 /// The module has a hook that the kernel does not call, does not compile, or this machine lacks a tool.
@@ -91,7 +91,7 @@ impl RegisteredModule {
         }
     }
 
-    /// Map of announcements for its connections; `None` if the module does not use announcements.
+    /// Map of announcements for the module's connections; `None` if the module does not use announcements.
     ///
     /// # Errors
     /// The process has too many open descriptors.
@@ -105,7 +105,7 @@ impl RegisteredModule {
         signals.map(|backend| backend.map(SignalMap)).transpose()
     }
 
-    /// Open a reader of the phases that its connections report.
+    /// Open a reader of the phases that the module's connections report.
     ///
     /// # Errors
     /// The kernel refuses the operation.
@@ -116,8 +116,8 @@ impl RegisteredModule {
         }
     }
 
-    /// Maps of its reports and decisions; `None` if the module does not take decisions. Reports are queued from this call
-    /// on.
+    /// Maps of the module's reports and decisions; `None` if the module does not take decisions. The module queues
+    /// reports from this call on.
     ///
     /// # Errors
     /// The process has too many open descriptors, or memory is exhausted.
@@ -149,7 +149,7 @@ impl DecisionMaps {
 }
 
 impl ReportReader {
-    /// Return the reports since the last call, in order; wait up to `timeout` for the first.
+    /// Return the reports since the last call, in order; if there are none, wait up to `timeout` for the first.
     ///
     /// # Errors
     /// The kernel refuses the operation.
@@ -184,9 +184,9 @@ impl ReportReader {
 }
 
 impl SignalMap {
-    /// Announce `handover` to the connections in `scope`; replace the previous announcement there.
+    /// Announce `handover` to the connections in `scope`, in place of the previous announcement to that scope.
     ///
-    /// Its times are those of `CLOCK_MONOTONIC`.
+    /// The times in `handover` are of `CLOCK_MONOTONIC`.
     ///
     /// # Errors
     /// The map is full (1024 scopes).
@@ -231,7 +231,8 @@ pub fn pinned_signal_maps() -> Result<Vec<(String, SignalMap)>, KernelError> {
     Ok(maps.into_iter().map(|(name, map)| (name, SignalMap(Backend::Bpf(map)))).collect())
 }
 
-/// Open a reader of the phases of a module loaded by [`load`](crate::load), by any of its names.
+/// Open a reader of the phases of a module loaded by [`load`](crate::load); `name` is any of the
+/// module's names.
 ///
 /// # Errors
 /// [`KernelError::NotLoaded`], or the caller lacks the privileges.

@@ -32,7 +32,7 @@ pub struct TcpSocket {
     pub local: (IpAddr, u16),
     /// Address and port of the peer.
     pub peer: (IpAddr, u16),
-    /// Congestion control; `None` if it was not requested, or for a destroyed socket.
+    /// Name of the congestion control; `None` if it was not requested, or for a destroyed socket.
     pub cc: Option<String>,
     /// Bytes of `struct tcp_info`; `None` if it was not requested, or in TIME_WAIT.
     pub info: Option<Vec<u8>>,
@@ -79,7 +79,7 @@ impl SocketDump {
         Ok(())
     }
 
-    /// Read a part of the dump; return whether there is more.
+    /// Read a part of the dump; return whether more parts follow.
     fn read_some(&mut self, each: &mut impl FnMut(TcpSocket)) -> Result<bool, io::Error> {
         let length = recv(self.kernel.as_raw_fd(), &mut self.answer, MsgFlags::empty())?;
         let mut more = true;
@@ -115,7 +115,7 @@ impl DestroyEvents {
         let kernel = netlink()?;
         // The kernel sends multicasts only to bound sockets.
         bind(kernel.as_raw_fd(), &NetlinkAddr::new(0, 0))?;
-        // A smaller buffer than requested only loses more events in bursts.
+        // An error is ignored: with a smaller buffer, only more events are lost in bursts.
         let _ = setsockopt(&kernel, RcvBuf, &DESTROY_BUFFER);
         for group in DESTROY_GROUPS {
             // SAFETY: the kernel reads `group`, whose size is passed and which lives for the call.

@@ -4,7 +4,8 @@ use nix::time::{ClockId, clock_getres};
 
 use crate::error::{Context, KernelError};
 
-/// Ticks per second of jiffies (CONFIG_HZ): the coarse clock advances once per tick.
+/// Ticks per second of jiffies (CONFIG_HZ), from the resolution of the coarse clock, which advances
+/// once per tick.
 ///
 /// # Errors
 /// The kernel has no coarse clock.

@@ -12,17 +12,17 @@ use crate::{CALLER, KernelError, Loaded, PhaseEvent, ProgramReport, Scope, Unloa
 pub struct BpfRegistration(Infallible);
 
 impl BpfRegistration {
-    /// Never called without a value.
+    /// Never called, because no value of this type exists.
     pub fn kernel_name(&self) -> &str {
         match self.0 {}
     }
 
-    /// Never called without a value.
+    /// Never called, because no value of this type exists.
     pub fn signals(&self) -> Option<&SignalMap> {
         match self.0 {}
     }
 
-    /// Never called without a value.
+    /// Never called, because no value of this type exists.
     ///
     /// # Errors
     /// Never returns an error.
@@ -30,7 +30,7 @@ impl BpfRegistration {
         match self.0 {}
     }
 
-    /// Never called without a value.
+    /// Never called, because no value of this type exists.
     ///
     /// # Errors
     /// Never returns an error.
@@ -44,7 +44,7 @@ impl BpfRegistration {
 pub struct DecisionMaps(Infallible);
 
 impl DecisionMaps {
-    /// Never called without a value.
+    /// Never called, because no value of this type exists.
     ///
     /// # Errors
     /// Never returns an error.
@@ -58,7 +58,7 @@ impl DecisionMaps {
 pub struct ReportReader(Infallible);
 
 impl ReportReader {
-    /// Never called without a value.
+    /// Never called, because no value of this type exists.
     ///
     /// # Errors
     /// Never returns an error.
@@ -66,7 +66,7 @@ impl ReportReader {
         match self.0 {}
     }
 
-    /// Never called without a value.
+    /// Never called, because no value of this type exists.
     ///
     /// # Errors
     /// Never returns an error.
@@ -74,7 +74,7 @@ impl ReportReader {
         match self.0 {}
     }
 
-    /// Never called without a value.
+    /// Never called, because no value of this type exists.
     ///
     /// # Errors
     /// Never returns an error.
@@ -88,7 +88,7 @@ impl ReportReader {
 pub struct PhaseReader(Infallible);
 
 impl PhaseReader {
-    /// Never called without a value.
+    /// Never called, because no value of this type exists.
     ///
     /// # Errors
     /// Never returns an error.
@@ -110,7 +110,7 @@ pub fn pinned_phases(_: &str) -> Result<PhaseReader, KernelError> {
 pub struct SignalMap(Infallible);
 
 impl SignalMap {
-    /// Never called without a value.
+    /// Never called, because no value of this type exists.
     ///
     /// # Errors
     /// Never returns an error.
@@ -118,7 +118,7 @@ impl SignalMap {
         match self.0 {}
     }
 
-    /// Never called without a value.
+    /// Never called, because no value of this type exists.
     ///
     /// # Errors
     /// Never returns an error.
@@ -126,7 +126,7 @@ impl SignalMap {
         match self.0 {}
     }
 
-    /// Never called without a value.
+    /// Never called, because no value of this type exists.
     ///
     /// # Errors
     /// Never returns an error.
@@ -177,7 +177,8 @@ pub fn register_as(
     register(module, parameters)
 }
 
-/// Whether a program has registered this name through BPF; unknown without libbpf, hence false.
+/// Whether a program has registered this name through BPF. Without libbpf this is unknown, and the
+/// result is false.
 pub fn is_from_bpf(_: &str) -> bool {
     false
 }

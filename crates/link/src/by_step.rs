@@ -1,5 +1,5 @@
-//! A queue discipline and its transmitter, event by event: a packet's fate is decided when its transmission
-//! begins.
+//! A queue discipline and its transmitter, event by event: whether and when a packet arrives is decided when
+//! its transmission begins.
 
 use skyhop_model::LossReason;
 use skyhop_units::{Bytes, Instant};
@@ -19,7 +19,7 @@ pub(crate) struct ByStep<P> {
     transmitted_bytes: Bytes,
 }
 
-/// Parameters from which an empty queue is made; [`ByStep::empty`] makes another one.
+/// Parameters from which the empty queue is created, also the new one of [`ByStep::empty`].
 #[derive(Debug)]
 pub(crate) struct QdiscFactory<P> {
     pub(crate) qdisc: QueueDiscipline,
@@ -48,8 +48,8 @@ enum ServiceState {
     /// Packets wait because the discipline holds them back until `until`; a packet that arrives now may go at
     /// once.
     Held { until: Instant, earliest_arrival: Instant },
-    /// A packet is being transmitted. As the schedule is known, its fate is known too: it is already in the
-    /// delay line, or it is the `scheduled_loss`.
+    /// A packet is being transmitted. As the schedule is known, it is decided whether the packet arrives: the
+    /// packet is already in the delay line, or it is the `scheduled_loss`.
     Busy { ends: Instant, wire_size: Bytes },
 }
 
@@ -103,7 +103,7 @@ impl<P> ByStep<P> {
         }
     }
 
-    /// End and begin the transmissions that end or begin up to and including `until`.
+    /// Process the ends and beginnings of transmissions up to and including `until`.
     #[inline]
     pub(crate) fn run_until(
         &mut self,

@@ -19,11 +19,12 @@ use crate::{Arrival, DelayPiece, Dismantled, Packet};
 pub(crate) struct DelayLine<P> {
     delay: Timeline<DelayPiece>,
     routes: Timeline<RoutePeriod>,
-    /// Per delay piece: lower bound on the arrival of packets that enter from its begin on.
+    /// Lower bound, for each delay piece, on the arrival times of packets that enter when the piece begins or
+    /// later.
     earliest_arrivals: Box<[Instant]>,
-    /// Latest arrival so far on the current route, which later packets of it cannot precede.
+    /// Latest arrival so far on the current route; later packets on that route do not arrive earlier.
     last_arrival: Instant,
-    /// Lane of the last packet that entered; it alone may be empty.
+    /// Lane of the last packet that entered; the only lane that may be empty.
     newest: Lane<P>,
     /// Lanes of earlier routes, ordered by entry.
     older: Vec<Lane<P>>,
@@ -81,8 +82,8 @@ impl<P> DelayLine<P> {
         }
     }
 
-    /// Return the next packet that has arrived by `now`: the earliest, and of equal ones the first that
-    /// entered.
+    /// Return the next packet that has arrived by `now`: the earliest, and of packets with the same arrival
+    /// time the first that entered.
     #[inline]
     pub(crate) fn pop_arrived(&mut self, now: Instant) -> Option<Arrival<P>> {
         if self.next_arrival > now {
@@ -104,8 +105,8 @@ impl<P> DelayLine<P> {
         arrived
     }
 
-    /// Drop the packets on `hop` as it ceases to exist. All packets that have entered by then are in the lanes,
-    /// possibly with some that enter later.
+    /// Drop the packets on `hop` as it ceases to exist. The lanes must contain all packets that enter up to
+    /// that time; they may contain packets that enter later.
     pub(crate) fn dismantle(&mut self, hop: &Dismantled, verdicts: &mut Verdicts<P>) {
         for lane in self.older.iter_mut().chain([&mut self.newest]) {
             let (first, end) = lane.on_hop(hop);
@@ -128,7 +129,8 @@ impl<P> DelayLine<P> {
         self.next_arrival
     }
 
-    /// Lower bound on arrivals over a route that begins after the last entry and before `by`, if one does.
+    /// Lower bound on the arrival times over routes that begin after the last entry and before `by`; `None` if
+    /// no route begins then.
     #[inline]
     pub(crate) fn earliest_on_later_routes(&self, by: Instant) -> Option<Instant> {
         if self.routes.until() >= by {
@@ -158,7 +160,8 @@ impl<P> DelayLine<P> {
         self.next_arrival = older.map_or(newest, |older| older.min(newest));
     }
 
-    /// Older lane whose first packet arrives next, unless the newest lane's does.
+    /// Index of the older lane whose first packet arrives next; `None` if the first packet of the newest lane
+    /// does.
     #[inline]
     fn first_older_lane(&self) -> Option<usize> {
         // The common case: no route change is in flight.
@@ -179,13 +182,13 @@ struct Lane<P> {
 }
 
 impl<P> Lane<P> {
-    /// Arrival of its first packet; [`Instant::NEVER`] while the lane is empty.
+    /// Arrival time of the lane's first packet; [`Instant::NEVER`] while the lane is empty.
     #[inline]
     fn next_arrival(&self) -> Instant {
         self.packets.front().map_or(Instant::NEVER, |first| first.arrives)
     }
 
-    /// Range of the packets on `hop` when it is dismantled.
+    /// Range of indices of the packets that are on `hop` when it is dismantled.
     fn on_hop(&self, hop: &Dismantled) -> (usize, usize) {
         // `None` for a packet that enters later.
         let time_in_line = |packet: &InFlight<P>| {

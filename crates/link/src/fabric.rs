@@ -30,11 +30,12 @@ pub struct Fabric<P> {
     passed_packets: u64,
     /// Index of the link whose arrivals are recorded in `transits`.
     watched: Option<usize>,
-    /// Arrivals at the watched link that were not taken yet: time, and how long the packet was on that link.
+    /// Arrivals at the end of the watched link since the last [`Fabric::take_transits`]: time, and how long the
+    /// packet was on that link.
     transits: Vec<(Instant, Duration)>,
 }
 
-/// Payload of a packet in the fabric, with its route and how far it has come.
+/// Payload of a packet in the fabric, with its route and its progress on the route.
 #[derive(Debug)]
 struct RoutedPayload<P> {
     route: usize,
@@ -50,7 +51,8 @@ impl<P: CarriesTcp> CarriesTcp for RoutedPayload<P> {
     }
 }
 
-/// A packet behind the last link of its route. The earliest is the greatest, as `BinaryHeap` pops the greatest.
+/// A packet that has passed the last link of its route and waits for its delivery. The packet with the earliest
+/// delivery compares as the greatest, because `BinaryHeap` pops the greatest.
 #[derive(Debug)]
 struct PendingDelivery<P> {
     at: Instant,
@@ -84,7 +86,7 @@ impl<P: CarriesTcp> Fabric<P> {
 }
 
 impl<P> Fabric<P> {
-    /// Hands a packet to the first link of a route.
+    /// Hand a packet to the first link of a route.
     pub fn enqueue(&mut self, now: Instant, packet: Packet<P>, route: usize) {
         self.advance(now);
         let first = self.routes[route].links[0];
@@ -92,7 +94,8 @@ impl<P> Fabric<P> {
         self.links[first].enqueue(now, packet);
     }
 
-    /// Return the next packet that has passed its route by `now`, by time. Call it until it returns `None`.
+    /// Return the next packet that has reached the end of its route by `now`, in the order of time. Call this
+    /// method until it returns `None`.
     pub fn poll(&mut self, now: Instant) -> Option<Arrival<P>> {
         self.advance(now);
         self.pending.peek().filter(|first| first.at <= now)?;
@@ -100,7 +103,8 @@ impl<P> Fabric<P> {
         Some(Arrival { at, sent: entered, packet })
     }
 
-    /// Earliest time at which something may happen if nothing more is enqueued.
+    /// Earliest time at which a packet may arrive at the end of a link or of its route, if no more packets are
+    /// enqueued; `None` if none will.
     pub fn next_wakeup(&self) -> Option<Instant> {
         let pending = self.pending.peek().map(|first| first.at);
         self.next_link().map(|(at, _)| at).into_iter().chain(pending).min()
@@ -148,7 +152,7 @@ impl<P> Fabric<P> {
                 self.pass_on(arrival);
             }
         }
-        // Events without an arrival, such as losses, count too.
+        // Let every link process its events until `now`, also those without an arrival, such as losses.
         for link in &mut self.links {
             let arrived = link.poll(now);
             debug_assert!(arrived.is_none(), "all that has arrived was passed on");

@@ -6,12 +6,11 @@
 //!
 //! # Stages that a packet passes
 //!
-//! 1. **Queue and rate.** The packet waits in a queue discipline ([`QDISCS`]) until the
-//!    transmitter is free, and then takes its wire size divided by the rate. A rate that changes
-//!    during a transmission counts from the moment it changes; at rate zero nothing begins or progresses. The
-//!    packet being transmitted no longer counts towards the queue's limit. The discipline may mark
-//!    ECN-capable packets instead of dropping them, let packets of one flow overtake another's,
-//!    and hold packets back while the transmitter is free.
+//! 1. **Queue and rate.** The packet waits in a queue discipline ([`QDISCS`]) until the transmitter is free,
+//!    and then takes its wire size divided by the rate. A rate that changes during a transmission takes effect
+//!    at once; at rate zero no transmission begins or progresses. The packet being transmitted no longer counts
+//!    towards the queue's limit. The discipline may mark ECN-capable packets instead of dropping them, let
+//!    packets of one flow overtake another's, and hold packets back while the transmitter is free.
 //! 2. **Random loss**, independent from packet to packet, with the probability that holds when
 //!    the transmission ends.
 //! 3. **Outage.** With [`DuringOutage::Drop`](skyhop_model::DuringOutage) a packet whose transmission ends in

@@ -31,11 +31,12 @@ pub struct Link<P> {
     delivered_bytes: Bytes,
 }
 
-/// The queue, by when the fate of a packet is known: on its arrival, or when its transmission begins.
+/// The queue, in one of two models: whether and when a packet arrives at the far end is decided when the packet
+/// enters the queue, or when its transmission begins.
 #[derive(Debug)]
 enum QueueModel<P> {
     OnArrival(OnArrival<P>),
-    /// Boxed, as it holds the state of any discipline.
+    /// Boxed, because it has room for the state of the largest discipline.
     ByStep(Box<ByStep<P>>),
 }
 
@@ -98,7 +99,7 @@ impl<P> Link<P> {
     }
 
     /// Hand a packet to the link. Its wire size must not be zero.
-    // Inlined down to the queue, so that a packet is written where it waits.
+    // Inlined down to the queue, so that a packet is written only once, to its place in the queue.
     #[inline(always)]
     pub fn enqueue(&mut self, now: Instant, packet: Packet<P>) {
         debug_assert!(packet.wire_size > Bytes::ZERO, "a packet has at least a header");
@@ -119,7 +120,7 @@ impl<P> Link<P> {
     }
 
     /// Return the next packet that has arrived by `now`, by time of arrival and, at equal times, in the order
-    /// in which they left the queue. Call it until it returns `None`.
+    /// in which they left the queue. Call this method until it returns `None`.
     #[inline]
     pub fn poll(&mut self, now: Instant) -> Option<Arrival<P>> {
         self.advance(now);
@@ -130,13 +131,16 @@ impl<P> Link<P> {
         Some(arrival)
     }
 
-    /// Earliest time at which `poll` may return something if nothing more is enqueued; `None` if no packet
-    /// inside will ever arrive.
+    /// Earliest time at which `poll` may return a packet if no more packets are enqueued; `None` if no packet
+    /// inside the link will ever arrive.
     ///
-    /// It is never late. It can be early, and then `poll` returns nothing: if a packet turns out to be lost;
-    /// and, with a discipline that decides when a transmission begins, by about the time of a transmission, at
-    /// most once for each time that the queue was interrupted with packets waiting (by rate zero or by a
-    /// discipline that holds packets back), and for each new route that may let packets overtake.
+    /// The time is never too late. It can be too early, and then `poll` returns nothing, in two cases:
+    ///
+    /// - A packet turns out to be lost.
+    /// - The discipline decides about a packet when its transmission begins, and the queue was interrupted while
+    ///   packets waited (by rate zero or by a discipline that holds packets back), or a new route may let
+    ///   packets overtake. The time is then too early by about the duration of a transmission, at most once for
+    ///   each interruption and each new route.
     #[inline]
     pub fn next_wakeup(&self) -> Option<Instant> {
         let wakeup = match &self.queue {
@@ -179,8 +183,8 @@ impl<P> Link<P> {
         self.verdicts.has_new()
     }
 
-    /// Return the packets lost since the last call, in the order of their time. They are kept until they are
-    /// taken, so call it regularly.
+    /// Return the packets lost since the last call, in the order of their time. The link keeps them until this
+    /// call, so call it regularly.
     #[inline]
     pub fn take_drops(&mut self) -> Vec<Drop<P>> {
         self.verdicts.take_lost()

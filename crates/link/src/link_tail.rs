@@ -46,7 +46,7 @@ impl<P> LinkTail<P> {
         self.transmitter.transmit(begins, size, back_to_back)
     }
 
-    /// Put a packet into the delay line, whose transmission ends at `ends`; as the schedule is known, the
+    /// Put a packet whose transmission ends at `ends` into the delay line. As the schedule is known, the
     /// transmission need not have begun yet. Return the loss instead if the packet is lost at `ends`.
     #[inline(always)]
     pub(crate) fn send(

@@ -1,6 +1,6 @@
-//! First in, first out, computed ahead: the schedule is known, so the fate of a packet is known when it
-//! arrives. The packet goes into the delay line at once, with its time of arrival; this queue keeps only when
-//! transmissions begin and end.
+//! First in, first out, computed ahead: the schedule is known, so when a packet enters the queue, it is known
+//! whether and when it arrives at the far end. The packet goes into the delay line at once, with its time of
+//! arrival; this queue stores only the times at which transmissions begin and end.
 
 use std::collections::VecDeque;
 
@@ -82,7 +82,7 @@ impl<P> OnArrival<P> {
         }
     }
 
-    /// Begin the transmissions that begin up to and including `until`.
+    /// Move the transmissions that begin up to and including `until` out of the queue.
     #[inline]
     pub(crate) fn run_until(&mut self, until: Instant) {
         while let Some(next) = self.waiting.front() {

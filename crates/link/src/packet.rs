@@ -3,7 +3,7 @@
 use skyhop_model::{Ecn, LossReason};
 use skyhop_units::{Bytes, Instant};
 
-/// A packet with the engine's payload: a header in the simulator, bytes in live.
+/// A packet with the engine's payload: a header in the simulator, bytes in live runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Packet<P> {
     /// Size on the wire, Ethernet header included.

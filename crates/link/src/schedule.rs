@@ -23,8 +23,8 @@ pub struct DelayPiece {
     pub from: Instant,
     /// One-way delay of a packet that enters the delay line at `from`.
     pub delay: Duration,
-    /// Delay at the piece's end, between which and `delay` it changes linearly; equal to `delay` if the delay
-    /// is constant. The last piece is constant.
+    /// One-way delay at the piece's end: the delay changes linearly from `delay` to this value. It equals
+    /// `delay` if the delay is constant, as it is in the last piece.
     pub delay_at_end: Duration,
     /// Whether packets take another route from here on, and so may overtake earlier ones.
     pub new_route: bool,
@@ -44,12 +44,15 @@ pub struct Outage {
 pub struct Dismantled {
     /// Time at which the hop ceases to exist.
     pub at: Instant,
-    /// Begin of the hop: a packet is on it when it has been in the delay line for at least this long …
+    /// Begin of the hop: a packet is on the hop when it has been in the delay line for at least this long, and
+    /// for less than `far`.
     pub near: Duration,
-    /// … and for less than this, the hop's end; [`Duration::MAX`] for the last hop.
+    /// End of the hop: a packet is on the hop when it has been in the delay line for less than this;
+    /// [`Duration::MAX`] for the last hop.
     #[serde(with = "nanoseconds")]
     pub far: Duration,
-    /// Whether the packets that wait in the queue are lost too, as before a device that is taken down.
+    /// Whether the packets that wait in the queue are lost too, as when Linux takes down the device behind the
+    /// queue.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub queue: bool,
 }
@@ -94,7 +97,7 @@ mod nanoseconds {
     }
 }
 
-/// Serde format of losses as fractions: percentages in text are not exact.
+/// Serde format of loss probabilities as fractions from 0 to 1, because percentages in text are not exact.
 mod fractions {
     use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
     use skyhop_units::Ratio;

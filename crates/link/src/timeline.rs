@@ -9,7 +9,7 @@ pub(crate) trait Begins {
     fn begins(&self) -> Instant;
 }
 
-/// Consecutive pieces and the one that holds now; a lookup within the current piece is a single comparison.
+/// Consecutive pieces and the current one; a lookup within the current piece is a single comparison.
 #[derive(Debug)]
 pub(crate) struct Timeline<T> {
     pieces: Box<[T]>,

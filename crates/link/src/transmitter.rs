@@ -14,15 +14,15 @@ const WORK_PER_BYTE: u64 = 8 * 1_000_000_000;
 #[derive(Debug)]
 pub(crate) struct Transmitter {
     rate: Timeline<Piece<Rate>>,
-    /// Work that the last transmission left over: tokens of the bucket, or what rounding its end up to a
-    /// nanosecond gained.
+    /// Work left over by the last transmission: tokens of the bucket, or the fraction of a nanosecond by which
+    /// its end was rounded up.
     spare_work: u64,
     /// Token bucket, which saves unused rate while the link is idle. Boxed, as few links have one.
     bucket: Option<Box<TokenBucket>>,
 }
 
-/// Token bucket of Linux's tbf (net/sched/sch_tbf.c), without a peak rate: packets whose work it holds leave at
-/// once.
+/// Token bucket of Linux's tbf (net/sched/sch_tbf.c), without a peak rate: a packet leaves at once if the
+/// bucket holds tokens for its work.
 #[derive(Debug)]
 struct TokenBucket {
     rate: Timeline<Piece<Rate>>,
@@ -32,8 +32,8 @@ struct TokenBucket {
 }
 
 impl TokenBucket {
-    /// Add the tokens gained until `until` to the `work` left at the last fill; return the content of the
-    /// bucket, in work.
+    /// Add the tokens gained since the last fill to the `work` left then; return the content of the bucket at
+    /// `until`, in units of work.
     fn fill(&mut self, mut work: u64, until: Instant) -> u64 {
         while self.filled < until {
             let rate = self.rate.seek(self.filled).value.bits_per_second();
@@ -76,8 +76,8 @@ impl Transmitter {
     /// End of the transmission of `size` bytes that begins at `begins`; [`Instant::NEVER`] if the remaining
     /// schedule never carries them.
     ///
-    /// `back_to_back`: the packet begins at the moment its predecessor ended and had waited until then. It then
-    /// gets the fraction of a nanosecond that rounding left over.
+    /// `back_to_back` is true if the packet had to wait and its transmission begins at the moment at which the
+    /// previous one ends. The transmission then gets the fraction of a nanosecond that rounding left over.
     #[inline]
     pub(crate) fn transmit(&mut self, begins: Instant, size: Bytes, back_to_back: bool) -> Instant {
         let spare = match &mut self.bucket {
@@ -92,7 +92,7 @@ impl Transmitter {
         ends
     }
 
-    /// End of the transmission, of which `spare` work is already paid for.
+    /// End of the transmission; `spare` of its work is already done.
     #[inline]
     fn work_off(&mut self, begins: Instant, size: Bytes, spare: u64) -> Instant {
         let work = size.as_u64().saturating_mul(WORK_PER_BYTE);

@@ -1,4 +1,4 @@
-//! Announcer: writes coming handovers to the run's congestion controls.
+//! Announcer of a run: writes upcoming handovers to the run's congestion controls in the kernel.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use skyhop_host::error::{Context, HostError};
 use skyhop_host::namespace::NetNamespace;
 use skyhop_host::thread::{Worker, join, spawn};
 
-/// Interval at which arrivals are read.
+/// Interval at which packet arrivals are taken from the pump's queue.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Announcer on a thread of its own, so that other work does not delay announcements.
@@ -34,8 +34,9 @@ pub(crate) struct BlindResult {
 }
 
 impl RunningAnnouncer {
-    /// Start the thread if there are announcements and `maps` to write them to, or if the run estimates handovers from
-    /// `arrivals`. Announcements reach the connections of the run's namespaces whose module reads one of `maps`.
+    /// Start the thread if there are announcements and `maps` to write them to, or if the run estimates handovers
+    /// from `arrivals`. The announcements reach connections in the run's namespaces whose congestion control reads
+    /// one of the `maps`.
     pub(crate) fn start(
         experiment: &Experiment,
         maps: Vec<SignalMap>,
@@ -83,7 +84,7 @@ struct Announcer {
 }
 
 impl Announcer {
-    /// Make the announcements of the agenda, none of which depends on arrivals.
+    /// Make all announcements of the agenda, which does not depend on packet arrivals.
     fn announce_all(&self, mut agenda: Agenda) -> Result<(), HostError> {
         while let Some(next) = agenda.next() {
             if !sleep_until(self.clock, next, &self.stop)? {
@@ -96,7 +97,7 @@ impl Announcer {
         Ok(())
     }
 
-    /// Estimate handovers from arrivals and announce them until the end of the run.
+    /// Estimate handovers from packet arrivals and announce them until the end of the run.
     fn learn(
         &self,
         mut agenda: Agenda,
@@ -114,7 +115,8 @@ impl Announcer {
             if let Some(done) = estimating.take_if(|worker| worker.is_finished()) {
                 learner.learn(now, &join(done)?, &mut agenda);
             } else if estimating.is_none() && now >= learner.next_estimate() {
-                // An estimate takes longer than an announcement may be late, so a separate thread computes it.
+                // A separate thread computes estimates: one takes so long that it would make
+                // announcements late.
                 let traffic = learner.traffic().clone();
                 let estimate = move || Ok(plan.estimate(&traffic));
                 estimating = Some(spawn("estimate".to_owned(), estimate)?);
@@ -134,7 +136,7 @@ impl Announcer {
         Ok(BlindResult { rows, grid: Some(learner.estimate()) })
     }
 
-    /// Write a statement to all maps; return the event row of an announcement.
+    /// Write a statement to all maps; return its event row if it is an announcement.
     fn publish(&self, statement: &Statement) -> Result<Option<EventRow>, HostError> {
         match statement {
             Statement::Announced(announcement) => {

@@ -8,7 +8,7 @@ use skyhop_units::{Duration, Instant};
 #[derive(Debug, Default)]
 pub(crate) struct Arrivals(Mutex<Vec<Arrival>>);
 
-/// Arrival of a packet: it was written to the receiving end's device.
+/// Arrival of a packet: the pump has written the packet to the receiving end's device.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Arrival {
     pub(crate) at: Instant,

@@ -29,7 +29,7 @@ pub(crate) fn check(experiment: &Experiment, options: &LiveOptions) -> Result<()
     experiment.flows.iter().try_for_each(check_flow)
 }
 
-/// Congestion controls of a run: those of its flows, or the default of a program's sockets.
+/// Congestion controls that a run uses: those of its flows, or the default of a program's sockets.
 pub(crate) fn congestion_controls<'e>(
     experiment: &'e Experiment,
     options: &'e LiveOptions,

@@ -1,7 +1,7 @@
-//! TCP connections of a run's programs, found by sock_diag(7) whichever process opened them.
+//! TCP connections of a run's programs. sock_diag(7) finds them regardless of the process that opened them.
 //!
-//! Each direction that carries payload is a flow of the run. The sender's socket gives window, RTT and
-//! retransmissions, the receiver's socket gives the bytes received.
+//! Each direction that carries payload is a flow of the run. The sender's socket reports window, RTT
+//! and retransmissions; the receiver's socket reports the bytes received.
 
 use std::collections::BTreeMap;
 use std::mem::take;
@@ -17,7 +17,7 @@ use skyhop_units::{Bytes, Instant};
 
 use crate::kernel_cc;
 
-/// Largest number of flows that are recorded; flows beyond are only counted.
+/// Largest number of flows that are recorded; further flows are only counted.
 const MOST_FLOWS: usize = 1_000;
 
 /// Tracker of the connections of a run's programs.
@@ -32,13 +32,13 @@ pub(crate) struct Connections {
 #[derive(Debug)]
 struct ConnectionTable {
     known: BTreeMap<AddressPair, Connection>,
-    /// Connections missing from snapshots whose sockets the kernel has not yet reported as destroyed: it reports a socket
-    /// when its last packet has left the machine.
+    /// Connections that are missing from snapshots although the kernel has not yet reported their sockets as
+    /// destroyed. The kernel reports a socket when the socket's last packet has left the machine.
     gone: BTreeMap<AddressPair, Connection>,
-    /// Connections that have ended; a list, because their ports may be reused.
+    /// Connections that have ended; a list rather than a map, because later connections may reuse the ports.
     over: Vec<(AddressPair, Connection)>,
     flow_ids: FlowIds,
-    /// Time of the last snapshot: new connections in the next one began after it.
+    /// Time of the last snapshot. Connections that are new in the next snapshot began after it.
     last_snapshot: Instant,
 }
 
@@ -59,9 +59,9 @@ impl FlowIds {
 
 const ENDS: [End; 2] = [End::From, End::To];
 
-/// Placeholder for an unknown congestion control: the sender is on another machine, or only the destruction of its
-/// socket was reported.
-const UNSEEN: &str = "unseen";
+/// Placeholder for an unknown congestion control: the sender is on another machine, or the kernel reported only
+/// that its socket was destroyed.
+const UNKNOWN_CC: &str = "unseen";
 
 /// Bytes that the kernel counts for SYN and FIN.
 const NOT_PAYLOAD: u64 = 2;
@@ -77,7 +77,7 @@ fn addresses_of(end: End, socket: &Socket) -> AddressPair {
     }
 }
 
-/// Connection between the two ends, or of one end to another machine.
+/// Connection between the two ends, or between one end and another machine.
 #[derive(Debug, Clone, Default)]
 struct Connection {
     since: Instant,
@@ -173,8 +173,8 @@ impl ConnectionTable {
         states
     }
 
-    /// Add connections that only their destruction reports show. Reports about known connections are ignored, because
-    /// they include data sent after the run.
+    /// Add connections that appear only in reports of destroyed sockets. Reports about known connections are ignored,
+    /// because their counters include data sent after the run.
     fn add_ended(&mut self, mut ended: [Vec<Socket>; 2], at: Instant) {
         for (end, sockets) in ENDS.into_iter().zip(&mut ended) {
             sockets.retain(|socket| !self.contains(&addresses_of(end, socket)));
@@ -188,7 +188,7 @@ impl ConnectionTable {
             || self.over.iter().any(|(over, _)| over == ends)
     }
 
-    /// Move ended connections out of `known`, so that later ones can use the same ports.
+    /// Move ended connections out of `known`, so that later connections can use the same ports.
     fn retire_ended(&mut self) {
         let (over, known): (BTreeMap<_, _>, _) =
             take(&mut self.known).into_iter().partition(|(_, one)| one.is_gone());
@@ -203,7 +203,7 @@ impl ConnectionTable {
         }
     }
 
-    /// Final states of all flows, and the number of flows without an id.
+    /// Final states of all flows, and the number of flows without an id (those beyond [`MOST_FLOWS`]).
     fn ends(self, at: Instant) -> (Vec<ConnectionEnd>, usize) {
         let (mut ends, mut unlisted) = (Vec::new(), 0);
         for (addresses, connection) in self.over.into_iter().chain(self.gone).chain(self.known) {
@@ -234,7 +234,7 @@ impl ConnectionTable {
         known.missed = 0;
     }
 
-    /// Handle the destruction report of a socket in `gone`; return whether the socket is one of those.
+    /// Handle the report that a socket was destroyed, if its connection is in `gone`; return whether it is.
     fn note_destroyed(&mut self, end: End, ends: &AddressPair, info: &TcpInfo) -> bool {
         let Some(connection) = self.gone.get_mut(ends) else { return false };
         let Some(known) = &mut connection.sockets[end as usize] else { return false };
@@ -251,18 +251,19 @@ impl ConnectionTable {
 }
 
 impl Connection {
-    /// Whether all sockets that were seen are gone: reported as destroyed, or missing from two snapshots, because the
-    /// report may come after a snapshot without the socket.
+    /// Whether all known sockets of the connection are gone: reported as destroyed, or missing from two consecutive
+    /// snapshots. One missing snapshot is not enough, because the report may come after a snapshot without the
+    /// socket.
     fn is_gone(&self) -> bool {
         self.sockets.iter().flatten().all(|known| known.ended || known.missed > 1)
     }
 
-    /// Whether the kernel has reported the destruction of all its sockets.
+    /// Whether the kernel has reported the destruction of all known sockets of the connection.
     fn is_destroyed(&self) -> bool {
         self.sockets.iter().flatten().all(|known| known.ended)
     }
 
-    /// Payload sent by `sender` and received by the other end; `None` if there was none.
+    /// Payload sent by `sender` and received by the other end; `None` if there is none.
     fn payload(&self, sender: End) -> Option<Bytes> {
         let [sender, receiver] =
             [&self.sockets[sender as usize], &self.sockets[1 - sender as usize]];
@@ -312,9 +313,9 @@ impl Connection {
             cc: socket
                 .map(|socket| socket.cc.clone())
                 .filter(|cc| !cc.is_empty())
-                .unwrap_or_else(|| UNSEEN.to_owned()),
+                .unwrap_or_else(|| UNKNOWN_CC.to_owned()),
             name: format!("{a}:{} -> {b}:{}", a_ends.1, b_ends.1),
-            sender_seen: socket.is_some(),
+            sender_observed: socket.is_some(),
         })
     }
 }
@@ -356,7 +357,7 @@ mod tests {
         unseen.add_ended(both(9_000), at_ms(100));
         let (ends, _) = unseen.ends(at_ms(100));
         assert_eq!(ends.len(), 1);
-        assert_eq!((ends[0].end.received, ends[0].cc.as_str()), (Bytes::new(9_000), UNSEEN));
+        assert_eq!((ends[0].end.received, ends[0].cc.as_str()), (Bytes::new(9_000), UNKNOWN_CC));
         let mut seen = ConnectionTable::new(0);
         seen.update(there(5_000), at_ms(100));
         seen.add_ended(both(9_000), at_ms(100));
@@ -393,6 +394,6 @@ mod tests {
         table.update(ended.map(|one| vec![one]), at_ms(1_500));
         let (ends, _) = table.ends(at_ms(2_000));
         let found: Vec<_> = ends.iter().map(|one| (one.end.id, one.cc.as_str())).collect();
-        assert_eq!(found, [(0, "reno"), (1, "reno"), (2, UNSEEN)]);
+        assert_eq!(found, [(0, "reno"), (1, "reno"), (2, UNKNOWN_CC)]);
     }
 }

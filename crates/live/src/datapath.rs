@@ -21,7 +21,7 @@ use crate::traffic::Addresses;
 /// Devices or routers that connect the namespaces of the two ends.
 #[derive(Debug, Clone)]
 pub(crate) enum Topology {
-    /// One device per end, moved by pumps.
+    /// One device per end; pumps move packets between the devices.
     Devices([Arc<Device>; 2]),
     /// Router namespaces whose disciplines emulate the link.
     Tc(Arc<TcLinks>),
@@ -44,12 +44,13 @@ impl Topology {
         Ok(Self::Devices(devices.map(Arc::new)))
     }
 
-    /// Whether each loss is recorded as an event; Linux's disciplines only count losses.
+    /// Whether each loss is recorded as an event; not with Linux's disciplines, which only count losses.
     pub(crate) fn lists_losses(&self) -> bool {
         matches!(self, Self::Devices(_))
     }
 
-    /// Whether the devices' counters count single packets: a router may receive several packets in one GSO buffer.
+    /// Whether the devices' counters count single packets; not with routers, which may receive
+    /// several packets in one GSO buffer.
     pub(crate) fn counts_packets(&self) -> bool {
         matches!(self, Self::Devices(_))
     }
@@ -62,7 +63,8 @@ impl Topology {
         }
     }
 
-    /// Update the views of both directions from the disciplines' counters; pumps update theirs themselves.
+    /// Update the views of both directions from the disciplines' counters. Without disciplines this
+    /// is a no-op: pumps update their own views.
     pub(crate) fn refresh(&self) -> Result<(), HostError> {
         match self {
             Self::Devices(_) => Ok(()),
@@ -107,7 +109,7 @@ pub(crate) enum Datapath {
 pub(crate) struct PumpParts<'e> {
     pub(crate) experiment: &'e Experiment,
     pub(crate) clock: RunClock,
-    /// Whether the clock is virtual: it stands still during computation.
+    /// Whether the clock is virtual, so that it stands still during computation.
     pub(crate) is_virtual: bool,
     pub(crate) spin: bool,
     pub(crate) stop: Arc<Stop>,
@@ -135,7 +137,7 @@ impl Datapath {
         }
     }
 
-    /// Whether a thread has ended; before `stop` is set, only an error ends one.
+    /// Whether a thread has ended; before `stop` is set, a thread ends only because of an error.
     pub(crate) fn has_ended(&self) -> bool {
         match self {
             Self::Pumps(pumps) => pumps.has_ended(),
@@ -164,8 +166,8 @@ impl Datapath {
         Ok(self.views().map(|view| view.state()))
     }
 
-    /// Wait for the threads to end. Return the scheduled sojourn times of skyhop's own datagrams, per direction; none
-    /// with Linux's disciplines, which do not report them.
+    /// Wait for the threads to end. Return the scheduled sojourn times of skyhop's own datagrams, per direction; the
+    /// lists are empty with Linux's disciplines, which do not report sojourn times.
     pub(crate) fn join(self) -> Result<[Vec<Sojourn>; 2], HostError> {
         match self {
             Self::Pumps(pumps) => pumps.join(),

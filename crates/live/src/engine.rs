@@ -45,16 +45,16 @@ use skyhop_host::program::{self, Client, Reaper, Server};
 use skyhop_host::socket::check_congestion_control;
 use skyhop_policyd::DecisionServer;
 
-/// Time between the creation of the run's clock and its zero, in which threads start.
+/// Time from the creation of the run's clock to the clock's zero; threads start during it.
 const LEAD: Duration = Duration::from_millis(50);
 /// Interval at which orders, CPU steal and programs are polled.
 const TICK: Duration = Duration::from_millis(20);
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
-/// Time that the link may take to drain after the traffic has stopped, in addition to queueing and propagation delay.
+/// Time that the link may take to drain after the traffic has stopped, beyond queueing and propagation delay.
 const DRAIN: Duration = Duration::from_secs(2);
 /// Upper limit of the drain time.
 const LONGEST_DRAIN: Duration = Duration::from_secs(20);
-/// Time for which the link must stay empty to count as drained, because the ends may still reply.
+/// Time for which the link must stay empty to count as drained: the ends may still reply to the last packets.
 const QUIET: Duration = Duration::from_millis(20);
 
 /// Order pipe of the caller: a byte requests the end of the run.
@@ -150,7 +150,7 @@ impl Ends {
         Ok(Self { topology, choice, namespaces: [Arc::new(from), Arc::new(to)], tcp, warnings })
     }
 
-    /// Check the congestion controls of all flows, and set the default that programs get.
+    /// Check the congestion controls of all flows, and set the default congestion control for programs.
     fn choose_congestion_controls(
         &mut self,
         plan: &TrafficPlan,
@@ -193,7 +193,8 @@ struct Run<'a> {
     announcer: RunningAnnouncer,
     phases: PhaseLog,
     decision_servers: Vec<DecisionServer>,
-    /// Probe that compares RTTs with the scheduled ones; `None` with Linux's disciplines, which do not report those.
+    /// Probe that compares measured RTTs with the scheduled ones; `None` with Linux's disciplines,
+    /// which do not report scheduled RTTs.
     timing_probe: Option<RunningUdp>,
     udp_flows: Vec<RunningUdp>,
     sampler: Sampler,
@@ -304,7 +305,7 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// Samples and reports progress until the run ends.
+    /// Sample and report progress until the run ends.
     fn watch(&mut self, orders: &Orders, to_caller: &File) -> Result<RunEnd, HostError> {
         let clock = self.testbench.clock;
         let scheduled_end = Instant::START + self.experiment.duration;
@@ -342,7 +343,7 @@ impl<'a> Run<'a> {
 
     /// Whether a thread has ended early, which happens only on errors.
     fn has_failed(&self) -> bool {
-        // After `stop` is set, a flow may end before it has started.
+        // A flow that has not started yet ends when `stop` is set, which is not an error.
         let stopping = self.testbench.stop.is_set();
         let flow_failed = |flow: &RunningTcp| !stopping && flow.has_failed();
         self.datapath.has_ended() || self.flows.iter().any(flow_failed)
@@ -489,7 +490,7 @@ fn longest_drain(experiment: &Experiment) -> Duration {
         let queue = match config.queue {
             QueueLimit::Bytes(bytes) => bytes,
             QueueLimit::Packets(packets) => Bytes::new(packets * LARGEST_PACKET.as_u64()),
-            // The plan has resolved these to bytes.
+            // The plan has resolved limits in time and BDP to bytes.
             QueueLimit::Time(_) | QueueLimit::Bdp(_) => Bytes::ZERO,
         };
         config.schedule.rate_at(end).transmit_time(queue) + config.schedule.delay_at(end)

@@ -16,10 +16,11 @@ use crate::traffic::Addresses;
 /// Largest buffer size: the kernel stores it in an int.
 const MOST_BUFFER: Bytes = Bytes::new(i32::MAX as u64);
 
-/// TCP options of both hosts: those that all flows have, or `[tcp]` where a program generates the traffic.
+/// TCP options of both hosts: the options common to all flows, or those of `[tcp]` where a program
+/// generates the traffic.
 ///
 /// # Errors
-/// Flows differ in an option that a namespace has only once, or the kernel does not accept the value.
+/// Flows differ in an option that applies to a whole namespace, or the kernel does not accept the value.
 pub(crate) fn options(
     experiment: &Experiment,
     with_program: bool,
@@ -46,7 +47,7 @@ pub(crate) fn options(
     Ok(options)
 }
 
-/// First key, of those that a namespace has only once, in which two flows differ.
+/// First key in which two flows differ, of the keys that apply to a whole namespace; `None` if they agree.
 fn differing(one: &TcpOptions, other: &TcpOptions) -> Option<&'static str> {
     [
         ("initial_cwnd", one.initial_cwnd == other.initial_cwnd),
@@ -99,14 +100,15 @@ pub(crate) fn set_initial_cwnd(
     })
 }
 
-/// Warning about `[tcp]` keys that cannot differ from the running kernel, whose release is `release`.
+/// Warning about `[tcp]` keys whose values differ from the running kernel's behaviour, which a live
+/// run cannot change. `release` is the kernel's release.
 pub(crate) fn kernel_option_warning<'o>(
-    asked: impl Iterator<Item = &'o TcpOptions>,
+    requested: impl Iterator<Item = &'o TcpOptions>,
     release: &str,
 ) -> Result<Option<String>, HostError> {
     let hz = ticks_per_second().context("cannot learn the kernel's ticks per second")?;
     let (mut keys, usual) = (Vec::new(), TcpOptions::default());
-    for options in asked {
+    for options in requested {
         let profile = options.profile;
         if profile != usual.profile && !is_release(profile.name(), release) {
             keys.push(format!("profile = \"{profile}\""));

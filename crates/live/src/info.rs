@@ -16,16 +16,16 @@ pub struct LiveInfo {
     /// Link emulator of a run in a guest: "skyhop" or "tc".
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link: Option<LinuxLink>,
-    /// Reason why "tc" was not used where the scenario has `linux.link = "auto"`.
+    /// Reason why the link emulator was not "tc", if the scenario has `linux.link = "auto"`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link_because: Option<String>,
-    /// Program that generated the traffic; `None` where the scenario's flows did.
+    /// Program that generated the traffic; `None` if the scenario's flows did.
     pub program: Option<Program>,
-    /// Default congestion control of sockets that choose none; `None` without a program.
+    /// Congestion control of sockets that do not choose one; `None` without a program.
     pub default_cc: Option<String>,
     /// Whether the end `to` was connected to this machine's network.
     pub internet: bool,
-    /// Guest kernel in virtual time that the run took place in; `None` on the host.
+    /// Guest kernel, in virtual time, on which the run was executed; `None` for a run on the host's kernel.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub guest: Option<Guest>,
     /// Exit status of the client, 128 + signal number if a signal ended it; `None` without a program.
@@ -60,13 +60,13 @@ pub struct Directions {
 /// Timing precision of a run against the wall clock.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Timing {
-    /// CPU steal: time that the hypervisor gave to other machines, in s, summed over the cores.
+    /// CPU steal, in s, summed over the cores: time that the hypervisor gave to other virtual machines.
     pub steal_s: f64,
     /// Number of whole seconds of the run.
     pub seconds: u64,
-    /// Number of those seconds without CPU steal.
+    /// Number of whole seconds without CPU steal.
     pub quiet_seconds: u64,
-    /// Lateness of packets in the seconds without steal, in us; `None` if there were no such seconds.
+    /// Lateness of packets in the seconds without CPU steal, in us; `None` if there were no such seconds.
     pub quiet_lateness_us: Option<Quantiles>,
     /// CPU time of the engine and the traffic that it generates, without programs, in s.
     pub cpu_s: f64,
@@ -80,8 +80,8 @@ pub struct Timing {
 /// `enqueued = delivered + dropped + inside`, and `delivered = device_received + refused`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PacketCount {
-    /// Packets read from the sending namespace's device, as the kernel counts them; with Linux's disciplines as the link,
-    /// packets enqueued there.
+    /// Packets read from the sending namespace's device, as the kernel counts them. If Linux's disciplines emulate
+    /// the link: packets enqueued in them.
     pub device_sent: u64,
     /// Packets that the device dropped before the link could read them.
     pub device_drops: u64,
@@ -89,7 +89,7 @@ pub struct PacketCount {
     pub enqueued: u64,
     /// Packets that the link lost, for all reasons.
     pub dropped: u64,
-    /// Packets that were still inside when the engine stopped.
+    /// Packets that were still inside the link when the engine stopped.
     pub inside: u64,
     /// Packets that came out of the link.
     pub delivered: u64,

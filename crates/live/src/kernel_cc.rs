@@ -1,7 +1,8 @@
-//! Congestion controls of a run in the kernel: the kernel's own where it has one, else skyhop's module, loaded for
-//! the duration of the run.
+//! Congestion controls of a run in the kernel: the kernel's own algorithm if it has one of the name, else skyhop's
+//! module, which is loaded for the duration of the run.
 //!
-//! Only the engine's process holds the loaded modules, so that the kernel unloads them however the process ends.
+//! Only the engine's process has references to the loaded modules, so that the kernel unloads them
+//! however the process ends.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -25,7 +26,7 @@ pub(crate) struct LoadedModules {
     decision_servers: Vec<DecisionServer>,
     loaded: BTreeMap<Choice, RegisteredModule>,
     /// Kernel names of modules that root loaded before the run and that this run uses.
-    borrowed: BTreeSet<String>,
+    loaded_by_root: BTreeSet<String>,
 }
 
 /// Name or file of a module, and its parameters.
@@ -77,14 +78,14 @@ impl LoadedModules {
         readers.collect()
     }
 
-    /// Take the decision servers; the caller records their warnings at the end of the run.
+    /// Move the decision servers out; the caller records their warnings at the end of the run.
     pub(crate) fn take_decision_servers(&mut self) -> Vec<DecisionServer> {
         std::mem::take(&mut self.decision_servers)
     }
 
     /// Warnings about modules loaded by root, which do not receive the run's announcements.
     pub(crate) fn announcement_warnings(&self) -> impl Iterator<Item = String> {
-        self.borrowed.iter().map(|name| {
+        self.loaded_by_root.iter().map(|name| {
             format!(
                 "{name} does not receive this run's announcements: only root may pass them to it; \
                  run skyhop as root, which then loads the module for the run"
@@ -133,7 +134,7 @@ impl LoadedModules {
             // Root may have loaded the module for all users.
             Err(error @ KernelError::NotRoot) => match skyhop_kernel::loaded_name(module) {
                 Some(name) if choice.1.is_empty() => {
-                    self.borrowed.insert(name.clone());
+                    self.loaded_by_root.insert(name.clone());
                     Ok(name)
                 }
                 _ => Err(HostError::of_congestion_control(cc, &error)),
@@ -143,7 +144,8 @@ impl LoadedModules {
     }
 }
 
-/// skyhop's module for `cc`; `None` if the kernel has its own, or only the kernel may know the name.
+/// skyhop's module for `cc`; `None` if the kernel has its own algorithm of this name, or if skyhop
+/// does not know the name.
 fn module_for(cc: &str) -> Result<Option<&'static Module>, HostError> {
     if cc_language(cc).is_some() {
         let module = Module::find(cc).map_err(KernelError::from);
@@ -158,7 +160,7 @@ fn module_for(cc: &str) -> Result<Option<&'static Module>, HostError> {
     Ok(if own { None } else { Module::find(cc).ok() })
 }
 
-/// Whether the congestion control `cc` of the scenario sets its connections' pacing rate.
+/// Whether the scenario's congestion control `cc` sets the pacing rate of its connections.
 pub(crate) fn paces(cc: &str) -> bool {
     let name =
         if cc_language(cc) == Some(CcLanguage::Card) { POLICY_CC } else { plain_cc_name(cc) };

@@ -1,4 +1,4 @@
-//! The wall-clock engine: the kernel's own TCP, or any program, over a link that skyhop emulates.
+//! The wall-clock engine: runs the kernel's own TCP, or any program, over a link that skyhop emulates.
 //!
 //! Each end of the path is a network namespace with one device: TUN or, where /dev/net/tun cannot be opened, a veth
 //! pair with packet sockets. Packets are read from the sender's device, pass a sans-IO [`skyhop_link::Link`] driven
@@ -42,7 +42,7 @@ pub use info::{Directions, LiveInfo, PacketCount, Timing};
 pub struct LiveOptions {
     /// Program that generates the traffic in place of the scenario's TCP flows.
     pub program: Option<Program>,
-    /// Default congestion control of the namespaces, for sockets that choose none.
+    /// Default congestion control of the namespaces, for sockets that do not choose one.
     pub default_cc: String,
     /// Whether the end `to` is connected to this machine's network, so that a program reaches it through the path.
     pub internet: bool,
@@ -57,7 +57,7 @@ pub struct LiveOptions {
 pub struct Guest {
     /// Name that the user gave the kernel.
     pub name: String,
-    /// Source package with its version, or the directory that the kernel was built from.
+    /// Source of the kernel: a package with its version, or a directory.
     pub source: String,
     /// Digest of the kernel's source and configuration.
     pub digest: String,

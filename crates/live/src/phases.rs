@@ -1,4 +1,4 @@
-//! Phases that a run's congestion controls report for announced handovers.
+//! Log of the phases (hold, drain and so on) in which a run's congestion controls react to announced handovers.
 
 use std::sync::Arc;
 

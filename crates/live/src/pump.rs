@@ -16,7 +16,7 @@ use skyhop_host::device::Device;
 use skyhop_host::error::HostError;
 use skyhop_host::frame::{Frame, OwnPacket, own_packet};
 
-/// Number of packets read before due packets are delivered again.
+/// Largest number of packets read before the pump delivers due packets again.
 const BATCH: usize = 32;
 
 /// Largest number of losses recorded as events, so that memory stays bounded when a program floods the link; all
@@ -33,11 +33,11 @@ pub(crate) struct Pump {
     pub(crate) to: Arc<Device>,
     /// Flow ids by index of the traffic, for loss events; the engine's own probe has none.
     pub(crate) flow_ids: Arc<[Option<u32>]>,
-    /// Queue for arrivals, in the direction that blind estimation watches.
+    /// Queue for packet arrivals; `None` for the direction that blind estimation does not watch.
     pub(crate) arrivals: Option<Arc<Arrivals>>,
 }
 
-/// State of a direction that its thread shares with others.
+/// State of a direction, which the direction's thread shares with other threads.
 #[derive(Debug)]
 pub(crate) struct PumpView {
     published: Mutex<Published>,
@@ -49,7 +49,7 @@ impl PumpView {
         Ok(Self { published: Mutex::default(), lateness: LatenessWindow::new()? })
     }
 
-    /// Publish a state that was counted elsewhere: by Linux's disciplines.
+    /// Publish a state that Linux's disciplines have counted.
     pub(crate) fn publish(&self, state: PumpState) {
         self.published().state = state;
     }
@@ -58,7 +58,7 @@ impl PumpView {
         self.published().state.clone()
     }
 
-    /// Return the state, and the losses and marks since the last call.
+    /// Return the latest state, and the losses and ECN marks since the last call.
     pub(crate) fn take_verdicts(&self) -> (PumpState, Verdicts) {
         let mut published = self.published();
         (published.state.clone(), mem::take(&mut published.verdicts))
@@ -69,7 +69,7 @@ impl PumpView {
     }
 }
 
-/// State published by a direction's thread; counts and rows were taken at the same time.
+/// State published by a direction's thread; its counters and its rows are from the same time.
 #[derive(Debug, Default)]
 struct Published {
     state: PumpState,
@@ -92,17 +92,17 @@ pub(crate) struct PumpState {
     pub(crate) stats: Vec<LinkStats>,
     /// Packets that were read from the device.
     pub(crate) entered: u64,
-    /// Packets that have come out of their route.
+    /// Packets that have left the last link of their route and its extra RTT.
     pub(crate) delivered: u64,
     /// Packets that have left the last link of their route but are still delayed by the flow's extra RTT.
     pub(crate) leaving: u64,
-    /// Packets that the far device had no room for.
+    /// Packets for which the receiving end's device had no room.
     pub(crate) refused: u64,
     /// UDP datagrams of programs read from the device.
     pub(crate) udp_entered: u64,
     /// UDP datagrams of programs that came out of their route.
     pub(crate) udp_delivered: u64,
-    /// Whether no packet is inside.
+    /// Whether no packet is inside the links.
     pub(crate) idle: bool,
 }
 
@@ -112,14 +112,14 @@ impl PumpState {
         self.stats.iter().map(|stats| stats.drops.total()).sum()
     }
 
-    /// Number of packets that are neither delivered nor lost yet.
+    /// Number of packets in the links: read, but neither delivered nor lost yet.
     pub(crate) fn inside(&self) -> u64 {
         let inside = |stats: &LinkStats| stats.backlog_packets + stats.underway_packets;
         self.stats.iter().map(inside).sum::<u64>() + self.leaving
     }
 }
 
-/// One-way sojourn time that the links scheduled for one datagram of skyhop's own.
+/// One-way time in the links that they scheduled for one of skyhop's own datagrams.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sojourn {
     pub(crate) index: usize,
@@ -187,7 +187,7 @@ impl PumpWorker {
         &self.pump.from
     }
 
-    /// Time at which a packet is next due; `None` if the links are empty.
+    /// Time at which the next packet is due; `None` if the links are empty.
     pub(crate) fn next_wakeup(&self) -> Option<Instant> {
         self.pump.fabric.next_wakeup()
     }
@@ -197,7 +197,8 @@ impl PumpWorker {
         self.sojourns
     }
 
-    /// Read at most [`BATCH`] packets from the device into the links; return whether there may be more.
+    /// Read at most [`BATCH`] packets from the device into the links; return whether the device may
+    /// have more packets.
     pub(crate) fn read_batch(&mut self, clock: &PumpClock) -> Result<bool, HostError> {
         for _ in 0..BATCH {
             let mut frame = self.spare.pop().unwrap_or_default();
@@ -278,8 +279,8 @@ impl PumpWorker {
         }
     }
 
-    /// Mark the state as changed if a link has a backlog, because such a link's state changes only when it is polled;
-    /// return whether one has.
+    /// Mark the state as changed if a link has a backlog, because polling changes the state of such a link; return
+    /// whether a link has a backlog.
     pub(crate) fn mark_backlog_changed(&mut self) -> bool {
         let has_backlog = self.pump.fabric.stats().any(|stats| stats.backlog_packets > 0);
         self.changed |= has_backlog;

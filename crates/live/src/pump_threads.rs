@@ -12,9 +12,9 @@ use skyhop_units::{Duration, Instant};
 use crate::datapath::PumpParts;
 use crate::pump::{Pump, PumpView, PumpWorker, Sojourn};
 
-/// Longest busy wait: slightly more than the wake-up latency of a sleeping thread, so that it removes most of that
-/// lateness at the cost of a fifth of a core. Packets at 150 Mbit/s are 80 us apart; with a busy wait of similar
-/// length the thread would never sleep and would take CPU time from the endpoints.
+/// Longest busy wait: slightly more than the wake-up latency of a sleeping thread. It removes most of the lateness
+/// that this latency causes, at the cost of a fifth of a core. Packets at 150 Mbit/s are 80 us apart; with a busy
+/// wait of similar length the thread would never sleep and would take CPU time from the endpoints.
 pub(crate) const SPIN: Duration = Duration::from_micros(20);
 /// Longest interval between published states of a link with a backlog.
 const REFRESH: Duration = Duration::from_millis(10);
@@ -32,7 +32,8 @@ impl RunningPumps {
         let workers = [PumpWorker::new(forward)?, PumpWorker::new(back)?];
         let views = workers.each_ref().map(|worker| Arc::clone(worker.view()));
         let groups = if parts.is_virtual {
-            // A guest has one processor, and most deliveries of one direction are answered at once in the other.
+            // A guest has one processor, and an end replies at once to most packets that it
+            // receives, in the other direction.
             vec![workers.into()]
         } else {
             workers.map(|worker| vec![worker]).into()
@@ -41,7 +42,7 @@ impl RunningPumps {
         Ok(Self { views, threads: threads.collect::<Result<_, _>>()? })
     }
 
-    /// Whether a thread has ended; before `stop` is set, only an error ends one.
+    /// Whether a thread has ended; before `stop` is set, a thread ends only because of an error.
     pub(crate) fn has_ended(&self) -> bool {
         self.threads.iter().any(|thread| thread.is_finished())
     }
@@ -54,7 +55,7 @@ impl RunningPumps {
     }
 }
 
-/// Run clock as a pump thread reads it during one iteration of its loop.
+/// Run clock during one iteration of a pump thread's loop.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PumpClock {
     clock: RunClock,
@@ -99,7 +100,7 @@ impl PumpThread {
     fn run(mut self) -> Result<Vec<Vec<Sojourn>>, HostError> {
         minimize_timer_slack()?;
         if self.clock.began.is_some() {
-            // Another thread that ran between an iteration's start and its wait would make the wait end late.
+            // If another thread ran between the start of an iteration and its wait, the wait would end late.
             schedule_first()?;
         }
         while !self.stop.is_set() {
@@ -126,7 +127,8 @@ impl PumpThread {
         Ok(is_behind)
     }
 
-    /// Wait until a packet can be read or is due; return at once if the next one is due within the busy wait.
+    /// Wait until a packet can be read or is due; return at once if the next packet is due within
+    /// the length of the busy wait.
     fn wait(&mut self) -> Result<(), HostError> {
         let next = self.workers.iter().filter_map(PumpWorker::next_wakeup).min();
         let ahead = if self.spin { SPIN } else { Duration::ZERO };

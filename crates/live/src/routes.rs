@@ -8,7 +8,7 @@ use skyhop_units::{Duration, Instant};
 
 use skyhop_host::frame::Frame;
 
-/// Routes of one direction, by index of the traffic. Traffic of programs takes the path.
+/// Routes of one direction, by index of the traffic. Traffic of programs goes over the path's link alone.
 #[derive(Debug, Clone)]
 pub(crate) struct RouteTable {
     /// Start times and fabric route numbers, by index of the traffic.
@@ -17,7 +17,7 @@ pub(crate) struct RouteTable {
     is_one: bool,
 }
 
-/// Number of the route over the path's link alone: programs and the engine's own probe take it.
+/// Number of the route over the path's link alone, which programs and the engine's own probe use.
 const PATH_ALONE: usize = 0;
 
 impl RouteTable {

@@ -53,14 +53,14 @@ impl Sampler {
         if now < self.next {
             return Ok(());
         }
-        // A late sample stands for those that were missed.
+        // A late sample replaces the samples whose times have passed.
         while self.next <= now {
             self.next += self.every;
         }
         self.sample(now, recorder)
     }
 
-    /// Take a sample now. The link counters and the recorded losses cover the same packets.
+    /// Take a sample now. The link counters and the recorded losses are about the same packets.
     pub(crate) fn sample(
         &mut self,
         now: Instant,
@@ -89,7 +89,7 @@ impl Sampler {
         }
     }
 
-    /// Program's connections, once sampling has ended.
+    /// Return the tracker of the program's connections, after sampling has ended.
     pub(crate) fn into_connections(self) -> Option<Connections> {
         self.connections
     }
@@ -115,7 +115,8 @@ impl FlowSampler {
             view: Arc::clone(view),
             id: plan.id,
             start: plan.start,
-            // Other congestion controls have a pacing rate too, which only sizes their segments.
+            // The kernel reports a pacing rate for other congestion controls too, but uses it only
+            // to size segments.
             paces: kernel_cc::paces(&plan.cc),
             ended: false,
         }
@@ -156,7 +157,7 @@ impl FlowSampler {
 /// Sampling state of all links of one direction.
 struct LinkSampler {
     view: Arc<PumpView>,
-    /// Losses counted by the link's thread: all except drops at the device before it.
+    /// Losses counted by the link's thread: all losses except drops at the device in front of the link.
     counted_losses: u64,
 }
 
@@ -173,7 +174,7 @@ impl LinkSampler {
         verdicts.marked.into_iter().for_each(|flow| recorder.count_mark(flow));
         self.counted_losses = state.lost() + state.refused;
         let mut stats = state.stats;
-        // The devices belong to no link; their drops are attributed to the first link.
+        // A device does not belong to any link; its drops are attributed to the first link.
         if let Some(first) = stats.first_mut() {
             first.drops[LossReason::Device] = device.send_drops + state.refused;
         }

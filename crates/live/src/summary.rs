@@ -6,26 +6,27 @@ use skyhop_units::Instant;
 
 use crate::traffic::tcp::{TcpEnd, TcpPlan};
 
-/// Largest 99th percentile of lateness and of the excess RTT, in us, that gives no warning.
+/// Largest 99th percentile of lateness, and of the excess RTT, that does not cause a warning, in us.
 const TOLERABLE_P99_US: f64 = 2_000.0;
 
 /// Final state of a flow; a flow still running ends at `run_end`.
 pub(crate) fn flow_end(plan: &TcpPlan, end: Option<&TcpEnd>, run_end: Instant) -> FlowEnd {
     let completed = end.and_then(|end| end.completed);
     let last = end.map(|end| end.last).unwrap_or_default();
-    // A completed finite transfer has received exactly its bytes: the kernel counts the FIN as one byte more.
-    let whole = plan.app.bytes().filter(|_| completed.is_some());
+    // A completed finite transfer has received exactly its size; the kernel's counter is one byte
+    // higher, because it includes the FIN.
+    let exact = plan.app.bytes().filter(|_| completed.is_some());
     FlowEnd {
         id: plan.id,
         at: end.map_or(run_end.min(plan.stop), |end| end.at).max(plan.start),
-        received: whole.unwrap_or(last.received),
+        received: exact.unwrap_or(last.received),
         retransmits: last.retransmits,
         sent_packets: last.data_segments_sent,
         completed,
     }
 }
 
-/// Warnings that the machine was too slow for the run.
+/// Warnings for a machine that was too slow for the run.
 pub(crate) fn lateness_warnings(
     lateness: Option<&Quantiles>,
     rtt_excess: Option<&Quantiles>,

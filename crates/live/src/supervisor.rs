@@ -29,7 +29,7 @@ use skyhop_host::isolation::{
 };
 use skyhop_host::{internet, program};
 
-/// Interval at which the caller is asked whether to continue, in ms.
+/// Interval at which the caller's callback is asked whether to stop, in ms.
 const CONTROL_INTERVAL_MS: u16 = 50;
 
 /// Run the engine in a forked process and wait for its result.
@@ -77,7 +77,7 @@ struct EngineEnds {
 
 // --- in the caller's process ---
 
-/// Supervisor process as the caller sees it; killed and reaped on drop.
+/// The caller's handle of the supervisor process, which is killed and reaped on drop.
 struct Supervisor {
     pid: Pid,
     reaped: bool,
@@ -188,7 +188,8 @@ fn start_engine(
     match forked {
         Ok(ForkResult::Child) => engine_main(ends, experiment, options),
         Ok(ForkResult::Parent { child }) => {
-            // With these descriptors closed, the caller reads end-of-file when the engine dies.
+            // The engine must be the only owner of these descriptors, so that the caller reads
+            // end-of-file when the engine dies.
             drop(ends);
             match waitpid(child, None) {
                 Ok(WaitStatus::Exited(_, status)) => status,

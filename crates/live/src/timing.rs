@@ -16,7 +16,7 @@ use skyhop_host::error::{Context, HostError};
 
 /// Length of the windows for which CPU steal is measured.
 const WINDOW: Duration = Duration::from_secs(1);
-/// Largest lateness of the histogram, in ns; longer ones are recorded as this.
+/// Largest lateness in the histogram, in ns; longer ones are recorded as this value.
 const LONGEST_NS: u64 = 60_000_000_000;
 
 /// Histogram of lateness in nanoseconds.
@@ -48,7 +48,8 @@ impl LatenessWindow {
         Ok(Self(Mutex::new(new_lateness()?)))
     }
 
-    /// Move `pending` into the window; leave it for the next call while the window is being closed.
+    /// Move `pending` into the window. While the window is being closed, leave `pending` unchanged
+    /// for the next call.
     pub(crate) fn record(&self, pending: &mut Vec<u64>) {
         if let Ok(mut window) = self.0.try_lock() {
             for ns in pending.drain(..) {
@@ -100,7 +101,7 @@ impl TimingRecorder {
         })
     }
 
-    /// Close the window if its time is over; must be called several times per window.
+    /// Close the current window if its time is over. Must be called several times per window.
     pub(crate) fn tick(
         &mut self,
         now: Instant,
@@ -120,14 +121,15 @@ impl TimingRecorder {
         self.collect(windows, quiet)
     }
 
-    /// Collect the lateness after the last whole window, which counts for the whole run only.
+    /// Collect the lateness after the last whole window; it is added to the whole run's, but not to
+    /// that of quiet windows.
     pub(crate) fn finish(&mut self, windows: [&LatenessWindow; 2]) -> Result<(), HostError> {
         self.collect(windows, false)
     }
 
     fn collect(&mut self, windows: [&LatenessWindow; 2], quiet: bool) -> Result<(), HostError> {
         for window in windows {
-            // The spare histogram is swapped in, so that the pump does not wait for the merge.
+            // An empty spare histogram replaces the window's, so that the pump does not wait for the merge.
             let empty = mem::replace(&mut self.spare, Histogram::new(0).map_err(cannot_merge)?);
             let mut closed = window.replace(empty);
             self.all.add(&closed).map_err(cannot_merge)?;

@@ -5,7 +5,7 @@ words! {
     AppTable ["table of results"] {
         /// Requests, one row per request and its answer.
         Requests = "requests",
-        /// Bursts: one row per time of sending between two pauses.
+        /// Bursts: one row per period of sending between two pauses.
         Bursts = "bursts",
         /// Messages of a steady source, one row per message.
         Messages = "messages",

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-/// Prefix of a congestion control's name that selects skyhop's implementation where the kernel has one of that name
-/// too.
+/// Prefix of a congestion control's name that selects skyhop's implementation even where the kernel has a module of the
+/// same name.
 pub const SKYHOP_CC_PREFIX: &str = "skyhop:";
 
 /// Largest length of a congestion control's name: the kernel's limit without the final zero (`TCP_CA_NAME_MAX` - 1).
@@ -20,7 +20,8 @@ pub enum CcLanguage {
     Card,
 }
 
-/// Return the name without the prefix `skyhop:`; `None` without the prefix, when the kernel's own may be meant.
+/// Return the name without the prefix `skyhop:`; `None` if it has no prefix, because it may then mean the
+/// kernel's own module.
 pub fn skyhop_cc_name(name: &str) -> Option<&str> {
     name.strip_prefix(SKYHOP_CC_PREFIX)
 }

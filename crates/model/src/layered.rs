@@ -24,7 +24,7 @@ macro_rules! layered {
         pub struct $values { $($(#[$doc])* pub $key: $type,)+ }
 
         impl $keys {
-            /// Return these keys, completed by those that only `others` gives.
+            /// Return the keys of `self`, completed by the keys that only `others` gives.
             pub fn or(self, others: Self) -> Self {
                 Self { $($key: $crate::layered!(@or self.$key, others.$key $(, $parts)?),)+ }
             }

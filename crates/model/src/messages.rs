@@ -62,8 +62,8 @@ const EXPECTED: [(&str, &str); 10] = [
 /// Longest message in characters; lists of allowed names stay below.
 const LONGEST: usize = 1_000;
 
-/// Message in one line, without characters that act on a terminal. The middle of a very long message, which quotes a
-/// file, is left out.
+/// Message in one line, without characters that act on a terminal. If the message is longer than `LONGEST`, because
+/// it quotes a file, its middle is left out.
 pub fn one_line(message: &str) -> String {
     let line = message.split_whitespace().collect::<Vec<_>>().join(" ");
     let count = line.chars().count();
@@ -80,8 +80,8 @@ pub fn one_line(message: &str) -> String {
     plain
 }
 
-/// Message of a TOML or JSON parser in plain words: lists and tables for sequences and maps, numbers for u64. Other
-/// messages stay as they are.
+/// Message of a TOML or JSON parser in plain words: it speaks of lists, tables and numbers, not of sequences, maps and
+/// u64. Other messages stay as they are.
 pub fn plain_error(message: &str) -> String {
     let message = one_line(message);
     let (what, place) = split_place(&message);
@@ -138,8 +138,8 @@ fn in_plain_words(what: &str) -> Option<String> {
     if let Some(rest) = what.strip_prefix("unknown variant ") {
         return Some(format!("there is no {}", or_none(rest)));
     }
-    let said = BEGINNINGS.iter().find(|(begin, _)| what.starts_with(begin));
-    said.map(|(_, instead)| (*instead).to_owned()).or_else(|| {
+    let replacement = BEGINNINGS.iter().find(|(begin, _)| what.starts_with(begin));
+    replacement.map(|(_, instead)| (*instead).to_owned()).or_else(|| {
         let plain = what.replace("array table, expected `]`", "[[…]], expected `]]`");
         (plain != what).then_some(plain)
     })

@@ -145,12 +145,12 @@ pub struct BufferKeys {
 }
 
 impl BufferKeys {
-    /// Return these keys, completed by those that only `others` gives.
+    /// Return the keys of `self`, completed by the keys that only `others` gives.
     pub fn or(self, others: Self) -> Self {
         Self { initial: self.initial.or(others.initial), max: self.max.or(others.max) }
     }
 
-    /// Return the sizes, with those of `others` for the keys that are not given.
+    /// Return the sizes; a key that is not given gets its size from `others`.
     pub fn values(self, others: BufferSizes) -> BufferSizes {
         let BufferSizes { initial, max } = others;
         BufferSizes { initial: self.initial.unwrap_or(initial), max: self.max.unwrap_or(max) }

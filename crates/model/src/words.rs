@@ -3,11 +3,11 @@
 use skyhop_units::Quoted;
 use thiserror::Error;
 
-/// A name in a file that none of the allowed ones is.
+/// Error about a name in a file that is none of the allowed names.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{} is not a {kind}; expected {expected}", Quoted(name))]
 pub struct UnknownName {
-    /// Kind of thing that the name should be, such as "relay".
+    /// Kind of name that was expected, such as "relay".
     pub kind: &'static str,
     /// The name as given.
     pub name: String,
@@ -25,9 +25,8 @@ impl UnknownName {
 
 /// Define an enum whose variants have names in files: `Variant = "name"`.
 ///
-/// The enum gets the list `ALL` of its variants, `name`, `Display` and `FromStr`, and (de)serializes
-/// by name with serde and in JSON Schemas. The text in brackets says in errors what kind of thing the
-/// name should be.
+/// The enum gets the list `ALL` of its variants, `name`, `Display` and `FromStr`, and (de)serializes by name
+/// with serde and in JSON Schemas. The text in brackets is the kind of name that errors mention.
 macro_rules! words {
     ($(#[$meta:meta])* $name:ident [$what:literal] {
         $($(#[$variant_meta:meta])* $variant:ident = $text:literal,)+

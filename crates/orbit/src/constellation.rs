@@ -12,7 +12,7 @@ use crate::{ElementSet, RecordReport};
 /// Maximum number of satellites of a constellation.
 const MOST_SATELLITES: u64 = 1_000_000;
 
-/// Set of satellites in shells, above the equator, or by element set.
+/// Set of satellites: in shells, in geostationary orbit, or with an element set each.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Constellation {
@@ -21,40 +21,43 @@ pub struct Constellation {
     pub name: String,
     /// Description in one line.
     pub description: String,
-    /// Reference for the constellation's numbers.
+    /// Publication or other source of the constellation's numbers.
     pub source: String,
     /// Time at which the satellites are at their initial positions in the shells.
     pub epoch: UtcInstant,
     /// Lowest elevation at which terminals and gateways use a satellite, in degrees.
     pub minimum_elevation_deg: f64,
-    /// Common prefix of its satellites' names in the public catalogue.
+    /// Common prefix of the satellites' names in the public catalogue.
     #[serde(default)]
     pub satellite_prefix: Option<String>,
-    /// Whether its satellites have inter-satellite links, or are planned to have them.
+    /// Whether the satellites have inter-satellite links, or are planned to have them.
     #[serde(default = "default_true")]
     pub isl: bool,
-    /// Name of the list of its gateways that comes with skyhop, if one is public.
+    /// Name of the list of gateways that comes with skyhop; `None` if the operator's gateways are not public.
     #[serde(default)]
     pub gateways: Option<String>,
-    /// Name of the list of its points of presence that comes with skyhop, if one is public.
+    /// Name of the list of points of presence that comes with skyhop; `None` if the operator's
+    /// points of presence are not public.
     #[serde(default)]
     pub pops: Option<String>,
     /// Propagator of the shells' satellites.
     #[serde(default)]
     pub propagator: Propagator,
-    /// Longest link between ground and satellite, for a tool that limits it by distance.
+    /// Longest link between ground and satellite, for the compatibility mode of a tool that limits
+    /// such links by distance.
     #[serde(default)]
     pub longest_ground_link: Option<Length>,
-    /// Longest link between satellites, for a tool that limits it by distance.
+    /// Longest link between satellites, for the compatibility mode of a tool that limits such links
+    /// by distance.
     #[serde(default)]
     pub longest_isl: Option<Length>,
-    /// Shells of satellites at one altitude each, whose satellites are numbered shell after shell.
+    /// Shells, each with satellites at one altitude. Satellites are numbered shell after shell.
     #[serde(rename = "shell", default)]
     pub shells: Vec<Shell>,
     /// Geostationary satellites, numbered after the shells' satellites.
     #[serde(default)]
     pub geostationary: Vec<Geostationary>,
-    /// Satellites by element set, from a TLE or OMM file; numbered after all others.
+    /// Element sets from a TLE or OMM file, one per satellite; these satellites are numbered after all others.
     #[serde(skip)]
     pub element_sets: Vec<ElementSet>,
     /// Report on the use of the records in the file of element sets.
@@ -73,7 +76,7 @@ pub enum Propagator {
     Sgp4,
 }
 
-/// Satellite at a fixed place above the equator.
+/// Satellite at a fixed longitude above the equator.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Geostationary {
@@ -93,7 +96,7 @@ pub struct Shell {
     pub satellites_per_plane: u32,
     /// Mean altitude above `reference_radius`.
     pub altitude: Length,
-    /// Radius from which `altitude` counts, by default the equator's.
+    /// Radius above which `altitude` is measured; by default the equator's.
     #[serde(default = "equatorial_radius")]
     pub reference_radius: Length,
     /// Inclination of the orbits to the equator, in degrees.
@@ -104,7 +107,8 @@ pub struct Shell {
     /// Range of right ascension over which the planes are spread: 360 (delta) or 180 (star).
     #[serde(default = "full_circle")]
     pub node_span_deg: f64,
-    /// Whether every second plane is ahead by half the distance between satellites, instead of `phasing`.
+    /// Whether every second plane is ahead by half the distance between the satellites of a plane;
+    /// in place of `phasing`.
     #[serde(default)]
     pub staggered: bool,
     /// Kozai's mean motion for SGP4, in revolutions per day as in an element set.
@@ -166,7 +170,7 @@ impl Constellation {
     /// Read a constellation file.
     ///
     /// # Errors
-    /// The file cannot be read, is not TOML of this form, or has an invalid value.
+    /// The file cannot be read, is not a constellation in TOML, or has an invalid value.
     pub fn load(path: &Path) -> Result<Self, ConstellationError> {
         let file = path.display().to_string();
         let text = std::fs::read_to_string(path)
@@ -177,7 +181,7 @@ impl Constellation {
     /// Parse the text of a constellation file; `file` is its name, for the constellation's name and for messages.
     ///
     /// # Errors
-    /// The text is not TOML of this form or has an invalid value.
+    /// The text is not a constellation in TOML, or has an invalid value.
     pub fn parse(text: &str, file: &str) -> Result<Self, ConstellationError> {
         let mut constellation: Self = toml::from_str(text).map_err(|error| {
             let start = error.span().map_or(0, |span| span.start).min(text.len());
@@ -202,7 +206,7 @@ impl Constellation {
         self.shells.iter().map(Shell::satellites).sum::<u32>() + others as u32
     }
 
-    /// Check all values; the error is the first invalid one: key, value, valid range.
+    /// Check all values; the error is the key, the value and the valid range of the first invalid one.
     fn check(&self) -> Result<(), (String, String, &'static str)> {
         let elevation = self.minimum_elevation_deg;
         if !(0.0..90.0).contains(&elevation) {
@@ -244,7 +248,7 @@ impl Shell {
         self.planes * self.satellites_per_plane
     }
 
-    /// Offset of a plane's satellites ahead of plane 0, in slots.
+    /// Offset by which a plane's satellites are ahead of those of plane 0, in slots.
     pub fn slots_ahead(&self, plane: u32) -> f64 {
         if self.staggered {
             return 0.5 * f64::from(plane % 2);

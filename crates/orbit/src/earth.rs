@@ -1,4 +1,4 @@
-//! Models of the Earth: its shape, places on it, and their view of the sky.
+//! Models of the Earth: its shape, places on it, and the direction and distance from them to satellites.
 
 use crate::{EarthRotation, LIGHT_M_PER_S, SecularRates, Vec3};
 
@@ -117,16 +117,16 @@ impl Site {
 /// Model of the Earth: shape, rotation and speed of light.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EarthModel {
-    /// WGS84 ellipsoid; [`EarthRotation::MeanOfDate`]; 299,792,458 m/s.
+    /// WGS84 ellipsoid; [`EarthRotation::MeanOfDate`]; speed of light 299,792,458 m/s.
     Wgs84,
     /// LeoEM's model, made with StarPerf and STK: orbits in J2000 axes ([`EarthRotation::J2000`]) with
     /// [`SecularRates::circular_as_stk_j4`]; geodetic coordinates on WGS84, which are then used as spherical
-    /// coordinates on a sphere of 6,371 km; 3e8 m/s.
+    /// coordinates on a sphere of 6,371 km; speed of light 3e8 m/s.
     LeoemSphere,
 }
 
 impl EarthModel {
-    /// Site at a place, with its position in this model.
+    /// Site at `place`, with its position in this model.
     pub fn site(self, place: Geodetic) -> Site {
         let position = match self {
             Self::Wgs84 => place.to_earth_fixed(),
@@ -164,7 +164,8 @@ impl EarthModel {
         }
     }
 
-    /// Radius from which altitudes of orbits count, in metres; `None` to use the shell's.
+    /// Radius above which altitudes of orbits are measured, in metres; `None` for the reference
+    /// radius of each shell.
     pub(crate) const fn reference_radius_m(self) -> Option<f64> {
         match self {
             Self::Wgs84 => None,

@@ -41,17 +41,17 @@ pub enum ElementSetError {
         /// Value of the element.
         value: f64,
     },
-    /// SGP4 refuses the elements, for the reason in its message.
+    /// SGP4 refuses the elements; the text is SGP4's message.
     #[error("{0}")]
     Refused(String),
 }
 
-/// Mean elements with the constants that SGP4 computes from them once.
+/// Mean elements, with the constants that SGP4 computes once from them.
 ///
 /// The propagation follows the implementation of the US Space Force (WGS72 gravity, the older sidereal time), because
 /// element sets are fitted that way (Vallado and others, Revisiting Spacetrack Report 3, AIAA 2006-6753). The
 /// "improved" mode of other programs gives the same results for satellites near the Earth and differs by up to 1 km
-/// for some in deep space.
+/// for some satellites in deep space.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ElementSet {
     elements: MeanElements,

@@ -13,7 +13,7 @@ const EARTH_TURN_RAD_PER_S: f64 = 7.3e-5;
 /// Positions of a constellation's satellites over time.
 ///
 /// Satellites are numbered shell after shell, with plane * satellites_per_plane + slot within a shell;
-/// geostationary satellites and those by element set follow in their order.
+/// geostationary satellites, and then the satellites from element sets, follow in their order.
 #[derive(Debug, Clone)]
 pub struct Ephemeris {
     groups: Vec<Motion>,
@@ -86,7 +86,7 @@ impl Ephemeris {
     }
 
     /// Write all earth-fixed positions at `time` into `positions`; NaN for a satellite whose elements cannot be
-    /// propagated to that time, so that it is in view of no site.
+    /// propagated to that time, which makes it invisible to all sites.
     pub fn earth_fixed(&self, time: UtcInstant, positions: &mut Vec<Vec3>) {
         positions.clear();
         for group in &self.groups {
@@ -104,21 +104,21 @@ impl Ephemeris {
 }
 
 impl Ephemeris {
-    /// Earth-fixed position of one satellite at `time`; NaN as in [`Ephemeris::earth_fixed`], and for a number without
-    /// a satellite.
+    /// Earth-fixed position of one satellite at `time`; NaN as in [`Ephemeris::earth_fixed`], and if there is no
+    /// satellite with this number.
     pub fn earth_fixed_of(&self, satellite: u32, time: UtcInstant) -> Vec3 {
         let mut index = satellite as usize;
         for group in &self.groups {
             if index < group.satellites() {
                 let (position, axes) = group.position(index, time, self.epoch);
-                return self.turned(position, axes, time);
+                return self.to_earth_fixed(position, axes, time);
             }
             index -= group.satellites();
         }
         UNKNOWN_POSITION
     }
 
-    fn turned(&self, position: Vec3, axes: Axes, time: UtcInstant) -> Vec3 {
+    fn to_earth_fixed(&self, position: Vec3, axes: Axes, time: UtcInstant) -> Vec3 {
         let rotation = match axes {
             Axes::EarthFixed => return position,
             Axes::Inertial => self.earth.rotation().at(time),
@@ -203,15 +203,15 @@ impl Motion {
     }
 }
 
-/// Margin for the periodic terms of SGP4's radius and for the change of the axis by drag, in metres.
+/// Margin for the periodic terms of SGP4's radius and for the change of the semi-major axis by drag, in metres.
 const RADIUS_MARGIN_M: f64 = 50e3;
 
 fn apogee_m(set: &ElementSet) -> f64 {
     set.semi_major_axis_m() * (1.0 + set.elements().eccentricity) + RADIUS_MARGIN_M
 }
 
-/// Upper bound of the earth-fixed speed, in m/s: that at the perigee (vis-viva) plus the Earth's rotation at the
-/// apogee.
+/// Upper bound of the earth-fixed speed, in m/s: the speed at the perigee (vis-viva) plus the speed of the
+/// Earth's rotation at the apogee.
 fn fastest_m_per_s(set: &ElementSet) -> f64 {
     const MU_M3_PER_S2: f64 = 3.986_008e14;
     let axis_m = set.semi_major_axis_m();

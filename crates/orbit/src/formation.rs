@@ -4,22 +4,23 @@ use skyhop_units::UtcInstant;
 
 use crate::{ElementSet, Vec3};
 
-/// Maximum difference between consecutive inclinations of one shell, in degrees.
+/// Maximum difference between consecutive sorted inclinations within one shell, in degrees.
 const INCLINATION_GAP_DEG: f64 = 0.05;
-/// Maximum difference between consecutive altitudes of one shell, in metres: OneWeb's planes are 4 km apart,
-/// and Starlink keeps planes of one shell at altitudes up to 5 km apart.
+/// Maximum difference between consecutive sorted altitudes within one shell, in metres: OneWeb's planes are
+/// 4 km apart, and Starlink keeps planes of one shell at altitudes up to 5 km apart.
 const ALTITUDE_GAP_M: f64 = 6e3;
-/// Size of the bins in which altitudes are counted, in metres; the few satellites of a sparse bin are on their way to
-/// another altitude and belong to no shell.
+/// Size of the bins in which altitudes are counted, in metres; the few satellites in a sparse bin are on their way to
+/// another altitude and do not belong to a shell.
 const ALTITUDE_BIN_M: f64 = 1e3;
 /// Minimum number of satellites of a shell.
 const FEWEST_IN_SHELL: usize = 10;
-/// Minimum number of satellites of an altitude bin and its two neighbours.
+/// Minimum number of satellites in an altitude bin and its two neighbours together; a bin with fewer is sparse.
 const FEWEST_IN_BIN: usize = 5;
 /// Minimum gap between the nodes of adjacent planes, in degrees.
 const NODE_GAP_DEG: f64 = 0.5;
-/// Minimum ratio of consecutive sorted gaps at the border between gaps of planes and gaps within a plane.
-const STEEP: f64 = 3.0;
+/// Minimum ratio of two consecutive sorted gaps at the border between gaps within a plane and gaps
+/// between planes.
+const MIN_GAP_RATIO: f64 = 3.0;
 /// Node gap up to which planes always count as adjacent, in degrees.
 const ADJACENT_DEG: f64 = 20.0;
 const EQUATORIAL_RADIUS_M: f64 = 6_378_137.0;
@@ -28,12 +29,12 @@ const EQUATORIAL_RADIUS_M: f64 = 6_378_137.0;
 ///
 /// A shell is a group of satellites of nearly the same inclination and altitude; its planes are the clusters of
 /// right ascensions of the ascending nodes; the satellites of a plane are ordered by argument of latitude.
-/// Satellites that fit nowhere (moving up, down or to another plane) have no place.
+/// Satellites that do not fit into a plane (because they move up, down or to another plane) have no place.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Formation {
     /// Shells in the order of inclination, then altitude.
     pub shells: Vec<FormationShell>,
-    /// Place of each satellite, in the order given.
+    /// Place of each satellite, in the order of the element sets; `None` for a satellite without a place.
     pub places: Vec<Option<FormationPlace>>,
 }
 
@@ -60,7 +61,7 @@ pub struct FormationPlane {
 /// Satellite of a [`FormationPlane`], with its place along the orbit.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct FormationSatellite {
-    /// Index among the element sets.
+    /// Index of the satellite among the element sets.
     pub id: u32,
     /// Argument of latitude, the angle from the ascending node to the satellite, in degrees.
     pub latitude_argument_deg: f64,
@@ -73,7 +74,7 @@ pub struct FormationPlace {
     pub shell: u32,
     /// Index of the plane within the shell.
     pub plane: u32,
-    /// Index within the plane.
+    /// Index of the satellite within the plane.
     pub slot: u32,
 }
 
@@ -109,11 +110,12 @@ impl Formation {
         Self { shells, places }
     }
 
-    /// Return the links of a +Grid: along each plane to the next satellite, and to the adjacent plane by
-    /// nearest argument of latitude, each satellite at most once per side.
+    /// Return the links of a +Grid: from each satellite to the next one in its plane, and to the
+    /// satellite in the adjacent plane with the nearest argument of latitude. A satellite has at most
+    /// one link to each adjacent plane.
     ///
-    /// Planes are adjacent if the gap between their nodes is at most 20 degrees or one and
-    /// a half times the shell's median gap, so that there are no links across the seam of a star.
+    /// Planes are adjacent if the gap between their nodes is at most 20 degrees or one and a half
+    /// times the shell's median gap, so that there are no links across the seam of a Walker star.
     pub fn grid_links(&self, seam: bool) -> Vec<(u32, u32)> {
         let mut links = Vec::new();
         for shell in &self.shells {
@@ -149,7 +151,7 @@ impl Orbit {
 }
 
 impl FormationShell {
-    /// Recover the shell of a group of satellites, if there are at least [`FEWEST_IN_SHELL`].
+    /// Recover the planes of a group of satellites; `None` if the group has fewer than [`FEWEST_IN_SHELL`].
     fn of(orbits: Vec<Orbit>) -> Option<Self> {
         if orbits.len() < FEWEST_IN_SHELL {
             return None;
@@ -192,7 +194,8 @@ impl FormationShell {
 
 impl FormationPlane {
     fn of(orbits: Vec<Orbit>) -> Self {
-        // Offsets from the first node, so that the mean is right for a plane at the equinox (0 or 360 degrees).
+        // Node offsets are relative to the first node, so that their mean is right also for a plane
+        // at the equinox (0 or 360 degrees).
         let first = orbits[0].node_deg;
         let offset = |o: &Orbit| (o.node_deg - first + 180.0).rem_euclid(360.0) - 180.0;
         let mean = orbits.iter().map(offset).sum::<f64>() / orbits.len() as f64;
@@ -207,7 +210,7 @@ impl FormationPlane {
         Self { node_deg: (first + mean).rem_euclid(360.0), satellites }
     }
 
-    /// Links of each satellite to the next, and of the last to the first.
+    /// Links from each satellite of the plane to the next, and from the last to the first.
     fn ring(&self) -> Vec<(u32, u32)> {
         let ids: Vec<u32> = self.satellites.iter().map(|s| s.id).collect();
         let mut links: Vec<(u32, u32)> = ids.windows(2).map(|pair| (pair[0], pair[1])).collect();
@@ -217,7 +220,8 @@ impl FormationPlane {
         links
     }
 
-    /// Pairs of satellites with the adjacent plane: nearest in argument of latitude first, each satellite at most once.
+    /// Pairs of a satellite of this plane and one of the adjacent plane. The pair that is nearest
+    /// in argument of latitude is formed first, and each satellite is in at most one pair.
     fn matched(&self, adjacent: &Self) -> Vec<(u32, u32)> {
         let mut pairs = Vec::new();
         for a in &self.satellites {
@@ -228,7 +232,7 @@ impl FormationPlane {
         }
         pairs.sort_by(|a, b| a.0.total_cmp(&b.0).then((a.1, a.2).cmp(&(b.1, b.2))));
         let (mut taken, mut links) = (std::collections::BTreeSet::new(), Vec::new());
-        // Satellites more than a slot apart are not paired.
+        // Satellites that are more than a slot apart are not paired.
         let slot_deg = 360.0 / self.satellites.len().max(adjacent.satellites.len()) as f64;
         for (_, a, b) in pairs.into_iter().take_while(|(apart, _, _)| *apart <= slot_deg) {
             if !taken.contains(&a) && !taken.contains(&b) {
@@ -240,7 +244,7 @@ impl FormationPlane {
     }
 }
 
-/// Sort by `key` and split wherever two neighbours are more than `gap` apart.
+/// Sort the orbits by `key`, and split them where two neighbours are more than `gap` apart.
 fn runs(mut orbits: Vec<Orbit>, key: impl Fn(&Orbit) -> f64, gap: f64) -> Vec<Vec<Orbit>> {
     orbits.sort_by(|a, b| key(a).total_cmp(&key(b)).then(a.id.cmp(&b.id)));
     orbits.chunk_by(|a, b| key(b) - key(a) <= gap).map(<[Orbit]>::to_vec).collect()
@@ -259,8 +263,8 @@ fn keep_crowded_altitudes(orbits: &mut Vec<Orbit>) {
 
 /// Split satellites into planes by right ascension.
 ///
-/// Gaps between planes are much larger than gaps within a plane: the border is where the sorted gaps fall
-/// most steeply, or at [`NODE_GAP_DEG`] if they fall steeply nowhere.
+/// Gaps between planes are much larger than gaps within a plane. The border between both is where the
+/// ratio of consecutive sorted gaps is largest, or at [`NODE_GAP_DEG`] if no ratio is large enough.
 fn crowded_nodes(mut orbits: Vec<Orbit>) -> Vec<Vec<Orbit>> {
     orbits.sort_by(|a, b| a.node_deg.total_cmp(&b.node_deg).then(a.id.cmp(&b.id)));
     let count = orbits.len();
@@ -272,10 +276,10 @@ fn crowded_nodes(mut orbits: Vec<Orbit>) -> Vec<Vec<Orbit>> {
     let steepness = |pair: &[f64]| pair[0] / pair[1].max(0.01);
     let border = gaps
         .windows(2)
-        .filter(|pair| pair[0] >= NODE_GAP_DEG && steepness(pair) >= STEEP)
+        .filter(|pair| pair[0] >= NODE_GAP_DEG && steepness(pair) >= MIN_GAP_RATIO)
         .max_by(|a, b| steepness(a).total_cmp(&steepness(b)))
         .map_or(NODE_GAP_DEG, |pair| pair[0]);
-    // Begin after a gap, so that the equinox splits no plane.
+    // Begin after a gap, so that no plane is split at the equinox.
     let begin = (0..count).find(|index| gap(*index) >= border).map_or(0, |index| index + 1);
     let mut planes = vec![Vec::new()];
     for step in 0..count {

@@ -1,8 +1,9 @@
 //! Positions of satellites and sites, and their mutual visibility.
 //!
-//! A [`Constellation`] describes shells of satellites (read from TOML) or holds element sets (from an
-//! [`ElementFile`]); an [`Ephemeris`] computes their positions at a given UTC; a [`Sky`] determines the
-//! satellites in view of each [`Site`]; a [`Formation`] recovers planes and slots from element sets.
+//! A [`Constellation`] describes shells of satellites (read from TOML) or contains element sets (from
+//! an [`ElementFile`]); an [`Ephemeris`] computes their positions at a given UTC; a [`Sky`] determines
+//! the satellites in view of each [`Site`]; a [`Formation`] recovers planes and slots from element
+//! sets.
 //!
 //! # Accuracy
 //! Element sets are propagated with SGP4. Satellites of shells move on circular orbits with the secular drift of J2,

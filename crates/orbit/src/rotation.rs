@@ -69,7 +69,7 @@ fn nutation(t: f64) -> (Mat3, f64) {
     (rotation, longitude * mean_obliquity.cos())
 }
 
-/// Rotation of the axes about z; the library's function rotates vectors instead.
+/// Rotation of the axes about z by an angle; glam's function rotates vectors, which is the inverse.
 fn about_z(angle_rad: f64) -> Mat3 {
     Mat3::from_rotation_z(-angle_rad)
 }

@@ -10,8 +10,9 @@ const J4: f64 = -1.619_621_591_37e-6;
 
 /// Constant rates of a circular orbit's angles, in rad/s.
 ///
-/// First and second order in J2, first order in J4, for eccentricity zero: the secular part of Kozai,
-/// The Motion of a Close Earth Satellite, Astronomical Journal 64, 1959, page 367.
+/// They are of first and second order in J2 and of first order in J4, for eccentricity zero: the
+/// secular part of Kozai, The Motion of a Close Earth Satellite, Astronomical Journal 64, 1959, page
+/// 367.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SecularRates {
     /// Rate of the right ascension of the ascending node, in rad/s.
@@ -42,7 +43,7 @@ impl SecularRates {
     }
 
     /// Compute the rates with the opposite sign of the node's J4 term, as in LeoEM's published paths, which were made
-    /// with STK's J4Perturbation propagator (27 m apart after one orbit at 550 km).
+    /// with STK's J4Perturbation propagator. The sign changes positions by 27 m after one orbit at 550 km.
     pub fn circular_as_stk_j4(semi_major_axis_m: f64, inclination_rad: f64) -> Self {
         let rates = Self::circular(semi_major_axis_m, inclination_rad);
         let mean_motion = (MU_M3_PER_S2 / semi_major_axis_m.powi(3)).sqrt();

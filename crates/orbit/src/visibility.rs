@@ -35,8 +35,8 @@ impl Coverage {
 
     /// Upper bound of the distance to usable satellites, in metres.
     fn largest_range_m(self, largest_radius_m: f64) -> f64 {
-        // The radius is below every site, and the elevation is reduced by the deflection of the vertical between
-        // ellipsoid and sphere: both only increase the bound.
+        // The radius is smaller than that of every site, and the elevation is reduced by the deflection of the
+        // vertical between ellipsoid and sphere. Both only increase the bound.
         const SMALLEST_RADIUS_M: f64 = 6.34e6;
         const VERTICAL_DEFLECTION_DEG: f64 = 0.25;
         match self {
@@ -50,7 +50,7 @@ impl Coverage {
     }
 }
 
-/// Satellites in view of a list of sites, updated at each step.
+/// Satellites in view of each site of a list, updated at each step.
 #[derive(Debug, Clone)]
 pub struct Sky {
     sites: Vec<Site>,
@@ -100,8 +100,8 @@ impl Sky {
         Self { sites, coverage, near_m, near, near_since: None, geo_arc: None }
     }
 
-    /// Exclude satellites that a site sees within `degrees` of the geostationary arc, where a low satellite would
-    /// interfere with the links of geostationary ones.
+    /// Exclude satellites that a site sees within `degrees` of the geostationary arc, where the link of a low
+    /// satellite would interfere with those of geostationary satellites.
     #[must_use]
     pub fn avoiding_geo_arc(self, degrees: f64) -> Self {
         let geo_arc = Some(GeoArc::new(&self.sites, degrees));
@@ -123,7 +123,8 @@ impl Sky {
         &self.sites
     }
 
-    /// Whether [`Sky::update`] at `now` needs no positions, because the list of near satellites is still valid.
+    /// Whether the list of near satellites is still valid at `now`, so that [`Sky::update`] does
+    /// not need positions.
     pub fn knows_near(&self, now: Instant) -> bool {
         let fresh = |since: Instant| {
             since <= now && now.saturating_since(since).as_nanos() <= NEARBY_FOR.as_nanos()
@@ -131,8 +132,8 @@ impl Sky {
         self.near_since.is_some_and(fresh)
     }
 
-    /// Satellites near any of the sites: only these can come into view until the next update. A satellite near several
-    /// sites is repeated.
+    /// Satellites near at least one of the sites: only these can come into view until the list is next updated. A
+    /// satellite near several sites is repeated.
     pub fn near(&self) -> impl Iterator<Item = u32> + '_ {
         self.near.iter().flatten().copied()
     }

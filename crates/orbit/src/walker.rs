@@ -6,7 +6,7 @@ use skyhop_units::UtcInstant;
 
 use crate::{EarthModel, ElementSet, MeanElements, SecularRates, Shell, Vec3};
 
-/// Shell with its time-independent values precomputed.
+/// Shell with precomputed values that do not depend on time.
 #[derive(Debug, Clone)]
 pub(crate) struct ShellMotion {
     semi_major_axis_m: f64,
@@ -41,7 +41,7 @@ impl ShellMotion {
         let slots = self.latitude_arguments.len() / self.nodes_rad.len();
         for (node_rad, plane) in self.nodes_rad.iter().zip(self.latitude_arguments.chunks(slots)) {
             let axes = self.plane_axes(*node_rad, elapsed_s);
-            positions.extend(plane.iter().map(|start| turned(axes, *start, turn)));
+            positions.extend(plane.iter().map(|start| position_after_turn(axes, *start, turn)));
         }
     }
 
@@ -50,7 +50,7 @@ impl ShellMotion {
         let turn = (self.rates.latitude_argument_rad_per_s * elapsed_s).sin_cos();
         let slots = self.latitude_arguments.len() / self.nodes_rad.len();
         let axes = self.plane_axes(self.nodes_rad[index / slots], elapsed_s);
-        turned(axes, self.latitude_arguments[index], turn)
+        position_after_turn(axes, self.latitude_arguments[index], turn)
     }
 
     /// Positions of a plane's satellites at the ascending node, and a quarter of an orbit later.
@@ -77,8 +77,9 @@ impl ShellMotion {
     }
 }
 
-/// Position of a satellite whose argument of latitude was `start` (cosine, sine), after a turn (sine, cosine).
-fn turned([ascending, ahead]: [Vec3; 2], start: (f64, f64), turn: (f64, f64)) -> Vec3 {
+/// Position of a satellite in a plane: its argument of latitude was `start` (cosine, sine), and
+/// then increased by the angle `turn` (sine, cosine).
+fn position_after_turn([ascending, ahead]: [Vec3; 2], start: (f64, f64), turn: (f64, f64)) -> Vec3 {
     let along = start.0 * turn.1 - start.1 * turn.0;
     let across = start.1 * turn.1 + start.0 * turn.0;
     ascending * along + ahead * across

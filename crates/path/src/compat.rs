@@ -17,13 +17,14 @@ pub(crate) trait CompatRules {
     /// One-way delay between a satellite and a site, in seconds.
     fn ground_delay_s(self, satellite: Vec3, site: &Site) -> f64;
 
-    /// Whether the last plane of a shell has links to the first.
+    /// Whether inter-satellite links join the last plane of a shell to the first.
     fn links_across_seam(self) -> bool;
 
     /// Whether an end may keep its satellite after the satellite has left coverage.
     fn keeps_lost_satellite(self) -> bool;
 
-    /// Whether an end hop keeps the delay that it had at the time when its satellite was chosen.
+    /// Whether the hop between an end and its satellite keeps the delay that it had when the
+    /// satellite was chosen.
     fn freezes_end_hops(self) -> bool;
 
     fn between_frames(self) -> BetweenFrames;
@@ -49,7 +50,7 @@ impl CompatRules for Compat {
     fn ground_delay_s(self, satellite: Vec3, site: &Site) -> f64 {
         let distance_m = match self {
             Self::None | Self::Hypatia => site.range_m(satellite),
-            // LeoEM's formula for the distance has y again in the place of z.
+            // LeoEM's distance formula uses y twice, where the second one should be z.
             Self::Leoem => {
                 let sight = satellite - site.position;
                 (sight.x * sight.x + 2.0 * sight.y * sight.y).sqrt()

@@ -55,13 +55,13 @@ fn sites_of(request: &PathRequest, frames: &[Frame]) -> Vec<NodeSite> {
 
 /// Iterator over the frames of a path, computed one after the other in constant memory.
 ///
-/// It does not check whether any frame has a path, which [`compute`] does.
+/// The iterator does not check that at least one frame has a path; [`compute`] does.
 pub struct PathFrames<'r> {
     request: &'r PathRequest,
     next_step: u64,
     ephemeris: Ephemeris,
     positions: Vec<Vec3>,
-    /// Sky over both ends, `from` first.
+    /// Satellites above each end of the path; the `from` end comes first.
     sky: Sky,
     in_view: [Vec<Link>; 2],
     policy: Box<dyn HandoverPolicy>,
@@ -149,7 +149,8 @@ impl<'r> PathFrames<'r> {
         }
     }
 
-    /// Find the satellites in view of each end. An end without a satellite of its own gets one link to its own node.
+    /// Find the satellites in view of each end. An end without a satellite gets a single link, of
+    /// zero delay, to its own node.
     fn look_up(&mut self, at: Instant) {
         self.sky.update(at, &self.positions);
         let ground = self.topology.end_without_satellite();
@@ -168,7 +169,7 @@ impl<'r> PathFrames<'r> {
         }
     }
 
-    /// Frame with the shortest route between the selected satellites, if there is one.
+    /// Frame with the shortest route between the selected satellites; `None` if they have no route.
     fn routed(&mut self, at: Instant, selection: Selection) -> Option<Frame> {
         let [Some(from), Some(to)] = selection else { return None };
         self.router.shortest(
@@ -260,7 +261,7 @@ impl VisibilityForecast for OrbitForecast<'_> {
         while seen < LONGEST && sees(seen + STRIDE) {
             seen += STRIDE;
         }
-        // The satellite sets between `seen` and one stride later: bisect.
+        // The satellite sets between `seen` and `seen + STRIDE`: bisect.
         let mut unseen = seen + STRIDE;
         while seen < LONGEST && unseen - seen > PRECISION {
             let middle = seen + (unseen - seen) / 2;

@@ -18,7 +18,7 @@ pub struct EventRules {
     pub seed: u64,
 }
 
-/// Links in the middle of a path that go down when its route leaves or joins them.
+/// Choice of the links in the middle of a path that go down when the path's route leaves or joins them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LinkTeardown {
     /// Links between a satellite and a gateway. Inter-satellite links and fibre stay up, and a frame in which only
@@ -28,14 +28,15 @@ pub enum LinkTeardown {
         satellites: u32,
     },
     /// All links at which the route differs, as in LeoEM's emulator, including its bug: if the first satellite of the
-    /// new route was further along the old one, the last link in the middle goes down (its array is indexed with -1).
+    /// new route was further along the old one, the last link in the middle goes down, because LeoEM indexes its
+    /// array with -1.
     AllAsLeoem,
 }
 
 impl EventRules {
     /// Return the events at the beginning of `frame`, given the previous frame, in the order of the hops.
     ///
-    /// `lost` has an outage of zero, because there is no path until `restored`.
+    /// A `lost` event has an outage of zero: the path is down until the `restored` event anyway.
     pub fn between(&self, previous: Option<&Frame>, frame: &Frame) -> Vec<PathEvent> {
         let was = previous.filter(|previous| previous.delay.is_some());
         let event = |kind, hop, outage| PathEvent { at: frame.at, kind, hop, outage };
@@ -72,7 +73,7 @@ impl EventRules {
             hop: Some(hop),
             outage: Duration::ZERO,
         }));
-        // The other end of an access path is on the ground and has no satellite.
+        // The end `to` of an access path is on the ground and has no satellite.
         if was[1] != is[1] && self.is_satellite(is[1]) {
             events.push(end(1, last_hop));
         }
@@ -82,7 +83,8 @@ impl EventRules {
         events
     }
 
-    /// One-way delays between the ends and their satellites; the first end's twice if the last end has no satellite.
+    /// One-way delays between each end and its satellite. If the last end has no satellite, both
+    /// delays are the first end's.
     fn end_delays(&self, frame: &Frame) -> [Duration; 2] {
         let (first, last) = (frame.hop_delays[0], frame.hop_delays[frame.hop_delays.len() - 1]);
         [first, if self.is_satellite(end_satellites(frame)[1]) { last } else { first }]
@@ -124,11 +126,13 @@ fn reroute(at: Instant) -> PathEvent {
     PathEvent { at, kind: PathEventKind::Reroute, hop: None, outage: Duration::ZERO }
 }
 
-/// Whether the new route leaves or joins the old one at each link, for the middles of both routes.
+/// Return for each link of the new route whether the new route leaves or joins the old one there.
+/// `old` and `new` are the nodes of both routes without their ends.
 ///
 /// The rule is that of LeoEM's emulator. The new route leaves the old one at a link into the first node that the old
-/// route does not have; it joins the old one at a link into a node that the old route has, but not as the next one. If
-/// that node is the first, `wraps` decides whether the last link counts or none.
+/// route does not have; it joins the old one at a link into a node that the old route has, but not as the next one.
+/// No link leads into the first node of `new`; if the rule applies to that node, the last link counts with `wraps`,
+/// and no link without it.
 fn broken_links(old: &[i32], new: &[i32], wraps: bool) -> Vec<bool> {
     let mut broken = vec![false; new.len().saturating_sub(1)];
     let place = |node: i32| old.iter().position(|old| *old == node);

@@ -27,7 +27,7 @@ pub struct Jitter {
 pub struct Spikes {
     /// Probability that a spike begins in a given second.
     pub per_second: f64,
-    /// Minimum height of a spike.
+    /// Minimum height of a spike, which is its addition to the round trip.
     pub from: Duration,
     /// Maximum height of a spike.
     pub to: Duration,
@@ -47,10 +47,11 @@ enum DrawKind {
 const SECOND: Duration = Duration::from_secs(1);
 
 impl Jitter {
-    /// Return the round trips about the value `base` until `duration`, each with the time from which it holds.
+    /// Return the round trips about `base` from the path's start until `duration`, each with the
+    /// time from which on it holds.
     ///
-    /// A value is kept with the probability e^(-every/correlation) and otherwise drawn again. The autocorrelation is
-    /// then exponential, and the distribution exactly triangular.
+    /// After each interval `every`, the value stays the same with the probability e^(-every/correlation), and a new
+    /// one is drawn otherwise. The autocorrelation is then exponential, and the distribution exactly triangular.
     pub fn rtts(&self, base: Duration, duration: Duration, seed: u64) -> Vec<(Instant, Duration)> {
         let kept = match self.correlation {
             Duration::ZERO => 0.0,

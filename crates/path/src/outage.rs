@@ -24,7 +24,7 @@ pub enum OutageModel {
 const STARLINK_NS: [u64; 2] = [30_000_000, 100_000_000];
 
 impl OutageModel {
-    /// Outage of an end whose one-way delay to its satellite changes from `old` to `new`.
+    /// Outage at a handover of an end whose one-way delay to its satellite changes from `old` to `new`.
     pub fn handover(self, old: Duration, new: Duration, draw: Draw) -> Duration {
         match self {
             Self::Leoem => (old + new) * 3,
@@ -32,7 +32,8 @@ impl OutageModel {
         }
     }
 
-    /// Outage when a lost path is restored; `ends` are the one-way delays of both ends to their satellites.
+    /// Outage that follows the restoration of a lost path; `ends` are the one-way delays of both
+    /// ends to their satellites.
     pub fn restored(self, ends: [Duration; 2], draw: Draw) -> Duration {
         match self {
             Self::Leoem => ends[0].max(ends[1]) * 3,
@@ -56,7 +57,7 @@ pub struct Draw(u64);
 impl Draw {
     /// Random number of the event at time `at` and end `end`, on a path with `seed`.
     pub const fn new(seed: u64, at: Instant, end: u64) -> Self {
-        Self(mixed(mixed(mixed(seed) ^ at.as_nanos()) ^ end))
+        Self(splitmix64(splitmix64(splitmix64(seed) ^ at.as_nanos()) ^ end))
     }
 
     /// Uniform number from 0 to less than 1.
@@ -72,7 +73,7 @@ impl Draw {
 }
 
 /// One step of SplitMix64 (Steele, Lea and Flood, 2014) from `state`.
-const fn mixed(state: u64) -> u64 {
+const fn splitmix64(state: u64) -> u64 {
     let z = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -8,7 +8,8 @@ use thiserror::Error;
 use crate::trace::TraceError;
 use crate::{Endpoint, OutageModel, handover};
 
-/// Maximum number of steps of a path, unless the user allows large ones: three weeks of seconds, half a gigabyte.
+/// Maximum number of steps of a path, unless the user allows large ones: three weeks in steps of 1
+/// s, which take half a gigabyte.
 pub const MOST_STEPS: u64 = 2_000_000;
 
 /// Request for a path between two places.
@@ -29,7 +30,7 @@ pub struct PathRequest {
     pub handover: String,
     /// Model of the outage at an end handover.
     pub outage: OutageModel,
-    /// Tool whose Earth model, speed of light and rules are used.
+    /// Other simulator whose Earth model, speed of light and rules the path uses, if any.
     pub compat: Compat,
     /// Start of the path in UTC.
     pub start: UtcInstant,
@@ -46,15 +47,15 @@ pub struct PathRequest {
 /// Rarely used options of a path.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PathOptions {
-    /// Whether the last plane of a shell has links to the first.
+    /// Whether inter-satellite links join the last plane of a shell to the first.
     pub isl_seam: bool,
-    /// Minimum altitude above the equator's radius at which links between satellites pass.
+    /// Minimum height of inter-satellite links above a sphere with the equator's radius.
     pub isl_clearance: Length,
     /// Minimum angle that sites keep from the geostationary arc, in degrees; `None` for no limit.
     pub geo_avoidance_deg: Option<f64>,
     /// Points of presence of an access path; `from` uses the nearest.
     pub pops: Vec<Place>,
-    /// Length of fibre relative to the great circle.
+    /// Length of fibre divided by the great-circle distance.
     pub fibre_stretch: f64,
     /// Times at which policies that follow a grid choose satellites.
     pub grid: UtcGrid,
@@ -94,8 +95,9 @@ impl UtcGrid {
 }
 
 impl Default for PathOptions {
-    /// Default options: links across the seam; links at least 80 km above the ground, where the atmosphere does not
-    /// disturb them; no avoidance of the geostationary arc; no point of presence; fibre 1.4 times the great circle.
+    /// Default options: inter-satellite links across the seam, and at least 80 km above the ground, where the
+    /// atmosphere does not disturb them; no avoidance of the geostationary arc; no point of presence; fibre 1.4
+    /// times the great circle.
     fn default() -> Self {
         Self {
             isl_seam: true,
@@ -192,7 +194,7 @@ pub enum PathError {
         /// Number of frames requested.
         steps: u64,
     },
-    /// The computed frames are not a path.
+    /// The computed frames do not form a valid path.
     #[error(transparent)]
     Trace(#[from] TraceError),
 }

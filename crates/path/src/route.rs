@@ -106,8 +106,8 @@ impl Graph {
 
 /// Dijkstra's algorithm with buffers that are reused at each step.
 ///
-/// Of routes with the same length it finds the one whose nodes were reached first; nodes at the same
-/// distance are visited in ascending order.
+/// Among routes of the same length the router finds the one whose nodes were reached first; it
+/// visits nodes at the same distance in ascending order.
 #[derive(Debug, Clone, Default)]
 pub struct Router {
     reached: Vec<Reached>,
@@ -146,7 +146,8 @@ impl Router {
         Some(length)
     }
 
-    /// Return the links of both ends with which their path is shortest; of equal ones those with the lowest satellites.
+    /// Return the links of both ends with which the path between the ends is shortest; among
+    /// equally short paths, those with the lowest satellite ids.
     pub fn nearest_pair(&mut self, graph: &Graph, from: &[Link], to: &[Link]) -> Option<[Link; 2]> {
         self.begin(graph.nodes());
         for link in from {
@@ -155,7 +156,7 @@ impl Router {
         let mut best: Option<(f64, Link)> = None;
         while let Some(Reverse((bits, node))) = self.queue.pop() {
             let distance = f64::from_bits(bits);
-            // All remaining nodes are farther away than the whole of the best path.
+            // Every remaining node is at least as far away as the best path is long.
             if best.is_some_and(|(shortest, _)| distance >= shortest) {
                 break;
             }

@@ -1,4 +1,5 @@
-//! Time-varying path between two places: the only interface between geometry and packets.
+//! Time-varying path between two places: the only data that the packet simulation takes from the
+//! computation of orbits.
 
 use serde::{Deserialize, Serialize};
 use skyhop_model::PathEventKind;
@@ -16,13 +17,14 @@ pub const NODE_TO: i32 = -2;
 /// Path as a sequence of frames, which are ordered by time and begin at [`Instant::START`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PathTrace {
-    /// Origin of the trace.
+    /// Metadata: the ends and the origin of the trace.
     pub header: PathHeader,
     /// State of the path at each step.
     pub frames: Vec<Frame>,
 }
 
-/// Metadata of a trace, in particular how it was made; stored as JSON in the path file's metadata.
+/// Metadata of a trace, in particular how it was computed or imported; stored as JSON in the path
+/// file's metadata.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PathHeader {
     /// [`SCHEMA_VERSION`] of the writer.
@@ -35,7 +37,7 @@ pub struct PathHeader {
     pub to: Endpoint,
     /// Name of the constellation; `None` for a path without one.
     pub constellation: Option<String>,
-    /// Number of satellites: nodes at or above this number are gateways.
+    /// Number of satellites. Node ids from this number on are gateways and points of presence.
     pub satellites: u32,
     /// Name of the relay: isl, bent-pipe, …
     pub relay: Option<String>,
@@ -55,10 +57,10 @@ pub struct PathHeader {
     pub between_frames: BetweenFrames,
     /// Seed of all random draws.
     pub seed: u64,
-    /// Origin of the satellites, from which they can be computed again; `None` in older files.
+    /// Origin of the satellites, from which their positions can be computed again; `None` in older files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<Origin>,
-    /// Gateways and points of presence that any frame uses, in the order of nodes.
+    /// Gateways and points of presence that at least one frame uses, in ascending order of node ids.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sites: Vec<NodeSite>,
 }
@@ -148,7 +150,7 @@ pub enum BetweenFrames {
     Step,
 }
 
-/// State of the path from one time on; the default frame has no path.
+/// State of the path from the time `at` on, until the next frame; the default frame has no path.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Frame {
     /// Beginning of the frame.
@@ -165,7 +167,7 @@ pub struct Frame {
     pub rate: Option<Rate>,
     /// Loss ratio of the path, 0 to 1, if it was measured.
     pub loss: Option<f64>,
-    /// Events at the beginning of the frame or before the next one.
+    /// Events from the beginning of the frame on, before that of the next frame.
     pub events: Vec<PathEvent>,
 }
 
@@ -201,7 +203,7 @@ pub enum TraceError {
 }
 
 impl PathTrace {
-    /// Check the invariants on which all users of a trace rely.
+    /// Check the invariants on which all code that reads a trace relies.
     ///
     /// # Errors
     /// The first violation, with its frame.
@@ -252,8 +254,8 @@ impl PathTrace {
         Self { frames: frames.collect(), header: PathHeader::plain("fixed", ends, duration, step) }
     }
 
-    /// Repeat the path from its end on, until `until`. The last frame of each repetition holds until the path's
-    /// duration.
+    /// Repeat the path after its end, up to the time `until`. The last frame of each repetition holds until the
+    /// path's duration.
     #[must_use]
     pub fn repeated(mut self, until: Duration) -> Self {
         let period = Duration::from_nanos(self.header.duration_ns);

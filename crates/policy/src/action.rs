@@ -10,9 +10,10 @@ use crate::feature::rounded;
 #[derive(Debug, Clone)]
 pub struct Actor {
     card: ActionCard,
-    /// Window of the policy's own in packets, if it moves one; 0 before the first report.
+    /// Congestion window that the policy keeps itself, in packets ([`Moves::OwnCwnd`]); starts at the card's
+    /// `first_cwnd`, or else at 0 until the first report sets it.
     cwnd: f64,
-    /// Pacing rate of the policy's own in bit/s, if it moves one.
+    /// Pacing rate that the policy keeps itself, in bit/s ([`Moves::OwnRate`]).
     rate_bps: f64,
 }
 

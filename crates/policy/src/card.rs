@@ -47,7 +47,7 @@ pub struct ObservationCard {
     /// Value of all features in place of reports before the first.
     #[serde(default)]
     pub filler: f32,
-    /// Quantities that the card defines; terms of later ones and of features may use them.
+    /// Quantities that the card defines; terms of later quantities and of features may use them.
     #[serde(default)]
     pub quantities: Vec<Feature>,
     /// Features computed from each report.
@@ -192,7 +192,7 @@ fn plus_minus_one() -> [f64; 2] {
     [-1.0, 1.0]
 }
 
-/// Memory of a recurrent network: an output that is its next input.
+/// Memory of a recurrent network: an output that is an input of the next decision.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MemoryCard {
@@ -208,11 +208,12 @@ pub struct MemoryCard {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Moves {
-    /// Congestion window, starting from that of the report.
+    /// Congestion window, starting from the window in the report.
     Cwnd,
     /// Window that the policy keeps itself, which need not be a whole number.
     OwnCwnd,
-    /// Pacing rate that the policy keeps itself, with a window of `window_rtts` round trips of it.
+    /// Pacing rate that the policy keeps itself; the window holds the data of `window_rtts` round trips at that
+    /// rate.
     OwnRate,
     /// Factor that is applied to the window at the time at which the decision takes effect.
     Factor,
@@ -261,7 +262,8 @@ pub struct ActionCard {
     pub output_decimals: Option<u32>,
     /// Number of decimals to which the factor is truncated.
     pub factor_decimals: Option<u32>,
-    /// Initial value of a window of the policy's own; that of the first report if not given.
+    /// Initial value of the window that the policy keeps itself, in packets; the window of the first report if
+    /// not given.
     pub first_cwnd: Option<f64>,
     /// Rounding of a window to a whole number of packets.
     #[serde(default)]
@@ -272,10 +274,10 @@ pub struct ActionCard {
     /// Largest window in packets.
     #[serde(default = "many")]
     pub most_cwnd: f64,
-    /// Initial, smallest and largest rate of a policy with its own rate, Mbit/s.
+    /// Initial, smallest and largest rate of a policy that keeps its own rate, Mbit/s.
     #[serde(default = "rates")]
     pub rate_mbps: [f64; 3],
-    /// Window of a policy with its own rate, in round trips at that rate.
+    /// Window of a policy that keeps its own rate, in round trips at that rate.
     #[serde(default = "two")]
     pub window_rtts: f64,
 }

@@ -14,10 +14,11 @@ use crate::observer::Observer;
 
 /// Model that decides: an ONNX network, or another function from observations to an output.
 pub trait Model: fmt::Debug + Send + Sync {
-    /// Compute the output for an observation; `memory` is the connection's, zeros at first. `None`: the model failed.
+    /// Compute the output for an observation; `None` if the model failed. `memory` is the memory of the connection,
+    /// zeros before the first call.
     fn run(&self, observation: &[f32], memory: &mut Memory) -> Option<f64>;
 
-    /// Whether the model can run next to a live run too, and not only in the simulator.
+    /// Whether the model can decide in live runs too, and not only in the simulator.
     fn runs_anywhere(&self) -> bool {
         true
     }

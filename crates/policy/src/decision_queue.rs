@@ -42,7 +42,7 @@ struct State {
 }
 
 impl DecisionQueue {
-    /// Whether there is a question that has not been taken yet.
+    /// Whether the queue has a question that [`Self::next_question`] has not returned yet.
     pub fn has_question(&self) -> bool {
         self.has_question.load(Ordering::Acquire)
     }
@@ -76,7 +76,7 @@ impl DecisionQueue {
     }
 }
 
-/// Decider of one connection, as [`PolicyDecider`](crate::PolicyDecider) is, whose outputs come over a
+/// Decider of one connection, as [`PolicyDecider`](crate::PolicyDecider) is, whose outputs come from a
 /// [`DecisionQueue`]. If questions are answered while the run waits, the run equals that of a network with the same
 /// outputs.
 #[derive(Debug)]

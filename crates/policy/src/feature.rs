@@ -103,7 +103,7 @@ enum Source {
 }
 
 impl Source {
-    /// Find the quantity of that name, among those of reports and the card's own, `own`.
+    /// Find the quantity called `name` among the quantities of reports and those that the card defines (`own`).
     fn find(name: &str, own: &[&str]) -> Option<Self> {
         let reported = Quantity::ALL.iter().find(|quantity| quantity.name() == name);
         let defined = || own.iter().position(|one| *one == name).map(Self::Own);
@@ -123,14 +123,16 @@ pub(crate) fn check_name(name: &str, own: &[&str]) -> Result<(), String> {
 }
 
 /// Sum, minimum or maximum over a sliding window, kept in two stacks (the two-stack queue). Each entry of the older
-/// stack aggregates its value with all newer ones of that stack. A report costs the same however long the window is,
-/// and as no value is ever subtracted, a sum of zeros is exactly 0 whatever was in the window before.
+/// stack aggregates its value with all newer ones of that stack. The cost of a report does not depend on the length of
+/// the window, and as no value is ever subtracted, a sum of zeros is exactly 0 even after large values have left the
+/// window.
 #[derive(Debug, Clone)]
 struct SlidingAggregate {
     combine: fn(f64, f64) -> f64,
     /// Neutral element: aggregate of no values.
     neutral: f64,
-    /// Length of the window; `None`: all values since the beginning, which are not kept.
+    /// Number of values in the window; `None`: all values since the beginning, of which only the aggregate is
+    /// stored.
     most: Option<usize>,
     older: Vec<f64>,
     newer: Vec<f64>,
@@ -262,7 +264,7 @@ impl FeatureState {
     }
 }
 
-/// Round a number to so many decimals.
+/// Round a number to `decimals` decimals.
 pub(crate) fn rounded(value: f64, decimals: u32) -> f64 {
     let scale = 10_f64.powi(decimals as i32);
     (value * scale).round() / scale

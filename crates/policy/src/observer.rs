@@ -13,7 +13,7 @@ pub struct Observer {
     features: Vec<FeatureState>,
     own: Vec<f64>,
     before: Option<Report>,
-    seen: Vec<f32>,
+    values: Vec<f32>,
 }
 
 impl Observer {
@@ -27,7 +27,7 @@ impl Observer {
             features: observation.features.iter().map(|one| FeatureState::new(one, &own)).collect(),
             own: Vec::with_capacity(own.len()),
             before: None,
-            seen: vec![observation.filler; card.inputs()],
+            values: vec![observation.filler; card.inputs()],
         }
     }
 
@@ -41,18 +41,18 @@ impl Observer {
             self.own.push(value);
         }
         let width = self.features.len();
-        self.seen.rotate_left(width);
-        let newest = self.seen.len() - width;
-        for (place, feature) in self.seen[newest..].iter_mut().zip(&mut self.features) {
+        self.values.rotate_left(width);
+        let newest = self.values.len() - width;
+        for (slot, feature) in self.values[newest..].iter_mut().zip(&mut self.features) {
             // A value that overflows f32 is not finite, which the network must not see.
             let value = feature.next(&quantities, &self.own) as f32;
-            *place = if value.is_finite() { value } else { 0.0 };
+            *slot = if value.is_finite() { value } else { 0.0 };
         }
-        &self.seen
+        &self.values
     }
 
     /// Observation after the last report.
     pub fn last(&self) -> &[f32] {
-        &self.seen
+        &self.values
     }
 }

@@ -3,7 +3,8 @@
 use skyhop_cc::Report;
 use skyhop_cc::bindings::{SKYHOP_APP_LIMITED, SKYHOP_CWND_LIMITED, SKYHOP_OBEYS, SKYHOP_RATE_ONE};
 
-/// Time to the handover in s if none is announced, and its bound.
+/// Time until the handover if none is announced, and upper bound of that time and of the time since a handover,
+/// in s.
 const NEVER_S: f64 = 60.0;
 
 macro_rules! quantities {
@@ -116,8 +117,8 @@ quantities! {
 pub struct Quantities([f64; Quantity::ALL.len()]);
 
 impl Quantities {
-    /// Compute the values for `report`; `before` is the previous report, without which counters grow from 0.
-    /// `output` is the network's last output.
+    /// Compute the values for `report`; `before` is the previous report; without one, the growth of counters is
+    /// measured from 0. `output` is the network's last output.
     pub fn of(report: &Report, before: Option<&Report>, output: f64) -> Self {
         Self(std::array::from_fn(|index| value(Quantity::ALL[index], report, before, output)))
     }

@@ -158,8 +158,8 @@ mod tests {
     struct Echo;
 
     impl Model for Echo {
-        fn run(&self, seen: &[f32], _: &mut Memory) -> Option<f64> {
-            Some(f64::from(seen[0]))
+        fn run(&self, observation: &[f32], _: &mut Memory) -> Option<f64> {
+            Some(f64::from(observation[0]))
         }
     }
 

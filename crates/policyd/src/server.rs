@@ -42,16 +42,16 @@ pub fn register_policy(
     let module = Module::find(POLICY_CC).map_err(|error| refused(error.into()))?;
     let given: Vec<(&str, &str)> =
         parameters.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-    let held = match name {
+    let registration = match name {
         Some(name) => skyhop_kernel::register_as(module, &given, name),
         None => skyhop_kernel::register(module, &given),
     };
-    let held = held.map_err(refused)?;
-    let maps = held.decisions().map_err(refused)?.ok_or_else(|| {
+    let registration = registration.map_err(refused)?;
+    let maps = registration.decisions().map_err(refused)?.ok_or_else(|| {
         HostError::Unsupported(format!("{card}: its kernel module takes no decisions from skyhop"))
     })?;
     let server = DecisionServer::start(maps, policy)?;
-    Ok((held, server))
+    Ok((registration, server))
 }
 
 /// Handle of the thread that decides for the connections of a registered module; dropping it stops the thread.
@@ -115,7 +115,8 @@ impl DecisionServer {
     }
 }
 
-/// An owner that returns early, such as on an error, does not need the totals.
+/// Stops the thread and discards its totals: an owner that returns early, such as on an error, does not need
+/// them.
 impl Drop for DecisionServer {
     fn drop(&mut self) {
         if let Some(thread) = self.request_stop() {

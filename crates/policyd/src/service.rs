@@ -35,7 +35,7 @@ pub fn serve(
     name: &str,
     control: &mut dyn ServiceControl,
 ) -> Result<DecisionSummary, HostError> {
-    let (held, server) =
+    let (registration, server) =
         register_policy(card, &loaded.policy, &loaded.parameters(&[]), Some(name))?;
     let title = &loaded.policy.card.title;
     control.note(&format!(
@@ -46,7 +46,7 @@ pub fn serve(
         thread::sleep(POLL_INTERVAL);
     }
     // Unregister the name first, so that no new connection chooses it after the server has stopped.
-    drop(held);
+    drop(registration);
     let served = server.join()?;
     match served.failure {
         None => Ok(served),

@@ -20,7 +20,8 @@ pub(crate) struct GridEstimate {
     stream: Option<String>,
 }
 
-/// Estimate the handover grid of this `period` from a log or capture; "search" estimates the period too.
+/// Estimate the handover grid from a log or capture. `period` is the time between handovers;
+/// "search" estimates the period too.
 #[pyfunction]
 #[pyo3(signature = (path, log_format, period))]
 pub(crate) fn estimate_blindly(

@@ -1,4 +1,4 @@
-//! Python bindings of the lists of constellations, sites, disciplines, applications and the like.
+//! Python bindings of skyhop's lists: constellations, sites, queue disciplines, applications and others.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use skyhop_scenario::catalogue;
 
 use crate::errors::Fallible;
 
-/// Source of entries that are code, not data files.
+/// Source that is shown for entries that are code and not data files.
 pub(crate) const BUILT_IN: &str = "built in";
 
 /// Entry of a list: name, description and source.
@@ -82,7 +82,7 @@ pub(crate) fn list_sites() -> Fallible<Vec<Entry>> {
         .collect()
 }
 
-/// Read a list of sites: name, latitude (deg), longitude (deg) and altitude (m) of each.
+/// Read a list of sites. Return the name, latitude (deg), longitude (deg) and altitude (m) of each site.
 #[pyfunction]
 pub(crate) fn sites(name: &str) -> Fallible<Vec<(String, f64, f64, f64)>> {
     let rows = catalogue::site_list(name, Path::new(""), "sites", name)?;

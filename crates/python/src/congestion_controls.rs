@@ -1,4 +1,4 @@
-//! Python bindings for congestion controls of the kernel, of skyhop and of users.
+//! Python bindings for the congestion controls of the kernel, of skyhop and of users.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -95,7 +95,7 @@ pub(crate) fn load_cc_file(py: Python<'_>, file: &str) -> Fallible<String> {
     Ok(loaded.compiled.messages)
 }
 
-/// List the policy cards that come with skyhop: name and text of each.
+/// List the policy cards that come with skyhop. Return the name and the text of each card.
 #[pyfunction]
 pub(crate) fn policy_cards() -> Vec<(&'static str, &'static str)> {
     skyhop_ccfile::policy_cards()
@@ -107,8 +107,8 @@ pub(crate) fn policy_network(name: &str) -> Option<&'static [u8]> {
     skyhop_ccfile::policy_network(name)
 }
 
-/// Check a card and its network. Return the title, the names of its features, the number of its steps, and the SHA-256
-/// of its files by absolute path.
+/// Check a card and its network. Return the card's title, the names of its features, the number of its steps, and the
+/// SHA-256 of the files by absolute path.
 #[pyfunction]
 pub(crate) fn check_policy(py: Python<'_>, file: &str) -> Fallible<CheckedPolicy> {
     let loaded = py.detach(|| skyhop_ccfile::load_policy(&skyhop_ccfile::card_path(file)))?;
@@ -119,23 +119,25 @@ pub(crate) fn check_policy(py: Python<'_>, file: &str) -> Fallible<CheckedPolicy
 }
 
 /// Run the network of a card on a sequence of observations, as the simulator and the policy service do: a recurrent
-/// network keeps its state between them. None means no decision.
+/// network keeps its state from one observation to the next. Return an output per observation; None means no
+/// decision.
 #[pyfunction]
 pub(crate) fn ask_policy(
     py: Python<'_>,
     file: &str,
-    seen: Vec<Vec<f32>>,
+    observations: Vec<Vec<f32>>,
 ) -> Fallible<Vec<Option<f64>>> {
     let loaded = py.detach(|| skyhop_ccfile::load_policy(&skyhop_ccfile::card_path(file)))?;
     let expected = loaded.policy.card.inputs();
-    if let Some(row) = seen.iter().find(|row| row.len() != expected) {
+    if let Some(row) = observations.iter().find(|row| row.len() != expected) {
         let given = row.len();
         let what =
             format!("{file}: its network takes {expected} numbers per observation, not {given}");
         return Err(input_error(&what));
     }
-    let (said, failure) = py.detach(|| (loaded.policy.outputs_of(&seen), take_failure()));
-    failure.map(|_| said)
+    let (outputs, failure) =
+        py.detach(|| (loaded.policy.outputs_of(&observations), take_failure()));
+    failure.map(|_| outputs)
 }
 
 type CheckedPolicy = (String, Vec<String>, usize, BTreeMap<String, String>);
@@ -157,8 +159,9 @@ pub(crate) fn check_cc_file(py: Python<'_>, file: &str) -> Fallible<(Option<Stri
     }
 }
 
-/// Source of a congestion control in C, skyhop's or a user's, for a kernel module: the module's name, its file name for
-/// messages, the text, and a digest that includes skyhop's headers. None if it is neither.
+/// Return the source from which a congestion control in C, skyhop's or a user's, is built as a kernel module: the
+/// module's name, the file name for messages, the text, and a digest that includes skyhop's headers. None if `cc` is
+/// not such a congestion control.
 #[pyfunction]
 pub(crate) fn kernel_module_source(py: Python<'_>, cc: &str) -> Fallible<Option<ModuleSource>> {
     Ok(py
@@ -175,7 +178,7 @@ pub(crate) fn cc_headers() -> Fallible<Option<PathBuf>> {
     Ok(skyhop_ccfile::headers_directory()?)
 }
 
-/// List skyhop's own congestion controls in C: name and text of each.
+/// List skyhop's own congestion controls in C. Return the name and the text of each.
 #[pyfunction]
 pub(crate) fn own_cc() -> Vec<(&'static str, &'static str)> {
     let text = |name| Some((name, skyhop_ccfile::example(name)?));

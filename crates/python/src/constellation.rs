@@ -1,4 +1,4 @@
-//! Python class for a constellation: satellites, skipped records and positions.
+//! Python class for a constellation: its satellites, skipped records and positions.
 
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -8,7 +8,7 @@ use skyhop_units::UtcInstant;
 use crate::errors::{Fallible, input_error};
 use crate::experiment::PyScenario;
 
-/// Constellation as a scenario uses it.
+/// Constellation, with the satellites that a scenario uses.
 #[pyclass(name = "Constellation", frozen)]
 pub(crate) struct PyConstellation(Constellation);
 
@@ -76,7 +76,8 @@ impl PyConstellation {
             .collect()
     }
 
-    /// Epochs of the element sets, in ns since 1970, in the order of their satellites, which are the last ones.
+    /// Epochs of the element sets, in ns since 1970, in the order of their satellites. These
+    /// satellites have the highest ids.
     fn element_epochs_ns(&self) -> Vec<i64> {
         self.0.element_sets.iter().map(|set| set.elements().epoch.unix_nanos()).collect()
     }

@@ -16,7 +16,7 @@ use crate::experiment::{PyExperiment, PyRunDirectory};
 use crate::progress::PyProgress;
 use crate::python_cc;
 
-/// Options of a run in addition to its scenario; each engine uses the ones that concern it.
+/// Options of a run in addition to its scenario; each engine uses only some of them.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub(crate) struct Options {
@@ -27,7 +27,7 @@ pub(crate) struct Options {
     guest: Option<GuestOptions>,
 }
 
-/// Guest kernel in virtual time that a run takes place in.
+/// Guest kernel, in virtual time, on which a run is executed.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 struct GuestOptions {
@@ -72,7 +72,7 @@ struct PyControl<'p> {
 
 impl Control for PyControl<'_> {
     fn progress(&mut self, elapsed: Duration, total: Duration) {
-        // An exception of the callable is kept; `interrupted` then returns true.
+        // If the callable raises an exception, it is stored, and `interrupted` returns true from then on.
         let _: std::ops::ControlFlow<()> =
             self.progress.report(elapsed.as_nanos(), total.as_nanos());
     }
@@ -104,8 +104,8 @@ pub(crate) fn run_engine(
     run(py, &*engine, experiment, &mut writer, (progress, started))
 }
 
-/// Run an experiment with the engine `name` without writing files. Return the outcome and the summary as JSON, which is
-/// null if the run has none.
+/// Run an experiment with the engine `name` without writing files. Return the outcome, and the summary as JSON, which
+/// is null if the run has no summary.
 #[pyfunction]
 pub(crate) fn run_for_summary(
     py: Python<'_>,
@@ -134,7 +134,8 @@ fn run(
     let stopped = python_cc::take_failure()?;
     let Ended { at, interrupted, program_status } = ended?;
     match progress.take_raised() {
-        // Ctrl-C ends a run early; anything else that the callable raised is the caller's error.
+        // Ctrl-C ends a run early, which is not an error. Any other exception of the callable is
+        // raised to the caller.
         Some(error) if !error.is_instance_of::<PyKeyboardInterrupt>(py) => Err(error.into()),
         _ => Ok((at.as_secs_f64(), interrupted || stopped, program_status)),
     }

@@ -29,7 +29,7 @@ fn exception<const N: usize>(name: &str, arguments: [&str; N]) -> PyErr {
     })
 }
 
-/// Message without the "(os error N)" that Rust appends to system errors.
+/// Return the message without the "(os error N)" that Rust appends to system errors.
 fn without_numbers(message: &str) -> String {
     let mut parts = message.split(" (os error ");
     let begin = parts.next().unwrap_or_default().to_owned();

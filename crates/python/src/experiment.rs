@@ -39,7 +39,8 @@ impl PyScenario {
         Ok(Self(scenario_from_json(json, origin, &sets)?))
     }
 
-    /// File of the scenario, relative to which file names are resolved, or a description of another origin.
+    /// File of the scenario, relative to which file names are resolved; or a description of the
+    /// origin if it is not a file.
     #[getter]
     fn origin(&self) -> &str {
         &self.0.origin
@@ -49,8 +50,8 @@ impl PyScenario {
         self.0.scenario.to_json().to_string()
     }
 
-    /// Compile and load the user files among its flows' congestion controls, for the kernel too if `for_kernel`. Return the
-    /// compiler's warnings.
+    /// Compile and load those congestion controls of the flows that are user files, also for the kernel if
+    /// `for_kernel`. Return the compiler's warnings.
     fn load_cc_files(&self, py: Python<'_>, for_kernel: bool) -> Fallible<String> {
         let files = load_cc_files(py, &self.0)?;
         if for_kernel {
@@ -60,18 +61,18 @@ impl PyScenario {
         Ok(files.messages)
     }
 
-    /// SHA-256 of all source files of those congestion controls, by absolute path.
+    /// SHA-256 of all source files of the flows' congestion controls that are user files, by absolute path.
     fn cc_file_digests(&self) -> Fallible<BTreeMap<String, String>> {
         Ok(self.0.cc_file_digests()?)
     }
 
-    /// Congestion controls of its flows: the name in the scenario, and the name valid in any directory, with absolute
-    /// paths of files.
+    /// Congestion controls of the flows: from each name in the scenario to a name that is valid in any directory,
+    /// which for a file is its absolute path.
     fn congestion_controls(&self) -> BTreeMap<String, String> {
         self.0.congestion_controls()
     }
 
-    /// Notes about limitations of its path.
+    /// Notes about limitations of the scenario's path.
     fn path_notes(&self) -> Fallible<Vec<String>> {
         Ok(self.0.path_notes()?)
     }
@@ -84,7 +85,7 @@ fn load_cc_files(py: Python<'_>, scenario: &NamedScenario) -> Fallible<CcFiles> 
     Ok(files)
 }
 
-/// Place as Python returns it: name, latitude (deg), longitude (deg) and altitude (m).
+/// Place in the form that Python returns: name, latitude (deg), longitude (deg) and altitude (m).
 pub(crate) type FoundPlace = (String, f64, f64, f64);
 
 pub(crate) fn place((name, latitude_deg, longitude_deg, altitude_m): FoundPlace) -> Place {
@@ -106,7 +107,8 @@ pub(crate) fn with_place_finder<T: Send>(
                 let found = find_place.call1(py, (text,)).and_then(|found| found.extract(py));
                 let found: FoundPlace = found.map_err(|error: PyErr| {
                     let what = error.value(py).to_string();
-                    // These exceptions are not about the place: Ctrl-C, lack of memory, a missing package.
+                    // These exceptions are not problems of the place: Ctrl-C, lack of memory, a
+                    // missing package.
                     if error.is_instance_of::<PyKeyboardInterrupt>(py)
                         || error.is_instance_of::<PyMemoryError>(py)
                         || error.is_instance_of::<PyImportError>(py)
@@ -143,16 +145,17 @@ pub(crate) fn plan<T: Send>(
 #[pyclass(name = "Experiment", frozen)]
 pub(crate) struct PyExperiment {
     pub(crate) experiment: Experiment,
-    /// Path file that contains exactly the experiment's path.
+    /// Path file that contains exactly the experiment's path, if there is one.
     path_file: Option<PathBuf>,
 }
 
 #[pymethods]
 impl PyExperiment {
-    /// Build an experiment from a scenario. `path` is the scenario's path if it is already known; it is shared, not
-    /// computed. `default_cc` is the congestion control of a program's sockets, which may be a user's file. With
-    /// `for_program` the path extends beyond the scenario's duration. `predict_rates(file, path, rates_bps) -> (at_s, every_s,
-    /// rates_bps)` runs a throughput predictor along a path, given the mean rate of each second.
+    /// Build an experiment from a scenario. `path` is the scenario's path if it is already known; it is then used
+    /// instead of being computed again. `default_cc` is the congestion control of a program's sockets, which may be a
+    /// user's file. With `for_program` the path extends beyond the scenario's duration. `predict_rates(file, path,
+    /// rates_bps) -> (at_s, every_s, rates_bps)` runs a throughput predictor along a path, given the mean rate of
+    /// each second.
     #[staticmethod]
     #[pyo3(signature = (scenario, find_place, progress, path=None, default_cc=None, for_program=false, predict_rates=None))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments in Python")]
@@ -182,7 +185,7 @@ impl PyExperiment {
         Ok(Self { experiment, path_file })
     }
 
-    /// Serialise the experiment, from which another process or machine builds the same with `from_json`.
+    /// Serialise the experiment. Another process or machine can restore it with `from_json`.
     fn to_json(&self) -> Fallible<String> {
         Ok(serde_json::to_string(&self.experiment)?)
     }
@@ -257,11 +260,11 @@ impl PyRunDirectory {
         Self(Mutex::new(Some(RunDirectory::moved_by_caller(Path::new(path)))))
     }
 
-    /// Copy the files of a complete run into the directory.
-    fn take(&self, py: Python<'_>, whole: &str) -> Fallible<()> {
+    /// Copy the files of a complete run from another directory into this one.
+    fn take(&self, py: Python<'_>, run: &str) -> Fallible<()> {
         let guard = self.0.lock().map_err(|error| run_error(&error.to_string()))?;
         let directory = guard.as_ref().ok_or_else(|| run_error("the directory was abandoned"))?;
-        Ok(py.detach(|| directory.copy_run(Path::new(whole)))?)
+        Ok(py.detach(|| directory.copy_run(Path::new(run)))?)
     }
 
     fn abandon(&self) -> Fallible<()> {

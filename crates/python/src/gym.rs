@@ -24,14 +24,14 @@ pub(crate) struct PyEpisodes(Mutex<Episodes>);
 
 #[pymethods]
 impl PyEpisodes {
-    /// Create slots for episodes. The card, a file or the name of one that comes with skyhop, defines the agents'
-    /// observations and actions; its network is ignored.
+    /// Create slots for episodes. `card` is a file or the name of a card that comes with skyhop. It defines the
+    /// agents' observations and actions; its network is ignored.
     #[new]
-    fn new(card: &str, reward: &str, places: usize, threads: usize) -> Fallible<Self> {
+    fn new(card: &str, reward: &str, slots: usize, threads: usize) -> Fallible<Self> {
         let card = read_card(card)?;
         let reward = Reward::named(reward).map_err(|error| input_error(&error.to_string()))?;
         let threads = NonZero::new(threads).ok_or_else(|| input_error("expected a thread"))?;
-        Ok(Self(Mutex::new(Episodes::new(card, reward, places, threads))))
+        Ok(Self(Mutex::new(Episodes::new(card, reward, slots, threads))))
     }
 
     /// Number of values in an agent's observation.
@@ -45,14 +45,14 @@ impl PyEpisodes {
     }
 
     /// Number of agents of the episode in a slot.
-    fn agents(&self, place: usize) -> Fallible<usize> {
-        Ok(self.episodes()?.slots()[place].as_ref().map_or(0, Episode::agents))
+    fn agents(&self, slot: usize) -> Fallible<usize> {
+        Ok(self.episodes()?.slots()[slot].as_ref().map_or(0, Episode::agents))
     }
 
-    /// Begin episodes, given as pairs of slot and experiment.
+    /// Begin episodes; `begun` are pairs of a slot and the experiment to run in it.
     fn begin(&self, py: Python<'_>, begun: Vec<(usize, PyRef<'_, PyExperiment>)>) -> Fallible<()> {
         let begun: Vec<_> =
-            begun.into_iter().map(|(place, of)| (place, of.experiment.clone())).collect();
+            begun.into_iter().map(|(slot, of)| (slot, of.experiment.clone())).collect();
         let episodes = &mut *self.episodes()?;
         let begun = py.detach(|| episodes.begin(begun));
         begun.map_err(|error| input_error(&error.to_string()))
@@ -63,7 +63,7 @@ impl PyEpisodes {
         let outputs = outputs.to_vec(py)?;
         let episodes = &mut *self.episodes()?;
         if outputs.len() != episodes.slots().len() {
-            return Err(input_error("expected an output for each place"));
+            return Err(input_error("expected an output for each slot"));
         }
         py.detach(|| episodes.step(&outputs));
         Ok(())
@@ -74,21 +74,21 @@ impl PyEpisodes {
     fn read(
         &self,
         py: Python<'_>,
-        seen: PyBuffer<f32>,
+        observations: PyBuffer<f32>,
         rewards: PyBuffer<f64>,
         ended: PyBuffer<u8>,
         agents: PyBuffer<i32>,
         figures: PyBuffer<f64>,
     ) -> Fallible<()> {
         let episodes = self.episodes()?;
-        let places = || episodes.slots().iter().map(Option::as_ref);
+        let slots = || episodes.slots().iter().map(Option::as_ref);
         let nothing = vec![0.0; episodes.card().inputs()];
-        let all: Vec<f32> = places()
+        let all: Vec<f32> = slots()
             .flat_map(|one| one.map_or(&nothing[..], Episode::observation))
             .copied()
             .collect();
-        write(py, &seen, &all)?;
-        let last = || places().map(|one| one.map(Episode::last_step));
+        write(py, &observations, &all)?;
+        let last = || slots().map(|one| one.map(Episode::last_step));
         let of = |step: Option<f64>| step.unwrap_or(0.0);
         write(py, &rewards, &last().map(|one| of(one.map(|one| one.reward))).collect::<Vec<_>>())?;
         let has_ended = last().map(|one| one.map_or(0, |one| one.status as u8));
@@ -106,13 +106,13 @@ impl PyEpisodes {
     }
 }
 
-/// Policy of one connection, with its recurrent memory.
+/// Policy for one connection, with its recurrent memory.
 #[pyclass(name = "Answering", frozen)]
 pub(crate) struct PyAnswering(Mutex<(Policy, Memory)>);
 
 #[pymethods]
 impl PyAnswering {
-    /// Load the policy of a card, a file or the name of one that comes with skyhop.
+    /// Load the policy of `card`, which is a file or the name of a card that comes with skyhop.
     #[new]
     fn new(py: Python<'_>, card: &str) -> Fallible<Self> {
         let loaded = py.detach(|| skyhop_ccfile::load_policy(&skyhop_ccfile::card_path(card)))?;
@@ -121,14 +121,14 @@ impl PyAnswering {
     }
 
     /// Compute the output for an observation; NaN if there is no decision.
-    fn answer(&self, py: Python<'_>, seen: PyBuffer<f32>) -> Fallible<f64> {
-        let seen = seen.to_vec(py)?;
+    fn answer(&self, py: Python<'_>, observation: PyBuffer<f32>) -> Fallible<f64> {
+        let observation = observation.to_vec(py)?;
         let (policy, memory) =
             &mut *self.0.lock().map_err(|error| run_error(&error.to_string()))?;
-        if seen.len() != policy.card.inputs() {
+        if observation.len() != policy.card.inputs() {
             return Err(input_error(&format!("expected {} numbers", policy.card.inputs())));
         }
-        Ok(policy.answer(&seen, memory).unwrap_or(f64::NAN))
+        Ok(policy.answer(&observation, memory).unwrap_or(f64::NAN))
     }
 
     /// Names of the features of one step.

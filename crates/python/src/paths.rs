@@ -110,7 +110,7 @@ pub(crate) struct PySatellites {
 
 #[pymethods]
 impl PySatellites {
-    /// Build the satellites from a path's header.
+    /// Rebuild the satellites of a path from its header.
     #[staticmethod]
     fn of(header_json: &str) -> Fallible<Self> {
         let wrong =
@@ -158,8 +158,8 @@ impl PySatellites {
     }
 }
 
-/// Temporary directory inside another one. It is removed by `remove` or with the object; if the process is killed, the
-/// next one created there removes it.
+/// Temporary directory inside another one. The directory is removed by `remove` or when the object is deleted. If the
+/// process is killed, the next temporary directory that is created in the same place removes it.
 #[pyclass(name = "Staging")]
 pub(crate) struct PyStaging {
     path: PathBuf,
@@ -186,7 +186,7 @@ impl PyStaging {
     }
 }
 
-/// Write a file atomically: whole or not at all.
+/// Write a file atomically: completely or not at all.
 #[pyfunction(name = "replace_file")]
 pub(crate) fn write_bytes(path: &str, data: &[u8]) -> Fallible<()> {
     Ok(replace_file(Path::new(path), data)?)
@@ -204,7 +204,7 @@ pub(crate) fn parquet_columns(footer: &[u8]) -> PyResult<Vec<ColumnSize>> {
     Ok(columns.into_iter().map(parts).collect())
 }
 
-/// Parse a duration such as "2 min" to seconds; `origin` names it in the error.
+/// Parse a duration such as "2 min" to seconds; `origin` is its name in error messages.
 #[pyfunction]
 pub(crate) fn duration_s(origin: &str, text: &str) -> Fallible<f64> {
     let parsed: Result<Duration, _> = text.parse();

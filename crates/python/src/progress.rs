@@ -9,10 +9,12 @@ use skyhop_scenario::ScenarioError;
 
 use crate::errors::Failure;
 
-/// Shortest interval between calls into Python: short enough for Ctrl-C, long enough for a negligible cost.
+/// Shortest interval between calls into Python: short enough for a prompt response to Ctrl-C, long
+/// enough for the cost to be negligible.
 const INTERVAL: Duration = Duration::from_millis(50);
 
-/// Python callable `(done, total)` for progress, and the exception that it or a signal handler has raised.
+/// Python callable that gets the progress as `(done, total)`, and the exception that it or a signal
+/// handler has raised.
 pub(crate) struct PyProgress {
     callable: Py<PyAny>,
     state: Mutex<State>,
@@ -40,7 +42,7 @@ impl PyProgress {
         }))
     }
 
-    /// Whether the callable or a signal handler has raised; for engines that poll.
+    /// Whether the callable or a signal handler has raised an exception; for engines that poll.
     pub(crate) fn interrupted(&self) -> bool {
         if self.state().raised.is_some() {
             return true;

@@ -31,7 +31,7 @@ enum Failure {
 }
 
 thread_local! {
-    /// First failure of any controller in this thread's run; no controller is called after it.
+    /// First failure of a controller in this thread's run; after it, no controller is called.
     static FAILURE: RefCell<Option<Failure>> = const { RefCell::new(None) };
 }
 
@@ -53,10 +53,10 @@ impl Sink for Guarded<'_> {
     }
 }
 
-/// Take the failure: returns whether Ctrl-C has ended the run.
+/// Reset the failure; return whether the run was ended by Ctrl-C.
 ///
 /// # Errors
-/// A controller has raised another exception.
+/// A controller has raised an exception other than that of Ctrl-C.
 pub(crate) fn take_failure() -> Fallible<bool> {
     match FAILURE.take() {
         None => Ok(false),
@@ -65,12 +65,12 @@ pub(crate) fn take_failure() -> Fallible<bool> {
     }
 }
 
-/// End the run because of an exception of a file's code.
+/// End the run because the code of a user's file has raised an exception.
 pub(crate) fn fail(py: Python<'_>, error: PyErr, file: &str, place: &str) {
     FAILURE.set(Some(failure_of(py, error, file, place)));
 }
 
-/// Convert an exception of a file's code to a failure of the run.
+/// Convert an exception that the code of a user's file has raised to a failure of the run.
 fn failure_of(py: Python<'_>, error: PyErr, file: &str, place: &str) -> Failure {
     if error.is_instance_of::<PyKeyboardInterrupt>(py) {
         return Failure::Interrupted;
@@ -163,7 +163,7 @@ impl Ack {
 struct PyController {
     file: Arc<str>,
     object: Py<PyAny>,
-    /// Window and threshold last written to TCP: other values now mean that TCP has changed them.
+    /// Window and slow-start threshold as last written to TCP. If TCP's values differ, TCP has changed them.
     written: (u32, u32),
     /// Whether TCP has called `ssthresh`, so that the next state change is a loss or a timeout.
     reduction_pending: bool,
@@ -182,8 +182,8 @@ impl PyController {
         Ok(Self { file: Arc::clone(file), object, written: (0, 0), reduction_pending: false })
     }
 
-    /// Call `work` with the Python object and then copy its state to TCP; no-op after a failure. An exception ends the
-    /// run.
+    /// Call `work` with the Python object, then copy the object's state to TCP. After a failure this is a no-op. An
+    /// exception ends the run.
     fn step(
         &mut self,
         name: &str,
@@ -209,7 +209,7 @@ impl PyController {
         failure_of(py, error, &self.file, &place)
     }
 
-    /// Copy window and threshold from TCP to the object, where TCP has changed them.
+    /// Copy window and slow-start threshold from TCP to the object if TCP has changed them.
     fn pull(&mut self, object: &Bound<'_, PyAny>, tp: &TcpSock) -> PyResult<()> {
         let (cwnd, ssthresh) = self.written;
         if tp.snd_cwnd != cwnd {
@@ -222,7 +222,7 @@ impl PyController {
         Ok(())
     }
 
-    /// Copy window, threshold and pacing rate from the object to TCP.
+    /// Copy window, slow-start threshold and pacing rate from the object to TCP.
     fn push(&mut self, object: &Bound<'_, PyAny>, tp: &mut TcpSock) -> PyResult<()> {
         let py = object.py();
         let most = f64::from(TCP_INFINITE_SSTHRESH);
@@ -259,7 +259,7 @@ fn number(object: &Bound<'_, PyAny>, name: &Bound<'_, PyString>) -> PyResult<f64
     Ok(value)
 }
 
-/// Threshold for Python: infinity for TCP_INFINITE_SSTHRESH.
+/// Slow-start threshold in the form for Python: TCP_INFINITE_SSTHRESH becomes infinity.
 fn threshold_for(ssthresh: u32) -> f64 {
     if ssthresh >= TCP_INFINITE_SSTHRESH { f64::INFINITY } else { ssthresh.into() }
 }
@@ -271,8 +271,8 @@ fn default_rate(tp: &TcpSock) -> u64 {
     u64::from(tp.mss_cache) * 80_000 * percent * window / u64::from(tp.srtt_us.max(1))
 }
 
-/// Call `on_loss` or `on_timeout`. Without such a method, halves the threshold and set the window to
-/// `default_cwnd(half)`, as Reno does.
+/// Call the method `name`: `on_loss` or `on_timeout`. If the class has no such method, set the
+/// threshold to half the window, and the window to `default_cwnd(half)`, as Reno does.
 fn reduce(object: &Bound<'_, PyAny>, name: &str, default_cwnd: fn(f64) -> f64) -> PyResult<()> {
     if let Some(method) = object.getattr_opt(name)? {
         return method.call0().map(drop);
@@ -282,7 +282,8 @@ fn reduce(object: &Bound<'_, PyAny>, name: &str, default_cwnd: fn(f64) -> f64) -
     object.setattr("cwnd", default_cwnd(half))
 }
 
-/// Implementation by `cong_control`: the Python class sets the window at all times, without PRR and `cong_avoid`.
+/// The hook `cong_control` is implemented, so that the Python class sets the window at all times,
+/// without PRR and `cong_avoid`.
 impl CongestionControl for PyController {
     fn init(&mut self, tp: &mut TcpSock) {
         self.step("__init__", tp, |_, _, _| Ok(()));

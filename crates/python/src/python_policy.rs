@@ -1,4 +1,4 @@
-//! Policies implemented by a Python function, for the simulator: `network.file = "decide.py"` of a card.
+//! Policies implemented by a Python function, for the simulator: cards with `network.file = "decide.py"`.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,14 +9,14 @@ use skyhop_policy::{Memory, Model};
 
 use crate::python_cc::{READER, fail, has_failed};
 
-/// Python function `decide(seen)`, which returns an output, or None for no decision.
+/// Python function `decide`, which gets an observation and returns an output, or None for no decision.
 #[derive(Debug)]
 struct Function {
     file: String,
     decide: Py<PyAny>,
 }
 
-/// Execute a Python file and take the function `decide` from it.
+/// Execute a Python file and return its function `decide`.
 pub(crate) fn read(file: &Path) -> Result<Arc<dyn Model>, String> {
     let file = file.to_string_lossy().into_owned();
     let decide = Python::attach(|py| {
@@ -30,13 +30,14 @@ pub(crate) fn read(file: &Path) -> Result<Arc<dyn Model>, String> {
 }
 
 impl Model for Function {
-    fn run(&self, seen: &[f32], _: &mut Memory) -> Option<f64> {
+    fn run(&self, observation: &[f32], _: &mut Memory) -> Option<f64> {
         if has_failed() {
             return None;
         }
         Python::attach(|py| {
-            let said = PyList::new(py, seen).and_then(|seen| self.decide.call1(py, (seen,)));
-            let output = said.and_then(|said| said.extract::<Option<f64>>(py));
+            let output = PyList::new(py, observation)
+                .and_then(|observation| self.decide.call1(py, (observation,)));
+            let output = output.and_then(|output| output.extract::<Option<f64>>(py));
             output.unwrap_or_else(|error| {
                 fail(py, error, &self.file, " (in decide)");
                 None

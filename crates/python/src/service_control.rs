@@ -15,7 +15,7 @@ impl PyServiceControl {
         Self { note, raised: None }
     }
 
-    /// Return the exception that ended the service, unless it was Ctrl-C, by which services end normally.
+    /// Raise the exception that ended the service, unless it was Ctrl-C, with which services end normally.
     pub(crate) fn end(self, py: Python<'_>) -> PyResult<()> {
         let error = self.raised.filter(|error| !error.is_instance_of::<PyKeyboardInterrupt>(py));
         error.map_or(Ok(()), Err)

@@ -15,7 +15,8 @@ use crate::errors::{Fallible, input_error};
 use crate::experiment::{FoundPlace, PyScenario, place};
 use crate::service_control::PyServiceControl;
 
-/// Earliest plausible wall-clock time, 2001-09-09: older times mean a clock that starts with the log.
+/// Earliest plausible wall-clock time, 2001-09-09: earlier times mean that the log's clock is not
+/// UTC but starts with the log.
 const FIRST_WALL_CLOCK: UtcInstant = UtcInstant::from_unix_nanos(1_000_000_000_000_000_000);
 /// Directory of named network namespaces (ip-netns(8)).
 const NAMED_NAMESPACES: &str = "/run/netns";
@@ -117,7 +118,8 @@ fn service_source(
     }
 }
 
-/// Estimate the grid from a log; it is valid now only if the log's times are of the machine's clock.
+/// Estimate the grid from a log. The estimate is usable by the service only if the log's times are
+/// of the machine's wall clock.
 fn logged_grid(log: &Path, period: Duration) -> Fallible<ServiceSource> {
     let found = estimate_grid(log, None, Period::Known(period))?;
     let wrong = |what: String| input_error(&format!("{}: {what}", log.display()));

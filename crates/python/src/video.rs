@@ -22,7 +22,7 @@ use skyhop_video::{ChunkRow, Film, RateTrace, RateTraceError, Summary, optimum};
 use crate::catalogue::{BUILT_IN, Entry, QdiscEntry, built_in, keys_of};
 use crate::errors::{Fallible, input_error};
 
-/// Film of adaptive video: tracks, and sizes of their chunks.
+/// Film of adaptive video: its tracks, and the sizes of their chunks.
 #[pyclass(name = "Film", frozen)]
 pub(crate) struct PyFilm(Arc<Film>);
 
@@ -127,7 +127,7 @@ struct Options {
     environment: Environment,
     without_first: bool,
     compat: PlayerCompat,
-    /// Errors of the oracle that tells controllers the future rate; `None`: no errors.
+    /// Errors of the oracle that provides the future rate to controllers; `None`: no errors.
     oracle: Option<Errors>,
 }
 
@@ -152,7 +152,7 @@ impl Options {
 /// Predictions: times at which they were made (s), length of a step (s), and rates of the following steps (bit/s).
 pub(crate) type Predicted = (Vec<f64>, f64, Vec<Vec<f64>>);
 
-/// Convert predictions for players, which get `share` of each rate.
+/// Convert predictions for players; each rate is multiplied by `share`, the share available to the film.
 pub(crate) fn prediction_history(
     (at_s, every_s, rows): Predicted,
     share: f64,
@@ -178,7 +178,7 @@ fn forecast_source(options: &Options, predicted: Option<Predicted>) -> Fallible<
     }
 }
 
-/// Parse a controller: a name, or a table as JSON.
+/// Parse a controller, given as a name or as a table in JSON.
 fn controller(text: &str) -> Fallible<ControllerChoice> {
     if !text.trim_start().starts_with('{') {
         return Ok(ControllerChoice::named(text)?);
@@ -232,7 +232,7 @@ pub(crate) fn play_over_rate(
     Ok(PySessions { film: film.0.clone(), played: played? })
 }
 
-/// Upper bound of the QoE per chunk that any player could reach, for each offset.
+/// Upper bound of the mean QoE per chunk that a player could reach, for each offset into the rate trace.
 #[pyfunction]
 #[pyo3(signature = (film, qoe, trace, offsets_s, options="{}", resolution_s=0.1, threads=None))]
 #[expect(clippy::too_many_arguments, reason = "keyword arguments in Python")]
@@ -334,7 +334,7 @@ impl PySessions {
         Ok(columns)
     }
 
-    /// Scores of the sessions per chunk under another QoE.
+    /// Mean score per chunk of each session under another QoE.
     #[pyo3(signature = (qoe, without_first=false))]
     fn scores(&self, qoe: &str, without_first: bool) -> Fallible<Vec<f64>> {
         let qoe = Qoe::new(qoe, &self.film)?;
@@ -379,7 +379,8 @@ fn real<'py>(py: Python<'py>, values: impl Iterator<Item = f64>) -> Bound<'py, P
     PyBytes::new(py, &values.flat_map(f64::to_ne_bytes).collect::<Vec<u8>>())
 }
 
-/// Score a session per chunk under a QoE, from each chunk's track and stall time in ns.
+/// Compute the mean score per chunk of a session under a QoE, from the track and the stall time in
+/// ns of each chunk.
 #[pyfunction]
 #[pyo3(signature = (film, qoe, tracks, stalls_ns, without_first=false))]
 pub(crate) fn score_chunks(
@@ -474,8 +475,8 @@ impl PyPlayer {
         Ok((choice.track, choice.estimate_bps, choice.wait_s))
     }
 
-    /// Report that a chunk has arrived `took_s` after its request, before which the player waited `waited_s` for room in its
-    /// buffer.
+    /// Report that a chunk has arrived `took_s` after its request. Before the request, the player waited `waited_s`
+    /// for room in its buffer.
     #[pyo3(signature = (chunk, track, size_bytes, took_s, waited_s=0.0))]
     fn arrived(
         &self,

@@ -1,4 +1,5 @@
-//! Constants of the Python module: names of enums in files, as tuples in the order of tables.
+//! Constants of the Python module: the names that enums have in files, as tuples in the order of
+//! the crates' tables.
 
 use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyTuple};

@@ -1,4 +1,4 @@
-//! Columns and summaries that only the tables of some applications have.
+//! Columns and summaries that are specific to certain kinds of applications.
 
 use arrow_array::{Float64Array, Int32Array, Int64Array, StringArray};
 use serde::{Deserialize, Serialize};
@@ -12,7 +12,7 @@ use crate::AppRow;
 /// Fields of a row that only one kind of application has.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub enum AppDetail {
-    /// No fields beyond the common ones.
+    /// No fields in addition to the common ones.
     #[default]
     None,
     /// Fields of a web page.
@@ -22,7 +22,7 @@ pub enum AppDetail {
     },
     /// Fields of an object of a web page.
     Object {
-        /// Number (`seq`) of the page that it belongs to.
+        /// Number (`seq`) of the page that the object belongs to.
         page: i64,
     },
     /// Fields of a call's window.
@@ -38,17 +38,17 @@ pub struct CallColumns {
     pub direction: Direction,
     /// Audio frames due at the sender.
     pub audio_frames: i64,
-    /// Number of these that were complete only after their playout time.
+    /// Number of these frames that were complete only after their playout time.
     pub audio_late: i64,
-    /// Number of these that never were complete.
+    /// Number of these frames that never were complete.
     pub audio_lost: i64,
     /// Video frames due at the sender.
     pub video_frames: i64,
-    /// Number of these that were complete only after their playout time.
+    /// Number of these frames that were complete only after their playout time.
     pub video_late: i64,
-    /// Number of these that never were complete.
+    /// Number of these frames that never were complete.
     pub video_lost: i64,
-    /// Mean one-way delay of the audio packets; `None` if none arrived.
+    /// Mean one-way delay of the audio packets; `None` if no audio packet arrived.
     pub delay_ns: Option<i64>,
     /// Interarrival jitter of the audio packets at the window's end (RFC 3550 6.4.1).
     pub jitter_ns: i64,
@@ -119,7 +119,7 @@ pub(crate) fn detail_columns(table: AppTable, rows: &[AppRow]) -> Vec<Column> {
     }
 }
 
-/// Column of a call: its name, and the access to its value.
+/// Column of the table of calls: its name, and the function that reads its value.
 type CallColumn = (&'static str, fn(&CallColumns) -> i64);
 
 fn call_columns(rows: &[AppRow]) -> Vec<Column> {
@@ -151,7 +151,7 @@ fn call_columns(rows: &[AppRow]) -> Vec<Column> {
 /// Summary of a call, over both directions unless stated.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct CallSummary {
-    /// Mean of its windows' mean opinion scores.
+    /// Mean of the mean opinion scores of all windows.
     pub mos_mean: f64,
     /// Lowest mean opinion score of a window.
     pub mos_least: f64,
@@ -159,7 +159,7 @@ pub struct CallSummary {
     pub mos_forward: f64,
     /// Mean of the scores of the direction `to` to `from`.
     pub mos_back: f64,
-    /// Mean of the windows' jitter.
+    /// Mean of the audio jitter of all windows.
     pub jitter_mean_us: u64,
     /// Share of the audio frames that arrived too late.
     pub audio_late: f64,
@@ -216,7 +216,7 @@ impl CallAccount {
     }
 }
 
-/// Column of a chunk: its name, and the access to its value.
+/// Column of the table of chunks: its name, and the function that reads its value.
 type ChunkColumn = (&'static str, fn(&ChunkRow) -> Option<u64>);
 
 fn chunk_columns(rows: &[AppRow]) -> Vec<Column> {
@@ -251,13 +251,13 @@ pub struct VideoSummary {
     pub stall_ns: u64,
     /// Number of stalls after the start-up.
     pub stalls: u64,
-    /// Number of chunks in a different track than the one before.
+    /// Number of chunks whose track differs from that of the chunk before.
     pub switches: u64,
     /// Mean of the chunks' bitrates.
     pub mean_bitrate_bps: u64,
-    /// Bytes of abandoned transfers.
+    /// Bytes received in transfers of chunks that the player abandoned.
     pub abandoned_bytes: u64,
-    /// Mean QoE per chunk, by the QoE that the controller maximized.
+    /// Mean QoE per chunk, computed by the QoE function that the controller maximizes.
     pub qoe: Option<f64>,
 }
 

@@ -1,4 +1,4 @@
-//! Counters and results that engines hand to a recorder.
+//! Counters and results that an engine passes to the recorder.
 
 use skyhop_model::CongestionState;
 use skyhop_signal::blind::Estimate;
@@ -11,9 +11,11 @@ use crate::Quantiles;
 pub struct FlowState {
     /// Id of the flow.
     pub id: u32,
-    /// Start of the goodput's interval, for the flow's first sample; later ones start at the sample before.
+    /// Start of the interval over which goodput is computed, for the flow's first sample. The
+    /// interval of a later sample starts at the sample before.
     pub since: Instant,
-    /// End of the goodput's interval: the sample's time, or the flow's earlier end.
+    /// End of the interval over which goodput is computed: the sample's time, or the flow's end if
+    /// that is earlier.
     pub until: Instant,
     /// Payload received in order so far.
     pub received: Bytes,
@@ -23,7 +25,7 @@ pub struct FlowState {
     pub ssthresh_packets: Option<u32>,
     /// Smoothed RTT; `None` before the first sample.
     pub srtt_us: Option<u64>,
-    /// Packets sent and neither acknowledged nor known lost.
+    /// Packets sent, but neither acknowledged nor considered lost.
     pub inflight_packets: u32,
     /// Number of segments retransmitted.
     pub retransmits: u64,
@@ -55,14 +57,14 @@ pub struct FlowEnd {
 pub struct ConnectionEnd {
     /// Counters of the direction.
     pub end: FlowEnd,
-    /// Time at which the connection was first seen.
+    /// Time at which the connection was first observed.
     pub start: Instant,
     /// Congestion control of the sender.
     pub cc: String,
     /// Addresses of the connection, such as "from:40312 -> to:5201".
     pub name: String,
-    /// Whether the sender is one of the run's own ends, whose window and retransmissions can be seen.
-    pub sender_seen: bool,
+    /// Whether the sender is one of the run's own ends, whose window and retransmissions can be observed.
+    pub sender_observed: bool,
 }
 
 /// Facts about a run at its end.
@@ -76,18 +78,19 @@ pub struct RunConclusion<'e, Own> {
     pub wall_s: f64,
     /// Kernel whose TCP ran; `None` for the simulator's own.
     pub kernel: Option<String>,
-    /// Estimate of the handover grid, if the run was to make one.
+    /// Estimate of the handover grid, if the run uses blind estimation.
     pub grid: Option<&'e Estimate>,
-    /// Delay of packets beyond their scheduled departure from links.
+    /// Time by which packets left links later than scheduled.
     pub lateness_us: Option<Quantiles>,
-    /// RTT of probes above the scheduled RTT of the links.
+    /// Measured RTT of probes minus the RTT that the links scheduled.
     pub rtt_excess_us: Option<Quantiles>,
-    /// Entries of run.json that are specific to the engine: an object.
+    /// Entries of run.json that are specific to the engine; serialized as an object.
     pub own: Own,
 }
 
 impl<Own> RunConclusion<'_, Own> {
-    /// Create the facts of a run with no more than `own` entries, and no wall-clock time.
+    /// Create the facts of a run with the engine's `own` entries; the wall-clock duration is 0, and
+    /// the optional fields are `None`.
     pub fn new(at: Instant, interrupted: bool, own: Own) -> Self {
         Self {
             at,

@@ -21,7 +21,8 @@ use crate::{AppRow, EventRow, FlowSample, LinkSample, Piece, ProbeRow, Sink};
 /// Prefix of the hidden directories that hold a run's files before it ends.
 const STAGING: &str = ".run.partial-";
 
-/// Directory for a run's results, reserved before the run begins so that a wrong place is found early.
+/// Directory for a run's results. It is reserved before the run begins, so that an unusable path is
+/// reported early.
 #[derive(Debug)]
 pub struct RunDirectory {
     path: PathBuf,
@@ -33,10 +34,10 @@ pub struct RunDirectory {
 impl RunDirectory {
     /// Check that `path` is a writable directory, and create it if it is missing.
     ///
-    /// [`FileError::NotEmpty`] unless `force`, [`FileError::NotADirectory`], [`FileError::NotAFile`] if
-    /// something else has the name of one of a run's files, or the directory cannot be created.
-    /// [`FileError::NotEmpty`] unless `force`, [`FileError::NotADirectory`], [`FileError::NotAFile`]
-    /// where something else has the name of one of a run's files, or that it cannot be made.
+    /// # Errors
+    /// [`FileError::NotEmpty`] unless `force`, [`FileError::NotADirectory`], [`FileError::NotAFile`] if an
+    /// entry with the name of one of a run's files is not a file, or [`FileError::Write`] if the directory
+    /// cannot be created.
     pub fn reserve(path: &Path, force: bool) -> Result<Self, FileError> {
         if path.exists() && !path.is_dir() {
             return Err(FileError::NotADirectory { path: path.to_owned() });
@@ -57,18 +58,18 @@ impl RunDirectory {
         Ok(Self { path: path.to_owned(), created, caller_moves: false })
     }
 
-    /// Use an empty directory of the caller, which moves it into place when the run in it is complete: files
-    /// are written straight into it, and an abandoned run removes it.
+    /// Use an empty directory of the caller, who moves it into place when the run in it is complete. Files
+    /// are written directly into the directory, and an abandoned run removes it.
     pub fn moved_by_caller(path: &Path) -> Self {
         Self { path: path.to_owned(), created: Vec::new(), caller_moves: true }
     }
 
-    /// Start writing a run over `trace`. Until the run has ended its tables are segments in a hidden
-    /// directory inside; an earlier run's files are replaced only when all new ones are complete. `path_file`
-    /// is a path file that holds `trace`, if there is one that no process changes.
+    /// Start writing a run over `trace`. Until the run has ended, its tables are segments in a hidden
+    /// subdirectory; an earlier run's files are replaced only when all new files are complete. `path_file` is
+    /// a path file that contains `trace`, if there is one that no process changes.
     ///
+    /// # Errors
     /// [`FileError::Write`] with the system's reason, such as a full disk.
-    /// [`FileError::Write`] with the system's reason, a full disk for example.
     pub fn writer(
         &self,
         trace: &PathTrace,
@@ -84,15 +85,15 @@ impl RunDirectory {
         Ok(writer)
     }
 
-    /// Copy a complete run's files from the directory `whole`, in place of an earlier run's.
+    /// Copy the files of a complete run from the directory `complete`, in place of an earlier run's files.
     ///
+    /// # Errors
     /// [`FileError::Write`] with the system's reason, such as a full disk.
-    /// [`FileError::Write`] with the system's reason, a full disk for example.
-    pub fn copy_run(&self, whole: &Path) -> Result<(), FileError> {
+    pub fn copy_run(&self, complete: &Path) -> Result<(), FileError> {
         let staging = Staging::with_prefix(&self.path, STAGING)
             .map_err(|error| write_error(&self.path, error))?;
         for name in run_files() {
-            match fs::copy(whole.join(&name), staging.path().join(&name)) {
+            match fs::copy(complete.join(&name), staging.path().join(&name)) {
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(write_error(&self.path.join(name), error)),
@@ -131,16 +132,17 @@ fn missing_directories(path: &Path) -> Vec<PathBuf> {
     missing
 }
 
-/// Write a path to `place`, as a hard link to `file` if possible, so that runs over one path share one file.
+/// Write a path file at `place`; if possible as a hard link to `file`, so that runs over one path
+/// share one file.
 fn put_path(trace: &PathTrace, file: Option<&Path>, place: &Path) -> Result<(), FileError> {
-    // Some file systems have no hard links, and none link to another file system.
+    // Hard links do not exist on some file systems, nor between two file systems.
     if file.is_some_and(|file| fs::hard_link(file, place).is_ok()) {
         return Ok(());
     }
     put_in_place(temporary_file_for(place, &path_to_parquet(trace)?)?, place)
 }
 
-/// Writer of a run into its directory. Dropped before the last piece, it leaves nothing behind.
+/// Writer of a run into its directory. If it is dropped before the last piece, it removes its files.
 #[derive(Debug)]
 pub struct RunWriter {
     /// Directory of the files until they are complete; the destination itself if the caller moves it.
@@ -256,7 +258,7 @@ impl RunWriter {
         Ok(())
     }
 
-    /// Make an error refer to the destination, which the user knows, instead of the staging directory.
+    /// Replace the staging directory in an error by the destination, which the user knows.
     fn with_user_path<T>(&self, result: Result<T, FileError>) -> Result<T, FileError> {
         let known = |path: PathBuf| match path.strip_prefix(&self.staging) {
             Ok(inside) => self.destination.join(inside),

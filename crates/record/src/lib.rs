@@ -1,9 +1,9 @@
-//! Recorded results: an engine's measurements on their way to files.
+//! Recording of results: from an engine's measurements to files.
 //!
-//! An engine hands cumulative counters and events to a [`Recorder`], which turns them into rows, run.json and
-//! summary.json and writes these, piece by piece, to a [`Sink`]: a run directory ([`RunWriter`]), a pipe or
-//! socket ([`StreamSink`]), or memory ([`RunData`], [`SummaryOnly`]). Written pieces are dropped, so that
-//! memory does not grow with the run.
+//! An engine passes cumulative counters and events to a [`Recorder`], which turns them into rows, run.json
+//! and summary.json and writes these, piece by piece, to a [`Sink`]: a run directory ([`RunWriter`]), a pipe
+//! or socket ([`StreamSink`]), or memory ([`RunData`], [`SummaryOnly`]). Pieces are freed once they are
+//! written, so that memory does not grow with the run's length.
 
 mod app_detail;
 mod counters;

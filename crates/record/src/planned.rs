@@ -1,4 +1,4 @@
-//! Events that an experiment schedules, as rows of events.parquet: the same for every engine.
+//! Rows of events.parquet for the events that an experiment schedules; they are the same for every engine.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +29,7 @@ pub(crate) fn planned_rows(experiment: &Experiment) -> Vec<EventRow> {
     rows
 }
 
-/// Handovers of a path before `until`, by kind.
+/// Numbers of handovers of a path before `until`, by kind.
 pub(crate) fn handovers(trace: &PathTrace, until: Instant) -> BTreeMap<PathEventKind, u64> {
     let mut counts: BTreeMap<_, _> = PathEventKind::handovers().map(|kind| (kind, 0)).collect();
     for event in trace.events().filter(|event| event.at < until) {

@@ -20,17 +20,18 @@ use crate::{
     Piece, ProbeRow, ProbeSummary, RunHeader, SCHEMA_VERSION, Sink, Summary,
 };
 
-/// Longest delay between an event and its report; rows wait that long, so that earlier events can be sorted
-/// before them. A congestion control reports a drain when it has ended.
+/// Longest delay between an event and its report. Rows are written only after that time, so that events
+/// reported later can be sorted before them. For example, a congestion control reports a drain when the
+/// drain has ended.
 const LONGEST_REPORT_DELAY: Duration = Duration::from_secs(30);
 
-/// Largest number of waiting events. In a run with more losses than that, late reports stand behind later
-/// rows.
+/// Largest number of event rows that wait to be written. In a run with more losses than that, rows of
+/// late reports come after rows with later times.
 const MOST_WAITING: usize = 500_000;
 
 /// Producer of a run's rows, run.json and summary.json.
 ///
-/// Counters that engines hand over are cumulative; rows hold the difference to the last sample.
+/// The counters that engines pass are cumulative; a row contains the difference from the last sample.
 pub struct Recorder<'r> {
     experiment: &'r Experiment,
     engine: &'static str,
@@ -38,12 +39,12 @@ pub struct Recorder<'r> {
     /// Time of the last sample.
     sampled: Instant,
     flows: BTreeMap<u32, FlowAccount>,
-    /// Accounts of link 0 forward and back, then of link 1 …
+    /// Running totals: link 0 forward, link 0 back, link 1 forward, and so on.
     links: Vec<LinkAccount>,
     probes: BTreeMap<u32, ProbeAccount>,
-    /// Events that the experiment schedules, in reverse order: the next one is last.
+    /// Events that the experiment schedules, in reverse order of time: the next one is at the end.
     planned: Vec<EventRow>,
-    /// Events that were measured, by time and then by order of report.
+    /// Events that engines have reported and that are not written yet, by time and then by order of report.
     measured: BTreeMap<(i64, u64), EventRow>,
     /// Number of events reported so far.
     reported: u64,
@@ -54,7 +55,7 @@ pub struct Recorder<'r> {
     apps: BTreeMap<u32, AppAccount>,
     app_rows: BTreeMap<AppTable, Vec<AppRow>>,
     ended: Vec<FlowSummary>,
-    /// Mean base RTT of the flow that ended last, with its plan and its end.
+    /// Plan, end and mean base RTT of the flow that ended last.
     last_base_rtt: Option<(&'r FlowPlan, Instant, Duration)>,
     warnings: Vec<String>,
 }
@@ -66,7 +67,7 @@ struct FlowAccount {
     sampled: Option<Instant>,
     received: Bytes,
     retransmits: u64,
-    /// ECN-marked packets of the flow in all, and those not yet in a row.
+    /// ECN-marked packets of the flow: in total (`marks`), and since the flow's last row (`new_marks`).
     marks: u64,
     new_marks: u64,
     samples: u64,
@@ -87,13 +88,13 @@ struct LinkAccount {
 struct AppAccount {
     table: AppTable,
     kind: &'static str,
-    /// End at which the client is.
+    /// End of the path at which the client is.
     client: End,
     completed: u64,
     failed: u64,
     latency_us: Tally,
     call: CallAccount,
-    /// Keys of a player and the film's chunks so far; `None` for other applications.
+    /// Keys of a video player, and the chunks played so far; `None` for other applications.
     video: Option<(Dash, Vec<ChunkRow>)>,
 }
 
@@ -142,7 +143,8 @@ impl<'r> Recorder<'r> {
         Ok(recorder)
     }
 
-    /// Record a sample: the states of the flows, by id, and the counters of all links, forward before back.
+    /// Record a sample: the states of the flows, ordered by id, and the counters of all links, for
+    /// each link forward before back.
     ///
     /// # Errors
     /// The sink cannot write.
@@ -172,7 +174,8 @@ impl<'r> Recorder<'r> {
         self.write_surplus_events()
     }
 
-    /// Record events before the next sample, for runs with so many that they must not wait until then.
+    /// Record events between two samples, for runs with so many events that they must not wait for
+    /// the next sample.
     ///
     /// # Errors
     /// The sink cannot write.
@@ -187,7 +190,8 @@ impl<'r> Recorder<'r> {
         self.reported += 1;
     }
 
-    /// Disable the counts of marks per flow, for engines whose links do not report whose packets they mark.
+    /// Disable the counts of ECN marks per flow, for engines whose links do not report the flow of
+    /// a marked packet.
     pub fn disable_mark_counts(&mut self) {
         self.counts_marks = false;
     }
@@ -199,8 +203,8 @@ impl<'r> Recorder<'r> {
         account.new_marks += 1;
     }
 
-    /// Record a completed or failed transaction of a flow's application. `scheduled`: time that the links
-    /// alone took for it, in both directions, if known.
+    /// Record a completed or failed transaction of a flow's application. `scheduled` is the time that its
+    /// packets spent in the links alone, in both directions, if known.
     pub fn transaction(
         &mut self,
         flow: u32,
@@ -220,7 +224,8 @@ impl<'r> Recorder<'r> {
         }
     }
 
-    /// Record the end of a TCP flow (or of the run); calls must be in the order of the flows' ids.
+    /// Record the counters of a TCP flow at its end, or at the run's end. Calls must be in the
+    /// order of the flows' ids.
     pub fn flow_ended(&mut self, end: &FlowEnd) {
         let flows = &self.experiment.flows;
         let Ok(place) = flows.binary_search_by_key(&end.id, |plan| plan.id) else { return };
@@ -231,8 +236,8 @@ impl<'r> Recorder<'r> {
         self.ended.push(account.summary(cc, plan.start, base_rtt, end));
     }
 
-    /// Mean base RTT of a flow over its lifetime. The last result is cached, as many flows share it and a
-    /// long path takes time to scan.
+    /// Mean base RTT of a flow over its lifetime. The last result is cached, because many flows have the
+    /// same lifetime and route, and a long path takes time to scan.
     fn base_rtt(&mut self, plan: &'r FlowPlan, end: Instant) -> Duration {
         let same = |(known, until, _): &(&FlowPlan, Instant, Duration)| {
             *until == end
@@ -248,15 +253,15 @@ impl<'r> Recorder<'r> {
         rtt
     }
 
-    /// Record the end of one direction of a program's connection (or of the run); calls must be in the order
-    /// of their ids, which differ from those of the experiment's flows.
+    /// Record the counters of one direction of a program's connection at its end, or at the run's end. Calls
+    /// must be in the order of the ids, which must differ from those of the experiment's flows.
     pub fn connection_ended(&mut self, connection: ConnectionEnd) {
-        let ConnectionEnd { end, start, cc, name, sender_seen } = connection;
+        let ConnectionEnd { end, start, cc, name, sender_observed } = connection;
         let mut account = self.flows.remove(&end.id).unwrap_or_default();
         let base_rtt = self.experiment.path().mean_base_rtt(start, end.at);
         let summary = account.summary(cc, start, base_rtt, &end);
         let connection = Some(name);
-        self.ended.push(FlowSummary { connection, sender_unseen: !sender_seen, ..summary });
+        self.ended.push(FlowSummary { connection, sender_unseen: !sender_observed, ..summary });
     }
 
     /// Add a warning that readers of the results need to know.
@@ -293,7 +298,7 @@ impl<'r> Recorder<'r> {
         pieces.try_for_each(|piece| self.sink.write(piece))
     }
 
-    /// Write the events before `until`; of those at the same time the scheduled ones come first.
+    /// Write the events before `until`. Of events at the same time, scheduled ones come first.
     fn write_events_until(&mut self, until: Instant) -> Result<(), FileError> {
         let until_ns = i64::try_from(until.as_nanos()).unwrap_or(i64::MAX);
         let later = self.planned.partition_point(|row| row.t_ns >= until_ns);
@@ -363,7 +368,7 @@ impl<'r> Recorder<'r> {
         }
     }
 
-    /// Content of run.json: everything needed to repeat the run, and the engine's own entries.
+    /// Content of run.json: all data needed to repeat the run, and the engine's own entries.
     fn run_json<Own: Serialize>(&self, conclusion: &RunConclusion<'_, Own>) -> serde_json::Value {
         #[derive(Serialize)]
         struct RunInfo<'i, Own> {
@@ -417,14 +422,14 @@ fn probe_ids(flows: &[FlowPlan]) -> impl Iterator<Item = u32> {
 }
 
 impl FlowAccount {
-    /// Row of a sample; `before` is the time of the run's previous sample.
+    /// Row of a flow's sample; `before` is the time of the run's previous sample.
     fn sample(&mut self, at: Instant, before: Instant, flow: &FlowState) -> Option<FlowSample> {
         let since = self.sampled.unwrap_or(before.max(flow.since));
         let interval = flow.until.saturating_since(since);
         if interval == Duration::ZERO {
             return None;
         }
-        // A connection that was lost and opened again counts from 0.
+        // The counters of a connection that was lost and opened again start at 0.
         let received = flow.received.as_u64().saturating_sub(self.received.as_u64());
         let row = FlowSample {
             t_ns: at.as_nanos() as i64,

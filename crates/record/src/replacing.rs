@@ -1,9 +1,10 @@
 //! Replacement of an earlier run in a directory by a new one.
 //!
-//! The summary is moved out first and moved in last, so that files of two runs never pass for one. If the
-//! process is killed half-way, the staging directory holds the progress, and the next process that reserves
-//! the directory resumes: the new run was complete when its move began. If a third run is complete in the
-//! directory by then, that one stays.
+//! The earlier run's summary is moved out first and the new one is moved in last, so that a mixture of two
+//! runs never has a summary and does not pass for a run. If the process is killed half-way, the staging
+//! directory holds the progress, and the next process that reserves the directory resumes: the new run was
+//! complete when the replacement began. If yet another run has been completed in the directory by then,
+//! that run stays.
 
 use std::fs;
 use std::io;
@@ -17,10 +18,10 @@ const EARLIER: &str = "earlier";
 /// … and its name once all of them are there.
 const REPLACED: &str = "replaced";
 
-/// File whose presence makes a directory a run's.
+/// File whose presence marks a directory as that of a complete run.
 const SUMMARY: &str = "summary.json";
 
-/// Files that every run has, the summary first; an [`AppTable`] adds one each.
+/// Files that every run has, the summary first. Each [`AppTable`] adds one more.
 const RUN_FILES: [&str; 7] = [
     SUMMARY,
     "run.json",
@@ -48,15 +49,16 @@ pub(crate) fn refuse_other_than_files(directory: &Path) -> Result<(), FileError>
     Ok(())
 }
 
-/// Move the run in `staging` into its place, and an earlier run's files out of it: all of them or none.
-/// Tables that only the earlier run had are removed too, since they would pass for this one's.
+/// Move an earlier run's files out of `destination` and those of the run in `staging` into it: all of
+/// them or none. Tables that only the earlier run has are moved out too, because they would pass for
+/// the new run's.
 pub(crate) fn replace_earlier(staging: &Path, destination: &Path) -> Result<(), FileError> {
     refuse_other_than_files(destination)?;
     fs::create_dir_all(staging.join(EARLIER)).map_err(|e| write_error(destination, e))?;
     finish(staging, destination)
 }
 
-/// Resume the replacement that a killed process began, unless a complete run has been put there since.
+/// Resume the replacement that a killed process began, unless another complete run is in `destination` by now.
 pub(crate) fn resume(staging: &Path, destination: &Path) -> Result<(), FileError> {
     // The summary is the first file to be moved out.
     let had_gone = staging.join(REPLACED).is_dir() || staging.join(EARLIER).join(SUMMARY).exists();
@@ -86,7 +88,7 @@ fn finish(staging: &Path, destination: &Path) -> Result<(), FileError> {
     moved
 }
 
-/// Log of moved files, to move them back if a later one fails.
+/// Log of moved files, by which they are moved back if a later move fails.
 #[derive(Default)]
 struct Moves(Vec<(PathBuf, PathBuf)>);
 
@@ -103,7 +105,7 @@ impl Moves {
 
     fn undo(self) {
         for (from, to) in self.0.into_iter().rev() {
-            // The user sees the error that caused the undo, not one of the undo itself.
+            // The user gets the error that caused the undo; an error of the undo itself is ignored.
             fs::rename(to, from).unwrap_or_default();
         }
     }

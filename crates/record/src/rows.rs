@@ -19,7 +19,7 @@ pub struct FlowSample {
     pub t_ns: i64,
     /// Id of the flow.
     pub flow: i32,
-    /// Payload received in order during the interval, divided by its length.
+    /// Payload received in order during the interval, divided by the interval's length.
     pub goodput_bps: i64,
     /// Congestion window at `t_ns`.
     pub cwnd_packets: i64,
@@ -27,12 +27,12 @@ pub struct FlowSample {
     pub ssthresh_packets: Option<i64>,
     /// Smoothed RTT at `t_ns`; `None` before the first sample.
     pub srtt_us: Option<i64>,
-    /// Packets sent and neither acknowledged nor known lost, at `t_ns`.
+    /// Packets sent, but neither acknowledged nor considered lost, at `t_ns`.
     pub inflight_packets: i64,
     /// Number of segments retransmitted during the interval.
     pub retransmits: i64,
-    /// Packets of the flow that links marked (ECN) during the interval; `None` if links do not report whose
-    /// packets they mark.
+    /// Packets of the flow that links marked (ECN) during the interval; `None` if links do not report the flow
+    /// of a marked packet.
     pub marks: Option<i64>,
     /// Pacing rate of the sender; `None` if it does not pace.
     pub pacing_rate_bps: Option<i64>,
@@ -61,28 +61,28 @@ pub struct LinkSample {
     pub marks: i64,
 }
 
-/// Event at a moment of the run.
+/// Event at one time of the run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct EventRow {
     /// Time of the event, since the run began.
     pub t_ns: i64,
     /// Kind of the event.
     pub kind: EventKind,
-    /// Hop of the path that is concerned, if any.
+    /// Hop of the path that the event concerns, if it concerns a single hop.
     pub hop: Option<i32>,
     /// Duration of the outage that begins with the event.
     pub outage_ns: i64,
     /// Reason of a loss; `None` for other events.
     pub reason: Option<LossReason>,
-    /// Number of the link that is concerned.
+    /// Number of the link that the event concerns.
     pub link: u16,
     /// Direction of a loss; `None` for other events.
     pub direction: Option<Direction>,
-    /// Id of the flow that is concerned, if known.
+    /// Id of the flow that the event concerns, if known.
     pub flow: Option<i32>,
     /// Announced time of the handover, for announcements.
     pub at_ns: Option<i64>,
-    /// Duration of a phase of a congestion control (hold, drain and what follows them).
+    /// Duration of a phase of a congestion control (hold, drain, and the phases that follow).
     pub length_ns: Option<i64>,
 }
 
@@ -135,16 +135,16 @@ pub struct ProbeRow {
     pub probe: i32,
     /// Sequence number of the packet.
     pub seq: i64,
-    /// Time at which it was sent, since the run began.
+    /// Time at which the packet was sent, since the run began.
     pub t_ns: i64,
     /// Round-trip time; `None` if the packet was lost.
     pub rtt_ns: Option<i64>,
-    /// Round-trip time that the link scheduled (queueing and delay); `None` if not known.
+    /// Round-trip time that the links scheduled (queueing and propagation delay); `None` if not known.
     pub scheduled_rtt_ns: Option<i64>,
 }
 
 impl ProbeRow {
-    /// Create the row of a probe's packet; `scheduled`: the round-trip time of the links alone.
+    /// Create the row of a probe's packet; `scheduled` is the round-trip time that the links scheduled.
     pub fn new(flow: u32, packet: &Transaction, scheduled: Option<Duration>) -> Self {
         Self {
             probe: flow as i32,
@@ -169,19 +169,19 @@ pub struct AppRow {
     pub connection: i32,
     /// Number of the transaction within the flow, counted from 0.
     pub seq: i64,
-    /// Time at which it was due, since the run began.
+    /// Time at which the transaction was due, since the run began.
     pub t_ns: i64,
-    /// Bytes that the client sent for it.
+    /// Bytes that the client sent for the transaction.
     pub sent_bytes: i64,
-    /// Bytes that the server sent for it.
+    /// Bytes that the server sent for the transaction.
     pub answered_bytes: i64,
-    /// Time to open its connection; `None` if it used an open one.
+    /// Time to open the transaction's connection; `None` if it used an open connection.
     pub connect_ns: Option<i64>,
     /// Time from `t_ns` until the first byte of the answer.
     pub first_byte_ns: Option<i64>,
-    /// Time from `t_ns` until the whole answer had been read; `None` if it failed.
+    /// Time from `t_ns` until the client had read the whole answer; `None` if the transaction failed.
     pub latency_ns: Option<i64>,
-    /// Fields that only its table has.
+    /// Fields that are specific to the table of this kind of application.
     #[serde(default)]
     pub detail: AppDetail,
 }
@@ -205,7 +205,7 @@ impl AppRow {
 }
 
 /// Version of the results' format; it increases when the meaning of run.json, summary.json or a table's
-/// column changes. Directories of version 0 state none.
+/// column changes. Directories of version 0 do not state their version.
 pub const SCHEMA_VERSION: u32 = 1;
 
 /// Content of summary.json. Field names are stable, because users' scripts read them.
@@ -223,26 +223,26 @@ pub struct Summary {
     pub wall_s: f64,
     /// TCP data packets sent by all flows, retransmissions included.
     pub data_packets: u64,
-    /// Summaries of TCP flows, one each.
+    /// Summaries of the TCP flows, one per flow.
     pub flows: Vec<FlowSummary>,
-    /// Summaries of probes, one each.
+    /// Summaries of the probes, one per probe.
     pub probes: Vec<ProbeSummary>,
     /// Summaries of applications, one per flow whose application has a table.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub apps: Vec<AppSummary>,
-    /// Summary of the path's link: its forward direction, with the drops of both.
+    /// Summary of the path's link: of its forward direction, with the drops of both directions.
     pub link: LinkSummary,
     /// Summaries of the other links, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub links: BTreeMap<String, LinkSummary>,
     /// Number of handovers of the path by kind.
     pub handovers: BTreeMap<PathEventKind, u64>,
-    /// Estimate of the handover grid from all of the run's traffic, if the run was to make one.
+    /// Estimate of the handover grid from all of the run's traffic, if the run uses blind estimation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blind: Option<GridSummary>,
-    /// Delay of packets beyond their scheduled departure from the link (live only).
+    /// Time by which packets left the links later than scheduled (live only).
     pub lateness_us: Option<Quantiles>,
-    /// RTT of probes above the scheduled RTT of the link (live only).
+    /// Measured RTT of probes minus the RTT that the links scheduled (live only).
     pub rtt_excess_us: Option<Quantiles>,
     /// Warnings that readers of the results need to know.
     pub warnings: Vec<String>,
@@ -257,18 +257,19 @@ pub struct GridSummary {
     pub offset_s: Option<f64>,
     /// Time between handovers of the grid, in seconds.
     pub period_s: Option<f64>,
-    /// Share of the grid's moments that show the evidence, less the share expected by chance; 0 to 1.
+    /// Share of the grid's times at which the traffic shows the evidence, minus the share expected
+    /// by chance; 0 to 1.
     pub confidence: f64,
     /// Number of arrivals examined.
     pub samples: usize,
-    /// Kind of evidence: spacing or level shifts.
+    /// Kind of evidence for the grid in the traffic: spacing or level shifts.
     pub evidence: String,
 }
 
 /// Summary of one TCP flow over its lifetime.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct FlowSummary {
-    /// Id of the flow: its place in the scenario, counted from 0.
+    /// Id of the flow: its position in the scenario, counted from 0.
     pub id: u32,
     /// Congestion control of the sender.
     pub cc: String,
@@ -295,7 +296,7 @@ pub struct FlowSummary {
     pub cwnd_mean_packets: f64,
     /// Number of segments retransmitted.
     pub retransmits: u64,
-    /// Packets of the flow that links marked (ECN); `None` if links do not report whose packets they mark.
+    /// Packets of the flow that links marked (ECN); `None` if links do not report the flow of a marked packet.
     pub marks: Option<u64>,
     /// Number of data segments sent, retransmissions included.
     pub sent_packets: u64,
@@ -310,7 +311,7 @@ pub struct ProbeSummary {
     pub id: u32,
     /// Number of packets sent.
     pub sent: u64,
-    /// Packets that never came back.
+    /// Number of packets without an answer.
     pub lost: u64,
     /// Median of the round-trip time.
     pub rtt_p50_us: Option<u64>,
@@ -334,11 +335,11 @@ pub struct AppSummary {
     pub failed: u64,
     /// Median latency of completed transactions.
     pub latency_p50_us: Option<u64>,
-    /// 95th percentile of their latency.
+    /// 95th percentile of the latency of completed transactions.
     pub latency_p95_us: Option<u64>,
-    /// 99th percentile of their latency.
+    /// 99th percentile of the latency of completed transactions.
     pub latency_p99_us: Option<u64>,
-    /// Summary of a call: opinion scores, and outcome of its frames.
+    /// Summary of a call: opinion scores, and shares of late and lost frames.
     #[serde(flatten)]
     pub call: Option<CallSummary>,
     /// Summary of a film's session, as its viewer experienced it.
@@ -349,7 +350,7 @@ pub struct AppSummary {
 /// Summary of a link over the run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct LinkSummary {
-    /// Bytes on the wire that left the queue, divided by those that the rate allowed.
+    /// Bytes on the wire that left the queue, divided by the bytes that the link's rate allowed.
     pub utilisation: f64,
     /// Utilisation of the other direction; 0 in runs written before this field existed.
     #[serde(default)]

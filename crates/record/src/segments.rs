@@ -1,5 +1,5 @@
-//! Segments of a run's growing table: rows are written as they come into files, each a valid Parquet file,
-//! which are joined at the end.
+//! Segments of a run's growing table. During the run, rows are written to segments, each of which is a
+//! valid Parquet file; at the end the segments are joined.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,8 @@ use crate::SCHEMA_VERSION;
 
 /// Largest number of rows kept in memory …
 const MOST_ROWS: usize = 16_384;
-/// … and the number from which on rows are written if they span `LONGEST_NS` of the run's time.
+/// … and the smaller number from which on rows are written if they span at least `LONGEST_NS` of
+/// the run's time.
 const FEW_ROWS: usize = 1_024;
 const LONGEST_NS: i64 = 60_000_000_000;
 
@@ -32,7 +33,7 @@ impl<R> Segments<R> {
         Self { directory: directory.to_owned(), name, part, rows: Vec::new(), written: Vec::new() }
     }
 
-    /// Add rows, and write a segment if there are enough. `t_ns` returns a row's time.
+    /// Add rows, and write a segment if there are enough rows. `t_ns` returns the time of a row.
     pub(crate) fn add(
         &mut self,
         rows: Vec<R>,
@@ -48,7 +49,7 @@ impl<R> Segments<R> {
         if self.rows.len() >= MOST_ROWS || is_old { self.write(columns) } else { Ok(()) }
     }
 
-    /// Write the remaining rows; return the files that hold the table's rows, in order.
+    /// Write the remaining rows; return the files that contain the table's rows, in order.
     pub(crate) fn finish(
         mut self,
         columns: impl Fn(&[R]) -> Vec<Column>,
@@ -71,11 +72,11 @@ impl<R> Segments<R> {
     }
 }
 
-/// Join the segments of one table into the file `whole`, and remove them.
-pub(crate) fn join(segments: &[PathBuf], whole: &Path) -> Result<(), FileError> {
+/// Join the segments of one table into the file `joined`, and remove the segments.
+pub(crate) fn join(segments: &[PathBuf], joined: &Path) -> Result<(), FileError> {
     if let [only] = segments {
-        return fs::rename(only, whole).map_err(|e| write_error(whole, e));
+        return fs::rename(only, joined).map_err(|e| write_error(joined, e));
     }
-    concatenate(segments, whole)?;
+    concatenate(segments, joined)?;
     segments.iter().try_for_each(|file| fs::remove_file(file).map_err(|e| write_error(file, e)))
 }

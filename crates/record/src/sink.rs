@@ -8,7 +8,7 @@ use skyhop_model::{AppTable, PATH_LINK};
 
 use crate::{AppRow, EventRow, FileError, FlowSample, LinkSample, ProbeRow, Summary};
 
-/// Piece of a run's results; pieces are written in the order in which they arise.
+/// Piece of a run's results. A sink gets the pieces in the order in which the run produces them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Piece {
@@ -22,15 +22,15 @@ pub enum Piece {
     Events(Vec<EventRow>),
     /// Rows of probes.parquet, ordered by sequence number within each probe.
     Probes(Vec<ProbeRow>),
-    /// Rows of an application's table, in the order in which they ended.
+    /// Rows of an application's table, in the order in which the transactions ended.
     App(AppTable, Vec<AppRow>),
-    /// Content of run.json, near the end.
+    /// Content of run.json, the last piece but one.
     Run(serde_json::Value),
     /// Content of summary.json, the last piece.
     Summary(Box<Summary>),
 }
 
-/// Facts known of a run before it begins.
+/// Facts about a run that are known before it begins.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunHeader {
     /// Version of the results' format, [`SCHEMA_VERSION`](crate::SCHEMA_VERSION).
@@ -50,7 +50,7 @@ pub trait Sink {
     fn write(&mut self, piece: Piece) -> Result<(), FileError>;
 }
 
-/// Sink that keeps a run's summary alone; rows are discarded.
+/// Sink that keeps only a run's summary; rows are discarded.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct SummaryOnly {
     /// Content of summary.json; `None` until the run has ended.
@@ -88,7 +88,7 @@ pub struct RunData {
 }
 
 impl RunData {
-    /// Name of a link by its number.
+    /// Name of the link with this number.
     pub fn link_name(&self, link: u16) -> &str {
         self.begin.links.get(usize::from(link)).map_or(PATH_LINK, String::as_str)
     }

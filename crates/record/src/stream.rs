@@ -1,4 +1,5 @@
-//! Messages with a run's pieces over a pipe or socket: a length in four bytes, little endian, then JSON.
+//! Messages with a run's pieces over a pipe or socket. A message is its length in four bytes,
+//! little endian, then JSON.
 
 use std::io::{self, Write};
 
@@ -37,7 +38,7 @@ impl<W: Write> Sink for StreamSink<W> {
     }
 }
 
-/// Decoder of messages from bytes in pieces of any size.
+/// Decoder of messages from bytes that arrive in parts of any size.
 #[derive(Debug, Default)]
 pub struct PieceReader {
     bytes: Vec<u8>,

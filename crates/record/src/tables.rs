@@ -1,4 +1,4 @@
-//! Parquet columns of a run's tables; every column carries its unit in its name.
+//! Parquet columns of a run's tables; every column's name contains its unit.
 
 use arrow_array::{Int32Array, Int64Array, StringArray};
 use skyhop_files::Column;
@@ -107,7 +107,7 @@ pub(crate) fn probe_columns(rows: &[ProbeRow]) -> Vec<Column> {
     ]
 }
 
-/// Columns that all applications' tables have, and those of this table.
+/// Columns common to the tables of all applications, and the columns that only this table has.
 pub(crate) fn app_columns(table: AppTable, rows: &[AppRow]) -> Vec<Column> {
     let mut columns = vec![
         Column::required("flow", int32(rows, |r| r.flow)),

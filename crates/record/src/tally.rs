@@ -1,11 +1,11 @@
-//! Exact statistics of integers, in memory that grows with the number of distinct values and not with the
-//! number of samples.
+//! Exact statistics of integers. Memory grows with the number of distinct values, not with the number of
+//! samples.
 
 use std::mem;
 
-/// Number of values gathered before they are merged into the counts; merging one by one takes several times
-/// as long.
-const GATHERED: usize = 4096;
+/// Number of values that are collected before they are merged into the counts; to merge each value by
+/// itself would take several times as long.
+const BATCH: usize = 4096;
 
 /// Number of occurrences of each value.
 #[derive(Debug, Clone, Default)]
@@ -13,17 +13,17 @@ pub(crate) struct Tally {
     /// Pairs of value and count, in ascending order of values.
     counts: Vec<(u64, u64)>,
     /// Values not yet merged into the counts.
-    gathered: Vec<u64>,
+    pending: Vec<u64>,
     total: u64,
     sum: u64,
 }
 
 impl Tally {
     pub(crate) fn add(&mut self, value: u64) {
-        self.gathered.push(value);
+        self.pending.push(value);
         self.total += 1;
         self.sum += value;
-        if self.gathered.len() >= GATHERED {
+        if self.pending.len() >= BATCH {
             self.count();
         }
     }
@@ -44,10 +44,10 @@ impl Tally {
         })
     }
 
-    /// Merge the gathered values into the counts.
+    /// Merge the pending values into the counts.
     fn count(&mut self) {
-        self.gathered.sort_unstable();
-        let mut new = self.gathered.drain(..).map(|value| (value, 1)).peekable();
+        self.pending.sort_unstable();
+        let mut new = self.pending.drain(..).map(|value| (value, 1)).peekable();
         let mut old = mem::take(&mut self.counts).into_iter().peekable();
         loop {
             let from_old = match (old.peek(), new.peek()) {

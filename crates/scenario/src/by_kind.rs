@@ -1,4 +1,4 @@
-//! Enums as tables with a key that names the variant, such as `kind = "fixed"`.
+//! Serialization of enums as tables with a key that names the variant, such as `kind = "fixed"`.
 //!
 //! An enum of another crate needs the default form of its derived `Deserialize` and `Serialize`, and an `impl
 //! Kinds`; then a field `#[serde(with = "by_kind")]` is read and written as such a table.
@@ -17,7 +17,8 @@ pub fn deserialize<'de, D: Deserializer<'de>, T: Kinds>(deserializer: D) -> Resu
     read_parts(deserializer, Keys::kind)
 }
 
-/// Write what [`deserialize`] reads; may be flattened among other keys.
+/// Write a value as the table that [`deserialize`] reads. The field may be flattened into a table
+/// with other keys.
 ///
 /// # Errors
 /// Errors of the serializer, and values that are not enums.

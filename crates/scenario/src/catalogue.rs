@@ -63,10 +63,11 @@ pub fn site_list_names() -> Vec<String> {
     stems(&SITES, "csv")
 }
 
-/// Return the TOML of the constellation called `name`, or of the file `name`, and its file name.
+/// Return the TOML text of the constellation that skyhop ships as `name`, or of the user's file
+/// `name`, and the name of the file that contains it.
 ///
 /// # Errors
-/// Neither exists, or the file cannot be read.
+/// There is neither such a constellation nor such a file, or the file cannot be read.
 pub fn constellation_text(
     name: &str,
     base: &Path,
@@ -87,11 +88,11 @@ pub fn constellation_text(
     Ok((read(&path)?, path.display().to_string()))
 }
 
-/// Find the constellation that comes with skyhop and whose satellite names have the prefix of most names in
-/// the file.
+/// Find the constellation of an element file, among those that skyhop ships: the one whose prefix of
+/// satellite names begins more than half of the names in the file.
 ///
 /// # Errors
-/// A constellation that comes with skyhop is damaged.
+/// A constellation file that comes with skyhop is damaged.
 pub fn fleet_of(file: &ElementFile) -> Result<Option<Constellation>, ScenarioError> {
     for name in constellation_names() {
         let (text, found) = constellation_text(&name, Path::new(""), &name)?;
@@ -106,11 +107,11 @@ pub fn fleet_of(file: &ElementFile) -> Result<Option<Constellation>, ScenarioErr
     Ok(None)
 }
 
-/// Return the rows of the list of sites called `name`, or of the CSV file `name`.
+/// Return the rows of the list of sites that skyhop ships as `name`, or of the user's CSV file `name`.
 ///
 /// # Errors
-/// Neither exists, the file cannot be read, a column is missing, or a position is impossible; each
-/// names the file and the line.
+/// There is neither such a list nor such a file, the file cannot be read, a column is missing, or a
+/// position is impossible; each error names the file and the line.
 pub fn site_list(
     name: &str,
     base: &Path,
@@ -134,7 +135,7 @@ pub(crate) fn find_file(base: &Path, name: &str) -> Option<PathBuf> {
     [base.join(name), PathBuf::from(name)].into_iter().find(|path| path.is_file())
 }
 
-/// Find the file `name`, unless that is the name of data that comes with skyhop.
+/// Find the user's file `name`; `None` if `name` is the name of data that comes with skyhop.
 pub(crate) fn given_file(base: &Path, name: &str) -> Option<PathBuf> {
     let shipped = constellation_names().into_iter().chain(site_list_names());
     find_file(base, name).filter(|_| !shipped.into_iter().any(|known| known == name))

@@ -17,11 +17,11 @@ const SHORTEST_SAMPLE: Duration = Duration::from_millis(1);
 /// Longest spike of a round trip; a longer change is a [[change]].
 const LONGEST_SPIKE: Duration = Duration::from_secs(60);
 
-/// Largest number of flows that one entry may stand for.
+/// Largest `count` of a `[[flow]]` entry.
 const MOST_FLOWS: u32 = 10_000;
 
-/// Shortest period for blind estimation: an outage with its recovery takes about as long, so that closer
-/// handovers cannot be distinguished.
+/// Shortest period for blind estimation: an outage and the recovery from it take about 1 s, so that
+/// closer handovers cannot be distinguished.
 const SHORTEST_BLIND_PERIOD: Duration = Duration::from_secs(1);
 
 impl NamedScenario {
@@ -198,7 +198,8 @@ impl NamedScenario {
         Ok(())
     }
 
-    /// Check that the path has orbits, if its handovers are to be forecast.
+    /// Check that the path is computed from orbits if `signal.source` is "forecast", and that
+    /// `signal.elements` is given only then.
     fn check_forecast(&self) -> Result<(), ScenarioError> {
         let (signal, path) = (&self.scenario.signal, &self.scenario.path);
         match (signal.source, &path.kind) {

@@ -9,7 +9,7 @@ use crate::ScenarioError;
 use crate::named::NamedScenario;
 use crate::types::{FixedPath, Flow, FlowKind, PathKind, PathSection, SignalSource};
 
-/// Largest number of rows in a run's tables; they take some 10 GB.
+/// Largest number of rows in all tables of a run, which take some 10 GB then.
 const MOST_ROWS: u64 = 300_000_000;
 /// Largest number of flows (TCP, probes and calls) in all; each takes some 20 kB of memory.
 const MOST_FLOWS: u64 = 50_000;
@@ -17,7 +17,7 @@ const MOST_FLOWS: u64 = 50_000;
 const MOST_ANNOUNCEMENTS: u64 = 1_000_000;
 
 impl NamedScenario {
-    /// Check all sizes but that of a run's tables, unless the scenario sets `run.force_size`.
+    /// Check all sizes except the number of rows in a run's tables, unless the scenario sets `run.force_size`.
     pub(crate) fn check_size(&self) -> Result<(), ScenarioError> {
         let scenario = &self.scenario;
         let run = &scenario.run;
@@ -42,7 +42,7 @@ impl NamedScenario {
         }
     }
 
-    /// Check the size of a run's tables, which does not matter where only the path is computed.
+    /// Check the size of a run's tables. Commands that only compute the path do not need this check.
     pub(crate) fn check_rows(&self) -> Result<(), ScenarioError> {
         self.within(
             ("run.sample", "rows", "lengthen it, shorten run.duration"),
@@ -103,7 +103,7 @@ impl NamedScenario {
     }
 }
 
-/// Number of parts that cover the whole, rounded up.
+/// Number of times that `part` fits into `whole`, rounded up.
 fn times(whole: Duration, part: Duration) -> u64 {
     whole.as_nanos().div_ceil(part.as_nanos().max(1))
 }

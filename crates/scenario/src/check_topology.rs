@@ -32,7 +32,7 @@ impl NamedScenario {
         Ok(())
     }
 
-    /// Check that per-hop queues are not combined with features that do not know hops.
+    /// Check that per-hop queues are not combined with features that do not support separate hops.
     fn check_queues(&self) -> Result<(), ScenarioError> {
         let Scenario { link, signal, .. } = &self.scenario;
         if link.queues == Queues::Path {

@@ -15,7 +15,7 @@ pub enum ScenarioError {
     /// The scenario, or a file that it names, cannot be read.
     #[error("{}: cannot read: {source}", path.display())]
     Read { path: PathBuf, source: io::Error },
-    /// A file that should be text is something else.
+    /// A file that should contain text contains something else.
     #[error("{}: is not a text file; expected TOML for a scenario or constellation, CSV for sites",
         path.display())]
     NotText { path: PathBuf },
@@ -37,7 +37,7 @@ pub enum ScenarioError {
     /// A path file or its content is wrong.
     #[error(transparent)]
     Record(#[from] FileError),
-    /// The user asked to stop.
+    /// The user interrupted the work.
     #[error("interrupted")]
     Interrupted,
 }
@@ -60,7 +60,7 @@ impl ScenarioError {
         }
     }
 
-    /// Return the error as seen from above, where its keys are below `section`.
+    /// Return the error with `section` prefixed to its key, for the file or table that contains `section`.
     pub(crate) fn under(self, section: &str) -> Self {
         match self {
             Self::Key { origin, key, what } => {

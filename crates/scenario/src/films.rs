@@ -10,7 +10,7 @@ use skyhop_video::film::{Film, film_of_mpd, film_of_size_lists};
 use crate::ScenarioError;
 use crate::error::unreadable;
 
-/// Prefix of the files of Pensieve's lists of sizes, and the film whose bitrates they have.
+/// Prefix of the names of Pensieve's files of chunk sizes, and the name of the film with the same bitrates.
 const SIZE_LIST: &str = "video_size_";
 const PENSIEVE: &str = "pensieve";
 /// Largest film file in bytes, far more than the largest valid film has.
@@ -45,7 +45,7 @@ pub fn film(name: &str, base: &Path, origin: &str, key: &str) -> Result<Film, Sc
     let file = path.display().to_string();
     let is_manifest = path.extension().is_some_and(|ending| ending == "mpd" || ending == "xml");
     let read = if is_manifest {
-        film_of_mpd(&text, &file, &|address| size_beside(&path, address))
+        film_of_mpd(&text, &file, &|address| media_file_size(&path, address))
     } else {
         Film::of_toml(&text, &file)
     };
@@ -65,15 +65,16 @@ fn read_text(path: &Path) -> Result<String, ScenarioError> {
     Ok(text)
 }
 
-/// Find the file or directory `name`, unless that is the name of a film that comes with skyhop.
+/// Find the user's file or directory `name`; `None` if `name` is the name of a film that comes with skyhop.
 pub(crate) fn given_film(base: &Path, name: &str) -> Option<PathBuf> {
     let is_shipped = skyhop_video::film::film_names().iter().any(|known| known == name);
     let places = [base.join(name), PathBuf::from(name)];
     places.into_iter().find(|path| path.exists()).filter(|_| !is_shipped && !name.is_empty())
 }
 
-/// Size of a file of a manifest's film, if the file exists.
-fn size_beside(manifest: &Path, address: &str) -> Option<u64> {
+/// Size of a file that a manifest refers to by the relative address `address`; `None` if the
+/// manifest's directory has no such file.
+fn media_file_size(manifest: &Path, address: &str) -> Option<u64> {
     let relative = Path::new(address);
     let is_inside = relative.components().all(|part| matches!(part, Component::Normal(_)));
     let file = manifest.parent()?.join(relative);
@@ -84,7 +85,7 @@ fn size_beside(manifest: &Path, address: &str) -> Option<u64> {
         .map(|file| file.len())
 }
 
-/// Read the lists of a directory, from video_size_0 on.
+/// Read the lists of chunk sizes in a directory: video_size_0, video_size_1, and so on.
 fn film_from_size_lists(
     directory: &Path,
 ) -> Result<Result<Film, skyhop_video::FilmError>, ScenarioError> {

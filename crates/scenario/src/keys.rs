@@ -14,8 +14,9 @@ use skyhop_model::plain_error;
 use thiserror::Error;
 use toml::{Table, Value};
 
-/// Separator of key and message while an error passes through serde, which carries text alone.
-const BELOW: char = '\u{1f}';
+/// Separator of key and message in the text of an error while it passes through serde, whose errors
+/// carry only text.
+const SEPARATOR: char = '\u{1f}';
 
 /// Error in the value of a key.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -29,29 +30,29 @@ pub struct KeyError {
 }
 
 impl KeyError {
-    /// Return the error as seen from the table in which `section` is a key.
+    /// Return the error with `section` prefixed to its key, for the table that contains `section`.
     fn under(self, section: &str) -> Self {
         let steps = [section, &self.key].into_iter().filter(|step| !step.is_empty());
         Self { key: steps.collect::<Vec<_>>().join("."), what: self.what }
     }
 
     fn through_serde<E: de::Error>(self) -> E {
-        E::custom(format!("{}{BELOW}{}", self.key, self.what))
+        E::custom(format!("{}{SEPARATOR}{}", self.key, self.what))
     }
 }
 
 impl de::Error for KeyError {
     fn custom<T: std::fmt::Display>(message: T) -> Self {
         let message = message.to_string();
-        let (key, what) = message.split_once(BELOW).unwrap_or(("", &message));
+        let (key, what) = message.split_once(SEPARATOR).unwrap_or(("", &message));
         Self { key: key.to_owned(), what: plain_error(what) }
     }
 }
 
-/// Read a value with all tables below it.
+/// Deserialize a value and all tables in it.
 ///
 /// # Errors
-/// The first error, with its key.
+/// The first invalid value, with its key.
 pub fn read<T: DeserializeOwned>(value: Value) -> Result<T, KeyError> {
     tracked(value, |value| T::deserialize(value))
 }
@@ -72,10 +73,10 @@ fn tracked<T>(
     })
 }
 
-/// Read a table in parts, for implementations of `Deserialize`.
+/// Read a table of several parts, for implementations of `Deserialize`; `parts` takes the keys of each part.
 ///
 /// # Errors
-/// The errors of `parts`, and keys that it has not taken.
+/// The errors of `parts`, and keys that `parts` has not taken.
 pub fn read_parts<'de, D: Deserializer<'de>, T>(
     deserializer: D,
     parts: impl FnOnce(&mut Keys) -> Result<T, KeyError>,
@@ -92,7 +93,7 @@ pub trait Kinds: Serialize + DeserializeOwned {
     const NOUN: &'static str;
     /// Key that holds the kind.
     const TAG: &'static str = "kind";
-    /// Kind of a table without that key, if it may be omitted.
+    /// Kind of a table without the key `TAG`, if that key may be omitted.
     const DEFAULT: Option<&'static str> = None;
 }
 
@@ -115,8 +116,8 @@ impl Keys {
         value.transpose().map_err(|error| error.under(key))
     }
 
-    /// Take the keys of a struct, among others; the struct must have a derived `Deserialize`, which names its
-    /// fields.
+    /// Take the keys that belong to a struct and leave the others. The struct must have a derived
+    /// `Deserialize`, which names its fields.
     ///
     /// # Errors
     /// A key is missing or its value is not valid.
@@ -124,7 +125,8 @@ impl Keys {
         T::deserialize(Part { keys: self, tag: "", kind: "" })
     }
 
-    /// Take the keys of an enum's variant, the table's kind. Keys shared by all kinds must be taken before.
+    /// Read the table's kind as a variant of the enum, and take the keys of that variant. The
+    /// caller must take keys shared by all kinds before.
     ///
     /// # Errors
     /// The errors of [`Keys::part`]; an unknown kind; a key of another kind.
@@ -161,7 +163,7 @@ impl Keys {
     }
 }
 
-/// Whether a kind has a key; the attempt to read the kind from an empty table lists its keys.
+/// Whether a kind has a key. An attempt to read the kind from an empty table reveals the kind's keys.
 fn has_key<T: Kinds>(kind: &str, key: &str) -> bool {
     let mut keys = Keys::default();
     let _ = T::deserialize(Part { keys: &mut keys, tag: T::TAG, kind });

@@ -5,17 +5,17 @@ use std::path::Path;
 use crate::ScenarioError;
 use crate::types::Scenario;
 
-/// Scenario with the file name that its error messages state.
+/// Scenario and the file name that its error messages state.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NamedScenario {
     /// Parsed scenario with its overrides.
     pub scenario: Scenario,
-    /// File name of the scenario, or a word for another origin.
+    /// File name of the scenario, or a word for its origin if it is not from a file.
     pub origin: String,
 }
 
 impl NamedScenario {
-    /// Directory that relative file names start from.
+    /// Directory of the scenario file, in which relative file names are looked up first.
     pub(crate) fn base(&self) -> &Path {
         Path::new(&self.origin).parent().unwrap_or(Path::new(""))
     }

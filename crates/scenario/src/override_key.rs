@@ -1,4 +1,4 @@
-//! `--set flow.0.cc=bbr`: one key of a scenario overridden from the command line.
+//! Overrides from the command line, such as `--set flow.0.cc=bbr`, of one key of a scenario.
 
 use toml::{Table, Value};
 
@@ -7,7 +7,8 @@ use crate::ScenarioError;
 /// The keys of a scenario that hold lists of tables.
 pub(crate) const LISTS: [&str; 2] = ["flow", "change"];
 
-/// Largest number of a key's parts: nested tables are read and dropped by recursive functions.
+/// Largest number of parts of a key. It limits the depth of nested tables, because recursive
+/// functions read and drop them.
 const MOST_STEPS: usize = 20;
 
 /// Set the key named in `text` ("KEY=VALUE") in `table`.
@@ -38,7 +39,7 @@ pub(crate) fn apply(table: &mut Table, text: &str) -> Result<(), ScenarioError> 
     place.set(last, read_value(value.trim())).map_err(&wrong)
 }
 
-/// Value at the current step of the walk along the key.
+/// Value that the parts of the key so far lead to.
 enum Slot<'t> {
     Table(&'t mut Table),
     List(&'t mut Vec<Value>),

@@ -15,7 +15,8 @@ use crate::{ScenarioError, override_key};
 /// Read a scenario file and apply the overrides `sets` ("flow.0.cc=bbr").
 ///
 /// # Errors
-/// One line that names the file, the key and what was expected.
+/// The file cannot be read or is not a valid scenario; the message is one line with the file, the
+/// key and the expected value.
 pub fn read_scenario(path: &Path, sets: &[String]) -> Result<NamedScenario, ScenarioError> {
     let text = fs::read_to_string(path).map_err(|source| unreadable(path, source))?;
     parse_scenario(&text, &path.display().to_string(), sets)

@@ -20,7 +20,7 @@ use skyhop_units::{Angle, Bytes, Duration, Length, QueueLimit, Rate, Ratio, UtcI
 use crate::by_kind;
 use crate::keys::{KeyError, Keys, Kinds, read_parts};
 
-/// Scenario of one run: a path, the links over it, the flows, and the run's duration, sampling and seed.
+/// Scenario of one run: its path, links and flows, and its duration, sampling interval and random seed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Scenario {
@@ -33,7 +33,8 @@ pub struct Scenario {
     /// share some links and not others.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub links: BTreeMap<String, ExtraLink>,
-    /// Changes at a given moment of the run: of a link's RTT, rate or loss, an outage, or a flow's route.
+    /// Changes at given times of the run: of a link's RTT, rate or loss, an outage of a link, or
+    /// another route of a flow.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub change: Vec<Change>,
     /// TCP settings of the hosts and sockets of all flows.
@@ -53,10 +54,10 @@ pub struct Scenario {
     /// Duration, sampling interval and random seed of the run.
     #[serde(default)]
     pub run: RunSection,
-    /// Settings of live runs alone; the simulator ignores them.
+    /// Settings that apply only to live runs; the simulator ignores them.
     #[serde(default, skip_serializing_if = "LiveSection::is_default")]
     pub live: LiveSection,
-    /// Settings of runs on a Linux kernel in virtual time alone; the other engines ignore them.
+    /// Settings that apply only to runs on a Linux kernel in virtual time; the other engines ignore them.
     #[serde(default, skip_serializing_if = "LinuxSection::is_default")]
     pub linux: LinuxSection,
 }
@@ -64,13 +65,13 @@ pub struct Scenario {
 impl Scenario {
     /// Return the scenario as JSON, with the defaults of omitted keys filled in.
     pub fn to_json(&self) -> Value {
-        let mut whole = self.clone();
-        for flow in &mut whole.flow {
+        let mut resolved = self.clone();
+        for flow in &mut resolved.flow {
             if let FlowKind::Tcp(tcp) = &mut flow.kind {
                 tcp.tcp = explicit_tcp_keys(&tcp.own_tcp(&self.tcp), &self.tcp);
             }
         }
-        let json = serde_json::to_value(whole);
+        let json = serde_json::to_value(resolved);
         without_nulls(json.expect("a scenario has text keys and finite numbers only"))
     }
 }
@@ -91,7 +92,8 @@ pub(crate) fn without_nulls(value: Value) -> Value {
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct PathSection {
-    /// Treatment of packets that reach an outage: "drop" (lost) or "hold" (the queue stops serving).
+    /// Treatment of packets during an outage: "drop" (packets are lost) or "hold" (the queue stops
+    /// sending until the outage is over).
     #[serde(default)]
     pub during_outage: DuringOutage,
     /// Kind of path, with the keys of that kind.
@@ -157,8 +159,8 @@ pub struct ConstellationPath {
     /// Handover policy from `skyhop list handovers`. Default: "shortest-grid"; "leoem" with compat = "leoem",
     /// "immediate" with compat = "hypatia".
     pub handover: Option<String>,
-    /// Outage of the link at a handover of an end: "leoem" or "starlink" (models), "none", or a duration ("80
-    /// ms").
+    /// Duration of the outage when an end of the path changes its satellite: "leoem" or "starlink" (models),
+    /// "none", or a duration ("80 ms").
     pub outage: String,
     /// UTC time at which the path begins, as in 2026-01-01T12:00:00Z. Default: the constellation's epoch; for
     /// element sets the median of their epochs.
@@ -168,23 +170,24 @@ pub struct ConstellationPath {
     /// Gateways: a list from `skyhop list sites`, or a CSV file with the columns name, latitude_deg and
     /// longitude_deg. Used by the relays that have gateways.
     pub gateways: String,
-    /// Compatibility mode that reproduces the conventions of another simulator, for comparison with it:
-    /// "none", "leoem" or "hypatia".
+    /// Compatibility mode that reproduces the conventions of another simulator, for comparison with
+    /// that simulator: "none", "leoem" or "hypatia".
     pub compat: Compat,
-    /// Satellites to use: "all", or conditions such as "name=STARLINK-1*; shell=0,2; plane=0-35". Names and
-    /// planes can be chosen from element sets only.
+    /// Satellites to use: "all", or conditions such as "name=STARLINK-1*; shell=0,2; plane=0-35".
+    /// Conditions on names and planes require element sets.
     pub satellites: String,
     /// Lowest elevation above the horizon at which sites use satellites, 0 to less than 90 deg. Default: the
-    /// constellation's own.
+    /// minimum elevation of the constellation.
     pub minimum_elevation: Option<Angle>,
     /// Smallest angle between a used satellite and the geostationary arc, as sites see them ("18 deg").
     /// Default: no avoidance.
     pub geo_avoidance: Option<Angle>,
-    /// Largest distance in time between the path's start and the epoch of an element set that is used.
+    /// Largest difference between the path's start and the epoch of an element set; sets whose
+    /// epochs are further from the start are not used.
     pub stale_after: Duration,
     /// Whether the last plane of a shell has inter-satellite links to the first.
     pub isl_seam: bool,
-    /// Least height above the ground at which inter-satellite links pass.
+    /// Minimum height above the ground of inter-satellite links; lower ones are not used.
     pub isl_clearance: Length,
     /// Points of presence, for relay = "access": a list's name or a CSV file, in the form of `gateways`.
     pub pops: String,
@@ -252,7 +255,7 @@ pub struct JitterKeys {
     pub every: Duration,
     /// Largest deviation below `rtt`; at most `rtt`.
     pub below: Duration,
-    /// Largest deviation above `rtt`; small deviations are likelier than large ones.
+    /// Largest deviation above `rtt`; small deviations are more likely than large ones.
     pub above: Duration,
     /// Time constant of the autocorrelation (time in which it falls to 1/e); 0 s makes the values
     /// independent.
@@ -299,21 +302,21 @@ layered! {
         /// Rate on the wire; each IP packet counts 14 bytes more (Ethernet header). Above 0.
         rate: Rate = Rate::from_bits_per_second(150_000_000),
         /// Queue capacity: "1000 packets", "1.5 MB", a time at the link's rate ("260 ms"), or a multiple of
-        /// the bandwidth-delay product ("1 BDP": rate x mean base RTT of the path; for `[links]`, of the flow
-        /// over the link whose mean base RTT is longest).
+        /// the bandwidth-delay product ("1 BDP"): the rate times the mean base RTT of the path or, for a link
+        /// of `[links]`, the longest mean base RTT of the flows that cross it.
         queue: QueueLimit = QueueLimit::Bdp(1.0),
         /// Queue discipline: a name from `skyhop list qdiscs`, or a table with its parameters, such as
         /// { kind = "codel", target = "5 ms" }.
         qdisc: QueueDiscipline = QueueDiscipline::default(),
-        /// Probability that a packet is lost after the queue, independently of others; from -> to only,
-        /// unless `back` gives one.
+        /// Probability that a packet is lost after the queue, independently of other packets. Applies
+        /// to the direction from -> to only, unless `back` has its own `loss`.
         loss: Ratio = Ratio::ZERO,
         /// Whether packets sent after a fall of the delay may overtake those sent before it, as with netem.
         /// Default: false, only packets on a new route overtake.
         #[serde(skip_serializing_if = "Option::is_none")]
         reorder: Option<bool> = None,
-        /// Token-bucket burst, as tbf's: bytes that may leave at once after a pause, at most what `rate`
-        /// would have carried meanwhile. Default: no burst.
+        /// Token-bucket burst, as of tbf: bytes that may leave at once after a pause, but no more than
+        /// `rate` would have carried during the pause. Default: no burst.
         #[serde(skip_serializing_if = "Option::is_none")]
         burst: Option<Bytes> = None,
     }
@@ -329,22 +332,24 @@ pub struct LinkSection {
     pub keys: LinkKeys,
     /// Keys in which the direction to -> from differs. Default: the same as from -> to, but without loss.
     pub back: Option<LinkKeys>,
-    /// Place of the queues: "path" (one queue stands for all hops) or "per-hop". Only `[link]` may choose.
+    /// Place of the queues: "path" (one queue for all hops together) or "per-hop" (one queue for
+    /// each hop). Only `[link]` has this key.
     #[serde(skip_serializing_if = "Queues::is_default")]
+    #[schemars(default)]
     pub queues: Queues,
     /// Rate of the path's first and last hop, in both directions, with queues = "per-hop". Default: `rate`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub end_rate: Option<Rate>,
 }
 
-/// Place where packets wait on a path.
+/// Place of the queues on a path.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Queues {
-    /// One queue stands for all hops.
+    /// One queue for all hops together.
     #[default]
     Path,
-    /// Each hop has its own queue, which is lost with the hop.
+    /// One queue for each hop. When a hop ceases to exist, the packets in its queue are lost.
     PerHop,
 }
 
@@ -373,7 +378,8 @@ impl<'de> Deserialize<'de> for LinkSection {
     }
 }
 
-/// `[links.NAME]`: link in addition to that of `[path]` and `[link]`, for the flows whose `via` names it.
+/// `[links.NAME]`: link in addition to the one of `[path]` and `[link]`, for the flows whose `via`
+/// contains its name.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct ExtraLink {
@@ -381,7 +387,7 @@ pub struct ExtraLink {
     pub rtt: Option<Duration>,
     /// Time-varying path of the link, with the keys of `[path]`, in place of `rtt`.
     pub path: Option<PathSection>,
-    /// Keys that `[link]` has too, without `queues` and `end_rate`.
+    /// Keys of `[link]`, except `queues` and `end_rate`.
     #[serde(flatten)]
     pub link: LinkSection,
 }
@@ -399,21 +405,22 @@ impl<'de> Deserialize<'de> for ExtraLink {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Change {
-    /// Moment of the change, from the run's start on; before the run's end.
+    /// Time of the change, counted from the run's start; less than the run's duration.
     pub at: Duration,
     /// Name of the link that changes: one of `[links]`, or "path". Default: "path", the link of `[path]` and
     /// `[link]`.
     pub link: Option<String>,
-    /// Index of the `[[flow]]` that takes another route, counted from 0; in place of `link`, together with
-    /// `via`.
+    /// Index, counted from 0, of the `[[flow]]` that takes another route. In place of `link`, and together
+    /// with `via`.
     pub flow: Option<u32>,
     /// New route of the flow, as names of links; packets in flight stay on the old one. Together with `flow`.
     pub via: Option<Vec<String>>,
-    /// New round trip without queueing, from `at` on, or from the end of `outage` if there is one.
+    /// New round trip without queueing. It applies from `at` on or, with `outage`, from the end of
+    /// the outage on.
     pub rtt: Option<Duration>,
-    /// New rate, from `at` on, or from the end of `outage` if there is one.
+    /// New rate. It applies from `at` on or, with `outage`, from the end of the outage on.
     pub rate: Option<Rate>,
-    /// New loss probability, from `at` on, or from the end of `outage` if there is one.
+    /// New loss probability. It applies from `at` on or, with `outage`, from the end of the outage on.
     pub loss: Option<Ratio>,
     /// Duration of an outage of the link that begins at `at`.
     pub outage: Option<Duration>,
@@ -454,7 +461,8 @@ impl<'de> Deserialize<'de> for Flow {
     }
 }
 
-/// Value of a flow's key `policy`: a card, or a table of parameters of `cc/policy.c` with an optional card.
+/// Value of a flow's key `policy`: a card's name or file, or a table with the parameters of
+/// `cc/policy.c` and optionally a card.
 #[derive(Deserialize)]
 #[serde(untagged, expecting = "expected a card's file, or a table with it")]
 enum Policy {
@@ -502,7 +510,7 @@ fn wrong_policy(below: &str, what: String) -> KeyError {
 
 /// Extend the schema so that a flow accepts `cubic.beta = 0.7`, a table under its congestion control's name.
 fn allow_cc_parameters(schema: &mut schemars::Schema) {
-    // `policy` is the only such key that may hold a string too: its card.
+    // Only the key `policy` may also have a string as its value: the card.
     let properties = schema.ensure_object().entry("properties");
     properties.or_insert_with(|| serde_json::json!({}))[POLICY_CC] = serde_json::json!({
         "type": ["string", "object"],
@@ -523,19 +531,19 @@ fn allow_cc_parameters(schema: &mut schemars::Schema) {
 pub struct FlowKeys {
     /// End that opens the connection, and sends or requests: "from" or "to".
     pub from: End,
-    /// Start of the flow, from the run's start on; before the run's end.
+    /// Start of the flow, counted from the run's start; less than the run's duration.
     pub start: Duration,
-    /// Largest random delay of the start after `start`: drawn uniformly, from the run's seed, for each of
-    /// `count` flows separately.
+    /// Largest random delay of the flow's start after `start`, drawn uniformly with the run's seed, for
+    /// each of the `count` flows separately.
     #[serde(skip_serializing_if = "is_zero")]
     pub start_spread: Duration,
-    /// Stop of the flow, from the run's start on; after `start`. Default: the run's end. Not together with
-    /// `bytes`.
+    /// Stop of the flow, counted from the run's start; more than `start`. Default: the run's end. Not
+    /// together with `bytes`.
     pub stop: Option<Duration>,
-    /// Number of flows like this one, 0 to 10000.
+    /// Number of flows with these keys, 0 to 10000.
     pub count: u32,
     /// Links that the flow crosses, from the end `from` to the end `to`: names of `[links]`, and "path" for
-    /// the link of `[path]` and `[link]`. At least one, each once.
+    /// the link of `[path]` and `[link]`. At least one link, and no link twice.
     #[serde(skip_serializing_if = "is_path_alone")]
     pub via: Vec<String>,
     /// Additional round trip of this flow alone, without queueing; half of it each way.
@@ -582,7 +590,7 @@ fn is_zero(time: &Duration) -> bool {
 pub enum FlowKind {
     /// Application that runs over TCP.
     Tcp(TcpFlowKeys),
-    /// UDP packets that the other end echoes.
+    /// Probe over UDP: packets that the other end echoes.
     Probe(Probe),
     /// Call with audio and video in both directions over UDP.
     Call(Call),
@@ -601,7 +609,7 @@ pub struct TcpFlowKeys {
     /// ("./mine.py", simulator only) or TOML (a policy's card).
     pub cc: String,
     /// Size of a bulk transfer, whose completion time is reported; above 0. In place of `stop`. Default:
-    /// until the flow stops.
+    /// no limit; the transfer lasts until the flow's stop.
     pub bytes: Option<Bytes>,
     /// Application at the two ends: a table with `kind` from `skyhop list apps` and the keys of that kind.
     /// Default: a bulk transfer.
@@ -622,8 +630,8 @@ impl TcpFlowKeys {
         }
     }
 
-    /// Return the flow's own TCP keys, with the default of its application for `nodelay`: browsers and web
-    /// servers set TCP_NODELAY.
+    /// Return the flow's own TCP keys. For web pages `nodelay` is true by default, because browsers and
+    /// web servers set TCP_NODELAY.
     pub(crate) fn own_tcp(&self, all_flows: &TcpKeys) -> TcpKeys {
         let mut own = self.tcp.clone();
         if matches!(self.app, App::Page(_)) && all_flows.nodelay.is_none() {
@@ -651,16 +659,18 @@ fn serialize_tcp_values<S: Serializer>(keys: &TcpKeys, serializer: S) -> Result<
     keys.values().serialize(serializer)
 }
 
-/// Return the keys of a flow to write in addition to those of `[tcp]`: none where they change nothing.
+/// Return the TCP keys to write for a flow in addition to `[tcp]`; no keys if all values of the
+/// flow equal those of `[tcp]`.
 fn explicit_tcp_keys(own: &TcpKeys, all_flows: &TcpKeys) -> TcpKeys {
     let values = own.clone().or(all_flows.clone()).values();
     let all_flows = all_flows.values();
     if values == all_flows {
         return TcpKeys::default();
     }
-    // A default that follows from the flow's profile would otherwise be read back as `[tcp]` has it.
+    // Written out, because a default that follows from the flow's profile would otherwise be
+    // replaced by the value of `[tcp]` when the result is read back.
     let rmem = if values.rmem == all_flows.rmem { own.rmem } else { Some(values.rmem.into()) };
-    // These three are written even where unchanged, as in versions that had few other keys, so that run ids
+    // `ecn`, `nodelay` and `cork` are written even if unchanged, as earlier versions did, so that run ids
     // (hash of the resolved scenario) stay stable.
     let TcpOptions { ecn, nodelay, cork, .. } = values;
     TcpKeys { rmem, ecn: Some(ecn), nodelay: Some(nodelay), cork: Some(cork), ..own.clone() }
@@ -676,19 +686,19 @@ impl Default for TcpFlowKeys {
     }
 }
 
-/// `[signal]`: announcements of handovers, to all TCP flows that ever cross the path of `[path]`.
+/// `[signal]`: announcements of handovers to all TCP flows that cross the link of `[path]` at any time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SignalSection {
     /// Source of the announcements.
     pub source: SignalSource,
-    /// Time between an announcement and the moment that it announces.
+    /// Time from an announcement to the announced handover.
     pub lead: Duration,
-    /// Error added to the announced moment: "none", "report-timing" (random, SaTCP Figure 4), or a duration
-    /// ("0.2 s" is late, "-0.2 s" early).
+    /// Error added to the announced time of a handover: "none", "report-timing" (random, SaTCP Figure 4),
+    /// or a duration ("0.2 s" is too late, "-0.2 s" too early).
     pub error: String,
-    /// Element sets that the forecaster has, a TLE or OMM file, for source = "forecast". Default: those of
-    /// the path.
+    /// File of element sets (TLE or OMM) from which handovers are forecast, for source = "forecast".
+    /// Default: the element sets of the path.
     pub elements: Option<String>,
     /// Time between handovers, for source = "schedule" and "blind"; above 0 s, for "blind" at least 1 s.
     pub period: Duration,
@@ -710,7 +720,7 @@ impl Default for SignalSection {
 }
 
 impl SignalSection {
-    /// Parse `error`, the error added to the announced moment.
+    /// Parse `error`, the error added to the announced time.
     ///
     /// # Errors
     /// The text of `error` is none of its possible values.
@@ -726,13 +736,14 @@ pub enum SignalSource {
     /// No announcements at all.
     #[default]
     None,
-    /// Handovers and changes of the path itself.
+    /// True times of the path's handovers and of `[[change]]` entries.
     Path,
-    /// Regular grid in UTC, of `period` and `offset`.
+    /// Regular grid in UTC, with the `period` and the `offset`.
     Schedule,
-    /// Grid that the run detects in its own packet arrivals, once it has found one.
+    /// Regular grid that the run estimates from the arrivals of its own packets; no announcements
+    /// until it is found.
     Blind,
-    /// Handovers computed from orbits, propagated from element sets.
+    /// Handovers predicted from orbits, which are propagated from element sets.
     Forecast,
 }
 
@@ -759,7 +770,7 @@ impl Default for RunSection {
     }
 }
 
-/// `[live]`: settings of live runs alone; the simulator ignores them.
+/// `[live]`: settings that apply only to live runs; the simulator ignores them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct LiveSection {
@@ -775,15 +786,16 @@ impl LiveSection {
     }
 }
 
-/// `[linux]`: settings of runs on a Linux kernel in virtual time alone; the other engines ignore them.
+/// `[linux]`: settings that apply only to runs on a Linux kernel in virtual time; the other engines
+/// ignore them.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct LinuxSection {
-    /// Name of the kernel, from `skyhop linux kernel list`. Default: the one built last.
+    /// Name of the kernel, from `skyhop linux kernel list`. Default: the kernel that was built last.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kernel: Option<String>,
-    /// Carrier of packets between the two ends: "auto", "skyhop" (skyhop's links) or "tc" (Linux's queue
-    /// disciplines).
+    /// Emulator of the links between the two ends: "auto", "skyhop" (skyhop's own links) or "tc"
+    /// (Linux's queue disciplines).
     pub link: LinuxLink,
 }
 

@@ -10,20 +10,21 @@ use crate::{Announcement, Handover, Timing, TimingError};
 pub enum Statement {
     /// Announcement of an upcoming handover.
     Announced(Announcement),
-    /// Withdrawal of the last announcement, which has turned out to be wrong.
+    /// Withdrawal of the last announcement, because it has turned out to be wrong.
     Withdrawn,
 }
 
 /// Queue of upcoming announcements. Sans-IO: the caller sleeps until [`Agenda::next`] and calls [`Agenda::pop`].
 ///
-/// The queue contains the announcements known from the start, those that [`Agenda::extend`] adds, and one at a time the
-/// next one of the grid that [`Agenda::set_grid`] has set.
+/// The queue contains the announcements given at its creation, those that [`Agenda::extend`] adds, and the next
+/// announcement of the grid that [`Agenda::set_grid`] has set.
 #[derive(Debug, Clone)]
 pub struct Agenda {
     timing: Timing,
     /// UTC of time zero ([`Instant::START`]).
     start: UtcInstant,
-    /// Announcements of known handovers in reverse order of time, so that the next one is popped from the end.
+    /// Announcements of individual handovers (not of the grid), in reverse order of time, so that
+    /// the next one is popped from the end.
     listed: Vec<Announcement>,
     /// Grid of handovers, and the error of its times.
     grid: Option<(HandoverGrid, Duration)>,
@@ -31,9 +32,10 @@ pub struct Agenda {
     pending: Option<(Announcement, Instant)>,
     /// Last announcement of the grid that was made, and the handover's time without the error of `timing`.
     last: Option<(Announcement, Instant)>,
-    /// Number of random streams used, added to the seed: each list and each handover of a grid has its own.
+    /// Number of random streams used so far, which is added to the seed: each list of handovers and
+    /// each handover of a grid has its own stream.
     streams: u64,
-    /// Whether the last announcement has to be withdrawn.
+    /// Whether the last announcement is to be withdrawn.
     withdraw: bool,
 }
 
@@ -60,7 +62,7 @@ impl Agenda {
         agenda
     }
 
-    /// Add handovers whose time zero is `from`; announcements of handovers before `now` are dropped.
+    /// Add handovers, whose times are counted from `from`. Announcements of handovers before `now` are dropped.
     pub fn extend(&mut self, now: Instant, from: UtcInstant, handovers: &[Handover]) {
         let moved = handovers.iter().filter_map(|one| {
             let at = from.after(one.at.saturating_since(Instant::START));
@@ -73,7 +75,7 @@ impl Agenda {
         self.listed.sort_by_key(|one| std::cmp::Reverse((one.announced, one.at)));
     }
 
-    /// Remove the known announcements, because the caller computes them again; a grid stays.
+    /// Remove the announcements of individual handovers, before the caller adds new ones. A grid stays.
     pub fn clear(&mut self) {
         self.listed.clear();
     }
@@ -89,14 +91,15 @@ impl Agenda {
         self.plan_next(now);
     }
 
-    /// Set the UTC of time zero after the clock was set: handovers of a grid move with UTC, known announcements do not.
+    /// Set the UTC of time zero after the clock was set. Handovers of a grid move with UTC;
+    /// announcements of individual handovers do not.
     pub fn set_start(&mut self, now: Instant, start: UtcInstant) {
         self.start = start;
         self.pending = None;
         self.plan_next(now);
     }
 
-    /// Convert a time since the start to UTC.
+    /// Convert a time, counted from the start, to UTC.
     pub fn utc(&self, at: Instant) -> UtcInstant {
         self.start.after(at.saturating_since(Instant::START))
     }
@@ -132,8 +135,8 @@ impl Agenda {
     fn plan_next(&mut self, now: Instant) {
         const NS: Duration = Duration::from_nanos(1);
         let Some((grid, error)) = self.grid else { return };
-        // A new estimate may put the announced handover slightly later: skip half a period, so that it is not
-        // announced twice.
+        // According to a new estimate of the grid, the announced handover may be slightly later. Half a
+        // period is skipped, so that the same handover is not announced twice.
         let announced = self.last.map(|(_, moment)| moment + grid.period / 2);
         let after = announced.map_or(now, |moment| moment.max(now));
         let horizon = Instant::START + grid.period + NS;
@@ -149,7 +152,7 @@ impl Agenda {
         });
     }
 
-    /// Timing whose random errors come from the next stream.
+    /// Return the timing, with the seed of the next random stream.
     fn next_timing(&self) -> Timing {
         Timing { seed: self.timing.seed.wrapping_add(self.streams), ..self.timing }
     }

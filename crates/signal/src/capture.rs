@@ -1,4 +1,4 @@
-//! Packets as samples of blind estimation: from captures (pcap and pcapng), and live from an interface.
+//! Samples for blind estimation from packets: of a capture (pcap or pcapng), or live from an interface.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -45,7 +45,7 @@ pub struct Stream {
 
 /// Return both directions of the conversation with the most packets, the busier one first.
 ///
-/// Over the bottleneck one direction carries data and the other ACKs, and both stop at a handover.
+/// One direction carries data over the bottleneck and the other carries ACKs; both stop at a handover.
 ///
 /// # Errors
 /// [`CaptureError`].
@@ -69,13 +69,13 @@ pub fn busiest_conversation(capture: impl Read + Send) -> Result<Vec<Stream>, Ca
     Ok(streams)
 }
 
-/// Arrivals at an interface in the last minutes, by flow.
+/// Packet arrivals at an interface in the last minutes, by flow.
 #[derive(Debug, Default)]
 pub struct Conversations {
     arrivals: BTreeMap<FiveTuple, Traffic>,
 }
 
-/// Number of the busiest flows that are estimated, of which the clearest estimate counts.
+/// Number of the busiest flows for which an estimate is made; the clearest estimate is used.
 const MAX_ESTIMATED: usize = 3;
 /// Number of the busiest flows that [`Conversations::forget`] keeps.
 const MAX_KEPT: usize = 100;
@@ -89,7 +89,7 @@ impl Conversations {
         }
     }
 
-    /// Forget arrivals before `before`, and all but the busiest flows.
+    /// Forget the arrivals before `before`, and all flows except the `MAX_KEPT` busiest.
     pub fn forget(&mut self, before: UtcInstant) {
         self.arrivals.values_mut().for_each(|traffic| traffic.forget(before));
         let busiest = self.busiest(MAX_KEPT);
@@ -137,7 +137,7 @@ fn five_tuple(link: Linktype, bytes: &[u8]) -> Result<Option<FiveTuple>, Capture
         let kind = EtherType(u16::from_be_bytes(*kind));
         Some(LaxSlicedPacket::from_ether_type(kind, bytes.get(header..)?))
     };
-    // A packet that is cut or malformed belongs to no conversation.
+    // A truncated or malformed packet does not belong to a conversation.
     let packet = match link {
         Linktype::ETHERNET => LaxSlicedPacket::from_ethernet(bytes).ok(),
         Linktype::RAW | Linktype::IPV4 | Linktype::IPV6 => LaxSlicedPacket::from_ip(bytes).ok(),
@@ -232,7 +232,8 @@ fn damaged(packets: usize, error: &PcapError<&[u8]>) -> CaptureError {
     CaptureError::Damaged { packets, what }
 }
 
-/// Return a block's packet: interface, timestamp in ticks, bytes. Blocks that describe interfaces are remembered.
+/// Return a block's packet as interface, timestamp in ticks and bytes. A block that describes an
+/// interface is added to `interfaces`.
 fn packet<'b>(
     interfaces: &mut Vec<Interface>,
     block: &'b PcapBlockOwned<'_>,

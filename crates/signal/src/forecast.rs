@@ -1,12 +1,12 @@
-//! Element sets as the source of handovers: orbits can be propagated, so that the satellites that a handover policy
-//! will choose can be predicted, the less exactly the older the elements are.
+//! Element sets as the source of handovers. Orbits can be propagated, so that the satellites that a handover policy
+//! will choose can be predicted; the older the element sets, the larger the error.
 //!
-//! [`timing_error`] gives the error. Its rule comes from pairs of element sets of the same satellites: the position at
-//! the newer set's epoch according to the older set, compared with the newer set's, as a difference in flight time.
-//! Among 10,000 Starlink satellites (May 2026) nine in ten were less than 1.5 s off with sets 8 h older, 2.3 s with
-//! 17 h, 3.3 s with 24 h; among 1,700 (November 2021) 0.5 s with 24 h. A fifth of a second per hour bounds the error of
-//! 84 to 95 % of the satellites at every age up to two days, and gives SaTCP's T_err (section V-B: 0.6 s) for the three
-//! hours that the paper assumes between two updates.
+//! [`timing_error`] returns the error. Its rule is from pairs of element sets of the same satellites: the two sets'
+//! positions at the epoch of the newer set are compared, and their distance is expressed as a difference in flight
+//! time. Of 10,000 Starlink satellites (May 2026), nine in ten had an error below 1.5 s if the older set was 8 h
+//! older than the newer one, 2.3 s for 17 h, and 3.3 s for 24 h; of 1,700 (November 2021), 0.5 s for 24 h. A fifth
+//! of a second per hour bounds the error of 84 to 95 % of the satellites at every age up to two days, and gives
+//! SaTCP's T_err (section V-B: 0.6 s) for the three hours that the paper assumes between two updates.
 
 use skyhop_model::HandoverKind;
 use skyhop_path::{Frame, PathError, PathFrames, PathRequest, handover};
@@ -15,12 +15,13 @@ use skyhop_units::{Duration, Instant, UtcInstant};
 use crate::Handover;
 use crate::path::of_frame;
 
-/// Growth of the error per hour of the elements' age.
+/// Growth of the error per hour of the age of the element set.
 const ERROR_PER_HOUR: Duration = Duration::from_millis(200);
-/// Error of new elements: nine in ten pairs of sets that were 2 h apart agreed within 0.4 s.
+/// Error of a new element set: of pairs of sets that were 2 h apart, nine in ten agreed within 0.4 s.
 const LEAST_ERROR: Duration = Duration::from_millis(400);
 
-/// Time by which at most one satellite in ten is early or late, `age` after or before its elements' epoch.
+/// Error of predicted times: at a time `age` after or before the epoch of its element set, at most
+/// one satellite in ten is early or late by more than this.
 pub fn timing_error(age: Duration) -> Duration {
     let hours = age.as_secs_f64() / 3_600.0;
     ERROR_PER_HOUR.mul_f64(hours).max(LEAST_ERROR)
@@ -28,9 +29,9 @@ pub fn timing_error(age: Duration) -> Duration {
 
 /// Iterator over the steps of a path that is computed from element sets, with their handovers.
 ///
-/// The error of a handover is the [`timing_error`] of the oldest elements among the satellites that the path leaves or
-/// joins, plus the step, which limits the resolution. If the policy chooses only at fixed times of UTC, these times are
-/// exact, whichever satellite is chosen.
+/// The error of a handover is the [`timing_error`] of the oldest element set among the satellites that the path
+/// leaves or joins, plus the step, which limits the resolution. If the policy chooses only at fixed times in UTC, the
+/// handover's time is exact, whichever satellite is chosen.
 pub struct Forecast<'r> {
     request: &'r PathRequest,
     frames: PathFrames<'r>,
@@ -75,7 +76,7 @@ impl<'r> Forecast<'r> {
         ages.max().map_or(Duration::ZERO, timing_error) + self.request.step
     }
 
-    /// Age of a satellite's elements; `None` for a node without an element set.
+    /// Age of a satellite's element set; `None` for a node without an element set.
     fn age(&self, satellite: i32, utc: UtcInstant) -> Option<Duration> {
         let constellation = &self.request.constellation;
         let others = constellation.satellites() as usize - constellation.element_sets.len();
@@ -100,7 +101,7 @@ impl Iterator for Forecast<'_> {
     }
 }
 
-/// Median age of a constellation's element sets at `utc`; `None` if it has none.
+/// Median age of a constellation's element sets at `utc`; `None` if the constellation has no element sets.
 pub fn median_age(request: &PathRequest, utc: UtcInstant) -> Option<Duration> {
     let sets = request.constellation.element_sets.iter();
     let mut ages: Vec<Duration> = sets.map(|set| age(set.elements().epoch, utc)).collect();

@@ -1,9 +1,9 @@
 //! Announcements of upcoming handovers to congestion controls.
 //!
-//! A source yields [`Handover`]s in the order of their times: [`path`] those of the path itself,
-//! [`schedule`] those of a fixed grid in UTC, [`forecast`] those predicted from element sets. [`Timing`] turns
-//! them into [`Announcement`]s with a lead time and an error. An [`Agenda`] tells which announcement is due
-//! next. The receiver of an announcement decides how to react.
+//! A source yields [`Handover`]s in the order of their times: [`path`] yields those of the path itself,
+//! [`schedule`] those of a fixed grid in UTC, and [`forecast`] those predicted from element sets. [`Timing`]
+//! turns them into [`Announcement`]s with a lead time and an error. An [`Agenda`] returns the announcement
+//! that is due next. The receiver of an announcement decides how to react.
 //!
 //! ```
 //! use skyhop_signal::{Timing, TimingError, schedule};
@@ -35,7 +35,7 @@ use skyhop_units::{Duration, Instant};
 pub use agenda::{Agenda, Statement};
 pub use timing::{Timing, TimingError, TimingErrorText};
 
-/// Handover as its source knows it.
+/// Handover, as far as its source knows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Handover {
     /// Time of the handover.

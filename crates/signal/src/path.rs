@@ -1,4 +1,4 @@
-//! The path itself as the source of handovers, which knows them exactly.
+//! The path itself as the source of handovers, whose times are therefore exact.
 
 use skyhop_model::HandoverKind;
 use skyhop_model::PathEventKind;
@@ -9,9 +9,9 @@ use crate::Handover;
 
 /// Return the path's handovers in order of time.
 ///
-/// Events at the same time are one handover, with the most severe kind and the longest outage. `changes` are the times
-/// at which the scenario changes the path, each with the outage that begins then. Loss and restoration of the path
-/// count as handovers: packets in flight are lost, and the RTT differs afterwards.
+/// Events at the same time are one handover, with the most severe kind and the longest outage. `changes` are the
+/// times at which the scenario changes the path, each with the outage that begins at that time. Loss and restoration
+/// of the path count as handovers, because packets in flight are lost and the RTT is different afterwards.
 pub fn handovers(trace: &PathTrace, changes: &[(Instant, Duration)]) -> Vec<Handover> {
     let changed = changes.iter().map(|&(at, outage)| Handover {
         at,
@@ -24,7 +24,7 @@ pub fn handovers(trace: &PathTrace, changes: &[(Instant, Duration)]) -> Vec<Hand
     all.dedup_by(|next, first| {
         let same = next.at == first.at;
         if same {
-            *first = gravest(*first, *next);
+            *first = most_severe(*first, *next);
         }
         same
     });
@@ -33,11 +33,11 @@ pub fn handovers(trace: &PathTrace, changes: &[(Instant, Duration)]) -> Vec<Hand
 
 /// Merge the events of a frame into one handover; `None` if it has no events.
 pub(crate) fn of_frame(frame: &Frame) -> Option<Handover> {
-    frame.events.iter().map(of_event).reduce(gravest)
+    frame.events.iter().map(of_event).reduce(most_severe)
 }
 
 /// Merge two handovers at the same time: the more severe kind, the longer outage, the larger error.
-fn gravest(first: Handover, next: Handover) -> Handover {
+fn most_severe(first: Handover, next: Handover) -> Handover {
     Handover {
         outage: first.outage.max(next.outage),
         error: first.error.max(next.error),

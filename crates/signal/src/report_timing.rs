@@ -1,14 +1,16 @@
-//! Error of a handover's time that is computed from element sets fetched three hours before: SaTCP's Figure 4.
+//! Random error of handover times that are computed from element sets fetched three hours before,
+//! as in SaTCP's Figure 4.
 //!
-//! The figure shows the distribution of the error's size over 1605 Starlink satellites
-//! (docs/explanation/announcements.md explains its origin). It does not show the sign; here both are equally
-//! likely.
+//! The figure shows the distribution of the error's absolute value over 1605 Starlink satellites
+//! (docs/explanation/announcements.md explains its origin). It does not show the sign; here both signs are
+//! equally likely.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::Rng;
 use skyhop_units::Duration;
 
-/// Cumulative distribution in the figure: share of the errors, and their maximum size in ms; linear in between.
+/// Cumulative distribution in the figure, as pairs: a share of the errors, and the absolute value
+/// in ms that this share does not exceed. Between the pairs the distribution is linear.
 const QUANTILES: [(f64, f64); 9] = [
     (0.00, 0.0),
     (0.10, 30.0),
@@ -21,17 +23,17 @@ const QUANTILES: [(f64, f64); 9] = [
     (1.00, 1600.0),
 ];
 
-/// Maximum size of the error.
+/// Maximum absolute value of the error.
 pub(crate) const LARGEST: Duration = Duration::from_millis(1600);
 
-/// Draw an error: its size, and whether the announced time is later than the true one.
+/// Draw an error: its absolute value, and whether the announced time is later than the true time.
 pub(crate) fn draw(rng: &mut ChaCha8Rng) -> (Duration, bool) {
     const STEP: f64 = 1.0 / (1_u64 << 53) as f64;
     let bits = rng.next_u64();
     (size((bits >> 11) as f64 * STEP), bits & 1 == 1)
 }
 
-/// Quantile of the error's size: a share of `share` (0 to 1) of the errors does not exceed it.
+/// Quantile of the error's absolute value: the share `share` (0 to 1) of the errors does not exceed it.
 fn size(share: f64) -> Duration {
     let above =
         QUANTILES.iter().position(|(most, _)| share <= *most).unwrap_or(QUANTILES.len() - 1).max(1);

@@ -36,7 +36,7 @@ pub enum TimingError {
     Early(Duration),
 }
 
-/// Error of parsing a [`TimingError`]: the text is neither one of its names nor a duration.
+/// Error of parsing a [`TimingError`]: the text is neither a name of an error nor a duration.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error(
     "{} is not a timing error; expected none, report-timing, or a duration such as \"0.2 s\" or \"-0.2 s\"",
@@ -45,8 +45,8 @@ pub enum TimingError {
 pub struct TimingErrorText(String);
 
 impl Timing {
-    /// Return the announcements of these handovers that are made before `until`, ordered by the time at which they are
-    /// made, then by the announced time. Both times are at least [`Instant::START`].
+    /// Return those announcements of the handovers that are made before `until`, ordered by the time at which they
+    /// are made, then by the announced time. Both times are at least [`Instant::START`].
     pub fn announce(
         &self,
         handovers: impl IntoIterator<Item = Handover>,
@@ -84,7 +84,7 @@ impl Timing {
 }
 
 impl TimingError {
-    /// Size of a constant error; zero without an error or with random errors.
+    /// Absolute value of a constant error; zero without an error or with random errors.
     pub fn constant(self) -> Duration {
         match self {
             Self::Late(by) | Self::Early(by) => by,

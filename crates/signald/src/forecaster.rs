@@ -17,11 +17,12 @@ use skyhop_host::thread::spawn;
 
 /// Length of the forecast that one message of the thread covers.
 const CHUNK: Duration = Duration::from_secs(60);
-/// Maximum number of chunks that the thread is ahead: two hours.
+/// Maximum number of chunks that the thread computes ahead: two hours.
 const MAX_CHUNKS_AHEAD: usize = 120;
-/// Time beyond the caller's horizon for which chunks are taken over.
+/// Time after the caller's horizon up to which computed chunks are passed to the caller.
 const READ_AHEAD: Duration = Duration::from_secs(60);
-/// Length of a forecast, after which the next one begins with element sets read again from the file.
+/// Length of a forecast. After it the next forecast begins, for which the element sets are read
+/// from the file again.
 const FORECAST_LENGTH: Duration = Duration::from_secs(24 * 3_600);
 /// Median age of element sets above which the user gets a warning: operators publish new ones every few hours.
 const OLD_ELEMENTS: Duration = Duration::from_secs(12 * 3_600);
@@ -35,7 +36,7 @@ pub struct ForecastPlan {
     pub elements: PathBuf,
     /// Place of the terminal.
     pub from: Place,
-    /// Place of the other end; without it only handovers of the terminal's own satellite are forecast.
+    /// Place of the other end; if `None`, only the handovers of the terminal's own satellite are forecast.
     pub to: Option<Place>,
 }
 
@@ -55,12 +56,12 @@ impl ForecastPlan {
     }
 }
 
-/// Series of forecasts, each beginning where the last one ends.
+/// Series of forecasts, each of which begins where the previous one ends.
 #[derive(Debug)]
 pub(crate) struct Forecaster {
     plan: ForecastPlan,
     current: ForecastThread,
-    /// Forecast from a file that has changed; replaces `current` once it has begun.
+    /// Forecast from the changed file of element sets; replaces `current` once it has begun.
     next: Option<ForecastThread>,
     /// Modification time of the file that the newest thread reads.
     modified: Option<SystemTime>,
@@ -69,9 +70,9 @@ pub(crate) struct Forecaster {
 /// Handovers and messages to the user since the last call of [`Forecaster::update`].
 #[derive(Debug, Default)]
 pub(crate) struct Update {
-    /// Whether these handovers replace all earlier ones.
+    /// Whether the handovers in `chunks` replace all earlier ones.
     pub(crate) replaces: bool,
-    /// Handovers of each chunk, with the UTC of its time zero.
+    /// Handovers of each chunk, with the UTC time from which their times are counted.
     pub(crate) chunks: Vec<(UtcInstant, Vec<Handover>)>,
     pub(crate) notes: Vec<String>,
 }
@@ -83,14 +84,15 @@ impl Forecaster {
         Ok(Self { plan: plan.clone(), current, next: None, modified })
     }
 
-    /// Discard the forecast and begin another one at `now`.
+    /// Discard the current forecast and begin another one at `now`.
     pub(crate) fn restart(&mut self, now: UtcInstant) -> Result<(), HostError> {
         self.next = None;
         self.current = ForecastThread::start(&self.plan, now)?;
         Ok(())
     }
 
-    /// Return what has been computed since the last call, up to [`READ_AHEAD`] after `until`.
+    /// Return the handovers computed since the last call, up to [`READ_AHEAD`] after `until`, and
+    /// messages to the user.
     pub(crate) fn update(
         &mut self,
         now: UtcInstant,
@@ -115,8 +117,8 @@ impl Forecaster {
         Ok(update)
     }
 
-    /// Start another forecast if the file has changed, and switch to it once it has begun. The current forecast stays
-    /// valid until then, and for good if the new file cannot be used.
+    /// Start another forecast if the file has changed, and switch to it once it has begun. Until then the current
+    /// forecast stays in use; it also stays in use if the new file cannot be used.
     fn replace_changed(&mut self, now: UtcInstant, update: &mut Update) -> Result<(), HostError> {
         let modified = modified(&self.plan);
         if modified.is_some() && modified != self.modified {
@@ -160,15 +162,15 @@ impl Forecaster {
 #[derive(Debug)]
 struct ForecastThread {
     start: UtcInstant,
-    /// End of the chunks that have been received.
+    /// End of the last chunk that has been received.
     until: UtcInstant,
     messages: Receiver<ForecastMessage>,
 }
 
-/// Message of a forecast's thread: one `Begun`, then chunk after chunk; or a failure.
+/// Message of a forecast's thread: first `Begun`, then one message per chunk; or a failure.
 #[derive(Debug)]
 enum ForecastMessage {
-    /// The forecast has begun, from element sets of this median age.
+    /// The forecast has begun; `age` is the median age of its element sets.
     Begun {
         age: Duration,
     },
@@ -194,8 +196,7 @@ impl ForecastThread {
     }
 }
 
-/// Compute as fast as the receiver takes the chunks, at most [`MAX_CHUNKS_AHEAD`] ahead; end when the receiver is
-/// dropped.
+/// Compute chunks until the receiver is dropped, at most [`MAX_CHUNKS_AHEAD`] more than the receiver has taken.
 fn forecast(plan: &ForecastPlan, start: UtcInstant, sender: &SyncSender<ForecastMessage>) {
     let request = match plan.request(start) {
         Ok(request) => request,

@@ -9,10 +9,10 @@ use crate::watcher::{Observation, Watcher};
 use skyhop_host::ServiceControl;
 use skyhop_host::error::HostError;
 
-/// Passes a watcher's estimates to the agenda; does nothing for sources without a watcher.
+/// Tracker that passes a watcher's estimates to the agenda; a no-op for sources without a watcher.
 pub(crate) struct GridTracker {
     watcher: Option<Watcher>,
-    /// Latest grid, and the error of its moments.
+    /// Latest estimate of the grid, and the error of its times.
     known: Option<(HandoverGrid, Duration)>,
 }
 
@@ -27,7 +27,8 @@ impl GridTracker {
         Ok(Self { watcher, known: None })
     }
 
-    /// Adapt to a step of UTC by `step_ns`: the grid's moments do not move, so that their offset in UTC changes.
+    /// Adapt to a step of UTC by `step_ns`: the handovers themselves do not move, so that the
+    /// grid's offset in UTC changes.
     pub(crate) fn clock_set(&mut self, agenda: &mut Agenda, now: Instant, step_ns: i64) {
         let Some(watcher) = &self.watcher else { return };
         watcher.reset();
@@ -35,7 +36,7 @@ impl GridTracker {
         agenda.set_grid(now, self.known);
     }
 
-    /// Take over the latest estimate, if there is a new one.
+    /// Pass the latest estimate to the agenda, if there is a new one; return a message to the user, if any.
     pub(crate) fn update(
         &mut self,
         agenda: &mut Agenda,
@@ -60,7 +61,7 @@ fn shifted((grid, error): (HandoverGrid, Duration), step_ns: i64) -> (HandoverGr
     (HandoverGrid { offset, ..grid }, error)
 }
 
-/// Message to the user if a grid has been found, or is no longer seen.
+/// Message to the user if a grid has been found, or is no longer detected.
 fn note(observed: &Observation, was_known: bool) -> Option<String> {
     let Observation { conversation, estimate } = observed;
     match estimate.grid {

@@ -28,7 +28,7 @@ pub(crate) struct KernelModules {
 }
 
 impl KernelModules {
-    /// Find the modules that are loaded now.
+    /// Find the modules that are loaded at present.
     pub(crate) fn find(
         namespace: &NamespaceChoice,
         destination: Option<(Ipv4Addr, u8)>,
@@ -42,7 +42,7 @@ impl KernelModules {
     /// Search for loaded modules again; return whether they have changed.
     pub(crate) fn refresh(&mut self) -> Result<bool, HostError> {
         self.maps = match pinned_signal_maps() {
-            // Without the privilege or libbpf for modules, announcements still go to programs.
+            // Without privileges or libbpf, no module gets announcements, but programs still do.
             Err(KernelError::NotRoot | KernelError::NoLibbpf) => Vec::new(),
             maps => maps.context("cannot find the loaded modules")?,
         };

@@ -39,7 +39,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(200);
 pub struct ServiceOptions {
     /// Source of the handovers.
     pub source: ServiceSource,
-    /// Lead time of announcements before handovers, and the error added on purpose.
+    /// Lead time of announcements before handovers, and the error that is added deliberately.
     pub timing: Timing,
     /// Network namespace whose connections get announcements.
     pub namespace: NamespaceChoice,
@@ -49,14 +49,14 @@ pub struct ServiceOptions {
     pub socket: PathBuf,
 }
 
-/// Source from which the service knows handovers.
+/// Source of the handover times.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ServiceSource {
-    /// Fixed grid in UTC; its error is the larger one of `error` and the machine's clock error.
+    /// Fixed grid in UTC. The announced error is the larger of `error` and the error of the machine's clock.
     Grid {
         /// Period and offset of the handovers.
         grid: HandoverGrid,
-        /// Error of the grid's moments, in either direction.
+        /// Error of the grid's handover times, in either direction.
         error: Duration,
     },
     /// Grid estimated from the arrivals at a network interface; nothing is announced until one is found.
@@ -68,7 +68,7 @@ pub enum ServiceSource {
     },
     /// Handovers of a path whose time zero is the start of the service.
     Path(Box<PathTrace>),
-    /// Handovers forecast from element sets, beginning now.
+    /// Handovers forecast from element sets, from the start of the service on.
     Forecast(Box<ForecastPlan>),
 }
 

@@ -32,7 +32,8 @@ pub const PROTOCOL_VERSION: u32 = 1;
 /// Maximum number of clients of all users together: each takes a file descriptor of the service.
 const MAX_CLIENTS: usize = 256;
 
-/// File descriptors that the service needs itself: modules' maps, namespaces, files that it reads again.
+/// Number of file descriptors that the service itself needs: for modules' maps, namespaces, and
+/// files that it reads again.
 const RESERVED_DESCRIPTORS: usize = 48;
 
 /// Time after which a client that has not read the first message is disconnected.
@@ -73,9 +74,10 @@ pub(crate) struct SocketServer {
     clients: Vec<Client>,
     /// Maximum number of clients: less than [`MAX_CLIENTS`] if the process may open few descriptors.
     max_clients: usize,
-    /// Descriptor to close when no other is left, so that a waiting connection can be accepted and closed.
+    /// Spare descriptor, which is closed when no other descriptor is left, so that a waiting
+    /// connection can be accepted and then closed.
     spare: Option<File>,
-    /// Last warning, which is not repeated.
+    /// Last warning to the user; the same warning is not given twice in a row.
     last_warning: String,
 }
 
@@ -122,7 +124,7 @@ impl SocketServer {
                     path.display()
                 )));
             }
-            // Any other error shows when the socket is bound.
+            // Any other error recurs, and is reported, when the socket is bound.
             Err(_) => {}
         }
         // Announcements are public and the service reads nothing, so that every user may connect. The umask sets the
@@ -156,7 +158,8 @@ impl SocketServer {
         }
     }
 
-    /// Send an announcement to all clients; those whose buffer is full are disconnected, not waited for.
+    /// Send an announcement to all clients. A client whose buffer is full is disconnected, so that
+    /// it does not delay the others.
     pub(crate) fn announce(&mut self, notice: &Notice) -> Result<(), HostError> {
         let message = encode(&Message::Handover {
             v: PROTOCOL_VERSION,
@@ -210,8 +213,8 @@ impl SocketServer {
         Ok(())
     }
 
-    /// Make room for a client of `user`: remove closed connections, then the oldest client of `user` if the user has
-    /// too many, or the oldest of the user with most clients if there are too many altogether.
+    /// Make room for a client of `user`: remove closed connections; then, if `user` has too many clients, the oldest
+    /// one of that user; or, if there are too many clients in total, the oldest one of the user who has most.
     fn make_room(&mut self, user: u32) {
         let of =
             |clients: &[Client], user| clients.iter().filter(|client| client.user == user).count();
@@ -266,7 +269,7 @@ fn is_short_of_descriptors(error: &std::io::Error) -> bool {
     matches!(code, Some(Errno::EMFILE | Errno::ENFILE))
 }
 
-/// Fail if a process still holds the socket; one that accepts no streams belongs to another program.
+/// Fail if a process still uses the socket. A socket that does not accept streams belongs to another program.
 fn refuse_in_use(path: &Path) -> Result<(), HostError> {
     let whose = match try_connect(path) {
         Ok(()) => "another skyhop signal serve runs; stop it, or",

@@ -1,4 +1,4 @@
-//! Upcoming announcements of the service's source.
+//! Upcoming announcements from the source of the handovers.
 
 use skyhop_model::HandoverKind;
 use skyhop_signal::{Agenda, Announcement, Statement, Timing, path};
@@ -9,7 +9,7 @@ use crate::forecaster::Forecaster;
 use crate::wall_clock::WallClock;
 use skyhop_host::error::HostError;
 
-/// Upcoming announcements: the agenda, and for a forecast its computation ahead.
+/// Upcoming announcements: the agenda, and for a forecast the thread that computes it ahead.
 #[derive(Debug)]
 pub(crate) struct Upcoming {
     pub(crate) agenda: Agenda,
@@ -19,7 +19,7 @@ pub(crate) struct Upcoming {
 }
 
 impl Upcoming {
-    /// Create the agenda of a source.
+    /// Create the agenda of announcements for a source.
     ///
     /// # Errors
     /// The forecast's thread cannot be started.
@@ -47,7 +47,7 @@ impl Upcoming {
         Ok(upcoming)
     }
 
-    /// Adapt to a step of UTC; a forecast begins again, because satellites' positions depend on UTC.
+    /// Adapt to a step of UTC. A forecast is restarted, because the satellites' positions depend on UTC.
     ///
     /// # Errors
     /// The forecast's thread cannot be started.
@@ -62,7 +62,8 @@ impl Upcoming {
         }
     }
 
-    /// Take over the handovers forecast in the meantime; return messages to the user.
+    /// Add the handovers that have been forecast since the last call to the agenda; return messages
+    /// to the user.
     ///
     /// # Errors
     /// The forecast has failed.
@@ -85,8 +86,8 @@ impl Upcoming {
 
     /// Return the announcement or withdrawal that is due now, if any.
     ///
-    /// If nothing is due, the grid's next moment is computed again from the last clock comparison, because NTP
-    /// adjusts UTC all the time.
+    /// If nothing is due, the grid's next handover is computed again from the last comparison of the clocks,
+    /// because NTP adjusts UTC continually.
     pub(crate) fn pop(&mut self, clock: &WallClock) -> Option<Statement> {
         let now = clock.now();
         let due = self.agenda.pop(now);
@@ -106,7 +107,7 @@ impl Upcoming {
     }
 }
 
-/// Announcement as kernel modules and socket clients get it.
+/// Announcement in the form in which kernel modules and socket clients receive it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Notice {
     /// Time of the handover on `CLOCK_MONOTONIC`, ns.

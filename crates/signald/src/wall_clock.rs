@@ -77,12 +77,13 @@ impl WallClock {
 
     /// Combine a source's own error with the clock's.
     ///
-    /// A path that begins with the service needs no UTC. A configured grid may have been measured with this clock,
-    /// whose error its own then includes; a forecast's error does not include the clock's.
+    /// A path whose time zero is the service's start does not depend on UTC. For a configured grid the larger
+    /// error counts, because the grid may have been measured with this clock, and its error then includes the
+    /// clock's. The error of a forecast does not include the clock's, so that both are added.
     pub(crate) fn error_for(&self, source: &ServiceSource, own: Duration) -> Duration {
         match source {
             ServiceSource::Grid { .. } => own.max(self.error),
-            // The grid was measured with this very clock, so that a wrong UTC cancels out.
+            // A watched grid is measured with this same clock, so that an error of UTC cancels out.
             ServiceSource::Watched { .. } | ServiceSource::Path(_) => own,
             ServiceSource::Forecast(_) => own + self.error,
         }
@@ -91,14 +92,14 @@ impl WallClock {
 
 /// Longest duration of an undisturbed reading of both clocks, ns; a slower one was interrupted and is repeated.
 const MAX_READING_NS: i64 = 20_000;
-/// Maximum number of readings, of which the quickest counts.
+/// Maximum number of readings; the quickest one is used.
 const MAX_READINGS: usize = 10;
 
 fn utc_offset_ns() -> Result<i64, HostError> {
     let mut best = (i64::MAX, 0);
     for _ in 0..MAX_READINGS {
-        // UTC is read between two readings of the monotonic clock: their midpoint is off by at most half their
-        // distance.
+        // UTC is read between two readings of the monotonic clock. The error of their midpoint is at most half
+        // the time between them.
         let before = monotonic_ns()?;
         let utc = clock_gettime(ClockId::CLOCK_REALTIME).context("cannot read CLOCK_REALTIME")?;
         let took_ns = monotonic_ns()? - before;

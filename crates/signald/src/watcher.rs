@@ -29,7 +29,7 @@ const RECEIVE_TIMEOUT: TimeVal = TimeVal::new(0, 200_000);
 /// Estimate of the grid from the interface's arrivals.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Observation {
-    /// Name of the flow that the estimate is from, "TCP 192.0.2.1:443 > 192.0.2.7:51000".
+    /// Name of the flow from which the estimate was made, such as "TCP 192.0.2.1:443 > 192.0.2.7:51000".
     pub(crate) conversation: String,
     pub(crate) estimate: Estimate,
 }
@@ -45,12 +45,12 @@ pub(crate) struct Watcher {
 #[derive(Debug, Default)]
 struct Commands {
     stop: AtomicBool,
-    /// Forget all arrivals: UTC was set, and their times are on the old clock.
+    /// Command to forget all arrivals: UTC was set, and their times are of the clock before that.
     reset: AtomicBool,
 }
 
 impl Watcher {
-    /// Start to watch an interface of this network namespace for a grid of `period`.
+    /// Start to watch an interface of this network namespace for a handover grid with the period `period`.
     pub(crate) fn start(interface: &str, period: Duration) -> Result<Self, HostError> {
         let socket = open(interface)?;
         let (sender, estimates) = mpsc::channel();
@@ -70,7 +70,7 @@ impl Watcher {
         Ok(Self { estimates, commands, thread: Some(thread) })
     }
 
-    /// Return the latest estimate, unless it has been returned before.
+    /// Return the latest estimate; `None` if an earlier call has returned it.
     pub(crate) fn latest(&mut self) -> Result<Option<Observation>, HostError> {
         let latest = self.estimates.try_iter().last();
         match self.thread.take_if(|thread| thread.is_finished()) {

@@ -13,7 +13,8 @@ pub(crate) struct Access {
 }
 
 impl Access {
-    /// Create both directions, half of `rtt` each; the data direction is rounded down.
+    /// Create both directions with half of `rtt` each: first the direction to the server, whose delay is
+    /// rounded down to a whole nanosecond, then the direction to the client.
     pub(crate) fn both(rtt: Duration) -> [Self; 2] {
         let there = rtt / 2;
         [there, rtt - there].map(|delay| Self { delay, in_transit: VecDeque::new() })
@@ -23,7 +24,7 @@ impl Access {
         self.in_transit.push_back((now + self.delay, packet));
     }
 
-    /// Arrival of the first packet in the line.
+    /// Arrival time of the next packet; `None` while no packet is in transit.
     pub(crate) fn next(&self) -> Option<Instant> {
         self.in_transit.front().map(|(at, _)| *at)
     }

@@ -16,7 +16,8 @@ pub(crate) struct Calendar {
 }
 
 impl Calendar {
-    /// Create a calendar for `busy` components and so many `others`, without visits.
+    /// Create a calendar without visits. Components below `busy` are visited often; `others` is the number of
+    /// further components.
     pub(crate) fn new(busy: usize, others: usize) -> Self {
         Self { busy: Tree::new(busy), others: Tree::new(others), busy_components: busy }
     }
@@ -42,8 +43,9 @@ impl Calendar {
         }
     }
 
-    /// Set the next visit of a component to `at`, unless it has an earlier one. An end moves its time with nearly
-    /// every packet, nearly always to a later one, and a visit that is too early does no harm.
+    /// Set the next visit of a component to `at`, unless it has an earlier one. The time of an end of a flow changes
+    /// with nearly every packet, nearly always to a later one. A visit that is too early does no harm, so it need not
+    /// be moved.
     #[inline]
     pub(crate) fn bring_forward(&mut self, component: usize, at: Instant) {
         let other = component - self.busy_components;

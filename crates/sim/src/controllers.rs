@@ -18,13 +18,15 @@ pub(crate) struct Controllers {
     /// Ticks per second of the host's clock (HZ).
     hz: u32,
     seed: u64,
-    /// First congestion control, created early to find out whether that is possible.
+    /// Congestion control at the client of the first connection, created early so that wrong parameters are
+    /// found before the run.
     first: Option<Controller>,
     external: Option<Arc<dyn ExternalPolicy>>,
 }
 
 impl Controllers {
-    /// Create the factory for the flow with this id; `seed` is that of its first connection's client.
+    /// Create the factory for the flow with this id; `seed` is the seed of the congestion control at the client
+    /// of its first connection.
     ///
     /// # Errors
     /// No congestion control has this name, or it rejects these parameters.
@@ -68,7 +70,8 @@ impl Controllers {
     }
 }
 
-/// Parameters that differ in this release of Linux, followed by the parameters that are `given`, which override them.
+/// Parameters whose values in the Linux release `profile` differ from the module's defaults, followed by the `given`
+/// parameters, which override them.
 fn with_profile_parameters(
     profile: Profile,
     cc: &str,

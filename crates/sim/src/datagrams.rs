@@ -20,7 +20,7 @@ impl Datagrams {
     /// Deliver a datagram to an end; return whether the end has to be polled now.
     pub(crate) fn on_datagram(&mut self, side: Side, now: Instant, datagram: Datagram) -> bool {
         self.ends[side as usize].on_event(now, Event::Datagram(datagram));
-        // If its own time has come, it is polled in its turn.
+        // An end whose own time has come has a visit in the calendar already.
         self.waits[side as usize] > now
     }
 

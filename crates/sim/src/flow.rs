@@ -23,8 +23,8 @@ pub(crate) enum Message {
     Udp(Datagram),
 }
 
-/// Packet type of the links. The `Cell` keeps `Option` from hiding its tag inside, so that a packet is moved in one
-/// piece.
+/// Packet type of the links. Because of the `Cell`, `Option` cannot store its tag in unused values of the payload, so
+/// that a packet is moved in one piece.
 pub(crate) type Packet = skyhop_link::Packet<Cell<InFlight>>;
 
 /// Payload of a packet on the links: its flow, route and content.
@@ -68,7 +68,7 @@ impl Message {
         }
     }
 
-    /// Set the ECN bits that the links have left on the packet.
+    /// Set the ECN bits to those of the packet after the links, which may have marked it.
     #[inline]
     pub(crate) fn set_ecn(&mut self, ecn: Ecn) {
         if let Self::Tcp(packet) = self {
@@ -115,7 +115,7 @@ pub(crate) struct Flow {
     pub(crate) cursor: RouteCursor,
 }
 
-/// Route that a flow takes now, and the time of the next one.
+/// Route that a flow takes now, and the time at which its next route begins.
 pub(crate) struct RouteCursor {
     start: RouteStart,
     next_route_at: Instant,
@@ -158,7 +158,7 @@ impl Flow {
         Ok(Self { plan: plan.clone(), kind, cursor: RouteCursor::new(plan) })
     }
 
-    /// Note that a packet of the flow was lost. TCP detects losses itself.
+    /// Tell the ends of a flow over datagrams that a packet was lost. TCP detects losses itself.
     pub(crate) fn lost(&mut self, packet: &InFlight) {
         if let (Kind::Udp(datagrams), Message::Udp(lost)) = (&mut self.kind, &packet.message) {
             datagrams.on_loss(packet.to.other(), *lost);
@@ -209,7 +209,8 @@ fn length(plan: &FlowPlan, route: u16) -> u16 {
     links + u16::from(plan.extra_rtt > Duration::ZERO)
 }
 
-/// Direction in which packets of a flow to `side` go: 0 for from -> to.
+/// Index of the direction of a flow's packets to `side`: 0 from the end `from` to the end `to`, 1 for the other
+/// direction.
 fn direction(plan: &FlowPlan, side: Side) -> usize {
     usize::from((plan.from == End::From) != (side == Side::Server))
 }

@@ -39,7 +39,7 @@ struct SimulatedRun {
     timing: Timing,
 }
 
-/// Computing time of the run, and number of packets for it.
+/// Computing time of the run, and the number of packet hops computed in that time.
 #[derive(Serialize)]
 struct Timing {
     /// Wall-clock seconds spent in the event loop, without planning and writing.

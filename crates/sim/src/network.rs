@@ -22,7 +22,7 @@ use crate::session::ExternalPolicy;
 use crate::signal::{Signal, phase_rows};
 use crate::tcp_flow::TcpFlow;
 
-/// Number of visits between two checks for interruption: a fraction of a second.
+/// Largest number of visits between two checks for interruption. So many visits take a fraction of a second.
 const MAX_VISITS: u32 = 1_000_000;
 
 /// All links, both directions of each, and the flows over them.
@@ -37,16 +37,18 @@ pub(crate) struct Network {
     accesses: Vec<Access>,
     calendar: Calendar,
     pub(crate) signal: Signal,
-    /// Link of the path, which announcements are about; `path_back` is its direction to the end `from`.
+    /// Index of the path's link, which announcements are about. `path_back` is the component of that link in
+    /// the direction to the end `from`.
     path_link: u16,
     path_back: usize,
-    /// Rows for lost packets, for announcements that the run itself makes, and for reactions of congestion
-    /// controls to announcements.
+    /// Rows of events.parquet for lost packets, for announcements that the run itself makes, and for reactions
+    /// of congestion controls to announcements.
     pub(crate) events: Vec<EventRow>,
     /// Ids of the flows whose packets were marked, one entry per packet.
     pub(crate) marked: Vec<u32>,
     external: Option<Arc<dyn ExternalPolicy>>,
-    /// Component and time at which the run paused for an external decision; resumed first.
+    /// Component and time at which the run paused for an external decision; the next [`Self::run_until`]
+    /// continues there.
     paused: Option<(usize, Instant)>,
 }
 
@@ -118,9 +120,9 @@ impl Network {
         self.paused.take().or_else(|| self.calendar.next().filter(|(_, at)| *at <= until))
     }
 
-    /// Process events up to `until` and update the links' counters to that time. `Continue` means that it returned
-    /// early, after many events or for an external decision: the caller processes results, checks for interruption or
-    /// answers, and calls again.
+    /// Process events up to `until` and update the links' counters to that time. `Continue` means that the call
+    /// returned early, after many events or because a congestion control waits for an external decision. The caller
+    /// then processes results, checks for interruption or answers, and calls again.
     pub(crate) fn run_until(&mut self, until: Instant) -> ControlFlow<()> {
         let (links, ends) = (self.links.len(), 2 * self.flows.len());
         let mut visits = MAX_VISITS;
@@ -165,7 +167,7 @@ impl Network {
         self.calendar.set(link, next);
     }
 
-    /// Forward a packet that has left a link, to the next hop or to its end.
+    /// Forward a packet that has left a link to the next hop, or deliver it to its destination.
     #[inline]
     fn arrive(&mut self, link: usize, arrival: Arrival<Cell<InFlight>>, now: Instant) {
         if link == self.path_back {
@@ -242,7 +244,7 @@ impl Network {
         }
     }
 
-    /// Make the announcements that are due to the congestion controls of the TCP flows that cross the path.
+    /// Pass the announcements that are due now to the congestion controls of the TCP flows that cross the path.
     fn visit_signal(&mut self, now: Instant) {
         while let Some((handover, row)) = self.signal.pop(now) {
             self.events.extend(row);

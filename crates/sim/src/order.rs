@@ -5,8 +5,9 @@ use skyhop_experiment::{FlowPlan, Route, Traffic};
 
 /// Flows sorted by their properties, each with its seed. Equal flows are interchangeable.
 ///
-/// Flows that differ only in congestion control, ECN and host settings share a numbered sequence of seeds. These
-/// properties do not enter the seed, so that two such flows with the same options draw the same random numbers.
+/// Congestion control, ECN, DSCP and host settings do not enter the seed: a flow keeps its random numbers if only these
+/// change from one scenario to another. Flows of one scenario that differ only in these get different seeds, which are
+/// numbered in the order of the list.
 pub(crate) fn seeded_in_order(run_seed: u64, flows: &[FlowPlan]) -> Vec<(&FlowPlan, u64)> {
     let mut plans: Vec<(String, &FlowPlan)> =
         flows.iter().map(|plan| (identity_but_cc(plan), plan)).collect();
@@ -31,13 +32,13 @@ fn identity_but_cc(plan: &FlowPlan) -> String {
             parameters: _,
             app: App::Bulk(Bulk { bytes, read_rate: None }),
             options,
-        } if set_on_sockets(&TcpOptions { ecn: false, ..*options })
-            == set_on_sockets(&TcpOptions::default()) =>
+        } if socket_options_text(&TcpOptions { ecn: false, ..*options })
+            == socket_options_text(&TcpOptions::default()) =>
         {
             format!("tcp {bytes:?}")
         }
         Traffic::Tcp { cc: _, parameters: _, app, options } => {
-            format!("tcp {app:?} {}", set_on_sockets(options))
+            format!("tcp {app:?} {}", socket_options_text(options))
         }
         Traffic::Udp { app: App::Probe(Probe { interval, size }) } => {
             format!("probe {interval:?} {size:?}")
@@ -54,7 +55,7 @@ fn identity_but_cc(plan: &FlowPlan) -> String {
 }
 
 /// Text of the socket options that enter the seed.
-fn set_on_sockets(options: &TcpOptions) -> String {
+fn socket_options_text(options: &TcpOptions) -> String {
     let TcpOptions { ecn, nodelay, cork, keepalive, receive_buffer, .. } = options;
     format!(
         "TcpOptions {{ ecn: {ecn}, nodelay: {nodelay}, cork: {cork}, keepalive: {keepalive:?}, \

@@ -37,7 +37,7 @@ impl Sampler {
         }
     }
 
-    /// Time of the next sample; the run's end is one.
+    /// Time of the next sample; the last sample is at the end of the run.
     pub(crate) fn next(&self) -> Instant {
         self.next.min(self.end)
     }
@@ -93,12 +93,13 @@ impl Sampler {
     }
 }
 
-/// Record results; in virtual time they arrive exactly when they were due.
+/// Record the transactions of a flow's application. In virtual time the measured duration of each is exact.
 fn record_results(recorder: &mut Recorder<'_>, flow: u32, results: &[Transaction]) {
     results.iter().for_each(|one| recorder.transaction(flow, one, one.took));
 }
 
-/// State of a flow that has begun and has neither stopped nor completed before this interval.
+/// State of a flow at the sample `now`; `None` if the flow has not begun, or had stopped or completed by the
+/// previous sample (`last`).
 fn flow_state(flow: &Flow, last: Instant, now: Instant) -> Option<FlowState> {
     let Kind::Tcp(tcp) = &flow.kind else { return None };
     let over = tcp.completed().map(|(_, at)| at).or(tcp.stopped);

@@ -14,14 +14,16 @@ use crate::{network, size};
 
 /// External policy that decides for some of a run's flows while the run waits.
 pub trait ExternalPolicy: fmt::Debug + Send + Sync {
-    /// Create the congestion control for a connection of the flow with this id; `None` selects the flow's own.
+    /// Create the congestion control for a connection of the flow with this id; `None` selects the congestion
+    /// control that the experiment names for the flow.
     fn controller(&self, flow: u32, setup: &Setup<'_>) -> Option<Result<Controller, CcError>>;
 
-    /// Whether a decision is requested that has not been taken yet.
+    /// Whether a congestion control has requested a decision that is still missing.
     fn is_pending(&self) -> bool;
 }
 
-/// A run in virtual time that pauses at every request for an external decision. It records nothing; the caller does.
+/// A run in virtual time that pauses at every request for an external decision. The session records nothing; recording
+/// is left to the caller.
 pub struct Session {
     network: Network,
     end: Instant,
@@ -69,9 +71,9 @@ impl Session {
         })
     }
 
-    /// Whether the flow at this place, in the order of ids, has completed a finite transfer.
-    pub fn is_complete(&self, place: usize) -> bool {
-        match &self.network.flows[self.by_id[place]].kind {
+    /// Whether the flow with this index, in the order of ids, has completed a finite transfer.
+    pub fn is_complete(&self, index: usize) -> bool {
+        match &self.network.flows[self.by_id[index]].kind {
             Kind::Tcp(tcp) => tcp.completed().is_some(),
             Kind::Udp(_) => false,
         }

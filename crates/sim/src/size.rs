@@ -7,11 +7,12 @@ use skyhop_link::LinkConfig;
 use skyhop_model::{Direction, End, LARGEST_PACKET, OR_FORCE_SIZE, thousands};
 use skyhop_units::{Duration, Instant, QueueLimit};
 
-/// Limit of packets times links: some two hours of computing.
+/// Largest number of packet hops of a run (each packet counts once for each link that it crosses): about two
+/// hours of computing.
 const MAX_PACKETS: f64 = 10e9;
-/// Limit of the memory of packets in flight, in bytes.
+/// Largest memory of the packets in flight, in bytes.
 const MAX_BYTES: f64 = 4e9;
-/// Memory of a packet in flight, in links and in the state of its sender and receiver.
+/// Memory of a packet in flight, in bytes, in links and in the state of its sender and receiver.
 const BYTES_PER_PACKET: f64 = 300.0;
 
 /// Check that a run ends within hours and fits into memory, unless `force_size` is set.
@@ -38,10 +39,11 @@ pub(crate) fn check(experiment: &Experiment) -> Result<(), Unsupported> {
     Ok(())
 }
 
-/// Upper bound of a run's size, from what links carry and what the flows' applications and windows allow.
+/// Upper bound of a run's size, from the capacity of the links and from the applications and windows of the
+/// flows.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Size {
-    /// Number of packets, each times the links that it crosses.
+    /// Number of packet hops: each packet counts once for each link that it crosses.
     packets: f64,
     /// Memory of the packets in flight, in bytes.
     bytes_in_flight: f64,
@@ -91,7 +93,7 @@ fn route_capacity(flow: &FlowPlan, links: &[LinkPlan]) -> f64 {
     routes.sum()
 }
 
-/// Direction of most packets of a flow.
+/// Direction in which a flow sends most of its packets.
 fn sends(flow: &FlowPlan) -> Direction {
     match flow.from {
         End::From => Direction::Forward,
@@ -104,7 +106,7 @@ fn sends(flow: &FlowPlan) -> Direction {
 struct Demand {
     /// Packets that applications and windows allow.
     packets: f64,
-    /// Messages at regular times, each a packet however small.
+    /// Messages that applications send at regular times; each counts as one packet, however small.
     messages: f64,
     /// Largest number of packets in flight.
     window: f64,
@@ -152,7 +154,7 @@ fn capacity_in_packets(config: &LinkConfig) -> f64 {
     let queued = match config.queue {
         QueueLimit::Packets(packets) => packets as f64,
         QueueLimit::Bytes(bytes) => bytes.as_u64() as f64 / size,
-        // Limits of an experiment are resolved.
+        // An experiment's limits are resolved to packets or bytes, so limits in time or BDP do not occur.
         QueueLimit::Time(_) | QueueLimit::Bdp(_) => 0.0,
     };
     let schedule = &config.schedule;

@@ -23,8 +23,8 @@ pub(crate) struct TcpFlow {
     config: EndpointConfig,
     controllers: Controllers,
     client: AppEnd,
-    /// Connections that are not closed at both ends. The client's application refers to the last one, and to those
-    /// that it opened in parallel.
+    /// Connections that are not closed at both ends. Actions of the client's application refer to the last one, or to
+    /// one of those that it opened in parallel (`current`).
     connections: Vec<Connection>,
     /// Number of the next connection that replaces the previous one.
     next_number: u32,
@@ -40,7 +40,7 @@ pub(crate) struct TcpFlow {
     results: Vec<Transaction>,
 }
 
-/// One end of the application, and the time at which it wants to be polled again.
+/// One end of an application, and the time at which it wants to be polled again.
 struct AppEnd {
     app: Box<dyn Application>,
     wait: Instant,
@@ -289,7 +289,8 @@ impl TcpFlow {
         }
     }
 
-    /// Index of the connection that client actions refer to: the current one of several, or else the last.
+    /// Index of the connection that client actions refer to: the current one of several parallel connections,
+    /// otherwise the last connection.
     fn current_index(&self) -> usize {
         match self.current {
             None => self.connections.len().saturating_sub(1),
@@ -473,7 +474,8 @@ fn endpoint_config(app: &App, options: TcpOptions) -> EndpointConfig {
             nodelay: options.nodelay,
             cork: options.cork,
             ecn: options.ecn,
-            // A transfer whose result is not awaited continues when the path is back.
+            // Only an application with a table of results gives up; any other transfer continues when the path
+            // is back.
             gives_up: app.table().is_some(),
             ..SenderConfig::default()
         },

@@ -23,7 +23,8 @@ pub(crate) struct AckContext {
     /// Whether the ACK carries more than an advance (SACK blocks, a new window, ECE), so that header prediction
     /// would not take it.
     slow_path: bool,
-    /// Whether it acknowledged data cumulatively; the next field, whether some of that had been retransmitted.
+    /// Whether the ACK acknowledged data cumulatively. The next field: whether some of that data had been
+    /// retransmitted.
     data_acked: bool,
     pub(crate) retransmission_acked: bool,
     /// Whether a segment was newly SACKed.
@@ -38,7 +39,7 @@ pub(crate) struct AckContext {
     with_data: bool,
     /// Whether the ACK is a duplicate: no advance, window update, D-SACK or data.
     pub(crate) duplicate_ack: bool,
-    /// Whether a segment arrived that was sent once, before the recovery episode began.
+    /// Whether the ACK covers a segment that was sent only once, before the recovery episode began.
     pub(crate) original_acked: bool,
     /// Whether RACK detected the loss of a retransmission.
     pub(crate) lost_retransmission: bool,
@@ -49,18 +50,19 @@ pub(crate) struct AckContext {
     pub(crate) ece: bool,
     /// Transmission times of the first and last newly SACKed segments that were sent once, in microseconds.
     pub(crate) sacked_sent_us: Option<(u64, u64)>,
-    /// Lowest segment that arrived after a later one, or `nxt`.
+    /// Lowest segment that arrived after a segment with a higher number; `nxt` if there is none.
     pub(crate) lowest_late: u64,
     pub(crate) newly_delivered: u32,
 }
 
 impl AckContext {
-    /// Whether the ACK carries no news at all: the original and the probe both arrived.
+    /// Whether the ACK is a duplicate without new information. After a tail loss probe it shows that the
+    /// original segment and the probe both arrived.
     pub(crate) fn is_pure_duplicate(&self) -> bool {
         !(self.advanced || self.window_moved || self.data_sacked || self.with_data)
     }
 
-    /// State so far as the kernel's `flag` bits (`FLAG_`). Reneging never occurs.
+    /// Return the state so far as bits of the kernel's `flag` (`FLAG_`). `FLAG_SACK_RENEGING` is never set.
     pub(crate) fn flags(&self) -> u32 {
         let of = |is_so: bool, flag: u32| if is_so { flag } else { 0 };
         of(self.advanced, FLAG_SND_UNA_ADVANCED)
@@ -85,7 +87,8 @@ impl AckContext {
 struct NewlyAcked {
     packets: u32,
     retransmitted: bool,
-    /// Transmission times of the first and last that were sent once and not SACKed, in microseconds.
+    /// Transmission times of the first and the last segment that were sent only once and not SACKed, in
+    /// microseconds.
     sent_us: Option<(u64, u64)>,
     last_was_short: bool,
 }
@@ -168,7 +171,7 @@ impl<C: CongestionControl> Sender<C> {
             receive_window_end > self.receive_window_end && ack.cumulative == self.board.una;
         self.receive_window_end = receive_window_end;
         let advanced = ack.cumulative > self.board.una;
-        // The kernel's header prediction takes the other ACKs.
+        // The kernel's header prediction (fast path) processes all other ACKs.
         let slow_path = !ack.sack.is_empty() || ack.window != self.peer_window || ack.ece;
         if advanced || window_moved {
             self.peer_window = ack.window;
@@ -237,7 +240,7 @@ impl<C: CongestionControl> Sender<C> {
             self.lengths.forget_below(cumulative);
             if self.is_reno() {
                 self.remove_reno_sacks(acked_now.packets, ctx);
-                // A segment sent once cannot be told from a retransmitted one.
+                // Without SACK, a segment sent once cannot be told from a retransmitted one.
                 ctx.original_acked &= !acked_now.retransmitted;
             } else {
                 self.check_reordering(lowest, ctx.prior_sacked_end);
@@ -250,7 +253,7 @@ impl<C: CongestionControl> Sender<C> {
         self.count_delivered_many(1, ctx);
     }
 
-    /// Count the duplicates that a D-SACK reports as delivered, too.
+    /// Count as delivered the duplicates that a D-SACK reports.
     fn count_duplicates(&mut self, ctx: &mut AckContext) {
         if ctx.duplicates > 0 {
             self.count_delivered_many(ctx.duplicates, ctx);
@@ -330,7 +333,8 @@ impl<C: CongestionControl> Sender<C> {
         self.cc.in_ack_event(&mut self.tp, window | slow_path | echo);
     }
 
-    /// Whether the ACK is anything but a plain advance in the Open state (`tcp_ack_is_dubious`).
+    /// Whether the ACK needs more than the processing of a plain advance in the Open state
+    /// (`tcp_ack_is_dubious`).
     fn is_dubious(&self, ctx: &AckContext) -> bool {
         !(ctx.advanced || ctx.window_moved || ctx.with_data)
             || ctx.data_sacked
@@ -339,8 +343,8 @@ impl<C: CongestionControl> Sender<C> {
             || self.tp.ca_state() != skyhop_model::CongestionState::Open
     }
 
-    /// Whether the window may grow (`tcp_may_raise_cwnd`): on an advance and, once reordering was seen, on
-    /// SACKs too.
+    /// Whether the window may grow (`tcp_may_raise_cwnd`): if the ACK advances or, after reordering was
+    /// detected, if it reports new SACKs.
     fn may_raise_cwnd(&self, ctx: &AckContext) -> bool {
         ctx.advanced || (self.tp.reordering > DUP_THRESH && ctx.data_sacked)
     }

@@ -10,8 +10,8 @@ pub struct HostConfig {
     pub profile: Profile,
     /// Payload of a full-size segment, in bytes: 1448 at an MTU of 1500 with timestamps.
     pub mss: u32,
-    /// Tick of the kernel's timers, to which they are rounded up: 1/HZ. The clock of a congestion-control
-    /// module must have the same rate.
+    /// Length of a kernel tick (1/HZ), to whose multiples the kernel rounds timers up. The clock of a
+    /// congestion-control module must have the same rate.
     pub jiffy: Duration,
     /// Whether retransmission and delayed-ACK timers have the coarse granularity of the kernel's timer wheel,
     /// late by up to an eighth of the wait (kernel/time/timer.c), rather than fire exactly on time.
@@ -45,8 +45,8 @@ pub struct SenderConfig {
     /// Size of the send buffer, which holds the data written and not acknowledged (sysctl tcp_wmem).
     pub wmem: BufferSizes,
     /// Whether segments leave in bursts of the size of the kernel's TSO packets (`sk_pacing_shift`,
-    /// `min_tso_segs`), waiting a little where the window is too small for one, rather than one by one. The
-    /// kernel builds such packets even where the device cannot split them.
+    /// `min_tso_segs`), rather than one by one. A burst waits a little while the window is too small for it.
+    /// The kernel builds such packets even where the device cannot split them.
     pub tso: bool,
     /// Whether the congestion window shrinks while the connection idles (RFC 2861; sysctl
     /// tcp_slow_start_after_idle).

@@ -9,7 +9,7 @@ use crate::{CongestionControl, Sender};
 pub(crate) struct CwndUsage {
     /// Segment whose acknowledgement ends the observed round trip.
     round_end: u64,
-    /// Most segments outstanding since the window was last fully used (`snd_cwnd_used`).
+    /// Largest number of segments outstanding since the window last limited the flow (`snd_cwnd_used`).
     cwnd_used: u32,
 }
 
@@ -45,13 +45,15 @@ impl<C: CongestionControl> Sender<C> {
         }
     }
 
-    /// Whether the window limits the flow; in slow start it may grow to twice what was used (RFC 7661 4.3).
+    /// Whether the congestion window limits the flow. In slow start it also counts as limiting while it is
+    /// smaller than twice the largest number of segments outstanding (RFC 7661 4.3).
     fn is_cwnd_limited(&self) -> bool {
         let tp = &self.tp;
         tp.is_cwnd_limited() || (tp.in_slow_start() && tp.snd_cwnd < 2 * tp.max_packets_out)
     }
 
-    /// Move the window half way down to the used part, once per timeout (RFC 2861 3.2).
+    /// Reduce the window to the mean of its size and the used part, at most once per retransmission timeout
+    /// (RFC 2861 3.2).
     fn shrink_unused_cwnd(&mut self) {
         if self.tp.ca_state() == skyhop_model::CongestionState::Open {
             let cwnd_used = self.usage.cwnd_used.max(self.config.initial_cwnd);

@@ -4,7 +4,8 @@ use skyhop_units::{Duration, Instant};
 
 use crate::jiffies::Jiffies;
 
-/// Largest number of segments acknowledged one by one at the start and after trouble (TCP_MAX_QUICKACKS).
+/// Largest number of segments acknowledged one by one at the start of a connection and after duplicates
+/// (TCP_MAX_QUICKACKS).
 const QUICK_ACKS: u32 = 16;
 /// Smallest number of quick ACKs.
 const LEAST_QUICK_ACKS: u32 = 2;
@@ -12,7 +13,7 @@ const LEAST_QUICK_ACKS: u32 = 2;
 const MIN_DELAY_US: u64 = 40_000;
 /// Longest delay of an ACK (TCP_DELACK_MAX); RFC 9293 3.8.6.3 would allow 500 ms.
 const MAX_DELAY_US: u64 = 200_000;
-/// Longest delay while the sender may not have ended its write, and no RTT is known.
+/// Longest delay of an ACK while no segment has shown that the sender's write ended, and no RTT is known.
 const MAX_UNPUSHED_US: u64 = 500_000;
 /// Timeout before the first RTT sample (TCP_TIMEOUT_INIT).
 const INITIAL_RTO_US: u64 = 1_000_000;
@@ -34,7 +35,8 @@ pub(crate) struct DelayedAck {
     min_delay: u32,
     max_delay: u32,
     max_unpushed: u32,
-    /// Next expected segment in the last ACK sent, and the bytes in order then.
+    /// Next expected segment according to the last ACK sent. The next field is the number of bytes in order at
+    /// that time.
     pub(crate) acked: u64,
     acked_bytes: u64,
     /// Tick at which the delayed ACK is due, and the time at which its timer fires.
@@ -42,8 +44,8 @@ pub(crate) struct DelayedAck {
     deadline: Option<Instant>,
     /// Whether an ACK is owed (ICSK_ACK_SCHED).
     scheduled: bool,
-    /// Whether a write of the sender ended, with a short or a pushed segment, since the last ACK: once
-    /// (ICSK_ACK_PUSHED), and more than once (ICSK_ACK_PUSHED2).
+    /// Whether a short or pushed segment has ended a write of the sender since the last ACK (ICSK_ACK_PUSHED).
+    /// The next field: whether that happened more than once (ICSK_ACK_PUSHED2).
     pushed: bool,
     pushed_again: bool,
     /// Whether a full-size segment with PSH counts as the end of a write.
@@ -112,7 +114,7 @@ impl DelayedAck {
         } else if gap < self.ato {
             self.ato = (self.ato / 2 + gap).min(self.rto).min(self.max_delay + 1);
         } else if gap > self.rto {
-            // After so long a pause the sender may have restarted its window.
+            // After a pause longer than the RTO the sender may have reset its congestion window.
             self.incr_quick_acks(window);
         }
     }
@@ -146,7 +148,8 @@ impl DelayedAck {
         self.quick_acks |= 1;
     }
 
-    /// Acknowledge the next segments one by one, as many as half a window has (`tcp_incr_quickack`).
+    /// Acknowledge the next segments one by one: as many as make up half of `window` bytes
+    /// (`tcp_incr_quickack`).
     fn incr_quick_acks(&mut self, window: u64) {
         let half = (window / (2 * self.rcv_mss())).min(QUICK_ACKS.into()) as u32;
         self.quick_acks = self.quick_acks.max(if half == 0 { LEAST_QUICK_ACKS } else { half });
@@ -186,7 +189,8 @@ impl DelayedAck {
         self.now = true;
     }
 
-    /// Whether more than one full-size segment of the `bytes` in order is not acknowledged yet.
+    /// Whether more than one full-size segment is not acknowledged yet; `bytes` is the number of bytes that
+    /// have arrived in order.
     pub(crate) fn has_two_segments(&self, bytes: u64) -> bool {
         bytes - self.acked_bytes > self.rcv_mss()
     }
@@ -196,14 +200,15 @@ impl DelayedAck {
         (self.quick_acks > 0 && !self.ping_pong) || self.now
     }
 
-    /// Whether an ACK is due after the application has read, `all` if up to the last byte (`tcp_cleanup_rbuf`).
+    /// Whether an ACK is due after the application has read (`tcp_cleanup_rbuf`). `bytes` is the number of
+    /// bytes that have arrived in order; `all` is true if no data waits in the buffer any more.
     pub(crate) fn is_due_after_read(&self, bytes: u64, all: bool) -> bool {
         let small = self.pushed_again || (self.pushed && !self.ping_pong);
         self.scheduled && (self.has_two_segments(bytes) || (all && small))
     }
 
-    /// Delay an ACK (`tcp_send_delayed_ack`). A running timer stays as it is; return `true` if it is about to
-    /// fire, so that the ACK had better leave now.
+    /// Delay an ACK (`tcp_send_delayed_ack`). A running timer is never moved to a later time. Return `true` if
+    /// it is about to fire: the caller then sends the ACK now.
     pub(crate) fn delay(&mut self, now: Instant, jiffies: &Jiffies) -> bool {
         let wait = self.wait();
         let mut timeout = jiffies.now().wrapping_add(wait);
@@ -259,8 +264,8 @@ impl DelayedAck {
         }
     }
 
-    /// Record that an ACK of everything below segment `next`, which is `bytes` of the stream, was sent
-    /// (`tcp_event_ack_sent`).
+    /// Record that an ACK was sent for all segments below `next`, that is, for the first `bytes` bytes of the
+    /// stream (`tcp_event_ack_sent`).
     pub(crate) fn on_sent(&mut self, next: u64, bytes: u64) {
         self.count_quick_ack();
         (self.scheduled, self.now, self.pushed, self.pushed_again) = (false, false, false, false);

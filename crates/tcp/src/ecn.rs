@@ -1,8 +1,8 @@
 //! Explicit congestion notification (RFC 3168) as in Linux: the `tcp_ecn_` functions of sender and receiver.
 //!
 //! The SYN requests ECN with ECE and CWR, the SYN-ACK accepts it with ECE. Data sent for the first time is
-//! ECT(0). Once a segment arrives as CE every ACK has ECE set, until a segment has CWR set: the sender reduces
-//! its window once per round trip and sets CWR on the next new segment.
+//! ECT(0). After a segment has arrived with CE, every ACK has ECE set, until a segment arrives with CWR set.
+//! The sender reduces its window at most once per round trip, and sets CWR on the next new segment.
 
 use skyhop_cc::CaEvent;
 use skyhop_model::{CongestionState, Ecn};
@@ -142,8 +142,8 @@ impl ReceiverEcn {
         self.cwr_demanded
     }
 
-    /// Stop setting ECE once the sender has reduced its window (`tcp_ecn_accept_cwr`); the window may now be so
-    /// small that the sender waits for this ACK.
+    /// Stop setting ECE once the sender has reduced its window (`tcp_ecn_accept_cwr`). Acknowledge the segment
+    /// at once, because the window may now be so small that the sender waits for this ACK.
     pub(crate) fn accept_cwr(&mut self, segment: &Segment, acks: &mut DelayedAck) {
         if segment.cwr {
             self.cwr_demanded = false;

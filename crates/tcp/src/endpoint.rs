@@ -10,8 +10,8 @@ use crate::packet::{Packet, PacketSink};
 use crate::segment::{Ack, Segment, SegmentKind};
 use crate::{CongestionControl, Receiver, Sender};
 
-/// First interval of SYN-ACK retransmissions: TCP_TIMEOUT_INIT, and 1 ms so that a SYN retransmitted after the
-/// same interval is answered first.
+/// First interval of SYN-ACK retransmissions: TCP_TIMEOUT_INIT and 1 ms more, so that a SYN that the other end
+/// retransmits after TCP_TIMEOUT_INIT is answered first.
 const SYN_ACK_WAIT: Duration = Duration::from_millis(1001);
 /// Longest interval of SYN-ACK retransmissions (TCP_RTO_MAX).
 const SYN_ACK_WAIT_MOST: Duration = Duration::from_secs(120);
@@ -25,7 +25,8 @@ pub enum ConnectionState {
     Opening,
     /// The handshake is complete; data may flow.
     Established,
-    /// Both streams have ended: this end's is acknowledged up to its FIN, and the other's has arrived.
+    /// Both streams have ended: the other end has acknowledged this end's FIN, and the other end's whole stream
+    /// has arrived.
     Closed,
     /// The connection was aborted, reset or timed out.
     Failed(Failure),
@@ -111,14 +112,14 @@ impl<C: CongestionControl> Endpoint<C> {
         self.sender.write_without_end();
     }
 
-    /// End an endless stream for now: it stops at the last byte that fitted the send buffer, and the
-    /// application may write again.
+    /// Stop an endless stream after the last byte that is in the send buffer. The application may write again
+    /// later.
     pub fn pause(&mut self) {
         self.sender.pause();
     }
 
-    /// Close this end's stream (a half-close). An endless stream ends at the last byte that fitted the send
-    /// buffer. Data still arrives.
+    /// Close this end's stream (a half-close). An endless stream ends after the last byte that is in the send
+    /// buffer. Data from the other end may still arrive.
     pub fn finish(&mut self) {
         self.sender_idle = false;
         self.sender.finish();
@@ -130,7 +131,8 @@ impl<C: CongestionControl> Endpoint<C> {
         self.sender.set_cork(cork);
     }
 
-    /// Consume `bytes` of the data in order, for an application that does not read at once.
+    /// Read `bytes` of the data that has arrived in order; only for an application that does not read at once
+    /// (`ReceiverConfig::reads_at_once`).
     pub fn read(&mut self, now: Instant, bytes: Bytes) {
         let due = self.receiver.read(now, bytes);
         self.acknowledge(now, due);
@@ -217,7 +219,7 @@ impl<C: CongestionControl> Endpoint<C> {
         !self.outgoing.is_empty() || !(self.sender_idle || self.failure.is_some())
     }
 
-    /// Send every packet that is due, in order. Call it after every other call.
+    /// Pass every packet that is due to `sink`, in order. Call this method after every other call.
     #[inline(always)]
     pub fn transmit(&mut self, now: Instant, sink: &mut impl PacketSink) {
         loop {
@@ -388,8 +390,8 @@ impl<C: CongestionControl> Endpoint<C> {
         segment
     }
 
-    /// Queue an acknowledgement with data, or before it where the two do not fit one packet: Linux would split
-    /// a retransmitted segment.
+    /// Queue an acknowledgement and a data segment as one packet, or as two packets, the acknowledgement first,
+    /// if both do not fit one packet. (Linux would split a retransmitted segment instead.)
     fn queue_with_ack(&mut self, now: Instant, segment: Segment, ack: Ack) {
         if segment.len > 0 {
             self.receiver.on_data_sent(now);

@@ -11,7 +11,8 @@ use crate::{CongestionControl, Sender};
 pub(crate) enum Phase {
     /// Waiting for a SYN (LISTEN).
     Listening,
-    /// A SYN arrived and was answered at `at_us` (SYN-RECEIVED); `retransmitted` if more than once.
+    /// A SYN arrived and was answered at `at_us` (SYN-RECEIVED). `retransmitted`: whether the SYN-ACK was sent
+    /// more than once.
     SynReceived { at_us: u64, retransmitted: bool },
     /// A SYN is due, for the `attempt`th time.
     SynDue { attempt: u32 },
@@ -44,7 +45,7 @@ impl<C: CongestionControl> Sender<C> {
         Some(NextSegment { purpose, seq: 0, push: false })
     }
 
-    /// Schedule another SYN, because none was answered (RFC 6298 5.5).
+    /// Schedule another SYN, because the previous one was not answered in time (RFC 6298 5.5).
     pub(crate) fn on_syn_timer(&mut self, attempt: u32) {
         if self.check_syn_limit(attempt) {
             return;
@@ -58,8 +59,8 @@ impl<C: CongestionControl> Sender<C> {
         self.phase = Phase::SynDue { attempt: attempt + 1 };
     }
 
-    /// Record the other end's SYN, which is answered now: `window` is the window it advertises in bytes,
-    /// `ecn_enabled` whether ECN is in use.
+    /// Record the other end's SYN, which is answered now: `window` is the window that the SYN advertises, in
+    /// bytes; `ecn_enabled` is true if ECN is in use.
     pub(crate) fn on_syn(&mut self, now: Instant, window: u64, ecn_enabled: bool) {
         self.set_clock(now);
         let retransmitted = match self.phase {
@@ -72,7 +73,7 @@ impl<C: CongestionControl> Sender<C> {
         (self.receive_window_end, self.peer_window) = (window, window);
     }
 
-    /// Record that the SYN-ACK is retransmitted, so that it gives no RTT sample (RFC 6298 3).
+    /// Record that the SYN-ACK is retransmitted, so that its answer gives no RTT sample (RFC 6298 3).
     pub(crate) fn on_syn_ack_retransmitted(&mut self, now: Instant) {
         self.set_clock(now);
         if let Phase::SynReceived { retransmitted, .. } = &mut self.phase {

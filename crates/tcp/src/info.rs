@@ -38,7 +38,7 @@ pub struct TcpInfo {
     pub delivery_rate: Option<u64>,
     /// Whether the application, not the network, limits the flow.
     pub app_limited: bool,
-    /// The degree of reordering seen, in segments.
+    /// Largest degree of reordering detected, in segments (`reordering`).
     pub reordering: u32,
     /// Retransmission timeouts since the start.
     pub timeouts: u64,

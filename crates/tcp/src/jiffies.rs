@@ -66,9 +66,9 @@ impl Jiffies {
         ((u128::from(up) * u128::from(self.reciprocal)) >> 64) as u64
     }
 
-    /// Time at which a timer fires that is set at `now`, the time of the last [`Self::advance`], to `ticks`
-    /// later (`mod_timer`). The wheel never fires early, and is late by at most the width of a bucket, an
-    /// eighth of the wait or less (`calc_wheel_index`).
+    /// Time at which a timer fires that is set at `now` to expire `ticks` later (`mod_timer`); `now` is the
+    /// time of the last [`Self::advance`]. The wheel never fires early. It is late by at most the width of a
+    /// bucket, which is at most an eighth of the wait (`calc_wheel_index`).
     #[inline]
     pub(crate) fn fires_at(&self, now: Instant, ticks: u64) -> Instant {
         if !self.wheel {

@@ -38,8 +38,8 @@ impl KeepAliveTimer {
         self.at
     }
 
-    /// Choose the action and rearm the timer (`tcp_keepalive_timer`). While data is outstanding (`busy`), its
-    /// own timers detect a dead peer.
+    /// Choose the action and rearm the timer (`tcp_keepalive_timer`). While data is outstanding (`busy`), the
+    /// retransmission timer detects a dead peer instead.
     pub(crate) fn on_timer(&mut self, now: Instant, busy: bool) -> KeepAliveAction {
         let KeepAlive { time, interval, probes } = self.config;
         let idle = now - self.last_received;

@@ -46,8 +46,8 @@ impl<C: CongestionControl> Sender<C> {
         self.window_takes_next() && !self.nagle_holds_next()
     }
 
-    /// Whether the receiver's window has room for the next segment (`tcp_snd_wnd_test`). A FIN takes a place in
-    /// it, too.
+    /// Whether the receiver's window has room for the next segment (`tcp_snd_wnd_test`). A FIN occupies one
+    /// byte of the window, too.
     pub(crate) fn window_takes_next(&self) -> bool {
         let (unsent, mss) = (self.unsent(), self.current_mss());
         let fin = u64::from(self.stream.fin_is_due() && unsent.bytes <= mss);
@@ -69,8 +69,8 @@ impl<C: CongestionControl> Sender<C> {
                 && self.short_end > self.board.una)
     }
 
-    /// Number of segments, `most` at most, that leave at once, and their bytes (`tcp_mss_split_point`). A short
-    /// segment at the end may be one that fills the receiver's window.
+    /// Number of segments that leave at once, at most `most`, and their payload in bytes
+    /// (`tcp_mss_split_point`). The last of them may be short if it fills the receiver's window.
     pub(crate) fn next_burst(&self, most: u32) -> (u32, u64) {
         let unsent = self.unsent();
         let mss = self.current_mss();

@@ -28,7 +28,7 @@ impl<C: CongestionControl> Sender<C> {
     }
 
     /// Remove emulated SACKs (`tcp_remove_reno_sacks`): one of the `acked` segments filled the hole, and the
-    /// duplicate ACKs stood for the others.
+    /// duplicate ACKs have already counted the other segments.
     pub(crate) fn remove_reno_sacks(&mut self, acked: u32, ctx: &mut AckContext) {
         if acked > 0 {
             let sacked = self.board.sacked_out;
@@ -68,8 +68,9 @@ impl<C: CongestionControl> Sender<C> {
         }
     }
 
-    /// Whether to keep the state until data above `high_seq` is acknowledged (RFC 6582 3.2: otherwise
-    /// duplicates of retransmissions would begin another recovery; `tcp_is_non_sack_preventing_reopen`).
+    /// Whether to keep the congestion state until data above `high_seq` is acknowledged
+    /// (`tcp_is_non_sack_preventing_reopen`). Otherwise duplicate ACKs of retransmissions would begin another
+    /// recovery (RFC 6582 3.2).
     pub(crate) fn keeps_state_without_sack(&mut self) -> bool {
         let holds = self.is_reno() && self.board.una == self.high_seq;
         if holds {

@@ -1,5 +1,5 @@
-//! Choice of the next segment, separate from building it: the choice is returned as a few bytes in registers,
-//! and the segment is written once, where the driver wants it.
+//! Choice of the next segment, separate from building the segment: the choice is a few bytes in registers, and
+//! the segment is written only once, directly to the driver's destination.
 
 use skyhop_model::Ecn;
 
@@ -13,7 +13,7 @@ pub(crate) struct NextSegment {
     pub(crate) purpose: SegmentPurpose,
     /// Sequence number; 0 for segments without data.
     pub(crate) seq: u64,
-    /// Whether the segment has PSH set: nothing follows at once.
+    /// Whether the segment has PSH set, because no other segment follows at once.
     pub(crate) push: bool,
 }
 

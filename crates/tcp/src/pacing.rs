@@ -42,8 +42,8 @@ impl<C: CongestionControl> Sender<C> {
         (self.is_paced() && at > self.now).then_some(at)
     }
 
-    /// Delay the next burst by the time that this one takes at the pacing rate. A sender that is late regains
-    /// at most half of that.
+    /// Delay the next burst by the time that this one takes at the pacing rate. A burst that left later than
+    /// pacing allowed shortens this delay, by at most half.
     pub(crate) fn pace(&mut self, segments: u32, burst_bytes: u64) {
         let prior_ns = self.tp.tcp_wstamp_ns;
         let now_ns = self.now.as_nanos().max(prior_ns);
@@ -58,7 +58,8 @@ impl<C: CongestionControl> Sender<C> {
         self.tp.tcp_wstamp_ns += length_ns - credit_ns.min(length_ns / 2);
     }
 
-    /// Size of a burst in segments, about a millisecond's worth at the pacing rate (`sk_pacing_shift`).
+    /// Size of a burst in segments: about the data that the pacing rate carries in a millisecond
+    /// (`sk_pacing_shift`).
     pub(crate) fn burst_segments(&mut self) -> u32 {
         if !self.config.tso {
             return 1;

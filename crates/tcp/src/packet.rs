@@ -36,7 +36,7 @@ impl PacketSink for Vec<Packet> {
     }
 }
 
-/// Compact form of [`Ack`]: links copy packets from place to place.
+/// Compact form of [`Ack`]: links copy packets often, and smaller ones are copied faster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PackedAck {
     cumulative: u64,

@@ -1,5 +1,5 @@
-//! Persist timer, for when nothing is outstanding and nothing may leave: it probes whether the receiver's
-//! window has opened (RFC 9293 3.8.6.1), and releases segments held back by TCP_CORK.
+//! Persist timer, which runs while no data is outstanding and no waiting data may leave. It probes whether the
+//! receiver's window has opened (RFC 9293 3.8.6.1), and releases segments that TCP_CORK holds back.
 
 use crate::rto::TimerKind;
 use crate::rtt::RTO_MAX_US;
@@ -8,7 +8,7 @@ use crate::{CongestionControl, Sender};
 
 /// Shortest wait before the first probe (TCP_RTO_MIN).
 const LEAST_WAIT_US: u64 = 200_000;
-/// Most doublings of the wait between probes, after which it exceeds RTO_MAX_US.
+/// Largest number of doublings of the wait between probes; after them the wait exceeds RTO_MAX_US.
 const MOST_DOUBLINGS: u32 = 10;
 
 /// Window probes since the last answer.
@@ -43,8 +43,8 @@ impl<C: CongestionControl> Sender<C> {
         }
     }
 
-    /// Send what fits the receiver's window, however short, or else a probe (`tcp_probe_timer`,
-    /// `tcp_send_probe0`).
+    /// Send the data that fits the receiver's window, even if it is shorter than a segment, or a probe if none
+    /// fits (`tcp_probe_timer`, `tcp_send_probe0`).
     pub(crate) fn on_persist_timer(&mut self) {
         self.timer = None;
         if self.board.packets_out() > 0 || !self.has_unsent() {

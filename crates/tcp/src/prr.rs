@@ -32,8 +32,8 @@ impl<C: CongestionControl> Sender<C> {
         self.ecn.queue_cwr();
     }
 
-    /// Update the window once per ACK (RFC 6937bis 6.2). `may_grow` if the ACK advances without new losses, so
-    /// that the slow-start bound applies.
+    /// Update the window once per ACK (RFC 6937bis 6.2). `may_grow` is true if the ACK advances without new
+    /// losses: the slow-start bound then applies.
     pub(crate) fn reduce_cwnd(&mut self, newly_delivered: u32, may_grow: bool) {
         if newly_delivered == 0 || self.tp.prior_cwnd == 0 {
             return;

@@ -9,7 +9,7 @@ use skyhop_model::CongestionState;
 
 /// Number of recoveries for which a larger reordering window lasts (RFC 8985 6.2).
 const REO_WND_PERSIST: u8 = 16;
-/// Duplicate ACKs that signal a loss while no reordering has been seen (RFC 5681 3.2).
+/// Number of duplicate ACKs that signal a loss while no reordering has been detected (RFC 5681 3.2).
 pub(crate) const DUP_THRESH: u32 = 3;
 /// Largest degree of reordering that is recorded, in segments (sysctl tcp_max_reordering).
 pub(crate) const MAX_REORDERING: u32 = 300;
@@ -34,7 +34,7 @@ pub(crate) struct Rack {
     pub(crate) dsack_seen: bool,
     /// `delivered` when the reordering window last grew.
     last_delivered: u32,
-    /// Whether any reordering was ever seen.
+    /// Whether reordering was ever detected.
     pub(crate) reordering_seen: bool,
 }
 
@@ -81,7 +81,8 @@ impl<C: CongestionControl> Sender<C> {
         let retransmitted = entry.is(RETRANS | EVER_RETRANS);
         let rtt_us = self.now_us - entry.sent_us;
         // The ACK of a retransmission may belong to the original: its echoed timestamp shows that, or an RTT
-        // that is too short. A SACK echoes an older segment's timestamp, which shows nothing.
+        // that is too short. The ACK of a SACKed segment echoes the timestamp of an older segment, which shows
+        // nothing.
         if retransmitted
             && (ts_before(tsecr, self.timestamp_at(entry.sent_us))
                 || rtt_us < self.rtt.min_rtt_us())
@@ -131,7 +132,7 @@ impl<C: CongestionControl> Sender<C> {
         true
     }
 
-    /// Margin that short timers wait in addition, in microseconds.
+    /// Margin added to the wait of short timers, in microseconds.
     pub(crate) fn short_timer_margin_us(&self) -> u64 {
         if self.rules.short_timers_in_us {
             TIMEOUT_MIN_US
@@ -140,9 +141,9 @@ impl<C: CongestionControl> Sender<C> {
         }
     }
 
-    /// Mark as lost the segments sent before the newest delivered one and more than a round trip and the
-    /// reordering window ago (RACK_detect_loss). Return the time until the last of the other segments sent
-    /// before it would be lost, in microseconds.
+    /// Mark as lost each segment that was sent before the newest delivered segment and more than an RTT plus
+    /// the reordering window ago (RACK_detect_loss). Of the other segments sent before the newest delivered
+    /// one, the last becomes overdue last: return the time until then, in microseconds.
     ///
     /// The list is in order of transmission: overdue segments come first, and the scoreboard's edge is the last
     /// one sent before the newest delivered segment. Segments in between are not examined.
@@ -176,7 +177,8 @@ impl<C: CongestionControl> Sender<C> {
         (wait_us > 0).then_some(wait_us)
     }
 
-    /// Whether a segment is too recent to be marked as lost when the timeout fires.
+    /// Whether a segment was sent too recently (less than an RTT ago) to be marked as lost when the timeout
+    /// fires.
     pub(crate) fn rack_still_waits(&self, entry: &Entry) -> bool {
         entry.sent_us + self.rack.rtt_us > self.now_us
     }

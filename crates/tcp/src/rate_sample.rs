@@ -31,7 +31,8 @@ pub(crate) fn mark_app_limited(tp: &mut TcpSock, in_flight: u32) {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sampler {
     pub(crate) sample: RateSample,
-    /// Sequence number after the segment that the sample is about; 0 while there is none.
+    /// Sequence number after the segment that the sample describes, the one sent last of those delivered; 0
+    /// while there is none.
     newest_end: u64,
 }
 
@@ -76,7 +77,7 @@ impl Sampler {
 
     /// Complete the sample at the end of an ACK (draft 3.3 GenerateRateSample).
     pub(crate) fn finish(&mut self, tp: &mut TcpSock, newly_delivered: u32, newly_lost: u32) {
-        // The count wraps as the kernel's does; the initial value of all ones clears at once.
+        // The counter wraps as in the kernel. Its initial value of all ones counts as passed at once.
         if tp.app_limited != 0 && (tp.app_limited.wrapping_sub(tp.delivered) as i32) < 0 {
             tp.app_limited = 0;
         }
@@ -98,7 +99,8 @@ impl Sampler {
         sample.rcv_interval_us = ack_us as u32;
         // Take the slower of the two phases, so that ACK compression cannot feign a high rate.
         sample.interval_us = send_us.max(ack_us);
-        // An interval shorter than any RTT: a retransmission's ACK that belongs to the original.
+        // The interval is shorter than the minimum RTT: the ACK of a retransmitted segment was caused by the
+        // original.
         if sample.interval_us < i64::from(tp.min_rtt_us()) {
             sample.interval_us = -1;
             return;

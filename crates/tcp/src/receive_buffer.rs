@@ -39,8 +39,8 @@ pub(crate) struct ReceiveBuffer {
 }
 
 impl ReceiveBuffer {
-    /// Return an empty buffer with `memory`, whose `first` window is in whole segments
-    /// (`tcp_select_initial_window`).
+    /// Return an empty buffer of `memory` bytes. `first` is the first window to advertise: whole segments, in
+    /// bytes (`tcp_select_initial_window`).
     pub(crate) fn new(config: &ReceiverConfig, memory: u64, first: u64) -> Self {
         let first = first.min(MAX_WINDOW);
         let share = WindowShare::HALF;
@@ -115,7 +115,7 @@ impl ReceiveBuffer {
         end <= self.offered_end
     }
 
-    /// Rest of the window advertised last (`tcp_receive_window`).
+    /// Number of bytes left in the window advertised last (`tcp_receive_window`).
     pub(crate) fn window_left(&self) -> u64 {
         self.offered_end.saturating_sub(self.in_order)
     }
@@ -155,7 +155,8 @@ impl ReceiveBuffer {
         self.queued() > 0 && self.free() < self.space / 2
     }
 
-    /// Window that there is room for; 0 rather than a silly window (`__tcp_select_window`).
+    /// Window that the buffer has room for, in bytes; 0 instead of a silly window, which is too small to be
+    /// useful (`__tcp_select_window`).
     #[inline]
     pub(crate) fn room(&self, rcv_mss: u64) -> u64 {
         if self.queued() == 0 { self.full_window } else { self.room_with(self.queued(), rcv_mss) }

@@ -7,15 +7,15 @@ use crate::receive_buffer::ReceiveBuffer;
 use crate::rules::{ReceiveTuning, Rules};
 use crate::segment::timestamp_at;
 
-/// Log2 of the unit of the window's share of memory: parts of 256 (`TCP_RMEM_TO_WIN_SCALE`).
+/// Log2 of the denominator of a [`WindowShare`], which counts in parts of 256 (`TCP_RMEM_TO_WIN_SCALE`).
 const SHARE_SHIFT: u32 = 8;
-/// Share assumed before it is measured: half (`TCP_DEFAULT_SCALING_RATIO`; before 6.6 sysctl
-/// tcp_adv_win_scale).
+/// Share of memory that counts as window before the share is measured: half (`TCP_DEFAULT_SCALING_RATIO`;
+/// before 6.6 sysctl tcp_adv_win_scale).
 const HALF: u64 = 1 << (SHARE_SHIFT - 1);
-/// Initial window of a sender, in segments (`TCP_INIT_CWND`).
+/// Initial congestion window of a sender, in segments (`TCP_INIT_CWND`).
 const INITIAL_SEGMENTS: u64 = 10;
-/// Memory for the headers of a packet, in bytes (`MAX_TCP_HEADER`); it and the two structs below are rounded up
-/// to whole cache lines (`struct skb_shared_info`, `struct sk_buff`).
+/// Memory for the headers of a packet (`MAX_TCP_HEADER`), for `struct skb_shared_info` and for `struct
+/// sk_buff`, in bytes, each rounded up to whole cache lines.
 const HEADER_ROOM: u64 = 320;
 const SHARED_INFO: u64 = 320;
 const SK_BUFF: u64 = 256;
@@ -26,7 +26,7 @@ const TIMESTAMPS: u64 = 12;
 /// Shortest segment that lets the window grow, in bytes (`tcp_event_data_recv`).
 const LEAST_GROWING: u32 = 128;
 
-/// Share of a buffer's memory that counts as window.
+/// Share of a buffer's memory that counts as receive window; the rest allows for the overhead of packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct WindowShare {
     of_256: u64,
@@ -52,8 +52,8 @@ impl WindowShare {
     }
 
     /// Bytes by which a segment of `len` bytes lets a window of `ssthresh` grow (`tcp_grow_window`,
-    /// `__tcp_grow_window`). A segment with much memory for little payload does so only while the window is
-    /// small. `max_memory` is the largest memory of the buffer.
+    /// `__tcp_grow_window`). A segment whose packet occupies much memory for little payload lets the window
+    /// grow only while the window is small. `max_memory` is the upper limit of the buffer's memory, in bytes.
     pub(crate) fn growth(self, ssthresh: u64, len: u32, mss: u64, max_memory: u64) -> u64 {
         let bytes = u64::from(len);
         let mut size = self.of(true_size(len));
@@ -90,14 +90,16 @@ pub(crate) struct ReceiveTuner {
     enabled: bool,
     max_memory: u64,
     mss: u64,
-    /// Most bytes read in a round trip so far; byte and time at which the current one began (`rcvq_space`).
+    /// Largest number of bytes that the application read in one round trip so far. The next two fields are the
+    /// stream offset and the time at which the current round trip began (`rcvq_space`).
     space: u64,
     round_begin: u64,
     round_start: Instant,
-    /// End of the current round trip; never while its length is unknown.
+    /// End of the current round trip; [`Instant::NEVER`] while the RTT is unknown.
     round_end: Instant,
-    /// Eight times the round trip in microseconds, 0 while unknown (`rcv_rtt_est`). The next two fields measure
-    /// it without timestamps: when the measurement began, and the byte at which it ends.
+    /// Eight times the RTT in microseconds, 0 while unknown (`rcv_rtt_est`). The next two fields serve to
+    /// measure the RTT without timestamps: the time at which the measurement began, and the stream offset at
+    /// which it ends.
     rtt_x8: u64,
     window_since: Option<Instant>,
     window_end: u64,
@@ -106,7 +108,7 @@ pub(crate) struct ReceiveTuner {
 }
 
 impl ReceiveTuner {
-    /// Return the tuner and the initial buffer. `opens` if this end opens the connection.
+    /// Return the tuner and the initial buffer. `opens` is true if this end opens the connection.
     pub(crate) fn new(config: &ReceiverConfig, opens: bool) -> (Self, ReceiveBuffer) {
         let tuning = Rules::of(config.host.profile).receive_tuning;
         let mss = u64::from(config.host.mss);
@@ -117,7 +119,7 @@ impl ReceiveTuner {
             most_at_first = 2 * INITIAL_SEGMENTS * mss;
             memory = memory.max(8 * 2 * INITIAL_SEGMENTS * packet).min(config.rmem.max.as_u64());
         }
-        // An end that opens the connection leaves room for timestamps, which the other end may not send.
+        // An end that opens the connection leaves room for timestamps, although the other end may send none.
         let segment = if opens && config.host.timestamps { mss + TIMESTAMPS } else { mss };
         let first = (WindowShare::HALF.of(memory).min(most_at_first) / segment).max(1) * segment;
         let buffer = ReceiveBuffer::new(config, memory, first);
@@ -143,12 +145,12 @@ impl ReceiveTuner {
         self.round_start = now;
     }
 
-    /// Eight times the round trip in microseconds, 0 while unknown.
+    /// Eight times the RTT in microseconds, 0 while unknown.
     pub(crate) fn rtt_x8(&self) -> u64 {
         self.rtt_x8
     }
 
-    /// Measure the round trip from a segment that echoes another timestamp than the last one
+    /// Measure the RTT from a segment whose echoed timestamp differs from that of the segment before
     /// (`tcp_rcv_rtt_measure_ts`).
     #[inline]
     pub(crate) fn on_echo(&mut self, now: Instant, tsecr: u32, is_full: bool) {
@@ -165,8 +167,8 @@ impl ReceiveTuner {
         }
     }
 
-    /// Measure the round trip when a segment arrives in order (`tcp_rcv_rtt_measure`). Without timestamps only
-    /// the time that a window takes is known, which is a round trip or more.
+    /// Measure the RTT when a segment arrives in order (`tcp_rcv_rtt_measure`). Without timestamps the receiver
+    /// measures the time in which a whole window of data arrives, which is at least one RTT.
     #[inline]
     pub(crate) fn on_arrival(&mut self, now: Instant, buffer: &ReceiveBuffer) {
         if let Some(since) = self.window_since {
@@ -179,8 +181,8 @@ impl ReceiveTuner {
         self.window_since = Some(now);
     }
 
-    /// Update the estimate (`tcp_rcv_rtt_update`): a smaller sample replaces it, a larger one is smoothed, or
-    /// ignored if measured by the window.
+    /// Update the estimate (`tcp_rcv_rtt_update`): a smaller sample replaces the estimate. A larger one is
+    /// smoothed, or ignored if it is the arrival time of a window (`of_window`).
     fn measure_rtt(&mut self, rtt_us: u64, of_window: bool) {
         let old = self.rtt_x8;
         self.rtt_x8 = if old == 0 || 8 * rtt_us < old {

@@ -16,7 +16,7 @@ use crate::sack::{SackBlock, SackBlocks};
 use crate::sacked_ranges::SackedRanges;
 use crate::segment::{Ack, Segment, SegmentKind, timestamp_at};
 
-/// Number of duplicate ACKs sent at once before compression begins (DupThresh).
+/// Number of duplicate ACKs sent without delay before compression begins (DupThresh).
 const UNCOMPRESSED_DUPLICATES: u32 = 3;
 /// Largest number of ACKs compressed into one (sysctl tcp_comp_sack_nr).
 const COMPRESSED_MAX: u32 = 44;
@@ -37,7 +37,7 @@ pub struct Receiver {
     delayed_ack: DelayedAck,
     compression: Compression,
     ecn: ReceiverEcn,
-    /// Timestamp of the other end to echo (RFC 7323 4.3).
+    /// Timestamp of the other end that the next ACK echoes (RFC 7323 4.3).
     ts_recent: u32,
     jiffies: Jiffies,
     /// Current time, as of the last call.
@@ -48,7 +48,8 @@ pub struct Receiver {
     compression_enabled: bool,
     /// Duplicate segment that the next ACK reports as D-SACK.
     dsack: Option<SackBlock>,
-    /// Segments beyond a gap that are shorter than the MSS, with the number of missing bytes.
+    /// Segments beyond a gap that are shorter than the MSS: sequence number, and the number of bytes by which
+    /// each falls short.
     short: BTreeMap<u64, u64>,
     /// Sequence number of the segment with the FIN, once it has arrived.
     fin: Option<u64>,

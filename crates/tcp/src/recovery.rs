@@ -30,8 +30,9 @@ impl<C: CongestionControl> Sender<C> {
         }
     }
 
-    /// Leave the episode once everything outstanding at its start has arrived (RFC 6582 3.2 step 3). Return
-    /// whether to go on: without SACK the state may have to be kept.
+    /// Leave the recovery episode once all segments outstanding at its start have arrived (RFC 6582 3.2 step
+    /// 3). Return false if the caller must skip the remaining steps because the state must not change yet,
+    /// which happens only without SACK.
     fn leave_finished_episode(&mut self, ctx: &AckContext) -> bool {
         let state = self.tp.ca_state();
         if state == CongestionState::Open {
@@ -124,8 +125,8 @@ impl<C: CongestionControl> Sender<C> {
         ctx.lost_retransmission |= self.board.retrans_out < before;
     }
 
-    /// Begin fast recovery (RFC 6675 5 step 4). `marked` if an ECN mark requires the reduction too, so that it
-    /// is not undone.
+    /// Begin fast recovery (RFC 6675 5 step 4). `marked` is true if an ECN mark also requires the reduction,
+    /// which is then never undone.
     pub(crate) fn enter_recovery(&mut self, marked: bool) {
         if self.rules.undoes_without_retransmission {
             self.clean_up_retrans_stamp();

@@ -2,16 +2,17 @@
 
 use crate::{CongestionControl, Failure, Sender};
 
-/// Most retransmissions of data (sysctl tcp_retries2).
+/// Largest number of retransmissions of data (sysctl tcp_retries2).
 const RETRIES: u32 = 15;
-/// Most retransmissions of a SYN, apart from those at linear intervals (sysctl tcp_syn_retries).
+/// Largest number of retransmissions of a SYN, not counting those before exponential back-off begins (sysctl
+/// tcp_syn_retries).
 const SYN_RETRIES: u32 = 6;
 /// Duration of [`RETRIES`] retransmissions for a first timeout of 200 ms, in milliseconds: it doubles nine
 /// times, then stays at 120 s (`tcp_model_timeout`).
 const RETRIES_TIME_MS: u32 = ((2 << 9) - 1) * 200 + (RETRIES - 9) * 120_000;
 
 impl<C: CongestionControl> Sender<C> {
-    /// Give up before another retransmission if none since the first was answered for too long
+    /// Give up before another retransmission if too much time has passed since the first unanswered one
     /// (`tcp_write_timeout`); return whether the sender gave up.
     pub(crate) fn check_retransmission_limit(&mut self) -> bool {
         let since = self.undo.retrans_stamp;

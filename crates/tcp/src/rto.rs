@@ -10,7 +10,7 @@ use crate::rtt::RTO_MAX_US;
 use crate::transmit::{Forced, Rexmit};
 use crate::{CongestionControl, Sender};
 
-/// Purpose for which the one transmission timer is armed.
+/// Purpose for which a sender's only transmission timer is armed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TimerKind {
     /// Retransmission timeout of RFC 6298.
@@ -43,8 +43,8 @@ impl<C: CongestionControl> Sender<C> {
         self.jiffies.ticks_in_us(us) * self.jiffies.tick_us()
     }
 
-    /// Restart the retransmission timer (RFC 6298 5.1-5.3). If another timer took its place meanwhile, the
-    /// timeout still counts from the transmission of the first segment outstanding.
+    /// Restart the retransmission timer (RFC 6298 5.1-5.3). If a reordering or loss-probe timer had replaced
+    /// it, the timeout counts from the transmission of the first outstanding segment, otherwise from now.
     pub(crate) fn rearm_rto(&mut self) {
         if self.board.packets_out() == 0 {
             self.timer = None;
@@ -98,8 +98,8 @@ impl<C: CongestionControl> Sender<C> {
         self.arm_rto();
     }
 
-    /// Enter the Loss state: the window closes to the segments in flight and one more (RFC 5681 3.1, equation 4
-    /// and below).
+    /// Enter the Loss state: the congestion window shrinks to the segments in flight plus one (RFC 5681 3.1,
+    /// equation 4 and below).
     fn enter_loss(&mut self) {
         let state = self.tp.ca_state();
         let new_recovery = state < CongestionState::Recovery;
@@ -119,7 +119,8 @@ impl<C: CongestionControl> Sender<C> {
         self.tp.snd_cwnd = self.board.in_flight() + 1;
         self.tp.snd_cwnd_cnt = 0;
         self.tp.snd_cwnd_stamp = self.jiffies();
-        // A timeout in spite of so many SACKs: the degree of reordering was overestimated.
+        // A timeout although at least DupThresh segments are SACKed: the degree of reordering was
+        // overestimated.
         if state <= CongestionState::Disorder && self.board.sacked_out >= DUP_THRESH {
             self.tp.reordering = self.tp.reordering.min(DUP_THRESH);
         }
@@ -131,7 +132,8 @@ impl<C: CongestionControl> Sender<C> {
         self.frto = new_recovery || retransmits > 0;
     }
 
-    /// Mark as lost the first segment, and those that RACK has waited for long enough (RFC 8985 6.3).
+    /// Mark as lost the first outstanding segment, and every other that was sent more than an RTT ago (RFC 8985
+    /// 6.3).
     fn mark_lost_by_timeout(&mut self) {
         if self.is_reno() {
             self.reset_reno_sack();

@@ -22,8 +22,8 @@ pub(crate) struct Rules {
     /// Whether a burst waits for an ACK that is near (6.18: `tcp_tso_should_defer`); before, for one whose
     /// segment left half an RTT ago.
     pub(crate) defers_for_near_ack: bool,
-    /// Whether cwnd validation records flights that the window limited (6.1: `tcp_cwnd_validate`); before, only
-    /// the most segments outstanding.
+    /// Whether cwnd validation records flights that the window limited (6.1: `tcp_cwnd_validate`); before, it
+    /// records only the largest number of segments outstanding.
     pub(crate) notes_limited_windows: bool,
     /// Whether an ACK shows that a segment was late even if nothing was retransmitted (6.12:
     /// `tcp_packet_delayed`).
@@ -35,7 +35,8 @@ pub(crate) struct Rules {
 /// Algorithm of `tcp_rcv_space_adjust` and related functions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ReceiveTuning {
-    /// Linux before 4.16: initial window of 20 segments; growth in steps of one half and of double.
+    /// Linux before 4.16: initial window of 20 segments; the window grows by a half or to its double, depending
+    /// on the relative increase of data per round trip.
     Steps,
     /// Linux from 4.16 to 6.5: growth by twice the relative increase of data per round trip, with room for
     /// losses. Half of the memory is window.

@@ -8,8 +8,8 @@ use crate::{CongestionControl, Sender};
 use skyhop_model::CongestionState;
 
 impl<C: CongestionControl> Sender<C> {
-    /// Mark the segments that the blocks report, without those that the previous ACK reported
-    /// (`tcp_sacktag_write_queue`).
+    /// Mark as SACKed the segments that the ACK's SACK blocks report, except those that the previous ACK
+    /// already reported (`tcp_sacktag_write_queue`).
     pub(crate) fn tag_sacked(&mut self, ack: &Ack, ctx: &mut AckContext) {
         if ack.sack.is_empty() {
             return;
@@ -37,8 +37,8 @@ impl<C: CongestionControl> Sender<C> {
         }
     }
 
-    /// Mark the parts of `block` that the previous ACK did not report: at most one on either side of an old
-    /// block.
+    /// Mark the segments of `block` that lie below and above the block of the previous ACK (`known`) that
+    /// overlaps it most; all of them if no known block overlaps it.
     fn tag_unknown(&mut self, block: SackBlock, known: &SackBlocks, ctx: &mut AckContext) {
         let overlap = known
             .as_slice()
@@ -62,7 +62,7 @@ impl<C: CongestionControl> Sender<C> {
         }
     }
 
-    /// Process a D-SACK: the receiver got segments twice (RFC 2883 5, RFC 3708 3).
+    /// Process a D-SACK, which reports segments that the receiver got twice (RFC 2883 5, RFC 3708 3).
     fn note_duplicate(&mut self, block: SackBlock, cumulative: u64, ctx: &mut AckContext) {
         let count = block.end - block.start;
         self.dsack_duplicates += count;

@@ -6,7 +6,7 @@ use crate::sack::{SackBlock, SackBlocks};
 
 /// Number of recent blocks that the kernel remembers (`selective_acks`).
 const RECENT: usize = 4;
-/// Number of recent blocks reported whatever other options there are.
+/// Number of recent blocks that an ACK reports even if other options leave little room.
 const REPORTED_FOR_SURE: usize = 2;
 
 /// Segments beyond the cumulative acknowledgement, as disjoint ranges that do not touch.
@@ -55,8 +55,8 @@ impl SackedRanges {
         true
     }
 
-    /// Whether adding `seq` would push a recent range out of the first places, so that a delayed ACK would no
-    /// longer report it.
+    /// Whether adding `seq` would move a recent range out of the first [`REPORTED_FOR_SURE`] places, so that a
+    /// delayed ACK might no longer report it.
     pub(crate) fn would_displace(&self, seq: u64) -> bool {
         let recent = &self.recent[..self.recent_len];
         let touches = |range: &SackBlock| range.start <= seq + 1 && seq <= range.end;
@@ -77,7 +77,8 @@ impl SackedRanges {
         (self.recent, self.recent_len) = (kept, len);
     }
 
-    /// Remove what lies below `next` once everything below it has arrived; return the next missing segment.
+    /// Remove the ranges that follow without a gap once all segments below `next` have arrived; return the
+    /// lowest segment that is still missing.
     pub(crate) fn advance(&mut self, next: u64) -> u64 {
         let mut next = next;
         while let Some(first) = self.ranges.front().filter(|first| first.start <= next) {

@@ -62,10 +62,11 @@ pub(crate) struct Scoreboard {
     pending: RingBits,
     /// Lower bound of the bits set in `pending`, where searches begin.
     pending_from: u64,
-    /// First and last of the list by time of transmission.
+    /// First and last segment in the list by time of transmission.
     oldest: Option<u64>,
     newest: Option<u64>,
-    /// Last of the list that was sent before the newest delivered segment, as far as known.
+    /// Last segment in that list that was sent before the newest delivered segment, as of the last
+    /// [`Self::advance_edge`].
     edge: Option<u64>,
     pub(crate) una: u64,
     pub(crate) nxt: u64,
@@ -260,7 +261,7 @@ impl Scoreboard {
         found
     }
 
-    /// Record a retransmission of `seq`; `counted` unless it is a loss probe, which the kernel leaves out of
+    /// Record a retransmission of `seq`; `counted` is false for a loss probe, which the kernel leaves out of
     /// `retrans_out`.
     pub(crate) fn mark_retransmitted(&mut self, seq: u64, counted: bool) {
         let entry = self.entry_mut(seq);
@@ -294,7 +295,8 @@ impl Scoreboard {
         self.oldest
     }
 
-    /// Advance the edge to the last segment in the list that was sent before the given one, and return it.
+    /// Advance the edge to the last segment in the list that was sent before a given segment, and return it.
+    /// The given segment was sent at `sent_us`; `end` is the sequence number after it.
     pub(crate) fn advance_edge(&mut self, sent_us: u64, end: u64) -> Option<u64> {
         let mut next = self.edge.map_or(self.oldest, |edge| self.sent_next(edge));
         while let Some(seq) = next {

@@ -2,8 +2,7 @@
 //! sizes of the real headers.
 //!
 //! Sequence numbers count segments, not bytes, are 64 bits wide and never wrap. A segment keeps its length when
-//! it is retransmitted. Byte counts (windows, offsets, bytes that have arrived) start at the beginning of the
-//! stream.
+//! it is retransmitted. Byte offsets count from the beginning of the stream.
 
 use skyhop_model::Ecn;
 use skyhop_units::{Bytes, Instant};
@@ -14,8 +13,8 @@ use crate::sack::SackBlocks;
 const HEADERS_BYTES: u64 = 20 + 20;
 /// Size of the timestamps option with its padding, in bytes (RFC 7323 appendix A).
 pub(crate) const TIMESTAMPS_BYTES: u64 = 12;
-/// Size of the MSS, SACK-permitted and window scale options of a SYN, in bytes; with timestamps they share the
-/// padding.
+/// Size of the options of a SYN, in bytes, padding included: MSS, SACK-permitted and window scale; and the same
+/// with the timestamps option.
 const SYN_OPTIONS_BYTES: u64 = 12;
 const SYN_OPTIONS_WITH_TIMESTAMPS_BYTES: u64 = 20;
 
@@ -60,7 +59,7 @@ pub struct Segment {
     pub offset: u64,
     /// Timestamp of the sender in milliseconds (RFC 7323 3.2); 0 if the sender has none.
     pub tsval: u32,
-    /// Echoed timestamp of the other end; 0 if there is none.
+    /// Echoed timestamp of the other end in milliseconds; 0 if there is none.
     pub tsecr: u32,
     /// Payload in bytes: the MSS or less; 0 for a FIN without data.
     pub len: u16,
@@ -92,7 +91,7 @@ impl Segment {
 pub struct Ack {
     /// Lowest segment that has not arrived: all below it have.
     pub cumulative: u64,
-    /// SACK blocks above `cumulative`, most recent first, after a D-SACK if there is one.
+    /// SACK blocks above `cumulative`, most recent first. A D-SACK block, if there is one, precedes them.
     pub sack: SackBlocks,
     /// Bytes of the stream that have arrived in order.
     pub acknowledged: u64,
@@ -100,7 +99,7 @@ pub struct Ack {
     pub window: u64,
     /// Timestamp of the receiver in milliseconds; 0 if the receiver sends none.
     pub tsval: u32,
-    /// Echoed timestamp of the sender; 0 if there is none (RFC 7323 4.3).
+    /// Echoed timestamp of the sender in milliseconds; 0 if there is none (RFC 7323 4.3).
     pub tsecr: u32,
     /// Whether this is the SYN-ACK.
     pub syn: bool,

@@ -1,4 +1,4 @@
-//! Byte offsets of segments, whose sequence numbers count segments: nearly all are full-size.
+//! Conversion of sequence numbers, which count segments, to byte offsets; nearly all segments are full-size.
 
 use std::collections::VecDeque;
 
@@ -6,7 +6,8 @@ use std::collections::VecDeque;
 #[derive(Debug)]
 pub(crate) struct SegmentLengths {
     mss: u64,
-    /// Byte offset of the first segment that is still tracked, and of the end of all that were sent.
+    /// Byte offset of the first segment that is still tracked, and byte offset after the last segment that was
+    /// sent.
     begin: u64,
     end: u64,
     /// Tracked segments that are shorter than the MSS, in order: sequence number, and the number of bytes by

@@ -38,7 +38,7 @@ pub struct Sender<C: CongestionControl> {
     pub(crate) has_cong_control: bool,
     pub(crate) has_sndbuf_expand: bool,
     /// Socket that the congestion control sees. Window, threshold, pacing and delivery counts live here;
-    /// `fill_socket` copies the rest in before each hook.
+    /// `fill_socket` copies the other fields into it before each hook.
     pub(crate) tp: TcpSock,
     pub(crate) phase: Phase,
     pub(crate) stream: Stream,
@@ -52,7 +52,7 @@ pub struct Sender<C: CongestionControl> {
     pub(crate) peer_window: u64,
 
     pub(crate) persist: Persist,
-    /// Reason for which the sender gave up, if it has.
+    /// Reason why the sender gave up; `None` while it has not.
     pub(crate) failure: Option<Failure>,
 
     pub(crate) rtt: RttEstimator,
@@ -62,7 +62,8 @@ pub struct Sender<C: CongestionControl> {
     pub(crate) undo: Undo,
     pub(crate) usage: CwndUsage,
     pub(crate) ecn: SenderEcn,
-    /// `nxt` when the current recovery episode began (`recover` of RFC 6582).
+    /// Value of `nxt`, the next sequence number to send, when the current recovery episode began (`recover` of
+    /// RFC 6582).
     pub(crate) high_seq: u64,
     /// Whether F-RTO (RFC 5682) may still find the last timeout spurious.
     pub(crate) frto: bool,
@@ -77,7 +78,7 @@ pub struct Sender<C: CongestionControl> {
     pub(crate) rto_us: u64,
     pub(crate) jiffies: Jiffies,
     pub(crate) rules: Rules,
-    /// Timestamp of the other end to echo (RFC 7323 4.3).
+    /// Last timestamp received from the other end; outgoing segments echo it (RFC 7323 4.3).
     pub(crate) ts_recent: u32,
     pub(crate) now: Instant,
     pub(crate) now_us: u64,
@@ -90,8 +91,8 @@ pub struct Sender<C: CongestionControl> {
     /// Byte offset in the stream whose acknowledgement makes the socket writable again for a blocked
     /// application.
     pub(crate) writable_at: u64,
-    /// Whether an application without an end of data began to write after the last transmission: the next new
-    /// segment then checks for a restart after idle.
+    /// Whether the stream became endless after the last transmission. If so, the next new segment first reduces
+    /// a congestion window that was idle ([`Self::restart_after_idle`]).
     pub(crate) endless_write_began: bool,
 
     pub(crate) data_sent: u64,
@@ -166,8 +167,8 @@ impl<C: CongestionControl> Sender<C> {
         }
     }
 
-    /// Append `bytes` from the application to the stream. A remainder shorter than a segment may have to wait
-    /// (Nagle's algorithm, RFC 9293 3.7.4).
+    /// Append `bytes` from the application to the stream. Nagle's algorithm (RFC 9293 3.7.4) may hold back the
+    /// last bytes while they are fewer than a full-size segment.
     pub fn write(&mut self, now: Instant, bytes: Bytes) {
         self.set_clock(now);
         if self.phase == Phase::Established {
@@ -181,7 +182,8 @@ impl<C: CongestionControl> Sender<C> {
         }
     }
 
-    /// Make the stream endless: the application always has more to send, until [`Self::finish`].
+    /// Make the stream endless: the application always has more to send, until [`Self::pause`] or
+    /// [`Self::finish`].
     pub fn write_without_end(&mut self) {
         self.stream.write_without_end();
         if self.is_established() {
@@ -190,29 +192,31 @@ impl<C: CongestionControl> Sender<C> {
         self.endless_write_began = true;
     }
 
-    /// End an endless stream for now: it stops at the last byte that fitted the send buffer, and the
-    /// application may write again.
+    /// Stop an endless stream after the last byte that is in the send buffer. The application may write again
+    /// later.
     pub fn pause(&mut self) {
         self.stream.pause();
     }
 
-    /// Close the stream: the application has no more to send. An endless stream ends at the last byte that
-    /// fitted the send buffer. Poll afterwards: a held segment may leave now, with the FIN.
+    /// Close the stream: the application has no more to send. An endless stream ends after the last byte that
+    /// is in the send buffer. Call [`Self::poll_transmit`] afterwards: a segment that Nagle's algorithm held
+    /// back may leave now, with the FIN.
     pub fn finish(&mut self) {
         self.stream.finish();
     }
 
-    /// Set or clear TCP_CORK, which holds back short segments. Poll afterwards: a held segment may leave now.
+    /// Set or clear TCP_CORK, which holds back segments shorter than the MSS. Call [`Self::poll_transmit`]
+    /// afterwards: a segment that the cork held back may leave now.
     pub fn set_cork(&mut self, cork: bool) {
         self.config.cork = cork;
     }
 
-    /// Reason for which the sender gave up, if it has. It sends nothing from then on.
+    /// Reason why the sender gave up; `None` while it has not. A sender that gave up sends nothing more.
     pub fn failure(&self) -> Option<Failure> {
         self.failure
     }
 
-    /// Whether a finished stream has been acknowledged to its end.
+    /// Whether the stream is closed and the other end has acknowledged all of it, FIN included.
     pub fn is_complete(&self) -> bool {
         self.stream.is_complete(self.board.una)
     }
@@ -222,7 +226,8 @@ impl<C: CongestionControl> Sender<C> {
         Bytes::new(self.lengths.begin())
     }
 
-    /// Number of bytes written and never sent; for an endless stream, the largest number possible.
+    /// Number of bytes that the application has written and that were never sent; close to `u64::MAX` for an
+    /// endless stream.
     pub fn unsent_bytes(&self) -> Bytes {
         Bytes::new(self.stream.wanted() - self.lengths.end())
     }
@@ -232,8 +237,8 @@ impl<C: CongestionControl> Sender<C> {
         self.on_ack_with(now, ack, false);
     }
 
-    /// Process an acknowledgement; `with_data` if the segment that carried it also occupied sequence space
-    /// (data or FIN).
+    /// Process an acknowledgement. `with_data` is true if the segment that carried the acknowledgement also
+    /// occupied sequence space (data or FIN).
     pub(crate) fn on_ack_with(&mut self, now: Instant, ack: &Ack, with_data: bool) {
         self.set_clock(now);
         self.note_timestamp(ack.tsval);
@@ -276,7 +281,7 @@ impl<C: CongestionControl> Sender<C> {
         self.assert_consistent();
     }
 
-    /// Return the next segment to send now. Call it after every other call, until it returns `None`.
+    /// Return the next segment to send now. After every other call, call this method until it returns `None`.
     #[inline(always)]
     pub fn poll_transmit(&mut self, now: Instant) -> Option<Segment> {
         let next = self.choose_next(now)?;
@@ -296,8 +301,8 @@ impl<C: CongestionControl> Sender<C> {
         if next.is_some() { next } else { self.end_or_refill_flight() }
     }
 
-    /// End the flight; if the application was blocked and there is room now, let it write, and start another
-    /// flight.
+    /// End the flight, that is, the segments sent since the driver began to poll. If the application waited for
+    /// room in the send buffer and there is room now, let it write and start another flight.
     fn end_or_refill_flight(&mut self) -> Option<NextSegment> {
         self.end_flight();
         if !self.check_space() {
@@ -310,7 +315,7 @@ impl<C: CongestionControl> Sender<C> {
         next
     }
 
-    /// Counters of the external policy's decisions.
+    /// Counters of the decisions that an external policy made for the congestion control.
     pub fn outputs(&self) -> OutputCounts {
         self.cc.outputs()
     }
@@ -320,24 +325,24 @@ impl<C: CongestionControl> Sender<C> {
         &mut self.cc
     }
 
-    /// Socket as the congestion control sees it, brought up to date.
+    /// Socket as the congestion control sees it, after an update of all its fields.
     pub fn socket(&mut self) -> &TcpSock {
         self.fill_socket();
         &self.tp
     }
 
-    /// Whether the other end has opened the connection, or this end opens it.
+    /// Whether this end opens the connection or the other end's SYN has arrived.
     pub(crate) fn has_peer(&self) -> bool {
         self.phase != Phase::Listening
     }
 
-    /// Payload of a full-size segment without further options, in bytes.
+    /// Payload in bytes of a full-size segment that carries no SACK option.
     pub(crate) fn mss(&self) -> u64 {
         self.config.host.mss.into()
     }
 
-    /// Set the bytes of every packet that the ACK information for the other direction takes
-    /// (`tcp_current_mss`).
+    /// Set the number of bytes that the SACK option takes in each data segment (`tcp_current_mss`); the option
+    /// acknowledges data of the other direction.
     pub(crate) fn set_option_bytes(&mut self, bytes: u64) {
         self.option_bytes = bytes;
     }
@@ -352,7 +357,8 @@ impl<C: CongestionControl> Sender<C> {
         self.board.packets_out() > 0 || self.has_unsent()
     }
 
-    /// Whether the connection is established, and nothing is outstanding, waiting or timed.
+    /// Whether the connection is established, no data is outstanding or waits to be sent, and no timer is
+    /// armed.
     #[inline]
     pub(crate) fn is_idle(&self) -> bool {
         self.phase == Phase::Established
@@ -404,7 +410,7 @@ impl<C: CongestionControl> Sender<C> {
         segment::timestamp_at(Instant::from_nanos(us * 1000))
     }
 
-    /// Record the other end's timestamp, to be echoed (`tcp_replace_ts_recent`).
+    /// Record the other end's timestamp, which outgoing segments then echo (`tcp_replace_ts_recent`).
     #[inline]
     pub(crate) fn note_timestamp(&mut self, tsval: u32) {
         if tsval.wrapping_sub(self.ts_recent) as i32 >= 0 {
@@ -412,7 +418,7 @@ impl<C: CongestionControl> Sender<C> {
         }
     }
 
-    /// RTT measured from an echoed timestamp, at least one tick of its clock (1 ms).
+    /// RTT in microseconds, measured from an echoed timestamp: at least 1 ms, a tick of the timestamp clock.
     pub(crate) fn echoed_rtt_us(&self, tsecr: u32) -> Option<u64> {
         let ticks = self.timestamp_at(self.now_us).wrapping_sub(tsecr);
         (tsecr != 0 && ticks < 1 << 30).then(|| u64::from(ticks.max(1)) * 1000)

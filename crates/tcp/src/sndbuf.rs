@@ -3,13 +3,14 @@
 
 use crate::{CongestionControl, Sender};
 
-/// Largest share of the buffer for a full-size segment in a packet of its own, in bytes: payload and headers
-/// rounded up to a power of two, and the kernel's own struct (`tcp_sndbuf_expand`).
+/// Memory of the send buffer reserved for each full-size segment, in bytes, as if it had a packet of its own:
+/// payload and headers rounded up to a power of two, and `struct sk_buff` (`tcp_sndbuf_expand`).
 const BYTES_PER_SEGMENT: u32 = 4096 + 256;
-/// Share of the buffer that a burst takes in addition to its payload, in bytes: `struct sk_buff`, and `struct
-/// skb_shared_info` with room for headers in a power of two (`tcp_stream_alloc_skb`).
+/// Memory of the send buffer that a burst takes in addition to its payload, in bytes: `struct sk_buff`, and
+/// `struct skb_shared_info` with room for headers in a power of two (`tcp_stream_alloc_skb`).
 const BYTES_PER_BURST: u64 = 1024 + 256;
-/// Size of the buffer in windows if the congestion control does not set it: RFC 5681 3.2 needs nearly two.
+/// Size of the send buffer in congestion windows if the congestion control does not set it: recovery by RFC
+/// 5681 3.2 needs nearly two.
 const WINDOWS: u32 = 2;
 
 impl<C: CongestionControl> Sender<C> {
@@ -29,7 +30,7 @@ impl<C: CongestionControl> Sender<C> {
         }
     }
 
-    /// Let the application write as much as there is room for.
+    /// Let the application write as much as the send buffer has room for.
     pub(crate) fn fill_sndbuf(&mut self) {
         let end = self.lengths.begin() + self.sndbuf_payload();
         self.stream.accept(self.lengths.end(), end, self.mss());

@@ -3,8 +3,8 @@
 /// Lengths of the application's stream.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Stream {
-    /// Bytes that the application wants to send (`u64::MAX` for an endless stream), and those of them that
-    /// fitted the send buffer.
+    /// Number of bytes that the application wants to send (`u64::MAX` for an endless stream), and how many of
+    /// them have entered the send buffer.
     wanted: u64,
     written: u64,
     finished: bool,
@@ -29,22 +29,22 @@ impl Stream {
         }
     }
 
-    /// Write up to byte `end`, as far as the application has data. A write that has to stop short ends after a
-    /// whole segment, counted from the last byte sent.
+    /// Write up to byte `end` into the send buffer, as far as the application has data. If the application has
+    /// more data than that, stop after a whole number of segments from the last byte sent.
     pub(crate) fn accept(&mut self, sent: u64, end: u64, mss: u64) {
         let whole = sent + end.saturating_sub(sent) / mss * mss;
         let end = if self.wanted <= end { self.wanted } else { whole };
         self.written = self.written.max(end);
     }
 
-    /// End an endless stream at the last byte written.
+    /// Stop an endless stream after the last byte written to the send buffer.
     pub(crate) fn pause(&mut self) {
         if self.wanted == u64::MAX {
             self.wanted = self.written;
         }
     }
 
-    /// Close the stream. An endless stream ends at the last byte written.
+    /// Close the stream. An endless stream ends after the last byte written to the send buffer.
     pub(crate) fn finish(&mut self) {
         if !self.finished {
             self.pause();
@@ -52,7 +52,7 @@ impl Stream {
         self.finished = true;
     }
 
-    /// Number of bytes that fitted the send buffer so far.
+    /// Number of bytes that have entered the send buffer so far.
     pub(crate) const fn written(&self) -> u64 {
         self.written
     }

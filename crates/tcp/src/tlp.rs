@@ -7,8 +7,8 @@ use crate::transmit::Forced;
 use crate::{CongestionControl, Sender};
 use skyhop_model::CongestionState;
 
-/// Allowance for a delayed ACK of a single segment: Linux takes its smallest RTO where RFC 8985 7.2 has the
-/// worst-case delayed ACK timer.
+/// Allowance for a delayed ACK of a single segment: Linux uses its smallest RTO instead of the worst-case
+/// delayed-ACK timer of RFC 8985 7.2.
 const SINGLE_SEGMENT_WAIT_US: u64 = 200_000;
 
 /// Variables of RFC 8985 7.1.
@@ -40,8 +40,9 @@ impl Tlp {
 }
 
 impl<C: CongestionControl> Sender<C> {
-    /// Arm the probe timer, unless the connection is in recovery (RFC 8985 7.2). `advancing` if the
-    /// retransmission timer would restart now.
+    /// Arm the probe timer, unless the connection is in recovery (RFC 8985 7.2). `advancing` is true if the
+    /// retransmission timer would restart now: its full timeout then limits the wait, otherwise its remaining
+    /// time. Return whether the timer was armed.
     pub(crate) fn schedule_loss_probe(&mut self, advancing: bool) -> bool {
         let state = self.tp.ca_state();
         let packets_out = self.board.packets_out();

@@ -12,9 +12,10 @@ use crate::{CongestionControl, Sender};
 
 /// Longest time since the last transmission for which Linux defers a small burst (`tcp_tso_should_defer`).
 const TSO_DEFER_NS: u64 = 1_000_000;
-/// Latest expected arrival of the next ACK for which a burst is deferred.
+/// Longest time until the expected arrival of the next ACK for which a burst is deferred.
 const NEAR_ACK_US: u64 = 1000;
-/// Smallest part of the window that leaves without being deferred (sysctl tcp_tso_win_divisor).
+/// Divisor of the window that gives the smallest burst that is never deferred: a third of the window (sysctl
+/// tcp_tso_win_divisor).
 const TSO_WINDOW_DIVISOR: u32 = 3;
 
 /// Transmissions that the last ACK allows.
@@ -40,12 +41,12 @@ pub(crate) enum Forced {
     Probe,
 }
 
-/// Segments sent since the driver began to poll.
+/// Segments sent since the driver began to poll, and state of the current burst.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Flight {
     new: u32,
     probe: bool,
-    /// Whether the rest was deferred until the congestion window has room for a larger burst.
+    /// Whether the remaining data was deferred until the congestion window has room for a larger burst.
     deferred: bool,
     /// Segments of the current burst that may leave without another pacing check, and whether the burst has
     /// more than one segment.
@@ -165,9 +166,9 @@ impl<C: CongestionControl> Sender<C> {
     }
 
     /// Whether to wait for the next ACK rather than send a TSO packet below its target size
-    /// (`tcp_tso_should_defer`): while the last packet left less than 1 ms ago, the window has room for neither
-    /// a full packet nor a third of itself (sysctl tcp_tso_win_divisor), and the ACK of the oldest segment is
-    /// near.
+    /// (`tcp_tso_should_defer`). The conditions are: the last packet left less than 1 ms ago; the room in the
+    /// window is smaller than a full TSO packet and than a third of the window (sysctl tcp_tso_win_divisor);
+    /// and the ACK of the oldest outstanding segment is expected soon.
     fn should_defer_burst(&self, room: u32, most: u32) -> bool {
         let board = &self.board;
         let mss = self.current_mss();
@@ -220,7 +221,8 @@ impl<C: CongestionControl> Sender<C> {
         NextSegment { purpose: SegmentPurpose::NewData, seq, push }
     }
 
-    /// Retransmit a segment; `counted` unless it is a loss probe, which the kernel leaves out of its counters.
+    /// Retransmit segment `seq`. `counted` is false for a loss probe, which the kernel leaves out of its
+    /// counters.
     fn retransmit(&mut self, seq: u64, counted: bool) -> NextSegment {
         if self.board.in_flight() == 0 {
             self.cwnd_event(CaEvent::TxStart);
@@ -246,7 +248,8 @@ impl<C: CongestionControl> Sender<C> {
         self.tp.bytes_sent += u64::from(len);
     }
 
-    /// Do what the kernel does at the end of a flight: validate the window, and arm the probe timers.
+    /// End a flight as the kernel does: validate the congestion window, and arm the timers of the tail loss
+    /// probe and of the window probe.
     pub(crate) fn end_flight(&mut self) {
         let Flight { new, probe, deferred, .. } = std::mem::take(&mut self.flight);
         let limited = deferred || self.board.in_flight() >= self.tp.snd_cwnd;
@@ -264,8 +267,8 @@ impl<C: CongestionControl> Sender<C> {
         self.check_persist_timer();
     }
 
-    /// Mark the flow application-limited (draft-cheng-iccrg-delivery-rate-estimation 3.4): nothing to send,
-    /// room in the window, nothing to repair.
+    /// Mark the flow application-limited (draft-cheng-iccrg-delivery-rate-estimation 3.4) if there is no new
+    /// data to send, the congestion window has room, and no lost segment waits for retransmission.
     pub(crate) fn check_app_limited(&mut self) {
         let in_flight = self.board.in_flight();
         if !self.has_more()

@@ -5,7 +5,8 @@ use crate::ack::AckContext;
 use crate::{CongestionControl, Sender};
 use skyhop_model::CongestionState;
 
-/// State for undo; the count of retransmissions is in the socket (`undo_retrans`).
+/// State for the undo of a window reduction; the number of retransmissions that may be spurious is in the
+/// socket (`undo_retrans`).
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Undo {
     /// Value of `una` when the reduction began; `None` if there is nothing to undo.
@@ -20,7 +21,8 @@ pub(crate) const fn ts_before(a: u32, b: u32) -> bool {
 }
 
 impl<C: CongestionControl> Sender<C> {
-    /// Begin to track a reduction. A retransmission still in flight may be reported as duplicate later.
+    /// Begin to track a window reduction. A retransmission that is still in flight counts, as the receiver may
+    /// later report it as a duplicate.
     pub(crate) fn begin_undo(&mut self) {
         self.undo.marker = Some(self.board.una);
         let outstanding = self.board.retrans_out + u32::from(self.tlp.retransmission_out());
@@ -35,7 +37,8 @@ impl<C: CongestionControl> Sender<C> {
         self.tp.undo_retrans = self.tp.undo_retrans.max(0) + 1;
     }
 
-    /// Subtract `count` retransmissions that were reported as duplicates.
+    /// Subtract `count` retransmissions that a D-SACK reported as duplicates; `end` is the sequence number
+    /// after the reported block. Segments sent before the reduction do not count.
     pub(crate) fn uncount_retransmissions(&mut self, count: u64, end: u64) {
         if self.undo.marker.is_some_and(|marker| end > marker) && self.tp.undo_retrans > 0 {
             self.tp.undo_retrans = (i64::from(self.tp.undo_retrans) - count as i64).max(0) as i32;
@@ -56,7 +59,7 @@ impl<C: CongestionControl> Sender<C> {
         self.undo.marker.is_some() && (self.tp.undo_retrans == 0 || self.packet_was_delayed(ctx))
     }
 
-    /// Restore window and threshold (RFC 4015 4, RFC 3708 5).
+    /// Restore the congestion window and ssthresh (RFC 4015 4, RFC 3708 5).
     fn undo_cwnd_reduction(&mut self, unmark_lost: bool) {
         if unmark_lost {
             self.board.unmark_all_lost();
@@ -109,8 +112,8 @@ impl<C: CongestionControl> Sender<C> {
         }
     }
 
-    /// End Recovery or Loss: return to Open, and undo a spurious reduction. Return whether the state has to be
-    /// kept, as may happen without SACK.
+    /// End Recovery or Loss: return to Open, and undo a spurious reduction. Return true if the state must not
+    /// change yet, which happens only without SACK.
     pub(crate) fn try_undo_recovery(&mut self, ctx: &AckContext) -> bool {
         if self.may_undo(ctx) {
             self.undo_cwnd_reduction(false);
@@ -137,8 +140,8 @@ impl<C: CongestionControl> Sender<C> {
         true
     }
 
-    /// Whether any outstanding segment was retransmitted, as far as the kernel checks: in flight or at the
-    /// head.
+    /// Whether any outstanding segment was retransmitted, as far as the kernel checks: a retransmission is in
+    /// flight, or the first outstanding segment was retransmitted.
     pub(crate) fn any_retransmission_out(&self) -> bool {
         self.board.retrans_out > 0
             || (self.board.packets_out() > 0

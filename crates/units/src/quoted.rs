@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write};
 
-/// Number of characters of a text that are quoted.
+/// Largest number of characters of a text that are quoted.
 const MOST: usize = 80;
 
 /// Input text as messages quote it: in one line, without characters that act on a terminal, truncated if long.

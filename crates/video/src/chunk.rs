@@ -16,19 +16,20 @@ pub struct ChunkRow {
     pub bitrate_bps: u64,
     /// Size of the chunk in bytes.
     pub size_bytes: u64,
-    /// Time of the request that was answered completely, in nanoseconds.
+    /// Time of the request for the chunk that was answered completely, in nanoseconds.
     pub asked_ns: u64,
     /// Time at which the chunk was complete, in nanoseconds.
     pub arrived_ns: u64,
-    /// Stall of playback until this chunk arrived; 0 for the first chunk, whose wait is the start-up.
+    /// Stall of playback until this chunk arrived; 0 for the first chunk, until which the start-up lasts.
     pub stall_ns: u64,
-    /// Playback time in the buffer after its arrival, itself included.
+    /// Playback time in the buffer after the chunk's arrival, the chunk included.
     pub buffer_ns: u64,
-    /// Wait of the player before the request, for room in its buffer or on the controller's demand.
+    /// Wait of the player before the request, for room in the buffer or because the controller demanded it.
     pub waited_ns: u64,
-    /// Bytes of the same chunk received in other tracks and abandoned.
+    /// Bytes of the same chunk that were received in other tracks, in transfers that the player abandoned.
     pub abandoned_bytes: u64,
-    /// Throughput that the controller estimated when it chose, in bit/s; `None` if it made no estimate.
+    /// Throughput that the controller estimated when it chose the track, in bit/s; `None` if it
+    /// made no estimate.
     pub predicted_bps: Option<u64>,
 }
 
@@ -67,11 +68,11 @@ pub struct Summary {
     pub stall_ns: u64,
     /// Number of stalls after the start-up.
     pub stalls: u64,
-    /// Number of chunks in a different track than the one before.
+    /// Number of chunks whose track differs from that of the chunk before.
     pub switches: u64,
     /// Mean of the chunks' bitrates, in bit/s.
     pub mean_bitrate_bps: f64,
-    /// Bytes of abandoned transfers.
+    /// Bytes received in transfers of chunks that the player abandoned.
     pub abandoned_bytes: u64,
 }
 
@@ -96,8 +97,8 @@ impl Summary {
     }
 }
 
-/// Mean QoE per chunk of a session, without the start-up. `without_first`: the first chunk does not count
-/// either, as in Pensieve's published sums.
+/// Mean QoE per chunk of a session, without the start-up. With `without_first` the first chunk is left
+/// out too, as in Pensieve's published sums.
 pub fn score(rows: &[ChunkRow], film: &Film, qoe: &Qoe, without_first: bool) -> f64 {
     let quality = |row: &ChunkRow| qoe.quality(row.track as usize);
     let mut total = 0.0;

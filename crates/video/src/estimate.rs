@@ -1,8 +1,8 @@
-//! Throughput estimate of dash.js: the lower of a fast and a slow exponentially weighted mean, weighted by
-//! the duration of transfers (ThroughputController.js of dash.js 5.2.1; Sabre has the same without the
-//! factor).
+//! Throughput estimate of dash.js: the lower of a fast and a slow exponentially weighted mean, in which
+//! the weight of a transfer is its duration times a factor (ThroughputController.js of dash.js 5.2.1;
+//! Sabre computes the same without the factor).
 
-/// Weight of a second of a transfer (weightDownloadTimeMultiplicationFactor, there per ms).
+/// Weight of one second of a transfer (weightDownloadTimeMultiplicationFactor, which is per ms).
 const WEIGHT_PER_S: f64 = 1.5;
 
 /// Fast and slow exponentially weighted mean of the throughput.
@@ -26,7 +26,7 @@ impl Ewma {
         Self { fast: mean(fast_half_life_s), slow: mean(slow_half_life_s) }
     }
 
-    /// Add a transfer of this throughput in bit/s and duration.
+    /// Add a transfer with the throughput `bps` (bit/s) and the duration `took_s`.
     pub(crate) fn add(&mut self, bps: f64, took_s: f64) {
         self.fast.add(bps, WEIGHT_PER_S * took_s);
         self.slow.add(bps, WEIGHT_PER_S * took_s);

@@ -5,17 +5,17 @@ use std::collections::VecDeque;
 /// The most recent values of a series, up to a fixed number.
 #[derive(Debug, Clone)]
 pub(crate) struct Window {
-    kept: usize,
+    capacity: usize,
     values: VecDeque<f64>,
 }
 
 impl Window {
-    pub(crate) fn new(kept: usize) -> Self {
-        Self { kept: kept.max(1), values: VecDeque::new() }
+    pub(crate) fn new(capacity: usize) -> Self {
+        Self { capacity: capacity.max(1), values: VecDeque::new() }
     }
 
     pub(crate) fn push(&mut self, value: f64) {
-        if self.values.len() == self.kept {
+        if self.values.len() == self.capacity {
             self.values.pop_front();
         }
         self.values.push_back(value);
@@ -33,7 +33,8 @@ impl Window {
     }
 }
 
-/// Relative errors of recent throughput estimates: RobustMPC's discount (Yin et al. 2015, section 5).
+/// Relative errors of recent throughput estimates, from which RobustMPC derives its discount (Yin
+/// et al. 2015, section 5).
 #[derive(Debug, Clone)]
 pub(crate) struct EstimateErrors {
     estimate_bps: Option<f64>,
@@ -45,7 +46,7 @@ impl EstimateErrors {
         Self { estimate_bps: None, errors: Window::new(chunks) }
     }
 
-    /// Set the estimate of the next chunk's throughput, before any discount.
+    /// Set the estimate of the next chunk's throughput, without discount.
     pub(crate) fn set_estimate(&mut self, bps: f64) {
         self.estimate_bps = Some(bps);
     }
@@ -56,7 +57,7 @@ impl EstimateErrors {
         self.errors.push(estimate.map_or(0.0, |estimate| (estimate - bps).abs() / bps));
     }
 
-    /// Divisor of estimates: 1 + the largest recent error.
+    /// Divisor by which estimates are discounted: 1 + the largest recent error.
     pub(crate) fn divisor(&self) -> f64 {
         1.0 + self.errors.max()
     }

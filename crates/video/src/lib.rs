@@ -1,10 +1,10 @@
 //! Adaptive video (DASH), sans IO.
 //!
 //! A [`Film`] has tracks of several bitrates, cut into chunks. A [`Session`](session::Session) is a player:
-//! it asks a [`Controller`](controllers::Controller) for each chunk's track, and its driver reports the
-//! chunk's arrival. The result is a [`ChunkRow`] per chunk, which a [`Qoe`](qoe::Qoe) combines into one
-//! number; controllers that plan use the same object. Three drivers exist: [`over_rate`] over a rate in
-//! virtual time, an application over TCP, and the browser.
+//! it asks a [`Controller`](controllers::Controller) for each chunk's track, and the driver of the session
+//! reports the chunk's arrival. The result is a [`ChunkRow`] per chunk, which a [`Qoe`](qoe::Qoe) combines
+//! into one number; controllers that plan ahead use the same object. Three drivers exist: [`over_rate`]
+//! over a rate in virtual time, an application over TCP, and the browser.
 
 pub mod chunk;
 pub mod controllers;

@@ -3,8 +3,8 @@
 //! Dynamic programming over chunk, last track, and the Pareto-optimal states: arrival time of the chunk,
 //! total stall so far, and QoE so far. The result is an upper bound because every approximation favours the
 //! player: its buffer has no cap, and states closer together than the resolution are merged into one that has
-//! the best value of each. With finer resolution the bound approaches the true optimum of a buffer without
-//! cap.
+//! the best arrival time, stall and QoE of them all. As the resolution becomes finer, the bound approaches
+//! the true optimum for a buffer without cap.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::{Film, RateTrace};
 
 /// Tolerance for rounding: sums computed in different orders differ in their last digits.
 const SLACK: f64 = 1e-6;
-/// Prices of a byte to try, as shares of the highest price that still gives a bound.
+/// Prices of a byte to try, as shares of the highest price that still yields a valid bound.
 const PRICES: [f64; 8] = [0.0, 0.03, 0.06, 0.12, 0.25, 0.4, 0.65, 1.0];
 
 /// Parameters of the upper bound.
@@ -38,8 +38,8 @@ pub struct Bound<'b> {
     pub resolution_s: f64,
 }
 
-/// Upper bound of the QoE of remaining chunks at one price of a byte; the price times the bytes that can
-/// still arrive is to be added.
+/// Upper bound of the QoE of the remaining chunks at one price of a byte. The user of the bound adds the
+/// price times the number of bytes that can still arrive.
 #[derive(Debug)]
 struct RemainderBound {
     price: f64,
@@ -98,7 +98,8 @@ impl Bound<'_> {
                                 [state.at_s, until_s].map(|at_s| at_s + path.offset_s);
                             trace.bytes_between(from_s, until_s) * path.payload_share
                         };
-                        // Playback of all remaining chunks but the last can overlap with their transfer.
+                        // The playback of the remaining chunks, except the last one, can overlap
+                        // with the transfers.
                         let until_s =
                             plays_until_s + film.chunk.as_secs_f64() * (left.max(1) - 1) as f64;
                         let bytes = if left == 0 { 0.0 } else { can_come(until_s) };
@@ -128,9 +129,10 @@ impl Bound<'_> {
         play(&setting, trace, offset_s, 0).map_or(f64::NEG_INFINITY, |played| played.qoe)
     }
 
-    /// Upper bounds of the remaining chunks' QoE at several prices of a byte (Lagrangian relaxation). A
-    /// second of transfer costs at most a second of stall, so the highest price of a byte is the stall in which
-    /// it arrives at the trace's highest rate. Each price gives a valid bound.
+    /// Upper bounds of the remaining chunks' QoE, one for each of several prices of a byte (Lagrangian
+    /// relaxation). A second of transfer costs at most as much as a second of stall. The highest price of a
+    /// byte is therefore the cost of a stall for the time in which the byte arrives at the trace's highest
+    /// rate. Each price yields a valid bound.
     fn remainder_bounds(&self, path: &TransferPath) -> Vec<RemainderBound> {
         let most_bytes_per_s = path.trace.most_bytes_per_s() * path.payload_share;
         let highest = self.qoe.stall_per_s() / most_bytes_per_s;
@@ -142,8 +144,8 @@ impl Bound<'_> {
             .into()
     }
 
-    /// Upper bound of the QoE of remaining chunks after a track, without stalls, where each byte costs
-    /// `price`.
+    /// Upper bound of the QoE of the remaining chunks, by their number and the track before them,
+    /// without stalls, if each byte costs `price`.
     fn most_at(&self, price: f64) -> Vec<Vec<f64>> {
         let qualities = self.qoe.qualities();
         let mut most = vec![vec![0.0; qualities.len()]];
@@ -163,12 +165,12 @@ impl Bound<'_> {
         most
     }
 
-    /// Time at which this many chunks have been played.
+    /// Time at which `chunks` chunks have been played.
     fn plays_until_s(&self, begins_s: f64, chunks: usize, stalled_s: f64) -> f64 {
         begins_s + chunks as f64 * self.film.chunk.as_secs_f64() + stalled_s
     }
 
-    /// State after the next chunk in a track.
+    /// State after the arrival of the next chunk in a track.
     fn next(
         &self,
         path: &TransferPath,
@@ -185,7 +187,7 @@ impl Bound<'_> {
         State { at_s, stalled_s: state.stalled_s + stall_s, value: state.value + reward }
     }
 
-    /// Merge states closer than the resolution, and keep the Pareto-optimal ones.
+    /// Merge states that are closer together than the resolution, and keep the Pareto-optimal ones.
     fn best(&self, states: impl Iterator<Item = State>) -> Vec<State> {
         let mut merged: BTreeMap<(i64, i64), State> = BTreeMap::new();
         let cell = |seconds: f64| (seconds / self.resolution_s) as i64;
@@ -204,8 +206,8 @@ impl Bound<'_> {
     }
 }
 
-/// Pareto front of the states so far, in ascending order of arrival: the best QoE by total stall. More past
-/// stall is an advantage here: it leaves more to play.
+/// Pareto front of the states so far, in ascending order of arrival: the best QoE by total stall. At equal
+/// arrival time and QoE, more past stall is an advantage, because more of the buffer is left to play.
 #[derive(Debug, Default)]
 struct ParetoFront {
     /// Pairs of stall and QoE, by descending stall and ascending QoE.
@@ -213,7 +215,8 @@ struct ParetoFront {
 }
 
 impl ParetoFront {
-    /// Add a state, unless an earlier one is at least as good in every respect; returns whether it was added.
+    /// Add a state, unless an earlier one is at least as good in every respect; return whether the
+    /// state was added.
     fn admits(&mut self, State { stalled_s, value, .. }: State) -> bool {
         let place = self.best.partition_point(|(other_s, _)| *other_s >= stalled_s);
         if place > 0 && self.best[place - 1].1 >= value {

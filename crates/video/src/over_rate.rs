@@ -12,18 +12,18 @@ use crate::qoe::Qoe;
 use crate::session::{PlayerSettings, Session, Step};
 use crate::{ChunkRow, Film, RateTrace, RateTraceError, Summary};
 
-/// Interval at which a player that may abandon chunks looks at a transfer's progress.
-const LOOKS: Duration = Duration::from_millis(100);
+/// Interval at which a player that may abandon chunks checks the progress of a transfer.
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Path properties between player and server, apart from the rate.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Environment {
-    /// Share of the rate that carries the film, above 0 and up to 1; headers take the rest.
+    /// Share of the rate that is available to the film, above 0 and up to 1; headers take the rest.
     pub payload_share: f64,
     /// Delay of each request in addition to its transfer; at most 1 h.
     pub delay: Duration,
-    /// Whether the trace's time pauses during that delay.
+    /// Whether the trace's time stands still during the delay of a request.
     pub stands_still: bool,
 }
 
@@ -35,7 +35,7 @@ impl Default for Environment {
 }
 
 impl Environment {
-    /// Check the ranges. The error is the key that is wrong, and why.
+    /// Check the ranges. The error is the invalid key and the reason.
     ///
     /// # Errors
     /// The share or the delay is out of range.
@@ -53,13 +53,13 @@ impl Environment {
     }
 }
 
-/// Source of the rate forecast that a controller gets if it looks ahead.
+/// Source of the rate forecast for controllers that look ahead.
 #[derive(Debug, Clone, Default)]
 pub enum ForecastSource {
-    /// The true rate of the trace.
+    /// True rate of the trace.
     #[default]
     Truth,
-    /// The true rate with random errors.
+    /// True rate of the trace with random errors.
     Erring(Errors),
     /// Predictions of a model, in the trace's time.
     Predicted(PredictionHistory),
@@ -91,7 +91,7 @@ pub struct PlayedSession {
     pub rows: Vec<ChunkRow>,
     /// Summary of the chunks.
     pub summary: Summary,
-    /// Mean QoE per chunk, by the QoE that the controller maximized.
+    /// Mean QoE per chunk, computed by the QoE function that the controller maximizes.
     pub qoe: f64,
 }
 
@@ -130,7 +130,7 @@ pub fn play(
     Ok(PlayedSession { summary: Summary::of(&rows), rows, qoe })
 }
 
-/// Drive the session until it is done. `oracle` is the forecast of the path that it gets.
+/// Drive the session until it is done. `oracle` is the forecast that the session's controller gets.
 fn drive(
     session: &mut Session,
     mut path: TransferPath,
@@ -158,28 +158,29 @@ fn drive(
     }
 }
 
-/// Transfer a chunk until it is complete or the player abandons it; returns that time.
+/// Transfer a chunk until it is complete or the player abandons it; return the time at which that happens.
 fn transfer(
     session: &mut Session,
     path: &TransferPath,
-    asked: Instant,
+    requested_at: Instant,
     size_bytes: u64,
 ) -> Instant {
-    let (asked_s, bytes) = (asked.as_secs_f64(), size_bytes as f64);
-    let arrives = instant(path.arrives_s(asked_s, bytes)).max(asked + Duration::from_nanos(1));
+    let (asked_s, bytes) = (requested_at.as_secs_f64(), size_bytes as f64);
+    let arrives =
+        instant(path.arrives_s(asked_s, bytes)).max(requested_at + Duration::from_nanos(1));
     if !session.may_abandon() {
         session.on_bytes(arrives, size_bytes);
         return arrives;
     }
-    let (mut now, mut arrived) = (asked, 0);
+    let (mut now, mut arrived) = (requested_at, 0);
     loop {
-        now += LOOKS;
+        now += PROGRESS_INTERVAL;
         if now >= arrives {
             session.on_bytes(arrives, size_bytes - arrived);
             return arrives;
         }
         let by_now = path.received_by(asked_s, now.as_secs_f64(), bytes) as u64;
-        // The last byte arrives exactly at `arrives`, so at least one byte is held back until then.
+        // The last byte arrives exactly at `arrives`, so that at least one byte is missing before.
         let more = by_now.min(size_bytes - 1).saturating_sub(arrived);
         if more > 0 {
             session.on_bytes(now, more);

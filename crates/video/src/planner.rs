@@ -1,5 +1,5 @@
-//! Exact plan of the next few chunks: the sequence of tracks with the highest QoE, the same as by enumeration
-//! of all sequences, but found by depth-first search with pruning (branch and bound).
+//! Exact plan for the next few chunks: the sequence of tracks with the highest QoE. It is the same sequence
+//! that an enumeration would find, but it is found by depth-first search with pruning (branch and bound).
 //!
 //! Sequences whose values differ by at most [`TIE`] count as equal: many are equal in exact arithmetic, and
 //! the choice among them must not depend on rounding.
@@ -10,15 +10,16 @@ use crate::qoe::Qoe;
 
 /// Largest difference of values that count as equal.
 pub const TIE: f64 = 1e-9;
-/// Longest transfer in seconds; it gives a finite value to chunks that never arrive.
+/// Upper limit of the duration of a transfer in seconds, so that chunks that never arrive have a
+/// finite value too.
 const LONGEST_S: f64 = 1e9;
 
 /// Choice among sequences of equal value, in lexicographic order of their tracks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TieBreak {
-    /// The first sequence, with lower tracks, as Pensieve's server for browsers chooses.
+    /// The first sequence, which has lower tracks; Pensieve's server for browsers chooses it.
     First,
-    /// The last sequence, as Pensieve's simulator chooses.
+    /// The last sequence, which has higher tracks; Pensieve's simulator chooses it.
     Last,
 }
 
@@ -31,7 +32,7 @@ pub struct PlanStart<'p> {
     pub qoe: &'p Qoe,
     /// Number of the next chunk.
     pub chunk: usize,
-    /// Track of the chunk before it.
+    /// Track of the chunk before the next one; `None` before the first.
     pub last_track: Option<usize>,
     /// Playback time in the buffer, in seconds.
     pub buffer_s: f64,
@@ -58,7 +59,7 @@ pub enum ExpectedRate<'p> {
     },
 }
 
-/// Best sequence that was found.
+/// Best sequence of tracks that was found.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Plan {
     /// First track of the sequence.
@@ -72,11 +73,11 @@ pub struct Plan {
 pub struct Planner {
     horizon: usize,
     winner: TieBreak,
-    /// Upper bound of the value of remaining chunks without stalls, by their number and the track before
-    /// them.
+    /// Upper bound of the value of the remaining chunks if there are no stalls, by their number and the
+    /// track before them.
     stall_free_bound: Vec<Vec<f64>>,
-    /// Bounds of the current plan, by step: duration of each track's transfer, and upper bound of the value
-    /// of that chunk and the rest if all transfer time costs as much as a stall.
+    /// Bounds of the current plan, by step: duration of the transfer in each track, and upper bound of the
+    /// value of that step's chunk and those after it if all transfer time costs as much as a stall.
     takes_s: Vec<Vec<f64>>,
     time_bound: Vec<Vec<f64>>,
 }
@@ -97,7 +98,7 @@ struct Search<'s> {
     pace: ExpectedRate<'s>,
     planner: &'s Planner,
     steps: usize,
-    /// Value that some sequence is known to reach.
+    /// Highest value that a sequence is known to reach.
     reached: f64,
     best: Option<Plan>,
 }
@@ -114,7 +115,7 @@ impl Planner {
         }
     }
 
-    /// Return the best sequence from `start`; the film must have the next chunk.
+    /// Return the best sequence from `start`. The film must have a next chunk.
     pub fn plan(&mut self, start: PlanStart<'_>, pace: ExpectedRate<'_>) -> Plan {
         let steps = self.horizon.min(start.film.chunks() - start.chunk);
         self.bound_without_stalls(start.qoe, steps);
@@ -167,8 +168,8 @@ impl Planner {
     }
 }
 
-/// Upper bound of the value of a chunk and the `rest` after it, by the track before it, where each track has
-/// a cost.
+/// Upper bound of the value of a chunk and those after it, by the track before the chunk. `rest` is the
+/// bound of the chunks after it by the chunk's track; `cost` is an additional cost of each track.
 fn best_after(qoe: &Qoe, rest: &[f64], cost: impl Fn(usize) -> f64) -> Vec<f64> {
     let mut best = Vec::new();
     best_after_into(qoe, rest, cost, &mut best);
@@ -178,8 +179,8 @@ fn best_after(qoe: &Qoe, rest: &[f64], cost: impl Fn(usize) -> f64) -> Vec<f64> 
 fn best_after_into(qoe: &Qoe, rest: &[f64], cost: impl Fn(usize) -> f64, best: &mut Vec<f64>) {
     let qualities = qoe.qualities();
     best.clear();
-    // A change costs at most the sum of its steps, so two running maxima, from below and above, give the
-    // best.
+    // A change over several tracks costs at most as much as its steps together, so that two running
+    // maxima, from below and from above, suffice to find the best track.
     let value = |track: usize| qualities[track] - cost(track) + rest[track];
     best.extend((0..qualities.len()).map(value));
     for track in 1..qualities.len() {
@@ -193,7 +194,7 @@ fn best_after_into(qoe: &Qoe, rest: &[f64], cost: impl Fn(usize) -> f64, best: &
 }
 
 impl Search<'_> {
-    /// Raise `reached` by the value of the sequence that keeps one track throughout.
+    /// Raise `reached` to the value of the sequence that keeps one track throughout, if that is higher.
     fn bound_by_constant_track(&mut self, root: Node, track: usize) {
         let mut node = root;
         while node.step < self.steps {
@@ -208,7 +209,7 @@ impl Search<'_> {
             self.consider(Plan { track: first.unwrap_or(0), value: node.value });
             return;
         }
-        // The sequence that wins a tie is tried first, so that equal ones can be pruned.
+        // Sequences that win ties are tried first, so that later ones of equal value can be pruned.
         let tracks = self.start.film.tracks.len();
         for place in 0..tracks {
             let track = match self.planner.winner {
@@ -248,15 +249,15 @@ impl Search<'_> {
         }
     }
 
-    /// Whether no sequence through `node` can win.
+    /// Whether no sequence through `node` can be the result, so that the node need not be searched.
     #[inline]
     fn can_prune(&self, node: Node) -> bool {
         let Some(last) = node.last else { return false };
         let left = self.steps - node.step;
         let mut most = self.planner.stall_free_bound[left][last];
         if left > 0 && matches!(self.pace, ExpectedRate::Constant { .. }) {
-            // Transfer time beyond the buffer, and beyond what the chunks before the last add to it, is
-            // stall.
+            // Transfer time is stall if it exceeds the buffer and the playback time that the chunks
+            // before the last add to it.
             let plays_s = node.buffer_s + self.start.film.chunk.as_secs_f64() * (left - 1) as f64;
             let time_bound = self.planner.time_bound[node.step][last];
             most = most.min(time_bound + self.start.qoe.stall_per_s() * plays_s);

@@ -20,7 +20,7 @@ pub enum RateTraceError {
     /// The series is empty.
     #[error("the rate trace {} is empty; expected at least one rate", Quoted(origin))]
     Empty { origin: String },
-    /// The numbers of times and rates differ.
+    /// The number of times differs from the number of rates.
     #[error(
         "the rate trace {} has {times} times and {rates} rates; expected as many",
         Quoted(origin)
@@ -36,7 +36,7 @@ pub enum RateTraceError {
     /// A rate is negative or not a number.
     #[error("the rate trace {}: step {step} has {bps} bit/s; expected 0 or more", Quoted(origin))]
     Rate { origin: String, step: usize, bps: f64 },
-    /// All rates are zero, so nothing ever arrives.
+    /// All rates are zero, so that no data ever arrives.
     #[error(
         "the rate trace {}: its rate is 0 bit/s throughout, so that nothing ever arrives",
         Quoted(origin)
@@ -44,9 +44,9 @@ pub enum RateTraceError {
     Zeros { origin: String },
 }
 
-/// Highest rate, in bit/s; sums over it remain exact enough.
+/// Highest valid rate, in bit/s; sums of bytes remain exact enough up to this rate.
 const MOST_BPS: f64 = 1e15;
-/// Latest end of a trace, in seconds.
+/// Latest valid end of a trace, in seconds.
 const MOST_S: f64 = 1e7;
 
 impl RateTrace {
@@ -107,7 +107,7 @@ impl RateTrace {
         8.0 * (self.bytes_until(until_s) - self.bytes_until(from_s)) / (until_s - from_s)
     }
 
-    /// Time at which a transfer of `bytes`, started at `from_s` over this share of the rate, ends.
+    /// Time at which a transfer of `bytes` ends that starts at `from_s` and gets the share `share` of the rate.
     pub fn transfer_end_s(&self, from_s: f64, bytes: f64, share: f64) -> f64 {
         let bytes = bytes / share;
         let length_s = self.length_s();
@@ -151,7 +151,8 @@ impl RateTrace {
             + in_step
     }
 
-    /// Time within a repetition at which this many bytes have been delivered since its beginning.
+    /// Time within a repetition of the trace at which `cumulative_bytes` have been delivered since
+    /// the repetition's beginning.
     fn time_of(&self, cumulative_bytes: f64) -> f64 {
         let last = self.bytes_per_s.len();
         let step =

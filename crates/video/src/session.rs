@@ -1,8 +1,9 @@
-//! Player, sans IO: which chunk it requests in which track and when, its buffer, and its stalls.
+//! Video player, sans IO: decides which chunk to request in which track and when, and keeps account
+//! of its buffer and stalls.
 //!
 //! A driver (virtual time over a rate, TCP, a browser) asks [`Session::poll`] for the next step, and reports
-//! what has arrived. Playback starts when the first chunk is complete. It stalls whenever the buffer is
-//! empty, until the next chunk is complete.
+//! the data that has arrived. Playback starts when the first chunk is complete. It stalls whenever the
+//! buffer is empty, until the next chunk is complete.
 
 mod abandon;
 
@@ -23,15 +24,15 @@ use abandon::TransferProgress;
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct PlayerSettings {
-    /// Track of the first chunk, counted from 0; the highest where the film has fewer.
+    /// Track of the first chunk, counted from 0; the highest track if the film has fewer.
     pub start_track: u32,
     /// Buffered playback time above which the player waits before the next request, 100 ms to 1 h.
     pub buffer_cap: Duration,
-    /// Step of such a wait, which is rounded up to whole steps, at most 60 s; 0 s: exactly as long as
-    /// necessary.
+    /// Step of waits for room in the buffer, at most 60 s: a wait is rounded up to whole steps. 0 s:
+    /// waits are exactly as long as necessary.
     pub wait_step: Duration,
-    /// Whether the player abandons chunks that arrive too slowly, for a lower track (dash.js's
-    /// AbandonRequestsRule).
+    /// Whether the player abandons a chunk that arrives too slowly and requests it in a lower track
+    /// (dash.js's AbandonRequestsRule).
     pub abandon: bool,
 }
 
@@ -57,7 +58,7 @@ impl PlayerSettings {
         }
     }
 
-    /// Check the ranges. The error is the key that is wrong, and why.
+    /// Check the ranges. The error is the invalid key and the reason.
     ///
     /// # Errors
     /// The buffer's cap or the wait step is out of range.
@@ -80,7 +81,8 @@ pub enum Step {
     Request(Request),
     /// Abort the outstanding request.
     Abandon,
-    /// Do nothing until this time or the next arrival; [`Instant::NEVER`] waits for an arrival alone.
+    /// Do nothing until this time or the next arrival, whichever is first; with [`Instant::NEVER`],
+    /// until the next arrival.
     Wait(Instant),
     /// All chunks have arrived.
     Done,
@@ -106,7 +108,7 @@ pub struct Session {
     forecast: Option<Arc<dyn RateForecast>>,
     prediction_history: Option<PredictionHistory>,
     player: PlayerSettings,
-    /// Start of the session; recorded times count from here.
+    /// Start of the session, from which recorded times are counted.
     began: Instant,
     state: State,
     /// Time at which the buffer runs empty; `None` before playback starts.
@@ -128,7 +130,7 @@ enum State {
     /// The next chunk is to be requested as soon as the buffer has room.
     Ready {
         since: Instant,
-        /// Bytes received by a request for it that failed.
+        /// Bytes received by a request for the chunk that failed; `None` if no request has failed.
         failed_bytes: Option<u64>,
     },
     /// The controller demands a wait.
@@ -140,7 +142,7 @@ enum State {
     },
     /// A request is outstanding.
     Waiting(Pending),
-    /// The request is to be aborted, and the chunk requested in this track.
+    /// The request is to be aborted; the chunk is then requested in this track.
     Dropping {
         pending: Pending,
         track: usize,
@@ -157,9 +159,9 @@ enum State {
 #[derive(Debug, Clone)]
 struct Pending {
     request: Request,
-    asked: Instant,
+    requested_at: Instant,
     received: u64,
-    /// Wait before the request because the buffer was full, and the total wait.
+    /// Wait before the request: because the buffer was full (`waited_for_room`), and in total.
     waited_for_room: Duration,
     waited: Duration,
     estimate_bps: Option<u64>,
@@ -199,7 +201,8 @@ impl Session {
         self.forecast = Some(forecast);
     }
 
-    /// Set predictions by the time at which they were made; each choice uses the newest one made by then.
+    /// Set predictions, each with the time at which it was made. A choice uses the newest
+    /// prediction made by the time of the choice.
     pub fn set_prediction_history(&mut self, prediction_history: PredictionHistory) {
         self.prediction_history = Some(prediction_history);
     }
@@ -224,12 +227,12 @@ impl Session {
         self.player.abandon
     }
 
-    /// Whether a request is outstanding and not about to be aborted.
+    /// Whether a request is outstanding that is not about to be aborted.
     pub const fn is_waiting(&self) -> bool {
         matches!(self.state, State::Waiting(_))
     }
 
-    /// Return the next step. The driver calls this again after every step but [`Step::Wait`].
+    /// Return the next step. The driver calls this again after every step except [`Step::Wait`].
     pub fn poll(&mut self, now: Instant) -> Step {
         match &self.state {
             State::Ready { since, failed_bytes } => {
@@ -281,7 +284,7 @@ impl Session {
         }
     }
 
-    /// Time at which the buffer has room for the next chunk, if that is later.
+    /// Time at which the buffer has room for the next chunk, if that is later than `since`; else `None`.
     fn room_at(&self, since: Instant) -> Option<Instant> {
         let over = self.buffer(since).saturating_sub(self.player.buffer_cap);
         let step_ns = self.player.wait_step.as_nanos();
@@ -296,7 +299,7 @@ impl Session {
         let abandoned_bytes = failed_bytes.unwrap_or(0);
         let waited = now.saturating_since(since);
         if self.last_track.is_none() {
-            // Without any throughput measured, the settings choose the track.
+            // As long as no throughput has been measured, the track is that of the settings.
             let start_track = self.player.start_track as usize;
             let track = failed_bytes.map_or(start_track.min(self.film.top()), |_| 0);
             return self.ask(
@@ -346,7 +349,7 @@ impl Session {
         let request = Request { chunk: self.chunk, track, size_bytes };
         self.state = State::Waiting(Pending {
             request,
-            asked: now,
+            requested_at: now,
             received: 0,
             waited_for_room,
             waited,
@@ -368,7 +371,7 @@ impl Session {
             track: track as u32,
             bitrate_bps: self.film.bitrate_bps(track),
             size_bytes,
-            asked_ns: since_began(pending.asked),
+            asked_ns: since_began(pending.requested_at),
             arrived_ns: since_began(now),
             stall_ns: stall.as_nanos(),
             buffer_ns: self.buffer(now).as_nanos(),
@@ -376,7 +379,7 @@ impl Session {
             abandoned_bytes: pending.abandoned_bytes,
             predicted_bps: pending.estimate_bps,
         });
-        let took = now.saturating_since(pending.asked).max(Duration::from_nanos(1));
+        let took = now.saturating_since(pending.requested_at).max(Duration::from_nanos(1));
         self.controller.on_chunk(&ArrivedChunk {
             chunk,
             track,
@@ -396,7 +399,7 @@ impl Session {
     fn check_abandon(&mut self, now: Instant) {
         let buffer = self.buffer(now);
         let State::Waiting(pending) = &mut self.state else { return };
-        let elapsed = now.saturating_since(pending.asked);
+        let elapsed = now.saturating_since(pending.requested_at);
         let (request, received) = (pending.request, pending.received);
         let track = pending.progress.lower_track(&self.film, request, elapsed, received, buffer);
         if let Some(track) = track {

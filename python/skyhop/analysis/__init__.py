@@ -1,5 +1,5 @@
-"""What runs and paths amount to: statistics, and view models of figures, tables and pages.
+"""Statistics of runs and paths, and view models of figures, tables, sentences and pages.
 
-A view model says what is shown, with its titles and units, in plain dataclasses and arrays. What it
-looks like on paper or on a page is for those who draw it: `figures` and `report`.
+A view model holds the content of a figure, table or page, with titles and units, in dataclasses and
+arrays. The packages `figures` and `report` draw view models as figures and pages.
 """

@@ -1,4 +1,4 @@
-"""A flow's round trip without queueing, second by second, as its run's scenario has it."""
+"""Base RTT of a flow (without queueing) for each second of a run, from the run's scenario."""
 
 from __future__ import annotations
 
@@ -15,14 +15,17 @@ from skyhop.data.records import RunRecord
 
 
 @dataclass(frozen=True)
-class _Trip:
-    """A link's round trip: straight from point to point, which may share a moment; NaN: no path."""
+class _LinkRtt:
+    """RTT of a link over time: linear between points, a step at two points with the same time.
+
+    The RTT is NaN while the link is down.
+    """
 
     t_s: FloatArray
     rtt_ms: FloatArray
 
     def until(self, t_s: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return the integral up to moments (ms s), and how much of that time has a path (s)."""
+        """Return the integral of the RTT (ms s) and the time with a path (s) up to times `t_s`."""
         lengths_s, left, right = np.diff(self.t_s), self.rtt_ms[:-1], self.rtt_ms[1:]
         there = np.isfinite(left) & np.isfinite(right)
         left, right = np.where(there, left, 0.0), np.where(there, right, 0.0)
@@ -37,10 +40,11 @@ class _Trip:
 
 
 def base_rtt_by_second(record: RunRecord, flow: int) -> FloatArray | None:
-    """Return the mean base RTT (ms) of each second of a run, shape (n,); NaN: there was no path.
+    """Return the mean base RTT (ms) in each second of a run, shape (n,), NaN without a path.
 
-    None where it cannot be known from the run: a flow over a link whose own path is computed or
-    read from a file, of which the run keeps nothing, or a run without a copy of its path.
+    None if the run directory does not determine the base RTT. This is so without a copy of the
+    run's path, and for a flow over a link with its own computed or imported path, of which runs
+    keep no copy.
     """
     entry = entry_of(record.scenario, flow)
     if entry is None:
@@ -55,10 +59,10 @@ def base_rtt_by_second(record: RunRecord, flow: int) -> FloatArray | None:
         to_s = np.clip(np.minimum(begins_s + 1, record.duration_s), since_s, until_s)
         rtts_ms = np.full(count, extra_ms)
         for name in via:
-            trip = _trip(record, name)
-            if trip is None:
+            rtt = _link_rtt(record, name)
+            if rtt is None:
                 return None
-            (area, there_s), (before, before_s) = trip.until(to_s), trip.until(from_s)
+            (area, there_s), (before, before_s) = rtt.until(to_s), rtt.until(from_s)
             with np.errstate(invalid="ignore", divide="ignore"):
                 rtts_ms = rtts_ms + (area - before) / (there_s - before_s)
         known = np.isfinite(rtts_ms)
@@ -69,10 +73,10 @@ def base_rtt_by_second(record: RunRecord, flow: int) -> FloatArray | None:
 
 
 def rises_of_base_rtt(record: RunRecord, flow: int, part: float) -> FloatArray:
-    """Return when (s) a flow's base RTT became longer by a part of itself, from second to second.
+    """Return the times (s) at which a flow's base RTT rises by more than the share `part`.
 
-    That is where a second begins whose mean is so much above the one before, or above the last that
-    had a path; nothing where the base RTT is not known.
+    The mean of each second is compared with that of the last second before it that had a path. The
+    result is empty if the base RTT is not known.
     """
     base_ms = base_rtt_by_second(record, flow)
     if base_ms is None:
@@ -84,7 +88,7 @@ def rises_of_base_rtt(record: RunRecord, flow: int, part: float) -> FloatArray:
 
 
 def entry_of(scenario: Mapping[str, Any], flow: int) -> tuple[int, Mapping[str, Any]] | None:
-    """Return which `[[flow]]` a flow is of, counted from 0, and its keys."""
+    """Return the index (from 0) and the keys of the `[[flow]]` entry that defines a flow."""
     first = 0
     for place, keys in enumerate(scenario.get("flow", [])):
         first += int(keys.get("count", 1))
@@ -96,7 +100,7 @@ def entry_of(scenario: Mapping[str, Any], flow: int) -> tuple[int, Mapping[str, 
 def _routes(
     record: RunRecord, place: int, keys: Mapping[str, Any]
 ) -> list[tuple[float, float, Sequence[str]]]:
-    """Return from when until when (s) the flows of an entry cross which links."""
+    """Return start (s), end (s) and links of each route that the flows of an entry take."""
     turns = [(0.0, keys.get("via", [PATH_LINK]))]
     changes = [c for c in record.scenario.get("change", []) if c.get("flow") == place]
     turns += sorted(((seconds(c["at"]), c["via"]) for c in changes), key=lambda turn: turn[0])
@@ -104,11 +108,11 @@ def _routes(
     return [(since_s, until_s, via) for (since_s, via), until_s in zip(turns, ends_s, strict=True)]
 
 
-def _trip(record: RunRecord, name: str) -> _Trip | None:
+def _link_rtt(record: RunRecord, name: str) -> _LinkRtt | None:
     if name == PATH_LINK:
         if record.path is None:
             return None
-        # Its copy in the run has the scenario's changes in it.
+        # The run's copy of the path includes the scenario's changes.
         t_s, rtt_ms = record.path.curve(record.path.delay_ms + record.path.delay_back_ms)
         return _held(t_s, rtt_ms, record.duration_s)
     link = record.scenario.get("links", {}).get(name, {})
@@ -123,11 +127,13 @@ def _trip(record: RunRecord, name: str) -> _Trip | None:
     )
     starts_s = np.array([at_s for at_s, _ in pieces])
     rtts_ms = np.array([seconds(rtt) * 1e3 for _, rtt in pieces])
-    # A step: what was until then, and what is from then on.
+    # A step has two points with the same time: the value before it and the value after it.
     t_s = np.insert(starts_s, range(1, len(pieces)), starts_s[1:])
     return _held(t_s, np.repeat(rtts_ms, 2)[: len(t_s)], record.duration_s)
 
 
-def _held(t_s: FloatArray, rtt_ms: FloatArray, until_s: float) -> _Trip:
-    """Return the trip, whose last value holds."""
-    return _Trip(np.append(t_s, max(until_s, float(t_s[-1])) + 1.0), np.append(rtt_ms, rtt_ms[-1]))
+def _held(t_s: FloatArray, rtt_ms: FloatArray, until_s: float) -> _LinkRtt:
+    """Return the RTT, with its last value extended to the end of the run."""
+    return _LinkRtt(
+        np.append(t_s, max(until_s, float(t_s[-1])) + 1.0), np.append(rtt_ms, rtt_ms[-1])
+    )

@@ -1,4 +1,4 @@
-"""Samples over time as bins, and samples at all as shares."""
+"""Means, ranges and sums over time bins, and empirical distributions."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ _ECDF_POINTS = 2000
 
 
 def binned(t_s: FloatArray, values: FloatArray, width_s: float) -> tuple[FloatArray, FloatArray]:
-    """Return means over bins of `width_s`: the bins' middles (s) and the means, NaN ignored.
+    """Return the middles (s) of bins of `width_s` and the means of the values in them, without NaN.
 
-    Samples stand at the end of the interval that they describe, so one at `width_s` is still in
-    the first bin.
+    The time of a sample is the end of the interval that it describes, so a sample at `width_s` is
+    in the first bin.
     """
     known = np.isfinite(values)
     bins = _bins(t_s[known], width_s)
@@ -28,7 +28,7 @@ def binned(t_s: FloatArray, values: FloatArray, width_s: float) -> tuple[FloatAr
 def binned_range(
     t_s: FloatArray, values: FloatArray, width_s: float
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the least and the greatest value of each of `binned`'s bins, NaN where empty."""
+    """Return the least and the greatest value in each bin of `binned`; NaN if a bin is empty."""
     known = np.isfinite(values)
     bins = _bins(t_s[known], width_s)
     count = int(bins.max()) + 1 if len(bins) else 0
@@ -40,16 +40,19 @@ def binned_range(
 
 
 def binned_sum(t_s: FloatArray, values: FloatArray, edges_s: FloatArray) -> FloatArray:
-    """Return sums (k,) over equal bins with `edges_s` (k + 1,); what is at an edge is before it."""
+    """Return sums (k,) over equal bins between `edges_s` (k + 1,).
+
+    A sample at an edge is in the bin before the edge.
+    """
     width_s, count = float(edges_s[1] - edges_s[0]), len(edges_s) - 1
     known = np.isfinite(values)
-    # A last sample that stands just after the last edge still counts: no packet goes missing.
+    # A last sample just after the last edge counts in the last bin, so that sums are complete.
     bins = np.minimum(_bins(t_s[known], width_s), count - 1)
     return np.bincount(bins, weights=values[known], minlength=count).astype(np.float64)
 
 
 def ecdf(values: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return sorted values and the share of samples at or below each, NaN left out, thinned."""
+    """Return sorted values (no NaN) and the share at or below each, at most `_ECDF_POINTS`."""
     ordered = np.sort(values[np.isfinite(values)])
     share = np.arange(1, len(ordered) + 1) / max(len(ordered), 1)
     if len(ordered) > _ECDF_POINTS:
@@ -59,7 +62,7 @@ def ecdf(values: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 
 def round_step(least: float) -> float:
-    """Return the smallest of 1, 2, 5 times a power of ten that is not below `least`."""
+    """Return the smallest number at or above `least` that is 1, 2 or 5 times a power of ten."""
     if least <= 0:
         return 1.0
     power = 10.0 ** np.floor(np.log10(least))
@@ -67,5 +70,5 @@ def round_step(least: float) -> float:
 
 
 def _bins(t_s: FloatArray, width_s: float) -> IntArray:
-    """Return the bin of each sample, shape (n,)."""
+    """Return the index of the bin of each sample, shape (n,)."""
     return np.maximum(np.ceil(t_s / width_s - 1e-9).astype(np.int64) - 1, 0)

@@ -1,6 +1,6 @@
-"""View models of charts over selections of runs: what a panel of a study shows.
+"""View models of charts over selections of runs, as the panels of a study show them.
 
-Each has the numbers that it shows as a frame too, `data`, to be written beside the picture.
+Each view model also has its numbers as a frame, `data`, which is written as CSV with the figure.
 """
 
 from __future__ import annotations
@@ -11,34 +11,34 @@ from typing import TypeAlias
 
 import polars as pl
 
-from skyhop.analysis.looks import Look
 from skyhop.analysis.statistics import Ellipse
+from skyhop.analysis.styles import Style
 from skyhop.analysis.timeline import EventStrip, Panel
 from skyhop.data.arrays import FloatArray
 
 
 @dataclass(frozen=True)
 class Hue:
-    """One look of a chart, and what it stands for."""
+    """Style of marks in a chart, and the axis value that the style stands for."""
 
     label: str
-    look: Look
+    style: Style
     index: int
-    """Which of the hues."""
+    """Index among the hues of the chart."""
 
 
 @dataclass(frozen=True)
 class Levels:
-    """An axis of named values, at 0, 1, 2, …."""
+    """Axis of a chart with named values at positions 0, 1, 2, …."""
 
     names: Sequence[str]
     title: str
-    """Empty where the names speak for themselves."""
+    """Title of the axis; empty if the names need no title."""
 
 
 @dataclass(frozen=True)
 class Bar:
-    """A mean with its confidence interval, and what was published."""
+    """Mean with its confidence interval, and the published value."""
 
     x: float
     mean: float
@@ -50,7 +50,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class BarChart:
-    """Bars of one width along levels."""
+    """Bars of equal width along an axis of named values."""
 
     what: str
     unit: str
@@ -59,12 +59,14 @@ class BarChart:
     bars: Sequence[Bar]
     data: pl.DataFrame
     pooled: str = ""
-    """What was taken together, in words."""
+    """Note on the runs and samples behind each mark."""
+    origin: float = 0.0
+    """Value at which bars begin: 0, or 1 for a ratio whose least value is 1."""
 
 
 @dataclass(frozen=True)
 class Boxes:
-    """The boxes of a hue: where they stand, and the values of each."""
+    """Boxes of one hue: positions on the axis, and the values that each box summarises."""
 
     hue: Hue
     xs: Sequence[float]
@@ -73,7 +75,7 @@ class Boxes:
 
 @dataclass(frozen=True)
 class BoxChart:
-    """The spread of values along levels."""
+    """Distribution of values at each level, as boxes."""
 
     what: str
     unit: str
@@ -83,12 +85,12 @@ class BoxChart:
     has_hues: bool
     data: pl.DataFrame
     pooled: str = ""
-    """What was taken together, in words."""
+    """Note on the runs and samples behind each mark."""
 
 
 @dataclass(frozen=True)
-class ShareCurve:
-    """Which share of values stays at or below a value, shape (n,) each."""
+class EcdfCurve:
+    """Empirical distribution of a hue: sorted values and the share at or below each, shape (n,)."""
 
     hue: Hue
     values: FloatArray
@@ -96,22 +98,22 @@ class ShareCurve:
 
 
 @dataclass(frozen=True)
-class ShareChart:
-    """Shares of values, a curve per hue."""
+class EcdfChart:
+    """Empirical distributions, one curve per hue."""
 
     what: str
     unit: str
-    curves: Sequence[ShareCurve]
+    curves: Sequence[EcdfCurve]
     nearly_all: float
-    """What nearly all values of every curve stay below."""
+    """Value below which nearly all samples of every curve are; the axis may end at twice this."""
     data: pl.DataFrame
     pooled: str = ""
-    """What was taken together, in words."""
+    """Note on the runs and samples behind each mark."""
 
 
 @dataclass(frozen=True)
 class MeanLine:
-    """Means along an axis with the bounds of their confidence intervals."""
+    """Line of means along an axis, with the bounds of their confidence intervals."""
 
     hue: Hue
     xs: Sequence[float]
@@ -122,29 +124,31 @@ class MeanLine:
 
 @dataclass(frozen=True)
 class LineChart:
-    """Means along an axis of numbers, a line per hue."""
+    """Means along an axis of numbers, one line per hue."""
 
     what: str
     unit: str
     levels: Levels
     xs: Sequence[float]
-    """Where the levels stand."""
+    """Positions of the levels on the axis."""
     is_log: bool
     lines: Sequence[MeanLine]
     data: pl.DataFrame
     pooled: str = ""
-    """What was taken together, in words."""
+    """Note on the runs and samples behind each mark."""
+    origin: float = 0.0
+    """Value at which the y axis begins unless a mean is lower: 0, or 1 for ratios of at least 1."""
 
 
 @dataclass(frozen=True)
 class Points:
-    """The points of a hue, shape (n,) each."""
+    """Points of one hue, shape (n,) each."""
 
     hue: Hue
     xs: FloatArray
     ys: FloatArray
     ellipse: Ellipse | None = None
-    """Of one standard deviation, where it is shown."""
+    """Ellipse of one standard deviation; None if the panel does not show it."""
 
 
 @dataclass(frozen=True)
@@ -157,14 +161,16 @@ class ScatterChart:
     points: Sequence[Points]
     data: pl.DataFrame
     pooled: str = ""
-    """What was taken together, in words."""
+    """Note on the runs and samples behind each mark."""
     from_zero: bool = True
-    """Whether axes begin at zero."""
+    """Whether the axes begin at the metrics' origins; otherwise they span the points' range."""
+    origin: tuple[float, float] = (0.0, 0.0)
+    """Origins of x and y: 0, or 1 for a ratio whose least value is 1."""
 
 
 @dataclass(frozen=True)
 class HeatChart:
-    """Means over two axes: grid (rows, columns), NaN where there is none."""
+    """Means at the values of two axes: grid of shape (rows, columns), NaN without a value."""
 
     title: str
     columns: Levels
@@ -172,28 +178,34 @@ class HeatChart:
     grid: FloatArray
     data: pl.DataFrame
     pooled: str = ""
-    """What was taken together, in words."""
+    """Note on the runs and samples behind each mark."""
+    row_breaks: Sequence[int] = ()
+    """Indices of rows before which a line separates groups."""
+    column_breaks: Sequence[int] = ()
+    """Indices of columns before which a line separates groups."""
+    top: float | None = None
+    """Value at the end of the colour scale; greater values have the same colour."""
 
 
 @dataclass(frozen=True)
 class SeriesChart:
-    """A few runs over the same time, and the handovers of each path."""
+    """Samples of a few runs over the same time, and the handovers of each path."""
 
     begin_s: float
     end_s: float
     strips: Sequence[tuple[str, EventStrip]]
-    """With the names of the lines that go over that path."""
+    """Events of each path, with the names of the lines whose runs used the path."""
     panels: Sequence[Panel]
     data: pl.DataFrame
     pooled: str = ""
-    """What was taken together, in words."""
+    """Note on the runs and samples behind each mark."""
 
 
 Chart: TypeAlias = (
-    BarChart | BoxChart | ShareChart | LineChart | ScatterChart | HeatChart | SeriesChart
+    BarChart | BoxChart | EcdfChart | LineChart | ScatterChart | HeatChart | SeriesChart
 )
 
 
 def named(what: str, unit: str) -> str:
-    """Return a quantity with its unit, where it has one."""
+    """Return the title of a quantity, with its unit (if any) in brackets."""
     return f"{what} ({unit})" if unit else what

@@ -1,4 +1,4 @@
-"""What sets all flows of all runs side by side."""
+"""Comparison figure of all flows of several runs, as a view model."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from skyhop.analysis.binning import binned, ecdf, round_step
-from skyhop.analysis.flows import FlowKey, FlowStyle, flow_styles
+from skyhop.analysis.flow_groups import FlowKey
+from skyhop.analysis.flows import FlowStyle, flow_styles
+from skyhop.analysis.run_timeline import BURST_NOTE, has_bursts
+from skyhop.analysis.tables import three_digits
 from skyhop.analysis.timeline import (
     EventStrip,
     Line,
@@ -24,7 +27,7 @@ from skyhop.data.records import Events, FlowSeries, RunRecord
 
 @dataclass(frozen=True)
 class Group:
-    """Flows that share a colour, and the mean goodput (Mbit/s) of each."""
+    """Comparable flows (`FlowGroup`), with the mean goodput (Mbit/s) of each flow."""
 
     name: str
     colour: str
@@ -32,8 +35,8 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Shares:
-    """Which share of a flow's samples stays at or below a value, shape (n,) each."""
+class Ecdf:
+    """Empirical distribution of a flow's samples: sorted values and shares (0 to 1), shape (n,)."""
 
     values: FloatArray
     shares: FloatArray
@@ -42,27 +45,27 @@ class Shares:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Goodput over time, mean goodput, and the spread of goodput and srtt of every flow."""
+    """Goodput over time, mean goodput, and the distributions of goodput and srtt of every flow."""
 
     end_s: float
     strip: EventStrip | None
-    """The events of the path, where all runs saw the same."""
+    """Events of the path; None if the runs had different events."""
     goodput: Panel
     title: str
-    """Of the panel of goodput."""
+    """Title of the goodput panel, with the width of its bins."""
     groups: Sequence[Group]
-    goodput_shares: Sequence[Shares]
-    srtt_shares: Sequence[Shares]
+    goodput_shares: Sequence[Ecdf]
+    srtt_shares: Sequence[Ecdf]
     base_rtt_ms: float | None
-    """The mean over all flows."""
+    """Mean base RTT over all flows in ms; None without flows."""
     pooled: str
-    """What the shares are of, in words."""
+    """Note on the samples from which the distributions are computed."""
 
 
 def compare(
     runs: Sequence[RunRecord], styles: Mapping[FlowKey, FlowStyle] | None = None
 ) -> Comparison:
-    """Compare all flows of the runs; `styles` says how each is drawn where that is settled."""
+    """Compare all flows of the runs; by default, their styles are chosen for these runs."""
     styles = styles if styles is not None else flow_styles(runs)
     events, end_s = shared_events(runs), max((run.duration_s for run in runs), default=0.0)
     flows = [
@@ -81,15 +84,15 @@ def compare(
         groups=_groups(
             [(style, float(str(flow["goodput_bps"])) / 1e6) for style, _, flow in flows]
         ),
-        goodput_shares=[Shares(*ecdf(s.goodput_mbps), style.stroke) for style, s, _ in flows],
-        srtt_shares=[Shares(*ecdf(s.srtt_ms), style.stroke) for style, s, _ in flows],
+        goodput_shares=[Ecdf(*ecdf(s.goodput_mbps), style.stroke) for style, s, _ in flows],
+        srtt_shares=[Ecdf(*ecdf(s.srtt_ms), style.stroke) for style, s, _ in flows],
         base_rtt_ms=float(np.mean(bases_ms)) if bases_ms else None,
         pooled=_pooled(runs, samples_s),
     )
 
 
 def shared_events(runs: Sequence[RunRecord]) -> Events | None:
-    """Return the path events that all runs saw alike, None where they did not."""
+    """Return the path events if all runs have the same; None if they differ."""
     if not runs:
         return None
     longest = max(runs, key=lambda run: run.duration_s)
@@ -101,13 +104,18 @@ def shared_events(runs: Sequence[RunRecord]) -> Events | None:
     return longest.events.within(0.0, longest.duration_s)
 
 
+def _seconds(duration_s: float) -> str:
+    return f"{duration_s:,.0f}" if duration_s.is_integer() else three_digits(duration_s)
+
+
 def _pooled(runs: Sequence[RunRecord], samples_s: Sequence[float]) -> str:
-    """Say what goes into a curve of shares: one flow's samples, and how long they are."""
+    """Return a note on the samples of a distribution: of one flow, and the length of a sample."""
     durations_s = [run.duration_s for run in runs]
-    least, most = min(durations_s, default=0.0), max(durations_s, default=0.0)
-    over = f"{least:.3g} s" if f"{least:.3g}" == f"{most:.3g}" else f"{least:.3g} to {most:.3g} s"
+    least, most = (_seconds(bound(durations_s, default=0.0)) for bound in (min, max))
+    over = f"{least} s" if least == most else f"{least} to {most} s"
     every = f", one every {min(samples_s):.3g} s" if samples_s else ""
-    return f"shares: each curve is of all samples of one flow over {over}{every}"
+    bursts = f"; goodput {BURST_NOTE}" if any(has_bursts(run) for run in runs) else ""
+    return f"shares: each curve is of all samples of one flow over {over}{every}{bursts}"
 
 
 def _goodput(flows: Sequence[tuple[FlowStyle, FlowSeries]], width_s: float) -> Panel:

@@ -1,19 +1,21 @@
-"""Where a path's latency arises: round trips along a route, cut into segments.
+"""Latency of a route by segment, from the round trips to its hops (traceroute).
 
-As in the T3P paper's section 3.4: S1 is from the host to the terminal, S2 the bent pipe, S3 to S5
-the operator's hops on the ground, S6 the Internet beyond. How the paper gets from round trips to
-delays it does not say. Here there are two ways, side by side:
+Segments are those of the T3P paper, section 3.4: S1 is from the host to the terminal, S2 the bent
+pipe (terminal to gateway), S3 to S5 the operator's hops on the ground, S6 the rest of the Internet.
+The paper does not say how it computes delays from round trips. This module uses two methods:
 
-- by trace: a hop cannot be further away than those behind it, so its round trip becomes the least
-  of its own and theirs; a segment is half the difference between its ends; then the median of all
-  traces. What varies from probe to probe is cut off on one side, so that segments in front come
-  out smaller and those behind larger: by as much as probes of one trace differ.
-- of medians: half the difference between the medians of the round trips to its ends. Nothing
-  is cut off, but what all probes of a trace have in common does not cancel. A median that is above
-  one behind it is taken for that; where it is above by more than a tenth of the whole, the round
-  trip changed too much between the probes of too few traces, and nothing can be told of medians.
+- By trace: a hop cannot be further away than later hops, so an RTT above that to a later hop of the
+  trace is lowered to it. The delay of a segment is half the difference of the RTTs to its two ends;
+  the result is the median over all traces. Lowering removes variation between
+  probes in one direction only: early segments become smaller and late segments larger, by as much
+  as the probes of one trace differ.
+- Of medians: the delay of a segment is half the difference of the median RTTs to its two ends.
+  No RTT is lowered, but variation that all probes of a trace have in common does not cancel. A
+  median that is above the median of a later hop is lowered to it. If it is above by more than a
+  tenth of the whole RTT, the RTT changed too much between the probes of too few traces, and this
+  method gives no result.
 
-Both are medians of one direction, under the assumption that a path is as long there as back.
+Both methods give one-way delays, under the assumption that both directions have the same delay.
 """
 
 from __future__ import annotations
@@ -33,11 +35,11 @@ from skyhop.errors import InputError, RunError
 from skyhop.telemetry.traces import Address, Hop, Trace
 
 OPERATOR_AS = 14593
-"""SpaceX Starlink."""
+"""Number of the autonomous system of SpaceX Starlink."""
 
 
 class Segment(StrEnum):
-    """A piece of the path, in the order of the path."""
+    """Segment of a route, in the order of the route."""
 
     S1 = "S1"
     S2 = "S2"
@@ -64,32 +66,32 @@ _OWNERS = {
     owner: tuple(map(ipaddress.ip_network, prefixes))
     for owner, prefixes in {
         Segment.S1: ("192.168.0.0/16", "10.0.0.0/8"),
-        # Behind a carrier's NAT: Starlink's gateway is 100.64.0.1.
+        # Shared address space (carrier-grade NAT): Starlink's gateway is 100.64.0.1.
         Segment.S2: ("100.64.0.0/10",),
         _PRIVATE: ("172.16.0.0/12",),
-        # What AS14593 has been seen with; a table of prefixes says it better.
+        # Prefixes observed in AS14593; a table of prefixes given by the user is more accurate.
         _OPERATORS: ("206.224.64.0/19", "149.19.108.0/23"),
     }.items()
 }
 _LEAST_ANSWERED = 0.25
-"""A segment whose end answers less often than that is told apart from the next by too few."""
+"""Least share of traces in which a segment's end answers; otherwise it is merged with the next."""
 _RESAMPLES = 300
 _BLOCK = 15
-"""Traces that are drawn together: what is a second apart is alike, as long as a 15 s slot lasts."""
+"""Traces per block of the block bootstrap: traces at 1 Hz correlate within a 15 s slot."""
 _FEWEST_BLOCKS = 4
 _LEVELS = (2.5, 97.5)
 _MOST_BACK = 0.1
-"""So much of the whole round trip may the median of a hop be above that of one behind it."""
+"""Share of the whole RTT by which a hop's median RTT may exceed that of a later hop."""
 
 
 @dataclass(frozen=True)
 class Prefixes:
-    """Whose an address is: a segment or an autonomous system, by the longest prefix."""
+    """Table of address prefixes with their owners; an owner is a segment or an AS."""
 
     tables: Mapping[tuple[int, int], Mapping[int, str]] = field(default_factory=dict)
 
     def owner(self, address: Address) -> str | None:
-        """Return what the table says of an address; None where it says nothing."""
+        """Return the owner of an address by the longest matching prefix, None without a match."""
         for length in range(address.max_prefixlen, -1, -1):
             table = self.tables.get((address.version, length))
             if table is not None:
@@ -101,40 +103,40 @@ class Prefixes:
 
 @dataclass(frozen=True)
 class Piece:
-    """One segment, or several that nothing tells apart, and what it takes in one direction."""
+    """One segment, or several that cannot be separated, with its one-way latency."""
 
     name: str
     what: str
     addresses: Sequence[str]
-    """Who answered at its end, most often first."""
+    """Addresses that answered at the end of the piece, the most frequent first."""
     by_trace_ms: float
     low_ms: float
     high_ms: float
-    """The ends of the interval of 95 %, of `by_trace_ms`."""
+    """Bounds of the 95 % confidence interval of `by_trace_ms`."""
     share: float
     share_low: float
     share_high: float
-    """0 to 1, of the sum of the pieces."""
+    """Bounds of the 95 % interval of `share`, the share of the sum of all pieces (0 to 1)."""
     of_medians_ms: float
     of_medians_share: float
-    """NaN, both, where the medians cannot tell."""
+    """Latency (ms) and share by the method of medians; NaN if that method gives no result."""
 
 
 @dataclass(frozen=True)
 class Dissection:
-    """What a route's latency consists of."""
+    """Latency of a route by segment."""
 
     pieces: Sequence[Piece]
     traces: int
     used: int
-    """Those in which the end of every piece answered."""
+    """Number of used traces: those in which the end of every piece answered."""
     rtt_ms: float
-    """The median round trip to the destination."""
+    """Median RTT to the destination in ms."""
     notes: Sequence[str]
 
     @property
     def title(self) -> str:
-        """What a figure of it is called."""
+        """Title of the figure."""
         return (
             f"Where {self.rtt_ms:.1f} ms of round trip arise: one-way medians by segment, "
             f"{self.used:,} traces"
@@ -142,7 +144,7 @@ class Dissection:
 
     @property
     def data(self) -> pl.DataFrame:
-        """The pieces as a table."""
+        """One row per piece, with the fields of `Piece` as columns."""
         return pl.DataFrame([{**vars(p), "addresses": " ".join(p.addresses)} for p in self.pieces])
 
 
@@ -150,53 +152,53 @@ def dissect(traces: Sequence[Trace], prefixes: Prefixes | None = None, seed: int
     """Return the segments of a route.
 
     Args:
-        traces: of one host to one destination, in the order of time.
-        prefixes: whose addresses are, where the built-in rules do not know it.
-        seed: of the intervals' resampling.
+        traces: traces from one host to one destination, in order of time.
+        prefixes: owners of addresses, in addition to the built-in rules.
+        seed: seed of the bootstrap of the intervals.
 
     Raises:
-        InputError: no trace reached its destination, or none has the end of every segment.
+        InputError: no trace reached its destination, or no trace has the ends of all segments.
     """
     route = _Route(prefixes or Prefixes())
     placed = [ends for trace in traces if (ends := route.ends(trace))]
     if not placed:
         raise InputError("no trace reached its destination: give one that answers, such as 8.8.8.8")
-    told = [
+    segments = [
         segment
         for segment in _ORDER
         if sum(segment in ends for ends in placed) >= _LEAST_ANSWERED * len(placed)
     ]
-    whole = [ends for ends in placed if all(segment in ends for segment in told)]
-    if not whole:
+    complete = [ends for ends in placed if all(segment in ends for segment in segments)]
+    if not complete:
         raise InputError(
-            f"no trace has an answer at the end of each of {', '.join(told)}: give more traces"
+            f"no trace has an answer at the end of each of {', '.join(segments)}: give more traces"
         )
-    rtt_ms = np.array([[_rtt(ends[segment]) for segment in told] for ends in whole])
-    names, notes = _named(told, placed)
+    rtt_ms = np.array([[_rtt(ends[segment]) for segment in segments] for ends in complete])
+    names, notes = _named(segments, placed)
     back_ms = _back_ms(rtt_ms)
     if back_ms > 0:
         notes.append(
-            f"of medians nothing can be told: a hop's is {back_ms:.1f} ms above that of one behind "
-            "it, as the round trip changed while hops were probed; give more traces"
+            f"no latency of medians: a hop's median is {back_ms:.1f} ms above that of a later hop, "
+            "as the round trip changed while hops were probed; give more traces"
         )
     return Dissection(
-        tuple(_pieces(rtt_ms, told, names, whole, seed)),
+        tuple(_pieces(rtt_ms, segments, names, complete, seed)),
         len(traces),
-        len(whole),
+        len(complete),
         float(np.median(rtt_ms[:, -1])),
         tuple(notes),
     )
 
 
 def read_prefixes(file: Path) -> Prefixes:
-    """Read a table of prefixes: a line each, `PREFIX OWNER`, `#` begins a comment.
+    """Read a table of prefixes, one line `PREFIX OWNER` each; `#` begins a comment.
 
     The owner is a number of an autonomous system ("14593" or "AS14593") or a segment: S1, S2,
     S6, or "operator".
 
     Raises:
-        InputError: the file cannot be read, or a line is not like that.
-        RunError: it cannot be read for another reason.
+        InputError: the file does not exist or is not text, or a line has another form.
+        RunError: the file cannot be read for another reason.
     """
     try:
         text = file.read_text("utf-8")
@@ -235,14 +237,14 @@ def _owner(word: str) -> str:
 
 
 class _Route:
-    """Tells which segment ends at a hop, by its address and by where the gateway is."""
+    """Assignment of hops to segments, by address and by distance from the gateway."""
 
     def __init__(self, prefixes: Prefixes) -> None:
         self._prefixes = prefixes
         self._known: dict[Address, str] = {}
 
     def ends(self, trace: Trace) -> dict[Segment, Hop]:
-        """Return the hop at the end of each segment; none of a route without its end."""
+        """Return the hop at the end of each segment; empty without an answer of the destination."""
         answered = [hop for hop in trace.hops if hop.address is not None]
         if not answered or trace.destination not in (None, answered[-1].address):
             return {}
@@ -251,7 +253,7 @@ class _Route:
         furthest = -1
         for hop in answered[:-1]:
             segment = self._segment(hop, gateway)
-            # What comes in front of a hop that was there already is not told apart from it.
+            # A segment that appears after a later one cannot be separated from it.
             if _ORDER.index(segment) >= furthest:
                 furthest = _ORDER.index(segment)
                 ends[segment] = hop
@@ -259,7 +261,7 @@ class _Route:
         return ends
 
     def _segment(self, hop: Hop, gateway: int) -> Segment:
-        """Return the segment that a hop is in; the operator's are counted from the gateway."""
+        """Return the segment of a hop; S3 to S5 depend on the distance from the gateway."""
         owner = self._owner(hop)
         if owner in _ORDER:
             return Segment(owner)
@@ -270,7 +272,7 @@ class _Route:
         return _GROUND[min(max(hop.distance - gateway, 1), len(_GROUND)) - 1]
 
     def _owner(self, hop: Hop) -> str:
-        """Return a segment, "operator" or "private": the operator's, or of the host's network."""
+        """Return the owner of a hop's address: a segment, "operator", or "private" (local)."""
         address = hop.address
         assert address is not None, "it answered"
         if address not in self._known:
@@ -292,18 +294,18 @@ def _rtt(hop: Hop) -> float:
 
 
 def _named(
-    told: Sequence[Segment], placed: Sequence[Mapping[Segment, Hop]]
+    segments: Sequence[Segment], placed: Sequence[Mapping[Segment, Hop]]
 ) -> tuple[list[str], list[str]]:
-    """Return the names of pieces, and what is to be known about those that were merged.
+    """Return the names of the pieces, and notes about the segments that were merged.
 
-    S1 and S2 are on every route: where their end does not answer, they are in the next piece. Of
-    S3 to S5 there may be fewer; those that answer too seldom are in the next.
+    S1 and S2 are on every route: if their end does not answer, they are merged with the next piece.
+    Routes may lack some of S3 to S5; those that answer too seldom are merged with the next piece.
     """
     names: list[str] = []
     notes: list[str] = []
     waiting: list[str] = []
     for segment in _ORDER:
-        if segment in told:
+        if segment in segments:
             names.append("+".join([*waiting, segment]))
             if waiting:
                 notes.append(f"{' and '.join(waiting)}: no answer, so in {names[-1]}")
@@ -315,17 +317,17 @@ def _named(
 
 def _pieces(
     rtt_ms: FloatArray,
-    told: Sequence[Segment],
+    segments: Sequence[Segment],
     names: Sequence[str],
-    whole: Sequence[Mapping[Segment, Hop]],
+    complete: Sequence[Mapping[Segment, Hop]],
     seed: int,
 ) -> list[Piece]:
-    """Return the pieces of round trips, shape (traces, segments)."""
+    """Return the pieces, from RTTs (ms) of shape (traces, segments)."""
     by_trace = one_way_ms(rtt_ms)
     delays, shares = _shares(np.median(by_trace, axis=0))
     medians = np.median(rtt_ms, axis=0, keepdims=True)
     of_medians, of_medians_shares = _shares(
-        one_way_ms(medians)[0] if _back_ms(rtt_ms) == 0 else np.full(len(told), np.nan)
+        one_way_ms(medians)[0] if _back_ms(rtt_ms) == 0 else np.full(len(segments), np.nan)
     )
     drawn = np.array([_shares(np.median(by_trace[rows], axis=0)) for rows in _draws(rtt_ms, seed)])
     (low, share_low), (high, share_high) = np.percentile(drawn, _LEVELS, axis=0)
@@ -333,7 +335,9 @@ def _pieces(
         Piece(
             name,
             ", ".join(WHAT[Segment(part)] for part in name.split("+")),
-            [a for a, _ in Counter(str(ends[told[at]].address) for ends in whole).most_common(3)],
+            [address for address, _ in Counter(
+                str(ends[segments[at]].address) for ends in complete
+            ).most_common(3)],
             float(delays[at]), float(low[at]), float(high[at]),
             float(shares[at]), float(share_low[at]), float(share_high[at]),
             float(of_medians[at]), float(of_medians_shares[at]),
@@ -343,31 +347,31 @@ def _pieces(
 
 
 def one_way_ms(rtt_ms: FloatArray) -> FloatArray:
-    """Return each trace's segments of one direction: half of what each end adds.
+    """Return one-way latencies (ms) of each trace's segments: half the difference of RTTs.
 
     Args:
-        rtt_ms: round trips to the ends, shape (traces, segments); an end cannot be further away
-            than those behind it.
+        rtt_ms: RTTs to the ends of segments, shape (traces, segments); an RTT above that to a later
+            end is lowered to it.
     """
     least = np.minimum.accumulate(rtt_ms[:, ::-1], axis=1)[:, ::-1]
     return np.asarray(np.diff(least, axis=1, prepend=0) / 2)
 
 
 def _back_ms(rtt_ms: FloatArray) -> float:
-    """Return how far the median of a hop is above one behind it; 0 where it is no matter."""
+    """Return by how many ms a median RTT exceeds that of a later hop; 0 if below `_MOST_BACK`."""
     medians = np.median(rtt_ms, axis=0)
     back_ms = float((medians - np.minimum.accumulate(medians[::-1])[::-1]).max())
     return back_ms if back_ms > _MOST_BACK * medians[-1] else 0.0
 
 
 def _shares(delays: FloatArray) -> FloatArray:
-    """Return delays and their shares of the sum, shape (2, segments)."""
+    """Return the delays and their shares of the sum, shape (2, segments)."""
     total = delays.sum()
     return np.array([delays, delays / total if total > 0 else np.full_like(delays, np.nan)])
 
 
 def _draws(rtt_ms: FloatArray, seed: int) -> list[FloatArray]:
-    """Return rows of resamples: blocks of neighbours, as many rows as there are."""
+    """Return the row indices of each bootstrap resample; rows are drawn in consecutive blocks."""
     draw, count = np.random.default_rng(seed), len(rtt_ms)
     block = _BLOCK if count >= _FEWEST_BLOCKS * _BLOCK else 1
     blocks = -(-count // block)

@@ -1,4 +1,4 @@
-"""What a viewer saw of a film over time: bitrates of its chunks, the buffer, and its stalls."""
+"""Timelines of video sessions: bitrate of the chunks, buffer level, and stalls."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from skyhop.analysis.looks import COLOURS
+from skyhop.analysis.styles import COLOURS
 from skyhop.analysis.timeline import (
     GREY,
     LIGHT_GREY,
@@ -28,31 +28,31 @@ _STALL_ALPHA = 0.25
 
 
 @dataclass(frozen=True)
-class Shown:
-    """A session and how it is drawn."""
+class Session:
+    """Video session with its label and colour."""
 
     label: str
     colour: str
     film: FilmSeries
 
 
-def film_panels(sessions: Sequence[Shown]) -> list[Panel]:
-    """Return what each session's chunks had, and what was in its buffer."""
+def film_panels(sessions: Sequence[Session]) -> list[Panel]:
+    """Return the panels of the sessions' bitrates (Mbit/s) and buffer levels (s)."""
     return [_bitrates(sessions), _buffers(sessions)] if sessions else []
 
 
 def session_timeline(
     title: str, films: Mapping[str, FilmSeries], rate: tuple[FloatArray, FloatArray] | None = None
 ) -> Timeline:
-    """Return sessions that began at once over the same rate.
+    """Return the timeline of sessions that began at the same time over the same link rate.
 
     Args:
-        title: what stands above.
-        films: by who decided.
-        rate: from when on (s) it was what (Mbit/s), shape (n,) each.
+        title: title of the figure.
+        films: sessions, by the name of the controller.
+        rate: times (s) and link rates (Mbit/s), shape (n,) each; a rate holds from its time on.
     """
     sessions = [
-        Shown(name, COLOURS[place % len(COLOURS)], film)
+        Session(name, COLOURS[place % len(COLOURS)], film)
         for place, (name, film) in enumerate(films.items())
     ]
     end_s = max((film.end_s for film in films.values()), default=1.0)
@@ -62,15 +62,15 @@ def session_timeline(
         marks = [Line(t_s, mbps, Stroke(GREY, 0.9), step="post")]
         seen = (t_s >= 0) & (t_s <= end_s)
         panels.insert(0, Panel("rate", "Mbit/s", marks, from_zero(highest_of(mbps[seen]))))
-    return Timeline("path", title, end_s, event_strip(Events.none(), end_s), panels)
+    return Timeline("path", title, end_s, event_strip(Events.empty(), end_s), panels)
 
 
-def _bitrates(sessions: Sequence[Shown]) -> Panel:
+def _bitrates(sessions: Sequence[Session]) -> Panel:
     marks: list[Mark] = []
     highest = 0.0
     for shown in sessions:
         film = shown.film
-        # From one chunk's arrival until the next one's.
+        # A bitrate holds from the arrival of its chunk to the arrival of the next chunk.
         t_s = np.append(film.arrived_s, film.end_s)
         mbps = np.append(film.bitrate_mbps, film.bitrate_mbps[-1:])
         marks.append(Line(t_s, mbps, Stroke(shown.colour, 1.2), shown.label, step="post"))
@@ -78,7 +78,7 @@ def _bitrates(sessions: Sequence[Shown]) -> Panel:
     return Panel("bitrate of chunks", "Mbit/s", marks, from_zero(highest))
 
 
-def _buffers(sessions: Sequence[Shown]) -> Panel:
+def _buffers(sessions: Sequence[Session]) -> Panel:
     highest = max(highest_of(shown.film.buffer_s) for shown in sessions)
     _, top = from_zero(highest)
     marks: list[Mark] = []
@@ -95,7 +95,7 @@ def _buffers(sessions: Sequence[Shown]) -> Panel:
 
 
 def _saw(film: FilmSeries) -> tuple[FloatArray, FloatArray]:
-    """Return when (s) how much was in the buffer (s): it drains, and fills with each chunk."""
+    """Return times (s) and buffer levels (s): a falling line that rises at each chunk's arrival."""
     t_s, left_s = [0.0], [0.0]
     for arrived_s, buffer_s in zip(film.arrived_s.tolist(), film.buffer_s.tolist(), strict=True):
         drained_s = t_s[-1] + left_s[-1]

@@ -1,4 +1,4 @@
-"""Figures over several flows at a time: what their shares of each bin amount to."""
+"""Aggregates over several flows: sum, mean, ratios and fairness in each time bin."""
 
 from __future__ import annotations
 
@@ -14,11 +14,13 @@ from skyhop.data.arrays import BoolArray, FloatArray, IntArray
 def bins_of_flows(
     samples: Sequence[tuple[FloatArray, FloatArray]], width_s: float
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the ends (s) of bins (k,), and each flow's mean in each (n, k), NaN where it has none.
+    """Return the ends (s) of bins (k,), and each flow's mean in each bin (n, k).
+
+    The mean is NaN if a flow has no sample in a bin.
 
     Args:
-        samples: of each flow, when they end (s) and their values.
-        width_s: of the bins, the first of which begins at 0.
+        samples: for each flow, the ends of its samples (s) and their values.
+        width_s: width of the bins (s); the first begins at 0.
     """
     means = [binned(t_s, values, width_s)[1] for t_s, values in samples]
     count = max(map(len, means), default=0)
@@ -28,51 +30,51 @@ def bins_of_flows(
 
 
 def means_of_flows(samples: Sequence[FloatArray]) -> FloatArray:
-    """Return each flow's mean as the one bin that there is, shape (n, 1), NaN where it has none."""
+    """Return each flow's mean over all its samples, shape (n, 1); NaN without samples."""
     known = [values[np.isfinite(values)] for values in samples]
     return np.array([[values.mean() if len(values) else np.nan] for values in known])
 
 
 def cut_off(shares: FloatArray, least: float | None, *, truncate: bool) -> FloatArray:
-    """Return shares that are at least `least`, and cut to whole numbers where that is asked for."""
+    """Replace shares below `least` by `least`; with `truncate`, drop the fractions of shares."""
     bounded = shares if least is None else np.maximum(shares, least)
     return np.trunc(bounded) if truncate else bounded
 
 
 def least_to_greatest(shares: FloatArray, _flow: int) -> FloatArray:
-    """Return the least share of each bin over the greatest, shape (k,)."""
+    """Return the ratio of the least to the greatest share in each bin, shape (k,)."""
     return _ratio(shares.min(axis=0), shares.max(axis=0))
 
 
 def one_to_others(shares: FloatArray, flow: int) -> FloatArray:
-    """Return one flow's share of each bin over the greatest of the others', shape (k,)."""
+    """Return the ratio of one flow's share to the greatest other share in each bin, shape (k,)."""
     return _ratio(shares[flow], np.delete(shares, flow, axis=0).max(axis=0))
 
 
 def sums(shares: FloatArray, first: int) -> FloatArray:
-    """Return the sum of the shares before `first` over that of the others, shape (k,)."""
+    """Return the ratio of the sum of shares before index `first` to the sum of the rest, (k,)."""
     return _ratio(shares[:first].sum(axis=0), shares[first:].sum(axis=0))
 
 
 def total(shares: FloatArray, _flow: int) -> FloatArray:
-    """Return the sum of each bin, shape (k,), over the flows that there are in it."""
-    return _where(_there(shares) > 0, np.nansum(shares, axis=0))
+    """Return the sum in each bin over those flows with a sample in the bin, shape (k,)."""
+    return _where(_flow_counts(shares) > 0, np.nansum(shares, axis=0))
 
 
 def average(shares: FloatArray, _flow: int) -> FloatArray:
-    """Return the mean of each bin, shape (k,), over the flows that there are in it."""
-    counts = _there(shares)
+    """Return the mean in each bin over those flows with a sample in the bin, shape (k,)."""
+    counts = _flow_counts(shares)
     return _where(counts > 0, np.nansum(shares, axis=0) / np.maximum(counts, 1))
 
 
 def fairness(shares: FloatArray, _flow: int) -> FloatArray:
-    """Return Jain's index of each bin, shape (k,)."""
+    """Return Jain's fairness index in each bin, shape (k,)."""
     found = (jain(column) for column in shares.T)
     indices = np.array([np.nan if index is None else index for index in found], dtype=np.float64)
-    return _where(_there(shares) == len(shares), indices)
+    return _where(_flow_counts(shares) == len(shares), indices)
 
 
-OVER: Mapping[str, Callable[[FloatArray, int], FloatArray]] = {
+AGGREGATES: Mapping[str, Callable[[FloatArray, int], FloatArray]] = {
     "min/max": least_to_greatest,
     "one/others": one_to_others,
     "sum/sum": sums,
@@ -80,16 +82,16 @@ OVER: Mapping[str, Callable[[FloatArray, int], FloatArray]] = {
     "mean": average,
     "jain": fairness,
 }
-"""By the names of study files: of shares (n, k) and the place of one of them, a figure per bin.
+"""Functions by their names in study files; they compute one value per bin (k,) from shares (n, k).
 
-The place is of the one that is compared; of sums, of the first that is below the line.
-
-NaN where a bin has none. Ratios and fairness need all flows, and that one of them has a share.
+The second argument is the index of the flow that is compared; for `sum/sum`, that of the first flow
+of the denominator. A bin without samples gives NaN. Ratios and fairness also give NaN unless every
+flow has a sample in the bin, and one sample is above 0.
 """
 
 
-def _there(shares: FloatArray) -> IntArray:
-    """Return how many flows there are in each bin, shape (k,)."""
+def _flow_counts(shares: FloatArray) -> IntArray:
+    """Return the number of flows with a sample in each bin, shape (k,)."""
     return np.asarray(np.isfinite(shares).sum(axis=0), dtype=np.int64)
 
 

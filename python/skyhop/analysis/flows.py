@@ -1,26 +1,23 @@
-"""Which flow is which: names and looks that are the same in every figure and table."""
+"""Styles and labels of flows: the same in every figure and table of a report."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
-from skyhop.analysis.looks import Dash, Marker, looks_of
+from skyhop.analysis.flow_groups import FlowKey, by_duration, flow_groups
+from skyhop.analysis.styles import Dash, Marker, styles_of
 from skyhop.analysis.timeline import Stroke
 from skyhop.data.records import RunRecord
 
 MANY_FLOWS = 7
-"""With more flows than this, flows of one kind share a look and lines become thin."""
-
-FlowKey: TypeAlias = tuple[int, int]
-"""The run's index among the runs shown, and the flow's id."""
+"""Largest number of flows with styles of their own; with more, groups share styles."""
 
 
 @dataclass(frozen=True)
 class FlowStyle:
-    """How one flow is drawn everywhere in a report."""
+    """Style and names of one flow, the same in every figure of a report."""
 
     colour: str
     dash: Dash
@@ -28,21 +25,21 @@ class FlowStyle:
     width: float
     alpha: float
     label: str
-    """Its name in legends."""
+    """Name of the flow in legends, unique among the flows of the report."""
     group: str
-    """What flows that share a look have in common."""
+    """Name of the flows with this style: `FlowGroup.name`, or `label` if there are few flows."""
 
     @property
     def stroke(self) -> Stroke:
-        """How its lines are drawn."""
+        """Stroke of the flow's lines."""
         return Stroke(self.colour, self.width, self.dash, self.alpha, self.marker)
 
 
 def flow_styles(runs: Sequence[RunRecord]) -> dict[FlowKey, FlowStyle]:
     """Choose a style for each TCP flow of the runs, with the shortest labels that are unique.
 
-    Congestion controls look as everywhere; their several flows are told apart by shade and dash.
-    With many flows in runs that share a time axis, those of a kind look alike.
+    Each congestion control has its own style; its flows differ in shade and dash. If runs that
+    share a time axis have many flows, the flows of a group (`flow_groups`) share a style.
     """
     keys = [
         ((index, int(flow["id"])), str(flow["cc"]), run)
@@ -51,32 +48,41 @@ def flow_styles(runs: Sequence[RunRecord]) -> dict[FlowKey, FlowStyle]:
     ]
     labels = _labels(keys)
     styles: dict[FlowKey, FlowStyle] = {}
-    for together in by_duration(runs):
-        styles |= _styles_together([key for key in keys if key[0][0] in together], labels)
+    for indices in by_duration(runs):
+        own = [key for key in keys if key[0][0] in indices]
+        styles |= (
+            _styles_of_few(own, labels)
+            if len(own) <= MANY_FLOWS
+            else _styles_of_many(runs, indices, labels)
+        )
     return styles
 
 
-def _styles_together(
+def _styles_of_few(
     keys: Sequence[tuple[FlowKey, str, RunRecord]], labels: Mapping[FlowKey, str]
 ) -> dict[FlowKey, FlowStyle]:
-    if len(keys) <= MANY_FLOWS:
-        looks = looks_of(cc for _, cc, _ in keys)
-        return {
-            key: FlowStyle(look.colour, look.dash, look.marker, 1.4, 0.95, labels[key], labels[key])
-            for (key, _, _), look in zip(keys, looks, strict=True)
-        }
-    engines = {run.summary["engine"] for _, _, run in keys}
-    groups = {
-        key: cc if len(engines) == 1 else f"{cc}, {run.summary['engine']}" for key, cc, run in keys
-    }
-    ccs = {groups[key]: cc for key, cc, _ in keys}
-    of_group = dict(zip(ccs, looks_of(ccs.values()), strict=True))
+    """Return a different style for each flow."""
+    styles = styles_of(cc for _, cc, _ in keys)
+    return {
+        key: FlowStyle(
+            style.colour, style.dash, style.marker, 1.4, 0.95, labels[key], labels[key]
+        )
+        for (key, _, _), style in zip(keys, styles, strict=True)
+    }  # fmt: skip
+
+
+def _styles_of_many(
+    runs: Sequence[RunRecord], indices: Sequence[int], labels: Mapping[FlowKey, str]
+) -> dict[FlowKey, FlowStyle]:
+    """Return the style of each flow: one style per group, for the runs with these indices."""
+    groups = flow_groups([runs[index] for index in indices])
     styles = {}
-    for key, _, _ in keys:
-        look, group = of_group[groups[key]], groups[key]
-        styles[key] = FlowStyle(
-            look.colour, look.dash, look.marker, 0.7, 0.6, labels[key], group
-        )  # fmt: skip
+    for group, style in zip(groups, styles_of(group.cc for group in groups), strict=True):
+        for place, flow in group.flows:
+            key = indices[place], flow
+            styles[key] = FlowStyle(
+                style.colour, style.dash, style.marker, 0.7, 0.6, labels[key], group.name
+            )
     return styles
 
 
@@ -89,18 +95,3 @@ def _labels(keys: Sequence[tuple[FlowKey, str, RunRecord]]) -> dict[FlowKey, str
         spread = per_cc[cc] > per_run[key[0], cc]
         labels[key] = f"{label} ({run.name})" if spread else label
     return labels
-
-
-LIKE_DURATIONS = 1.5
-"""How many times longer than another a run may be and still share its time axis."""
-
-
-def by_duration(runs: Sequence[RunRecord]) -> list[list[int]]:
-    """Return the indices of runs that lasted about as long as each other, the shortest first."""
-    groups: list[list[int]] = []
-    for index in sorted(range(len(runs)), key=lambda index: runs[index].duration_s):
-        if groups and runs[index].duration_s <= LIKE_DURATIONS * runs[groups[-1][0]].duration_s:
-            groups[-1].append(index)
-        else:
-            groups.append([index])
-    return [sorted(group) for group in groups]

@@ -1,4 +1,4 @@
-"""What a map of a path at a moment shows: satellites, gateways, links and land."""
+"""Map of a path at one moment, as a view model: satellites, gateways, links and land."""
 
 from __future__ import annotations
 
@@ -16,54 +16,54 @@ from skyhop.data.land import land_deg
 NodeKind: TypeAlias = Literal["chosen satellite", "gateway", "end"]
 
 Window: TypeAlias = tuple[tuple[float, float], tuple[float, float]]
-"""Latitudes and longitudes from least to greatest."""
+"""Ranges of a map in degrees: (least, greatest) latitude, (least, greatest) longitude."""
 
 NODE_KINDS: tuple[NodeKind, ...] = ("chosen satellite", "gateway", "end")
 
 _MARGIN_DEG = (9.0, 14.0)
-"""Of latitude and longitude around the path."""
+"""Margins of latitude and longitude around the path, degrees."""
 
 _CROWDED = 0.06
-"""Satellites nearer than this share of the path's width need their names stacked."""
+"""Distance, as a share of the path's width, below which names of satellites are stacked."""
 
 _STACKED_AT_MOST = 3
-"""So many names stand above each other; of a longer chain the others have none."""
+"""Largest number of names in a stack; further satellites of a dense chain have no name."""
 
 
 @dataclass(frozen=True)
 class GroundNode:
-    """A node of the path on the map."""
+    """Node of the path on the map."""
 
     kind: NodeKind
     text: str
-    """Empty where its name would stand too far off."""
+    """Name of the node; empty if it would be too far from the node."""
     at_deg: tuple[float, float]
-    """Latitude and longitude."""
+    """Latitude and longitude, degrees."""
     stacked: int
-    """Above how many names its own stands, because its neighbours are near."""
+    """Number of names of other nodes below its own name in a stack."""
     is_west: bool
-    """Whether it lies in the western half of the path."""
+    """Whether the node lies in the western half of the path."""
 
 
 @dataclass(frozen=True)
 class GroundView:
-    """A map: points are latitude and longitude in degrees, shape (n, 2).
+    """Map of a path; points are latitude and longitude in degrees, shape (n, 2).
 
-    Longitudes are those nearest to the path's middle, so that the date line does not cut it in two.
+    Longitudes are within 180 degrees of the path's middle, so the date line does not split the map.
     """
 
     title: str
     latitudes_deg: tuple[float, float]
     longitudes_deg: tuple[float, float]
     land_deg: Sequence[FloatArray]
-    """Rings around land, and around lakes the other way."""
+    """Outlines of land as rings; rings of lakes have the opposite orientation."""
     satellites_deg: FloatArray
     tracks_deg: Sequence[tuple[FloatArray, FloatArray]]
-    """Where each satellite of the path comes from, and where it goes to."""
+    """Track of each of the path's satellites: part before and part after the moment."""
     track_label: str
     route_deg: FloatArray
     nodes: Sequence[GroundNode]
-    """In the order of the path; none without one."""
+    """Nodes in the order of the path; empty without a path."""
 
 
 def ground_view(moment: Moment) -> GroundView:
@@ -72,7 +72,7 @@ def ground_view(moment: Moment) -> GroundView:
 
 
 def ground_views(moments: Sequence[Moment]) -> list[GroundView]:
-    """Return the maps of a path at moments, all of the same part of the earth."""
+    """Return the maps of a path at several moments, all of the same region."""
     routes_deg = [ground_points_deg(moment.route_m) for moment in moments]
     middle_deg = _middle_longitude(np.concatenate(routes_deg))
     routes_deg = [_around(route_deg, middle_deg) for route_deg in routes_deg]
@@ -122,9 +122,9 @@ def _nodes(moment: Moment, route_deg: FloatArray) -> list[GroundNode]:
 
 
 def _stacks(longitudes_deg: Sequence[float]) -> list[int]:
-    """Return above how many of its neighbours' names each satellite's own stands.
+    """Return for each satellite the number of names below its own in a stack.
 
-    Names begin at the bottom again where the last that stood there is far enough away.
+    A name starts a new stack at the bottom if the last name there is far enough away.
     """
     crowd_deg = _CROWDED * float(np.ptp(longitudes_deg)) if longitudes_deg else 0.0
     last_deg, bottom_deg, stacks = np.inf, np.inf, list[int]()
@@ -149,7 +149,7 @@ def _kind(node: int, satellites: int) -> NodeKind:
 def _land_within(
     latitudes_deg: tuple[float, float], longitudes_deg: tuple[float, float]
 ) -> list[FloatArray]:
-    """Return the rings that reach into the map, each as often as the map goes around the earth."""
+    """Return the rings that reach into the map, shifted by multiples of 360 degrees if needed."""
     (south, north), (west, east) = latitudes_deg, longitudes_deg
     turns = [np.array((0.0, turn)) for turn in (-360.0, 0.0, 360.0)]
     turned = [ring + turn for turn in turns for ring in land_deg()]
@@ -169,13 +169,13 @@ def _middle_longitude(route_deg: FloatArray) -> float:
 
 
 def _around(points_deg: FloatArray, middle_deg: float) -> FloatArray:
-    """Return the same points with longitudes within 180 degrees of the middle."""
+    """Return the points with longitudes within 180 degrees of `middle_deg`."""
     latitudes, longitudes = points_deg.T
     return np.column_stack((latitudes, (longitudes - middle_deg + 180) % 360 - 180 + middle_deg))
 
 
 def _window(route_deg: FloatArray, middle_deg: float) -> Window:
-    """Return the map's latitudes and longitudes."""
+    """Return the ranges of latitude and longitude of the map."""
     if not len(route_deg):
         return (-90.0, 90.0), (middle_deg - 180, middle_deg + 180)
     low = route_deg.min(axis=0) - _MARGIN_DEG

@@ -1,4 +1,4 @@
-"""A path at one moment: where its satellites, gateways and ends are."""
+"""State of a path at one moment: positions of its satellites, gateways and ends."""
 
 from __future__ import annotations
 
@@ -12,48 +12,48 @@ import numpy as np
 
 from skyhop.data.arrays import FloatArray
 from skyhop.data.paths import Path
-from skyhop.data.positions import GATEWAYS, located, satellites_at, start_of
+from skyhop.data.positions import GATEWAYS, name_and_position, path_start, satellites_at
 from skyhop.errors import InputError
 
 TRACK_S = 120
-"""How far a satellite's track reaches before and after a moment."""
+"""Length in s of a satellite's track before the moment, and after it."""
 
 _TRACK_STEP_S = 10
 
 
 @dataclass(frozen=True)
 class Moment:
-    """A path at one moment, in earth-fixed metres."""
+    """State of a path at one moment; positions are earth-fixed, in m."""
 
     constellation: str
-    """What it is called: a name, or that of a file without where it lies."""
+    """Name of the constellation, or name of its file without the directory."""
     at_s: float
-    """Since the path's begin."""
+    """Time in s since the path's start."""
     utc: datetime
     satellites_m: FloatArray
-    """Every satellite of the constellation by number, shape (n, 3)."""
+    """Positions of all satellites of the constellation, by satellite id, shape (n, 3)."""
     minimum_elevation_deg: float
     nodes: list[int]
-    """The path's nodes from -1 to -2; empty without a path."""
+    """Node ids of the path, from -1 (`from`) to -2 (`to`); empty without a path."""
     route_m: FloatArray
-    """Where these nodes are, shape (len(nodes), 3)."""
+    """Positions of these nodes, shape (len(nodes), 3)."""
     names: list[str]
-    """What they are called."""
+    """Names of these nodes, in their order."""
     tracks_m: dict[int, FloatArray]
-    """Where each of the path's satellites is from `TRACK_S` before to `TRACK_S` after, (k, 3)."""
+    """Track of each satellite of the path, from `TRACK_S` before to `TRACK_S` after, (k, 3)."""
 
     @property
     def chosen(self) -> list[int]:
-        """The satellites of the path, in its order."""
+        """Ids of the path's satellites, in the order of the path."""
         return [node for node in self.nodes if 0 <= node < len(self.satellites_m)]
 
 
 def moment_of(path: Path, at_s: float, *, gateways: str = GATEWAYS) -> Moment:
-    """Return what a computed path is like `at_s` seconds after its begin.
+    """Return the state of a computed path `at_s` seconds after its start.
 
     Raises:
-        InputError: the path is a measured one, does not last that long, or numbers its satellites
-            otherwise than the constellation that it names.
+        InputError: the path was measured, or is shorter than `at_s`, or its satellite ids are not
+            those of the constellation that it names.
     """
     header = path.header
     if not header.get("constellation") or not header.get("start"):
@@ -65,11 +65,11 @@ def moment_of(path: Path, at_s: float, *, gateways: str = GATEWAYS) -> Moment:
     begins_s = path.frames["t_ns"].to_numpy() / 1e9
     frame = int(np.searchsorted(begins_s, at_s, side="right")) - 1
     nodes: list[int] = path.frames["nodes"][frame].as_py()
-    places = [located(node, header, satellites_m, gateways) for node in nodes]
+    places = [name_and_position(node, header, satellites_m, gateways) for node in nodes]
     return Moment(
         constellation=PurePath(header["constellation"]).name,
         at_s=at_s,
-        utc=start_of(header) + timedelta(seconds=at_s),
+        utc=path_start(header) + timedelta(seconds=at_s),
         satellites_m=satellites_m,
         minimum_elevation_deg=minimum_elevation_deg,
         nodes=nodes,

@@ -1,17 +1,18 @@
-"""Does it matter where a terminal looks? Latency by the direction of its boresight.
+"""Latency by the direction of a terminal's boresight, and a test whether directions differ.
 
-As the T3P paper's figure 4: how often each cell of azimuth and elevation occurred, and the 95th
-percentile of the latency to the point of presence there. That some orientations are worse is
-tested, by permutation: the 15 s slots of the operator's schedule are what varies together, so the
-latency of whole slots is dealt out anew among the orientations, many times. What a slot is like is
-the rank of its own 95th percentile; how bad a cell is, is the mean rank of its slots in units of
-its spread. The worst of all cells in each deal is what a cell is compared with, so that the worst
-of many is not called bad because there are many.
+As in the T3P paper's figure 4, orientations are counted in cells of azimuth and elevation: how
+often each cell occurred, and the 95th percentile of the latency to the point of presence there. A
+permutation test determines whether some orientations are worse. Latencies correlate within the 15 s
+slots of the operator's schedule, so each permutation shuffles whole slots among the orientations. A
+slot has the rank of its own 95th percentile; a cell's score is the mean rank of its slots in units
+of the spread that chance gives. Each cell is compared with the worst of all cells in each
+permutation, which corrects for the number of cells.
 
-Slots are taken to be exchangeable. Where neighbours are alike (`alike`), because latency has a
-course over minutes or hours, chance finds bad cells more often than it should: in one case of
-seven, not of twenty, where each slot has half of its neighbour's latency. Longer blocks are the
-remedy. Where a cell was visited once only (`visits`), its time cannot be told from its orientation.
+The test assumes that slots are exchangeable. If neighbouring slots correlate (`alike`), because
+latency changes over minutes or hours, the test finds bad cells too often by chance: in one case of
+seven instead of one of twenty, if half of a slot's latency is that of its neighbour. Longer blocks
+avoid this. For a cell that was visited only once (`visits`), the test cannot separate the effect of
+time from that of orientation.
 """
 
 from __future__ import annotations
@@ -27,21 +28,21 @@ from skyhop.telemetry.fields import TIME
 
 CELL_DEG = 0.1
 LEAST_SAMPLES = 30
-"""Cells with fewer are grey."""
+"""Least number of samples of a cell; cells with fewer samples are drawn grey."""
 BLOCK_S = 15.0
 GRID_OFFSET_S = 12.0
-"""Slots begin at seconds 12, 27, 42, 57."""
+"""Start of the first slot of a minute in s: slots begin at seconds 12, 27, 42 and 57."""
 PERMUTATIONS = 999
 WORST = 10
 LATENCY, DROP = "pop_ping_latency_ms", "pop_ping_drop_rate"
 FIELDS = ("direction_azimuth", "direction_elevation", LATENCY, DROP, "tilt", "attitude_uncertainty")
-"""What is read of telemetry."""
+"""Telemetry fields that are read."""
 _FEWEST_IN_BLOCK = 3
 _FEWEST_PAIRS = 30
 _ALIKE = 0.1
 _EDGE = 1e-6
 _SLEW_NS = 2_000_000_000
-"""Samples further apart say nothing about how fast it turns."""
+"""Largest time in ns between two samples from which a turning speed is computed."""
 
 
 @dataclass(frozen=True)
@@ -49,18 +50,18 @@ class Orientation:
     """Latency by orientation.
 
     Attributes:
-        cells: a row per cell, the worst first: `azimuth_deg` and `elevation_deg` of its middle,
+        cells: one row per cell, the worst first: `azimuth_deg` and `elevation_deg` of its middle,
             `n`, `share`, `p50_ms`, `p95_ms`, `drop`, `visits`; `worse_by` (standard deviations) and
-            `p`, both null where `n` is too small.
-        samples: with latency and orientation.
-        azimuth_deg: from the 5th to the 95th percentile.
-        elevation_deg: likewise.
-        slew_deg_per_s: medians, of azimuth and of elevation.
-        uncertainty_deg: the median of what the terminal says of its own attitude, None where it
-            does not.
-        alike: the correlation of neighbouring blocks' ranks; above 0.1 blocks are too short.
-        node: whose.
-        block_s: how long what was dealt out together is.
+            `p`, both null if `n` is too small.
+        samples: number of samples with latency and orientation.
+        azimuth_deg: 5th and 95th percentile of the boresight's azimuth.
+        elevation_deg: 5th and 95th percentile of the boresight's elevation.
+        slew_deg_per_s: median turning speeds of azimuth and elevation.
+        uncertainty_deg: median of the attitude uncertainty that the terminal reports; None if the
+            terminal reports none.
+        alike: correlation of the ranks of neighbouring blocks; above 0.1, blocks are too short.
+        node: name of the terminal's node.
+        block_s: length in s of the blocks that are permuted.
     """
 
     cells: pl.DataFrame
@@ -75,37 +76,37 @@ class Orientation:
 
     @property
     def worst(self) -> pl.DataFrame:
-        """The cells with the highest 95th percentile, of those with enough samples."""
+        """Cells with the highest 95th percentile, among the cells with enough samples."""
         return self.cells.filter(pl.col("p").is_not_null()).head(WORST)
 
     def significant(self, alpha: float = 0.05) -> pl.DataFrame:
-        """Return the cells that are worse than the rest."""
+        """Return the cells that are significantly worse than the others, at level `alpha`."""
         return self.cells.filter(pl.col("p") <= alpha)
 
     @property
     def caution(self) -> str | None:
-        """What to do where neighbouring blocks are too much alike for the test; else None."""
+        """Advice if neighbouring blocks correlate too much for the test; otherwise None."""
         if self.alike <= _ALIKE:
             return None
         longer = f"{4 * self.block_s:g} s"
         return (
-            f"what is {self.block_s:g} s apart is alike (correlation {self.alike:.2f}), so chance "
-            f'finds more than it should: give a longer block, such as --block "{longer}"'
+            f"samples {self.block_s:g} s apart correlate ({self.alike:.2f}), so the test finds "
+            f'more than it should: give a longer block, such as --block "{longer}"'
         )
 
     @property
     def title(self) -> str:
-        """What a figure of it is called."""
+        """Title of the figure."""
         return f"{self.node}: latency by orientation, {self.samples:,} s"
 
     @property
     def notes(self) -> list[str]:
-        """What to know about a figure of it."""
+        """Notes below the figure."""
         few = self.cells.filter(pl.col("p").is_null()).height
         found = self.significant().height
         return [
             f"grey: fewer than {LEAST_SAMPLES} samples ({few} of {self.cells.height} cells)",
-            f"ringed: worse than the rest at 5 %, by pieces of {self.block_s:g} s dealt out anew "
+            f"ringed: worse than the rest at 5 %, by permuting pieces of {self.block_s:g} s "
             f"({found} {'cell' if found == 1 else 'cells'})",
         ]
 
@@ -120,10 +121,10 @@ def by_orientation(
     """Return latency by orientation.
 
     Args:
-        frame: of `Store.read`, of one node, with `FIELDS`.
-        seed: of the permutations.
-        permutations: how many; a chance of 5 % needs 19, its estimate hundreds.
-        block_s: how long what varies together is.
+        frame: telemetry of one node with `FIELDS`, as `Store.read` returns it.
+        seed: seed of the permutations.
+        permutations: number of permutations: at least 19 for a level of 5 %, better hundreds.
+        block_s: length in s of the blocks within which latencies correlate.
 
     Raises:
         InputError: the frame is of several nodes, or has no latency with an orientation.
@@ -143,7 +144,7 @@ def by_orientation(
         azimuth=pl.Series(azimuth),
         cell_x=pl.Series(_cell(azimuth)),
         cell_y=pl.Series(_cell(known["direction_elevation"].to_numpy())),
-        # A second is told by its end: one that ends on the grid belongs to the slot before.
+        # The time of a sample is its end: a second that ends on the grid is in the earlier slot.
         block=(pl.col(TIME) - 1 - offset_ns) // block_ns,
     )
     slots = _slots(known)
@@ -163,18 +164,18 @@ def by_orientation(
 
 
 def _around_its_mean(azimuth_deg: FloatArray) -> FloatArray:
-    """Return azimuths without the jump at 180 degrees, which may then be exceeded."""
+    """Return azimuths near their mean, without the jump at 180 degrees; they may exceed 180."""
     middle = np.degrees(np.angle(np.exp(1j * np.radians(azimuth_deg)).mean()))
     return np.asarray(middle + (azimuth_deg - middle + 180) % 360 - 180)
 
 
 def _cell(degrees: FloatArray) -> IntArray:
-    # What lies on an edge in decimal belongs above it, whatever it is in binary.
+    # A value that is an edge in decimal belongs to the cell above, despite binary rounding.
     return np.floor(degrees / CELL_DEG + _EDGE).astype(np.int64)
 
 
 def _cells(known: pl.DataFrame) -> pl.DataFrame:
-    """Return what is seen in each cell, the worst first."""
+    """Return the statistics of each cell, the highest 95th percentile first."""
     blocks = pl.col("block").unique().sort()
     return (
         known.group_by("cell_x", "cell_y")
@@ -197,7 +198,7 @@ def _cells(known: pl.DataFrame) -> pl.DataFrame:
 
 
 def _slots(known: pl.DataFrame) -> pl.DataFrame:
-    """Return blocks with enough samples, in their order: `slot` (0, 1, ...), `block`, `rank`."""
+    """Return the blocks with enough samples, in order: `slot` (0, 1, ...), `block`, `rank`."""
     return (
         known.filter(pl.col(LATENCY).is_not_null())
         .group_by("block")
@@ -210,7 +211,7 @@ def _slots(known: pl.DataFrame) -> pl.DataFrame:
 
 
 def _alike(slots: pl.DataFrame) -> float:
-    """Return the correlation of blocks with those before them, of what no gap is between."""
+    """Return the correlation of the ranks of neighbouring blocks, without pairs across gaps."""
     ranks, blocks = slots["rank"].to_numpy(), slots["block"].to_numpy()
     follows = np.diff(blocks) == 1
     before, after = ranks[:-1][follows], ranks[1:][follows]
@@ -222,7 +223,7 @@ def _alike(slots: pl.DataFrame) -> float:
 def _tested(
     known: pl.DataFrame, slots: pl.DataFrame, cells: pl.DataFrame, seed: int, permutations: int
 ) -> pl.DataFrame:
-    """Add how much worse a cell is than the rest, and how often chance does as much."""
+    """Add the results of the permutation test, `worse_by` and `p`, to the cells."""
     timed = known.filter(pl.col(LATENCY).is_not_null())
     tried = cells.filter(pl.col("timed") >= LEAST_SAMPLES).with_row_index("row")
     counts = (
@@ -244,18 +245,18 @@ def _tested(
 def _permuted(
     ranks: FloatArray, counts: pl.DataFrame, cells: int, seed: int, permutations: int
 ) -> tuple[FloatArray, FloatArray]:
-    """Return how bad cells are, and the chance that the worst of all is as bad by chance.
+    """Return the scores of cells, and the probability that the worst cell by chance reaches each.
 
     Args:
-        ranks: of the slots, shape (slots,).
-        counts: how many samples a cell (`row`) has in a slot: `row`, `slot`, `count`.
-        cells: how many there are.
-        seed: of the deals.
-        permutations: how many.
+        ranks: ranks of the slots, shape (slots,).
+        counts: samples of each cell (`row`) in each slot: columns `row`, `slot`, `count`.
+        cells: number of cells.
+        seed: seed of the permutations.
+        permutations: number of permutations.
 
     Returns:
-        Of each cell, the sum of its samples' ranks in units of its spread under chance, and the
-        probability, both of shape (cells,).
+        For each cell, the sum of its samples' ranks in units of the spread that chance gives the
+        sum, and the probability; both of shape (cells,).
     """
     from scipy.sparse import csr_array
 
@@ -282,7 +283,7 @@ def _middle(degrees: FloatArray) -> tuple[float, float]:
 
 
 def _slew(known: pl.DataFrame, name: str) -> float:
-    """Return the median of how fast it turns, in degrees per second."""
+    """Return the median turning speed, in degrees per second."""
     since_ns = pl.col(TIME).diff()
     speed = pl.col(name).diff().abs() / (since_ns / 1e9)
     found = known.select(speed.filter(since_ns <= _SLEW_NS)).to_series().median()

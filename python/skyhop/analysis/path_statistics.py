@@ -1,4 +1,4 @@
-"""What a path is like in figures: round trips, handovers, outages, stretch."""
+"""Statistics of a path: round trips, handovers, outages, stretch."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from skyhop.data.geometry import LIGHT_M_PER_S, great_circle_m
 from skyhop.data.records import PathRecord
 
 FIBRE_M_PER_S = LIGHT_M_PER_S * 2 / 3
-"""How fast light goes through glass."""
+"""Speed of light in glass fibre, in m/s."""
 
 FIBRE_DETOUR = 1.4
-"""How much longer a cable is than the great circle."""
+"""Assumed ratio of a cable's length to the great-circle distance."""
 
 
 def path_statistics(path: PathRecord) -> dict[str, Any]:
-    """Return the figures of a path, each with its unit in its name.
+    """Return the statistics of a path; their names end in their units.
 
-    Everything is weighted by time; round trips are without queueing and count while there is a
-    path. `stretch_great_circle` is the mean round trip in units of light's along the great circle
-    and back, `stretch_fibre` in units of `FIBRE_DETOUR` times that way at `FIBRE_M_PER_S`; None
-    where the ends' positions are not known.
+    All statistics are weighted by time. RTTs are without queueing, and only times with a path
+    count. `stretch_great_circle` is the ratio of the mean RTT to the RTT of light along the great
+    circle. `stretch_fibre` is its ratio to the RTT of a fibre of `FIBRE_DETOUR` times that length,
+    with `FIBRE_M_PER_S`. Both are None if the positions of the ends are not known.
     """
     rtt_ms, held_s = round_trips(path)
     up = np.isfinite(rtt_ms) & (held_s > 0)
@@ -53,16 +53,17 @@ def path_statistics(path: PathRecord) -> dict[str, Any]:
 
 
 def round_trips(path: PathRecord) -> tuple[FloatArray, FloatArray]:
-    """Return each frame's round trip in ms, NaN without one, and for how many s it holds, (n,)."""
+    """Return each frame's RTT (ms, NaN while down) and its duration (s), shape (n,) each."""
     held_s = np.diff(path.t_s, append=max(path.duration_s, float(path.t_s[-1])))
-    # What is sent in the middle of a frame stands for all of it.
+    # A packet sent in the middle of a frame stands for the whole frame.
     return _rtt_ms(path, path.t_s + held_s / 2), held_s
 
 
 def _rtt_ms(path: PathRecord, sent_s: FloatArray) -> FloatArray:
-    """Return the round trips of what is sent at `sent_s`, NaN where the path is down then.
+    """Return the RTTs (ms) of packets sent at `sent_s`, NaN while the path is down.
 
-    What comes back meets the delay of the moment at which it turns round, and nothing overtakes.
+    The return delay is that at the time when the packet arrives at the other end; packets do not
+    overtake each other.
     """
     there_s = _delay_at(path, path.delay_ms, sent_s) / 1e3
     turns_s = np.maximum.accumulate(np.nan_to_num(sent_s + there_s))
@@ -73,7 +74,7 @@ def _rtt_ms(path: PathRecord, sent_s: FloatArray) -> FloatArray:
 
 
 def _delay_at(path: PathRecord, delay_ms: FloatArray, at_s: FloatArray) -> FloatArray:
-    """Return the one-way delay at moments, by the path's own rule between frames."""
+    """Return the one-way delay at times; between frames, by the path's rule `between_frames`."""
     frame = np.clip(np.searchsorted(path.t_s, at_s, side="right") - 1, 0, None)
     if path.header.get("between_frames", "linear") != "linear":
         return delay_ms[frame]
@@ -86,7 +87,7 @@ def _delay_at(path: PathRecord, delay_ms: FloatArray, at_s: FloatArray) -> Float
 
 
 def _outages(path: PathRecord, held_s: FloatArray) -> list[tuple[float, float]]:
-    """Return disjoint (begin, end) in s when the path is down, by events or without a route."""
+    """Return disjoint (begin, end) in s in which the path is down, by an event or without route."""
     down = np.isnan(path.delay_ms)
     begins_s, ends_s = path.t_s[down], path.t_s[down] + held_s[down]
     without = list(zip(begins_s.tolist(), ends_s.tolist(), strict=True))
@@ -108,7 +109,7 @@ def _known_quantiles(values: FloatArray, held_s: FloatArray) -> dict[str, float]
 
 
 def _quantiles(values: FloatArray, weights: FloatArray, mean: float | None) -> dict[str, float]:
-    """Return least, quantiles, greatest and mean; a value counts as long as it holds."""
+    """Return minimum, quantiles, maximum and mean; values are weighted by their durations."""
     if mean is None:
         return {}
     order = np.argsort(values)

@@ -1,4 +1,4 @@
-"""What the figure of a path shows: delay, hops and what happened, over time."""
+"""Timeline of a path: delay, hops, rate and events."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from skyhop.analysis.timeline import (
     Stroke,
     Timeline,
     event_strip,
+    from_zero,
+    highest_of,
 )
 from skyhop.data.arrays import FloatArray
 from skyhop.data.records import PathRecord
@@ -22,21 +24,21 @@ from skyhop.data.records import PathRecord
 _DELAY_COLOUR, _BACK_COLOUR, _HOPS_COLOUR = "#0072B2", "#E69F00", "#444444"
 
 _THIN_FROM = 3000
-"""With more points than this the line is thinner."""
+"""Number of points above which the line is thinner."""
 
 _BANDS_FROM = 8000
-"""With more points than this a line would be a blot: bins are drawn in its place."""
+"""Number of points above which bins are drawn, because a line would be a solid area."""
 
 _BINS = 800
 _SHARES = (0.01, 0.5, 0.99)
 
 
 def path_timeline(path: PathRecord, until_s: float | None = None) -> Timeline:
-    """Return one-way delay, number of hops, rate where it was measured, and events of a path.
+    """Return the timeline of a path: one-way delay, number of hops, measured rate, and events.
 
     Args:
         path: the path.
-        until_s: where to stop, in seconds; by default where the path ends.
+        until_s: end of the timeline in s; by default the end of the path.
     """
     end_s = min(path.duration_s, until_s) if until_s else path.duration_s
     panels = [_delay(path, end_s)]
@@ -56,32 +58,31 @@ def _delay(path: PathRecord, end_s: float) -> Panel:
         marks += _curve(path, back, end_s, _BACK_COLOUR, "back")
     marks += _curve(path, forward, end_s, _DELAY_COLOUR, "forward" if back_differs else "delay")
     mean = _mean_while_connected(path, end_s)
-    span = None
     if mean is not None:
         marks.append(Level(mean, f"mean {mean:.1f} ms"))
-        span = _zoomed(forward[np.isfinite(forward) & (path.t_s <= end_s)])
-    return Panel("one-way delay", "ms", marks, span)
+    within = path.t_s <= end_s
+    highest = max(highest_of(forward[within]), highest_of(back[within]))
+    return Panel("one-way delay", "ms", marks, from_zero(highest))
 
 
 def _hops(path: PathRecord) -> Panel:
     t_s = np.append(path.t_s, path.duration_s)
     hops = np.append(path.hops, path.hops[-1])
-    low, high = float(np.nanmin(path.hops)), float(np.nanmax(path.hops))
     marks = [Line(t_s, hops, Stroke(_HOPS_COLOUR, 1.1), step="post")]
-    # A constant number of hops would be shown between fractions of one.
-    return Panel("hops", "", marks, (low - 1, high + 1), whole=True)
+    return Panel("hops", "", marks, (0.0, highest_of(path.hops) + 1), is_count=True)
 
 
 def _rate(path: PathRecord, end_s: float) -> Panel:
-    # A single line needs no name beside the panel's.
+    # A single line needs no label in addition to the panel's title.
     label = "rate" if len(path.rate_mbps) > _BANDS_FROM else ""
-    return Panel("rate", "Mbit/s", _curve(path, path.rate_mbps, end_s, _DELAY_COLOUR, label), None)
+    marks = _curve(path, path.rate_mbps, end_s, _DELAY_COLOUR, label)
+    return Panel("rate", "Mbit/s", marks, from_zero(highest_of(path.rate_mbps)))
 
 
 def _curve(
     path: PathRecord, values: FloatArray, end_s: float, colour: str, label: str
 ) -> list[Mark]:
-    """Return a line, or where there are far more values than pixels their median and range."""
+    """Return a line; or, for far more values than pixels, the median and range per bin."""
     if len(values) <= _BANDS_FROM:
         width = 1.0 if len(values) > _THIN_FROM else 1.4
         return [Line(*path.curve(values), Stroke(colour, width), label)]
@@ -96,7 +97,7 @@ def _curve(
 def _quantiles_of_bins(
     t_s: FloatArray, values: FloatArray, end_s: float
 ) -> tuple[FloatArray, FloatArray]:
-    """Return equal bins' middles (s) and the quantiles `_SHARES` of what is in them, (n, 3)."""
+    """Return the middles (s) of equal bins, and the quantiles `_SHARES` in each, shape (n, 3)."""
     edges_s = np.linspace(0, end_s, _BINS + 1)
     starts = np.searchsorted(t_s, edges_s)
     quantiles = np.full((_BINS, len(_SHARES)), np.nan)
@@ -108,29 +109,22 @@ def _quantiles_of_bins(
 
 
 def _differ(path: PathRecord, forward: FloatArray, back: FloatArray, end_s: float) -> bool:
-    """Tell whether the two directions are worth two curves."""
+    """Return whether the two directions differ enough for two curves."""
     if len(forward) <= _BANDS_FROM:
         return not np.allclose(forward, back, atol=0.001, equal_nan=True)
-    # A round trip that was halved changes there before it changes back: look at the level alone.
+    # Of a halved RTT, the delay forward changes earlier than the delay back: compare medians.
     medians = [_quantiles_of_bins(path.t_s, values, end_s)[1][:, 1] for values in (forward, back)]
     apart = np.abs(medians[0] - medians[1])
     return bool(np.nanmedian(apart) > 0.02 * np.nanmedian(medians[0]))
 
 
 def _mean_while_connected(path: PathRecord, end_s: float) -> float | None:
-    """Return the mean delay in ms, each frame for as long as it holds; None without a path."""
+    """Return the mean delay in ms, weighted by the duration of frames; None without a path."""
     begins = np.minimum(path.t_s, end_s)
     held_s = np.diff(np.append(begins, end_s))
     held_s[np.isnan(path.delay_ms)] = 0
     total_s = float(held_s.sum())
     return float(np.nansum(path.delay_ms * held_s)) / total_s if total_s > 0 else None
-
-
-def _zoomed(values: FloatArray) -> tuple[float, float]:
-    """Show at least 2 ms: a path that hardly changes must not fill a panel with noise."""
-    low, high = float(values.min()), float(values.max())
-    margin = max(0.08 * (high - low), (2.0 - (high - low)) / 2)
-    return max(low - margin, 0), high + margin
 
 
 def _title(path: PathRecord) -> str:

@@ -1,4 +1,4 @@
-"""What a figure of a predictor shows: predicted and true over time, and how large errors are."""
+"""View model of a predictor's figure: predicted and true values over time, error distribution."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from skyhop.data.arrays import BoolArray, FloatArray
 
 if TYPE_CHECKING:
     from skyhop.predict.cards import Card
-    from skyhop.predict.model import Outcome
+    from skyhop.predict.model import Evaluation
 
 _SHOWN_S = 300
-"""Of the series, from its beginning."""
+"""Length in s of the shown part of the series, which is its beginning."""
 _MOST_APE_PCT = 100.0
 
 
 @dataclass(frozen=True)
 class ErrorCurve:
-    """The shares of seconds, 0 to 1, whose absolute error is at most so many % of the truth."""
+    """Share of seconds (0 to 1) whose absolute error is at most each percentage of the truth."""
 
     name: str
     ape_pct: FloatArray
@@ -31,20 +31,20 @@ class ErrorCurve:
 
 @dataclass(frozen=True)
 class PredictionView:
-    """A model's predictions of one horizon.
+    """Predictions of a model for one horizon.
 
     Attributes:
-        title: what was predicted, how far ahead.
-        what: the target, with `unit`.
-        at_s: times of the shown piece of the series, from its beginning; NaN in gaps.
-        shown_truth: what came then.
-        shown_predicted: what was predicted for it.
-        grid_s: when in it moments of the grid were.
-        truth: of all seconds.
-        predicted: of all seconds.
-        curves: how large errors are, the model's first.
-        most_ape_pct: where curves end.
-        note: what must be known to read it.
+        title: target, horizon and model.
+        what: name of the target; its values are in `unit`.
+        at_s: times in s of the shown part of the series, from its beginning; NaN in gaps.
+        shown_truth: true values at these times.
+        shown_predicted: predicted values at these times.
+        grid_s: times in s of the handover grid within the shown part.
+        truth: true values of all seconds.
+        predicted: predicted values of all seconds.
+        curves: error distributions of the model and of baselines, the model's first.
+        most_ape_pct: absolute percentage error at which the curves end.
+        note: note below the figure.
     """
 
     title: str
@@ -61,12 +61,12 @@ class PredictionView:
     note: str
 
 
-def prediction_view(card: Card, tested: Outcome) -> PredictionView:
-    """Return what the figure of a tested horizon shows; there is a second at least."""
+def prediction_view(card: Card, tested: Evaluation) -> PredictionView:
+    """Return the view of a tested horizon; the test must cover at least one second."""
     unit, factor = ("ms", 1.0) if card.target == "latency" else ("Mbit/s", 1e-6)
     at_s = (tested.end_ns - tested.end_ns[0]) / 1e9
     shown = (at_s >= 0) & (at_s <= _SHOWN_S)
-    errors = tested.compared().model
+    errors = tested.comparison().model
     named = [(card.model, tested.predicted), *tested.baselines.items()]
     mape = "" if errors.mape_pct is None else f"MAPE {errors.mape_pct:.1f} %, "
     return PredictionView(
@@ -87,12 +87,12 @@ def prediction_view(card: Card, tested: Outcome) -> PredictionView:
 
 
 def _grid_times(at_s: FloatArray, has_grid: BoolArray, shown: BoolArray) -> FloatArray:
-    # A second's end is its time, and the moment is at its beginning.
+    # The time of a second is its end; the moment of the grid is at its beginning.
     return at_s[shown & has_grid] - 1.0
 
 
 def _broken(at_s: FloatArray) -> FloatArray:
-    """Return times, those after gaps as NaN, so that no line crosses one."""
+    """Return times, with NaN after each gap, so that no line crosses a gap."""
     broken = at_s.copy()
     broken[1:][np.diff(at_s) > 1.5] = np.nan  # noqa: PLR2004
     return broken

@@ -1,9 +1,10 @@
-"""How wrong predictions from element sets are: two snapshots of one fleet compared.
+"""Report timing errors of handover announcements that are predicted from element sets.
 
-SaTCP, section V-B: the older elements predict where each satellite is, the newer ones say where it
-was. The time in which a satellite's coverage moves over the distance between the two is its report
-timing error: by so much too early or too late would a handover be announced, if all of the distance
-lay along the track. That is the upper bound which the paper takes.
+SaTCP, section V-B: the older of two snapshots predicts the position of each satellite, and the
+newer snapshot gives the actual position. The report timing error is the time in which the
+satellite's coverage moves by the distance between the two. If the whole distance lay along the
+track, a handover would be announced too early or too late by this time. The paper uses this upper
+bound.
 """
 
 from __future__ import annotations
@@ -22,67 +23,67 @@ from skyhop.data.constellations import Constellation, constellation
 from skyhop.errors import InputError
 
 T_ERR_SHARE = 0.9
-"""SaTCP takes as T_err what nine in ten predictions do not exceed."""
+"""Quantile of the errors that SaTCP uses as T_err: 90 % of the errors do not exceed it."""
 
 SHARES = (0.1, 0.25, 0.5, 0.75, T_ERR_SHARE, 0.95, 0.99, 1.0)
-"""The quantiles that are worth a table."""
+"""Quantiles that the table shows."""
 
 _SHOWN_SHARE = 0.98
 
 _STEP_S = 1
-"""Between the two moments that a speed is taken from."""
+"""Time in s between the two positions from which a satellite's speed is computed."""
 _HOUR_NS = 3.6e12
 
 
 @dataclass(frozen=True)
 class ReportTiming:
-    """The report timing errors of the satellites that two snapshots have in common.
+    """Report timing errors of the satellites that two snapshots have in common.
 
-    Satellites whose element set is the same in both say nothing and are not among them.
+    Satellites with the same element set in both snapshots are left out, as they have no error.
     """
 
     at: str
-    """The moment of UTC for which satellites are predicted."""
+    """Time (UTC) for which positions are predicted."""
     catalogue_numbers: list[int]
     errors_s: FloatArray
-    """Seconds, per satellite."""
+    """Report timing error of each satellite in s, shape (n,)."""
     position_errors_m: FloatArray
-    """How far off each satellite is."""
+    """Distance between predicted and actual position of each satellite in m, shape (n,)."""
     age_h: float
-    """How old the older sets are at `at`, in hours (median)."""
+    """Median age of the older element sets at `at`, in hours."""
     newer_by_h: float
-    """By how much a satellite's newer set is younger than its older one, in hours (median)."""
+    """Median time between a satellite's older and newer element set, in hours."""
     left_out: int
-    """Satellites that are further off than was asked for."""
+    """Number of satellites that were left out because their error exceeds `up_to_s`."""
 
     def quantile_s(self, share: float) -> float:
-        """Return the error that this share of the satellites does not exceed, in seconds."""
+        """Return the error in s that this share of the satellites does not exceed."""
         return float(np.quantile(self.errors_s, share))
 
     @property
     def t_err_s(self) -> float:
-        """SaTCP's T_err: the 90 % point, rounded up to a tenth of a second."""
+        """SaTCP's T_err: the 90th percentile of the errors, rounded up to a tenth of a second."""
         return math.ceil(round(self.quantile_s(T_ERR_SHARE) * 10, 6)) / 10
 
 
 @dataclass(frozen=True)
 class TimingView:
-    """The figure of report timing errors: their eCDF, as in SaTCP's Figure 4."""
+    """View model of the errors' ECDF, as in SaTCP's Figure 4."""
 
     title: str
     errors_s: FloatArray
-    """Sorted, shape (n,)."""
+    """Errors in s in ascending order, shape (n,)."""
     shares: FloatArray
-    """Of the satellites at or below each, shape (n,)."""
+    """Share of satellites at or below each error, shape (n,)."""
     marked: Mapping[str, tuple[float, float]]
-    """Points of it by their labels: error and share."""
+    """Marked points by their labels: error (s) and share."""
     t_err_s: float
     right_s: float
-    """What lies further right belongs to satellites that manoeuvre."""
+    """End of the axis in s; larger errors are of satellites that manoeuvre."""
 
 
 def timing_view(found: ReportTiming) -> TimingView:
-    """Return the share of satellites at or below each error, with the median and T_err marked."""
+    """Return the ECDF of the errors, with the median and T_err marked."""
     right_s = max(found.quantile_s(_SHOWN_SHARE), 1.4 * found.t_err_s)
     names = {"median": 0.5, f"{T_ERR_SHARE:.0%}".replace("%", " %"): T_ERR_SHARE}
     points = {name: (found.quantile_s(share), share) for name, share in names.items()}
@@ -107,13 +108,13 @@ def report_timing(
     Args:
         old: the older file, TLE or OMM, plain or gzipped.
         new: the newer file.
-        at: for when satellites are predicted, such as "2021-11-22T10:57:50Z"; the median epoch of
-            the newer sets where nothing is said.
-        up_to_s: leave satellites out that are further off: they manoeuvre, which nobody foretells.
+        at: time for which positions are predicted, such as "2021-11-22T10:57:50Z"; by default the
+            median epoch of the newer element sets.
+        up_to_s: leave out satellites with larger errors, because they manoeuvre.
 
     Raises:
-        InputError: a file is no element sets, the snapshots have nothing in common or are in the
-            wrong order, the moment cannot be read.
+        InputError: a file has no element sets; the snapshots have no satellite in common or are in
+            the wrong order; or `at` is not a time.
     """
     before, after = constellation(os.fspath(old)), constellation(os.fspath(new))
     moment = after.epoch if at is None else at
@@ -141,7 +142,7 @@ def report_timing(
 
 
 def _common(before: Constellation, after: Constellation, files: str) -> tuple[list[int], list[int]]:
-    """Return the ids of the satellites that have a newer set, in either snapshot."""
+    """Return the ids, in each snapshot, of the satellites whose element set in `after` is newer."""
     old_ids, new_ids = _ids(before), _ids(after)
     shared = [number for number in new_ids if number in old_ids]
     if not shared:

@@ -1,4 +1,4 @@
-"""What a page about runs says: facts, warnings, answers at a glance, tables, how to repeat it."""
+"""View model of a page about runs: sentences, facts, warnings, cards, tables, and commands."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from skyhop._core import HANDOVER_KINDS, LOSS_REASONS
 from skyhop.analysis.comparison import Comparison, compare
-from skyhop.analysis.flows import FlowKey, FlowStyle, by_duration, flow_styles
-from skyhop.analysis.looks import GLYPHS
+from skyhop.analysis.flow_groups import FlowKey, by_duration
+from skyhop.analysis.flows import FlowStyle, flow_styles
 from skyhop.analysis.path_timeline import path_timeline
 from skyhop.analysis.run_timeline import run_timeline
+from skyhop.analysis.styles import GLYPHS
 from skyhop.analysis.summary import (
     CALL_KEYS,
     FILM_KEYS,
@@ -24,8 +27,9 @@ from skyhop.analysis.summary import (
     rows_of_more_links,
     summary_table,
 )
+from skyhop.analysis.summary_sentences import PathFacts, Summary, run_summaries
 from skyhop.analysis.tables import MISSING, Column, Table, three_digits
-from skyhop.analysis.terminal_page import TerminalPart, telemetry_beside, terminal_part
+from skyhop.analysis.terminal_page import TerminalPart, telemetry_of_run, terminal_part
 from skyhop.analysis.timeline import Timeline
 from skyhop.data.records import PathRecord, RunRecord
 from skyhop.data.toml import toml_text
@@ -54,11 +58,11 @@ _CARDS_AT_MOST = 8
 
 @dataclass(frozen=True)
 class Card:
-    """The answer for one flow."""
+    """Main results of one flow."""
 
     colour: str
     glyph: str
-    """The flow's marker."""
+    """Unicode symbol of the flow's marker in figures."""
     name: str
     goodput: str
     lines: tuple[str, ...]
@@ -66,7 +70,7 @@ class Card:
 
 @dataclass(frozen=True)
 class RunSection:
-    """What is said of one run."""
+    """Section of the page about one run."""
 
     name: str
     anchor: str
@@ -74,37 +78,39 @@ class RunSection:
     made_by: Sequence[tuple[str, str]]
     command: str
     scenario: str
-    """As TOML."""
+    """Resolved scenario of the run, as TOML."""
     printed: Sequence[tuple[str, str]]
-    """Of a program and its server: the command line, and what it printed."""
+    """Command lines of the program and of its server, each with its output."""
     terminal: TerminalPart | None = None
-    """What is said of the terminal, where a testbed's telemetry is there."""
+    """Part about the run's terminal, for runs with telemetry of a testbed."""
 
 
 @dataclass(frozen=True)
 class PageFigure:
-    """A figure of the page."""
+    """Figure of the page, before it is drawn."""
 
     name: str
-    """What to call it as a file, without what that ends in."""
+    """Name of the figure's files, without the suffix."""
     caption: str
     view: Callable[[], Timeline | Comparison | TerminalView]
-    """Makes what it shows; that takes its time."""
+    """Function that computes the view model; it is called late because it takes time."""
     run: int | None = None
-    """Which of the runs it is about; None: all of them."""
+    """Index of the run that the figure shows; None for all runs."""
     heading: str = ""
-    """Of a figure about a run's terminal."""
+    """Heading of a figure about a run's terminal; empty for other figures."""
 
 
 @dataclass(frozen=True)
 class RunsPage:
-    """A page about one or several runs."""
+    """View model of the page about one or several runs."""
 
     title: str
+    summaries: Sequence[Summary]
+    """Three sentences for each set of runs of similar duration."""
     facts: Sequence[tuple[str, str]]
-    """What the runs were about: name, and what differs between them, each once."""
+    """Conditions of the runs: name, and the distinct values in the runs."""
     warnings: Sequence[tuple[str, str]]
-    """Run and text."""
+    """Name of the run and text of each warning."""
     cards: Sequence[Card]
     flow_table: Table
     app_table: Table
@@ -115,10 +121,10 @@ class RunsPage:
 
 
 def runs_page(runs: Sequence[RunRecord], title: str | None = None) -> RunsPage:
-    """Return what the page about runs says; its title is the ends of the paths unless given."""
+    """Return the page about runs; its default title names the ends of the paths."""
     rows = [list(rows_of(run)) for run in runs]
     flow_rows = [row for of_run in rows for row in of_run if row["flow"] is not None]
-    # A call is no TCP flow: all that is known of it stands among the applications.
+    # A call is not a TCP flow: its results are in the table of applications.
     tcp_rows = [row for row in flow_rows if row["cc"] is not None]
     run_rows = [of_run[0] for of_run in rows]
     link_rows = [
@@ -129,6 +135,7 @@ def runs_page(runs: Sequence[RunRecord], title: str | None = None) -> RunsPage:
     terminals = [_terminal(run) for run in runs]
     return RunsPage(
         title=title or _heading(runs),
+        summaries=run_summaries(runs, [path_facts(run) for run in runs]),
         facts=_facts(runs),
         warnings=[(row["run"], text) for row in run_rows for text in row["warnings"]],
         cards=_cards(runs, rows),
@@ -146,13 +153,24 @@ def runs_page(runs: Sequence[RunRecord], title: str | None = None) -> RunsPage:
     )
 
 
+def path_facts(run: RunRecord) -> PathFacts:
+    """Return the time (s) during which a run's path was down, and the path's mean rate (Mbit/s)."""
+    spans = run.events.down_spans(run.duration_s)
+    rate_mbps = None
+    if run.path is not None:
+        rates = run.path.rate_mbps[run.path.t_s <= run.duration_s]
+        known = rates[np.isfinite(rates)]
+        rate_mbps = float(known.mean()) if len(known) else None
+    return PathFacts(outage_s=sum(end - begin for begin, end in spans), rate_mbps=rate_mbps)
+
+
 def _figures(runs: Sequence[RunRecord]) -> list[PageFigure]:
     styles = flow_styles(runs)
     return [*_comparisons(runs, styles), *_paths(runs), *_runs(runs, styles)]
 
 
 def _terminal(run: RunRecord) -> TerminalPart | None:
-    place = telemetry_beside(run.directory)
+    place = telemetry_of_run(run.directory)
     return None if place is None else terminal_part(place)
 
 
@@ -211,7 +229,7 @@ def _file_name(run: RunRecord, index: int) -> str:
 
 
 def _distinct_paths(runs: Sequence[RunRecord]) -> list[tuple[PathRecord, float]]:
-    """Return each path once, with how much of it was run."""
+    """Return each distinct path, with the duration (s) of the longest run over it."""
     found: dict[bytes, tuple[PathRecord, float]] = {}
     for run in runs:
         if run.path is not None:
@@ -262,11 +280,12 @@ def _ends(run: RunRecord) -> str:
 
 
 def _facts(runs: Sequence[RunRecord]) -> list[tuple[str, str]]:
-    """Say what the runs were about: (name, values), each value once."""
+    """Return the conditions of the runs as (name, distinct values)."""
     names = ("constellation", "relay", "handover", "outage", "start")
     facts = [(name, [_path_fact(run, name) for run in runs]) for name in names]
     facts += [
-        ("link", [_link_fact(run) for run in runs]),
+        ("link", [_link_fact(_part(run.scenario, "link")) for run in runs]),
+        ("link back", [_link_fact(_part(_part(run.scenario, "link"), "back")) for run in runs]),
         ("duration", [f"{three_digits(run.duration_s)} s" for run in runs]),
         ("engine", [str(run.summary["engine"]) for run in runs]),
         ("handovers", [_handover_fact(run) for run in runs]),
@@ -280,8 +299,8 @@ def _path_fact(run: RunRecord, name: str) -> str:
     return str(header.get(name) or _part(run.scenario, "path").get(name) or "")
 
 
-def _link_fact(run: RunRecord) -> str:
-    link = _part(run.scenario, "link")
+def _link_fact(link: Mapping[str, Any]) -> str:
+    """Return the rate, queue discipline and queue size of one direction of the link, as text."""
     parts = [str(link["rate"])] if link.get("rate") else []
     if link.get("qdisc"):
         parts.append(_qdisc_fact(link["qdisc"]))
@@ -300,8 +319,10 @@ def _qdisc_fact(qdisc: str | Mapping[str, Any]) -> str:
 
 
 def _handover_fact(run: RunRecord) -> str:
-    counts = run.summary["handovers"]
-    return ", ".join(f"{counts[kind]:,} {kind}" for kind in HANDOVER_KINDS)
+    """Return the number of handovers, in total and by kind, as text."""
+    counts = {kind: count for kind, count in run.summary["handovers"].items() if count}
+    kinds = ", ".join(f"{counts[kind]:,} {kind}" for kind in HANDOVER_KINDS if kind in counts)
+    return f"{sum(counts.values()):,} ({kinds})" if counts else "none"
 
 
 def _part(scenario: Mapping[str, Any], name: str) -> Mapping[str, Any]:
@@ -310,7 +331,7 @@ def _part(scenario: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 
 def _cards(runs: Sequence[RunRecord], rows: Sequence[Sequence[dict[str, Any]]]) -> list[Card]:
-    """Give the answer at a glance, a card per flow; none where there are too many for that."""
+    """Return a card for each TCP flow; no cards if there are more than `_CARDS_AT_MOST` flows."""
     styles = flow_styles(runs)
     cards = []
     for index, of_run in enumerate(rows):
@@ -340,19 +361,24 @@ def _cards(runs: Sequence[RunRecord], rows: Sequence[Sequence[dict[str, Any]]]) 
 
 
 def _app_line(row: Mapping[str, Any]) -> str:
+    if row["mean_bitrate_bps"] is not None:
+        bitrate, stalls, stalled, qoe = (
+            column(key).text(row) for key in ("mean_bitrate_bps", "stalls", "stall_ns", "qoe")
+        )
+        return f"{row['app']}: {bitrate} Mbit/s, {stalls} stalls ({stalled} s), QoE {qoe}"
     p50, p99 = (column(f"latency_{q}_us").text(row) for q in ("p50", "p99"))
     completed, failed = (column(key).text(row) for key in ("completed", "failed"))
     return f"{row['app']}: {completed} completed, {failed} failed, p50 {p50} ms, p99 {p99} ms"
 
 
 def _run_columns(rows: Sequence[Mapping[str, Any]]) -> list[Column]:
-    """Choose the table of runs' columns: marks where there are any."""
+    """Return the columns of the table of links; they include ECN marks if there are any."""
     marked = any(row["link_marks"] for row in rows)
     return [column(key) for key in _RUN_KEYS if marked or key != "link_marks"]
 
 
 def _flow_columns(rows: Sequence[Mapping[str, Any]]) -> list[Column]:
-    """Choose the flow table's columns: completion where a flow could complete, ids as needed."""
+    """Return the columns of the table of flows; completion, marks and ids only if needed."""
     keys = list(_FLOW_KEYS)
     if all(row["completion_s"] is None for row in rows):
         keys.remove("completion_s")
@@ -395,7 +421,7 @@ def _printed(run: RunRecord) -> Iterator[tuple[str, str]]:
 
 
 def _command(run: RunRecord, engine: str) -> str:
-    """Return what runs it again from scenario.toml, which names the seed."""
+    """Return the command that repeats the run from its scenario.toml, which contains the seed."""
     words = ["skyhop", engine, "scenario.toml", "-o", run.directory.resolve().name]
     program = run.manifest.get("program")
     if program:
@@ -410,7 +436,7 @@ def _command(run: RunRecord, engine: str) -> str:
 
 
 def _made_by(run: RunRecord) -> list[tuple[str, str]]:
-    """List everything in run.json but the scenario, as (name, text)."""
+    """Return the entries of run.json except the scenario, as (name, text)."""
     facts = [("engine", str(run.summary["engine"])), ("seed", str(run.summary["seed"]))]
     facts.append(("run time", f"{three_digits(float(run.summary['wall_s']))} s"))
     shown = {"schema", "scenario", "engine", "seed", "wall_s", "printed"}

@@ -1,4 +1,4 @@
-"""What a terminal shows of runs: a table of flows, and what belongs to their links."""
+"""Text output about runs: a table of flows, and a line about each link."""
 
 from __future__ import annotations
 
@@ -12,20 +12,23 @@ from typing import Any
 from skyhop._core import HANDOVER_KINDS, LOSS_REASONS
 from skyhop.analysis.summary import COLUMNS, GROUPS, count, rows_of
 from skyhop.analysis.tables import MISSING, Column, Table, three_digits
-from skyhop.data.heads import RunHead
+from skyhop.data.run_headers import RunHeader
 
 _IMPORTANCE = (
-    "run", "cc", "connection", "flow", "engine", "goodput_bps", "srtt_mean_us", "retransmits",
-    "completion_s", "app", "completed", "mean_bitrate_bps", "stall_ns", "qoe",
-    "latency_p50_us", "latency_p95_us", "latency_p99_us", "failed",
-    "mos_mean", "mos_least", "audio_late", "audio_lost", "jitter_mean_us",
+    "run", "cc", "connection", "flow", "engine", "goodput_bps", "srtt_mean_us", "rtt_p95_us",
+    "mos_mean", "mos_least", "app", "completed", "latency_p50_us", "latency_p95_us", "qoe",
+    "stall_ns", "mean_bitrate_bps", "base_rtt_mean_us", "retransmits", "completion_s", "failed",
+    "sent_packets", "cwnd_mean_packets", "marks",
+    "latency_p99_us", "audio_late", "audio_lost", "jitter_mean_us",
     "video_late", "video_lost", "switches", "stalls", "startup_ns",
-    "rtt_p95_us", "marks", "base_rtt_mean_us", "sent_packets", "cwnd_mean_packets",
 )  # fmt: skip
-"""Of a flow's columns, most important first: what does not fit is left out from the end."""
+"""Keys of a flow's columns, most important first; those that do not fit go to a further table."""
+
+_KEYS = ("run", "cc", "connection", "flow", "engine")
+"""Keys of the columns that identify a flow; each table repeats these columns."""
 
 CONNECTIONS_AT_MOST = 8
-"""So many flows of a program have a row each; a browser opens dozens."""
+"""Largest number of a program's connections with a row of their own; browsers open dozens."""
 
 _SEED = re.compile(r"seed-\d+")
 _LEVEL = 0.95
@@ -33,29 +36,31 @@ _LEVEL = 0.95
 
 @dataclass(frozen=True)
 class RunTables:
-    """Tables of runs, written for a reader."""
+    """Table of flows and lines about links, as text."""
 
     flows: Table
     importance: Sequence[int]
-    """Places of the columns of `flows`, most important first."""
+    """Indices of the columns of `flows`, most important first."""
+    keys: Sequence[int]
+    """Indices of the columns of `flows` that identify a row."""
     links: Sequence[str]
-    """A line per run about what belongs to its link, or to all its flows."""
+    """Lines about the links: for each run, its link and the sum of its flows."""
 
 
 @dataclass(frozen=True)
 class _Repeats:
-    """Runs that differ in their seeds alone, or one run."""
+    """Runs that differ only in their seeds, or a single run."""
 
     name: str
-    runs: Sequence[RunHead]
+    runs: Sequence[RunHeader]
 
 
-def run_tables(runs: Sequence[RunHead], *, each: bool = False) -> RunTables:
-    """Return the tables of runs; those that differ in their seeds (`seed-1`, …) together.
+def run_tables(runs: Sequence[RunHeader], *, each: bool = False) -> RunTables:
+    """Return the tables of runs; repeats (runs that differ only in their seeds) are combined.
 
     Args:
-        runs: as `read_heads` gives them.
-        each: keep repeats apart.
+        runs: headers of the runs, from `read_run_headers`.
+        each: whether every repeat has rows of its own.
     """
     groups = [_Repeats(run.name, [run]) for run in runs] if each else list(_repeats(runs))
     rows = [row for group in groups for row in _flow_rows(group) if row["flow"] is not None]
@@ -64,13 +69,14 @@ def run_tables(runs: Sequence[RunHead], *, each: bool = False) -> RunTables:
     return RunTables(
         flows=Table([], columns, [[_text(column, row) for column in columns] for row in rows]),
         importance=[places[key] for key in _IMPORTANCE if key in places],
+        keys=[places[key] for key in _KEYS if key in places],
         links=[line for group in groups for line in _link_lines(group, alone=len(groups) == 1)],
     )
 
 
-def _repeats(runs: Sequence[RunHead]) -> Iterator[_Repeats]:
-    """Yield runs in their order, those with seeds of one directory as one."""
-    groups: dict[object, list[RunHead]] = {}
+def _repeats(runs: Sequence[RunHeader]) -> Iterator[_Repeats]:
+    """Yield the runs in order; runs in directories `seed-N` of one parent are together."""
+    groups: dict[object, list[RunHeader]] = {}
     for run in runs:
         is_seed = _SEED.fullmatch(run.directory.resolve().name) is not None
         groups.setdefault(run.directory.resolve().parent if is_seed else run.name, []).append(run)
@@ -82,7 +88,7 @@ def _repeats(runs: Sequence[RunHead]) -> Iterator[_Repeats]:
 
 
 def _flow_rows(group: _Repeats) -> Iterator[dict[str, Any]]:
-    """Yield a row per flow; of repeats each figure is a list."""
+    """Yield a row per flow; in a row of several repeats, each value is a list."""
     found = [_largest(list(rows_of(run))) for run in group.runs]
     for alike in zip(*found, strict=False):
         if len(alike) == 1:
@@ -93,7 +99,7 @@ def _flow_rows(group: _Repeats) -> Iterator[dict[str, Any]]:
 
 
 def _largest(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the flows of a program that carried most, in their order; others' are all shown."""
+    """Return a program's connections with the most payload, in order; of other runs, all flows."""
     if not rows[0]["connection"] or len(rows) <= CONNECTIONS_AT_MOST:
         return rows
     kept = sorted(rows, key=_carried, reverse=True)[:CONNECTIONS_AT_MOST]
@@ -127,7 +133,7 @@ def _values(value: Any) -> list[Any]:
 
 
 def _flow_column(column: Column) -> Column:
-    """Return it with what a heading above it would say."""
+    """Return a column whose title includes the heading of its group."""
     for start, group in GROUPS.items():
         if column.key.startswith(start):
             name, _, unit = group.partition(" (")
@@ -144,14 +150,14 @@ def _text(column: Column, row: Mapping[str, Any]) -> str:
 
 
 def _with_interval(column: Column, values: Sequence[float]) -> str:
-    """Write the mean and half of its 95 % interval (Student's t)."""
+    """Return the mean and half the length of its 95 % interval (Student's t), as text."""
     if not values:
         return MISSING
-    # The mean of whole numbers need not be one.
+    # The mean of whole numbers may be fractional.
     write = three_digits if column.write is count else column.write
     if len(values) == 1:
         return write(values[0])
-    # A single run need not take the tenth of a second that this does.
+    # Imported here because it takes 0.1 s, and a single run does not need it.
     import numpy as np
     from scipy.special import stdtrit
 
@@ -161,7 +167,7 @@ def _with_interval(column: Column, values: Sequence[float]) -> str:
 
 
 def _link_lines(group: _Repeats, *, alone: bool) -> Iterator[str]:
-    """Yield one line about the path's link of a run, the runs' mean of repeats."""
+    """Yield one line about the path's link: of a run, or means over repeats."""
     summaries = [next(rows_of(run)) for run in group.runs]
 
     def mean(key: str) -> float | None:
@@ -183,7 +189,7 @@ def _link_lines(group: _Repeats, *, alone: bool) -> Iterator[str]:
     handovers = sum(mean(f"handovers_{kind}") or 0 for kind in HANDOVER_KINDS)
     if handovers:
         parts.append(f"{_number(handovers)} handovers")
-    parts += list(_datagrams(group.runs))
+    parts += [*_probes(group.runs), *_datagrams(group.runs)]
     smaller = [_smaller(run) for run in group.runs]
     if any(smaller):
         parts.append(f"{_number(sum(smaller) / len(smaller))} smaller flows in --json and --csv")
@@ -196,8 +202,8 @@ def _link_lines(group: _Repeats, *, alone: bool) -> Iterator[str]:
     yield ("" if alone else f"{group.name}: ") + ", ".join(parts)
 
 
-def _datagrams(runs: Sequence[RunHead]) -> Iterator[str]:
-    """Yield what became of a program's UDP datagrams in each direction, where there were any."""
+def _datagrams(runs: Sequence[RunHeader]) -> Iterator[str]:
+    """Yield a line on how many UDP datagrams of a program arrived per direction, if it sent any."""
     for way, name in (("forward", "from -> to"), ("back", "to -> from")):
         counts = [run.manifest.get("packets", {}).get(way, {}) for run in runs]
         sent = sum(count.get("udp_sent", 0) for count in counts)
@@ -206,8 +212,26 @@ def _datagrams(runs: Sequence[RunHead]) -> Iterator[str]:
             yield f"{arrived:,} of {sent:,} UDP datagrams arrived {name}"
 
 
-def _smaller(run: RunHead) -> int:
-    """Return how many flows of a program have no row."""
+def _is_bulk(flow: Mapping[str, Any], run: RunHeader) -> bool:
+    """Return whether a flow sends as fast as TCP allows, rather than at its application's rate."""
+    apps = {app["id"]: app.get("kind") for app in run.summary.get("apps") or []}
+    return not flow.get("connection") and apps.get(flow["id"], "bulk") == "bulk"
+
+
+def _probes(runs: Sequence[RunHeader]) -> Iterator[str]:
+    """Yield a line with the RTT and loss of each probe, means over the runs."""
+    by_run = [run.summary.get("probes") or [] for run in runs]
+    for probes in zip(*by_run, strict=False):
+        name = "probe" if len(by_run[0]) == 1 else f"probe #{probes[0]['id']}"
+        known = [[p[f"rtt_{q}_us"] for p in probes if p.get(f"rtt_{q}_us")] for q in ("p50", "p95")]
+        p50, p95 = (math.fsum(us) / len(us) / 1e3 if us else None for us in known)
+        rtt = f" RTT {three_digits(p50)} ms (p95 {three_digits(p95)} ms)" if p50 and p95 else ""
+        sent, lost = (sum(int(p[key]) for p in probes) for key in ("sent", "lost"))
+        yield f"{name}{rtt}, {lost:,} of {sent:,} lost"
+
+
+def _smaller(run: RunHeader) -> int:
+    """Return the number of a program's connections that have no row."""
     flows = [flow for flow in run.flow_summaries() if flow.get("connection")]
     return max(0, len(flows) - CONNECTIONS_AT_MOST)
 
@@ -216,15 +240,18 @@ def _number(value: float) -> str:
     return f"{value:,.0f}" if float(value).is_integer() else three_digits(value)
 
 
-def _jain(runs: Sequence[RunHead]) -> float | None:
-    """Return the index of the flows' goodputs where there are several: the runs' mean."""
-    # A program's connections are not rivals: one steers, another carries.
-    ours = [[flow for flow in run.flow_summaries() if not flow.get("connection")] for run in runs]
+def _jain(runs: Sequence[RunHeader]) -> float | None:
+    """Return Jain's index of the bulk flows' goodputs, as mean over runs; None below two flows.
+
+    Flows of applications use only the rate they need, and the connections of one program do not
+    compete with each other; they are left out.
+    """
+    ours = [[flow for flow in run.flow_summaries() if _is_bulk(flow, run)] for run in runs]
     shares = [[flow["goodput_bps"] for flow in flows] for flows in ours]
     shares = [goodputs for goodputs in shares if len(goodputs) > 1]
     if not shares:
         return None
-    # numpy takes a tenth of a second, which a run of one flow need not.
+    # Imported here because it takes 0.1 s, and a run of one flow does not need it.
     import numpy as np
 
     from skyhop.analysis.statistics import jain, mean

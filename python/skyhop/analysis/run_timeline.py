@@ -1,4 +1,4 @@
-"""What the figure of a run shows: its flows, their applications, its probes and its queue."""
+"""Timeline of a run: its flows, their applications, its probes and its queue."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ import numpy as np
 
 from skyhop._core import APP_TABLES, LOSS_REASONS
 from skyhop.analysis.binning import binned, binned_range, binned_sum, round_step
-from skyhop.analysis.film_timeline import Shown, film_panels
+from skyhop.analysis.film_timeline import Session, film_panels
+from skyhop.analysis.flow_groups import directions
 from skyhop.analysis.flows import MANY_FLOWS, FlowStyle, flow_styles
-from skyhop.analysis.looks import COLOURS
+from skyhop.analysis.styles import COLOURS
 from skyhop.analysis.timeline import (
     FAR_DASH,
     GREY,
@@ -39,22 +40,22 @@ from skyhop.data.reading import FILM
 from skyhop.data.records import AppSeries, FlowSeries, RunRecord
 
 _POINTS_AT_MOST = 1500
-"""Lines with more samples than this show means over bins, with a band for their range."""
+"""Largest number of samples of a line; with more, it shows means over bins, in a band of ranges."""
 
 _BINS = 360
 
 _FEW_FLOWS = 3
-"""Up to this many flows show ssthresh and bands as well."""
+"""Largest number of flows for which panels also show ssthresh and bands."""
 
 _LOGARITHMIC_FROM = 10
-"""Latencies that differ by this factor are shown on a logarithmic scale."""
+"""Least ratio of the longest to the shortest latency at which the axis is logarithmic."""
 
 _RATE_IN_SIGHT = 4
 
 _ABOVE_RATE = 1.02
-"""How far a sample lies above the link's rate where more was read than came."""
+"""Least ratio of goodput to link rate at which a sample counts as read in a burst."""
 
-_BURST_NOTE = "above the link's rate: what waited behind a lost packet is read at once"
+BURST_NOTE = "above the link's rate: what waited behind a lost packet is read at once"
 
 _SHOW_MB_FROM = 2e6
 _BARS_AT_MOST = 240
@@ -66,11 +67,11 @@ _QUEUE_COLOURS = ("#444444", "#E69F00", *COLOURS)
 
 
 def run_timeline(run: RunRecord, styles: Mapping[int, FlowStyle] | None = None) -> Timeline:
-    """Return what each flow, its application, the probes and the link did over time.
+    """Return the timeline of each flow, its application, the probes and the link.
 
     Args:
         run: the run.
-        styles: how to draw each flow, by its id; by default chosen for this run alone.
+        styles: style of each flow by its id; by default, styles are chosen for this run alone.
     """
     if styles is None:
         styles = {flow: style for (_, flow), style in flow_styles([run]).items()}
@@ -90,11 +91,11 @@ def _panels(run: RunRecord, styles: Mapping[int, FlowStyle]) -> list[Panel]:
     if run.flows:
         panels += [_goodput(run, styles), _rtt(run, styles)]
         panels += [_cwnd(run, styles), _retransmits(run, styles)]
-    # Next to the flows' RTT, of which they are other views.
+    # Probes and latencies complement the flows' RTT: show them next to it.
     panels[2:2] = [*([_probes(run)] if run.probes else []), *_latencies(run, styles)]
     panels[:0] = film_panels(
         [
-            Shown(_name(run, styles[flow]), styles[flow].colour, film)
+            Session(_name(run, styles[flow]), styles[flow].colour, film)
             for flow, film in run.films.items()
             if flow in styles
         ]
@@ -113,24 +114,42 @@ def _goodput(run: RunRecord, styles: Mapping[int, FlowStyle]) -> Panel:
         t_s, total_mbps = _thinned(*_total_goodput(run), run.duration_s)
         marks.append(Line(t_s, total_mbps, Stroke(GREY, 0.8), "all flows"))
         highest = max(highest, highest_of(total_mbps))
-    rates = link_rate_steps(run.scenario, run.duration_s) if run.has_one_link else None
-    # A rate far above what the flows reached would flatten them.
+    rates = _rates_of_flows(run)
+    # A link rate far above the flows' goodput would flatten the goodput curves: leave it out.
     if rates is not None and (highest == 0 or rates[1].max() <= _RATE_IN_SIGHT * highest):
         marks.append(Line(*rates, Stroke(GREY, 0.9, FAR_DASH), "link rate", step="post"))
         highest = max(highest, float(rates[1].max()))
-    note = _BURST_NOTE if _has_bursts(run, rates) else ""
+    note = BURST_NOTE if has_bursts(run) else ""
     return Panel("goodput", "Mbit/s", marks, from_zero(highest), shows_phases=True, note=note)
 
 
-def _has_bursts(run: RunRecord, rates: tuple[FloatArray, FloatArray] | None) -> bool:
-    """Tell whether any flow read more in a sample than the link carried in that time."""
+def _rates_of_flows(run: RunRecord) -> tuple[FloatArray, FloatArray] | None:
+    """Return the link's rate over time in the flows' direction; None if they share no direction.
+
+    Times are in s, rates in Mbit/s, shape (n,) each.
+    """
+    if not run.has_one_link:
+        return None
+    forward = link_rate_steps(run.scenario, run.duration_s)
+    back_mbps = mbps_or_none(((run.scenario.get("link") or {}).get("back") or {}).get("rate"))
+    ends = directions(run)
+    if back_mbps is None or ends == {"from"}:
+        return forward
+    if ends != {"to"}:
+        return None
+    return np.array([0.0, run.duration_s]), np.array([back_mbps, back_mbps])
+
+
+def has_bursts(run: RunRecord) -> bool:
+    """Return whether an application read more bytes in a sample than the link can carry in it."""
+    rates = link_rate_steps(run.scenario, run.duration_s) if run.has_one_link else None
     if rates is None:
         return False
     back_mbps = mbps_or_none(((run.scenario.get("link") or {}).get("back") or {}).get("rate")) or 0
     for series in run.flows.values():
         known = np.isfinite(series.goodput_mbps)
         t_s, goodput_mbps = series.t_s[known], series.goodput_mbps[known]
-        # Samples stand at the end of the time that they describe; it may hold a change of rate.
+        # The time of a sample is its end; the link's rate may change within the sample.
         begins_s = np.concatenate(([0.0], t_s[:-1])) if len(t_s) else t_s
         carried = np.maximum(_held(rates, begins_s), _held(rates, t_s)).clip(back_mbps)
         if (goodput_mbps > _ABOVE_RATE * carried).any():
@@ -139,13 +158,13 @@ def _has_bursts(run: RunRecord, rates: tuple[FloatArray, FloatArray] | None) -> 
 
 
 def _held(steps: tuple[FloatArray, FloatArray], at_s: FloatArray) -> FloatArray:
-    """Return the value that steps have at moments, shape (n,)."""
+    """Return the value of a step function at times `at_s`, shape (n,)."""
     times_s, values = steps
     return values[np.clip(np.searchsorted(times_s, at_s, side="right") - 1, 0, None)]
 
 
 def _total_goodput(run: RunRecord) -> tuple[FloatArray, FloatArray]:
-    """Return the sample times (s) of all flows and their goodput together (Mbit/s), (n,) each."""
+    """Return the sample times (s) of all flows and the sum of their goodputs (Mbit/s), (n,)."""
     t_s = np.concatenate([series.t_s for series in run.flows.values()])
     goodput_mbps = np.concatenate([series.goodput_mbps for series in run.flows.values()])
     times_s, inverse = np.unique(t_s, return_inverse=True)
@@ -163,7 +182,7 @@ def _rtt(run: RunRecord, styles: Mapping[int, FlowStyle]) -> Panel:
 
 
 def _cwnd(run: RunRecord, styles: Mapping[int, FlowStyle]) -> Panel:
-    # An ssthresh far above every window would flatten the windows: they set the scale.
+    # The windows determine the scale: an ssthresh far above them would flatten their curves.
     marks, highest = _flow_marks(run, styles, lambda flow: flow.cwnd_packets)
     if len(run.flows) <= _FEW_FLOWS:
         for flow, series in run.flows.items():
@@ -207,15 +226,15 @@ def _marks(run: RunRecord) -> Panel:
 def _counts(
     what: str, edges_s: FloatArray, sums: Mapping[str, FloatArray], colours: Mapping[str, str]
 ) -> Panel:
-    """Return bars by name, each on top of those before."""
+    """Return a panel of stacked bars, with one bar per name in each bin."""
     base = np.zeros(len(edges_s) - 1)
     marks: list[Mark] = []
     for name, counts in sums.items():
         marks.append(Bars(edges_s, counts, base, colours[name], name))
         base = base + counts
-    # Three digits: samples are taken at the moments they say, not exactly at even intervals.
+    # Samples are not at exactly even intervals, so the width is rounded.
     unit = f"per {edges_s[1] - edges_s[0]:.3g} s"
-    return Panel(what, unit, marks, from_zero(highest_of(base)), whole=True)
+    return Panel(what, unit, marks, from_zero(highest_of(base)), is_count=True)
 
 
 def _backlog(run: RunRecord) -> Panel:
@@ -224,7 +243,7 @@ def _backlog(run: RunRecord) -> Panel:
     marks: list[Mark] = []
     for index, (name, series) in enumerate(run.link.items()):
         colour = _QUEUE_COLOURS[index % len(_QUEUE_COLOURS)]
-        # The first is the one that the scenario is about; of the others, those that say something.
+        # The first link is the path's; other links are shown if their queues are visible here.
         if index > 0 and not (series.backlog_bytes >= 0.02 * max(highest, 1.0)).any():
             continue
         t_s, backlog = _thinned(series.t_s, series.backlog_bytes / scale, run.duration_s)
@@ -245,15 +264,15 @@ def _probes(run: RunRecord) -> Panel:
         lost_s = series.t_s[np.isnan(series.rtt_ms)]
         if len(lost_s):
             marks.append(Missing(lost_s, f"lost ({len(lost_s):,})", "probe-lost"))
-    # Room above the highest for the marks of lost packets.
+    # Lost packets are marked above the highest value.
     highest = 1.1 * max(highest_of(series.rtt_ms) for series in run.probes.values())
     return Panel("probe RTT", "ms", marks, from_zero(highest))
 
 
 def _latencies(run: RunRecord, styles: Mapping[int, FlowStyle]) -> Iterator[Panel]:
-    """Yield a panel per table: a burst takes other times than a message."""
+    """Yield a panel per kind of transaction, because latencies of kinds differ in magnitude."""
     for table in APP_TABLES:
-        # Of films other things are seen.
+        # Films have panels of their own (`film_panels`).
         if table == FILM:
             continue
         by_style: dict[tuple[str, str], list[AppSeries]] = {}
@@ -267,14 +286,14 @@ def _latencies(run: RunRecord, styles: Mapping[int, FlowStyle]) -> Iterator[Pane
 
 
 def _look(run: RunRecord, styles: Mapping[int, FlowStyle], flow: int) -> tuple[str, str]:
-    """Return what a flow is called and its colour; a call is no TCP flow, and has no style."""
+    """Return the name and colour of a flow; calls are not TCP flows, and have no style."""
     if flow in styles:
         return _name(run, styles[flow]), styles[flow].colour
     return f"call {flow}", _COLOURS[flow % len(_COLOURS)]
 
 
 def _opinions(run: RunRecord) -> Panel:
-    """Return the mean opinion scores of calls, a line per direction."""
+    """Return the panel of the calls' mean opinion scores, one line per direction."""
     marks: list[Mark] = []
     for flow, series in run.apps.items():
         for direction, (mos, t_s) in series.mos.items():
@@ -284,7 +303,7 @@ def _opinions(run: RunRecord) -> Panel:
 
 
 def _latency(table: str, by_style: Mapping[tuple[str, str], Sequence[AppSeries]]) -> Panel:
-    """Return a dot per transaction of the applications with a name and a colour."""
+    """Return the panel of one kind of transaction: a dot per transaction, and marks of failures."""
     marks: list[Mark] = []
     latencies_ms: list[FloatArray] = []
     lanes = 0
@@ -303,7 +322,7 @@ def _latency(table: str, by_style: Mapping[tuple[str, str], Sequence[AppSeries]]
 
 
 def _latency_scale(latency_ms: FloatArray, lanes: int) -> tuple[tuple[float, float], bool]:
-    """Return what to show below lanes of failures, and whether on a logarithmic scale."""
+    """Return the range of the axis, with room for lanes of failures, and whether it is log."""
     known = latency_ms[np.isfinite(latency_ms)]
     highest = highest_of(known)
     lowest = float(known.min()) if len(known) else 0.0
@@ -319,7 +338,7 @@ def _flow_marks(
     styles: Mapping[int, FlowStyle],
     values: Callable[[FlowSeries], FloatArray],
 ) -> tuple[list[Mark], float]:
-    """Return a line per flow, with bands where flows are few, and the highest value shown."""
+    """Return a line per flow (with bands if there are few flows), and the highest value."""
     named: set[str] = set()
     marks: list[Mark] = []
     highest = 0.0
@@ -347,7 +366,7 @@ def _title(run: RunRecord) -> str:
 
 
 def _name(run: RunRecord, style: FlowStyle) -> str:
-    """Return the legend's entry within one run's figure, which need not repeat the run's name."""
+    """Return a flow's legend entry in the figure of a single run, without the run's name."""
     name = style.group if len(run.flows) > MANY_FLOWS else style.label
     return name.removesuffix(f" ({run.name})")
 
@@ -371,7 +390,7 @@ def _bar_edges(run: RunRecord) -> FloatArray:
 
 
 def _sample_s(run: RunRecord) -> float:
-    """Return the time between samples; bars narrower than that would lie."""
+    """Return the time between samples in s, which is the least width of a bar."""
     times = next(iter(run.link.values())).t_s
     return float(np.median(np.diff(times))) if len(times) > 1 else 0.0
 
@@ -379,7 +398,7 @@ def _sample_s(run: RunRecord) -> float:
 def link_rate_steps(
     scenario: Mapping[str, Any], end_s: float
 ) -> tuple[FloatArray, FloatArray] | None:
-    """Return when (s) the link's rate takes which value (Mbit/s), None without a rate."""
+    """Return the times (s) and values (Mbit/s) of the link's rate; None if it has no rate."""
     link = scenario.get("link")
     first = mbps_or_none(link.get("rate")) if isinstance(link, Mapping) else None
     if first is None:

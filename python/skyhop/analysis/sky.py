@@ -1,4 +1,4 @@
-"""What the sky over one end of a path shows at one moment."""
+"""Satellites above one end of a path at one moment, as a view model."""
 
 from __future__ import annotations
 
@@ -12,41 +12,41 @@ from skyhop.data.arrays import BoolArray, FloatArray
 from skyhop.data.geometry import seen_from
 
 _NAMES_AT_MOST = 40
-"""With more usable satellites than this only the chosen one is named."""
+"""Largest number of usable satellites that are named; with more, only the serving one is named."""
 
 
 @dataclass(frozen=True)
 class SkyView:
-    """Satellites by elevation and azimuth (from north over east), in degrees."""
+    """Satellites in the sky by elevation and azimuth (from north over east), in degrees."""
 
     title: str
     elevation_deg: FloatArray
-    """Of every satellite of the constellation, shape (n,)."""
+    """Elevation of every satellite of the constellation, by satellite id, shape (n,)."""
     azimuth_deg: FloatArray
     low: BoolArray
-    """Which are above the horizon and too low to serve, shape (n,)."""
+    """Whether a satellite is above the horizon but too low to serve, shape (n,)."""
     low_label: str
     usable: BoolArray
     usable_label: str
     minimum_elevation_deg: float
     serving: int | None
     track_deg: Sequence[tuple[FloatArray, FloatArray]]
-    """The serving satellite's elevations and azimuths before the moment, and after it."""
+    """Track of the serving satellite: elevations and azimuths before the moment, and after it."""
     track_label: str
     named: Sequence[int]
-    """Satellites whose numbers are worth showing."""
+    """Ids of the satellites whose numbers are shown."""
 
 
 def sky_view(
     moment: Moment, place: str, place_deg: tuple[float, float], serving: int | None
 ) -> SkyView:
-    """Return what stands above a place.
+    """Return the view of the sky above a place.
 
     Args:
-        moment: the path at the moment.
+        moment: state of the path at the moment.
         place: the name of the place.
-        place_deg: its latitude and longitude.
-        serving: the satellite that serves it, if one does.
+        place_deg: latitude and longitude of the place.
+        serving: id of the satellite that serves the place; None without one.
     """
     elevation_deg, azimuth_deg = seen_from(*place_deg, moment.satellites_m)
     usable = elevation_deg >= moment.minimum_elevation_deg
@@ -73,7 +73,7 @@ def sky_view(
 def _track(
     moment: Moment, place_deg: tuple[float, float], serving: int
 ) -> list[tuple[FloatArray, FloatArray]]:
-    """Return what of the satellite's track is above the horizon: before the moment, and after."""
+    """Return the satellite's track above the horizon, before the moment and after it."""
     elevation_deg, azimuth_deg = seen_from(*place_deg, moment.tracks_m[serving])
     now = len(elevation_deg) // 2
     parts = [(elevation_deg[part], azimuth_deg[part]) for part in (np.s_[: now + 1], np.s_[now:])]

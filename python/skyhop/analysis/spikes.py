@@ -1,8 +1,9 @@
-"""Spikes of latency that last: the T3P paper's figure 3a, as a detector.
+"""Detector of sustained latency spikes, after the T3P paper's figure 3a.
 
-A spike is where the running median over 1 s stays above twice the median of its window for 3 s or
-longer. Lost probes do not end it, a gap does. The operator plans anew at seconds 12, 27, 42, 57;
-whether a spike begins and ends there is reported, with what chance would give.
+A spike is a period of at least 3 s in which the running median over 1 s stays above twice the
+median of its window. A gap in the data ends a spike; lost probes do not. The operator reschedules
+at seconds 12, 27, 42 and 57 of each minute; the result has the share of spikes that begin and end
+near these seconds, and the share expected by chance.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ PERIOD_S, OFFSET_S = 15.0, 12.0
 NEAR_GRID_S = 1.0
 NEAR_EDGE_S = 2.0
 BY_CHANCE = 2 * NEAR_GRID_S / PERIOD_S
-"""The share of moments that lie near the grid."""
+"""Share of spike edges expected near the grid by chance."""
 _RUNNING_S = 1.0
 _SPARSE_S = 0.9
-"""With as much or more from one value to the next, a value is its own running median."""
+"""Least time in s between values at which each value is its own running median."""
 _FEWEST = 10
 
 
@@ -36,11 +37,12 @@ class Series:
     """Latency over time.
 
     Attributes:
-        time_ns: when each value was known, shape (n,), rising.
-        latency_ms: NaN where it is not known or lost.
-        loss: 0 to 1, NaN where it is not known.
-        each_s: how long before its time a value holds: 1 for seconds, 0 for single probes.
-        name: whose.
+        time_ns: time of each value in ns since 1970, ascending, shape (n,).
+        latency_ms: latency; NaN if not known, or if the probe was lost.
+        loss: share of lost probes, 0 to 1; NaN if not known.
+        each_s: length in s of the period before `time_ns` that a value is about: 1 for values per
+            second, 0 for single probes.
+        name: name of the node and the field.
     """
 
     time_ns: IntArray
@@ -52,32 +54,32 @@ class Series:
 
 @dataclass(frozen=True)
 class Spike:
-    """One spike."""
+    """One spike of latency."""
 
     start_ns: int
     length_s: float
     peak_ms: float
-    """The highest running median."""
+    """Highest running median within the spike."""
     times_median: float
-    """The peak, in medians of its window."""
+    """Ratio of the peak to the median of the spike's window."""
     starts_on_grid: bool
     ends_on_grid: bool
     loss_at_edges: float | None
-    """Within 2 s of its start or end, 0 to 1; None where losses are not known."""
+    """Share (0 to 1) of probes lost within 2 s of the spike's start or end; None if not known."""
 
 
 @dataclass(frozen=True)
 class Spikes:
-    """What was found, and what a figure shows of it.
+    """Spikes of a series, and the curves that the figure shows.
 
     Attributes:
-        spikes: in their order.
-        series: in which.
-        running_ms: the running median at the series' times.
-        limit_ms: twice the median of the window, likewise.
-        median_ms: of all.
-        share_above: of the time, in which the running median was above the limit.
-        hours: how long was looked at, without gaps.
+        spikes: spikes in order of time.
+        series: the series that was searched.
+        running_ms: running median at the series' times.
+        limit_ms: twice the median of the window, at the series' times.
+        median_ms: median latency of the whole series.
+        share_above: share of time (0 to 1) in which the running median is above the limit.
+        hours: length of the series without gaps, in hours.
     """
 
     spikes: Sequence[Spike]
@@ -90,7 +92,7 @@ class Spikes:
 
     @property
     def title(self) -> str:
-        """What a figure of it is called."""
+        """Title of the figure."""
         count = len(self.spikes)
         long = f"{self.hours:.2f} h" if self.hours >= 1 else f"{60 * self.hours:.1f} min"
         return (
@@ -99,7 +101,7 @@ class Spikes:
         )
 
     def on_grid(self) -> tuple[float, float] | None:
-        """Return which shares of spikes start and end near the grid; None without any."""
+        """Return the shares of spikes that start and end near the grid; None without spikes."""
         if not self.spikes:
             return None
         starts = [spike.starts_on_grid for spike in self.spikes]
@@ -111,10 +113,10 @@ def series_of(frame: pl.DataFrame, field: str, loss: str, name: str) -> Series:
     """Return a field of one node's telemetry as a series.
 
     Args:
-        frame: of `Store.read`, with `field` and `loss`.
-        field: the latency, in ms.
-        loss: its losses.
-        name: whose.
+        frame: telemetry with `field` and `loss`, as `Store.read` returns it.
+        field: name of the latency field, in ms.
+        loss: name of the field with the losses of the same probes.
+        name: name of the series.
 
     Raises:
         InputError: the frame is of several nodes.
@@ -135,8 +137,8 @@ def find_spikes(series: Series, window_s: float = WINDOW_S) -> Spikes:
     """Find the spikes of a series.
 
     Args:
-        series: of at least ten values.
-        window_s: of which a spike is twice the median; windows follow each other.
+        series: series of at least ten values.
+        window_s: length in s of the consecutive windows whose medians determine the limit.
 
     Raises:
         InputError: there are too few values, or the window is shorter than a spike.
@@ -171,16 +173,16 @@ def find_spikes(series: Series, window_s: float = WINDOW_S) -> Spikes:
 
 
 def _running(at_s: FloatArray, latency_ms: FloatArray, each_s: float) -> FloatArray:
-    """Return the median of the second around each value."""
+    """Return the running median: for each value, the median of the 1 s around it."""
     if each_s >= _SPARSE_S:
         return latency_ms
     frame = pl.DataFrame({"at": np.round(at_s * 1e9).astype(np.int64), "value": latency_ms})
-    # What is lost has no latency, and does not count in a median.
+    # Lost probes have no latency and do not count in a median.
     values = frame.with_columns(pl.col("value").fill_nan(None)).drop_nulls()
     half = round(_RUNNING_S / 2 * 1e9)
     medians = values.with_columns(
         pl.col("value").rolling_median_by("at", window_size=f"{2 * half}i", closed="both"),
-        # The window reaches back; its middle is half of it earlier.
+        # The window of polars ends at the value; its middle is half of its length earlier.
         middle=pl.col("at") - half,
     ).unique("middle", keep="last", maintain_order=True)
     found = frame.join_asof(medians.select("value", at="middle"), on="at", strategy="nearest",
@@ -189,7 +191,7 @@ def _running(at_s: FloatArray, latency_ms: FloatArray, each_s: float) -> FloatAr
 
 
 def _window_medians(at_s: FloatArray, latency_ms: FloatArray, window_s: float) -> FloatArray:
-    """Return the median of each value's window."""
+    """Return, for each value, the median of its window."""
     frame = pl.DataFrame({"window": (at_s // window_s).astype(np.int64), "value": latency_ms})
     of_window = frame.select(
         pl.col("value").fill_nan(None).median().over("window").fill_null(np.nan)
@@ -198,12 +200,12 @@ def _window_medians(at_s: FloatArray, latency_ms: FloatArray, window_s: float) -
 
 
 def _held(at_s: FloatArray, each_s: float) -> FloatArray:
-    """Return how long each value holds: until the next one, at most a second."""
+    """Return the time (s) for which each value holds: until the next value, at most 1 s."""
     return np.minimum(np.diff(at_s, append=at_s[-1] + each_s), _RUNNING_S)
 
 
 def _stretches(at_s: FloatArray, above: BoolArray, known: BoolArray) -> Iterator[tuple[int, int]]:
-    """Yield the first and last places of stretches above; what is lost is passed over."""
+    """Yield first and last index of each period above the limit; lost probes do not end it."""
     first = last = -1
     for place in map(int, np.flatnonzero(known)):
         is_gap = last >= 0 and at_s[place] - at_s[last] > LEAST_S
@@ -222,7 +224,7 @@ def _spike(
     each_ns = round(series.each_s * 1e9)
     start_ns, end_ns = int(series.time_ns[first]) - each_ns, int(series.time_ns[last])
     peak_ms = float(np.nanmax(running_ms[first : last + 1]))
-    # A second overlaps the two seconds around an edge by its middle.
+    # A value per second belongs to the 2 s around an edge if the middle of its second does.
     middles = series.time_ns - each_ns // 2
     near = np.zeros(len(middles), bool)
     for edge_ns in (start_ns, end_ns):
@@ -241,7 +243,7 @@ def _spike(
 
 
 def _is_near_grid(at_ns: int) -> bool:
-    """Tell whether a moment in UTC lies within 1 s of the grid."""
+    """Return whether a time (UTC) lies within 1 s of a moment of the grid."""
     period_ns = round(PERIOD_S * 1e9)
     since = (at_ns - round(OFFSET_S * 1e9)) % period_ns
     return bool(min(since, period_ns - since) <= NEAR_GRID_S * 1e9)

@@ -1,4 +1,4 @@
-"""The statistics of studies: from values of runs to what can be said about them.
+"""Statistics of studies: means, confidence intervals, tests and effect sizes of runs' values.
 
 Definitions follow the field: Jain's index (Jain, Chiu, Hawe 1984), power as throughput over delay
 (Kleinrock 1979), Student's and Welch's t with Bonferroni's correction and Cohen's d with the pooled
@@ -25,7 +25,7 @@ _SEED = 20191201
 
 @dataclass(frozen=True)
 class Interval:
-    """A confidence interval; both ends None where there are too few values."""
+    """Confidence interval; both ends are None if there are too few values."""
 
     low: float | None
     high: float | None
@@ -33,57 +33,57 @@ class Interval:
 
 @dataclass(frozen=True)
 class Test:
-    """What a t-test came to."""
+    """Result of a two-sided t-test."""
 
     t: float
     degrees: float
-    """Of freedom: Welch and Satterthwaite's, or Student's n1 + n2 - 2."""
+    """Degrees of freedom: Welch and Satterthwaite's, or Student's n1 + n2 - 2."""
     p: float
-    """Two-sided, times the number of comparisons (Bonferroni), at most 1."""
+    """Two-sided p value, multiplied by the number of comparisons (Bonferroni), at most 1."""
 
 
 @dataclass(frozen=True)
 class Difference:
-    """How the mean of one sample differs from a reference's."""
+    """Difference between the mean of a sample and that of a reference sample."""
 
     name: str
     count: int
     mean: float | None
     difference: float | None
-    """Mean minus the reference's mean; None where one of them has no known value."""
+    """Mean minus the reference's mean; None if one of the samples has no known value."""
     welch: Test | None
-    """None for single values, and where no value differs from its sample's others."""
+    """Welch's test; None if a sample has a single value, or neither sample varies."""
     student: Test | None
-    """As if both samples varied alike."""
+    """Student's t-test, which assumes equal variances; None as for `welch`."""
     cohens_d: float | None
 
     def significant(self, alpha: float = 0.05) -> bool:
-        """Return whether the means differ at this level, by Welch's test."""
+        """Return whether the means differ significantly at level `alpha`, by Welch's test."""
         return self.welch is not None and self.welch.p < alpha
 
 
 def mean(values: FloatArray) -> float | None:
-    """Return the mean of the known values, None without any."""
+    """Return the mean of the known values; None if there are none."""
     known = _known(values)
     return float(known.mean()) if len(known) else None
 
 
 def deviation(values: FloatArray, ddof: int = 1) -> float | None:
-    """Return the standard deviation, None for too few values.
+    """Return the standard deviation; None for too few values.
 
     Args:
-        values: those that are not known are left out.
-        ddof: what is taken from their number: 1 estimates that of what they were drawn from, 0 is
-            theirs alone.
+        values: the sample; NaN is left out.
+        ddof: delta degrees of freedom, subtracted from the number of values: 1 estimates the
+            deviation of the population, 0 gives the deviation of the sample.
     """
     known = _known(values)
     return float(known.std(ddof=ddof)) if len(known) > ddof else None
 
 
 def moments(values: FloatArray) -> FloatArray:
-    """Return what can be pooled with other samples, shape (3,): number, mean, squared deviations.
+    """Return number, mean and sum of squared deviations of a sample, shape (3,).
 
-    The last is the sum of the squares of what values differ from their mean by.
+    Deviations are from the sample's own mean. The moments of several samples can be pooled.
     """
     known = _known(values)
     if not len(known):
@@ -92,23 +92,23 @@ def moments(values: FloatArray) -> FloatArray:
 
 
 def pooled_mean(samples: FloatArray) -> float | None:
-    """Return the mean of all values of samples whose moments these are, shape (n, 3)."""
+    """Return the mean of all values of several samples, given the moments of each (n, 3)."""
     count = float(samples[:, 0].sum())
     return float(samples[:, 0] @ samples[:, 1]) / count if count else None
 
 
 def pooled_deviation(samples: FloatArray, ddof: int = 1) -> float | None:
-    """Return the standard deviation of all values of samples, from their moments (n, 3)."""
+    """Return the standard deviation of all values of several samples, given the moments (n, 3)."""
     count, middle = float(samples[:, 0].sum()), pooled_mean(samples)
     if middle is None or count <= ddof:
         return None
-    # What values differ from their sample's mean by, and what these differ from the common one by.
+    # Squared deviations within samples, plus those of the samples' means from the common mean.
     squares = float(samples[:, 2].sum() + samples[:, 0] @ np.square(samples[:, 1] - middle))
     return float(np.sqrt(squares / (count - ddof)))
 
 
 def quantile(values: FloatArray, share: float) -> float | None:
-    """Return the value that `share` of the values do not exceed, interpolated linearly."""
+    """Return the quantile that `share` (0 to 1) of the values do not exceed, interpolated."""
     known = _known(values)
     return float(np.quantile(known, share)) if len(known) else None
 
@@ -123,12 +123,12 @@ def bootstrap_interval(values: FloatArray, level: float = 0.95) -> Interval:
         return Interval(None, None)
     if np.ptp(known) == 0:
         return Interval(float(known[0]), float(known[0]))
-    # Imported here: it takes a second, and processes that only run scenarios need none of it.
+    # Imported here because it takes a second, and processes that only run scenarios need no scipy.
     from scipy import stats
 
     def found(method: Literal["BCa", "percentile"]) -> Interval:
         with warnings.catch_warnings():
-            # Of values that hardly differ, for which there is no acceleration.
+            # scipy warns if values hardly differ, because it then cannot compute the acceleration.
             warnings.simplefilter("ignore")
             interval = stats.bootstrap(
                 (known,),
@@ -148,8 +148,8 @@ def bootstrap_interval(values: FloatArray, level: float = 0.95) -> Interval:
 def stratified_interval(strata: Sequence[FloatArray], level: float = 0.95) -> Interval:
     """Return the confidence interval of the mean of several strata's means, by bootstrap.
 
-    Each stratum's values are drawn anew among themselves, with repetition: what strata differ from
-    each other by is no uncertainty of their common mean. Seeded, as `bootstrap_interval` is.
+    Values are resampled within each stratum, because differences between strata are not an
+    uncertainty of their common mean. The resamples are seeded, as in `bootstrap_interval`.
     """
     known = [values for stratum in strata if len(values := _known(stratum))]
     if not known or min(map(len, known)) < 2:  # noqa: PLR2004
@@ -163,10 +163,10 @@ def stratified_interval(strata: Sequence[FloatArray], level: float = 0.95) -> In
 def stratified_effect(
     strata: Sequence[FloatArray], references: Sequence[FloatArray]
 ) -> float | None:
-    """Return by how much the strata's means differ from their references', in standard deviations.
+    """Return the mean difference of strata from their references, in pooled standard deviations.
 
-    The mean difference over the standard deviation within strata, pooled over all of both; None
-    where nothing varies.
+    This is the mean difference divided by the standard deviation within strata, which is pooled
+    over all strata and references; None if no stratum varies.
     """
     pairs = [(_known(a), _known(b)) for a, b in zip(strata, references, strict=True)]
     pairs = [(a, b) for a, b in pairs if min(len(a), len(b)) > 1]
@@ -179,7 +179,7 @@ def stratified_effect(
 
 
 def statistic(values: FloatArray, name: str, ddof: int = 1) -> float | None:
-    """Return a statistic by the name that study files use, such as median or p10."""
+    """Return a statistic, given the name that study files use, such as median or p10."""
     known = _known(values)
     if name == "mean":
         return mean(known)
@@ -195,27 +195,26 @@ def is_statistic(name: str) -> bool:
 
 
 def jain(shares: FloatArray) -> float | None:
-    """Return Jain's fairness index of what each flow got: 1 is fair, 1/n is one takes all."""
+    """Return Jain's fairness index of flows' shares: 1 is fair, 1/n means one flow takes all."""
     known = _known(shares)
     squares = float(np.square(known).sum())
     return float(known.sum()) ** 2 / (len(known) * squares) if squares > 0 else None
 
 
 def power(throughput: float | None, delay: float | None) -> float | None:
-    """Return throughput over delay."""
+    """Return the power, the ratio of throughput to delay."""
     return throughput / delay if throughput is not None and delay else None
 
 
 def delay_inflation(delay: float | None, base: float | None) -> float | None:
-    """Return how many times the delay without queueing the delay is."""
+    """Return the ratio of a delay to the delay without queueing."""
     return delay / base if delay is not None and base else None
 
 
 def in_windows(t_s: FloatArray, begins_s: FloatArray, window_s: float) -> BoolArray:
-    """Return which samples (n,) lie in (begin, begin + window_s] of any beginning.
+    """Return whether each sample (n,) lies in (begin, begin + window_s] for any of `begins_s`.
 
-    Samples stand at the end of the interval that they describe: one at the very beginning is of
-    the time before.
+    The time of a sample is the end of its interval: a sample at `begin` describes the time before.
     """
     if not len(begins_s):
         return np.zeros(len(t_s), dtype=bool)
@@ -226,16 +225,16 @@ def in_windows(t_s: FloatArray, begins_s: FloatArray, window_s: float) -> BoolAr
 
 
 def jackknife_interval(
-    whole: float, without: Sequence[FloatArray], level: float = 0.95
+    estimate: float, without: Sequence[FloatArray], level: float = 0.95
 ) -> Interval:
-    """Return the interval of a figure that is worked out from several independent samples.
+    """Return the confidence interval of a statistic of several independent samples.
 
-    By the jackknife and Student's t; for a difference of two means it is Welch's interval.
+    It uses the jackknife and Student's t; for a difference of two means, it is Welch's interval.
 
     Args:
-        whole: the figure.
-        without: per sample the figure with each of its n values left out, shape (n,).
-        level: how much the interval holds.
+        estimate: the statistic of all values.
+        without: for each sample, the statistic with each of its n values left out, shape (n,).
+        level: confidence level.
     """
     counts = [len(figures) for figures in without]
     if not counts or min(counts) < 2:  # noqa: PLR2004
@@ -244,19 +243,19 @@ def jackknife_interval(
         (n - 1) ** 2 / n * float(np.var(f, ddof=1)) for n, f in zip(counts, without, strict=True)
     ]
     if sum(shares) == 0:
-        return Interval(whole, whole)
+        return Interval(estimate, estimate)
     from scipy.special import stdtrit
 
-    # Welch and Satterthwaite's.
+    # Degrees of freedom by Welch and Satterthwaite.
     freedom = sum(shares) ** 2 / sum(v**2 / (n - 1) for n, v in zip(counts, shares, strict=True))
     reach = float(stdtrit(freedom, (1 + level) / 2)) * sum(shares) ** 0.5
-    return Interval(whole - reach, whole + reach)
+    return Interval(estimate - reach, estimate + reach)
 
 
 def differences(samples: Mapping[str, FloatArray], against: str) -> list[Difference]:
-    """Compare every sample's mean with that of `against`, itself left out.
+    """Compare the mean of each sample with that of the sample `against`.
 
-    By two-sided t-tests; p is multiplied by the number of comparisons.
+    It uses two-sided t-tests; p is multiplied by the number of comparisons (Bonferroni).
     """
     reference = _known(samples[against])
     others = {name: _known(values) for name, values in samples.items() if name != against}
@@ -281,21 +280,21 @@ def _difference(
 def _t_test(
     values: FloatArray, reference: FloatArray, comparisons: int, *, alike: bool
 ) -> Test | None:
-    """Return Student's test where both are taken to vary alike, Welch's where not."""
+    """Return Student's test if `alike` (samples have equal variances), else Welch's test."""
     vary = min(len(values), len(reference)) > 1 and (np.ptp(values) > 0 or np.ptp(reference) > 0)
     if not vary:
         return None
     from scipy import stats
 
     with warnings.catch_warnings():
-        # One of them may have no variance, of which scipy warns: nothing is lost by that.
+        # scipy warns about a sample without variance, which is harmless here.
         warnings.simplefilter("ignore", RuntimeWarning)
         test = stats.ttest_ind(values, reference, equal_var=alike)
     return Test(float(test.statistic), float(test.df), min(1.0, float(test.pvalue) * comparisons))
 
 
 def cohens_d(values: FloatArray, reference: FloatArray) -> float | None:
-    """Return the difference of the means in pooled standard deviations, None without spread."""
+    """Return Cohen's d, the difference of means in pooled standard deviations; None without any."""
     a, b = _known(values), _known(reference)
     if min(len(a), len(b)) < 2:  # noqa: PLR2004
         return None
@@ -305,9 +304,9 @@ def cohens_d(values: FloatArray, reference: FloatArray) -> float | None:
 
 
 def standardised(difference: float, deviations: tuple[float, float]) -> float | None:
-    """Return a difference of means in given standard deviations of two samples of one size.
+    """Return a difference of means in units of the given deviations of two samples of equal size.
 
-    For effects measured by a spread that was found elsewhere; None where there is no spread.
+    It gives effect sizes from published standard deviations; None if these are 0.
     """
     pooled = (deviations[0] ** 2 + deviations[1] ** 2) / 2
     return difference / pooled**0.5 if pooled > 0 else None
@@ -315,34 +314,34 @@ def standardised(difference: float, deviations: tuple[float, float]) -> float | 
 
 @dataclass(frozen=True)
 class Ellipse:
-    """Where points lie within one standard deviation of their mean, in every direction."""
+    """Ellipse of one standard deviation around the mean of points."""
 
     x: float
     y: float
-    """The means."""
+    """Mean y of the points; `x` is their mean x."""
     major: float
     minor: float
-    """Half its axes: the standard deviations along the longest and the shortest direction."""
+    """Semi-minor axis: standard deviation in the direction of least spread."""
     angle_deg: float
-    """Of the major axis, from the x axis, anticlockwise; above -90, at most 90."""
+    """Angle of the major axis from the x axis, anticlockwise; greater than -90, at most 90."""
 
     @property
     def top(self) -> float:
-        """The greatest y on it."""
+        """Greatest y of the ellipse."""
         angle = np.radians(self.angle_deg)
         return self.y + float(np.hypot(self.major * np.sin(angle), self.minor * np.cos(angle)))
 
 
 def ellipse(xs: FloatArray, ys: FloatArray, ddof: int = 1) -> Ellipse | None:
-    """Return the ellipse of one standard deviation of points; None for too few of them.
+    """Return the ellipse of one standard deviation of points; None for too few points.
 
-    Its axes are the eigenvectors of their covariance.
+    The axes of the ellipse are the eigenvectors of the points' covariance matrix.
     """
     known = np.isfinite(xs) & np.isfinite(ys)
     if known.sum() < 2:  # noqa: PLR2004
         return None
     points = np.stack([xs[known], ys[known]])
-    # Ascending, so that the last is the longest.
+    # Eigenvalues ascend, so the last belongs to the major axis.
     squares, directions = np.linalg.eigh(np.cov(points, ddof=ddof))
     minor, major = np.sqrt(np.maximum(squares, 0.0)).tolist()
     angle_deg = float(np.degrees(np.arctan2(directions[1, 1], directions[0, 1])))
@@ -352,7 +351,10 @@ def ellipse(xs: FloatArray, ys: FloatArray, ddof: int = 1) -> Ellipse | None:
 
 
 def effect_size(d: float | None) -> str:
-    """Name an effect size: below 0.2 small, to 0.5 medium, to 0.8 large, then very large."""
+    """Return the name of an effect size.
+
+    It is small below 0.2, medium below 0.5, large below 0.8, and very large from there on.
+    """
     if d is None:
         return ""
     bounds: Sequence[tuple[float, str]] = ((0.2, "small"), (0.5, "medium"), (0.8, "large"))

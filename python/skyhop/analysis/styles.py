@@ -1,8 +1,8 @@
-"""How a congestion control looks, on every page the same: colour, dash and marker follow its name.
+"""Styles of congestion controls: colour, dash and marker depend on the name only.
 
-Those that come with skyhop have the colours of Okabe and Ito, which stay apart for colour-blind
-readers, and solid lines. Any other name chooses, by a hash of it, among other colours, markers and
-dashes. Several flows of one congestion control are shades of its colour.
+So a congestion control has the same style on every page. Those of skyhop have solid lines, in the
+colours of Okabe and Ito, which colour-blind readers can distinguish. Any other name gets a colour,
+marker and dash by its hash. Several flows of one congestion control have shades of its colour.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Marker: TypeAlias = Literal[
 Dash: TypeAlias = str | tuple[float, tuple[float, ...]]
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#444444")
-"""For whatever is told apart, in this order."""
+"""Colours of Okabe and Ito, in the order of their assignment."""
 
 DASHES: tuple[Dash, ...] = ("-", "--", "-.", ":")
 MARKERS: tuple[Marker, ...] = (
@@ -41,7 +41,7 @@ GLYPHS: dict[Marker, str] = {
     "cross": "\N{HEAVY MULTIPLICATION X}",
     "hexagon": "\N{BLACK HEXAGON}",
 }
-"""Markers as letters, for text."""
+"""Unicode symbol of each marker, for text on pages."""
 
 _OURS = ("cubic", "bbr", "satcp", "satpipe", "reno", "vegas", "hybla")
 _OTHER_COLOURS = ("#332288", "#882255", "#7F7F00", "#7A3B10", "#9B30C8", "#D62756")
@@ -50,60 +50,60 @@ _OTHER_DASHES: tuple[Dash, ...] = ("-", "--")
 _SLOTS = len(_OTHER_COLOURS) * len(_OTHER_MARKERS) * len(_OTHER_DASHES)
 
 _SHADES = (0.0, 0.45, -0.4, 0.7, -0.65, 0.25, -0.2)
-"""How far towards white, or where negative to black, flows of one congestion control go."""
+"""Shade of a congestion control's n-th flow: share of white to mix in; if negative, of black."""
 
 
 @dataclass(frozen=True)
-class Look:
-    """How something is drawn wherever it is drawn."""
+class Style:
+    """Colour, dash and marker of a line, a bar or a set of points."""
 
     colour: str
     dash: Dash
     marker: Marker
 
 
-def look_of_place(place: int) -> Look:
-    """Return how the one in this place of a list looks, for what has no look by its name."""
+def style_of_index(index: int) -> Style:
+    """Return the style of the entry `index` (from 0) in a list of names that have no style."""
     count = len(COLOURS)
-    return Look(
-        COLOURS[place % count],
-        DASHES[place // count % len(DASHES)],
-        MARKERS[place % count],
+    return Style(
+        COLOURS[index % count],
+        DASHES[index // count % len(DASHES)],
+        MARKERS[index % count],
     )
 
 
-def looks_of(ccs: Iterable[str]) -> list[Look]:
-    """Return how congestion controls look, those that come again in shades of their colour.
+def styles_of(ccs: Iterable[str]) -> list[Style]:
+    """Return the style of each congestion control; a repeated name gets shades of its colour.
 
-    A name looks the same whatever stands beside it, unless two names of one hash meet: then the
-    later one in the alphabet has the next look that is free.
+    A name has the same style in every list, unless the hashes of two names in a list collide: then
+    the name that is later in the alphabet gets the next free style.
     """
-    names = [_name(cc) for cc in ccs]
+    names = [_bare_name(cc) for cc in ccs]
     bases = _bases(sorted(set(names)))
     seen: dict[str, int] = {}
-    looks = []
+    styles = []
     for name in names:
-        again = seen.get(name, 0)
-        seen[name] = again + 1
-        looks.append(_variant(bases[name], again))
-    return looks
+        repetition = seen.get(name, 0)
+        seen[name] = repetition + 1
+        styles.append(_variant(bases[name], repetition))
+    return styles
 
 
-def look_of(cc: str) -> Look:
-    """Return how a congestion control looks."""
-    return looks_of([cc])[0]
+def style_of(cc: str) -> Style:
+    """Return the style of one congestion control."""
+    return styles_of([cc])[0]
 
 
-def _name(cc: str) -> str:
-    """Return the name alone: not where the module came from, nor whose it is."""
+def _bare_name(cc: str) -> str:
+    """Return a congestion control's name without directory, file suffix and prefix `skyhop`."""
     return PurePath(cc).stem.lower().removeprefix("skyhop:").removeprefix("skyhop_")
 
 
-def _bases(names: Iterable[str]) -> dict[str, Look]:
-    bases: dict[str, Look] = {}
+def _bases(names: Iterable[str]) -> dict[str, Style]:
+    bases: dict[str, Style] = {}
     for name in names:
         if name in _OURS:
-            bases[name] = look_of_place(_OURS.index(name))
+            bases[name] = style_of_index(_OURS.index(name))
             continue
         slot = zlib.crc32(name.encode())
         free = (s for s in range(slot, slot + _SLOTS) if _slot(s) not in bases.values())
@@ -111,20 +111,20 @@ def _bases(names: Iterable[str]) -> dict[str, Look]:
     return bases
 
 
-def _slot(number: int) -> Look:
+def _slot(number: int) -> Style:
     rest, colour = divmod(number % _SLOTS, len(_OTHER_COLOURS))
     dash, marker = divmod(rest, len(_OTHER_MARKERS))
-    return Look(_OTHER_COLOURS[colour], _OTHER_DASHES[dash], _OTHER_MARKERS[marker])
+    return Style(_OTHER_COLOURS[colour], _OTHER_DASHES[dash], _OTHER_MARKERS[marker])
 
 
-def _variant(base: Look, again: int) -> Look:
-    shade = _SHADES[again % len(_SHADES)]
-    dash = DASHES[(DASHES.index(base.dash) + again) % len(DASHES)]
-    return Look(_mixed(base.colour, shade), dash, base.marker)
+def _variant(base: Style, repetition: int) -> Style:
+    shade = _SHADES[repetition % len(_SHADES)]
+    dash = DASHES[(DASHES.index(base.dash) + repetition) % len(DASHES)]
+    return Style(_mixed(base.colour, shade), dash, base.marker)
 
 
 def _mixed(colour: str, shade: float) -> str:
-    """Return a colour that goes this share of the way to white, or to black where negative."""
+    """Mix a colour (#RRGGBB) with this share of white or, if negative, of black."""
     towards = 255 if shade > 0 else 0
     parts = [int(colour[at : at + 2], 16) for at in (1, 3, 5)]
     return "#" + "".join(f"{round(p + abs(shade) * (towards - p)):02X}" for p in parts)

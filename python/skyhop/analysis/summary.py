@@ -1,4 +1,4 @@
-"""The summary as a table: a row per flow, and how each figure is written for a reader."""
+"""Rows of summary.json, one per flow, and the columns that format its values for readers."""
 
 from __future__ import annotations
 
@@ -8,36 +8,36 @@ from typing import Any
 
 from skyhop._core import HANDOVER_KINDS, LOSS_REASONS
 from skyhop.analysis.tables import Column, Table, three_digits
-from skyhop.data.heads import FLOW_SUMMARY_KEYS, RunHead, read_heads
+from skyhop.data.run_headers import FLOW_SUMMARY_KEYS, RunHeader, read_run_headers
 
 LATENCY_QUANTILES = ("p50", "p95", "p99")
-"""Of what a flow's application did."""
+"""Quantiles of the latencies of a flow's application."""
 
 CALL_KEYS = (
     "mos_mean", "mos_least", "mos_forward", "mos_back", "jitter_mean_us",
     "audio_late", "audio_lost", "video_late", "video_lost",
 )  # fmt: skip
-"""What summary.json says of a call beside what it says of all applications."""
+"""Keys of a call in summary.json, in addition to those of all applications."""
 
 FILM_KEYS = ("mean_bitrate_bps", "stall_ns", "stalls", "switches", "startup_ns", "qoe")
-"""Likewise of a film."""
+"""Keys of a film in summary.json, in addition to those of all applications."""
 
 
 def summary_rows(run_dirs: Sequence[Path | str]) -> list[dict[str, Any]]:
-    """Return one row per TCP flow of each run: `summary_row_values`, the run's name, its warnings.
+    """Return one row per TCP flow of each run: `summary_row_values`, run name, and warnings.
 
-    A run without TCP flows has one row with what is known of the link. Every row has the same
-    keys; None where there is no figure.
+    A run without TCP flows has one row with the values of its link. Every row has the same keys;
+    unknown values are None.
 
     Raises:
-        InputError: if one of `run_dirs` is not a run directory.
+        InputError: one of `run_dirs` is not a run directory.
 
     """
-    return [row for run in read_heads(run_dirs) for row in rows_of(run)]
+    return [row for run in read_run_headers(run_dirs) for row in rows_of(run)]
 
 
-def rows_of(run: RunHead) -> Iterator[dict[str, Any]]:
-    """Yield `summary_row_values` of a run, each with the run's name as `run` and `warnings`."""
+def rows_of(run: RunHeader) -> Iterator[dict[str, Any]]:
+    """Yield `summary_row_values` of a run, with the run's name as `run`, and with `warnings`."""
     warnings = list(run.summary.get("warnings") or [])
     for row in summary_row_values(run.summary):
         yield {"run": run.name, **row, "wall_s": run.summary["wall_s"], "warnings": warnings}
@@ -46,17 +46,16 @@ def rows_of(run: RunHead) -> Iterator[dict[str, Any]]:
 def summary_row_values(summary: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield one row per TCP flow and call of a summary.json; without any, one whose flow is None.
 
-    The keys are those of summary.json, in its units (`goodput_bps`, `srtt_mean_us`, …), those of
-    the flow's application included (`app` is its kind, `completed`, `failed`, `latency_p50_us` and
-    so on), which are None where it has none of its own; what
-    belongs to the run is repeated in each row: `engine`, `seed`, `utilisation`, `drops_queue` and
-    so on, `link_marks`, `handovers_end` and so on, `lateness_p50_us` and so on,
-    `rtt_excess_p99_us`. `COLUMNS` tells how to write them.
+    The keys are those of summary.json, with its units (`goodput_bps`, `srtt_mean_us`, …). Keys of
+    the flow's application (`app`, its kind, `completed`, `failed`, `latency_p50_us`, …) are None
+    for a flow without an application. Values of the whole run are repeated in each row: `engine`,
+    `seed`, `utilisation`, `drops_queue`, …, `link_marks`, `handovers_end`, …, `lateness_p50_us`, …,
+    `rtt_excess_p99_us`. `COLUMNS` has the titles and units of the keys.
     """
     of_run = _of_run(summary)
     apps = {app["id"]: app for app in summary.get("apps") or []}
     tcp = {flow["id"]: flow for flow in summary["flows"]}
-    # A call is no TCP flow, and has figures of its own alone.
+    # A call is not a TCP flow: it has only the values of calls.
     calls = {id_: dict.fromkeys(FLOW_SUMMARY_KEYS) | {"id": id_} for id_ in apps if id_ not in tcp}
     flows = [flow for _, flow in sorted({**tcp, **calls}.items())]
     for flow in flows or [dict.fromkeys(FLOW_SUMMARY_KEYS)]:
@@ -65,12 +64,12 @@ def summary_row_values(summary: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
             "engine": summary["engine"],
             "seed": summary["seed"],
             "flow": flow["id"],
-            # Runs of before queues marked say nothing of marks, and have none.
+            # Runs of versions without ECN marks lack the key.
             "marks": 0 if flow["id"] in tcp else None,
             "connection": None,
             **{key: value for key, value in flow.items() if key not in ("id", "sender_unseen")},
             "retransmit_ratio": flow["retransmits"] / sent if sent else None,
-            # What the far end of a program's connection does is known to that machine alone.
+            # The sender of such a connection is on another machine: its values are not known.
             **(dict.fromkeys(_OF_SENDER) if flow.get("sender_unseen") else {}),
             **_of_app(apps.get(flow["id"], {})),
             **of_run,
@@ -102,8 +101,8 @@ def _of_run(summary: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def rows_of_more_links(run: RunHead) -> Iterator[dict[str, Any]]:
-    """Yield one row per link of a run's `[links]`, with those keys of `rows_of` that a link has."""
+def rows_of_more_links(run: RunHeader) -> Iterator[dict[str, Any]]:
+    """Yield one row per link of a run's `[links]`, with those keys of `rows_of` for links."""
     for name, link in run.summary.get("links", {}).items():
         yield {"run": f"{run.name}: {name}", **_of_link(link)}
 
@@ -127,7 +126,7 @@ def _one_decimal(factor: float) -> Callable[[float], str]:
 
 
 def count(value: float) -> str:
-    """Write a whole number, thousands apart."""
+    """Return a whole number as text, with separated thousands."""
     return f"{value:,}"
 
 
@@ -187,8 +186,8 @@ COLUMNS: tuple[Column, ...] = (
     Column("lateness_max_us", "max", "", three_digits),
     Column("rtt_excess_p99_us", "p99", "", three_digits),
 )
-"""Every column that a reader may want, in order. Titles of drops, handovers, latency and lateness
-stand below a common heading; alone they need it in front (`GROUPS`)."""
+"""Columns of all tables of runs, in order. Drops, handovers, latency and lateness have common
+headings (`GROUPS`); a table without these headings has to add their text to the titles."""
 
 GROUPS: Mapping[str, str] = {
     "drops_": "drops (packets)",
@@ -197,7 +196,7 @@ GROUPS: Mapping[str, str] = {
     "lateness_": "lateness (µs)",
     "rtt_excess_": "RTT excess (µs)",
 }
-"""By the beginning of a key: the heading that columns share."""
+"""Common heading of columns, by the prefix of their keys."""
 
 
 def column(key: str) -> Column:
@@ -206,7 +205,7 @@ def column(key: str) -> Column:
 
 
 def summary_table(columns: Sequence[Column], rows: Sequence[Mapping[str, Any]]) -> Table:
-    """Return rows as a table, without columns that no row knows."""
+    """Return rows as a table; columns in which no row has a value are left out."""
     shown = [c for c in columns if any(row.get(c.key) is not None for row in rows)]
     groups: list[tuple[str, int]] = []
     for shown_column in shown:

@@ -1,4 +1,4 @@
-"""Tables as view models: columns with titles and units, and how each figure is written."""
+"""Tables as view models: columns with titles and units, and the text of each cell."""
 
 from __future__ import annotations
 
@@ -11,34 +11,34 @@ MISSING = "\N{EN DASH}"
 
 @dataclass(frozen=True)
 class Column:
-    """One column of a table."""
+    """Column of a table: its title, unit and number format."""
 
     key: str
-    """The row's key."""
+    """Key of the column's value in a row."""
     title: str
     unit: str
-    """The unit that `text` writes in; empty where there is none."""
+    """Unit of the text that `text` returns; empty for numbers without a unit."""
     write: Callable[[Any], str]
     numeric: bool = True
 
     def text(self, row: Mapping[str, Any]) -> str:
-        """Write the row's figure in this column's unit, a dash where there is none."""
+        """Return the row's value as text, in the column's unit; a dash if it is missing."""
         value = row.get(self.key)
         return MISSING if value is None else self.write(value)
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table whose cells are written already."""
+    """Columns of a table with their cells as text."""
 
     groups: Sequence[tuple[str, int]]
-    """Headings above the headings, with the number of columns below each."""
+    """Common headings above the columns' titles, each with its number of columns."""
     columns: Sequence[Column]
     rows: Sequence[Sequence[str]]
 
 
 def three_digits(value: float) -> str:
-    """Write three significant digits, no exponent, thousands apart: 0.012, 9.23, 47.7, 1,240."""
+    """Return a number with three significant digits and no exponent: 0.012, 9.23, 47.7, 1,240."""
     for least, decimals in ((99.95, 0), (9.995, 1), (0.9995, 2)):
         if abs(value) >= least:
             return f"{value:,.{decimals}f}"

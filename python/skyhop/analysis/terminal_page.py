@@ -1,7 +1,8 @@
-"""What a page says of a run's terminal: spikes, orientation, the sky, and where latency arises.
+"""Page part about a run's terminal: spikes, orientation, obstructions, latency by segment.
 
-A run of a testbed leaves its terminal's telemetry beside its files; a run directory of skyhop's may
-be among these. What is there is shown, and of the rest it is said why it is not.
+A testbed's run stores the terminal's telemetry in the directory of its files; these may include a
+run directory of skyhop. The page shows the figures for which there is data, and gives the reason
+for each figure that it lacks.
 """
 
 from __future__ import annotations
@@ -38,10 +39,10 @@ _PERMUTATIONS = 199
 
 @dataclass(frozen=True)
 class TerminalFigure:
-    """One figure about a terminal."""
+    """Figure about a terminal, with its texts."""
 
     name: str
-    """"spikes", "orientation", "sky" or "segments"."""
+    """Name of the figure: "spikes", "orientation", "sky" or "segments"."""
     heading: str
     caption: str
     view: TerminalView
@@ -49,23 +50,23 @@ class TerminalFigure:
 
 @dataclass(frozen=True)
 class TerminalPart:
-    """What is said of one run's terminal."""
+    """Facts and figures about the terminal of one run."""
 
     directory: Path
     facts: Sequence[tuple[str, str]] = ()
     figures: Sequence[TerminalFigure] = ()
     missing: Sequence[str] = field(default=())
-    """What is not shown, and why."""
+    """Reasons why figures are not shown, one per missing figure."""
 
     @property
     def name(self) -> str:
-        """What the run is called."""
+        """Name of the run."""
         whole = self.directory.resolve()
         return whole.parent.name if whole.name == CLIENT else whole.name
 
 
-def telemetry_beside(run: Path) -> Path | None:
-    """Return where the telemetry of a run directory is: in it, or beside it as a testbed has it."""
+def telemetry_of_run(run: Path) -> Path | None:
+    """Return the directory of a run's telemetry: the run's, or its parent for a testbed's run."""
     if (run / TELEMETRY).is_file():
         return run
     above = run.resolve().parent
@@ -73,9 +74,9 @@ def telemetry_beside(run: Path) -> Path | None:
 
 
 def fetched(directory: Path) -> Path | None:
-    """Return the place of telemetry of a run that was fetched from a testbed; else None.
+    """Return the telemetry directory of a run that was fetched from a testbed; None for others.
 
-    Run directories of skyhop's are none, also those among such a run's files.
+    None also for a run directory of skyhop, even one among the files of a testbed's run.
     """
     for place in (directory, directory / CLIENT):
         is_skyhops = (place / "run.json").exists() or any(place.glob("*/run.json"))
@@ -85,17 +86,17 @@ def fetched(directory: Path) -> Path | None:
 
 
 def terminal_part(place: Path) -> TerminalPart:
-    """Return what is said of the terminal of a run, by the files of a directory.
+    """Return the part about a run's terminal, from the files of a directory.
 
     Raises:
-        InputError: its telemetry or manifest is damaged.
-        RunError: it cannot be read.
+        InputError: the run's telemetry or manifest is damaged.
+        RunError: a file cannot be read.
     """
-    from skyhop.telemetry.store import OneFile
+    from skyhop.telemetry.store import TelemetryFile
 
     manifest = _manifest(place / MANIFEST)
     node = str(manifest.get("node") or place.resolve().name)
-    frame = OneFile(place / TELEMETRY).read([node])
+    frame = TelemetryFile(place / TELEMETRY).read([node])
     figures: list[TerminalFigure] = []
     missing: list[str] = []
     for make in _makers(place, frame, node):
@@ -136,11 +137,11 @@ def _orientation(frame: pl.DataFrame) -> TerminalFigure:
 
 
 def _sky(file: Path) -> TerminalFigure:
-    from skyhop.dish.messages import seen_in
+    from skyhop.dish.messages import read_obstruction_map
 
-    found = seen_in(file)
+    found = read_obstruction_map(file)
     if not found.seen:
-        raise InputError("obstruction map: the terminal had seen nothing of the sky yet")
+        raise InputError("obstruction map: the terminal has not seen any of the sky yet")
     caption = f"Obstruction map: {found.seen:,} pixels seen, {found.obstructed:,} obstructed"
     return TerminalFigure("sky", "Obstruction map", caption, found)
 
@@ -154,7 +155,7 @@ def _segments(file: Path) -> TerminalFigure:
 
 
 def _holds_traces(file: Path) -> bool:
-    """Return whether a file holds traces of routes, by its name or its first words."""
+    """Return whether a file contains traced routes, by its name or its first words."""
     if any(word in file.name.lower() for word in _TRACES) or file.suffix == ".trace":
         return True
     if file.name != _OUTPUT:

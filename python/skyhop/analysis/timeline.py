@@ -1,8 +1,8 @@
-"""What happens over time, as a view model: panels that share a time axis, below strips of events.
+"""View models of timelines: panels that share a time axis, below strips of events.
 
-A panel is a list of marks, in the order in which they are drawn. Colours and strokes are given
-where they tell things apart; everything else about the look is left to who draws. A `gid` is what
-a drawing calls a mark, for those who look for it there.
+A panel is a list of marks, in the order of drawing. The view model sets colours and strokes that
+distinguish marks; `figures` chooses all others. A `gid` identifies a mark in the drawing (in an
+SVG, by its id), for tests and tools.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from skyhop._core import PHASE_KINDS
-from skyhop.analysis.looks import Dash, Marker
+from skyhop.analysis.styles import Dash, Marker
 from skyhop.data.arrays import FloatArray
 from skyhop.data.records import SHOWN_EVENT_KINDS, Events, RunRecord
 
@@ -24,36 +24,36 @@ FAR_DASH = (0, (5, 4))
 NEAR_DASH = (0, (2, 1.5))
 
 LINES_AT_MOST = 24
-"""Panels get a line for each event up to this many events."""
+"""Largest number of events for which panels show a line each."""
 
 SPANS_AT_MOST = 120
-"""Panels shade short spans up to this many; long outages always."""
+"""Largest number of spans with which panels shade short spans; long outages are always shaded."""
 
 MISSING_LANE = 0.05
-"""How much of a panel's height marks of missing values take, along its upper edge."""
+"""Height of a lane of missing values along a panel's upper edge, as a share of the panel's."""
 
 Span: TypeAlias = tuple[float, float]
-"""Begin and end, in seconds."""
+"""Span of time: begin and end, in seconds."""
 
 Step: TypeAlias = Literal["", "post", "mid"]
-"""How a value goes to the next: straight, or by a step after it or in the middle."""
+"""Course of a line between two values: straight, or a step at the next value or half way."""
 
 
 @dataclass(frozen=True)
 class Stroke:
-    """How a line is drawn: width in points, dash as a name or as (offset, lengths in points)."""
+    """Style of a line: width in points, dash as a name or as (offset, lengths in points)."""
 
     colour: str
     width: float
     dash: Dash = "-"
     alpha: float | None = None
     marker: Marker | None = None
-    """What stands on it here and there, so that it is known where lines cover each other."""
+    """Marker at a few points of the line, to distinguish lines that cover each other."""
 
 
 @dataclass(frozen=True)
 class Line:
-    """Values over time, shape (n,) each."""
+    """Line: values over time, shape (n,) each."""
 
     t_s: FloatArray
     values: FloatArray
@@ -62,12 +62,12 @@ class Line:
     step: Step = ""
     gid: str | None = None
     behind: bool = False
-    """Whether it goes below what was drawn before."""
+    """Whether the line is drawn below earlier marks."""
 
 
 @dataclass(frozen=True)
 class Band:
-    """What lies between two values over time, or between 0 and one, shape (n,) each."""
+    """Area between `low` (default 0) and `high` over time, shape (n,) each."""
 
     t_s: FloatArray
     low: FloatArray | None
@@ -80,7 +80,7 @@ class Band:
 
 @dataclass(frozen=True)
 class Level:
-    """A value that holds all the time."""
+    """Horizontal line at a constant value."""
 
     value: float
     label: str
@@ -88,7 +88,7 @@ class Level:
 
 @dataclass(frozen=True)
 class Dots:
-    """Single values over time, shape (n,) each, NaN where there was none."""
+    """Dots: single values over time, shape (n,) each, NaN for missing values."""
 
     t_s: FloatArray
     values: FloatArray
@@ -99,19 +99,19 @@ class Dots:
 
 @dataclass(frozen=True)
 class Missing:
-    """When there should have been a value, shape (n,)."""
+    """Times (s) at which a value is missing, such as a lost packet, shape (n,)."""
 
     t_s: FloatArray
     label: str
     gid: str
     colour: str = "black"
     lane: int = 0
-    """How many others are marked above it, each `MISSING_LANE` of the panel high."""
+    """Index of the lane from the panel's upper edge; the height of a lane is `MISSING_LANE`."""
 
 
 @dataclass(frozen=True)
 class Bars:
-    """Counts (n,) between edges (n + 1,), standing on what is below them (n,)."""
+    """Bars of `counts` (n,) between `edges_s` (n + 1,), stacked on the values `base` (n,)."""
 
     edges_s: FloatArray
     counts: FloatArray
@@ -125,25 +125,25 @@ Mark: TypeAlias = Line | Band | Level | Dots | Missing | Bars
 
 @dataclass(frozen=True)
 class Panel:
-    """One quantity over time."""
+    """Panel of one quantity over time."""
 
     what: str
     unit: str
     marks: Sequence[Mark]
     span: tuple[float, float] | None
-    """The least and the greatest value to show; None: whatever there is."""
-    whole: bool = False
-    """Whether it counts something."""
+    """Range of the axis, least and greatest value; None for the range of the data."""
+    is_count: bool = False
+    """Whether the values are counts; the axis then has only whole numbers."""
     shows_phases: bool = False
-    """Whether what congestion controls did about handovers is seen in it."""
+    """Whether the panel marks the phases of congestion controls around handovers."""
     is_log: bool = False
     note: str = ""
-    """What must be known to read it, in a few words."""
+    """Short note above the panel."""
 
 
 @dataclass(frozen=True)
 class Lane:
-    """All events of a kind."""
+    """Lane of a strip, with the events of one kind."""
 
     kind: str
     label: str
@@ -152,20 +152,20 @@ class Lane:
 
 @dataclass(frozen=True)
 class EventStrip:
-    """What happened to a path: a lane per kind, and when it was down."""
+    """Events of a path: a lane per kind, and the spans in which the path was down."""
 
     lanes: Sequence[Lane]
     down: Sequence[Span]
     down_label: str
     shaded: Sequence[Span]
-    """Outages that panels below show as well."""
+    """Outages that are also shaded in the panels below."""
     lines: Sequence[tuple[str, float]]
-    """Events that panels below show as well: kind and time (s)."""
+    """Events that are also marked in the panels below: kind and time (s)."""
 
 
 @dataclass(frozen=True)
 class PhaseLane:
-    """When any flow was in a phase of a kind."""
+    """Spans in which any flow was in a phase of one kind."""
 
     kind: str
     label: str
@@ -173,13 +173,13 @@ class PhaseLane:
 
     @property
     def in_panels(self) -> bool:
-        """Whether there are few enough to be told apart in a panel."""
+        """Whether the spans are few enough to be distinguishable in a panel."""
         return len(self.spans) <= SPANS_AT_MOST
 
 
 @dataclass(frozen=True)
 class SignalStrip:
-    """What was announced, and what congestion controls did about it."""
+    """Announcements of handovers, and the phases of congestion controls that they caused."""
 
     announced_s: FloatArray
     announced_label: str
@@ -188,7 +188,7 @@ class SignalStrip:
 
 @dataclass(frozen=True)
 class Timeline:
-    """A figure over time."""
+    """Figure of panels over time, below a strip of events."""
 
     about: Literal["run", "path"]
     title: str
@@ -199,18 +199,18 @@ class Timeline:
 
 
 def from_zero(highest: float) -> tuple[float, float]:
-    """Return a span from 0 to a little above `highest`, to 1 where that is 0 or not known."""
+    """Return an axis range from 0 to slightly above `highest`; to 1 if it is 0 or not known."""
     return 0.0, 1.08 * highest if np.isfinite(highest) and highest > 0 else 1.0
 
 
 def highest_of(values: FloatArray) -> float:
-    """Return the greatest known value, 0 without any."""
+    """Return the greatest known value; 0 if there is none."""
     known = values[np.isfinite(values)]
     return float(known.max()) if len(known) else 0.0
 
 
 def event_strip(events: Events, end_s: float) -> EventStrip:
-    """Return the strip of a path's events up to `end_s`, kinds in their order."""
+    """Return the strip of a path's events up to `end_s`, with kinds in the order of figures."""
     spans = events.down_spans(end_s)
     down_s = sum(end - begin for begin, end in spans)
     long_ones = [(begin, end) for begin, end in spans if end - begin >= 0.005 * end_s]
@@ -225,7 +225,7 @@ def event_strip(events: Events, end_s: float) -> EventStrip:
 
 
 def signal_strip(run: RunRecord, end_s: float) -> SignalStrip | None:
-    """Return the strip of a run's announcements, None where there were none and nothing done."""
+    """Return the strip of a run's announcements and phases; None for a run without any."""
     if not len(run.announced_s) and not run.phases.kinds:
         return None
     count = run.phases.kinds.count
@@ -245,7 +245,7 @@ def _lane(kind: str, times_s: FloatArray) -> Lane:
 
 
 def _with_lines(events: Events) -> list[str]:
-    """List all kinds where events are few, else the graver ones where those are few."""
+    """Return the kinds to mark in panels: all if events are few, else serious kinds if few."""
     for kinds in (SHOWN_EVENT_KINDS, ("end", "lost", "restored", "change"), ("lost", "restored")):
         if sum(kind in kinds for kind in events.kinds) <= LINES_AT_MOST:
             return [kind for kind in kinds if kind in events.kinds]

@@ -1,4 +1,4 @@
-"""The command line: one file per command, commands.py all of them, and here how it starts."""
+"""Command line: one module per command, registered in `commands.py`, and the entry point."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from skyhop.cli.terminal import EXIT_INTERRUPTED, print_error
 
 
 def main() -> None:
-    """Run the command line: see commands.py, which takes a moment to load."""
+    """Run the command line; exit at once on Ctrl-C during the slow import of `commands`."""
     usual = signal.getsignal(signal.SIGINT)
-    # Where Ctrl-C is ignored, it stays so.
+    # If the parent ignores SIGINT (nohup, a background job), keep it ignored.
     if usual is signal.default_int_handler:
         signal.signal(signal.SIGINT, _leave)
     from skyhop.cli.commands import run
@@ -22,6 +22,6 @@ def main() -> None:
 
 
 def _leave(_number: int, _frame: FrameType | None) -> None:
-    """End at once: an exception in the middle of an import may be shown, or be lost, there."""
+    """Exit at once: KeyboardInterrupt within an import may print a traceback or be swallowed."""
     print_error("interrupted")
     os._exit(EXIT_INTERRUPTED)

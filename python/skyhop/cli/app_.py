@@ -1,4 +1,4 @@
-"""`skyhop app`: what the two ends of a flow may do, and the keys of each."""
+"""`skyhop app`: applications of flows and their scenario keys."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from skyhop.cli import completing
+from skyhop.cli import completion
 from skyhop.cli.options import Json, group
 from skyhop.cli.terminal import print_note, print_rows
 
@@ -14,24 +14,23 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 app = group(
-    "What the two ends of a flow do: list it, and show the keys of one.\n\n"
-    "Example: skyhop app show page"
+    "Applications of flows: list them, and show the keys of one.\n\nExample: skyhop app show page"
 )
 
 
 @app.command("list")
 def list_(as_json: Json = False) -> None:
-    """List the applications that flows may have.
+    """List the applications of flows.
 
     Example: skyhop app list
     """
     print_applications(as_json=as_json)
     if not as_json:
-        print_note("skyhop app show NAME lists the keys of one")
+        print_note("skyhop app show NAME lists the keys of an application")
 
 
 def print_applications(*, as_json: bool) -> None:
-    """Print all applications, a line each."""
+    """Print name, description and source of all applications."""
     from skyhop import _core
 
     rows = [
@@ -46,7 +45,9 @@ def show(
     name: Annotated[
         str,
         typer.Argument(
-            metavar="NAME", help="One of skyhop app list.", autocompletion=completing.applications
+            metavar="NAME",
+            help="An application of skyhop app list.",
+            autocompletion=completion.applications,
         ),
     ],
     as_json: Json = False,
@@ -59,7 +60,7 @@ def show(
 
 
 def _keys_of(name: str) -> Iterator[Mapping[str, Any]]:
-    """Yield each key with its default and what it means; without a default it must be given."""
+    """Yield name, default and description of each key of an application's scenario table."""
     import json
 
     from skyhop import _core
@@ -75,16 +76,16 @@ def _keys_of(name: str) -> Iterator[Mapping[str, Any]]:
     for key, says in keys.get("properties", {}).items():
         if key == "kind":
             continue
-        default = "must be given" if key in required else _written(says.get("default"))
+        default = "must be given" if key in required else _as_toml(says.get("default"))
         yield {"key": key, "default": default, "meaning": _one_line(says["description"])}
 
 
-def _written(value: Any) -> str:
-    """Write a default as a scenario would, and nothing for none."""
+def _as_toml(value: Any) -> str:
+    """Return a default as TOML, as in a scenario; "" for None."""
     if value is None:
         return ""
     if isinstance(value, dict):
-        return "{ " + ", ".join(f"{key} = {_written(of)}" for key, of in value.items()) + " }"
+        return "{ " + ", ".join(f"{key} = {_as_toml(of)}" for key, of in value.items()) + " }"
     return f'"{value}"' if isinstance(value, str) else str(value)
 
 

@@ -1,4 +1,4 @@
-"""`skyhop blind`: the handover grid from traffic alone."""
+"""`skyhop blind`: estimate the handover grid from traffic alone."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ import typer
 HELP = """\
 Estimate when handovers happen from a log of round trips or a packet capture alone.
 
-Starlink's terminals are reconfigured at fixed moments (every 15 s). They show as gaps between
-arrivals and as steps of the round trip; the offset is counted on the log's own clock, from 1970 for
-one in UTC. Three minutes of dense traffic are enough, ten minutes of ten round trips per second.
+Starlink reconfigures its terminals at fixed times (every 15 s). These handovers show as gaps
+between arrivals and as steps of the round-trip time. The offset refers to the log's own clock: for
+a log in UTC, to 1970. Three minutes of dense traffic are enough, or ten minutes of ten round trips
+per second.
 
-Formats: ping (of ping -D), irtt, csv (unix_ns,rtt_ms), pcap (pcapng too; the busiest conversation
-counts); each plain or gzipped.
+Formats: ping (output of ping -D), irtt, csv (unix_ns,rtt_ms), pcap and pcapng (of which the busiest
+conversation is used); each plain or gzipped.
 
 Examples:
 
@@ -29,16 +30,20 @@ Examples:
 
 
 def blind(
-    log: Annotated[Path, typer.Argument(metavar="LOG", help="The log or capture.")],
+    log: Annotated[
+        Path, typer.Argument(metavar="LOG", help="A log of round trips or a packet capture.")
+    ],
     log_format: Annotated[
         str | None,
-        typer.Option("--format", metavar="FORMAT", help="Of the log; detected if not given."),
+        typer.Option(
+            "--format", metavar="FORMAT", help="Format of the log; detected if not given."
+        ),
     ] = None,
     period: Annotated[
         str,
         typer.Option(
             metavar="TIME|search",
-            help="From one handover to the next; search: any from 5 to 60 s.",
+            help="Time between handovers; search: find it, from 5 to 60 s.",
         ),
     ] = "15 s",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a line.")] = False,

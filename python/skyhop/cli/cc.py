@@ -1,4 +1,4 @@
-"""`skyhop cc`: congestion controls of one's own, and in the running kernel."""
+"""`skyhop cc`: create and check congestion controls, and load them into the running kernel."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from skyhop.cli import completing
+from skyhop.cli import completion
 from skyhop.cli.options import Json, group
 from skyhop.cli.terminal import print_note, print_rows
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from skyhop.cli.cc_check import Check
 
 app = group(
-    "Begin and check a congestion control of your own, and load it or skyhop's into the running "
-    "kernel, for any program to use.\n\n"
-    "Loading needs root, and a kernel with BTF that takes them from BPF (6.1 or newer).\n\n"
+    "Create and check a congestion control of your own, and load it or one of skyhop's into the "
+    "running kernel, for any program to use.\n\n"
+    "Loading needs root, and a kernel (6.1 or newer) with BTF and BPF congestion controls.\n\n"
     "Examples: skyhop cc new myidea.c; sudo skyhop cc load cubic --set beta=0.8"
 )
 
@@ -26,8 +26,8 @@ Name = Annotated[
     str,
     typer.Argument(
         metavar="NAME|FILE.c",
-        help="One of skyhop cc list, or a file of yours.",
-        autocompletion=completing.modules,
+        help="A congestion control of skyhop cc list, or your file.",
+        autocompletion=completion.modules,
     ),
 ]
 
@@ -35,16 +35,21 @@ Name = Annotated[
 @app.command()
 def new(
     file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="The file: NAME.c, or NAME.py for the simulator.")
+        Path,
+        typer.Argument(metavar="FILE", help="File to write: NAME.c, or NAME.py for the simulator."),
     ],
     source: Annotated[
         str | None,
-        typer.Option("--from", metavar="NAME", help="Begin with one of skyhop's, such as cubic."),
+        typer.Option(
+            "--from",
+            metavar="NAME",
+            help="Copy one of skyhop's congestion controls, such as cubic.",
+        ),
     ] = None,
 ) -> None:
-    """Write a congestion control to begin with: it works, and is yours to change.
+    """Write a working congestion control as a starting point for your own.
 
-    In C it runs in the simulator and in the kernel, in Python in the simulator alone.
+    A C file runs in the simulator and in the kernel, a Python file only in the simulator.
 
     Example: skyhop cc new myidea.c --from cubic
     """
@@ -57,18 +62,18 @@ def new(
         with file.open("x", encoding="utf-8") as written:
             written.write(text)
     except FileExistsError:
-        raise InputError(f"{file}: is there already: give another name") from None
-    print_note(f"{file}: written; skyhop cc check {file} checks it, and flows take it as their cc")
+        raise InputError(f"{file}: exists already: give another name") from None
+    print_note(f"{file}: written; check it with skyhop cc check {file}, use it as the cc of a flow")
     headers = _core.cc_headers() if file.suffix == ".c" else None
     if headers is not None:
-        print_note(f"the headers that it includes, for your editor: {headers}")
+        print_note(f"include directory of its headers, for your editor: {headers}")
 
 
 @app.command("list")
 def list_(as_json: Json = False) -> None:
-    """List what the kernel offers and what can be loaded, and how many sockets use it.
+    """List congestion controls in the kernel and those that can be loaded, with numbers of sockets.
 
-    Sockets are counted in the network namespaces that this user may look into.
+    Sockets are counted in the network namespaces that this user may access.
 
     Example: skyhop cc list --json
     """
@@ -76,7 +81,7 @@ def list_(as_json: Json = False) -> None:
 
 
 def print_congestion_controls(*, as_json: bool) -> None:
-    """Print all congestion controls, where each is, and how many sockets use it."""
+    """Print all congestion controls: where they are, number of sockets, description, source."""
     from skyhop import _core
 
     rows = [
@@ -100,10 +105,10 @@ def load(
         typer.Option("--set", metavar="PARAM=VALUE", help="Set a parameter, such as beta=0.8."),
     ] = None,
 ) -> None:
-    """Load a congestion control until it is unloaded or the machine restarts.
+    """Load a congestion control into the kernel, until it is unloaded or the machine restarts.
 
-    It is called NAME, or skyhop_NAME where the kernel has one of its own; what it is called is
-    printed.
+    In the kernel, its name is NAME, or skyhop_NAME if the kernel has a NAME of its own; the command
+    prints the name.
 
     Example: sudo skyhop cc load cubic --set beta=0.8
     """
@@ -111,10 +116,10 @@ def load(
 
     kernel_name, mounted_bpffs = _core.load_cc(name, [_parameter(text) for text in sets or []])
     if mounted_bpffs:
-        print_note("the BPF file system was not mounted: it is now, at /sys/fs/bpf")
+        print_note("mounted the BPF file system at /sys/fs/bpf")
     print(kernel_name)
     print_note(
-        f"loaded: a program chooses it with setsockopt(TCP_CONGESTION, {kernel_name!r}); "
+        f"loaded: programs select it with setsockopt(TCP_CONGESTION, {kernel_name!r}); "
         f"skyhop cc unload {name} removes it"
     )
 
@@ -130,9 +135,9 @@ def _parameter(text: str) -> tuple[str, str]:
 
 @app.command()
 def unload(name: Name) -> None:
-    """Remove a congestion control from the kernel: new connections cannot choose it any more.
+    """Remove a congestion control from the kernel: new connections can no longer select it.
 
-    Connections that use it keep it until they are closed.
+    Existing connections keep it until they are closed.
 
     Example: sudo skyhop cc unload cubic
     """
@@ -142,7 +147,7 @@ def unload(name: Name) -> None:
     print_note(f"{kernel_name}: unloaded")
     if sockets:
         users = "1 socket uses" if sockets == 1 else f"{sockets} sockets use"
-        print_note(f"{users} it until closed; the name is gone for new ones")
+        print_note(f"{users} it until closed; new ones can no longer select it")
 
 
 @app.command()
@@ -150,25 +155,30 @@ def check(
     name: Annotated[
         str,
         typer.Argument(
-            metavar="NAME|FILE", help="One of skyhop cc list, or a file in C or Python."
+            metavar="NAME|FILE",
+            help="A congestion control of skyhop cc list, or a C or Python file.",
         ),
     ],
     kernel: Annotated[
         str | None,
-        typer.Option("--kernel", metavar="NAME", help="Do the runs in a guest with this kernel."),
+        typer.Option(
+            "--kernel", metavar="NAME", help="Run the checks in a guest with this kernel."
+        ),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Check a congestion control, and have this kernel's verifier look at it; load nothing.
+    """Check a congestion control without loading it, also with the verifier of this kernel.
 
-    Of a file it says whether it compiles for the simulator and the kernel, whether a hook is
-    missing or never called, and how it does over a clean link, after an outage, beside its like.
+    For a file, check whether it compiles for the simulator and the kernel, whether a hook is
+    missing or never called, and how it performs on a clean link, after an outage, and in
+    competition with a flow of its kind.
 
-    Prints for each hook its BPF instructions, and how many of them the verifier looked at on all
-    paths through the hook. A hook that the kernel or the simulator never calls is refused.
+    Prints for each hook the number of its BPF instructions, and the number of instructions that the
+    verifier processed on all paths through the hook. A hook that the kernel or the simulator never
+    calls is refused.
 
-    With --kernel it is compiled for one of skyhop linux kernel list in place of the verifier's, and
-    does the same runs there, which takes some minutes.
+    With --kernel, compile it for a kernel of skyhop linux kernel list instead of the running one,
+    and execute the same runs in a guest with that kernel, which takes some minutes.
 
     Examples: skyhop cc check ./myidea.c; sudo skyhop cc check bbr; skyhop cc check bbr --kernel
     6.12
@@ -213,4 +223,4 @@ def _print_checks(
             print_rows(hooks, as_json=False)
     failed = [check.name for check in checks if not check.ok]
     if failed:
-        raise RunError(f"{name}: of {len(checks)} checks these failed: {', '.join(failed)}")
+        raise RunError(f"{name}: {len(failed)} of {len(checks)} checks failed: {', '.join(failed)}")

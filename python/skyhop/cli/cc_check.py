@@ -1,7 +1,7 @@
-"""What `skyhop cc check FILE` does: the file as a congestion control, step by step.
+"""Checks of `skyhop cc check FILE`: compilation, hooks, and four runs.
 
-The runs are those that the tests make with every module of cc/: every_module.rs of crates/sim. With
-`--kernel` they are made in a guest, by skyhop's own and by files.
+The tests execute the same runs with every module of cc/ (every_module.rs of crates/sim). With
+`--kernel`, the runs are in a guest, with a file or one of skyhop's congestion controls.
 """
 
 from __future__ import annotations
@@ -17,40 +17,43 @@ from skyhop.cli.terminal import print_note
 from skyhop.runs import Run
 
 _PAYLOAD = 1448 / 1514
-"""Of a full packet on the wire."""
+"""Ratio of TCP payload to bytes on the wire, for a full-sized packet."""
 
 _FULL = 0.8
-"""The share of a clean link that counts as filled."""
+"""Least goodput on a clean link, as a share of its capacity."""
 
 _RECOVERED = 0.7
-"""Likewise after an outage, from _LATE_NS on."""
+"""Least goodput after an outage, from `_LATE_NS` on, as a share of the capacity."""
 
 _LATE_NS = 23 * 10**9
-"""Ten seconds after the outage's end."""
+"""Time in ns since the run's start from which recovery is checked: 10 s after the outage."""
 
 _PROGRESS_BPS = 5e6
-"""What each of two flows has to get."""
+"""Least goodput in bit/s of each of two competing flows."""
 
 
 @dataclass(frozen=True)
 class Check:
-    """Something that was looked at, and what was found."""
+    """Result of one check: a row of the printed table."""
 
     name: str
     result: str
     ok: bool = True
 
     def row(self) -> dict[str, Any]:
-        """Return it for a table."""
+        """Return the check as a row of the printed table."""
         return {"check": self.name, "ok": "yes" if self.ok else "no", "result": self.result}
 
 
 def check_file(file: Path) -> tuple[list[Check], Sequence[Mapping[str, Any]]]:
-    """Return what was found, and the hooks as this kernel's verifier saw them, if it was asked.
+    """Check a file of the user, in C or Python.
+
+    Returns:
+        The checks; and per hook the counts of the kernel's verifier, empty if it did not run.
 
     Raises:
-        InputError: it is no congestion control: it does not compile, a hook is missing, …
-        RunError: there is no compiler, or the kernel's verifier refuses it.
+        InputError: the file is no congestion control: it does not compile, a hook is missing, …
+        RunError: there is no compiler, or the kernel's verifier refuses the file.
     """
     from skyhop import _core
 
@@ -76,14 +79,14 @@ def check_file(file: Path) -> tuple[list[Check], Sequence[Mapping[str, Any]]]:
 
 
 def check_in_guest(name: str, kernel: str) -> list[Check]:
-    """Return what was found in a guest with the kernel of this name.
+    """Run the checks in a guest with a built kernel.
 
     Args:
-        name: one of skyhop's own, or a file in C.
-        kernel: its name, as `skyhop linux kernel list` has it.
+        name: one of skyhop's congestion controls, or a C file.
+        kernel: name of the kernel, as in `skyhop linux kernel list`.
 
     Raises:
-        InputError: there is no such kernel or congestion control, or it does not compile.
+        InputError: the kernel or congestion control does not exist, or does not compile.
         RunError: a program is missing, the guest died, …
     """
     from skyhop.errors import InputError
@@ -94,7 +97,7 @@ def check_in_guest(name: str, kernel: str) -> list[Check]:
     cc = str(file.absolute()) if file.suffix == ".c" else f"skyhop:{name.removeprefix('skyhop:')}"
     found = find(kernel)
     if file.suffix not in ("", ".c") or not modules_of(found, [cc]):
-        raise InputError(f"{name}: a guest takes files in C, and skyhop's own: skyhop cc list")
+        raise InputError(f"{name}: a guest needs a C file, or a name of skyhop cc list")
     compiles = Check("compiles as a module", f"of Linux {found.release}")
     return [compiles, *_runs(partial(_in_guest, cc, kernel))]
 
@@ -122,7 +125,7 @@ def _simulated(file: Path, given: Mapping[str, Any]) -> Run:
 
 
 def _link(rate: str, rtt: str, queue: str, duration: str) -> dict[str, Any]:
-    """Return a scenario of one clean link."""
+    """Return a scenario with one link without loss or changes."""
     return {
         "path": {"kind": "fixed", "rtt": rtt},
         "link": {"rate": rate, "queue": queue},

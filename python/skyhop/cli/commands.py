@@ -1,4 +1,4 @@
-"""All commands, and all errors in one place."""
+"""Registration of all commands, and the mapping of errors to messages and exit codes."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from skyhop.cli import (
     cc,
     dish,
     dissect,
+    docs,
     linux_,
     list_,
     live,
@@ -70,6 +71,7 @@ app.add_typer(telemetry_.app, name="telemetry")
 app.add_typer(predict.app, name="predict")
 app.add_typer(testbed.app, name="testbed")
 app.add_typer(list_.app, name="list")
+app.command("docs", help=docs.HELP)(docs.docs)
 
 
 def _print_version(wanted: bool) -> None:
@@ -89,28 +91,28 @@ def skyhop(
         ),
     ] = False,
 ) -> None:
-    """Keep the options of skyhop itself."""
+    """Accept the options of `skyhop` itself, before a command."""
 
 
 def run() -> None:
-    """Run the command that is asked for.
+    """Run the command of the command line, and exit.
 
-    Exit code 0, 1 (the run failed), 2 (the input was wrong), 130 (the user stopped it), or that of
-    the program that a live run was made for.
+    Exit code 0, 1 (the run failed), 2 (the input was wrong), 130 (the user interrupted it), or the
+    exit code of the program of a live run.
     """
-    # No matrix of ours is worth its threads.
+    # The matrices are too small for threads of BLAS to be faster.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    # What the library of remote calls says beside its errors, we say in a line.
+    # Errors of remote calls are printed as one line; suppress the gRPC library's own log.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     try:
         check_processes()
         status = app(standalone_mode=False)
-        # The command-line library returns the same after Ctrl-C.
+        # After Ctrl-C, Typer returns 130 instead of raising an exception.
         if status == EXIT_INTERRUPTED:
             print_error("interrupted")
         sys.exit(status)
     except typer.TyperException as error:
-        # A group of commands without one.
+        # A command group without a subcommand: print the help of the group.
         if error.format_message().startswith("Usage:"):
             print(error.format_message())
             sys.exit()
@@ -119,7 +121,7 @@ def run() -> None:
         print_error(f"{error.format_message()} (see {command} --help)")
         sys.exit(EXIT_WRONG_INPUT)
     except UnicodeError:
-        print_error("an argument is not UTF-8 text; give names that are")
+        print_error("an argument is not valid UTF-8: rename the file, or retype the argument")
         sys.exit(EXIT_WRONG_INPUT)
     except ModuleNotFoundError as error:
         print_error(_not_installed(error))
@@ -136,28 +138,28 @@ def run() -> None:
 
 
 def _not_installed(error: ModuleNotFoundError) -> str:
-    """Return which package of the extra `testbed` is missing, and how to get it."""
+    """Return a message that names a missing package and the command that installs it."""
     name = (error.name or "").partition(".")[0]
     if not name or name == "skyhop":
         raise error
     return (
-        f"the Python package of {name} is not installed: the testbed and terminals need it; "
+        f"the Python package {name} is not installed: the testbed and terminals need it; "
         "run pip install 'skyhop[testbed]', or make setup in a checkout"
     )
 
 
 _TOO_LITTLE = ("failed to map", "without exception set", "without setting an exception")
-"""Of libraries that cannot be mapped, and of code in C that got no memory and did not say so."""
+"""Messages of errors that mean lack of memory: unmapped library, or C code without an error."""
 
 
 def _lacking(error: MemoryError | ImportError | OSError | SystemError) -> str:
-    """Return what the system does not give."""
+    """Return a message for a missing resource: memory, or a file that cannot be used."""
     if isinstance(error, OSError):
         return f"{error.filename or 'the output'}: {error.strerror or error}"
-    told = any(words in str(error) for words in _TOO_LITTLE)
-    if not isinstance(error, MemoryError) and not told:
+    is_memory = any(words in str(error) for words in _TOO_LITTLE)
+    if not isinstance(error, MemoryError) and not is_memory:
         raise error
-    return "there is too little memory for this: end other programs, or allow it more"
+    return "too little memory: end other programs, or raise the memory limit"
 
 
 def _status(error: errors.SkyhopError) -> int:

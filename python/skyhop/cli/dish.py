@@ -1,4 +1,4 @@
-"""`skyhop dish`: a satellite terminal on this network, read or emulated."""
+"""`skyhop dish`: read a satellite terminal on this network, or emulate one."""
 
 from __future__ import annotations
 
@@ -21,34 +21,38 @@ from skyhop.cli.terminal import print_note, print_rows, shown_text
 if TYPE_CHECKING:
     from skyhop.dish.client import Dish
     from skyhop.dish.emulate.device import Place
+    from skyhop.dish.emulate.feed import AnswerSource
     from skyhop.dish.emulate.measuring import Prober
-    from skyhop.dish.emulate.of_path import Obstacle
-    from skyhop.dish.emulate.source import Source
+    from skyhop.dish.emulate.path_feed import Obstacle
     from skyhop.dish.readings import ObstructionMap, Outage
     from skyhop.telemetry.fields import Sample, Value
 
 app = group(
-    "Read a satellite terminal on this network, or be one.\n\nExample: skyhop dish watch --json"
+    "Read a satellite terminal on this network, or emulate one.\n\n"
+    "Example: skyhop dish watch --json"
 )
 
 _ADDRESS = "192.168.100.1:9200"
 _SECOND_NS = 10**9
 _HISTORY_S = 300
-"""How often a recording looks into the history, which has what was missed and the power."""
+"""Interval in s at which a recording reads the history; it fills gaps and has the power."""
 _LONG_S = 3600
 _SHOWN_OUTAGES = 10
 _MAP_COLUMNS, _MAP_ROWS = 61, 31
 
 Address = Annotated[
-    str, typer.Option("--address", metavar="HOST[:PORT]", help="Where the terminal is.")
+    str, typer.Option("--address", metavar="HOST[:PORT]", help="Address of the terminal.")
 ]
 Timeout = Annotated[
-    float, typer.Option("--timeout", metavar="S", min=0.1, max=60, help="For each answer.")
+    float,
+    typer.Option("--timeout", metavar="S", min=0.1, max=60, help="Time limit of each request."),
 ]
 Recording = Annotated[
     Path | None,
     typer.Option(
-        "--file", metavar="FILE", help="A recorded answer in place of a terminal: grpcurl's JSON."
+        "--file",
+        metavar="FILE",
+        help="Recorded answer (grpcurl's JSON) to read instead of a terminal.",
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
@@ -61,7 +65,7 @@ def status(
     file: Recording = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print what a terminal says of itself now.
+    """Print the current status of a terminal.
 
     Example: skyhop dish status --address 127.0.0.1:9200
     """
@@ -72,7 +76,7 @@ def status(
         from skyhop.dish.messages import read_status
 
         message: Any = read_status(file)
-        # When it was recorded it does not say.
+        # A recorded status has no timestamp.
         sample = {name: v for name, v in sample_of(message, 0).items() if name != "time_ns"}
     else:
         with _dish(address, timeout) as dish:
@@ -97,9 +101,9 @@ def history(
     file: Recording = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print what a terminal remembers: its last seconds in figures, and its outages.
+    """Print statistics over the seconds in a terminal's history, and the terminal's outages.
 
-    With --json every second is there; time_ns of a recorded answer counts from the newest one back.
+    --json prints every second. A recorded answer has no time: time_ns of its newest second is 0.
 
     Example: skyhop dish history --json
     """
@@ -144,16 +148,18 @@ def map_(
     status_file: Annotated[
         Path | None,
         typer.Option(
-            "--status-file", metavar="FILE", help="With --file: where the terminal pointed."
+            "--status-file",
+            metavar="FILE",
+            help="With --file: recorded status, for the terminal's boresight.",
         ),
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", metavar="FILE", help="Draw it: a PNG, SVG or PDF."),
+        typer.Option("-o", "--output", metavar="FILE", help="Draw the map: PNG, SVG or PDF."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print or draw the sky as a terminal has seen it.
+    """Print or draw the obstruction map of a terminal.
 
     Example: skyhop dish map -o sky.png
     """
@@ -162,9 +168,9 @@ def map_(
 
         figure_kind(output)
     if file is not None:
-        from skyhop.dish.messages import seen_in
+        from skyhop.dish.messages import read_obstruction_map
 
-        seen = seen_in(file, status_file)
+        seen = read_obstruction_map(file, status_file)
     else:
         with _dish(address, timeout) as dish:
             seen = dish.obstruction_map()
@@ -188,20 +194,22 @@ def watch(
     timeout: Timeout = 5.0,
     record: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Keep the samples there: a Parquet file per day."),
+        typer.Option(
+            metavar="DIR", help="Directory to store the samples in, a Parquet file per day."
+        ),
     ] = None,
     node: Annotated[
-        str, typer.Option(metavar="NAME", help="With --record: whose they are.")
+        str, typer.Option(metavar="NAME", help="With --record: the name of the terminal's node.")
     ] = "dish",
     count: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Stop after so many seconds.")
+        int | None, typer.Option(metavar="N", min=1, help="Stop after N seconds.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print a line a second, until Ctrl-C.
+    """Print the status of a terminal once per second, until Ctrl-C.
 
-    A recording has the seconds before, too, as far as the terminal remembers them, and no gaps
-    where it did not answer for a while.
+    A recording also has the earlier seconds in the terminal's history. If the terminal does not
+    answer for a while, the gap is filled from its history afterwards.
 
     Example: skyhop dish watch --record telemetry --node bcn-1
     """
@@ -209,10 +217,10 @@ def watch(
     with _dish(address, timeout) as dish:
         recorder = None if record is None else _Recorder(record, node, dish)
         try:
-            # Ctrl-C is how it ends.
+            # Ctrl-C is the normal end.
             with suppress(KeyboardInterrupt):
                 for second in _seconds(count):
-                    sample = _asked(dish, second)
+                    sample = _sample_or_none(dish, second)
                     if sample is None:
                         continue
                     if recorder is not None:
@@ -227,7 +235,7 @@ def watch(
 def emulate(
     status_file: Annotated[
         Path | None,
-        typer.Option("--json", metavar="STATUS", help="Say a recorded status, grpcurl's JSON."),
+        typer.Option("--json", metavar="STATUS", help="Serve a recorded status (grpcurl's JSON)."),
     ] = None,
     history_file: Annotated[
         Path | None,
@@ -238,42 +246,52 @@ def emulate(
     ] = None,
     path_file: Annotated[
         Path | None,
-        typer.Option("--path", metavar="FILE", help="Be the end from of a path file."),
+        typer.Option("--path", metavar="FILE", help='Emulate the end "from" of a path file.'),
     ] = None,
     run: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Say what a run has measured.")
+        Path | None, typer.Option(metavar="DIR", help="Replay the measurements of a run.")
     ] = None,
     interface: Annotated[
         str | None,
-        typer.Option(metavar="IF", help="Measure: count what goes over this interface."),
+        typer.Option(metavar="IF", help="Measure the traffic of this interface."),
     ] = None,
     probe: Annotated[
         str | None,
-        typer.Option(metavar="HOST", help="With --interface: ping it, or HOST:PORT by UDP."),
+        typer.Option(metavar="HOST", help="With --interface: host to ping, or HOST:PORT for UDP."),
     ] = None,
     listen: Annotated[
-        str, typer.Option(metavar="HOST:PORT", help="Port 0: any that is free.")
+        str, typer.Option(metavar="HOST:PORT", help="Listening address; port 0: any free port.")
     ] = "127.0.0.1:9200",
     allow_location: Annotated[
         str | None,
-        typer.Option(metavar="LAT,LON", help="Say that it is there; else that is refused."),
+        typer.Option(
+            metavar="LAT,LON",
+            help="Location to report; without it, requests for the location are refused.",
+        ),
     ] = None,
     obstruct: Annotated[
         list[str] | None,
         typer.Option(
             metavar="FROM-TO:UP",
-            help="With --path: something hides azimuths FROM to TO up to elevation UP.",
+            help="With --path: obstruct azimuths FROM to TO up to elevation UP, in degrees.",
         ),
     ] = None,
     frame: Annotated[
-        str, typer.Option(metavar="earth|terminal", help="What its obstruction map is drawn in.")
+        str,
+        typer.Option(metavar="earth|terminal", help="Frame of reference of the obstruction map."),
     ] = "earth",
-    seed: Annotated[int, typer.Option(help="Of losses, and of where it points.")] = 1,
+    seed: Annotated[int, typer.Option(help="Seed of the random losses and of the boresight.")] = 1,
     speed: Annotated[
-        float, typer.Option(metavar="X", min=0.01, max=1000, help="How fast its time goes.")
+        float,
+        typer.Option(
+            metavar="X",
+            min=0.01,
+            max=1000,
+            help="Speed of the terminal's clock, as a multiple of real time.",
+        ),
     ] = 1.0,
 ) -> None:
-    """Be a terminal until Ctrl-C: programs that read terminals read this one.
+    """Emulate a terminal until Ctrl-C, for programs that read terminals.
 
     Example: skyhop dish emulate --path sd-ny.parquet --listen 127.0.0.1:9200
 
@@ -295,9 +313,11 @@ def emulate(
     begin_ns, prober = time.time_ns(), None
     if interface is not None:
         if probe is None:
-            raise InputError("--interface needs --probe: whom to ping through the link")
+            raise InputError("--interface needs --probe: the host to ping through the link")
         if speed != 1:
-            raise InputError("--speed: what is measured takes its time; leave it out")
+            raise InputError(
+                "--speed: cannot be used with --interface, which measures in real time"
+            )
         source, prober = _measured(interface, probe, begin_ns, seed)
     elif status_file is not None:
         source = _recorded(status_file, history_file, map_file, begin_ns)
@@ -309,7 +329,7 @@ def emulate(
             while True:
                 time.sleep(_LONG_S)
     except KeyboardInterrupt:
-        # That is how it ends.
+        # Ctrl-C is the normal end.
         return
     finally:
         if prober is not None:
@@ -319,16 +339,21 @@ def emulate(
 def _check_sources(
     sources: Mapping[str, object], further: Mapping[str, object], owners: Mapping[str, str]
 ) -> None:
-    """Refuse none and several sources, and options that are another's.
+    """Check that exactly one source is given, and no options that belong to other sources.
+
+    Args:
+        sources: values of the options that select the source, by option.
+        further: values of the options that belong to one source, by option.
+        owners: for each further option, the option of the source that it belongs to.
 
     Raises:
-        InputError: it is so; the message names the option.
+        InputError: an option is missing or not allowed; the message names it.
     """
     from skyhop.errors import InputError
 
     given = [name for name, value in sources.items() if value is not None]
     if len(given) != 1:
-        raise InputError(f"give one of {', '.join(sources)}: what the terminal is to say")
+        raise InputError(f"give one of {', '.join(sources)}: the source of the terminal's answers")
     for name, value in further.items():
         if value and given != [owners[name]]:
             raise InputError(f"{name} is for {owners[name]}; {given[0]} does not use it")
@@ -342,11 +367,11 @@ def _dish(address: str, timeout_s: float) -> Dish:
 
 def _recorded(
     status_file: Path, history_file: Path | None, map_file: Path | None, begin_ns: int
-) -> Source:
-    from skyhop.dish.emulate.recorded import Recorded
+) -> AnswerSource:
+    from skyhop.dish.emulate.recorded import RecordedAnswers
     from skyhop.dish.messages import read_history, read_map, read_status
 
-    return Recorded(
+    return RecordedAnswers(
         begin_ns,
         read_status(status_file),
         None if history_file is None else read_history(history_file),
@@ -361,8 +386,8 @@ def _replayed(
     seed: int,
     frame: str,
     obstacles: Sequence[Obstacle],
-) -> Source:
-    from skyhop.dish.emulate.source import Feed
+) -> AnswerSource:
+    from skyhop.dish.emulate.feed import Feed
     from skyhop.dish.emulate.terminal import Terminal
     from skyhop.dish.sky import Frame
     from skyhop.errors import InputError
@@ -372,20 +397,20 @@ def _replayed(
     feed: Feed
     if path_file is not None:
         from skyhop.data.paths import read_path
-        from skyhop.dish.emulate.of_path import PathFeed
+        from skyhop.dish.emulate.path_feed import PathFeed
 
         feed = PathFeed(read_path(path_file), seed=seed, obstacles=obstacles)
     else:
-        from skyhop.dish.emulate.of_run import RunFeed
+        from skyhop.dish.emulate.run_feed import RunFeed
         from skyhop.runs import Run
 
-        assert run is not None, "asked before"
+        assert run is not None, "checked before"
         feed = RunFeed(Run(run))
     return Terminal(feed, begin_ns, seed=seed, frame=Frame(frame))
 
 
-def _measured(interface: str, probe: str, begin_ns: int, seed: int) -> tuple[Source, Prober]:
-    """Return a terminal that measures from now on, and what has to be stopped in the end."""
+def _measured(interface: str, probe: str, begin_ns: int, seed: int) -> tuple[AnswerSource, Prober]:
+    """Return a terminal that measures from now on, and its prober; the caller stops the prober."""
     from skyhop.dish.emulate.measuring import Counters, Meter, Prober
     from skyhop.dish.emulate.terminal import Terminal
 
@@ -397,7 +422,7 @@ def _measured(interface: str, probe: str, begin_ns: int, seed: int) -> tuple[Sou
 
 
 def _obstacles(texts: Sequence[str]) -> list[Obstacle]:
-    from skyhop.dish.emulate.of_path import Obstacle
+    from skyhop.dish.emulate.path_feed import Obstacle
     from skyhop.errors import InputError
 
     obstacles = []
@@ -473,7 +498,7 @@ def _text(value: Value) -> str:
 
 
 def _figures(rows: Sequence[Sample]) -> list[dict[str, Any]]:
-    """Return each column's spread over the seconds that know it."""
+    """Return mean, quantiles and maximum of each column over the seconds with a value."""
     columns = (
         ("pop_ping_latency_ms", "latency (ms)", 1.0),
         ("pop_ping_drop_rate", "ping loss (%)", 100.0),
@@ -546,7 +571,7 @@ def _map_of(seen: ObstructionMap) -> dict[str, Any]:
 
 
 def _map_lines(seen: ObstructionMap) -> Iterator[str]:
-    """Yield the map in letters: # obstructed, . seen, as the terminal has it."""
+    """Yield the map as lines of characters: # obstructed, . clear, blank never observed."""
     cells: dict[tuple[int, int], float] = {}
     for row, values in enumerate(seen.rows()):
         for column, value in enumerate(values):
@@ -562,7 +587,7 @@ def _map_lines(seen: ObstructionMap) -> Iterator[str]:
 
 
 def _seconds(count: int | None) -> Iterator[int]:
-    """Yield the number of each second when it begins; those that were missed are left out."""
+    """Yield the number of each second at its start; skip seconds during which the loop was busy."""
     begin_s, second = time.monotonic(), 0
     while count is None or second < count:
         yield second
@@ -572,7 +597,7 @@ def _seconds(count: int | None) -> Iterator[int]:
 
 
 class _Recorder:
-    """Keeps what is watched; the terminal's history fills gaps, and has the power."""
+    """Recorder of watched samples; the terminal's history fills gaps and adds the power."""
 
     def __init__(self, directory: Path, node: str, dish: Dish) -> None:
         self._store: Any = import_module("skyhop.telemetry.store").Store(directory)
@@ -592,21 +617,21 @@ class _Recorder:
         try:
             joined = self._dish.new_rows()
         except RunError:
-            # The next history has them too.
+            # The next read of the history will also return these rows.
             return []
         if joined.rebooted:
-            print_note("the terminal was started anew")
+            print_note("the terminal has restarted")
         return joined.rows
 
 
-def _asked(dish: Dish, second: int) -> Sample | None:
-    """Return a second's sample; None, with a note, where the terminal does not answer."""
+def _sample_or_none(dish: Dish, second: int) -> Sample | None:
+    """Return the current sample; if the terminal does not answer, print a note and return None."""
     from skyhop.errors import RunError
 
     try:
         return dish.sample()
     except RunError as error:
-        # Whom nobody has seen yet is not waited for.
+        # No answer to the first request is an error, not a gap.
         if second == 0:
             raise
         print_note(str(error))
@@ -614,7 +639,7 @@ def _asked(dish: Dish, second: int) -> Sample | None:
 
 
 def _line(sample: Sample) -> str:
-    """Return a second in a line."""
+    """Format a sample as one line."""
     latency_ms, drop_rate = sample["pop_ping_latency_ms"], sample["pop_ping_drop_rate"]
     down_bps, up_bps = sample["downlink_throughput_bps"], sample["uplink_throughput_bps"]
     words = [

@@ -1,4 +1,4 @@
-"""`skyhop dissect`: where the latency of a route arises."""
+"""`skyhop dissect`: split the latency of a route into segments."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from skyhop.analysis.dissection import Dissection
 
 HELP = """\
-Cut the latency of a route into segments: host to terminal (S1), bent pipe (S2), the operator's
-ground (S3 to S5), the Internet (S6).
+Split the latency of a route into segments: host to terminal (S1), bent pipe (S2), ground network of
+the operator (S3 to S5), Internet (S6).
 
-Files are what traceroute -n prints, any number of traces one after the other, mtr --json -n, or
-scamper's traces as JSON; all of one host and one destination. docs/telemetry.md has the method.
+Files are output of traceroute -n (any number of traces one after the other), of mtr --json -n, or
+scamper traces as JSON; all from one host to one destination. skyhop docs telemetry has the method.
 
 Examples:
 
@@ -34,25 +34,29 @@ Examples:
 
 
 def dissect(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Plain or gzipped.")],
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE...", help="Files with traces, plain or gzipped.")
+    ],
     prefixes: Annotated[
         Path | None,
         typer.Option(
             "--as",
             metavar="FILE",
-            help="Whose prefixes are: lines such as 206.224.64.0/19 AS14593; S1, S2, S6 and "
-            "operator are owners too.",
+            help="Owners of prefixes: lines such as 206.224.64.0/19 AS14593; an owner is an AS, "
+            "or S1, S2, S6 or operator.",
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Of the intervals' resampling.")] = 1,
+    seed: Annotated[int, typer.Option(help="Seed of the bootstrap intervals.")] = 1,
     as_json: Json = False,
     figure: Annotated[
         Path | None,
-        typer.Option("-o", "--output", metavar="FIGURE", help="Also draw it: a PNG, SVG or PDF."),
+        typer.Option(
+            "-o", "--output", metavar="FIGURE", help="Also draw a figure: PNG, SVG or PDF."
+        ),
     ] = None,
     width: Width = "page",
 ) -> None:
-    """Dissect traces."""
+    """Split the latency of traces into segments."""
     from skyhop.cli.path.output import check_figure
     from skyhop.errors import InputError
     from skyhop.telemetry.traces import read_traces
@@ -60,7 +64,7 @@ def dissect(
     check_figure(figure)
     laid_out = figure_width(width)
     if seed < 0:
-        raise InputError("--seed: expected a number from 0 on")
+        raise InputError("--seed: expected a number of at least 0")
 
     from skyhop.analysis import dissection
 
@@ -91,7 +95,7 @@ def _rows(found: Dissection) -> list[dict[str, Any]]:
             "95 % (ms)": f"{piece.low_ms:.2f}-{piece.high_ms:.2f}",
             "share": _per_cent(piece.share),
             "share 95 %": f"{100 * piece.share_low:.1f}-{_per_cent(piece.share_high)}",
-            "of medians (ms)": _told(piece.of_medians_ms, f"{piece.of_medians_ms:.2f}"),
+            "of medians (ms)": _or_unknown(piece.of_medians_ms, f"{piece.of_medians_ms:.2f}"),
             "its share": _per_cent(piece.of_medians_share),
             "ends at": " ".join(piece.addresses),
         }
@@ -100,11 +104,11 @@ def _rows(found: Dissection) -> list[dict[str, Any]]:
 
 
 def _per_cent(share: float) -> str:
-    return _told(share, f"{100 * share:.1f} %")
+    return _or_unknown(share, f"{100 * share:.1f} %")
 
 
-def _told(value: float, written: str) -> str:
-    return "cannot be told" if math.isnan(value) else written
+def _or_unknown(value: float, text: str) -> str:
+    return "cannot be told" if math.isnan(value) else text
 
 
 def _document(found: Dissection) -> dict[str, Any]:

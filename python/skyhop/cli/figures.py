@@ -1,4 +1,4 @@
-"""Options of the commands that draw for papers: where figures go, as what, and how wide."""
+"""Options of commands that draw figures for papers: directory, format and width."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ T = TypeVar("T", bound=str)
 Figures = Annotated[
     Path | None,
     typer.Option(
-        "--figures", metavar="DIR", help="Where to write the figures; default: beside the page."
+        "--figures", metavar="DIR", help="Directory of the figures; default: next to the page."
     ),
 ]
 Kinds = Annotated[
     list[str] | None,
-    typer.Option("--format", metavar="KIND", help="As what: png, svg or pdf; give it for each."),
+    typer.Option("--format", metavar="KIND", help="Format: png, svg or pdf; repeatable."),
 ]
 Width = Annotated[
     str,
     typer.Option(
         "--width",
         metavar="WIDTH",
-        help="For what: page, or one-column (3.5 in) or two-column (7.16 in) of a paper.",
+        help="Figure width: page, or one-column (3.5 in) or two-column (7.16 in) of a paper.",
     ),
 ]
 
@@ -37,21 +37,21 @@ Width = Annotated[
 def figure_files(
     directory: Path | None, kinds: list[str] | None, width: str, otherwise: tuple[FigureKind, ...]
 ) -> FigureFiles:
-    """Return how figures are written, as the options say.
+    """Return directory, formats and width of figures, from the values of the options.
 
     Args:
-        directory: of `--figures`.
-        kinds: of `--format`.
-        width: of `--width`.
-        otherwise: the formats where neither formats nor a directory were asked for.
+        directory: value of `--figures`.
+        kinds: values of `--format`.
+        width: value of `--width`.
+        otherwise: formats to use if neither formats nor a directory are given.
 
     Raises:
-        InputError: there is no such format or width, or no place for the directory.
+        InputError: there is no such format or width, or the directory cannot be created.
     """
     from skyhop.errors import InputError
     from skyhop.report import FigureFiles
 
-    asked = [_known(kind, FIGURE_KINDS, "--format") for kind in kinds or []]
+    chosen = [_known(kind, FIGURE_KINDS, "--format") for kind in kinds or []]
     if directory is not None and not directory.resolve().parent.is_dir():
         raise InputError(
             f"{directory.resolve().parent}: there is no such directory: create it first"
@@ -59,14 +59,14 @@ def figure_files(
     if directory is not None and directory.exists() and not directory.is_dir():
         raise InputError(f"--figures: {directory} is not a directory")
     default = otherwise if directory is None else FIGURE_KINDS
-    return FigureFiles(directory, tuple(dict.fromkeys(asked)) or default, figure_width(width))
+    return FigureFiles(directory, tuple(dict.fromkeys(chosen)) or default, figure_width(width))
 
 
 def figure_width(width: str) -> FigureWidth:
-    """Return the width that is called so.
+    """Check the value of `--width`, and return it.
 
     Raises:
-        InputError: there is none.
+        InputError: there is no such width.
     """
     return _known(width, FIGURE_WIDTHS, "--width")
 

@@ -1,4 +1,4 @@
-"""`skyhop linux`: a scenario on a kernel of the user's choice, in virtual time."""
+"""`skyhop linux`: run a scenario on a kernel of the user's choice, in virtual time."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from skyhop.data.progress import progress_bar
 HELP = """\
 Run a scenario on a Linux kernel of your choice, in virtual time.
 
-The kernel is a process (User-Mode Linux) whose clock stands still while anything computes: what a
-scenario's flows do is that kernel's TCP, punctual on a busy machine, and the same to the last bit
-whenever it is run. Any kernel: "skyhop linux kernel build 6.12" builds the distribution's, with
---source a tree of yours. No rights are needed.
+The kernel is a process (User-Mode Linux) whose clock stands still during computation. The flows of
+the scenario use that kernel's TCP; timing is exact on a busy machine, and results are reproducible
+to the last bit. "skyhop linux kernel build 6.12" builds the distribution's kernel, --source your
+own tree. No privileges are needed.
 
 Examples:
 
@@ -37,10 +37,10 @@ KERNEL_HELP = "Build, list and remove the kernels that scenarios run on."
 
 
 class RunUnlessNamed(TyperGroup):
-    """A group whose first word may be left out: it is `run` then."""
+    """Command group with the default subcommand `run`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Insert `run` where no subcommand is named."""
+        """Insert `run` if the first word is no subcommand."""
         if args and args[0] not in self.commands and args[0] not in ("-h", "--help"):
             args = ["run", *args]
         return list(super().parse_args(ctx, args))
@@ -62,7 +62,9 @@ def run(
     scenario: Scenario,
     program: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[-- PROGRAM ...]", help="A program to run instead of TCP flows."),
+        typer.Argument(
+            metavar="[-- PROGRAM ...]", help="A program to run over the path instead of TCP flows."
+        ),
     ] = None,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", metavar="DIR", help="The run directory.")
@@ -70,15 +72,21 @@ def run(
     sets: Sets = None,
     kernel: Annotated[
         str | None,
-        typer.Option("--kernel", metavar="NAME", help="The one built last where not given."),
+        typer.Option(
+            "--kernel", metavar="NAME", help="Kernel to run on; default: the last built one."
+        ),
     ] = None,
     server_cmd: Annotated[
         str | None,
-        typer.Option("--server-cmd", metavar="COMMAND", help="Run at the far end, first."),
+        typer.Option(
+            "--server-cmd", metavar="COMMAND", help="Server command, started first at the far end."
+        ),
     ] = None,
     cc: Annotated[
         str | None,
-        typer.Option("--cc", metavar="NAME", help="A program's congestion control (cubic)."),
+        typer.Option(
+            "--cc", metavar="NAME", help="The program's congestion control (default: cubic)."
+        ),
     ] = None,
     force: Force = False,
     force_size: ForceSize = False,
@@ -112,43 +120,43 @@ def run(
         )
     except ProgramError as stop:
         if output is not None:
-            print_result(stop.run, as_json=as_json, as_csv=as_csv, beside_program=True)
+            print_result(stop.run, as_json=as_json, as_csv=as_csv, has_program=True)
         raise
-    print_result(result, as_json=as_json, as_csv=as_csv, beside_program=bool(program))
+    print_result(result, as_json=as_json, as_csv=as_csv, has_program=bool(program))
     if guest := result.info.get("guest"):
         print_note(f"on {result.info['kernel']} (kernel {guest['name']}, of {guest['source']})")
     print_whereabouts(result, output)
 
 
 def _offer_to_build(scenario: Path, sets: Sequence[str]) -> None:
-    """Ask whether to build the first kernel, where any would do and there is somebody to ask."""
+    """Offer to build a kernel if none is built, none is named, and a terminal is attached."""
     from skyhop import linux
     from skyhop.data.scenarios import load_scenario
 
     if linux.built() or not (sys.stdin.isatty() and sys.stderr.isatty()):
         return
-    # What is wrong with it is said before minutes go by.
+    # Load the scenario first, so that its errors are reported before the long build.
     if linux.kernel_of(load_scenario(scenario, sets)) is not None:
         return
-    question = f"no kernel is built; build Linux {linux.USUAL} now (some ten minutes)?"
+    question = f"no kernel is built; build Linux {linux.DEFAULT_KERNEL} now (about ten minutes)?"
     if typer.confirm(question, default=True, err=True):
-        _build(linux.USUAL, None, ())
+        _build(linux.DEFAULT_KERNEL, None, ())
 
 
 @kernels.command("build")
 def build_(
     name: Annotated[
-        str, typer.Argument(metavar="NAME", help="A version, or with --source any name.")
+        str, typer.Argument(metavar="NAME", help="Kernel version; with --source, any name.")
     ],
     source: Annotated[
-        Path | None, typer.Option("--source", metavar="DIR", help="A tree of yours.")
+        Path | None, typer.Option("--source", metavar="DIR", help="Your own kernel source tree.")
     ] = None,
     config: Annotated[
         list[str] | None,
         typer.Option("--config", metavar="KEY=VALUE", help="A kernel option (repeatable)."),
     ] = None,
 ) -> None:
-    """Build a kernel: some ten minutes on two cores."""
+    """Build a kernel, which takes about ten minutes on two cores."""
     stop_on_signals()
     _build(name, source, config or ())
 
@@ -163,8 +171,8 @@ def _build(name: str, source: Path | None, options: Sequence[str]) -> None:
 
 @kernels.command("list")
 def list_(as_json: Json = False) -> None:
-    """List the kernels that are there."""
-    from skyhop.linux import USUAL, built, damaged, how_to_mend
+    """List the kernels that are built."""
+    from skyhop.linux import DEFAULT_KERNEL, built, damaged, repair_hint
 
     rows = [
         {
@@ -178,14 +186,18 @@ def list_(as_json: Json = False) -> None:
     ]
     print_rows(rows, as_json=as_json)
     for directory, name in damaged().items():
-        print_note(f"{directory}: is damaged; {how_to_mend(name)}")
+        print_note(f"{directory}: is damaged; {repair_hint(name)}")
     if not rows:
-        print_note(f"no kernel is built; skyhop linux kernel build {USUAL} takes some ten minutes")
+        print_note(
+            f"no kernel is built; skyhop linux kernel build {DEFAULT_KERNEL} takes some ten minutes"
+        )
 
 
 @kernels.command("remove")
-def remove_(name: Annotated[str, typer.Argument(metavar="NAME")]) -> None:
-    """Remove a kernel."""
+def remove_(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the kernel.")],
+) -> None:
+    """Remove a kernel that was built."""
     from skyhop.linux import remove
 
     remove(name)

@@ -1,4 +1,4 @@
-"""`skyhop list`: what there is to choose from."""
+"""`skyhop list`: constellations, sites, qdiscs and other names that scenarios can use."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from skyhop.cli import completing
+from skyhop.cli import completion
 from skyhop.cli.app_ import print_applications
 from skyhop.cli.cc import print_congestion_controls
 from skyhop.cli.options import Json, group
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from skyhop._core import ConstellationEntry, Entry, QdiscEntry
 
 app = group(
-    "List what there is to choose from, with sources.\n\nExample: skyhop list constellations"
+    "List the available choices, with their sources.\n\nExample: skyhop list constellations"
 )
 
 
@@ -26,13 +26,13 @@ def constellations(
         str | None,
         typer.Argument(
             metavar="[NAME]",
-            help="One of them, with its source.",
-            autocompletion=completing.constellations,
+            help="A constellation, to show its source.",
+            autocompletion=completion.constellations,
         ),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """List the constellations that come with skyhop, or say where one's numbers come from."""
+    """List the constellations that come with skyhop, or show the source of one."""
     from skyhop import _core
     from skyhop.errors import InputError
 
@@ -45,7 +45,7 @@ def constellations(
         print(f"{entries[0].description}\n{entries[0].source}")
     else:
         print_rows([_line(entry) for entry in entries], as_json=False)
-        print_note("skyhop list constellations NAME says where its numbers come from")
+        print_note("skyhop list constellations NAME shows the source of its parameters")
 
 
 def _line(entry: ConstellationEntry) -> dict[str, str | int]:
@@ -70,7 +70,7 @@ def _whole(entry: ConstellationEntry) -> dict[str, object]:
 
 @app.command()
 def sites(as_json: Json = False) -> None:
-    """List the lists of sites that come with skyhop, gateways among them."""
+    """List the site lists that come with skyhop, such as lists of gateways."""
     from skyhop import _core
 
     _print(_core.list_sites(), as_json)
@@ -78,13 +78,13 @@ def sites(as_json: Json = False) -> None:
 
 @app.command()
 def cc(as_json: Json = False) -> None:
-    """List the congestion controls: the kernel's and ours (the same as skyhop cc list)."""
+    """List congestion controls of the kernel and of skyhop (same as skyhop cc list)."""
     print_congestion_controls(as_json=as_json)
 
 
 @app.command()
 def qdiscs(as_json: Json = False) -> None:
-    """List the queue disciplines of the link, with the parameters that have a default."""
+    """List the queue disciplines of links, with their parameters and defaults."""
     from skyhop import _core
 
     _print_with_parameters(_core.list_qdiscs(), as_json=as_json)
@@ -100,7 +100,7 @@ def films(as_json: Json = False) -> None:
 
 @app.command()
 def controllers(as_json: Json = False) -> None:
-    """List who decides about films' tracks, with their parameters and defaults."""
+    """List the bitrate controllers of films, with their parameters and defaults."""
     from skyhop import _core
 
     _print_with_parameters(_core.list_controllers(), as_json=as_json)
@@ -108,7 +108,7 @@ def controllers(as_json: Json = False) -> None:
 
 @app.command()
 def qoes(as_json: Json = False) -> None:
-    """List the qualities of experience, by which films are planned and scored."""
+    """List the quality-of-experience functions, by which controllers plan and films are scored."""
     from skyhop import _core
 
     _print(_core.list_qoes(), as_json)
@@ -116,13 +116,13 @@ def qoes(as_json: Json = False) -> None:
 
 @app.command()
 def apps(as_json: Json = False) -> None:
-    """List the applications that flows may have (the same as skyhop app list)."""
+    """List the applications of flows (same as skyhop app list)."""
     print_applications(as_json=as_json)
 
 
 @app.command()
 def profiles(as_json: Json = False) -> None:
-    """List the Linuxes that hosts may run in the simulator, with how they differ."""
+    """List the simulator's profiles of Linux versions, and how they differ."""
     from skyhop import _core
 
     _print(_core.list_profiles(), as_json)
@@ -130,7 +130,7 @@ def profiles(as_json: Json = False) -> None:
 
 @app.command()
 def handovers(as_json: Json = False) -> None:
-    """List the handover policies."""
+    """List the handover policies of paths."""
     from skyhop import _core
 
     _print(_core.list_handovers(), as_json)
@@ -146,7 +146,7 @@ def studies(as_json: Json = False) -> None:
 
 @app.command()
 def examples(as_json: Json = False) -> None:
-    """List the scenarios to start from: skyhop live and skyhop sim take their names."""
+    """List example scenarios; skyhop live and skyhop sim accept their names."""
     from skyhop.data.shipped import list_examples
 
     entries = list_examples()
@@ -156,7 +156,7 @@ def examples(as_json: Json = False) -> None:
         rows = [row | file for row, file in zip(rows, files, strict=True)]
     print_rows(rows, as_json=as_json)
     for directory in {entry.file.parent for entry in entries}:
-        print_note(f"their files, to copy and change, are in {directory}")
+        print_note(f"their files, to copy and edit, are in {directory}")
 
 
 def _print(entries: list[Entry], as_json: bool) -> None:

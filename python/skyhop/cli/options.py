@@ -1,4 +1,4 @@
-"""What several commands have: options, arguments, commands of their own."""
+"""Options and arguments that several commands share."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Annotated
 
 import typer
 
-from skyhop.cli import completing
+from skyhop.cli import completion
 
 Scenario = Annotated[
     Path,
     typer.Argument(
         metavar="SCENARIO.toml",
         help="A scenario file, or a name of skyhop list examples.",
-        autocompletion=completing.examples,
+        autocompletion=completion.examples,
     ),
 ]
 Sets = Annotated[
@@ -25,22 +25,26 @@ Force = Annotated[
     bool, typer.Option("--force", help="Use the output directory even if it is not empty.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
-Csv = Annotated[bool, typer.Option("--csv", help="Print CSV instead of a table: all columns.")]
-Each = Annotated[bool, typer.Option("--each", help="Show repeats one by one, not their means.")]
+Csv = Annotated[bool, typer.Option("--csv", help="Print CSV with all columns instead of a table.")]
+Each = Annotated[
+    bool, typer.Option("--each", help="Show each repeat (seed) instead of the means over repeats.")
+]
 ForceSize = Annotated[
     bool,
-    typer.Option("--force-size", help="Go on where it takes more memory or time than is usual."),
+    typer.Option(
+        "--force-size", help="Continue even if much more memory or time than usual is needed."
+    ),
 ]
 PathFile = Annotated[Path, typer.Argument(help="A path file (Parquet).")]
 
 
 def with_size(sets: list[str] | None, *, force_size: bool) -> list[str]:
-    """Return a scenario's overrides with that of `--force-size`."""
+    """Return the overrides of a scenario; with `force_size`, add `run.force_size`."""
     return [*(sets or []), *(["run.force_size=true"] if force_size else [])]
 
 
 def group(help_text: str) -> typer.Typer:
-    """Return a command that has commands of its own."""
+    """Return a command group, to which subcommands are added."""
     return typer.Typer(
         help=help_text,
         no_args_is_help=True,

@@ -1,4 +1,4 @@
-"""`skyhop policy`: learned congestion controls, which are cards with networks."""
+"""`skyhop policy`: learned congestion controls, each a policy card with a neural network."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ if TYPE_CHECKING:
     from skyhop.gym.training import Progress
 
 app = group(
-    "Begin and check a policy: a card that says what a network sees of a connection, and what its "
-    'output means. Flows take it with cc = "policy" and policy = "FILE.toml".\n\n'
+    "Create, check, train and serve policies. A policy card describes the inputs of a neural "
+    'network and the meaning of its output. Flows use it with cc = "policy" and '
+    'policy = "FILE.toml".\n\n'
     "Example: skyhop policy new orca.toml --from orca"
 )
 
 
 @app.command("list")
 def list_(as_json: Json = False) -> None:
-    """List the cards that come with skyhop, and which have their weights with them.
+    """List the policy cards that come with skyhop, and whether their weights are included.
 
     Example: skyhop policy list --json
     """
@@ -46,10 +47,10 @@ def list_(as_json: Json = False) -> None:
 def new(
     file: Annotated[Path, typer.Argument(metavar="FILE.toml", help="The card to write.")],
     source: Annotated[
-        str, typer.Option("--from", metavar="NAME", help="One of skyhop policy list.")
+        str, typer.Option("--from", metavar="NAME", help="A card of skyhop policy list.")
     ] = "astraea",
 ) -> None:
-    """Write a card that comes with skyhop, to put a network beside it or to change it.
+    """Copy one of skyhop's policy cards to a file, to change it or to use it with your own network.
 
     Example: skyhop policy new mine.toml --from orca
     """
@@ -66,15 +67,15 @@ def new(
         with file.open("x", encoding="utf-8") as written:
             written.write(cards[source])
     except FileExistsError:
-        raise InputError(f"{file}: is there already: give another name") from None
+        raise InputError(f"{file}: exists already: give another name") from None
     network = file.with_name(tomllib.loads(cards[source])["network"]["file"])
     weights = _core.policy_network(source)
     if weights is None:
-        print_note(f"{file}: written; its network is to be {network}")
+        print_note(f"{file}: written; it expects its network in {network}")
         return
     if not network.exists():
         write_file(network, weights)
-    print_note(f"{file}: written, with its network, {network}")
+    print_note(f"{file}: written, with its network {network}")
 
 
 @app.command()
@@ -84,7 +85,7 @@ def check(
     ],
     as_json: Json = False,
 ) -> None:
-    """Check a card with its network: that both fit, and that the network can be run.
+    """Check that a card fits its network, and that the network can be executed.
 
     Example: skyhop policy check orca.toml
     """
@@ -108,19 +109,21 @@ def serve(
     ],
     name: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="What connections choose; by default as the file."),
+        typer.Option(
+            metavar="NAME", help="Name that connections select; default: the name of the file."
+        ),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Decide for this machine's connections that choose the card, until Ctrl-C or SIGTERM.
+    """Serve a policy to connections of this machine, until Ctrl-C or SIGTERM.
 
-    The kernel offers one more congestion control, NAME, in all network namespaces, and nothing else
-    changes: programs choose it with setsockopt(TCP_CONGESTION) (iperf3 -C NAME), routes with
-    congctl NAME. When it ends, however it does, the name is gone, and connections that have it go
-    on with the base algorithm, CUBIC.
+    Meanwhile the kernel offers a further congestion control NAME in all network namespaces; nothing
+    else changes. Programs select it with setsockopt(TCP_CONGESTION) (iperf3 -C NAME), routes with
+    congctl NAME. When the command ends for whatever reason, the name disappears, and connections
+    that use it continue with the base algorithm, CUBIC.
 
-    In the end it prints how many connections there were, how many decisions, and how long each took
-    from the report in the kernel on. Needs root, as skyhop cc load does.
+    At the end, the command prints the numbers of connections and decisions, and the latency of
+    decisions, measured from the kernel's report on. It needs root, as skyhop cc load does.
 
     Example: sudo skyhop policy serve skyhop-leo
     """
@@ -148,7 +151,7 @@ Source = Annotated[
     Path,
     typer.Argument(
         metavar="FILE_OR_DIR",
-        help="A checkpoint of TensorFlow (its .index, or the directory of a model) or PyTorch.",
+        help="Checkpoint of TensorFlow (its .index file or model directory) or PyTorch.",
     ),
 ]
 
@@ -157,46 +160,46 @@ Source = Annotated[
 def convert(
     source: Source,
     output: Annotated[
-        Path, typer.Option("-o", "--output", metavar="FILE.onnx", help="The network to write.")
+        Path, typer.Option("-o", "--output", metavar="FILE.onnx", help="ONNX file to write.")
     ],
     card: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Whose network it is, one of skyhop policy list."),
+        typer.Option(metavar="NAME", help="Card of the network, from skyhop policy list."),
     ] = None,
     activation: Annotated[
         Literal["relu", "tanh", "leaky-relu"] | None,
-        typer.Option(help="Instead of --card: what follows each layer but the last."),
+        typer.Option(help="Instead of --card: activation after each layer except the last."),
     ] = None,
     last: Annotated[
-        Literal["tanh", "none"], typer.Option(help="What follows the last layer.")
+        Literal["tanh", "none"], typer.Option(help="Activation after the last layer.")
     ] = "none",
     slope: Annotated[
         float | None,
-        typer.Option(help="Of leaky-relu below 0; by default TensorFlow's 0.2, PyTorch's 0.01."),
+        typer.Option(help="Slope of leaky-relu below 0; default: TensorFlow 0.2, PyTorch 0.01."),
     ] = None,
 ) -> None:
     """Convert a published checkpoint into the ONNX network of its card.
 
-    Neither TensorFlow nor PyTorch is needed, and nothing in the checkpoint is run. A network of
-    dense layers that has no card here converts with --activation.
+    Needs neither TensorFlow nor PyTorch, and executes no code of the checkpoint. A network of
+    dense layers without a card in skyhop can be converted with --activation.
 
     Example: skyhop policy convert Orca/models --card orca -o orca.onnx
     """
     from skyhop.data.files import write_file
     from skyhop.errors import InputError
-    from skyhop.policies import NETWORKS, Activation, open_checkpoint, plain
+    from skyhop.policies import NETWORKS, Activation, open_checkpoint, plain_network
 
     _check_options(card, activation, last, slope)
     if output.suffix != ".onnx":
         raise InputError(f"{output}: expected a name that ends with .onnx")
     if output.exists():
-        raise InputError(f"{output}: is there already: give another name")
+        raise InputError(f"{output}: exists already: give another name")
     checkpoint = open_checkpoint(source)
     if card is not None:
         network = NETWORKS[card](checkpoint, _inputs(card))
     elif activation is not None:
         after = Activation(last) if last != "none" else None
-        network = plain(checkpoint, Activation(activation, slope), after)
+        network = plain_network(checkpoint, Activation(activation, slope), after)
     write_file(output, network.onnx())
     print_note(f"{output}: written: {network}")
 
@@ -212,13 +215,15 @@ def _check_options(
     if card is not None and card not in NETWORKS:
         raise InputError(f"--card {card}: expected one of {', '.join(NETWORKS)}")
     if card is not None and (last != "none" or slope is not None):
-        raise InputError(f"--card {card}: says what follows its layers: leave --last and --slope")
+        raise InputError(
+            f"--card {card}: the card defines the activations: leave out --last and --slope"
+        )
     if slope is not None and activation != "leaky-relu":
-        raise InputError(f"--slope {slope}: is for --activation leaky-relu")
+        raise InputError(f"--slope {slope}: only --activation leaky-relu has a slope")
 
 
 def _inputs(name: str) -> int:
-    """Return how many numbers the network of a card sees."""
+    """Return the number of inputs of a card's network."""
     from skyhop import _core
 
     observation = tomllib.loads(dict(_core.policy_cards())[name])["observation"]
@@ -227,37 +232,42 @@ def _inputs(name: str) -> int:
 
 @app.command()
 def train(
-    file: Annotated[Path, typer.Argument(metavar="FILE.toml", help="The card.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE.toml", help="Policy card to train.")],
     world: Annotated[
         list[Path],
-        typer.Option(metavar="WORLD.toml", help="A world; of several each has as many decisions."),
+        typer.Option(
+            metavar="WORLD.toml",
+            help="World file (repeatable); all worlds get the same number of decisions.",
+        ),
     ],
     reward: Annotated[
-        str, typer.Option(metavar="NAME", help="One of skyhop policy rewards.")
+        str, typer.Option(metavar="NAME", help="Reward function of skyhop policy rewards.")
     ] = "leo",
     steps: Annotated[
-        int, typer.Option(min=1, help="Decisions of all flows, after which it is over.")
+        int, typer.Option(min=1, help="Total number of decisions of all flows.")
     ] = 4_000_000,
-    seed: Annotated[int, typer.Option(min=0, help="Of weights and worlds.")] = 1,
+    seed: Annotated[
+        int, typer.Option(min=0, help="Seed of the initial weights and of the scenarios.")
+    ] = 1,
     places: Annotated[
-        int, typer.Option(min=1, max=4096, help="Episodes that go on side by side.")
+        int, typer.Option(min=1, max=4096, help="Number of concurrent episodes.")
     ] = 120,
     hidden: Annotated[
         str, typer.Option(metavar="N,N,…", help="Sizes of the network's hidden layers.")
     ] = "64,64",
     sets: Sets = None,
 ) -> None:
-    """Train the network of a card over drawn scenarios, and write it where the card has it.
+    """Train the network of a card on random scenarios, and write it to the file named in the card.
 
-    Beside it stands the learning curve, in CSV. Ctrl-C ends the training with the network as it
-    is. The same seed on the same machine comes to the same weights. docs/training.md says what
-    worlds are. Needs what skyhop[train] installs.
+    The learning curve is written as CSV in the same directory. Ctrl-C ends the training and keeps
+    the network trained so far. The same seed on the same machine gives the same weights. skyhop
+    docs training explains worlds. Needs pip install 'skyhop[train]'.
 
     Example: skyhop policy train mine.toml --world leo.toml --world geo.toml --steps 1000000
     """
     from skyhop.data.files import write_file
     from skyhop.errors import InputError
-    from skyhop.gym.training import Plan, network_file, train
+    from skyhop.gym.training import TrainingPlan, network_file, train
     from skyhop.gym.world import Worlds, read_world
 
     sizes = [int(text) if text.isdecimal() else 0 for text in hidden.split(",")]
@@ -267,19 +277,19 @@ def train(
     curve = onnx.with_suffix(".csv")
     for written in (onnx, curve):
         if written.exists():
-            raise InputError(f"{written}: is there already: move it away first")
-    plan = Plan(steps=steps, seed=seed, places=places, hidden=sizes)
+            raise InputError(f"{written}: exists already: move it away first")
+    plan = TrainingPlan(steps=steps, seed=seed, slots=places, hidden=sizes)
     worlds: Worlds = [read_world(one, sets or ()) for one in world]
-    trained = train(worlds, file, reward, plan, tell=_tell)
+    trained = train(worlds, file, reward, plan, on_progress=_print_progress)
     write_file(onnx, trained.network.onnx())
     write_file(curve, trained.curve_csv().encode())
-    print_note(f"{onnx}: written: {trained.network}; how it learned is in {curve}")
+    print_note(f"{onnx}: written: {trained.network}; learning curve: {curve}")
 
 
 _MOST_HIDDEN = 4096
 
 
-def _tell(progress: Progress) -> None:
+def _print_progress(progress: Progress) -> None:
     print_note(
         f"{progress.turns:,} decisions in {progress.wall_s:.0f} s: mean reward "
         f"{progress.mean_reward:.3f}, {100 * progress.share:.0f} % of the links, queues of "
@@ -289,7 +299,7 @@ def _tell(progress: Progress) -> None:
 
 @app.command()
 def rewards(as_json: Json = False) -> None:
-    """List what agents may be rewarded for.
+    """List the reward functions for training.
 
     Example: skyhop policy rewards
     """
@@ -308,18 +318,20 @@ def look(
     output: Annotated[
         Path, typer.Option("-o", "--output", metavar="FIGURE", help="A PNG, SVG or PDF file.")
     ],
-    flow: Annotated[int, typer.Option(min=0, help="The [[flow]] that it decides for.")] = 0,
+    flow: Annotated[
+        int, typer.Option(min=0, help="Number of the [[flow]] that uses the policy, from 0.")
+    ] = 0,
     sets: Sets = None,
 ) -> None:
-    """Draw what a policy saw of a simulated connection, what it decided, and what came of it.
+    """Draw the inputs, decisions and results of a policy over a simulated connection.
 
     Example: skyhop policy look skyhop-leo announced-handovers -o look.png
     """
     from skyhop.data.figure_files import figure_kind
     from skyhop.figures.decisions import decisions_figure
-    from skyhop.gym.looking import look as look_at
+    from skyhop.gym.decision_log import log_decisions
 
     figure_kind(output)
-    looked = look_at(card, scenario, flow=flow, sets=sets or ())
-    decisions_figure(looked, output)
-    print_note(f"{output}: {len(looked.said):,} decisions")
+    log = log_decisions(card, scenario, flow=flow, sets=sets or ())
+    decisions_figure(log, output)
+    print_note(f"{output}: {len(log.outputs):,} decisions")

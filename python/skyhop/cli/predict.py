@@ -1,4 +1,4 @@
-"""`skyhop predict`: models of the latency and throughput to come."""
+"""`skyhop predict`: models that predict latency and throughput."""
 
 from __future__ import annotations
 
@@ -15,20 +15,21 @@ from skyhop.cli.terminal import print_note
 
 if TYPE_CHECKING:
     from skyhop.predict import Data, Model, Options
-    from skyhop.predict.cards import Card, Compared, HorizonCard, Measures, Worse
+    from skyhop.predict.cards import BetterBaseline, Card, Comparison, HorizonCard, Measures
 
 app = group(
-    "Predict latency and throughput of the next seconds: train models, test them beside baselines, "
-    "look at them. docs/prediction.md explains them."
+    "Predict latency and throughput of the next seconds: train models, test them against "
+    "baselines, show them. skyhop docs prediction explains them."
 )
 
 TRAIN_HELP = """\
-Train models, and test them on time that they have not seen.
+Train models, and test them on later data.
 
-DATA are run directories, path files, directories of telemetry, or files of measurements that
-skyhop telemetry import knows. The first 80 % of each node's seconds train, the rest tests, with a
-gap of 60 s between. Beside every model stand baselines that need no training; where one of them is
-better, the card and the table say so. Training needs pip install 'skyhop[predict]'.
+DATA are run directories, path files, telemetry directories, or files of measurements in a format of
+skyhop telemetry import. The first 80 % of each node's seconds are for training, the rest for the
+test, with a gap of 60 s in between. Every model is compared with baselines that need no training;
+its card and the printed table show by which measures a baseline is better. Training needs pip
+install 'skyhop[predict]'.
 
 Examples:
 
@@ -37,13 +38,14 @@ Examples:
   skyhop predict train kept --target throughput --model all --horizon 1-30 -o models
 """
 TEST_HELP = """\
-Test a model on data: its errors beside those of the baselines.
+Test a model on data, and compare its errors with those of the baselines.
 
-What it was trained on is left out, by node and time. Needs none of the libraries for training.
+Data that the model was trained on are left out, by node and time. No training library is needed.
 
-With --retrain a model of its kind is trained anew after each such time, on the newest --sliding of
-the data but for the last period, and takes its place where it has the lower mean absolute error in
-that period. Nothing is known before it is over. That needs pip install 'skyhop[predict]'.
+With --retrain, a candidate of the same kind is trained after each period, on the --sliding length
+of data before the last period. The candidate replaces the model if its mean absolute error in the
+last period is lower. A prediction never uses data of its own or a later time. Needs pip install
+'skyhop[predict]'.
 
 Examples:
 
@@ -52,8 +54,8 @@ Examples:
   skyhop predict test models/xgboost lagos.csv.gz --retrain "10 min"
 """
 SHOW_HELP = """\
-Show a model's card; with data and -o, also a figure: predicted and true over time, against each
-other, and how large errors are.
+Show a model's card. With data and -o, also draw a figure: predicted and true values over time,
+against each other, and the distribution of the errors.
 
 Examples:
 
@@ -62,7 +64,7 @@ Examples:
   skyhop predict show models/xgboost victoria_2.csv.gz -o predicted.png
 """
 FRAME_HELP = """\
-Write the data frame that models are trained on: a row per second and node, as Parquet.
+Write the data frame for training: one row per second and node, as Parquet.
 
 Example:
 
@@ -70,54 +72,63 @@ Example:
 """
 
 DataFiles = Annotated[
-    list[Path], typer.Argument(metavar="DATA...", help="Runs, paths, telemetry, measurements.")
+    list[Path], typer.Argument(metavar="DATA...", help="Runs, paths, telemetry or measurements.")
 ]
-ModelPlace = Annotated[Path, typer.Argument(metavar="MODEL", help="A model's directory.")]
-Direction = Annotated[str, typer.Option(help="Whose throughput: down or up.", metavar="DIRECTION")]
+ModelPlace = Annotated[Path, typer.Argument(metavar="MODEL", help="Directory of a model.")]
+Direction = Annotated[
+    str, typer.Option(help="Direction of the throughput: down or up.", metavar="DIRECTION")
+]
 PerSecond = Annotated[
     str,
     typer.Option(
         metavar="WHICH",
-        help="What a second's latency is of its round trips: median, mean or first.",
+        help="Statistic of a second's round trips that is its latency: median, mean or first.",
     ),
 ]
 Place = Annotated[
     str | None,
-    typer.Option(metavar="PLACE", help='Where the terminal is: a city, or "lat,lon[,alt_m]".'),
+    typer.Option(metavar="PLACE", help='Location of the terminal: a city, or "lat,lon[,alt_m]".'),
 ]
 Elements = Annotated[
     str | None,
     typer.Option(
         metavar="FILE",
-        help="Element sets of that time, or a constellation: adds the satellites above.",
+        help="Element sets of that time, or a constellation: add features of visible satellites.",
     ),
 ]
-Output = Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="Where models go.")]
+Output = Annotated[
+    Path, typer.Option("-o", "--output", metavar="DIR", help="Directory for the models.")
+]
 
 
 @app.command("train", help=TRAIN_HELP)
 def train(
     files: DataFiles,
     output: Output,
-    target: Annotated[str, typer.Option(help="latency or throughput.")] = "latency",
+    target: Annotated[
+        str, typer.Option(help="Quantity to predict: latency or throughput.")
+    ] = "latency",
     model: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="arima, lstm or xgboost; give it for each, or all."),
+        typer.Option(
+            metavar="NAME", help="Kind of model: arima, lstm, xgboost or all; repeatable."
+        ),
     ] = None,
     horizon: Annotated[
-        str, typer.Option(metavar="SECONDS", help="How far ahead: 1, or 1,5,10, or 1-30.")
+        str, typer.Option(metavar="SECONDS", help="Prediction horizons: 1, or 1,5,10, or 1-30.")
     ] = "1",
     features: Annotated[
         str,
         typer.Option(
             metavar="GROUPS",
-            help="usual, published, or some of history, position, dish, satellites, obstruction, "
-            "hour, timestamp, grid, serving, with commas.",
+            help="Feature groups: usual, published, or, separated by commas, some of history, "
+            "position, dish, satellites, obstruction, hour, timestamp, grid, serving.",
         ),
     ] = "usual",
-    seed: Annotated[int, typer.Option(help="Of all that is drawn.")] = 1,
+    seed: Annotated[int, typer.Option(help="Seed of all random numbers.")] = 1,
     train_share: Annotated[
-        float, typer.Option(help="Of each node's seconds; the rest tests.")
+        float,
+        typer.Option(help="Share of each node's seconds for training; the rest is test data."),
     ] = 0.8,
     direction: Direction = "down",
     per_second: PerSecond = "median",
@@ -125,12 +136,12 @@ def train(
     elements: Elements = None,
     as_json: Json = False,
 ) -> None:
-    """Train models."""
+    """Train models and print their errors."""
     from skyhop import predict
     from skyhop.predict.models import kinds
 
-    asked = model or ["xgboost"]
-    names = list(kinds()) if "all" in asked else asked
+    chosen = model or ["xgboost"]
+    names = list(kinds()) if "all" in chosen else chosen
     plan = predict.Plan(
         target=target,  # type: ignore[arg-type]
         horizons=_horizons(horizon),
@@ -141,7 +152,7 @@ def train(
     plan.check()
     options = _options(direction, per_second, place, elements)
     data = predict.read_data(files, options)
-    models = predict.train(data, names, output, plan, told=print_note)
+    models = predict.train(data, names, output, plan, report=print_note)
     if as_json:
         print(json.dumps([each.card.model_dump(mode="json", by_alias=True) for each in models],
                          indent=2, ensure_ascii=False))  # fmt: skip
@@ -157,16 +168,19 @@ def try_model(
     files: DataFiles,
     retrain: Annotated[
         str | None,
-        typer.Option(metavar="EVERY", help='Train anew after each such time: "1 h".'),
+        typer.Option(
+            metavar="EVERY",
+            help='Retrain the model after each period of this length, such as "1 h".',
+        ),
     ] = None,
     sliding: Annotated[
-        str, typer.Option(metavar="TIME", help="With --retrain: on so much of the past.")
+        str, typer.Option(metavar="TIME", help="With --retrain: length of the past to train on.")
     ] = "24 h",
     place: Place = None,
     elements: Elements = None,
     as_json: Json = False,
 ) -> None:
-    """Test a model."""
+    """Test a model and print its errors."""
     from skyhop import predict
 
     loaded = predict.load_model(model)
@@ -175,7 +189,7 @@ def try_model(
         _test_retrained(loaded, data, retrain, sliding, as_json=as_json)
         return
     pairs = [
-        (each.horizon_s, each.compared(), each.compared(of_grid=True))
+        (each.horizon_s, each.comparison(), each.comparison(grid_only=True))
         for each in loaded.test(data)
         if len(each.truth)
     ]
@@ -186,44 +200,48 @@ def try_model(
             for horizon_s, whole, grid in pairs
         ], indent=2, ensure_ascii=False))  # fmt: skip
         return
-    from skyhop.predict.cards import worse_than
+    from skyhop.predict.cards import better_baselines
 
     card = loaded.card
     whole_rows = [(horizon_s, card.model, whole) for horizon_s, whole, _ in pairs]
     grid_rows = [(horizon_s, card.model, grid) for horizon_s, _, grid in pairs]
-    _print_compared(whole_rows, card, f"{_what(card)}, all seconds")
-    _print_compared(grid_rows, card, f"{_what(card)}, seconds with a moment of the grid")
+    _print_compared(whole_rows, card, f"{_quantity(card)}, all seconds")
+    _print_compared(grid_rows, card, f"{_quantity(card)}, seconds with a moment of the grid")
     for horizon_s, whole, _ in pairs:
-        _print_worse(card.model, horizon_s, worse_than(whole))
+        _print_worse(card.model, horizon_s, better_baselines(whole))
 
 
 def _test_retrained(model: Model, data: Data, every: str, sliding: str, *, as_json: bool) -> None:
-    """Print what comes of a model that is trained anew, beside the model as it is."""
-    from skyhop.predict.retraining import retrained
+    """Print the errors of a model with periodic retraining, and of the model without it."""
+    from skyhop.predict.retraining import walk_forward
 
     card = model.card
-    found = retrained(
+    found = walk_forward(
         model, data, _whole_s(every, "--retrain"), _whole_s(sliding, "--sliding"), print_note
     )
     if as_json:
         print(json.dumps([
             {"horizon_s": each.once.horizon_s, "periods": each.periods, "trained": each.trained,
-             "kept": each.kept, "once": each.once.compared().model_dump(),
-             "retrained": each.outcome.compared().model_dump()}
+             "kept": each.kept, "once": each.once.comparison().model_dump(),
+             "retrained": each.retrained.comparison().model_dump()}
             for each in found
         ], indent=2, ensure_ascii=False))  # fmt: skip
         return
     rows = []
     for each in found:
-        horizon_s, once, anew = each.once.horizon_s, each.once.compared(), each.outcome.compared()
+        horizon_s, once, again = (
+            each.once.horizon_s,
+            each.once.comparison(),
+            each.retrained.comparison(),
+        )
         rows += [(horizon_s, f"{card.model}, trained once", once),
-                 (horizon_s, f"{card.model}, every {every}", anew)]  # fmt: skip
-    _print_compared(rows, card, f"{_what(card)}, all seconds")
+                 (horizon_s, f"{card.model}, every {every}", again)]  # fmt: skip
+    _print_compared(rows, card, f"{_quantity(card)}, all seconds")
     for each in found:
         print(
             f"{each.once.horizon_s} s ahead: {each.periods} periods of {every}; "
             f"{each.trained} candidates trained, {each.kept} kept"
-            + ("" if each.trained else ": too few seconds, without gaps, in --sliding or a period")
+            + ("" if each.trained else ": too few seconds without gaps in --sliding or a period")
         )
 
 
@@ -238,21 +256,22 @@ def show(
     model: ModelPlace,
     files: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="[DATA...]", help="For the figure: what it is tested with."),
+        typer.Argument(metavar="[DATA...]", help="Test data for the figure."),
     ] = None,
     figure: Annotated[
         Path | None,
-        typer.Option("-o", "--output", metavar="FIGURE", help="A PNG, SVG or PDF."),
+        typer.Option("-o", "--output", metavar="FIGURE", help="Figure to write: PNG, SVG or PDF."),
     ] = None,
     horizon: Annotated[
-        int | None, typer.Option(metavar="SECONDS", help="Of the figure; the shortest by default.")
+        int | None,
+        typer.Option(metavar="SECONDS", help="Horizon of the figure; default: the shortest."),
     ] = None,
     width: Width = "page",
     place: Place = None,
     elements: Elements = None,
     as_json: Json = False,
 ) -> None:
-    """Show a model."""
+    """Show a model's card, and draw a figure of a test."""
     from skyhop import predict
     from skyhop.cli.path.output import check_figure
     from skyhop.errors import InputError
@@ -260,7 +279,7 @@ def show(
     check_figure(figure)
     laid_out = figure_width(width)
     if (figure is None) != (not files):
-        raise InputError("a figure takes data and -o FIGURE: give both, or neither")
+        raise InputError("a figure needs data and -o FIGURE: give both, or neither")
     loaded = predict.load_model(model)
     if horizon is not None and horizon not in loaded.horizons:
         raise InputError(f"--horizon: the model has {', '.join(map(str, loaded.horizons))}")
@@ -287,7 +306,7 @@ def frame(
     place: Place = None,
     elements: Elements = None,
 ) -> None:
-    """Write the data frame."""
+    """Write the data frame for training."""
     from skyhop import predict
     from skyhop.errors import InputError
 
@@ -344,21 +363,21 @@ def _data_for(model: Model, files: Sequence[Path], place: str | None, elements: 
     return read_data(files, _options(card.direction, card.per_second, place, elements))
 
 
-# --- what is printed ---
+# --- output ---
 
 
 def _print_trained(models: Sequence[Model]) -> None:
-    """Print all models beside the baselines, horizon by horizon."""
+    """Print the errors of all models and of the baselines, by horizon."""
     card = models[0].card
     for is_grid, title in ((False, "all seconds"), (True, "seconds with a moment of the grid")):
         rows = [
-            (horizon.horizon_s, each.card.model, _of(horizon, is_grid=is_grid))
+            (horizon.horizon_s, each.card.model, _comparison(horizon, is_grid=is_grid))
             for horizon_s in models[0].horizons
             for each in models
             for horizon in each.card.horizons
             if horizon.horizon_s == horizon_s
         ]
-        _print_compared(rows, card, f"{_what(card)}, test part, {title}")
+        _print_compared(rows, card, f"{_quantity(card)}, test part, {title}")
     for each in models:
         for horizon in each.card.horizons:
             _print_worse(each.card.model, horizon.horizon_s, horizon.worse)
@@ -366,16 +385,16 @@ def _print_trained(models: Sequence[Model]) -> None:
         print(f"note: {note}")
 
 
-def _of(horizon: HorizonCard, *, is_grid: bool) -> Compared:
+def _comparison(horizon: HorizonCard, *, is_grid: bool) -> Comparison:
     return horizon.grid_seconds if is_grid else horizon.all_seconds
 
 
-def _what(card: Card) -> str:
+def _quantity(card: Card) -> str:
     way = "" if card.target == "latency" else f", {card.direction}"
     return f"{card.target}{way}"
 
 
-def _print_compared(rows: Sequence[tuple[int, str, Compared]], card: Card, title: str) -> None:
+def _print_compared(rows: Sequence[tuple[int, str, Comparison]], card: Card, title: str) -> None:
     from skyhop.cli.terminal import print_rows
 
     table = []
@@ -383,7 +402,7 @@ def _print_compared(rows: Sequence[tuple[int, str, Compared]], card: Card, title
         table.append(_row(horizon_s, name, compared.model, card))
         is_last = place + 1 == len(rows) or rows[place + 1][0] != horizon_s
         if is_last:
-            # All models of a horizon have the same test part.
+            # All models of a horizon are tested on the same data: print the baselines once.
             table += [_row(horizon_s, n, m, card) for n, m in compared.baselines.items()]
     print_rows(table, as_json=False, title=title)
 
@@ -418,8 +437,8 @@ _NAMES = {
 }  # fmt: skip
 
 
-def _print_worse(model: str, horizon_s: int, worse: Sequence[Worse]) -> None:
-    """Say by what the model is worse than the best baseline."""
+def _print_worse(model: str, horizon_s: int, worse: Sequence[BetterBaseline]) -> None:
+    """Print the error measures by which a model is worse than the best baseline."""
     by_baseline: dict[str, list[str]] = {}
     for each in worse:
         by_baseline.setdefault(each.baseline, []).append(_NAMES.get(each.measure, each.measure))
@@ -435,7 +454,7 @@ def _print_card(model: Model) -> None:
     for name, text in _facts(card):
         print(f"{name + ':':<11}{text}")
     rows = [(h.horizon_s, card.model, h.all_seconds) for h in card.horizons]
-    _print_compared(rows, card, f"{_what(card)}, test part, all seconds")
+    _print_compared(rows, card, f"{_quantity(card)}, test part, all seconds")
     for horizon in card.horizons:
         _print_worse(card.model, horizon.horizon_s, horizon.worse)
 

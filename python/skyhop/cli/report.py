@@ -1,4 +1,4 @@
-"""`skyhop report`: runs as one self-contained page."""
+"""`skyhop report`: draw runs as one self-contained HTML page."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import typer
 
 from skyhop.cli.figures import Figures, Kinds, Width, figure_files
 from skyhop.cli.options import Csv, Each, ForceSize
-from skyhop.cli.runs import check_form, print_json, print_runs, print_warnings
+from skyhop.cli.runs import check_form, print_json, print_runs, print_summaries, print_warnings
 from skyhop.cli.terminal import print_note
 from skyhop.data.figure_files import is_figure
 from skyhop.errors import InputError
@@ -18,9 +18,10 @@ if TYPE_CHECKING:
     from skyhop.report import FigureFiles
 
 HELP = """\
-Draw one or more run directories as one self-contained HTML page, its figures as files beside it.
+Draw one or more run directories as one self-contained HTML page, and its figures as files.
 
-A name that ends in .png, .svg or .pdf gets one figure: a run over time, or several side by side.
+An output name that ends in .png, .svg or .pdf gives one figure: a run over time, or a comparison of
+several runs.
 
 Examples:
 
@@ -30,8 +31,8 @@ Examples:
 
   skyhop report runs/cubic runs/bbr -o comparison.pdf --width two-column
 
-A run that was fetched from a testbed shows its terminal's telemetry too, and may be without a run
-directory:
+For a run that was fetched from a testbed, the report also shows its terminal's telemetry; a run
+directory is optional:
 
   skyhop report fetched -o report.html
 """
@@ -40,7 +41,7 @@ directory:
 def report(
     directories: Annotated[list[Path], typer.Argument(metavar="DIR...", help="Run directories.")],
     output: Annotated[
-        Path, typer.Option("-o", "--output", metavar="FILE", help="The page to write, or a figure.")
+        Path, typer.Option("-o", "--output", metavar="FILE", help="HTML page or figure to write.")
     ],
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the table as JSON instead.")
@@ -52,7 +53,7 @@ def report(
     width: Width = "page",
     force_size: ForceSize = False,
 ) -> None:
-    """Write a report."""
+    """Write a report of run directories."""
     from skyhop.analysis.terminal_page import fetched
     from skyhop.report import summary_rows, write_terminal_report
 
@@ -60,7 +61,7 @@ def report(
     files = figure_files(figures, kinds, width, ("png",))
     alone = is_figure(output)
     if alone and (figures is not None or kinds):
-        raise InputError(f"{output}: one figure alone: --figures and --format are for pages")
+        raise InputError(f"{output}: a single figure: --figures and --format are for pages")
     places = [fetched(directory) for directory in directories]
     found = [place for place in places if place is not None]
     if found and len(found) == len(places) and not (alone or as_json or as_csv):
@@ -70,6 +71,8 @@ def report(
     if as_json:
         print_json(summary_rows(directories))
     else:
+        if not as_csv:
+            print_summaries(directories)
         print_runs(directories, as_csv=as_csv, each=each)
     print_warnings(directories)
     print_note(f"{'figure' if alone else 'report'}: {written}")

@@ -1,4 +1,4 @@
-"""How commands show runs."""
+"""Output of commands about runs: tables, sentences, CSV, JSON, warnings."""
 
 from __future__ import annotations
 
@@ -19,39 +19,52 @@ if TYPE_CHECKING:
 
 
 def check_form(*, as_json: bool, as_csv: bool) -> None:
-    """Refuse two forms at once.
+    """Check that at most one of `--json` and `--csv` is given.
 
     Raises:
-        InputError: both are asked for.
+        InputError: both options are given.
     """
     if as_json and as_csv:
         raise InputError("--json and --csv: choose one")
 
 
 def print_runs(directories: Sequence[Path], *, as_csv: bool = False, each: bool = False) -> None:
-    """Print a table of the flows of runs, and a line about each link; or everything as CSV."""
+    """Print the runs' flows as a table, and a line about each link; or everything as CSV."""
     from skyhop.analysis.run_tables import run_tables
     from skyhop.analysis.summary import summary_rows
-    from skyhop.cli.tables import cells_of, print_table
-    from skyhop.data.heads import read_heads
+    from skyhop.cli.tables import cells_of, print_table, print_wrapped
+    from skyhop.data.run_headers import read_run_headers
 
     if as_csv:
         print_csv(summary_rows(directories))
         return
-    tables = run_tables(read_heads(directories), each=each)
+    tables = run_tables(read_run_headers(directories), each=each)
     if tables.flows.rows:
-        print_table(
-            cells_of(tables.flows), importance=tables.importance, more="--json and --csv have them"
-        )
+        print_table(cells_of(tables.flows), importance=tables.importance, keys=tables.keys)
     for line in tables.links:
-        print(line)
+        print_wrapped(line)
 
 
-def print_result(run: Run, *, as_json: bool, as_csv: bool, beside_program: bool) -> None:
-    """Print what a run came to: on standard error where standard output is a program's."""
+def print_summaries(directories: Sequence[Path]) -> None:
+    """Print three sentences about each set of runs of similar duration."""
+    from skyhop.analysis.summary_sentences import run_summaries
+    from skyhop.cli.tables import print_wrapped
+    from skyhop.data.run_headers import read_run_headers
+
+    for summary in run_summaries(read_run_headers(directories)):
+        heading = f"{summary.heading}: " if summary.heading else ""
+        print_wrapped(heading + " ".join(summary.sentences))
+    print()
+
+
+def print_result(run: Run, *, as_json: bool, as_csv: bool, has_program: bool) -> None:
+    """Print the result of a run as JSON, as CSV, or as a table.
+
+    The table goes to standard error if standard output has the output of a program.
+    """
     if as_json:
         print_json(run.summary)
-    elif as_csv or not beside_program:
+    elif as_csv or not has_program:
         print_runs([run.directory], as_csv=as_csv)
     else:
         with redirect_stdout(sys.stderr):
@@ -59,7 +72,7 @@ def print_result(run: Run, *, as_json: bool, as_csv: bool, beside_program: bool)
 
 
 def print_whereabouts(run: Run, output: Path | None) -> None:
-    """Print what to know of a run, and where it is if it was asked for."""
+    """Print the warnings of a run, and its directory if the user named one."""
     print_warnings([run.directory])
     print_places([run.directory])
     if output is not None:
@@ -68,10 +81,10 @@ def print_whereabouts(run: Run, output: Path | None) -> None:
 
 
 def print_warnings(directories: Sequence[Path]) -> None:
-    """Print what has to be known of runs before believing them, each once, to standard error."""
-    from skyhop.data.heads import read_heads
+    """Print each distinct warning of the runs to standard error, with the runs that have it."""
+    from skyhop.data.run_headers import read_run_headers
 
-    runs = read_heads(directories)
+    runs = read_run_headers(directories)
     said = dict.fromkeys(text for run in runs for text in run.summary.get("warnings") or [])
     for text in said:
         concerned = [run.name for run in runs if text in run.summary["warnings"]]
@@ -80,11 +93,11 @@ def print_warnings(directories: Sequence[Path]) -> None:
 
 
 def print_places(directories: Sequence[Path]) -> None:
-    """Print which places the ends of runs' paths were taken for, where that is open."""
-    from skyhop.data.heads import read_heads
+    """Print, for each ambiguous place name of the runs' paths, which place was used."""
+    from skyhop.data.run_headers import read_run_headers
     from skyhop.data.scenarios import place_notes
 
-    notes = (note for run in read_heads(directories) for note in place_notes(run.scenario))
+    notes = (note for run in read_run_headers(directories) for note in place_notes(run.scenario))
     for note in dict.fromkeys(notes):
         print_note(note)
 

@@ -1,4 +1,4 @@
-"""`skyhop signal`: announce handovers on this machine, and watch the announcements."""
+"""`skyhop signal`: announce handovers on this machine, and print announcements."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from skyhop.analysis.report_timing import ReportTiming
 
 app = group(
-    "Announce handovers to the congestion controls in the kernel and to any program.\n\n"
+    "Announce handovers to congestion controls in the kernel and to programs.\n\n"
     "Example: sudo skyhop signal serve --source schedule"
 )
 
@@ -34,7 +34,7 @@ Socket = Annotated[
     typer.Option(
         "--socket",
         metavar="PATH",
-        help="The Unix socket: skyhop-signal.sock in $XDG_RUNTIME_DIR, or in /run for root.",
+        help="Unix socket; default: skyhop-signal.sock in $XDG_RUNTIME_DIR, or in /run for root.",
     ),
 ]
 
@@ -48,7 +48,7 @@ def _default_socket() -> Path:
 
 
 def _socket_to_watch() -> Path:
-    """Return the service's socket: the user's own where there is one, else root's."""
+    """Return the default socket of this user if it exists, else that of root."""
     own = _default_socket()
     return own if own.exists() or not _SOCKET_OF_ROOT.exists() else _SOCKET_OF_ROOT
 
@@ -56,7 +56,8 @@ def _socket_to_watch() -> Path:
 @app.command()
 def serve(
     source: Annotated[
-        str, typer.Option(metavar="schedule|path|blind|forecast", help="What knows of handovers.")
+        str,
+        typer.Option(metavar="schedule|path|blind|forecast", help="Source of the handover times."),
     ] = "schedule",
     file: Annotated[
         Path | None,
@@ -64,28 +65,36 @@ def serve(
     ] = None,
     interface: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="For blind: learn from what arrives there, as root."),
+        typer.Option(
+            metavar="NAME", help="For blind: interface whose arriving packets to use (needs root)."
+        ),
     ] = None,
     period: Annotated[
         str | None,
         typer.Option(
-            metavar="TIME", help="For schedule and blind: from one handover to the next, 15 s."
+            metavar="TIME", help="For schedule and blind: time between handovers (default: 15 s)."
         ),
     ] = None,
     offset: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="For schedule: the first of each UTC minute, 12 s."),
+        typer.Option(
+            metavar="TIME", help="For schedule: first handover in each UTC minute (default: 12 s)."
+        ),
     ] = None,
     elements: Annotated[
         str | None,
-        typer.Option(metavar="FILE", help="For forecast: TLE or OMM, a file or an address."),
+        typer.Option(
+            metavar="FILE", help="For forecast: element sets (TLE or OMM), a file or a URL."
+        ),
     ] = None,
     site: Annotated[
-        str | None, typer.Option(metavar="PLACE", help="For forecast: where the terminal is.")
+        str | None, typer.Option(metavar="PLACE", help="For forecast: location of the terminal.")
     ] = None,
     to: Annotated[
         str | None,
-        typer.Option(metavar="PLACE", help="For forecast: the other end, for the whole path."),
+        typer.Option(
+            metavar="PLACE", help="For forecast: the other end, to forecast the whole path."
+        ),
     ] = None,
     relay: Annotated[
         str | None,
@@ -93,30 +102,40 @@ def serve(
     ] = None,
     handover: Annotated[
         str | None,
-        typer.Option(metavar="POLICY", help="For forecast: max-elevation-grid, or another."),
+        typer.Option(
+            metavar="POLICY", help="For forecast: handover policy (default: max-elevation-grid)."
+        ),
     ] = None,
     lead: Annotated[
-        str, typer.Option(metavar="TIME", help="How long before it a handover is announced.")
+        str, typer.Option(metavar="TIME", help="Time between an announcement and its handover.")
     ] = "0.5 s",
     error: Annotated[
-        str, typer.Option(metavar="none|report-timing|TIME", help="Added on purpose.")
+        str,
+        typer.Option(
+            metavar="none|report-timing|TIME",
+            help="Error added to announced times, for experiments.",
+        ),
     ] = "none",
     netns: Annotated[
         str | None,
-        typer.Option(metavar="NAME|PID", help="Whose connections; by default this namespace's."),
+        typer.Option(
+            metavar="NAME|PID", help="Network namespace of the connections; default: the current."
+        ),
     ] = None,
     destination: Annotated[
-        str | None, typer.Option(metavar="PREFIX", help="Only connections to this IPv4 prefix.")
+        str | None,
+        typer.Option(metavar="PREFIX", help="Announce only to connections to this IPv4 prefix."),
     ] = None,
     socket: Socket = None,
 ) -> None:
-    """Announce handovers until Ctrl-C: to the modules that are loaded, and as JSON lines.
+    """Announce handovers to loaded modules and as JSON lines, until Ctrl-C.
 
-    A path begins when the service does. With schedule and forecast the machine's clock matters:
-    where NTP does not keep it, a warning says so, and announcements carry the error that the clock
-    may have. Blind takes the grid of a log once, or learns it from the busiest conversation that
-    arrives at an interface, every 30 s anew; there it takes some minutes until the first
-    announcement. A forecast reads its element sets again when the file changes.
+    Source path: the path begins when the service starts. Schedule and forecast depend on the
+    machine's clock: if NTP does not synchronise the clock, the service prints a warning, and
+    announcements state the possible error. Blind estimates the handover grid once from a log, or
+    every 30 s from the busiest conversation that arrives at an interface; with an interface, the
+    first announcement takes some minutes. Forecast reads the element sets again when their file
+    changes.
 
     Example: sudo skyhop signal serve --source blind --interface eth0
 
@@ -155,9 +174,9 @@ def _forecast(
     relay: str | None,
     handover: str | None,
 ) -> tuple[_core.Scenario, str, _core.FoundPlace, _core.FoundPlace | None]:
-    """Return what the service needs to know of a forecast."""
-    from skyhop.data.downloads import downloaded, is_address
-    from skyhop.data.places import position_of, taken_as
+    """Return scenario, element-set file and ends of a forecast."""
+    from skyhop.data.downloads import download, is_address
+    from skyhop.data.places import ambiguity_note, position_of
     from skyhop.data.scenarios import load_scenario
     from skyhop.errors import InputError
 
@@ -171,11 +190,11 @@ def _forecast(
         "to": to or site,
         "relay": relay or "bent-pipe",
         "handover": handover or "max-elevation-grid",
-        # A terminal alone costs next to nothing: its handovers are told apart more finely.
+        # The path of a single terminal is cheap to compute, so it has a finer step.
         "step": "100 ms" if to is None else "1 s",
     }
-    file = str(downloaded(elements)) if is_address(elements) else elements
-    for note in [taken_as(site), None if to is None else taken_as(to)]:
+    file = str(download(elements)) if is_address(elements) else elements
+    for note in [ambiguity_note(site), None if to is None else ambiguity_note(to)]:
         if note is not None:
             print_note(note)
     return (
@@ -192,14 +211,14 @@ _OPTIONS = {
     "blind": {"file", "interface", "period"},
     "forecast": {"elements", "site", "to", "relay", "handover"},
 }
-"""Each source's own options."""
+"""Options that each source uses."""
 
 
 def _check_options(source: str, given: set[str]) -> None:
-    """Refuse options that the source does not look at, rather than ignore them.
+    """Refuse options that the source does not use, instead of ignoring them.
 
     Raises:
-        InputError: there is one; the message names it and who has it.
+        InputError: an option is not used; the message names it and the source that uses it.
     """
     from skyhop.errors import InputError
 
@@ -207,14 +226,14 @@ def _check_options(source: str, given: set[str]) -> None:
         owners = " or ".join(owner for owner, options in _OPTIONS.items() if name in options)
         raise InputError(f"--{name} is for --source {owners}; --source {source} does not use it")
     if {"file", "interface"} <= given:
-        raise InputError("--file and --interface: give either, a log or what to watch")
+        raise InputError("--file and --interface: give only one, a log or an interface")
 
 
 def _check_error(error: str, period: str) -> None:
-    """Refuse an error after which nobody knows which handover is meant.
+    """Refuse an error that is so large that an announcement could be about the next handover.
 
     Raises:
-        InputError: it is as long as the time between handovers, or the period is no time.
+        InputError: the error is at least the period, or the period is not a time.
     """
     from skyhop import _core
     from skyhop.data.quantities import seconds_or_none
@@ -223,8 +242,8 @@ def _check_error(error: str, period: str) -> None:
     off_s = seconds_or_none(error.strip().removeprefix("-")) or 0.0
     if 0 < _core.duration_s("--period", period) <= off_s:
         raise InputError(
-            f"--error {error}: is as long as the period of {period}, so that an announcement tells "
-            "nothing; expected less"
+            f"--error {error}: is not less than the period of {period}, so that announcements are "
+            "useless; give a smaller error"
         )
 
 
@@ -236,13 +255,13 @@ def _interrupt(_number: int, _frame: FrameType | None) -> None:
 def unit(
     options: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[-- OPTION ...]", help="The options of skyhop signal serve."),
+        typer.Argument(metavar="[-- OPTION ...]", help="Options of skyhop signal serve."),
     ] = None,
 ) -> None:
-    """Print a systemd unit that announces from the machine's start on.
+    """Print a systemd unit that announces handovers from the start of the machine on.
 
-    It runs skyhop signal serve with the given options, as root; files in them need their whole
-    names. docs/signal.md says how to install it.
+    It runs skyhop signal serve with the given options as root; file names in them must be
+    absolute. skyhop docs how-to/signal explains the installation.
 
     Example: skyhop signal unit -- --source schedule --lead "0.3 s"
     """
@@ -253,7 +272,7 @@ def unit(
 
 
 def _systemd_word(word: str) -> str:
-    """Return a word as it stands in ExecStart=: nothing in it is expanded."""
+    """Quote a word for ExecStart=, so that systemd does not expand any part of it."""
     escaped = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
     return f'"{escaped}"' if set(escaped) & set(" \t\"'\\;#") or not word else escaped
 
@@ -262,10 +281,10 @@ def _systemd_word(word: str) -> str:
 def watch(
     socket: Socket = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print the JSON lines as they come.")
+        bool, typer.Option("--json", help="Print the JSON lines unchanged.")
     ] = False,
 ) -> None:
-    """Print announcements as they are made, until the service ends or Ctrl-C.
+    """Print announcements as they arrive, until the service ends or Ctrl-C.
 
     Example: skyhop signal watch --json
     """
@@ -274,12 +293,12 @@ def watch(
     path = socket or _socket_to_watch()
     with sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM) as connection:
         try:
-            # A service that is stopped accepts nobody, and is not waited for.
+            # Non-blocking, because a stopped (SIGSTOP) service never accepts the connection.
             connection.setblocking(False)
             connection.connect(str(path))
             connection.setblocking(True)
         except BlockingIOError:
-            raise RunError(f"{path}: the service there does not answer; is it stopped?") from None
+            raise RunError(f"{path}: the service does not answer; is it stopped?") from None
         except OSError as error:
             raise RunError(
                 f"{path}: {error.strerror or error}; is skyhop signal serve running?"
@@ -290,31 +309,36 @@ def watch(
                     print(shown_text(text), flush=True)
             except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
                 raise RunError(
-                    f"{path}: says what skyhop signal serve does not say; is it another program's?"
+                    f"{path}: unexpected data; is it the socket of another program?"
                 ) from None
 
 
 @app.command()
 def timing(
-    old: Annotated[Path, typer.Argument(metavar="OLD", help="The older element sets.")],
-    new: Annotated[Path, typer.Argument(metavar="NEW", help="The newer ones, of the same fleet.")],
+    old: Annotated[Path, typer.Argument(metavar="OLD", help="Older element sets.")],
+    new: Annotated[
+        Path, typer.Argument(metavar="NEW", help="Newer element sets of the same constellation.")
+    ],
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", metavar="FILE", help="A figure of the errors.")
+        Path | None, typer.Option("-o", "--output", metavar="FILE", help="Figure of the errors.")
     ] = None,
     at: Annotated[
         str | None,
-        typer.Option(metavar="UTC", help="Predict for then; else for the median epoch of NEW."),
+        typer.Option(
+            metavar="UTC",
+            help="Time for which to predict positions; default: the median epoch of NEW.",
+        ),
     ] = None,
     up_to: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="Leave out satellites that are further off."),
+        typer.Option(metavar="TIME", help="Leave out satellites with errors above this."),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Compare two snapshots of element sets: how wrong are predictions from the older.
+    """Compare two snapshots of element sets: errors of positions predicted from the older one.
 
-    Per satellite the time by which its predicted coverage is early or late (SaTCP, section V-B),
-    as quantiles, and the T_err that they suggest.
+    Prints quantiles (over satellites) of the time by which the predicted coverage is early or late
+    (SaTCP, section V-B), and the value of T_err that these quantiles suggest.
 
     Example: skyhop signal timing starlink-morning.tle starlink-noon.tle -o errors.png
     """
@@ -369,20 +393,21 @@ _LONGEST_LINE = 65_536
 
 
 def _texts(lines: TextIO, *, as_json: bool) -> Iterator[str]:
-    """Yield what is to be printed of the service's lines, as they come."""
+    """Yield the text to print for each line of the service, as lines arrive."""
     period_ns = None
     while line := lines.readline(_LONGEST_LINE):
-        said = json.loads(line)
-        period_ns = said.get("period_ns", period_ns)
-        text = line.rstrip() if as_json else _text(said, period_ns)
+        message = json.loads(line)
+        period_ns = message.get("period_ns", period_ns)
+        text = line.rstrip() if as_json else _text(message, period_ns)
         if text is not None:
             yield text
 
 
 def _text(line: dict[str, object], period_ns: int | None = None) -> str | None:
-    """Return what a line says; None for types that later services may add.
+    """Return a line of the service as text; None for a type of line that is unknown.
 
-    An announcement that may be wrong by the time between handovers is told as what it is.
+    Later versions may add types. An announcement is called useless if its possible error is at
+    least the time between handovers.
     """
     if line["type"] == "hello":
         return f"listening to {line['source']}"

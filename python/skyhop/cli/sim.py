@@ -1,4 +1,4 @@
-"""`skyhop sim`: a scenario in virtual time."""
+"""`skyhop sim`: run a scenario in virtual time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from skyhop.data.progress import progress_bar
 HELP = """\
 Run a scenario in virtual time: deterministic, and many times faster than the wall clock.
 
-The same scenario as skyhop live takes, with skyhop's congestion controls or a file of yours.
+Takes the same scenarios as skyhop live, with skyhop's congestion controls or a file of your own.
 
 Examples:
 
@@ -38,14 +38,16 @@ def sim(
     ],
     sets: Sets = None,
     seed: Annotated[
-        int | None, typer.Option(metavar="N", min=0, help="Instead of the scenario's seed.")
+        int | None, typer.Option(metavar="N", min=0, help="Seed; default: the scenario's.")
     ] = None,
     repeat: Annotated[
         int | None,
-        typer.Option(metavar="N", min=1, help="Run with N seeds, each into DIR/seed-N."),
+        typer.Option(
+            metavar="N", min=1, help="Run with N successive seeds, each into DIR/seed-SEED."
+        ),
     ] = None,
     jobs: Annotated[
-        int, typer.Option(metavar="N", min=1, help="How many repeats run at a time.")
+        int, typer.Option(metavar="N", min=1, help="Number of concurrent repeats.")
     ] = 1,
     force: Force = False,
     force_size: ForceSize = False,
@@ -53,7 +55,7 @@ def sim(
     as_json: Json = False,
     as_csv: Csv = False,
 ) -> None:
-    """Simulate a scenario."""
+    """Simulate a scenario, once or with several seeds."""
     from skyhop.engines import sim
     from skyhop.runs import read_run
 
@@ -89,7 +91,7 @@ def _seeds(scenario: Path, sets: Sequence[str], first: int | None, repeat: int) 
 def _repeat(
     scenario: Path, places: dict[int, Path], sets: Sequence[str], jobs: int, *, force: bool
 ) -> None:
-    """Run once per seed, `jobs` at a time; seeds that an interrupted repeat finished are kept."""
+    """Run once per seed, `jobs` at a time; skip seeds that an interrupted repeat has finished."""
     from concurrent.futures import ProcessPoolExecutor, as_completed
     from concurrent.futures.process import BrokenProcessPool
     from multiprocessing import active_children
@@ -101,15 +103,15 @@ def _repeat(
 
     stop_on_signals()
     check_processes(jobs + 1)
-    # Once, and before the repeats, which find them compiled.
+    # Compile once, before the workers start; they reuse the compiled files.
     load_cc_files(load_scenario(scenario, sets))
-    mark = _begun(next(iter(places.values())).parent, _digest(scenario, sets))
+    mark = _start_mark(next(iter(places.values())).parent, _digest(scenario, sets))
     missing = {seed: place for seed, place in places.items() if not _is_done(place, mark)}
     if len(missing) < len(places):
-        print_note(f"{len(places) - len(missing)} of {len(places)} seeds are there already")
+        print_note(f"{len(places) - len(missing)} of {len(places)} seeds are done already")
     with (
         progress_bar("simulating") as progress,
-        ProcessPoolExecutor(jobs, CONTEXT, _begin_to_work) as pool,
+        ProcessPoolExecutor(jobs, CONTEXT, _set_up_worker) as pool,
     ):
         waiting = [
             pool.submit(_one, scenario, place, seed, sets, force) for seed, place in missing.items()
@@ -121,7 +123,7 @@ def _repeat(
         except BaseException as error:
             try:
                 if isinstance(error, SkyhopError):
-                    # The others come to their end, which leaves nothing half-written.
+                    # The other runs finish, so that none is left half-written.
                     pool.shutdown(cancel_futures=True)
             finally:
                 for worker in active_children():
@@ -136,15 +138,16 @@ def _repeat(
                 ) from None
             if isinstance(error, KeyboardInterrupt):
                 raise InterruptedRunError(
-                    f"interrupted: {done} of {len(places)} seeds are done; the same command goes on"
+                    f"interrupted: {done} of {len(places)} seeds are done; "
+                    "repeat the command to continue"
                 ) from None
             raise
-    # What is done is done: the same command again is another repeat.
+    # All seeds are finished: the same command would run them again.
     mark.unlink()
 
 
-def _begin_to_work() -> None:
-    """Let Ctrl-C reach the parent alone, which ends its workers, and end with it."""
+def _set_up_worker() -> None:
+    """Set up a worker process: it ignores Ctrl-C, and exits when its parent exits."""
     import signal
 
     from skyhop.study.workers import end_with_parent
@@ -156,8 +159,11 @@ def _begin_to_work() -> None:
         signal.signal(number, signal.SIG_DFL)
 
 
-def _begun(output: Path, wanted: str) -> Path:
-    """Return the file that says since when a repeat goes on; one of another repeat is replaced."""
+def _start_mark(output: Path, wanted: str) -> Path:
+    """Return the mark file, whose modification time is the start of this repeat.
+
+    The mark file of a repeat with other content is replaced.
+    """
     mark = output / ".repeat"
     if not mark.is_file() or mark.read_text("utf-8").strip() != wanted:
         output.mkdir(parents=True, exist_ok=True)
@@ -166,13 +172,13 @@ def _begun(output: Path, wanted: str) -> Path:
 
 
 def _is_done(place: Path, mark: Path) -> bool:
-    """Return whether a seed was finished by the repeat that goes on: runs appear whole."""
+    """Return whether this repeat has finished a seed; a run directory appears when complete."""
     summary = place / "summary.json"
     return summary.is_file() and summary.stat().st_mtime_ns >= mark.stat().st_mtime_ns
 
 
 def _digest(scenario: Path, sets: Sequence[str]) -> str:
-    """Return what names a repeat: the same scenario, whatever its seed, by the same skyhop."""
+    """Return a digest that identifies a repeat: of scenario (no seed), files, skyhop version."""
     import hashlib
 
     import skyhop

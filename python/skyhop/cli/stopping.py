@@ -1,4 +1,4 @@
-"""How a run is stopped from outside without losing what was measured."""
+"""Signal handling of runs: an interrupted run keeps its measurements."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def stop_on_signals() -> None:
-    """Let Ctrl-C, SIGTERM and a closed terminal end the run that is going on, once."""
+    """Raise KeyboardInterrupt once on SIGINT (Ctrl-C), SIGTERM and SIGHUP (closed terminal)."""
     for number in _SIGNALS:
         signal.signal(number, _interrupt)
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:
-    """Stop the run; asking again while it stops must not lose what was measured."""
+    """Stop the run; ignore further signals meanwhile, because they would lose the measurements."""
     for number in _SIGNALS:
         signal.signal(number, signal.SIG_IGN)
     raise KeyboardInterrupt

@@ -1,4 +1,4 @@
-"""`skyhop study`: many runs from one file, their statistics and the report."""
+"""`skyhop study`: run, list and check studies."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from skyhop.cli import completing
+from skyhop.cli import completion
 from skyhop.cli.figures import Figures, Kinds, Width, figure_files
 from skyhop.cli.options import Json, group
 from skyhop.cli.terminal import EXIT_FAILED, print_note, print_rows
@@ -29,7 +29,7 @@ app = group(
 _RUN_HELP = """\
 Run a study, and write its dataset and its report.
 
-A study that was stopped goes on where it was when it is run again; finished runs are not repeated.
+If a study was interrupted, the same command continues it; finished runs are not repeated.
 
 Examples:
 
@@ -45,7 +45,7 @@ Examples:
 """
 
 _SHOW_HELP = """\
-Show what a study would run, and check its file.
+Check a study file, and show its axes, claims and number of runs.
 
 Example:
 
@@ -55,7 +55,7 @@ Example:
 Policies = Annotated[
     list[str] | None,
     typer.Option(
-        metavar="NAME=CARD.toml", help="A learned sender beside the study's: see skyhop policy."
+        metavar="NAME=CARD.toml", help="Policy card of a learned sender to add (see skyhop policy)."
     ),
 ]
 Source = Annotated[
@@ -63,7 +63,7 @@ Source = Annotated[
     typer.Argument(
         metavar="STUDY",
         help="A study file, or a name of skyhop study list.",
-        autocompletion=completing.studies,
+        autocompletion=completion.studies,
     ),
 ]
 
@@ -76,23 +76,29 @@ def run(
     ],
     jobs: Annotated[
         int | None,
-        typer.Option(metavar="N", min=1, help="How many runs at a time; default: one per core."),
+        typer.Option(metavar="N", min=1, help="Number of concurrent runs; default: one per core."),
     ] = None,
     engine: Annotated[
         str,
         typer.Option(
             metavar="NAME",
-            help="local, or ray for a Ray cluster.",
-            autocompletion=completing.one_of("local", "ray"),
+            help="Where runs execute: local, or ray for a Ray cluster.",
+            autocompletion=completion.one_of("local", "ray"),
         ),
     ] = "local",
     elements: Annotated[
         tuple[Path, Path] | None,
-        typer.Option(metavar="OLD NEW", help="Two snapshots of element sets, where a study asks."),
+        typer.Option(
+            metavar="OLD NEW",
+            help="Older and newer snapshot of element sets, for studies of these.",
+        ),
     ] = None,
     reuse: Annotated[
         list[Path] | None,
-        typer.Option(metavar="DIR", help="A study's directory whose runs are taken, if the same."),
+        typer.Option(
+            metavar="DIR",
+            help="Study directory whose identical finished runs to reuse; repeatable.",
+        ),
     ] = None,
     policy: Policies = None,
     as_json: Annotated[
@@ -102,7 +108,7 @@ def run(
     kinds: Kinds = None,
     width: Width = "page",
 ) -> None:
-    """Run a study."""
+    """Run a study and write its report."""
     from skyhop.errors import InputError, InterruptedRunError
     from skyhop.report import write_study_report
     from skyhop.study import load_study, run_study
@@ -130,7 +136,7 @@ def run(
             now, total = so_far
             raise InterruptedRunError(
                 f"interrupted: {now:,} of the {total:,} runs that were missing are done; "
-                "the same command goes on"
+                "repeat the command to continue"
             ) from None
     verdicts = judge(study.claims, done.results)
     page = write_study_report(done, verdicts, figures=files)
@@ -144,7 +150,7 @@ def run(
 
 
 def _policies(given: list[str] | None) -> dict[str, Path]:
-    """Return names and cards."""
+    """Parse the values of `--policy` into cards by name."""
     from skyhop.errors import InputError
 
     cards: dict[str, Path] = {}
@@ -164,12 +170,12 @@ def list_(as_json: Json = False) -> None:
 
 @app.command("show", help=_SHOW_HELP)
 def show(source: Source, as_json: Json = False) -> None:
-    """Show a study."""
+    """Check a study file, and show its axes, claims and number of runs."""
     from skyhop.study import load_study
     from skyhop.study.running import places_of
 
     study = load_study(_found(source))
-    # Every scenario is checked, so that a wrong key is found here rather than in a long run.
+    # This checks every scenario, so that a wrong key is found before a long run.
     planned = list(study.runs())
     distinct = len({run.run_id for run in planned})
     description = _description(study, distinct)
@@ -188,7 +194,7 @@ def show(source: Source, as_json: Json = False) -> None:
 
 
 def _listed(values: list[str]) -> str:
-    """Write values after each other; commas in them are not those between them."""
+    """Join values with commas, or with semicolons if a value contains a comma."""
     return ("; " if any("," in value for value in values) else ", ").join(values)
 
 
@@ -227,6 +233,9 @@ def _description(study: Study, distinct: int) -> dict[str, Any]:
 
 
 def _print_outcome(done: StudyRun, verdicts: list[ClaimResult], *, as_json: bool) -> None:
+    from skyhop.analysis.summary_sentences import study_sentences
+    from skyhop.cli.tables import print_wrapped
+    from skyhop.study.outcome import study_outcome
     from skyhop.study.page import shown_failures, shown_warnings, verdict_text
 
     if as_json:
@@ -238,7 +247,10 @@ def _print_outcome(done: StudyRun, verdicts: list[ClaimResult], *, as_json: bool
             "warnings": [{"text": w.text, "runs": w.runs, "at": w.where} for w in done.warnings],
         }
         print(json.dumps(outcome, indent=2, ensure_ascii=False))
-    elif verdicts:
+    else:
+        print_wrapped(" ".join(study_sentences(study_outcome(done, verdicts))))
+    if verdicts and not as_json:
+        print()
         rows = [{"claim": v.claim.text, "verdict": verdict_text(v)} for v in verdicts]
         print_rows(rows, as_json=False)
     for warning in shown_warnings(done):
@@ -249,7 +261,7 @@ def _print_outcome(done: StudyRun, verdicts: list[ClaimResult], *, as_json: bool
 
 
 def _judged(result: ClaimResult) -> dict[str, Any]:
-    """Return a verdict, and of each comparison both sides and the interval of their difference."""
+    """Return a verdict; with both sides and the interval of the difference per comparison."""
     return {
         "text": result.claim.text,
         "verdict": result.verdict,

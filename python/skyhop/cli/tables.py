@@ -1,25 +1,38 @@
-"""Tables on a terminal: as many columns as fit, and none of them cut."""
+"""Tables on standard output: text wraps, and columns that do not fit go to a further table."""
 
 from __future__ import annotations
 
+import os
+import re
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import compress
 from typing import Literal
 
-from skyhop.analysis.tables import Table
+from skyhop.analysis.tables import MISSING, Table
 from skyhop.cli.terminal import shown_text
 
+PIPE_WIDTH = 80
+"""Characters per line if standard output is not a terminal and COLUMNS is not set."""
+
 _GAP = 2
-"""Blanks between columns."""
-_FOLDED = 16
-"""Text is folded to so many characters at the least."""
+"""Number of blanks between columns."""
+
+_NARROWEST_TEXT = 16
+"""Least width in characters of a column of wrapped text, unless a word is longer."""
+
+_WORD_SHARE = 0.4
+"""Largest share of the line for one word; longer words are broken, at a separator if possible."""
+
+_SEPARATOR = re.compile(r"(?<=[-_/.,:=])")
 
 
 @dataclass(frozen=True)
 class Cells:
-    """One column and what stands in it."""
+    """Heading and cells (as text) of one column."""
 
     title: str
     unit: str
@@ -28,22 +41,25 @@ class Cells:
 
     @property
     def full(self) -> int:
-        """The width at which nothing is folded."""
+        """Width in characters at which no cell wraps."""
         return max(self.heading, *(_width(text) for text in self.texts), 0)
 
     @property
-    def least(self) -> int:
-        """The least width that is still easy to read: figures are never folded."""
-        return self.full if self.numeric else max(self.heading, min(self.full, _FOLDED))
-
-    @property
     def heading(self) -> int:
-        """What the heading needs, a word per line if need be."""
+        """Width in characters of the longest word of the heading, which may wrap at each word."""
         return max(_width(word) for word in [*self.title.split(), self.unit, ""])
+
+    def least(self, width: int) -> int:
+        """Return the least readable width (characters) in a line of `width`; numbers never wrap."""
+        if self.numeric:
+            return self.full
+        words = (_width(word) for text in self.texts for word in text.split())
+        longest_word = min(max(words, default=0), int(_WORD_SHARE * width))
+        return max(self.heading, min(self.full, _NARROWEST_TEXT), longest_word)
 
 
 def cells_of(table: Table) -> list[Cells]:
-    """Return a written table's columns."""
+    """Return the columns of a table, whose cells are text already."""
     return [
         Cells(column.title, column.unit, [row[place] for row in table.rows], column.numeric)
         for place, column in enumerate(table.columns)
@@ -54,65 +70,101 @@ def print_table(
     columns: Sequence[Cells],
     *,
     importance: Sequence[int] | None = None,
+    keys: Sequence[int] = (0,),
     title: str = "",
-    more: str = "--json has them",
 ) -> None:
-    """Print a table to standard output, at the terminal's width; a pipe gets all of it.
+    """Print a table to standard output, as wide as the terminal.
+
+    Columns that do not fit into the line form a further table below, which repeats the `keys`
+    columns.
 
     Args:
-        columns: from left to right, all with as many texts.
-        importance: the places of columns, those first that are left out last; from left to right
-            where not given.
-        title: a line above.
-        more: where to find what was left out.
+        columns: columns from left to right, all with the same number of cells.
+        importance: indices of columns in descending importance: columns in front go to the first
+            table; by default from left to right.
+        keys: indices of the columns that identify the rows.
+        title: line above the table.
     """
     columns = [_plain(column) for column in columns]
     title = shown_text(title)
-    width = terminal_width()
-    shown = fitting(columns, importance or range(len(columns)), width)
     if title:
         print(title)
-    _print(columns, shown)
-    left_out = [c.title for place, c in enumerate(columns) if place not in shown]
-    if left_out:
-        print(f"left out at {width} columns: {', '.join(left_out)}; {more}")
+    order = importance or range(len(columns))
+    for number, widths in enumerate(blocks(columns, order, keys, terminal_width())):
+        rows = list(zip(*(columns[place].texts for place in widths), strict=True))
+        if number:
+            # Leave out rows that have no value in any column of the further table.
+            values = [place not in keys for place in widths]
+            rows = [row for row in rows if set(compress(row, values)) - {MISSING, ""}]
+            if not rows:
+                continue
+            print()
+        _print(columns, widths, rows)
+
+
+def print_wrapped(line: str) -> None:
+    """Print a line of text, wrapped between words at the terminal's width and then indented."""
+    print(
+        textwrap.fill(
+            shown_text(line), terminal_width(), subsequent_indent="  ",
+            break_long_words=False, break_on_hyphens=False,
+        )
+    )  # fmt: skip
+
+
+def terminal_width() -> int:
+    """Return the characters per line: of COLUMNS, else of the terminal, else `PIPE_WIDTH`."""
+    if sys.stdout.isatty():
+        return shutil.get_terminal_size().columns
+    given = os.environ.get("COLUMNS", "")
+    return int(given) if given.isdecimal() and int(given) > 0 else PIPE_WIDTH
+
+
+def blocks(
+    columns: Sequence[Cells], importance: Iterable[int], keys: Sequence[int], width: int
+) -> Iterator[dict[int, int]]:
+    """Yield tables of at most `width` characters that together hold every column.
+
+    A table maps the indices of its columns, from left to right, to their widths. Every table begins
+    with the columns `keys`. A table is wider only if `keys` and one more column do not fit.
+    """
+    keys = [place for place in keys if place < len(columns)]
+    waiting = [place for place in importance if place not in keys]
+    while True:
+        chosen = {place: columns[place].least(width) for place in keys}
+        left = width + _GAP - sum(least + _GAP for least in chosen.values())
+        alone = True
+        for place in list(waiting):
+            least = columns[place].least(width) + _GAP
+            if least <= left or alone:
+                chosen[place] = least - _GAP
+                left -= least
+                waiting.remove(place)
+                alone = False
+        yield _widened(columns, chosen, left)
+        if not waiting:
+            return
+
+
+def _widened(columns: Sequence[Cells], chosen: dict[int, int], left: int) -> dict[int, int]:
+    """Distribute the `left` characters among columns whose text wraps, by the width they lack."""
+    lacking = {place: columns[place].full - least for place, least in chosen.items()}
+    widths = {}
+    for place in sorted(chosen):
+        wanting = sum(lacking.values())
+        wider = lacking.pop(place) * min(max(left, 0), wanting) // max(wanting, 1)
+        widths[place] = chosen[place] + wider
+        left -= wider
+    return widths
 
 
 def _plain(cells: Cells) -> Cells:
-    """Return a column as a terminal can show it: names come from files."""
+    """Return a column whose texts are safe to print; its names may come from damaged files."""
     title, texts = shown_text(cells.title), [shown_text(text) for text in cells.texts]
     return Cells(title, cells.unit, texts, cells.numeric)
 
 
-def terminal_width() -> int | None:
-    """Return the width of the terminal that standard output is; None where it is none."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-
-
-def fitting(
-    columns: Sequence[Cells], importance: Sequence[int], width: int | None
-) -> dict[int, int]:
-    """Return the places of those columns that fit, from left to right, and how wide each is."""
-    if width is None:
-        return {place: cells.full for place, cells in enumerate(columns)}
-    chosen: dict[int, int] = {}
-    left = width + _GAP
-    for place in importance:
-        least = columns[place].least + _GAP
-        if least <= left or not chosen:
-            chosen[place] = columns[place].least
-            left -= least
-    lacking = {place: columns[place].full - least for place, least in chosen.items()}
-    for place in sorted(chosen):
-        # Text shares what is left by what each lacks.
-        wanting = sum(lacking.values())
-        wider = lacking.pop(place) * min(max(left, 0), wanting) // max(wanting, 1)
-        chosen[place] += wider
-        left -= wider
-    return dict(sorted(chosen.items()))
-
-
-def _print(columns: Sequence[Cells], widths: dict[int, int]) -> None:
+def _print(columns: Sequence[Cells], widths: dict[int, int], rows: Sequence[Sequence[str]]) -> None:
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table as Printed
@@ -131,11 +183,31 @@ def _print(columns: Sequence[Cells], widths: dict[int, int]) -> None:
         justify: Literal["left", "right"] = "right" if cells.numeric else "left"
         heading = Text("\n".join(_heading(cells, width)))
         table.add_column(heading, justify=justify, width=width, overflow="fold", vertical="top")
-    for row in zip(*(columns[place].texts for place in widths), strict=True):
-        # As Text: what comes from files is no markup.
-        table.add_row(*(Text(text) for text in row))
+    for row in rows:
+        # As Text, so that text from files is not taken for markup.
+        cells_of_row = zip(row, widths.values(), strict=True)
+        table.add_row(*(Text(_broken(text, width)) for text, width in cells_of_row))
     total = sum(widths.values()) + _GAP * (len(widths) - 1)
     Console(width=max(total, 1), highlight=False, emoji=False).print(table)
+
+
+def _broken(text: str, width: int) -> str:
+    """Break words longer than `width`, if possible after a separator such as a hyphen."""
+    if _width(text) <= width:
+        return text
+    return " ".join(_broken_word(word, width) for word in text.split(" "))
+
+
+def _broken_word(word: str, width: int) -> str:
+    if _width(word) <= width:
+        return word
+    lines = [""]
+    for part in _SEPARATOR.split(word):
+        if lines[-1] and _width(lines[-1] + part) > width:
+            lines.append(part)
+        else:
+            lines[-1] += part
+    return "\n".join(lines)
 
 
 def _heading(cells: Cells, width: int) -> Iterator[str]:
@@ -158,4 +230,12 @@ def _width(text: str) -> int:
     return max((cell_len(line) for line in text.split("\n")), default=0)
 
 
-__all__ = ["Cells", "cells_of", "fitting", "print_table", "terminal_width"]
+__all__ = [
+    "PIPE_WIDTH",
+    "Cells",
+    "blocks",
+    "cells_of",
+    "print_table",
+    "print_wrapped",
+    "terminal_width",
+]

@@ -1,4 +1,4 @@
-"""`skyhop telemetry`: what terminals measured: brought in, looked at, and made a path of."""
+"""`skyhop telemetry`: import, show and analyse terminals' telemetry, and convert it to paths."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from skyhop.cli import completing
+from skyhop.cli import completion
 from skyhop.cli.figures import Width, figure_width
 from skyhop.cli.options import Csv, Json, group
 from skyhop.cli.path.output import Output, Plot
@@ -24,14 +24,15 @@ if TYPE_CHECKING:
     from skyhop.telemetry.fields import Sample
 
 HELP = """\
-Telemetry of terminals: import it, look at it, find what is wrong, make paths of it.
+Telemetry of terminals: import it, show it, analyse its latency, convert it to paths.
 
-It is kept in a directory, one Parquet file per node and day. docs/telemetry.md has the fields, the
-formats and the methods.
+It is stored in a directory, as one Parquet file per node and day. skyhop docs telemetry-fields has
+the fields and the formats, skyhop docs telemetry the methods.
 """
 
 IMPORT_HELP = """\
-Bring files of others into telemetry. Samples are seconds; what is finer becomes means of seconds.
+Import other tools' files into a telemetry directory. Samples are per second; finer data become
+means over seconds.
 
 Examples:
 
@@ -41,7 +42,7 @@ Examples:
 """
 
 SHOW_HELP = """\
-Show which days there are, or values.
+Show the days that have telemetry; with a period, --fields, --step or --csv, show values.
 
 Examples:
 
@@ -53,9 +54,9 @@ Examples:
 """
 
 ORIENTATION_HELP = """\
-Show latency by where a terminal looks.
+Show latency by the orientation of a terminal's boresight.
 
-How often each orientation occurred, how bad its latency was, and which are worse than chance.
+Shows how often each orientation occurred, its latency, and which are significantly worse.
 
 Example:
 
@@ -63,12 +64,10 @@ Example:
 """
 
 SPIKES_HELP = """\
-Find spikes of latency that last.
+Find sustained latency spikes: periods of at least 3 s above twice the median of 15 minutes.
 
-They are 3 s and longer above twice the median of 15 minutes.
-
-DIR is a directory of telemetry (then name the node); FILE is a run's telemetry.parquet, or single
-round trips: ping -D, unix_ns,rtt_ms or LENS' CSV.
+The argument is a telemetry directory (then give the node), a run's telemetry.parquet, or a file of
+single round trips: ping -D, unix_ns,rtt_ms or LENS' CSV.
 
 Examples:
 
@@ -78,11 +77,11 @@ Examples:
 """
 
 PATH_HELP = """\
-Make a path file of what was measured.
+Convert telemetry to a path file.
 
-It has the latency and loss of every second; docs/measured-paths.md has the rules.
+The path has the latency and loss of every second; skyhop docs measured-paths has the rules.
 
-Example:
+Examples:
 
   skyhop telemetry path telemetry --node bcn-1 --from 2026-11-24T12:00 --to 2026-11-24T12:30 \
     -o path.parquet
@@ -93,83 +92,89 @@ Example:
 _CHUNK = 5000
 _MOST_PERMUTATIONS = 100_000
 _MOST_SHOWN = 40
-"""Rows of a table; --json and --csv have all."""
+"""Largest number of rows of a printed table; --json and --csv print all rows."""
 
 app = group(HELP)
 
-Kept = Annotated[
+TelemetrySource = Annotated[
     Path,
-    typer.Argument(
-        metavar="DIR|FILE", help="Where telemetry is kept, or a run's telemetry.parquet."
-    ),
+    typer.Argument(metavar="DIR|FILE", help="Telemetry directory, or a run's telemetry.parquet."),
 ]
 Node = Annotated[str, typer.Option("--node", metavar="NAME", help="The terminal's node.")]
 Whose = Annotated[
     str | None,
-    typer.Option("--node", metavar="NAME", help="The terminal's node, of a directory of several."),
+    typer.Option(
+        "--node", metavar="NAME", help="The terminal's node, if the directory has several."
+    ),
 ]
 From = Annotated[
     str | None,
-    typer.Option("--from", metavar="TIME", help="From this time on, such as 2026-11-24T12:00."),
+    typer.Option("--from", metavar="TIME", help="Start time, such as 2026-11-24T12:00."),
 ]
 To = Annotated[
-    str | None, typer.Option("--to", metavar="TIME", help="Until this time; without a zone UTC.")
+    str | None, typer.Option("--to", metavar="TIME", help="End time; UTC without a time zone.")
 ]
 Figure = Annotated[
     Path | None,
-    typer.Option("-o", "--output", metavar="FIGURE", help="Also draw it: a PNG, SVG or PDF."),
+    typer.Option("-o", "--output", metavar="FIGURE", help="Also draw a figure: PNG, SVG or PDF."),
 ]
 
 
 def _formats_beginning(incomplete: str) -> list[str]:
     from skyhop.telemetry.importers import formats
 
-    return completing.one_of(*formats())(incomplete)
+    return completion.one_of(*formats())(incomplete)
 
 
 @app.command("import", help=IMPORT_HELP)
 def import_(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Plain or gzipped.")],
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE...", help="Files to import, plain or gzipped.")
+    ],
     node: Node,
     output: Annotated[
-        Path, typer.Option("-o", "--output", metavar="DIR", help="Where telemetry is kept.")
+        Path, typer.Option("-o", "--output", metavar="DIR", help="Telemetry directory to add to.")
     ],
     file_format: Annotated[
         str | None,
         typer.Option(
             "--format",
             metavar="FORMAT",
-            help="Of the files; recognised if not given.",
+            help="Format of the files; detected if not given.",
             autocompletion=_formats_beginning,
         ),
     ] = None,
     start: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="When files begin that do not say it; 1970 if not given"),
+        typer.Option(metavar="TIME", help="Start of files without absolute times; default: 1970."),
     ] = None,
     direction: Annotated[
-        str | None, typer.Option(help="Of rates without one: down (the default) or up.")
+        str | None, typer.Option(help="Direction of rates without one: down (the default) or up.")
     ] = None,
 ) -> None:
-    """Import files."""
-    from skyhop.telemetry.importers import Options, imported
+    """Import files into a telemetry directory."""
+    from skyhop.telemetry.importers import Options, import_samples
     from skyhop.telemetry.store import Store
 
     options = Options(_time_ns("--start", start), direction)
     store = None
     for file in files:
-        # All of it is read before any of it is kept.
-        first_ns, last_ns, count = _checked(imported(file, file_format, options))
+        # Check the whole file before storing any sample of it.
+        first_ns, last_ns, count = _checked(import_samples(file, file_format, options))
         store = store or Store(output)
-        for chunk in _chunks(imported(file, file_format, options)):
+        for chunk in _chunks(import_samples(file, file_format, options)):
             store.append(node, chunk)
-        print_note(f"{file}: {count:,} samples, {_written(first_ns)} to {_written(last_ns)}")
+        print_note(f"{file}: {count:,} samples, {_iso_time(first_ns)} to {_iso_time(last_ns)}")
     if store is not None:
         store.close()
 
 
 def _checked(samples: Iterator[Sample]) -> tuple[int, int, int]:
-    """Return the first and last time of samples, and how many there are."""
+    """Check samples; return the first and last time in ns, and their number.
+
+    Raises:
+        InputError: a sample is invalid.
+    """
     from skyhop.telemetry.columns import checked, time_of
 
     first_ns, last_ns, count = 2**63, 0, 0
@@ -181,36 +186,41 @@ def _checked(samples: Iterator[Sample]) -> tuple[int, int, int]:
 
 @app.command("show", help=SHOW_HELP)
 def show(
-    kept: Kept,
+    source: TelemetrySource,
     nodes: Annotated[
         list[str] | None,
-        typer.Option("--node", metavar="NAME", help="Of this node; give it for each."),
+        typer.Option("--node", metavar="NAME", help="Node to show; repeatable."),
     ] = None,
     from_: From = None,
     to: To = None,
     fields: Annotated[
-        str | None, typer.Option(metavar="NAMES", help="Fields, with commas; those known if not.")
+        str | None,
+        typer.Option(
+            metavar="NAMES", help="Fields, separated by commas; default: all fields with values."
+        ),
     ] = None,
     step: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help='One row per so much time, such as "15 s": means.'),
+        typer.Option(
+            metavar="TIME", help='Print means over intervals of this length, such as "15 s".'
+        ),
     ] = None,
     as_json: Json = False,
     as_csv: Csv = False,
 ) -> None:
-    """Show telemetry."""
-    from skyhop.telemetry.store import telemetry_in
+    """Show days or values of telemetry."""
+    from skyhop.telemetry.store import open_telemetry
 
-    store = telemetry_in(kept)
+    store = open_telemetry(source)
     if not any((from_, to, fields, step, as_csv)):
         rows = list(_days(store, nodes))
         if rows or as_json:
             print_rows(rows, as_json=as_json)
         else:
-            print_note(f"{kept}: there is no telemetry yet")
+            print_note(f"{source}: there is no telemetry yet")
         return
     frame = read_frame(
-        kept, nodes, fields.split(",") if fields else None, from_, to, _step_ns(step)
+        source, nodes, fields.split(",") if fields else None, from_, to, _step_ns(step)
     )
     if fields is None:
         frame = _known(frame)
@@ -219,27 +229,31 @@ def show(
     elif as_json:
         print(json.dumps(frame.to_dicts(), indent=2, ensure_ascii=False))
     else:
-        print_rows(list(map(_shown, frame.head(_MOST_SHOWN).to_dicts())), as_json=False)
+        print_rows(list(map(_table_row, frame.head(_MOST_SHOWN).to_dicts())), as_json=False)
         if frame.height > _MOST_SHOWN:
-            print(f"{frame.height - _MOST_SHOWN:,} rows more; --csv and --json have them")
+            print(f"{frame.height - _MOST_SHOWN:,} more rows; --csv and --json print all")
 
 
 @app.command("orientation", help=ORIENTATION_HELP)
 def orientation(
-    kept: Kept,
+    source: TelemetrySource,
     node: Whose = None,
     from_: From = None,
     to: To = None,
     block: Annotated[
-        str, typer.Option(metavar="TIME", help="How long what varies together is.")
+        str,
+        typer.Option(
+            metavar="TIME",
+            help="Length of the blocks that the test permutes; samples correlate within a block.",
+        ),
     ] = "15 s",
-    permutations: Annotated[int, typer.Option(help="How often chance is tried.")] = 999,
-    seed: Annotated[int, typer.Option(help="Of the permutations.")] = 1,
+    permutations: Annotated[int, typer.Option(help="Number of random permutations.")] = 999,
+    seed: Annotated[int, typer.Option(help="Seed of the permutations.")] = 1,
     as_json: Json = False,
     figure: Figure = None,
     width: Width = "page",
 ) -> None:
-    """Show latency by orientation."""
+    """Show latency by the terminal's orientation."""
     from skyhop.cli.path.output import check_figure
     from skyhop.errors import InputError
 
@@ -254,7 +268,7 @@ def orientation(
 
     from skyhop.analysis import orientation as analysed
 
-    frame = read_frame(kept, _named(node), analysed.FIELDS, from_, to)
+    frame = read_frame(source, _named(node), analysed.FIELDS, from_, to)
     found = analysed.by_orientation(
         frame, seed=seed, permutations=permutations, block_s=block_ns / 1e9
     )
@@ -274,25 +288,29 @@ def orientation(
 def spikes(
     source: Annotated[Path, typer.Argument(metavar="DIR|FILE")],
     node: Annotated[
-        str | None, typer.Option("--node", metavar="NAME", help="Of a directory: whose.")
+        str | None,
+        typer.Option("--node", metavar="NAME", help="For a directory: the terminal's node."),
     ] = None,
     field: Annotated[
-        str | None, typer.Option(help="Of a directory: probe_rtt_ms or pop_ping_latency_ms.")
+        str | None,
+        typer.Option(help="For a directory: field, probe_rtt_ms or pop_ping_latency_ms."),
     ] = None,
     file_format: Annotated[
         str | None,
-        typer.Option("--format", metavar="FORMAT", help="Of a file; recognised if not given."),
+        typer.Option(
+            "--format", metavar="FORMAT", help="For a file: its format; detected if not given."
+        ),
     ] = None,
     from_: From = None,
     to: To = None,
     window: Annotated[
-        str, typer.Option(metavar="TIME", help="Of which a spike is twice the median.")
+        str, typer.Option(metavar="TIME", help="Length of the windows whose medians set the limit.")
     ] = "15 min",
     as_json: Json = False,
     figure: Figure = None,
     width: Width = "page",
 ) -> None:
-    """Find spikes."""
+    """Find sustained latency spikes."""
     from skyhop.cli.path.output import check_figure
 
     check_figure(figure)
@@ -313,7 +331,7 @@ def spikes(
     else:
         rows = [
             {
-                "start": _written(spike.start_ns)[:23].removesuffix("Z"),
+                "start": _iso_time(spike.start_ns)[:23].removesuffix("Z"),
                 "length (s)": f"{spike.length_s:.1f}",
                 "peak (ms)": f"{spike.peak_ms:.1f}",
                 "x median": f"{spike.times_median:.2f}",
@@ -337,37 +355,40 @@ def spikes(
 
 @app.command("path", help=PATH_HELP)
 def path(
-    kept: Kept,
+    source: TelemetrySource,
     output: Output,
     node: Whose = None,
     from_: From = None,
     to: To = None,
     field: Annotated[
         str | None,
-        typer.Option(help="probe_rtt_ms or pop_ping_latency_ms; the first known if not given."),
+        typer.Option(
+            help="Latency: probe_rtt_ms or pop_ping_latency_ms; default: the first with values."
+        ),
     ] = None,
     place: Annotated[
-        str | None, typer.Option("--from-place", metavar="PLACE", help="Where the node is.")
+        str | None, typer.Option("--from-place", metavar="PLACE", help="Location of the node.")
     ] = None,
     other: Annotated[
-        str | None, typer.Option("--to-place", metavar="PLACE", help="Where probes went.")
+        str | None,
+        typer.Option("--to-place", metavar="PLACE", help="Location of the probes' destination."),
     ] = None,
     plot: Plot = None,
     width: Width = "page",
 ) -> None:
-    """Make a path file."""
+    """Convert telemetry to a path file."""
     from skyhop.cli.path.output import check_directory, check_figure, finish
-    from skyhop.telemetry.paths import FIELDS, path_of
+    from skyhop.telemetry.paths import FIELDS, path_from_telemetry
 
     check_figure(plot)
     laid_out = figure_width(width)
     check_directory(output)
-    frame = read_frame(kept, _named(node), FIELDS, from_, to)
-    trace, used, unknown = path_of(frame, field, from_=place, to=other)
+    frame = read_frame(source, _named(node), FIELDS, from_, to)
+    trace, used, unknown = path_from_telemetry(frame, field, from_=place, to=other)
     finish(trace, output, plot, laid_out)
-    print_note(f"made of {used}")
+    print_note(f"made from {used}")
     if unknown:
-        print_note(f"{unknown:,} s were not known, and are as the second before each")
+        print_note(f"{unknown:,} s without values repeat the second before")
 
 
 def _named(node: str | None) -> list[str] | None:
@@ -375,7 +396,7 @@ def _named(node: str | None) -> list[str] | None:
 
 
 def _series_of_telemetry(
-    kept: Path, node: str | None, field: str | None, from_: str | None, to: str | None
+    source: Path, node: str | None, field: str | None, from_: str | None, to: str | None
 ) -> Series:
     from skyhop.analysis.spikes import series_of
     from skyhop.errors import InputError
@@ -383,7 +404,7 @@ def _series_of_telemetry(
 
     if field is not None and field not in LATENCIES:
         raise InputError(f'--field: expected {" or ".join(LATENCIES)}, not "{field}"')
-    frame = read_frame(kept, _named(node), FIELDS, from_, to)
+    frame = read_frame(source, _named(node), FIELDS, from_, to)
     known = [name for name in LATENCIES if frame[name].null_count() < frame.height]
     chosen = field or (known[0] if known else next(iter(LATENCIES)))
     return series_of(frame, chosen, LATENCIES[chosen], f"{frame['node'][0]}, {chosen}")
@@ -410,7 +431,7 @@ def _series_of_file(
 
 
 def _spikes_lines(found: Spikes) -> list[str]:
-    """Return what there is to say below the table."""
+    """Return the lines of text below the table of spikes."""
     from skyhop.analysis.spikes import BY_CHANCE
 
     lines = [found.title, f"{100 * found.share_above:.2f} % of the time above the limit"]
@@ -452,7 +473,7 @@ def _cell_row(cell: dict[str, Any]) -> dict[str, Any]:
 
 
 def _orientation_lines(found: Orientation) -> list[str]:
-    """Return what there is to say below the table."""
+    """Return the lines of text below the table of orientations."""
     lines = []
     for name, (low, high), slew in zip(
         ("azimuth", "elevation"),
@@ -487,22 +508,22 @@ def _orientation_document(found: Orientation) -> dict[str, Any]:
 
 
 def read_frame(
-    kept: Path,
+    source: Path,
     nodes: Sequence[str] | None,
     fields: Sequence[str] | None,
     from_: str | None,
     to: str | None,
     step_ns: int | None = None,
 ) -> pl.DataFrame:
-    """Return telemetry as the options of a command ask for it.
+    """Read the telemetry that the options of a command select.
 
     Raises:
-        InputError: there is no such place, node, field or time, or nothing in it.
+        InputError: the directory, node, field or time is wrong, or no telemetry matches.
     """
     from skyhop.errors import InputError
-    from skyhop.telemetry.store import telemetry_in
+    from skyhop.telemetry.store import open_telemetry
 
-    frame = telemetry_in(kept).read(
+    frame = open_telemetry(source).read(
         nodes,
         None if fields is None else [name.strip() for name in fields],
         _time_ns("--from", from_),
@@ -510,13 +531,13 @@ def read_frame(
         step_ns,
     )
     if frame.height == 0:
-        raise InputError(f"{kept}: there is no telemetry of these nodes and times")
+        raise InputError(f"{source}: there is no telemetry of these nodes and times")
     return frame
 
 
 def _time_ns(option: str, text: str | None) -> int | None:
     from skyhop.errors import InputError
-    from skyhop.telemetry.importers.source import iso_ns
+    from skyhop.telemetry.importers.input_file import iso_ns
 
     if text is None:
         return None
@@ -549,36 +570,36 @@ def _days(store: Any, nodes: Sequence[str] | None) -> Iterator[dict[str, Any]]:
                 "node": node,
                 "day": str(day),
                 "samples": frame.height,
-                "from": _written(_whole(frame[TIME].min()))[11:],
-                "to": _written(_whole(frame[TIME].max()))[11:],
+                "from": _iso_time(_as_int(frame[TIME].min()))[11:],
+                "to": _iso_time(_as_int(frame[TIME].max()))[11:],
                 "fields": ", ".join(frame.columns[2:]),
             }
 
 
 def _known(frame: pl.DataFrame) -> pl.DataFrame:
-    """Return a frame without the fields that are not known at all."""
+    """Return a frame without those fields that have no value in any row."""
     names = frame.columns[2:]
     return frame.select(
         *frame.columns[:2], *(name for name in names if frame[name].null_count() < frame.height)
     )
 
 
-def _shown(row: dict[str, Any]) -> dict[str, Any]:
-    """Return a row as a table has it: the time in words, numbers with six digits."""
-    shown: dict[str, Any] = {"node": row["node"], "time": _written(row["time_ns"])}
+def _table_row(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a row for a printed table: time in ISO 8601, numbers with six significant digits."""
+    shown: dict[str, Any] = {"node": row["node"], "time": _iso_time(row["time_ns"])}
     for name, value in row.items():
         if name not in ("node", "time_ns"):
             shown[name] = f"{value:.6g}" if isinstance(value, float) else value
     return shown
 
 
-def _whole(found: object) -> int:
+def _as_int(found: object) -> int:
     assert isinstance(found, int), "times are whole"
     return found
 
 
-def _written(time_ns: int) -> str:
-    """Return a time in UTC, with as many decimals as it has."""
+def _iso_time(time_ns: int) -> str:
+    """Return a time in ISO 8601 (UTC), without trailing zeros of the fraction."""
     from datetime import UTC, datetime
 
     second, rest = divmod(time_ns, 10**9)

@@ -1,4 +1,4 @@
-"""What commands share on the terminal: tables, notes, errors."""
+"""Terminal output of all commands: tables, notes, errors."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 EXIT_FAILED = 1
 EXIT_WRONG_INPUT = 2
 EXIT_INTERRUPTED = 130
-"""As shells say it of Ctrl-C."""
+"""Exit code after Ctrl-C: 128 plus the number of SIGINT, as shells have it."""
 
 _UNSHOWN = ("Cc", "Cs", "Cf", "Zl", "Zp")
-"""What acts: controls, halves of characters, what turns a line round, ends of lines."""
+"""Unicode categories that would control a terminal: controls, surrogates, formats, line ends."""
 _HARMLESS = "\t\N{ZERO WIDTH JOINER}\N{ZERO WIDTH NON-JOINER}\N{SOFT HYPHEN}"
-"""What scripts and tables are written with."""
+"""Characters of these categories that are printed, because scripts and tables need them."""
 
 
 def print_error(message: str) -> None:
@@ -28,7 +28,7 @@ def print_error(message: str) -> None:
 
 
 def print_failure(error: SkyhopError) -> None:
-    """Print what is wrong in one line; what a compiler said of it comes first, as it is."""
+    """Print an error in one line, after the compiler's messages if it has any."""
     from skyhop.errors import CompileError
 
     if isinstance(error, CompileError):
@@ -39,12 +39,12 @@ def print_failure(error: SkyhopError) -> None:
 
 
 def print_note(message: str) -> None:
-    """Print a line that is not the command's output: to standard error."""
+    """Print a line that is not part of the command's output, to standard error."""
     print("\n".join(map(shown_text, message.split("\n"))), file=sys.stderr)
 
 
 def shown_text(text: str) -> str:
-    """Escape what would act on a terminal, as names in damaged files do; tabs stay."""
+    """Escape characters that would control a terminal, for example in names from damaged files."""
     return "".join(c.encode("unicode_escape").decode() if _acts(c) else c for c in text)
 
 
@@ -65,7 +65,7 @@ def print_rows(rows: Sequence[Mapping[str, Any]], *, as_json: bool, title: str =
         numeric = all(isinstance(value, int | float) for value in values if value is not None)
         heading, _, unit = name.replace("_", " ").rstrip(")").partition(" (")
         columns.append(Cells(heading, unit, [_cell(v) for v in values], numeric))
-    print_table(columns, title=title, more="a wider terminal has them")
+    print_table(columns, title=title)
 
 
 def _cell(value: object) -> str:

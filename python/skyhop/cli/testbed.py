@@ -1,4 +1,4 @@
-"""`skyhop testbed`: terminals' hosts that run experiments, and who schedules them."""
+"""`skyhop testbed`: run experiments on the hosts of satellite terminals."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from skyhop.cli.testbed_shared import (
     now_ns,
     opened,
     print_found,
-    print_made,
+    print_outcome,
     when,
 )
 from skyhop.cli.testbed_triggers import trigger_app
@@ -40,52 +40,61 @@ testbed_admin.register(app)
 app.add_typer(trigger_app, name="trigger")
 
 JobFile = Annotated[Path, typer.Argument(metavar="JOB.toml", help="A job file.")]
-NodeName = Annotated[str, typer.Argument(metavar="NODE")]
-RunName = Annotated[str, typer.Argument(metavar="RUN", help="A run's id, or its last letters.")]
+NodeName = Annotated[str, typer.Argument(metavar="NODE", help="Name of a node.")]
+JobName = Annotated[str, typer.Argument(metavar="JOB", help="Name or id of a job.")]
+RunName = Annotated[str, typer.Argument(metavar="RUN", help="Id of a run, or its last letters.")]
 
 
 @app.command()
 def serve(
     state: Annotated[
-        Path, typer.Option("--state", metavar="DIR", help="Keys, tables, files and telemetry.")
+        Path,
+        typer.Option(
+            "--state", metavar="DIR", help="State directory: keys, database, files and telemetry."
+        ),
     ] = Path("testbed"),
     users: Annotated[
-        str, typer.Option(metavar="HOST:PORT", help="For users and enrolment.")
+        str, typer.Option(metavar="HOST:PORT", help="Address for users and enrolment.")
     ] = "0.0.0.0:7400",
-    agents: Annotated[str, typer.Option(metavar="HOST:PORT", help="For agents.")] = "0.0.0.0:7401",
-    web: Annotated[str, typer.Option(metavar="HOST:PORT", help="For the page.")] = "0.0.0.0:7480",
+    agents: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="Address for agents.")
+    ] = "0.0.0.0:7401",
+    web: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="Address of the web pages.")
+    ] = "0.0.0.0:7480",
     name: Annotated[
         list[str] | None,
         typer.Option(
             "--name",
             metavar="NAME",
-            help="A name or address by which others reach it; the first is what credentials say.",
+            help="Name or address under which users and agents reach the testbed (repeatable); "
+            "credentials contain the first.",
         ),
     ] = None,
     database: Annotated[
         str | None,
-        typer.Option(metavar="URL", help="SQLAlchemy's; a SQLite file in DIR where not given."),
+        typer.Option(metavar="URL", help="SQLAlchemy URL; default: a SQLite file in DIR."),
     ] = None,
 ) -> None:
-    """Serve a testbed until Ctrl-C: users, agents, and the page.
+    """Serve a testbed until Ctrl-C: ports for users and agents, and the web pages.
 
-    The first time it writes the administrator's credential to DIR/admin.json.
+    The first start writes the administrator's credential to DIR/admin.json.
 
     Example: skyhop testbed serve --state /var/lib/skyhop-testbed --name testbed.example.org
     """
     from skyhop.testbed.clock import SYSTEM_CLOCK
-    from skyhop.testbed.orchestrator.office import Office
+    from skyhop.testbed.orchestrator.core import Orchestrator
     from skyhop.testbed.orchestrator.serve import Addresses, names_of
-    from skyhop.testbed.orchestrator.serve import serve as serve_office
+    from skyhop.testbed.orchestrator.serve import serve as serve_orchestrator
 
     addresses = Addresses(users, agents, web)
     called = names_of(addresses, name or [])
     public = (name or [_reached(users)])[0]
-    office = Office(state.absolute(), called, clock=SYSTEM_CLOCK, database=database)
+    orchestrator = Orchestrator(state.absolute(), called, clock=SYSTEM_CLOCK, database=database)
 
     def ready(ports: Any) -> None:
-        testbed_admin.write_addresses(office, public, ports)
-        written = testbed_admin.write_first_credential(office, f"{public}:{ports.users}")
+        testbed_admin.write_addresses(orchestrator, public, ports)
+        written = testbed_admin.write_first_credential(orchestrator, f"{public}:{ports.users}")
         if written:
             print_note(f"the administrator's credential: {written}")
         print(
@@ -94,7 +103,7 @@ def serve(
             flush=True,
         )
 
-    serve_office(office, addresses, ready=ready)
+    serve_orchestrator(orchestrator, addresses, ready=ready)
 
 
 def _reached(address: str) -> str:
@@ -105,15 +114,15 @@ def _reached(address: str) -> str:
 @app.command()
 def enrol(
     invitation: Annotated[
-        Path, typer.Argument(metavar="INVITATION", help="The file that the operator made.")
+        Path, typer.Argument(metavar="INVITATION", help="Invitation file from the operator.")
     ],
     state: Annotated[
-        Path, typer.Option("--state", metavar="DIR", help="Where the agent keeps all that is its.")
+        Path, typer.Option("--state", metavar="DIR", help="State directory of the agent.")
     ] = Path("agent"),
 ) -> None:
-    """Make this machine a node: its key, and a certificate for it.
+    """Enrol this machine as a node: generate its key and obtain a certificate.
 
-    The invitation is good for once, within fifteen minutes.
+    The invitation is valid once, within fifteen minutes.
     """
     from skyhop.testbed.agent import enrol as enrol_node
 
@@ -124,34 +133,45 @@ def enrol(
 @app.command()
 def agent(
     state: Annotated[
-        Path, typer.Option("--state", metavar="DIR", help="What enrol made, and all that is kept.")
+        Path, typer.Option("--state", metavar="DIR", help="State directory that enrol created.")
     ] = Path("agent"),
     dish: Annotated[
         str | None,
-        typer.Option(metavar="HOST:PORT", help="A terminal: 192.168.100.1:9200 is the usual one."),
+        typer.Option(
+            metavar="HOST:PORT", help="Address of the terminal, usually 192.168.100.1:9200."
+        ),
     ] = None,
     terminal: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Another terminal's values: a JSON object, rewritten."),
+        typer.Option(
+            metavar="FILE",
+            help="Instead of --dish: JSON file with a terminal's values, rewritten each second.",
+        ),
     ] = None,
     interface: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="The one that leads to the terminal: it is counted."),
+        typer.Option(
+            metavar="NAME", help="Interface towards the terminal; its traffic is counted."
+        ),
     ] = None,
     kernel_service: Annotated[
         Path | None,
-        typer.Option("--kernel", metavar="SOCKET", help="Of skyhop testbed kernel, if it runs."),
+        typer.Option(
+            "--kernel",
+            metavar="SOCKET",
+            help="Socket of skyhop testbed kernel, if that service runs.",
+        ),
     ] = None,
     settings: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Where the node is, and whether satellites and weather are looked at; "
-            "else DIR/agent.toml, where there is one.",
+            help="Settings: location of the node, and whether to record satellites and weather; "
+            "default: DIR/agent.toml, if it exists.",
         ),
     ] = None,
 ) -> None:
-    """Run a node's agent until Ctrl-C: it dials out only, and runs go on without it.
+    """Run the agent of a node until Ctrl-C. It makes only outgoing connections; runs outlive it.
 
     Example: skyhop testbed agent --dish 192.168.100.1:9200 --interface eth0
     """
@@ -170,7 +190,7 @@ def agent(
 
 @app.command()
 def submit(file: JobFile, credential: As = None, as_json: Json = False) -> None:
-    """Submit a job; where it conflicts with others nothing is changed, and they are named."""
+    """Submit a job; if it conflicts with other jobs, print these jobs and change nothing."""
     with opened(credential) as testbed:
         made = testbed.submit(file)
     if as_json:
@@ -186,16 +206,16 @@ def check(
     file: JobFile,
     credential: As = None,
     offline: Annotated[
-        bool, typer.Option("--offline", help="Read the file only; ask no testbed.")
+        bool, typer.Option("--offline", help="Check only the file, without a testbed.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Say what submitting a job would come to; change nothing. Exit status 1 if it conflicts."""
+    """Check a job without submitting it. Exit status 1 if it conflicts with other jobs."""
     from skyhop.testbed.client import read_files
 
     text, _ = read_files(file)
     if offline:
-        print(f"{file}: is a job")
+        print(f"{file}: is a valid job file")
         return
     with opened(credential) as testbed:
         found = testbed.check(text)
@@ -224,28 +244,28 @@ def _conflict(each: dict[str, Any]) -> dict[str, Any]:
 
 @app.command()
 def modify(
-    job: Annotated[str, typer.Argument(metavar="JOB")],
+    job: JobName,
     file: JobFile,
     credential: As = None,
     as_json: Json = False,
 ) -> None:
-    """Put a job file in the place of a job; runs under way go on as they were."""
+    """Replace a job by a job file; runs in progress continue as before."""
     with opened(credential) as testbed:
         made = testbed.modify(job, file)
     said = f"job {made['name']} ({made['id']}): {made['runs']} runs planned"
-    print_made(made, said, as_json)
+    print_outcome(made, said, as_json)
 
 
 @app.command()
 def cancel(
-    job: Annotated[str, typer.Argument(metavar="JOB")],
+    job: JobName,
     credential: As = None,
     as_json: Json = False,
 ) -> None:
-    """End a job: what is planned is dropped, what is under way is stopped."""
+    """Cancel a job: skip planned runs, and abort runs in progress."""
     with opened(credential) as testbed:
         made = testbed.cancel(job)
-    print_made(made, f"job {made['name']} is cancelled", as_json)
+    print_outcome(made, f"job {made['name']} is cancelled", as_json)
 
 
 @app.command()
@@ -253,10 +273,10 @@ def jobs(
     credential: As = None,
     node: Annotated[str, typer.Option(help="Only those on this node.")] = "",
     user: Annotated[str, typer.Option(help="Only those of this user.")] = "",
-    ended: Annotated[bool, typer.Option("--all", help="Those that are over, too.")] = False,
+    ended: Annotated[bool, typer.Option("--all", help="Include finished jobs.")] = False,
     as_json: Json = False,
 ) -> None:
-    """List jobs."""
+    """List your jobs, and those on your nodes."""
     with opened(credential) as testbed:
         found = testbed.jobs(node=node, user=user, ended=ended)
     rows = found if as_json else [_job_row(each) for each in found]
@@ -265,11 +285,11 @@ def jobs(
 
 @app.command()
 def job(
-    name: Annotated[str, typer.Argument(metavar="JOB", help="Its name, or its id.")],
+    name: JobName,
     credential: As = None,
     as_json: Json = False,
 ) -> None:
-    """Print a job as a job file: to look at, to change, to submit elsewhere."""
+    """Print a job as a job file, to read, change or submit it elsewhere."""
     import tomli_w
 
     from skyhop.errors import InputError
@@ -279,16 +299,16 @@ def job(
     found = [each for each in listed if name in (each["id"], each["name"])]
     if not found:
         raise InputError(f"there is no job {name} of yours: skyhop testbed jobs --all lists them")
-    # The latest stands first; of one name there may be some that are over.
+    # Jobs are in order, the latest first; prefer an active job to finished ones of the same name.
     made = min(found, key=lambda each: each["state"] != "active")
-    print_made(made, tomli_w.dumps(made["spec"]).rstrip("\n"), as_json)
+    print_outcome(made, tomli_w.dumps(made["spec"]).rstrip("\n"), as_json)
 
 
 def _job_row(each: dict[str, Any]) -> dict[str, Any]:
     spec = each["spec"]
-    when = spec["when"]
-    at = when.get("at")
-    text = when.get("cron") or when.get("trigger") or (when(at) if isinstance(at, int) else at)
+    timing = spec["when"]
+    at = timing.get("at")
+    text = timing.get("cron") or timing.get("trigger") or (when(at) if isinstance(at, int) else at)
     return {
         "job": each["name"],
         "of": each["owner"],
@@ -309,10 +329,10 @@ def runs(
     state: Annotated[
         list[str] | None, typer.Option("--state", help="Only those in this state.")
     ] = None,
-    limit: Annotated[int, typer.Option(help="At most so many, the latest.")] = 50,
+    limit: Annotated[int, typer.Option(help="Largest number of runs to list, latest first.")] = 50,
     as_json: Json = False,
 ) -> None:
-    """List runs, the latest first; of those to come each job's next one on each node.
+    """List runs, latest first; of planned runs only the next of each job on each node.
 
     Example: skyhop testbed runs --state planned
     """
@@ -339,11 +359,11 @@ def run(
     name: RunName,
     credential: As = None,
     wait: Annotated[
-        bool, typer.Option("--wait", help="Show each change until it has ended.")
+        bool, typer.Option("--wait", help="Print each change until the run has ended.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Show one run: what happened to it, and its files. Exit status 1 if it did not complete."""
+    """Show a run's events and files. With --wait, exit status 1 if it did not complete."""
     with opened(credential) as testbed:
         found = testbed.run(name)
         shown = 0
@@ -367,33 +387,36 @@ def run(
 def fetch(
     name: RunName,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", metavar="DIR", help="RUN where not given.")
+        Path | None,
+        typer.Option(
+            "-o", "--output", metavar="DIR", help="Directory for the files; default: RUN."
+        ),
     ] = None,
     credential: As = None,
     as_json: Json = False,
 ) -> None:
-    """Copy a run's files here; what is there already is not fetched again."""
+    """Download a run's files; files that exist already are not downloaded again."""
     directory = output or Path(name)
     with opened(credential) as testbed:
         paths = testbed.fetch(name, directory)
     found = {"directory": str(directory), "files": [str(path) for path in paths]}
-    print_made(found, f"{len(paths)} files in {directory}", as_json)
+    print_outcome(found, f"{len(paths)} files in {directory}", as_json)
     for path in paths:
         if path.name == "summary.json" and not as_json:
-            print(f"a run of skyhop's: skyhop report {path.parent}")
+            print(f"a skyhop run directory: skyhop report {path.parent}")
 
 
 @app.command()
 def abort(
     name: RunName,
-    reason: Annotated[str, typer.Option(help="Said in its events.")] = "",
+    reason: Annotated[str, typer.Option(help="Reason, recorded in the run's events.")] = "",
     credential: As = None,
     as_json: Json = False,
 ) -> None:
-    """Stop a run, or take one that is to come off the calendar."""
+    """Abort a run, planned or in progress."""
     with opened(credential) as testbed:
         found = testbed.abort(name, reason)
-    print_made(found, f"run {name} is {found['state']}", as_json)
+    print_outcome(found, f"run {name} is {found['state']}", as_json)
 
 
 @app.command()
@@ -401,28 +424,28 @@ def reschedule(
     name: RunName,
     begin: Annotated[
         str | None,
-        typer.Option(
-            "--from", metavar="INSTANT", help="No earlier than this; else in half an hour."
-        ),
+        typer.Option("--from", metavar="INSTANT", help="Earliest start; default: in half an hour."),
     ] = None,
     credential: As = None,
     as_json: Json = False,
 ) -> None:
-    """Move an `at` run that is still to come to the nearest time at which its nodes are free."""
+    """Move a planned run of a job with `at` to the nearest time at which its nodes are free."""
     from_ns = instant_ns(begin, 0)
     with opened(credential) as testbed:
         found = testbed.reschedule(name, from_ns)
     said = dt.datetime.fromtimestamp(found["start_ns"] / 1e9, dt.UTC).isoformat(timespec="seconds")
-    print_made(found, f"run {found['id']} takes its place, {said}", as_json)
+    print_outcome(found, f"run {found['id']} replaces it, at {said}", as_json)
 
 
 @app.command()
 def nodes(
     credential: As = None,
-    active: Annotated[bool, typer.Option("--active", help="Only those heard of lately.")] = False,
+    active: Annotated[
+        bool, typer.Option("--active", help="Only nodes that reported recently.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """List nodes: where they are, whether they are there, whether they make room."""
+    """List nodes: location, whether online, and whether runs yield to the host's traffic."""
     with opened(credential) as testbed:
         found = testbed.nodes(active=active)
     rows = found if as_json else [_node_row(each) for each in found]
@@ -444,7 +467,7 @@ def _node_row(each: dict[str, Any]) -> dict[str, Any]:
 
 
 def _clock(off_ms: float | None) -> str:
-    """Return what is wrong with a node's clock: runs there begin at another time than they say."""
+    """Return the offset of a node's clock as text for the table; "" if the offset is small."""
     return "" if off_ms is None else f"{off_ms:+.0f} ms off"
 
 
@@ -452,11 +475,15 @@ def _clock(off_ms: float | None) -> str:
 def calendar(
     node: NodeName,
     credential: As = None,
-    begin: Annotated[str | None, typer.Option("--from", metavar="INSTANT")] = None,
-    end: Annotated[str | None, typer.Option("--to", metavar="INSTANT")] = None,
+    begin: Annotated[
+        str | None, typer.Option("--from", metavar="INSTANT", help="Start; default: now.")
+    ] = None,
+    end: Annotated[
+        str | None, typer.Option("--to", metavar="INSTANT", help="End; default: 24 h after start.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Show what has a node, from now on for a day where not said otherwise."""
+    """Show reservations of a node, by default for the next 24 hours."""
     from_ns = instant_ns(begin, now_ns())
     to_ns = instant_ns(end, from_ns + 86_400 * 1_000_000_000)
     with opened(credential) as testbed:
@@ -478,13 +505,17 @@ def _calendar_row(each: dict[str, Any]) -> dict[str, Any]:
 
 @app.command("next")
 def next_(
-    node: Annotated[list[str], typer.Argument(metavar="NODE...")],
-    length: Annotated[str, typer.Option(metavar="TIME", help='For how long: "10 min".')] = "10 min",
-    begin: Annotated[str | None, typer.Option("--from", metavar="INSTANT")] = None,
+    node: Annotated[list[str], typer.Argument(metavar="NODE...", help="Names of nodes.")],
+    length: Annotated[
+        str, typer.Option(metavar="TIME", help='Length of the free time, such as "10 min".')
+    ] = "10 min",
+    begin: Annotated[
+        str | None, typer.Option("--from", metavar="INSTANT", help="Earliest start; default: now.")
+    ] = None,
     credential: As = None,
     as_json: Json = False,
 ) -> None:
-    """Print when nodes are free next, all of them at once."""
+    """Print the next time at which all given nodes are free."""
     from skyhop.data.quantities import seconds
     from skyhop.errors import InputError
 
@@ -496,22 +527,28 @@ def next_(
     with opened(credential) as testbed:
         slot = testbed.next_slot(node, length_ns, from_ns)
     if slot is None:
-        raise InputError(f"there is no {length} in which {', '.join(node)} are free")
+        raise InputError(f"{', '.join(node)}: no free time of {length}")
     said = dt.datetime.fromtimestamp(slot / 1e9, dt.UTC).isoformat(timespec="seconds")
-    print_made({"nodes": node, "length_ns": length_ns, "start_ns": slot}, said, as_json)
+    print_outcome({"nodes": node, "length_ns": length_ns, "start_ns": slot}, said, as_json)
 
 
 @app.command()
 def scavenger(
     node: NodeName,
-    mode: Annotated[str, typer.Argument(metavar="on|off|auto")],
+    mode: Annotated[
+        str,
+        typer.Argument(
+            metavar="on|off|auto",
+            help="When to yield: always, never, or while the host has traffic.",
+        ),
+    ],
     credential: As = None,
     as_json: Json = False,
 ) -> None:
-    """Switch whether runs on a node make room for its host's own traffic."""
+    """Set whether runs on a node yield to its host's own traffic."""
     with opened(credential) as testbed:
         found = testbed.set_scavenger(node, mode)
-    print_made(found, f"{node}: {found['scavenger_mode']}", as_json)
+    print_outcome(found, f"{node}: {found['scavenger_mode']}", as_json)
 
 
 @app.command("map")
@@ -520,10 +557,10 @@ def map_(
     credential: As = None,
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", metavar="FIGURE", help="Draw it: a PNG, SVG or PDF."),
+        typer.Option("-o", "--output", metavar="FIGURE", help="Draw the map: PNG, SVG or PDF."),
     ] = None,
 ) -> None:
-    """Draw the newest obstruction map of a node's terminal, or print it as grpcurl would.
+    """Draw the newest obstruction map of a node's terminal, or print it as grpcurl's JSON.
 
     Example: skyhop testbed map bcn-1 -o sky.png
     """
@@ -536,11 +573,14 @@ def map_(
     if output is None:
         print(found)
         return
-    from skyhop.dish.messages import seen_of
+    from skyhop.dish.messages import parse_obstruction_map
     from skyhop.figures.obstruction import draw_obstruction
     from skyhop.figures.style import save
 
-    save(draw_obstruction(seen_of(found.encode(), node), f"Obstruction map of {node}"), output)
+    save(
+        draw_obstruction(parse_obstruction_map(found.encode(), node), f"Obstruction map of {node}"),
+        output,
+    )
     print(output)
 
 
@@ -548,12 +588,15 @@ def map_(
 def policy(
     node: NodeName,
     file: Annotated[
-        Path | None, typer.Argument(metavar="POLICY.json", help="Shown where not given.")
+        Path | None,
+        typer.Argument(
+            metavar="POLICY.json", help="Policy to set; without it, the current one is printed."
+        ),
     ] = None,
     credential: As = None,
     as_json: Json = False,  # noqa: ARG001
 ) -> None:
-    """Show or set what a node's owner allows: programs, hours, networks, caps."""
+    """Show or set the policy of a node: allowed programs, hours, networks, limits."""
     from skyhop.errors import InputError
 
     with opened(credential) as testbed:
@@ -578,6 +621,6 @@ def _read_policy(file: Path, node: str) -> dict[str, Any]:
         values = None
     if not isinstance(values, dict):
         raise InputError(
-            f"{file}: is no JSON object; skyhop testbed policy {node} prints the present one"
+            f"{file}: not a JSON object; skyhop testbed policy {node} prints the present policy"
         )
     return values

@@ -1,4 +1,4 @@
-"""What administrators of a testbed do on the command line: nodes, users, tokens, settings."""
+"""Commands of `skyhop testbed` for administrators: nodes, users, tokens and settings."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import typer
 
 from skyhop.cli.options import Json, group
 from skyhop.cli.terminal import print_rows
-from skyhop.cli.testbed_shared import print_made
+from skyhop.cli.testbed_shared import print_outcome
 
 if TYPE_CHECKING:
     from skyhop.testbed.client import Testbed
-    from skyhop.testbed.orchestrator.office import Office
+    from skyhop.testbed.orchestrator.core import Orchestrator
 
 As = Annotated[
-    Path | None, typer.Option("--as", metavar="FILE", help="An administrator's credential.")
+    Path | None, typer.Option("--as", metavar="FILE", help="Credential of an administrator.")
 ]
 
 users_app = group("Users of a testbed.")
@@ -27,7 +27,7 @@ config_app = group("The testbed's settings.")
 
 
 def register(app: typer.Typer) -> None:
-    """Add these commands to `skyhop testbed`."""
+    """Add the administrators' commands to `skyhop testbed`."""
     app.command("invite")(invite)
     app.command("remove-node")(remove_node)
     app.command("audit")(audit)
@@ -36,26 +36,26 @@ def register(app: typer.Typer) -> None:
     app.add_typer(config_app, name="config")
 
 
-def write_addresses(office: Office, host: str, ports: Any) -> None:
-    """Keep where it is reached, for invitations and credentials to say."""
-    from skyhop.testbed.orchestrator.desk import ITSELF
-    from skyhop.testbed.orchestrator.procedures import keep_addresses
+def write_addresses(orchestrator: Orchestrator, host: str, ports: Any) -> None:
+    """Store the public addresses, which invitations and credentials contain."""
+    from skyhop.testbed.orchestrator.procedures import store_addresses
+    from skyhop.testbed.orchestrator.request_context import ITSELF
 
     values = {"users": f"{host}:{ports.users}", "agents": f"{host}:{ports.agents}"}
     values["web"] = f"https://{host}:{ports.web}"
-    with office.writing(ITSELF) as desk:
-        keep_addresses(desk, values)
+    with orchestrator.writing(ITSELF) as ctx:
+        store_addresses(ctx, values)
 
 
-def write_first_credential(office: Office, address: str) -> str | None:
-    """Make the first administrator where there is no user; return where its credential is."""
+def write_first_credential(orchestrator: Orchestrator, address: str) -> str | None:
+    """Create the first administrator if there are no users; return its credential's path."""
     from skyhop.testbed.client import Credential
 
-    path = office.directory / "admin.json"
-    token = office.first_administrator()
+    path = orchestrator.directory / "admin.json"
+    token = orchestrator.create_first_administrator()
     if token is None:
         return None
-    Credential(address, token, office.authority.certificate_pem.decode()).write(path)
+    Credential(address, token, orchestrator.authority.certificate_pem.decode()).write(path)
     return str(path)
 
 
@@ -66,24 +66,29 @@ def _open(credential: Path | None) -> Testbed:
 
 
 def invite(
-    node: Annotated[str, typer.Argument(metavar="NODE", help="Made where it is not there yet.")],
+    node: Annotated[
+        str, typer.Argument(metavar="NODE", help="Node, created if it does not exist.")
+    ],
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", metavar="FILE", help="NODE.invitation.")
+        Path | None,
+        typer.Option(
+            "-o", "--output", metavar="FILE", help="Invitation file; default: NODE.invitation."
+        ),
     ] = None,
-    owner: Annotated[str | None, typer.Option(help="The user whose machine it is.")] = None,
+    owner: Annotated[str | None, typer.Option(help="User who owns the machine.")] = None,
     place: Annotated[
         str | None,
-        typer.Option(metavar="LAT,LON", help="In degrees; kept to a tenth of one."),
+        typer.Option(metavar="LAT,LON", help="Location in degrees; rounded to 0.1 degrees."),
     ] = None,
     address: Annotated[
-        str | None, typer.Option(help="Where clients find it, for a node that serves.")
+        str | None, typer.Option(help="Address for clients, if the node can be a server.")
     ] = None,
-    description: Annotated[str | None, typer.Option()] = None,
-    provider: Annotated[str | None, typer.Option()] = None,
+    description: Annotated[str | None, typer.Option(help="Description of the node.")] = None,
+    provider: Annotated[str | None, typer.Option(help="Satellite operator.")] = None,
     credential: As = None,
     as_json: Json = False,
 ) -> None:
-    """Write the file with which a machine becomes a node, once, within fifteen minutes."""
+    """Write an invitation file, which enrols one machine as a node within fifteen minutes."""
     from skyhop.errors import InputError
     from skyhop.testbed.keys import write_private
 
@@ -104,27 +109,27 @@ def invite(
         write_private(path, json.dumps(content, indent=1).encode())
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}") from None
-    said = f"{path}: carry it to {node}, and there: skyhop testbed enrol {path.name}"
-    print_made({"node": node, "file": str(path)}, said, as_json)
+    said = f"{path}: copy it to {node}, and run there: skyhop testbed enrol {path.name}"
+    print_outcome({"node": node, "file": str(path)}, said, as_json)
 
 
 def remove_node(
-    node: Annotated[str, typer.Argument(metavar="NODE")],
+    node: Annotated[str, typer.Argument(metavar="NODE", help="Name of a node.")],
     credential: As = None,
     as_json: Json = False,
 ) -> None:
-    """Take a node off the testbed, with its telemetry; its runs' files stay their users'."""
+    """Delete a node and its telemetry; files of its runs are kept for their users."""
     with _open(credential) as testbed:
         testbed.delete_node(node)
-    print_made({"deleted": node}, f"{node} is no node any more", as_json)
+    print_outcome({"deleted": node}, f"{node} is deleted", as_json)
 
 
 def audit(
-    limit: Annotated[int, typer.Option(help="At most so many, the latest.")] = 50,
+    limit: Annotated[int, typer.Option(help="Largest number of lines to show, latest first.")] = 50,
     credential: As = None,
     as_json: Json = False,
 ) -> None:
-    """Show who did what."""
+    """Show the audit log, latest first."""
     with _open(credential) as testbed:
         found = testbed.audit(limit=limit)
     if as_json:
@@ -142,7 +147,7 @@ def audit(
 
 @users_app.command("list")
 def users_list(credential: As = None, as_json: Json = False) -> None:
-    """List users."""
+    """List the users of the testbed."""
     with _open(credential) as testbed:
         found = testbed.users()
     keys = ("name", "full_name", "team", "role", "disabled", "tokens")
@@ -152,69 +157,83 @@ def users_list(credential: As = None, as_json: Json = False) -> None:
 
 @users_app.command("add")
 def users_add(
-    name: Annotated[str, typer.Argument(metavar="NAME")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of a user.")],
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", metavar="FILE", help="NAME.testbed.")
+        Path | None,
+        typer.Option(
+            "-o", "--output", metavar="FILE", help="Credential file; default: NAME.testbed."
+        ),
     ] = None,
-    role: Annotated[str, typer.Option(metavar="user|user-priv|admin")] = "user",
-    full_name: Annotated[str, typer.Option()] = "",
-    team: Annotated[str, typer.Option()] = "",
+    role: Annotated[
+        str,
+        typer.Option(
+            metavar="user|user-priv|admin", help="Role; user-priv may use the kernel service."
+        ),
+    ] = "user",
+    full_name: Annotated[str, typer.Option(help="Full name of the user.")] = "",
+    team: Annotated[str, typer.Option(help="Team of the user.")] = "",
     credential: As = None,
     as_json: Json = False,
 ) -> None:
-    """Make or change a user, and write the file by which the testbed knows them."""
+    """Create or change a user, and write a credential file for the user."""
     path = output or Path(f"{name}.testbed")
     with _open(credential) as testbed:
         made = testbed.put_user({"name": name, "role": role, "full_name": full_name, "team": team})
         testbed.credential(name, "command line").write(path)
     said = f"{path}: give it to {name}; skyhop testbed … --as {path.name}"
-    print_made({**made, "file": str(path)}, said, as_json)
+    print_outcome({**made, "file": str(path)}, said, as_json)
 
 
 @users_app.command("remove")
 def users_remove(
-    name: Annotated[str, typer.Argument(metavar="NAME")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of a user.")],
     credential: As = None,
     as_json: Json = False,
 ) -> None:
-    """Forget a user; jobs end, and one who had jobs or nodes is disabled."""
+    """Delete a user and cancel the user's jobs; a user with jobs or nodes is disabled instead."""
     with _open(credential) as testbed:
         ended = testbed.delete_user(name)
-    said = f"; {ended} {'job' if ended == 1 else 'jobs'} ended" if ended else ""
+    said = f"; {ended} {'job' if ended == 1 else 'jobs'} cancelled" if ended else ""
     values = {"deleted": name, "jobs_ended": ended}
-    print_made(values, f"{name} is no user any more{said}", as_json)
+    print_outcome(values, f"{name} is deleted or disabled{said}", as_json)
 
 
 @tokens_app.command("issue")
 def tokens_issue(
-    user: Annotated[str, typer.Argument(metavar="USER")],
-    output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE")],
-    label: Annotated[str, typer.Option(help="To know it by.")] = "",
-    days: Annotated[float | None, typer.Option(help="For how many days it is good.")] = None,
+    user: Annotated[str, typer.Argument(metavar="USER", help="Name of a user.")],
+    output: Annotated[
+        Path, typer.Option("-o", "--output", metavar="FILE", help="Credential file.")
+    ],
+    label: Annotated[
+        str, typer.Option(help="Label of the token, by which it can be revoked.")
+    ] = "",
+    days: Annotated[
+        float | None, typer.Option(help="Days until the token expires; default: never.")
+    ] = None,
     credential: As = None,
     as_json: Json = False,
 ) -> None:
-    """Write another credential for a user."""
+    """Write a further credential file for a user."""
     import time
 
     expires_ns = 0 if days is None else time.time_ns() + round(days * 86_400e9)
     with _open(credential) as testbed:
         testbed.credential(user, label, expires_ns).write(output)
     values = {"user": user, "file": str(output), "expires_ns": expires_ns or None}
-    print_made(values, f"{output}: give it to {user}", as_json)
+    print_outcome(values, f"{output}: give it to {user}", as_json)
 
 
 @tokens_app.command("revoke")
 def tokens_revoke(
-    user: Annotated[str, typer.Argument(metavar="USER")],
-    which: Annotated[str, typer.Argument(metavar="LABEL", help="All where not given.")] = "*",
+    user: Annotated[str, typer.Argument(metavar="USER", help="Name of a user.")],
+    which: Annotated[str, typer.Argument(metavar="LABEL", help="Label or id; default: all.")] = "*",
     credential: As = None,
     as_json: Json = False,
 ) -> None:
-    """Take tokens of a user away."""
+    """Revoke tokens of a user."""
     with _open(credential) as testbed:
         count = testbed.revoke_tokens(user, which)
-    print_made({"revoked": count}, f"{count} tokens are good no more", as_json)
+    print_outcome({"revoked": count}, f"{count} tokens revoked", as_json)
 
 
 @config_app.command("show")
@@ -222,14 +241,16 @@ def config_show(
     credential: As = None,
     as_json: Json = False,  # noqa: ARG001
 ) -> None:
-    """Show the settings, which are JSON."""
+    """Print the settings as JSON."""
     with _open(credential) as testbed:
         print(json.dumps(testbed.config(), indent=2))
 
 
 @config_app.command("set")
 def config_set(
-    settings: Annotated[list[str], typer.Argument(metavar="KEY=VALUE...")],
+    settings: Annotated[
+        list[str], typer.Argument(metavar="KEY=VALUE...", help="Settings to change.")
+    ],
     credential: As = None,
     as_json: Json = False,  # noqa: ARG001
 ) -> None:

@@ -1,4 +1,4 @@
-"""`skyhop testbed demo`: a whole testbed on this machine, for two minutes."""
+"""`skyhop testbed demo`: a complete testbed on this machine, for two minutes."""
 
 from __future__ import annotations
 
@@ -14,23 +14,30 @@ from skyhop.cli.terminal import print_rows, shown_text
 def demo(
     output: Annotated[
         Path,
-        typer.Option("-o", "--output", metavar="DIR", help="Where what was measured goes."),
+        typer.Option("-o", "--output", metavar="DIR", help="Directory for the results."),
     ] = Path("testbed-demo"),
     state: Annotated[
         Path | None,
-        typer.Option("--state", metavar="DIR", help="Keep there what is else removed at the end."),
+        typer.Option(
+            "--state",
+            metavar="DIR",
+            help="State directory to keep; by default the state is removed at the end.",
+        ),
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="In half a minute.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Short demo of half a minute.")] = False,
     keep: Annotated[
-        bool, typer.Option("--keep", help="Leave it running until Ctrl-C, to look at the page.")
+        bool,
+        typer.Option("--keep", help="Keep the testbed running until Ctrl-C, to see the web pages."),
     ] = False,
-    open_page: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
+    open_page: Annotated[
+        bool, typer.Option("--open", help="Open the web pages in a browser.")
+    ] = False,
 ) -> None:
-    """Show a whole testbed on this machine: three emulated sites, an orchestrator, a server.
+    """Run a complete testbed on this machine: three emulated sites, an orchestrator, a server.
 
-    A run that was scheduled, one that a trigger starts, one that makes room for its host's owner.
-    Nothing outside of namespaces of its own is touched, and nothing is left; it needs no root where
-    the system allows user namespaces.
+    Shows a scheduled run, a triggered run, and a run that yields to the traffic of its host's
+    owner. The demo changes nothing outside its own namespaces, leaves nothing behind, and needs no
+    root if the system allows user namespaces.
 
     Example: skyhop testbed demo --keep --open
     """

@@ -1,4 +1,4 @@
-"""A run's events in words: what `skyhop testbed run` prints, a line each."""
+"""Formatting of a run's events for `skyhop testbed run`, one line per event."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from typing import Any
 from skyhop.cli.terminal import shown_text
 from skyhop.cli.testbed_shared import when
 
-_UNSAID = frozenset({"began_ns", "start_ns", "end_ns", "fence"})
-"""What the times of other events say, or nobody has to know."""
+_HIDDEN = frozenset({"began_ns", "start_ns", "end_ns", "fence"})
+"""Keys of details that are not printed: event times show them, or users do not need them."""
 
 
 def print_events(events: list[dict[str, Any]]) -> None:
-    """Print what happened to a run: when, its state, why, who says so, and what they say."""
+    """Print the events of a run: time, state, reason, actor and details."""
     for each in events:
         reason = f"({each['reason']})" if each["reason"] else ""
-        words = [each["state"], reason, each["actor"], _said(each["details"])]
+        words = [each["state"], reason, each["actor"], _details_text(each["details"])]
         print(f"{when(each['at_ns'])}  {shown_text(' '.join(word for word in words if word))}")
     sys.stdout.flush()
 
 
-def _said(details: dict[str, Any]) -> str:
-    """Return details in words and units; those that are not known here as they are."""
+def _details_text(details: dict[str, Any]) -> str:
+    """Return an event's details in words and units; unknown details as key and value."""
     parts = []
     for key, value in details.items():
-        if value in (None, "") or key in _UNSAID:
+        if value in (None, "") or key in _HIDDEN:
             continue
         if key == "traffic" and isinstance(value, dict):
             parts.append(_traffic(value))
@@ -55,7 +55,7 @@ _WORDS = {
 
 
 def _traffic(moved: dict[str, Any]) -> str:
-    """Return what a run moved, and how that was counted."""
+    """Return the traffic of a run in words, and how the traffic was counted."""
     sizes = [_size(moved.get(key)) for key in ("rx_bytes", "tx_bytes")]
     how = f" ({moved['counted']})" if moved.get("counted") else ""
     return f"received {sizes[0]}, sent {sizes[1]}{how}"

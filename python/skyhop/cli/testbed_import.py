@@ -1,4 +1,4 @@
-"""`skyhop testbed import`: LEOScope's jobs as job files."""
+"""`skyhop testbed import`: convert LEOScope's jobs to job files."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import typer
 from skyhop.cli.options import Json
 from skyhop.cli.terminal import print_note
 
-_MUST = "Where the file does not say it, or in its place."
+_OVERRIDES = "Overrides the file."
 
 
 def import_(
     file: Annotated[
         Path,
-        typer.Argument(metavar="FILE.yaml", help="An experiment file of LEOScope's, or a job's."),
+        typer.Argument(metavar="FILE.yaml", help="Experiment or job file of LEOScope."),
     ],
     output: Annotated[
         Path | None,
@@ -26,36 +26,46 @@ def import_(
             "-o",
             "--output",
             metavar="JOB.toml",
-            help="Written with the files that it names beside it; else the job file is printed.",
+            help="Job file to write, with its inputs in the same directory; default: print it.",
         ),
     ] = None,
-    name: Annotated[str | None, typer.Option("--id", help="The job's name. " + _MUST)] = None,
-    node: Annotated[list[str] | None, typer.Option(help="A client's node. " + _MUST)] = None,
-    server: Annotated[str | None, typer.Option(metavar="NODE", help="Who serves. " + _MUST)] = None,
-    length: Annotated[str | None, typer.Option(metavar="TIME", help='Of a run: "5 min".')] = None,
-    cron: Annotated[str | None, typer.Option(metavar="LINE", help="When: five fields.")] = None,
-    at: Annotated[str | None, typer.Option(metavar="INSTANT", help='When: once, or "now".')] = None,
-    trigger: Annotated[
-        str | None, typer.Option(metavar="EXPRESSION", help="When: it fires.")
+    name: Annotated[str | None, typer.Option("--id", help="Name of the job. " + _OVERRIDES)] = None,
+    node: Annotated[
+        list[str] | None, typer.Option(help="Client node (repeatable). " + _OVERRIDES)
     ] = None,
-    start: Annotated[str | None, typer.Option(metavar="INSTANT", help="From when.")] = None,
-    end: Annotated[str | None, typer.Option(metavar="INSTANT", help="Until when.")] = None,
+    server: Annotated[
+        str | None, typer.Option(metavar="NODE", help="Server node. " + _OVERRIDES)
+    ] = None,
+    length: Annotated[
+        str | None, typer.Option(metavar="TIME", help='Length of a run, such as "5 min".')
+    ] = None,
+    cron: Annotated[
+        str | None, typer.Option(metavar="LINE", help="Cron line of five fields.")
+    ] = None,
+    at: Annotated[
+        str | None, typer.Option(metavar="INSTANT", help='Time of the only run, or "now".')
+    ] = None,
+    trigger: Annotated[
+        str | None, typer.Option(metavar="EXPRESSION", help="Trigger that starts runs.")
+    ] = None,
+    start: Annotated[str | None, typer.Option(metavar="INSTANT", help="Start of the job.")] = None,
+    end: Annotated[str | None, typer.Option(metavar="INSTANT", help="End of the job.")] = None,
     client: Annotated[
-        str | None, typer.Option(metavar="COMMAND", help="What runs in the container.")
+        str | None, typer.Option(metavar="COMMAND", help="Command to run in the container.")
     ] = None,
     backend: Annotated[
-        str, typer.Option(metavar="podman|docker", help="What keeps it.")
+        str, typer.Option(metavar="podman|docker", help="Container program.")
     ] = "podman",
     as_json: Json = False,
 ) -> None:
-    """Make a job file of one of LEOScope's, and say what could not be carried over.
+    """Convert a job of LEOScope to a job file, and note what could not be converted.
 
     Example: skyhop testbed import config.yaml --node bcn-1 --length "5 min" --at now -o job.toml
     """
     from skyhop.errors import InputError
-    from skyhop.testbed.leoscope import Given, import_job
+    from skyhop.testbed.leoscope import Overrides, import_job
 
-    given = Given(
+    given = Overrides(
         id=name,
         nodes=tuple(node or ()),
         server=server,
@@ -73,7 +83,7 @@ def import_(
     except OSError as error:
         raise InputError(f"{file}: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise InputError(f"{file}: is no text") from None
+        raise InputError(f"{file}: not a UTF-8 text file") from None
     made = import_job(text, str(file), file.stem, given)
     if as_json:
         values = {"toml": made.toml, "files": sorted(made.files), "notes": list(made.notes)}
@@ -82,9 +92,9 @@ def import_(
         for note in made.notes:
             print_note(f"note: {note}")
     if output is not None:
-        _write(output, made.toml.encode(), anew=True)
+        _write(output, made.toml.encode(), overwrite=True)
         for each, content in made.files.items():
-            _write(output.parent / each, content, anew=False)
+            _write(output.parent / each, content, overwrite=False)
     elif not as_json:
         print(made.toml, end="")
 
@@ -98,14 +108,16 @@ def _words(command: str | None) -> tuple[str, ...]:
         raise InputError(f"--client: {error}") from None
 
 
-def _write(path: Path, content: bytes, *, anew: bool) -> None:
-    """Write a file, but over no other one unless it is the one that was named."""
+def _write(path: Path, content: bytes, *, overwrite: bool) -> None:
+    """Write a file; without `overwrite`, a different existing file is an error."""
     from skyhop.errors import InputError, RunError
 
     try:
-        if not anew and path.exists():
+        if not overwrite and path.exists():
             if path.read_bytes() != content:
-                raise InputError(f"{path}: is there and is another file: give -o another directory")
+                raise InputError(
+                    f"{path}: a different file exists already: give -o in another directory"
+                )
             return
         path.write_bytes(content)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""`skyhop testbed kernel`: what runs of the testbed may have done as root."""
+"""`skyhop testbed kernel`: root service with typed requests for runs of the testbed."""
 
 from __future__ import annotations
 
@@ -12,37 +12,43 @@ import typer
 
 def kernel(
     socket: Annotated[
-        Path, typer.Option("--socket", metavar="PATH", help="The Unix socket that it serves.")
+        Path, typer.Option("--socket", metavar="PATH", help="Unix socket to serve.")
     ] = Path("/run/skyhop-kernel.sock"),
     state: Annotated[
-        Path, typer.Option("--state", metavar="DIR", help="Its own directory, for its journal.")
+        Path, typer.Option("--state", metavar="DIR", help="State directory with the journal.")
     ] = Path("/var/lib/skyhop-kernel"),
     allow_uid: Annotated[
         list[int] | None,
-        typer.Option("--allow-uid", metavar="UID", help="The agent's user; root may always ask."),
+        typer.Option(
+            "--allow-uid",
+            metavar="UID",
+            help="User id of the agent (repeatable); root is always allowed.",
+        ),
     ] = None,
     uplink: Annotated[
         str,
-        typer.Option(metavar="none|nat|routed|macvlan|ipvlan", help="What runs' devices lead to."),
+        typer.Option(metavar="none|nat|routed|macvlan|ipvlan", help="Uplink of the runs' devices."),
     ] = "none",
     interface: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Over which interface; none needs no one.")
+        str | None,
+        typer.Option(metavar="NAME", help="Interface of the uplink; not needed for none."),
     ] = None,
     addresses: Annotated[
         str, typer.Option(metavar="PREFIX", help="Addresses for runs' devices.")
     ] = "10.213.0.0/20",
     gateway: Annotated[
-        str | None, typer.Option(metavar="ADDRESS", help="The LAN's, for macvlan and ipvlan.")
+        str | None,
+        typer.Option(metavar="ADDRESS", help="Gateway of the LAN, for macvlan and ipvlan."),
     ] = None,
     prefix_bits: Annotated[
-        int, typer.Option(metavar="BITS", help="The LAN's prefix, for macvlan and ipvlan.")
+        int, typer.Option(metavar="BITS", help="Prefix length of the LAN, for macvlan and ipvlan.")
     ] = 24,
 ) -> None:
     """Serve typed requests of the testbed's agent and executors, as root, until Ctrl-C.
 
-    A run gets a device in a network namespace of its own, and may have its congestion control,
-    queue, rate and some sysctls changed there; all of it is undone when it ends. Nothing else can
-    be asked for.
+    A run gets a device in its own network namespace, where its job may set the congestion control,
+    queue, rate and some sysctls. All changes are undone when the run ends. Other requests are
+    refused.
 
     Example: sudo skyhop testbed kernel --allow-uid 990 --uplink nat --interface eth0
     """

@@ -1,4 +1,4 @@
-"""`skyhop testbed trigger`: what triggers would do, and why they did what they did."""
+"""`skyhop testbed trigger`: test triggers on telemetry, and show their evaluations."""
 
 from __future__ import annotations
 
@@ -11,28 +11,41 @@ import typer
 from skyhop.cli.options import Json, group
 from skyhop.cli.testbed_shared import As, instant_ns, now_ns, opened, print_found, when
 
-trigger_app = group("What triggers would do, and why they did what they did.")
+trigger_app = group("Test triggers on telemetry, and show their past evaluations.")
 
 
 @trigger_app.command("test")
 def trigger_test(
-    expression: Annotated[str, typer.Argument(metavar="EXPRESSION")],
+    expression: Annotated[
+        str, typer.Argument(metavar="EXPRESSION", help="Condition over telemetry.")
+    ],
     history: Annotated[
-        Path | None, typer.Option("--history", metavar="DIR|FILE", help="Telemetry here.")
+        Path | None, typer.Option("--history", metavar="DIR|FILE", help="Local telemetry.")
     ] = None,
-    node: Annotated[str | None, typer.Option(help="Whose telemetry.")] = None,
-    begin: Annotated[str | None, typer.Option("--from", metavar="INSTANT")] = None,
-    end: Annotated[str | None, typer.Option("--to", metavar="INSTANT")] = None,
-    hold: Annotated[str, typer.Option("--for", metavar="TIME")] = "0 s",
-    cooldown: Annotated[str, typer.Option(metavar="TIME")] = "0 s",
-    firings: Annotated[bool, typer.Option("--firings", help="Leave out the reasons.")] = False,
+    node: Annotated[str | None, typer.Option(help="Node of the telemetry.")] = None,
+    begin: Annotated[
+        str | None, typer.Option("--from", metavar="INSTANT", help="Start of the telemetry.")
+    ] = None,
+    end: Annotated[
+        str | None, typer.Option("--to", metavar="INSTANT", help="End; default: now.")
+    ] = None,
+    hold: Annotated[
+        str,
+        typer.Option(
+            "--for", metavar="TIME", help="Time for which the condition must hold before it fires."
+        ),
+    ] = "0 s",
+    cooldown: Annotated[
+        str, typer.Option(metavar="TIME", help="Least time between firings.")
+    ] = "0 s",
+    firings: Annotated[bool, typer.Option("--firings", help="Print only the firings.")] = False,
     credential: As = None,
     as_json: Json = False,
 ) -> None:
-    """Say when a trigger would have fired over kept telemetry, and why not in between.
+    """Show when a trigger would have fired on stored telemetry, and why it did not at other times.
 
-    Over telemetry here (a directory of it, or a run's telemetry.parquet), or over what the testbed
-    keeps of a node (the last hour where not said).
+    The telemetry is local (a telemetry directory or a run's telemetry.parquet), or is that of a
+    node of the testbed (by default for the last hour).
 
     Example: skyhop testbed trigger test "pop_ping_latency_ms > 100" --node bcn-1
     """
@@ -48,38 +61,40 @@ def trigger_test(
         raise InputError(str(error)) from None
     to_ns = instant_ns(end, now_ns())
     if history is not None:
-        from skyhop.telemetry.store import telemetry_in
+        from skyhop.telemetry.store import open_telemetry
 
         of_node = [node] if node else None
-        frame = telemetry_in(history).read(of_node, None, instant_ns(begin, 0), to_ns)
+        frame = open_telemetry(history).read(of_node, None, instant_ns(begin, 0), to_ns)
         if frame["node"].n_unique() > 1:
-            raise InputError(f"{history}: holds several nodes; choose one with --node")
+            raise InputError(f"{history}: has several nodes; choose one with --node")
     elif node is None:
-        raise InputError("expected --history DIR or FILE, or --node NAME of a testbed")
+        raise InputError("give --history DIR or FILE, or --node NAME of a testbed")
     else:
         with opened(credential) as testbed:
             frame = testbed.telemetry(node, instant_ns(begin, to_ns - 3600 * 10**9), to_ns)
-    looks = replay(trigger, frame).evaluations
+    evaluations = replay(trigger, frame).evaluations
     if as_json:
-        chosen = [look for look in looks if look.fired] if firings else looks
-        print(json.dumps([look.as_json() for look in chosen], indent=2))
+        chosen = [each for each in evaluations if each.fired] if firings else evaluations
+        print(json.dumps([each.as_json() for each in chosen], indent=2))
         return
-    print_table(cells_of(firings_table(looks, only_firings=firings)))
+    print_table(cells_of(firings_table(evaluations, only_firings=firings)))
 
 
 @trigger_app.command("log")
 def trigger_log(
     credential: As = None,
-    job: Annotated[str, typer.Option(help="Only this job's.")] = "",
-    node: Annotated[str, typer.Option(help="Only on this node.")] = "",
-    limit: Annotated[int, typer.Option(help="At most so many, the latest.")] = 50,
+    job: Annotated[str, typer.Option(help="Only evaluations for this job.")] = "",
+    node: Annotated[str, typer.Option(help="Only evaluations on this node.")] = "",
+    limit: Annotated[
+        int, typer.Option(help="Largest number of evaluations to show, latest first.")
+    ] = 50,
     as_json: Json = False,
 ) -> None:
-    """Show why triggers did or did not fire."""
+    """Show evaluations of triggers, and why they did or did not fire."""
     with opened(credential) as testbed:
         found = testbed.trigger_log(job=job, node=node, limit=limit)
     rows = found if as_json else [_log_row(each) for each in found]
-    print_found(rows, as_json, "nothing is logged")
+    print_found(rows, as_json, "no evaluations")
 
 
 def _log_row(each: dict[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""`skyhop video`: films over paths."""
+"""`skyhop video`: play films over paths."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from skyhop.cli import completing
+from skyhop.cli import completion
 from skyhop.cli.options import Force, Json, Scenario, Sets, group
 
 if TYPE_CHECKING:
     import polars as pl
 
     from skyhop import _core
-    from skyhop.video.playing import Manner, Sessions
+    from skyhop.video.playing import PlaybackOptions, Sessions
 
-app = group("Films over paths: in virtual time over a rate, and in a browser over a live run.")
+app = group("Play films over paths: in virtual time over a rate, or in a browser over a live run.")
 
 _PLAY = """\
-Play a film over a path's rate in virtual time, with one controller or several beside each other.
+Play a film over a path's rate in virtual time, with one or more bitrate controllers.
 
-The path is a file that says how fast it is: one of measured throughput (skyhop path import). What
-came of it is printed per controller, below the most that any could have reached; "skyhop list
-controllers", "films" and "qoes" say what there is. Over TCP a film is an application of a flow:
-"skyhop app show dash".
+The path file must have a rate, such as one of measured throughput (skyhop path import). The results
+of each controller are printed, with the best possible QoE (at most). See "skyhop list controllers",
+"skyhop list films" and "skyhop list qoes". To play a film over TCP, use the application dash of a
+flow: "skyhop app show dash".
 
-mpc-l and mpc-o look ahead at the true rate; --predicted has them told what a model of throughput
-(skyhop predict train) makes of the path, --relative-sd and --mean-error the truth with an error.
+mpc-l and mpc-o use the true future rate. With --predicted they use the predictions of a throughput
+model (skyhop predict train), with --relative-sd and --mean-error the true rate with errors.
 
 Examples:
 
@@ -41,12 +41,12 @@ Examples:
 _WATCH = """\
 Play a film in a real browser, with dash.js, over a live run of a scenario.
 
-The film's server stands at the far end of the path, Chromium at the near one. The film is encoded
-on the spot, a small picture filled up to the sizes of the film's chunks. Which track comes next is
-decided by one of skyhop's controllers or by dash.js itself: dash.js, dash.js-throughput,
-dash.js-bola. The run has the table of chunks that films in the simulator have.
+The film's server runs at the far end of the path, Chromium at the near end. The film is encoded on
+the spot: a small picture, padded to the sizes of the film's chunks. The bitrate controller is one
+of skyhop's or of dash.js: dash.js, dash.js-throughput, dash.js-bola. The run directory has the same
+table of chunks as a film in the simulator.
 
-Needs chromium, ffmpeg and dash.js; what is missing is named with the command that installs it.
+Needs chromium, ffmpeg and dash.js; the error for a missing one names the command that installs it.
 
 Examples:
 
@@ -61,62 +61,93 @@ _ORACLE = "oracle"
 
 _Film = Annotated[
     str,
-    typer.Option("--film", metavar="NAME|FILE", help="A film (skyhop list films), or its file."),
+    typer.Option("--film", metavar="NAME|FILE", help="A film (skyhop list films), or a film file."),
 ]
 _Top = Annotated[
-    str | None, typer.Option("--top", metavar="RATE", help="The bitrate of the film's top track.")
+    str | None, typer.Option("--top", metavar="RATE", help="Bitrate of the film's top track.")
 ]
 _Qoe = Annotated[
-    str, typer.Option("--qoe", metavar="NAME", help="What is wanted (skyhop list qoes).")
+    str, typer.Option("--qoe", metavar="NAME", help="QoE function (skyhop list qoes).")
 ]
 
 
 @app.command("play", help=_PLAY)
 def play(
-    path: Annotated[Path, typer.Argument(metavar="PATH", help="A path file with a rate.")],
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="Path file with a rate.")],
     controller: Annotated[
         list[str] | None,
-        typer.Option("--controller", metavar="NAME", help="Who decides; may be given again."),
+        typer.Option(
+            "--controller",
+            metavar="NAME",
+            help="Bitrate controller (skyhop list controllers); repeatable.",
+        ),
     ] = None,
     film: _Film = "pensieve",
     top: _Top = None,
     qoe: _Qoe = "pensieve-linear",
     sessions: Annotated[
         int | None,
-        typer.Option("--sessions", min=1, max=1_000_000, help="How many, evenly over the path."),
+        typer.Option(
+            "--sessions",
+            min=1,
+            max=1_000_000,
+            help="Number of sessions, with evenly spaced starts.",
+        ),
     ] = None,
     every: Annotated[
-        str | None, typer.Option("--every", metavar="TIME", help="Or: a session every so long.")
+        str | None,
+        typer.Option(
+            "--every", metavar="TIME", help="Instead of --sessions: time between their starts."
+        ),
     ] = None,
     predicted: Annotated[
         str,
         typer.Option(
-            "--predicted", metavar="MODEL|oracle", help="Who tells of the rate ahead: a directory."
+            "--predicted",
+            metavar="MODEL|oracle",
+            help="Predictor of the rate: directory of a model, or oracle (true rates).",
         ),
     ] = _ORACLE,
     relative_sd: Annotated[
         float | None,
-        typer.Option("--relative-sd", min=0.0, max=10.0, help="Of the oracle's errors."),
+        typer.Option(
+            "--relative-sd",
+            min=0.0,
+            max=10.0,
+            help="Relative standard deviation of the oracle's errors.",
+        ),
     ] = None,
     mean_error: Annotated[
         float | None,
-        typer.Option("--mean-error", min=-0.99, max=10.0, help="Of the oracle, relative."),
+        typer.Option(
+            "--mean-error", min=-0.99, max=10.0, help="Relative mean error of the oracle."
+        ),
     ] = None,
     compat: Annotated[
-        str, typer.Option("--compat", metavar="none|pensieve", help="Another player's habits.")
+        str,
+        typer.Option(
+            "--compat", metavar="none|pensieve", help="Player whose behaviour to reproduce."
+        ),
     ] = "none",
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Of what controllers draw.")] = 1,
+    seed: Annotated[
+        int, typer.Option("--seed", min=0, help="Seed of the controllers' random numbers.")
+    ] = 1,
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", metavar="FILE", help="All chunks, as .parquet or .csv."),
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="FILE",
+            help="File for a table of all chunks: .parquet or .csv.",
+        ),
     ] = None,
     plot: Annotated[
         Path | None,
-        typer.Option("--plot", metavar="FILE", help="A figure of the first sessions."),
+        typer.Option("--plot", metavar="FILE", help="Figure of the first sessions to draw."),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Play a film over a path's rate."""
+    """Play a film over a path's rate in virtual time."""
     from skyhop.data.figure_files import figure_kind
     from skyhop.data.paths import read_path
     from skyhop.errors import InputError
@@ -129,18 +160,18 @@ def play(
     if plot is not None:
         figure_kind(plot)
     if predicted != _ORACLE and (relative_sd, mean_error) != (None, None):
-        raise InputError("--relative-sd and --mean-error are of the oracle, not of a model")
-    manner = playing.Manner(
+        raise InputError("--relative-sd and --mean-error are for the oracle: leave out --predicted")
+    manner = playing.PlaybackOptions(
         film, top, qoe, relative_sd=relative_sd, mean_error=mean_error, compat=compat
     )
     measured = read_path(path)
     trace = playing.rate_trace(measured, str(path))
-    told = None
+    predictions = None
     if predicted != _ORACLE:
-        told = playing.foretold(measured, trace, predicted, manner)
+        predictions = playing.predict_rates(measured, trace, predicted, manner)
     offsets = playing.offsets_s(trace, sessions, every)
     played = {
-        name: playing.play(trace, name, manner, offsets=offsets, seed=seed, predictions=told)
+        name: playing.play(trace, name, manner, offsets=offsets, seed=seed, predictions=predictions)
         for name in dict.fromkeys(controller or ["robust-mpc"])
     }
     best = playing.optimum(trace, manner, offsets=offsets)
@@ -215,7 +246,11 @@ def _write(played: dict[str, Sessions], output: Path) -> None:
 
 
 def _plot(
-    played: dict[str, Sessions], trace: _core.RateTrace, manner: Manner, offset_s: float, plot: Path
+    played: dict[str, Sessions],
+    trace: _core.RateTrace,
+    manner: PlaybackOptions,
+    offset_s: float,
+    plot: Path,
 ) -> None:
     import numpy as np
     import polars as pl
@@ -240,44 +275,56 @@ def watch(
         Path | None, typer.Option("-o", "--output", metavar="DIR", help="The run directory.")
     ] = None,
     controller: Annotated[
-        str, typer.Option("--controller", metavar="NAME", help="Who decides.")
+        str, typer.Option("--controller", metavar="NAME", help="Bitrate controller.")
     ] = "robust-mpc",
     film: _Film = "pensieve",
     top: _Top = None,
     qoe: _Qoe = "pensieve-linear",
     chunks: Annotated[
-        int | None, typer.Option("--chunks", min=1, help="No more of the film than that.")
+        int | None,
+        typer.Option("--chunks", min=1, help="Play only the first N chunks of the film."),
     ] = None,
     buffer_cap_s: Annotated[
         float | None,
-        typer.Option("--buffer-cap", metavar="S", min=1.0, max=3600.0, help="Kept ahead, seconds."),
+        typer.Option(
+            "--buffer-cap",
+            metavar="S",
+            min=1.0,
+            max=3600.0,
+            help="Largest playback buffer, in seconds.",
+        ),
     ] = None,
     cc: Annotated[
         str | None,
         typer.Option(
             "--cc",
             metavar="NAME|FILE.c",
-            help="The default congestion control (cubic).",
-            autocompletion=completing.congestion_controls,
+            help="Congestion control of the film's server (default: cubic).",
+            autocompletion=completion.congestion_controls,
         ),
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Of what the controller draws.")] = 1,
+    seed: Annotated[
+        int, typer.Option("--seed", min=0, help="Seed of the controller's random numbers.")
+    ] = 1,
     downloads: Annotated[
-        int, typer.Option("--downloads", min=0, max=100, help="Beside the film, with CUBIC.")
+        int,
+        typer.Option(
+            "--downloads", min=0, max=100, help="Number of concurrent downloads; they use CUBIC."
+        ),
     ] = 0,
     sets: Sets = None,
     force: Force = False,
 ) -> None:
-    """Play a film in a browser."""
+    """Play a film in a browser over a live run."""
     import shlex
 
     from skyhop.cli.runs import print_runs, print_warnings
     from skyhop.cli.stopping import stop_on_signals
     from skyhop.cli.terminal import print_note
-    from skyhop.video.browser.watching import Wish, watch
+    from skyhop.video.browser.watching import WatchOptions, watch
 
     stop_on_signals()
-    wish = Wish(film, top, controller, qoe, chunks, buffer_cap_s, seed, downloads)
+    wish = WatchOptions(film, top, controller, qoe, chunks, buffer_cap_s, seed, downloads)
     run = watch(scenario, output, wish, sets=sets or [], cc=cc, force=force)
     print_runs([run.directory])
     print_warnings([run.directory])

@@ -1,5 +1,5 @@
-"""What is read and asked for: paths, runs as arrays, constellations, places, scenarios, quantities.
+"""Input data: paths, runs as arrays, constellations, places, scenarios, quantities.
 
-Everything here comes from files or from the core, in units that people read. Nothing is summed up
-or shown: that is for `analysis` and what stands above it.
+All data is read from files or from the core, in units for people (s, ms, Mbit/s). Statistics
+belong to `analysis`, and drawing to the packages that import `analysis`.
 """

@@ -1,4 +1,4 @@
-"""The arrays that everything above is made of."""
+"""Types of numpy arrays that records and view models hold."""
 
 from __future__ import annotations
 

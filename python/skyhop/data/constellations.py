@@ -1,4 +1,4 @@
-"""Constellations: which satellites there are, and where they are at a moment."""
+"""Constellations: their satellites, and the satellites' positions at a given time."""
 
 from __future__ import annotations
 
@@ -30,13 +30,14 @@ _SKIPPED = pa.schema([("name", pa.string()), ("kind", pa.string()), ("reason", p
 
 
 class Constellation:
-    """The satellites that a path would use.
+    """Satellites of a constellation that a path can use.
 
     Attributes:
         name: the constellation's name.
-        epoch: when a path begins that says nothing else (UTC).
-        minimum_elevation_deg: the lowest elevation at which sites use the satellites.
-        account: what became of the records of a file of element sets, in a line; None without one.
+        epoch: default start of a path over the constellation (UTC).
+        minimum_elevation_deg: lowest elevation above a site's horizon at which it uses a satellite.
+        account: one line with the numbers of used and unused records in a file of element sets;
+            None for a constellation that is not read from a file.
     """
 
     def __init__(self, core: _core.Constellation) -> None:
@@ -48,32 +49,32 @@ class Constellation:
 
     @cached_property
     def satellites(self) -> pa.Table:
-        """One row per satellite: `id` (the node of paths), `name`, `shell`, `plane`, `slot`, ….
+        """Satellites, one row each: `id` (node id in paths), `name`, `shell`, `plane`, `slot`, ….
 
-        Of element sets, shells, planes and slots are recovered from the orbits; null for satellites
-        on their way to another orbit.
+        Shells, planes and slots of element sets are recovered from the orbits; they are null for
+        satellites that are moving to another orbit.
         """
         return _table(self._core.satellites(), _SATELLITES)
 
     @cached_property
     def element_epochs_ns(self) -> list[int]:
-        """When each element set holds, in ns since 1970; of a file of element sets by id."""
+        """Epochs of the element sets by satellite id, in ns since 1970; empty for a pattern."""
         return self._core.element_epochs_ns()
 
     @cached_property
     def skipped(self) -> pa.Table:
-        """One row per record that is not used: `name`, `kind`, `reason`."""
+        """Unused records of a file of element sets, one row each: `name`, `kind`, `reason`."""
         return _table(self._core.skipped(), _SKIPPED)
 
     def positions(self, time: str, frame: Frame = "earth-fixed") -> npt.NDArray[np.float64]:
-        """Return where the satellites are, in metres: an array of shape (satellites, 3).
+        """Return the satellites' positions in metres: an array of shape (satellites, 3).
 
         Args:
-            time: a moment of UTC such as "2026-05-19T12:00:00Z".
-            frame: "earth-fixed" (WGS84), or "inertial": true equator and mean equinox of date, in
-                which SGP4 computes.
+            time: time in UTC, such as "2026-05-19T12:00:00Z".
+            frame: "earth-fixed" (WGS84), or "inertial": true equator and mean equinox of date
+                (TEME), the frame of SGP4.
 
-        Satellites whose elements do not hold at that time have not-a-number.
+        The position of a satellite whose elements are not valid at that time is NaN.
 
         Raises:
             InputError: `time` cannot be read.
@@ -89,12 +90,12 @@ class Constellation:
 
 
 def constellation(name: str, **keys: str) -> Constellation:
-    """Return a constellation: one that comes with skyhop, or a file or address of element sets.
+    """Return a constellation, shipped with skyhop or read from a file or URL of element sets.
 
     Args:
-        name: as in `[path] constellation`: see `skyhop list constellations`.
-        keys: other keys of `[path]` that choose satellites: satellites, start, stale_after,
-            minimum_elevation.
+        name: value of `[path] constellation`; see `skyhop list constellations`.
+        keys: other keys of `[path]` that determine the usable satellites: satellites, start,
+            stale_after, minimum_elevation.
 
     Raises:
         InputError: the name, a key or the file is wrong.

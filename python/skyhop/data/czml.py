@@ -1,7 +1,7 @@
-"""A computed path as CZML, for Cesium's globe: ends, gateways, satellites and links over time.
+"""Export of a computed path to CZML, for Cesium's globe: nodes and links over time.
 
-Cesium moves the satellites between the positions that are given here, in earth-fixed axes, and
-draws a link while the path has it, and names a node while the path goes over it.
+The document has positions in earth-fixed axes, between which Cesium interpolates. Cesium draws a
+link while the path uses it, and labels a node while the path goes over it.
 """
 
 from __future__ import annotations
@@ -15,28 +15,28 @@ from typing import Any, TypeVar
 import numpy as np
 
 from skyhop.data.paths import Path
-from skyhop.data.positions import located, satellites_at, start_of
+from skyhop.data.positions import name_and_position, path_start, satellites_at
 from skyhop.errors import InputError
 
 _SATELLITE_RGBA, _LINK_RGBA = [0, 114, 178, 255], [213, 94, 0, 255]
 _END_RGBA, _GATEWAY_RGBA = [136, 34, 85, 255], [17, 119, 51, 255]
 
 STEP = "30 s"
-"""The time between two positions of a satellite unless told otherwise."""
+"""Default time between two successive positions of a satellite."""
 
 MOST_POSITIONS = 5000
-"""Of moments with positions: a longer path is given in longer steps."""
+"""Largest number of positions per satellite; a long path needs a longer step."""
 
 Span = tuple[float, float]
 T = TypeVar("T")
 
 
 def czml_text(path: Path, step_s: float, gateways: str) -> str:
-    """Return the CZML of a path, with satellites' positions every `step_s`.
+    """Return the CZML of a path, with positions of the satellites every `step_s` seconds.
 
     Raises:
-        InputError: the path does not come from a constellation, has too many steps, or numbers its
-            satellites otherwise than the constellation that it names.
+        InputError: the path was not computed over a constellation, has too many steps, or its
+            satellites are numbered differently from the constellation that it names.
     """
     header = path.header
     if not header.get("constellation") or not header.get("start"):
@@ -50,7 +50,7 @@ def czml_text(path: Path, step_s: float, gateways: str) -> str:
 
 
 def _document(path: Path) -> dict[str, Any]:
-    begin, duration_s = start_of(path.header), path.header["duration_ns"] / 1e9
+    begin, duration_s = path_start(path.header), path.header["duration_ns"] / 1e9
     ends = f"{path.header['from']['name']} - {path.header['to']['name']}"
     return {
         "id": "document",
@@ -66,7 +66,7 @@ def _document(path: Path) -> dict[str, Any]:
 
 
 def _nodes(path: Path, step_s: float, gateways: str) -> Iterator[dict[str, Any]]:
-    """Yield a packet per node that the path ever uses."""
+    """Yield a CZML packet (object) for each node that the path uses at any time."""
     spans = _spans(path, lambda nodes: nodes)
     used, header = sorted(spans), path.header
     satellites = [node for node in used if 0 <= node < header["satellites"]]
@@ -80,22 +80,26 @@ def _nodes(path: Path, step_s: float, gateways: str) -> Iterator[dict[str, Any]]
     for node in used:
         if node in tracks:
             position: dict[str, Any] = {
-                "epoch": _utc(start_of(header)),
+                "epoch": _utc(path_start(header)),
                 "referenceFrame": "FIXED",
                 "interpolationAlgorithm": "LAGRANGE",
                 "interpolationDegree": 5,
                 "cartesian": tracks[node],
             }
-            (name, _), colour = located(node, header, positions_m, gateways), _SATELLITE_RGBA
+            name, _ = name_and_position(node, header, positions_m, gateways)
+            colour = _SATELLITE_RGBA
         else:
-            name, place_m = located(node, header, positions_m, gateways)
+            name, place_m = name_and_position(node, header, positions_m, gateways)
             colour = _END_RGBA if node < 0 else _GATEWAY_RGBA
             position = {"cartesian": np.round(place_m, 1).tolist()}
         yield _point(node, name, position, colour, _shown(path, spans[node]))
 
 
 def _shown(path: Path, spans: Sequence[Span]) -> list[dict[str, Any]]:
-    """Return what shows a label while its node is in use; later intervals go before earlier."""
+    """Return the `show` property of a label: true while the node is in use.
+
+    If intervals overlap, the one later in the list applies (CZML).
+    """
     whole = (0.0, path.header["duration_ns"] / 1e9)
     return [
         {"interval": _interval(path, whole), "boolean": False},
@@ -121,7 +125,7 @@ def _point(
 
 
 def _links(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield a packet per pair of nodes that are ever linked, shown while they are."""
+    """Yield a CZML packet for each link that the path uses at any time, shown while in use."""
     for (a, b), spans in sorted(_spans(path, itertools.pairwise).items()):
         yield {
             "id": f"link {a} {b}",
@@ -136,18 +140,18 @@ def _links(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def _spans(path: Path, parts: Callable[[list[int]], Iterable[T]]) -> dict[T, list[Span]]:
-    """Return when each part of the path's nodes belongs to it, in s."""
+    """Return for each part (node or link) the (begin, end) spans in s in which the path has it."""
     begins_s = path.frames["t_ns"].to_numpy() / 1e9
     ends_s = np.append(begins_s[1:], path.header["duration_ns"] / 1e9)
     spans: dict[T, list[Span]] = {}
     rows = path.frames["nodes"].to_pylist()
     for nodes, begin_s, end_s in zip(rows, begins_s.tolist(), ends_s.tolist(), strict=True):
         for part in parts(nodes):
-            held = spans.setdefault(part, [])
-            if held and held[-1][1] == begin_s:
-                held[-1] = (held[-1][0], end_s)
+            in_use = spans.setdefault(part, [])
+            if in_use and in_use[-1][1] == begin_s:
+                in_use[-1] = (in_use[-1][0], end_s)
             else:
-                held.append((begin_s, end_s))
+                in_use.append((begin_s, end_s))
     return spans
 
 
@@ -156,7 +160,7 @@ def _id(node: int) -> str:
 
 
 def _interval(path: Path, span: Span) -> str:
-    begin = start_of(path.header)
+    begin = path_start(path.header)
     return "/".join(_utc(begin + timedelta(seconds=at_s)) for at_s in span)
 
 

@@ -1,4 +1,4 @@
-"""Where on its way a path's delay arises: the segments of T3P's Figure 3."""
+"""One-way delay of a path by segment (user links, ISLs, gateway links, fibre), as in T3P Fig. 3."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ COLUMNS = ("user_link_ns", "isl_ns", "gateway_link_ns", "fibre_ns")
 
 
 def delay_segments(path: Path) -> pa.Table:
-    """Return the one-way delay of each segment: one row per frame, null without a path.
+    """Return the one-way delay of each segment in ns, one row per frame; null without a path.
 
-    `user_link_ns` is between the ends and their satellites, `isl_ns` between satellites,
-    `gateway_link_ns` between satellites and gateways, `fibre_ns` on the ground. They add up to
-    `delay_ns`. A measured path knows no hops: all of its rows are null.
+    `user_link_ns` is the delay between the ends and their satellites, `isl_ns` between satellites,
+    `gateway_link_ns` between satellites and gateways, and `fibre_ns` on the ground. These columns
+    add up to `delay_ns`. A measured path has no hops: all of its rows are null.
     """
     satellites = path.header["satellites"]
     frames = path.frames
@@ -40,7 +40,10 @@ def _segments(nodes: list[int], delays_ns: list[int], satellites: int) -> list[i
 
 
 def _segment(a: int, b: int, satellites: int) -> int:
-    """Return the column of a hop: ends are negative, what is above the satellites is ground."""
+    """Return the index of the column that the hop between nodes `a` and `b` belongs to.
+
+    Ids of the ends are negative, ids of satellites are below `satellites`, other ids are sites.
+    """
     in_space = [0 <= node < satellites for node in (a, b)]
     if all(in_space):
         return 1

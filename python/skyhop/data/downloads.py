@@ -1,7 +1,7 @@
-"""Files by address: downloaded once, kept for a while.
+"""Downloads of element sets, kept in a cache.
 
-CelesTrak updates its element sets every two hours and asks not to be asked more often, so a file
-that is younger than that is used again.
+CelesTrak updates its element sets every two hours and asks clients not to download more often.
+Therefore a copy that is less than two hours old is used again.
 """
 
 from __future__ import annotations
@@ -15,54 +15,55 @@ from skyhop.data.files import write_file
 from skyhop.errors import InputError, RunError
 
 FRESH_S = 2 * 3600.0
+"""Largest age in s at which a copy is used again."""
 TIMEOUT_S = 60.0
-# As the loaders have it: the whole public catalogue is smaller.
 MOST_BYTES = 128_000_000
+"""Largest download in bytes, the limit of the core, too; the public catalogue is smaller."""
 _CHUNK_BYTES = 1 << 20
 
 
 def is_address(name: str) -> bool:
-    """Return whether a name is an address to download from."""
+    """Return whether a name is an HTTP or HTTPS address."""
     return name.startswith(("https://", "http://"))
 
 
 def cache_directory() -> Path:
-    """Return where downloads are kept: `$XDG_CACHE_HOME/skyhop`, or `~/.cache/skyhop`."""
+    """Return the directory of downloads: `$XDG_CACHE_HOME/skyhop`, or `~/.cache/skyhop`."""
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base).absolute() if base else Path.home() / ".cache") / "skyhop"
 
 
 def cache_error(place: Path, error: OSError) -> RunError:
-    """Return what to say where the system refuses what is done at `place` in the cache."""
-    # Writing what does not fit names no file.
+    """Return the error to raise when reading or writing `place` in the cache fails."""
+    # The error of a write() on a full disk (ENOSPC) names no file.
     file = Path(error.filename or place)
-    said = f"{file}: {error.strerror or error}"
+    message = f"{file}: {error.strerror or error}"
     if not file.is_relative_to(cache_directory()):
-        return RunError(said)
-    return RunError(f"{said}; XDG_CACHE_HOME may name another place for skyhop's cache")
+        return RunError(message)
+    return RunError(f"{message}; XDG_CACHE_HOME may name another place for skyhop's cache")
 
 
-def copy_of(address: str) -> Path:
-    """Return where the local copy of what is at an address is, or would be."""
+def cached_file(address: str) -> Path:
+    """Return the cache file of an address, whether it exists or not."""
     name = hashlib.sha256(address.encode()).hexdigest()[:16]
     return cache_directory() / f"{name}.elements"
 
 
-def downloaded(address: str, fresh_s: float = FRESH_S) -> Path:
-    """Return the local copy of what is at an address, downloading it where that is older than 2 h.
+def download(address: str, fresh_s: float = FRESH_S) -> Path:
+    """Return the local copy of a file, downloading it if the copy is missing or too old.
 
     Args:
-        address: of the file.
-        fresh_s: or older than this.
+        address: address of the file.
+        fresh_s: largest age in s at which the copy is used again.
 
     Raises:
         InputError: the address cannot be reached or answers with an error.
         RunError: the copy cannot be written.
     """
-    copy = copy_of(address)
+    copy = cached_file(address)
     if copy.is_file() and time.time() - copy.stat().st_mtime < fresh_s:
         return copy
-    content = _fetched(address)
+    content = _fetch(address)
     try:
         copy.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -71,7 +72,7 @@ def downloaded(address: str, fresh_s: float = FRESH_S) -> Path:
     return copy
 
 
-def _fetched(address: str) -> bytes:
+def _fetch(address: str) -> bytes:
     import http.client
     import urllib.error
     import urllib.request

@@ -1,4 +1,4 @@
-"""What figures may be written as, and how wide."""
+"""File formats and widths of figures and animations."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FIGURE_KINDS: tuple[FigureKind, ...] = get_args(FigureKind)
 
 FigureWidth: TypeAlias = Literal["page", "two-column", "one-column"]
 FIGURE_WIDTHS: tuple[FigureWidth, ...] = get_args(FigureWidth)
-"""Where a figure goes: a page on a screen, or two or one column of a paper (7.16 and 3.5 in)."""
+"""Widths of figures: a page on a screen, or two or one column of a paper (7.16 and 3.5 in)."""
 
 
 AnimationKind: TypeAlias = Literal["mp4", "gif"]
@@ -21,10 +21,10 @@ ANIMATION_KINDS: tuple[AnimationKind, ...] = get_args(AnimationKind)
 
 
 def animation_kind(output: Path) -> AnimationKind:
-    """Return what an animation is written as: what its file's name ends in.
+    """Return the format of an animation, from the suffix of its file's name.
 
     Raises:
-        InputError: that is nothing that animations can be, or needs a program that is missing.
+        InputError: the suffix is not a format of animations, or MP4 is requested without ffmpeg.
     """
     for kind in ANIMATION_KINDS:
         if output.suffix.lower() == f".{kind}":
@@ -38,15 +38,15 @@ def animation_kind(output: Path) -> AnimationKind:
 
 
 def is_figure(output: Path) -> bool:
-    """Tell whether a file's name is a figure's."""
+    """Return whether the suffix of a file's name is a format of figures."""
     return output.suffix.lower() in {f".{kind}" for kind in FIGURE_KINDS}
 
 
 def figure_kind(output: Path) -> FigureKind:
-    """Return what a figure is written as: what its file's name ends in.
+    """Return the format of a figure, from the suffix of its file's name.
 
     Raises:
-        InputError: that is nothing that figures can be.
+        InputError: the suffix is not a format of figures.
     """
     for kind in FIGURE_KINDS:
         if output.suffix.lower() == f".{kind}":

@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all."""
+"""Atomic writing of files, and temporary directories."""
 
 from __future__ import annotations
 
@@ -13,32 +13,33 @@ from skyhop.errors import InputError, RunError
 
 
 def write_file(file: Path, content: bytes) -> None:
-    """Write a file, whole or not at all; a file of the same name stays until then as it was.
+    """Write a file atomically, replacing an existing file: it appears complete or not at all.
 
     Raises:
-        InputError: something else than a file is in its place.
-        RunError: it cannot be written, for example because the disk is full.
+        InputError: `file` exists and is not a regular file.
+        RunError: the file cannot be written, for example because the disk is full.
     """
     _core.replace_file(str(file), content)
 
 
 def write_files(directory: Path, contents: Mapping[str, bytes]) -> None:
-    """Write files below `directory`, by their path relative to it: all of them, or none.
+    """Write all files below `directory`, or none; keys of `contents` are relative paths.
 
-    All of them are first written beside their places, and moved there only when every byte is on
-    the disk; until then files of the same names stay as they were.
+    The files are first written to a temporary directory in `directory`. They are moved to their
+    places when every byte is on the disk; until then, existing files of the same names are
+    unchanged.
 
     Raises:
         InputError: `directory` does not exist, or a directory is in a file's place.
-        RunError: they cannot be written, for example because the disk is full.
+        RunError: a file cannot be written, for example because the disk is full.
     """
     if not directory.is_dir():
         raise InputError(f"{directory}: there is no such directory: create it first")
     for name in contents:
         if (directory / name).is_dir():
             raise InputError(f"{directory / name}: is a directory: give the name of a file")
-    # Errors name what was asked for, not the place where it was prepared.
-    asked = directory / next(iter(contents), "")
+    # Errors name the requested file, not its temporary one.
+    requested = directory / next(iter(contents), "")
     try:
         with Scratch(directory) as staging:
             staged = {staging / str(i): directory / name for i, name in enumerate(contents)}
@@ -46,44 +47,46 @@ def write_files(directory: Path, contents: Mapping[str, bytes]) -> None:
                 write_file(temporary, content)
             _move(staged)
     except RunError as error:
-        raise RunError(f"{asked}: {str(error).partition(': ')[2]}") from None
+        raise RunError(f"{requested}: {str(error).partition(': ')[2]}") from None
     except OSError as error:
-        raise RunError(f"{asked}: cannot write: {error.strerror}") from None
+        raise RunError(f"{requested}: cannot write: {error.strerror}") from None
 
 
 class Scratch:
-    """An empty directory that goes when it is left or forgotten, and with the process.
+    """Temporary directory, empty at first.
 
-    Where the process is killed, the next one that is made in the same place removes it.
+    The directory is removed at the end of the `with` block, when the object is garbage-collected,
+    or when the process exits. If the process is killed, the next `Scratch` with the same parent
+    removes it.
 
     Args:
-        directory: where it is made; by default where the system has temporary files.
+        directory: parent of the directory; by default the system's directory of temporary files.
 
     Raises:
-        RunError: it cannot be made.
+        RunError: the directory cannot be created.
 
     Attributes:
-        path: where it is.
+        path: the directory.
     """
 
     def __init__(self, directory: Path | None = None) -> None:
-        held = _core.Staging(Path(tempfile.gettempdir()) if directory is None else directory)
-        self._remove = weakref.finalize(self, held.remove)
-        # What holds it has a file of its own in there.
-        self.path = held.path / "files"
+        staging = _core.Staging(Path(tempfile.gettempdir()) if directory is None else directory)
+        self._remove = weakref.finalize(self, staging.remove)
+        # A subdirectory, because the staging directory itself also holds its lock file.
+        self.path = staging.path / "files"
         self.path.mkdir()
 
     def __enter__(self) -> Path:
-        """Return where it is."""
+        """Return the path of the directory."""
         return self.path
 
     def __exit__(self, *_: object) -> None:
-        """Remove it."""
+        """Remove the directory and its content."""
         self._remove()
 
 
 def _move(staged: Mapping[Path, Path]) -> None:
-    """Move files into their places; directories that had to be made go again on failure."""
+    """Move files to their places; on failure remove the directories created for them."""
     made: list[Path] = []
     try:
         for place in staged.values():

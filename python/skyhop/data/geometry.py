@@ -1,4 +1,4 @@
-"""Places on the Earth and what stands above them: WGS84, metres and degrees."""
+"""Geometry of places and satellites: WGS84, metres and degrees."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ LIGHT_M_PER_S = 299_792_458.0
 _EQUATORIAL_RADIUS_M = 6_378_137.0
 _FLATTENING = 1 / 298.257223563
 _ECCENTRICITY_SQUARED = _FLATTENING * (2 - _FLATTENING)
-# The mean radius of the IUGG, for distances along the surface.
+# Mean radius of the earth (IUGG), for distances along the surface.
 _MEAN_RADIUS_M = 6_371_008.8
 
 
 def great_circle_m(from_deg: tuple[float, float], to_deg: tuple[float, float]) -> float:
-    """Return the distance along a sphere's surface between two (latitude, longitude)."""
+    """Return the great-circle distance in m between two (latitude, longitude) in degrees."""
     (lat_a, lon_a), (lat_b, lon_b) = (map(math.radians, place) for place in (from_deg, to_deg))
     haversine = (
         math.sin((lat_b - lat_a) / 2) ** 2
@@ -28,7 +28,7 @@ def great_circle_m(from_deg: tuple[float, float], to_deg: tuple[float, float]) -
 
 
 def earth_fixed_m(latitude_deg: float, longitude_deg: float, altitude_m: float = 0) -> FloatArray:
-    """Return the earth-fixed position of a place, shape (3,)."""
+    """Return the earth-fixed position of a place in m, shape (3,)."""
     lat, lon = math.radians(latitude_deg), math.radians(longitude_deg)
     normal = _EQUATORIAL_RADIUS_M / math.sqrt(1 - _ECCENTRICITY_SQUARED * math.sin(lat) ** 2)
     axial = (normal + altitude_m) * math.cos(lat)
@@ -37,9 +37,10 @@ def earth_fixed_m(latitude_deg: float, longitude_deg: float, altitude_m: float =
 
 
 def ground_points_deg(positions_m: FloatArray) -> FloatArray:
-    """Return the latitude and longitude below positions (n, 3), shape (n, 2).
+    """Return latitude and longitude in degrees (n, 2) of the ground below positions (n, 3) in m.
 
-    Latitudes are geocentric: within 0.2 degrees of geodetic ones, which no map shows.
+    Latitudes are geocentric. They differ from geodetic ones by less than 0.2 degrees, which is not
+    visible on a map.
     """
     x, y, z = positions_m.T
     return np.asarray(
@@ -50,7 +51,7 @@ def ground_points_deg(positions_m: FloatArray) -> FloatArray:
 def seen_from(
     latitude_deg: float, longitude_deg: float, positions_m: FloatArray, altitude_m: float = 0
 ) -> tuple[FloatArray, FloatArray]:
-    """Return elevations and azimuths (from north over east) of positions (n, 3), in degrees."""
+    """Return elevation and azimuth (from north, clockwise) in degrees of positions (n, 3) in m."""
     lat, lon = math.radians(latitude_deg), math.radians(longitude_deg)
     up = np.array([math.cos(lat) * math.cos(lon), math.cos(lat) * math.sin(lon), math.sin(lat)])
     east = np.array([-math.sin(lon), math.cos(lon), 0.0])

@@ -1,4 +1,4 @@
-"""Routes between all pairs of many sites, computed at once and kept in one compact file."""
+"""Routes between all pairs of sites, computed together and stored in one compact file."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ import pyarrow.parquet as pq
 import skyhop
 from skyhop import _core, tables
 from skyhop.data.places import position_of
-from skyhop.data.progress import Progress, shown
+from skyhop.data.progress import Progress, progress_or_bar
 from skyhop.data.scenarios import load_scenario
 from skyhop.errors import InputError
 
 
 class AllPairs:
-    """The routes between all pairs of sites as they change over time.
+    """Routes between all pairs of sites over time.
 
     Attributes:
         header: constellation, relay, start, step and sites.
         sites: the sites' names.
-        pairs: the pairs in the order of the arrays, as indices into `sites`.
-        times_ns: the times of the steps.
+        pairs: the pairs in the order of arrays, each as two indices into `sites`.
+        times_ns: times of the steps in ns since the start.
     """
 
     def __init__(self, table: pa.Table, header: dict[str, Any]) -> None:
@@ -43,25 +43,25 @@ class AllPairs:
 
     @cached_property
     def delays_ns(self) -> npt.NDArray[np.int64]:
-        """One-way delays, an array of shape (steps, pairs); 0 where a pair has no path."""
+        """One-way delays in ns, an array of shape (steps, pairs); 0 where a pair has no path."""
         flat = np.asarray(pc.list_flatten(self._table["delay_dd_ns"]), dtype=np.int64)
         differences = flat.reshape(self._table.num_rows, len(self.pairs))
         return np.cumsum(np.cumsum(differences, axis=0), axis=0)
 
     @cached_property
     def changes(self) -> pa.Table:
-        """One row per change of a route: `t_ns`, `pair`, `nodes` (empty without a path)."""
+        """Changes of routes, one row each: `t_ns`, `pair`, `nodes` (empty without a path)."""
         times = np.repeat(self.times_ns, pc.list_value_length(self._table["changes"]))
         rows = pc.list_flatten(self._table["changes"])
         pair, nodes = (pc.struct_field(rows, name) for name in ("pair", "nodes"))
         return pa.table({"t_ns": times, "pair": pair, "nodes": nodes})
 
     def routes(self, from_: str | int, to: str | int) -> list[tuple[int, list[int]]]:
-        """Return the routes of a pair: since when (ns), and over which satellites and gateways.
+        """Return the routes of a pair over time: start (ns), and node ids of the route.
 
         Args:
-            from_: a site, as it was asked for or by its index; routes begin there.
-            to: another one.
+            from_: name or index of the site where routes begin.
+            to: name or index of the site where routes end.
 
         Raises:
             InputError: there is no such pair.
@@ -105,9 +105,9 @@ def all_pairs(
         sites: at least two places: cities, sites, or "lat,lon".
         file: the Parquet file to write; steps are written as they come, so that any duration fits
             in memory.
-        duration: how much time to cover.
-        progress: called with the steps done and the steps in all; a bar where not given.
-        keys: keys of `[path]`: constellation, relay ("isl" where not given, or "bent-pipe"), start,
+        duration: time that the routes cover.
+        progress: callback (steps done, all steps); a progress bar by default.
+        keys: keys of `[path]`: constellation, relay ("isl" by default, or "bent-pipe"), start,
             step, compat, ….
 
     Raises:
@@ -121,8 +121,8 @@ def all_pairs(
         {"path": path, "run": {"duration": duration}}, origin="all pairs' options"
     )
     target = os.fspath(file)
-    with shown(progress, "computing all pairs") as told:
-        _core.write_all_pairs(scenario, position_of, list(sites), target, told)
+    with progress_or_bar(progress, "computing all pairs") as report:
+        _core.write_all_pairs(scenario, position_of, list(sites), target, report)
     return read_all_pairs(file)
 
 
@@ -130,19 +130,19 @@ def read_all_pairs(file: str | os.PathLike[str], *, force_size: bool = False) ->
     """Read a file of all pairs.
 
     Args:
-        file: its name.
-        force_size: read it even if it takes more than a gigabyte of memory.
+        file: name of the file.
+        force_size: read the file even if it takes more than a gigabyte of memory.
 
     Raises:
-        InputError: the file is missing, cut, too large, or something else.
+        InputError: the file is missing, cut off, too large, or not a file of all pairs.
     """
     name = os.fspath(file)
     try:
-        # Threads of Arrow may outlive the interpreter, which then aborts.
+        # Not pq.read_table: its threads may outlive the interpreter, which then aborts.
         parquet = pq.ParquetFile(name, pre_buffer=False)
         header = json.loads((parquet.metadata.metadata or {}).get(b"skyhop", b"{}"))
-        if not _is_of_pairs(parquet.schema_arrow, header):
-            raise _none(name)
+        if not _says_all_pairs(parquet.schema_arrow, header):
+            raise _not_all_pairs(name)
         most = None if force_size else tables.MOST_BYTES
         tables.check_size(tables.leaf_bytes(Path(name)), parquet.metadata.num_rows, most)
         table = parquet.read(use_threads=False)
@@ -153,11 +153,11 @@ def read_all_pairs(file: str | os.PathLike[str], *, force_size: bool = False) ->
         reason = str(error).partition("\n")[0]
         raise InputError(f"{name}: cannot read: {reason}") from None
     if not _has_all_pairs(table, header):
-        raise _none(name)
+        raise _not_all_pairs(name)
     return AllPairs(table, header)
 
 
-def _none(name: str) -> InputError:
+def _not_all_pairs(name: str) -> InputError:
     return InputError(f"{name}: not a file of all pairs, or damaged: compute it again")
 
 
@@ -169,8 +169,8 @@ _COLUMNS = {
 }
 
 
-def _is_of_pairs(schema: pa.Schema, header: Any) -> bool:
-    """Whether it is a file of all pairs, by what it says of itself."""
+def _says_all_pairs(schema: pa.Schema, header: Any) -> bool:
+    """Return whether a header and a schema are those of a file of all pairs."""
     if not isinstance(header, dict) or header.get("source") != "skyhop all pairs":
         return False
     sites = header.get("sites")
@@ -179,24 +179,24 @@ def _is_of_pairs(schema: pa.Schema, header: Any) -> bool:
     ):
         return False
     return schema.names == list(_COLUMNS) and all(
-        _is_like(schema.field(name).type, kind) for name, kind in _COLUMNS.items()
+        _same_type(schema.field(name).type, kind) for name, kind in _COLUMNS.items()
     )
 
 
 def _has_all_pairs(table: pa.Table, header: dict[str, Any]) -> bool:
-    """Whether it has a delay of every pair at every step, and nothing that is null."""
+    """Return whether the table has a delay of every pair at every step, and no nulls."""
     delays = pc.list_value_length(table["delay_dd_ns"])
     count = len(header["sites"]) * (len(header["sites"]) - 1) // 2
     return not any(c.null_count for c in table.columns) and pc.all(pc.equal(delays, count)).as_py()
 
 
-def _is_like(found: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether two types are the same but for what may be null."""
+def _same_type(found: pa.DataType, wanted: pa.DataType) -> bool:
+    """Return whether two types are equal; whether their parts may be null is ignored."""
     if pa.types.is_list(found) and pa.types.is_list(wanted):
-        return _is_like(found.value_type, wanted.value_type)
+        return _same_type(found.value_type, wanted.value_type)
     if pa.types.is_struct(found) and pa.types.is_struct(wanted):
         names = [found.field(i).name for i in range(found.num_fields)]
         return names == [wanted.field(i).name for i in range(wanted.num_fields)] and all(
-            _is_like(found.field(i).type, wanted.field(i).type) for i in range(found.num_fields)
+            _same_type(found.field(i).type, wanted.field(i).type) for i in range(found.num_fields)
         )
     return bool(found == wanted)

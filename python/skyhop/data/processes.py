@@ -1,6 +1,7 @@
-"""Whether the system gives as many processes and threads as work takes.
+"""Check that the system allows as many processes and threads as the work needs.
 
-Without this a library that gets none ends the program in hundreds of lines, or waits forever.
+Without this check, a library that cannot start a thread may abort the program with hundreds of
+lines of output, or wait forever.
 """
 
 from __future__ import annotations
@@ -10,22 +11,22 @@ import threading
 
 from skyhop.errors import RunError
 
-_OF_A_PROCESS = 14
-"""What a process of ours starts, with those of its libraries that do not depend on the machine."""
+_TASKS_PER_PROCESS = 14
+"""Threads of one worker process, not counting those that libraries start per processor."""
 
 _SMALL_STACK = 1 << 16
 
 
 def check_processes(jobs: int = 1) -> None:
-    """Check that so many of our processes find room.
+    """Check that the system allows `jobs` worker processes, by starting that many threads.
 
     Raises:
-        RunError: they do not.
+        RunError: the system does not allow them.
     """
-    wanted = jobs * (_OF_A_PROCESS + 2 * (os.cpu_count() or 1))
+    wanted = jobs * (_TASKS_PER_PROCESS + 2 * (os.cpu_count() or 1))
     done = threading.Event()
     started: list[threading.Thread] = []
-    # It is not about memory.
+    # The check is about the number of tasks: small stacks prevent a failure for lack of memory.
     usual = threading.stack_size(_SMALL_STACK)
     try:
         for _ in range(wanted):

@@ -1,4 +1,4 @@
-"""How far long work is, where somebody looks: a bar in a notebook or on a terminal."""
+"""Progress bars for long operations, in a notebook or on a terminal."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from html import escape
 from typing import Any, Protocol, TypeAlias
 
 Progress: TypeAlias = Callable[[int, int], None]
-"""Is told how much is done, and how much there is in all."""
+"""Progress callback (done, total), in units of the work such as runs or frames."""
 
 _QUIET_S = 2.0
-"""Work shorter than this shows no bar."""
+"""Time in s before a bar appears; shorter operations show no bar."""
 _REFRESH_S = 0.2
 
 
 def ignore_progress(_done: int, _total: int) -> None:
-    """Show nothing."""
+    """Discard progress: the callback that shows nothing."""
 
 
 @contextmanager
 def progress_bar(description: str) -> Iterator[Progress]:
-    """Show a bar once the work has taken two seconds; it is gone when the work is done."""
+    """Show a progress bar after two seconds of work; remove it when the work is done."""
     started_s = time.monotonic()
     bar: _Bar | None = None
 
@@ -43,8 +43,8 @@ def progress_bar(description: str) -> Iterator[Progress]:
 
 
 @contextmanager
-def shown(progress: Progress | None, description: str) -> Iterator[Progress]:
-    """Let `progress` be told, or a bar where there is none."""
+def progress_or_bar(progress: Progress | None, description: str) -> Iterator[Progress]:
+    """Yield the caller's callback, or the callback of a progress bar if it is None."""
     if progress is not None:
         yield progress
         return
@@ -64,7 +64,7 @@ def _new_bar(description: str) -> _Bar:
 
 
 def _is_notebook() -> bool:
-    """Return whether a kernel runs this, whose front end shows HTML."""
+    """Return whether this process is a Jupyter kernel, whose front end shows HTML."""
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
     return getattr(shell, "kernel", None) is not None
@@ -101,7 +101,7 @@ class _TerminalBar:
 
 
 class _NotebookBar:
-    """A bar of HTML's own, which needs nothing but the notebook."""
+    """Progress bar made of HTML's `<progress>`, which needs no widget library."""
 
     def __init__(self, description: str) -> None:
         from IPython import display

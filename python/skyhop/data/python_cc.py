@@ -1,11 +1,12 @@
 """Congestion controls in Python: `cc = "./idea.py"`, for the simulator.
 
-The file defines a class `CongestionControl`. The core makes one for each end of each connection,
-calls its `on_ack`, `on_loss` and `on_timeout`, and takes `cwnd`, `ssthresh` and `pacing_rate_bps`
-from it (crates/python/src/python_cc.rs). docs/first-cc.md is the user's side of it.
+The file defines a class `CongestionControl`. The core creates an instance for each end of each
+connection, calls its `on_ack`, `on_loss` and `on_timeout`, and reads `cwnd`, `ssthresh` and
+`pacing_rate_bps` from it (crates/python/src/python_cc.rs). docs/tutorials/first-cc.md explains it
+to users.
 
-A card of a policy may name a file in the place of its network, which defines `decide(seen)`
-(crates/python/src/python_policy.rs, docs/policies.md).
+The card of a policy may name a Python file instead of a network; that file defines `decide(seen)`
+(crates/python/src/python_policy.rs, docs/reference/policy-card.md).
 """
 
 from __future__ import annotations
@@ -28,10 +29,10 @@ _NOT_PARAMETERS = ("cwnd", "ssthresh", "pacing_rate_bps", "mss_bytes", "random")
 
 
 def read_class(file: str) -> type[Any]:
-    """Run a file and return the class of congestion controls that it defines.
+    """Run a file and return its class `CongestionControl`.
 
     Raises:
-        InputError: it cannot be run, or defines none.
+        InputError: the file fails to run, or defines no such class.
     """
     try:
         found = getattr(_run(file), CLASS, None)
@@ -45,10 +46,10 @@ def read_class(file: str) -> type[Any]:
 
 
 def read_decide(file: str) -> Any:
-    """Run a file and return the function `decide` of a policy that it defines.
+    """Run a file and return its function `decide`, which makes the decisions of a policy.
 
     Raises:
-        InputError: it cannot be run, or defines none.
+        InputError: the file fails to run, or defines no such function.
     """
     try:
         found = getattr(_run(file), DECIDE, None)
@@ -60,23 +61,23 @@ def read_decide(file: str) -> Any:
 
 
 def new(
-    made: type[Any], file: str, given: Sequence[tuple[str, str]], seed: int, mss_bytes: int
+    cc_class: type[Any], file: str, given: Sequence[tuple[str, str]], seed: int, mss_bytes: int
 ) -> Any:
-    """Return the congestion control of a connection.
+    """Return a new congestion control for one end of a connection.
 
     Args:
-        made: its class.
-        file: where it is from.
-        given: parameters, name and text.
-        seed: of its random numbers.
-        mss_bytes: payload of a full packet.
+        cc_class: class of the congestion control.
+        file: file that defines the class.
+        given: parameters set in the scenario, each as name and text.
+        seed: seed of the congestion control's random numbers.
+        mss_bytes: payload of a full-sized packet in bytes.
 
     Raises:
-        InputError: there is no such parameter, or it cannot be that.
+        InputError: a parameter does not exist or cannot have that value, or `__init__` fails.
     """
-    values = {name: _value(made, Path(file).stem, name, text) for name, text in given}
+    values = {name: _value(cc_class, Path(file).stem, name, text) for name, text in given}
     try:
-        instance: Any = object.__new__(made)
+        instance: Any = object.__new__(cc_class)
         state = {"cwnd": 10.0, "ssthresh": math.inf, "pacing_rate_bps": None}
         own = {"mss_bytes": mss_bytes, "random": random.Random(seed)}
         for name, value in {**state, **own, **values}.items():
@@ -88,7 +89,7 @@ def new(
 
 
 def describe(error: BaseException, file: str, where: str = "") -> str:
-    """Return one line: where in the file, what, and what it was doing."""
+    """Return an error as one line: file and line, the error, then the context `where`."""
     line: int | None = None
     if isinstance(error, SyntaxError) and error.filename == file:
         line, what = error.lineno, f"SyntaxError: {error.msg}"
@@ -98,19 +99,20 @@ def describe(error: BaseException, file: str, where: str = "") -> str:
         what = f"{type(error).__name__}: {error}".rstrip(": ")
     if isinstance(error, SkyhopError):
         what = str(error)
-    place = _shown(file) if line is None else f"{_shown(file)}:{line}"
+    shown = _relative_name(file)
+    place = shown if line is None else f"{shown}:{line}"
     return " ".join(f"{place}: {what}{where}".split())
 
 
 def _run(file: str) -> ModuleType:
-    """Run a file as a module of its own, anew each time: it may have been edited."""
+    """Execute a file as a module; without caching, because the user may have edited the file."""
     path = Path(file)
     spec = importlib.util.spec_from_file_location(f"skyhop_cc_{path.stem}", file)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     if str(path.parent) not in sys.path:
-        # Behind what is installed: its own helpers are found, and replace nothing.
+        # At the end, so that modules in the file's directory cannot shadow installed ones.
         sys.path.append(str(path.parent))
     sys.modules[spec.name] = module
     code = compile(path.read_bytes(), file, "exec")
@@ -118,28 +120,28 @@ def _run(file: str) -> ModuleType:
     return module
 
 
-def _value(made: type, table: str, name: str, text: str) -> object:
-    """Return a parameter's value, of the kind that the class gives it."""
-    usual = parameters(made).get(name)
-    if usual is None:
-        known = ", ".join(parameters(made)) or "none"
+def _value(cc_class: type, table: str, name: str, text: str) -> object:
+    """Return a parameter's value, converted to the type of its default."""
+    default = parameters(cc_class).get(name)
+    if default is None:
+        known = ", ".join(parameters(cc_class)) or "none"
         raise InputError(f'{table} has no parameter "{name}"; it has: {known}')
-    if isinstance(usual, str):
+    if isinstance(default, str):
         return text
-    if isinstance(usual, bool) and text in ("true", "false"):
+    if isinstance(default, bool) and text in ("true", "false"):
         return text == "true"
     try:
-        return type(usual)(text) if not isinstance(usual, bool) else _refused()
+        return type(default)(text) if not isinstance(default, bool) else _reject()
     except ValueError:
-        kind = {bool: "true or false", int: "a whole number"}.get(type(usual), "a number")
+        kind = {bool: "true or false", int: "a whole number"}.get(type(default), "a number")
         raise InputError(f'{table}.{name} = "{text}": expected {kind}') from None
 
 
-def parameters(made: type) -> dict[str, bool | int | float | str]:
-    """Return the parameters of a class with their defaults: its numbers, truth values, texts."""
+def parameters(cc_class: type) -> dict[str, bool | int | float | str]:
+    """Return the parameters of a class with their defaults: its public class attributes."""
     return {
         name: value
-        for parent in reversed(made.__mro__)
+        for parent in reversed(cc_class.__mro__)
         for name, value in vars(parent).items()
         if isinstance(value, bool | int | float | str)
         and not name.startswith("_")
@@ -147,12 +149,12 @@ def parameters(made: type) -> dict[str, bool | int | float | str]:
     }
 
 
-def _refused() -> bool:
+def _reject() -> bool:
     raise ValueError
 
 
-def _shown(file: str) -> str:
-    """Return a file's name as a user in this directory would write it."""
+def _relative_name(file: str) -> str:
+    """Return a file's name, relative to the current directory if the file is below it."""
     path = Path(file)
     here = Path.cwd()
     return str(path.relative_to(here)) if path.is_relative_to(here) else file

@@ -8,13 +8,13 @@ from skyhop import _core
 from skyhop.errors import InputError
 
 DURATION = r"^\s*[0-9.]+\s*(ns|us|ms|s|min|h)\s*$"
-"""How study files write durations, for their schema; what one is worth, the core knows."""
+"""Pattern of durations in study files, for their JSON Schema; the core converts them."""
 
 MOMENT = r"^\s*(-?[0-9.]+\s*(ns|us|ms|s|min|h)|[0-9]+(\.[0-9]+)?\s*%)\s*$"
-"""A moment of something that lasts: after its begin, before its end ("-1 s"), or "75 %" of it."""
+"""Pattern of a moment of a period: time after its start, before its end ("-1 s"), or "75 %"."""
 
 SIZE = r"^\s*([0-9]+\.?[0-9]*|\.[0-9]+)\s*([kMG]?)B\s*$"
-"""How study files write numbers of bytes, in decimal."""
+"""Pattern of numbers of bytes in study files, with decimal prefixes."""
 
 _SIZE_BYTES = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9}
 _RATE_MBPS = {"": 1e-6, "k": 1e-3, "M": 1.0, "G": 1e3}
@@ -22,13 +22,13 @@ _NUMBER = re.compile(r"\s*([-+]?[0-9]+(?:\.[0-9]+)?(?:e[-+]?[0-9]+)?)")
 
 
 def mbps_or_none(text: object) -> float | None:
-    """Return a rate in Mbit/s, None where `text` is not one."""
+    """Parse a rate to Mbit/s; None if `text` is not a rate."""
     found = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*([kMG]?)(?:bit/s|bps)\s*", str(text))
     return float(found[1]) * _RATE_MBPS[found[2]] if found else None
 
 
 def seconds_or_none(text: object) -> float | None:
-    """Return a duration in seconds, None where `text` is not one."""
+    """Parse a duration to seconds; None if `text` is not a duration."""
     try:
         return _core.duration_s("", str(text))
     except InputError:
@@ -36,7 +36,7 @@ def seconds_or_none(text: object) -> float | None:
 
 
 def seconds(text: str) -> float:
-    """Return a duration in seconds.
+    """Parse a duration such as "20 ms" to seconds.
 
     Raises:
         ValueError: `text` is not a duration.
@@ -48,7 +48,7 @@ def seconds(text: str) -> float:
 
 
 def moment_s(text: str, begin_s: float, end_s: float) -> float:
-    """Return when a moment of what lasts from `begin_s` to `end_s` is, in seconds.
+    """Parse a moment (`MOMENT`) of the period from `begin_s` to `end_s`; return it in seconds.
 
     Raises:
         ValueError: `text` is not a moment.
@@ -60,10 +60,10 @@ def moment_s(text: str, begin_s: float, end_s: float) -> float:
 
 
 def size_bytes(text: str) -> float:
-    """Return a number of bytes ("50 MB").
+    """Parse a number of bytes ("50 MB").
 
     Raises:
-        ValueError: `text` is not one.
+        ValueError: `text` is not a number of bytes.
     """
     found = re.fullmatch(SIZE, text)
     if found is None:
@@ -72,7 +72,7 @@ def size_bytes(text: str) -> float:
 
 
 def leading_number(value: object) -> float | None:
-    """Return the number that a value is or begins with ("0.3 s": 0.3), None without one."""
+    """Return the number that a value is or starts with ("0.3 s": 0.3); None if there is none."""
     if isinstance(value, bool):
         return None
     if isinstance(value, int | float):

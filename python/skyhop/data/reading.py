@@ -1,4 +1,4 @@
-"""Records from runs and paths: `Run` and `Path` read the files, and these are views of them."""
+"""Conversion of runs (`Run`) and paths (`Path`) to records of arrays."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import pyarrow as pa
 
 from skyhop._core import DIRECTIONS, LOSS_REASONS, PATH_LINK, PHASE_KINDS
 from skyhop.data.arrays import FloatArray
-from skyhop.data.heads import RunHead, read_heads, run_head
 from skyhop.data.paths import Path, read_path
 from skyhop.data.records import (
     SHOWN_EVENT_KINDS,
@@ -26,6 +25,7 @@ from skyhop.data.records import (
     ProbeSeries,
     RunRecord,
 )
+from skyhop.data.run_headers import RunHeader, read_run_headers, run_header
 from skyhop.errors import InputError
 from skyhop.runs import Run
 
@@ -39,7 +39,7 @@ _PROBE_COLUMNS = ("probe", "seq", "t_ns", "rtt_ns", "scheduled_rtt_ns")
 _APP_COLUMNS = ("flow", "t_ns", "latency_ns")
 _CALL_COLUMNS = (*_APP_COLUMNS, "direction", "mos")
 FILM = "chunks"
-"""The table of what players did."""
+"""Name of the table of adaptive video: one row per chunk."""
 _FILM_COLUMNS = (
     "flow", "t_ns", "asked_ns", "arrived_ns", "bitrate_bps", "buffer_ns", "stall_ns",
 )  # fmt: skip
@@ -49,13 +49,17 @@ _PATH_COLUMNS = ("t_ns", "nodes", "delay_ns", "delay_back_ns", "rate_bps", "loss
 def read_runs(
     directories: Sequence[FilePath | str], *, force_size: bool = False
 ) -> list[RunRecord]:
-    """Read run directories, as `read_heads` finds them; `force_size`: however large they are.
+    """Read the runs in directories; they are found and named as by `read_run_headers`.
+
+    Args:
+        directories: run directories, or directories of runs.
+        force_size: read the tables even if they take much memory.
 
     Raises:
-        InputError: there is none, or one is not a run directory, or too large.
+        InputError: no directory is given, or a directory is not a run directory or is too large.
     """
-    heads = read_heads(directories)
-    return [_record(head, Run(head.directory, force_size=force_size)) for head in heads]
+    headers = read_run_headers(directories)
+    return [_record(header, Run(header.directory, force_size=force_size)) for header in headers]
 
 
 def run_record(run: Run) -> RunRecord:
@@ -64,11 +68,11 @@ def run_record(run: Run) -> RunRecord:
     Raises:
         InputError: a file of the run is missing, damaged, or lacks a key or a column.
     """
-    return _record(run_head(run), run)
+    return _record(run_header(run), run)
 
 
-def _record(head: RunHead, run: Run) -> RunRecord:
-    directory, summary = head.directory, head.summary
+def _record(header: RunHeader, run: Run) -> RunRecord:
+    directory, summary = header.directory, header.summary
     flows = _frame(run.flows, _FLOW_COLUMNS, directory / "flows.parquet")
     link = _frame(run.link, _LINK_COLUMNS, directory / "link.parquet")
     events = _frame(run.events, _EVENT_COLUMNS, directory / "events.parquet")
@@ -76,8 +80,8 @@ def _record(head: RunHead, run: Run) -> RunRecord:
     path_file = directory / "path.parquet"
     return RunRecord(
         directory=directory,
-        name=head.name,
-        manifest=head.manifest,
+        name=header.name,
+        manifest=header.manifest,
         summary=summary,
         flows={
             int(flow["id"]): _flow_series(flows.filter(pl.col("flow") == flow["id"]))
@@ -115,7 +119,7 @@ def _films(table: pa.Table | None, origin: FilePath) -> dict[int, FilmSeries]:
     frame = _frame(table, _FILM_COLUMNS, origin).drop_nulls("arrived_ns").sort("arrived_ns")
     films = {}
     for (flow,), rows in frame.group_by("flow", maintain_order=True):
-        # Chunks count from their session's beginning; when they were asked for is known of the run.
+        # `t_ns` (time of the request) counts from the run's start, other times from the session's.
         began_s = (_floats(rows, "t_ns", 1e9) - _floats(rows, "asked_ns", 1e9))[0]
         films[int(flow)] = FilmSeries(
             arrived_s=began_s + _floats(rows, "arrived_ns", 1e9),
@@ -127,7 +131,10 @@ def _films(table: pa.Table | None, origin: FilePath) -> dict[int, FilmSeries]:
 
 
 def path_record(source: Path | pa.Table) -> PathRecord:
-    """Return a path, or a table with its frames and its header as metadata, as arrays.
+    """Return a path as arrays.
+
+    Args:
+        source: the path, or a table of its frames whose metadata contain its header.
 
     Raises:
         InputError: the table is not a path's.
@@ -158,9 +165,9 @@ def _frame(table: pa.Table, columns: Sequence[str], origin: FilePath | str) -> p
     for column in columns:
         if column not in table.column_names:
             raise InputError(f"{origin}: the column `{column}` is missing")
-    # Without what else stands in a schema: letters that are none would be the end of polars.
-    plain = pa.table(table.columns, names=table.column_names)
-    return pl.DataFrame(pl.from_arrow(plain))
+    # Drop the schema's metadata: polars panics on invalid UTF-8 in it.
+    without_metadata = pa.table(table.columns, names=table.column_names)
+    return pl.DataFrame(pl.from_arrow(without_metadata))
 
 
 def _floats(frame: pl.DataFrame, column: str, scale: float = 1.0) -> FloatArray:
@@ -206,7 +213,7 @@ def _link_series(frame: pl.DataFrame) -> LinkSeries:
         t_s=_floats(frame, "t_ns", 1e9),
         backlog_bytes=_floats(frame, "backlog_bytes"),
         delivered_bytes=_floats(frame, "delivered_bytes"),
-        # Runs of before a reason was known lack its column, and have none of it.
+        # Runs of older versions lack the columns of later reasons, and have no such drops.
         drops={
             reason: _floats(frame, column) if column in frame.columns else np.zeros(len(frame))
             for reason, column in ((reason, f"drops_{reason}") for reason in LOSS_REASONS)
@@ -216,7 +223,7 @@ def _link_series(frame: pl.DataFrame) -> LinkSeries:
 
 
 def _marks(frame: pl.DataFrame) -> FloatArray:
-    # Runs of before queues marked lack the column, and have no marks.
+    # Runs of versions without ECN lack the column, and have no marks.
     return _floats(frame, "marks") if "marks" in frame.columns else np.zeros(len(frame))
 
 
@@ -247,7 +254,7 @@ def _app_series(frames: Mapping[str, pl.DataFrame]) -> dict[int, AppSeries]:
 
 
 def _opinions(calls: pl.DataFrame) -> dict[str, tuple[FloatArray, FloatArray]]:
-    """Return the mean opinion scores of a call by direction, each with its windows' beginnings."""
+    """Return, by direction, a call's mean opinion scores and the starts (s) of their windows."""
     found = {}
     for direction in ("forward", "back"):
         rows = calls.filter(pl.col("direction") == direction)
@@ -267,7 +274,7 @@ def _events(frame: pl.DataFrame) -> Events:
 
 def _phases(frame: pl.DataFrame) -> Phases:
     frame = frame.filter(pl.col("kind").is_in(PHASE_KINDS)).sort("t_ns", maintain_order=True)
-    # Runs of before announcements were recorded lack the column, and have no phases.
+    # Runs of versions without announcements lack the column, and have no phases.
     length_s = _floats(frame, "length_ns", 1e9) if len(frame) else np.empty(0)
     return Phases(
         begin_s=_floats(frame, "t_ns", 1e9),

@@ -1,7 +1,7 @@
-"""Runs and paths as arrays: what figures, tables and metrics are made of.
+"""Records: runs and paths as arrays, for figures, tables and metrics.
 
-They are views of `Run` and `Path` in the units that people read: times in seconds, delays in
-milliseconds, NaN for what is not known. `reading` makes them.
+Records hold the tables of `Run` and `Path` in units for people: times in seconds, delays in
+milliseconds, NaN for unknown values. `reading` creates them.
 """
 
 from __future__ import annotations
@@ -14,40 +14,43 @@ import numpy as np
 
 from skyhop._core import PATH_EVENT_KINDS
 from skyhop.data.arrays import BoolArray, FloatArray
-from skyhop.data.heads import RunHead
+from skyhop.data.run_headers import RunHeader
 
 SHOWN_EVENT_KINDS = (*PATH_EVENT_KINDS, "change")
-"""What happens to a path, by itself or as the scenario says, in the order of figures."""
+"""Kinds of events of a path and of changes by the scenario, in the order of figures."""
 
 
 @dataclass(frozen=True)
 class Events:
-    """What happened to a path: n events ordered by time."""
+    """Events of a path: n events ordered by time."""
 
     t_s: FloatArray
-    """When, shape (n,)."""
+    """Times in seconds, shape (n,)."""
     kinds: tuple[str, ...]
-    """What, n of `SHOWN_EVENT_KINDS`."""
+    """Kind of each of the n events, one of `SHOWN_EVENT_KINDS`."""
     outage_s: FloatArray
-    """How long the path is down from then on, shape (n,)."""
+    """Time in seconds for which the path is down after each event, shape (n,)."""
 
     @staticmethod
-    def none() -> Events:
-        """Return that nothing happened."""
+    def empty() -> Events:
+        """Return a record without events."""
         return Events(np.array([]), (), np.array([]))
 
     def times(self, kind: str) -> FloatArray:
-        """Return when events of one kind happened, in seconds."""
+        """Return the times of the events of one kind, in seconds."""
         return self.t_s[[name == kind for name in self.kinds]]
 
     def within(self, begin_s: float, end_s: float) -> Events:
-        """Keep the events from `begin_s` on and before `end_s`."""
+        """Return the events from `begin_s` (included) to `end_s` (excluded)."""
         kept = (self.t_s >= begin_s) & (self.t_s < end_s)
         kinds = tuple(kind for kind, keep in zip(self.kinds, kept, strict=True) if keep)
         return Events(self.t_s[kept], kinds, self.outage_s[kept])
 
     def down_spans(self, end_s: float) -> list[tuple[float, float]]:
-        """Return disjoint, ordered (begin, end) in s when the path was down, up to `end_s`."""
+        """Return the spans (begin, end) in s, up to `end_s`, in which the path was down.
+
+        Spans are disjoint and ordered.
+        """
         spans = [
             (begin, begin + outage)
             for begin, outage in zip(self.t_s.tolist(), self.outage_s.tolist(), strict=True)
@@ -67,48 +70,51 @@ class Events:
 
 @dataclass(frozen=True)
 class Phases:
-    """What congestion controls did about announced handovers: n phases ordered by their begin."""
+    """Reactions of congestion controls to announced handovers: n phases ordered by their begin."""
 
     begin_s: FloatArray
-    """When each began, shape (n,)."""
+    """Starts of the phases in seconds, shape (n,)."""
     length_s: FloatArray
-    """How long it lasted, shape (n,)."""
+    """Durations of the phases in seconds, shape (n,)."""
     kinds: tuple[str, ...]
-    """What, n of `PHASE_KINDS`."""
+    """Kind of each of the n phases, one of `PHASE_KINDS`."""
     flows: tuple[int, ...]
-    """Whose, n flow ids."""
+    """Flow id of each of the n phases."""
 
     def spans(self, kind: str, end_s: float) -> list[tuple[float, float]]:
-        """Return disjoint, ordered (begin, end) in s when any flow was in a phase of this kind."""
+        """Return the spans (begin, end) in s, up to `end_s`, in which any flow is in this phase.
+
+        Spans are disjoint and ordered.
+        """
         phases = zip(self.begin_s.tolist(), self.length_s.tolist(), self.kinds, strict=True)
         return _merged(
-            [(begin, begin + length) for begin, length, of in phases if of == kind], end_s
+            [(begin, begin + length) for begin, length, name in phases if name == kind], end_s
         )
 
 
 @dataclass(frozen=True)
 class PathRecord:
-    """A path: n frames."""
+    """Time-varying path of n frames."""
 
     header: Mapping[str, Any]
-    """The JSON header: endpoints, constellation, policies, seed."""
+    """Header of the path (JSON): endpoints, constellation, policies, seed."""
     t_s: FloatArray
-    """When each frame begins, shape (n,)."""
+    """Starts of the frames in seconds, shape (n,)."""
     delay_ms: FloatArray
-    """One-way delay from -> to, shape (n,), NaN without a path."""
+    """One-way delay in ms from `from` to `to`, shape (n,), NaN without a path."""
     delay_back_ms: FloatArray
-    """One-way delay to -> from, shape (n,), NaN without a path."""
+    """One-way delay in ms from `to` to `from`, shape (n,), NaN without a path."""
     hops: FloatArray
-    """Number of hops, shape (n,), NaN where they are not known."""
+    """Number of hops, shape (n,), NaN if not known."""
     rate_mbps: FloatArray
-    """The path's measured rate in Mbit/s, shape (n,), NaN where not known."""
+    """Measured rate of the path in Mbit/s, shape (n,), NaN if not known."""
     same_nodes: BoolArray
-    """Whether a frame has the nodes of the one before, shape (n,)."""
+    """Whether each frame has the same nodes as the frame before, shape (n,)."""
     events: Events
 
     @property
     def duration_s(self) -> float:
-        """The time that the path covers."""
+        """Time that the path covers, in seconds."""
         last_s = float(self.t_s[-1]) if len(self.t_s) else 0.0
         return max(float(self.header.get("duration_ns", 0)) / 1e9, last_s)
 
@@ -118,10 +124,11 @@ class PathRecord:
         return str(value.get("name", end)) if isinstance(value, Mapping) else end
 
     def curve(self, values: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return times (s) and values to draw, (m,) each.
+        """Return the points of a curve of `values`: times (s) and values, shape (m,) each.
 
-        Within the same nodes a value goes linearly to the next frame where the header says so;
-        where the nodes change it stays and then jumps. The last value holds until the end.
+        While the nodes stay the same, values are interpolated linearly between frames, unless the
+        header says `between_frames` otherwise; where the nodes change, the value jumps. The last
+        value holds until the end.
         """
         linear = self.header.get("between_frames", "linear") == "linear"
         jumps = np.zeros(len(values), dtype=bool)
@@ -136,7 +143,7 @@ class PathRecord:
 
 @dataclass(frozen=True)
 class FlowSeries:
-    """One TCP flow's samples, shape (n,) each; NaN where a value is not known."""
+    """Samples of one TCP flow, shape (n,) each; NaN where a value is not known."""
 
     t_s: FloatArray
     goodput_mbps: FloatArray
@@ -145,26 +152,26 @@ class FlowSeries:
     srtt_ms: FloatArray
     retransmits: FloatArray
     marks: FloatArray
-    """Packets that links marked (ECN) during each sample."""
+    """Packets that links marked (ECN) since the previous sample."""
 
 
 @dataclass(frozen=True)
 class LinkSeries:
-    """One direction of the link, shape (n,) each."""
+    """Samples of one direction of a link, shape (n,) each."""
 
     t_s: FloatArray
     backlog_bytes: FloatArray
     delivered_bytes: FloatArray
-    """IP packets that arrived at the far end during each sample."""
+    """Bytes of IP packets that arrived at the far end of the link since the previous sample."""
     drops: Mapping[str, FloatArray]
-    """Packets lost during each sample, by reason."""
+    """Packets lost since the previous sample, by reason."""
     marks: FloatArray
-    """Packets that the queue marked (ECN) during each sample."""
+    """Packets that the queue marked (ECN) since the previous sample."""
 
 
 @dataclass(frozen=True)
 class ProbeSeries:
-    """One probe's packets, shape (n,) each; NaN for the RTT of a lost one."""
+    """Packets of one probe flow, shape (n,) each; the RTT of a lost packet is NaN."""
 
     t_s: FloatArray
     rtt_ms: FloatArray
@@ -173,68 +180,71 @@ class ProbeSeries:
 
 @dataclass(frozen=True)
 class AppSeries:
-    """What a flow's application did: n transactions ordered by when they were due."""
+    """Transactions of a flow's application: n transactions, ordered by their due times."""
 
     table: str
-    """What it did, one of `APP_TABLES`."""
+    """Name of the table of the transactions, one of `APP_TABLES`."""
     t_s: FloatArray
-    """When each was due, shape (n,)."""
+    """Due times of the transactions in seconds, shape (n,)."""
     latency_ms: FloatArray
-    """From then until it was done, shape (n,), NaN where it failed."""
+    """Time in ms from due time to completion, shape (n,), NaN for a failed transaction."""
     mos: Mapping[str, tuple[FloatArray, FloatArray]] = field(default_factory=dict)
-    """Of a call, by direction: the mean opinion scores of its windows, and when these began."""
+    """Mean opinion scores of a call's windows and the windows' starts (s), by direction."""
 
     @property
     def failed_s(self) -> FloatArray:
-        """When those were due that failed, in seconds."""
+        """Due times of the failed transactions, in seconds."""
         return self.t_s[np.isnan(self.latency_ms)]
 
 
 @dataclass(frozen=True)
 class FilmSeries:
-    """What a player did: n chunks ordered by when they came; times in s of the run."""
+    """Chunks that a video player downloaded: n chunks, ordered by arrival.
+
+    Times count from the start of the run. Chunks that never arrived are not included.
+    """
 
     arrived_s: FloatArray
-    """When each had come, shape (n,)."""
+    """Times in seconds at which the chunks had arrived completely, shape (n,)."""
     bitrate_mbps: FloatArray
-    """Of its track, shape (n,)."""
+    """Bitrates of the chunks' tracks in Mbit/s, shape (n,)."""
     buffer_s: FloatArray
-    """What was left to play once it had come, shape (n,)."""
+    """Buffer levels in seconds of video after each arrival, shape (n,)."""
     stall_s: FloatArray
-    """How long the picture stood still for want of it, shape (n,)."""
+    """Durations in seconds of the stalls before each arrival, shape (n,); 0 without a stall."""
 
     @property
     def end_s(self) -> float:
-        """When the last chunk has been played, or where nothing came, 0."""
+        """Time in seconds at which the playback of the last chunk ends; 0 without chunks."""
         return float(self.arrived_s[-1] + self.buffer_s[-1]) if len(self.arrived_s) else 0.0
 
     def stalls(self) -> tuple[FloatArray, FloatArray]:
-        """Return when the picture began to stand still, and when it moved again."""
-        stood = self.stall_s > 0
-        ends = self.arrived_s[stood]
-        return ends - self.stall_s[stood], ends
+        """Return the starts and ends of the stalls, in seconds."""
+        stalled = self.stall_s > 0
+        ends = self.arrived_s[stalled]
+        return ends - self.stall_s[stalled], ends
 
 
 @dataclass(frozen=True)
-class RunRecord(RunHead):
-    """A run with its tables."""
+class RunRecord(RunHeader):
+    """Run with its tables as arrays."""
 
     flows: Mapping[int, FlowSeries]
-    """By flow id; a flow of the summary that has no samples has an empty series."""
+    """TCP flows by flow id; a flow of the summary without samples has an empty series."""
     link: Mapping[str, LinkSeries]
-    """By direction, forward and back; with several links by name: path, path back, NAME …"""
+    """Series of the link by direction: forward, back; of several links: path, path back, NAME, …"""
     events: Events
-    """Path events and changes; losses are counted in `link`."""
+    """Events of the path and changes by the scenario; losses are counted in `link`."""
     announced_s: FloatArray
-    """When handovers were announced."""
+    """Times in seconds at which handovers were announced."""
     phases: Phases
     probes: Mapping[int, ProbeSeries]
     apps: Mapping[int, AppSeries]
-    """By flow id; a flow is in it whose application has done something that has a table."""
+    """Applications by flow id, without applications that have no row in any table."""
     films: Mapping[int, FilmSeries]
-    """By flow id, what players did."""
+    """Video players by flow id."""
     path: PathRecord | None
-    """The path that the run went over, where the directory holds a copy of it."""
+    """Path of the run; None if the run directory has no copy of it."""
 
 
 def _merged(spans: Sequence[tuple[float, float]], end_s: float) -> list[tuple[float, float]]:

@@ -1,4 +1,7 @@
-"""Runs without their tables: found, named, and their two JSON files checked."""
+"""Headers of runs: finding run directories, naming the runs, and checking run.json, summary.json.
+
+A header is a run without its tables: it holds the content of run.json and summary.json.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ FLOW_SUMMARY_KEYS = (
     "id", "cc", "start_s", "stop_s", "goodput_bps", "srtt_mean_us", "rtt_p95_us",
     "base_rtt_mean_us", "cwnd_mean_packets", "retransmits", "sent_packets", "completion_s",
 )  # fmt: skip
-"""What summary.json says of each TCP flow."""
+"""Keys that summary.json has for each TCP flow."""
 
 _TEXTS = ("engine", "cc", "kind", "connection", "evidence")
 _LISTS = ("flows", "probes", "apps")
@@ -26,21 +29,21 @@ _NUMBERS = (
     *("failed", "utilisation", "backlog_mean_bytes", "end", "intermediate", "reroute"),
     *LOSS_REASONS,
 )  # fmt: skip
-"""What is always known."""
+"""Keys of summary.json whose value may not be null; other numbers may be null."""
 
-_OF_EACH = {"flows": FLOW_SUMMARY_KEYS, "probes": ("id", "sent", "lost"), "apps": ("id",)}
-"""Of each entry of a list."""
+_ENTRY_KEYS = {"flows": FLOW_SUMMARY_KEYS, "probes": ("id", "sent", "lost"), "apps": ("id",)}
+"""Required keys of each entry of a list in summary.json, by the name of the list."""
 
 _SUMMARY_KEYS = ("engine", "seed", "virtual_s", "wall_s", "flows", "link", "handovers")
 
 
 @dataclass(frozen=True)
-class RunHead:
-    """What is known of a run without its tables."""
+class RunHeader:
+    """Run without its tables: the content of its two JSON files."""
 
     directory: Path
     name: str
-    """What to call the run; `read_heads` makes it unique."""
+    """Name of the run in tables and figures; `read_run_headers` makes it unique."""
     manifest: Mapping[str, Any]
     """The content of run.json."""
     summary: Mapping[str, Any]
@@ -48,18 +51,18 @@ class RunHead:
 
     @property
     def duration_s(self) -> float:
-        """How much of the scenario's time passed."""
+        """Duration of the run in the scenario's time."""
         return float(self.summary["virtual_s"])
 
     @property
     def scenario(self) -> Mapping[str, Any]:
-        """The scenario as resolved."""
+        """The resolved scenario, with all defaults filled in."""
         scenario = self.manifest["scenario"]
         return scenario if isinstance(scenario, Mapping) else {}
 
     @property
     def has_one_link(self) -> bool:
-        """Whether all flows share the link of `[path]` and `[link]` and nothing else."""
+        """Whether the only link of the run is that of `[path]` and `[link]`."""
         flows = self.scenario.get("flow", [])
         return not self.scenario.get("links") and not any("extra_rtt" in flow for flow in flows)
 
@@ -68,21 +71,21 @@ class RunHead:
         yield from self.summary["flows"]
 
 
-def read_heads(directories: Sequence[Path | str]) -> list[RunHead]:
-    """Read what is known of runs; a directory that holds runs (`seed-1/`, …) stands for them all.
+def read_run_headers(directories: Sequence[Path | str]) -> list[RunHeader]:
+    """Read the headers of runs; a directory of runs (`seed-1/`, …) stands for all of its runs.
 
     Raises:
-        InputError: there is none, or one is not a run directory.
+        InputError: no directory is given, or a directory is not a run directory.
     """
     found = [run for directory in directories for run in _run_directories(Path(directory))]
     if not found:
         raise InputError("no run directory given: name at least one")
     names = _unique_names(found)
-    return [run_head(Run(file), name) for file, name in zip(found, names, strict=True)]
+    return [run_header(Run(file), name) for file, name in zip(found, names, strict=True)]
 
 
-def run_head(run: Run, name: str = "") -> RunHead:
-    """Return what is known of a run; its name is its directory's where none is given.
+def run_header(run: Run, name: str = "") -> RunHeader:
+    """Return the header of a run; its default name is that of its directory.
 
     Raises:
         InputError: a file of the run is missing, damaged, or lacks a key.
@@ -90,9 +93,9 @@ def run_head(run: Run, name: str = "") -> RunHead:
     directory = run.directory
     _check_keys(directory / "run.json", run.info, ("scenario",))
     _check_keys(directory / "summary.json", run.summary, _SUMMARY_KEYS)
-    _check_figures(directory / "summary.json", "", run.summary)
+    _check_types(directory / "summary.json", "", run.summary)
     _check_summary(directory / "summary.json", run.summary)
-    return RunHead(directory, name or directory.resolve().name, run.info, run.summary)
+    return RunHeader(directory, name or directory.resolve().name, run.info, run.summary)
 
 
 def _run_directories(directory: Path) -> list[Path]:
@@ -110,7 +113,7 @@ def _run_directories(directory: Path) -> list[Path]:
 
 
 def _unique_names(directories: Sequence[Path]) -> list[str]:
-    """Take as many of the last parts of each path as it takes to tell them apart."""
+    """Return for each path its last components, as few as needed for distinct names."""
     parts = [directory.resolve().parts for directory in directories]
     for depth in range(1, max(len(part) for part in parts) + 1):
         names = ["/".join(part[-depth:]) for part in parts]
@@ -125,8 +128,14 @@ def _check_keys(file: Path, content: Mapping[str, Any], keys: Sequence[str]) -> 
             raise InputError(f"{file}: the key `{key}` is missing")
 
 
-def _check_figures(file: Path, above: str, content: Mapping[str, Any]) -> None:
-    """Check that what should be a number, a text or a list in summary.json is one."""
+def _check_types(file: Path, above: str, content: Mapping[str, Any]) -> None:
+    """Check the types of numbers, texts, lists and objects in summary.json.
+
+    Args:
+        file: its path, for errors.
+        above: prefix of the keys in errors, such as "links.".
+        content: the object to check, including nested objects.
+    """
     for key, value in content.items():
         place = f"{above}{key}"
         if key == "warnings":
@@ -136,10 +145,10 @@ def _check_figures(file: Path, above: str, content: Mapping[str, Any]) -> None:
             for index, inner in enumerate(value if is_right else ()):
                 if not isinstance(inner, Mapping):
                     raise InputError(f"{file}: `{place}[{index}]` should be an object")
-                _check_figures(file, f"{place}[{index}].", inner)
+                _check_types(file, f"{place}[{index}].", inner)
         elif isinstance(value, Mapping):
             is_right = key in _OBJECTS or above == "links."
-            _check_figures(file, f"{place}.", value)
+            _check_types(file, f"{place}.", value)
         elif key in _TEXTS:
             is_right = isinstance(value, str)
         elif key in _OBJECTS:
@@ -156,7 +165,7 @@ def _check_summary(file: Path, summary: Mapping[str, Any]) -> None:
         ("link", link, ("utilisation", "backlog_mean_bytes", "drops")),
         ("handovers", summary["handovers"], ("end", "intermediate", "reroute")),
     ]
-    for name, wanted in _OF_EACH.items():
+    for name, wanted in _ENTRY_KEYS.items():
         for index, entry in enumerate(summary.get(name) or ()):
             parts.append((f"{name}[{index}]", entry, wanted))
     if isinstance(link, Mapping):

@@ -1,4 +1,4 @@
-"""Scenarios from files or dictionaries."""
+"""Loading and checking of scenarios, from files or dictionaries."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from skyhop import _core
-from skyhop.data.downloads import downloaded, is_address
-from skyhop.data.places import taken_as
+from skyhop.data.downloads import download, is_address
+from skyhop.data.places import ambiguity_note
 from skyhop.data.shipped import find_scenario
 from skyhop.errors import InputError
 
@@ -23,33 +23,33 @@ Scenario: TypeAlias = str | os.PathLike[str] | Mapping[str, Any] | _core.Scenari
 def load_scenario(
     scenario: Scenario, sets: Sequence[str] = (), *, origin: str = "the scenario"
 ) -> _core.Scenario:
-    """Return the checked scenario of a file or a dictionary.
+    """Load and check a scenario from a file or a dictionary.
 
     Args:
-        scenario: the file or an example's name, the content as the file would have it, or what is
-            checked already.
-        sets: overrides, each "KEY=VALUE"; a path's start may be "now"; what is checked already
-            takes none.
-        origin: what errors call a scenario that is not a file.
+        scenario: a file, the name of an example, a scenario as a dictionary, or an already checked
+            scenario.
+        sets: overrides, each "KEY=VALUE"; the start of a path may be "now". Not allowed for an
+            already checked scenario.
+        origin: name for errors of a scenario that is not a file.
 
-    Element sets that are an address are downloaded first. A congestion control's file is looked up
-    beside the scenario; one that `sets` name, in the current directory.
+    Element sets given by a URL are downloaded first. Names of congestion-control files are relative
+    to the scenario's directory; in `sets`, they are relative to the current directory.
 
     Raises:
-        InputError: one line that names the file, the key and what was expected.
+        InputError: the scenario is wrong; one line names the file, the key and what was expected.
     """
     if isinstance(scenario, _core.Scenario):
         if sets:
             raise InputError(f"{origin}: is already checked: give overrides when loading it")
         return scenario
-    sets = [with_now(with_whole_cc(text)) for text in sets]
+    sets = [with_now(with_absolute_cc_file(text)) for text in sets]
     loaded = _loaded(scenario, sets, origin)
-    downloads = download_sets(loaded)
+    downloads = download_element_sets(loaded)
     return _loaded(scenario, [*sets, *downloads], origin) if downloads else loaded
 
 
 def with_now(override: str) -> str:
-    """Return an override in which a start of "now" is this second."""
+    """Return an override; a path start of "now" is replaced by the current second of UTC."""
     key, _, value = override.partition("=")
     if key.strip().split(".")[-1] != "start" or value.strip().strip("\"'") != "now":
         return override
@@ -57,11 +57,11 @@ def with_now(override: str) -> str:
     return f'{key.strip()}="{now.isoformat().replace("+00:00", "Z")}"'
 
 
-def download_sets(scenario: _core.Scenario) -> list[str]:
-    """Download all element sets that are an address; return the overrides that name the copies.
+def download_element_sets(scenario: _core.Scenario) -> list[str]:
+    """Download the element sets given by URL; return overrides that name the local copies.
 
     Raises:
-        InputError: an address cannot be reached or answers with an error.
+        InputError: a server cannot be reached or answers with an error.
         RunError: a copy cannot be written.
     """
     resolved = json.loads(scenario.to_json())
@@ -71,7 +71,7 @@ def download_sets(scenario: _core.Scenario) -> list[str]:
     }
     named["signal.elements"] = resolved["signal"].get("elements", "")
     return [
-        f"{key}={json.dumps(os.fspath(downloaded(name)))}"
+        f"{key}={json.dumps(os.fspath(download(name)))}"
         for key, name in named.items()
         if is_address(name)
     ]
@@ -80,18 +80,18 @@ def download_sets(scenario: _core.Scenario) -> list[str]:
 def load_cc_files(scenario: _core.Scenario, *, for_kernel: bool = False) -> None:
     """Compile and load the files that flows name as their congestion controls.
 
-    What a compiler has to say though it did it goes to standard error.
+    Warnings of the compiler go to standard error.
 
     Raises:
         CompileError: a file does not compile.
-        InputError: a file is wrong otherwise.
+        InputError: a file is wrong in another way.
         RunError: this machine lacks a compiler.
     """
     sys.stderr.write(scenario.load_cc_files(for_kernel))
 
 
-def whole_cc_name(cc: str) -> str:
-    """Return a congestion control as it is called from any directory: a file by its whole name."""
+def absolute_cc_name(cc: str) -> str:
+    """Return the name of a congestion control; the name of a file becomes absolute."""
     return str(Path(cc).absolute()) if Path(cc).suffix in _CC_ENDINGS else cc
 
 
@@ -99,8 +99,8 @@ _CC_ENDINGS = (".c", ".py")
 _CC_KEY = re.compile(r"flow\.\d+\.cc")
 
 
-def with_whole_cc(text: str) -> str:
-    """Return an override that names a file here by its whole name."""
+def with_absolute_cc_file(text: str) -> str:
+    """Return an override; if it sets a flow's `cc` to an existing file, make its name absolute."""
     key, _, value = text.partition("=")
     file = Path(value.strip().strip("\"'"))
     if not _CC_KEY.fullmatch(key.strip()) or file.suffix not in _CC_ENDINGS or not file.is_file():
@@ -109,23 +109,23 @@ def with_whole_cc(text: str) -> str:
 
 
 def place_notes(resolved: Mapping[str, Any]) -> list[str]:
-    """Return which places a checked scenario's ends were taken for, where that is open."""
+    """Return notes on the ends of a checked scenario whose names are ambiguous."""
     ends = [
         path[end]
         for path in path_sections(resolved).values()
         for end in ("from", "to")
-        # The ends of other paths are names alone.
+        # In other kinds of paths, the ends are only labels.
         if path["kind"] == "constellation"
     ]
-    return [note for note in map(taken_as, dict.fromkeys(ends)) if note is not None]
+    return [note for note in map(ambiguity_note, dict.fromkeys(ends)) if note is not None]
 
 
 PATH_FILES = ("constellation", "gateways", "pops", "file")
-"""Keys of a path that may name a file."""
+"""Keys of a path whose value may be the name of a file."""
 
 
 def path_sections(resolved: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    """Return every path of a checked scenario by its key: `path`, `links.NAME.path`."""
+    """Return the paths of a checked scenario by key: `path`, `links.NAME.path`."""
     of_links = {
         f"links.{name}.path": link["path"]
         for name, link in resolved.get("links", {}).items()

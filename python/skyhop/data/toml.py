@@ -1,4 +1,4 @@
-"""TOML: read where it comes from outside, and written so that skyhop reads it again."""
+"""Reading and writing of TOML."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from skyhop.errors import InputError
 _DEEP_KEY = re.compile(
     r"""(?<![A-Za-z0-9_-])(?:(?:[A-Za-z0-9_-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){100}"""
 )
-"""Keys of many parts take the reader of TOML time and memory by the square of their number."""
+"""Pattern of dotted keys with 100 or more parts, for which tomllib takes quadratic time."""
 
 
 def read_toml(text: str, source: str) -> dict[str, Any]:
-    """Read TOML.
+    """Parse TOML.
 
     Args:
-        text: the file.
-        source: what messages call it.
+        text: content of the file.
+        source: name of the file, for error messages.
 
     Raises:
-        InputError: it is none, or goes deeper than anything of ours.
+        InputError: the text is not TOML, or is nested too deeply.
     """
-    # Imported here: most commands read none.
+    # Imported here because most commands read no TOML.
     import tomllib
 
     try:
@@ -35,20 +35,20 @@ def read_toml(text: str, source: str) -> dict[str, Any]:
     except RecursionError:
         raise InputError(f"{source}: is nested too deeply") from None
     except ValueError as error:
-        # A number of too many digits is one, too.
+        # Not only TOMLDecodeError: int() raises ValueError for a number of too many digits.
         raise InputError(f"{source}: is no TOML: {' '.join(str(error).split())}") from None
 
 
 def toml_text(content: Mapping[str, Any]) -> str:
-    """Write content as TOML; what has no value, or is an empty list, is left out."""
-    # Imported here: most commands write none.
+    """Return content as TOML text; keys whose value is None or an empty list are left out."""
+    # Imported here because most commands write no TOML.
     import tomli_w
 
-    return tomli_w.dumps(_given(content), indent=2)
+    return tomli_w.dumps(_without_nulls(content), indent=2)
 
 
 def toml_value(value: Any) -> str:
-    """Write a value as it stands behind the sign of equality, in one line."""
+    """Return a value as TOML in one line, in the form after an equals sign."""
     if isinstance(value, Mapping):
         keys = (f"{json.dumps(str(key))} = {toml_value(inner)}" for key, inner in value.items())
         return f"{{ {', '.join(keys)} }}"
@@ -57,9 +57,11 @@ def toml_value(value: Any) -> str:
     return json.dumps(value)
 
 
-def _given(value: Any) -> Any:
+def _without_nulls(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {key: _given(inner) for key, inner in value.items() if inner not in (None, [])}
+        return {
+            key: _without_nulls(inner) for key, inner in value.items() if inner not in (None, [])
+        }
     if isinstance(value, list):
-        return [_given(inner) for inner in value if inner is not None]
+        return [_without_nulls(inner) for inner in value if inner is not None]
     return value

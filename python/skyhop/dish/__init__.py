@@ -1,6 +1,6 @@
-"""A user terminal ("dish"): read, and emulated.
+"""User terminals ("dishes"): reading and emulation.
 
-`client` asks one on the network, `messages` reads recorded answers, `readings` says what either
-means in the words of `skyhop.telemetry.fields`, and `emulate` is a terminal that programs cannot
-tell from a real one.
+`client` queries a terminal on the network, `messages` reads recorded answers, `readings` converts
+both to the fields of `skyhop.telemetry.fields`, and `emulate` is a terminal that answers programs
+like a real one.
 """

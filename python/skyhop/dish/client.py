@@ -1,4 +1,4 @@
-"""A terminal on the network, through starlink-grpc-core: everything is asked with a time limit."""
+"""Client of a terminal on the network, by starlink-grpc-core, with a time limit on every call."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import starlink_grpc  # type: ignore[import-untyped]
 
 from skyhop.dish.readings import (
     Follower,
-    Joined,
+    NewRows,
     ObstructionMap,
     Outage,
     obstruction_map_of,
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from skyhop.telemetry.fields import Sample
 
 ADDRESS = "192.168.100.1:9200"
-"""Where every terminal is on its own network."""
+"""Address that every terminal has in its own network."""
 
 _PORT = 9200
 _LAST_PORT = 65_535
@@ -38,7 +38,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class Location:
-    """Where a terminal is."""
+    """Position of a terminal, as the terminal reports it."""
 
     latitude_deg: float
     longitude_deg: float
@@ -46,18 +46,18 @@ class Location:
 
 
 class Dish:
-    """A terminal, which is asked when its methods are called.
+    """Terminal on the network; each method sends a request.
 
     Args:
         address: HOST or HOST:PORT.
-        timeout_s: how long each answer may take.
-        now_ns: returns UTC in nanoseconds since 1970.
+        timeout_s: time limit of each request in s.
+        now_ns: clock, UTC in nanoseconds since 1970.
 
     Raises:
-        InputError: the address cannot be one.
+        InputError: the address is malformed.
 
-    Every method raises `RunError` in one line: nothing answers there, not in time, something else
-    than a terminal does, or the terminal refuses.
+    Every method raises a `RunError` of one line if there is no answer within the time limit, if the
+    answering program is not a terminal, or if the terminal refuses the request.
     """
 
     def __init__(
@@ -73,43 +73,43 @@ class Dish:
         self._follower = Follower()
 
     def __enter__(self) -> Dish:
-        """Return it; leaving it closes the connection."""
+        """Return the terminal itself; the end of the `with` block closes the connection."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close the connection."""
+        """Close the connection to the terminal."""
         self.close()
 
     def close(self) -> None:
-        """Close the connection; the next question opens it anew."""
+        """Close the connection; the next request opens it again."""
         self._context.close()
 
     def status(self) -> Message:
-        """Return what it says of itself now, a `DishGetStatusResponse`."""
-        answer: Message = self._asked("its status", starlink_grpc.get_status)
+        """Return the current status, a `DishGetStatusResponse`."""
+        answer: Message = self._request("its status", starlink_grpc.get_status)
         return answer
 
     def sample(self) -> Sample:
-        """Return what it says of itself now as telemetry."""
+        """Return the current status as a sample of telemetry."""
         return sample_of(self.status(), self._now_ns())
 
     def history(self) -> Message:
-        """Return its last seconds and its outages, a `DishGetHistoryResponse`."""
-        answer: Message = self._asked("its history", starlink_grpc.get_history)
+        """Return the history (last seconds and outages), a `DishGetHistoryResponse`."""
+        answer: Message = self._request("its history", starlink_grpc.get_history)
         return answer
 
-    def new_rows(self) -> Joined:
-        """Return the seconds that it has had since it was asked so last."""
+    def new_rows(self) -> NewRows:
+        """Return the seconds of the history that are new since the previous call."""
         history = self.history()
         return self._follower.join(history, self._now_ns())
 
     def outages(self) -> list[Outage]:
-        """Return its outages, in UTC."""
+        """Return the terminal's outages, with times in UTC."""
         return outages_of(self.history())
 
     def obstruction_map(self) -> ObstructionMap:
-        """Return the sky as it has seen it."""
-        message = self._asked("its obstruction map", starlink_grpc.get_obstruction_map)
+        """Return the terminal's obstruction map."""
+        message = self._request("its obstruction map", starlink_grpc.get_obstruction_map)
         if message.num_rows * message.num_cols != len(message.snr) or not message.snr:
             raise RunError(
                 f"{self.address}: an obstruction map of {message.num_rows} x {message.num_cols} "
@@ -118,19 +118,19 @@ class Dish:
         return obstruction_map_of(message, self.status())
 
     def location(self) -> Location | None:
-        """Return where it is; None where its owner does not allow that to be asked."""
+        """Return the terminal's position; None if its owner has not allowed this request."""
         try:
-            said = self._asked("its location", starlink_grpc.get_location)
+            answer = self._request("its location", starlink_grpc.get_location)
         except _RefusedError as error:
             if error.code == grpc.StatusCode.PERMISSION_DENIED:
                 return None
             raise
-        return Location(said.lla.lat, said.lla.lon, said.lla.alt)
+        return Location(answer.lla.lat, answer.lla.lon, answer.lla.alt)
 
-    def _asked(self, what: str, question: Callable[..., _T]) -> Any:
-        """Return an answer, or say in one line why there is none."""
+    def _request(self, what: str, request: Callable[..., _T]) -> Any:
+        """Send a request and return the answer; convert failures to a `RunError`."""
         try:
-            return question(context=self._context)
+            return request(context=self._context)
         except grpc.RpcError as error:
             raise self._failure(what, error) from None
         except starlink_grpc.GrpcError:
@@ -140,28 +140,28 @@ class Dish:
             ) from None
         except (AttributeError, ValueError, TypeError, KeyError):
             raise RunError(
-                f"{self.address}: not a terminal, or one that says {what} in another way than "
-                "starlink-grpc-core knows: install a newer one"
+                f"{self.address}: not a terminal, or one that reports {what} in a form that "
+                "starlink-grpc-core does not know: install a newer starlink-grpc-core"
             ) from None
 
     def _failure(self, what: str, error: grpc.RpcError) -> RunError:
         code = error.code() if isinstance(error, grpc.Call) else None
-        said = " ".join(str(error.details()).split()) if isinstance(error, grpc.Call) else ""
+        reason = " ".join(str(error.details()).split()) if isinstance(error, grpc.Call) else ""
         if code == grpc.StatusCode.DEADLINE_EXCEEDED:
             return RunError(f"{self.address}: no answer within {self._timeout_s:g} s")
         if code == grpc.StatusCode.UNAVAILABLE:
             return RunError(
-                f"{self.address}: no terminal answers there ({_short(said)}); is this host behind "
-                "one, or does --address have to name another?"
+                f"{self.address}: no terminal answers there ({_short(reason)}); is this host "
+                "behind one, or does --address have to name another?"
             )
         if code == grpc.StatusCode.UNIMPLEMENTED and starlink_grpc.imports_pending:
             return RunError(
                 f"{self.address}: something answers there, but not a terminal: it has no reflection"
             )
         if code is not None and code in _REFUSED:
-            return _RefusedError(f"{self.address}: the terminal refuses {what}: {said}", code)
+            return _RefusedError(f"{self.address}: the terminal refuses {what}: {reason}", code)
         name = "" if code is None else f"{code.name.lower().replace('_', ' ')}: "
-        return RunError(f"{self.address}: the terminal does not say {what}: {name}{said}")
+        return RunError(f"{self.address}: the terminal does not say {what}: {name}{reason}")
 
 
 class _RefusedError(RunError):
@@ -171,10 +171,10 @@ class _RefusedError(RunError):
 
 
 def checked_address(address: str) -> str:
-    """Return HOST:PORT; the port is that of terminals where it is not given.
+    """Return an address as HOST:PORT; the default port is that of terminals.
 
     Raises:
-        InputError: it cannot be one.
+        InputError: the address is malformed.
     """
     host, colon, port = address.rpartition(":")
     if not colon or address.endswith("]"):
@@ -185,14 +185,14 @@ def checked_address(address: str) -> str:
     return f"{host}:{port}"
 
 
-def _short(said: str) -> str:
-    """Return why a connection failed, without the addresses that were tried."""
-    reason = said.rpartition(": ")[2] or said
+def _short(details: str) -> str:
+    """Return the reason why a connection failed, without the addresses that gRPC tried."""
+    reason = details.rpartition(": ")[2] or details
     return reason.strip("() ") or "no reason given"
 
 
 class _Context(starlink_grpc.ChannelContext):  # type: ignore[misc]
-    """A connection in which every question has a time limit, and no proxy is in between."""
+    """gRPC connection with a time limit on every call and without a proxy."""
 
     def __init__(self, address: str, timeout_s: float) -> None:
         super().__init__(address)
@@ -216,7 +216,7 @@ class _Deadline(
     grpc.UnaryUnaryClientInterceptor,  # type: ignore[type-arg]
     grpc.StreamStreamClientInterceptor,  # type: ignore[type-arg]
 ):
-    """Gives each call a time limit; what starlink-grpc-core asks for itself is longer."""
+    """gRPC interceptor that sets the time limit of each call; starlink-grpc-core's is longer."""
 
     def __init__(self, timeout_s: float) -> None:
         self._timeout_s = timeout_s

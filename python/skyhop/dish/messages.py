@@ -1,4 +1,4 @@
-"""Answers of terminals that were recorded: JSON as grpcurl prints it, plain or gzipped."""
+"""Recorded answers of terminals: JSON as grpcurl prints it, plain or gzipped."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from google.protobuf.message import Message
 
 _MOST_BYTES = 64 << 20
-_STUMBLES = (ValueError, TypeError, AttributeError, OverflowError, RecursionError)
-"""What the protocol's library raises besides, of what is no answer."""
+_LIBRARY_ERRORS = (ValueError, TypeError, AttributeError, OverflowError, RecursionError)
+"""Errors that protobuf raises in addition to ParseError on malformed answers."""
 _RINGS = (
     "pop_ping_drop_rate",
     "pop_ping_latency_ms",
@@ -40,7 +40,7 @@ def read_status(file: Path) -> device_pb2.DishGetStatusResponse:
     Raises:
         InputError: the file cannot be read or is not such an answer.
     """
-    return status_of(_content(file), str(file))
+    return parse_status(_content(file), str(file))
 
 
 def read_history(file: Path) -> device_pb2.DishGetHistoryResponse:
@@ -49,7 +49,7 @@ def read_history(file: Path) -> device_pb2.DishGetHistoryResponse:
     Raises:
         InputError: the file cannot be read or is not such an answer.
     """
-    return history_of(_content(file), str(file))
+    return parse_history(_content(file), str(file))
 
 
 def read_map(file: Path) -> device_pb2.DishGetObstructionMapResponse:
@@ -58,37 +58,47 @@ def read_map(file: Path) -> device_pb2.DishGetObstructionMapResponse:
     Raises:
         InputError: the file cannot be read or is not such an answer.
     """
-    return map_of(_content(file), str(file))
+    return parse_map(_content(file), str(file))
 
 
-def seen_in(file: Path, status_file: Path | None = None) -> ObstructionMap:
-    """Return the sky of a recorded obstruction map.
+def read_obstruction_map(file: Path, status_file: Path | None = None) -> ObstructionMap:
+    """Read a recorded obstruction map, with the direction in which its terminal pointed.
 
-    Where its terminal pointed stands in the same file, as in those that agents keep, or in another.
+    Args:
+        file: the answer to dish_get_obstruction_map.
+        status_file: an answer to get_status, for the direction; by default the direction is taken
+            from `file`, if `file` contains one, as files of agents do.
 
     Raises:
         InputError: a file cannot be read or is not such an answer.
     """
     if status_file is not None:
         return obstruction_map_of(read_map(file), read_status(status_file))
-    return seen_of(_content(file), str(file))
+    return parse_obstruction_map(_content(file), str(file))
 
 
-def seen_of(content: bytes, origin: str) -> ObstructionMap:
-    """Return the sky of a recorded obstruction map; `origin` stands in errors.
+def parse_obstruction_map(content: bytes, origin: str) -> ObstructionMap:
+    """Parse a recorded obstruction map, with the terminal's direction if the content has it.
+
+    Args:
+        content: content of the file.
+        origin: name of the file in errors.
 
     Raises:
-        InputError: it is not such an answer.
+        InputError: the content is not such an answer.
     """
-    answer = map_of(content, origin)
+    answer = parse_map(content, origin)
     has_pointing = f'"{_KEYS["dish_get_status"]}"'.encode() in content
-    return obstruction_map_of(answer, status_of(content, origin) if has_pointing else None)
+    return obstruction_map_of(answer, parse_status(content, origin) if has_pointing else None)
 
 
 def recorded_map(seen: ObstructionMap) -> bytes:
-    """Return an obstruction map as `seen_in` reads it; values have three decimals."""
+    """Return an obstruction map in the form that `read_obstruction_map` reads.
+
+    Values are rounded to three decimals.
+    """
     grid = seen.grid
-    in_terminals = grid.frame == Frame.TERMINAL
+    is_terminals = grid.frame == Frame.TERMINAL
     return json.dumps(
         {
             "dishGetObstructionMap": {
@@ -96,7 +106,7 @@ def recorded_map(seen: ObstructionMap) -> bytes:
                 "numCols": grid.columns,
                 "minElevationDeg": seen.min_elevation_deg,
                 "maxThetaDeg": grid.max_theta_deg,
-                "mapReferenceFrame": "FRAME_UT" if in_terminals else "FRAME_EARTH",
+                "mapReferenceFrame": "FRAME_UT" if is_terminals else "FRAME_EARTH",
                 "snr": [-1 if value < 0 else round(value, 3) for value in seen.snr],
             },
             "dishGetStatus": {
@@ -108,20 +118,20 @@ def recorded_map(seen: ObstructionMap) -> bytes:
     ).encode()
 
 
-def status_of(content: bytes, origin: str) -> device_pb2.DishGetStatusResponse:
-    """Return what a recorded answer to get_status says; `origin` stands in errors.
+def parse_status(content: bytes, origin: str) -> device_pb2.DishGetStatusResponse:
+    """Parse a recorded answer to get_status; `origin` names it in errors.
 
     Raises:
-        InputError: it is not such an answer.
+        InputError: the content is not such an answer.
     """
     return _answer(content, origin, "dish_get_status").dish_get_status
 
 
-def history_of(content: bytes, origin: str) -> device_pb2.DishGetHistoryResponse:
-    """Return what a recorded answer to get_history says: all its rings have one length.
+def parse_history(content: bytes, origin: str) -> device_pb2.DishGetHistoryResponse:
+    """Parse a recorded answer to get_history; check that its rings have the same length.
 
     Raises:
-        InputError: it is not such an answer.
+        InputError: the content is not such an answer.
     """
     history = _answer(content, origin, "dish_get_history").dish_get_history
     lengths = {name: len(getattr(history, name)) for name in _RINGS}
@@ -130,18 +140,18 @@ def history_of(content: bytes, origin: str) -> device_pb2.DishGetHistoryResponse
         if other not in {0, length}:
             raise InputError(
                 f"{origin}: {name} has {other} values, pop_ping_drop_rate {length}; expected as "
-                "many"
+                "many of both"
             )
     if not length:
         raise InputError(f"{origin}: a history without a value; expected pop_ping_drop_rate")
     return history
 
 
-def map_of(content: bytes, origin: str) -> device_pb2.DishGetObstructionMapResponse:
-    """Return what a recorded answer to dish_get_obstruction_map says.
+def parse_map(content: bytes, origin: str) -> device_pb2.DishGetObstructionMapResponse:
+    """Parse a recorded answer to dish_get_obstruction_map; `origin` names it in errors.
 
     Raises:
-        InputError: it is not such an answer.
+        InputError: the content is not such an answer.
     """
     answer = _answer(content, origin, "dish_get_obstruction_map").dish_get_obstruction_map
     if answer.num_rows * answer.num_cols != len(answer.snr) or not answer.snr:
@@ -170,10 +180,10 @@ def _content(file: Path) -> bytes:
 
 
 def _answer(content: bytes, origin: str, name: str) -> device_pb2.Response:
-    """Return an answer: all of it as grpcurl prints it, or what it says alone."""
+    """Parse an answer: the complete response as grpcurl prints it, or only its part `name`."""
     try:
         read: Any = json.loads(content)
-        # Halves of characters, which the protocol's library stumbles over.
+        # Refuse lone surrogates ("\ud800"), on which protobuf fails.
         json.dumps(read, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
         raise InputError(f"{origin}: not JSON: {error}") from None
@@ -184,12 +194,12 @@ def _answer(content: bytes, origin: str, name: str) -> device_pb2.Response:
     if not found and others:
         raise InputError(f"{origin}: holds {others[0]}; expected {_KEYS[name]}")
     answer = device_pb2.Response()
-    said: Message = getattr(answer, name)
-    said.SetInParent()
+    part: Message = getattr(answer, name)
+    part.SetInParent()
     try:
-        json_format.ParseDict(read[found[0]] if found else read, said, ignore_unknown_fields=True)
-    except (json_format.ParseError, *_STUMBLES) as error:
-        raise InputError(f"{origin}: not what a terminal says: {error}") from None
-    if not found and not said.ByteSize():
+        json_format.ParseDict(read[found[0]] if found else read, part, ignore_unknown_fields=True)
+    except (json_format.ParseError, *_LIBRARY_ERRORS) as error:
+        raise InputError(f"{origin}: not an answer of a terminal: {error}") from None
+    if not found and not part.ByteSize():
         raise InputError(f"{origin}: expected {_KEYS[name]}, as grpcurl prints it")
     return answer

@@ -1,7 +1,8 @@
-"""What a terminal's answers mean: samples of telemetry, outages in UTC, the obstruction map.
+"""Conversion of a terminal's answers to telemetry, outages in UTC and obstruction maps.
 
-The functions take protocol messages, of a terminal or read by `messages`. Firmware differs: what
-a terminal does not know is null, and what only newer ones say is passed over.
+The functions take protobuf messages from a terminal, or from a file by `messages`. Firmware
+versions differ: values that a terminal does not report are null, and unknown fields of newer
+firmware are ignored.
 """
 
 from __future__ import annotations
@@ -21,22 +22,24 @@ if TYPE_CHECKING:
 
 CONNECTED = "CONNECTED"
 SEARCHING = "SEARCHING"
-"""What terminals' programs call an outage for want of a schedule."""
+"""State during an outage of cause NO_SCHEDULE; programs of the operator show it by this name."""
 
 _FLOAT = struct.Struct("f")
 _REBOOT_NS = 5 * SECOND_NS
-"""A boot that seems later than before by more than this is another one."""
+"""Change in ns of the computed boot time above which the terminal must have rebooted."""
 _DRIFT_NS = 2 * SECOND_NS
+"""Change in ns of the computed boot time above which it is corrected for drift of the clocks."""
 _OUTAGE_REASON = "EVENT_REASON_OUTAGE_"
 _OBSTRUCTED_BELOW = 0.5
 
 
 def sample_of(status: Message, now_ns: int) -> Sample:
-    """Return a terminal's status as a sample of telemetry.
+    """Convert a terminal's status to a sample of telemetry.
 
     Args:
         status: a `DishGetStatusResponse`, of any firmware.
-        now_ns: when it was asked, UTC; the sample's second is the one that ended last.
+        now_ns: time of the request in ns since 1970 (UTC); the sample is about the last full
+            second before it.
     """
     obstruction, alignment = _part(status, "obstruction_stats"), _part(status, "alignment_stats")
     gps = _part(status, "gps_stats")
@@ -69,7 +72,7 @@ def sample_of(status: Message, now_ns: int) -> Sample:
 
 
 def state_of(status: Message) -> str:
-    """Return CONNECTED, SEARCHING, or the cause of the outage that is going on."""
+    """Return CONNECTED, SEARCHING, or the cause of the current outage."""
     outage = _part(status, "outage")
     if outage is None:
         return CONNECTED
@@ -78,7 +81,7 @@ def state_of(status: Message) -> str:
 
 
 def alerts_of(status: Message) -> str:
-    """Return the names of the alerts that are on, with commas."""
+    """Return the names of the active alerts, separated by commas."""
     alerts = _part(status, "alerts")
     if alerts is None:
         return ""
@@ -87,18 +90,18 @@ def alerts_of(status: Message) -> str:
 
 @dataclass(frozen=True)
 class Outage:
-    """A time without a connection, in UTC."""
+    """Period without a connection; times in ns since 1970 (UTC)."""
 
     cause: str
     start_ns: int
     duration_ns: int
     did_switch: bool | None
-    """Whether the terminal had another satellite afterwards; null where it does not say so."""
+    """Whether the terminal switched to another satellite; None if it does not report this."""
 
 
 @dataclass(frozen=True)
 class Event:
-    """A line of the log that newer terminals keep, in UTC."""
+    """Entry of the event log of newer firmware; times in ns since 1970 (UTC)."""
 
     severity: str
     reason: str
@@ -107,9 +110,10 @@ class Event:
 
 
 def outages_of(history: Message) -> list[Outage]:
-    """Return the outages since the terminal's start, as old as it remembers them.
+    """Return the outages in a terminal's history, at most those since its boot.
 
-    Newer firmware has them in its event log instead, whose times are Unix's.
+    Older firmware lists outages with GPS times; newer firmware has them in its event log, with Unix
+    times.
     """
     outages = [
         Outage(
@@ -128,7 +132,7 @@ def outages_of(history: Message) -> list[Outage]:
 
 
 def events_of(history: Message) -> list[Event]:
-    """Return the event log of newer firmware; empty where there is none."""
+    """Return the event log of newer firmware; empty with older firmware."""
     log = _part(history, "event_log")
     return [
         Event(
@@ -142,17 +146,17 @@ def events_of(history: Message) -> list[Event]:
 
 
 def ring_length(history: Message) -> int:
-    """Return how many seconds a terminal remembers: 900, or 43,200 with early firmware."""
+    """Return the length of the ring buffers in seconds: 900, or 43,200 with early firmware."""
     return len(getattr(history, "pop_ping_drop_rate", ()))
 
 
 def rows_of(history: Message, newest_ns: int, most: int | None = None) -> list[Sample]:
-    """Return a terminal's last seconds as samples, the oldest first.
+    """Convert a terminal's history to samples, the oldest first.
 
     Args:
         history: a `DishGetHistoryResponse`.
-        newest_ns: the end of the newest second, UTC.
-        most: how many, where not all.
+        newest_ns: end of the newest second, in ns since 1970 (UTC).
+        most: largest number of samples to return, the newest ones; by default all.
     """
     ring, current = ring_length(history), int(getattr(history, "current", 0))
     known = min(ring, current, ring if most is None else most)
@@ -175,41 +179,43 @@ def _row(columns: dict[str, Sequence[float]], place: int, time_ns: int) -> Sampl
     for name, ring in columns.items():
         row[name] = _not_negative(_shortest(ring[place])) if ring else None
     drop_rate = row["pop_ping_drop_rate"]
-    # A lost ping leaves the latency before it in the ring.
-    assert drop_rate is None or isinstance(drop_rate, float), "of a ring"
+    # After a lost ping, the ring buffer repeats the previous latency.
+    assert drop_rate is None or isinstance(drop_rate, float), "rings hold floats"
     latency_ms = row["pop_ping_latency_ms"]
-    assert latency_ms is None or isinstance(latency_ms, float), "of a ring"
+    assert latency_ms is None or isinstance(latency_ms, float), "rings hold floats"
     row["pop_ping_latency_ms"] = _latency(latency_ms, drop_rate)
     return row
 
 
 @dataclass(frozen=True)
-class Joined:
-    """What a terminal's history adds to the one before."""
+class NewRows:
+    """Seconds of a terminal's history that are new since the previous history."""
 
     rows: list[Sample]
     rebooted: bool
+    """Whether the terminal was rebooted since the previous history."""
     missed_s: int
-    """Seconds between the two that it does not remember any more."""
+    """Number of seconds after the previous history that this history no longer contains."""
 
 
 @dataclass
 class Follower:
-    """Joins one terminal's histories by `current`, its count of seconds since it was started.
+    """Joins successive histories of a terminal by `current`, the number of seconds since boot.
 
-    A second has one time however often it is told: the first history after a start says when that
-    was, to the whole second, and it is corrected only when the clocks drift apart.
+    The boot time is computed from the first history after a boot, rounded to a whole second, so
+    that a second has the same time in every history. It is corrected only if the clocks drift
+    apart.
     """
 
     _current: int | None = field(default=None, init=False)
     _boot_ns: int = field(default=0, init=False)
 
-    def join(self, history: Message, now_ns: int) -> Joined:
-        """Return the seconds that are new, and whether the terminal was started anew.
+    def join(self, history: Message, now_ns: int) -> NewRows:
+        """Return the new seconds of a history, and whether the terminal was rebooted.
 
         Args:
             history: a `DishGetHistoryResponse`.
-            now_ns: when it was asked, UTC.
+            now_ns: time of the request in ns since 1970 (UTC).
         """
         current = int(getattr(history, "current", 0))
         boot_ns = (now_ns // SECOND_NS - current) * SECOND_NS
@@ -218,56 +224,56 @@ class Follower:
         if before is None or rebooted or abs(boot_ns - self._boot_ns) > _DRIFT_NS:
             self._boot_ns = boot_ns
         self._current = current
-        told = 0 if before is None or rebooted else before
+        known = 0 if before is None or rebooted else before
         newest_ns = self._boot_ns + current * SECOND_NS
-        rows = rows_of(history, newest_ns, current - told)
-        missed_s = 0 if before is None or rebooted else current - told - len(rows)
-        return Joined(rows, rebooted, missed_s)
+        rows = rows_of(history, newest_ns, current - known)
+        missed_s = 0 if before is None or rebooted else current - known - len(rows)
+        return NewRows(rows, rebooted, missed_s)
 
 
 @dataclass(frozen=True)
 class ObstructionMap:
-    """The sky as a terminal has seen it."""
+    """Obstruction map of a terminal: the sky as the terminal has observed it."""
 
     grid: Grid
     snr: Sequence[float]
-    """Row after row from the top: from 0 to 1, and -1 where nothing was ever seen."""
+    """Pixels row by row from the top: 0 (obstructed) to 1 (clear), -1 if never observed."""
     min_elevation_deg: float
 
     @property
     def seen(self) -> int:
-        """How many pixels were ever seen."""
+        """Number of pixels that were ever observed."""
         return sum(value >= 0 for value in self.snr)
 
     @property
     def obstructed(self) -> int:
-        """How many of these let less than half through."""
+        """Number of observed pixels with a value below one half."""
         return sum(0 <= value < _OBSTRUCTED_BELOW for value in self.snr)
 
     def rows(self) -> Iterator[Sequence[float]]:
-        """Yield the rows from the top."""
+        """Yield the rows of pixels, from the top."""
         for begin in range(0, len(self.snr), self.grid.columns):
             yield self.snr[begin : begin + self.grid.columns]
 
 
 def obstruction_map_of(message: Message, status: Message | None = None) -> ObstructionMap:
-    """Return an obstruction map.
+    """Convert an answer to an obstruction map.
 
     Args:
-        message: a `DishGetObstructionMapResponse`; its values are as many as rows times columns.
-        status: what the terminal says of where it points; without it a map in the terminal's
-            frame is taken for one of a terminal that lies flat and points north.
+        message: a `DishGetObstructionMapResponse` with as many values as rows times columns.
+        status: the terminal's status, for its direction; without it, the terminal of a map in the
+            terminal's frame is assumed to lie flat, with azimuth 0.
     """
-    said: Any = message
+    answer: Any = message
     frame = Frame.TERMINAL if _word(message, "map_reference_frame") == "FRAME_UT" else Frame.EARTH
     grid = Grid(
-        said.num_rows,
-        said.num_cols,
+        answer.num_rows,
+        answer.num_cols,
         _number(message, "max_theta_deg") or MAX_THETA_DEG,
         frame,
         Pointing() if status is None else _pointing(status),
     )
-    snr = [value if value >= 0 else -1.0 for value in said.snr]
+    snr = [value if value >= 0 else -1.0 for value in answer.snr]
     return ObstructionMap(grid, snr, _number(message, "min_elevation_deg") or 0.0)
 
 
@@ -281,14 +287,14 @@ def _pointing(status: Message) -> Pointing:
 
 
 def _part(message: Message | None, name: str) -> Any:
-    """Return a part of a message; None where it or its name is missing."""
+    """Return a sub-message; None if it is not set or the firmware does not know it."""
     if message is None or name not in message.DESCRIPTOR.fields_by_name:
         return None
     return getattr(message, name) if message.HasField(name) else None
 
 
 def _word(message: Message, name: str) -> str:
-    """Return an enumeration's word; its number where the firmware is newer than what it says."""
+    """Return the name of an enumeration's value; its number if the name is not known."""
     known = message.DESCRIPTOR.fields_by_name.get(name)
     if known is None or known.enum_type is None:
         return ""
@@ -303,7 +309,7 @@ def _number(message: Message | None, name: str) -> float | None:
 
 
 def _shortest(value: float) -> float | None:
-    """Return the shortest decimal of a single-precision value, as JSON has it; None for NaN."""
+    """Return the shortest decimal of a single-precision value, as in JSON; None if not finite."""
     if not math.isfinite(value):
         return None
     for digits in (6, 7, 8):
@@ -314,7 +320,7 @@ def _shortest(value: float) -> float | None:
 
 
 def _ring(history: Message, name: str, length: int) -> Sequence[float]:
-    """Return a ring; empty where the terminal does not have it."""
+    """Return a ring buffer; empty if the terminal does not have it with this length."""
     ring: Sequence[float] = getattr(history, name, ())
     return ring if len(ring) == length else ()
 
@@ -329,6 +335,6 @@ def _not_negative(value: float | None) -> float | None:
 
 
 def _latency(latency_ms: float | None, drop_rate: float | None) -> float | None:
-    """Return a second's latency; where no ping came back, or none was sent, it is not known."""
+    """Return a second's latency; None if no ping was sent or none was answered."""
     lost = drop_rate is not None and drop_rate >= 1
     return None if lost or latency_ms is None or latency_ms <= 0 else latency_ms

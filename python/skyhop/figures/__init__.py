@@ -1,4 +1,4 @@
-"""Figures of paths and runs: what the view models of `analysis` look like, as PNG, SVG and PDF.
+"""Figures of paths and runs: view models of `analysis` drawn as PNG, SVG and PDF.
 
 >>> from skyhop.figures import path_figure, save
 >>> save(path_figure("sd-ny.parquet"), "sd-ny.png")  # doctest: +SKIP
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Sheet", "comparison_figure", "path_figure", "png_bytes", "run_figure", "save"]
 
-# It says at length that a home directory is not writable, which harms nothing here.
+# Matplotlib prints long warnings about a home directory that is not writable; this is harmless.
 logging.getLogger("matplotlib").setLevel(logging.ERROR)
 
 _HOMES = {

@@ -1,4 +1,4 @@
-"""Maps one after the other: an MP4 by ffmpeg, or a GIF by Pillow."""
+"""Animations of maps: an MP4 made by ffmpeg, or a GIF made by Pillow."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from skyhop.figures.ground import draw_ground
 from skyhop.figures.style import Sheet
 
 _COLOURS = 256
-"""Of a GIF, at most."""
+"""Largest number of colours in a GIF's palette."""
 
 _APART = 8
-"""How far colours of a palette differ at least: between nearer ones Pillow takes any."""
+"""Least difference between colours of a palette; of two nearer colours, Pillow picks either."""
 
 Picture = npt.NDArray[np.uint8]
 
@@ -35,20 +35,20 @@ def write_animation(
     per_second: float,
     progress: Callable[[int, int], None] | None = None,
 ) -> Path:
-    """Write maps of the same part of the earth as an animation, whole or not at all.
+    """Write maps of the same region as an animation; the file is complete or does not appear.
 
     Args:
-        views: what each picture shows, at least one.
-        output: a name that ends in .mp4 or .gif; its directory must exist.
-        per_second: how many pictures are shown in a second.
-        progress: called with the number of pictures drawn so far and of all.
+        views: maps, one per picture; at least one.
+        output: file to write, .mp4 or .gif; its directory must exist.
+        per_second: number of pictures per second.
+        progress: callback (pictures drawn, all pictures).
 
     Raises:
-        InputError: `output` is not such a name, or ffmpeg is missing for an MP4.
+        InputError: `output` has another suffix, or ffmpeg is missing for an MP4.
         RunError: ffmpeg fails, or the file cannot be written.
     """
     kind = animation_kind(output)
-    # What has most on it has the longest legend, and all colours.
+    # The map with the most nodes has the longest legend and the most colours.
     fullest = draw_ground(max(views, key=lambda view: len(view.nodes)))
     pictures = _pictures(views, fullest, progress)
     with Scratch(output.parent) as place:
@@ -64,7 +64,7 @@ def write_animation(
 def _pictures(
     views: Sequence[GroundView], like: Sheet, progress: Callable[[int, int], None] | None
 ) -> Iterator[Picture]:
-    """Yield a picture per view, (height, width, 3), laid out as another figure: nothing jumps."""
+    """Yield a picture per view, (height, width, 3), all with the layout of the figure `like`."""
     like.draw_without_rendering()
     (width_in, height_in), place = like.get_size_inches().tolist(), like.axes[0].get_position()
     for drawn, view in enumerate(views, start=1):
@@ -78,13 +78,13 @@ def _pictures(
 
 
 def _even(picture: Picture) -> Picture:
-    """Cut to an even number of lines and columns: video has colours for pairs of them."""
+    """Cut a picture to even height and width, as video stores colours per pair of pixels."""
     height, width = (length // 2 * 2 for length in picture.shape[:2])
     return picture[:height, :width]
 
 
 def _palette(picture: Picture) -> Image.Image:
-    """Return the colours that a picture has most of, none nearly like another."""
+    """Return the most frequent colours of a picture, each at least `_APART` from the others."""
     colours, counts = np.unique(picture.reshape(-1, 3), axis=0, return_counts=True)
     left = colours[np.argsort(-counts, kind="stable")].astype(np.int64)
     chosen: list[int] = []
@@ -123,7 +123,7 @@ def _mp4(pictures: Iterator[Picture], output: Path, per_second: float, called: s
                     ffmpeg.stdin.write(picture.tobytes())
                 ffmpeg.stdin.close()
             except BrokenPipeError:
-                # It says why below.
+                # ffmpeg's own message is read below.
                 pass
             except BaseException:
                 ffmpeg.kill()

@@ -1,8 +1,8 @@
-"""The charts of a study's report as figures."""
+"""Charts of a study's report, drawn as figures."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -15,16 +15,17 @@ from skyhop.analysis.charts import (
     BoxChart,
     Boxes,
     Chart,
+    EcdfChart,
     HeatChart,
     Levels,
     LineChart,
     ScatterChart,
     SeriesChart,
-    ShareChart,
     named,
 )
-from skyhop.analysis.looks import Look
 from skyhop.analysis.statistics import Ellipse
+from skyhop.analysis.styles import Style
+from skyhop.analysis.tables import MISSING, three_digits
 from skyhop.analysis.timeline import GREY, Stroke, from_zero
 from skyhop.data.figure_files import FigureWidth
 from skyhop.figures.style import (
@@ -51,21 +52,21 @@ from skyhop.figures.timeline import (
 )
 
 _ROOM = 0.8
-"""Of the figure's width, for labels that stand beside each other; longer ones are turned."""
+"""Largest share of the figure's width for labels side by side; otherwise labels are rotated."""
 
 _TOO_FAR = 10
-"""Where the greatest value is this many times that of nearly all, an axis leaves it out."""
+"""Ratio of the greatest value to nearly all others above which the axis does not reach it."""
 
 _WIDEST, _THINNEST = 2.4, 1.2
-"""Of lines: one that lies below others is seen on both sides of them."""
+"""Largest and least width of lines in points: a lower line is wider, so that it stays visible."""
 
 
 def draw_chart(chart: Chart, width: FigureWidth = "page") -> Sheet:
-    """Draw a chart."""
+    """Draw a chart with the function for its type."""
     draw: Mapping[type[Chart], Callable[[Any, FigureWidth], Sheet]] = {
         BarChart: _bars,
         BoxChart: _boxes,
-        ShareChart: _shares,
+        EcdfChart: _shares,
         LineChart: _lines,
         ScatterChart: _scatter,
         HeatChart: _heat,
@@ -82,8 +83,8 @@ def _bars(chart: BarChart, width: FigureWidth) -> Sheet:
     for bar in chart.bars:
         label = bar.hue.label if bar.hue.label not in labelled else ""
         labelled.add(label)
-        ax.bar(bar.x, bar.mean, chart.width * 0.94, color=bar.hue.look.colour, alpha=0.9,
-               label=label or "_nolegend_")  # fmt: skip
+        ax.bar(bar.x, bar.mean - chart.origin, chart.width * 0.94, chart.origin,
+               color=bar.hue.style.colour, alpha=0.9, label=label or "_nolegend_")  # fmt: skip
         if bar.low is not None and bar.high is not None and bar.high > bar.low:
             ax.plot([bar.x, bar.x], [bar.low, bar.high], color="black", linewidth=1.1)
     published = [(bar.x, bar.published) for bar in chart.bars if bar.published is not None]
@@ -93,7 +94,7 @@ def _bars(chart: BarChart, width: FigureWidth) -> Sheet:
                    label="published")  # fmt: skip
     _label_levels(ax, chart.levels)
     ax.grid(visible=False, axis="x")
-    label_y(ax, chart.what, chart.unit)
+    label_y(ax, chart.what, _unit(chart.unit, chart.origin))
     add_legend(ax)
     return figure
 
@@ -122,20 +123,20 @@ def _draw_boxes(ax: Axes, boxes: Boxes, width: float) -> None:
         manage_ticks=False,
     )
     for box in drawn["boxes"]:
-        box.set(facecolor=boxes.hue.look.colour, alpha=0.75, edgecolor="black", linewidth=0.8)
+        box.set(facecolor=boxes.hue.style.colour, alpha=0.75, edgecolor="black", linewidth=0.8)
     for part in ("medians", "whiskers", "caps"):
         for line in drawn[part]:
             line.set(color="black", linewidth=1.4 if part == "medians" else 0.8)
-    ax.bar(0, 0, color=boxes.hue.look.colour, alpha=0.75, label=boxes.hue.label or "_nolegend_")
+    ax.bar(0, 0, color=boxes.hue.style.colour, alpha=0.75, label=boxes.hue.label or "_nolegend_")
 
 
-def _shares(chart: ShareChart, width: FigureWidth) -> Sheet:
+def _shares(chart: EcdfChart, width: FigureWidth) -> Sheet:
     figure, (ax,) = new_figure(4.0, [1], width)
     for place, curve in enumerate(chart.curves):
-        look = curve.hue.look
-        ax.step(curve.values, curve.shares, where="post", color=look.colour, linestyle=look.dash,
+        style = curve.hue.style
+        ax.step(curve.values, curve.shares, where="post", color=style.colour, linestyle=style.dash,
                 linewidth=pt(ax, 1.5), label=curve.hue.label)  # fmt: skip
-        stroke = Stroke(look.colour, 1.5, look.dash, marker=look.marker)
+        stroke = Stroke(style.colour, 1.5, style.dash, marker=style.marker)
         place_markers(ax, curve.shares, curve.values, stroke, (place, len(chart.curves)))
     label_x(ax, named(chart.what, chart.unit))
     ax.set_ylim(0, 1.02)
@@ -153,18 +154,18 @@ def _shares(chart: ShareChart, width: FigureWidth) -> Sheet:
 def _lines(chart: LineChart, width: FigureWidth) -> Sheet:
     figure, (ax,) = new_figure(4.0, [1], width)
     for line, stroke_pt in zip(chart.lines, _widths(len(chart.lines)), strict=True):
-        look = line.hue.look
-        ax.plot(line.xs, line.means, color=look.colour, linewidth=pt(ax, stroke_pt),
-                **_marked(ax, look, stroke_pt), label=line.hue.label or "_nolegend_")  # fmt: skip
-        ax.fill_between(line.xs, line.lows, line.highs, color=look.colour, alpha=0.18,
+        style = line.hue.style
+        ax.plot(line.xs, line.means, color=style.colour, linewidth=pt(ax, stroke_pt),
+                **_marked(ax, style, stroke_pt), label=line.hue.label or "_nolegend_")  # fmt: skip
+        ax.fill_between(line.xs, line.lows, line.highs, color=style.colour, alpha=0.18,
                         linewidth=0)  # fmt: skip
     if chart.is_log:
         ax.set_xscale("log")
         ax.minorticks_off()
     ax.set_xticks(chart.xs, chart.levels.names, fontsize=pt(ax, 8.5))
     label_x(ax, chart.levels.title)
-    label_y(ax, chart.what, chart.unit)
-    ax.set_ylim(bottom=0)
+    label_y(ax, chart.what, _unit(chart.unit, chart.origin))
+    ax.set_ylim(bottom=_begin(chart.origin, [low for line in chart.lines for low in line.lows]))
     add_legend(ax)
     return figure
 
@@ -172,28 +173,40 @@ def _lines(chart: LineChart, width: FigureWidth) -> Sheet:
 def _scatter(chart: ScatterChart, width: FigureWidth) -> Sheet:
     figure, (ax,) = new_figure(4.4, [1], width)
     for points in chart.points:
-        ax.scatter(points.xs, points.ys, s=pt(ax, 34), color=points.hue.look.colour, alpha=0.75,
+        ax.scatter(points.xs, points.ys, s=pt(ax, 34), color=points.hue.style.colour, alpha=0.75,
                    linewidths=0.4, edgecolors="white", label=points.hue.label or "_nolegend_",
-                   marker=MARKERS[points.hue.look.marker])  # fmt: skip
+                   marker=MARKERS[points.hue.style.marker])  # fmt: skip
         if points.ellipse is not None:
-            _draw_ellipse(ax, points.ellipse, points.hue.look)
+            _draw_ellipse(ax, points.ellipse, points.hue.style)
     label_x(ax, chart.x_title)
     label_y(ax, chart.what, chart.unit)
     if chart.from_zero:
-        ax.set_xlim(left=0)
-        tops = [float(points.ys.max()) for points in chart.points]
-        tops += [points.ellipse.top for points in chart.points if points.ellipse is not None]
-        ax.set_ylim(*from_zero(max(tops)))
+        xs, ys = (np.concatenate([getattr(p, axis) for p in chart.points]) for axis in ("xs", "ys"))
+        ax.set_xlim(left=_begin(chart.origin[0], xs))
+        tops = [points.ellipse.top for points in chart.points if points.ellipse is not None]
+        bottom = _begin(chart.origin[1], ys)
+        ax.set_ylim(bottom, bottom + from_zero(max([float(ys.max()), *tops]) - bottom)[1])
     add_legend(ax)
     return figure
 
 
-def _draw_ellipse(ax: Axes, ellipse: Ellipse, look: Look) -> None:
+def _unit(unit: str, origin: float) -> str:
+    """Return the unit for the axis label; if the axis does not begin at 0, add where it begins."""
+    begins = f"axis from {origin:g}" if origin else ""
+    return ", ".join(text for text in (unit, begins) if text)
+
+
+def _begin(origin: float, values: Iterable[float]) -> float:
+    """Return the start of an axis: the metric's origin, or the least value if that is lower."""
+    return min([origin, *(value for value in values if np.isfinite(value))])
+
+
+def _draw_ellipse(ax: Axes, ellipse: Ellipse, style: Style) -> None:
     ax.add_patch(
         EllipsePatch(
             (ellipse.x, ellipse.y), 2 * ellipse.major, 2 * ellipse.minor, angle=ellipse.angle_deg,
-            facecolor=(*to_rgb(look.colour), 0.15), edgecolor=look.colour,
-            linestyle=look.dash, linewidth=pt(ax, 1.1),
+            facecolor=(*to_rgb(style.colour), 0.15), edgecolor=style.colour,
+            linestyle=style.dash, linewidth=pt(ax, 1.1),
         )
     )  # fmt: skip
 
@@ -202,16 +215,20 @@ def _heat(chart: HeatChart, width: FigureWidth) -> Sheet:
     grid = chart.grid
     figure, (ax,) = new_figure(1.3 + 0.42 * len(chart.rows), [1], width)
     dress(ax)
-    image = ax.imshow(grid, aspect="auto", cmap="cividis")
+    image = ax.imshow(grid, aspect="auto", cmap="cividis", vmax=chart.top)
     ax.grid(visible=False)
     ax.set_yticks(range(len(chart.rows)), chart.rows, fontsize=pt(ax, 8.5))
     _label_levels(ax, chart.columns)
     ax.set_xlim(-0.5, len(chart.columns.names) - 0.5)
     figure.colorbar(image, ax=ax, pad=0.01)
     title_axes(ax, chart.title, 9)
-    middle = (np.nanmin(grid) + np.nanmax(grid)) / 2
+    for row in chart.row_breaks:
+        ax.axhline(row - 0.5, color="white", linewidth=pt(ax, 4))
+    for column in chart.column_breaks:
+        ax.axvline(column - 0.5, color="white", linewidth=pt(ax, 4))
+    middle = sum(image.get_clim()) / 2
     for (row, column), value in np.ndenumerate(grid):
-        text = "\N{EN DASH}" if np.isnan(value) else f"{value:.3g}"
+        text = MISSING if np.isnan(value) else three_digits(float(value))
         dark = np.isfinite(value) and value < middle
         colour = "white" if dark else ("black" if np.isfinite(value) else GREY)
         ax.text(column, row, text, ha="center", va="center", fontsize=pt(ax, 8.5), color=colour)
@@ -219,7 +236,7 @@ def _heat(chart: HeatChart, width: FigureWidth) -> Sheet:
 
 
 def _series(chart: SeriesChart, width: FigureWidth) -> Sheet:
-    """Draw one panel per series, below the handovers of each path."""
+    """Draw one panel per series, below a strip with the handovers of each path."""
     several = len(chart.strips) > 1
     heights = [strip_height_in(strip) + 0.22 * several for _, strip in chart.strips]
     ratios = [*heights, *([1.9] * len(chart.panels))]
@@ -243,16 +260,16 @@ def _series(chart: SeriesChart, width: FigureWidth) -> Sheet:
 
 
 def _widths(count: int) -> list[float]:
-    """Return how wide so many lines are, in points: those that are drawn later thinner."""
+    """Return the widths of lines in points, in the order of drawing; later lines are thinner."""
     return [_THINNEST + (_WIDEST - _THINNEST) * (count - 1 - place) / max(count - 1, 1)
             for place in range(count)]  # fmt: skip
 
 
-def _marked(ax: Axes, look: Look, stroke_pt: float) -> dict[str, Any]:
-    """Return the dash and the markers of a line; those below others are larger."""
+def _marked(ax: Axes, style: Style, stroke_pt: float) -> dict[str, Any]:
+    """Return keywords for the dash and markers of a line; wider lines have larger markers."""
     return {
-        "linestyle": look.dash,
-        "marker": MARKERS[look.marker],
+        "linestyle": style.dash,
+        "marker": MARKERS[style.marker],
         "markersize": pt(ax, 3 + 1.8 * stroke_pt),
         "markeredgecolor": "white",
         "markeredgewidth": pt(ax, 0.5),

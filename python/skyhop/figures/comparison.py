@@ -1,15 +1,17 @@
-"""The figure that sets all flows of all runs side by side."""
+"""Comparison figure of all flows of several runs."""
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 
 import numpy as np
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 
-from skyhop.analysis.comparison import Comparison, Group, Shares
+from skyhop.analysis.comparison import Comparison, Ecdf, Group
 from skyhop.analysis.flows import MANY_FLOWS
+from skyhop.analysis.tables import three_digits
 from skyhop.analysis.timeline import FAR_DASH, GREY
 from skyhop.data.figure_files import FigureWidth
 from skyhop.figures.style import (
@@ -36,11 +38,20 @@ from skyhop.figures.timeline import (
     stroked,
 )
 
+_NAME_LETTERS = 28
+"""Line length in letters to which names at the bars are wrapped."""
+
+_LEAST_IN, _LINE_IN = 2.2, 0.19
+"""Least height of the axes with bars, and height of one line of a name, in inches."""
+
 
 def draw_comparison(shown: Comparison, width: FigureWidth = "page") -> Sheet:
-    """Draw goodput over time, mean goodput, and the spread of goodput and srtt of every flow."""
+    """Draw goodput over time, mean goodput, and the ECDFs of goodput and srtt of every flow."""
     strip_in = 0.01 if shown.strip is None else strip_height_in(shown.strip)
-    figure, (strip, goodput), (means, spread, rtt) = _axes(strip_in, width)
+    names = [textwrap.fill(group.name, _NAME_LETTERS) for group in shown.groups]
+    lines = max((name.count("\n") + 1 for name in names), default=1)
+    means_in = max(_LEAST_IN, _LINE_IN * lines * len(names))
+    figure, (strip, goodput), (means, spread, rtt) = _axes(strip_in, means_in, width)
     if shown.strip is not None:
         draw_strip(strip, shown.strip)
         mark_panels([goodput], shown.strip)
@@ -54,7 +65,7 @@ def draw_comparison(shown: Comparison, width: FigureWidth = "page") -> Sheet:
         title_axes(goodput, shown.title)
     label_time(goodput, shown.end_s)
     add_legend(goodput)
-    _draw_means(means, shown.groups)
+    _draw_means(means, shown.groups, names)
     _draw_shares(spread, shown.goodput_shares)
     _dress_shares(spread, "goodput: share at or below", "Mbit/s")
     _draw_shares(rtt, shown.srtt_shares)
@@ -65,13 +76,17 @@ def draw_comparison(shown: Comparison, width: FigureWidth = "page") -> Sheet:
     return figure
 
 
-def _axes(strip_in: float, width: FigureWidth) -> tuple[Sheet, list[Axes], list[Axes]]:
-    """Return the axes over time, and those below: side by side, or each by itself when narrow."""
+def _axes(
+    strip_in: float, means_in: float, width: FigureWidth
+) -> tuple[Sheet, list[Axes], list[Axes]]:
+    """Return the axes over time, and the axes below them (side by side on a wide figure)."""
     if LAYOUTS[width].is_narrow:
-        heights = [strip_in, 2.3, 1.7, 2.0, 2.0]
+        heights = [strip_in, 2.3, means_in, 2.0, 2.0]
         figure, axes = new_figure(sum(heights) + 2.8, heights, width, shared=2)
         return figure, axes[:2], axes[2:]
-    figure, (*above, below) = new_figure(5.4 + strip_in, [strip_in, 2.3, 2.2], width, shared=2)
+    figure, (*above, below) = new_figure(
+        3.2 + means_in + strip_in, [strip_in, 2.3, means_in], width, shared=2
+    )
     grid = below.get_subplotspec()
     below.remove()
     assert grid is not None
@@ -82,18 +97,17 @@ def _axes(strip_in: float, width: FigureWidth) -> tuple[Sheet, list[Axes], list[
     return figure, above, others
 
 
-def _draw_means(ax: Axes, groups: Sequence[Group]) -> None:
-    """Draw a bar per flow, or per group of flows with a dot for each."""
+def _draw_means(ax: Axes, groups: Sequence[Group], names: Sequence[str]) -> None:
+    """Draw a bar per group of flows, with a dot for each flow."""
     for row, group in enumerate(reversed(groups)):
         values = group.goodputs_mbps
         mean = float(np.mean(values))
         ax.barh(row, mean, height=0.6, color=group.colour, alpha=0.85)
-        ax.text(mean, row, f"  {mean:.3g}", va="center", fontsize=pt(ax, 9))
+        ax.text(mean, row, f"  {three_digits(mean)}", va="center", fontsize=pt(ax, 9))
         if len(values) > 1:
             ax.scatter(values, np.full(len(values), row), s=9, color="white",
                        edgecolors="black", linewidths=0.5, zorder=3)  # fmt: skip
-    names = [group.name for group in reversed(groups)]
-    ax.set_yticks(range(len(groups)), names, fontsize=pt(ax, 8.5))
+    ax.set_yticks(range(len(groups)), names[::-1], fontsize=pt(ax, 8.5))
     highest = max((max(group.goodputs_mbps) for group in groups), default=1.0)
     ax.set_xlim(0, 1.22 * highest or 1)
     ax.grid(visible=False, axis="y")
@@ -101,7 +115,7 @@ def _draw_means(ax: Axes, groups: Sequence[Group]) -> None:
     label_x(ax, "Mbit/s")
 
 
-def _draw_shares(ax: Axes, curves: Sequence[Shares]) -> None:
+def _draw_shares(ax: Axes, curves: Sequence[Ecdf]) -> None:
     for place, curve in enumerate(curves):
         ax.step(curve.values, curve.shares, where="post", **stroked(ax, curve.stroke))
         if len(curves) <= MANY_FLOWS:

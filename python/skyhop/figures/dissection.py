@@ -1,4 +1,4 @@
-"""The segments of a route, drawn as the T3P paper's figure 3c: bars of one-way medians."""
+"""Latency of a route's segments as bars of one-way medians, as in the T3P paper's figure 3c."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from skyhop.analysis.dissection import Dissection
-from skyhop.analysis.looks import COLOURS
+from skyhop.analysis.styles import COLOURS
 from skyhop.analysis.timeline import GREY
 from skyhop.data.figure_files import FigureWidth
 from skyhop.figures.style import (
@@ -28,15 +28,15 @@ _WIDE = 0.38
 def dissection_figure(
     found: Dissection, output: Path | None = None, *, width: FigureWidth = "page"
 ) -> Sheet:
-    """Draw what a route's latency consists of, by both ways of reckoning.
+    """Draw the latency of each segment of a route, by both methods (by trace, of medians).
 
     Args:
         found: the segments.
-        output: a PNG, SVG or PDF file to write the figure to, where one is wanted.
-        width: what it is drawn for.
+        output: PNG, SVG or PDF file to write the figure to; by default none is written.
+        width: target of the figure: a page, or one or two columns of a paper.
 
     Raises:
-        InputError: `output` is not the name of such a file.
+        InputError: `output` has another suffix.
         RunError: `output` cannot be written.
     """
     figure, (ax,) = new_figure(4.0, [1], width)
@@ -69,7 +69,7 @@ def dissection_figure(
 
 
 class _Bar(NamedTuple):
-    """A bar in ms, how far its interval reaches below and above, and what is written over it."""
+    """Bar: height, its interval's extent below and above (all ms), and the share to write above."""
 
     ms: float
     spread: tuple[float, float]
@@ -77,7 +77,7 @@ class _Bar(NamedTuple):
 
 
 def _bars(found: Dissection) -> list[tuple[int, str, str, list[_Bar]]]:
-    """Return both rows of bars: on which side, what and in which colour."""
+    """Return the bars of both methods, each group with its side, label and colour."""
     by_trace = [
         _Bar(p.by_trace_ms, (max(p.by_trace_ms - p.low_ms, 0), max(p.high_ms - p.by_trace_ms, 0)),
              p.share)

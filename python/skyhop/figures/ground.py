@@ -1,4 +1,4 @@
-"""The figure of a path on the ground at one moment: a map with satellites, gateways and links."""
+"""Map of a path at one moment, with satellites, gateways and links."""
 
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ from skyhop.figures.style import (
 )
 
 _SHARE, _SHARE_NARROW = 0.78, 0.85
-"""Of the figure's width, for the map: without what is beside it."""
+"""Share of the figure's width for the map without its legend: on a wide and a narrow figure."""
 
 _FLATTEST, _HIGHEST = 0.25, 0.8
-"""Of maps, heights over widths."""
+"""Bounds of the ratio of a map's height to its width."""
 
 _LAND, _COAST = "#EFEBE3", "#C9C1B2"
 _SATELLITE, _LINK = "#9DB4C8", "#D55E00"
-_LOOKS = {
+_NODE_STYLES = {
     "chosen satellite": ("#0072B2", "o"),
     "gateway": ("#117733", "s"),
     "end": ("#882255", "^"),
 }
-"""Colour and shape by the kind of a node."""
+"""Colour and marker of a node, by the node's kind."""
 
 
 def draw_ground(view: GroundView, width: FigureWidth = "page") -> Sheet:
-    """Draw a map of a path at a moment: links, every satellite around, tracks of the chosen ones.
+    """Draw a map of a path at a moment: links, satellites in view, and the path's satellite tracks.
 
-    Where there is no path at that moment only satellites are drawn.
+    If there is no path at that moment, only satellites are drawn.
     """
     (south, north), (west, east) = view.latitudes_deg, view.longitudes_deg
-    # A degree of longitude is as wide as it is in the middle of the map.
+    # The scale of longitudes is correct in the middle of the map.
     aspect = 1 / float(np.cos(np.radians((south + north) / 2)))
     layout = LAYOUTS[width]
     map_in = layout.width_in * (_SHARE_NARROW if layout.is_narrow else _SHARE)
@@ -68,7 +68,7 @@ def draw_ground(view: GroundView, width: FigureWidth = "page") -> Sheet:
 
 
 def _draw_land(ax: Axes, view: GroundView) -> None:
-    """Fill the land; it is one shape, so that lakes are holes in it."""
+    """Fill the land as a single shape, so that lakes are holes in it."""
     if not view.land_deg:
         return
     rings = [Path(np.vstack((ring, ring[:1]))[:, ::-1], closed=True) for ring in view.land_deg]
@@ -77,7 +77,7 @@ def _draw_land(ax: Axes, view: GroundView) -> None:
 
 
 def _draw_tracks(ax: Axes, view: GroundView) -> None:
-    """Draw where the path's satellites come from (thin) and go to (thick)."""
+    """Draw the tracks of the path's satellites: thin before the moment, thick after it."""
     label = view.track_label
     for before, after in view.tracks_deg:
         for part, width in ((before, 0.7), (after, 1.6)):
@@ -92,7 +92,7 @@ def _draw_route(ax: Axes, view: GroundView) -> None:
     for kind in NODE_KINDS:
         places = np.array([node.at_deg for node in view.nodes if node.kind == kind])
         if len(places):
-            colour, shape = _LOOKS[kind]
+            colour, shape = _NODE_STYLES[kind]
             ax.scatter(places[:, 1], places[:, 0], s=pt(ax, 42), marker=shape, color=colour,
                        zorder=4, edgecolors="white", linewidths=0.8, label=kind)  # fmt: skip
     for node in view.nodes:
@@ -100,9 +100,10 @@ def _draw_route(ax: Axes, view: GroundView) -> None:
 
 
 def _name(ax: Axes, node: GroundNode) -> None:
-    """Name satellites above them, gateways to their lower right, ends outside the path.
+    """Write a node's name: of a satellite above it, of a gateway to its lower right.
 
-    Where it is narrow, there is no room outside: ends are named below them.
+    The name of an end is on the side away from the path; on a narrow figure without room there, it
+    is below the end.
     """
     if node.kind == "chosen satellite":
         offset, side = (0, 7 + 11 * node.stacked), "center"
@@ -120,10 +121,10 @@ def _name(ax: Axes, node: GroundNode) -> None:
         textcoords="offset points",
         ha=side,
         fontsize=pt(ax, 8),
-        color=_LOOKS[node.kind][0],
+        color=_NODE_STYLES[node.kind][0],
         zorder=5,
         path_effects=[withStroke(linewidth=2.5, foreground="white")],
-        # A name that sticks out makes no room for itself, and stays out of the legend's.
+        # A name that extends beyond the axes does not change the layout.
         in_layout=False,
         clip_on=node.kind == "chosen satellite",
     )

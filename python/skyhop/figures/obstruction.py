@@ -1,4 +1,4 @@
-"""The figure of a terminal's obstruction map: the sky as on a map, north on top, east right."""
+"""Obstruction map of a terminal: the sky with north on top and east on the right."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _COMPASS = ("N", "NE", "E", "SE", "S", "SW", "W", "NW")
 _RING_STEP_DEG = 20
 _HORIZON_DEG = 90.0
 _ROOM = 1.1
-"""How much wider the axes are than the map: the compass stands around it."""
+"""Ratio of the axes' width to the map's width, which leaves room for the compass."""
 
 
 def draw_obstruction(seen: ObstructionMap, title: str, width: FigureWidth = "page") -> Sheet:
-    """Draw an obstruction map; one in the terminal's frame is turned into the earth's."""
+    """Draw an obstruction map in the earth's frame; maps in the terminal's frame are rotated."""
     with rc_context(FIGURE_STYLE):
         figure = Sheet(6.2, width, share=0.66)
         ax = figure.add_subplot()
@@ -33,12 +33,12 @@ def draw_obstruction(seen: ObstructionMap, title: str, width: FigureWidth = "pag
     grid = seen.grid
     corners = np.array(
         [
-            [grid.of_corner(row - 0.5, column - 0.5) for column in range(grid.columns + 1)]
+            [grid.offset_deg(row - 0.5, column - 0.5) for column in range(grid.columns + 1)]
             for row in range(grid.rows + 1)
         ]
     )
     values = np.array(list(seen.rows()))
-    # The horizon of the terminal's frame is not the earth's: what lies below is not sky.
+    # The frames have different horizons: cells below the earth's horizon are not part of the sky.
     middles = (corners[1:, 1:] + corners[:-1, :-1]) / 2
     in_sky = np.hypot(middles[..., 0], middles[..., 1]) <= _HORIZON_DEG
     reach_deg = float(np.abs(corners).max()) if grid.frame == Frame.TERMINAL else grid.max_theta_deg

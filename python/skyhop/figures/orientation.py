@@ -1,4 +1,4 @@
-"""Latency by orientation, drawn as the T3P paper's figure 4: how often, and how bad."""
+"""Latency by orientation, drawn as in the T3P paper's figure 4: frequency and latency of cells."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ _FEW = "#D5D5D5"
 _MARGIN_CELLS = 2
 _LEAST_SPREAD = 2.0
 _FEWEST_ACROSS = 8
-"""So many cells are shown at least, so that a terminal that never turns is not one large square."""
+"""Least number of cells per axis, so that a terminal that never turns is not one large square."""
 
 
 def orientation_figure(
     found: Orientation, output: Path | None = None, *, width: FigureWidth = "page"
 ) -> Sheet:
-    """Draw how often orientations occurred, and the 95th percentile of the latency there.
+    """Draw how often each orientation occurred, and the 95th percentile of its latency.
 
     Args:
         found: latency by orientation.
-        output: a PNG, SVG or PDF file to write the figure to, where one is wanted.
-        width: what it is drawn for.
+        output: PNG, SVG or PDF file to write the figure to; by default none is written.
+        width: target of the figure: a page, or one or two columns of a paper.
 
     Raises:
-        InputError: `output` is not the name of such a file.
+        InputError: `output` has another suffix.
         RunError: `output` cannot be written.
     """
     is_narrow = LAYOUTS[width].is_narrow
@@ -81,7 +81,7 @@ def orientation_figure(
 
 
 def _shown(found: Orientation) -> pl.DataFrame:
-    """Return the cells around those with enough samples; others may be anywhere in the sky."""
+    """Return the cells in the region of those with enough samples, without outliers elsewhere."""
     cells = found.cells
     enough = cells.filter(pl.col("n") >= LEAST_SAMPLES)
     if enough.is_empty():
@@ -101,7 +101,7 @@ def _shown(found: Orientation) -> pl.DataFrame:
 def _draw(
     ax: Axes, cells: pl.DataFrame, column: str, factor: float, what: str, *, is_log: bool = False
 ) -> None:
-    """Colour cells by a column, with a bar of the colours."""
+    """Draw cells coloured by a column, with a colour bar."""
     known = cells.filter(pl.col(column).is_not_null())
     if known.is_empty():
         return
@@ -109,7 +109,7 @@ def _draw(
     values = np.full((y.max() - y.min() + 1, x.max() - x.min() + 1), np.nan)
     values[y - y.min(), x - x.min()] = known[column].to_numpy() * factor
     low, high = float(np.nanmin(values)), float(np.nanmax(values))
-    # Of a terminal that hardly turned there is nothing to spread over decades.
+    # If a terminal hardly turned, its values are too similar for a logarithmic scale.
     spreads = high > _LEAST_SPREAD * low
     norm: Normalize = (
         LogNorm(low, high) if is_log and spreads else Normalize(low, max(high, low * 1.01))
@@ -127,9 +127,9 @@ def _places(middles: pl.Series) -> Any:
     return np.floor(middles.to_numpy() / CELL_DEG).astype(int)
 
 
-def _square(ax: Axes, x: float, y: float, **look: Any) -> None:
+def _square(ax: Axes, x: float, y: float, **style: Any) -> None:
     corner = (x - CELL_DEG / 2, y - CELL_DEG / 2)
-    ax.add_patch(Rectangle(corner, CELL_DEG, CELL_DEG, **look))
+    ax.add_patch(Rectangle(corner, CELL_DEG, CELL_DEG, **style))
 
 
 def _limits(middles: pl.Series) -> tuple[float, float]:

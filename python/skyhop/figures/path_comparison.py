@@ -1,4 +1,4 @@
-"""The figure that sets paths side by side: round trips over time, and shares of the time."""
+"""Comparison figure of paths: round trips over time, and their ECDFs weighted by time."""
 
 from __future__ import annotations
 
@@ -22,11 +22,10 @@ from skyhop.figures.timeline import draw_panel, place_markers, stroked
 
 
 def draw_path_comparison(shown: PathComparison, width: FigureWidth = "page") -> Sheet:
-    """Draw round trips of paths over time, and which share of it they stay at or below a value."""
+    """Draw the round trips of paths over time, and their ECDFs weighted by time."""
     figure, (over_time, shares) = new_figure(5.6, [2.6, 2.2], width, shared=1)
     title_figure(figure, shown.title)
     draw_panel(over_time, shown.panel)
-    over_time.margins(y=0.08)
     label_time(over_time, shown.end_s)
     add_legend(over_time)
     _draw_shares(shares, shown)
@@ -43,6 +42,8 @@ def _draw_shares(ax: Axes, shown: PathComparison) -> None:
         ax.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=7))
         ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         ax.xaxis.set_minor_locator(NullLocator())
+    else:
+        ax.set_xlim(left=0)
     label_x(ax, f"{shown.panel.what} ({shown.unit})")
     ax.set_ylim(0, 1.02)
     ax.set_yticks(*SHARES)

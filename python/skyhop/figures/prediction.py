@@ -1,4 +1,4 @@
-"""A predictor's figure: predicted and true over time, against each other, and errors' shares."""
+"""Figure of a predictor: predicted and true values over time, against each other, and errors."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import numpy as np
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 
-from skyhop.analysis.looks import COLOURS
 from skyhop.analysis.prediction import PredictionView
+from skyhop.analysis.styles import COLOURS
 from skyhop.analysis.timeline import GREY
 from skyhop.data.figure_files import FigureWidth
 from skyhop.figures.style import (
@@ -32,15 +32,15 @@ _HEIGHT_IN = 6.4
 def prediction_figure(
     view: PredictionView, output: Path | None = None, *, width: FigureWidth = "page"
 ) -> Sheet:
-    """Draw a model's predictions of one horizon.
+    """Draw a model's predictions for one horizon.
 
     Args:
-        view: what is shown.
-        output: a PNG, SVG or PDF file to write the figure to, where one is wanted.
-        width: what it is drawn for.
+        view: view model of the predictions for the horizon.
+        output: PNG, SVG or PDF file to write the figure to; by default none is written.
+        width: target of the figure: a page, or one or two columns of a paper.
 
     Raises:
-        InputError: `output` is not the name of such a file.
+        InputError: `output` has another suffix.
         RunError: `output` cannot be written.
     """
     with rc_context(FIGURE_STYLE):

@@ -1,25 +1,25 @@
-"""The figure of report timing errors."""
+"""Figure of the ECDF of report timing errors."""
 
 from __future__ import annotations
 
-from skyhop.analysis.looks import COLOURS
 from skyhop.analysis.report_timing import TimingView
+from skyhop.analysis.styles import COLOURS
 from skyhop.analysis.timeline import GREY
 from skyhop.data.figure_files import FigureWidth
 from skyhop.figures.style import SHARES, Sheet, new_figure, pt
 
-_BESIDE = (((9, -11), "left"), ((-7, 7), "right"))
-"""Where the labels of the marked points stand: beside them, in points, and aligned how."""
+_OFFSETS = (((9, -11), "left"), ((-7, 7), "right"))
+"""Offset in points, and alignment, of the label of each marked point."""
 
 
 def draw_timing(view: TimingView, width: FigureWidth = "page") -> Sheet:
     """Draw the share of satellites at or below each error, with the median and T_err marked."""
     figure, (ax,) = new_figure(4.6, [1], width)
     ax.step(view.errors_s, view.shares, where="post", color=COLOURS[0], linewidth=1.6)
-    for (label, point), (beside, align) in zip(view.marked.items(), _BESIDE, strict=True):
+    for (label, point), (offset, align) in zip(view.marked.items(), _OFFSETS, strict=True):
         ax.plot(*point, "o", color=COLOURS[1], markersize=5, zorder=3)
         ax.annotate(
-            label, point, xytext=beside, ha=align, textcoords="offset points", fontsize=pt(ax, 10)
+            label, point, xytext=offset, ha=align, textcoords="offset points", fontsize=pt(ax, 10)
         )
     ax.axvline(view.t_err_s, color=GREY, linestyle="--", linewidth=1)
     ax.text(

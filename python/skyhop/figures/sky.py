@@ -1,4 +1,4 @@
-"""The figure of the sky over one end of a path at one moment."""
+"""Sky plot: satellites above one end of a path at one moment."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _BELOW, _USABLE, _CHOSEN = "#C9C9C9", "#56B4E9", "#0072B2"
 
 
 def draw_sky(view: SkyView, width: FigureWidth = "page") -> Sheet:
-    """Draw what stands above a place: zenith in the middle, horizon around, north on top."""
+    """Draw the satellites above a place: zenith in the middle, horizon at the rim, north on top."""
     figure, ax = _new_sky(width)
     title_figure(figure, view.title)
     groups = (
@@ -60,7 +60,7 @@ def _new_sky(width: FigureWidth) -> tuple[Sheet, PolarAxes]:
 
 
 def _draw_track(ax: PolarAxes, view: SkyView) -> None:
-    """Draw where the serving satellite comes from (thin) and goes to (thick)."""
+    """Draw the track of the serving satellite: thin before the moment, thick after it."""
     label = view.track_label
     for (elevation_deg, azimuth_deg), width in zip(view.track_deg, (0.7, 1.8), strict=True):
         ax.plot(np.radians(azimuth_deg), 90 - elevation_deg, color=_CHOSEN, linewidth=width,

@@ -1,4 +1,4 @@
-"""Figures straight from runs and paths: the view model made and drawn."""
+"""Functions that draw a figure directly from runs or a path."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from pathlib import Path as FilePath
 import pyarrow as pa
 
 from skyhop.analysis.comparison import compare
-from skyhop.analysis.flows import FlowKey, FlowStyle
+from skyhop.analysis.flow_groups import FlowKey
+from skyhop.analysis.flows import FlowStyle
 from skyhop.analysis.path_timeline import path_timeline
 from skyhop.analysis.run_timeline import run_timeline
 from skyhop.data.figure_files import FigureWidth
@@ -26,12 +27,12 @@ def run_figure(
     styles: Mapping[int, FlowStyle] | None = None,
     width: FigureWidth = "page",
 ) -> Sheet:
-    """Draw what each flow, its application, the probes and the link did over time.
+    """Draw each flow, its application, the probes and the link of a run over time.
 
     Args:
-        source: a run directory, or what `read_runs` returned for it.
-        styles: how to draw each flow, by its id; by default chosen for this run alone.
-        width: where the figure goes: a page, or "one-column" or "two-column" of a paper.
+        source: a run directory, or its record as `read_runs` returns it.
+        styles: style of each flow by its id; by default, styles are chosen for this run alone.
+        width: target of the figure: a page, or "one-column" or "two-column" of a paper.
 
     Raises:
         InputError: `source` is not a run directory.
@@ -46,7 +47,7 @@ def comparison_figure(
     styles: Mapping[FlowKey, FlowStyle] | None = None,
     width: FigureWidth = "page",
 ) -> Sheet:
-    """Draw goodput over time, mean goodput, and the spread of goodput and srtt of every flow."""
+    """Draw goodput over time, mean goodput, and the ECDFs of goodput and srtt of every flow."""
     return draw_comparison(compare(runs, styles), width)
 
 
@@ -60,13 +61,13 @@ def path_figure(
     """Draw one-way delay, number of hops and events of a path.
 
     Args:
-        source: a path, its file, or a table with its frames and its header as metadata.
-        output: a PNG, SVG or PDF file to write the figure to, where one is wanted.
-        until_s: where to stop, in seconds; by default where the path ends.
-        width: where the figure goes: a page, or "one-column" or "two-column" of a paper.
+        source: a path, a path file, or a table of a path's frames with its header as metadata.
+        output: PNG, SVG or PDF file to write the figure to; by default none is written.
+        until_s: end of the time axis in s; by default the end of the path.
+        width: target of the figure: a page, or "one-column" or "two-column" of a paper.
 
     Raises:
-        InputError: `source` is not a path, or `output` is not the name of such a file.
+        InputError: `source` is not a path, or `output` has another suffix.
         RunError: `output` cannot be written.
     """
     if isinstance(source, FilePath | str):

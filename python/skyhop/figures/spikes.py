@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from skyhop.analysis.looks import COLOURS
 from skyhop.analysis.spikes import TIMES_MEDIAN, Spikes
+from skyhop.analysis.styles import COLOURS
 from skyhop.analysis.timeline import GREY
 from skyhop.data.figure_files import FigureWidth
 from skyhop.figures.style import (
@@ -31,15 +31,15 @@ _BREAK_S = 3.0
 def spikes_figure(
     found: Spikes, output: Path | None = None, *, width: FigureWidth = "page"
 ) -> Sheet:
-    """Draw latency over time, and where it is above twice its median for long.
+    """Draw latency over time, and mark its spikes.
 
     Args:
         found: the spikes and their series.
-        output: a PNG, SVG or PDF file to write the figure to, where one is wanted.
-        width: what it is drawn for.
+        output: PNG, SVG or PDF file to write the figure to; by default none is written.
+        width: target of the figure: a page, or one or two columns of a paper.
 
     Raises:
-        InputError: `output` is not the name of such a file.
+        InputError: `output` has another suffix.
         RunError: `output` cannot be written.
     """
     figure, (ax,) = new_figure(3.6, [1], width)
@@ -49,7 +49,7 @@ def spikes_figure(
     unit, unit_s = _unit(float(at_s[-1]))
     latency_ms, running_ms = series.latency_ms.copy(), found.running_ms.copy()
     for broken in np.flatnonzero(np.diff(at_s) > _BREAK_S):
-        # A line across a gap would say that something was measured there.
+        # Break lines at gaps: a line across a gap would look like measurements.
         latency_ms[broken] = running_ms[broken] = np.nan
     if series.each_s == 0:
         ax.plot(at_s / unit_s, latency_ms, ".", markersize=pt(ax, 1.2), color="#BBBBBB",

@@ -1,7 +1,7 @@
-"""How figures look: their widths, axes, legends, files.
+"""Layout of figures: widths, axes, legends and files.
 
 Figures are made without pyplot, so they keep no global state and need no display. A figure is
-drawn for the width at which it will be seen: on a page, or in one or two columns of a paper.
+drawn for the width at which it is shown: on a page, or in one or two columns of a paper.
 """
 
 from __future__ import annotations
@@ -30,15 +30,18 @@ from skyhop.data.figure_files import FigureKind, FigureWidth, figure_kind
 from skyhop.data.files import write_files
 
 DPI = 140
-"""Pixels per inch of a PNG for a page; those for a column of a paper have `PAPER_DPI`."""
+"""Pixels per inch of a PNG for a page; a PNG for a paper has `PAPER_DPI`."""
 
 PAPER_DPI = 300
 
 _LEAST_IN_LEGEND = 12.0
-"""Area of a dot in square points."""
+"""Least area of a dot in a legend, in square points."""
+
+_LEGEND_LETTERS = 40
+"""Line length in letters to which entries of legends are wrapped."""
 
 _LETTER = 0.55
-"""How wide a letter is on average, in its height."""
+"""Mean ratio of a letter's width to the font size."""
 
 AXIS_COLOUR = "#BBBBBB"
 SHARES = ([0, 0.25, 0.5, 0.75, 1], ["0", "25 %", "50 %", "75 %", "100 %"])
@@ -48,24 +51,24 @@ MARKERS = {
     "circle": "o", "square": "s", "triangle": "^", "diamond": "D", "down": "v", "pentagon": "p",
     "plus": "P", "left": "<", "right": ">", "star": "*", "cross": "X", "hexagon": "H",
 }  # fmt: skip
-"""What view models call markers, and what they are called here."""
+"""Matplotlib's marker for each name that view models use."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """How a figure of some width is laid out."""
+    """Layout of figures of one width."""
 
     width_in: float
     scale: float
-    """How large fonts and strokes are, on a page 1."""
+    """Scale of fonts and strokes, 1 on a page."""
     height: float
-    """How high axes are, on a page 1."""
+    """Scale of the axes' heights, 1 on a page."""
     dpi: int
     is_narrow: bool
-    """Whether there is no room beside the axes: legends stand above them, axes below each other."""
+    """Whether there is no room next to axes: legends go above axes, and axes below each other."""
 
     def letters(self, points: float) -> int:
-        """Return how many letters of that size fit into the width."""
+        """Return how many letters of a font size (points) fit into the width of a figure."""
         return int(self.width_in * 72 / (_LETTER * points * self.scale))
 
 
@@ -74,14 +77,14 @@ LAYOUTS: Mapping[FigureWidth, Layout] = {
     "two-column": Layout(7.16, 0.85, 0.75, PAPER_DPI, is_narrow=False),
     "one-column": Layout(3.5, 0.8, 0.62, PAPER_DPI, is_narrow=True),
 }
-"""Columns are as wide as those of IEEE's journals and conferences."""
+"""Layout for each width; column widths are those of IEEE's journals and conferences."""
 
 
 class Sheet(Figure):
-    """A figure that knows how it is laid out."""
+    """Matplotlib figure with the layout for its width."""
 
     def __init__(self, height_in: float, width: FigureWidth, share: float = 1.0) -> None:
-        """Make it `height_in` high on a page, and that share of the width wide where it is wide."""
+        """Make a figure of this height (on a page) and this share of the width (unless narrow)."""
         layout = LAYOUTS[width]
         wide_in = layout.width_in * (1.0 if layout.is_narrow else share)
         super().__init__(figsize=(wide_in, height_in * layout.height), layout="constrained")
@@ -89,11 +92,11 @@ class Sheet(Figure):
         self.laid_out = layout
 
     def _repr_png_(self) -> bytes:
-        """Show it in a notebook, without pyplot too."""
+        """Return a PNG of the figure; notebooks call this, so that they show it without pyplot."""
         return png_bytes(self)
 
     def pixels(self) -> npt.NDArray[np.uint8]:
-        """Return the figure as red, green and blue at 100 pixels per inch, (height, width, 3)."""
+        """Return RGB values of the figure at 100 pixels per inch, shape (height, width, 3)."""
         for text in self.findobj(Text):
             text.set_parse_math(False)
         with rc_context(FIGURE_STYLE):
@@ -101,19 +104,19 @@ class Sheet(Figure):
         return np.array(self._agg.buffer_rgba())[:, :, :3]  # type: ignore[no-untyped-call]
 
     def grow(self, more_in: float) -> None:
-        """Make it higher, for what stands above its axes."""
+        """Add height (inches) for titles, legends or notes outside the axes."""
         self.set_figheight(self.get_figheight() + more_in)
 
 
 def sheet_of(artist: Artist) -> Sheet:
-    """Return the figure that something is in."""
+    """Return the figure that contains an artist."""
     figure = artist.figure.figure if artist.figure is not None else None
-    assert isinstance(figure, Sheet), "made here"
+    assert isinstance(figure, Sheet), "all figures of this package are sheets"
     return figure
 
 
 def pt(artist: Artist, points: float) -> float:
-    """Return a size in points, of fonts and strokes, for the width at which it will be seen."""
+    """Return the size (points) of a font or stroke, scaled for the figure's width."""
     return points * sheet_of(artist).laid_out.scale
 
 
@@ -127,10 +130,10 @@ def new_figure(
     """Make a white figure with one column of axes.
 
     Args:
-        height_in: its height on a page.
-        ratios: how high each of the axes is, compared with the others.
-        width: what it is drawn for.
-        shared: how many of the axes, from the top, share their time axis; by default all.
+        height_in: height on a page in inches.
+        ratios: relative heights of the axes.
+        width: target of the figure: a page, or one or two columns of a paper.
+        shared: number of axes, from the top, that share one time axis; by default all.
     """
     with rc_context(FIGURE_STYLE):
         figure = Sheet(height_in, width)
@@ -147,14 +150,14 @@ def new_figure(
 
 
 def title_figure(figure: Sheet, title: str) -> None:
-    """Write a title over the figure, in as many lines as it takes."""
+    """Write a title above the figure, wrapped to its width."""
     lines = textwrap.wrap(title, figure.laid_out.letters(11))
     figure.suptitle("\n".join(lines), x=0.01, ha="left", fontsize=11 * figure.laid_out.scale)
     figure.grow(0.19 * figure.laid_out.scale * (len(lines) - 1))
 
 
 def note_figure(figure: Sheet, note: str) -> None:
-    """Write below the figure what must be known to read it, if anything."""
+    """Write a note below the figure, wrapped to its width; nothing for an empty note."""
     if not note:
         return
     lines = textwrap.wrap(note, figure.laid_out.letters(8))
@@ -164,7 +167,7 @@ def note_figure(figure: Sheet, note: str) -> None:
 
 
 def title_axes(ax: Axes, title: str, points: float = 9.5, **placed: Any) -> None:
-    """Write a title over axes, in as many lines as it takes."""
+    """Write a title above axes, wrapped to their width."""
     across = ax.get_subplotspec()
     columns = across.get_gridspec().ncols if across is not None else 1
     lines = textwrap.wrap(title, sheet_of(ax).laid_out.letters(points) * 4 // 5 // columns)
@@ -172,7 +175,7 @@ def title_axes(ax: Axes, title: str, points: float = 9.5, **placed: Any) -> None
 
 
 def dress(ax: Axes) -> None:
-    """Give the axes a light grid and no box."""
+    """Give the axes a light grid and no frame."""
     ax.grid(visible=True, color="#E6E6E6", linewidth=pt(ax, 0.6))
     ax.set_axisbelow(True)
     ax.tick_params(length=3, color=AXIS_COLOUR, labelsize=pt(ax, 9))
@@ -183,12 +186,14 @@ def dress(ax: Axes) -> None:
 
 
 def label_x(ax: Axes, what: str) -> None:
-    """Name what the axis along the bottom is."""
+    """Label the x axis."""
     ax.set_xlabel(what, fontsize=pt(ax, 9))
 
 
-def label_y(ax: Axes, what: str, unit: str, *, whole: bool = False, is_log: bool = False) -> None:
-    """Name a panel and its unit; `whole` for counts, which need no decimals."""
+def label_y(
+    ax: Axes, what: str, unit: str, *, is_count: bool = False, is_log: bool = False
+) -> None:
+    """Label the y axis with quantity and unit; `is_count` for counts, which need no decimals."""
     ax.set_ylabel(f"{what}\n({unit})" if unit else what, fontsize=pt(ax, 9))
     if is_log:
         ax.set_yscale("log")
@@ -196,24 +201,25 @@ def label_y(ax: Axes, what: str, unit: str, *, whole: bool = False, is_log: bool
         ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         ax.yaxis.set_minor_locator(NullLocator())
         return
-    ax.yaxis.set_major_locator(MaxNLocator(nbins=5, min_n_ticks=3, integer=whole))
+    ax.yaxis.set_major_locator(MaxNLocator(nbins=5, min_n_ticks=3, integer=is_count))
 
 
 def label_time(ax: Axes, end_s: float) -> None:
-    """Let time go from 0 to `end_s`, and name it."""
+    """Label the x axis as time, from 0 to `end_s`."""
     ax.set_xlim(0, end_s if end_s > 0 else 1)
     label_x(ax, "time since the start (s)")
 
 
 def add_legend(ax: Axes, known: set[str] | None = None) -> None:
-    """Put a legend where it covers no data: right of the axes, or above them where it is narrow.
+    """Put a legend where it covers no data: right of the axes, or above them if narrow.
 
     Args:
         ax: the axes.
-        known: what axes above explain already; where it is narrow they are not named again, and
-            what is named here is added.
+        known: labels that legends of axes above contain already. A narrow figure does not repeat
+            these labels. The labels of this legend are added to the set.
     """
     handles, labels = ax.get_legend_handles_labels()
+    labels = [textwrap.fill(label, _LEGEND_LETTERS) for label in labels]
     layout = sheet_of(ax).laid_out
     if known is not None and layout.is_narrow:
         named = [(h, text) for h, text in zip(handles, labels, strict=True) if text not in known]
@@ -221,16 +227,16 @@ def add_legend(ax: Axes, known: set[str] | None = None) -> None:
         known.update(labels)
     if not handles:
         return
-    place = _above(ax, labels) if layout.is_narrow else _beside()
+    place = _above(ax, labels) if layout.is_narrow else _right()
     legend = ax.legend(handles, labels, frameon=False, fontsize=pt(ax, 8.5), borderaxespad=0,
                        **place)  # fmt: skip
     for handle in legend.legend_handles:
-        # The smallest dots are visible only where there are many.
+        # Very small dots are visible only in large numbers: enlarge them in the legend.
         if isinstance(handle, PathCollection):
             handle.set_sizes(np.maximum(handle.get_sizes(), _LEAST_IN_LEGEND))
 
 
-def _beside() -> dict[str, Any]:
+def _right() -> dict[str, Any]:
     return {
         "loc": "upper left",
         "bbox_to_anchor": (1.005, 1.03),
@@ -240,16 +246,16 @@ def _beside() -> dict[str, Any]:
 
 
 def _above(ax: Axes, labels: Sequence[str]) -> dict[str, Any]:
-    """Return where a legend in rows above the axes stands, and make room for it."""
+    """Return the position of a legend in rows above the axes, and make room for it."""
     sheet = sheet_of(ax)
-    # Each entry has a handle and gaps, as wide as some letters.
+    # The handle and gaps of an entry are about as wide as seven letters.
     room, entry = sheet.laid_out.letters(8.5) - 12, max(map(len, labels)) + 7
     columns = min(max(room // entry, 1), len(labels))
     rows = -(-len(labels) // columns)
     sheet.grow(0.15 * rows)
     return {
         "loc": "lower left",
-        # A polar axis has names of directions around it.
+        # Polar axes have the names of directions around them, which need room.
         "bbox_to_anchor": (-0.01, 1.1 if ax.name == "polar" else 1.02),
         "ncols": columns,
         "handlelength": 1.8,
@@ -266,9 +272,9 @@ def png_bytes(figure: Figure) -> bytes:
 
 
 def figure_bytes(figure: Figure, kind: FigureKind) -> bytes:
-    """Return the figure as a file of that kind, the same bytes for the same figure."""
+    """Return the content of a figure's file; the same figure always gives the same bytes."""
     for text in figure.findobj(Text):
-        # What users call things is no formula.
+        # Do not interpret names given by users as formulas.
         text.set_parse_math(False)
     undated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
     dpi = figure.laid_out.dpi if isinstance(figure, Sheet) else DPI
@@ -281,7 +287,7 @@ def figure_bytes(figure: Figure, kind: FigureKind) -> bytes:
 
 @contextmanager
 def _laid_out(figure: Figure, dpi: int) -> Iterator[None]:
-    """Lay a figure out first: to do so itself, savefig draws all of it once more."""
+    """Lay out a figure before savefig, which would draw the whole figure once more to do so."""
     engine, before = figure.get_layout_engine(), figure.get_dpi()
     figure.set_dpi(dpi)
     if engine is not None:
@@ -295,11 +301,11 @@ def _laid_out(figure: Figure, dpi: int) -> Iterator[None]:
 
 
 def save(figure: Figure, output: Path | str) -> Path:
-    """Write a figure as what its name ends in, whole or not at all, and return where.
+    """Write a figure atomically, in the format of the suffix; return the path.
 
     Raises:
         InputError: the name does not end in .png, .svg or .pdf, or its directory does not exist.
-        RunError: it cannot be written.
+        RunError: the file cannot be written.
     """
     output = Path(output)
     content = figure_bytes(figure, figure_kind(output))
@@ -315,6 +321,6 @@ FIGURE_STYLE: Any = {
     "path.simplify": True,
     "agg.path.chunksize": 20000,
     "text.parse_math": False,
-    # Text in a PDF stays text, in fonts that publishers take.
+    # Text in a PDF stays text, in TrueType fonts, which publishers accept.
     "pdf.fonttype": 42,
 }

@@ -1,8 +1,8 @@
-"""Timelines as figures: strips of events, panels, and marks of events in the panels.
+"""Drawing of timelines: strips of events, panels, and marks of events in the panels.
 
-A kind of event is told apart by colour, by shape and by its lane. Where events are too dense for
-shapes they become thin ticks in the same lane, so that a strip stays readable with a thousand of
-them. Colours of events are from Paul Tol's muted scheme.
+Kinds of events differ in colour, shape and lane. Events that are too dense for shapes become thin
+ticks in the same lane, so that a strip stays readable with a thousand events. Colours of events are
+from Paul Tol's muted scheme.
 """
 
 from __future__ import annotations
@@ -51,22 +51,22 @@ from skyhop.figures.style import (
 )
 
 SHAPES_AT_MOST = 90
-"""A lane with more events than this shows ticks in place of shapes."""
+"""Largest number of events in a lane with shapes; with more, the lane shows ticks."""
 
 _LANE_IN = 0.2
 """Height of a lane in inches."""
 
 _DOT_SIZES = ((200, 12.0), (3000, 5.0), (np.inf, 1.5))
-"""Up to how many dots they are how large, in square points."""
+"""Sizes of dots: (largest number of dots, area of a dot in square points)."""
 
 _MARKERS_AT_MOST = 7
-"""On a line; those of several lines stand beside each other, not upon each other."""
+"""Largest number of markers on a line; markers of several lines are offset from each other."""
 
 _OUTAGE_COLOUR = "#777777"
 _PHASE_COLOURS = {"hold": "#117733", "drain": "#CC6677", "probe-rtt": "#6699CC",
                   "fallback": "#AA4499"}  # fmt: skip
 _TICK_HEIGHT = 0.06
-"""Drains are marked this high along the upper edge of a panel, as a part of it."""
+"""Height of marks along a panel's upper edge (such as of drains), as a share of the panel's."""
 
 _HEIGHTS_IN = {
     "goodput": 1.7, "srtt": 1.7, "probe RTT": 1.5, "cwnd": 1.5, "retransmits": 1.0, "queue": 1.2,
@@ -75,24 +75,24 @@ _HEIGHTS_IN = {
     **{f"latency of {table}": 1.7 for table in APP_TABLES},
     "MOS": 1.3,
 }  # fmt: skip
-"""By what a panel shows."""
+"""Height in inches of a panel, by its quantity."""
 
 
 @dataclass(frozen=True)
-class _Look:
-    """How a kind of event is drawn."""
+class _EventStyle:
+    """Colour and marker for a kind of event."""
 
     colour: str
     shape: str
 
 
-_LOOKS = {
-    "end": _Look("#882255", "v"),
-    "intermediate": _Look("#44AA99", "o"),
-    "reroute": _Look("#999933", "s"),
-    "lost": _Look("#000000", "X"),
-    "restored": _Look("#117733", "^"),
-    "change": _Look("#332288", "D"),
+_EVENT_STYLES = {
+    "end": _EventStyle("#882255", "v"),
+    "intermediate": _EventStyle("#44AA99", "o"),
+    "reroute": _EventStyle("#999933", "s"),
+    "lost": _EventStyle("#000000", "X"),
+    "restored": _EventStyle("#117733", "^"),
+    "change": _EventStyle("#332288", "D"),
 }
 
 
@@ -125,7 +125,7 @@ def draw_timeline(timeline: Timeline, width: FigureWidth = "page") -> Sheet:
 
 
 def draw_panel(ax: Axes, panel: Panel) -> None:
-    """Draw a panel's marks, and name what it shows."""
+    """Draw a panel's marks, and label its y axis."""
     count = sum(map(_has_markers, panel.marks))
     place = 0
     for mark in panel.marks:
@@ -137,7 +137,7 @@ def draw_panel(ax: Axes, panel: Panel) -> None:
         ax.set_ylim(*panel.span)
     if panel.note and not sheet_of(ax).laid_out.is_narrow:
         ax.set_title(panel.note, fontsize=pt(ax, 8), loc="right", color=GREY, pad=2)
-    label_y(ax, panel.what, panel.unit, whole=panel.whole, is_log=panel.is_log)
+    label_y(ax, panel.what, panel.unit, is_count=panel.is_count, is_log=panel.is_log)
 
 
 def draw_mark(ax: Axes, mark: Mark) -> None:
@@ -160,24 +160,24 @@ def draw_mark(ax: Axes, mark: Mark) -> None:
 
 
 def _has_markers(mark: Mark) -> bool:
-    """Tell whether a mark is a line with markers; of many lines of a kind the first has them."""
+    """Return whether a mark is a line with markers: only labelled lines, the first per label."""
     return isinstance(mark, Line) and bool(mark.label and mark.stroke.marker)
 
 
 def place_markers(
     ax: Axes, along: FloatArray, across: FloatArray, stroke: Stroke, place: tuple[int, int]
 ) -> None:
-    """Set a stroke's markers onto the line drawn last, each line's beside those of the others.
+    """Set a stroke's markers on the line drawn last, offset from the markers of other lines.
 
-    Lines that hide each other are told apart by them.
+    Markers distinguish lines that cover each other.
 
     Args:
         ax: the axes.
-        along: where the line's points are in the direction along which markers are spread, (n,),
-            growing.
-        across: where they are in the other, (n,).
-        stroke: how the line is drawn.
-        place: which of how many lines that have markers this is.
+        along: coordinates of the line's points in the direction in which markers are spread,
+            ascending, (n,).
+        across: coordinates in the other direction, (n,).
+        stroke: style of the line.
+        place: index of the line among the lines with markers, and the number of these lines.
     """
     known = np.flatnonzero(np.isfinite(along) & np.isfinite(across))
     if stroke.marker is None or not len(known):
@@ -196,7 +196,7 @@ def place_markers(
 
 
 def stroked(ax: Axes, stroke: Stroke) -> dict[str, Any]:
-    """Return a stroke as keywords of lines."""
+    """Return a stroke as keyword arguments for Matplotlib's lines."""
     return {
         "color": stroke.colour,
         "linewidth": pt(ax, stroke.width),
@@ -250,14 +250,14 @@ def _label(label: str) -> str:
 
 
 def strip_height_in(strip: EventStrip) -> float:
-    """Return how high a strip is, in inches."""
+    """Return the height of a strip, in inches."""
     return _LANE_IN * (max(len(strip.lanes), 1) + bool(strip.down)) + 0.12
 
 
 def draw_strip(ax: Axes, strip: EventStrip) -> None:
     """Draw one marker per event, in one lane per kind, and the outages in a lane of their own.
 
-    The markers of a kind are one collection with the kind as its gid.
+    The markers of a kind are one Matplotlib collection, with the kind as its gid.
     """
     lanes = len(strip.lanes) + bool(strip.down)
     for index, lane in enumerate(strip.lanes):
@@ -269,37 +269,40 @@ def draw_strip(ax: Axes, strip: EventStrip) -> None:
     if lanes == 0:
         ax.text(0.5, 0.5, "no handovers", transform=ax.transAxes, ha="center", va="center",
                 color=GREY, fontsize=pt(ax, 8.5))  # fmt: skip
-    _bare(ax, -0.6, max(lanes, 1) - 0.4)
+    _hide_frame(ax, -0.6, max(lanes, 1) - 0.4)
 
 
 def mark_panels(panels: Sequence[Axes], strip: EventStrip) -> None:
-    """Shade the outages in each panel and, where they are few, draw a faint line per event."""
+    """Shade the outages in each panel and, if events are few, draw a faint line per event."""
     for ax in panels:
         if strip.shaded:
             ax.broken_barh(_widths(strip.shaded), (0, 1), transform=ax.get_xaxis_transform(),
                            color=_OUTAGE_COLOUR, alpha=0.22, linewidth=0, zorder=0,
                            gid="outage")  # fmt: skip
         for kind, at_s in strip.lines:
-            ax.axvline(at_s, color=_LOOKS[kind].colour, linewidth=0.7, alpha=0.35, zorder=0.5)
+            ax.axvline(
+                at_s, color=_EVENT_STYLES[kind].colour, linewidth=0.7, alpha=0.35, zorder=0.5
+            )
 
 
 def _draw_lane(ax: Axes, lane: Lane, height: int) -> None:
-    look, count = _LOOKS[lane.kind], len(lane.t_s)
+    style, count = _EVENT_STYLES[lane.kind], len(lane.t_s)
     heights = np.full(count, height)
     ax.axhline(height, color="#EEEEEE", linewidth=0.8, zorder=0)
     if count > SHAPES_AT_MOST:
-        ax.scatter(lane.t_s, heights, s=55, marker="|", linewidths=0.7, color=look.colour,
+        ax.scatter(lane.t_s, heights, s=55, marker="|", linewidths=0.7, color=style.colour,
                    alpha=_ticks_alpha(count), rasterized=True, gid=lane.kind)  # fmt: skip
     else:
-        ax.scatter(lane.t_s, heights, s=pt(ax, 26), marker=look.shape, color=look.colour,
+        ax.scatter(lane.t_s, heights, s=pt(ax, 26), marker=style.shape, color=style.colour,
                    linewidths=0, clip_on=False, zorder=3, gid=lane.kind)  # fmt: skip
-    _label_lane(ax, height, lane.label, look.colour, look.shape)
+    _label_lane(ax, height, lane.label, style.colour, style.shape)
 
 
 def _draw_signal(ax: Axes, strip: SignalStrip) -> None:
-    """Draw a tick per announcement, and a lane of spans per kind of phase.
+    """Draw a tick for each announcement, and a lane of spans for each kind of phase.
 
-    The ticks are a collection with the gid `announcement`, the spans of a kind one with the kind.
+    The ticks are a Matplotlib collection with the gid `announcement`. The spans of each kind are a
+    collection with the kind as its gid.
     """
     top = len(strip.lanes)
     ax.scatter(strip.announced_s, [top] * len(strip.announced_s), s=55, marker="|", linewidths=0.8,
@@ -310,13 +313,13 @@ def _draw_signal(ax: Axes, strip: SignalStrip) -> None:
         ax.broken_barh(_widths(lane.spans), (height - 0.3, 0.6), color=colour, linewidth=0.8,
                        gid=lane.kind)  # fmt: skip
         _label_lane(ax, height, lane.label, colour)
-    _bare(ax, -0.6, top + 0.6)
+    _hide_frame(ax, -0.6, top + 0.6)
 
 
 def _mark_phases(panels: Sequence[Axes], strip: SignalStrip) -> None:
-    """Shade holds over the whole height and mark the others along the upper edge.
+    """Shade phases of kind hold over a panel's height; mark other phases along its upper edge.
 
-    Where there are too many to be told apart only the strip shows them.
+    Phases that are too many to be distinguishable in panels are only in the strip.
     """
     for lane in strip.lanes:
         for ax in panels if lane.in_panels else ():
@@ -336,9 +339,9 @@ def _widths(spans: Sequence[Span]) -> list[Span]:
 
 
 def _label_lane(ax: Axes, height: int, text: str, colour: str, shape: str = "") -> None:
-    """Write a lane's name right of its strip, after its shape; where it is narrow, left of it.
+    """Write a lane's name and shape to the right of its strip; if narrow, its name to the left.
 
-    There the names of axes need the room anyway, and a shape would look like an event.
+    On a narrow figure, the left has room for labels anyway, and a shape would look like an event.
     """
     narrow = sheet_of(ax).laid_out.is_narrow
     text_at, side = (-0.02, "right") if narrow else (1.022, "left")
@@ -349,7 +352,7 @@ def _label_lane(ax: Axes, height: int, text: str, colour: str, shape: str = "") 
             fontsize=pt(ax, 8.5), color=colour)  # fmt: skip
 
 
-def _bare(ax: Axes, low: float, high: float) -> None:
+def _hide_frame(ax: Axes, low: float, high: float) -> None:
     ax.set_ylim(low, high)
     ax.set_yticks([])
     ax.grid(visible=False)

@@ -1,12 +1,12 @@
-"""Environments to train policies in: what an agent decides goes into TCP of the simulator.
+"""Environments to train policies in: an agent's decisions control TCP flows of the simulator.
 
 >>> from skyhop import gym
 >>> env = gym.Environment("examples/world.toml", "astraea", reward="leo")  # doctest: +SKIP
 >>> seen, _ = env.reset(seed=1)  # doctest: +SKIP
 >>> seen, reward, terminated, truncated, info = env.step([0.5])  # doctest: +SKIP
 
-Needs the libraries of the extra `skyhop[gym]`. docs/training.md explains worlds, cards and rewards.
-Names are loaded when they are first used.
+This package needs the libraries of the extra `skyhop[gym]`. docs/how-to/training.md explains
+worlds, cards and rewards. Names are loaded when they are first used.
 """
 
 from __future__ import annotations

@@ -13,17 +13,18 @@ from pettingzoo import AECEnv
 
 from skyhop.errors import InputError
 from skyhop.gym.environment import spaces_of
-from skyhop.gym.episodes import COMPLETE, TIME_UP, Places
+from skyhop.gym.episodes import COMPLETE, TIME_UP, EpisodeSlots
 from skyhop.gym.world import Worlds
 
-Seen = NDArray[np.float32]
+Observation = NDArray[np.float32]
 
 
-class Agents(AECEnv[str, Seen, Any]):
-    """Flows of a simulated run, each of which has an agent: `agent_0`, `agent_1`, in their order.
+class Agents(AECEnv[str, Observation, Any]):
+    """Agents `agent_0`, `agent_1`, … for the flows of a simulated run, in the order of the flows.
 
-    They are asked one after another, whenever the interval of one ends, as their packets come; one
-    that has not begun is not asked. What they see and do is what the card says, for all of them.
+    An agent's turn comes whenever a decision interval of its flow ends, so the order of turns
+    follows the packets. Agents of flows that have not begun get no turn. One card defines the
+    observations and actions of all agents.
     """
 
     metadata: ClassVar[dict[str, Any]] = {
@@ -41,13 +42,13 @@ class Agents(AECEnv[str, Seen, Any]):
         most_agents: int,
         sets: Sequence[str] = (),
     ) -> None:
-        """Make one.
+        """Create the environment.
 
         Args:
             worlds: as for `Environment`.
-            card: likewise.
-            reward: likewise.
-            most_agents: no episode has more.
+            card: as for `Environment`.
+            reward: as for `Environment`.
+            most_agents: upper limit on the agents in an episode.
             sets: overrides of the scenarios, each "KEY=VALUE".
 
         Raises:
@@ -55,33 +56,33 @@ class Agents(AECEnv[str, Seen, Any]):
         """
         super().__init__()
         self.render_mode = None
-        self._places = Places(worlds, card, reward, 1, sets=sets)
+        self._slots = EpisodeSlots(worlds, card, reward, 1, sets=sets)
         self.possible_agents = [f"agent_{number}" for number in range(most_agents)]
-        self._seen_space = spaces_of(self._places)[0]
-        # Each of its own: what one draws is no matter of another's.
-        self._own_spaces = {agent: spaces_of(self._places)[1] for agent in self.possible_agents}
-        self._source = np.random.default_rng()
+        self._observation_space = spaces_of(self._slots)[0]
+        # Each agent has a space of its own, because a space samples from its own random generator.
+        self._action_spaces = {agent: spaces_of(self._slots)[1] for agent in self.possible_agents}
+        self._generator = np.random.default_rng()
 
     def observation_space(self, agent: str) -> gymnasium.spaces.Box:
-        """Return what an agent sees."""
+        """Return the observation space, the same for all agents."""
         del agent
-        return self._seen_space
+        return self._observation_space
 
     def action_space(self, agent: str) -> gymnasium.spaces.Box:
-        """Return what an agent may say."""
-        return self._own_spaces[agent]
+        """Return an agent's action space: the policy's output, within the card's bounds."""
+        return self._action_spaces[agent]
 
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> None:
-        """Draw a scenario, and begin it.
+        """Draw a scenario from the world and begin an episode with it.
 
         Raises:
-            InputError: what was drawn is no scenario, has no agent, or more than `most_agents`.
+            InputError: the drawn scenario is invalid, has no agent, or more than `most_agents`.
         """
         del options
         if seed is not None:
-            self._source = np.random.default_rng(seed)
-        [drawn] = self._places.begin({0: self._source})
-        count = self._places.core.agents(0)
+            self._generator = np.random.default_rng(seed)
+        [drawn] = self._slots.begin({0: self._generator})
+        count = self._slots.core.agents(0)
         if count > len(self.possible_agents):
             most = len(self.possible_agents)
             raise InputError(f"an episode has {count} agents; most_agents is {most}")
@@ -91,34 +92,34 @@ class Agents(AECEnv[str, Seen, Any]):
         self.terminations = dict.fromkeys(self.agents, False)
         self.truncations = dict.fromkeys(self.agents, False)
         self.infos: dict[str, dict[str, Any]] = {agent: {"drawn": drawn} for agent in self.agents}
-        nothing = np.zeros(self._places.inputs, np.float32)
-        self._seen = dict.fromkeys(self.agents, nothing)
-        self._take_turn()
+        nothing = np.zeros(self._slots.inputs, np.float32)
+        self._observations = dict.fromkeys(self.agents, nothing)
+        self._select_agent()
 
-    def observe(self, agent: str) -> Seen:
-        """Return what an agent saw when it was asked last."""
-        return self._seen[agent]
+    def observe(self, agent: str) -> Observation:
+        """Return the observation that an agent had at its last turn."""
+        return self._observations[agent]
 
     def step(self, action: Any) -> None:
-        """Do what the agent says whose turn it is, until somebody is asked."""
+        """Apply the action of the selected agent, and run until the next agent's turn."""
         agent = self.agent_selection
         if self.terminations[agent] or self.truncations[agent]:
             self._was_dead_step(action)
             return
         self._cumulative_rewards[agent] = 0.0
-        self._places.step(np.asarray(action, np.float64).reshape(1))
+        self._slots.step(np.asarray(action, np.float64).reshape(1))
         self._clear_rewards()
-        self._take_turn()
-        self.rewards[self.agent_selection] = float(self._places.rewards[0])
+        self._select_agent()
+        self.rewards[self.agent_selection] = float(self._slots.rewards[0])
         self._accumulate_rewards()
 
-    def _take_turn(self) -> None:
-        """Turn to the agent that is asked; at the end to all, who have nothing to say any more."""
-        ended = int(self._places.ended[0])
-        agent = self.possible_agents[int(self._places.agents[0])]
+    def _select_agent(self) -> None:
+        """Select the agent whose turn it is; at the end of the episode mark all agents as done."""
+        status = int(self._slots.status[0])
+        agent = self.possible_agents[int(self._slots.agents[0])]
         self.agent_selection = agent
-        self._seen[agent] = self._places.seen[0].copy()
-        self.infos[agent].update(self._places.known(0))
-        if ended:
-            self.terminations = dict.fromkeys(self.agents, ended == COMPLETE)
-            self.truncations = dict.fromkeys(self.agents, ended == TIME_UP)
+        self._observations[agent] = self._slots.observations[0].copy()
+        self.infos[agent].update(self._slots.interval_figures(0))
+        if status:
+            self.terminations = dict.fromkeys(self.agents, status == COMPLETE)
+            self.truncations = dict.fromkeys(self.agents, status == TIME_UP)

@@ -1,4 +1,4 @@
-"""One agent in one world: a Gymnasium environment."""
+"""Gymnasium environment with one agent in one world."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
-from skyhop.gym.episodes import COMPLETE, TIME_UP, Places, check_alone
+from skyhop.gym.episodes import COMPLETE, TIME_UP, EpisodeSlots, check_single_agent
 from skyhop.gym.world import Worlds
 
-Seen = NDArray[np.float32]
+Observation = NDArray[np.float32]
 
 
-def spaces_of(places: Places) -> tuple[gymnasium.spaces.Box, gymnasium.spaces.Box]:
-    """Return what an agent sees, and what it says: the input and output of the card's network."""
-    least, most = places.bounds
-    seen = gymnasium.spaces.Box(-np.inf, np.inf, (places.inputs,), np.float32)
-    return seen, gymnasium.spaces.Box(least, most, (1,), np.float32)
+def spaces_of(slots: EpisodeSlots) -> tuple[gymnasium.spaces.Box, gymnasium.spaces.Box]:
+    """Return the observation and action space: input and output of the card's network."""
+    least, most = slots.bounds
+    observations = gymnasium.spaces.Box(-np.inf, np.inf, (slots.inputs,), np.float32)
+    return observations, gymnasium.spaces.Box(least, most, (1,), np.float32)
 
 
-class Environment(gymnasium.Env[Seen, Seen]):
-    """A flow of a simulated run whose congestion control is the agent.
+class Environment(gymnasium.Env[Observation, Observation]):
+    """One agent that is the congestion control of one flow in simulated runs.
 
-    What it sees is what the card says, and so is what its action, one number, means. An episode is
-    a run of a scenario that is drawn from the world; it is truncated when its time is up, and
-    terminated when all that the flow had to send has arrived. `info` has the figures of the
-    interval by name, and at the beginning what was `drawn`.
+    The card defines the observation, and what the action, one number, means. An episode is a run of
+    a scenario that is drawn from the world. It is truncated when its time is up, and terminated
+    when all data of the flow has arrived. `info` has the figures of the last interval by name; at
+    the beginning of an episode it has the drawn values as `drawn`.
     """
 
     metadata: ClassVar[dict[str, Any]] = {"render_modes": []}
@@ -42,38 +42,42 @@ class Environment(gymnasium.Env[Seen, Seen]):
         *,
         sets: Sequence[str] = (),
     ) -> None:
-        """Make one.
+        """Create the environment.
 
         Args:
-            worlds: the file or content of a world, or several, each of which is as likely.
-            card: a card's file, or the name of one that comes with skyhop; its network is not
-                looked at.
-            reward: the name of one of `list_rewards`.
+            worlds: the file or content of a world, or several worlds, which are equally likely.
+            card: a card's file, or the name of one that comes with skyhop; its network is
+                ignored.
+            reward: a name that `list_rewards` returns.
             sets: overrides of the scenarios, each "KEY=VALUE".
 
         Raises:
             InputError: a world, the card or the reward is wrong.
         """
-        self._places = Places(worlds, card, reward, 1, sets=sets)
-        self.observation_space, self.action_space = spaces_of(self._places)
+        self._slots = EpisodeSlots(worlds, card, reward, 1, sets=sets)
+        self.observation_space, self.action_space = spaces_of(self._slots)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[Seen, dict[str, Any]]:
-        """Draw a scenario, and begin it.
+    ) -> tuple[Observation, dict[str, Any]]:
+        """Draw a scenario from the world and begin an episode with it.
 
         Raises:
-            InputError: what was drawn is no scenario, or does not have one agent.
+            InputError: the drawn scenario is invalid, or does not have exactly one agent.
         """
         super().reset(seed=seed, options=options)
-        [drawn] = self._places.begin({0: self.np_random})
-        check_alone(self._places, 0)
-        return self._places.seen[0].copy(), {**self._places.known(0), "drawn": drawn}
+        [drawn] = self._slots.begin({0: self.np_random})
+        check_single_agent(self._slots, 0)
+        return self._slots.observations[0].copy(), {
+            **self._slots.interval_figures(0),
+            "drawn": drawn,
+        }
 
-    def step(self, action: Any) -> tuple[Seen, float, bool, bool, dict[str, Any]]:
-        """Do what `action` says until the agent is asked again."""
-        self._places.step(np.asarray(action, np.float64).reshape(1))
-        ended = int(self._places.ended[0])
-        reward = float(self._places.rewards[0])
-        told = (ended == COMPLETE, ended == TIME_UP)
-        return self._places.seen[0].copy(), reward, *told, self._places.known(0)
+    def step(self, action: Any) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
+        """Apply `action`, and run until the agent's next decision."""
+        self._slots.step(np.asarray(action, np.float64).reshape(1))
+        status = int(self._slots.status[0])
+        reward = float(self._slots.rewards[0])
+        ended = (status == COMPLETE, status == TIME_UP)
+        figures = self._slots.interval_figures(0)
+        return self._slots.observations[0].copy(), reward, *ended, figures

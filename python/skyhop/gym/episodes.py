@@ -1,4 +1,4 @@
-"""What all environments stand on: places in which episodes go on, and what is told of them."""
+"""Parallel episodes, on which all environments are built, with observations and rewards."""
 
 from __future__ import annotations
 
@@ -14,11 +14,13 @@ from skyhop.errors import InputError
 from skyhop.gym.world import World, Worlds, read_world
 
 COMPLETE, TIME_UP = 1, 2
-"""How an episode has ended."""
+"""Status of an episode that has ended: all data has arrived, or the run's time is up. The status is
+0 while the episode runs.
+"""
 
 
-class Places:
-    """Places in which episodes go on side by side."""
+class EpisodeSlots:
+    """Slots for episodes that run in parallel; each slot's current state is a row of the arrays."""
 
     def __init__(
         self,
@@ -30,7 +32,7 @@ class Places:
         threads: int | None = None,
         sets: Sequence[str] = (),
     ) -> None:
-        """Make so many places.
+        """Create `count` empty slots.
 
         Raises:
             InputError: a world, the card or the reward is wrong.
@@ -40,63 +42,73 @@ class Places:
         if not self.worlds:
             raise InputError("expected at least one world")
         if count < 1:
-            raise InputError(f"expected a place for an episode or more, not {count}")
+            raise InputError(f"expected at least one environment, not {count}")
         threads = threads or len(os.sched_getaffinity(0))
         self.count = count
         self.core = _core.Episodes(os.fspath(card), reward, count, min(threads, count))
         self.inputs, self.bounds = self.core.inputs(), self.core.bounds()
-        self.seen: NDArray[np.float32] = np.zeros((count, self.inputs), np.float32)
+        self.observations: NDArray[np.float32] = np.zeros((count, self.inputs), np.float32)
         self.rewards: NDArray[np.float64] = np.zeros(count)
-        self.ended: NDArray[np.uint8] = np.zeros(count, np.uint8)
+        self.status: NDArray[np.uint8] = np.zeros(count, np.uint8)
         self.agents: NDArray[np.int32] = np.zeros(count, np.int32)
         self.figures: NDArray[np.float64] = np.zeros((count, len(_core.INTERVAL_FIGURES)))
 
-    def begin(self, sources: Mapping[int, np.random.Generator]) -> list[dict[str, Any]]:
-        """Begin an episode in each of these places, drawn from its source; return what was drawn.
+    def begin(self, generators: Mapping[int, np.random.Generator]) -> list[dict[str, Any]]:
+        """Begin an episode in each of these slots; draw its scenario with the slot's generator.
+
+        Returns:
+            The values drawn for each episode.
 
         Raises:
-            InputError: what was drawn is no scenario, or nobody has anything to decide in it.
+            InputError: the drawn scenario is invalid, or no flow of it has an agent.
         """
-        begun, told = [], []
-        for place, source in sources.items():
-            drawn = self._world_of(place, source).draw(source)
-            begun.append((place, drawn.experiment))
-            told.append(drawn.values)
+        begun, drawn_values = [], []
+        for slot, generator in generators.items():
+            drawn = self._world_of(slot, generator).draw(generator)
+            begun.append((slot, drawn.experiment))
+            drawn_values.append(drawn.values)
         self.core.begin(begun)
         self._read()
-        return told
+        return drawn_values
 
-    def _world_of(self, place: int, source: np.random.Generator) -> World:
-        """Return a place's world: its own, so that each world has as many turns as the others.
+    def _world_of(self, slot: int, generator: np.random.Generator) -> World:
+        """Return the world for a slot's next episode.
 
-        Where there are more worlds than places they are drawn.
+        Each slot always has the same world, so that slots are shared equally among worlds. If there
+        are more worlds than slots, each episode draws its world.
         """
         worlds = self.worlds
         if self.count < len(worlds):
-            return worlds[int(source.integers(len(worlds)))]
-        return worlds[place % len(worlds)]
+            return worlds[int(generator.integers(len(worlds)))]
+        return worlds[slot % len(worlds)]
 
     def step(self, outputs: NDArray[np.float64]) -> None:
-        """Answer with an output for each place; where an episode has ended, nothing happens."""
+        """Pass on one policy output per slot, and run each until its next decision.
+
+        Outputs for slots whose episode has ended are ignored.
+        """
         self.core.step(np.ascontiguousarray(outputs, np.float64))
         self._read()
 
     def _read(self) -> None:
-        self.core.read(self.seen, self.rewards, self.ended, self.agents, self.figures)
+        self.core.read(self.observations, self.rewards, self.status, self.agents, self.figures)
 
-    def known(self, place: int) -> dict[str, float]:
-        """Return what is known of a place's interval, by name."""
-        return dict(zip(_core.INTERVAL_FIGURES, self.figures[place].tolist(), strict=True))
+    def interval_figures(self, slot: int) -> dict[str, float]:
+        """Return figures of a slot's last interval, by the names in `INTERVAL_FIGURES`.
+
+        These include figures that only the simulator knows.
+        """
+        return dict(zip(_core.INTERVAL_FIGURES, self.figures[slot].tolist(), strict=True))
 
 
-def check_alone(places: Places, place: int) -> None:
-    """Check that there is one agent in a place.
+def check_single_agent(slots: EpisodeSlots, slot: int) -> None:
+    """Check that the episode in a slot has only one agent.
 
     Raises:
-        InputError: there are more.
+        InputError: the episode has several agents.
     """
-    count = places.core.agents(place)
+    count = slots.core.agents(slot)
     if count > 1:
         raise InputError(
-            f'{count} flows of the world have cc = "policy": that is for skyhop.gym.Agents'
+            f'{count} flows of the world have cc = "policy": that needs skyhop.gym.Agents'
         )

@@ -1,4 +1,4 @@
-"""Rewards by name."""
+"""Names and descriptions of the rewards for training, from `crates/gym/src/rewards`."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ from skyhop import _core
 
 
 def list_rewards() -> dict[str, str]:
-    """Return what each reward is for, by name."""
+    """Return the description of each reward, by the reward's name."""
     return dict(_core.list_rewards())

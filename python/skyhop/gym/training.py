@@ -1,10 +1,11 @@
 """Training: proximal policy optimization over worlds, on the processors of one machine.
 
-Schulman et al., "Proximal policy optimization algorithms", 2017. All agents of all places share one
-network; an agent says a number near the network's, and nearer towards the end, for what comes out
-is the network without that: a file in ONNX that the card names. What is to be expected says a
-second network, which knows more than agents do (Pinto et al., "Asymmetric actor critic for
-image-based robot learning", RSS 2018): it is not needed any more where decisions are made.
+Source: Schulman et al., "Proximal policy optimization algorithms", 2017. All agents of all slots
+share one network, the policy. An agent's action is the policy's output plus Gaussian noise. The
+noise shrinks towards the end of training, because the result is the policy without noise: the ONNX
+file that the card names. The critic, which estimates returns, has inputs that agents do not have
+(Pinto et al., "Asymmetric actor critic for image-based robot learning", RSS 2018); it is only used
+in training.
 """
 
 from __future__ import annotations
@@ -23,60 +24,72 @@ import numpy as np
 
 from skyhop import _core
 from skyhop.errors import InputError, RunError
-from skyhop.gym.episodes import Places
-from skyhop.gym.turns import Batch, Reals, Record
+from skyhop.gym.episodes import EpisodeSlots
+from skyhop.gym.rollouts import Batch, Reals, RolloutBuffer
 from skyhop.gym.world import Worlds
-from skyhop.policies.networks import Activation, Layer, Layers
+from skyhop.policies.networks import Activation, DenseNetwork, Layer
 from skyhop.study.file import read_scenario_table
 
 _LEAST_DEVIATION = 1e-3
-"""What varies less is taken to be the same always."""
+"""Smallest standard deviation by which inputs are divided; an input that varies less counts as
+constant.
+"""
 
 
 @dataclass(frozen=True)
-class Plan:
-    """How to train."""
+class TrainingPlan:
+    """Hyperparameters of a training."""
 
     steps: int = 4_000_000
-    """Turns of all agents."""
+    """Total number of decisions, of all agents together."""
     seed: int = 1
     hidden: Sequence[int] = (64, 64)
-    """Sizes of the layers between what is seen and what is said."""
-    places: int = 120
-    turns: int = 128
-    """In each place, between two improvements."""
-    rate: float = 6e-4
-    """Of learning, at the beginning; it falls to nothing."""
+    """Sizes of the hidden layers, in policy and critic."""
+    slots: int = 120
+    """Number of episodes that run in parallel."""
+    rollout_steps: int = 128
+    """Steps per slot between two updates of the networks."""
+    learning_rate: float = 6e-4
+    """Initial learning rate of Adam; it falls linearly to 0."""
     discount: float = 0.99
-    """What the next turn's reward is worth."""
-    trace: float = 0.95
+    """Discount factor of rewards per step."""
+    gae_lambda: float = 0.95
+    """Lambda of the generalized advantage estimation."""
     clip: float = 0.2
+    """Clipping range of the probability ratio (PPO's epsilon)."""
     epochs: int = 4
-    batches: int = 8
-    deviations: tuple[float, float] = (0.3, 0.03)
-    """Of what is said from the network's output: in the beginning, and towards what it falls."""
+    """Passes over a rollout at each update."""
+    minibatches: int = 8
+    """Minibatches per epoch, of equal size."""
+    action_deviations: tuple[float, float] = (0.3, 0.03)
+    """Standard deviation of the noise added to actions: at the beginning and at the end of
+    training.
+    """
 
 
 @dataclass(frozen=True)
 class Progress:
-    """A row of the learning curve: the turns so far, the mean reward of the newest, and so on."""
+    """Row of the learning curve, for one rollout; the field names are the CSV's header."""
 
     turns: int
+    """Number of decisions of all agents so far."""
     wall_s: float
     mean_reward: float
     deviation: float
+    """Standard deviation of the noise added to actions."""
     share: float
-    """Goodput over the narrowest link's rate."""
+    """Mean goodput as a fraction of the rate of the narrowest link."""
     queue_s: float
-    """Smoothed round trip over that without queues."""
+    """Mean smoothed RTT minus the RTT without queues, in s."""
     lost_packets: float
+    """Mean number of lost packets per interval."""
 
 
 @dataclass(frozen=True)
-class Trained:
-    """What training came to."""
+class TrainingResult:
+    """Trained network and its learning curve."""
 
-    network: Layers
+    network: DenseNetwork
     curve: list[Progress]
 
     def curve_csv(self) -> str:
@@ -90,129 +103,137 @@ class Trained:
 
 
 def network_file(card: str | os.PathLike[str]) -> Path:
-    """Return where a card has its network.
+    """Return the path of the ONNX file that a card names as its network.
 
     Raises:
-        InputError: it cannot be read, or training makes no networks as it has them.
+        InputError: the card cannot be read, or its network is of a kind that is not trained here.
     """
     file = Path(card)
     content = read_scenario_table(file)
     network = content.get("network", {})
     name = network.get("file", "") if isinstance(network, dict) else ""
-    is_beside = isinstance(name, str) and name == Path(name).name
-    if not is_beside or Path(name).suffix != ".onnx":
-        raise InputError(f"{file}: network.file: expected the name of an ONNX file beside the card")
+    is_plain_name = isinstance(name, str) and name == Path(name).name
+    if not is_plain_name or Path(name).suffix != ".onnx":
+        raise InputError(
+            f"{file}: network.file: expected the name of an ONNX file in the card's folder"
+        )
     if network.get("memory"):
         raise InputError(f"{file}: network.memory: training makes networks without memory")
     return file.parent / name
 
 
-class _Scale:
-    """Mean and deviation of all that was seen."""
+class _RunningMoments:
+    """Running mean and variance of each network input, with which inputs are normalised."""
 
     def __init__(self, size: int) -> None:
         self._count, self._mean, self._squares = 0.0, np.zeros(size), np.zeros(size)
 
-    def note(self, seen: Reals) -> None:
-        """Count more of it in (Chan et al.'s way of joining two variances)."""
-        more, mean = len(seen), seen.mean(axis=0, dtype=np.float64)
-        squares = ((seen - mean) ** 2).sum(axis=0, dtype=np.float64)
-        apart, count = mean - self._mean, self._count + more
-        self._squares += squares + apart**2 * self._count * more / count
-        self._mean += apart * more / count
+    def update(self, rows: Reals) -> None:
+        """Include more rows.
+
+        Source: Chan et al., the variance of two joined samples.
+        """
+        more, mean = len(rows), rows.mean(axis=0, dtype=np.float64)
+        squares = ((rows - mean) ** 2).sum(axis=0, dtype=np.float64)
+        difference, count = mean - self._mean, self._count + more
+        self._squares += squares + difference**2 * self._count * more / count
+        self._mean += difference * more / count
         self._count = count
 
     @property
     def mean(self) -> Reals:
-        """The mean of each number."""
+        """Mean of each input so far."""
         return self._mean.astype(np.float32)
 
     @property
     def deviation(self) -> Reals:
-        """The standard deviation of each number; 1 where it has been the same always."""
+        """Standard deviation of each input so far; 1 where the input is constant."""
         found = np.sqrt(self._squares / max(self._count, 1.0))
         return np.where(found < _LEAST_DEVIATION, 1.0, found).astype(np.float32)
 
-    def of(self, seen: Reals) -> Reals:
-        """Return what was seen in deviations from the mean."""
-        return (seen - self.mean) / self.deviation
+    def normalised(self, rows: Reals) -> Reals:
+        """Return the rows minus the mean, divided by the standard deviation."""
+        return (rows - self.mean) / self.deviation
 
 
 def train(
     worlds: Worlds,
     card: str | os.PathLike[str],
     reward: str = "leo",
-    plan: Plan | None = None,
+    plan: TrainingPlan | None = None,
     *,
     sets: Sequence[str] = (),
-    tell: Callable[[Progress], None] = lambda _: None,
-) -> Trained:
-    """Train a network for a card; the same plan on the same machine comes to the same weights.
+    on_progress: Callable[[Progress], None] = lambda _: None,
+) -> TrainingResult:
+    """Train a network for a card; the same plan on the same machine yields the same weights.
 
     Args:
-        worlds: as for `Environment`; any number of agents in each.
-        card: likewise.
-        reward: likewise.
-        plan: how; as above where not given.
+        worlds: as for `Environment`, with any number of agents in each.
+        card: as for `Environment`.
+        reward: as for `Environment`.
+        plan: hyperparameters; by default those of `TrainingPlan`.
         sets: overrides of the scenarios, each "KEY=VALUE".
-        tell: is told how far it is, and how well it does.
+        on_progress: called with a row of the learning curve after each rollout.
 
     Raises:
         InputError: a world, the card or the reward is wrong.
         RunError: JAX or Optax is not installed.
     """
-    plan = plan or Plan()
-    learner = _Learner(plan, places := Places(worlds, card, reward, plan.places, sets=sets))
-    sources = [np.random.default_rng([plan.seed, place]) for place in range(plan.places)]
-    places.begin(dict(enumerate(sources)))
-    record, curve, began = Record(places), list[Progress](), time.monotonic()
-    improvements = max(1, round(plan.steps / (plan.places * plan.turns)))
+    plan = plan or TrainingPlan()
+    learner = _Learner(plan, slots := EpisodeSlots(worlds, card, reward, plan.slots, sets=sets))
+    generators = [np.random.default_rng([plan.seed, slot]) for slot in range(plan.slots)]
+    slots.begin(dict(enumerate(generators)))
+    buffer, curve, began = RolloutBuffer(slots), list[Progress](), time.monotonic()
+    updates = max(1, round(plan.steps / (plan.slots * plan.rollout_steps)))
     try:
-        for number in range(improvements):
-            figures = _play(plan, places, sources, learner, record)
-            batch = record.take(plan.discount, plan.trace)
-            turns, wall_s = (number + 1) * plan.places * plan.turns, time.monotonic() - began
-            curve.append(_progress((turns, wall_s), batch.mean_reward, learner, figures))
-            learner.learn(batch, number / improvements)
-            tell(curve[-1])
+        for number in range(updates):
+            figures = _roll_out(plan, slots, generators, learner, buffer)
+            batch = buffer.drain(plan.discount, plan.gae_lambda)
+            steps, wall_s = (number + 1) * plan.slots * plan.rollout_steps, time.monotonic() - began
+            curve.append(_progress((steps, wall_s), batch.mean_reward, learner, figures))
+            learner.learn(batch, number / updates)
+            on_progress(curve[-1])
     except KeyboardInterrupt:
-        # What has been learned is worth more than the rest of the plan to whoever stops it.
+        # A user who interrupts a training gets the network trained so far.
         if not curve:
             raise
-    return Trained(learner.network(), curve)
+    return TrainingResult(learner.network(), curve)
 
 
-def _play(
-    plan: Plan,
-    places: Places,
-    sources: Sequence[np.random.Generator],
+def _roll_out(
+    plan: TrainingPlan,
+    slots: EpisodeSlots,
+    generators: Sequence[np.random.Generator],
     learner: _Learner,
-    record: Record,
+    buffer: RolloutBuffer,
 ) -> Any:
-    """Take so many turns in each place; return the figures of all intervals."""
+    """Add `rollout_steps` steps per slot to the buffer; return the figures of all intervals."""
     figures = []
-    for _ in range(plan.turns):
-        figures.append(places.figures.copy())
-        known = _known(figures[-1])
-        said, odds, expected = learner.say(places.seen, known)
-        record.note(known, said, odds, expected)
-        places.step(said.astype(np.float64))
-        over = np.flatnonzero(places.ended).tolist()
-        if over:
-            record.begin(over)
-            places.begin({place: sources[place] for place in over})
+    for _ in range(plan.rollout_steps):
+        figures.append(slots.figures.copy())
+        privileged = _privileged_inputs(figures[-1])
+        actions, log_probabilities, values = learner.act(slots.observations, privileged)
+        buffer.add(privileged, actions, log_probabilities, values)
+        slots.step(actions.astype(np.float64))
+        ended = np.flatnonzero(slots.status).tolist()
+        if ended:
+            buffer.end_episodes(ended)
+            slots.begin({slot: generators[slot] for slot in ended})
     return np.concatenate(figures)
 
 
-def _known(figures: Any) -> Reals:
-    """Return what only the simulator knows of intervals, in numbers of a like size."""
+def _privileged_inputs(figures: Any) -> Reals:
+    """Return the critic's additional inputs, scaled to a similar magnitude.
+
+    Only the simulator knows these figures.
+    """
     of = dict(zip(_core.INTERVAL_FIGURES, figures.T, strict=True))
     link_bps, base_rtt_s = np.maximum(of["link_bps"], 1.0), np.maximum(of["base_rtt_s"], 1e-6)
     shares = [of["goodput_bps"] / link_bps, of["others_bps"] / link_bps]
     queue = (of["rtt_s"] - base_rtt_s) / np.maximum(0.05, 0.25 * base_rtt_s)
     sizes = [np.log(link_bps), np.log(base_rtt_s), np.log(np.maximum(of["cwnd_packets"], 1.0))]
-    known = [*(np.clip(share, 0.0, 2.0) for share in shares), np.clip(queue, 0.0, 8.0), *sizes]
-    return np.stack(known, axis=1).astype(np.float32)
+    inputs = [*(np.clip(share, 0.0, 2.0) for share in shares), np.clip(queue, 0.0, 8.0), *sizes]
+    return np.stack(inputs, axis=1).astype(np.float32)
 
 
 def _progress(
@@ -230,110 +251,128 @@ def _progress(
 
 
 class _Learner:
-    """The networks, what they know of the scale of things, and how they get better."""
+    """Policy and critic, with the normalisation of their inputs and the optimiser."""
 
-    def __init__(self, plan: Plan, places: Places) -> None:
-        self._jax, optax = _library("jax"), _library("optax")
-        if tuple(places.bounds) != (-1.0, 1.0):
-            raise InputError("network.output: training makes networks that say -1 to 1")
+    def __init__(self, plan: TrainingPlan, slots: EpisodeSlots) -> None:
+        self._jax, optax = _import_library("jax"), _import_library("optax")
+        if tuple(slots.bounds) != (-1.0, 1.0):
+            raise InputError("network.output: only networks with outputs from -1 to 1 are trained")
         self._plan = plan
-        self._draw = np.random.default_rng([plan.seed, plan.places])
-        known = _known(places.figures).shape[1]
-        self._scale, self._scale_of_known = _Scale(places.inputs), _Scale(known)
+        self._noise = np.random.default_rng([plan.seed, plan.slots])
+        privileged = _privileged_inputs(slots.figures).shape[1]
+        self._observation_moments = _RunningMoments(slots.inputs)
+        self._privileged_moments = _RunningMoments(privileged)
         keys = self._jax.random.split(self._jax.random.PRNGKey(plan.seed), 2)
         sizes = [*plan.hidden, 1]
+        # JAX sums in the order of these keys: another order gives slightly different weights.
         self._weights = {
-            "says": _first_weights(self._jax, keys[0], [places.inputs, *sizes]),
-            "expects": _first_weights(self._jax, keys[1], [places.inputs + known, *sizes]),
+            "policy": _initial_weights(self._jax, keys[0], [slots.inputs, *sizes]),
+            "critic": _initial_weights(self._jax, keys[1], [slots.inputs + privileged, *sizes]),
         }
-        self._deviation = plan.deviations[0]
+        self._deviation = plan.action_deviations[0]
         self._optimiser = optax.chain(
-            optax.clip_by_global_norm(0.5), optax.inject_hyperparams(optax.adam)(plan.rate)
+            optax.clip_by_global_norm(0.5), optax.inject_hyperparams(optax.adam)(plan.learning_rate)
         )
         self._state = self._optimiser.init(self._weights)
-        self._asked, self._improved = _functions(self._jax, optax, self._optimiser, plan)
+        self._evaluate, self._update = _compiled_functions(self._jax, optax, self._optimiser, plan)
 
-    def say(self, seen: Reals, known: Reals) -> tuple[Reals, Reals, Reals]:
-        """Return what each agent says, the log of how likely that was, and what is expected."""
-        self._scale.note(seen)
-        self._scale_of_known.note(known)
-        scaled = self._scale.of(seen), self._scale_of_known.of(known)
-        middle, expected = map(np.asarray, self._asked(self._weights, *scaled))
+    def act(self, observations: Reals, privileged: Reals) -> tuple[Reals, Reals, Reals]:
+        """Return actions, the logarithm of their densities, and the critic's value estimates."""
+        self._observation_moments.update(observations)
+        self._privileged_moments.update(privileged)
+        inputs = self._normalised(observations, privileged)
+        means, values = map(np.asarray, self._evaluate(self._weights, *inputs))
         deviation = self._deviation
-        noise = self._draw.standard_normal(len(seen)).astype(np.float32)
-        odds = -0.5 * noise**2 - np.log(deviation)
-        return middle + deviation * noise, odds.astype(np.float32), expected
+        noise = self._noise.standard_normal(len(observations)).astype(np.float32)
+        log_probabilities = -0.5 * noise**2 - np.log(deviation)
+        return means + deviation * noise, log_probabilities.astype(np.float32), values
+
+    def _normalised(self, observations: Reals, privileged: Reals) -> tuple[Reals, Reals]:
+        return (
+            self._observation_moments.normalised(observations),
+            self._privileged_moments.normalised(privileged),
+        )
 
     def learn(self, batch: Batch, done: float) -> None:
-        """Get better, by what is known of these turns; `done` is how much of the plan is done."""
+        """Update the networks with a rollout.
+
+        `done` is the fraction of the plan that is finished.
+        """
         plan = self._plan
-        first, last = plan.deviations
+        first, last = plan.action_deviations
         self._state[1].hyperparams["learning_rate"] = self._jax.numpy.asarray(
-            plan.rate * (1 - done)
+            plan.learning_rate * (1 - done)
         )
-        gained = (batch.gained - batch.gained.mean()) / (batch.gained.std() + 1e-8)
-        scaled = self._scale.of(batch.seen), self._scale_of_known.of(batch.known)
-        whole = (*scaled, batch.said, batch.odds, gained, batch.worth)
-        size = len(gained) // plan.batches
+        advantages = (batch.advantages - batch.advantages.mean()) / (batch.advantages.std() + 1e-8)
+        inputs = self._normalised(batch.observations, batch.privileged)
+        columns = (*inputs, batch.actions, batch.log_probabilities, advantages, batch.returns)
+        size = len(advantages) // plan.minibatches
         for _ in range(plan.epochs):
-            # As many in each, so that what is compiled for one is for all.
-            order = self._draw.permutation(len(gained))[: size * plan.batches]
-            for rows in order.reshape(plan.batches, size):
-                part = tuple(column[rows] for column in whole)
-                self._weights, self._state = self._improved(
-                    self._weights, self._state, self._deviation, part
+            # All minibatches have equal size, so that JAX compiles the update only once.
+            order = self._noise.permutation(len(advantages))[: size * plan.minibatches]
+            for rows in order.reshape(plan.minibatches, size):
+                minibatch = tuple(column[rows] for column in columns)
+                self._weights, self._state = self._update(
+                    self._weights, self._state, self._deviation, minibatch
                 )
         self._deviation = first * (last / first) ** done
 
     @property
     def deviation(self) -> float:
-        """How far what is said lies from the network's output."""
+        """Standard deviation of the noise that is added to the policy's output."""
         return self._deviation
 
-    def network(self) -> Layers:
-        """Return what decides, with the scale of what is seen in its first layer."""
-        layers = [tuple(map(np.asarray, layer)) for layer in self._weights["says"]]
+    def network(self) -> DenseNetwork:
+        """Return the policy, with the normalisation of its inputs merged into the first layer."""
+        layers = [tuple(map(np.asarray, layer)) for layer in self._weights["policy"]]
         (weight, bias), *others = layers
-        deviation = self._scale.deviation.astype(np.float64)
-        first = weight / deviation[:, None]
-        made = [(first, bias - self._scale.mean @ first), *others]
-        return Layers([Layer(weight, bias, Activation("tanh")) for weight, bias in made])
+        moments = self._observation_moments
+        first = weight / moments.deviation.astype(np.float64)[:, None]
+        folded = [(first, bias - moments.mean @ first), *others]
+        return DenseNetwork([Layer(weight, bias, Activation("tanh")) for weight, bias in folded])
 
 
-def _functions(jax: Any, optax: Any, optimiser: Any, plan: Plan) -> tuple[Any, Any]:
-    """Return what asks both networks, and what improves them by a batch."""
+def _compiled_functions(
+    jax: Any, optax: Any, optimiser: Any, plan: TrainingPlan
+) -> tuple[Any, Any]:
+    """Compile the evaluation of both networks, and their update by a minibatch."""
     jnp = jax.numpy
 
-    def through(layers: Any, values: Any) -> Any:
+    def forward(layers: Any, values: Any) -> Any:
         for weight, bias in layers[:-1]:
             values = jnp.tanh(values @ weight + bias)
         weight, bias = layers[-1]
         return (values @ weight + bias)[:, 0]
 
-    def asked(weights: Any, seen: Any, known: Any) -> tuple[Any, Any]:
-        everything = jnp.concatenate([seen, known], axis=1)
-        return jnp.tanh(through(weights["says"], seen)), through(weights["expects"], everything)
+    def evaluate(weights: Any, observations: Any, privileged: Any) -> tuple[Any, Any]:
+        critic_inputs = jnp.concatenate([observations, privileged], axis=1)
+        means = jnp.tanh(forward(weights["policy"], observations))
+        return means, forward(weights["critic"], critic_inputs)
 
-    def loss(weights: Any, deviation: Any, part: Any) -> Any:
-        seen, known, said, odds, gained, worth = part
-        middle, expected = asked(weights, seen, known)
-        now = -0.5 * ((said - middle) / deviation) ** 2 - jnp.log(deviation)
-        ratio = jnp.exp(now - odds)
-        kept = jnp.clip(ratio, 1 - plan.clip, 1 + plan.clip)
+    def loss(weights: Any, deviation: Any, minibatch: Any) -> Any:
+        observations, privileged, actions, old_log_probabilities, advantages, returns = minibatch
+        means, values = evaluate(weights, observations, privileged)
+        log_probabilities = -0.5 * ((actions - means) / deviation) ** 2 - jnp.log(deviation)
+        ratio = jnp.exp(log_probabilities - old_log_probabilities)
+        clipped = jnp.clip(ratio, 1 - plan.clip, 1 + plan.clip)
         return (
-            -jnp.minimum(ratio * gained, kept * gained).mean()
-            + 0.5 * ((expected - worth) ** 2).mean()
+            -jnp.minimum(ratio * advantages, clipped * advantages).mean()
+            + 0.5 * ((values - returns) ** 2).mean()
         )
 
-    def improved(weights: Any, state: Any, deviation: Any, part: Any) -> tuple[Any, Any]:
-        updates, state = optimiser.update(jax.grad(loss)(weights, deviation, part), state, weights)
+    def update(weights: Any, state: Any, deviation: Any, minibatch: Any) -> tuple[Any, Any]:
+        gradient = jax.grad(loss)(weights, deviation, minibatch)
+        updates, state = optimiser.update(gradient, state, weights)
         return optax.apply_updates(weights, updates), state
 
-    return jax.jit(asked), jax.jit(improved)
+    return jax.jit(evaluate), jax.jit(update)
 
 
-def _first_weights(jax: Any, key: Any, sizes: Sequence[int]) -> list[tuple[Any, Any]]:
-    """Return dense layers; the last says nearly nothing at first."""
+def _initial_weights(jax: Any, key: Any, sizes: Sequence[int]) -> list[tuple[Any, Any]]:
+    """Draw the weights of dense layers.
+
+    The last layer's are small, so that outputs begin near 0.
+    """
     layers = []
     for number, (rows, across) in enumerate(pairwise(sizes)):
         key, own = jax.random.split(key)
@@ -344,7 +383,7 @@ def _first_weights(jax: Any, key: Any, sizes: Sequence[int]) -> list[tuple[Any, 
     return layers
 
 
-def _library(name: str) -> Any:
+def _import_library(name: str) -> Any:
     import importlib
 
     try:

@@ -1,4 +1,4 @@
-"""Many worlds side by side, over the processors: a Gymnasium vector environment."""
+"""Gymnasium vector environment: many episodes in parallel on all processors."""
 
 from __future__ import annotations
 
@@ -12,18 +12,19 @@ from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
 from skyhop import _core
-from skyhop.gym.environment import Seen, spaces_of
-from skyhop.gym.episodes import COMPLETE, TIME_UP, Places, check_alone
+from skyhop.gym.environment import Observation, spaces_of
+from skyhop.gym.episodes import COMPLETE, TIME_UP, EpisodeSlots, check_single_agent
 from skyhop.gym.world import Worlds
 
 Flags = NDArray[np.bool_]
 
 
-class Environments(VectorEnv[Seen, Seen, Flags]):
-    """As many environments as are wanted, which step at the same time on several threads.
+class Environments(VectorEnv[Observation, Observation, Flags]):
+    """`num_envs` environments that step together on several threads.
 
-    Each draws from a seed of its own, so that what happens in one depends on nothing but that and
-    its actions. The step after an episode's last begins the next one, whatever the action.
+    Each environment draws from its own seed, so that an episode depends only on that seed and its
+    actions. The step after the last step of an episode ignores its action and begins the next
+    episode.
     """
 
     metadata: ClassVar[dict[str, Any]] = {
@@ -41,73 +42,77 @@ class Environments(VectorEnv[Seen, Seen, Flags]):
         threads: int | None = None,
         sets: Sequence[str] = (),
     ) -> None:
-        """Make them.
+        """Create the environments.
 
         Args:
             worlds: as for `Environment`.
-            card: likewise.
-            reward: likewise.
-            num_envs: how many environments.
-            threads: on how many threads; as many as there are processors where not given.
+            card: as for `Environment`.
+            reward: as for `Environment`.
+            num_envs: number of environments.
+            threads: number of threads; by default the number of available processors.
             sets: overrides of the scenarios, each "KEY=VALUE".
 
         Raises:
             InputError: a world, the card or the reward is wrong.
         """
         self.num_envs = num_envs
-        self._places = Places(worlds, card, reward, num_envs, threads=threads, sets=sets)
-        self.single_observation_space, self.single_action_space = spaces_of(self._places)
+        self._slots = EpisodeSlots(worlds, card, reward, num_envs, threads=threads, sets=sets)
+        self.single_observation_space, self.single_action_space = spaces_of(self._slots)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
-        self._sources: list[np.random.Generator] = []
+        self._generators: list[np.random.Generator] = []
 
     def reset(
         self,
         *,
         seed: int | Sequence[int | None] | None = None,
         options: dict[str, Any] | None = None,
-    ) -> tuple[Seen, dict[str, Any]]:
-        """Begin an episode in each; the seed of the n-th is `seed` + n, or the n-th of several.
+    ) -> tuple[Observation, dict[str, Any]]:
+        """Begin an episode in each environment.
+
+        Environment n gets the seed `seed` + n, or the n-th seed if `seed` is a sequence.
 
         Raises:
-            InputError: what was drawn is no scenario, or does not have one agent.
+            InputError: a drawn scenario is invalid, or does not have exactly one agent.
         """
         del options
-        if seed is not None or not self._sources:
+        if seed is not None or not self._generators:
             seeds = (
-                [None if seed is None else seed + place for place in range(self.num_envs)]
+                [None if seed is None else seed + slot for slot in range(self.num_envs)]
                 if seed is None or isinstance(seed, int)
                 else list(seed)
             )
-            self._sources = [np.random.default_rng(one) for one in seeds]
+            self._generators = [np.random.default_rng(one) for one in seeds]
         infos = self._begin(range(self.num_envs))
-        return self._places.seen.copy(), infos
+        return self._slots.observations.copy(), infos
 
-    def step(self, actions: Any) -> tuple[Seen, NDArray[np.float64], Flags, Flags, dict[str, Any]]:
-        """Do what the actions say until each agent is asked again."""
-        over = np.flatnonzero(self._places.ended)
-        self._places.step(np.asarray(actions, np.float64).reshape(self.num_envs))
-        infos = self._begin(over.tolist()) if len(over) else {}
-        places = self._places
+    def step(
+        self, actions: Any
+    ) -> tuple[Observation, NDArray[np.float64], Flags, Flags, dict[str, Any]]:
+        """Apply the actions, and run each environment until its agent's next decision."""
+        ended = np.flatnonzero(self._slots.status)
+        self._slots.step(np.asarray(actions, np.float64).reshape(self.num_envs))
+        infos = self._begin(ended.tolist()) if len(ended) else {}
+        slots = self._slots
         every = np.ones(self.num_envs, np.bool_)
-        for name, column in zip(_core.INTERVAL_FIGURES, places.figures.T, strict=True):
+        for name, column in zip(_core.INTERVAL_FIGURES, slots.figures.T, strict=True):
             infos[name], infos[f"_{name}"] = column.copy(), every
         return (
-            places.seen.copy(),
-            places.rewards.copy(),
-            places.ended == COMPLETE,
-            places.ended == TIME_UP,
+            slots.observations.copy(),
+            slots.rewards.copy(),
+            slots.status == COMPLETE,
+            slots.status == TIME_UP,
             infos,
         )
 
-    def _begin(self, over: Sequence[int]) -> dict[str, Any]:
-        drawn = self._places.begin({place: self._sources[place] for place in over})
+    def _begin(self, ended: Sequence[int]) -> dict[str, Any]:
+        drawn = self._slots.begin({slot: self._generators[slot] for slot in ended})
         infos: dict[str, Any] = {}
-        for place, told in zip(over, drawn, strict=True):
-            check_alone(self._places, place)
-            infos = self._add_info(infos, {"drawn": _Whole(told)}, place)
+        for slot, values in zip(ended, drawn, strict=True):
+            check_single_agent(self._slots, slot)
+            infos = self._add_info(infos, {"drawn": _Opaque(values)}, slot)
         return infos
 
 
-class _Whole(dict[str, Any]):
-    """What is told of one environment as a whole, not key by key."""
+class _Opaque(dict[str, Any]):
+    """Dictionary that Gymnasium stores as one object, not as one column per key."""

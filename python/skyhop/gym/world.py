@@ -1,4 +1,4 @@
-"""Worlds: scenarios of which something is drawn for each episode.
+"""Worlds: scenarios in which some keys are drawn at random for each episode.
 
 A world file is a scenario with `[[draw]]` tables, each of which sets keys of the scenario:
 
@@ -14,9 +14,9 @@ A world file is a scenario with `[[draw]]` tables, each of which sets keys of th
     weights = [2, 1]
     [draw.points]
     alone = {}
-    "beside cubic" = { flow = [{ cc = "policy" }, { cc = "cubic" }] }
+    "with cubic" = { flow = [{ cc = "policy" }, { cc = "cubic" }] }
 
-They are drawn in their order, which matters: a later one may set what an earlier one has set.
+The draws happen in this order; a later draw may overwrite a key that an earlier one has set.
 """
 
 from __future__ import annotations
@@ -41,80 +41,85 @@ from skyhop.data.progress import ignore_progress
 from skyhop.data.quantities import seconds
 from skyhop.data.toml import toml_value
 from skyhop.errors import InputError
-from skyhop.study.file import Strict, Value, first_error, read_scenario_table
+from skyhop.study.file import StrictModel, Value, first_error, read_scenario_table
 
 Source: TypeAlias = str | os.PathLike[str] | Mapping[str, Any]
 
 _MOST_PATHS = 512
-"""So many computed paths are kept: an episode of a known path begins at once."""
+"""Number of computed paths that are kept in memory, so that later episodes over the same path begin
+immediately.
+"""
 
 
-class Between(Strict):
-    """A number between two, each as likely; on a log scale, each factor as likely."""
+class NumberRange(StrictModel):
+    """Number that is drawn uniformly between two bounds, or log-uniformly on a log scale."""
 
     from_: float = Field(alias="from")
     to: float
     scale: Literal["linear", "log"] = "linear"
     whole: bool = False
-    """Rounded to a whole number."""
+    """Whether the number is rounded to an integer."""
     unit: str = ""
-    """What is written behind the number."""
+    """Unit that is appended to the number."""
 
     @model_validator(mode="after")
-    def _goes_up(self) -> Between:
+    def _has_valid_bounds(self) -> NumberRange:
         if self.to < self.from_:
             raise ValueError("expected `to` not below `from`")
         if self.scale == "log" and self.from_ <= 0:
             raise ValueError("a log scale begins above 0")
         return self
 
-    def drawn(self, source: np.random.Generator) -> Value:
-        """Return one, as the scenario writes it."""
+    def draw(self, generator: np.random.Generator) -> Value:
+        """Draw a number; return it with its unit, in the form of scenarios."""
         low, high = self.from_, self.to
         if self.scale == "log":
-            number = math.exp(source.uniform(math.log(low), math.log(high)))
+            number = math.exp(generator.uniform(math.log(low), math.log(high)))
         else:
-            number = source.uniform(low, high)
+            number = generator.uniform(low, high)
         value: Value = round(number) if self.whole else float(f"{number:.6g}")
         return f"{value:.9g} {self.unit}" if self.unit else value
 
 
-class Moment(Strict):
-    """A moment between two, by steps: paths that begin at the same are computed once."""
+class MomentRange(StrictModel):
+    """Time drawn between two times, in steps.
+
+    A path that begins at the same time is computed once.
+    """
 
     from_: datetime = Field(alias="from")
     to: datetime
     step: str = "1 min"
 
     @model_validator(mode="after")
-    def _goes_up(self) -> Moment:
+    def _has_valid_bounds(self) -> MomentRange:
         if self.to < self.from_:
             raise ValueError("expected `to` not below `from`")
         if seconds(self.step) <= 0:
             raise ValueError("expected a `step` above 0 s")
         return self
 
-    def drawn(self, source: np.random.Generator) -> Value:
-        """Return one, as the scenario writes it."""
+    def draw(self, generator: np.random.Generator) -> Value:
+        """Draw a time; return it in the form of scenarios: RFC 3339 in UTC."""
         step_s = seconds(self.step)
         count = int((self.to - self.from_).total_seconds() // step_s) + 1
-        moment = self.from_ + timedelta(seconds=step_s * int(source.integers(count)))
+        moment = self.from_ + timedelta(seconds=step_s * int(generator.integers(count)))
         moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
         return moment.isoformat().replace("+00:00", "Z")
 
 
-class Drawing(Strict):
-    """One thing that is drawn: a key of the scenario, or one of several points of keys."""
+class Drawing(StrictModel):
+    """One random choice: a value for one key of the scenario, or one of several sets of keys."""
 
     key: str | None = None
-    """The scenario's key by its dotted path, such as `link.rate`."""
+    """Dotted key of the scenario, such as `link.rate`."""
     values: list[Value] | None = Field(None, min_length=1)
-    range: Between | None = None
-    moment: Moment | None = None
+    range: NumberRange | None = None
+    moment: MomentRange | None = None
     points: dict[str, dict[str, Any]] | None = Field(None, min_length=1)
-    """Label: the keys that it sets."""
+    """Keys and values that each point sets, by the point's label."""
     weights: list[float] | None = None
-    """How likely each of `values` or `points` is beside the others; equally where not given."""
+    """Relative probability of each of `values` or `points`; by default all are equal."""
 
     @model_validator(mode="after")
     def _is_one_kind(self) -> Drawing:
@@ -133,50 +138,54 @@ class Drawing(Strict):
             raise ValueError("expected `weights` of 0 or more, one of them above 0")
         return self
 
-    def drawn(self, source: np.random.Generator) -> tuple[Value, dict[str, Any]]:
-        """Return what was drawn, and which keys of the scenario are set to what."""
+    def draw(self, generator: np.random.Generator) -> tuple[Value, dict[str, Any]]:
+        """Draw a value; return it, and the scenario's keys to set with their values."""
         if self.points is not None:
-            label = list(self.points)[self._place(len(self.points), source)]
+            label = list(self.points)[self._index(len(self.points), generator)]
             return label, self.points[label]
         if self.values is not None:
-            value = self.values[self._place(len(self.values), source)]
+            value = self.values[self._index(len(self.values), generator)]
         else:
             one = self.range or self.moment
-            assert one is not None, "checked when it was made"
-            value = one.drawn(source)
+            assert one is not None, "validated by _is_one_kind"
+            value = one.draw(generator)
         return value, {str(self.key): value}
 
-    def _place(self, count: int, source: np.random.Generator) -> int:
+    def _index(self, count: int, generator: np.random.Generator) -> int:
         if self.weights is None:
-            return int(source.integers(count))
+            return int(generator.integers(count))
         odds = np.asarray(self.weights) / sum(self.weights)
-        return int(source.choice(count, p=odds))
+        return int(generator.choice(count, p=odds))
 
 
 @dataclass(frozen=True)
-class Drawn:
-    """An episode's scenario, with what was drawn for it."""
+class DrawnExperiment:
+    """Experiment for one episode, with the values drawn for it."""
 
     experiment: _core.Experiment
     values: dict[str, Value]
-    """By key; points by `points` and their place among the drawings."""
+    """Drawn values by key; for a draw without a key, the label of the point by `points.N`, where N
+    is the draw's index.
+    """
 
 
 class World:
-    """Scenarios that are drawn, one for each episode."""
+    """Distribution of scenarios, from which each episode draws one."""
 
     def __init__(self, content: Mapping[str, Any], origin: str, sets: Sequence[str] = ()) -> None:
-        """Check it; `origin` is what errors call it, and beside which relative names are looked up.
+        """Check the content of a world file.
+
+        `origin` names the world in error messages; relative file names are relative to its folder.
 
         Raises:
-            InputError: a key is wrong, or no scenario at all can be drawn.
+            InputError: a key of a draw is wrong.
         """
         self.origin, self._sets = origin, tuple(sets)
         self._scenario = {key: value for key, value in content.items() if key != "draw"}
         drawings = content.get("draw", [])
         if not isinstance(drawings, list):
             raise InputError(f"{origin}: draw: expected [[draw]], a list of tables")
-        self.drawings = [_checked(one, origin, place) for place, one in enumerate(drawings)]
+        self.drawings = [_drawing(one, origin, index) for index, one in enumerate(drawings)]
         self._paths: OrderedDict[str, _core.PathTrace] = OrderedDict()
 
     @cached_property
@@ -184,58 +193,63 @@ class World:
         try:
             return json.dumps(self._scenario, allow_nan=False)
         except (TypeError, ValueError, RecursionError) as error:
-            raise InputError(f"{self.origin}: holds what no scenario can: {error}") from None
+            raise InputError(
+                f"{self.origin}: holds a value that no scenario can have: {error}"
+            ) from None
 
-    def draw(self, source: np.random.Generator) -> Drawn:
-        """Draw an episode.
+    def draw(self, generator: np.random.Generator) -> DrawnExperiment:
+        """Draw the experiment of an episode.
 
         Raises:
-            InputError: what was drawn is no scenario; the message says what that was.
+            InputError: the drawn scenario is invalid; the message names the drawn values.
         """
         values: dict[str, Value] = {}
         sets = []
-        for place, drawing in enumerate(self.drawings):
-            value, settings = drawing.drawn(source)
-            values[drawing.key or f"points.{place}"] = value
+        for index, drawing in enumerate(self.drawings):
+            value, settings = drawing.draw(generator)
+            values[drawing.key or f"points.{index}"] = value
             sets += [f"{key}={toml_value(one)}" for key, one in settings.items()]
-        seed = int(source.integers(1 << 31))
+        seed = int(generator.integers(1 << 31))
         sets += [*self._sets, f"run.seed={seed}"]
         try:
             scenario = _core.Scenario.from_json(self._text, self.origin, sets)
             path = self._path(scenario)
             experiment = _core.Experiment.build(scenario, position_of, ignore_progress, path)
         except InputError as error:
-            told = ", ".join(f"{key} = {value}" for key, value in values.items())
-            raise InputError(f"{error}{f' (where {told} was drawn)' if told else ''}") from None
-        return Drawn(experiment, {**values, "seed": seed})
+            drawn = ", ".join(f"{key} = {value}" for key, value in values.items())
+            raise InputError(f"{error}{f' (where {drawn} was drawn)' if drawn else ''}") from None
+        return DrawnExperiment(experiment, {**values, "seed": seed})
 
     def _path(self, scenario: _core.Scenario) -> _core.PathTrace | None:
-        """Return the path of a constellation, computed once; others take no time."""
+        """Return the path of a constellation from the cache; `None` for other kinds of paths.
+
+        Other kinds are cheap to compute.
+        """
         resolved = json.loads(scenario.to_json())
         if resolved["path"]["kind"] != "constellation":
             return None
-        what = json.dumps([resolved["path"], resolved["run"]["duration"]], sort_keys=True)
-        if what not in self._paths:
-            self._paths[what] = _core.PathTrace.compute(scenario, position_of, ignore_progress)
+        key = json.dumps([resolved["path"], resolved["run"]["duration"]], sort_keys=True)
+        if key not in self._paths:
+            self._paths[key] = _core.PathTrace.compute(scenario, position_of, ignore_progress)
             if len(self._paths) > _MOST_PATHS:
                 self._paths.popitem(last=False)
-        self._paths.move_to_end(what)
-        return self._paths[what]
+        self._paths.move_to_end(key)
+        return self._paths[key]
 
 
 Worlds: TypeAlias = Source | World | list[Source | World]
-"""A world, or several, each of which has as many places as the others."""
+"""One world, or several worlds, each of which is used equally often."""
 
 
 def read_world(source: Source | World, sets: Sequence[str] = ()) -> World:
-    """Return the world of a file, or of its content.
+    """Read and check a world.
 
     Args:
-        source: the file, its content as a dictionary, or what is read already.
-        sets: overrides of the scenario, each "KEY=VALUE", which nothing that is drawn changes.
+        source: the world file, its content as a dictionary, or a `World`, returned unchanged.
+        sets: overrides of the scenario, each "KEY=VALUE", which take precedence over draws.
 
     Raises:
-        InputError: it cannot be read, or a key is wrong.
+        InputError: the file cannot be read, or a key is wrong.
     """
     if isinstance(source, World):
         return source
@@ -244,8 +258,8 @@ def read_world(source: Source | World, sets: Sequence[str] = ()) -> World:
     return World(read_scenario_table(Path(source)), os.fspath(source), sets)
 
 
-def _checked(content: object, origin: str, place: int) -> Drawing:
+def _drawing(content: object, origin: str, index: int) -> Drawing:
     try:
         return Drawing.model_validate(content)
     except ValidationError as error:
-        raise InputError(f"{origin}: draw.{place}.{first_error(error)}") from None
+        raise InputError(f"{origin}: draw.{index}.{first_error(error)}") from None

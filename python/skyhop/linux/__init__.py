@@ -1,42 +1,42 @@
-"""Linux in virtual time.
+"""Runs on a real Linux kernel in virtual time.
 
-A kernel of the user's choice is a process (User-Mode Linux) whose clock stands still while anything
-computes, with the live engine inside.
+A kernel of the user's choice runs as a process (User-Mode Linux), with the live engine inside. Its
+clock stands still while any program computes.
 
-    kernels.py    those that are built, and building them
-    guest.config  what every one is configured to
-    registers.py  room for this processor's registers in them
-    chance.py     taking chance out of them
-    modules.py    congestion controls in C as modules of them
-    guest.py      what runs inside, as the guest's only program
-    job.py        what both call alike
-    held.py       processes that go with whoever started them
-    processor.py  where a guest runs
-    machine.py    boots a guest, hands a scenario over and waits for the run
+    kernels.py    kernels in the cache, and how they are built
+    guest.config  configuration of every kernel
+    registers.py  space for this processor's vector registers in a kernel
+    entropy.py    removal of the host's randomness from a kernel
+    modules.py    congestion controls in C as kernel modules
+    guest.py      the program that runs inside a guest
+    job.py        names of the files that machine.py and guest.py exchange
+    child.py      child processes that end when their parent does
+    processor.py  choice of the processor that a guest runs on
+    machine.py    boots a guest, passes it a scenario and waits for the run
 """
 
 from skyhop.linux.kernels import (
-    USUAL,
+    DEFAULT_KERNEL,
     Kernel,
     build,
     built,
     damaged,
     find,
-    how_to_mend,
     remove,
+    repair_hint,
 )
-from skyhop.linux.machine import kernel_of, run, run_aside
+from skyhop.linux.machine import kernel_of, run, run_into
 
 __all__ = [
-    "USUAL",
+    "DEFAULT_KERNEL",
     "Kernel",
     "build",
     "built",
     "damaged",
     "find",
-    "how_to_mend",
     "kernel_of",
     "remove",
+    "repair_hint",
     "run",
-    "run_aside",
+    "run_into",
 ]

@@ -1,10 +1,9 @@
 """Congestion controls in C as modules of a guest's kernel.
 
-A guest's kernel takes none from BPF, so that skyhop's own and files of the user's are compiled as
-modules of it (cc/kernel_module.h) and put into it as it boots. Of a kernel's build, `build` beside
-the kernel keeps what that takes: the makefiles, and the headers that the congestion controls'
-header includes. What was compiled is kept in `modules` beside it, each under a digest of what it
-was made of.
+User-Mode Linux has no BPF congestion controls. Therefore skyhop's own congestion controls and the
+user's C files are compiled as kernel modules (cc/kernel_module.h) and loaded when the guest boots.
+The kernel's directory has the makefiles and headers for that in `build`, and the compiled modules
+in `modules`; a module's name ends in a digest of its source.
 """
 
 from __future__ import annotations
@@ -24,15 +23,15 @@ from typing import TYPE_CHECKING
 from skyhop import _core
 from skyhop.data.files import Scratch
 from skyhop.errors import InputError, RunError
-from skyhop.linux.held import held
+from skyhop.linux.child import child_process
 
 if TYPE_CHECKING:
     from skyhop.linux.kernels import Kernel
 
 BUILD = "build"
-KEPT = "modules"
+MODULES = "modules"
 SAMPLE = "reno"
-"""What is compiled to see what compiling takes."""
+"""Congestion control that is compiled to find out which files a compilation needs."""
 ALWAYS = (
     "Makefile", ".config", "Module.symvers", "include/config/auto.conf",
     "include/config/kernel.release", "include/generated/autoconf.h",
@@ -40,111 +39,118 @@ ALWAYS = (
     "scripts/basic/fixdep", "scripts/mod/modpost",
     "arch/um/Makefile*", "arch/x86/Makefile*", "arch/um/scripts/*",
 )  # fmt: skip
-"""What every build of a module reads beside headers."""
-CONTROL = re.compile(r"^CONFIG_TCP_CONG_(?!ADVANCED)(\w+)=y$", re.MULTILINE)
-"""A congestion control in a kernel's configuration."""
-OTHER_NAMES = {"hstcp": "highspeed"}
-"""What the configuration calls otherwise than sockets do."""
+"""Files that the build of any module reads, in addition to headers."""
+CONFIGURED_CC = re.compile(r"^CONFIG_TCP_CONG_(?!ADVANCED)(\w+)=y$", re.MULTILINE)
+"""Line of .config that builds a congestion control into the kernel."""
+SOCKET_NAMES = {"hstcp": "highspeed"}
+"""Names of congestion controls for sockets, by their names in the configuration, where the two
+differ.
+"""
 HEADER = re.compile(r"^  (\S+\.h)(?: \\)?$", re.MULTILINE)
-"""A line of what kbuild notes of an object: a file that it depends on."""
+"""Line of kbuild's dependency file (.o.cmd) that names a header on which an object depends."""
 
 
 HAS_TX_START = (
     "ccflags-y += $(if $(shell grep cwnd_event_tx_start $(srctree)/include/net/tcp.h),"
     "-DSKYHOP_HAS_TX_START)"
 )
-"""A line of a makefile of the kernel's: patched trees may have it whatever they call themselves."""
+"""Kbuild line that detects the hook cwnd_event_tx_start by its name, as patched trees of any
+version may have it.
+"""
 ERROR = re.compile(r"\b(error|ERROR): ")
-"""In what the compiler and the kernel's build say."""
+"""Text that marks an error in the output of compiler and kbuild."""
 RECENT_S = 3600
-"""A module that was made since may be wanted yet."""
+"""Age in s of a module up to which another process may be about to load it."""
 SYS_FINIT_MODULE = 313
-"""asm/unistd_64.h"""
+"""Number of the system call finit_module on x86-64 (asm/unistd_64.h)."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """A congestion control that is to become a module."""
+    """Source of a congestion control that is compiled as a module."""
 
     name: str
-    """The module's, and its file's in /proc."""
+    """Name of the module, and of its file in /proc."""
     origin: str
-    """What messages call it: the file, or cc/NAME.c."""
+    """Name in messages: the user's file, or cc/NAME.c."""
     text: str
-    """What is compiled: its text, or the one line that includes the user's file."""
+    """C text to compile: the source, or one line that includes the user's file."""
     digest: str
 
     @classmethod
     def of(cls, cc: str) -> Source | None:
-        """Return what a scenario's word means; None: no file in C."""
+        """Return the source of a scenario's `cc`; `None` if it is no congestion control in C."""
         found = _core.kernel_module_source(cc)
         return None if found is None else cls(*found)
 
 
 def modules_of(kernel: Kernel, ccs: Sequence[str]) -> list[Path]:
-    """Return the modules that a guest needs for these congestion controls.
-
-    They are compiled now where that is yet to be done.
+    """Return the modules that a guest needs for these congestion controls; compile missing ones.
 
     Raises:
-        InputError: a file does not compile; the kernel was built without what it takes.
+        InputError: a file does not compile, or the kernel was built without modules.
         RunError: a program is missing, the disk is full, …
     """
     for cc in ccs:
-        _check_known(kernel, cc)
-    named = [Source.of(cc) for cc in ccs if not _is_kernels(kernel, cc)]
+        _check_available(kernel, cc)
+    named = [Source.of(cc) for cc in ccs if not _is_left_to_kernel(kernel, cc)]
     sources = {source.name: source for source in named if source is not None}
-    places = {name: _place(kernel, source) for name, source in sources.items()}
+    places = {name: _module_file(kernel, source) for name, source in sources.items()}
     missing = [sources[name] for name, place in places.items() if not place.exists()]
     if missing:
-        with _compiled(kernel, missing) as made:
+        with _compiled(kernel, missing) as compiled:
             for source in missing:
-                _keep(made / f"{source.name}.ko", places[source.name])
+                _install(compiled / f"{source.name}.ko", places[source.name])
     return list(places.values())
 
 
-def _check_known(kernel: Kernel, cc: str) -> None:
-    """Refuse a name that the guest would: a patched tree may have any."""
+def _check_available(kernel: Kernel, cc: str) -> None:
+    """Refuse a name that the guest would refuse.
+
+    Names are not checked for kernels from the user's tree, which may have any congestion control.
+    """
     is_word = kernel.is_packaged and cc.isidentifier()
-    if is_word and cc not in _own(kernel) and Source.of(cc) is None:
+    if is_word and cc not in _built_in(kernel) and Source.of(cc) is None:
         raise InputError(
-            f"cc: {cc!r} is neither in the kernel {kernel.name} ({', '.join(_own(kernel))}) nor "
+            f"cc: {cc!r} is neither in the kernel {kernel.name} "
+            f"({', '.join(_built_in(kernel))}) nor "
             "one of skyhop's (skyhop list cc)"
         )
 
 
-def _is_kernels(kernel: Kernel, cc: str) -> bool:
-    """Return whether a plain name is left to the kernel: its own, or what it cannot be given."""
+def _is_left_to_kernel(kernel: Kernel, cc: str) -> bool:
+    """Return whether a plain name needs no module: it is built in, or modules are unsupported."""
     if not cc.isidentifier():
         return False
-    return cc in _own(kernel) or not _can_compile(kernel)
+    return cc in _built_in(kernel) or not _can_compile(kernel)
 
 
-def _own(kernel: Kernel) -> list[str]:
-    """Return the congestion controls that a kernel has been built with."""
-    found = map(str.lower, CONTROL.findall(kernel.config.read_text("utf-8")))
-    return ["reno", *(OTHER_NAMES.get(name, name) for name in found)]
+def _built_in(kernel: Kernel) -> list[str]:
+    """Return the names of the congestion controls that are built into a kernel."""
+    found = map(str.lower, CONFIGURED_CC.findall(kernel.config.read_text("utf-8")))
+    return ["reno", *(SOCKET_NAMES.get(name, name) for name in found)]
 
 
 def _can_compile(kernel: Kernel) -> bool:
     return (kernel.directory / BUILD / "Makefile").exists()
 
 
-def _place(kernel: Kernel, source: Source) -> Path:
-    return kernel.directory / KEPT / f"{source.name}-{source.digest[:16]}.ko"
+def _module_file(kernel: Kernel, source: Source) -> Path:
+    return kernel.directory / MODULES / f"{source.name}-{source.digest[:16]}.ko"
 
 
-def _keep(made: Path, place: Path) -> None:
-    """Put a module where it is found, whole or not at all, in the place of its older ones."""
+def _install(compiled: Path, place: Path) -> None:
+    """Move a compiled module to its place atomically, and remove old versions of the module."""
     try:
         place.parent.mkdir(exist_ok=True)
         with Scratch(place.parent) as staging:
             staged = staging / place.name
-            shutil.copy(made, staged)
+            shutil.copy(compiled, staged)
             staged.rename(place)
-        of_name = place.name.rpartition("-")[0]
-        for other in set(place.parent.glob(f"{of_name}-*.ko")) - {place}:
-            # Another process may be about to boot a guest with it, or to remove it, too.
+        name = place.name.rpartition("-")[0]
+        for other in set(place.parent.glob(f"{name}-*.ko")) - {place}:
+            # Another process may be about to load the old version, or may remove it at the same
+            # time.
             with contextlib.suppress(FileNotFoundError):
                 if time.time() - other.stat().st_mtime > RECENT_S:
                     other.unlink()
@@ -152,28 +158,28 @@ def _keep(made: Path, place: Path) -> None:
         raise RunError(f"{place}: {error.strerror or error}") from error
 
 
-def check_place(directory: Path) -> None:
-    """Make sure that a kernel's build can work in a directory.
+def check_build_path(directory: Path) -> None:
+    """Check that a kernel can be built in a directory.
 
     Raises:
-        InputError: it has a space or a colon in its name, which the kernel's makefiles split.
+        InputError: the path has a space or a colon, at which the kernel's makefiles split it.
     """
     if re.search(r"[\s:]", str(directory)):
         raise InputError(
-            f"{directory}: a kernel's build takes no space and no colon in a directory's name; "
-            "set XDG_CACHE_HOME to another"
+            f"{directory}: a kernel's build fails in a path with a space or a colon; "
+            "set XDG_CACHE_HOME to another directory"
         )
 
 
 @contextmanager
 def _compiled(kernel: Kernel, sources: Sequence[Source]) -> Iterator[Path]:
-    """Yield a directory with a module of each."""
+    """Compile sources; yield a temporary directory with one module per source."""
     if not _can_compile(kernel):
         raise InputError(
-            f"kernel: {kernel.name} was built without what compiling modules takes; "
+            f"kernel: {kernel.name} was built without support for modules; "
             f"build it again: skyhop linux kernel build {kernel.name}"
         )
-    check_place(kernel.directory)
+    check_build_path(kernel.directory)
     with Scratch(kernel.directory.parent) as work:
         _compile(["-C", str(kernel.directory / BUILD)], sources, work)
         yield work
@@ -182,7 +188,7 @@ def _compiled(kernel: Kernel, sources: Sequence[Source]) -> Iterator[Path]:
 def _compile(kbuild: Sequence[str], sources: Sequence[Source], work: Path) -> None:
     headers = _core.cc_headers()
     if headers is None:
-        raise RunError("kernel: skyhop's headers cannot be kept: is the cache writable?")
+        raise RunError("kernel: cannot write skyhop's headers to the cache: is it writable?")
     for source in sources:
         (work / f"{source.name}.c").write_text(source.text, "utf-8")
     objects = " ".join(f"{source.name}.o" for source in sources)
@@ -191,33 +197,35 @@ def _compile(kbuild: Sequence[str], sources: Sequence[Source], work: Path) -> No
     _make([*kbuild, f"M={work}", "modules"], ", ".join(source.origin for source in sources))
 
 
-def _make(words: Sequence[str], files: str) -> None:
+def _make(arguments: Sequence[str], files: str) -> None:
     if not shutil.which("make"):
         raise RunError("make: not found; apt-get install make gcc")
-    with held(["make", "-s", "ARCH=um", *words]) as making:
+    with child_process(["make", "-s", "ARCH=um", *arguments]) as making:
         lines = making.stdout.read().splitlines() if making.stdout else []
         status = making.wait()
     if status:
-        # What follows an announcement names what it is about.
-        said = [line.strip("* \t") for line in lines if line.strip("* \t")]
-        place = next((number for number, line in enumerate(said) if ERROR.search(line)), None)
-        first = " ".join(said)[-300:] if place is None else said[place]
-        if place is not None and first.endswith(":"):
-            first = " ".join(said[place : place + 2])
+        printed = [line.strip("* \t") for line in lines if line.strip("* \t")]
+        index = next((number for number, line in enumerate(printed) if ERROR.search(line)), None)
+        first = " ".join(printed)[-300:] if index is None else printed[index]
+        # If a line ends with a colon, the next line names the missing file.
+        if index is not None and first.endswith(":"):
+            first = " ".join(printed[index : index + 2])
         raise InputError(f"{files}: does not compile as a module of the guest's kernel: {first}")
 
 
-def keep_build(tree: Path, objects: Path, words: Sequence[str], place: Path) -> None:
-    """Keep of a kernel's build what its modules are compiled with: nothing where it takes none.
+def save_build(tree: Path, objects: Path, variables: Sequence[str], place: Path) -> None:
+    """Copy those files of a kernel's build that the compilation of modules needs.
+
+    Without CONFIG_MODULES nothing is copied.
 
     Args:
-        tree: the kernel's source.
-        objects: where it was built.
-        words: how make was told of the compiler, and of what the tree may be configured to.
-        place: the kernel's directory.
+        tree: the kernel's source tree.
+        objects: directory in which the kernel was built.
+        variables: make's variables of that build: compiler, Kconfig file.
+        place: the kernel's directory in the cache.
 
     Raises:
-        RunError: the sample does not compile, there or with what is kept.
+        RunError: the sample does not compile, in the tree or with the copied files.
     """
     (place / BUILD).mkdir()
     if "CONFIG_MODULES=y\n" not in (objects / ".config").read_text("utf-8"):
@@ -227,20 +235,20 @@ def keep_build(tree: Path, objects: Path, words: Sequence[str], place: Path) -> 
         raise RunError(f"kernel: this skyhop has no cc/{SAMPLE}.c")
     if not (objects / "Module.symvers").exists():
         shutil.copy(objects / "vmlinux.symvers", objects / "Module.symvers")
-    kbuild = ["-C", str(tree), *([] if objects == tree else [f"O={objects}"]), *words]
+    kbuild = ["-C", str(tree), *([] if objects == tree else [f"O={objects}"]), *variables]
     with Scratch(place) as work:
         try:
             _make([*kbuild, "modules_prepare"], "the kernel")
             _compile(kbuild, [sample], work)
         except InputError as error:
             raise RunError(f"kernel: {error}") from error
-        noted = [file.read_text("utf-8") for file in work.glob(".*.o.cmd")]
-    headers = {objects / name for text in noted for name in HEADER.findall(text)}
+        dependencies = [file.read_text("utf-8") for file in work.glob(".*.o.cmd")]
+    headers = {objects / name for text in dependencies for name in HEADER.findall(text)}
     for root in (tree, objects):
         always = {file for pattern in ALWAYS for file in root.glob(pattern)}
-        # The makefile beside the objects only names the tree.
-        beside = {root / "Makefile"} if root != tree else set()
-        for file in sorted((always | headers) - beside):
+        # The makefile in the objects' directory is generated and only includes the tree's.
+        generated = {root / "Makefile"} if root != tree else set()
+        for file in sorted((always | headers) - generated):
             if file.is_file() and file.resolve().is_relative_to(root.resolve()):
                 target = place / BUILD / file.resolve().relative_to(root.resolve())
                 target.parent.mkdir(parents=True, exist_ok=True)
@@ -249,19 +257,19 @@ def keep_build(tree: Path, objects: Path, words: Sequence[str], place: Path) -> 
         try:
             _compile(["-C", str(place / BUILD)], [sample], work)
         except InputError as error:
-            # Another version of Linux may read what no other does.
-            raise RunError(f"kernel: with what is kept of its build {error}") from error
+            # A newer version of Linux may need files that ALWAYS does not list.
+            raise RunError(f"kernel: with the saved files of its build: {error}") from error
 
 
-def put_into_kernel(modules: Sequence[str]) -> None:
-    """Put modules into the running kernel, which is a guest's.
+def load_modules(modules: Sequence[str]) -> None:
+    """Load modules into the running kernel; only a guest calls this.
 
     Raises:
-        RunError: it refuses one.
+        RunError: the kernel rejects a module.
     """
     kernel = ctypes.CDLL(None, use_errno=True)
     for module in modules:
         with Path(module).open("rb") as file:
             if kernel.syscall(SYS_FINIT_MODULE, file.fileno(), b"", 0):
                 reason = os.strerror(ctypes.get_errno())
-                raise RunError(f"{module}: the guest's kernel does not take it: {reason}")
+                raise RunError(f"{module}: the guest's kernel rejects the module: {reason}")

@@ -1,8 +1,9 @@
-"""Room for a processor's registers in a guest's kernel.
+"""Space for a processor's vector registers in a guest's kernel.
 
-User-Mode Linux keeps its programs' vector registers and gives them back whole, or its host refuses
-them. Before 6.13 it has room for 2696 bytes, which processors with AMX exceed by far. The size
-stands in one line of one file: a compiler in front of the compiler changes it, and no tree.
+User-Mode Linux saves and restores the vector registers of its programs; the host rejects a
+truncated set of registers. Before 6.13 a kernel has space for 2696 bytes, and the registers of
+processors with AMX are far larger. The size is one line of one file: a wrapper around the compiler
+changes that line, so that no source tree is modified.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from pathlib import Path
 
 BYTES = 16_384
-"""Of registers: what processors have by now is 11,008."""
+"""Space for a program's registers in bytes; current processors need 11,008."""
 
 _COMPILER = """#!/bin/sh
 for word do
@@ -27,10 +28,10 @@ exec gcc "$@"
 """
 
 
-def compiler(place: Path) -> str:
-    """Write the compiler into a directory; return how make is told of it."""
-    program = place / "gcc"
-    changed = place / "user-offsets.c"
+def compiler(directory: Path) -> str:
+    """Write the compiler wrapper into a directory; return the make variable that selects it."""
+    program = directory / "gcc"
+    changed = directory / "user-offsets.c"
     program.write_text(_COMPILER.format(bytes=BYTES, changed=f"'{changed}'"), "utf-8")
     program.chmod(0o755)
     return f"CC={program}"

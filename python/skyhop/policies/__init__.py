@@ -1,18 +1,19 @@
 """Published networks of learned congestion controls, as the ONNX files that cards name.
 
-They are read with numpy alone, and nothing of what they came from is needed or run.
+Checkpoints are read with numpy alone; neither the frameworks that wrote them nor code inside them
+is run.
 
-    wire.py         protocol buffers, which TensorFlow's and ONNX's files are made of
-    bundle.py       TensorFlow's checkpoints
-    torch_file.py   PyTorch's
-    checkpoint.py   either, from what a user points at
-    tensors.py      its tensors, as somebody expects them
-    networks.py     which tensors are whose layers
-    sage.py         those of Sage, whose network remembers
-    onnx.py         the file that comes of them
+    wire.py         encoding of protocol buffers, the format of TensorFlow's and ONNX's files
+    bundle.py       checkpoints of TensorFlow
+    torch_file.py   checkpoints of PyTorch
+    checkpoint.py   finds and opens either kind, from a path of the user
+    tensors.py      reads and checks single tensors of a checkpoint
+    networks.py     the dense networks of published policies, and plain dense networks
+    sage.py         the recurrent network of Sage
+    onnx.py         encoding of ONNX files
 """
 
 from skyhop.policies.checkpoint import open_checkpoint
-from skyhop.policies.networks import NETWORKS, Activation, Network, plain
+from skyhop.policies.networks import NETWORKS, Activation, Network, plain_network
 
-__all__ = ["NETWORKS", "Activation", "Network", "open_checkpoint", "plain"]
+__all__ = ["NETWORKS", "Activation", "Network", "open_checkpoint", "plain_network"]

@@ -1,4 +1,4 @@
-"""A checkpoint, from what a user points at: a file of it, its prefix, or a directory."""
+"""Opening of checkpoints, given one of their files, their prefix, or their directory."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from skyhop.errors import InputError
 from skyhop.policies.bundle import Bundle
 from skyhop.policies.torch_file import TorchFile
 
-_OF_BUNDLES = re.compile(r"\.(?:index|meta|data-\d{5}-of-\d{5})$")
+_BUNDLE_SUFFIX = re.compile(r"\.(?:index|meta|data-\d{5}-of-\d{5})$")
 _NEWEST = re.compile(r'^model_checkpoint_path: "([^"\0]+)"', re.MULTILINE)
 _MOST_STATE = 1 << 20
 
 
 class Checkpoint(Protocol):
-    """Tensors of real numbers by their names."""
+    """Open checkpoint: the shapes of its floating-point tensors by name, and their values."""
 
     file: Path
     shapes: dict[str, tuple[int, ...]]
 
     def read(self, name: str) -> FloatArray:
-        """Return a tensor's numbers."""
+        """Read the values of a tensor, as double-precision numbers."""
 
 
 def open_checkpoint(place: Path) -> Checkpoint:
-    """Open a checkpoint of TensorFlow or PyTorch.
+    """Open a TensorFlow or PyTorch checkpoint.
 
     Raises:
-        InputError: none is there, or it is damaged.
+        InputError: there is no checkpoint, or it is damaged.
     """
     if place.is_dir():
         return Bundle(_prefix_in(place))
-    prefix = place.with_name(_OF_BUNDLES.sub("", place.name))
+    prefix = place.with_name(_BUNDLE_SUFFIX.sub("", place.name))
     if prefix.with_name(f"{prefix.name}.index").is_file() or prefix != place:
         return Bundle(prefix)
     if not place.is_file():
@@ -44,11 +44,11 @@ def open_checkpoint(place: Path) -> Checkpoint:
 
 
 def _prefix_in(directory: Path) -> Path:
-    """Return the checkpoint of a directory: a SavedModel's, the newest, or the only one."""
+    """Return the prefix of the checkpoint in a directory: a SavedModel's, newest, or only one."""
     saved = directory / "variables" / "variables"
     if saved.with_name("variables.index").is_file():
         return saved
-    if newest := _newest(directory):
+    if newest := _newest_prefix(directory):
         return newest
     found = sorted(directory.glob("*.index"))
     if len(found) != 1:
@@ -57,23 +57,23 @@ def _prefix_in(directory: Path) -> Path:
     return found[0].with_suffix("")
 
 
-def _newest(directory: Path) -> Path | None:
-    """Return what TensorFlow noted beside its checkpoints as the newest of them, if it is there."""
+def _newest_prefix(directory: Path) -> Path | None:
+    """Return the prefix that TensorFlow's file `checkpoint` names as the newest, if it exists."""
     try:
         with (directory / "checkpoint").open(encoding="utf-8", errors="replace") as opened:
-            noted = _NEWEST.search(opened.read(_MOST_STATE))
-        # It may be the path on the machine that wrote it.
-        name = Path(noted[1]).name if noted else ""
+            newest = _NEWEST.search(opened.read(_MOST_STATE))
+        # An absolute path is from the machine that wrote the checkpoint: only the file name counts.
+        name = Path(newest[1]).name if newest else ""
         return directory / name if name and (directory / f"{name}.index").is_file() else None
     except OSError:
         return None
 
 
-def names_of(shapes: Mapping[str, tuple[int, ...]]) -> list[str]:
-    """Return the names of a network's tensors, without what its training kept beside each."""
-    return [name for name in shapes if not _OF_TRAINING.search(name)]
+def network_tensors(shapes: Mapping[str, tuple[int, ...]]) -> list[str]:
+    """Return the names of a network's tensors, without the tensors of its optimiser."""
+    return [name for name in shapes if not _OPTIMISER_TENSOR.search(name)]
 
 
-_OF_TRAINING = re.compile(
+_OPTIMISER_TENSOR = re.compile(
     r"/(?:Adam|Momentum|RMSProp|Adagrad)(?:_\d+)?$|\.OPTIMIZER_SLOT|(?:^|[./])optimizer(?:[./_]|$)"
 )

@@ -1,4 +1,4 @@
-"""ONNX files, as its protocol buffers are laid out: operators over rows of numbers."""
+"""Encoding of ONNX files (onnx.proto): graphs of operators over rows of numbers."""
 
 from __future__ import annotations
 
@@ -8,32 +8,32 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from skyhop.policies.wire import content, number, real
+from skyhop.policies.wire import bytes_field, float_field, varint_field
 
-SEEN = "seen"
-"""The name of the input."""
-SAID = "said"
-"""The name of the output."""
+INPUT_NAME = "seen"
+"""Name of a network's input in ONNX files."""
+OUTPUT_NAME = "said"
+"""Name of a network's output in ONNX files."""
 _IR, _OPERATORS = 8, 17
-"""Versions: of the file, and of the set of operators."""
+"""Versions of the format (IR) and of the operator set."""
 _FLOAT = 1
-"""Of TensorProto.DataType, and of AttributeProto.AttributeType."""
+"""Value of FLOAT in TensorProto.DataType and AttributeProto.AttributeType."""
 
 
 @dataclass(frozen=True)
 class Node:
-    """An operator, the names of what it takes, and of what it makes."""
+    """Operator of the graph, with the names of its inputs and its output."""
 
     operator: str
     inputs: Sequence[str]
     output: str
-    numbers: Mapping[str, float] = field(default_factory=dict)
-    """Its attributes."""
+    attributes: Mapping[str, float] = field(default_factory=dict)
+    """Values of the operator's attributes by name."""
 
 
 @dataclass(frozen=True)
 class Memory:
-    """A row of numbers that a network takes in, and what it makes of it for the next time."""
+    """Recurrent state: the input with the previous state, and the output with the next state."""
 
     input: str
     output: str
@@ -47,31 +47,45 @@ def encode(
     outputs: int,
     memory: Sequence[Memory] = (),
 ) -> bytes:
-    """Return the file of a network that makes `SAID`, a row of `outputs`, of `SEEN`."""
-    graph = b"".join(content(1, _node(node)) for node in nodes) + content(2, b"policy")
-    graph += b"".join(content(5, _tensor(name, held)) for name, held in constants.items())
-    graph += content(11, _row(SEEN, inputs)) + content(12, _row(SAID, outputs))
+    """Encode a network with the input `INPUT_NAME` and the output `OUTPUT_NAME`.
+
+    Both are rows of numbers, of the lengths `inputs` and `outputs`.
+    """
+    graph = b"".join(bytes_field(1, _node(node)) for node in nodes) + bytes_field(2, b"policy")
+    graph += b"".join(bytes_field(5, _tensor(name, held)) for name, held in constants.items())
+    graph += bytes_field(11, _row(INPUT_NAME, inputs)) + bytes_field(12, _row(OUTPUT_NAME, outputs))
     for entry in memory:
-        graph += content(11, _row(entry.input, entry.size))
-        graph += content(12, _row(entry.output, entry.size))
-    return number(1, _IR) + content(8, number(2, _OPERATORS)) + content(7, graph)
-
-
-def _node(node: Node) -> bytes:
-    names = b"".join(content(1, name.encode()) for name in node.inputs)
-    names += content(2, node.output.encode()) + content(4, node.operator.encode())
-    return names + b"".join(
-        content(5, content(1, name.encode()) + real(2, value) + number(20, _FLOAT))
-        for name, value in node.numbers.items()
+        graph += bytes_field(11, _row(entry.input, entry.size))
+        graph += bytes_field(12, _row(entry.output, entry.size))
+    return (
+        varint_field(1, _IR) + bytes_field(8, varint_field(2, _OPERATORS)) + bytes_field(7, graph)
     )
 
 
-def _tensor(name: str, held: npt.ArrayLike) -> bytes:
-    array = np.asarray(held, "<f4")
-    sizes = b"".join(number(1, size) for size in array.shape)
-    return sizes + number(2, _FLOAT) + content(8, name.encode()) + content(9, array.tobytes())
+def _node(node: Node) -> bytes:
+    names = b"".join(bytes_field(1, name.encode()) for name in node.inputs)
+    names += bytes_field(2, node.output.encode()) + bytes_field(4, node.operator.encode())
+    return names + b"".join(
+        bytes_field(
+            5, bytes_field(1, name.encode()) + float_field(2, value) + varint_field(20, _FLOAT)
+        )
+        for name, value in node.attributes.items()
+    )
+
+
+def _tensor(name: str, values: npt.ArrayLike) -> bytes:
+    array = np.asarray(values, "<f4")
+    sizes = b"".join(varint_field(1, size) for size in array.shape)
+    return (
+        sizes
+        + varint_field(2, _FLOAT)
+        + bytes_field(8, name.encode())
+        + bytes_field(9, array.tobytes())
+    )
 
 
 def _row(name: str, size: int) -> bytes:
-    sizes = b"".join(content(1, number(1, axis)) for axis in (1, size))
-    return content(1, name.encode()) + content(2, content(1, number(1, _FLOAT) + content(2, sizes)))
+    sizes = b"".join(bytes_field(1, varint_field(1, axis)) for axis in (1, size))
+    return bytes_field(1, name.encode()) + bytes_field(
+        2, bytes_field(1, varint_field(1, _FLOAT) + bytes_field(2, sizes))
+    )

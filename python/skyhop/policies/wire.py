@@ -1,4 +1,4 @@
-"""Protocol buffers as they are on the wire: what TensorFlow's and ONNX's files are made of."""
+"""Wire format of protocol buffers, the format of TensorFlow's and ONNX's files."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from collections import defaultdict
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _SIZES = {_FIXED64: 8, _FIXED32: 4}
 _MORE = 0x80
-_LONGEST = 10
-"""Bytes of a number of 64 bits."""
+_LONGEST_VARINT = 10
+"""Largest size of a varint in bytes, for 64 bits."""
 
 
-def number(field: int, value: int) -> bytes:
-    """Return a field that holds a whole number, which is not negative."""
+def varint_field(field: int, value: int) -> bytes:
+    """Encode a field with a non-negative integer."""
     return varint(field << 3 | _VARINT) + varint(value)
 
 
-def real(field: int, value: float) -> bytes:
-    """Return a field that holds a float of 32 bits."""
+def float_field(field: int, value: float) -> bytes:
+    """Encode a field with a 32-bit float."""
     return varint(field << 3 | _FIXED32) + struct.pack("<f", value)
 
 
-def content(field: int, data: bytes) -> bytes:
-    """Return a field that holds bytes: text, or a message."""
+def bytes_field(field: int, data: bytes) -> bytes:
+    """Encode a field with bytes: text, or an encoded message."""
     return varint(field << 3 | _BYTES) + varint(len(data)) + data
 
 
 def varint(value: int) -> bytes:
-    """Return a number as it is written, seven bits to a byte."""
+    """Encode a non-negative integer as a varint, seven bits per byte."""
     data = bytearray()
     while value >= _MORE:
         data.append(value & ~_MORE & 0xFF | _MORE)
@@ -38,13 +38,13 @@ def varint(value: int) -> bytes:
 
 
 def read_varint(data: bytes, at: int) -> tuple[int, int]:
-    """Return the number that begins at `at`, and where what follows it begins.
+    """Decode the varint at offset `at`; return its value and the offset after it.
 
     Raises:
-        ValueError: the data end before the number does.
+        ValueError: the data ends within the varint.
     """
     value = 0
-    for i, byte in enumerate(data[at : at + _LONGEST]):
+    for i, byte in enumerate(data[at : at + _LONGEST_VARINT]):
         value |= (byte & ~_MORE) << 7 * i
         if byte < _MORE:
             return value, at + i + 1
@@ -52,10 +52,10 @@ def read_varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 class Message:
-    """The fields of a message.
+    """Decoded message: values of its fields, by field number.
 
     Raises:
-        ValueError: the data are no message.
+        ValueError: the data is no message.
     """
 
     def __init__(self, data: bytes) -> None:
@@ -67,14 +67,14 @@ class Message:
             self._fields[key >> 3].append(value)
 
     def number(self, field: int) -> int:
-        """Return the number of a field, which is 0 where it is left out."""
+        """Return the integer in a field; 0 if the message does not have the field."""
         value = self._fields[field][-1] if field in self._fields else 0
         if isinstance(value, bytes):
             raise ValueError(f"field {field} of a message is no number")
         return value
 
     def messages(self, field: int) -> list[Message]:
-        """Return all messages of a field."""
+        """Return all messages in a repeated field."""
         found = self._fields.get(field, [])
         if any(isinstance(value, int) for value in found):
             raise ValueError(f"field {field} of a message is no message")
@@ -90,7 +90,7 @@ def _value(data: bytes, at: int, kind: int) -> tuple[int | bytes, int]:
         size = _SIZES[kind]
     else:
         raise ValueError("a message in it has a field of no known kind")
-    held = data[at : at + size]
-    if len(held) < size:
+    content = data[at : at + size]
+    if len(content) < size:
         raise ValueError("a message in it ends within a field")
-    return held if kind == _BYTES else int.from_bytes(held, "little"), at + size
+    return content if kind == _BYTES else int.from_bytes(content, "little"), at + size

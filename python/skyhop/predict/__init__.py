@@ -1,12 +1,12 @@
-"""Prediction: latency and throughput of the seconds to come, from those before and from orbits.
+"""Prediction of the latency and throughput of the next seconds, from the past and from orbits.
 
 >>> from skyhop import predict
 >>> data = predict.read_data(["victoria_1.csv.gz"])  # doctest: +SKIP
 >>> models = predict.train(data, ["xgboost"], "models")  # doctest: +SKIP
 >>> predict.load_model("models/xgboost").test(data)  # doctest: +SKIP
 
-Training needs the libraries of the extra `skyhop[predict]`; loading and asking a model does not.
-Names are loaded when they are first used.
+Training needs the libraries of the extra `skyhop[predict]`; loading and using a model does not.
+Names are imported at their first use.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from skyhop.predict.ahead import foretold, rates_ahead
+    from skyhop.predict.ahead import rates_ahead, rates_along_path
     from skyhop.predict.frame import read_frame, write_frame
     from skyhop.predict.live import Live
-    from skyhop.predict.model import Model, Outcome, load_model
+    from skyhop.predict.model import Evaluation, Model, load_model
     from skyhop.predict.sources import Data, Options, read_data
     from skyhop.predict.training import Plan, train
 
 __all__ = [
     "Data",
+    "Evaluation",
     "Live",
     "Model",
     "Options",
-    "Outcome",
     "Plan",
-    "foretold",
     "load_model",
     "rates_ahead",
+    "rates_along_path",
     "read_data",
     "read_frame",
     "train",
@@ -44,8 +44,8 @@ _HOMES = {
     "Model": "model",
     "Options": "sources",
     "Plan": "training",
-    "Outcome": "model",
-    "foretold": "ahead",
+    "Evaluation": "model",
+    "rates_along_path": "ahead",
     "load_model": "model",
     "rates_ahead": "ahead",
     "read_data": "sources",

@@ -1,4 +1,4 @@
-"""Vectors of predictions along a series: what a controller knows that looks ahead."""
+"""Rate predictions for the next 30 s at each second of a series, for planning controllers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from skyhop.data.arrays import FloatArray
 from skyhop.errors import InputError
-from skyhop.predict.frame import whole
+from skyhop.predict.frame import complete_frame
 from skyhop.predict.model import Model, load_model, nearest_horizon
 from skyhop.predict.windows import LONGEST_HORIZON_S, SECOND_NS, windows_of
 
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
     from skyhop.data.paths import Path as MeasuredPath
 
-_FEW = 5
+_MEAN_SECONDS = 5
+"""Number of seconds of the harmonic mean that replaces a missing prediction."""
 
 
 def rates_ahead(
@@ -27,55 +28,55 @@ def rates_ahead(
 ) -> FloatArray:
     """Return the predicted rates of the next 30 seconds, at the end of each second of a series.
 
-    The row of second t has seen the seconds up to t, and no later one. Before there are 30 seconds
-    to look back on, and after any that is not known, the harmonic mean of the last 5 known ones
-    stands in for the model. Horizons that the model does not have are taken from the nearest that
-    it has.
+    The row of second t depends only on the seconds up to t. If one of the last 30 seconds is
+    unknown, the harmonic mean of the last 5 known seconds replaces the model's predictions. For a
+    horizon that the model lacks, its nearest horizon is used.
 
     Args:
-        model: of throughput.
-        series_bps: what each second carried, in bit/s, shape (n,); NaN where not known.
-        first_end_ns: when the first second ends, in ns of UTC: models that know the grid or the
-            hour need it.
+        model: a model of throughput.
+        series_bps: rate of each second in bit/s, shape (n,); NaN where not known.
+        first_end_ns: end of the first second, in ns since 1970 (UTC); required by models that use
+            the grid's phase or the hour.
 
     Returns:
         Rates in bit/s, shape (n, 30): column h - 1 is h seconds ahead.
 
     Raises:
-        InputError: the model predicts something else, or is given more than a series has.
+        InputError: the model predicts latency, or needs features that a series does not have.
     """
     _check_predicts_throughput(model)
     series = np.asarray(series_bps, dtype=np.float64)
     if not len(series):
         return np.zeros((0, LONGEST_HORIZON_S))
-    return _along(model, series, _frame_of(model, series, first_end_ns))
+    return _predict_along(model, series, _frame_of_series(model, series, first_end_ns))
 
 
-def foretold(place: str | Path, path: MeasuredPath, rates_bps: FloatArray) -> FloatArray:
-    """Return what a model predicts along a path whose link has these rates: as `rates_ahead`.
+def rates_along_path(place: str | Path, path: MeasuredPath, rates_bps: FloatArray) -> FloatArray:
+    """Return a model's rate predictions along a path, given the rates of its link.
 
-    The model is given what is known before a run: the rates of the seconds so far, the path's
-    round trips, losses and satellites, and the grid; nothing that a session measures.
+    The result is as from `rates_ahead`. Features of the model are the rates of earlier seconds, the
+    path's RTTs, losses and satellites, and the handover grid. No feature is measured by a session
+    over the path.
 
     Args:
-        place: the model's directory.
+        place: directory of the model.
         path: the path.
-        rates_bps: of the seconds of it, shape (n,).
+        rates_bps: rates of the link in the path's seconds, in bit/s, shape (n,).
 
     Raises:
-        InputError: there is no such model, it predicts something else, or is given more than that.
-        RunError: it cannot be read.
+        InputError: there is no such model, it predicts latency, or it needs other features.
+        RunError: the model cannot be read.
     """
-    from skyhop.predict.sources import of_path_and_rates
+    from skyhop.predict.sources import frame_of_path
 
     model = load_model(place)
     _check_predicts_throughput(model)
     rates = np.asarray(rates_bps, dtype=np.float64)
     if not len(rates):
         return np.zeros((0, LONGEST_HORIZON_S))
-    frame = of_path_and_rates(path, rates, model.card.column)
+    frame = frame_of_path(path, rates, model.card.column)
     model.check_has_features(frame, "a path and the rate of its link")
-    return _along(model, rates, frame)
+    return _predict_along(model, rates, frame)
 
 
 def _check_predicts_throughput(model: Model) -> None:
@@ -85,7 +86,7 @@ def _check_predicts_throughput(model: Model) -> None:
         )
 
 
-def _along(model: Model, series: FloatArray, frame: pl.DataFrame) -> FloatArray:
+def _predict_along(model: Model, series: FloatArray, frame: pl.DataFrame) -> FloatArray:
     ahead = np.repeat(_harmonic_means(series)[:, None], LONGEST_HORIZON_S, axis=1)
     first_ns = int(frame["time_ns"][0])
     for horizon_s in sorted({nearest_horizon(model.horizons, h) for h in _HORIZONS}):
@@ -99,7 +100,7 @@ def _along(model: Model, series: FloatArray, frame: pl.DataFrame) -> FloatArray:
 _HORIZONS = range(1, LONGEST_HORIZON_S + 1)
 
 
-def _frame_of(model: Model, series: FloatArray, first_end_ns: int | None) -> pl.DataFrame:
+def _frame_of_series(model: Model, series: FloatArray, first_end_ns: int | None) -> pl.DataFrame:
     import polars as pl
 
     clocked = [
@@ -119,17 +120,17 @@ def _frame_of(model: Model, series: FloatArray, first_end_ns: int | None) -> pl.
         raise InputError(f"{model.directory}: the model knows the time: say when the series begins")
     begin_ns = SECOND_NS if first_end_ns is None else first_end_ns // SECOND_NS * SECOND_NS
     ends = begin_ns + np.arange(len(series)) * SECOND_NS
-    return whole(pl.DataFrame({"node": ["series"] * len(series), "time_ns": ends,
+    return complete_frame(pl.DataFrame({"node": ["series"] * len(series), "time_ns": ends,
                                model.card.column: series}))  # fmt: skip
 
 
 def _harmonic_means(series: FloatArray) -> FloatArray:
-    """Return at each second the harmonic mean of the last 5 that are known; 0 where none is."""
+    """Return for each second the harmonic mean of the last 5 known values; 0 if there are none."""
     means = np.zeros(len(series))
     known: list[float] = []
     for place, value in enumerate(series):
         if np.isfinite(value):
-            known = [*known, float(value)][-_FEW:]
+            known = [*known, float(value)][-_MEAN_SECONDS:]
         if known and min(known) > 0:
             means[place] = len(known) / sum(1 / each for each in known)
     return means

@@ -1,4 +1,4 @@
-"""What every model has to beat: predictions that need no training."""
+"""Baselines: predictors without training, with which every model is compared."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from skyhop.predict.models.kind import Predictor
 from skyhop.predict.windows import GRID_PERIOD_S, Windows
 
 _FEW = 5
-"""Seconds that means and medians are of."""
+"""Number of seconds over which means and medians are taken."""
 
 
 def _last(windows: Windows) -> FloatArray:
@@ -25,14 +25,14 @@ def _median(windows: Windows) -> FloatArray:
 
 
 def _harmonic(windows: Windows) -> FloatArray:
-    """Return the harmonic mean, to which a second of nothing gives nothing."""
+    """Return the harmonic mean; 0 if any second is 0."""
     values = windows.past[:, -_FEW:, 0]
     with np.errstate(divide="ignore", over="ignore"):
         return np.asarray(_FEW / (1 / np.maximum(values, 0)).sum(axis=1))
 
 
 def _period_ago(windows: Windows) -> FloatArray:
-    """Return what was so at the same phase of the grid, in the last period that is known."""
+    """Return the newest known value at the same phase of the 15 s grid as the predicted second."""
     ago_s = -(-windows.horizon_s // GRID_PERIOD_S) * GRID_PERIOD_S
     return windows.past[:, -1 - (ago_s - windows.horizon_s), 0]
 

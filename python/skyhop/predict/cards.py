@@ -1,6 +1,6 @@
-"""Model cards: what a model was trained on, how, and how well it does beside the baselines.
+"""Model cards: training data and parameters of a model, its errors, and those of baselines.
 
-A model is a directory: `card.json`, and a file per horizon beside it, whose digests the card has.
+A model is a directory with `card.json` and one file per horizon; the card has their digests.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class _Strict(BaseModel):
 
 
 class Measures(_Strict):
-    """As `measures.Errors`."""
+    """Errors of predictions, as in a card; the fields are those of `measures.Errors`."""
 
     seconds: int = Field(ge=0)
     nonzero_seconds: int = Field(ge=0)
@@ -48,19 +48,19 @@ class Measures(_Strict):
 
     @staticmethod
     def of(errors: Errors) -> Measures:
-        """Return errors as they stand in cards."""
+        """Convert errors to the form of cards."""
         return Measures(**errors.as_dict())
 
 
-class Compared(_Strict):
-    """A model and the baselines over the same seconds."""
+class Comparison(_Strict):
+    """Errors of a model and of the baselines over the same seconds."""
 
     model: Measures
     baselines: dict[Text, Measures]
 
 
-class Worse(_Strict):
-    """A measure by which a baseline is better than the model."""
+class BetterBaseline(_Strict):
+    """Error measure by which a baseline is better than the model, with both values."""
 
     measure: Text
     baseline: Text
@@ -69,7 +69,7 @@ class Worse(_Strict):
 
 
 class HorizonCard(_Strict):
-    """One horizon of a model."""
+    """Part of a card about one horizon of the model."""
 
     horizon_s: int = Field(ge=1, le=LONGEST_HORIZON_S)
     file: str = Field(pattern=r"^[a-z0-9-]{1,40}\.(json|npz)$")
@@ -77,17 +77,17 @@ class HorizonCard(_Strict):
     train_seconds: int = Field(ge=0)
     check_seconds: int = Field(ge=0)
     details: dict[str, Any]
-    """What training chose, and how far it went."""
-    all_seconds: Compared
-    """Over the test part."""
-    grid_seconds: Compared
-    """Over those of its seconds that hold a moment of the grid of 15 s."""
-    worse: list[Worse]
-    """By which measures the best baseline is better, over all seconds of the test part."""
+    """Results of training that depend on the kind of model: chosen parameters, steps, …."""
+    all_seconds: Comparison
+    """Comparison over all seconds of the test part."""
+    grid_seconds: Comparison
+    """Comparison over those seconds of the test part that contain a moment of the 15 s grid."""
+    worse: list[BetterBaseline]
+    """Measures by which the best baseline is better, over all seconds of the test part."""
 
 
 class SourceCard(_Strict):
-    """One of the data."""
+    """Source of the data: a file or directory, with its digest."""
 
     name: Text
     kind: Text
@@ -96,7 +96,7 @@ class SourceCard(_Strict):
 
 
 class PartCard(_Strict):
-    """How one node's time was divided: ends of seconds in ns of UTC."""
+    """Division of one node's time into parts; times are ends of seconds, in ns since 1970 (UTC)."""
 
     node: Text
     first_ns: Time
@@ -106,21 +106,23 @@ class PartCard(_Strict):
 
 
 class Card(_Strict):
-    """A model's card."""
+    """Card of a model, the content of card.json."""
 
     schema_: int = Field(alias="schema", ge=1)
     skyhop: Text
     model: Text
     target: Literal["latency", "throughput"]
     column: Text
-    """Of the data frame: what was predicted."""
+    """Column of the data frame that is predicted."""
     unit: Text
     direction: Literal["down", "up"]
     per_second: Literal["median", "mean", "first"]
     features: list[Text]
-    """Groups that the data knew something of."""
+    """Groups of features for which the data had values."""
     past: list[Text] = Field(min_length=1, max_length=20)
+    """Columns whose past values are features (see `windows.Features`)."""
     beside: list[Text] = Field(max_length=200)
+    """Names of the covariates, see `windows.Features`."""
     seed: int = Field(ge=0, lt=2**32)
     train_share: float = Field(gt=0, lt=1)
     gap_s: int = Field(ge=0)
@@ -131,27 +133,27 @@ class Card(_Strict):
     notes: list[str]
 
     def text(self) -> bytes:
-        """Return the file's content."""
+        """Return the content of card.json."""
         content = self.model_dump(mode="json", by_alias=True)
         return (json.dumps(content, indent=1, ensure_ascii=False) + "\n").encode()
 
 
-def worse_than(compared: Compared) -> list[Worse]:
-    """Return by which measures the best baseline is better than the model."""
+def better_baselines(comparison: Comparison) -> list[BetterBaseline]:
+    """Return the error measures by which the best baseline is better than the model."""
     found = []
     for measure in LOWER_IS_BETTER:
-        own: float | None = getattr(compared.model, measure)
-        best = best_baseline(compared.baselines, measure)
+        own: float | None = getattr(comparison.model, measure)
+        best = best_baseline(comparison.baselines, measure)
         if best is None or own is None:
             continue
         name, its = best
         if is_better(measure, its, own):
-            found.append(Worse(measure=measure, baseline=name, its=its, the_models=own))
+            found.append(BetterBaseline(measure=measure, baseline=name, its=its, the_models=own))
     return found
 
 
 def best_baseline(baselines: Mapping[str, Measures], measure: str) -> tuple[str, float] | None:
-    """Return the name and the value of the best baseline by a measure."""
+    """Return the name and the value of the best baseline by a measure; None if none has one."""
     best: tuple[str, float] | None = None
     for name, measures in baselines.items():
         value: float | None = getattr(measures, measure)
@@ -161,11 +163,11 @@ def best_baseline(baselines: Mapping[str, Measures], measure: str) -> tuple[str,
 
 
 def read_card(file: Path) -> Card:
-    """Read a card.
+    """Read and check a model's card.
 
     Raises:
-        InputError: it is none, damaged, or of a newer skyhop.
-        RunError: it cannot be read.
+        InputError: the file is not a card, is damaged, or was written by a newer skyhop.
+        RunError: the file cannot be read.
     """
     try:
         with file.open("rb") as stream:
@@ -173,7 +175,7 @@ def read_card(file: Path) -> Card:
         if len(text) > _LARGEST_FILE:
             raise InputError(f"{file}: is larger than {_LARGEST_FILE >> 20} MB: is no model card")
         content = json.loads(text.decode())
-        # Halves of letters, which JSON can write and nothing can print.
+        # Refuse lone surrogates ("\ud800"), which JSON may contain and which cannot be printed.
         json.dumps(content, ensure_ascii=False).encode()
     except FileNotFoundError:
         raise InputError(f"{file}: there is no such file: give a directory of a model") from None

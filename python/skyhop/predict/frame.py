@@ -1,8 +1,8 @@
-"""The data frame that predictors are trained on: one row per second and node.
+"""Data frame on which predictors are trained: one row per second and node.
 
-`time_ns` is the second's end in UTC, as in telemetry; a value that is not known is null. Satellites
-and the grid are of the second itself: orbits are known ahead, so a predictor may see those of the
-second that it predicts. All else it may see of seconds before (`windows`).
+`time_ns` is the end of the second in UTC, as in telemetry; unknown values are null. Orbits are
+known in advance, so a predictor may use the satellites and the grid phase of the second that it
+predicts. From all other columns, it may use only earlier seconds (`windows`).
 """
 
 from __future__ import annotations
@@ -19,19 +19,22 @@ from skyhop.telemetry.fields import TIME
 
 SECOND_NS = 10**9
 LAGS = 30
-"""So many seconds before stand in the columns `latency_1` to `latency_30` and `rx_1` to `rx_30`."""
+"""Number of lagged columns in files, `latency_1` to `latency_30` and `rx_1` to `rx_30`."""
 NEAREST = 10
-"""So many satellites, the nearest first, have columns of their own."""
+"""Number of satellites, the nearest ones, that have columns of their own."""
 _KEYS = ("node", TIME)
 MEASURED = ("latency_ms", "drop", "rx_bps", "tx_bps", "capacity_bps")
-"""What a second brings, known when it is over."""
+"""Columns of measurements, whose values are known at the end of their second."""
 POSITION = ("lat", "lon", "alt")
 DISH = ("azimuth", "elevation")
 SATELLITES = (
     *(f"sat_{k}_{what}" for k in range(1, NEAREST + 1) for what in ("sin", "cos", "el", "dist")),
     "sat_count", "sat_dist_min", "sat_dist_mean", "sat_dist_max",
 )  # fmt: skip
-"""Of those above 25 degrees: sine and cosine of the azimuth, elevation (deg), distance (m)."""
+"""Columns about satellites above 25 degrees of elevation.
+
+Columns of a single satellite: sine and cosine of azimuth, elevation (deg), and distance (m).
+"""
 GRID = ("grid_phase_s",)
 SERVING = ("serving_el", "serving_changes_in_s")
 OBSTRUCTION = ("obstruction",)
@@ -41,14 +44,14 @@ _MOST_ROWS = 20_000_000
 _LARGEST = 1e30
 
 
-def whole(rows: pl.DataFrame) -> pl.DataFrame:
-    """Return rows as the frame has them: all columns, by node and time, each second once.
+def complete_frame(rows: pl.DataFrame) -> pl.DataFrame:
+    """Return rows as a frame with all columns, ordered by node and time, one row per second.
 
     Args:
-        rows: with `node`, `time_ns` (ends of seconds) and any of the other columns.
+        rows: rows with `node`, `time_ns` (ends of seconds) and any of the other columns.
 
     Raises:
-        InputError: there is none.
+        InputError: there are no rows.
     """
     if rows.is_empty():
         raise InputError("the data have no seconds")
@@ -56,7 +59,7 @@ def whole(rows: pl.DataFrame) -> pl.DataFrame:
         pl.col("node").cast(pl.String),
         pl.col(TIME).cast(pl.Int64),
         *(
-            # What is no number is not known.
+            # NaN counts as unknown.
             pl.col(name).cast(pl.Float64).fill_nan(None)
             if name in rows.columns
             else pl.lit(None, pl.Float64).alias(name)
@@ -67,25 +70,25 @@ def whole(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def with_lags(frame: pl.DataFrame) -> pl.DataFrame:
-    """Return the frame with `latency_k` and `rx_k`, what was so k seconds before.
+    """Return the frame with the columns `latency_k` and `rx_k`: the values k seconds earlier.
 
-    Null over gaps.
+    They are null if there is a gap in between.
     """
     lagged = []
     for name, column in _LAGGED.items():
         for lag in range(1, LAGS + 1):
-            then = pl.col(TIME).shift(lag).over("node") == pl.col(TIME) - lag * SECOND_NS
+            is_known = pl.col(TIME).shift(lag).over("node") == pl.col(TIME) - lag * SECOND_NS
             value = pl.col(column).shift(lag).over("node")
-            lagged.append(pl.when(then).then(value).otherwise(None).alias(f"{name}_{lag}"))
+            lagged.append(pl.when(is_known).then(value).otherwise(None).alias(f"{name}_{lag}"))
     return frame.with_columns(lagged)
 
 
 def write_frame(frame: pl.DataFrame, file: Path) -> None:
-    """Write a frame as Parquet, its lags with it for whoever reads it without skyhop.
+    """Write a frame as Parquet, with lagged columns for readers other than skyhop.
 
     Raises:
-        InputError: a directory is in the file's place.
-        RunError: it cannot be written.
+        InputError: `file` is a directory.
+        RunError: the file cannot be written.
     """
     from skyhop.data.files import write_file
 
@@ -95,11 +98,11 @@ def write_frame(frame: pl.DataFrame, file: Path) -> None:
 
 
 def read_frame(file: Path) -> pl.DataFrame:
-    """Read a frame.
+    """Read and check a frame written by `write_frame`.
 
     Raises:
-        InputError: it is none, or damaged.
-        RunError: it cannot be read.
+        InputError: the file is not a frame, or is damaged.
+        RunError: the file cannot be read.
     """
     table = parquet(file)
     if not is_frame(table.schema_arrow.names):
@@ -116,20 +119,20 @@ def read_frame(file: Path) -> pl.DataFrame:
         raise InputError(f"{file}: rows without a time or a node")
     if (times % SECOND_NS != 0).any() or times.min() < 0:  # type: ignore[operator]
         raise InputError(f"{file}: {TIME} are no ends of seconds")
-    return whole(rows)
+    return complete_frame(rows)
 
 
 def is_frame(columns: Sequence[str]) -> bool:
-    """Return whether a table with these columns is a frame."""
+    """Return whether the names of columns include all those of a frame."""
     return set(COLUMNS) <= set(columns)
 
 
 def parquet(file: Path) -> Any:
-    """Open a Parquet file.
+    """Read the content of a Parquet file into memory and open it.
 
     Raises:
-        InputError: it is none.
-        RunError: it cannot be read.
+        InputError: the file is not Parquet.
+        RunError: the file cannot be read.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq

@@ -1,7 +1,8 @@
-"""Predictions while telemetry comes in: what the testbed's agent asks, second by second.
+"""Predictions while telemetry arrives, second by second, for the testbed's agent.
 
-A second becomes what it is in the frame that models are trained on, by the same functions, and its
-window is the same. What orbits say of the seconds ahead comes with it.
+The functions that training uses convert telemetry to the frame and the windows, so that a model
+gets the same features. Features that orbits determine are in the samples of future seconds, which
+the caller gives.
 """
 
 from __future__ import annotations
@@ -13,21 +14,21 @@ from skyhop.predict.frame import DISH, MEASURED, OBSTRUCTION
 from skyhop.predict.model import Model
 from skyhop.predict.sources import Options, fields_of_telemetry, seconds_of_telemetry
 from skyhop.predict.windows import (
+    CLOCK_FEATURES,
     LOOK_BACK_S,
-    OF_CLOCK,
     SECOND_NS,
     Target,
     Windows,
     windows_of,
 )
-from skyhop.telemetry.columns import brought_together, checked, table_of, time_of
+from skyhop.telemetry.columns import checked, merge_by_time, table_of, time_of
 from skyhop.telemetry.fields import TIME, Sample
 
 FIELDS: dict[Target, str] = {
     "latency": "predicted_latency_ms",
     "throughput": "predicted_throughput_bps",
 }
-"""Of telemetry, by what a model predicts."""
+"""Fields of telemetry that hold predictions, by target."""
 SKY = {
     "sat_count": "sat_count",
     "sat_dist_min": "sat_dist_min",
@@ -36,25 +37,26 @@ SKY = {
     "serving_elevation": "serving_el",
     "handover_in_s": "serving_changes_in_s",
 }
-"""Fields of telemetry that are known of seconds to come, and the frame's columns that they are."""
-_TOLD = (*MEASURED, *DISH, *OBSTRUCTION, *OF_CLOCK)
+"""Fields of telemetry that orbits determine for future seconds, with their columns of the frame."""
+_FROM_TELEMETRY = (*MEASURED, *DISH, *OBSTRUCTION, *CLOCK_FEATURES)
 
 
 class Live:
-    """A model that is asked as telemetry comes in.
+    """Model that predicts while telemetry arrives.
 
     Args:
-        model: of latency or throughput.
-        horizon_s: how far ahead; the shortest that it has where not given.
-        sky: which fields of `SKY` come with the seconds ahead.
+        model: a model of latency or throughput.
+        horizon_s: horizon in s; by default the model's shortest.
+        sky: fields of `SKY` that are known for future seconds.
 
     Raises:
-        InputError: it has no such horizon, is given what telemetry does not tell, or is damaged.
-        RunError: it cannot be read.
+        InputError: the model has no such horizon, needs features that telemetry does not have, or
+            is damaged.
+        RunError: the model cannot be read.
 
     Attributes:
-        horizon_s: how far ahead.
-        field: of telemetry, what it predicts.
+        horizon_s: the horizon in seconds.
+        field: field of telemetry for the predictions.
     """
 
     def __init__(
@@ -67,7 +69,7 @@ class Live:
         self._options = Options(card.direction, card.per_second)
         self._samples: list[Sample] = []
         self._check(sky)
-        # A file that is damaged is found out before it is needed.
+        # Load the file now, so that a damaged file is reported at once.
         model.load(self.horizon_s)
 
     def _check(self, sky: Collection[str]) -> None:
@@ -77,8 +79,8 @@ class Live:
                 f"{model.directory}: the model has no horizon of {self.horizon_s} s; it has "
                 f"{', '.join(map(str, model.horizons))}"
             )
-        given = (*model.features.past, *model.features.beside)
-        lacking = [name for name in given if name not in (*_TOLD, *SKY.values())]
+        given = (*model.features.past, *model.features.covariates)
+        lacking = [name for name in given if name not in (*_FROM_TELEMETRY, *SKY.values())]
         if lacking:
             raise InputError(
                 f"{model.directory}: the model is given {', '.join(lacking[:5])}"
@@ -92,11 +94,11 @@ class Live:
                 "where satellites are known from"
             )
 
-    def take(self, samples: Sequence[Sample]) -> None:
-        """Take what has come in, in any order; a time that is there already is complemented.
+    def add(self, samples: Sequence[Sample]) -> None:
+        """Add new samples, in any order; samples of the same time are merged.
 
         Raises:
-            InputError: a sample cannot be.
+            InputError: a sample is not valid.
         """
         self._samples += map(checked, samples)
         newest_ns = max(map(time_of, self._samples), default=0)
@@ -104,33 +106,33 @@ class Live:
         self._samples = [each for each in self._samples if time_of(each) >= from_ns]
 
     def window(self, ahead: Sequence[Sample] = ()) -> Windows:
-        """Return the window of the newest second; none where seconds before it are not known.
+        """Return the window of the newest second; empty if one of its last 30 seconds is unknown.
 
         Args:
-            ahead: what is known of the seconds to come, `SKY` and their times.
+            ahead: samples of future seconds, with their times and fields of `SKY`.
         """
         import polars as pl
 
         fields = fields_of_telemetry(self._options)
         newest_ns = max(map(time_of, self._samples), default=0) // SECOND_NS * SECOND_NS
-        to_come: list[Sample] = [
+        future: list[Sample] = [
             {TIME: time_of(each), **{name: each.get(name) for name in SKY}}
             for each in ahead
             if time_of(each) // SECOND_NS * SECOND_NS > newest_ns
         ]
-        rows = brought_together([table_of([*self._samples, *map(checked, to_come)], fields)])
+        rows = merge_by_time([table_of([*self._samples, *map(checked, future)], fields)])
         table = pl.DataFrame(pl.from_arrow(rows)).select(pl.lit("node").alias("node"), pl.all())
         frame = seconds_of_telemetry(table, self._options)
         found = windows_of(frame, self._model.features, self.horizon_s, with_unknown=True)
-        return found.chosen(found.end_ns == newest_ns + self.horizon_s * SECOND_NS)
+        return found.select(found.end_ns == newest_ns + self.horizon_s * SECOND_NS)
 
     def predict(self, ahead: Sequence[Sample] = ()) -> float | None:
-        """Return what is foretold of the second that ends `horizon_s` after the newest.
+        """Return the prediction for the second that ends `horizon_s` after the newest one.
 
-        None where one of the 30 seconds before is not known.
+        The result is None if one of the last 30 seconds is unknown.
 
         Args:
-            ahead: what is known of the seconds to come, `SKY` and their times.
+            ahead: samples of future seconds, with their times and fields of `SKY`.
         """
         if not self._samples:
             return None

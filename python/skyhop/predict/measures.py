@@ -1,6 +1,6 @@
-"""How far predictions are from what came: the measures of T3P's Table 1, and those that it lacks.
+"""Measures of prediction errors: those of T3P's Table 1, and others.
 
-Shares of the truth leave out seconds whose truth is 0, and say how many were left.
+Relative errors are over seconds whose true value is not 0; the number of these seconds is given.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from skyhop.data.arrays import BoolArray, FloatArray
 
 @dataclass(frozen=True)
 class Errors:
-    """Errors of predictions, in the target's unit or in %; None where there is nothing to measure.
+    """Errors of predictions, in the target's unit or in %; None if there is no second to use.
 
-    `mape`, the two `within` and the `ape` are over seconds whose truth is not 0.
+    `mape`, the two `within` and the `ape` are over seconds whose true value is not 0.
     """
 
     seconds: int
@@ -25,18 +25,18 @@ class Errors:
     mape_pct: float | None
     """Mean absolute percentage error."""
     weighted_ape_pct: float | None
-    """The sum of absolute errors over the sum of truths: what is near 0 weighs little."""
+    """Sum of absolute errors over sum of true values, in %: small values have little weight."""
     rmse: float | None
     mae: float | None
     within_5_pct: float | None
-    """How many seconds, in %, are within 5 % of the truth."""
+    """Share of seconds in % whose prediction is within 5 % of the true value."""
     within_10_pct: float | None
     ape_p50_pct: float | None
     ape_p95_pct: float | None
     ape_p99_pct: float | None
 
     def as_dict(self) -> dict[str, Any]:
-        """Return them as they stand in cards."""
+        """Return the errors by name, as in cards."""
         return asdict(self)
 
 
@@ -48,7 +48,7 @@ LOWER_IS_BETTER = {
 
 
 def errors_of(truth: FloatArray, predicted: FloatArray) -> Errors:
-    """Return the errors of predictions, both of shape (n,).
+    """Return the errors of predictions; `truth` and `predicted` have shape (n,).
 
     >>> errors_of(np.array([10.0, 20.0, 0.0]), np.array([11.0, 20.0, 1.0])).mape_pct
     5.0
@@ -73,7 +73,7 @@ def errors_of(truth: FloatArray, predicted: FloatArray) -> Errors:
 
 
 def is_better(measure: str, one: float | None, other: float | None) -> bool:
-    """Return whether one value of a measure is better than another."""
+    """Return whether the value `one` of a measure is better than the value `other`."""
     if one is None or other is None:
         return False
     return one < other if LOWER_IS_BETTER[measure] else one > other

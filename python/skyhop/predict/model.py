@@ -1,4 +1,4 @@
-"""A trained model: read from its directory with numpy alone, and asked."""
+"""Trained models: read from their directories and evaluated with numpy alone."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from skyhop.data.arrays import BoolArray, FloatArray, IntArray
 from skyhop.errors import InputError, RunError
 from skyhop.predict import cards
 from skyhop.predict.baselines import BASELINES
-from skyhop.predict.cards import Card, Compared, Measures
+from skyhop.predict.cards import Card, Comparison, Measures
 from skyhop.predict.measures import errors_of
 from skyhop.predict.models import Predictor, kinds
 from skyhop.predict.split import GAP_S
@@ -30,16 +30,16 @@ _LARGEST_FILE = 200 << 20
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """Predictions of one horizon beside what came.
+class Evaluation:
+    """Predictions for one horizon, with the true values.
 
     Attributes:
-        horizon_s: how far ahead.
-        end_ns: ends of the seconds, shape (n,).
-        truth: what came, shape (n,).
-        predicted: by the model, shape (n,).
-        baselines: by each baseline, shape (n,).
-        has_grid: which seconds hold a moment of the grid, shape (n,).
+        horizon_s: the horizon in seconds.
+        end_ns: ends of the predicted seconds, shape (n,).
+        truth: true values, shape (n,).
+        predicted: predictions of the model, shape (n,).
+        baselines: predictions of each baseline, shape (n,).
+        has_grid: whether a second contains a moment of the 15 s grid, shape (n,).
     """
 
     horizon_s: int
@@ -49,32 +49,36 @@ class Outcome:
     baselines: Mapping[str, FloatArray]
     has_grid: BoolArray
 
-    def compared(self, *, of_grid: bool = False) -> Compared:
-        """Return the errors of model and baselines, of seconds with a moment of the grid or all."""
-        chosen = self.has_grid if of_grid else np.ones(len(self.truth), dtype=bool)
+    def comparison(self, *, grid_only: bool = False) -> Comparison:
+        """Return the errors of model and baselines.
+
+        Args:
+            grid_only: count only seconds that contain a moment of the grid.
+        """
+        counted = self.has_grid if grid_only else np.ones(len(self.truth), dtype=bool)
 
         def measured(predicted: FloatArray) -> Measures:
-            return Measures.of(errors_of(self.truth[chosen], predicted[chosen]))
+            return Measures.of(errors_of(self.truth[counted], predicted[counted]))
 
-        return Compared(
+        return Comparison(
             model=measured(self.predicted),
             baselines={name: measured(found) for name, found in self.baselines.items()},
         )
 
 
 class Model:
-    """A model as it was saved.
+    """Trained model in a directory.
 
     Args:
-        directory: where its card and files are.
+        directory: directory of the model's card and files, or the card in it.
 
     Raises:
-        InputError: there is none, or it is damaged.
-        RunError: it cannot be read.
+        InputError: there is no model, or it is damaged.
+        RunError: the card cannot be read.
 
     Attributes:
-        directory: where it is.
-        card: its card.
+        directory: directory of the model.
+        card: card of the model.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -89,52 +93,52 @@ class Model:
 
     @property
     def horizons(self) -> list[int]:
-        """The horizons that it predicts, in s, shortest first."""
+        """Horizons of the model in seconds, shortest first."""
         return sorted(each.horizon_s for each in self.card.horizons)
 
     @cached_property
     def features(self) -> Features:
-        """What it is given."""
+        """Features that the model uses."""
         card = self.card
         return Features(
             card.target, card.column, tuple(card.past), tuple(card.beside), tuple(card.features)
         )
 
     def predict(self, windows: Windows) -> FloatArray:
-        """Return a prediction per window of one of its horizons, never below 0, shape (n,).
+        """Return a prediction per window, at least 0, shape (n,).
 
         Raises:
-            InputError: it has no such horizon, or the file of it is damaged.
+            InputError: the model lacks the horizon of the windows, or its file is damaged.
             RunError: the file cannot be read.
         """
         predictor = self.load(windows.horizon_s)
         with np.errstate(over="ignore", invalid="ignore"):
             found = predictor(windows)
-        # Neither times nor rates are negative.
+        # Latencies and rates are not negative.
         return np.maximum(np.nan_to_num(found, nan=0.0, posinf=np.finfo(np.float64).max), 0.0)
 
     def load(self, horizon_s: int) -> Predictor:
-        """Read the file of a horizon, once.
+        """Return the predictor for a horizon; its file is read only once.
 
         Raises:
-            InputError: it has no such horizon, or the file of it is damaged or too large.
+            InputError: the model has no such horizon, or its file is damaged or too large.
             RunError: the file cannot be read.
         """
         if horizon_s not in self._predictors:
             self._predictors[horizon_s] = self._read(horizon_s)
         return self._predictors[horizon_s]
 
-    def test(self, data: Data) -> list[Outcome]:
-        """Return predictions beside what came, a horizon each.
+    def test(self, data: Data) -> list[Evaluation]:
+        """Evaluate the model on data, for each of its horizons.
 
-        Seconds that the model has been trained on, and those too near to them, are left out.
+        Seconds that the model was trained on, and seconds within `GAP_S` of these, are left out.
 
         Raises:
-            InputError: the data lack what the model is given, or are too short.
+            InputError: the data lack features of the model, or are too short.
         """
         self.check_has_features(data.frame)
         tested = [
-            outcome_of(self.predict, self.unseen(data.frame, windows))
+            evaluate(self.predict, self.unseen(data.frame, windows))
             for horizon_s in self.horizons
             for windows in [windows_of(data.frame, self.features, horizon_s)]
         ]
@@ -146,7 +150,7 @@ class Model:
         return tested
 
     def unseen(self, frame: pl.DataFrame, windows: Windows) -> Windows:
-        """Return the windows that are not of the time of the same node that it was trained on."""
+        """Return the windows whose predicted second is outside the node's training time."""
         parts = {part.node: part for part in self.card.parts}
         names = frame["node"].unique(maintain_order=True).to_list()
         is_unseen = np.ones(len(windows), dtype=bool)
@@ -157,20 +161,20 @@ class Model:
                     windows.end_ns < part.first_ns - gap_ns
                 )
                 is_unseen &= is_apart | (windows.nodes != number)
-        return windows.chosen(is_unseen)
+        return windows.select(is_unseen)
 
     def check_has_features(self, frame: pl.DataFrame, what: str = "these data") -> None:
-        """Check that a frame knows what the model is given; `what` it is of, for the message.
+        """Check that a frame has values for all features; `what` names the data in the message.
 
         Raises:
-            InputError: it does not.
+            InputError: a feature is missing.
         """
         wanted, card = self.features, self.card
         has = features_of(frame, card.target, card.column, card.features)
         lacking = [
             name
-            for name in (*wanted.past, *wanted.beside)
-            if name not in (*has.past, *has.beside)
+            for name in (*wanted.past, *wanted.covariates)
+            if name not in (*has.past, *has.covariates)
             or (name in frame.columns and frame[name].null_count() == frame.height)
         ]
         if lacking:
@@ -198,7 +202,7 @@ class Model:
                 f"{file}: is larger than {_LARGEST_FILE >> 20} MB: train a smaller one"
             )
         if hashlib.sha256(content).hexdigest() != found[0].sha256:
-            raise InputError(f"{file}: is not the file that its card is of: train the model again")
+            raise InputError(f"{file}: does not match the digest in its card: train it again")
         try:
             return kinds()[self.card.model].read(
                 content, len(self.card.past), len(self.card.beside)
@@ -211,15 +215,15 @@ def load_model(place: str | Path) -> Model:
     """Return the model of a directory, or of the card in it.
 
     Raises:
-        InputError: there is none, or it is damaged.
-        RunError: it cannot be read.
+        InputError: there is no model, or it is damaged.
+        RunError: the card cannot be read.
     """
     return Model(Path(place))
 
 
-def outcome_of(predict: Predictor, windows: Windows) -> Outcome:
-    """Return what a predictor and the baselines make of windows whose truth is known."""
-    return Outcome(
+def evaluate(predict: Predictor, windows: Windows) -> Evaluation:
+    """Evaluate a predictor and the baselines on windows whose truth is known."""
+    return Evaluation(
         horizon_s=windows.horizon_s,
         end_ns=windows.end_ns,
         truth=windows.truth,
@@ -230,5 +234,5 @@ def outcome_of(predict: Predictor, windows: Windows) -> Outcome:
 
 
 def nearest_horizon(horizons: Sequence[int], wanted_s: int) -> int:
-    """Return the horizon that is nearest to a wanted one, the longer of two."""
+    """Return the horizon nearest to `wanted_s`; if two are equally near, the longer one."""
     return min(horizons, key=lambda each: (abs(each - wanted_s), -each))

@@ -1,6 +1,7 @@
-"""Satellites above a terminal as columns of the frame: where each second finds them.
+"""Columns of the frame about the satellites above a terminal.
 
-Orbits are known ahead: these are of the second that is predicted, at its beginning.
+A row has the satellites at the beginning of its second. Orbits are known in advance, so models may
+use the row of the second that they predict.
 """
 
 from __future__ import annotations
@@ -13,7 +14,14 @@ import polars as pl
 
 from skyhop.data.arrays import FloatArray
 from skyhop.data.geometry import earth_fixed_m, seen_from
-from skyhop.data.overhead import AHEAD_S, Fleet, Source, forecast, grid_before_s, utc_text
+from skyhop.data.serving_satellites import (
+    AHEAD_S,
+    Fleet,
+    ServingTimeline,
+    forecast,
+    grid_before_s,
+    utc_text,
+)
 from skyhop.errors import InputError
 from skyhop.predict.frame import NEAREST, SATELLITES, SECOND_NS, SERVING
 from skyhop.telemetry.fields import TIME
@@ -22,31 +30,32 @@ if TYPE_CHECKING:
     from skyhop.data.paths import Path
 
 LEAST_ELEVATION_DEG = 25.0
-"""The field of view that is assumed of a terminal."""
+"""Lowest elevation at which a terminal is assumed to use satellites."""
 Place = tuple[float, float, float]
-At = Callable[[int], FloatArray]
-"""Returns all satellites' earth-fixed positions (n, 3) in m, by the second's end in ns of UTC."""
+"""Latitude and longitude in degrees, altitude in m."""
+PositionsAt = Callable[[int], FloatArray]
+"""Function from a second's end (ns, UTC) to all satellites' earth-fixed positions (n, 3) in m."""
 
 
 def with_satellites(frame: pl.DataFrame, elements: str, handover: str) -> pl.DataFrame:
     """Return a frame with the satellites of element sets above each node.
 
     Args:
-        frame: the frame, which says where its nodes are.
-        elements: a file of element sets, or a constellation's name.
-        handover: the policy by which the serving satellite is guessed.
+        frame: the frame, with the positions of its nodes.
+        elements: file of element sets, or name of a constellation.
+        handover: the handover policy that determines the serving satellite.
 
     Raises:
-        InputError: a place is not known, or the element sets do not hold then.
+        InputError: a node's position is not known, or the element sets are not valid at that time.
     """
-    made = [
-        rows.drop(*SATELLITES, *SERVING).hstack(_of_node(rows, elements, handover))
+    frames = [
+        rows.drop(*SATELLITES, *SERVING).hstack(_satellites_of_node(rows, elements, handover))
         for rows in frame.partition_by("node", maintain_order=True)
     ]
-    return pl.concat([rows.select(frame.columns) for rows in made])
+    return pl.concat([rows.select(frame.columns) for rows in frames])
 
 
-def _of_node(rows: pl.DataFrame, elements: str, handover: str) -> pl.DataFrame:
+def _satellites_of_node(rows: pl.DataFrame, elements: str, handover: str) -> pl.DataFrame:
     where = _place_of(rows)
     times_ns = rows[TIME].to_list()
     found: list[pl.DataFrame] = []
@@ -54,14 +63,14 @@ def _of_node(rows: pl.DataFrame, elements: str, handover: str) -> pl.DataFrame:
         begin_s = grid_before_s(stretch[0] // SECOND_NS - 1)
         start = utc_text(begin_s * SECOND_NS)
         fleet = Fleet(elements, start)
-        lasts_s = stretch[-1] // SECOND_NS - begin_s + AHEAD_S
-        path = forecast(elements, start, where, handover, lasts_s)
-        source = Source(path, begin_s * SECOND_NS, is_round=False)
+        duration_s = stretch[-1] // SECOND_NS - begin_s + AHEAD_S
+        path = forecast(elements, start, where, handover, duration_s)
+        timeline = ServingTimeline(path, begin_s * SECOND_NS, repeats=False)
 
         def at(end_ns: int, fleet: Fleet = fleet) -> FloatArray:
             return fleet.positions(end_ns - SECOND_NS)
 
-        found.append(_table(where, at, source, stretch))
+        found.append(_table(where, at, timeline, stretch))
     return pl.concat(found)
 
 
@@ -69,7 +78,7 @@ def _place_of(rows: pl.DataFrame) -> Place:
     lat, lon, alt = (rows[name].drop_nulls() for name in ("lat", "lon", "alt"))
     if lat.is_empty() or lon.is_empty():
         raise InputError(
-            f"{rows['node'][0]}: where it is is not known: give --place for its satellites"
+            f"{rows['node'][0]}: its position is not known: give --place for its satellites"
         )
     return float(lat[0]), float(lon[0]), float(alt[0]) if len(alt) else 0.0
 
@@ -78,36 +87,38 @@ _LONGEST_GAP_NS = 600 * SECOND_NS
 
 
 def _stretches(times_ns: Sequence[int]) -> list[list[int]]:
-    """Part times where nothing is known for long: each part has a forecast of its own."""
-    parts: list[list[int]] = []
+    """Split times at gaps of more than 10 minutes; each part gets its own forecast."""
+    stretches: list[list[int]] = []
     for at_ns in times_ns:
-        if not parts or at_ns - parts[-1][-1] > _LONGEST_GAP_NS:
-            parts.append([])
-        parts[-1].append(at_ns)
-    return parts
+        if not stretches or at_ns - stretches[-1][-1] > _LONGEST_GAP_NS:
+            stretches.append([])
+        stretches[-1].append(at_ns)
+    return stretches
 
 
 def path_satellites(path: Path, start_ns: int, times_ns: Sequence[int]) -> pl.DataFrame:
-    """Return the satellites that a path was computed over, above its end `from`.
+    """Return the satellites above a path's end `from`, from the path's own constellation.
 
     Raises:
-        InputError: they are not known any more.
+        InputError: the file of the satellites is missing or has changed.
     """
     from skyhop.data.positions import end_deg, satellites_at
 
     where = (*end_deg(path.header, "from"), 0.0)
-    source = Source(path, start_ns, is_round=False)
+    timeline = ServingTimeline(path, start_ns, repeats=False)
 
     def at(end_ns: int) -> FloatArray:
         return satellites_at(path.header, (end_ns - SECOND_NS - start_ns) / SECOND_NS)[0]
 
-    table = _table(where, at, source, times_ns)
-    located = dict(zip(("lat", "lon", "alt"), where, strict=True))
-    return table.with_columns(**{name: pl.lit(value) for name, value in located.items()})
+    table = _table(where, at, timeline, times_ns)
+    position = dict(zip(("lat", "lon", "alt"), where, strict=True))
+    return table.with_columns(**{name: pl.lit(value) for name, value in position.items()})
 
 
-def _table(where: Place, at: At, source: Source, times_ns: Sequence[int]) -> pl.DataFrame:
-    """Return a row per second: the nearest satellites, how many, and who serves."""
+def _table(
+    where: Place, at: PositionsAt, timeline: ServingTimeline, times_ns: Sequence[int]
+) -> pl.DataFrame:
+    """Return a row per second: the nearest satellites, their number, and the serving satellite."""
     rows = np.full((len(times_ns), len(SATELLITES) + len(SERVING)), np.nan)
     site_m = earth_fixed_m(*where)
     for place, end_ns in enumerate(times_ns):
@@ -129,7 +140,7 @@ def _table(where: Place, at: At, source: Source, times_ns: Sequence[int]) -> pl.
             rows[place, 4 * NEAREST + 1 : 4 * NEAREST + 4] = (
                 distance_m.min(), distance_m.mean(), distance_m.max(),
             )  # fmt: skip
-        serving = source.at(end_ns - SECOND_NS)
+        serving = timeline.at(end_ns - SECOND_NS)
         if serving is not None:
             _, satellite, changes_in_s = serving
             is_known = satellite is not None and 0 <= satellite < len(elevation_deg)

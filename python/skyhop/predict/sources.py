@@ -1,9 +1,9 @@
-"""Where seconds come from: run directories, path files, telemetry, and measurements of others.
+"""Reading of data for predictors: run directories, path files, telemetry, published measurements.
 
-DIRECTORY of a run        probes' round trips, flows' goodput and the path's geometry
-DIRECTORY of telemetry    what `skyhop telemetry` and the testbed's agents keep
-FILE.parquet              a frame that was written before, or a path file
-any other FILE            what `skyhop telemetry import` knows
+DIRECTORY of a run        round trips of probes, goodput of flows and the path's geometry
+DIRECTORY of telemetry    telemetry stored by `skyhop telemetry` or the testbed's agents
+FILE.parquet              a frame written by `write_frame`, or a path file
+any other FILE            a file of a format of `skyhop telemetry import`
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import numpy as np
 import polars as pl
 
 from skyhop.errors import InputError
-from skyhop.predict.frame import POSITION, SECOND_NS, is_frame, parquet, read_frame, whole
-from skyhop.predict.windows import CLOCKED_NS
+from skyhop.predict.frame import POSITION, SECOND_NS, complete_frame, is_frame, parquet, read_frame
+from skyhop.predict.windows import EARLIEST_UTC_NS
 from skyhop.telemetry.fields import TIME
 
 if TYPE_CHECKING:
@@ -42,21 +42,22 @@ _TELEMETRY = {
     "handover_in_s": "serving_changes_in_s",
     "fraction_obstructed": "obstruction",
 }
-"""Of telemetry's fields, what the frame calls them."""
+"""Columns of the frame, by the field of telemetry that they are made from."""
 _LATENCIES = {"probe_rtt_ms": "probe_loss", "pop_ping_latency_ms": "pop_ping_drop_rate"}
-"""What is taken for the latency, the first that is known, and its losses."""
+"""Fields of latency with their fields of loss, preferred ones first."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """How data are read.
+    """Options of reading data.
 
     Attributes:
-        direction: whose capacity is the throughput.
-        per_second: what a second's latency is of its round trips, where the file has them.
-        place: where the terminal is: latitude and longitude in degrees, altitude in m.
-        elements: element sets, or a constellation, for the satellites above it.
-        handover: the policy by which the serving satellite is guessed.
+        direction: direction of the throughput.
+        per_second: statistic of the RTTs within a second that is its latency, for files with single
+            RTTs.
+        place: the terminal's latitude and longitude in degrees, and altitude in m.
+        elements: element sets, or a constellation, for the satellites above the terminal.
+        handover: the handover policy that determines the serving satellite.
     """
 
     direction: Direction = "down"
@@ -67,8 +68,8 @@ class Options:
 
 
 @dataclass(frozen=True)
-class Source:
-    """One of the data: what it was, and by what its content is known again."""
+class DataSource:
+    """File or directory of data, with its digest."""
 
     name: str
     kind: str
@@ -78,44 +79,46 @@ class Source:
 
 @dataclass(frozen=True)
 class Data:
-    """Seconds to train or test with.
+    """Data to train or test models with.
 
     Attributes:
-        frame: as `frame.whole` has it.
-        sources: where they come from.
-        options: how they were read.
+        frame: rows of seconds, from `frame.complete_frame`.
+        sources: files and directories from which the data were read.
+        options: options with which the data were read.
     """
 
     frame: pl.DataFrame
-    sources: Sequence[Source] = ()
+    sources: Sequence[DataSource] = ()
     options: Options = field(default_factory=Options)
 
 
 def read_data(names: Sequence[str | Path], options: Options | None = None) -> Data:
-    """Read data of any of the kinds above into one frame.
+    """Read data of any of the module's kinds into one frame.
 
     Args:
         names: files and directories.
-        options: how.
+        options: options of reading.
 
     Raises:
-        InputError: one is nothing of these, is damaged or empty, or two have seconds of the same
+        InputError: a source is of no known kind, damaged or empty, or two have seconds of the same
             node in common.
-        RunError: one cannot be read.
+        RunError: a source cannot be read.
     """
     options = options or Options()
     frames, sources = [], []
     for name in names:
         place = Path(name)
         kind, rows = _read(place, options)
-        frames.append(_timed(whole(rows) if rows.height else _none(place)))
-        sources.append(Source(place.name, kind, digest(place), frames[-1].height))
+        if not rows.height:
+            raise InputError(f"{place}: has no seconds")
+        frames.append(_with_grid_phase(complete_frame(rows)))
+        sources.append(DataSource(place.name, kind, digest(place), frames[-1].height))
     if not frames:
         raise InputError("no data were given")
     frame = pl.concat(frames)
     if frame.select("node", TIME).is_duplicated().any():
         raise InputError("two of the data have seconds of the same node in common: give one")
-    frame = whole(frame)
+    frame = complete_frame(frame)
     if options.place is not None:
         placed = zip(POSITION, options.place, strict=True)
         frame = frame.with_columns(pl.lit(value).alias(name) for name, value in placed)
@@ -140,7 +143,7 @@ def digest(place: Path) -> str:
 def _read(place: Path, options: Options) -> tuple[str, pl.DataFrame]:
     if place.is_dir():
         is_run = (place / "summary.json").is_file()
-        reader: Callable[[Path, Options], pl.DataFrame] = _of_run if is_run else _of_telemetry
+        reader: Callable[[Path, Options], pl.DataFrame] = _read_run if is_run else _read_telemetry
         return "run" if is_run else "telemetry", reader(place, options)
     if not place.is_file():
         raise InputError(f"{place}: there is no such file or directory")
@@ -149,16 +152,12 @@ def _read(place: Path, options: Options) -> tuple[str, pl.DataFrame]:
             return "frame", read_frame(place)
         from skyhop.data.paths import read_path
 
-        return "path", _of_path(read_path(place), node_name(place))
-    return _of_importer(place, options)
-
-
-def _none(place: Path) -> pl.DataFrame:
-    raise InputError(f"{place}: has no seconds")
+        return "path", _path_rows(read_path(place), node_name(place))
+    return _read_imported(place, options)
 
 
 def node_name(place: Path) -> str:
-    """Return what a node is called of which there is a file alone.
+    """Return the node name for a file that does not contain one.
 
     >>> node_name(Path("rtt/victoria_1.csv.gz"))
     'victoria_1'
@@ -166,53 +165,53 @@ def node_name(place: Path) -> str:
     return place.name.partition(".")[0].lower() or "node"
 
 
-def _timed(frame: pl.DataFrame) -> pl.DataFrame:
-    """Return a frame with the grid's phase where the time is one of UTC."""
-    from skyhop.data.overhead import GRID_OFFSET_S, GRID_PERIOD_S
+def _with_grid_phase(frame: pl.DataFrame) -> pl.DataFrame:
+    """Return a frame with the phase of the 15 s grid, if its times are real times in UTC."""
+    from skyhop.data.serving_satellites import GRID_OFFSET_S, GRID_PERIOD_S
 
-    # Of the second's beginning: a phase of 0 is a second that holds a moment of the grid.
+    # Phase at the start of the second: a second with phase 0 contains a moment of the grid.
     begin_s = pl.col(TIME) // SECOND_NS - 1
     phase = (begin_s - GRID_OFFSET_S) % GRID_PERIOD_S
-    is_clocked = pl.col(TIME) >= CLOCKED_NS
-    known = pl.when(is_clocked).then(phase.cast(pl.Float64)).otherwise(None)
+    is_utc = pl.col(TIME) >= EARLIEST_UTC_NS
+    known = pl.when(is_utc).then(phase.cast(pl.Float64)).otherwise(None)
     return frame.with_columns(pl.coalesce("grid_phase_s", known).alias("grid_phase_s"))
 
 
-# --- telemetry, and what its importers read ---
+# --- telemetry, and files of its importers ---
 
 
-def _of_telemetry(place: Path, options: Options) -> pl.DataFrame:
+def _read_telemetry(place: Path, options: Options) -> pl.DataFrame:
     from skyhop.telemetry.store import Store
 
     store = Store(place)
     if not store.nodes():
         raise InputError(f"{place}: is neither a run directory nor one of telemetry")
-    return _of_samples(store.read(fields=fields_of_telemetry(options)), options)
+    return _telemetry_rows(store.read(fields=fields_of_telemetry(options)), options)
 
 
 def fields_of_telemetry(options: Options) -> list[str]:
-    """Return those of telemetry's fields that the frame knows."""
+    """Return the fields of telemetry from which the frame is made."""
     names = [*_TELEMETRY, *_LATENCIES, *_LATENCIES.values(), _capacity(options)]
     return list(dict.fromkeys(names))
 
 
 def seconds_of_telemetry(rows: pl.DataFrame, options: Options) -> pl.DataFrame:
-    """Return telemetry as `read_data` makes a frame of it.
+    """Convert telemetry to a frame, as `read_data` does.
 
     Args:
-        rows: `node`, `time_ns` and `fields_of_telemetry`, as the store reads them.
-        options: how.
+        rows: `node`, `time_ns` and `fields_of_telemetry`, from `Store.read`.
+        options: options of reading.
 
     Raises:
-        InputError: there is none.
+        InputError: there are no rows.
     """
-    return _timed(whole(_of_samples(rows, options)))
+    return _with_grid_phase(complete_frame(_telemetry_rows(rows, options)))
 
 
-def _of_importer(place: Path, options: Options) -> tuple[str, pl.DataFrame]:
+def _read_imported(place: Path, options: Options) -> tuple[str, pl.DataFrame]:
     from skyhop.telemetry import importers
 
-    found = importers.detected(importers.source.opened(place, importers.Options()))
+    found = importers.detect_format(importers.input_file.read_input(place, importers.Options()))
     asked = importers.Options(direction=options.direction)
     name = node_name(place)
     if found.probes is not None:
@@ -222,14 +221,14 @@ def _of_importer(place: Path, options: Options) -> tuple[str, pl.DataFrame]:
              "times": [p.times for p in probes]},
             schema={TIME: pl.Int64, "rtt_ms": pl.Float64, "times": pl.Int64},
         )  # fmt: skip
-        return found.name, _of_probes(rows, options).with_columns(node=pl.lit(name))
-    samples = [dict(sample) for sample in importers.imported(place, found.name, asked)]
+        return found.name, _probe_rows(rows, options).with_columns(node=pl.lit(name))
+    samples = [dict(sample) for sample in importers.import_samples(place, found.name, asked)]
     rows = pl.DataFrame(samples, infer_schema_length=None).with_columns(node=pl.lit(name))
-    return found.name, _of_samples(rows, options)
+    return found.name, _telemetry_rows(rows, options)
 
 
-def _of_samples(rows: pl.DataFrame, options: Options) -> pl.DataFrame:
-    """Return samples of telemetry's fields as rows, a second's means."""
+def _telemetry_rows(rows: pl.DataFrame, options: Options) -> pl.DataFrame:
+    """Convert samples of telemetry to rows of the frame, with the means of each second."""
     known = set(rows.columns)
     second = (pl.col(TIME) // SECOND_NS * SECOND_NS).alias(TIME)
     columns = {field: name for field, name in _TELEMETRY.items() if field in known}
@@ -248,8 +247,8 @@ def _capacity(options: Options) -> str:
     return f"{options.direction}link_capacity_bps"
 
 
-def _of_probes(rows: pl.DataFrame, options: Options) -> pl.DataFrame:
-    """Return round trips by second: what `options.per_second` says of those that were answered."""
+def _probe_rows(rows: pl.DataFrame, options: Options) -> pl.DataFrame:
+    """Convert single RTTs to rows of the frame: statistic and share of losses of each second."""
     second = ((pl.col(TIME) // SECOND_NS + 1) * SECOND_NS).alias("end_ns")
     known = pl.col("rtt_ms").drop_nulls()
     of_second = {"median": known.median(), "mean": known.mean(), "first": known.first()}
@@ -260,14 +259,14 @@ def _of_probes(rows: pl.DataFrame, options: Options) -> pl.DataFrame:
         .agg(of_second[options.per_second].alias("latency_ms"), lost.alias("drop"))
         .rename({"end_ns": TIME})
     )
-    # A file in which nothing is lost is mostly one that does not tell.
+    # A file without any loss most likely does not record losses: leave out `drop`.
     return found if rows["rtt_ms"].null_count() else found.drop("drop")
 
 
-# --- what skyhop computes: runs and paths ---
+# --- runs and paths of skyhop ---
 
 
-def _of_run(place: Path, options: Options) -> pl.DataFrame:
+def _read_run(place: Path, options: Options) -> pl.DataFrame:
     from skyhop.runs import Run
 
     run = Run(place)
@@ -282,10 +281,10 @@ def _of_run(place: Path, options: Options) -> pl.DataFrame:
             (pl.col("rtt_ns") / 1e6).alias("rtt_ms"),
             pl.lit(1).alias("times"),
         )
-        frames.append(_of_probes(rows, options))
+        frames.append(_probe_rows(rows, options))
     flows = pl.DataFrame(pl.from_arrow(run.flows))
     if flows.height:
-        frames.append(_of_flows(flows, start_ns))
+        frames.append(_flow_rows(flows, start_ns))
     if not frames:
         raise InputError(f"{place}: has neither probes nor TCP flows to learn from")
     rows = frames[0]
@@ -294,47 +293,47 @@ def _of_run(place: Path, options: Options) -> pl.DataFrame:
     rows = rows.with_columns(node=pl.lit(node_name(place)))
     if path is None or not path.header.get("constellation"):
         return rows
-    return _with_paths_sky(rows, path, start_ns)
+    return _with_satellites_of_path(rows, path, start_ns)
 
 
-def _of_flows(flows: pl.DataFrame, start_ns: int) -> pl.DataFrame:
-    """Return what all flows of a run received, by second: each sample counts for its length."""
-    each = flows.sort("flow", "t_ns").with_columns(
-        lasts=pl.col("t_ns") - pl.col("t_ns").shift(1, fill_value=0).over("flow")
+def _flow_rows(flows: pl.DataFrame, start_ns: int) -> pl.DataFrame:
+    """Return the sum of all flows' goodputs in each second; samples are weighted by duration."""
+    samples = flows.sort("flow", "t_ns").with_columns(
+        length_ns=pl.col("t_ns") - pl.col("t_ns").shift(1, fill_value=0).over("flow")
     )
-    # A sample is of the second that it ends in; one a second or more often, as runs have them.
+    # A sample counts in the second in which it ends; runs have at least one sample per second.
     second = ((pl.col("t_ns") - 1) // SECOND_NS + 1) * SECOND_NS + start_ns
-    bits = (pl.col("goodput_bps") * pl.col("lasts")).sum() / SECOND_NS
-    return each.group_by(second.alias(TIME)).agg(bits.alias("rx_bps"))
+    bits = (pl.col("goodput_bps") * pl.col("length_ns")).sum() / SECOND_NS
+    return samples.group_by(second.alias(TIME)).agg(bits.alias("rx_bps"))
 
 
-def of_path_and_rates(path: MeasuredPath, rates_bps: FloatArray, column: str) -> pl.DataFrame:
-    """Return the seconds of a path as a frame, with the rates of a link along it as one column.
+def frame_of_path(path: MeasuredPath, rates_bps: FloatArray, column: str) -> pl.DataFrame:
+    """Return the seconds of a path as a frame, with the given rates of its link as a column.
 
-    Where there are more rates than the path has seconds it begins again.
+    The path is repeated if there are more rates than it has seconds.
 
     Args:
-        path: whose round trips, losses and satellites are known.
-        rates_bps: of its seconds, shape (n,).
-        column: the frame's column that they are.
+        path: path that gives RTTs, losses and satellites.
+        rates_bps: rates of the seconds in bit/s, shape (n,).
+        column: name of the column for the rates.
     """
-    rows = _of_path(path, "path").sort(TIME)
+    rows = _path_rows(path, "path").sort(TIME)
     first_ns = _start_ns(path.header) // SECOND_NS * SECOND_NS + SECOND_NS
-    again = np.arange(len(rates_bps)) % max(rows.height, 1)
+    row_of_second = np.arange(len(rates_bps)) % max(rows.height, 1)
     ends_ns = first_ns + np.arange(len(rates_bps)) * SECOND_NS
     known = pl.DataFrame({TIME: ends_ns, "node": ["path"] * len(ends_ns), column: rates_bps})
     others = rows.drop(*{TIME, "node", column} & set(rows.columns))
     if rows.height:
-        known = known.hstack(others[again])
-    return _timed(whole(known))
+        known = known.hstack(others[row_of_second])
+    return _with_grid_phase(complete_frame(known))
 
 
-def _of_path(path: MeasuredPath, node: str) -> pl.DataFrame:
-    """Return a path by second: the mean of its round trip, rate and loss."""
+def _path_rows(path: MeasuredPath, node: str) -> pl.DataFrame:
+    """Convert a path to rows of the frame: mean RTT, rate and loss of each second."""
     frames = pl.DataFrame(pl.from_arrow(path.frames)).sort("t_ns")
-    lasts_ns = int(path.header.get("duration_ns") or frames["t_ns"][-1] + SECOND_NS)
+    duration_ns = int(path.header.get("duration_ns") or frames["t_ns"][-1] + SECOND_NS)
     start_ns = _start_ns(path.header)
-    count = max(lasts_ns // SECOND_NS, 0)
+    count = max(duration_ns // SECOND_NS, 0)
     steps = pl.DataFrame({"t_ns": pl.int_range(0, count * SECOND_NS, _STEP_NS, eager=True)})
     both = pl.col("delay_ns") + pl.col("delay_back_ns")
     at = steps.join_asof(
@@ -351,14 +350,16 @@ def _of_path(path: MeasuredPath, node: str) -> pl.DataFrame:
         pl.col("rate_bps").mean().alias("capacity_bps"),
     )  # fmt: skip
     rows = rows.with_columns(node=pl.lit(node))
-    return _with_paths_sky(rows, path, start_ns) if path.header.get("constellation") else rows
+    if not path.header.get("constellation"):
+        return rows
+    return _with_satellites_of_path(rows, path, start_ns)
 
 
 _STEP_NS = SECOND_NS // 10
-"""How finely paths are looked at."""
+"""Interval in ns at which paths are sampled."""
 
 
-def _with_paths_sky(rows: pl.DataFrame, path: MeasuredPath, start_ns: int) -> pl.DataFrame:
+def _with_satellites_of_path(rows: pl.DataFrame, path: MeasuredPath, start_ns: int) -> pl.DataFrame:
     from skyhop.predict.sky import path_satellites
 
     rows = rows.sort(TIME)
@@ -368,9 +369,9 @@ def _with_paths_sky(rows: pl.DataFrame, path: MeasuredPath, start_ns: int) -> pl
 def _start_ns(header: Mapping[str, Any]) -> int:
     from datetime import datetime, timedelta
 
-    from skyhop.data.positions import start_of
+    from skyhop.data.positions import path_start
 
     if not header.get("start"):
         return 0
-    since = start_of(header) - datetime.fromisoformat("1970-01-01T00:00:00Z")
+    since = path_start(header) - datetime.fromisoformat("1970-01-01T00:00:00Z")
     return round(since / timedelta(microseconds=1)) * 1000

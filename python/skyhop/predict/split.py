@@ -1,4 +1,4 @@
-"""Training, checking and test parts: by time, with gaps, never shuffled."""
+"""Split of data into training, check and test parts: by time, with gaps, never shuffled."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from skyhop.data.arrays import BoolArray, IntArray
 from skyhop.predict.windows import SECOND_NS, Windows
 
 GAP_S = 60
-"""As long as the longest window, so that nothing of one part is in windows of the next."""
+"""Gap in s between parts, as long as the longest window: windows of two parts share no second."""
 TRAIN_SHARE = 0.8
-"""Of each node's time; T3P has 19 h of 24 h."""
+"""Share of each node's time before the test part; T3P uses 19 h of 24 h."""
 CHECK_SHARE = 0.15
-"""Of the training part, its end: what training stops early by."""
+"""Share of the time before the test part that is the check part, at its end; for early stopping."""
 LEAST_TRAIN, LEAST_OTHERS = 100, 30
-"""Fewer windows are too few to train, and to check or test with."""
+"""Least numbers of windows: in the training part, and in each of the check and test parts."""
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """Of one node, ends of seconds in ns of UTC."""
+    """Bounds of the parts of one node: ends of seconds, in ns since 1970 (UTC)."""
 
     first_ns: int
     check_ns: int
-    """From here on the check part."""
+    """First second of the check part."""
     test_ns: int
-    """From here on the test part."""
+    """First second of the test part."""
     last_ns: int
 
 
 def bounds_of(nodes: IntArray, end_ns: IntArray, train_share: float = TRAIN_SHARE) -> list[Bounds]:
-    """Return where each node's parts begin, by its number; seconds count, not gaps."""
+    """Return the bounds of each node's parts, by node number; shares count seconds, not gaps."""
     found = []
     for node in range(int(nodes.max()) + 1 if len(nodes) else 0):
         times = end_ns[nodes == node]
@@ -48,9 +48,9 @@ def bounds_of(nodes: IntArray, end_ns: IntArray, train_share: float = TRAIN_SHAR
 
 
 def parts_of(windows: Windows, bounds: list[Bounds]) -> tuple[BoolArray, BoolArray, BoolArray]:
-    """Return which windows are of the training, the check and the test part.
+    """Return the masks of the windows in the training, the check and the test part.
 
-    What is predicted in the `GAP_S` after a part's beginning is of no part.
+    Windows that predict a second in the first `GAP_S` of the check or test part are in no part.
     """
     check, test = (
         np.array([getattr(each, name) for each in bounds], dtype=np.int64)[windows.nodes]

@@ -1,4 +1,4 @@
-"""Training: from data to model directories with their cards."""
+"""Training of models: from data to model directories with their cards."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ import skyhop
 from skyhop.errors import InputError, RunError
 from skyhop.predict import cards
 from skyhop.predict.baselines import BASELINES
-from skyhop.predict.cards import Card, HorizonCard, PartCard, SourceCard, worse_than
-from skyhop.predict.model import Model, Outcome, load_model, outcome_of
-from skyhop.predict.models import Kind, kinds
+from skyhop.predict.cards import Card, HorizonCard, PartCard, SourceCard, better_baselines
+from skyhop.predict.model import Evaluation, Model, evaluate, load_model
+from skyhop.predict.models import ModelKind, kinds
 from skyhop.predict.models.kind import check_libraries
 from skyhop.predict.sources import Data
 from skyhop.predict.split import (
@@ -41,19 +41,20 @@ from skyhop.predict.windows import (
     windows_of,
 )
 
-Told = Callable[[str], None]
+Report = Callable[[str], None]
+"""Function that receives lines about the progress."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What is trained, and how.
+    """Parameters of training.
 
     Attributes:
         target: "latency" or "throughput".
-        horizons: how far ahead, in s, a model each.
-        groups: of features, of `windows.GROUPS`.
-        seed: of all that is drawn.
-        train_share: of each node's seconds; the rest is tested with.
+        horizons: horizons in seconds; each gets a file of its own in the model.
+        groups: groups of features, from `windows.GROUPS`.
+        seed: seed of all random numbers.
+        train_share: share of each node's seconds to train with; the rest is the test part.
     """
 
     target: Target = "latency"
@@ -63,7 +64,7 @@ class Plan:
     train_share: float = TRAIN_SHARE
 
     def check(self) -> None:
-        """Raise an InputError where a value cannot be."""
+        """Check the values; raise an InputError about an invalid one."""
         if self.target not in TARGETS:
             raise InputError(f'--target: expected {" or ".join(TARGETS)}, not "{self.target}"')
         if not self.horizons or not all(1 <= h <= LONGEST_HORIZON_S for h in self.horizons):
@@ -79,23 +80,23 @@ def train(
     names: Sequence[str],
     output: str | Path,
     plan: Plan | None = None,
-    told: Told = lambda _line: None,
+    report: Report = lambda _line: None,
 ) -> list[Model]:
-    """Train models and write each into a directory of its name below `output`.
+    """Train models; write each to the directory `output`/NAME.
 
     Args:
-        data: of `read_data`.
+        data: result of `read_data`.
         names: kinds of models, of `models.kinds()`.
-        output: where.
-        plan: what is trained, and how.
-        told: is told what is under way.
+        output: parent of the models' directories.
+        plan: parameters of training.
+        report: function that receives lines about the progress.
 
     Returns:
-        The models, read from what was written.
+        The models, read from their directories.
 
     Raises:
-        InputError: the data are too short or lack the target, a library is missing, or something
-            else than a model is in a directory's place.
+        InputError: the data are too short or lack the target, a library is missing, or a directory
+            exists and is not a model.
         RunError: training failed, or a directory cannot be written.
     """
     plan = plan or Plan()
@@ -109,7 +110,7 @@ def train(
     output = Path(output)
     models = []
     for kind in chosen:
-        trained = [_trained(kind, each, plan, told) for each in parts]
+        trained = [_train_horizon(kind, each, plan, report) for each in parts]
         horizons = [each for each, _ in trained]
         card = _card(kind, data, features, plan, bounds=parts[0].bounds, horizons=horizons)
         files = {each.file: content for each, content in trained}
@@ -118,8 +119,8 @@ def train(
     return models
 
 
-def baseline_outcome(data: Data, name: str, plan: Plan) -> Outcome:
-    """Return what a baseline makes of the test part of the first of the horizons.
+def evaluate_baseline(data: Data, name: str, plan: Plan) -> Evaluation:
+    """Evaluate a baseline on the test part, for the first horizon of the plan.
 
     Raises:
         InputError: the data are too short or lack the target.
@@ -127,10 +128,10 @@ def baseline_outcome(data: Data, name: str, plan: Plan) -> Outcome:
     plan.check()
     column = target_column(data.frame, plan.target, data.options.direction)
     features = features_of(data.frame, plan.target, column, plan.groups)
-    return outcome_of(BASELINES[name], _Parts.of(data, features, plan.horizons[0], plan).test)
+    return evaluate(BASELINES[name], _Parts.of(data, features, plan.horizons[0], plan).test)
 
 
-def _kind(name: str) -> Kind:
+def _kind(name: str) -> ModelKind:
     if name not in kinds():
         raise InputError(f'--model: expected {", ".join(kinds())} or all, not "{name}"')
     return kinds()[name]
@@ -138,7 +139,7 @@ def _kind(name: str) -> Kind:
 
 @dataclass(frozen=True)
 class _Parts:
-    """The windows of one horizon, divided."""
+    """Windows of one horizon, split into parts."""
 
     fit: Windows
     check: Windows
@@ -151,7 +152,7 @@ class _Parts:
         nodes = np.concatenate(([0], np.cumsum(names[1:] != names[:-1]))).astype(np.int64)
         bounds = bounds_of(nodes, data.frame["time_ns"].to_numpy(), plan.train_share)
         windows = windows_of(data.frame, features, horizon_s)
-        fit, check, test = (windows.chosen(part) for part in parts_of(windows, bounds))
+        fit, check, test = (windows.select(part) for part in parts_of(windows, bounds))
         if len(fit) < LEAST_TRAIN or min(len(check), len(test)) < LEAST_OTHERS:
             raise InputError(
                 f"the data are too short: {len(fit):,}, {len(check):,} and {len(test):,} windows "
@@ -161,14 +162,16 @@ class _Parts:
         return _Parts(fit, check, test, bounds)
 
 
-def _trained(kind: Kind, parts: _Parts, plan: Plan, told: Told) -> tuple[HorizonCard, bytes]:
+def _train_horizon(
+    kind: ModelKind, parts: _Parts, plan: Plan, report: Report
+) -> tuple[HorizonCard, bytes]:
     horizon_s = parts.fit.horizon_s
-    told(f"{kind.name}, {horizon_s} s ahead: {len(parts.fit):,} windows")
+    report(f"{kind.name}, {horizon_s} s ahead: {len(parts.fit):,} windows")
     made = kind.train(parts.fit, parts.check, plan.seed)
-    # What is measured is what was saved.
-    predict = kind.read(made.content, parts.fit.past.shape[2], parts.fit.beside.shape[1])
-    tested = outcome_of(lambda windows: np.maximum(predict(windows), 0.0), parts.test)
-    compared = tested.compared()
+    # Evaluate the model as read from its file, which is what users run.
+    predict = kind.read(made.content, parts.fit.past.shape[2], parts.fit.covariates.shape[1])
+    tested = evaluate(lambda windows: np.maximum(predict(windows), 0.0), parts.test)
+    compared = tested.comparison()
     card = HorizonCard(
         horizon_s=horizon_s,
         file=f"{kind.name}-{horizon_s}{kind.suffix}",
@@ -177,14 +180,14 @@ def _trained(kind: Kind, parts: _Parts, plan: Plan, told: Told) -> tuple[Horizon
         check_seconds=len(parts.check),
         details=dict(made.details),
         all_seconds=compared,
-        grid_seconds=tested.compared(of_grid=True),
-        worse=worse_than(compared),
+        grid_seconds=tested.comparison(grid_only=True),
+        worse=better_baselines(compared),
     )
     return card, made.content
 
 
 def _card(
-    kind: Kind,
+    kind: ModelKind,
     data: Data,
     features: Features,
     plan: Plan,
@@ -204,7 +207,7 @@ def _card(
         per_second=data.options.per_second,
         features=list(features.groups),
         past=list(features.past),
-        beside=list(features.beside),
+        beside=list(features.covariates),
         seed=plan.seed,
         train_share=plan.train_share,
         gap_s=GAP_S,
@@ -219,7 +222,7 @@ def _card(
 
 
 def _distribution(module: str) -> str:
-    """Return what a module was installed by: XGBoost is there under several names."""
+    """Return the name of the installed distribution of a module; XGBoost has several."""
     return (importlib.metadata.packages_distributions().get(module) or [module])[0]
 
 
@@ -227,21 +230,21 @@ def _notes(features: Features) -> list[str]:
     notes = []
     if features.column in ("rx_bps", "tx_bps"):
         notes.append(
-            "the throughput is what was used, not what could be: the model predicts demand"
+            "the throughput is the rate in use, not the capacity: the model predicts demand"
         )
     if "satellites" not in features.groups:
-        notes.append("the data know no satellites: their geometry was not trained on")
+        notes.append("the data have no satellites: the model does not use their geometry")
     if "timestamp" in features.groups:
-        notes.append("the time is a feature: trees learn a trace by heart with it")
+        notes.append("the time is a feature: trees memorise a trace with it")
     return notes
 
 
 def _write(place: Path, files: dict[str, bytes]) -> None:
-    """Write a model's directory; an older model in its place goes."""
+    """Write a model's directory, replacing an older model."""
     from skyhop.data.files import write_files
 
     if place.exists() and not (place / cards.FILE).is_file() and _is_used(place):
-        raise InputError(f"{place}: is there, and no model: give another directory with -o")
+        raise InputError(f"{place}: exists and is no model: give another directory with -o")
     staged = place.with_name(f".{place.name}.new")
     try:
         shutil.rmtree(staged, ignore_errors=True)

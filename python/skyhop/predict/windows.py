@@ -1,7 +1,8 @@
-"""What a predictor may see of a second before it is there: windows of the frame.
+"""Windows of the frame: the features of each prediction.
 
-A prediction for the second that ends at T, made `horizon_s` ahead, knows the seconds up to
-T - horizon_s, and of later ones what orbits and the clock say. Windows across gaps are dropped.
+A prediction for the second that ends at T is made at T - horizon_s, and uses the seconds up to that
+time. From the predicted second, it uses only features that orbits and the clock determine. Windows
+across gaps are left out.
 """
 
 from __future__ import annotations
@@ -20,97 +21,98 @@ if TYPE_CHECKING:
 
 Target = Literal["latency", "throughput"]
 TARGETS: dict[Target, str] = {"latency": "ms", "throughput": "bit/s"}
-"""What can be predicted, and its unit."""
+"""Quantities that can be predicted, with their units."""
 LOOK_BACK_S = 30
-"""So many seconds are known of the past."""
+"""Length of the past in a window, in seconds."""
 LONGEST_HORIZON_S = 30
 SECOND_NS = 10**9
 GRID_PERIOD_S, GRID_OFFSET_S = 15, 12
-CLOCKED_NS = 1_420_070_400 * SECOND_NS
-"""2015: earlier times are those of files that do not know when they were measured."""
+EARLIEST_UTC_NS = 1_420_070_400 * SECOND_NS
+"""Earliest time that counts as UTC, 2015; earlier times are from files with relative times."""
 _DAY_S = 86_400
 _LEAST_DAYS = 2
 
 GROUPS: dict[str, str] = {
-    "history": "what was measured in the seconds before",
+    "history": "measurements of the past 30 s",
     "position": "latitude, longitude, altitude",
     "dish": "the terminal's azimuth and elevation",
-    "satellites": "the nearest satellites above 25 degrees, how many, how far",
-    "obstruction": "how much of the sky is obstructed",
+    "satellites": "the nearest satellites above 25 degrees, their number and distances",
+    "obstruction": "the obstructed share of the sky",
     "hour": "sine and cosine of the hour of the day",
-    "timestamp": "the time in seconds: a tree learns the trace by heart with it",
+    "timestamp": "the time in seconds: a tree memorises the trace with it",
     "grid": "the phase of the grid of 15 s",
     "serving": "the forecast serving satellite, and its next change",
 }
-"""Groups of features. The first four and `timestamp` are the paper's; the last two are ours."""
+"""Groups of features. The first four and `timestamp` are T3P's; the last two are skyhop's."""
 PUBLISHED = ("history", "position", "dish", "satellites")
 USUAL = tuple(name for name in GROUPS if name != "timestamp")
 
 _PAST = ("latency_ms", "drop", "rx_bps", "tx_bps", "capacity_bps")
 _NOW = {"position": ("lat", "lon", "alt"), "dish": ("azimuth", "elevation"),
         "obstruction": ("obstruction",)}  # fmt: skip
-"""Of the last second that is known."""
-_OF_NOW = frozenset(name for names in _NOW.values() for name in names)
+"""Columns, by group, whose values are taken from the last known second."""
+_NOW_COLUMNS = frozenset(name for names in _NOW.values() for name in names)
 
 
 @dataclass(frozen=True)
 class Features:
-    """What a model is given, in this order.
+    """Features of a model, in the order of its inputs.
 
     Attributes:
-        target: of `TARGETS`.
-        column: the frame's column that it is.
-        past: columns of the seconds before, the target's own first.
-        beside: the other features, by name.
-        groups: which groups they are of.
+        target: predicted quantity, from `TARGETS`.
+        column: column of the frame with the target's values.
+        past: columns whose values in the past 30 s are features, the target's column first.
+        covariates: the other features, with one value per prediction.
+        groups: groups of features, from `GROUPS`, that have values.
     """
 
     target: Target
     column: str
     past: tuple[str, ...]
-    beside: tuple[str, ...]
+    covariates: tuple[str, ...]
     groups: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Windows:
-    """One row per prediction, by node and time.
+    """Inputs and true values of n predictions, ordered by node and time.
 
     Attributes:
-        horizon_s: how far ahead.
-        end_ns: ends of the seconds that are predicted, shape (n,).
-        nodes: of which node, as a number, shape (n,).
-        past: shape (n, LOOK_BACK_S, columns), the newest last; NaN where not known, but of the
-            target's own column never.
-        beside: other features, shape (n, features); NaN where not known.
-        truth: what came, shape (n,); NaN where it has not come yet.
-        has_grid: whether the second holds a moment of the grid, shape (n,).
+        horizon_s: the horizon in seconds.
+        end_ns: ends of the predicted seconds, shape (n,).
+        nodes: numbers of the nodes, in the order of the frame, shape (n,).
+        past: values of the past columns, shape (n, LOOK_BACK_S, columns), the newest second last;
+            NaN if not known. The values of the target's own column are always known.
+        covariates: other features, shape (n, features); NaN if not known.
+        truth: true values, shape (n,); NaN if not known, such as in the future.
+        has_grid: whether a predicted second contains a moment of the 15 s grid, shape (n,).
     """
 
     horizon_s: int
     end_ns: IntArray
     nodes: IntArray
     past: FloatArray
-    beside: FloatArray
+    covariates: FloatArray
     truth: FloatArray
     has_grid: BoolArray
 
     def __len__(self) -> int:
         return len(self.end_ns)
 
-    def chosen(self, which: BoolArray) -> Windows:
-        """Return some of them."""
+    def select(self, mask: BoolArray) -> Windows:
+        """Return the windows where the mask, shape (n,), is true."""
         return replace(
-            self, end_ns=self.end_ns[which], nodes=self.nodes[which], past=self.past[which],
-            beside=self.beside[which], truth=self.truth[which], has_grid=self.has_grid[which],
+            self, end_ns=self.end_ns[mask], nodes=self.nodes[mask], past=self.past[mask],
+            covariates=self.covariates[mask], truth=self.truth[mask],
+            has_grid=self.has_grid[mask],
         )  # fmt: skip
 
 
 def target_column(frame: pl.DataFrame, target: Target, direction: str) -> str:
-    """Return the column that a target is: a throughput is a capacity where one was measured.
+    """Return the column of a target; for throughput, the capacity if that was measured.
 
     Raises:
-        InputError: the data do not have it.
+        InputError: the data do not have the target.
     """
     usage = "rx_bps" if direction == "down" else "tx_bps"
     for name in ("latency_ms",) if target == "latency" else ("capacity_bps", usage):
@@ -122,7 +124,7 @@ def target_column(frame: pl.DataFrame, target: Target, direction: str) -> str:
 def features_of(
     frame: pl.DataFrame, target: Target, column: str, groups: Sequence[str]
 ) -> Features:
-    """Return the features of groups that the data know anything of.
+    """Return the features of groups, without columns for which the data have no values.
 
     Raises:
         InputError: there is no such group.
@@ -135,7 +137,7 @@ def features_of(
         return [name for name in names if frame[name].null_count() < frame.height]
 
     others = known([name for name in _PAST if name != column]) if "history" in groups else []
-    beside: list[str] = []
+    covariates: list[str] = []
     used = []
     for group in groups:
         names = known(_columns(group, frame.columns))
@@ -143,18 +145,18 @@ def features_of(
             names = ["hour_sin", "hour_cos"]
         elif group == "timestamp":
             names = ["timestamp_s"]
-        beside += names
+        covariates += names
         used += [group] if names or group == "history" else []
-    return Features(target, column, (column, *others), tuple(beside), tuple(used))
+    return Features(target, column, (column, *others), tuple(covariates), tuple(used))
 
 
 def _spans_days(frame: pl.DataFrame) -> bool:
-    """Return whether hours come again: of a shorter time they are but the time since it began."""
+    """Return whether the data cover two days; in less, the hour is only elapsed time."""
     from skyhop.telemetry.fields import TIME
 
-    is_clocked = frame["grid_phase_s"].null_count() < frame.height
+    is_utc = frame["grid_phase_s"].null_count() < frame.height
     ends_ns = frame[TIME]
-    return is_clocked and ends_ns[-1] - ends_ns[0] >= _LEAST_DAYS * _DAY_S * SECOND_NS
+    return is_utc and ends_ns[-1] - ends_ns[0] >= _LEAST_DAYS * _DAY_S * SECOND_NS
 
 
 def _columns(group: str, columns: Sequence[str]) -> Sequence[str]:
@@ -177,11 +179,11 @@ def windows_of(
     """Return the windows of a frame for one horizon.
 
     Args:
-        frame: of `sources.read_data`.
-        features: what they hold.
-        horizon_s: how far ahead, from 1 on.
-        look_back_s: how much of the past has to be there and is held.
-        with_unknown: also those whose truth is not known, for example because it is yet to come.
+        frame: frame of `sources.read_data`.
+        features: the features of the windows.
+        horizon_s: the horizon in seconds, at least 1.
+        look_back_s: length in s of the past, which must have no gap.
+        with_unknown: also return windows whose true value is not known, such as in the future.
 
     Raises:
         InputError: a feature is not in the frame.
@@ -190,25 +192,25 @@ def windows_of(
     now = _with_whole_past(table, look_back_s)
     then = np.minimum(now + horizon_s, len(table.end_ns) - 1)
     end_ns = table.end_ns[now] + horizon_s * SECOND_NS
-    # Across a gap, or beyond the end, nothing is known of then.
-    is_there = (table.end_ns[then] == end_ns) & (table.nodes[then] == table.nodes[now])
-    truth = np.where(is_there, table.past[then, 0], np.nan)
+    # The predicted second may be in a gap or after the end of the data.
+    is_known_then = (table.end_ns[then] == end_ns) & (table.nodes[then] == table.nodes[now])
+    truth = np.where(is_known_then, table.past[then, 0], np.nan)
     windows = Windows(
         horizon_s=horizon_s,
         end_ns=end_ns,
         nodes=table.nodes[now],
         past=table.past[now[:, None] + np.arange(1 - look_back_s, 1)],
-        beside=_beside(table, features, now, np.where(is_there, then, -1), end_ns),
+        covariates=_covariates(table, features, now, np.where(is_known_then, then, -1), end_ns),
         truth=truth,
-        has_grid=(_phase_s(end_ns) == 0) & (end_ns >= CLOCKED_NS),
+        has_grid=(_phase_s(end_ns) == 0) & (end_ns >= EARLIEST_UTC_NS),
     )
     is_known = np.asarray(np.isfinite(windows.past[:, :, 0]).all(axis=1))
-    return windows.chosen(is_known if with_unknown else is_known & np.isfinite(truth))
+    return windows.select(is_known if with_unknown else is_known & np.isfinite(truth))
 
 
 @dataclass(frozen=True)
 class _Table:
-    """A frame as arrays, a row per second."""
+    """Frame as arrays, with a row per second."""
 
     end_ns: IntArray
     nodes: IntArray
@@ -217,12 +219,12 @@ class _Table:
 
 
 def _table(frame: pl.DataFrame, features: Features) -> _Table:
-    names = [name for name in features.beside if name not in OF_CLOCK]
+    names = [name for name in features.covariates if name not in CLOCK_FEATURES]
     for name in (*features.past, *names):
         if name not in frame.columns:
-            raise InputError(f"a model wants {name}, which no frame has: it is of another skyhop")
+            raise InputError(f"a model needs {name}, which no frame has: it is of another skyhop")
     columns = {name: _floats(frame, name) for name in (*features.past, *names)}
-    # Numbers of nodes in the order of their rows.
+    # Nodes are numbered in the order of their rows.
     names_of_nodes = frame["node"].to_numpy()
     changes = names_of_nodes[1:] != names_of_nodes[:-1]
     return _Table(
@@ -239,25 +241,33 @@ def _floats(frame: pl.DataFrame, name: str) -> FloatArray:
 
 
 def _with_whole_past(table: _Table, look_back_s: int) -> IntArray:
-    """Return the places of seconds before which there is no gap for so long."""
+    """Return the rows of seconds whose past `look_back_s` seconds have no gap."""
     now = np.arange(look_back_s - 1, len(table.end_ns))
     first = now - (look_back_s - 1)
-    lasts_ns = table.end_ns[now] - table.end_ns[first]
-    is_whole = (lasts_ns == (look_back_s - 1) * SECOND_NS) & (
+    length_ns = table.end_ns[now] - table.end_ns[first]
+    is_whole = (length_ns == (look_back_s - 1) * SECOND_NS) & (
         table.nodes[now] == table.nodes[first]
     )
     return np.asarray(now[is_whole])
 
 
-def _beside(
+def _covariates(
     table: _Table, features: Features, now: IntArray, then: IntArray, end_ns: IntArray
 ) -> FloatArray:
-    """Return the features beside the past; `then` is -1 where nothing is known of that second."""
+    """Return the covariates of predictions, shape (n, features).
+
+    Args:
+        table: the frame.
+        features: the features.
+        now: rows of the last known seconds, shape (n,).
+        then: rows of the predicted seconds, shape (n,); -1 if the frame does not have the second.
+        end_ns: ends of the predicted seconds, shape (n,).
+    """
     columns = []
-    for name in features.beside:
-        if name in OF_CLOCK:
-            columns.append(OF_CLOCK[name](end_ns))
-        elif name in _OF_NOW:
+    for name in features.covariates:
+        if name in CLOCK_FEATURES:
+            columns.append(CLOCK_FEATURES[name](end_ns))
+        elif name in _NOW_COLUMNS:
             columns.append(table.columns[name][now])
         else:
             columns.append(np.where(then >= 0, table.columns[name][then], np.nan))
@@ -265,7 +275,7 @@ def _beside(
 
 
 def _phase_s(end_ns: IntArray) -> FloatArray:
-    """Return how long before a second's beginning the last moment of the grid was."""
+    """Return the time in s from the last moment of the grid to the start of each second."""
     begin_s = end_ns // SECOND_NS - 1
     return ((begin_s - GRID_OFFSET_S) % GRID_PERIOD_S).astype(np.float64)
 
@@ -274,10 +284,10 @@ def _hour_angle(end_ns: IntArray) -> FloatArray:
     return 2 * np.pi * ((end_ns // SECOND_NS) % _DAY_S) / _DAY_S
 
 
-OF_CLOCK: dict[str, Callable[[IntArray], FloatArray]] = {
+CLOCK_FEATURES: dict[str, Callable[[IntArray], FloatArray]] = {
     "grid_phase_s": _phase_s,
     "hour_sin": lambda end_ns: np.sin(_hour_angle(end_ns)),
     "hour_cos": lambda end_ns: np.cos(_hour_angle(end_ns)),
     "timestamp_s": lambda end_ns: end_ns / SECOND_NS,
 }
-"""Features of the predicted second that its time alone says."""
+"""Features that depend only on the time of the predicted second."""

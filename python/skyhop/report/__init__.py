@@ -1,9 +1,9 @@
-"""Reports: one self-contained HTML file about one or several runs, and its figures as files.
+"""Reports: one self-contained HTML file about runs or a study, and its figures as files.
 
 >>> from skyhop.report import write_report
 >>> write_report(["runs/demo/cubic", "runs/demo/bbr"], "report.html")  # doctest: +SKIP
 
-Names are loaded when they are first used: a table of a run needs no drawing library.
+Names are imported at their first use, because a table of a run needs no drawing library.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Tables as LaTeX: a `tabular` with booktabs' rules, units in its heads, to be put into a paper."""
+"""Tables as LaTeX for papers: a `tabular` with the rules of booktabs, and units in its headings."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ _SPECIAL = {
     "\N{LESS-THAN OR EQUAL TO}": r"$\leq$", "\N{GREATER-THAN OR EQUAL TO}": r"$\geq$",
     "\N{RIGHTWARDS ARROW}": r"$\rightarrow$", "\N{SUPERSCRIPT TWO}": "$^2$",
 }  # fmt: skip
-"""What LaTeX takes for something else, or fonts lack."""
+"""LaTeX for characters that are special in LaTeX or missing in its fonts."""
 
 _NUMBER = re.compile(r"-(?=[\d.])")
-"""The hyphen of a negative number, where it is one: LaTeX's minus is longer."""
+"""Pattern of the hyphen of a negative number, which LaTeX writes as a longer minus."""
 
 
 def latex_table(table: Table, title: str) -> str:
     r"""Return a table as LaTeX, which needs `\usepackage{booktabs}`.
 
-    Numbers stand to the right, as written on the page; units stand below the heads.
+    Numbers are right-aligned and written as on the page; units are below the headings.
     """
     sides = "".join("r" if column.numeric else "l" for column in table.columns)
     heads = [_row([escaped(column.title) for column in table.columns])]
@@ -56,12 +56,12 @@ def latex_table(table: Table, title: str) -> str:
 
 
 def escaped(text: str) -> str:
-    """Return text as LaTeX that prints it."""
+    """Return LaTeX code that prints the text."""
     return "".join(_SPECIAL.get(letter, letter) for letter in text)
 
 
 def _groups(table: Table) -> list[str]:
-    """Return the headings above the headings, with a rule below each."""
+    """Return the row of common headings above the columns' headings, with a rule below each."""
     cells, rules, column = [], [], 1
     for name, span in table.groups:
         if name:
@@ -79,6 +79,6 @@ def _cell(column: Column, text: str) -> str:
 
 
 def _row(cells: list[str]) -> str:
-    # A bracket at a row's begin would be taken for the row end's argument.
+    # LaTeX would take a bracket at the start of a row for an argument of the previous row's end.
     cells = [f"{{}}{cell}" if cell.startswith("[") else cell for cell in cells]
     return " & ".join(cells) + r" \\"

@@ -1,4 +1,4 @@
-"""Runs, paths and studies as a notebook shows them: a few facts and a table, no picture."""
+"""HTML of runs, paths and studies for notebooks: a few facts and a table, without pictures."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from skyhop.analysis.path_statistics import path_statistics
 from skyhop.analysis.run_tables import run_tables
 from skyhop.analysis.tables import Column, Table, three_digits
-from skyhop.data.heads import run_head
 from skyhop.data.paths import Path
 from skyhop.data.reading import path_record
+from skyhop.data.run_headers import run_header
 from skyhop.report.parts import render
 from skyhop.runs import Run
 
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
     from skyhop.study import StudyRun
 
 _NAMED = 12
-"""So many sites are named."""
+"""Largest number of sites that are named."""
 
 
 def run_html(run: Run) -> str:
-    """Return a run as HTML: what it was, its flows, what belongs to its link, its warnings.
+    """Return a run as HTML: name and engine, its flows, lines about its link, its warnings.
 
     Raises:
         InputError: a file of the run is missing, damaged, or lacks a key.
     """
-    head = run_head(run)
+    head = run_header(run)
     tables = run_tables([head])
     engine, seed = head.summary["engine"], head.summary["seed"]
     return _shown(
@@ -41,7 +41,7 @@ def run_html(run: Run) -> str:
 
 
 def path_html(path: Path) -> str:
-    """Return a path as HTML: its ends, how it was made, and what it is like."""
+    """Return a path as HTML: its ends, its origin, and its statistics."""
     header = path.header
     found = path_statistics(path_record(path))
     made = [str(header[key]) for key in ("constellation", "relay", "handover") if header.get(key)]
@@ -54,7 +54,7 @@ def path_html(path: Path) -> str:
 
 
 def constellation_html(constellation: Constellation) -> str:
-    """Return a constellation as HTML: how many satellites it has, and its epoch."""
+    """Return a constellation as HTML: its number of satellites and its epoch."""
     count = constellation.satellites.num_rows
     lines = [f"epoch {constellation.epoch}", constellation.account or ""]
     return _shown(f"{constellation.name}: {count:,} satellites", lines)
@@ -67,7 +67,7 @@ def pairs_html(pairs: AllPairs) -> str:
 
 
 def study_html(done: StudyRun) -> str:
-    """Return a study that was run as HTML: its runs, its claims, what its runs warn of."""
+    """Return a study that was run as HTML: its runs, its claims, and its warnings."""
     from skyhop.study.claims import judge
     from skyhop.study.page import shown_warnings, verdict_text
 

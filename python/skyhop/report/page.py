@@ -1,4 +1,4 @@
-"""The report of runs: a page and its figures."""
+"""Report of runs: a page and its figures."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from skyhop.figures.style import Sheet, save
 from skyhop.figures.timeline import draw_timeline
 from skyhop.report.parts import (
     FigureFiles,
-    FilesBeside,
+    PageFiles,
     ReportFigure,
-    drawn_for,
-    files_beside,
+    draw_figure,
+    page_files,
     render,
     write_page,
 )
@@ -44,18 +44,18 @@ def write_report(
     progress: Callable[[int, int], None] | None = None,
     force_size: bool = False,
 ) -> Path:
-    """Write one HTML file about the runs, and its figures as files beside it.
+    """Write one HTML file about the runs, and its figures as files in a directory next to it.
 
-    The HTML needs nothing but itself. Everything is written whole or not at all.
+    The HTML file contains everything that it shows. Either all files are written or none.
 
     Args:
         run_dirs: run directories, or directories that hold run directories.
         output: the HTML file; its directory must exist.
-        title: the page's heading, by default the two ends of the path.
-        figures: where the figures are written, as what and how wide; by default as PNGs into
+        title: heading of the page; by default the two ends of the path.
+        figures: directory, formats and width of the figures' files; by default PNGs in
             `figures_directory(output)`.
-        progress: called with the number of figures drawn so far and of all.
-        force_size: read the runs however much memory they take.
+        progress: callback (figures drawn, all figures).
+        force_size: read the runs even if they take much memory.
 
     Returns:
         The path of the HTML file.
@@ -70,16 +70,16 @@ def write_report(
     for planned in page.figures:
         draw = partial(_drawn, planned.view())
         drawn.append(
-            drawn_for(
+            draw_figure(
                 planned.name, planned.caption, draw, figures, planned.run, heading=planned.heading
             )
         )
         if progress is not None:
             progress(len(drawn), len(page.figures))
-    beside = files_beside(output, figures)
+    folder = page_files(output, figures)
     files = {name: content for figure in drawn for name, content in figure.files.items()}
-    stale = _stale(beside.directory, files) if figures.directory is None else []
-    write_page(output, _html(page, drawn, beside), beside, files)
+    stale = _stale(folder.directory, files) if figures.directory is None else []
+    write_page(output, _html(page, drawn, folder), folder, files)
     for file in stale:
         file.unlink()
     return output
@@ -94,19 +94,19 @@ def write_terminal_report(
     """Write a page about the terminals of runs that were fetched from a testbed.
 
     Args:
-        places: where their telemetry is, as `terminal_page.fetched` finds it.
+        places: telemetry directories of the runs, from `terminal_page.fetched`.
         output: the HTML file; its directory must exist.
-        figures: where the figures are written; as in `write_report`.
+        figures: directory, formats and width of the figures' files, as for `write_report`.
 
     Raises:
-        InputError: there is no such telemetry, or `output` cannot be a file.
+        InputError: a directory has no telemetry, or `output` cannot be a file.
         RunError: the report cannot be written.
     """
     output = _checked(output)
     parts = [terminal_part(place) for place in places]
     drawn = [
         [
-            drawn_for(
+            draw_figure(
                 f"terminal-{number}-{figure.name}", figure.caption,
                 partial(_drawn, figure.view), figures, heading=figure.heading,
             )
@@ -114,16 +114,16 @@ def write_terminal_report(
         ]
         for number, part in enumerate(parts, 1)
     ]  # fmt: skip
-    beside = files_beside(output, figures)
+    folder = page_files(output, figures)
     title = ", ".join(dict.fromkeys(part.name for part in parts))
     html = render(
         "terminal.html.jinja",
         title=title,
         parts=list(zip(parts, drawn, strict=True)),
-        beside=beside,
+        folder=folder,
     )
     files = {n: c for of_part in drawn for figure in of_part for n, c in figure.files.items()}
-    write_page(output, html, beside, files)
+    write_page(output, html, folder, files)
     return output
 
 
@@ -144,17 +144,17 @@ def write_figure(
     width: FigureWidth = "page",
     force_size: bool = False,
 ) -> Path:
-    """Write one figure: what a run did over time, or several runs side by side.
+    """Write one figure: a run over time, or a comparison of several runs.
 
     Args:
         run_dirs: run directories, or directories that hold run directories.
-        output: a name that ends in .png, .svg or .pdf; its directory must exist.
-        width: what it is drawn for.
-        force_size: read the runs however much memory they take.
+        output: file to write, .png, .svg or .pdf; its directory must exist.
+        width: target of the figure: a page, or one or two columns of a paper.
+        force_size: read the runs even if they take much memory.
 
     Raises:
         InputError: a directory is not a run directory, or `output` cannot be such a file.
-        RunError: it cannot be written.
+        RunError: the file cannot be written.
     """
     runs = read_runs(run_dirs, force_size=force_size)
     alone = len(runs) == 1
@@ -188,7 +188,7 @@ def _of_terminal(view: TerminalView, width: FigureWidth) -> Sheet:
     return draw_obstruction(view, "Obstruction map", width)
 
 
-def _html(page: RunsPage, figures: Sequence[ReportFigure], beside: FilesBeside) -> str:
+def _html(page: RunsPage, figures: Sequence[ReportFigure], folder: PageFiles) -> str:
     return render(
         "report.html.jinja",
         page=page,
@@ -200,12 +200,12 @@ def _html(page: RunsPage, figures: Sequence[ReportFigure], beside: FilesBeside) 
             for index in range(len(page.runs))
         ],
         figures_of_page=figures,
-        beside=beside,
+        folder=folder,
     )
 
 
-def _stale(folder: Path, kept: Mapping[str, bytes]) -> list[Path]:
-    """List the figures of an earlier report of the same name that this one does not have."""
+def _stale(folder: Path, files: Mapping[str, bytes]) -> list[Path]:
+    """List the figures of an earlier report with the same name that this report does not have."""
     ours = re.compile(rf"((comparison|path)(-\d+)?|run-\d+-.*)\.({'|'.join(FIGURE_KINDS)})")
     found = folder.iterdir() if folder.is_dir() else []
-    return [file for file in found if ours.fullmatch(file.name) and file.name not in kept]
+    return [file for file in found if ours.fullmatch(file.name) and file.name not in files]

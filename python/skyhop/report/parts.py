@@ -1,4 +1,4 @@
-"""What all reports share: figures in a page, tables, and the templates."""
+"""Parts of all reports: figures in a page, files in the page's directory, and templates."""
 
 from __future__ import annotations
 
@@ -24,44 +24,44 @@ _PHONE: FigureWidth = "one-column"
 
 @dataclass(frozen=True)
 class FigureFiles:
-    """How a report's figures are written as files, beside being in the page."""
+    """Directory, formats and width of the files of a report's figures."""
 
     directory: Path | None = None
-    """Where; by default in `figures_directory` of the page."""
+    """Directory of the figures; None for `figures_directory` of the page."""
     kinds: Sequence[FigureKind] = FIGURE_KINDS
     width: FigureWidth = "page"
-    """What they are drawn for; the page has its own, a wide one and one for phones."""
+    """Width of the figures in files; the page itself has a wide and a narrow picture of each."""
 
 
 @dataclass(frozen=True)
 class ReportFigure:
-    """One figure of a report."""
+    """Figure of a report, drawn for the page and as files."""
 
     name: str
-    """What its files are called, without what they end in."""
+    """Name of the figure's files, without the suffix."""
     caption: str
     wide_png: bytes
     narrow_png: bytes
-    """For phones: laid out as for one column of a paper."""
+    """Narrow picture for phones, with the layout for one column of a paper."""
     files: Mapping[str, bytes]
-    """Its files by their names."""
+    """Contents of the figure's files, by file name."""
     run: int | None = None
-    """Which of the runs it is about; None: all of them."""
+    """Index of the run that the figure shows; None for all runs."""
     heading: str = ""
-    """Of a figure about a run's terminal."""
+    """Heading of a figure about a run's terminal; empty for other figures."""
 
     @property
     def wide_uri(self) -> str:
-        """The wide PNG as an address that holds it."""
+        """Data URI of the wide PNG."""
         return _data_uri(self.wide_png)
 
     @property
     def narrow_uri(self) -> str:
-        """The narrow PNG as an address that holds it."""
+        """Data URI of the narrow PNG."""
         return _data_uri(self.narrow_png)
 
 
-def drawn_for(
+def draw_figure(
     name: str,
     caption: str,
     draw: Callable[[FigureWidth], Figure],
@@ -70,7 +70,7 @@ def drawn_for(
     *,
     heading: str = "",
 ) -> ReportFigure:
-    """Draw a figure for the page, for phones and as files; `draw` draws it for a width."""
+    """Draw a figure for the page, for phones and as files; `draw` draws the figure for a width."""
     # Pages without figures need no drawing library.
     from skyhop.figures.style import figure_bytes
 
@@ -86,40 +86,40 @@ def drawn_for(
 
 
 @dataclass(frozen=True)
-class FilesBeside:
-    """The files beside a page: where they are, and how the page points to them."""
+class PageFiles:
+    """Directory of the files that belong to a page, and its address on the page."""
 
     directory: Path
     address: str
-    """Of the directory, relative to the page; ends in a slash."""
+    """Address of the directory relative to the page, with a slash at its end."""
 
     @property
     def name(self) -> str:
-        """What the page calls it."""
+        """Name of the directory, as the page shows it."""
         return unquote(self.address).removesuffix("/")
 
     def links(self, names: Iterable[str]) -> list[tuple[str, str]]:
-        """Return names with their addresses."""
+        """Return the names of files, each with its address relative to the page."""
         return [(name, self.address + quote(name)) for name in names]
 
 
-def files_beside(output: Path, wanted: FigureFiles) -> FilesBeside:
-    """Return where the files beside a page are to be."""
+def page_files(output: Path, wanted: FigureFiles) -> PageFiles:
+    """Return the directory and addresses of the files of a page."""
     directory = (wanted.directory or figures_directory(output)).resolve()
     relative = os.path.relpath(directory, output.parent.resolve())
-    return FilesBeside(directory, f"{quote(Path(relative).as_posix())}/")
+    return PageFiles(directory, f"{quote(Path(relative).as_posix())}/")
 
 
-def write_page(output: Path, html: str, beside: FilesBeside, files: Mapping[str, bytes]) -> None:
-    """Write a page and the files beside it.
+def write_page(output: Path, html: str, place: PageFiles, files: Mapping[str, bytes]) -> None:
+    """Write a page and its files.
 
-    All of them are written, or none; files in another place than the page's go first.
+    All of them are written, or none; files outside the page's directory are written first.
 
     Raises:
-        InputError: the directory that is to hold the page or the files' directory does not exist.
-        RunError: they cannot be written.
+        InputError: the parent directory of the page or of the files' directory does not exist.
+        RunError: a file cannot be written.
     """
-    folder = beside.directory
+    folder = place.directory
     contents = {f"{folder.name}/{name}": content for name, content in files.items()}
     page = {output.name: html.encode()}
     if folder.parent == output.parent.resolve():
@@ -132,7 +132,7 @@ def write_page(output: Path, html: str, beside: FilesBeside, files: Mapping[str,
 
 
 def figures_directory(output: Path | str) -> Path:
-    """Return where the figures of a report are as files: report-figures/ for report.html."""
+    """Return the directory of a report's figures: report-figures/ for report.html."""
     output = Path(output)
     return output.with_name(f"{output.stem}-figures")
 

@@ -1,4 +1,4 @@
-"""The report of a study: its question, the verdict on each claim, tables, figures."""
+"""Report of a study: sentences, the verdict on each claim, tables, figures."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 
 import polars as pl
 
+from skyhop.analysis.summary_sentences import study_sentences
 from skyhop.analysis.tables import Table
 from skyhop.data.figure_files import FIGURE_KINDS
 from skyhop.data.reading import run_record
@@ -18,10 +19,10 @@ from skyhop.figures.charts import draw_chart
 from skyhop.report.latex import latex_table
 from skyhop.report.parts import (
     FigureFiles,
-    FilesBeside,
+    PageFiles,
     ReportFigure,
-    drawn_for,
-    files_beside,
+    draw_figure,
+    page_files,
     render,
     write_page,
 )
@@ -29,6 +30,7 @@ from skyhop.runs import Run
 from skyhop.study.charts import ChartSource, chart_of
 from skyhop.study.claims import ClaimResult
 from skyhop.study.file import ComparisonPanel, Panel, TablePanel
+from skyhop.study.outcome import study_outcome
 from skyhop.study.page import study_page
 from skyhop.study.running import StudyRun
 from skyhop.study.tables import claims_table, comparison_table, table_of
@@ -43,34 +45,33 @@ def write_study_report(
     output: Path | None = None,
     figures: FigureFiles | None = None,
 ) -> Path:
-    """Write one self-contained HTML file about a study, and its figures and tables beside it.
+    """Write one self-contained HTML file about a study, and its figures and tables as files.
 
-    Each figure is there with its numbers as CSV, each table as CSV and LaTeX, and the verdicts on
-    its claims as LaTeX.
+    The numbers of each figure are also written as CSV, tables as CSV and LaTeX, verdicts as LaTeX.
 
     Args:
-        done: the study as it was run.
-        verdicts: what became of its claims.
-        output: the page; report.html in the study's directory where not given.
-        figures: where figures and tables are written, figures as what and how wide; by default
-            as PNG, SVG and PDF into report-figures/ beside the page.
+        done: outcome of running the study.
+        verdicts: results of its claims.
+        output: HTML file to write; by default report.html in the study's directory.
+        figures: directory of figures and tables, formats and width of the figures; by default
+            PNG, SVG and PDF in report-figures/ in the page's directory.
 
     Returns:
-        The page's path.
+        Path of the HTML file.
 
     Raises:
-        RunError: it cannot be written.
+        RunError: a file cannot be written.
     """
     output = output or done.directory.root / "report.html"
     wanted = figures or FigureFiles()
     sections = _sections(done, wanted)
-    beside = files_beside(output, wanted)
+    folder = page_files(output, wanted)
     files = {name: content for s in sections for name, content in s.files.items()}
     if verdicts:
         claims = latex_table(claims_table(verdicts), f"{done.study.file.title}: claims")
         files[_CLAIMS_FILE] = claims.encode()
-    stale = _stale(beside.directory, files) if wanted.directory is None else []
-    write_page(output, _html(done, verdicts, sections, beside), beside, files)
+    stale = _stale(folder.directory, files) if wanted.directory is None else []
+    write_page(output, _html(done, verdicts, sections, folder), folder, files)
     for file in stale:
         file.unlink()
     return output
@@ -78,7 +79,7 @@ def write_study_report(
 
 @dataclass(frozen=True)
 class _Section:
-    """One panel on the page."""
+    """Section of the page with one panel."""
 
     title: str
     note: str
@@ -114,7 +115,7 @@ def _section(panel: Panel, name: str, source: ChartSource, wanted: FigureFiles) 
     chart = chart_of(panel, source)
     if chart is None:
         return _Section(panel.title, panel.note, None, None, {})
-    figure = drawn_for(name, panel.title, partial(draw_chart, chart), wanted)
+    figure = draw_figure(name, panel.title, partial(draw_chart, chart), wanted)
     files = {**figure.files, f"{name}.csv": _csv(chart.data)}
     return _Section(panel.title, panel.note, None, figure, files)
 
@@ -127,13 +128,14 @@ def _html(
     done: StudyRun,
     verdicts: Sequence[ClaimResult],
     sections: Sequence[_Section],
-    beside: FilesBeside,
+    folder: PageFiles,
 ) -> str:
     return render(
         "study.html.jinja",
         page=study_page(done, verdicts),
+        sentences=study_sentences(study_outcome(done, verdicts)),
         sections=sections,
-        beside=beside,
+        folder=folder,
         claims_file=_CLAIMS_FILE,
     )
 
@@ -142,8 +144,8 @@ def _slug(title: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")[:48].strip("-") or "panel"
 
 
-def _stale(folder: Path, kept: Mapping[str, bytes]) -> list[Path]:
-    """List the files of an earlier report that this one does not have."""
+def _stale(folder: Path, files: Mapping[str, bytes]) -> list[Path]:
+    """List the files of an earlier report that this report does not have."""
     ours = re.compile(rf"\d+-[a-z0-9-]+\.({'|'.join(FIGURE_KINDS)}|csv|tex)|{_CLAIMS_FILE}")
     found = folder.iterdir() if folder.is_dir() else []
-    return [f for f in found if ours.fullmatch(f.name) and f.name not in kept]
+    return [f for f in found if ours.fullmatch(f.name) and f.name not in files]

@@ -1,10 +1,10 @@
-"""Studies: many runs from one file, their statistics, and the report.
+"""Studies: many runs from one file, with their statistics and a report.
 
 >>> from skyhop.study import load_study, run_study
 >>> done = run_study(load_study("studies/satcp-table1.toml"), "runs/table1")  # doctest: +SKIP
 >>> done.results.frame  # a polars frame  # doctest: +SKIP
 
-Names are loaded when they are first used.
+Each name is imported at its first use, so that `import skyhop` stays fast.
 """
 
 from __future__ import annotations

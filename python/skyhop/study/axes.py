@@ -1,4 +1,4 @@
-"""From axes to points: every combination that a study runs."""
+"""Expansion of a study's axes to points: the combinations of axis values that the study runs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from skyhop.errors import InputError
-from skyhop.study.drawn import drawn_changes, read_changes
+from skyhop.study.changes import drawn_changes, read_changes
+from skyhop.study.csv_axes import check_rows, csv_labels, keys_of_rows, rows_with
 from skyhop.study.file import (
     MOST_DRAWS,
     Axis,
@@ -20,24 +21,23 @@ from skyhop.study.file import (
     StudyFile,
     Value,
 )
-from skyhop.study.listed import check_rows, keys_of_rows, listed_labels, rows_with
 
 
 @dataclass(frozen=True)
 class Point:
-    """One combination of the axes' values."""
+    """One combination of the axes' values, which the study runs with each seed."""
 
     labels: Mapping[str, Value]
-    """Axis name: value, in the axes' order."""
+    """Value of each axis by the name of the axis, in the order of the study file."""
     sets: Mapping[str, Setting | list[dict[str, Any]]]
-    """Scenario key: value, or a list of tables."""
+    """Value (or list of tables) to set, by dotted scenario key."""
 
 
 def axis_values(axis: Axis) -> list[tuple[Value, Mapping[str, Setting | list[dict[str, Any]]]]]:
     """Return the axis's values, each with the scenario keys that it sets.
 
     Raises:
-        InputError: the file of its changes or of its rows is wrong.
+        InputError: the CSV file with the axis's changes or rows is wrong.
     """
     if axis.points is not None:
         return list(axis.points.items())
@@ -51,11 +51,11 @@ def axis_values(axis: Axis) -> list[tuple[Value, Mapping[str, Setting | list[dic
 
 
 def axis_labels(axis: Axis) -> list[Value]:
-    """Return the axis's values."""
+    """Return the axis's values: its labels, the values in its CSV file, or its numbers."""
     if axis.points is not None:
         return list(axis.points)
     if axis.csv is not None:
-        return listed_labels(axis.csv, axis.name)
+        return csv_labels(axis.csv, axis.name)
     return axis.values if axis.values is not None else _range_values(axis.range)
 
 
@@ -66,7 +66,7 @@ def _changes(changes: Changes, name: str, value: Value) -> list[dict[str, Any]]:
 
 
 def numeric_axes(study: StudyFile) -> dict[str, bool]:
-    """Return each axis's name and whether all of its values are numbers."""
+    """Return, for the name of each axis, whether all of its values are numbers."""
     return {
         axis.name: all(
             isinstance(value, int | float) and not isinstance(value, bool)
@@ -77,28 +77,30 @@ def numeric_axes(study: StudyFile) -> dict[str, bool]:
 
 
 _MOST_POINTS = 100_000
-"""Of all axes together, before any are excluded."""
+"""Largest number of points of a study, before `exclude` removes any."""
 
 
 def expand(study: StudyFile, origin: str) -> list[Point]:
-    """Return the study's points: zips go in step, everything else is crossed, in the file's order.
+    """Return the study's points, in the order of the file.
 
-    Axes with rows of a file come last: with each combination of the others go the rows for it.
+    Axes with the same `zip` advance together; all others are crossed. Axes with a CSV file come
+    last: each combination of the other axes is combined with those rows of the file that apply
+    to it.
 
     Raises:
         InputError: axes contradict each other; the message names them.
     """
     _check_axes(study.axis, origin)
-    listed = [axis for axis in study.axis if axis.csv is not None]
+    csv_axes = [axis for axis in study.axis if axis.csv is not None]
     crossed = [axis for axis in study.axis if axis.csv is None]
-    groups = [_in_step(axes, origin) for axes in _zipped(crossed)]
+    groups = [_zip_points(axes, origin) for axes in _zip_groups(crossed)]
     count = math.prod(map(len, groups))
     if count > _MOST_POINTS:
         raise InputError(f"{origin}: axis: {count:,} points; expected at most {_MOST_POINTS:,}")
     names = [axis.name for axis in study.axis]
     excluded = [_checked_choice(study, e, f"{origin}: exclude") for e in study.exclude]
     points = []
-    for combination in _with_rows(itertools.product(*groups), listed):
+    for combination in _with_rows(itertools.product(*groups), csv_axes):
         labels = {name: label for part in combination for name, label in part.labels.items()}
         point = Point(
             {name: labels[name] for name in names},
@@ -107,14 +109,16 @@ def expand(study: StudyFile, origin: str) -> list[Point]:
         if not any(matches(point.labels, choice) for choice in excluded):
             points.append(point)
     if not points:
-        raise InputError(f"{origin}: exclude: leaves nothing to run")
+        raise InputError(
+            f"{origin}: exclude: excludes every point, so that there is nothing to run"
+        )
     return points
 
 
 def _with_rows(
-    combinations: Iterable[tuple[Point, ...]], listed: Sequence[Axis]
+    combinations: Iterable[tuple[Point, ...]], csv_axes: Sequence[Axis]
 ) -> Iterator[tuple[Point, ...]]:
-    """Yield combinations with each choice of the rows that go with them; without, none."""
+    """Yield each combination with each of its CSV rows; leave out combinations without rows."""
     for combination in combinations:
         labels = {name: label for part in combination for name, label in part.labels.items()}
         rows = [
@@ -122,21 +126,21 @@ def _with_rows(
                 Point({axis.name: label}, sets)
                 for label, sets in rows_with(axis.csv or "", axis.name, labels)
             ]
-            for axis in listed
+            for axis in csv_axes
         ]
         yield from ((*combination, *chosen) for chosen in itertools.product(*rows))
 
 
 def matches(labels: Mapping[str, object], choice: Choice) -> bool:
-    """Return whether every axis of the choice has one of its values."""
+    """Return whether a point has, on each axis of the choice, a value that the choice selects."""
     return all(labels[name] in _as_list(wanted) for name, wanted in choice.items())
 
 
 def check_choice(study: StudyFile, choice: Mapping[str, object], origin: str) -> None:
-    """Check that a choice names axes of the study and values that they have.
+    """Check that a choice names existing axes of the study and existing values of these axes.
 
     Raises:
-        InputError: it does not; the message says what there is.
+        InputError: an axis or a value does not exist; the message lists the existing ones.
     """
     known = {axis.name: axis_labels(axis) for axis in study.axis}
     for name, wanted in choice.items():
@@ -194,13 +198,16 @@ def _check_axes(axes: Sequence[Axis], origin: str) -> None:
 
 
 def _check_draws(axis: Axis, where: str) -> None:
-    """Check that changes are drawn with seeds, and not too many of them."""
+    """Check an axis of drawn changes: its values are whole numbers, at most `MOST_DRAWS` draws."""
     if axis.changes is None or axis.changes.draw is None:
         return
     labels = axis_labels(axis)
     for value in labels:
         if isinstance(value, bool) or not isinstance(value, int):
-            raise InputError(f"{where}: changes are drawn with whole numbers, not with {value!r}")
+            raise InputError(
+                f"{where}: drawn changes need whole numbers as values, which are seeds, "
+                f"not {value!r}"
+            )
     draws = len(axis.changes.draw) * (axis.changes.count or 0) * len(labels)
     if draws > MOST_DRAWS:
         raise InputError(
@@ -208,8 +215,11 @@ def _check_draws(axis: Axis, where: str) -> None:
         )
 
 
-def _zipped(axes: Sequence[Axis]) -> Iterator[list[Axis]]:
-    """Yield the axes that go in step, at the place of the first of them."""
+def _zip_groups(axes: Sequence[Axis]) -> Iterator[list[Axis]]:
+    """Yield groups of axes with the same `zip`, in the order of their first axes.
+
+    An axis without `zip` is a group of its own.
+    """
     done: set[str] = set()
     for axis in axes:
         if axis.zip is None:
@@ -219,7 +229,7 @@ def _zipped(axes: Sequence[Axis]) -> Iterator[list[Axis]]:
             yield [other for other in axes if other.zip == axis.zip]
 
 
-def _in_step(axes: Sequence[Axis], origin: str) -> list[Point]:
+def _zip_points(axes: Sequence[Axis], origin: str) -> list[Point]:
     columns = [axis_values(axis) for axis in axes]
     if len({len(column) for column in columns}) > 1:
         sizes = ", ".join(f"`{a.name}` {len(c)}" for a, c in zip(axes, columns, strict=True))
@@ -240,7 +250,7 @@ def _range_values(given: Range | None) -> list[Value]:
     count = given.count
     if count is None:
         assert given.step is not None
-        # What floating point leaves short of the end still counts as the end.
+        # The tolerance includes a last value that floating-point rounding puts just above `to`.
         count = math.floor((given.to - given.from_) / given.step + 1e-9) + 1
         numbers = [given.from_ + index * given.step for index in range(count)]
     elif given.scale == "log":
@@ -249,11 +259,11 @@ def _range_values(given: Range | None) -> list[Value]:
     else:
         step = (given.to - given.from_) / (count - 1)
         numbers = [given.from_ + index * step for index in range(count)]
-    return [_written(number, given.unit) for number in numbers]
+    return [_axis_number(number, given.unit) for number in numbers]
 
 
-def _written(number: float, unit: str) -> Value:
-    """Write a number to nine digits, so that 0.1 + 0.2 is 0.3 in tables and keys."""
+def _axis_number(number: float, unit: str) -> Value:
+    """Return a number rounded to nine digits, so that 0.1 + 0.2 is 0.3 in tables and keys."""
     rounded = float(f"{number:.9g}")
     if unit:
         return f"{rounded:.9g} {unit}"

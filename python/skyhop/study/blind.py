@@ -1,4 +1,4 @@
-"""How well a run found out the handover grid from its own arrivals."""
+"""Error of the handover grid that blind estimation derives from a run's packet arrivals."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from skyhop.data.quantities import seconds
 
 
 def grid_error_ms(summary: Mapping[str, Any], period: str, offset_s: float) -> float | None:
-    """Return how far the grid that a run found is from the true one, None where it found none.
+    """Return the distance in ms, modulo the period, between the estimated and the true grid.
+
+    None if the run estimated no grid.
 
     Args:
-        summary: summary.json of a run whose announcements are blind.
-        period: the time between handovers, such as "15 s".
+        summary: content of summary.json of a run with signal.source = "blind".
+        period: time between handovers, such as "15 s".
         offset_s: a moment of the true grid, in seconds of UTC.
     """
     found = summary.get("blind")

@@ -1,6 +1,6 @@
-"""Studies with engine = "browser": their runs play a film in a real browser, over a live run.
+"""Engine "browser" of studies: each run plays a film in a real browser over a live run.
 
-Each takes as long as the film, and they go on one after the other.
+A run takes as long as the film. Runs execute one after another.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from skyhop.data.quantities import seconds
 from skyhop.data.scenarios import PATH_FILES, path_sections
 from skyhop.errors import InputError, RunError
 from skyhop.study.file import Duration
-from skyhop.study.films import SESSION_METRICS, by_every_qoe, own_films
+from skyhop.study.films import SESSION_METRICS, scores_by_qoe, user_films
 from skyhop.study.metrics import WARNINGS, MetricInfo, MetricSet
-from skyhop.study.prediction import find_data, resolved_of
+from skyhop.study.prediction import find_data, validated_table
 
 LAYOUT = 1
-"""Counts up when sessions change, so that finished runs are made again."""
+"""Version of the engine's results; after an increase, studies repeat their finished runs."""
 IS_LIVE = NEEDS_CORE = True
 
 METRICS: tuple[MetricInfo, ...] = (
@@ -32,7 +32,7 @@ METRICS: tuple[MetricInfo, ...] = (
     MetricInfo("goodput", "goodput_bps", "film's goodput", "Mbit/s", 1e-6),
     MetricInfo("srtt", "srtt_mean_us", "film's mean srtt", "ms", 1e-3),
     MetricInfo("retransmits", "retransmits", "film's retransmits", "packets"),
-    MetricInfo("beside", "beside_bps", "goodput of downloads", "Mbit/s", 1e-6),
+    MetricInfo("downloads", "beside_bps", "goodput of downloads", "Mbit/s", 1e-6),
     MetricInfo("utilisation", "utilisation_back", "utilisation", "%", 100),
     MetricInfo("late", "lateness_p99_us", "lateness p99", "ms", 1e-3),
 )
@@ -40,31 +40,31 @@ _SCENARIO = "scenario."
 
 
 class Browser(BaseModel):
-    """What a run plays; axes set its keys, those of the scenario as `scenario.link.rate`."""
+    """Table [browser] of a study file; axes set its keys, such as `scenario.link.rate`."""
 
     model_config = ConfigDict(extra="forbid")
 
     scenario: dict[str, Any]
-    """The path and its links; its flows do not run."""
+    """Scenario that provides the path and the links; its flows do not run."""
     film: str = "pensieve"
     top: str | None = None
-    """The bitrate of the film's top track."""
+    """Bitrate of the film's top track, which scales all tracks; the film's own by default."""
     chunks: int | None = Field(None, ge=1)
-    """No more of the film than that."""
+    """Number of chunks to play; the whole film by default."""
     controller: str = "dash.js"
-    """One of `skyhop list controllers`, or dash.js's own: dash.js, -throughput, -bola."""
+    """Bitrate controller: of `skyhop list controllers`, or dash.js, dash.js-throughput, -bola."""
     qoe: str = "pensieve-linear"
     buffer_cap: Duration | None = None
-    """How much is kept ahead; where not given, 60 s, or dash.js's own where it decides."""
+    """Largest playback buffer; default 60 s, for controllers of dash.js the default of dash.js."""
     cc: str = "cubic"
-    """Of the film's server."""
+    """Congestion control of the server that sends the film."""
     downloads: int = Field(0, ge=0, le=100)
-    """How many go on beside the film, with CUBIC."""
+    """Number of concurrent downloads; they use CUBIC."""
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What a run does: its table, and the scenario in it with what axes set."""
+class BrowserRun:
+    """Configuration of one run: the checked table [browser] and overrides of its scenario."""
 
     table: Browser
     sets: tuple[str, ...]
@@ -72,70 +72,74 @@ class Asked:
 
     @property
     def film(self) -> str:
-        """The film: a file beside the study, or as the table has it."""
+        """Name of the film, or the path of its file in the study's directory."""
         return str(find_data(self.table.film, Path(self.origin).parent))
 
     def scenario(self, seed: int) -> _core.Scenario:
-        """Return the checked scenario of a run.
+        """Return the checked scenario of the run with this seed.
 
         Raises:
-            InputError: a key is wrong.
+            InputError: a key of the scenario is wrong.
         """
         text = json.dumps(self.table.scenario)
         return _core.Scenario.from_json(text, self.origin, [*self.sets, f"run.seed={seed}"])
 
 
-def resolve(base: Mapping[str, Any], sets: Sequence[str], origin: str) -> Asked:
-    """Return what a run does: the study's [browser] with what axes set.
+def resolve(base: Mapping[str, Any], sets: Sequence[str], origin: str) -> BrowserRun:
+    """Return the configuration of a run: the study's table [browser] with the axes' overrides.
 
     Raises:
-        InputError: a key is wrong.
+        InputError: a key of the table is wrong.
     """
     from skyhop.video.browser.watching import check_controller
 
     own = [text for text in sets if not text.startswith(_SCENARIO)]
     of_scenario = [text.removeprefix(_SCENARIO) for text in sets if text.startswith(_SCENARIO)]
-    table = resolved_of(Browser, base, own, f"{origin}: browser")
-    asked = Asked(table, tuple(of_scenario), origin)
-    asked.scenario(seed=1)
+    table = validated_table(Browser, base, own, f"{origin}: browser")
+    run_config = BrowserRun(table, tuple(of_scenario), origin)
+    run_config.scenario(seed=1)
     try:
         check_controller(table.controller)
-        _core.Film.read(asked.film, table.top)
+        _core.Film.read(run_config.film, table.top)
     except InputError as error:
         raise InputError(f"{origin}: browser: {error}") from None
-    return asked
+    return run_config
 
 
-def data_of(asked: Asked) -> Sequence[str]:
-    """Return which data a run needs: a film that is not one of skyhop's, and its path's files."""
-    paths = path_sections(json.loads(asked.scenario(seed=1).to_json())).values()
+def input_files(run_config: BrowserRun) -> Sequence[str]:
+    """Return the names of the files that a run reads: the user's film, and files of its path."""
+    paths = path_sections(json.loads(run_config.scenario(seed=1).to_json())).values()
     named = [path[key] for path in paths for key in PATH_FILES if path.get(key)]
-    beside = Path(asked.origin).parent
-    files = [name for name in named if os.path.isfile(find_data(name, beside))]  # noqa: PTH113
-    return [*own_films(asked.table.film), *files]
+    study_dir = Path(run_config.origin).parent
+    files = [name for name in named if os.path.isfile(find_data(name, study_dir))]  # noqa: PTH113
+    return [*user_films(run_config.table.film), *files]
 
 
-def rows_of(metrics: MetricSet, asked: Asked, seed: int, _beside: Path) -> list[dict[str, Any]]:
-    """Watch the film, and return the run's row.
+def run_rows(
+    metrics: MetricSet, run_config: BrowserRun, seed: int, _study_dir: Path
+) -> list[dict[str, Any]]:
+    """Play the film in a browser, and return the run's row.
 
     Raises:
-        InputError: film or scenario are wrong.
-        RunError: a program is missing, or the film did not come to its end.
+        InputError: the film or the scenario is wrong.
+        RunError: a program is missing, or the film ended early.
     """
     import polars as pl
 
     from skyhop.engines import Observer
-    from skyhop.video.browser.watching import Wish, watch
+    from skyhop.video.browser.watching import WatchOptions, watch
 
-    table = asked.table
+    table = run_config.table
     cap_s = None if table.buffer_cap is None else seconds(table.buffer_cap)
-    wish = Wish(
-        asked.film, table.top, table.controller, table.qoe, table.chunks, cap_s, seed,
+    options = WatchOptions(
+        run_config.film, table.top, table.controller, table.qoe, table.chunks, cap_s, seed,
         table.downloads,
     )  # fmt: skip
-    run = watch(asked.scenario(seed), None, wish, cc=table.cc, observer=Observer(), is_quiet=True)
+    run = watch(
+        run_config.scenario(seed), None, options, cc=table.cc, observer=Observer(), is_quiet=True
+    )
     (app,) = run.summary["apps"]
-    film = _core.Film.read(asked.film, table.top)
+    film = _core.Film.read(run_config.film, table.top)
     if app["completed"] < (expected := min(film.chunks, table.chunks or film.chunks)):
         raise RunError(f"the film ended after {app['completed']} of {expected} chunks")
     chunks = pl.DataFrame(pl.from_arrow(run.apps["chunks"]))
@@ -143,14 +147,14 @@ def rows_of(metrics: MetricSet, asked: Asked, seed: int, _beside: Path) -> list[
     row = {
         "flow": None,
         **{info.column: app[info.column] for info in SESSION_METRICS if info.column in app},
-        **by_every_qoe(film, tracks, stalls),
-        **_of_transport(run.summary, app["id"]),
+        **scores_by_qoe(film, tracks, stalls),
+        **_transport_values(run.summary, app["id"]),
     }
     return [{**metrics.with_expressions(row), WARNINGS: list(run.summary["warnings"])}]
 
 
-def _of_transport(summary: Mapping[str, Any], film: int) -> dict[str, Any]:
-    """Return what the film's connection came to, and the downloads beside it."""
+def _transport_values(summary: Mapping[str, Any], film: int) -> dict[str, Any]:
+    """Return transport values of the film's connection and link, and the downloads' goodput."""
     from skyhop.video.browser import downloads
 
     flows = {flow["id"]: flow for flow in summary["flows"]}
@@ -167,7 +171,7 @@ def _of_transport(summary: Mapping[str, Any], film: int) -> dict[str, Any]:
     }
 
 
-def resolved_dict(asked: Asked) -> dict[str, Any]:
-    """Return what a run does, as it is written down."""
-    content: dict[str, Any] = json.loads(asked.table.model_dump_json())
-    return {**content, "scenario": json.loads(asked.scenario(seed=1).to_json())}
+def config_dict(run_config: BrowserRun) -> dict[str, Any]:
+    """Return the configuration of a run as JSON values; the run's id is a hash of it."""
+    content: dict[str, Any] = json.loads(run_config.table.model_dump_json())
+    return {**content, "scenario": json.loads(run_config.scenario(seed=1).to_json())}

@@ -1,4 +1,4 @@
-"""The studies that come with skyhop, by name."""
+"""Catalogue of the studies that skyhop ships, by name."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from skyhop.study.file import read_study_file
 
 @dataclass(frozen=True)
 class StudyEntry:
-    """A study that can be run by its name."""
+    """Shipped study: its name, its title, and the publication that it follows."""
 
     name: str
     description: str
@@ -20,10 +20,10 @@ class StudyEntry:
 
 
 def list_studies() -> list[StudyEntry]:
-    """Return the studies that come with skyhop, by name.
+    """Return the studies that skyhop ships, in the order of their names.
 
     Raises:
-        InputError: one of them is wrong.
+        InputError: a shipped study file is wrong.
     """
     entries = []
     for name, file in shipped_files("studies").items():
@@ -33,10 +33,10 @@ def list_studies() -> list[StudyEntry]:
 
 
 def find_study(source: str) -> Path:
-    """Return the file of a study: a path, or the name of one that comes with skyhop.
+    """Return the file of a study; `source` is its path, or the name of a shipped study.
 
     Raises:
-        InputError: there is no such study.
+        InputError: there is neither such a file nor such a study.
     """
     file = Path(source)
     if file.is_file():

@@ -1,4 +1,4 @@
-"""The charts of a study's report: what each panel of its file shows, from its results."""
+"""Charts of a study's report: the view model of each panel, computed from the results."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from skyhop.analysis.charts import (
     BoxChart,
     Boxes,
     Chart,
+    EcdfChart,
+    EcdfCurve,
     HeatChart,
     Hue,
     Levels,
@@ -24,16 +26,15 @@ from skyhop.analysis.charts import (
     Points,
     ScatterChart,
     SeriesChart,
-    ShareChart,
-    ShareCurve,
     named,
 )
-from skyhop.analysis.looks import Look, look_of_place, looks_of
 from skyhop.analysis.statistics import bootstrap_interval, deviation, ellipse
+from skyhop.analysis.styles import Style, style_of_index, styles_of
 from skyhop.analysis.timeline import Band, EventStrip, Line, Panel, Stroke, event_strip, from_zero
 from skyhop.data.arrays import FloatArray
 from skyhop.data.quantities import leading_number, seconds, size_bytes
 from skyhop.data.records import Events, RunRecord
+from skyhop.study.captions import runs_caption, samples_caption
 from skyhop.study.expression import Selected
 from skyhop.study.file import (
     BarsPanel,
@@ -49,18 +50,18 @@ from skyhop.study.file import (
 )
 from skyhop.study.file import Panel as StudyPanel
 from skyhop.study.plan import Study
-from skyhop.study.pooled import pooled_runs, pooled_samples
 from skyhop.study.published import published_value
 from skyhop.study.results import Results
-from skyhop.study.sampling import seconds_to_bytes, values_of
+from skyhop.study.sampling import metric_values, seconds_to_bytes
 from skyhop.study.series import samples_of
 
-_NEARLY_ALL = 0.98
+_ECDF_SHARE = 0.98
+"""Share of each hue's values that the x axis of a distribution must cover."""
 
-_WIDE = 20
-"""Numbers on the x axis whose ratio is above this get a log scale."""
+_LOG_RATIO = 20
+"""Ratio of the largest to the smallest x above which the x axis has a log scale."""
 
-_SERIES = {
+_SERIES_TITLES = {
     "goodput": ("goodput", "Mbit/s"),
     "cwnd": ("cwnd", "packets"),
     "srtt": ("srtt", "ms"),
@@ -72,20 +73,20 @@ _SERIES = {
 
 @dataclass(frozen=True)
 class ChartSource:
-    """What charts are made from."""
+    """Input of charts: a study, its results, and its run directories."""
 
     study: Study
     results: Results
     record: Callable[[str], RunRecord]
-    """Reads the run directory of a run's id."""
+    """Function that reads the run directory of a run, given the run's id."""
 
 
 def chart_of(panel: StudyPanel, source: ChartSource) -> Chart | None:
-    """Return what a panel shows; None where it is a table, or no finished run has anything."""
+    """Return the chart of a panel; None if it is a table, or no finished run has data for it."""
     charts: Mapping[type[StudyPanel], Callable[[Any, ChartSource], Chart | None]] = {
         BarsPanel: _bars,
         BoxPanel: _boxes,
-        CdfPanel: _shares,
+        CdfPanel: _ecdf,
         LinesPanel: _lines,
         TransferPanel: _transfers,
         ScatterPanel: _scatter,
@@ -96,47 +97,50 @@ def chart_of(panel: StudyPanel, source: ChartSource) -> Chart | None:
 
 
 def _hues(results: Results, hue: str | None, where: Selected) -> list[tuple[Hue, Selected]]:
-    """Return the hues of a panel, each with the runs that it stands for."""
+    """Return the hues of a panel, each with the selection of the runs that it stands for."""
     if hue is None:
-        return [(Hue("", look_of_place(0), 0), where)]
-    looks = _looks(results, hue)
+        return [(Hue("", style_of_index(0), 0), where)]
+    styles = _styles(results, hue)
     return [
-        (Hue(str(level), looks[level], index), {**where, hue: level})
+        (Hue(str(level), styles[level], index), {**where, hue: level})
         for index, level in enumerate(results.levels(hue, where))
     ]
 
 
-def _looks(results: Results, hue: str) -> dict[object, Look]:
-    """Return how each value of a column looks, in whatever panel.
+def _styles(results: Results, hue: str) -> dict[object, Style]:
+    """Return the style of each value of a column, the same in every panel.
 
-    Where each stands for one congestion control, and not all for the same, it looks like that one.
+    If each value stands for one congestion control, it has the style of that congestion control.
     """
-    looks = _cc_looks(results, hue)
-    if looks is None:
+    styles = _cc_styles(results, hue)
+    if styles is None:
         levels = results.levels(hue, {})
-        return {level: look_of_place(place) for place, level in enumerate(levels)}
-    return looks
+        return {level: style_of_index(place) for place, level in enumerate(levels)}
+    return styles
 
 
-def _cc_looks(results: Results, column: str) -> dict[object, Look] | None:
-    """Return the looks of a column's values where each stands for a congestion control."""
+def _cc_styles(results: Results, column: str) -> dict[object, Style] | None:
+    """Return, for each value of a column, the style of the congestion control it stands for.
+
+    None if a value stands for several congestion controls, or all stand for the same one.
+    """
     levels = results.levels(column, {})
     ccs = [results.levels("flow_cc", {column: level}) for level in levels]
     if any(len(own) != 1 for own in ccs) or len({str(own[0]) for own in ccs}) <= 1:
         return None
-    return dict(zip(levels, looks_of(str(own[0]) for own in ccs), strict=True))
+    return dict(zip(levels, styles_of(str(own[0]) for own in ccs), strict=True))
 
 
-def _alone(panel: BarsPanel | BoxPanel | LinesPanel, source: ChartSource) -> dict[object, Hue]:
-    """Return the hue of each value of x where nothing but x tells congestion controls apart."""
+def _cc_hues(panel: BarsPanel | BoxPanel | LinesPanel, source: ChartSource) -> dict[object, Hue]:
+    """Return a hue per value of x, if the panel has no `hue` and x stands for the senders."""
     is_line = isinstance(panel, LinesPanel)
-    looks = None if panel.hue or is_line else _cc_looks(source.results, panel.x)
-    return {level: Hue("", look, 0) for level, look in (looks or {}).items()}
+    styles = None if panel.hue or is_line else _cc_styles(source.results, panel.x)
+    return {level: Hue("", style, 0) for level, style in (styles or {}).items()}
 
 
 @dataclass(frozen=True)
 class _Cell:
-    """One value of the x axis in one hue."""
+    """Estimate of a panel's metric at one value of the x axis, in one hue."""
 
     x: float
     position: int
@@ -149,7 +153,7 @@ class _Cell:
     published: float | None
 
     def row(self, x: str) -> dict[str, object]:
-        """Return the numbers shown."""
+        """Return the cell's numbers as a row of the panel's data; `x` is the name of the axis."""
         return {
             x: str(self.level),
             "hue": self.hue.label,
@@ -162,9 +166,9 @@ class _Cell:
 
 
 def _cells(panel: BarsPanel | LinesPanel, source: ChartSource) -> list[_Cell]:
-    """Return the estimates of a panel, hue by hue; x is the axis's number where all have one."""
+    """Return a panel's estimates, hue by hue; the positions along x are those of `_numbers`."""
     results, info = source.results, source.study.metrics.infos[panel.metric]
-    levels, alone = results.levels(panel.x, panel.where), _alone(panel, source)
+    levels, own_hues = results.levels(panel.x, panel.where), _cc_hues(panel, source)
     xs = _numbers(levels)
     cells = []
     for hue, selected in _hues(results, panel.hue, panel.where):
@@ -174,20 +178,23 @@ def _cells(panel: BarsPanel | LinesPanel, source: ChartSource) -> list[_Cell]:
             if found.mean is not None:
                 published = published_value(source.study.file, panel.metric, chosen)
                 ends = (found.interval.low, found.interval.high)
-                cells.append(_Cell(xs[position], position, level, alone.get(level, hue),
+                cells.append(_Cell(xs[position], position, level, own_hues.get(level, hue),
                                    found.mean, *ends, len(found.values), published))  # fmt: skip
     return cells
 
 
 def _numbers(levels: Sequence[object]) -> list[float]:
-    """Return where levels stand on a line: at their numbers where all have one."""
+    """Return the positions of levels along an axis.
+
+    They are the numbers that the levels begin with, or 0, 1, … if a level has no number.
+    """
     numbers = [number for level in levels if (number := leading_number(level)) is not None]
     return numbers if len(numbers) == len(levels) else [float(p) for p in range(len(levels))]
 
 
 def _levels(axis: str, where: Selected, source: ChartSource) -> Levels:
     names = [str(level) for level in source.results.levels(axis, where)]
-    # Labels of points speak for themselves; numbers need to know of what.
+    # Labels of points need no further title; numbers need the axis's name.
     has_points = any(a.name == axis and a.points is not None for a in source.study.file.axis)
     return Levels(names, "" if has_points else axis.replace("_", " "))
 
@@ -199,25 +206,28 @@ def _bars(panel: BarsPanel, source: ChartSource) -> BarChart | None:
     width = 0.8 / (1 + max(cell.hue.index for cell in cells))
     bars = []
     for cell in cells:
-        # Bars that are not there leave no gap: the others stand around the middle.
+        # The bars of one position are centred on it, without gaps for missing bars.
         there = [c.hue.index for c in cells if c.position == cell.position]
         x = cell.position + width * (there.index(cell.hue.index) - (len(there) - 1) / 2)
         bars.append(Bar(x, cell.mean, cell.low, cell.high, cell.published, cell.hue))
     data = pl.DataFrame([cell.row(panel.x) for cell in cells])
-    levels, pooled = _levels(panel.x, panel.where, source), _pooled("bar", panel, cells, source)
-    return BarChart(info.title, info.unit, levels, width, bars, data, pooled)
+    levels, pooled = (
+        _levels(panel.x, panel.where, source),
+        _runs_caption("bar", panel, cells, source),
+    )
+    return BarChart(info.title, info.unit, levels, width, bars, data, pooled, info.origin)
 
 
-def _pooled(
+def _runs_caption(
     what: str, panel: BarsPanel | LinesPanel, cells: Sequence[_Cell], source: ChartSource
 ) -> str:
     selected = source.results.selected(panel.where)
-    return pooled_runs(
-        what, [cell.runs for cell in cells], selected, source.study, _BESIDE[panel.spread]
+    return runs_caption(
+        what, [cell.runs for cell in cells], selected, source.study, _SPREAD_TEXT[panel.spread]
     )
 
 
-_BESIDE: Mapping[Spread, str] = {
+_SPREAD_TEXT: Mapping[Spread, str] = {
     "interval": ", with the mean's 95 % interval",
     "sd": ", less and plus their standard deviation",
     "pooled": ", mean over all of their bins, less and plus the bins' standard deviation",
@@ -228,7 +238,7 @@ def _boxes(panel: BoxPanel, source: ChartSource) -> BoxChart | None:
     results = source.results
     levels, hues = results.levels(panel.x, panel.where), _hues(results, panel.hue, panel.where)
     width = 0.8 / max(len(hues), 1)
-    alone = _alone(panel, source)
+    own_hues = _cc_hues(panel, source)
     boxes, rows, chosen = [], [], []
     for hue, selected in hues:
         shown: dict[Hue, list[tuple[float, FloatArray]]] = {}
@@ -238,48 +248,48 @@ def _boxes(panel: BoxPanel, source: ChartSource) -> BoxChart | None:
             if len(values):
                 chosen.append(at)
                 x = position - 0.4 + width * (hue.index + 0.5)
-                shown.setdefault(alone.get(level, hue), []).append((x, values))
-                rows.append({panel.x: str(level), "hue": hue.label, **_five(values)})
+                shown.setdefault(own_hues.get(level, hue), []).append((x, values))
+                rows.append({panel.x: str(level), "hue": hue.label, **_box_numbers(values)})
         boxes += [Boxes(own, *map(list, zip(*found, strict=True))) for own, found in shown.items()]
     if not rows:
         return None
     named_levels = _levels(panel.x, panel.where, source)
     what, unit = _title_of(panel, source)
-    has_hues, pooled = panel.hue is not None, _pooled_values("box", panel, source, chosen)
+    has_hues, pooled = panel.hue is not None, _values_caption("box", panel, source, chosen)
     return BoxChart(what, unit, named_levels, width, boxes, has_hues, pl.DataFrame(rows), pooled)
 
 
-def _five(values: FloatArray) -> dict[str, float]:
-    """Return what a box shows: whiskers, quartiles and median, and the number of values."""
+def _box_numbers(values: FloatArray) -> dict[str, float]:
+    """Return the numbers of a box: count, whiskers (p5, p95), quartiles and median."""
     shares = {"p5": 0.05, "p25": 0.25, "median": 0.5, "p75": 0.75, "p95": 0.95}
     return {"count": float(len(values))} | {
         name: float(np.quantile(values, share)) for name, share in shares.items()
     }
 
 
-def _shares(panel: CdfPanel, source: ChartSource) -> ShareChart | None:
+def _ecdf(panel: CdfPanel, source: ChartSource) -> EcdfChart | None:
     curves, frames, chosen, nearly_all = [], [], [], 0.0
     for hue, selected in _hues(source.results, panel.hue, panel.where):
         values, shares = ecdf(_values(panel, source, selected))
         if len(values):
-            nearly_all = max(nearly_all, float(np.quantile(values, _NEARLY_ALL)))
+            nearly_all = max(nearly_all, float(np.quantile(values, _ECDF_SHARE)))
             chosen.append(selected)
-            curves.append(ShareCurve(hue, values, shares))
+            curves.append(EcdfCurve(hue, values, shares))
             frames.append(pl.DataFrame({"hue": hue.label, "value": values, "share": shares}))
     if not frames:
         return None
-    pooled = _pooled_values("curve", panel, source, chosen)
-    return ShareChart(*_title_of(panel, source), curves, nearly_all, pl.concat(frames), pooled)
+    pooled = _values_caption("curve", panel, source, chosen)
+    return EcdfChart(*_title_of(panel, source), curves, nearly_all, pl.concat(frames), pooled)
 
 
 def _values(panel: BoxPanel | CdfPanel, source: ChartSource, chosen: Selected) -> FloatArray:
-    """Return the metric of the chosen runs, or all samples of their flows."""
+    """Return the metric of the chosen runs, or the bins of all their flows."""
     if panel.metric is not None:
         return source.results.values(source.study.metrics.infos[panel.metric], chosen)
     rows = _flows_of(source, chosen).select("run", "flow").unique(maintain_order=True)
-    own = _own_metric(panel, source)
+    own = _bins_metric(panel, source)
     if own is not None and own.over is not None:
-        # What the flows of a run amount to together stands in the row of each.
+        # A metric over several flows of a run has the same value in each flow's row.
         rows = rows.unique("run", keep="first", maintain_order=True)
     found = [_samples(panel, source, run, flow) for run, flow in rows.iter_rows()]
     values: FloatArray = np.concatenate(found) if found else np.array([], dtype=np.float64)
@@ -287,47 +297,47 @@ def _values(panel: BoxPanel | CdfPanel, source: ChartSource, chosen: Selected) -
 
 
 def _samples(panel: BoxPanel | CdfPanel, source: ChartSource, run: str, flow: int) -> FloatArray:
-    """Return the bins that a metric is of, or those of a series over a whole run."""
-    record, own = source.record(run), _own_metric(panel, source)
+    """Return the bins of the panel's metric, or those of its series over the whole run."""
+    record, own = source.record(run), _bins_metric(panel, source)
     if own is not None:
-        return values_of(own, record, flow)
+        return metric_values(own, record, flow)
     return samples_of(record, flow, panel.series or "goodput", seconds(panel.bin))[1]
 
 
-def _own_metric(panel: BoxPanel | CdfPanel, source: ChartSource) -> Metric | None:
-    return None if panel.bins_of is None else source.study.metrics.infos[panel.bins_of].own
+def _bins_metric(panel: BoxPanel | CdfPanel, source: ChartSource) -> Metric | None:
+    return None if panel.bins_of is None else source.study.metrics.infos[panel.bins_of].definition
 
 
 def _flows_of(source: ChartSource, chosen: Selected) -> pl.DataFrame:
     return source.results.selected(chosen).drop_nulls(["run", "flow"])
 
 
-def _pooled_values(
+def _values_caption(
     what: str, panel: BoxPanel | CdfPanel, source: ChartSource, chosen: Sequence[Selected]
 ) -> str:
-    """Say what is behind the boxes or curves of these selections."""
+    """Return the caption with the number of runs and samples in each box or curve."""
     if panel.metric is not None:
         info = source.study.metrics.infos[panel.metric]
         counts = [len(source.results.values(info, at)) for at in chosen]
         selected = source.results.selected(panel.where)
-        return pooled_runs(what, counts, selected, source.study, interval="")
+        return runs_caption(what, counts, selected, source.study, interval="")
     rows = [_flows_of(source, at) for at in chosen]
     runs = pl.concat(rows).get_column("run").unique().to_list()
-    own = _own_metric(panel, source)
+    own = _bins_metric(panel, source)
     if own is not None:
-        return pooled_samples(what, own.bin, rows, [])
-    return pooled_samples(what, panel.bin, rows, [source.record(run).duration_s for run in runs])
+        return samples_caption(what, own.bin, rows, [])
+    return samples_caption(what, panel.bin, rows, [source.record(run).duration_s for run in runs])
 
 
 def _title_of(panel: BoxPanel | CdfPanel, source: ChartSource) -> tuple[str, str]:
     if panel.metric is not None:
         info = source.study.metrics.infos[panel.metric]
         return info.title, info.unit
-    own = _own_metric(panel, source)
+    own = _bins_metric(panel, source)
     if own is not None and own.over is not None:
         return source.study.metrics.infos[own.name].title, own.unit
     name, bin_width = (panel.series, panel.bin) if own is None else (own.series, own.bin)
-    what, unit = _SERIES[name or "goodput"]
+    what, unit = _SERIES_TITLES[name or "goodput"]
     return f"{what}, means over {bin_width}" if bin_width else what, unit
 
 
@@ -349,19 +359,19 @@ def _lines(panel: LinesPanel, source: ChartSource) -> LineChart | None:
         )
     levels = source.results.levels(panel.x, panel.where)
     xs = _numbers(levels)
-    is_log = min(xs) > 0 and max(xs) > _WIDE * min(xs)
+    is_log = min(xs) > 0 and max(xs) > _LOG_RATIO * min(xs)
     data = pl.DataFrame([cell.row(panel.x) for cell in cells])
     axis = Levels([str(level) for level in levels], panel.x.replace("_", " "))
-    pooled = _pooled("point", panel, cells, source)
-    return LineChart(info.title, info.unit, axis, xs, is_log, lines, data, pooled)
+    pooled = _runs_caption("point", panel, cells, source)
+    return LineChart(info.title, info.unit, axis, xs, is_log, lines, data, pooled, info.origin)
 
 
 _TICKS = 10
-"""At most so many are named on an axis of bytes."""
+"""Largest number of labelled ticks on an axis of bytes."""
 
 
 def _transfers(panel: TransferPanel, source: ChartSource) -> LineChart | None:
-    """Return when how many bytes had arrived: means over runs, a line per hue."""
+    """Return a chart of the mean time until the first bytes arrived, a line per hue."""
     step = size_bytes(panel.step)
     sizes = [step * (place + 1) for place in range(int(size_bytes(panel.upto) / step + 1e-9))]
     xs = [size / 1e6 for size in sizes]
@@ -372,7 +382,7 @@ def _transfers(panel: TransferPanel, source: ChartSource) -> LineChart | None:
         if not any(map(len, known)):
             continue
         counts.append(len(times_s))
-        found = [(x, *_middle(column, panel.spread), len(column))
+        found = [(x, *_mean_and_ends(column, panel.spread), len(column))
                  for x, column in zip(xs, known, strict=True) if len(column)]  # fmt: skip
         at, means, lows, highs, _ = map(list, zip(*found, strict=True))
         lines.append(MeanLine(hue, at, means, lows, highs))
@@ -382,8 +392,8 @@ def _transfers(panel: TransferPanel, source: ChartSource) -> LineChart | None:
         return None
     every = round_step(xs[-1] / _TICKS)
     ticks = [every * place for place in range(int(xs[-1] / every + 1e-9) + 1)]
-    pooled = pooled_runs("point", counts, source.results.selected(panel.where), source.study,
-                         _BESIDE[panel.spread])  # fmt: skip
+    pooled = runs_caption("point", counts, source.results.selected(panel.where), source.study,
+                         _SPREAD_TEXT[panel.spread])  # fmt: skip
     levels = Levels([f"{tick:g}" for tick in ticks], "first bytes (MB)")
     return LineChart("time", "s", levels, ticks, False, lines, pl.DataFrame(rows), pooled)
 
@@ -391,7 +401,10 @@ def _transfers(panel: TransferPanel, source: ChartSource) -> LineChart | None:
 def _times_s(
     panel: TransferPanel, source: ChartSource, selected: Selected, sizes: Sequence[float]
 ) -> FloatArray:
-    """Return how long each flow took for so many bytes, shape (flows, sizes); NaN: for ever."""
+    """Return the time in s that each flow took for its first bytes, shape (flows, sizes).
+
+    NaN if the bytes never arrived.
+    """
     rows = _flows_of(source, selected).select("run", "flow").unique(maintain_order=True)
     cut_s = seconds(panel.cut) if panel.cut else None
     times_s = [
@@ -401,8 +414,8 @@ def _times_s(
     return np.array(times_s, dtype=np.float64).reshape(-1, len(sizes))
 
 
-def _middle(values: FloatArray, spread: Spread) -> tuple[float, float, float]:
-    """Return the mean, and what is drawn around it."""
+def _mean_and_ends(values: FloatArray, spread: Spread) -> tuple[float, float, float]:
+    """Return the mean, and the lower and upper end of the spread around it."""
     middle = float(values.mean())
     if spread == "sd":
         sd = deviation(values) or 0.0
@@ -437,11 +450,14 @@ def _scatter(panel: ScatterPanel, source: ChartSource) -> ScatterChart | None:
     if not frames:
         return None
     x_title, data = named(x_info.title, x_info.unit), pl.concat(frames)
-    of_what = "one flow of one run" if panel.per == "flow" else "one run"
-    pooled = f"each point: {of_what}; {data.height:,} in all"
+    unit_text = "one flow of one run" if panel.per == "flow" else "one run"
+    pooled = f"each point: {unit_text}; {data.height:,} in all"
     if any(one.ellipse for one in points):
         pooled += "; ellipses: one standard deviation around the mean"
-    return ScatterChart(x_title, y_info.title, y_info.unit, points, data, pooled, panel.zero)
+    origin = x_info.origin, y_info.origin
+    return ScatterChart(
+        x_title, y_info.title, y_info.unit, points, data, pooled, panel.zero, origin
+    )  # fmt: skip
 
 
 def _heat(panel: HeatmapPanel, source: ChartSource) -> HeatChart | None:
@@ -467,29 +483,29 @@ def _heat(panel: HeatmapPanel, source: ChartSource) -> HeatChart | None:
         rows=[str(line) for line in lines],
         grid=grid,
         data=pl.DataFrame(rows).fill_nan(None),
-        pooled=pooled_runs(
+        pooled=runs_caption(
             "cell", counts, results.selected(panel.where), source.study, interval=""
         ),
     )
 
 
 @dataclass(frozen=True)
-class _Shown:
-    """A line of a time series: its hue, and the runs with the flow where there is one."""
+class _SeriesLine:
+    """Line of a time series: its hue, and (run, flow id) pairs; the id is None without a flow."""
 
     hue: Hue
     runs: Sequence[tuple[RunRecord, int | None]]
 
 
 def _series(panel: SeriesPanel, source: ChartSource) -> SeriesChart | None:
-    """Return the first run of each hue, as more would hide each other, or the mean of all."""
+    """Return a chart over time: of each hue the first run, or the mean over its runs."""
     shown = []
     for hue, selected in _hues(source.results, panel.hue, panel.where):
         rows = source.results.selected(selected)
         chosen = rows if panel.runs == "mean" else rows.head(1)
         found = [(source.record(row["run"]), row["flow"]) for row in chosen.iter_rows(named=True)]
         if found:
-            shown.append(_Shown(hue, found))
+            shown.append(_SeriesLine(hue, found))
     if not shown:
         return None
     runs = [run for one in shown for run, _ in one.runs]
@@ -516,9 +532,9 @@ def _series(panel: SeriesPanel, source: ChartSource) -> SeriesChart | None:
 
 
 def _series_panel(
-    series: str, panel: SeriesPanel, shown: Sequence[_Shown], within_s: tuple[float, float]
+    series: str, panel: SeriesPanel, shown: Sequence[_SeriesLine], within_s: tuple[float, float]
 ) -> Panel:
-    """Return a line per hue, and what its runs differ by around it."""
+    """Return the panel of one series: a line per hue, with a band of ± one standard deviation."""
     highest = 0.0
     marks: list[Band | Line] = []
     for one in shown:
@@ -526,21 +542,21 @@ def _series_panel(
         kept = (t_s >= within_s[0]) & (t_s <= within_s[1])
         t_s, values, spread = t_s[kept], values[kept], spread[kept]
         if np.nanmax(spread, initial=0.0) > 0:
-            marks.append(Band(t_s, values - spread, values + spread, one.hue.look.colour, 0.2))
-        marks.append(Line(t_s, values, _stroke(one.hue.look), one.hue.label))
+            marks.append(Band(t_s, values - spread, values + spread, one.hue.style.colour, 0.2))
+        marks.append(Line(t_s, values, _stroke(one.hue.style), one.hue.label))
         highest = max(highest, float(np.nanmax(values + spread, initial=0.0)))
-    return Panel(*_SERIES[series], marks, from_zero(highest))
+    return Panel(*_SERIES_TITLES[series], marks, from_zero(highest))
 
 
-def _stroke(look: Look) -> Stroke:
-    return Stroke(look.colour, 1.2, look.dash, 0.95, look.marker)
+def _stroke(style: Style) -> Stroke:
+    return Stroke(style.colour, 1.2, style.dash, 0.95, style.marker)
 
 
 def _mean_curve(
-    series: str, panel: SeriesPanel, shown: _Shown
+    series: str, panel: SeriesPanel, shown: _SeriesLine
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return the mean over a hue's runs and their standard deviation, 0 of a single one."""
-    # All runs of a hue go over the same path, which has no bins.
+    """Return times in s, mean over a hue's runs, and standard deviation (0 for a single run)."""
+    # All runs of a hue have the same path, and so the same base RTT: use the first run.
     runs = shown.runs[:1] if series == "base_rtt" else shown.runs
     curves = [_curve(series, panel, run, flow) for run, flow in runs]
     if len(curves) == 1:
@@ -566,14 +582,14 @@ def _curve(
         return np.array([]), np.array([])
     bin_s = seconds(panel.bin) if panel.bin else None
     t_s, values = samples_of(run, flow, series, bin_s)
-    # Drawn in the middle of a bin.
+    # `samples_of` returns the ends of bins; the line goes through the middles of the bins.
     return t_s - (bin_s or 0.0) / 2, values
 
 
 def _distinct_strips(
-    shown: Sequence[_Shown], begin_s: float, end_s: float
+    shown: Sequence[_SeriesLine], begin_s: float, end_s: float
 ) -> list[tuple[str, EventStrip]]:
-    """Return the events of each path once, with the names of the lines that go over it."""
+    """Return one strip of events per distinct path, labelled with the hues that use the path."""
     found: dict[bytes, tuple[list[str], Events]] = {}
     for one in shown:
         events = one.runs[0][0].events.within(begin_s, end_s)

@@ -1,4 +1,4 @@
-"""Claims of a study: checked against its results, one verdict each."""
+"""Claims of a study: evaluation of each claim's expression on the results, to a verdict."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Verdict: TypeAlias = Literal["holds", "does not hold", "cannot be told"]
 
 @dataclass(frozen=True)
 class CheckedClaim:
-    """A claim whose expression can be evaluated, or which says why it has none."""
+    """Claim with its parsed expression; the expression is None if the claim cannot be checked."""
 
     claim: Claim
     expression: Expression | None
@@ -41,43 +41,43 @@ class CheckedClaim:
 
 @dataclass(frozen=True)
 class Finding:
-    """What came out at one of a claim's values."""
+    """Verdict on a claim at one combination of the axis values in its `each`."""
 
     at: Mapping[str, object]
     verdict: Verdict
     comparisons: tuple[Comparison, ...]
     why: str = ""
-    """Why it cannot be told, where it cannot."""
+    """Reason for the verdict "cannot be told"; empty for other verdicts."""
     within_chance: bool = False
-    """Whether the verdict hangs on a difference whose interval holds zero."""
+    """Whether the verdict depends on a difference whose 95 % interval contains zero."""
 
 
 @dataclass(frozen=True)
 class ClaimResult:
-    """A claim and what came out."""
+    """Claim with its findings, one per combination of the axis values in its `each`."""
 
     claim: Claim
     findings: tuple[Finding, ...]
 
     @property
     def verdict(self) -> Verdict:
-        """One answer: a claim that is false somewhere is false."""
+        """Verdict on the whole claim, which holds only if it holds at every combination."""
         verdicts = {finding.verdict for finding in self.findings}
         if "does not hold" in verdicts:
             return "does not hold"
         return "cannot be told" if "cannot be told" in verdicts else "holds"
 
     @property
-    def unasked(self) -> str:
-        """Why nothing was asked of the results, such as a sender that is not here; or nothing."""
+    def why_unchecked(self) -> str:
+        """Reason why the claim was not evaluated, such as a missing sender; empty if it was."""
         whys = {finding.why for finding in self.findings}
         return self.claim.cannot_be_told if self.claim.cannot_be_told in whys else ""
 
     @property
     def within_chance(self) -> bool:
-        """Whether other seeds could well have given another verdict.
+        """Whether other seeds could have given another verdict.
 
-        A claim that is false somewhere beyond chance is false beyond chance.
+        False for a claim that fails at some combination by more than chance.
         """
         deciding = [f.within_chance for f in self.findings if f.verdict == self.verdict]
         if self.verdict == "does not hold":
@@ -86,10 +86,10 @@ class ClaimResult:
 
 
 def check_claims(study: StudyFile, metrics: MetricSet, origin: str) -> list[CheckedClaim]:
-    """Check that the claims can be evaluated: metrics, axes and values exist.
+    """Parse the claims' expressions, and check that their metrics, axes and values exist.
 
     Raises:
-        InputError: one cannot; the message names it.
+        InputError: a claim cannot be evaluated; the message names it.
     """
     return [
         CheckedClaim(claim, _checked(study, metrics, claim, f"{origin}: claim.{place}"))
@@ -98,7 +98,7 @@ def check_claims(study: StudyFile, metrics: MetricSet, origin: str) -> list[Chec
 
 
 def judge(claims: Sequence[CheckedClaim], results: Results) -> list[ClaimResult]:
-    """Return the verdict on each claim."""
+    """Evaluate the claims on the results of a study, and return their verdicts."""
     return [ClaimResult(c.claim, tuple(_findings(c, results))) for c in claims]
 
 
@@ -106,7 +106,7 @@ def _findings(claim: CheckedClaim, results: Results) -> Iterator[Finding]:
     if claim.expression is None:
         yield Finding({}, "cannot be told", (), claim.claim.cannot_be_told)
         return
-    for at in _each(claim.claim):
+    for at in _axis_values(claim.claim):
         yield _finding(claim.expression, at, results)
 
 
@@ -119,7 +119,7 @@ def _checked(study: StudyFile, metrics: MetricSet, claim: Claim, origin: str) ->
     if not expression.is_comparison():
         raise InputError(f'{where}: expected a comparison, such as goodput(cc="bbr") > 100')
     for name in sorted(expression.names()):
-        raise InputError(f'{where}: `{name}`: metrics are called, such as {name}(cc="bbr")')
+        raise InputError(f'{where}: `{name}`: a metric needs parentheses, such as {name}(cc="bbr")')
     for name, selected in expression.calls():
         info = metrics.find(name, where)
         chosen = dict(selected)
@@ -138,13 +138,13 @@ def _has_policy(study: StudyFile, name: str) -> bool:
     return any(axis.points is not None and name in axis.points for axis in study.axis)
 
 
-def _each(claim: Claim) -> Iterator[dict[str, object]]:
+def _axis_values(claim: Claim) -> Iterator[dict[str, object]]:
     for values in itertools.product(*claim.each.values()):
         yield dict(zip(claim.each, values, strict=True))
 
 
 def _finding(expression: Expression, at: Mapping[str, object], results: Results) -> Finding:
-    runs = _Runs(results, at)
+    runs = _SelectedRuns(results, at)
     try:
         holds, found = expression.check(runs.call)
     except UnknownValueError as error:
@@ -155,14 +155,18 @@ def _finding(expression: Expression, at: Mapping[str, object], results: Results)
 
 
 def _with_intervals(
-    expression: Expression, found: Sequence[Comparison], runs: _Runs
+    expression: Expression, found: Sequence[Comparison], runs: _SelectedRuns
 ) -> Iterator[Comparison]:
-    """Yield the comparisons with what each run's absence would do to them."""
-    if expression.asks_for_equality() or not (runs.are_means or runs.are_medians):
+    """Yield the comparisons with 95 % intervals of their differences, where these are known.
+
+    Intervals of expressions of means come from the jackknife, which leaves out runs. Intervals of
+    expressions with medians come from the bootstrap.
+    """
+    if expression.asks_for_equality() or not (runs.all_means or runs.all_means_or_medians):
         yield from found
         return
-    if not runs.are_means:
-        yield from _with_drawn_intervals(expression, found, runs)
+    if not runs.all_means:
+        yield from _with_bootstrap_intervals(expression, found, runs)
         return
     try:
         without = [
@@ -180,21 +184,21 @@ def _with_intervals(
         yield replace(comparison, interval=interval)
 
 
-def _with_drawn_intervals(
-    expression: Expression, found: Sequence[Comparison], runs: _Runs
+def _with_bootstrap_intervals(
+    expression: Expression, found: Sequence[Comparison], runs: _SelectedRuns
 ) -> Iterator[Comparison]:
-    """Yield the comparisons with what came out where runs were drawn anew, with repetition.
+    """Yield the comparisons with 95 % intervals of the bootstrap, which resamples runs.
 
-    A median hardly moves with one run's absence: leaving them out says nothing about it.
+    The jackknife fails for medians, which hardly change when one run is left out.
     """
     if min(runs.parts.values()) < 2:  # noqa: PLR2004
         yield from found
         return
     source = np.random.default_rng(_SEED)
     try:
-        drawn = [
+        resamples = [
             expression.check(
-                partial(runs.call_drawn, {g: source.random(n) for g, n in runs.counts.items()})
+                partial(runs.call_resampled, {g: source.random(n) for g, n in runs.counts.items()})
             )[1]
             for _ in range(_DRAWS)
         ]
@@ -202,27 +206,29 @@ def _with_drawn_intervals(
         yield from found
         return
     for place, comparison in enumerate(found):
-        differences = [each[place].left - each[place].right for each in drawn]
+        differences = [each[place].left - each[place].right for each in resamples]
         low, high = np.percentile(differences, (2.5, 97.5))
         yield replace(comparison, interval=Interval(float(low), float(high)))
 
 
 _MOST_PARTS = 200
+"""Largest number of parts that the jackknife leaves out one at a time."""
 _DRAWS, _SEED = 1000, 1
+"""Number of resamples of the bootstrap, and the seed of its random numbers."""
 
 
-class _Runs:
-    """The runs that an expression asks for at one of a claim's values.
+class _SelectedRuns:
+    """Runs that a claim's expression selects at one combination of the axis values in its `each`.
 
-    Calls that choose the same runs share them, whichever flows of them they ask for: what one
-    metric, or one flow, loses with a run, so does the other.
+    Calls that select the same runs share a group, even if their metrics or flows differ: a run that
+    the jackknife or the bootstrap leaves out is left out of all calls of the group.
 
     Attributes:
-        parts: by choice, into how many parts its runs fall, of which one is left out at a time; a
-            part is a run where there are not too many.
-        counts: by choice, how many runs there are.
-        are_means: whether means are all that was asked for.
-        are_medians: whether medians are, or means.
+        parts: number of parts of each group; the jackknife leaves out one part at a time. In
+            groups of up to `_MOST_PARTS` runs, a part is a single run.
+        counts: number of runs of each group.
+        all_means: whether every call so far asked for a mean.
+        all_means_or_medians: whether every call so far asked for a mean or a median.
     """
 
     def __init__(self, results: Results, at: Mapping[str, object]) -> None:
@@ -231,64 +237,68 @@ class _Runs:
         self._values: dict[str, FloatArray] = {}
         self.parts: dict[str, int] = {}
         self.counts: dict[str, int] = {}
-        self.are_means = self.are_medians = True
+        self.all_means = self.all_means_or_medians = True
 
     def call(self, name: str, selected: Selected) -> float:
-        """Return what a call is worth.
+        """Evaluate a call such as `goodput(cc="bbr")`, and store the values of its runs.
 
         Raises:
-            UnknownValueError: one of its runs failed, or none has it.
+            UnknownValueError: a selected run failed, or no run has a value.
         """
         stat = selected.get("stat", "mean")
-        self.are_means &= stat in ("mean", "pooled_mean")
-        self.are_medians &= stat in ("mean", "median")
+        self.all_means &= stat in ("mean", "pooled_mean")
+        self.all_means_or_medians &= stat in ("mean", "median")
         chosen = {**self._at, **selected}
         failed = self._results.failed_in(chosen)
         if failed:
-            told = ", ".join(f"{key}={value!r}" for key, value in chosen.items())
-            raise UnknownValueError(f"{name}({told}): {failed} of its runs failed")
+            arguments = ", ".join(f"{key}={value!r}" for key, value in chosen.items())
+            raise UnknownValueError(f"{name}({arguments}): {failed} of its runs failed")
         group = self._group(chosen)
-        values = self._results.values_called(name, chosen)
+        values = self._results.call_values(name, chosen)
         self._values[self._call(name, chosen)] = values
         self.parts[group] = min(len(values), self.parts.get(group, _MOST_PARTS))
         self.counts[group] = max(len(values), self.counts.get(group, 0))
-        return self._results.worth(name, chosen, values)
+        return self._results.call_result(name, chosen, values)
 
     def call_without(self, left_out: str, part: int, name: str, selected: Selected) -> float:
-        """Return what a call that was made is worth without one part of a choice's runs."""
+        """Evaluate an earlier call again, without part number `part` of the group `left_out`."""
         chosen = {**self._at, **selected}
         group = self._group(chosen)
         values = self._values[self._call(name, chosen)]
         if group == left_out:
             begin, end = (len(values) * edge // self.parts[group] for edge in (part, part + 1))
             values = np.delete(values, slice(begin, end), axis=0)
-        return self._results.worth(name, chosen, values)
+        return self._results.call_result(name, chosen, values)
 
-    def call_drawn(self, drawn: Mapping[str, FloatArray], name: str, selected: Selected) -> float:
-        """Return what a call that was made is worth with runs drawn from a choice's.
+    def call_resampled(
+        self, resampled: Mapping[str, FloatArray], name: str, selected: Selected
+    ) -> float:
+        """Evaluate an earlier call again with resampled runs.
 
         Args:
-            drawn: by choice, for each run which one takes its place, as a part of all.
-            name: of the metric.
-            selected: the call's keywords.
+            resampled: for each group, one position in [0, 1) per run of the group; a run is
+                replaced by the run at that position.
+            name: name of the metric.
+            selected: keywords of the call.
         """
         chosen = {**self._at, **selected}
         values = self._values[self._call(name, chosen)]
-        drawn_of = drawn[self._group(chosen)]
-        places = (drawn_of[: len(values)] * len(values)).astype(int)
-        return self._results.worth(name, chosen, values[places])
+        positions = resampled[self._group(chosen)]
+        places = (positions[: len(values)] * len(values)).astype(int)
+        return self._results.call_result(name, chosen, values[places])
 
     @staticmethod
     def _group(chosen: Mapping[str, object]) -> str:
-        """Name the runs that are chosen."""
-        return _named({key: chosen[key] for key in chosen if key not in ("flow", "stat")})
+        """Return the key of the group of the selected runs."""
+        return _selection_key({key: chosen[key] for key in chosen if key not in ("flow", "stat")})
 
     @staticmethod
     def _call(name: str, chosen: Mapping[str, object]) -> str:
-        """Name what they have that is asked for."""
+        """Return the key of a call's values: metric, whether bins are pooled, and selection."""
         pools = chosen.get("stat") in POOLED_STATS
-        return f"{name} {pools} {_named({key: chosen[key] for key in chosen if key != 'stat'})}"
+        selection = {key: chosen[key] for key in chosen if key != "stat"}
+        return f"{name} {pools} {_selection_key(selection)}"
 
 
-def _named(chosen: Mapping[str, object]) -> str:
+def _selection_key(chosen: Mapping[str, object]) -> str:
     return repr(sorted(chosen.items()))

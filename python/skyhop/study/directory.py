@@ -1,14 +1,14 @@
-"""The directory of a study: what is finished, what failed, and the dataset.
+"""Directory of a study: its finished runs, its failures, and its dataset.
 
     results.parquet      the dataset
-    report.html          the report, its figures beside it
+    report.html          the report, with its figures in the same directory
     failures.json        runs that failed, each with its scenario
     study.json           the study as it was run
-    runs/ID/             one run; it appears when it is finished, and whole
+    runs/ID/             one finished run; the directory appears with all of its files
     paths/ID.parquet     paths that runs share
 
-A run is made in `unfinished/` and moved into `runs/`: whatever is stopped at whatever moment,
-`runs/` holds finished runs only.
+A run is written to `unfinished/` and then moved to `runs/`, so that `runs/` holds finished runs
+only, even if a process is killed.
 """
 
 from __future__ import annotations
@@ -31,12 +31,21 @@ from skyhop.study.metrics import WARNINGS
 if TYPE_CHECKING:
     import polars as pl
 
-_MARK = "study.json"
-_WORDS = ("flow_cc", WARNINGS)
+_MARKER = "study.json"
+"""File that marks a directory as one of a study."""
+_TEXT_COLUMNS = ("flow_cc", WARNINGS)
+"""Keys of a row whose values are text; all others are numbers."""
 
 
 class StudyDirectory:
-    """A directory that holds a study's runs."""
+    """Directory of one study; it need not exist yet.
+
+    Attributes:
+        root: the directory itself.
+        runs: finished runs, a directory each.
+        paths: paths that runs share, a Parquet file each.
+        unfinished: runs in progress; it exists only while the study runs.
+    """
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -46,73 +55,77 @@ class StudyDirectory:
 
     @contextmanager
     def opened(self, description: Mapping[str, Any]) -> Iterator[None]:
-        """Make or take up the directory, for one study at a time.
+        """Create or reopen the directory, and lock it against other processes.
 
         Args:
-            description: what study.json shall say.
+            description: content of study.json.
 
         Raises:
-            InputError: the directory holds something else, or is in use.
+            InputError: the directory has other content, or another process runs a study in it.
         """
         if self.root.exists() and not self.root.is_dir():
             raise InputError(f"{self.root}: is not a directory")
-        if self.root.is_dir() and any(self.root.iterdir()) and not self._is_ours():
-            raise InputError(f"{self.root}: not empty and no study: give another directory")
+        if self.root.is_dir() and any(self.root.iterdir()) and not self._may_use():
+            raise InputError(
+                f"{self.root}: holds other files than a study's: give another directory"
+            )
         for place in (self.root, self.runs, self.paths):
             place.mkdir(parents=True, exist_ok=True)
         with self._locked():
-            # Nobody else is here: what is unfinished is left over from a run that was stopped.
+            # This process holds the lock, so unfinished runs are from a process that was killed.
             shutil.rmtree(self.unfinished, ignore_errors=True)
             self.unfinished.mkdir(exist_ok=True)
             text = json.dumps(description, indent=2, ensure_ascii=False)
-            write_file(self.root / _MARK, text.encode())
+            write_file(self.root / _MARKER, text.encode())
             yield
             shutil.rmtree(self.unfinished, ignore_errors=True)
 
     def rows_file(self, run_id: str, digest: str) -> Path:
-        """Return where the rows of a run are once it is finished and measured."""
+        """Return the file with a run's rows for the metrics of this digest; it may not exist."""
         return self.runs / run_id / f"rows-{digest}.json"
 
-    def take_over(self, run_id: str, digest: str, others: Sequence[StudyDirectory]) -> None:
-        """Have a run that another study has finished, where one has: its files, by another name.
+    def link_finished_run(self, run_id: str, digest: str, others: Sequence[StudyDirectory]) -> None:
+        """Hard-link the files of a run that one of the `others` has finished into this directory.
 
-        One of which only other measurements were kept is of no use.
+        A finished run is skipped if it has neither its tables nor rows for this digest.
 
         Raises:
-            RunError: its files cannot be had.
+            RunError: the run's files can be neither linked nor copied.
         """
         if (self.runs / run_id).is_dir():
             return
         for other in others:
             place = other.runs / run_id
             if (place / "flows.parquet").is_file() or other.rows_file(run_id, digest).is_file():
-                staged = new_place(self.unfinished)
+                staged = new_directory(self.unfinished)
                 _link_files(place, staged)
-                place_whole(staged, self.runs / run_id)
+                move_into_place(staged, self.runs / run_id)
                 return
 
     def read_rows(self, run_id: str, digest: str) -> list[dict[str, Any]] | None:
-        """Return the rows of a run, None where it is not finished.
+        """Return the rows of a run; None if it is not finished.
 
         Raises:
-            InputError: they are damaged.
+            InputError: the file with the rows is damaged.
         """
         file = self.rows_file(run_id, digest)
         try:
             rows: list[dict[str, Any]] = json.loads(file.read_text("utf-8"))
-            # Halves of letters, which JSON can write and nothing can print.
+            # Encoding finds lone surrogates, which JSON can hold and UTF-8 cannot.
             json.dumps(rows, ensure_ascii=False).encode()
         except FileNotFoundError:
             return None
         except (OSError, ValueError, RecursionError):
             rows = []
-        # A run has a row, if only one about its link.
+        # Each run has at least one row: a run without flows has a row about its link.
         if not (isinstance(rows, list) and rows and all(map(_is_row, rows))):
-            raise InputError(f"{file}: is damaged: remove it, and its run is measured again")
+            raise InputError(
+                f"{file}: is damaged: remove it, and the next run of the study measures it again"
+            )
         return rows
 
     def write_results(self, frame: pl.DataFrame) -> Path:
-        """Write the dataset, whole or not at all."""
+        """Write the dataset to results.parquet, atomically; return the file."""
         place = self.root / "results.parquet"
         content = io.BytesIO()
         frame.write_parquet(content)
@@ -120,7 +133,7 @@ class StudyDirectory:
         return place
 
     def write_failures(self, failures: Iterable[Mapping[str, Any]]) -> None:
-        """Write what failed, or remove what an earlier run left."""
+        """Write the failed runs to failures.json; remove the file if no run failed."""
         found = list(failures)
         if found:
             text = json.dumps(found, indent=2, ensure_ascii=False)
@@ -129,11 +142,11 @@ class StudyDirectory:
             (self.root / "failures.json").unlink(missing_ok=True)
 
     def is_study(self) -> bool:
-        """Whether a study has been run there."""
-        return (self.root / _MARK).is_file()
+        """Return whether a study was run in this directory: it has a study.json."""
+        return (self.root / _MARKER).is_file()
 
-    def _is_ours(self) -> bool:
-        # The lock is what a study that was stopped at once leaves.
+    def _may_use(self) -> bool:
+        # A study that was killed right after its start has left only the lock file.
         return self.is_study() or (self.root / _LOCK).is_file()
 
     @contextmanager
@@ -150,30 +163,33 @@ def _lock(file: IO[str], root: Path) -> None:
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise InputError(f"{root}: another study is running there: wait, or stop it") from None
+        raise InputError(
+            f"{root}: another process runs a study there: wait for it, or stop it"
+        ) from None
 
 
 def _is_row(row: object) -> bool:
-    """Whether a row holds what runs are measured as: figures, one word, warnings."""
+    """Return whether a row has the right types: numbers, a text in `flow_cc`, and warnings."""
     if not isinstance(row, dict) or not isinstance(row.get(WARNINGS), list):
         return False
     if not isinstance(row.get("flow"), int | None):
         return False
-    figures = {name: value for name, value in row.items() if name not in _WORDS}
+    figures = {name: value for name, value in row.items() if name not in _TEXT_COLUMNS}
     return all(
-        value is None or (isinstance(value, int | float) and abs(value) < _LARGEST)
+        value is None or (isinstance(value, int | float) and abs(value) < _FIGURE_LIMIT)
         for value in figures.values()
     ) and all(isinstance(text, str) for text in [*row[WARNINGS], row.get("flow_cc") or ""])
 
 
-_LARGEST = 2.0**63
+_FIGURE_LIMIT = 2.0**63
+"""Bound on the magnitude of a row's numbers, so that they fit into the dataset's columns."""
 
 
-def place_whole(staged: Path, place: Path) -> None:
-    """Move a finished run into its place; where another has finished it meanwhile, that stays.
+def move_into_place(staged: Path, place: Path) -> None:
+    """Rename the directory of a finished run to `place`; if `place` exists, add the files to it.
 
     Raises:
-        RunError: it cannot be moved.
+        RunError: the directory cannot be renamed.
     """
     try:
         staged.rename(place)
@@ -185,15 +201,15 @@ def place_whole(staged: Path, place: Path) -> None:
 
 
 def _add_files(staged: Path, place: Path) -> None:
-    """Put the files of `staged` into the run that is there; each appears whole."""
+    """Move the files of `staged` into an existing run, each atomically."""
     for file in sorted(staged.iterdir()):
         file.replace(place / file.name)
 
 
 def _link_files(place: Path, staged: Path) -> None:
-    """Give the files of a finished run another name each, or copy them where that cannot be.
+    """Hard-link the files of a finished run into `staged`, or copy them across file systems.
 
-    A finished run's files are replaced, never written to.
+    Links are safe because files of finished runs are replaced, never written to.
     """
     try:
         for file in sorted(place.iterdir()):
@@ -205,6 +221,6 @@ def _link_files(place: Path, staged: Path) -> None:
         raise RunError(f"{place}: {error.strerror}") from error
 
 
-def new_place(parent: Path) -> Path:
-    """Return a new directory below `parent`, whose name no other process has."""
+def new_directory(parent: Path) -> Path:
+    """Create a directory with a unique name in `parent`, and return it."""
     return Path(tempfile.mkdtemp(prefix=f"{os.getpid()}-", dir=parent))

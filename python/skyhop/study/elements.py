@@ -1,4 +1,4 @@
-"""Studies of element sets: the rows of two snapshots compared."""
+"""Rows of a study with engine = "elements", which compares two snapshots of element sets."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from skyhop.analysis.report_timing import report_timing
 
 
 def timing_error_rows(old: Path, new: Path) -> list[dict[str, object]]:
-    """Return a row per satellite of both files: catalogue number and report timing error in s.
+    """Return a row per satellite in both files, with timing error in s and position error in m.
+
+    The column `run` holds the satellite's catalogue number.
 
     Raises:
-        InputError: a file is no element sets, or they have no satellite in common.
+        InputError: a file holds no element sets, or the files have no satellite in common.
     """
     found = report_timing(old, new)
     return [

@@ -1,7 +1,7 @@
-"""Expressions of study files: numbers, metrics, comparisons, nothing else.
+"""Expressions of study files, made of numbers, metrics and comparisons only.
 
-They are parsed with `ast` and only the nodes below are evaluated, so that a study file from
-somebody else can do no harm.
+They are parsed with `ast`. Only the allowed kinds of nodes are evaluated, so that a study file from
+an untrusted source cannot run code.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from skyhop.analysis.statistics import Interval
 from skyhop.errors import InputError
 
 Selected: TypeAlias = Mapping[str, object]
-"""The keywords of a call: axis names and the value or values to take."""
+"""Selection of runs by the keywords of a call: names of axes with the value or values to select."""
 
 Call: TypeAlias = Callable[[str, Selected], float]
-"""What a call such as `goodput(cc="bbr")` is worth: its name and its keywords."""
+"""Function that evaluates a call such as `goodput(cc="bbr")`, given its name and keywords."""
 
 _LONGEST = 2000
 _LARGEST = 1e300
@@ -46,11 +46,11 @@ FUNCTIONS: Mapping[str, Callable[[Sequence[float]], float]] = {
     "mean": lambda values: math.fsum(values) / len(values),
     "abs": lambda values: abs(values[0]),
 }
-"""Functions of numbers, beside the metrics."""
+"""Functions of numbers, which expressions may call in addition to metrics."""
 
 
 class UnknownValueError(Exception):
-    """A value is not there: a run failed, or a metric is not known for it."""
+    """A value of an expression is missing, because a run failed or lacks the metric."""
 
 
 _UNKNOWN = Interval(None, None)
@@ -58,37 +58,37 @@ _UNKNOWN = Interval(None, None)
 
 @dataclass(frozen=True)
 class Comparison:
-    """One comparison of a claim, as it came out."""
+    """Evaluated comparison of a claim, with the values of both sides."""
 
     text: str
     left: float
     right: float
     holds: bool
     interval: Interval = _UNKNOWN
-    """Of left less right, 95 %, by how runs differ; not known of single runs, == and !=."""
+    """95 % interval of left - right over runs; unknown for single runs and for == and !=."""
 
     @property
     def within_chance(self) -> bool:
-        """Whether the difference may as well be zero, or have the other sign."""
+        """Whether the interval of the difference contains zero."""
         low, high = self.interval.low, self.interval.high
         return low is not None and high is not None and low <= 0 <= high and low < high
 
 
 @dataclass(frozen=True)
 class Expression:
-    """A checked expression."""
+    """Parsed expression; all of its nodes are of allowed kinds."""
 
     text: str
     _tree: ast.expr
 
     def calls(self) -> Iterator[tuple[str, dict[str, object]]]:
-        """Yield the metrics called, with their keywords."""
+        """Yield the name and the keywords of each call of a metric."""
         for node in ast.walk(self._tree):
             if isinstance(node, ast.Call) and _called(node) not in FUNCTIONS:
                 yield _called(node), _keywords(node)
 
     def names(self) -> set[str]:
-        """Return the bare names used."""
+        """Return the names that the expression uses without calling them."""
         called = {id(node.func) for node in ast.walk(self._tree) if isinstance(node, ast.Call)}
         return {
             node.id
@@ -97,11 +97,11 @@ class Expression:
         }
 
     def is_comparison(self) -> bool:
-        """Return whether it is true or false rather than a number."""
+        """Return whether the value of the expression is true or false, rather than a number."""
         return _is_truth(self._tree)
 
     def number(self, names: Mapping[str, float | None], call: Call | None = None) -> float:
-        """Return what the expression is worth.
+        """Evaluate the expression to a number; `names` has the values of names without a call.
 
         Raises:
             UnknownValueError: a name has no value, or the value is not finite (x / 0).
@@ -109,7 +109,7 @@ class Expression:
         return _Evaluation(names, call or _no_calls).number(self._tree)
 
     def check(self, call: Call) -> tuple[bool, list[Comparison]]:
-        """Return whether the expression holds, and each comparison as it came out.
+        """Evaluate the expression to true or false; return the result and each comparison.
 
         Raises:
             UnknownValueError: a value is missing.
@@ -118,25 +118,25 @@ class Expression:
         return evaluation.truth(self._tree), evaluation.comparisons
 
     def asks_for_equality(self) -> bool:
-        """Whether == or != is among its comparisons."""
+        """Return whether the expression contains == or !=."""
         return any(isinstance(node, ast.Eq | ast.NotEq) for node in ast.walk(self._tree))
 
     def certain(self, comparisons: Sequence[Comparison]) -> bool | None:
-        """Return whether it holds, None where that hangs on a comparison within chance."""
+        """Return whether the expression holds; None if a comparison within chance decides it."""
         return _certain(self._tree, iter(comparisons))
 
 
 def parse_expression(text: str, origin: str) -> Expression:
-    """Return the expression; `origin` is what errors call its place.
+    """Parse and check an expression; `origin` names its place in error messages.
 
     Raises:
-        InputError: it is not an expression, or uses what expressions cannot.
+        InputError: the text is not an expression, or contains something that is not allowed.
     """
     if len(text) > _LONGEST:
         raise InputError(f"{origin}: longer than {_LONGEST} characters")
     try:
         with warnings.catch_warnings():
-            # What Python would only warn of, such as "1and 2", is a slip.
+            # Python only warns about a typing error such as "1and 2".
             warnings.simplefilter("error")
             tree = ast.parse(text.strip(), mode="eval").body
         _check(tree, origin)
@@ -167,7 +167,7 @@ def _check_truth(node: ast.expr, origin: str) -> None:
             for value in (left, *others):
                 _check_number(value, origin)
         case _:
-            raise _cannot_stand(node, origin)
+            raise _not_allowed(node, origin)
 
 
 def _check_number(node: ast.expr, origin: str) -> None:
@@ -186,12 +186,12 @@ def _check_number(node: ast.expr, origin: str) -> None:
         case ast.Call():
             _check_call(node, origin)
         case _:
-            raise _cannot_stand(node, origin)
+            raise _not_allowed(node, origin)
 
 
-def _cannot_stand(node: ast.expr, origin: str) -> InputError:
+def _not_allowed(node: ast.expr, origin: str) -> InputError:
     return InputError(
-        f"{origin}: `{ast.unparse(node)}` cannot stand there in an expression; expected numbers, "
+        f"{origin}: `{ast.unparse(node)}` is not allowed there in an expression; expected numbers, "
         'metrics such as goodput(cc="bbr"), + - * /, comparisons, and, or, not'
     )
 
@@ -217,11 +217,11 @@ def _called(node: ast.Call) -> str:
 
 
 def _keywords(node: ast.Call) -> dict[str, object]:
-    """Return the call's keywords; ValueError where one is not a constant."""
+    """Return the call's keywords; ValueError if a value is not a constant."""
     found: dict[str, object] = {}
     for keyword in node.keywords:
         if keyword.arg is None:
-            raise ValueError("** cannot stand in an expression")
+            raise ValueError("** is not allowed in an expression")
         found[keyword.arg] = ast.literal_eval(keyword.value)
     return found
 
@@ -233,7 +233,7 @@ def _is_truth(node: ast.expr) -> bool:
 
 
 def _certain(node: ast.expr, comparisons: Iterator[Comparison]) -> bool | None:
-    """Return the truth of a node in Kleene's logic; `comparisons` are in the order of the walk."""
+    """Return the truth of a node in Kleene's three-valued logic; comparisons come in walk order."""
     match node:
         case ast.BoolOp(op=op, values=values):
             each = [_certain(value, comparisons) for value in values]
@@ -263,7 +263,7 @@ def _no_calls(name: str, _selected: Selected) -> float:
 
 
 class _Evaluation:
-    """One walk over a checked tree."""
+    """Evaluation of a checked tree; it collects the comparisons that it evaluates."""
 
     def __init__(self, names: Mapping[str, float | None], call: Call) -> None:
         self._names = names
@@ -309,7 +309,7 @@ class _Evaluation:
     def truth(self, node: ast.expr) -> bool:
         match node:
             case ast.BoolOp(op=op, values=values):
-                # All of them: a reader wants to see each comparison.
+                # No short circuit: the report shows every comparison.
                 each = [self.truth(value) for value in values]
                 return all(each) if isinstance(op, ast.And) else any(each)
             case ast.UnaryOp(op=ast.Not(), operand=operand):
@@ -324,10 +324,10 @@ class _Evaluation:
         left, holds = self.number(first), True
         for op, other in zip(ops, others, strict=True):
             right = self.number(other)
-            came_out = _COMPARE[type(op)](left, right)
+            is_true = _COMPARE[type(op)](left, right)
             text = f"{ast.unparse(first)} {_SIGNS[type(op)]} {ast.unparse(other)}"
-            self.comparisons.append(Comparison(text, left, right, came_out))
-            holds = holds and came_out
+            self.comparisons.append(Comparison(text, left, right, is_true))
+            holds = holds and is_true
             first, left = other, right
         return holds
 

@@ -1,7 +1,7 @@
-"""The study file: which scenarios to run, what to measure, and what is claimed about it.
+"""Types of the study file: the scenarios to run, the metrics to measure, the claims to check.
 
-The types below are the schema (docs/study.schema.json); `docs/studies.md` explains them with
-examples. Everything that can be told without running is checked on reading.
+The types below are its JSON Schema (docs/study.schema.json); `docs/reference/study-file.md`
+explains them with examples. Reading a file checks everything that needs no run.
 """
 
 from __future__ import annotations
@@ -23,35 +23,45 @@ from skyhop.errors import InputError
 
 Value: TypeAlias = bool | int | float | str
 Setting: TypeAlias = Value | list[Value] | dict[str, Any]
-"""What a key of the scenario is set to; a table takes the place of the whole table there."""
+"""Value of a scenario key; a table given here replaces the scenario's whole table."""
 Choice: TypeAlias = dict[str, Value | list[Value]]
-"""Which runs: axis names, or `seed` and `flow`, each with the value or values to take."""
+"""Selection of runs: names of axes, `seed` or `flow`, each with the value or values to select."""
 
 
 _MOST_VALUES = 10_000
-"""Of one range."""
+"""Largest number of values of one range."""
 MOST_DRAWS = 1_000_000
-"""Of all values of one axis."""
+"""Largest number of draws of one axis."""
 
 
-class Strict(BaseModel):
-    """What knows its keys, and takes no numbers without end."""
+class StrictModel(BaseModel):
+    """Base model: unknown keys and infinite numbers are errors."""
 
+    # The docstring of each key becomes its description in the JSON Schema and in the reference.
     model_config = ConfigDict(
-        extra="forbid", frozen=True, populate_by_name=True, allow_inf_nan=False
+        extra="forbid",
+        frozen=True,
+        populate_by_name=True,
+        allow_inf_nan=False,
+        use_attribute_docstrings=True,
     )
 
 
-class Range(Strict):
+class Range(StrictModel):
     """Evenly spaced values: `from` to `to` inclusive, by `step` or `count` of them."""
 
     from_: float = Field(alias="from")
+    """First value of the range."""
     to: float
+    """Last value of the range, included."""
     step: float | None = Field(None, gt=0)
+    """Distance between values; instead of `count`."""
     count: int | None = Field(None, ge=2)
+    """Number of values; instead of `step`."""
     scale: Literal["linear", "log"] = "linear"
+    """Spacing of the values: equal differences, or equal ratios."""
     unit: str = ""
-    """What is written behind each number, such as "%" or "s"."""
+    """Unit that follows each number, such as "%" or "s"."""
 
     @model_validator(mode="after")
     def _is_one_way(self) -> Range:
@@ -63,29 +73,33 @@ class Range(Strict):
         if count > _MOST_VALUES:
             raise ValueError(f"{count:.4g} values are too many; expected at most {_MOST_VALUES:,}")
         if self.scale == "log" and (self.step is not None or self.from_ <= 0):
-            raise ValueError("a log scale takes `count` and begins above 0")
+            raise ValueError("a log scale needs `count`, and `from` above 0")
         return self
 
 
 Duration = Annotated[str, Field(pattern=DURATION)]
 Moment = Annotated[str, Field(pattern=MOMENT)]
-"""When in a run or of a flow: "20 s" after its begin, "-1 s" before its end, "75 %" of it."""
+"""Time in a run or flow: "20 s" after its start, "-1 s" before its end, "75 %" of its length."""
 Size = Annotated[str, Field(pattern=SIZE)]
 
 
-class Draw(Strict):
-    """A value that is drawn for each change, by a function of Python's `random`."""
+class Draw(StrictModel):
+    """Random value that is drawn for each change by a function of Python's `random`."""
 
     law: Literal["randint", "uniform"]
+    """Function of Python's `random` that draws the value."""
     low: float
+    """Smallest value that is drawn."""
     high: float
+    """Largest value that is drawn."""
     digits: int | None = Field(None, ge=0, le=15)
-    """uniform: rounded to so many places."""
+    """Number of decimals to which a value of `uniform` is rounded."""
     unit: str = ""
+    """Unit that follows the number."""
     key: Literal["rtt", "rate", "loss", "outage"] | None = None
-    """What changes; without it, the value is drawn and put aside."""
+    """Key of the change that is set to the drawn value; without it, the value is discarded."""
     link: str | None = None
-    """Of which of the scenario's links; of the path where not given."""
+    """Name of the scenario's link that changes; by default the link of [path]."""
 
     @model_validator(mode="after")
     def _can_be_drawn(self) -> Draw:
@@ -96,19 +110,25 @@ class Draw(Strict):
         return self
 
 
-class Changes(Strict):
-    """The scenario's `[[change]]`s, drawn with the axis's value as seed, or rows of a file.
+class Changes(StrictModel):
+    """`[[change]]` entries of the scenario that depend on the value of an axis.
 
-    The file is CSV: a column called like the axis, with its value, `at`, and some of `link`, `rtt`,
-    `rate`, `loss` and `outage`.
+    They are drawn at random with the axis's value as seed (`draw`), or they are the rows of a CSV
+    file (`csv`). A column of the file has the name of the axis: a row applies at the axis value in
+    that column. The column `at` holds the time of the change. The columns `link`, `rtt`, `rate`,
+    `loss` and `outage` are optional, and are those of a `[[change]]`.
     """
 
     draw: list[Draw] | None = Field(None, min_length=1)
-    """In this order at each change."""
+    """Values to draw at each change, in this order."""
     first: Duration = "0 s"
+    """Time of the first change."""
     every: Duration | None = None
+    """Time between two changes."""
     count: int | None = Field(None, ge=1)
+    """Total number of changes."""
     csv: str | None = None
+    """CSV file with the changes, instead of `draw`, `first`, `every` and `count`."""
 
     @model_validator(mode="after")
     def _is_one_kind(self) -> Changes:
@@ -118,28 +138,40 @@ class Changes(Strict):
             self.count is None
         ):
             raise ValueError("`every` and `count` go with `draw`, which needs them")
-        # So that what is no duration is found here.
+        # Parsing raises an error here if a text is no duration.
         for duration in (self.first, self.every):
             seconds(duration or "0 s")
         return self
 
 
-class Axis(Strict):
-    """One thing that varies: a key with values or a range, or labelled points of several keys."""
+class Axis(StrictModel):
+    """Axis of a study: values of one key, labelled points of several keys, or rows of a file."""
 
     name: str = Field(pattern=r"^[a-z][a-z0-9_]*$")
+    """Name of the axis in claims, panels and the dataset."""
     key: str | None = None
     """The scenario's key by its dotted path, such as `flow.0.cc`."""
     values: list[Value] | None = Field(None, min_length=1)
+    """Values of the key."""
     range: Range | None = None
+    """Evenly spaced values of the key, instead of `values`."""
     points: dict[str, dict[str, Setting]] | None = Field(None, min_length=1)
-    """Label: the keys that it sets; `path = { kind = "trace", … }` sets a whole table."""
+    """Labelled points, instead of `key`: for each label, the scenario keys that it sets.
+
+    `path = { kind = "trace", … }` sets a whole table.
+    """
     changes: Changes | None = None
-    """Instead of a key: what changes in the scenario at each of the values, which are seeds."""
+    """Changes of the scenario over time, instead of `key`: for each value of this axis, they are
+    drawn with the value as seed, or read from the rows of a file that belong to the value."""
     csv: str | None = None
-    """Instead of values: rows of a file, each a value of this axis that sets keys (`listed`)."""
+    """CSV file whose rows are the values of this axis, instead of `values`.
+
+    The column with the name of this axis holds its values. A column with the name of another axis
+    holds the value of that axis at which the row applies. Every further column is a scenario key
+    that the row sets.
+    """
     zip: str | None = None
-    """Axes of one zip go in step; all others are crossed."""
+    """Name of a group of axes that advance together; axes without a group are crossed."""
 
     @model_validator(mode="after")
     def _is_one_kind(self) -> Axis:
@@ -155,113 +187,160 @@ class Axis(Strict):
         if self.changes is not None and sets_keys:
             raise ValueError("`changes` go with `values` or a `range`, not with `points` or `csv`")
         if self.csv is not None and self.zip is not None:
-            raise ValueError("rows of a file say themselves what they go with: `csv` has no `zip`")
+            raise ValueError(
+                "`csv` takes no `zip`: the rows say to which values of other axes they belong"
+            )
         return self
 
 
 Series: TypeAlias = Literal["goodput", "cwnd", "srtt", "throughput", "retransmit_share"]
-"""What is sampled of a flow.
+"""Sampled quantity of a flow.
 
-goodput: payload that arrived in order. throughput: what the link of [path] delivered in the flow's
-direction, in whatever order, of all flows, and as its rate counts. retransmit_share: how many
-packets the flow sent again, in % of how many full ones that link delivered.
+goodput: payload that arrived in order, in Mbit/s. cwnd: congestion window in packets. srtt:
+smoothed RTT in ms. throughput: rate in Mbit/s at which the link of [path] delivered packets of all
+flows, headers included, in the direction of this flow. retransmit_share: packets that the flow
+retransmitted, in % of the packets that this link delivered (counted as full-sized packets).
 """
 Spread: TypeAlias = Literal["interval", "sd", "pooled"]
-"""What stands beside means over runs.
+"""Measure of spread that is shown next to means over runs.
 
-interval: the mean's 95 % interval. sd: the runs' standard deviation, n - 1. pooled: mean and
-standard deviation over the bins of all runs together, of metrics that say `pool = true`.
+interval: 95 % confidence interval of the mean. sd: standard deviation over runs (n - 1). pooled:
+mean and standard deviation over the bins of all runs together, for metrics with `pool = true`.
 """
 
 
-class Metric(Strict):
-    """A figure of each run, computed from other metrics or from the run's samples.
+class Metric(StrictModel):
+    """Number that is computed for each run, from its samples or from other metrics.
 
-    kind = "expression": `value` from the metrics of the same row. kind = "samples": `stat` of the
-    samples of `series` between `from` and `until`, as means over `bin`. kind = "transient": the
-    same, but only during `window` after each event of the kind `after`. kind = "probe": `stat` of
-    the round trips (ms) of a run's first probe. kind = "dissection": what the probes of a run that
-    turn round one behind the other, as those of a traceroute, say about a `segment`. kind =
-    "grid_error": how
-    far, in ms, the handover grid that a run with signal.source = "blind" has found at its end is
-    from the true one, every `period` from the UTC second `offset` on; none where it found no grid.
-    kind = "flows": `stat` of what the flows amount to together (`over`) in each bin; without `bin`,
-    what their means over the whole window amount to. kind = "time_to_bytes": how long, in s, a flow
-    takes for its first `bytes`; kind = "rate_over_bytes": the rate, in Mbit/s, from `after_bytes`
-    to `bytes`. kind = "relative": the metric `of` over what it is in the run with the same seed at
-    the values `to` of axes, or less that.
+    expression: the expression `value`, computed from other metrics of the same row.
+
+    samples: statistic `stat` of the samples of `series` between `from` and `until`; with `bin`, of
+    their means over bins of that length.
+
+    transient: like samples, but only of the samples during `window` after each event `after`.
+
+    probe: statistic `stat` of the RTTs in ms that the run's first probe measured.
+
+    flows: `over` combines the values of several flows into one value per bin, and `stat` is the
+    statistic over the bins; without `bin`, the means of the flows over the whole window are
+    combined.
+
+    time_to_bytes: time in s that a flow takes to deliver its first `bytes`.
+
+    rate_over_bytes: rate in Mbit/s at which a flow delivers its bytes from `after_bytes` to
+    `bytes`.
+
+    relative: the metric `of`, compared with its value in a reference run. The reference run has the
+    same seed, and the axis values `to`. `by` chooses the ratio or the difference.
+
+    dissection: one-way delay in ms of one `segment` of the route, or its share in % of the whole
+    route, from probes to each of the `hops` as in a traceroute.
+
+    grid_error: distance in ms between the handover grid that a run with signal.source = "blind"
+    estimated and the true grid. The true grid has a handover every `period`, the first one in each
+    minute of UTC at `offset`. There is no value if the run found no grid.
+
+    gap: statistic `stat` of the begin, end or length (`edge`) in ms of gaps between deliveries. Of
+    the gaps that lie within `window` of a moment of the true grid, the `largest` ones count.
     """
 
     name: str = Field(pattern=r"^[a-z][a-z0-9_]*$")
+    """Name of the metric in claims, panels and the dataset."""
     kind: Literal[
         "expression", "samples", "transient", "probe", "grid_error", "flows", "time_to_bytes",
         "rate_over_bytes", "relative", "dissection", "gap",
     ]  # fmt: skip
+    """Kind of the metric; it decides which of the other keys apply."""
     title: str | None = None
+    """Title on the page; the name by default."""
     unit: str = ""
+    """Unit of the value, for titles and column names."""
     value: str | None = None
+    """Expression that is computed from other metrics of the same row, for kind = "expression"."""
     series: Literal[
         "goodput", "cwnd", "srtt", "throughput", "retransmit_share", "srtt_over_base"
     ] = "goodput"
-    """srtt_over_base: srtt over the mean base RTT of the same second; the others: `Series`."""
+    """Sampled quantity; srtt_over_base: ratio of srtt to the mean base RTT of the same second."""
     stat: str = Field("mean", pattern=r"^(mean|min|max|sd|median|p[0-9]{1,2})$")
+    """Statistic over the samples or bins: mean, min, max, sd, median, or p0 to p99."""
     bin: Duration | None = None
+    """Length in time of the bins whose means are used; without it, the samples are used."""
     from_: Moment | None = Field(None, alias="from")
+    """Start of the window: "2 s" after the period's start, "-1 s" before its end, "75 %" of it."""
     until: Moment | None = None
+    """End of the window, written like `from`."""
     after: Literal["end", "intermediate", "reroute", "restored", "change", "rise"] = "end"
-    """rise: the base RTT has become `rise` longer, from one second to the next."""
+    """Event for kind = "transient"; rise: the base RTT grows by the share `rise` in a second."""
     window: Duration = "5 s"
+    """Time after each event; for kind = "gap", time around a handover in which a gap must lie."""
     period: Duration = "15 s"
+    """Period of the true handover grid, for grid_error and gap."""
     offset: Duration = "12 s"
-    # What follows came later: `LATER_METRIC_KEYS`.
+    """First moment of the true handover grid in each minute of UTC, for grid_error and gap."""
+    # Later versions added the keys below: `LATER_METRIC_KEYS`.
     within: Literal["run", "flow", "bytes"] = "run"
-    """What `from` and `until` are moments of; bytes: of the time in which a flow's bytes from
-    `after_bytes` to `bytes` arrived."""
+    """Period that `from` and `until` refer to: the run, the flow's lifetime, or the time in which
+    the flow's bytes from `after_bytes` to `bytes` arrived."""
     ddof: Literal[0, 1] = 1
-    """What a standard deviation over bins, of one run or of all, takes from their number."""
+    """Delta degrees of freedom: a standard deviation over n bins divides by n - ddof."""
     pool: bool = False
-    """Also keep what it takes to pool the bins of all runs: `stat="pooled_mean"`, `spread`."""
+    """Whether each run stores count, mean and squared deviations of its bins, so that the bins of
+    all runs can be pooled: for `stat="pooled_mean"` and `stat="pooled_sd"` in claims, and
+    `spread = "pooled"` in panels."""
     over: Literal["min/max", "one/others", "sum/sum", "sum", "mean", "jain"] | None = None
-    """one/others: the flow `flow` over the greatest of the others.
+    """Function with which kind = "flows" combines the values of several flows into one value.
 
-    sum/sum: the sum of `flows` over that of `against`.
+    min/max: ratio of the smallest value to the greatest. one/others: ratio of the value of flow
+    `flow` to the greatest value of the other flows. sum/sum: ratio of the sum over `flows` to the
+    sum over `against`. jain: Jain's fairness index.
     """
     flow: int | None = Field(None, ge=0)
+    """Id of the flow that over = "one/others" compares with the others."""
     flows: list[int] | None = Field(None, min_length=1)
-    """The ids of those that count; all TCP flows where not given."""
+    """Ids of the flows to combine, by default all TCP flows; for dissection, ids of the probes."""
     against: list[int] | None = Field(None, min_length=1)
+    """Ids of the flows in the denominator of over = "sum/sum"."""
     least: float | None = None
-    """A flow that has less in a bin counts as having so much."""
+    """Lower bound: a smaller value of a flow in a bin is replaced by this value."""
     truncate: bool = False
-    """Cut each flow's bins to whole numbers first."""
+    """Whether each flow's values are truncated to whole numbers before they are combined."""
     bytes: Size | None = None
+    """Number of bytes, counted from the flow's start, whose arrival ends the window."""
     after_bytes: Size | None = None
+    """Number of bytes, counted from the flow's start, whose arrival begins the window."""
     cut: Duration | None = None
-    """Cut times to whole ones of it first, such as "1 s"."""
+    """Resolution to which times are rounded down, such as "1 s"; times are exact by default."""
     skip: Duration = "0 s"
-    """How much of each event's `window` does not count, from the event on."""
+    """Time after each event whose samples are left out; less than `window`."""
     rise: float | None = Field(None, gt=0)
-    """With after = "rise", by which part of itself the base RTT grows: 0.1 for a tenth."""
+    """Relative growth of the base RTT that is an event for after = "rise": 0.1 means 10 %."""
     above: float | None = None
-    """Instead of the values themselves: which share of them, in %, is above this …"""
+    """Exclusive lower bound: the metric becomes the share in % of the values that are greater than
+    `above` and, if `upto` is given, at most `upto`."""
     upto: float | None = None
-    """… and at most that."""
+    """Inclusive upper bound: the metric becomes the share in % of the values that are at most
+    `upto` and, if `above` is given, greater than `above`."""
     of: str | None = None
+    """Metric that kind = "relative" compares."""
     to: dict[str, Value] | None = Field(None, min_length=1)
+    """Axes and their values at the reference run of kind = "relative"."""
     by: Literal["ratio", "difference"] = "ratio"
+    """Comparison of kind = "relative": ratio to the reference value, or difference from it."""
     segment: Literal["S1", "S2", "S3", "S4", "S5", "S6"] | None = None
-    """Of `skyhop dissect`: S1 host to terminal, S2 bent pipe, S3 to S5 operator, S6 Internet."""
+    """Segment of a route: S1 host to terminal, S2 bent pipe, S3 to S5 operator, S6 Internet."""
     hops: list[str] | None = Field(None, min_length=1)
-    """The addresses at which the probes `flows` turn round, nearest first; the last is reached."""
+    """Addresses of the hops that answer the probes, nearest first; the last is the destination."""
     method: Literal["trace", "medians"] = "trace"
-    """From round trips to delays by trace, or of medians (docs/telemetry.md)."""
+    """Computation of delays from RTTs: per trace, or from medians (docs/how-to/telemetry.md)."""
     edge: Literal["begin", "end", "length"] | None = None
+    """Property of a gap: its begin or end in ms relative to the handover, or its length in ms."""
     largest: int = Field(30, ge=1)
-    """How many gaps count."""
+    """Number of gaps that count; they are the largest ones."""
     clock: Duration = "0 s"
-    """By how much the receiver's clock may be wrong: drawn evenly from the seed, either way."""
+    """Largest error of the receiver's clock. The error is drawn with the run's seed, uniformly
+    between -clock and +clock."""
     share: bool = False
-    """Its share of the sum of all segments, in %, instead of its delay of one direction, in ms."""
+    """Whether the metric is the segment's share in % of the route's delay, not its delay in ms."""
 
     @model_validator(mode="after")
     def _has_what_its_kind_needs(self) -> Metric:
@@ -273,7 +352,7 @@ class Metric(Strict):
                 and getattr(self, key) != type(self).model_fields[key].default
             ):
                 raise ValueError(f"`{key}` goes with kind = {' or '.join(map(json.dumps, kinds))}")
-        for key, kind in _NEEDED:
+        for key, kind in _REQUIRED_KEYS:
             if self.kind == kind and getattr(self, key) is None:
                 raise ValueError(f'kind = "{kind}" needs `{key}`')
         if (self.over == "one/others") != (self.flow is not None):
@@ -295,10 +374,10 @@ class Metric(Strict):
         return self
 
     @model_validator(mode="after")
-    def _has_both_of_what_goes_together(self) -> Metric:
+    def _has_dependent_keys_together(self) -> Metric:
         if (self.after == "rise") != (self.rise is not None):
             raise ValueError('after = "rise" goes with `rise`, and needs it')
-        if (self.within == "bytes") != (self.kind in _OF_FLOW and self.bytes is not None):
+        if (self.within == "bytes") != (self.kind in _FLOW_KINDS and self.bytes is not None):
             raise ValueError('within = "bytes" goes with `bytes`, and needs it')
         if self.after_bytes is not None and self.bytes is None:
             raise ValueError("`after_bytes` needs `bytes`")
@@ -315,7 +394,7 @@ class Metric(Strict):
                 raise ValueError(f"expected `{name}` above 0 s")
         if self.kind == "transient" and seconds(self.skip) >= seconds(self.window):
             raise ValueError("expected `skip` below `window`")
-        if self.from_ and self.until and _comes_late(self.from_, self.until):
+        if self.from_ and self.until and _is_not_before(self.from_, self.until):
             raise ValueError("expected `from` before `until`")
         if self.bytes and size_bytes(self.after_bytes or "0 B") >= size_bytes(self.bytes):
             raise ValueError("expected `after_bytes` below `bytes`")
@@ -323,28 +402,28 @@ class Metric(Strict):
 
     @property
     def needs_series(self) -> bool:
-        """Whether it needs the samples of a run, beyond its summary."""
+        """Whether the metric needs the samples of a run, in addition to its summary."""
         return self.kind not in ("expression", "grid_error", "relative")
 
 
-_OF_FLOW = ("samples", "transient")
-_OF_BINS = (*_OF_FLOW, "flows")
-_OF_VALUES = (*_OF_BINS, "probe", "gap")
-_OF_BYTES = ("time_to_bytes", "rate_over_bytes")
+_FLOW_KINDS = ("samples", "transient")
+_BIN_KINDS = (*_FLOW_KINDS, "flows")
+_VALUE_KINDS = (*_BIN_KINDS, "probe", "gap")
+_BYTE_KINDS = ("time_to_bytes", "rate_over_bytes")
 _KINDS_OF_KEYS: dict[str, tuple[str, ...]] = {
-    "within": _OF_FLOW,
-    **dict.fromkeys(("ddof", "pool", "above", "upto"), _OF_VALUES),
+    "within": _FLOW_KINDS,
+    **dict.fromkeys(("ddof", "pool", "above", "upto"), _VALUE_KINDS),
     **dict.fromkeys(("over", "flow", "against", "least", "truncate"), ("flows",)),
     "flows": ("flows", "dissection"),
     **dict.fromkeys(("segment", "hops", "method", "share"), ("dissection",)),
-    "bytes": (*_OF_FLOW, *_OF_BYTES),
-    "cut": _OF_BYTES,
+    "bytes": (*_FLOW_KINDS, *_BYTE_KINDS),
+    "cut": _BYTE_KINDS,
     **dict.fromkeys(("skip", "rise"), ("transient",)),
-    "after_bytes": (*_OF_FLOW, "rate_over_bytes"),
+    "after_bytes": (*_FLOW_KINDS, "rate_over_bytes"),
     **dict.fromkeys(("of", "to", "by"), ("relative",)),
     **dict.fromkeys(("edge", "largest", "clock"), ("gap",)),
 }
-_NEEDED = (
+_REQUIRED_KEYS = (
     ("over", "flows"),
     ("bytes", "time_to_bytes"),
     ("bytes", "rate_over_bytes"),
@@ -355,68 +434,88 @@ _NEEDED = (
     ("edge", "gap"),
 )
 LATER_METRIC_KEYS = frozenset(_KINDS_OF_KEYS)
-"""Keys that metrics were given later: where they are not used, what is measured is as before."""
+"""Keys of metrics that were added in later versions of the study file.
+
+The digest of a metric leaves out keys that have their defaults, so that older runs stay valid.
+"""
 
 
-def _comes_late(begin: str, end: str) -> bool:
-    """Whether a moment is not before another, whatever they are moments of."""
+def _is_not_before(begin: str, end: str) -> bool:
+    """Return whether the moment `begin` is at or after the moment `end` in a period of any length.
+
+    False for moments that cannot be compared: one counts from the start of the period and the
+    other from its end, or only one is a percentage.
+    """
     alike = begin.strip().endswith("%") == end.strip().endswith("%")
     alike &= begin.strip().startswith("-") == end.strip().startswith("-")
     return alike and moment_s(begin, 0.0, 1.0) >= moment_s(end, 0.0, 1.0)
 
 
-class Published(Strict):
-    """Values that others published: rows of the values of the axes `by`, and the figure."""
+class Published(StrictModel):
+    """Published values of a metric: one row per combination of values of the axes `by`."""
 
     metric: str
+    """Metric of the study with whose results the published values are compared."""
     stat: Literal["mean", "sd"] = "mean"
-    """sd: the standard deviation over their runs."""
+    """Published statistic: the mean, or the standard deviation over runs."""
     by: list[str] = Field(min_length=1)
+    """Axes that identify a row: their values are the first columns of each row of `values`."""
     values: list[list[Value]] = Field(min_length=1)
+    """Rows, each with one value per axis of `by`, then the published value."""
 
 
-class Claim(Strict):
-    """Something to check: an expression over the results, such as `goodput(cc="bbr") > 100`."""
+class Claim(StrictModel):
+    """Claim to check: an expression over the results, such as `goodput(cc="bbr") > 100`."""
 
     text: str
+    """The claim in words."""
     check: str | None = None
+    """Expression that is true if the claim holds."""
     each: dict[str, list[Value]] = {}
-    """Check once for each of these values; the claim holds when all of them do."""
+    """Axes and some of their values; the claim must hold at each combination of these values."""
     cannot_be_told: str = ""
-    """Instead of a check: why there can be none. With `policy`: why not without that one."""
+    """Reason why the claim cannot be checked; with `policy`, why not if its card is not given."""
     policy: str = ""
-    """The learned sender that it is about, whose card is given as the study is run."""
+    """Name of the learned sender in the claim; the user gives its card with `--policy`."""
     note: str = ""
-    """What a reader should know about it."""
+    """Note for readers of the page."""
 
     @model_validator(mode="after")
     def _is_checked_or_says_why_not(self) -> Claim:
         has_why = bool(self.cannot_be_told.strip())
         if self.policy and (self.check is None or not has_why):
-            raise ValueError("`policy` goes with `check`, and with why it `cannot_be_told` without")
+            raise ValueError(
+                "`policy` needs `check`, and `cannot_be_told`: the reason without that sender"
+            )
         if not self.policy and (self.check is None) != has_why:
-            raise ValueError("expected either `check`, or why it `cannot_be_told`")
+            raise ValueError("expected either `check`, or the reason `cannot_be_told`")
         if self.check is None and self.each:
             raise ValueError("`each` goes with `check`")
         return self
 
 
-class _Panel(Strict):
-    """What every panel has."""
+class _Panel(StrictModel):
+    """Base model with the keys that every panel has."""
 
     title: str
+    """Title of the panel."""
     where: Choice = {}
+    """Axes and the values of each axis that the panel shows; all values by default."""
     note: str = ""
+    """Note below the panel."""
 
 
-class _SpreadPanel(_Panel):
-    """What is shown of each run: a metric, the bins that it is of, or a series's over `bin`."""
+class _DistributionPanel(_Panel):
+    """Base model of panels that show the distribution of a metric, its bins, or a series."""
 
     metric: str | None = None
+    """Metric that is shown, with one value per run."""
     bins_of: str | None = None
-    """A metric of samples or flows: what it is a statistic of, of all runs together."""
+    """Metric of kind samples or flows; the panel shows its bins, those of all runs together."""
     series: Series | None = None
+    """Sampled quantity that is shown, as means over bins of length `bin`."""
     bin: Duration = "1 s"
+    """Length in time of the bins of `series`."""
 
     @model_validator(mode="after")
     def _has_one(self) -> Self:
@@ -429,74 +528,97 @@ class _SpreadPanel(_Panel):
 
 
 class TablePanel(_Panel):
-    """Means with confidence intervals, and the published values beside."""
+    """Means with confidence intervals, next to the published values."""
 
     kind: Literal["table"]
     metrics: list[str] = Field(min_length=1)
+    """Metrics, one column each."""
     by: list[str] = Field(min_length=1)
+    """Axes; each combination of their values is a row."""
     spread: Spread = "interval"
+    """Measure of spread next to the means."""
 
 
 class ComparisonPanel(_Panel):
-    """Each value of the axis `by` against one of them: a t-test, Bonferroni, Cohen's d.
+    """Comparison of a metric at each value of the axis `by` with its value at a reference value.
 
-    Where standard deviations were published, the difference stands in those, too.
+    It has a t-test, p values with Bonferroni's correction, and Cohen's d. If standard deviations
+    were published, it also has Cohen's d with these.
     """
 
     kind: Literal["comparison"]
     metric: str
+    """Metric that is compared."""
     by: str
+    """Axis whose values are compared."""
     against: Value
+    """Reference value of the axis `by`, with which its other values are compared."""
     each: list[str] = []
+    """Axes; the comparison is repeated at each combination of their values."""
     test: Literal["welch", "student", "both"] = "welch"
-    """student: as if both samples varied alike."""
+    """Test: Welch's t-test, Student's t-test (which assumes equal variances), or both."""
 
 
 class BarsPanel(_Panel):
-    """Mean and confidence interval as bars along `x`, one colour per `hue`."""
+    """Mean and confidence interval as bars along `x`, one colour per value of `hue`."""
 
     kind: Literal["bars"]
     metric: str
+    """Metric that is drawn."""
     x: str
+    """Axis along the abscissa."""
     hue: str | None = None
+    """Axis whose values have a colour each."""
     spread: Spread = "interval"
+    """Spread next to the means."""
 
 
-class BoxPanel(_SpreadPanel):
-    """The spread over runs, or over the samples of runs, as boxes along `x`."""
+class BoxPanel(_DistributionPanel):
+    """Distribution over runs, or over the samples of runs, as boxes along `x`."""
 
     kind: Literal["box"]
     x: str
+    """Axis along the abscissa."""
     hue: str | None = None
+    """Axis whose values have a colour each."""
 
 
-class CdfPanel(_SpreadPanel):
-    """Which share of runs, or of their samples, stays at or below a value, a line per `hue`."""
+class CdfPanel(_DistributionPanel):
+    """Share of runs, or of their samples, at or below each value: one line per value of `hue`."""
 
     kind: Literal["cdf"]
     hue: str
+    """Axis whose values have a colour each."""
 
 
 class LinesPanel(_Panel):
-    """The mean along a numeric axis `x`, a line per `hue`."""
+    """Mean along a numeric axis `x`: one line per value of `hue`."""
 
     kind: Literal["lines"]
     metric: str
+    """Metric that is drawn."""
     x: str
+    """Axis along the abscissa."""
     hue: str | None = None
+    """Axis whose values have a colour each."""
     spread: Spread = "interval"
+    """Spread next to the means."""
 
 
 class TransferPanel(_Panel):
-    """How long a flow takes for its first bytes, the mean along how many, a line per `hue`."""
+    """Mean time in s that a flow takes to deliver its first bytes, by number of bytes."""
 
     kind: Literal["transfer"]
     upto: Size
+    """Largest number of bytes on the x axis."""
     step: Size
+    """Number of bytes between two points of a line."""
     hue: str | None = None
+    """Axis whose values have a colour each."""
     cut: Duration | None = None
-    """Cut times to whole ones of it first."""
+    """Resolution to which times are rounded down; times are exact by default."""
     spread: Literal["interval", "sd"] = "interval"
+    """Spread next to the means."""
 
     @model_validator(mode="after")
     def _is_a_line(self) -> Self:
@@ -509,31 +631,37 @@ class TransferPanel(_Panel):
 
 
 _MOST_STEPS = 1000
-"""Of one panel's lines."""
+"""Largest number of points of a panel's line."""
 
 
 class ScatterPanel(_Panel):
-    """One point per run and flow."""
+    """Scatter plot of two metrics, a point per run and flow."""
 
     kind: Literal["scatter"]
     x: str
+    """Metric along the abscissa."""
     y: str
+    """Metric along the ordinate."""
     hue: str | None = None
+    """Axis whose values have a colour each."""
     per: Literal["flow", "run"] = "flow"
-    """run: one point per run, the mean over its flows."""
+    """Meaning of a point: one flow, or one run with the means over its flows."""
     ellipses: bool = False
-    """Of one standard deviation (n - 1) around the mean of each hue's points."""
+    """Whether to draw an ellipse of one standard deviation (n - 1) around each hue's mean."""
     zero: bool = True
-    """Whether axes begin at zero."""
+    """Whether both axes of the plot begin at zero."""
 
 
 class HeatmapPanel(_Panel):
-    """The mean as colour over two axes."""
+    """Mean of a metric at the values of two axes, as colour."""
 
     kind: Literal["heatmap"]
     metric: str
+    """Metric that is drawn."""
     x: str
+    """Axis along the abscissa."""
     y: str
+    """Axis along the ordinate."""
 
 
 class SeriesPanel(_Panel):
@@ -543,12 +671,17 @@ class SeriesPanel(_Panel):
     series: list[
         Literal["goodput", "cwnd", "srtt", "throughput", "retransmit_share", "base_rtt"]
     ] = Field(min_length=1)
+    """Sampled quantities, one chart each."""
     hue: str
+    """Axis whose values have a colour each."""
     bin: Duration | None = None
+    """Length in time of bins whose means are drawn; without it, the samples are drawn."""
     from_: Duration | None = Field(None, alias="from")
+    """Start of the drawn period, in time since the run's start."""
     until: Duration | None = None
+    """End of the drawn period, in time since the run's start."""
     runs: Literal["first", "mean"] = "first"
-    """mean: of each bin over all runs of a hue, with the standard deviation (n - 1) around it."""
+    """Drawn curve of each hue: its first run, or the mean of its runs ± one standard deviation."""
 
     @model_validator(mode="after")
     def _has_bins_to_average(self) -> Self:
@@ -572,40 +705,51 @@ Panel = Annotated[
 ]
 
 
-class StudyFile(Strict):
-    """A study file, as written."""
+class StudyFile(StrictModel):
+    """Content of a study file."""
 
     title: str
+    """Title of the page."""
     question: str
+    """Question that the study answers."""
     source: str = ""
-    """The publication whose figures stand beside."""
+    """Publication whose values are shown next to the study's own results."""
     notes: list[str] = []
+    """Notes for readers of the page."""
     engine: Literal["sim", "live", "linux", "elements", "predict", "video", "browser"] = "sim"
-    """elements: nothing is run; two snapshots of element sets that the user gives are compared.
+    """Engine of the runs.
 
-    predict: each run trains a predictor and tests it, as [prediction] says. video: each plays a
-    film over what was measured, as [video] says. browser: each plays one in a real browser over a
-    live run, as [browser] says.
+    elements: no runs; the study compares two snapshots of element sets that the user gives.
+    predict: each run trains a predictor and tests it, as [prediction] says. video: each run plays a
+    film over a measured rate, as [video] says. browser: each run plays a film in a real browser
+    over a live run, as [browser] says.
     """
     repeats: int = Field(1, ge=1)
     """Runs per point; their seeds count up from `[run] seed`."""
     keep: Literal["series", "rows"] = "series"
-    """What stays of a run: its whole directory, or only its rows of the dataset."""
+    """Part of each run that is kept: series is its whole directory, rows only its dataset rows."""
     base: str | None = None
-    """A scenario file, instead of `[scenario]`."""
+    """Scenario file whose keys the axes vary, instead of `[scenario]`."""
     scenario: dict[str, Any] | None = None
+    """Scenario whose keys the axes vary."""
     prediction: dict[str, Any] | None = None
-    """Keys of `prediction.Prediction`, with engine = "predict"; axes set the others."""
+    """Table for engine = "predict": data and model to train; axes may set keys of this table."""
     video: dict[str, Any] | None = None
-    """Keys of `films.Video`, with engine = "video", likewise."""
+    """Table for engine = "video": data and film to play; axes may set keys of this table."""
     browser: dict[str, Any] | None = None
-    """Keys of `browsers.Browser`, with engine = "browser", likewise."""
+    """Table for engine = "browser": scenario and film; axes may set keys of this table."""
     axis: list[Axis] = []
+    """Axes of the study, each a varied key; every combination of their values is run."""
     exclude: list[Choice] = []
+    """Combinations to leave out, each given by axes and their values."""
     metric: list[Metric] = []
+    """Metrics in addition to the built-in ones."""
     published: list[Published] = []
+    """Published values, to compare the study's results with."""
     claim: list[Claim] = []
+    """Claims that the study checks."""
     panel: list[Panel] = []
+    """Panels of the page."""
 
     @model_validator(mode="after")
     def _has_a_base(self) -> StudyFile:
@@ -622,7 +766,10 @@ class StudyFile(Strict):
                 raise ValueError(f'engine = "{self.engine}" takes no scenario')
             for metric in self.metric:
                 if metric.kind not in ("expression", "relative"):
-                    raise ValueError(f'engine = "{self.engine}" takes metrics of expressions alone')
+                    raise ValueError(
+                        f'engine = "{self.engine}" takes metrics of kind "expression" or '
+                        '"relative" only'
+                    )
             return self
         if (self.base is None) == (self.scenario is None):
             raise ValueError("expected either `base`, a scenario file, or a [scenario]")
@@ -634,37 +781,39 @@ RESERVED = frozenset({"run", "seed", "flow", "flow_cc", "stat", "virtual_s", "wa
 
 
 def read_study_file(file: str | os.PathLike[str]) -> StudyFile:
-    """Read a study file.
+    """Read and check a study file.
 
     Raises:
-        InputError: it cannot be read, or a key is wrong; one line that names file and key.
+        InputError: the file cannot be read, or a key is wrong; one line names file and key.
     """
     file = Path(file)
     study = parse_study(_toml(file), str(file))
-    return study.model_copy(update={"axis": [_beside(axis, file.parent) for axis in study.axis]})
+    return study.model_copy(
+        update={"axis": [_with_absolute_csv(axis, file.parent) for axis in study.axis]}
+    )
 
 
-def _beside(axis: Axis, place: Path) -> Axis:
-    """Return an axis whose file is named from anywhere."""
+def _with_absolute_csv(axis: Axis, directory: Path) -> Axis:
+    """Return the axis with the path of its CSV file resolved against `directory`."""
     if axis.csv is not None:
-        return axis.model_copy(update={"csv": str(place / axis.csv)})
+        return axis.model_copy(update={"csv": str(directory / axis.csv)})
     if axis.changes is None or axis.changes.csv is None:
         return axis
-    named = axis.changes.model_copy(update={"csv": str(place / axis.changes.csv)})
-    return axis.model_copy(update={"changes": named})
+    changes = axis.changes.model_copy(update={"csv": str(directory / axis.changes.csv)})
+    return axis.model_copy(update={"changes": changes})
 
 
 def read_scenario_table(file: Path) -> dict[str, Any]:
-    """Read a scenario file as a dictionary, unchecked.
+    """Read a scenario file as a dictionary, without checking its keys.
 
     Raises:
-        InputError: it cannot be read.
+        InputError: the file cannot be read.
     """
     return _toml(file)
 
 
 def parse_study(content: dict[str, Any], origin: str) -> StudyFile:
-    """Check the content of a study file; `origin` is what errors call it.
+    """Check the content of a study file; `origin` names it in error messages.
 
     Raises:
         InputError: a key is wrong.
@@ -679,34 +828,34 @@ def _toml(file: Path) -> dict[str, Any]:
     try:
         text = file.read_text("utf-8")
         content = read_toml(text, str(file))
-        # Scenarios travel as JSON, which goes as deep as Python does.
+        # The core takes scenarios as JSON; `dumps` raises RecursionError for deep nesting.
         json.dumps(content, default=str)
     except OSError as error:
         raise InputError(f"{file}: cannot read: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise InputError(f"{file}: is no TOML: it is no text in UTF-8") from None
+        raise InputError(f"{file}: is no TOML: its text is not UTF-8") from None
     except RecursionError:
         raise InputError(f"{file}: is nested too deeply") from None
     return content
 
 
 def first_error(error: ValidationError) -> str:
-    """Return one line: the key and what was expected."""
+    """Return the first error in one line: the key, and what was expected."""
     first = error.errors(include_url=False)[0]
-    # A union's branches are no keys of the file.
+    # pydantic's locations also contain the branches of unions, which are not keys of the file.
     location = [str(step) for step in first["loc"] if step not in _BRANCHES]
     key = ".".join(location)
     if first["type"] == "extra_forbidden":
-        expected = ", ".join(_keys_beside(first["loc"]))
+        expected = ", ".join(_known_keys(first["loc"]))
         return f"{key}: unknown key; expected one of {expected}"
-    message = _plainly(first)
+    message = _plain_message(first)
     given = first["input"]
-    told = f" (it is {given!r})" if isinstance(given, str | int | float) else ""
-    return f"{key}: {message}{told}" if key else message
+    actual = f" (it is {given!r})" if isinstance(given, str | int | float) else ""
+    return f"{key}: {message}{actual}" if key else message
 
 
-def _plainly(error: ErrorDetails) -> str:
-    """Return what is wrong in the words of the file."""
+def _plain_message(error: ErrorDetails) -> str:
+    """Return a validation error's message in terms of TOML rather than of Python."""
     if error["loc"] and error["loc"][-1] in _VALUES:
         others = ", a list of those, or a table" if "points" in error["loc"] else ""
         return f"expected a number, text, true or false{others}"
@@ -734,8 +883,8 @@ _BRANCHES = _VALUES | {
 }
 
 
-def _keys_beside(location: tuple[int | str, ...]) -> list[str]:
-    """List the keys that the section around `location` knows."""
+def _known_keys(location: tuple[int | str, ...]) -> list[str]:
+    """Return the keys of the table that contains `location`, sorted."""
     model: type[BaseModel] = StudyFile
     for step in location[:-1]:
         model = _inner_model(model, step)

@@ -1,7 +1,8 @@
-"""Studies with engine = "video": their runs play a film over what was measured, in virtual time.
+"""Engine "video" of studies: each run plays a film over measured rates, in virtual time.
 
-Each node's first half trains the model of whoever looks ahead; sessions play over the second
-halves, one after another, as the seeds count up.
+A model predicts rates for the controller; it is trained on the first half of each node's data.
+Sessions play over the second halves, joined one after another. The session of a seed starts `every`
+later than that of the preceding seed.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from skyhop.data.quantities import mbps_or_none, seconds
 from skyhop.errors import InputError
 from skyhop.study.file import Duration
 from skyhop.study.metrics import WARNINGS, MetricInfo, MetricSet
-from skyhop.study.prediction import find_data, resolved_of
+from skyhop.study.prediction import find_data, validated_table
 
 if TYPE_CHECKING:
     from skyhop.data.arrays import FloatArray
@@ -30,43 +31,46 @@ if TYPE_CHECKING:
     from skyhop.video.playing import Predictions
 
 LAYOUT = 2
-"""Counts up when sessions change, so that finished runs are made again."""
+"""Version of the engine's results; after an increase, studies repeat their finished runs."""
 IS_LIVE, NEEDS_CORE = False, True
 
 _SHARE = 0.5
-"""Of each node's seconds: before it is learned from, after it is played over."""
+"""Share of each node's seconds that the model is trained on; sessions play over the rest."""
 _GAP_S = 60
+"""Time in s between a node's training data and the data that sessions play over."""
 _HORIZONS = (1, 2, 3, 5, 8, 12, 16, 20, 25, 30)
-"""Of models that look ahead; the seconds between take the nearest."""
+"""Horizons in s for which the model is trained; other horizons use the nearest of these."""
 
 
 class Video(BaseModel):
-    """What a run plays; axes set its keys."""
+    """Table [video] of a study file; axes set its keys."""
 
     model_config = ConfigDict(extra="forbid")
 
     data: str
-    """Seconds of throughput, as `skyhop predict` takes them."""
+    """File with the throughput of each second, in a format that `skyhop predict` reads."""
     direction: Literal["down", "up"] = "down"
     film: str = "six-tracks"
     top: str | None = None
-    """The bitrate of the film's top track, or "median": the median of what is played over."""
+    """Bitrate of the film's top track, or "median" for the median of the played rates."""
     qoe: str = "pensieve-linear"
     controller: str = "robust-mpc"
     every: Duration = "3 min"
-    """From one session's beginning to the next one's, as seeds count up."""
+    """Time between the starts of sessions with successive seeds."""
     model: str | None = None
-    """Which kind of model tells the controller of the rate ahead; the truth does without."""
+    """Kind of the model that predicts rates; by default controllers get the true future rates."""
     relative_sd: float | None = Field(None, ge=0, le=10)
-    """How wrong the truth is that it is told instead, each second."""
+    """Relative error (standard deviation) that is added to each second's true future rate."""
 
 
 def _qoe_metrics() -> tuple[MetricInfo, ...]:
     names = [entry.name for entry in _core.list_qoes()]
-    return tuple(MetricInfo(_of_qoe(name), _of_qoe(name), f"QoE ({name})", "") for name in names)
+    return tuple(
+        MetricInfo(_qoe_column(name), _qoe_column(name), f"QoE ({name})", "") for name in names
+    )
 
 
-def _of_qoe(name: str) -> str:
+def _qoe_column(name: str) -> str:
     return f"qoe_{name.replace('-', '_')}"
 
 
@@ -79,79 +83,81 @@ SESSION_METRICS: tuple[MetricInfo, ...] = (
     MetricInfo("qoe", "qoe", "QoE", ""),
     *_qoe_metrics(),
 )
-"""Of every session, however it was played."""
+"""Metrics of every session, in virtual time or in a browser."""
 METRICS: tuple[MetricInfo, ...] = (
     *SESSION_METRICS,
     MetricInfo("qoe_bound", "qoe_bound", "the most that can be reached", ""),
 )
 
 
-def by_every_qoe(
+def scores_by_qoe(
     film: _core.Film, tracks: list[int], stalls_ns: list[int]
 ) -> dict[str, float | None]:
-    """Return what chunks in these tracks, each after such a stall, are worth by every QoE."""
+    """Return the score of a session by every QoE, given each chunk's track and stall in ns."""
     found: dict[str, float | None] = {}
     for entry in _core.list_qoes():
         try:
-            found[_of_qoe(entry.name)] = _core.score_chunks(film, entry.name, tracks, stalls_ns)
+            found[_qoe_column(entry.name)] = _core.score_chunks(film, entry.name, tracks, stalls_ns)
         except InputError:
-            # It is a table of another film's tracks.
-            found[_of_qoe(entry.name)] = None
+            # The QoE is defined by a table for the tracks of another film.
+            found[_qoe_column(entry.name)] = None
     return found
 
 
 def resolve(base: Mapping[str, Any], sets: Sequence[str], origin: str) -> Video:
-    """Return what a run does: the study's [video] with what axes set.
+    """Return the configuration of a run: the study's table [video] with the axes' overrides.
 
     Raises:
-        InputError: a key is wrong.
+        InputError: a key of the table is wrong.
     """
-    return resolved_of(Video, base, sets, f"{origin}: video")
+    return validated_table(Video, base, sets, f"{origin}: video")
 
 
-def data_of(asked: Video) -> Sequence[str]:
-    """Return which data a run needs: rates, and a film that is not one of skyhop's."""
-    return [asked.data, *own_films(asked.film)]
+def input_files(config: Video) -> Sequence[str]:
+    """Return the names of the files that a run reads: its rates, and the user's film."""
+    return [config.data, *user_films(config.film)]
 
 
-def own_films(film: str) -> list[str]:
-    """Return a film's name where it is a file or a directory of the user's."""
+def user_films(film: str) -> list[str]:
+    """Return the film's name if it is a file or directory of the user; empty if skyhop ships it."""
     return [] if film in [entry.name for entry in _core.list_films()] else [film]
 
 
-def rows_of(metrics: MetricSet, asked: Video, seed: int, beside: Path) -> list[dict[str, Any]]:
+def run_rows(metrics: MetricSet, config: Video, seed: int, study_dir: Path) -> list[dict[str, Any]]:
     """Play the session of a seed, and return the run's row.
 
     Raises:
-        InputError: data or a library are missing, or the data are too short for so many sessions.
+        InputError: data or a library is missing, or the data is too short for this seed's session.
         RunError: training failed.
     """
     from skyhop.video import playing
 
-    rates, trace = _played_over(str(find_data(asked.data, beside)), asked.direction)
-    length_s = seconds(asked.every)
+    rates, trace = _playback_rates(str(find_data(config.data, study_dir)), config.direction)
+    length_s = seconds(config.every)
     offset_s = (seed - 1) * length_s
     if offset_s + length_s > trace.length_s:
         raise InputError(
-            f"{asked.data}: has {trace.length_s:g} s to play over, "
-            f"too few for {seed} x {asked.every}"
+            f"{config.data}: has {trace.length_s:g} s for sessions, too few for seed {seed} with "
+            f"sessions every {config.every}: lower `repeats` or `every`"
         )
-    top = f"{_top_bps(asked.top, rates):.0f} bit/s" if asked.top else None
-    manner = playing.Manner(
-        asked.film, top, asked.qoe, relative_sd=asked.relative_sd, without_first=False
+    top = f"{_top_bps(config.top, rates):.0f} bit/s" if config.top else None
+    options = playing.PlaybackOptions(
+        config.film, top, config.qoe, relative_sd=config.relative_sd, without_first=False
     )
-    told = None
-    if asked.model is not None:
-        told = _told(str(find_data(asked.data, beside)), asked.direction, asked.model)
+    predictions = None
+    if config.model is not None:
+        predictions = _rate_predictions(
+            str(find_data(config.data, study_dir)), config.direction, config.model
+        )
     offsets = np.array([offset_s])
     played = playing.play(
-        trace, asked.controller, manner, offsets=offsets, seed=seed, predictions=told
+        trace, config.controller, options, offsets=offsets, seed=seed, predictions=predictions
     )
-    bound = playing.optimum(trace, manner, offsets=offsets)
-    film = manner.read_film()
+    bound = playing.optimum(trace, options, offsets=offsets)
+    film = options.read_film()
     tracks, stalls = (played.chunks[name].to_list() for name in ("track", "stall_ns"))
     row: dict[str, Any] = {"flow": None, "qoe_bound": float(bound[0])}
-    row |= by_every_qoe(film, tracks, stalls)
+    row |= scores_by_qoe(film, tracks, stalls)
     row |= {
         info.column: played.sessions[info.column][0]
         for info in SESSION_METRICS
@@ -161,7 +167,7 @@ def rows_of(metrics: MetricSet, asked: Video, seed: int, beside: Path) -> list[d
 
 
 def _top_bps(top: str, rates: FloatArray) -> float:
-    """Return what the film's top track has: a rate, or the median of what is played over."""
+    """Return the bitrate in bit/s of the film's top track; `rates` are those of the sessions."""
     if top == "median":
         return float(np.median(rates))
     mbps = mbps_or_none(top)
@@ -178,17 +184,17 @@ def _data(file: str, direction: str) -> Data:
 
 
 @lru_cache(8)
-def _played_over(file: str, direction: str) -> tuple[FloatArray, _core.RateTrace]:
-    """Return the rates (bit/s) of the seconds to play over, shape (n,), and the trace of them."""
-    rates = np.concatenate([series[begin:] for series, begin in _series(file, direction)])
+def _playback_rates(file: str, direction: str) -> tuple[FloatArray, _core.RateTrace]:
+    """Return the rates in bit/s that sessions play over, shape (n,), and as a trace."""
+    rates = np.concatenate([series[begin:] for series, begin in _node_rates(file, direction)])
     starts = np.arange(len(rates), dtype=np.float64)
     return rates, _core.RateTrace(file, starts.tolist(), rates.tolist(), float(len(rates)))
 
 
-def _series(file: str, direction: str) -> list[tuple[FloatArray, int]]:
-    """Return of each node what each second carried, and from which on it is played over.
+def _node_rates(file: str, direction: str) -> list[tuple[FloatArray, int]]:
+    """Return, for each node, the rate of each second in bit/s and the first second of sessions.
 
-    Seconds that are not known are left out: those beside them follow each other.
+    Seconds without a measurement are left out, so that their neighbours become adjacent.
     """
     from skyhop.predict.windows import target_column
 
@@ -202,39 +208,40 @@ def _series(file: str, direction: str) -> list[tuple[FloatArray, int]]:
         if begin < len(rates):
             found.append((rates, begin))
     if not found:
-        raise InputError(f"{file}: no node has so much that half of it is more than {_GAP_S} s")
+        raise InputError(f"{file}: no node has enough data: more than {2 * _GAP_S} s are needed")
     return found
 
 
-def _rate_alone(file: str, direction: str) -> Data:
-    """Return seconds of which nothing is known but what they carried, as of a player's."""
-    from skyhop.predict.frame import whole
+def _rates_only(file: str, direction: str) -> Data:
+    """Return the data with only the rate of each second, which is what a player knows."""
+    from skyhop.predict.frame import complete_frame
     from skyhop.predict.windows import target_column
 
     data = _data(file, direction)
     column = target_column(data.frame, "throughput", direction)
-    return replace(data, frame=whole(data.frame.select("node", "time_ns", column)))
+    return replace(data, frame=complete_frame(data.frame.select("node", "time_ns", column)))
 
 
 @lru_cache(4)
-def _told(file: str, direction: str, kind: str) -> Predictions:
-    """Return what a model, trained on the first halves, predicts along what is played over."""
+def _rate_predictions(file: str, direction: str, kind: str) -> Predictions:
+    """Train a model on the first halves, and return its predictions for the second halves."""
     from skyhop import predict
     from skyhop.video.playing import PAYLOAD_SHARE, Predictions
 
     plan = predict.Plan("throughput", _HORIZONS, ("history",), train_share=_SHARE)
     with Scratch() as place:
-        (model,) = predict.train(_rate_alone(file, direction), [kind], place, plan)
-        # What came right before is known, too.
+        (model,) = predict.train(_rates_only(file, direction), [kind], place, plan)
+        # The first predictions use the seconds right before the first session.
         ahead = [
-            predict.rates_ahead(model, series)[begin:] for series, begin in _series(file, direction)
+            predict.rates_ahead(model, series)[begin:]
+            for series, begin in _node_rates(file, direction)
         ]
-    # Headers take their part, as of the trace; a second's own is known at its end.
+    # Only a part of the rate is payload, as in the trace. A second's rate is known at its end.
     rates = np.maximum(np.concatenate(ahead), 0.0) * PAYLOAD_SHARE
     return Predictions(np.arange(1, len(rates) + 1, dtype=np.float64), 1.0, rates)
 
 
-def resolved_dict(asked: Video) -> dict[str, Any]:
-    """Return what a run does, as it is written down."""
-    content: dict[str, Any] = json.loads(asked.model_dump_json())
+def config_dict(config: Video) -> dict[str, Any]:
+    """Return the configuration of a run as JSON values; the run's id is a hash of it."""
+    content: dict[str, Any] = json.loads(config.model_dump_json())
     return content

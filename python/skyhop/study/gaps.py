@@ -1,7 +1,8 @@
-"""Silences in what arrives, and when they begin and end beside the moments of a grid.
+"""Gaps in a link's deliveries, and their begin and end relative to a grid of handovers.
 
-SatPipe (Zhao, Cao and Zhang, INFOCOM 2025, Section III, Figures 5 to 8) looks at the largest delays
-between two packets near the moments at which Starlink reconfigures, and near others.
+SatPipe (Zhao, Cao and Zhang, INFOCOM 2025, Section III, Figures 5 to 8) examines the largest delays
+between two packets, and compares delays near Starlink's reconfigurations with those near other
+times.
 """
 
 from __future__ import annotations
@@ -17,11 +18,12 @@ from skyhop.study.file import Metric
 from skyhop.study.series import link_of
 
 
-def gaps_by_the_grid(metric: Metric, record: RunRecord, flow_id: int) -> FloatArray:
-    """Return what a metric asks of the largest gaps near the grid's moments, in ms, shape (n,).
+def gaps_near_grid(metric: Metric, record: RunRecord, flow_id: int) -> FloatArray:
+    """Return begin, end or length (`edge`) in ms of the largest gaps near the grid, shape (n,).
 
-    A gap counts if it lies within `window` of a moment, both ends of it; by the receiver's clock,
-    which differs from UTC by what is drawn from the run's seed within `clock`.
+    A gap counts if both of its ends lie within `window` of the same moment of the grid. Times are
+    those of the receiver's clock; the error of the clock is drawn with the run's seed, uniformly
+    within ± `clock`.
     """
     link, start_s = link_of(record, flow_id), _start_s(record)
     if link is None or start_s is None or len(link.t_s) < 2:  # noqa: PLR2004
@@ -46,19 +48,19 @@ def gaps_by_the_grid(metric: Metric, record: RunRecord, flow_id: int) -> FloatAr
 
 
 def _silences(t_s: FloatArray, delivered: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return when silences began and ended, in s: from sample to sample in which something came."""
+    """Return begins and ends in s of gaps: periods of samples without any delivery."""
     came = np.flatnonzero(delivered > 0)
-    # A sample stands at the end of its interval.
+    # The time of a sample is the end of its interval.
     begins_s, ends_s = t_s[came[:-1]], t_s[came[1:] - 1]
     silent = np.diff(came) > 1
     return begins_s[silent], ends_s[silent]
 
 
 def _start_s(record: RunRecord) -> float | None:
-    """Return when a run began, in s of the day in UTC; None where its path has no time of day."""
+    """Return the begin of a run in s since midnight UTC; None if its path has no start time."""
     start = None if record.path is None else record.path.header.get("start")
     if not start:
         return None
-    # From midnight on: a float of all seconds since 1970 has no microseconds left.
+    # Seconds since midnight, because a float of seconds since 1970 loses the nanoseconds.
     at = np.datetime64(str(start).removesuffix("Z"), "ns")
     return float((at - at.astype("datetime64[D]")) / np.timedelta64(1, "ns")) / 1e9

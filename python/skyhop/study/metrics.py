@@ -1,8 +1,7 @@
-"""What is measured of each run: columns of the dataset, and the metrics that read them.
+"""Metrics of runs: the columns of the dataset, and the metrics that are computed from them.
 
-A row belongs to one TCP flow or call of one run; a run without any has one row with what is known
-of its link and probes. Columns carry summary.json's names and units; metrics have the units that
-people read.
+A row is about one TCP flow or call of one run. A run without flows and calls has one row about its
+link and probes. Columns have the names and units of summary.json; metrics have readable units.
 """
 
 from __future__ import annotations
@@ -20,41 +19,43 @@ import numpy as np
 from skyhop._core import HANDOVER_KINDS, LOSS_REASONS
 from skyhop.analysis.statistics import delay_inflation, jain, power
 from skyhop.analysis.summary import LATENCY_QUANTILES, summary_row_values
-from skyhop.data.heads import FLOW_SUMMARY_KEYS
 from skyhop.data.quantities import seconds
 from skyhop.data.records import RunRecord
+from skyhop.data.run_headers import FLOW_SUMMARY_KEYS
 from skyhop.errors import InputError
 from skyhop.runs import Run
 from skyhop.study.blind import grid_error_ms
 from skyhop.study.expression import FUNCTIONS, Expression, UnknownValueError, parse_expression
 from skyhop.study.file import LATER_METRIC_KEYS, RESERVED, Metric
-from skyhop.study.sampling import measured
+from skyhop.study.sampling import measure
 
-_LAYOUT = 6
-"""Counts up when the rows below change, so that finished runs are measured again."""
+_LAYOUT_VERSION = 6
+"""Version of the rows' layout; after an increase, metrics of finished runs are computed again."""
 
 
 WARNINGS = "warnings"
-"""What has to be known of a row's run: beside the columns, it is no figure."""
+"""Key of a row's list of the warnings of its run; it is not a column of the dataset."""
 
 
 @dataclass(frozen=True)
 class MetricInfo:
-    """A metric: a column of the dataset in the unit that people read."""
+    """Metric: a column of the dataset, converted to a readable unit."""
 
     name: str
     column: str
     title: str
     unit: str
     factor: float = 1.0
-    """The column's value times this is the metric's."""
-    own: Metric | None = None
-    """What the study's file says of it; None where it is built in."""
+    """Factor that converts the column's value to the metric's unit."""
+    definition: Metric | None = None
+    """Definition in the study file; None for built-in metrics."""
+    origin: float = 0.0
+    """Least possible value, where axes begin: 0, or 1 for a ratio such as srtt / base RTT."""
 
     @property
-    def moments(self) -> tuple[str, ...]:
-        """The columns with what it takes to pool its bins over runs, where it keeps that."""
-        if self.own is None or not self.own.pool:
+    def pooling_columns(self) -> tuple[str, ...]:
+        """Columns with the bins' count, mean and squared deviations; empty without `pool`."""
+        if self.definition is None or not self.definition.pool:
             return ()
         return tuple(f"{self.column}_bins_{what}" for what in ("count", "mean", "squares"))
 
@@ -102,7 +103,7 @@ BUILT_IN: tuple[MetricInfo, ...] = (
         for kind in HANDOVER_KINDS
     ),
     MetricInfo("power", "power_bit", "power (goodput / srtt)", "Mbit", 1e-6),
-    MetricInfo("delay_inflation", "delay_inflation", "srtt / base RTT", ""),
+    MetricInfo("delay_inflation", "delay_inflation", "srtt / base RTT", "", origin=1.0),
     MetricInfo("jain", "jain", "Jain's index", ""),
     MetricInfo("probe_rtt_p50", "probe_rtt_p50_us", "probe RTT p50", "ms", 1e-3),
     MetricInfo("probe_rtt_p95", "probe_rtt_p95_us", "probe RTT p95", "ms", 1e-3),
@@ -116,29 +117,29 @@ _SUFFIXES: Mapping[str, str] = {"Mbit/s": "mbps", "%": "pct", "": ""}
 
 @dataclass(frozen=True)
 class MetricSet:
-    """Every metric of a study, built in and of its file."""
+    """Metrics of a study: the built-in ones, and those that the study file defines."""
 
     infos: Mapping[str, MetricInfo]
-    own: tuple[Metric, ...]
+    definitions: tuple[Metric, ...]
 
     @property
     def columns(self) -> frozenset[str]:
-        """The names of columns, which axes cannot have."""
+        """Names of the dataset's columns; axes cannot have these names."""
         return (
             RESERVED
             | {info.column for info in self.infos.values()}
-            | {column for info in self.infos.values() for column in info.moments}
+            | {column for info in self.infos.values() for column in info.pooling_columns}
             | set(FLOW_SUMMARY_KEYS) - {"cc"}
         )
 
     @staticmethod
-    def of(
+    def build(
         own: Sequence[Metric], origin: str, built_in: Sequence[MetricInfo] = BUILT_IN
     ) -> MetricSet:
-        """Return the built-in metrics and the study's own.
+        """Return a set of the built-in metrics and the study's own, after checking the latter.
 
         Raises:
-            InputError: a metric's name is taken, or its expression is wrong.
+            InputError: a metric's name is already in use, or its expression is wrong.
         """
         infos = {info.name: info for info in built_in}
         for place, metric in enumerate(own):
@@ -154,10 +155,10 @@ class MetricSet:
         return MetricSet(infos, tuple(own))
 
     def find(self, name: str, origin: str) -> MetricInfo:
-        """Return the metric of that name.
+        """Return the metric with this name; `origin` is the key that names it, for errors.
 
         Raises:
-            InputError: there is none; the message lists what there is.
+            InputError: there is no such metric; the message lists all metrics.
         """
         if name not in self.infos:
             raise InputError(
@@ -167,25 +168,25 @@ class MetricSet:
 
     @cached_property
     def digest(self) -> str:
-        """Names what is measured, so that changed metrics are measured again."""
-        content = [_LAYOUT, *map(_measures, self._of_runs)]
+        """Hash of the metrics and their layout; if it changes, metrics are computed again."""
+        content = [_LAYOUT_VERSION, *map(_measured_keys, self._run_metrics)]
         return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:8]
 
     @property
     def needs_series(self) -> bool:
-        """Whether samples of a run are needed, beyond its summary."""
-        return any(metric.needs_series for metric in self.own)
+        """Whether a metric needs the samples of runs, in addition to their summaries."""
+        return any(metric.needs_series for metric in self.definitions)
 
     @property
-    def _of_runs(self) -> list[Metric]:
-        """The study's own that one run is enough for."""
-        return [metric for metric in self.own if metric.kind != "relative"]
+    def _run_metrics(self) -> list[Metric]:
+        """Metrics of the study file that can be computed from a single run."""
+        return [metric for metric in self.definitions if metric.kind != "relative"]
 
     def rows(self, directory: Path) -> list[dict[str, Any]]:
-        """Return the rows of a run directory, by column.
+        """Measure the run in a directory, and return its rows by column.
 
         Raises:
-            InputError: the directory lacks something.
+            InputError: a file of the run is missing or damaged.
         """
         run = Run(directory)
         if not self.needs_series:
@@ -197,25 +198,25 @@ class MetricSet:
     def rows_of(
         self, summary: Mapping[str, Any], record: RunRecord | None = None
     ) -> list[dict[str, Any]]:
-        """Return the rows of a run by its summary, and its samples where they are needed."""
+        """Return a run's rows, from its summary and, if metrics need them, its samples."""
         rows = [_base_row(row, summary) for row in summary_row_values(summary)]
         for row in rows:
-            for metric in self._of_runs:
+            for metric in self._run_metrics:
                 info = self.infos[metric.name]
                 if metric.value is not None:
                     row[info.column] = self._expression_value(metric, row)
                 elif metric.kind == "grid_error":
                     row[info.column] = grid_error_ms(summary, metric.period, seconds(metric.offset))
                 elif record is not None:
-                    found = measured(metric, record, row["flow"])
+                    found = measure(metric, record, row["flow"])
                     row |= {info.column: found.value}
-                    row |= dict(zip(info.moments, found.moments, strict=False))
+                    row |= dict(zip(info.pooling_columns, found.moments, strict=False))
         return rows
 
     def with_expressions(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a row of figures with the study's own expressions of them."""
+        """Return a row with the values of the study's expressions added."""
         whole = dict(row)
-        for metric in self._of_runs:
+        for metric in self._run_metrics:
             if metric.value is not None:
                 whole[self.infos[metric.name].column] = self._expression_value(metric, whole)
         return whole
@@ -239,17 +240,19 @@ def _row_expression(metric: Metric, origin: str) -> Expression:
 
 
 def _check_names(names: set[str], infos: Mapping[str, MetricInfo], origin: str) -> None:
-    """Check that metrics are there, and known of one run alone."""
+    """Check that these metrics exist and can be computed from a single run."""
     for name in sorted(names):
-        of_one_run = {n: i for n, i in infos.items() if i.own is None or i.own.of is None}
+        of_one_run = {
+            n: i for n, i in infos.items() if i.definition is None or i.definition.of is None
+        }
         if name not in of_one_run:
             raise InputError(
                 f"{origin}: no metric `{name}`; expected one of {', '.join(of_one_run)}"
             )
 
 
-def _measures(metric: Metric) -> dict[str, Any]:
-    """Return what of a metric decides what is measured."""
+def _measured_keys(metric: Metric) -> dict[str, Any]:
+    """Return the keys of a metric that enter the digest."""
     content = metric.model_dump(mode="json")
     defaults = {key: field.default for key, field in Metric.model_fields.items()}
     unused = {key for key in LATER_METRIC_KEYS if content[key] == defaults[key]}
@@ -260,7 +263,7 @@ def _info(metric: Metric) -> MetricInfo:
     suffix = _SUFFIXES.get(metric.unit, metric.unit)
     column = f"{metric.name}_{suffix}" if suffix else metric.name
     title = metric.title or _title(metric)
-    return MetricInfo(metric.name, column, title, metric.unit, own=metric)
+    return MetricInfo(metric.name, column, title, metric.unit, definition=metric)
 
 
 def _title(metric: Metric) -> str:
@@ -272,7 +275,7 @@ def _base_row(row: dict[str, Any], summary: Mapping[str, Any]) -> dict[str, Any]
     shares = np.array([flow["goodput_bps"] for flow in summary["flows"]], dtype=np.float64)
     probe = (summary.get("probes") or [{}])[0]
     sent = probe.get("sent")
-    # An axis over congestion controls is best called cc, one over applications app.
+    # The names "cc" and "app" are reserved for axes over congestion controls and applications.
     kept = {key: value for key, value in row.items() if key not in ("engine", "seed", "cc", "app")}
     return {
         "flow_cc": row["cc"],

@@ -1,4 +1,4 @@
-"""What the page about a study says: facts, failures, verdicts, how to run it again."""
+"""Content of a study's page: facts, failures, verdicts, and the command that repeats the study."""
 
 from __future__ import annotations
 
@@ -22,50 +22,50 @@ _WARNINGS_SHOWN = 10
 
 @dataclass(frozen=True)
 class ShownFinding:
-    """What came out at one of a claim's values."""
+    """Finding of a claim at one combination of the axis values in its `each`, as text."""
 
     at: str
     verdict: str
-    """As `said` of the claim, without the numbers."""
+    """Verdict without numbers: "holds", "does not hold" or "cannot be told"."""
     numbers: str
 
 
 @dataclass(frozen=True)
 class ShownClaim:
-    """A claim, its verdict, and the numbers behind it."""
+    """Claim with its verdict, and the numbers behind it."""
 
     text: str
     check: str
-    """Empty where there is none."""
+    """Expression of the claim; empty if it has none."""
     note: str
     verdict: str
-    said: str
-    """The verdict, and whether it is within chance."""
+    verdict_text: str
+    """Verdict, with its numbers if other seeds could give another verdict."""
     findings: Sequence[ShownFinding]
     more: int
-    """Findings beyond those."""
+    """Number of findings that are not shown."""
 
 
 @dataclass(frozen=True)
 class StudyPage:
-    """A page about a study, but for its panels."""
+    """Content of a study's page, except for its panels."""
 
     title: str
     question: str
     facts: Sequence[tuple[str, str]]
     notes: Sequence[str]
     failures: Sequence[tuple[str, str]]
-    """What failed, and its scenario; not all of many."""
+    """Failed runs (if there are many, the first): error, and scenario as TOML."""
     failure_count: int
     warnings: Sequence[str]
-    """What has to be known of runs before believing them; not all of many."""
+    """Warnings of runs; if there are many, the most frequent ones."""
     claims: Sequence[ShownClaim]
     command: str
     study_text: str
 
 
 def study_page(done: StudyRun, verdicts: Sequence[ClaimResult]) -> StudyPage:
-    """Return what the page about a study says."""
+    """Return the content of a study's page, with the verdicts on its claims."""
     file = done.study.file
     return StudyPage(
         title=file.title,
@@ -82,14 +82,14 @@ def study_page(done: StudyRun, verdicts: Sequence[ClaimResult]) -> StudyPage:
 
 
 def shown_warnings(done: StudyRun) -> list[str]:
-    """Return what the runs warn of, a line each; of many the most frequent and their number."""
+    """Return a line for each of the most frequent warnings, then one with the number of others."""
     shown = [str(warning) for warning in done.warnings[:_WARNINGS_SHOWN]]
     more = len(done.warnings) - len(shown)
     return [*shown, f"and {more:,} more"] if more else shown
 
 
 def shown_failures(done: StudyRun) -> list[str]:
-    """Return a line for each way in which runs failed, with what those runs have in common."""
+    """Return a line per distinct error, with the axis values that all runs with it share."""
     by_error: dict[str, list[FailedRun]] = {}
     for failure in done.failures:
         by_error.setdefault(failure.error, []).append(failure)
@@ -114,7 +114,7 @@ def _facts(done: StudyRun, verdicts: Sequence[ClaimResult]) -> list[tuple[str, s
     by_chance = sum(result.within_chance for result in verdicts)
     claims = f"{held} of {len(verdicts)} hold" if verdicts else ""
     facts = [
-        ("beside", study.file.source),
+        ("compared with", study.file.source),
         ("claims", claims + (f", {by_chance} within chance" if by_chance else "")),
         ("runs", f"{frame.get_column('run').n_unique():,} of {study.run_count:,}"),
         ("seeds", ", ".join(map(str, seeds[:6])) + (" …" if len(seeds) > 6 else "")),  # noqa: PLR2004
@@ -134,16 +134,16 @@ def _claim(result: ClaimResult) -> ShownClaim:
         check=result.claim.check or "",
         note=result.claim.note,
         verdict=result.verdict,
-        said=verdict_text(result),
+        verdict_text=verdict_text(result),
         findings=findings,
         more=len(result.findings) - len(findings),
     )
 
 
 def verdict_text(result: ClaimResult) -> str:
-    """Return a verdict, the numbers where they are within chance, and why there can be none."""
-    if result.unasked:
-        return f"{result.verdict}: {result.unasked}"
+    """Return a verdict; add its numbers if it is within chance, the reason if it is unknown."""
+    if result.why_unchecked:
+        return f"{result.verdict}: {result.why_unchecked}"
     if not result.within_chance:
         return result.verdict
     deciding = [f for f in result.findings if f.verdict == result.verdict and f.within_chance]
@@ -155,7 +155,7 @@ def verdict_text(result: ClaimResult) -> str:
 
 
 def numbers_text(finding: Finding) -> str:
-    """Return both sides of each comparison of a finding, or why there are none."""
+    """Return both sides of each comparison of a finding, or why it was not evaluated."""
     if finding.why:
         return finding.why
     alone = len(finding.comparisons) == 1
@@ -168,7 +168,7 @@ def numbers_text(finding: Finding) -> str:
 
 
 def _sides(comparison: Comparison) -> str:
-    """Write both sides, with as many digits as tell them apart."""
+    """Return both sides as text, with more than three digits if three do not distinguish them."""
     left, right = comparison.left, comparison.right
     texts = three_digits(left), three_digits(right)
     if texts[0] == texts[1] and left != right:
@@ -177,7 +177,7 @@ def _sides(comparison: Comparison) -> str:
 
 
 def _command(done: StudyRun) -> str:
-    """Return what goes on with the study, from any directory."""
+    """Return the command that runs or continues the study, with absolute paths."""
     file = Path(done.study.origin)
     study = file.resolve() if file.is_file() else "study.toml"
     words = ["skyhop", "study", "run", str(study), "-o", str(done.directory.root.resolve())]
@@ -187,7 +187,7 @@ def _command(done: StudyRun) -> str:
 
 
 def _study_text(study: Study) -> str:
-    """Return the study file as it was written, else its content as TOML."""
+    """Return the text of the study file, or its content as TOML if it was a dictionary."""
     file = Path(study.origin)
     if file.is_file():
         return file.read_text("utf-8")

@@ -1,4 +1,4 @@
-"""Checks of what a study file says about its report, before anything runs."""
+"""Checks of a study file's panels and published values, before any run starts."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from skyhop.study.metrics import MetricSet
 
 
 def check_published(study: StudyFile, metrics: MetricSet, origin: str) -> None:
-    """Check that published values name metrics, axes and values of the study.
+    """Check that published values name existing metrics, axes and values of the study.
 
     Raises:
-        InputError: they do not.
+        InputError: a name or value does not exist, or a row has the wrong number of values.
     """
     for place, published in enumerate(study.published):
         where = f"{origin}: published.{place}"
@@ -41,10 +41,10 @@ def check_published(study: StudyFile, metrics: MetricSet, origin: str) -> None:
 
 
 def check_panels(study: StudyFile, metrics: MetricSet, origin: str) -> None:
-    """Check that panels name metrics and axes of the study, and have the runs they need.
+    """Check that panels name existing metrics and axes, and that the study keeps their data.
 
     Raises:
-        InputError: they do not.
+        InputError: a name does not exist, or a panel needs bins or samples that are not kept.
     """
     for place, panel in enumerate(study.panel):
         where = f"{origin}: panel.{place}"
@@ -65,7 +65,7 @@ def check_panels(study: StudyFile, metrics: MetricSet, origin: str) -> None:
 
 def _check_pooled(panel: Panel, metrics: MetricSet, origin: str) -> None:
     for key, name in _metric_names(panel):
-        if not metrics.infos[name].moments:
+        if not metrics.infos[name].pooling_columns:
             raise InputError(
                 f'{origin}.{key}: `{name}` keeps no bins: spread = "pooled" needs a metric '
                 "with `pool = true`"
@@ -73,10 +73,10 @@ def _check_pooled(panel: Panel, metrics: MetricSet, origin: str) -> None:
 
 
 def _check_bins(name: str, metrics: MetricSet, origin: str) -> None:
-    own = metrics.infos[name].own
+    own = metrics.infos[name].definition
     if own is None or own.kind not in ("samples", "transient", "flows", "gap"):
         raise InputError(
-            f'{origin}: `{name}` is of no bins; expected a metric of kind "samples", "transient", '
+            f'{origin}: `{name}` has no bins; expected a metric of kind "samples", "transient", '
             '"flows" or "gap"'
         )
 

@@ -1,4 +1,4 @@
-"""Studies with engine = "predict": their runs train a predictor, or ask a baseline, and test it."""
+"""Engine "predict" of studies: each run trains and tests a predictor, or tests a baseline."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from skyhop.study.metrics import WARNINGS, MetricInfo, MetricSet
 
 if TYPE_CHECKING:
     from skyhop.predict import Data
-    from skyhop.predict.cards import Compared, Measures
+    from skyhop.predict.cards import Comparison, Measures
 
-Asked = TypeVar("Asked", bound=BaseModel)
+Table = TypeVar("Table", bound=BaseModel)
 
 _ABSOLUTE = "ms or Mbit/s"
 _UNITS = {"mape": "%", "weighted_ape": "%", "rmse": _ABSOLUTE, "mae": _ABSOLUTE, "within_5": "%",
@@ -28,10 +28,10 @@ _TITLES = {"mape": "MAPE", "weighted_ape": "weighted APE", "rmse": "RMSE", "mae"
            "within_5": "within 5 %", "within_10": "within 10 %", "ape_p50": "APE p50",
            "ape_p95": "APE p95", "ape_p99": "APE p99"}  # fmt: skip
 _KINDS = {"": "", "best_": "best baseline's ", "grid_": "at the grid: "}
-"""Of the predictor; the best of the baselines; of seconds with a moment of the grid."""
+"""Prefixes of metrics and titles: predictor, best baseline, predictor at the handover grid."""
 
 LAYOUT = 1
-"""Counts up when predictors change, so that finished runs are made again."""
+"""Version of the engine's results; after an increase, studies repeat their finished runs."""
 IS_LIVE = NEEDS_CORE = False
 
 METRICS: tuple[MetricInfo, ...] = (
@@ -43,43 +43,43 @@ METRICS: tuple[MetricInfo, ...] = (
     MetricInfo("seconds", "seconds", "seconds tested", ""),
     MetricInfo("nonzero_seconds", "nonzero_seconds", "of them not 0", ""),
 )
-"""What claims and tables can ask for; RMSE and MAE in ms or Mbit/s."""
+"""Metrics for claims and panels; RMSE and MAE are in ms for latency, in Mbit/s for throughput."""
 
 
 class Prediction(BaseModel):
-    """What a run of engine = "predict" trains and tests; axes set its keys."""
+    """Table [prediction] of a study file; axes set its keys."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     data: list[str] = Field(min_length=1)
-    """Runs, paths, telemetry or measurements, as `skyhop predict` takes them."""
+    """Runs, paths, telemetry or measurements, in a format that `skyhop predict` reads."""
     target: Literal["latency", "throughput"] = "latency"
     direction: Literal["down", "up"] = "down"
     model: str = "xgboost"
-    """One of `skyhop predict train`, or a baseline such as "last value"."""
+    """Kind of model of `skyhop predict train`, or a baseline such as "last value"."""
     horizon: int = Field(1, ge=1, le=30)
-    """In s."""
+    """Horizon in s: time from the prediction to the end of the predicted second."""
     features: list[str] = ["history", "position", "dish", "satellites", "obstruction", "hour",
                            "grid", "serving"]  # fmt: skip
-    """Groups of docs/prediction.md; what the data do not know is left out."""
+    """Groups of features (docs/how-to/prediction.md); groups that the data lacks are left out."""
 
 
 def resolve(base: Mapping[str, Any], sets: Sequence[str], origin: str) -> Prediction:
-    """Return what a run does: the study's [prediction] with what axes set.
+    """Return the configuration of a run: the table [prediction] with the axes' overrides.
 
     Raises:
-        InputError: a key is wrong.
+        InputError: a key of the table is wrong.
     """
-    return resolved_of(Prediction, base, sets, f"{origin}: prediction")
+    return validated_table(Prediction, base, sets, f"{origin}: prediction")
 
 
-def resolved_of(
-    kind: type[Asked], base: Mapping[str, Any], sets: Sequence[str], where: str
-) -> Asked:
-    """Return a study's table with what axes set; `where` is what messages call it.
+def validated_table(
+    kind: type[Table], base: Mapping[str, Any], sets: Sequence[str], where: str
+) -> Table:
+    """Return a study's table with the axes' overrides, checked; `where` names it in messages.
 
     Raises:
-        InputError: a key is wrong.
+        InputError: a key of the table is wrong.
     """
     content = dict(base)
     for text in sets:
@@ -92,26 +92,28 @@ def resolved_of(
         raise InputError(f"{where}.{key}: {first['msg']}") from None
 
 
-def data_of(asked: Prediction) -> Sequence[str]:
-    """Return which data a run needs."""
-    return asked.data
+def input_files(config: Prediction) -> Sequence[str]:
+    """Return the names of the data files that a run reads."""
+    return config.data
 
 
-def find_data(name: str, beside: Path) -> Path:
-    """Return where data are: beside the study, or from the current directory on."""
-    place = beside / name
+def find_data(name: str, study_dir: Path) -> Path:
+    """Return the path of data, relative to the study's directory or else the current one."""
+    place = study_dir / name
     return place if place.exists() else Path(name)
 
 
-def rows_of(metrics: MetricSet, asked: Prediction, seed: int, beside: Path) -> list[dict[str, Any]]:
-    """Train what is asked for, test it, and return the run's row.
+def run_rows(
+    metrics: MetricSet, config: Prediction, seed: int, study_dir: Path
+) -> list[dict[str, Any]]:
+    """Train and test the predictor of a run, and return the run's row.
 
     Raises:
-        InputError: data or a library are missing, or the data are too short.
+        InputError: data or a library is missing, or the data is too short.
         RunError: training failed.
     """
-    compared, grid, notes = _tested(asked, seed, beside)
-    scale = 1.0 if asked.target == "latency" else 1e-6
+    compared, grid, notes = _tested_scores(config, seed, study_dir)
+    scale = 1.0 if config.target == "latency" else 1e-6
     row: dict[str, Any] = {
         "flow": None,
         "seconds": compared.model.seconds,
@@ -140,21 +142,23 @@ def _best(baselines: Mapping[str, Measures], name: str, scale: float) -> float |
     return found[1] * scale if is_absolute else found[1]
 
 
-def _tested(asked: Prediction, seed: int, beside: Path) -> tuple[Compared, Compared, list[str]]:
+def _tested_scores(
+    config: Prediction, seed: int, study_dir: Path
+) -> tuple[Comparison, Comparison, list[str]]:
     from skyhop import predict
     from skyhop.predict.baselines import BASELINES
-    from skyhop.predict.training import baseline_outcome
+    from skyhop.predict.training import evaluate_baseline
 
-    files = tuple(str(find_data(name, beside)) for name in asked.data)
-    data = _data(files, asked.direction)
+    files = tuple(str(find_data(name, study_dir)) for name in config.data)
+    data = _data(files, config.direction)
     plan = predict.Plan(
-        target=asked.target, horizons=(asked.horizon,), groups=tuple(asked.features), seed=seed
+        target=config.target, horizons=(config.horizon,), groups=tuple(config.features), seed=seed
     )
-    if asked.model in BASELINES:
-        tested = baseline_outcome(data, asked.model, plan)
-        return tested.compared(), tested.compared(of_grid=True), []
+    if config.model in BASELINES:
+        tested = evaluate_baseline(data, config.model, plan)
+        return tested.comparison(), tested.comparison(grid_only=True), []
     with Scratch() as place:
-        model = predict.train(data, [asked.model], place, plan)[0]
+        model = predict.train(data, [config.model], place, plan)[0]
     horizon = model.card.horizons[0]
     return horizon.all_seconds, horizon.grid_seconds, []
 
@@ -166,7 +170,7 @@ def _data(files: tuple[str, ...], direction: str) -> Data:
     return predict.read_data(files, predict.Options(direction=direction))  # type: ignore[arg-type]
 
 
-def resolved_dict(asked: Prediction) -> dict[str, Any]:
-    """Return what a run does, as it is written down."""
-    content: dict[str, Any] = json.loads(asked.model_dump_json())
+def config_dict(config: Prediction) -> dict[str, Any]:
+    """Return the configuration of a run as JSON values; the run's id is a hash of it."""
+    content: dict[str, Any] = json.loads(config.model_dump_json())
     return content

@@ -1,4 +1,4 @@
-"""Published values: which of them stands beside a result."""
+"""Lookup of the published value that belongs to a result."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ def published_value(
     at: Mapping[str, object],
     stat: Literal["mean", "sd"] = "mean",
 ) -> float | None:
-    """Return what was published for a metric at these values of the axes, None where nothing was.
+    """Return the published value of a metric at these values of the axes; None if there is none.
 
-    A value published for some axes stands beside results at every value of the others.
+    A value that was published for some axes applies at every value of the other axes.
     """
     for published in study.published:
         if (published.metric, published.stat) != (metric, stat) or not set(published.by) <= set(at):

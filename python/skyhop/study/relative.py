@@ -1,4 +1,4 @@
-"""Metrics relative to another point of the same axes: runs beside those with their seeds there."""
+"""Metrics relative to a reference point: each run is compared with the run of its seed there."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from skyhop.study.metrics import MetricSet
 
 
 def check_relative(study: StudyFile, origin: str) -> None:
-    """Check that metrics are relative to values that axes have.
+    """Check that the keys `to` of metrics name existing axes and values.
 
     Raises:
-        InputError: they are not.
+        InputError: an axis or a value does not exist.
     """
     for place, metric in enumerate(study.metric):
         where = f"{origin}: metric.{place}.to"
@@ -27,7 +27,7 @@ def check_relative(study: StudyFile, origin: str) -> None:
 
 
 def with_relative(frame: pl.DataFrame, study: StudyFile, metrics: MetricSet) -> pl.DataFrame:
-    """Return the dataset with the metrics that compare runs; null where there is nothing beside."""
+    """Return the dataset with relative metrics; null where the reference run has no value."""
     for metric in study.metric:
         if metric.to is not None:
             values = _relative(frame, metric, metric.to, study, metrics)
@@ -46,7 +46,7 @@ def _relative(
     info = metrics.infos[metric.of or ""]
     if info.column not in frame.columns:
         return [None] * frame.height
-    # What goes in step with an axis is elsewhere, too, where that one is.
+    # Axes that are zipped with an axis of `to` also have another value at the reference point.
     zips = {axis.zip for axis in study.axis if axis.name in to and axis.zip}
     others = [a.name for a in study.axis if a.name not in to and a.zip not in zips]
     keys = frame.select(*others, "seed", "flow").rows()
@@ -54,24 +54,27 @@ def _relative(
         None if value is None else value * info.factor
         for value in frame.get_column(info.column).to_list()
     ]
-    there = _is_there(frame, to)
-    beside = {key: value for key, value, at in zip(keys, values, there, strict=True) if at}
+    is_reference = _is_reference(frame, to)
+    reference = {
+        key: value for key, value, at in zip(keys, values, is_reference, strict=True) if at
+    }
     return [
-        _compared(value, beside.get(key), metric) for key, value in zip(keys, values, strict=True)
+        _compared(value, reference.get(key), metric)
+        for key, value in zip(keys, values, strict=True)
     ]
 
 
-def _is_there(frame: pl.DataFrame, to: Mapping[str, Value]) -> list[bool]:
-    """Return which rows are at these values of axes."""
+def _is_reference(frame: pl.DataFrame, to: Mapping[str, Value]) -> list[bool]:
+    """Return for each row whether its axes have the values `to`."""
     wanted = tuple(
         str(value) if frame.schema[name] == pl.String else value for name, value in to.items()
     )
     return [row == wanted for row in frame.select(list(to)).rows()]
 
 
-def _compared(value: float | None, beside: float | None, metric: Metric) -> float | None:
-    if value is None or beside is None:
+def _compared(value: float | None, reference: float | None, metric: Metric) -> float | None:
+    if value is None or reference is None:
         return None
     if metric.by == "difference":
-        return value - beside
-    return value / beside if beside else None
+        return value - reference
+    return value / reference if reference else None

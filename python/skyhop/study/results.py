@@ -1,4 +1,4 @@
-"""The dataset of a study, and questions to it."""
+"""Dataset of a study, with selections, estimates and statistics over its runs."""
 
 from __future__ import annotations
 
@@ -25,34 +25,35 @@ from skyhop.study.file import Spread
 from skyhop.study.metrics import WARNINGS, MetricInfo, MetricSet
 
 POOLED_STATS = ("pooled_mean", "pooled_sd")
-"""Statistics over the bins of all runs, of metrics that keep what that takes."""
+"""Statistics over the pooled bins of all runs, for metrics with `pool = true`."""
 
 
 def is_stat(name: str, metric: MetricInfo) -> bool:
-    """Return whether claims can ask a metric for a statistic of that name."""
-    return is_statistic(name) or (name in POOLED_STATS and bool(metric.moments))
+    """Return whether calls of a metric may have this name as their `stat`."""
+    return is_statistic(name) or (name in POOLED_STATS and bool(metric.pooling_columns))
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A metric over the runs of one selection."""
+    """Estimate of a metric over the runs of one selection."""
 
     values: FloatArray
-    """One per run, shape (n,): the mean over the run's selected flows."""
+    """Value of each run, shape (n,): the mean over its selected flows."""
     mean: float | None
-    """Over runs, or over the bins of all runs where they are pooled."""
+    """Mean over runs; with the spread "pooled", mean over the bins of all runs."""
     interval: Interval
-    """The mean's, 95 %; or the mean less and plus the standard deviation."""
+    """95 % interval of the mean; with the spreads "sd" and "pooled", mean ± standard deviation."""
     sd: float | None = None
-    """The standard deviation, where that was asked for."""
+    """Standard deviation, with the spreads "sd" and "pooled"."""
 
 
 class Results:
-    """The rows of a study's finished runs.
+    """Rows of a study's finished runs.
 
     Attributes:
-        frame: one row per run and TCP flow: axes, seed, run, and the columns of `metrics`.
-        failed: axes and seed of each run that failed, and has no rows.
+        frame: one row per run and TCP flow; columns: axes, seed, run, and those of `metrics`.
+        metrics: the metrics of the study.
+        failed: axis values and seed of each failed run; failed runs have no rows.
     """
 
     def __init__(
@@ -66,14 +67,14 @@ class Results:
         self.failed = failed
 
     def failed_in(self, selected: Selected) -> int:
-        """Return how many of the runs of a selection failed."""
+        """Return the number of failed runs in a selection."""
         return sum(
             all(_is_among(run[name], wanted) for name, wanted in selected.items() if name in run)
             for run in self.failed
         )
 
     def selected(self, selected: Selected) -> pl.DataFrame:
-        """Return the rows of a selection: column: the value or values to take."""
+        """Return the rows that have, in each column of `selected`, one of the given values."""
         frame = self.frame
         for name, wanted in selected.items():
             values = list(wanted) if isinstance(wanted, list | tuple) else [wanted]
@@ -81,7 +82,7 @@ class Results:
             if frame.schema[name] == pl.String:
                 frame = frame.filter(column.is_in([str(value) for value in values]))
             elif frame.schema[name].is_float():
-                # Numbers along an axis are of floating point, and claims write 1 for 1.0.
+                # Numeric axes have float columns, and claims write 1 for 1.0.
                 wanted_numbers = pl.Series(values, dtype=pl.Float64, strict=False).to_list()
                 frame = frame.filter(column.is_in(wanted_numbers))
             else:
@@ -89,29 +90,29 @@ class Results:
         return frame
 
     def values(self, metric: MetricInfo, selected: Selected) -> FloatArray:
-        """Return the metric of each selected run, shape (n,): the mean over its flows."""
+        """Return the metric of each selected run, shape (n,): the mean over its selected flows."""
         frame = self.selected(selected)
         if metric.column not in frame.columns or frame.is_empty():
             return np.array([], dtype=np.float64)
-        # A scenario that stands at two points is one run, but counts at both.
+        # Points with the same scenario share a run; it counts once at each of these points.
         keys = [name for name in frame.columns if name in self._point_columns()]
         per_run = frame.group_by(keys, maintain_order=True).agg(pl.col(metric.column).mean())
         found = per_run.get_column(metric.column).drop_nulls().cast(pl.Float64).to_numpy()
         return np.asarray(found, dtype=np.float64) * metric.factor
 
-    def moments(self, metric: MetricInfo, selected: Selected) -> FloatArray:
-        """Return what it takes to pool the bins of the selected runs, shape (n, 3), a row per run.
+    def bin_moments(self, metric: MetricInfo, selected: Selected) -> FloatArray:
+        """Return count, mean and squared deviations of each selected run's bins, shape (n, 3).
 
-        Flows that were measured each on its own are taken together.
+        If a run's flows have different bins, the bins of its flows are pooled.
         """
         frame = self.selected(selected)
-        columns = list(metric.moments)
+        columns = list(metric.pooling_columns)
         if not set(columns) <= set(frame.columns) or frame.is_empty():
             return np.zeros((0, 3))
         keys = [name for name in frame.columns if name in self._point_columns()]
         known = frame.drop_nulls(columns)
-        if metric.own is not None and metric.own.over:
-            # What flows amount to together stands in the row of each.
+        if metric.definition is not None and metric.definition.over:
+            # A metric over several flows of a run has the same value in each flow's row.
             known = known.unique(keys, keep="first", maintain_order=True)
         per_run = known.partition_by(keys, maintain_order=True)
         found = [_together(rows.select(columns).to_numpy()) for rows in per_run]
@@ -120,36 +121,36 @@ class Results:
     def estimate(
         self, metric: MetricInfo, selected: Selected, spread: Spread = "interval"
     ) -> Estimate:
-        """Return a metric's mean over the selected runs, and what is to stand beside it."""
+        """Return a metric's mean over the selected runs, with the spread around it."""
         values = self.values(metric, selected)
         if spread == "interval":
             return Estimate(values, mean(values), bootstrap_interval(values))
         if spread == "sd":
             middle, sd = mean(values), deviation(values)
         else:
-            samples = self.moments(metric, selected)
+            samples = self.bin_moments(metric, selected)
             middle, sd = pooled_mean(samples), pooled_deviation(samples, _ddof(metric))
         if middle is None or sd is None:
             return Estimate(values, middle, Interval(None, None), sd)
         return Estimate(values, middle, Interval(middle - sd, middle + sd), sd)
 
-    def values_called(self, name: str, selected: Selected) -> FloatArray:
-        """Return what the runs have that `name(axis=value, …)` asks for, shape (n,) or (n, 3).
+    def call_values(self, name: str, selected: Selected) -> FloatArray:
+        """Return the value of each run that the call `name(axis=value, …)` selects, shape (n,).
 
-        Their values, or the moments of their bins where these are pooled.
+        If its `stat` is one of `POOLED_STATS`, return the moments of the runs' bins, shape (n, 3).
         """
         chosen = {key: value for key, value in selected.items() if key != "stat"}
         info = self.metrics.infos[name]
         pools = selected.get("stat") in POOLED_STATS
-        return self.moments(info, chosen) if pools else self.values(info, chosen)
+        return self.bin_moments(info, chosen) if pools else self.values(info, chosen)
 
-    def worth(self, name: str, selected: Selected, values: FloatArray) -> float:
-        """Return what such a call is worth with what the runs have.
+    def call_result(self, name: str, selected: Selected, values: FloatArray) -> float:
+        """Return the statistic of a call, given its runs' values from `call_values`.
 
-        `stat` chooses the statistic over the runs; the mean where it is not given.
+        The keyword `stat` names the statistic over the runs; the default is the mean.
 
         Raises:
-            UnknownValueError: no finished run has it.
+            UnknownValueError: no finished run has a value.
         """
         stat = str(selected.get("stat", "mean"))
         if stat == "pooled_mean":
@@ -159,53 +160,53 @@ class Results:
         else:
             found = statistic(values, stat)
         if found is None:
-            told = ", ".join(f"{key}={value!r}" for key, value in selected.items())
-            raise UnknownValueError(f"{name}({told}): no finished run has it")
+            arguments = ", ".join(f"{key}={value!r}" for key, value in selected.items())
+            raise UnknownValueError(f"{name}({arguments}): no finished run has it")
         return found
 
     def groups(self, by: Sequence[str], where: Selected) -> Iterator[dict[str, object]]:
         """Yield each combination of the columns `by` among the selected rows.
 
-        They are in the order in which the study lists their values, the first column's foremost.
+        They are sorted by the first column, then the second, and so on, each in the study's order.
         """
         found = self.selected(where).select(by).unique(maintain_order=True).rows(named=True)
         ranks = {name: {v: rank for rank, v in enumerate(self.levels(name, where))} for name in by}
         yield from sorted(found, key=lambda row: [ranks[name].get(row[name], -1) for name in by])
 
     def levels(self, name: str, where: Selected) -> list[object]:
-        """Return the values of a column among the selected rows, in their order."""
+        """Return the distinct values of a column among the selected rows, in the study's order."""
         found = self.selected(where).get_column(name).drop_nulls().unique(maintain_order=True)
         return found.to_list()
 
     def _point_columns(self) -> set[str]:
-        """Return the columns that tell runs apart: the axes, the seed and the run."""
+        """Return the columns that identify a run at a point: the axes, `seed` and `run`."""
         columns = self.frame.columns
         return set(columns[: columns.index("run") + 1])
 
 
 def _is_among(label: object, wanted: object) -> bool:
-    """Return whether a point's label is one of the values that are chosen."""
+    """Return whether a point's label is the wanted value, or one of the wanted values."""
     values = wanted if isinstance(wanted, list | tuple) else [wanted]
-    # Numbers along an axis are of floating point, and claims write 1 for 1.0.
+    # Numeric axes have float columns, and claims write 1 for 1.0.
     return any(label == value or str(label) == str(value) for value in values)
 
 
 def _ddof(metric: MetricInfo) -> int:
-    return metric.own.ddof if metric.own is not None else 1
+    return metric.definition.ddof if metric.definition is not None else 1
 
 
 def _together(samples: FloatArray) -> FloatArray:
-    """Return the moments of samples (n, 3) as those of one, shape (3,)."""
+    """Return the moments of the bins of several flows; `samples`: those per flow, (n, 3)."""
     count = float(samples[:, 0].sum())
     sd = pooled_deviation(samples, ddof=0)
     return np.array([count, pooled_mean(samples) or 0.0, count * (sd or 0.0) ** 2])
 
 
 def dataset(rows: Sequence[Mapping[str, object]], axes: Mapping[str, bool]) -> pl.DataFrame:
-    """Return the dataset of rows: axes, seed and run first, then what was measured.
+    """Return the dataset of rows: axes, seed and run first, then the measured columns.
 
-    A column's type does not depend on which runs there are: axes are numbers or text as `axes`
-    says (name: whether it is numeric), figures are floating point, counts too.
+    The types of columns do not depend on the finished runs: `axes` says which axes are numeric, and
+    all measured values are floats, counts included.
     """
     names = dict.fromkeys([*axes, "seed", "run", "flow", "flow_cc"])
     names.update(dict.fromkeys(itertools.chain.from_iterable(rows)))

@@ -1,4 +1,4 @@
-"""Running a study: what is not finished yet, side by side, and the dataset of it all."""
+"""Execution of a study: unfinished runs in parallel, then the dataset of all runs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import skyhop
 from skyhop import _core
-from skyhop.data.progress import Progress, shown
+from skyhop.data.progress import Progress, progress_or_bar
 from skyhop.data.scenarios import load_cc_files, place_notes
 from skyhop.data.toml import toml_text
 from skyhop.errors import InputError
@@ -21,22 +21,22 @@ from skyhop.study.directory import StudyDirectory
 from skyhop.study.elements import timing_error_rows
 from skyhop.study.execution import Failure, Recipe, Task
 from skyhop.study.metrics import WARNINGS
-from skyhop.study.others import OTHERS, is_live
 from skyhop.study.plan import PlannedRun, Study, core_digest, describe
 from skyhop.study.relative import with_relative
 from skyhop.study.results import Results, dataset
+from skyhop.study.table_engines import TABLE_ENGINES, is_live
 from skyhop.study.workers import run_locally
 
 
 @dataclass(frozen=True)
 class FailedRun:
-    """A run that failed, and what it would have run."""
+    """Failed run: its point and seed, and the error message in one line."""
 
     labels: Mapping[str, object]
     seed: int
     error: str
     scenario: str
-    """As TOML."""
+    """Resolved scenario of the run, as TOML."""
 
     def __str__(self) -> str:
         return f"{describe(self.labels)}, seed {self.seed}: {self.error}"
@@ -44,34 +44,34 @@ class FailedRun:
 
 @dataclass(frozen=True)
 class StudyWarning:
-    """What has to be known of some runs before believing them."""
+    """Warning with the same text in one or several runs."""
 
     text: str
     runs: int
-    """How many runs it is about."""
-    of: int
-    """How many runs there are."""
+    """Number of runs that have the warning."""
+    total: int
+    """Number of all finished runs."""
     where: Mapping[str, object]
-    """What these runs have in common and others have not: axes and their values."""
+    """Axis values that all runs with this warning share, and that some other run does not have."""
 
     def __str__(self) -> str:
         where = f" ({describe(self.where)})" if self.where else ""
-        noun = "run" if self.of == 1 else "runs"
-        return f"{self.runs:,} of {self.of:,} {noun}{where}: {self.text}"
+        noun = "run" if self.total == 1 else "runs"
+        return f"{self.runs:,} of {self.total:,} {noun}{where}: {self.text}"
 
 
 @dataclass(frozen=True)
 class StudyRun:
-    """What came of running a study."""
+    """Outcome of running a study: its results, failures and warnings."""
 
     study: Study
     directory: StudyDirectory
     results: Results
     failures: Sequence[FailedRun]
     warnings: Sequence[StudyWarning]
-    """Those of its runs, each text once, the most frequent first."""
+    """Warnings of the runs, each text once, the most frequent first."""
     places: Sequence[str] = ()
-    """Which places names were taken for that could be another's."""
+    """Notes on ambiguous names of places, each with the place that was used."""
 
     def _repr_html_(self) -> str:
         return skyhop.report.study_html(self)
@@ -87,36 +87,36 @@ def run_study(
     reuse: Sequence[str | os.PathLike[str]] = (),
     progress: Progress | None = None,
 ) -> StudyRun:
-    """Run what is not finished yet of a study, and write its dataset.
+    """Execute the unfinished runs of a study, and write its dataset.
 
-    A study that was stopped goes on where it was: a run is known by what it runs (scenario as
-    resolved, seed, engine, core), and finished ones are not repeated. A run that fails is
-    reported, and the study goes on.
+    A stopped study continues where it stopped: a hash of the resolved scenario, seed, engine and
+    core identifies each run, and finished runs are not repeated. If a run fails, the others
+    continue, and `StudyRun.failures` lists it.
 
     Args:
-        study: the study.
-        output: its directory.
-        jobs: how many runs at a time; as many as there are processors where not given.
-        engine: "ray" for a Ray cluster.
-        elements: the older and the newer snapshot for a study of element sets.
-        reuse: directories of studies whose finished runs are taken where they are the same.
-        progress: is told how many of the runs that had to be run are done; a bar where not given.
+        study: the study to run.
+        output: directory of the study; it is created, or the study in it is continued.
+        jobs: number of concurrent runs; the number of processors by default.
+        engine: where runs execute: "local" on this machine, "ray" on a Ray cluster.
+        elements: older and newer snapshot of element sets, for studies with engine "elements".
+        reuse: directories of other studies; their finished runs are reused if identical.
+        progress: callback (done, total) over the runs to execute; a progress bar by default.
 
     Raises:
-        InputError: a scenario is wrong, the directory holds something else, ray or elements are
-            missing.
+        InputError: a scenario is wrong, the directory has other content, or ray or the element
+            sets are missing.
     """
     if study.file.engine == "elements":
         return _compare_elements(study, StudyDirectory(Path(output)), elements)
     if elements is not None:
         raise InputError(f"{study.origin}: takes no element sets: leave --elements out")
     runs = list(study.runs())
-    if study.file.engine not in OTHERS:
+    if study.file.engine not in TABLE_ENGINES:
         _load_cc_files(study, runs)
     directory, others = StudyDirectory(Path(output)), _others(reuse)
     with directory.opened(_description(study)):
         for run_id in dict.fromkeys(run.run_id for run in runs):
-            directory.take_over(run_id, study.metrics.digest, others)
+            directory.link_finished_run(run_id, study.metrics.digest, others)
         errors = _run_missing(
             study, runs, directory, _Workers(engine, _jobs(study, jobs)), progress
         )
@@ -142,13 +142,13 @@ def _others(reuse: Sequence[str | os.PathLike[str]]) -> list[StudyDirectory]:
 
 
 def places_of(runs: Iterable[PlannedRun]) -> list[str]:
-    """Return which places the ends of runs were taken for where that is open, each once."""
+    """Return distinct notes on ambiguous names of places, each with the place that is used."""
     notes = (note for run in runs if "path" in run.resolved for note in place_notes(run.resolved))
     return list(dict.fromkeys(notes))
 
 
 def _load_cc_files(study: Study, runs: Sequence[PlannedRun]) -> None:
-    """Compile the files that are congestion controls once, and before anything is run."""
+    """Compile the files of congestion controls once, before any run starts."""
     of_each = {json.dumps([f.get("cc") for f in run.resolved["flow"]]): run for run in runs}
     for run in of_each.values():
         scenario = _core.Scenario.from_json(
@@ -179,7 +179,7 @@ class _Workers:
 
 def _jobs(study: Study, jobs: int | None) -> int:
     if is_live(study.file.engine):
-        # Live runs share the machine's time: side by side they would measure each other.
+        # Concurrent live runs would compete for processors and disturb each other.
         return 1
     return jobs or len(os.sched_getaffinity(0))
 
@@ -191,7 +191,7 @@ def _run_missing(
     workers: _Workers,
     progress: Progress | None,
 ) -> dict[str, str]:
-    """Run what is missing; return why runs failed, by run."""
+    """Execute the runs that have no rows yet; return the errors of failed runs by run id."""
     digest = study.metrics.digest
     missing = {
         run.run_id: run for run in runs if not directory.rows_file(run.run_id, digest).is_file()
@@ -201,11 +201,11 @@ def _run_missing(
         return errors
     tasks = (Task(run.run_id, run.sets, run.path_id, run.seed) for run in missing.values())
     outcomes = _start(workers, _recipe(study), tasks, directory.root)
-    with shown(progress, f"{len(missing)} runs") as told:
+    with progress_or_bar(progress, f"{len(missing)} runs") as report:
         for done, outcome in enumerate(outcomes, start=1):
             if outcome is not None:
                 errors[outcome.run_id] = outcome.error
-            told(done, len(missing))
+            report(done, len(missing))
     return errors
 
 
@@ -234,7 +234,7 @@ def _recipe(study: Study) -> Recipe:
 def _gather(
     study: Study, runs: Sequence[PlannedRun], directory: StudyDirectory
 ) -> list[dict[str, Any]]:
-    """Return the rows of all finished runs, each with its place among the axes."""
+    """Return the rows of all finished runs, each with its axis values, seed and run id."""
     rows: list[dict[str, Any]] = []
     for run in runs:
         found = directory.read_rows(run.run_id, study.metrics.digest) or []
@@ -244,7 +244,7 @@ def _gather(
 
 
 def _warnings(study: Study, rows: Sequence[Mapping[str, Any]]) -> list[StudyWarning]:
-    """Return what the runs warn of, each text once."""
+    """Return the warnings of the runs, each text once, the most frequent first."""
     by_run = {row["run"]: row for row in rows}
     texts = Counter(text for row in by_run.values() for text in row[WARNINGS])
     found = []

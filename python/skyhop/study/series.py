@@ -1,4 +1,4 @@
-"""What is sampled of a flow, by the names that study files use."""
+"""Sampled series of a flow, by the names that study files use."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from skyhop.data.arrays import FloatArray
 from skyhop.data.records import LinkSeries, RunRecord
 
 _WIRE_BYTES = 1514
-"""What a link counts for a full packet."""
+"""Size of a full packet on a link, Ethernet header included, in bytes."""
 
 
 def samples_of(
     record: RunRecord, flow_id: int, name: str, bin_s: float | None = None
 ) -> tuple[FloatArray, FloatArray]:
-    """Return times (s) and values of a flow's series; where binned, the bins' ends and means."""
+    """Return times in s and values of a flow's series; with `bin_s`, ends and means of the bins."""
     flow = record.flows[flow_id]
     if name == "retransmit_share":
         return _retransmit_share(record, flow_id, bin_s)
@@ -46,9 +46,12 @@ def _means(
 def _retransmit_share(
     record: RunRecord, flow_id: int, bin_s: float | None
 ) -> tuple[FloatArray, FloatArray]:
-    """Return how many packets were sent again, in % of those delivered; not where none were."""
+    """Return times in s, and retransmitted packets in % of the packets that the link delivered.
+
+    Times without deliveries are left out.
+    """
     flow = record.flows[flow_id]
-    # The share of a bin is that of its sums, not the mean of its samples' shares.
+    # The share of a bin is the ratio of the sums, not the mean of the ratios of its samples.
     t_s, again = _means(flow.t_s, flow.retransmits, bin_s)
     packets = _means(flow.t_s, _delivered(record, flow_id)[0] / _WIRE_BYTES, bin_s)[1]
     known = packets > 0
@@ -56,21 +59,21 @@ def _retransmit_share(
 
 
 def _delivered(record: RunRecord, flow_id: int) -> tuple[FloatArray, FloatArray]:
-    """Return what the path's link delivered in the flow's direction in each of its samples.
+    """Return, per sample of a flow, the bytes that the path's link delivered, and the time in s.
 
-    In bytes, and with how long (s) that took: a flow that begins late has no sample before.
+    The link's samples give the length: a flow that starts late has no sample before its first.
     """
     t_s, link = record.flows[flow_id].t_s, link_of(record, flow_id)
     if link is None or not len(link.t_s):
         return np.zeros(len(t_s)), np.ones(len(t_s))
-    # Links are sampled when flows are.
+    # Links and flows are sampled at the same times.
     at = np.clip(np.searchsorted(link.t_s, t_s - 1e-9), 0, len(link.t_s) - 1)
     delivered_bytes = np.asarray(link.delivered_bytes[at], dtype=np.float64)
     return delivered_bytes, np.diff(link.t_s, prepend=0.0)[at]
 
 
 def link_of(record: RunRecord, flow_id: int) -> LinkSeries | None:
-    """Return the path's link in a flow's direction; None where the run has none."""
+    """Return the series of the path's link in a flow's direction; None if the run has none."""
     entry = entry_of(record.scenario, flow_id)
     goes_back = entry is not None and entry[1].get("from") == "to"
     names = (DIRECTIONS[1], f"{PATH_LINK} back") if goes_back else (DIRECTIONS[0], PATH_LINK)
@@ -78,10 +81,10 @@ def link_of(record: RunRecord, flow_id: int) -> LinkSeries | None:
 
 
 def _over_base_rtt(record: RunRecord, flow_id: int) -> FloatArray:
-    """Return the smoothed RTT over the mean base RTT of the same second."""
+    """Return the ratio of the smoothed RTT to the mean base RTT of the same second."""
     flow, base_ms = record.flows[flow_id], base_rtt_by_second(record, flow_id)
     if base_ms is None:
         return np.full(len(flow.t_s), np.nan)
-    # A sample at the end of a second is of that second.
+    # A sample at the end of a second belongs to that second.
     at = np.clip(np.ceil(flow.t_s - 1e-9).astype(np.int64) - 1, 0, len(base_ms) - 1)
     return flow.srtt_ms / np.where(base_ms[at] > 0, base_ms[at], np.nan)

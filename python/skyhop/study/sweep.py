@@ -1,6 +1,6 @@
-"""Sweeps: a scenario with every combination of some keys' values, as one frame.
+"""Sweeps: runs of a scenario with every combination of the values of some keys, as one frame.
 
-A sweep is a study without a file: the same plan, processes and metrics.
+A sweep is a study without a file: it uses the same plan, worker processes and metrics.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from skyhop import _core
 from skyhop.data.files import Scratch
 from skyhop.data.progress import Progress
-from skyhop.data.scenarios import Scenario, with_now, with_whole_cc
+from skyhop.data.scenarios import Scenario, with_absolute_cc_file, with_now
 from skyhop.data.shipped import find_scenario
 from skyhop.errors import InputError, RunError
 from skyhop.study.file import Axis, parse_study
@@ -27,10 +27,17 @@ if TYPE_CHECKING:
     import polars as pl
 
 Values: TypeAlias = Iterable[bool | int | float | str] | Mapping[str, Mapping[str, Any]]
-"""The values of a key; or what several keys are set to, by a label."""
+"""Values of one key; or labelled points, each with the scenario keys that it sets."""
 
 _ORIGIN = "the sweep"
-_OF_UNITS = {"Mbit/s": "mbps", "ms": "ms", "s": "s", "%": "percent", "kB": "kb", "Mbit": "mbit"}
+_UNIT_SUFFIXES = {
+    "Mbit/s": "mbps",
+    "ms": "ms",
+    "s": "s",
+    "%": "percent",
+    "kB": "kb",
+    "Mbit": "mbit",
+}
 
 
 def sweep(
@@ -43,7 +50,7 @@ def sweep(
     sets: Sequence[str] = (),
     progress: Progress | None = None,
 ) -> pl.DataFrame:
-    """Simulate a scenario with every combination of some keys' values, side by side.
+    """Simulate a scenario with every combination of the values of some keys, in parallel.
 
     >>> import skyhop
     >>> skyhop.sweep(
@@ -59,33 +66,34 @@ def sweep(
     ... )  # doctest: +SKIP
 
     Args:
-        scenario: a file or an example's name, or its content as a dictionary.
-        axes: by a key of the scenario the values that it takes; or by any other name, labels with
-            what they set, a key of a path's or several. All are crossed, the last one fastest.
-        repeat: how many seeds each combination runs with; they count up from the scenario's.
-        output: a directory for all runs, each with its tables; a sweep that was stopped goes on
-            there. Where not given, nothing is kept but the frame.
-        jobs: how many runs go on at a time; as many as there are processors where not given.
-        sets: overrides of all runs, each "KEY=VALUE"; a path's start may be "now".
-        progress: is told how many runs are done, and how many there are; a bar where not given.
+        scenario: a scenario file, the name of an example, or a scenario as a dictionary.
+        axes: by scenario key, the values of the key; or, by a name that you choose, labelled points
+            with the scenario keys that each point sets. All axes are crossed; the last one varies
+            fastest.
+        repeat: number of runs of each combination; their seeds count up from the scenario's seed.
+        output: directory for all runs with their tables; a stopped sweep continues there. By
+            default only the frame is kept.
+        jobs: number of concurrent runs; the number of processors by default.
+        sets: overrides for all runs, each "KEY=VALUE"; the start of a path may be "now".
+        progress: callback (done, total) over the runs; a progress bar by default.
 
     Returns:
         One row per run, flow and seed: a column per axis, `seed`, `flow` (its id), `cc`; then the
-        metrics of docs/studies.md, named with the unit that they are in: `goodput_mbps`, `srtt_ms`,
-        `utilisation_percent`, `cwnd_mean_packets`, …, without those that no run has. With an
-        `output` the column `directory` says where each run is, for `read_run`.
+        metrics of `skyhop docs study-file` that any run has, with their units in the names:
+        `goodput_mbps`, `srtt_ms`, `utilisation_percent`, `cwnd_mean_packets`, … With an `output`,
+        the column `directory` holds each run's directory, for `read_run`.
 
     Raises:
         InputError: the scenario, a key, a value or the output is wrong.
-        RunError: all runs failed. Of others that failed there is a warning.
+        RunError: all runs failed. If only some fail, a Python warning names each.
     """
     study = _study(scenario, axes or {}, repeat, sets, keep=output is not None)
     if output is not None:
         done = run_study(study, output, jobs=jobs, progress=progress)
-        return _told(done, list(axes or {}), Path(output) / "runs")
+        return _frame_with_warnings(done, list(axes or {}), Path(output) / "runs")
     with Scratch() as place:
         done = run_study(study, place, jobs=jobs, progress=progress)
-    return _told(done, list(axes or {}), None)
+    return _frame_with_warnings(done, list(axes or {}), None)
 
 
 def _study(
@@ -105,14 +113,14 @@ def _study(
         "repeats": repeat,
         **_base(scenario),
     }
-    # Claims, which a sweep has none of, could not call axes by their keys.
+    # Added after the check, which forbids dots in the names of axes only because of claims.
     varied = {"axis": [_axis(name, values) for name, values in axes.items()]}
     file = parse_study(content, _ORIGIN).model_copy(update=varied)
-    return Study(file, _ORIGIN, [with_now(with_whole_cc(one)) for one in sets])
+    return Study(file, _ORIGIN, [with_now(with_absolute_cc_file(one)) for one in sets])
 
 
 def _base(scenario: Scenario) -> dict[str, Any]:
-    """Return what says in a study which scenario it is about."""
+    """Return the key of a study file that holds the scenario: `scenario` or `base`."""
     if isinstance(scenario, _core.Scenario):
         return {"scenario": json.loads(scenario.to_json())}
     if isinstance(scenario, Mapping):
@@ -134,12 +142,12 @@ def _axis(name: str, values: Values) -> Axis:
     return Axis.model_construct(name=name, key=name, values=listed)
 
 
-def _told(done: StudyRun, axes: Sequence[str], runs: Path | None) -> pl.DataFrame:
-    """Return the frame of a sweep, and warn of what has to be known of it."""
+def _frame_with_warnings(done: StudyRun, axes: Sequence[str], runs: Path | None) -> pl.DataFrame:
+    """Return the frame of a sweep; issue a Python warning per failed run and run warning."""
     if done.failures and done.results.frame.is_empty():
         raise RunError(f"all {len(done.failures)} runs failed: {done.failures[0].error}")
     for text in (*done.failures, *done.warnings):
-        # Whoever called sweep().
+        # Frame 3 is the caller of `sweep`.
         warnings.warn(str(text), stacklevel=3)
     return _frame(done.results.frame, axes, runs)
 
@@ -153,12 +161,12 @@ def _frame(rows: pl.DataFrame, axes: Sequence[str], runs: Path | None) -> pl.Dat
         for info in BUILT_IN
         if info.column in rows.columns and rows.get_column(info.column).null_count() < len(rows)
     ]
-    columns = [(pl.col(info.column) * info.factor).alias(_name(info)) for info in known]
+    columns = [(pl.col(info.column) * info.factor).alias(_column_name(info)) for info in known]
     if runs is not None:
         columns.append(pl.format(f"{runs}/{{}}", pl.col("run")).alias("directory"))
     return rows.select(*heads, *columns)
 
 
-def _name(info: MetricInfo) -> str:
-    """Return a column's name: that of summary.json where its unit is the same."""
-    return info.column if info.factor == 1 else f"{info.name}_{_OF_UNITS[info.unit]}"
+def _column_name(info: MetricInfo) -> str:
+    """Return a column's name: its key in summary.json, or the metric's name with its unit."""
+    return info.column if info.factor == 1 else f"{info.name}_{_UNIT_SUFFIXES[info.unit]}"

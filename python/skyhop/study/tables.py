@@ -1,4 +1,4 @@
-"""Tables of a study's report: ours beside what was published, and who differs from whom."""
+"""Tables of a study's report: results next to published values, comparisons, and claims."""
 
 from __future__ import annotations
 
@@ -28,15 +28,18 @@ from skyhop.study.results import Results
 
 
 @dataclass(frozen=True)
-class MadeTable:
-    """A table for the page, and its numbers unrounded."""
+class DataTable:
+    """Table for the page, and its unrounded numbers as a data frame."""
 
     table: Table
     data: pl.DataFrame
 
 
-def table_of(panel: TablePanel, study: Study, results: Results) -> MadeTable:
-    """Return a row per combination of the axes `by`: mean, interval, published, ratio."""
+def table_of(panel: TablePanel, study: Study, results: Results) -> DataTable:
+    """Return a table with a row per combination of the axes `by`.
+
+    Columns of each metric: mean, spread, published value, and ratio of mean to published value.
+    """
     infos = [study.metrics.infos[name] for name in panel.metrics]
     rows = [
         {**at, **_figures(infos, study, results, {**panel.where, **at}, panel.spread)}
@@ -52,24 +55,24 @@ def table_of(panel: TablePanel, study: Study, results: Results) -> MadeTable:
             if any(row.get(c.key) is not None for row in shown)
         ]
         if len(own) == 1:
-            # Nothing stands beside it: its name needs no heading above.
+            # A metric with a single column needs no heading above it.
             own = [Column(info.name, info.title, info.unit, three_digits)]
         named = len(own) > 1
         groups.append((f"{info.title} ({info.unit or 'ratio'})" if named else "", len(own)))
         columns += own
     cells = [[column.text(row) for column in columns] for row in shown]
-    return MadeTable(Table(groups, columns, cells), pl.DataFrame(rows, infer_schema_length=None))
+    return DataTable(Table(groups, columns, cells), pl.DataFrame(rows, infer_schema_length=None))
 
 
 def _columns(info: MetricInfo, spread: Spread) -> list[Column]:
     if spread == "interval":
-        beside = [Column(f"{info.name}_interval", "95 % interval", "", str)]
+        spread_column = [Column(f"{info.name}_interval", "95 % interval", "", str)]
     else:
         title = "sd" if spread == "sd" else "sd of all bins"
-        beside = [Column(f"{info.name}_sd", title, "", three_digits)]
+        spread_column = [Column(f"{info.name}_sd", title, "", three_digits)]
     return [
         Column(f"{info.name}", "ours", "", three_digits),
-        *beside,
+        *spread_column,
         Column(f"{info.name}_published", "published", "", three_digits),
         Column(f"{info.name}_published_sd", "published sd", "", three_digits),
         Column(f"{info.name}_ratio", "ours / published", "", three_digits),
@@ -103,8 +106,8 @@ def _figures(
     return figures
 
 
-def comparison_table(panel: ComparisonPanel, study: Study, results: Results) -> MadeTable:
-    """Return a row per value of the axis: its mean, and how it differs from the reference's."""
+def comparison_table(panel: ComparisonPanel, study: Study, results: Results) -> DataTable:
+    """Return a table with a row per axis value: mean, and difference from the reference value."""
     info = study.metrics.infos[panel.metric]
     rows: list[dict[str, object]] = []
     for at in results.groups(panel.each, panel.where) if panel.each else [{}]:
@@ -114,7 +117,7 @@ def comparison_table(panel: ComparisonPanel, study: Study, results: Results) -> 
             name: results.values(info, {**chosen, panel.by: level})
             for name, level in levels.items()
         }
-        # Along an axis of numbers 1 is 1.0.
+        # The column of a numeric axis holds 1.0 if the study file has 1.
         against = next(map(str, results.levels(panel.by, {**chosen, panel.by: panel.against})), "")
         if not against:
             continue
@@ -131,16 +134,16 @@ def comparison_table(panel: ComparisonPanel, study: Study, results: Results) -> 
         *_comparison_columns(panel, info),
     ]
     if all(row["d_published"] is None for row in rows):
-        rows = [{k: v for k, v in row.items() if k not in _BY_PUBLISHED} for row in rows]
-        columns = [column for column in columns if column.key not in _BY_PUBLISHED]
+        rows = [{k: v for k, v in row.items() if k not in _PUBLISHED_SD_COLUMNS} for row in rows]
+        columns = [column for column in columns if column.key not in _PUBLISHED_SD_COLUMNS]
     shown = [{**row, **_intervals(row, [""])} for row in rows]
     cells = [[column.text(row) for column in columns] for row in shown]
     frame = pl.DataFrame(rows, infer_schema_length=None)
-    return MadeTable(Table([("", len(columns))], columns, cells), frame)
+    return DataTable(Table([("", len(columns))], columns, cells), frame)
 
 
 _TESTS = {"welch": ["Welch's t"], "student": ["Student's t"], "both": ["Welch's t", "Student's t"]}
-_BY_PUBLISHED = ("d_published", "effect_published")
+_PUBLISHED_SD_COLUMNS = ("d_published", "effect_published")
 
 
 def _comparison_columns(panel: ComparisonPanel, info: MetricInfo) -> list[Column]:
@@ -174,8 +177,8 @@ def _reference(panel: ComparisonPanel, values: FloatArray) -> dict[str, object]:
         "low": interval.low,
         "high": interval.high,
         "difference": None,
-        **_tested(panel, None, None),
-        **dict.fromkeys(("d", "effect", *_BY_PUBLISHED)),
+        **_test_values(panel, None, None),
+        **dict.fromkeys(("d", "effect", *_PUBLISHED_SD_COLUMNS)),
     }
 
 
@@ -198,7 +201,7 @@ def _difference(
         "low": interval.low,
         "high": interval.high,
         "difference": differs_by,
-        **_tested(panel, difference.welch, difference.student),
+        **_test_values(panel, difference.welch, difference.student),
         "d": difference.cohens_d,
         "effect": effect_size(difference.cohens_d) or None,
         "d_published": by_published,
@@ -206,10 +209,10 @@ def _difference(
     }
 
 
-def _tested(
+def _test_values(
     panel: ComparisonPanel, welch: Test | None, student: Test | None
 ) -> dict[str, float | None]:
-    """Return what the tests of a panel came to; the first of them has plain names."""
+    """Return the results of a panel's tests; keys of the second test have a prefix."""
     shown = {"welch": [welch], "student": [student], "both": [welch, student]}[panel.test]
     found: dict[str, float | None] = {}
     for test, prefix in zip(shown, ("", "student_"), strict=False):
@@ -220,17 +223,17 @@ def _tested(
 
 
 def claims_table(verdicts: Sequence[ClaimResult]) -> Table:
-    """Return a row per claim: its verdict, and what came out, or why it cannot be told."""
+    """Return a table with a row per claim: verdict, and its numbers or its reason."""
     columns = [
         Column(name, name, "", str, numeric=False) for name in ("claim", "verdict", "what came out")
     ]
-    rows = [[v.claim.text, verdict_text(v), came_out(v)] for v in verdicts]
+    rows = [[v.claim.text, verdict_text(v), comparisons_text(v)] for v in verdicts]
     return Table([("", len(columns))], columns, rows)
 
 
-def came_out(result: ClaimResult) -> str:
-    """Write what each comparison of a claim came to."""
-    if result.unasked:
+def comparisons_text(result: ClaimResult) -> str:
+    """Return the numbers of each comparison of a claim as text; empty if it was not evaluated."""
+    if result.why_unchecked:
         return ""
     return "; ".join(
         (f"{describe(finding.at)}: " if finding.at else "") + numbers_text(finding)
@@ -239,7 +242,7 @@ def came_out(result: ClaimResult) -> str:
 
 
 def _intervals(row: Mapping[str, object], prefixes: Sequence[str]) -> dict[str, str | None]:
-    """Return the intervals of a row as text, by the beginnings of their names."""
+    """Return the intervals of a row as text, by key: each prefix, then "interval"."""
     found: dict[str, str | None] = {}
     for prefix in prefixes:
         ends = [end for side in ("low", "high") if isinstance(end := row[prefix + side], float)]

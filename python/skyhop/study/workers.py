@@ -1,7 +1,8 @@
-"""Runs side by side in processes of this machine.
+"""Parallel execution of a study's runs in worker processes of this machine.
 
-Each worker has a pipe of its own, so that the parent knows which run a worker had that died: the
-run is tried again, the others go on. A worker whose parent dies ends at once.
+Each worker has its own pipe, so that the parent knows which run a dead worker was executing. The
+parent retries that run, and the other workers continue. A worker exits at once when its parent
+dies.
 """
 
 from __future__ import annotations
@@ -21,30 +22,34 @@ from pathlib import Path
 from skyhop.data.processes import check_processes
 from skyhop.errors import RunError
 from skyhop.study.execution import Failure, Recipe, Task, execute
-from skyhop.study.workplace import Workplace
+from skyhop.study.worker_context import WorkerContext
 
 _ATTEMPTS = 3
-"""How often a run may take its worker down before it counts as failed."""
+"""Number of workers that a run may crash before it counts as failed."""
 
 _READY = "ready"
+"""First message of a worker; the worker sends it after importing its modules."""
 
 _PR_SET_PDEATHSIG = 1
-"""Of linux/prctl.h."""
+"""Option of prctl(2) that sets the parent-death signal (linux/prctl.h)."""
 
 CONTEXT: SpawnContext = multiprocessing.get_context("spawn")
-"""How processes are started: a fork would copy locks that other threads hold."""
+"""Start method of worker processes; a fork would copy locks that other threads hold."""
 
 
 def run_locally(
     recipe: Recipe, tasks: Iterator[Task], root: Path, jobs: int
 ) -> Iterator[Failure | None]:
-    """Yield one outcome per task, as they end, `jobs` at a time; nothing outlives the iteration."""
+    """Run the tasks, `jobs` at a time, and yield one outcome per task as it ends.
+
+    No worker outlives the iteration.
+    """
     check_processes(jobs + 1)
-    team = _Team(recipe, root, jobs)
+    pool = _WorkerPool(recipe, root, jobs)
     try:
-        yield from team.outcomes(tasks)
+        yield from pool.outcomes(tasks)
     finally:
-        team.stop()
+        pool.stop()
 
 
 @dataclass
@@ -53,26 +58,26 @@ class _Worker:
     pipe: Connection
     task: Task | None = None
     ready: bool = False
-    """Whether it has begun to work: one that ends before will not do better the next time."""
+    """Whether the worker has started; a worker that exits before is not replaced."""
 
 
-class _Team:
+class _WorkerPool:
     def __init__(self, recipe: Recipe, root: Path, jobs: int) -> None:
         self._recipe = recipe
         self._root = root
         self._jobs = jobs
         self._workers: list[_Worker] = []
-        self._again: list[Task] = []
+        self._retries: list[Task] = []
         self._attempts: Counter[str] = Counter()
 
     def outcomes(self, tasks: Iterator[Task]) -> Iterator[Failure | None]:
-        while self._feed(tasks):
+        while self._assign_tasks(tasks):
             ready = set(wait([worker.pipe for worker in self._workers]))
             for worker in [w for w in self._workers if w.pipe in ready]:
                 try:
                     outcome: Failure | str | None = worker.pipe.recv()
                 except (EOFError, OSError):
-                    yield from self._bury(worker)
+                    yield from self._remove_dead(worker)
                     continue
                 if isinstance(outcome, str):
                     worker.ready = True
@@ -81,7 +86,7 @@ class _Team:
                 yield outcome
 
     def stop(self) -> None:
-        """End all workers now; what they were at leaves nothing."""
+        """Kill all workers; their unfinished runs leave no results."""
         for worker in self._workers:
             worker.process.kill()
         for worker in self._workers:
@@ -89,33 +94,33 @@ class _Team:
             worker.pipe.close()
         self._workers.clear()
 
-    def _feed(self, tasks: Iterator[Task]) -> bool:
-        """Give every idle worker a task; False when all is done."""
+    def _assign_tasks(self, tasks: Iterator[Task]) -> bool:
+        """Give every idle worker a task; return whether any task is in progress."""
         idle = [worker for worker in self._workers if worker.task is None]
         while idle or len(self._workers) < self._jobs:
-            task = self._again.pop() if self._again else next(tasks, None)
+            task = self._retries.pop() if self._retries else next(tasks, None)
             if task is None:
                 break
-            worker = idle.pop() if idle else self._hire()
+            worker = idle.pop() if idle else self._start_worker()
             worker.task = task
             try:
                 worker.pipe.send(task)
             except OSError:
-                # It has died while idle: `outcomes` finds that, and the task is tried again.
+                # The worker died while idle: `outcomes` notices, and tries the task again.
                 continue
         return any(worker.task is not None for worker in self._workers)
 
-    def _hire(self) -> _Worker:
+    def _start_worker(self) -> _Worker:
         ours, theirs = CONTEXT.Pipe()
-        process = CONTEXT.Process(target=_work, args=(theirs, self._recipe, self._root))
+        process = CONTEXT.Process(target=_worker_main, args=(theirs, self._recipe, self._root))
         process.start()
         theirs.close()
         worker = _Worker(process, ours)
         self._workers.append(worker)
         return worker
 
-    def _bury(self, worker: _Worker) -> Iterator[Failure]:
-        """Take a dead worker away; its task is tried again, or has failed."""
+    def _remove_dead(self, worker: _Worker) -> Iterator[Failure]:
+        """Remove a dead worker; queue its task again, or yield it as failed."""
         worker.process.join()
         worker.pipe.close()
         self._workers.remove(worker)
@@ -128,43 +133,44 @@ class _Team:
             return
         self._attempts[worker.task.run_id] += 1
         if self._attempts[worker.task.run_id] < _ATTEMPTS:
-            self._again.append(worker.task)
+            self._retries.append(worker.task)
         else:
-            how = _ending(worker.process.exitcode)
-            yield Failure(worker.task.run_id, f"its process {how}, {_ATTEMPTS} times in a row")
+            ending = _exit_text(worker.process.exitcode)
+            yield Failure(worker.task.run_id, f"its process {ending}, {_ATTEMPTS} times in a row")
 
 
-def _ending(code: int | None) -> str:
+def _exit_text(code: int | None) -> str:
     if code is not None and code < 0:
         return f"was killed by {signal.Signals(-code).name}"
     return f"ended with status {code}"
 
 
-def _work(pipe: Connection, recipe: Recipe, root: Path) -> None:
-    """Do tasks until the parent has none or is gone."""
-    # Ctrl-C goes to the whole group; the parent decides what ends.
+def _worker_main(pipe: Connection, recipe: Recipe, root: Path) -> None:
+    """Execute tasks in a worker process until the parent closes the pipe."""
+    # Ctrl-C signals the whole process group; the parent decides which workers to stop.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     end_with_parent()
     pipe.send(_READY)
-    workplace = Workplace(root)
+    context = WorkerContext(root)
     while True:
         try:
             task: Task = pipe.recv()
         except EOFError:
             return
-        pipe.send(execute(recipe, task, workplace))
+        pipe.send(execute(recipe, task, context))
 
 
 def end_with_parent() -> None:
-    """Have this process, one of `CONTEXT`, end with its parent, however that ends.
+    """Make this process, which was started with `CONTEXT`, exit when its parent exits.
 
-    The kernel does so also in the middle of a run; the thread, where the parent was faster.
+    The kernel kills this process even in the middle of a run. If the parent exited before the call
+    of prctl(2), the kernel does not, and the thread ends this process.
     """
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    threading.Thread(target=_outlive_nobody, daemon=True).start()
+    threading.Thread(target=_exit_after_parent, daemon=True).start()
 
 
-def _outlive_nobody() -> None:
+def _exit_after_parent() -> None:
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()

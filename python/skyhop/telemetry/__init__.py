@@ -1,5 +1,5 @@
-"""What terminals measure: its columns, where it is kept, and who reads and brings it.
+"""Telemetry of terminals: its columns, its storage, its collection and its importers.
 
-`fields` are the columns, each once; `store` keeps them, a file per node and day; `importers` read
-what others published.
+`fields` defines the columns; `store` keeps samples, a file per node and day; `collector` samples a
+terminal; `importers` read data sets that others published.
 """

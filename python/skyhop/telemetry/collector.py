@@ -1,9 +1,9 @@
-"""One collector per terminal, however many runs: asks it every second, and never stops.
+"""Collector of a terminal's telemetry: one per terminal, running independently of runs.
 
-Status comes at 1 Hz. History closes what status missed: every five minutes, and as soon as a
-terminal that was silent speaks again. The obstruction map is asked for at the rate that is wanted.
-Time and sleep are arguments, and the terminal is whatever has three methods, so that nothing here
-knows of sockets.
+The collector requests the status at 1 Hz. It requests the history every five minutes, and as soon
+as a silent terminal answers again, to fill the seconds without a status. It requests the
+obstruction map at a configurable interval. The clock and `sleep` are arguments, and the terminal is
+a protocol of three methods, so that this module needs no sockets.
 """
 
 from __future__ import annotations
@@ -15,46 +15,46 @@ from typing import Protocol
 from skyhop.errors import SkyhopError
 from skyhop.telemetry.columns import time_of
 from skyhop.telemetry.fields import TIME, UNREACHABLE, Sample
-from skyhop.telemetry.gaps import SECOND_NS, filled, second_ns
+from skyhop.telemetry.gaps import SECOND_NS, last_full_second_ns, missing_from_status
 
 HISTORY_NS = 300 * SECOND_NS
-"""From one history to the next; a terminal keeps 900 seconds."""
+"""Interval in ns between two requests of history; a terminal keeps the last 900 seconds."""
 _SOONEST_NS = 10 * SECOND_NS
-"""Until history is asked for again by a terminal that comes and goes."""
+"""Shortest interval in ns between two requests of history, if answers stop and resume often."""
 _LONGEST_WAIT_NS = 60 * SECOND_NS
-"""Longer than that nobody waits: the machine slept."""
-_KEPT = 1000
-"""Status of so many seconds is compared with history: more than a terminal keeps."""
-_WAITING = 3600
-"""So many samples wait where nobody can take them."""
+"""Longest time in ns that a request may take; after more time the machine was suspended."""
+_STATUS_KEPT = 1000
+"""Number of status samples to compare with the history; more than the seconds in a history."""
+_UNDELIVERED_KEPT = 3600
+"""Largest number of samples that are kept while `deliver` fails."""
 
 
 class Terminal(Protocol):
-    """What a collector asks; each may raise whatever it likes, which counts as silence."""
+    """Requests that the collector sends to a terminal; any exception counts as no answer."""
 
     def status(self) -> Sample:
-        """Return the last second; its time is the collector's business."""
+        """Return the status as values of the last second; the collector adds `time_ns`."""
 
     def history(self) -> Sequence[Sample]:
-        """Return the rows of the rings, each with the time at which its second ended."""
+        """Return a sample per second of the history; `time_ns` is the end of the second."""
 
     def map(self) -> object:
         """Return the obstruction map."""
 
 
 class Collector:
-    """Asks one terminal, and hands on what it says.
+    """Samples one terminal every second and passes the samples on.
 
     Args:
-        terminal: whom to ask.
-        deliver: takes samples, usually one per second; where it fails, they are kept and handed on
-            with the next.
-        on_map: takes the time and the obstruction map.
-        say: takes a line when trouble begins, and one when it is over.
+        terminal: the terminal to sample.
+        deliver: receives samples, usually one per second. If it raises an exception, the samples
+            are kept and passed again with the next ones.
+        on_map: receives the time in ns since 1970 and the obstruction map.
+        say: receives a line when a request begins to fail, and one when it works again.
 
     Attributes:
-        map_every_s: how often the map is asked for: None is never, 15 or 1 are usual. May be
-            changed at any time.
+        map_every_s: interval in s between requests of the map, usually 15 or 1; None to request no
+            map. The attribute may be changed at any time.
     """
 
     def __init__(
@@ -70,14 +70,14 @@ class Collector:
         self._deliver = deliver
         self._on_map = on_map
         self._say = say
-        self._said: deque[Sample] = deque(maxlen=_KEPT)
-        self._filled: deque[Sample] = deque(maxlen=_KEPT)
-        self._waiting: deque[Sample] = deque(maxlen=_WAITING)
+        self._from_status: deque[Sample] = deque(maxlen=_STATUS_KEPT)
+        self._from_history: deque[Sample] = deque(maxlen=_STATUS_KEPT)
+        self._undelivered: deque[Sample] = deque(maxlen=_UNDELIVERED_KEPT)
         self._history_ns: int | None = None
         self._map_ns: int | None = None
-        self._has_missed = True
+        self._has_gap = True
         self._boot_ns = 0
-        self._troubles: set[str] = set()
+        self._failing: set[str] = set()
 
     def run(
         self,
@@ -85,103 +85,103 @@ class Collector:
         sleep: Callable[[float], None],
         stopped: Callable[[], bool],
     ) -> None:
-        """Ask at the beginning of every second, until it is stopped.
+        """Sample at the beginning of every second, until stopped.
 
         Args:
-            now_ns: UTC.
-            sleep: sleeps so many seconds.
-            stopped: asked once per second.
+            now_ns: clock, UTC in ns since 1970.
+            sleep: sleeps for a number of seconds.
+            stopped: returns whether to stop; called once per second.
         """
         while not stopped():
             self.step(now_ns())
             sleep((SECOND_NS - now_ns() % SECOND_NS) / SECOND_NS)
 
     def step(self, now_ns: int) -> None:
-        """Do what is due at a time: once per second."""
-        new = [*self._waited(now_ns), self._status(now_ns)]
-        self._said.extend(new)
+        """Run one iteration: request the status, and the history and the map if they are due."""
+        new = [*self._unanswered_seconds(now_ns), self._status(now_ns)]
+        self._from_status.extend(new)
         if self._history_is_due(now_ns):
             new += self._history(now_ns)
-        self._hand_on(new)
+        self._deliver_pending(new)
         if self.map_every_s is not None and (
             self._map_ns is None or now_ns - self._map_ns >= self.map_every_s * SECOND_NS
         ):
             self._map_ns = now_ns
-            with _Silence(self, "map"):
+            with _Guarded(self, "map"):
                 self._on_map(now_ns, self._terminal.map())
 
-    def _waited(self, now_ns: int) -> list[Sample]:
-        """Return the seconds that were spent waiting for an answer that did not come."""
-        if not self._said or self._said[-1].get("state") != UNREACHABLE:
+    def _unanswered_seconds(self, now_ns: int) -> list[Sample]:
+        """Return samples of the seconds that passed while a request timed out."""
+        if not self._from_status or self._from_status[-1].get("state") != UNREACHABLE:
             return []
-        last_ns, end_ns = time_of(self._said[-1]), second_ns(now_ns)
+        last_ns, end_ns = time_of(self._from_status[-1]), last_full_second_ns(now_ns)
         if end_ns - last_ns > _LONGEST_WAIT_NS:
             return []
-        waited = range(last_ns + SECOND_NS, end_ns, SECOND_NS)
-        return [{TIME: each_ns, "state": UNREACHABLE} for each_ns in waited]
+        unanswered = range(last_ns + SECOND_NS, end_ns, SECOND_NS)
+        return [{TIME: each_ns, "state": UNREACHABLE} for each_ns in unanswered]
 
     def _status(self, now_ns: int) -> Sample:
-        """Return the second that has just ended; without values where the terminal is silent."""
-        end_ns = second_ns(now_ns)
-        if self._said and end_ns - time_of(self._said[-1]) > SECOND_NS:
-            self._has_missed = True
-        with _Silence(self, "status"):
+        """Return the sample of the second that has just ended; if unanswered, without values."""
+        end_ns = last_full_second_ns(now_ns)
+        if self._from_status and end_ns - time_of(self._from_status[-1]) > SECOND_NS:
+            self._has_gap = True
+        with _Guarded(self, "status"):
             sample = {**self._terminal.status(), TIME: end_ns}
             uptime_s = sample.get("uptime_s")
             if isinstance(uptime_s, int | float):
                 self._boot_ns = now_ns - int(uptime_s * SECOND_NS)
             return sample
-        self._has_missed = True
+        self._has_gap = True
         return {TIME: end_ns, "state": UNREACHABLE}
 
     def _history_is_due(self, now_ns: int) -> bool:
-        if self._said[-1].get("state") == UNREACHABLE:
+        if self._from_status[-1].get("state") == UNREACHABLE:
             return False
         if self._history_ns is None:
             return True
         since_ns = now_ns - self._history_ns
-        # A clock that was set back makes it due too.
-        return not 0 <= since_ns < (_SOONEST_NS if self._has_missed else HISTORY_NS)
+        # The interval is negative after the clock was set back; the history is due then, too.
+        return not 0 <= since_ns < (_SOONEST_NS if self._has_gap else HISTORY_NS)
 
     def _history(self, now_ns: int) -> list[Sample]:
         self._history_ns = now_ns
-        with _Silence(self, "history"):
-            # Before it was started, a terminal has seen nothing: its rings are of another life.
+        with _Guarded(self, "history"):
+            # The terminal's ring buffers still hold rows from before its last boot: skip them.
             rows = [row for row in self._terminal.history() if time_of(row) >= self._boot_ns]
-            new = list(filled([*self._said, *self._filled], rows))
-            self._filled.extend(new)
-            self._has_missed = False
+            new = list(missing_from_status([*self._from_status, *self._from_history], rows))
+            self._from_history.extend(new)
+            self._has_gap = False
             return new
         return []
 
-    def _hand_on(self, new: Sequence[Sample]) -> None:
-        self._waiting.extend(new)
-        with _Silence(self, "keeping"):
-            self._deliver(list(self._waiting))
-            self._waiting.clear()
+    def _deliver_pending(self, new: Sequence[Sample]) -> None:
+        self._undelivered.extend(new)
+        with _Guarded(self, "keeping"):
+            self._deliver(list(self._undelivered))
+            self._undelivered.clear()
 
-    def _note(self, what: str, trouble: BaseException | None) -> None:
-        """Say that a trouble has begun or is over; once each."""
-        if trouble is None and what in self._troubles:
-            self._troubles.discard(what)
-            self._say(f"{what}: works again")
-        elif trouble is not None and what not in self._troubles:
-            self._troubles.add(what)
-            kind = "" if isinstance(trouble, SkyhopError) else f"{type(trouble).__name__}: "
-            self._say(f"{what}: {kind}{trouble}")
+    def _report(self, step: str, error: BaseException | None) -> None:
+        """Report once that a step has begun to fail, and once that it works again."""
+        if error is None and step in self._failing:
+            self._failing.discard(step)
+            self._say(f"{step}: works again")
+        elif error is not None and step not in self._failing:
+            self._failing.add(step)
+            kind = "" if isinstance(error, SkyhopError) else f"{type(error).__name__}: "
+            self._say(f"{step}: {kind}{error}")
 
 
-class _Silence:
-    """What a terminal raises ends what was asked, not the collector."""
+class _Guarded:
+    """Context manager that reports and suppresses an exception of a step of the collector."""
 
-    def __init__(self, collector: Collector, what: str) -> None:
-        self._collector, self._what = collector, what
+    def __init__(self, collector: Collector, step: str) -> None:
+        self._collector, self._step = collector, step
 
     def __enter__(self) -> None:
         pass
 
-    def __exit__(self, _kind: object, trouble: BaseException | None, _where: object) -> bool:
-        if trouble is not None and not isinstance(trouble, Exception):
+    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> bool:
+        if error is not None and not isinstance(error, Exception):
             return False
-        self._collector._note(self._what, trouble)
-        return trouble is not None
+        self._collector._report(self._step, error)
+        return error is not None

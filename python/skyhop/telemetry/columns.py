@@ -1,7 +1,6 @@
-"""Samples as columns: what a value may be, and rows brought together by their time.
+"""Samples as columns: checks of values, tables, and merging of rows by time.
 
-Only pyarrow is needed here, so that a service that keeps telemetry does without a data frame's
-library.
+The module needs pyarrow only, so that services that store telemetry need not load polars.
 """
 
 from __future__ import annotations
@@ -21,19 +20,19 @@ _LARGEST = 2**63
 
 
 def time_of(sample: Sample) -> int:
-    """Return a sample's time in ns."""
+    """Return a sample's time in ns since 1970."""
     time_ns = sample[TIME]
     assert isinstance(time_ns, int), "samples have a time"
     return time_ns
 
 
 def checked(sample: Sample) -> Sample:
-    """Return a sample with its columns' types and without what is not known.
+    """Return a sample without unknown values, each value converted to the type of its column.
 
-    What is no number (NaN, infinite) is not known.
+    NaN and infinite numbers count as unknown.
 
     Raises:
-        InputError: it has no time, a field that there is not, or a value of another type.
+        InputError: the sample has no time, an unknown field, or a value of a wrong type.
     """
     time_ns = sample.get(TIME)
     if type(time_ns) is not int or not 0 <= time_ns < _END_OF_TIME_NS:
@@ -41,23 +40,25 @@ def checked(sample: Sample) -> Sample:
     values: Sample = {TIME: time_ns}
     for name, value in sample.items():
         if name != TIME and value is not None:
-            as_kept = checked_value(name, value)
-            if as_kept is not None:
-                values[name] = as_kept
+            converted = checked_value(name, value)
+            if converted is not None:
+                values[name] = converted
     return values
 
 
 def checked_value(name: str, value: Value) -> Value:
-    """Return a value as its column keeps it; None where it is no number.
+    """Return a value converted to its column's type; None for NaN and infinite numbers.
 
     Raises:
-        InputError: there is no such column, or the value is of another type.
+        InputError: there is no such column, or the value has another type.
     """
     field = BY_NAME.get(name)
     if field is None:
-        raise InputError(f'telemetry: there is no field "{name}": docs/telemetry.md lists them')
+        raise InputError(
+            f'telemetry: there is no field "{name}": skyhop docs telemetry-fields lists them'
+        )
     if field.type is Type.TEXT and isinstance(value, str):
-        # Half a character cannot be written as UTF-8.
+        # Lone surrogates cannot be encoded as UTF-8: replace them.
         return value.encode("utf-8", "replace").decode("utf-8")
     if field.type is Type.BOOLEAN and isinstance(value, bool):
         return value
@@ -78,7 +79,7 @@ def _finite(value: float) -> float | None:
 
 
 def schema(names: Iterable[str] | None = None) -> pa.Schema:
-    """Return the columns of a day: `time_ns` and those fields, all by default."""
+    """Return the schema of a day's table: `time_ns` and the named fields, by default all."""
     import pyarrow as pa
 
     types = {
@@ -94,7 +95,7 @@ def schema(names: Iterable[str] | None = None) -> pa.Schema:
 
 
 def table_of(samples: Sequence[Sample], names: Iterable[str] | None = None) -> pa.Table:
-    """Return samples as a table, in their order; each has to be `checked`."""
+    """Return samples as a table in the same order; the samples must have passed `checked`."""
     import pyarrow as pa
 
     columns = schema(names)
@@ -104,10 +105,10 @@ def table_of(samples: Sequence[Sample], names: Iterable[str] | None = None) -> p
     return pa.Table.from_arrays(arrays, schema=columns)
 
 
-def brought_together(tables: Sequence[pa.Table]) -> pa.Table:
-    """Return rows of tables of the same columns by their time, one for each.
+def merge_by_time(tables: Sequence[pa.Table]) -> pa.Table:
+    """Merge tables of the same columns into one, sorted by time, with one row per time.
 
-    Where a time has several rows, the last that knows a column counts.
+    If several rows have the same time, each column takes its last value that is not null.
     """
     import pyarrow as pa
     import pyarrow.compute as pc

@@ -1,8 +1,8 @@
-"""The columns of telemetry: what a terminal says each second, and what its host adds.
+"""Columns of telemetry: values that a terminal reports per second, and values that its host adds.
 
-Each word stands in files, triggers and tables, and is written down here once. A value that is not
-known is null: a terminal that does not answer says nothing, not 0. `time_ns` is the second's end
-in UTC.
+The names are used in files, triggers and tables. An unknown value is null: samples of a terminal
+that does not answer have nulls, not zeros. `time_ns` is the end of the second, in ns since 1970
+(UTC).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from enum import StrEnum
 
 
 class Type(StrEnum):
-    """What a column holds."""
+    """Type of a column's values."""
 
     NUMBER = "number"
     INTEGER = "integer"
@@ -20,30 +20,31 @@ class Type(StrEnum):
     TEXT = "text"
 
 
-class Source(StrEnum):
-    """Who says it."""
+class Origin(StrEnum):
+    """Origin of a column's values."""
 
     DISH = "dish"
     HOST = "host"
-    """Counters of interfaces, the machine's load."""
+    """Counters of the host's interfaces, and its load."""
     ORBIT = "orbit"
+    """Positions of satellites computed from element sets."""
     PROBE = "probe"
     WEATHER = "weather"
     MODEL = "model"
-    """A predictor."""
+    """Predictor of `skyhop.predict`, run by the agent."""
     CLOCK = "clock"
 
 
 @dataclass(frozen=True)
 class Field:
-    """One column."""
+    """Column of telemetry: name, unit, type and origin."""
 
     name: str
     unit: str
     type: Type
-    source: Source
+    origin: Origin
     period_s: float
-    """How often it is updated; older than three of these, it is not known."""
+    """Interval of updates in s; a value older than three intervals counts as unknown."""
     help: str = ""
 
 
@@ -53,55 +54,53 @@ ALERTS_COLUMN = "alerts"
 
 
 def _weather(name: str, unit: str, kind: Type = _N) -> Field:
-    return Field(f"weather_{name}", unit, kind, Source.WEATHER, _WEATHER_PERIOD_S)
+    return Field(f"weather_{name}", unit, kind, Origin.WEATHER, _WEATHER_PERIOD_S)
 
 
 FIELDS: tuple[Field, ...] = (
-    Field("pop_ping_latency_ms", "ms", _N, Source.DISH, 1, "round trip to the point of presence"),
-    Field("pop_ping_drop_rate", "", _N, Source.DISH, 1, "0 to 1"),
-    Field(
-        "downlink_throughput_bps", "bit/s", _N, Source.DISH, 1, "what is used, not what could be"
-    ),
-    Field("uplink_throughput_bps", "bit/s", _N, Source.DISH, 1, "what is used, not what could be"),
-    Field("direction_azimuth", "deg", _N, Source.DISH, 1, "of the boresight, -180 to 180"),
-    Field("direction_elevation", "deg", _N, Source.DISH, 1, "of the boresight"),
-    Field("tilt", "deg", _N, Source.DISH, 1),
-    Field("attitude_uncertainty", "deg", _N, Source.DISH, 1),
-    Field("currently_obstructed", "", _B, Source.DISH, 1),
-    Field("fraction_obstructed", "", _N, Source.DISH, 1, "of the sky, 0 to 1"),
-    Field("obstruction_valid_s", "s", _N, Source.DISH, 1),
-    Field("snr_above_noise", "", _B, Source.DISH, 1),
-    Field("snr_persistently_low", "", _B, Source.DISH, 1),
-    Field("seconds_to_first_nonempty_slot", "s", _N, Source.DISH, 1),
-    Field("state", "", _T, Source.DISH, 1, "CONNECTED, SEARCHING, or an outage's cause"),
-    Field("outage", "", _B, Source.DISH, 1),
-    Field(ALERTS_COLUMN, "", _T, Source.DISH, 1, "those that are on, by name, with commas"),
-    Field("uptime_s", "s", _N, Source.DISH, 1),
-    Field("gps_valid", "", _B, Source.DISH, 1),
-    Field("gps_sats", "", _I, Source.DISH, 1),
-    Field("eth_speed_mbps", "Mbit/s", _N, Source.DISH, 1),
-    Field("power_w", "W", _N, Source.DISH, 1, "from the history"),
-    Field("host_rx_bps", "bit/s", _N, Source.HOST, 1, "all that the host's interface received"),
-    Field("host_tx_bps", "bit/s", _N, Source.HOST, 1),
-    Field("exp_rx_rate_bytes", "byte/s", _N, Source.HOST, 1, "of runs"),
-    Field("exp_tx_rate_bytes", "byte/s", _N, Source.HOST, 1, "of runs"),
-    Field("user_rx_bps", "bit/s", _N, Source.HOST, 1, "the owner's own: the terminal's less runs'"),
-    Field("user_tx_bps", "bit/s", _N, Source.HOST, 1),
-    Field("node_load", "", _N, Source.HOST, 1, "runnable tasks per processor"),
-    Field("probe_rtt_ms", "ms", _N, Source.PROBE, 1),
-    Field("probe_loss", "", _N, Source.PROBE, 1, "0 to 1"),
-    Field("downlink_capacity_bps", "bit/s", _N, Source.PROBE, 1, "of a flow that fills the link"),
-    Field("uplink_capacity_bps", "bit/s", _N, Source.PROBE, 1, "of a flow that fills the link"),
-    Field("sat_count", "", _I, Source.ORBIT, 1, "in view"),
-    Field("sat_dist_min", "m", _N, Source.ORBIT, 1),
-    Field("sat_dist_mean", "m", _N, Source.ORBIT, 1),
-    Field("sat_dist_max", "m", _N, Source.ORBIT, 1),
-    Field("serving_satellite", "", _T, Source.ORBIT, 1, "as forecast"),
-    Field("serving_elevation", "deg", _N, Source.ORBIT, 1, "as forecast"),
-    Field("handover_in_s", "s", _N, Source.ORBIT, 1, "until the next one that is announced"),
-    Field("predicted_latency_ms", "ms", _N, Source.MODEL, 1),
-    Field("predicted_throughput_bps", "bit/s", _N, Source.MODEL, 1),
-    Field("hour", "h", _N, Source.CLOCK, 1, "of the day, UTC"),
+    Field("pop_ping_latency_ms", "ms", _N, Origin.DISH, 1, "round trip to the point of presence"),
+    Field("pop_ping_drop_rate", "", _N, Origin.DISH, 1, "0 to 1"),
+    Field("downlink_throughput_bps", "bit/s", _N, Origin.DISH, 1, "rate in use, not the capacity"),
+    Field("uplink_throughput_bps", "bit/s", _N, Origin.DISH, 1, "rate in use, not the capacity"),
+    Field("direction_azimuth", "deg", _N, Origin.DISH, 1, "the boresight's, -180 to 180"),
+    Field("direction_elevation", "deg", _N, Origin.DISH, 1, "the boresight's"),
+    Field("tilt", "deg", _N, Origin.DISH, 1),
+    Field("attitude_uncertainty", "deg", _N, Origin.DISH, 1),
+    Field("currently_obstructed", "", _B, Origin.DISH, 1),
+    Field("fraction_obstructed", "", _N, Origin.DISH, 1, "share of the sky, 0 to 1"),
+    Field("obstruction_valid_s", "s", _N, Origin.DISH, 1),
+    Field("snr_above_noise", "", _B, Origin.DISH, 1),
+    Field("snr_persistently_low", "", _B, Origin.DISH, 1),
+    Field("seconds_to_first_nonempty_slot", "s", _N, Origin.DISH, 1),
+    Field("state", "", _T, Origin.DISH, 1, "CONNECTED, SEARCHING, or an outage's cause"),
+    Field("outage", "", _B, Origin.DISH, 1),
+    Field(ALERTS_COLUMN, "", _T, Origin.DISH, 1, "names of the active alerts, with commas"),
+    Field("uptime_s", "s", _N, Origin.DISH, 1),
+    Field("gps_valid", "", _B, Origin.DISH, 1),
+    Field("gps_sats", "", _I, Origin.DISH, 1),
+    Field("eth_speed_mbps", "Mbit/s", _N, Origin.DISH, 1),
+    Field("power_w", "W", _N, Origin.DISH, 1, "from the history"),
+    Field("host_rx_bps", "bit/s", _N, Origin.HOST, 1, "all traffic of the host's interface"),
+    Field("host_tx_bps", "bit/s", _N, Origin.HOST, 1),
+    Field("exp_rx_rate_bytes", "byte/s", _N, Origin.HOST, 1, "traffic of runs"),
+    Field("exp_tx_rate_bytes", "byte/s", _N, Origin.HOST, 1, "traffic of runs"),
+    Field("user_rx_bps", "bit/s", _N, Origin.HOST, 1, "the owner's: the terminal's minus runs'"),
+    Field("user_tx_bps", "bit/s", _N, Origin.HOST, 1),
+    Field("node_load", "", _N, Origin.HOST, 1, "runnable tasks per processor"),
+    Field("probe_rtt_ms", "ms", _N, Origin.PROBE, 1),
+    Field("probe_loss", "", _N, Origin.PROBE, 1, "0 to 1"),
+    Field("downlink_capacity_bps", "bit/s", _N, Origin.PROBE, 1, "rate of a saturating flow"),
+    Field("uplink_capacity_bps", "bit/s", _N, Origin.PROBE, 1, "rate of a saturating flow"),
+    Field("sat_count", "", _I, Origin.ORBIT, 1, "satellites in view"),
+    Field("sat_dist_min", "m", _N, Origin.ORBIT, 1),
+    Field("sat_dist_mean", "m", _N, Origin.ORBIT, 1),
+    Field("sat_dist_max", "m", _N, Origin.ORBIT, 1),
+    Field("serving_satellite", "", _T, Origin.ORBIT, 1, "forecast"),
+    Field("serving_elevation", "deg", _N, Origin.ORBIT, 1, "forecast"),
+    Field("handover_in_s", "s", _N, Origin.ORBIT, 1, "time to the next forecast handover"),
+    Field("predicted_latency_ms", "ms", _N, Origin.MODEL, 1),
+    Field("predicted_throughput_bps", "bit/s", _N, Origin.MODEL, 1),
+    Field("hour", "h", _N, Origin.CLOCK, 1, "hour of the day, UTC"),
     _weather("id", "", _I),
     _weather("main", "", _T),
     _weather("desc", "", _T),
@@ -121,7 +120,7 @@ FIELDS: tuple[Field, ...] = (
     _weather("gust", "m/s"),
     _weather("deg", "deg"),
 )
-"""In the order of columns; `time_ns` stands before them."""
+"""All columns except `time_ns`, in the order of tables; `time_ns` precedes them."""
 
 BY_NAME: dict[str, Field] = {field.name: field for field in FIELDS}
 
@@ -134,21 +133,21 @@ ALERTS = (
     "obstruction_map_reset", "dish_water_detected", "router_water_detected",
     "upsu_router_port_slow", "no_ethernet_link",
 )  # fmt: skip
-"""What a terminal warns of, in the order of its answer's fields, which is that of their bits in
-starlink-grpc-tools; each may stand in the column `alerts`."""
+"""Alerts of a terminal, in the order of the fields of DishAlerts, which is that of the bits in
+starlink-grpc-tools; the column `alerts` holds their names."""
 
 ALERT_FIELDS: dict[str, Field] = {
-    f"alerts_{name}": Field(f"alerts_{name}", "", _B, Source.DISH, 1) for name in ALERTS
+    f"alerts_{name}": Field(f"alerts_{name}", "", _B, Origin.DISH, 1) for name in ALERTS
 }
-"""One alert each, for triggers: read from the column `alerts`, and no column of its own."""
+"""Fields of single alerts, for triggers; they are read from the column `alerts`."""
 
 Value = float | int | bool | str | None
 Sample = dict[str, Value]
-"""One second of one node: `time_ns`, and any of `FIELDS`; what is not there is null."""
+"""Values of one second of one node: `time_ns`, and any of `FIELDS`; missing fields are null."""
 
 
-def said(field: Field, sample: Sample) -> Value:
-    """Return what a sample says of a field, of one alert too; None where it says nothing."""
+def field_value(field: Field, sample: Sample) -> Value:
+    """Return a sample's value of a field or of a single alert; None if it is not known."""
     if field.name not in ALERT_FIELDS:
         return sample.get(field.name)
     on = sample.get(ALERTS_COLUMN)
@@ -156,11 +155,11 @@ def said(field: Field, sample: Sample) -> Value:
 
 
 def column_of(field: Field) -> str:
-    """Return the column from which a field is read."""
+    """Return the name of the column that holds a field: `alerts` for a single alert."""
     return ALERTS_COLUMN if field.name in ALERT_FIELDS else field.name
 
 
 TIME = "time_ns"
 
 UNREACHABLE = "DISH_UNREACHABLE"
-"""The `state` of a terminal that did not answer, as starlink-grpc-tools have it."""
+"""Value of `state` while a terminal does not answer, as in starlink-grpc-tools."""

@@ -1,4 +1,4 @@
-"""Seconds that were missed, and the history that a terminal keeps, which fills them."""
+"""Gaps: missing seconds of telemetry, and how a terminal's history fills them."""
 
 from __future__ import annotations
 
@@ -14,50 +14,52 @@ if TYPE_CHECKING:
 SECOND_NS = 10**9
 
 
-def second_ns(time_ns: int) -> int:
-    """Return the end of the second that a terminal speaks of at a time: the last that is over.
+def last_full_second_ns(time_ns: int) -> int:
+    """Return the end of the last full second up to a time; a status at that time describes it.
 
-    >>> second_ns(10**9), second_ns(10**9 + 1), second_ns(2 * 10**9 - 1)
-    (1000000000, 1000000000, 1000000000)
+    >>> [last_full_second_ns(time_ns) for time_ns in (10**9, 10**9 + 1, 2 * 10**9 - 1)]
+    [1000000000, 1000000000, 1000000000]
     """
     return time_ns // SECOND_NS * SECOND_NS
 
 
-def filled(status: Sequence[Sample], history: Sequence[Sample]) -> Iterator[Sample]:
-    """Yield what history knows beyond status, by second, with its end as time.
+def missing_from_status(status: Sequence[Sample], history: Sequence[Sample]) -> Iterator[Sample]:
+    """Yield one sample per second with the values of the history that the status samples lack.
 
-    A second that status missed, or in which the terminal did not answer, gets history's whole row;
-    any other gets what status does not say, such as the power. Where both speak, status counts.
+    For a second without a status sample, or in which the terminal did not answer, the sample is the
+    whole row of the history. For any other second, it has only the values that the status sample
+    does not have, such as the power. The time of a sample is the end of its second.
 
     Args:
-        status: samples of a terminal, in any order, with the time of asking or their second's end.
-        history: rows of its rings, likewise.
+        status: status samples of a terminal, in any order. A sample describes the last full second
+            before its time.
+        history: rows of the history of the same terminal, in any order, timed like `status`.
     """
-    said: dict[int, set[str]] = {}
+    known: dict[int, set[str]] = {}
     for sample in status:
-        known = {name for name, value in sample.items() if value is not None}
-        said.setdefault(second_ns(time_of(sample)), set()).update(known)
+        names = {name for name, value in sample.items() if value is not None}
+        known.setdefault(last_full_second_ns(time_of(sample)), set()).update(names)
     for row in history:
-        end_ns = second_ns(time_of(row))
+        end_ns = last_full_second_ns(time_of(row))
         new: Sample = {
             name: value
             for name, value in row.items()
-            if value is not None and name not in said.get(end_ns, ()) and name != TIME
+            if value is not None and name not in known.get(end_ns, ()) and name != TIME
         }
         if new:
             yield {TIME: end_ns, **new}
 
 
 def gaps(frame: pl.DataFrame, field: str | None = None) -> pl.DataFrame:
-    """Return the times of which there is nothing, each node's by time.
+    """Return the gaps in telemetry, ordered by node and time.
 
     Args:
-        frame: of `Store.read` without a step: `node`, `time_ns`, fields.
-        field: where given, seconds without a value of this field are missed too.
+        frame: result of `Store.read` without a step: `node`, `time_ns`, fields.
+        field: if given, a second without a value of this field also counts as missing.
 
     Returns:
-        A frame with `node`, `from_ns` (the end of the last second before), `to_ns` (the end of the
-        last that is missing) and `seconds`.
+        A frame with `node`, `from_ns` (the end of the last second before the gap), `to_ns` (the end
+        of the last missing second) and `seconds` (the number of missing seconds).
     """
     import polars as pl
 

@@ -1,7 +1,8 @@
-"""Obstruction maps as they are kept and sent: the newest of a node, in its directory of telemetry.
+"""Obstruction maps in storage and in messages.
 
-It is one file of JSON, an answer to dish_get_obstruction_map as grpcurl prints it, with where the
-terminal pointed beside it (`skyhop.dish.messages` writes and reads it). It is sent gzipped.
+A node's telemetry directory holds the node's newest map as a JSON file: the answer to
+dish_get_obstruction_map as grpcurl prints it, and the direction in which the terminal pointed
+(`skyhop.dish.messages` writes and reads such files). Messages carry the file gzipped, in base64.
 """
 
 from __future__ import annotations
@@ -15,23 +16,24 @@ from skyhop.errors import InputError
 
 FILE = "obstruction_map.json"
 EVERY_S = 15.0
-"""How often a terminal is asked for it: as often as satellites are chosen."""
+"""Interval in s of requests of the map, the interval at which Starlink reassigns satellites."""
 _LARGEST = 1 << 20
 _ANSWER = "dishGetObstructionMap"
 _GZIP = 31
+"""Value of zlib's `wbits` for gzip with the largest window."""
 
 
-def packed(content: bytes) -> str:
-    """Return a map's file as a text to be sent."""
+def encode_map(content: bytes) -> str:
+    """Return the content of a map file as text for a message: gzipped, in base64."""
     packer = zlib.compressobj(wbits=_GZIP)
     return base64.b64encode(packer.compress(content) + packer.flush()).decode()
 
 
-def unpacked(text: object) -> bytes:
-    """Return a map's file of a text that was sent.
+def decode_map(text: object) -> bytes:
+    """Return the content of a map file, given its text in a message.
 
     Raises:
-        InputError: it is none, or is too large.
+        InputError: the text is not a map, or is too large.
     """
     if not isinstance(text, str):
         raise InputError("map: expected a text")
@@ -40,9 +42,9 @@ def unpacked(text: object) -> bytes:
         content = unpacking.decompress(base64.b64decode(text, validate=True), _LARGEST)
         if not unpacking.eof:
             raise InputError("map: is cut off, or too large")
-        said = json.loads(content)[_ANSWER]
-        side, other, values = said["numRows"], said["numCols"], said["snr"]
-        is_whole = isinstance(values, list) and 0 < side * other == len(values)
+        answer = json.loads(content)[_ANSWER]
+        rows, columns, values = answer["numRows"], answer["numCols"], answer["snr"]
+        is_whole = isinstance(values, list) and 0 < rows * columns == len(values)
     except (binascii.Error, zlib.error, ValueError, TypeError, KeyError, RecursionError):
         raise InputError("map: is no obstruction map") from None
     if not is_whole:

@@ -1,8 +1,7 @@
-"""Telemetry as a path: what was measured becomes what the simulator replays.
+"""Conversion of measured telemetry to a path that the simulator can replay.
 
-Latency and loss of seconds are written as probes, twenty a second as a terminal's drop rates have
-it, and read by the importer of measured round trips (`skyhop path import --format csv`), whose
-rules then hold.
+The latency and loss of each second are written as twenty probes (the resolution of a terminal's
+drop rates). The probes are imported as by `skyhop path import --format csv`, with the same rules.
 """
 
 from __future__ import annotations
@@ -20,36 +19,35 @@ if TYPE_CHECKING:
     from skyhop.data.paths import Path as MeasuredPath
 
 LATENCIES = {"probe_rtt_ms": "probe_loss", "pop_ping_latency_ms": "pop_ping_drop_rate"}
-"""Fields that a path can be made of, and their losses; the first that is known counts."""
+"""Latency fields from which a path can be made, with their loss fields, preferred ones first."""
 FIELDS = (*LATENCIES, *LATENCIES.values())
 PER_SECOND = 20
 LONGEST_S = 1_000_000 // PER_SECOND
-"""The importer takes a million probes."""
+"""Longest telemetry in seconds; the importer accepts a million probes."""
 _MOST_UNKNOWN = 0.1
 
 
-def path_of(
+def path_from_telemetry(
     frame: pl.DataFrame,
     field: str | None = None,
     *,
     from_: str | None = None,
     to: str | None = None,
 ) -> tuple[MeasuredPath, str, int]:
-    """Return the path that telemetry of one node tells.
+    """Return the path that telemetry of one node describes.
 
     Args:
-        frame: of `Store.read`, without a step, with `FIELDS`.
-        field: the latency to take; by default the first of `LATENCIES` that is known.
-        from_: the end that probed, for the path's header.
-        to: the other end.
+        frame: result of `Store.read`, without a step, with `FIELDS`.
+        field: the latency to use; by default the first of `LATENCIES` that has values.
+        from_: name of the end that sent the probes, for the path's header.
+        to: name of the other end, for the path's header.
 
     Returns:
-        The path, the field, and how many seconds were not known: they were taken to be as the
-        second before.
+        The path; the latency field; the number of unknown seconds, which repeat the preceding one.
 
     Raises:
-        InputError: there is no such latency, it is of several nodes, too long, or more than a tenth
-            of its seconds is not known.
+        InputError: there is no such latency, the frame has several nodes or is too long, or more
+            than a tenth of its seconds is unknown.
     """
     from skyhop.data.files import Scratch
     from skyhop.data.paths import import_path
@@ -84,7 +82,10 @@ def _first_known(frame: pl.DataFrame) -> str:
 
 
 def _seconds(frame: pl.DataFrame, field: str) -> pl.DataFrame:
-    """Return every second from the first known to the last: its end, latency and loss."""
+    """Return a row for every second from the first to the last known one.
+
+    Columns: end of the second, latency, loss, and `unknown`.
+    """
     import polars as pl
 
     end = (-(-pl.col(TIME) // SECOND_NS) * SECOND_NS).alias("end_ns")
@@ -107,14 +108,14 @@ def _seconds(frame: pl.DataFrame, field: str) -> pl.DataFrame:
         .with_columns(unknown=pl.col("loss").is_null())
         .with_columns(
             pl.col("loss").fill_null(0.0),
-            # Of a second in which all was lost the latency is not needed.
+            # This also fills seconds whose probes were all lost; their latency is not used.
             pl.col("rtt_ms").forward_fill().backward_fill(),
         )
     )
 
 
 def _write(seconds: pl.DataFrame, file: Path) -> None:
-    """Write a second's probes, those that were lost spread evenly among them."""
+    """Write the probes of all seconds as CSV; lost probes are spread evenly over a second."""
     import polars as pl
 
     place = pl.int_range(PER_SECOND).implode()

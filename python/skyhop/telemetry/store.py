@@ -1,11 +1,12 @@
-"""Where telemetry is kept: a Parquet file per node and day, DIR/NODE/YYYY-MM-DD.parquet.
+"""Storage of telemetry: a Parquet file per node and day, DIR/NODE/YYYY-MM-DD.parquet.
 
-What is new stands in the day's journal beside it (YYYY-MM-DD.jsonl), a line per sample, and is
-folded into the day's file by `tidy`, when the journal has grown or the day is over, or by `close`.
-A line counts only with its end, a file appears whole or not at all, and the journal goes after the
-file has taken it in: who is killed loses at most what was not written. A lock on the journal keeps
-processes apart. Readers do not write: they read the journal, then the file, so that nothing that is
-folded meanwhile is missed.
+New samples are appended to the day's journal (YYYY-MM-DD.jsonl in the same directory), a line per
+sample. To fold a journal is to merge its lines into the day's Parquet file. `tidy` folds a journal
+that has grown large or whose day is over, and `close` folds all journals. A line without its
+newline is ignored, files are replaced atomically, and a journal is deleted only after the Parquet
+file is written: a killed process loses at most the lines that it had not written. A lock on the
+journal serialises writers. Readers take no lock: they read the journal before the Parquet file, so
+that they miss no line that is folded in between.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from typing import TYPE_CHECKING
 from skyhop import tables
 from skyhop.errors import InputError, RunError
 from skyhop.telemetry import maps
-from skyhop.telemetry.columns import brought_together, checked, schema, table_of, time_of
+from skyhop.telemetry.columns import checked, merge_by_time, schema, table_of, time_of
 from skyhop.telemetry.fields import BY_NAME, FIELDS, TIME, Sample, Type
 
 if TYPE_CHECKING:
@@ -37,23 +38,23 @@ _NODE = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 _DAY = re.compile(r"\d{4}-\d\d-\d\d")
 _FOLDED, _JOURNAL = ".parquet", ".jsonl"
 _LARGE_JOURNAL = 4 << 20
-"""Bytes from which on `tidy` folds a journal before its day is over: two hours of one terminal."""
+"""Size in bytes above which `tidy` folds a journal before its day is over: two hours at 1 Hz."""
 _ROWS_TO_JUDGE = 4096
 _PARQUET = b"PAR1"
-"""How a Parquet file begins."""
+"""Magic number at the beginning of a Parquet file."""
 
 
 class Store:
-    """Telemetry of nodes in a directory, which is made where it is missing.
+    """Telemetry of nodes in a directory, which is created if it is missing.
 
     Any number of threads and processes may append and read.
 
     Args:
-        directory: where it is.
+        directory: directory of the telemetry.
 
     Raises:
-        InputError: something else than a directory is there.
-        RunError: it cannot be made.
+        InputError: `directory` exists and is not a directory.
+        RunError: `directory` cannot be created.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -63,19 +64,19 @@ class Store:
         _make(directory)
 
     def append(self, node: str, samples: Sequence[Sample]) -> None:
-        """Keep samples of a node, in any order; they are on the disk's way when it returns.
+        """Append samples of a node, in any order; they are written, but not synced, on return.
 
-        A time that is there already is complemented: what the new sample knows counts.
+        If a sample with the same time is stored already, its values are replaced or added.
 
         Raises:
-            InputError: a sample or the node's name cannot be; nothing of them is kept then.
-            RunError: it cannot be written, for example because the disk is full. What was there
-                stays; of these samples whole days may have been kept: append them again.
+            InputError: a sample or the node's name is not valid; nothing is stored then.
+            RunError: writing fails, for example because the disk is full. Earlier samples are kept;
+                some of the new samples may have been stored. Append all of the new samples again.
         """
         days: dict[date, list[Sample]] = {}
         for sample in map(checked, samples):
             days.setdefault(_day_of(time_of(sample)), []).append(sample)
-        place = self._of(node)
+        place = self._directory_of(node)
         if days:
             _make(place)
         for day, of_day in days.items():
@@ -83,22 +84,24 @@ class Store:
             _write_lines(place / f"{day}{_JOURNAL}", lines.encode())
 
     def tidy(self, now_ns: int, only: str | None = None) -> bool:
-        """Fold one journal that is large or whose day is over; return whether there was one.
+        """Fold one journal that is large or whose day is over; return whether one was due.
 
-        Of all nodes, or of the one that is named.
+        A day at 1 Hz takes half a second and 200 MB, pyarrow included; services leave it to
+        `tidying.tidy_in_subprocess`.
 
-        A day of 1 Hz takes half a second and 200 MB, pyarrow included; services leave it to
-        `tidying.tidy_apart`.
+        Args:
+            now_ns: current time, UTC in ns since 1970.
+            only: name of a node, to fold journals of this node only.
 
         Raises:
             InputError: the day's file is damaged.
-            RunError: it cannot be written; the journal stays.
+            RunError: the day's file cannot be written; the journal is kept.
         """
         today = _day_of(now_ns)
         for node, day, journal in self._journals():
             if only not in (None, node):
                 continue
-            # A minute past midnight, most of what belongs to the day has come.
+            # Wait a minute past midnight for the day's last samples to arrive.
             if day < _day_of(now_ns - 60 * 10**9) or (
                 day <= today and _size(journal) > _LARGE_JOURNAL
             ):
@@ -111,7 +114,7 @@ class Store:
 
         Raises:
             InputError: a day's file is damaged.
-            RunError: one cannot be written; its journal stays.
+            RunError: a day's file cannot be written; its journal is kept.
         """
         for node, day, _ in list(self._journals()):
             self._fold(node, day)
@@ -127,12 +130,12 @@ class Store:
         """Return samples as a frame: `node`, `time_ns`, and a column per field.
 
         Args:
-            nodes: of which nodes, in which order; of all by default.
-            fields: which fields, in which order; all by default.
-            from_ns: from this time on, included.
-            to_ns: until this time, not included.
-            step_ns: one row per so much time, which has its beginning as `time_ns`: means of
-                numbers, of other types the last that is known.
+            nodes: the nodes, in the order of the result; all by default.
+            fields: the fields, in the order of columns; all by default.
+            from_ns: start of the period in ns since 1970, included.
+            to_ns: end of the period in ns since 1970, excluded.
+            step_ns: length of intervals in ns. Each interval becomes one row with its start as
+                `time_ns`: a number is the mean, a value of another type is the last known one.
 
         Raises:
             InputError: there is no such field or node, the step is not positive, or a file is
@@ -158,7 +161,7 @@ class Store:
         return _chosen(pl.concat(frames), from_ns, to_ns, step_ns)
 
     def nodes(self) -> list[str]:
-        """Return the nodes of which there is telemetry, by name."""
+        """Return the names of the nodes that have telemetry, sorted."""
         return sorted(
             place.name
             for place in _listed(self.directory)
@@ -166,46 +169,46 @@ class Store:
         )
 
     def days(self, node: str) -> list[date]:
-        """Return the days (UTC) of which there is telemetry of a node, earliest first.
+        """Return the days (UTC) for which a node has telemetry, earliest first.
 
         Raises:
             InputError: there is no such node.
         """
-        place = self._of(node)
+        place = self._directory_of(node)
         if not place.is_dir():
             raise InputError(f'{self.directory}: there is no telemetry of a node "{node}"')
         return sorted({day for day, _ in _files(place)})
 
-    def keep_map(self, node: str, content: bytes) -> None:
-        """Keep a node's obstruction map, in place of the one before.
+    def write_map(self, node: str, content: bytes) -> None:
+        """Store a node's obstruction map, replacing the stored one.
 
         Raises:
-            InputError: a node cannot have that name.
-            RunError: it cannot be written; the one before stays.
+            InputError: the node's name is not valid.
+            RunError: the map cannot be written; the stored one is kept.
         """
         from skyhop.data.files import write_file
 
-        place = self._of(node)
+        place = self._directory_of(node)
         _make(place)
         write_file(place / maps.FILE, content)
 
     def map_file(self, node: str) -> Path | None:
-        """Return where a node's newest obstruction map is; None where there is none.
+        """Return the file of a node's newest obstruction map; None if there is none.
 
         Raises:
-            InputError: a node cannot have that name.
+            InputError: the node's name is not valid.
         """
-        file = self._of(node) / maps.FILE
+        file = self._directory_of(node) / maps.FILE
         return file if file.is_file() else None
 
     def delete(self, node: str) -> None:
         """Remove all telemetry of a node, if there is any.
 
         Raises:
-            InputError: a node cannot have that name.
-            RunError: it cannot be removed.
+            InputError: the node's name is not valid.
+            RunError: the telemetry cannot be removed.
         """
-        place = self._of(node)
+        place = self._directory_of(node)
         try:
             with suppress(FileNotFoundError):
                 shutil.rmtree(place)
@@ -213,23 +216,23 @@ class Store:
             raise RunError(f"{place}: cannot remove: {error.strerror}") from None
 
     def expire(self, before_ns: int) -> int:
-        """Remove days that were over at that time; return how many files went.
+        """Remove the files of days that ended before a time; return the number of removed files.
 
         Raises:
-            RunError: one cannot be removed.
+            RunError: a file cannot be removed.
         """
-        gone = 0
+        removed = 0
         for node in self.nodes():
-            for day, file in list(_files(self._of(node))):
+            for day, file in list(_files(self._directory_of(node))):
                 if _begin_ns(day) + DAY_NS <= before_ns:
                     try:
                         file.unlink(missing_ok=True)
                     except OSError as error:
                         raise RunError(f"{file}: cannot remove: {error.strerror}") from None
-                    gone += 1
-        return gone
+                    removed += 1
+        return removed
 
-    def _of(self, node: str) -> Path:
+    def _directory_of(self, node: str) -> Path:
         if not _NODE.fullmatch(node):
             raise InputError(
                 f'"{node}" cannot be a node\'s name: up to 63 lower-case letters, digits, "-", "." '
@@ -239,46 +242,46 @@ class Store:
 
     def _journals(self) -> Iterator[tuple[str, date, Path]]:
         for node in self.nodes():
-            for day, file in _files(self._of(node)):
+            for day, file in _files(self._directory_of(node)):
                 if file.suffix == _JOURNAL:
                     yield node, day, file
 
     def _day(self, node: str, day: date, names: Sequence[str]) -> pa.Table:
-        """Return a day's rows by time, one each; the journal is read first, see the top."""
-        place = self._of(node)
+        """Return a day's rows by time; it reads the journal first (see the module's docstring)."""
+        place = self._directory_of(node)
         with suppress(FileNotFoundError):
             lines = (place / f"{day}{_JOURNAL}").read_bytes()
             new = table_of(_samples(lines), names)
-            return brought_together([_folded(place / f"{day}{_FOLDED}", names), new])
-        return _folded(place / f"{day}{_FOLDED}", names)
+            return merge_by_time([_read_day(place / f"{day}{_FOLDED}", names), new])
+        return _read_day(place / f"{day}{_FOLDED}", names)
 
     def _fold(self, node: str, day: date) -> None:
-        """Bring the journal of a day into its file."""
+        """Merge the journal of a day into the day's file, and delete the journal."""
         import pyarrow as pa
 
         from skyhop.data.files import write_file
 
-        place = self._of(node)
+        place = self._directory_of(node)
         journal, file = place / f"{day}{_JOURNAL}", place / f"{day}{_FOLDED}"
-        with _locked(journal, create=False) as held:
-            if held is None:
+        with _locked(journal, create=False) as stream:
+            if stream is None:
                 return
-            new = _samples(held.read())
-            known = _known(file).union(*new)
+            new = _samples(stream.read())
+            known = _column_names(file).union(*new)
             names = [field.name for field in FIELDS if field.name in known]
-            rows = _folded(file, names)
-            # Nearly always all that is new is at the end: what is before stays as it is.
-            before, touched = _parted(rows, min(map(time_of, new), default=0))
-            rows = pa.concat_tables([before, brought_together([touched, table_of(new, names)])])
+            rows = _read_day(file, names)
+            # New samples are usually later than all rows: merge only rows from the first one on.
+            before, after = _split_at(rows, min(map(time_of, new), default=0))
+            rows = pa.concat_tables([before, merge_by_time([after, table_of(new, names)])])
             write_file(file, _parquet(rows))
             journal.unlink()
 
 
-class OneFile:
-    """Telemetry of one node in a Parquet file, read like a store; a run's telemetry.parquet is one.
+class TelemetryFile:
+    """Telemetry of one node in a Parquet file (such as a run's); it is read like a `Store`.
 
     Args:
-        file: has `time_ns`, and any of the fields; other columns are left out.
+        file: the file, which has `time_ns` and any of the fields; other columns are ignored.
     """
 
     def __init__(self, file: Path) -> None:
@@ -294,47 +297,48 @@ class OneFile:
     ) -> pl.DataFrame:
         """Return samples as a frame, as `Store.read` does.
 
-        The file does not say whose it is: its node is the one that is named, else its own name.
+        The file does not name its node: the frame has the node in `nodes`, by default the file's
+        name.
 
         Raises:
-            InputError: there is no such field, the step is not positive, several nodes are named,
-                or the file is no telemetry.
-            RunError: it cannot be read.
+            InputError: there is no such field, the step is not positive, several nodes are given,
+                or the file is not telemetry.
+            RunError: the file cannot be read.
         """
         import polars as pl
 
         if nodes is not None and len(nodes) > 1:
             raise InputError(f"{self._file}: is of one node: name one with --node")
         node = nodes[0] if nodes else self.nodes()[0]
-        rows = brought_together([_folded(self._file, _names(fields, step_ns))])
+        rows = merge_by_time([_read_day(self._file, _names(fields, step_ns))])
         frame = pl.DataFrame(pl.from_arrow(rows)).select(pl.lit(node).alias("node"), pl.all())
         return _chosen(frame, from_ns, to_ns, step_ns)
 
     def nodes(self) -> list[str]:
-        """Return what its node is called where none is named."""
+        """Return the default name of the file's node: the file's name without its suffix."""
         return [self._file.stem]
 
     def days(self, _node: str) -> list[date]:
-        """Return the days (UTC) of which it has samples, earliest first.
+        """Return the days (UTC) for which the file has samples, earliest first.
 
         Raises:
-            InputError: the file is no telemetry.
-            RunError: it cannot be read.
+            InputError: the file is not telemetry.
+            RunError: the file cannot be read.
         """
         times = self.read(fields=())[TIME].to_list()
         return sorted(set(map(_day_of, times)))
 
 
-def telemetry_in(place: Path) -> Store | OneFile:
-    """Return what reads the telemetry of a directory, or of a Parquet file.
+def open_telemetry(place: Path) -> Store | TelemetryFile:
+    """Open a telemetry directory, or a Parquet file of telemetry, for reading.
 
     Raises:
-        InputError: it is neither.
+        InputError: `place` is neither of these.
     """
     if place.is_dir():
         return Store(place)
     if is_telemetry_file(place):
-        return OneFile(place)
+        return TelemetryFile(place)
     if place.exists():
         raise InputError(
             f"{place}: is neither a directory of telemetry nor a Parquet file: bring it in with "
@@ -344,7 +348,7 @@ def telemetry_in(place: Path) -> Store | OneFile:
 
 
 def is_telemetry_file(file: Path) -> bool:
-    """Return whether a file is of Parquet, as its first bytes have it."""
+    """Return whether a file is a Parquet file, judged by its magic number."""
     try:
         with file.open("rb") as stream:
             return stream.read(len(_PARQUET)) == _PARQUET
@@ -353,11 +357,13 @@ def is_telemetry_file(file: Path) -> bool:
 
 
 def _names(fields: Sequence[str] | None, step_ns: int | None) -> list[str]:
-    """Return the names of columns that are asked for, all by default; check the step too."""
+    """Return the names of the requested fields, by default all; check the names and the step."""
     names = [field.name for field in FIELDS] if fields is None else list(dict.fromkeys(fields))
     for name in names:
         if name not in BY_NAME:
-            raise InputError(f'telemetry: there is no field "{name}": see docs/telemetry.md')
+            raise InputError(
+                f'telemetry: there is no field "{name}": see skyhop docs telemetry-fields'
+            )
     if step_ns is not None and step_ns <= 0:
         raise InputError("telemetry: the step has to be longer than 0")
     return names
@@ -379,25 +385,25 @@ def _stepped(frame: pl.DataFrame, step_ns: int) -> pl.DataFrame:
     import polars as pl
 
     begin = pl.col(TIME) // step_ns * step_ns
-    summed = [
+    aggregates = [
         pl.col(name).mean()
         if BY_NAME[name].type is Type.NUMBER
         else pl.col(name).drop_nulls().last()
         for name in frame.columns[2:]
     ]
-    return frame.group_by("node", begin.alias(TIME), maintain_order=True).agg(summed)
+    return frame.group_by("node", begin.alias(TIME), maintain_order=True).agg(aggregates)
 
 
 @contextmanager
 def _locked(journal: Path, *, create: bool) -> Iterator[io.FileIO | None]:
-    """Open a journal, alone among all who write or fold it; None where there is none.
+    """Open a journal with an exclusive lock; yield None if it does not exist.
 
-    Whoever waited for one that was folded meanwhile holds a file without a name: it opens anew.
+    If the journal is folded and deleted while this waits for the lock, it is opened again.
     """
     while True:
         try:
             flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-            held = io.FileIO(os.open(journal, flags, 0o644), "r+")
+            stream = io.FileIO(os.open(journal, flags, 0o644), "r+")
         except FileNotFoundError:
             if create:
                 _make(journal.parent)
@@ -406,39 +412,39 @@ def _locked(journal: Path, *, create: bool) -> Iterator[io.FileIO | None]:
             return
         except OSError as error:
             raise RunError(f"{journal}: cannot write: {error.strerror}") from None
-        with held:
-            fcntl.flock(held, fcntl.LOCK_EX)
-            if os.fstat(held.fileno()).st_nlink == 0:
+        with stream:
+            fcntl.flock(stream, fcntl.LOCK_EX)
+            if os.fstat(stream.fileno()).st_nlink == 0:
                 continue
-            yield held
+            yield stream
             return
 
 
 def _write_lines(journal: Path, lines: bytes) -> None:
-    """Append lines, all or none."""
-    with _locked(journal, create=True) as held:
-        assert held is not None, "made where it was missing"
-        end = _end_of_lines(held)
+    """Append lines to a journal; on failure remove the lines that were already written."""
+    with _locked(journal, create=True) as stream:
+        assert stream is not None, "created if it was missing"
+        end = _end_of_lines(stream)
         try:
-            held.truncate(end)
-            held.seek(end)
+            stream.truncate(end)
+            stream.seek(end)
             written = 0
             while written < len(lines):
-                written += held.write(lines[written:]) or 0
+                written += stream.write(lines[written:]) or 0
         except OSError as error:
             with suppress(OSError):
-                held.truncate(end)
+                stream.truncate(end)
             raise RunError(f"{journal}: cannot write: {error.strerror}") from None
 
 
-def _end_of_lines(held: io.FileIO) -> int:
-    """Return where the last whole line ends: who was killed may have left half of one."""
-    size = held.seek(0, os.SEEK_END)
+def _end_of_lines(stream: io.FileIO) -> int:
+    """Return the offset after the last complete line; a killed process may leave a partial one."""
+    size = stream.seek(0, os.SEEK_END)
     end = size
     while end > 0:
         begin = max(end - 4096, 0)
-        held.seek(begin)
-        found = held.read(end - begin).rfind(b"\n")
+        stream.seek(begin)
+        found = stream.read(end - begin).rfind(b"\n")
         if found >= 0:
             return begin + found + 1
         end = begin
@@ -446,7 +452,7 @@ def _end_of_lines(held: io.FileIO) -> int:
 
 
 def _samples(lines: bytes) -> list[Sample]:
-    """Return a journal's samples, without what a loss of power has torn."""
+    """Return a journal's samples; skip lines that a power failure has damaged."""
     samples = []
     for line in lines[: lines.rfind(b"\n") + 1].splitlines():
         with suppress(ValueError, TypeError, AttributeError, RecursionError, InputError):
@@ -454,26 +460,26 @@ def _samples(lines: bytes) -> list[Sample]:
     return samples
 
 
-def _known(file: Path) -> set[str]:
-    """Return the names of a day's columns; none where there is no file."""
+def _column_names(file: Path) -> set[str]:
+    """Return the names of the columns in a day's file; empty if there is no file."""
     with _opened(file) as content:
         return set() if content is None else set(_names_in(content))
 
 
-def _folded(file: Path, names: Sequence[str]) -> pa.Table:
-    """Return the rows of a day's file; none where there is no file."""
+def _read_day(file: Path, names: Sequence[str]) -> pa.Table:
+    """Return the rows of a day's file; an empty table if there is no file."""
     import pyarrow as pa
 
     columns = schema(names)
     with _opened(file) as content:
         if content is None:
             return columns.empty_table()
-        there = _names_in(content)
-        if TIME not in there:
+        present = _names_in(content)
+        if TIME not in present:
             raise ValueError(f"it has no column {TIME}")
-        known = [name for name in columns.names if name in there]
+        known = [name for name in columns.names if name in present]
         rows = tables.read_table(content, known, tables.MOST_BYTES)
-        # A field that came later is not in older files.
+        # Older files lack fields that were added later.
         arrays = [
             rows[column.name].cast(column.type)
             if column.name in known
@@ -496,7 +502,7 @@ def _names_in(content: pa.BufferReader) -> list[str]:
 
 @contextmanager
 def _opened(file: Path) -> Iterator[pa.BufferReader | None]:
-    """Open a day's file, None where there is none; what is wrong with it is said in one line."""
+    """Yield the content of a day's file, None if it does not exist; convert errors to skyhop's."""
     import pyarrow as pa
 
     try:
@@ -515,8 +521,8 @@ def _opened(file: Path) -> Iterator[pa.BufferReader | None]:
         raise InputError(f"{file}: is damaged ({why}): move it away, or delete it") from None
 
 
-def _parted(rows: pa.Table, time_ns: int) -> tuple[pa.Table, pa.Table]:
-    """Return rows before a time, and those from it on; they are in the order of time."""
+def _split_at(rows: pa.Table, time_ns: int) -> tuple[pa.Table, pa.Table]:
+    """Split rows, which are sorted by time, into rows before `time_ns` and rows from it on."""
     import pyarrow.compute as pc
 
     count = pc.sum(pc.less(rows[TIME], time_ns)).as_py() or 0
@@ -524,16 +530,16 @@ def _parted(rows: pa.Table, time_ns: int) -> tuple[pa.Table, pa.Table]:
 
 
 def _parquet(rows: pa.Table) -> bytes:
-    """Return a day's file: without columns that are not known at all, small, and in one piece."""
+    """Return the content of a day's file, compressed, without columns that are all null."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     known = [n for n in rows.schema.names if n == TIME or rows[n].null_count < rows.num_rows]
     rows = rows.select(known)
-    few = [name for name in known if _repeats(rows[name])]
+    few = [name for name in known if _has_few_values(rows[name])]
     numbers = [n for n in known if n not in few and rows.schema.field(n).type == pa.float64()]
     sink = pa.BufferOutputStream()
-    # What a terminal says has 24 significant bits: split into bytes, the rest is zeros.
+    # A terminal's numbers have 24 significant bits; after a split into bytes, the rest is zeros.
     pq.write_table(
         rows,
         sink,
@@ -546,8 +552,8 @@ def _parquet(rows: pa.Table) -> bytes:
     return bytes(sink.getvalue())
 
 
-def _repeats(column: pa.ChunkedArray) -> bool:
-    """Return whether a column has few values, judged by its beginning."""
+def _has_few_values(column: pa.ChunkedArray) -> bool:
+    """Return whether a column has few distinct values, estimated from its first rows."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

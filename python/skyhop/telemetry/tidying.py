@@ -1,7 +1,8 @@
-"""Folding a store's journals in a process of its own, which takes its memory with it when it ends.
+"""Folding of a store's journals in a separate process, whose memory is freed when it exits.
 
-A service that keeps telemetry appends lines, for which it needs nothing; files are written here:
-`python -m skyhop.telemetry.tidying DIR`, a second for each terminal every two hours.
+Services that store telemetry only append lines to journals, which needs little memory. `python -m
+skyhop.telemetry.tidying DIR` writes the Parquet files, which takes a second per terminal every two
+hours.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from skyhop.telemetry.store import Store
 _LONGEST_S = 600.0
 
 
-def tidy_apart(directory: Path) -> None:
-    """Fold all journals of a store that are due, in another process; for a thread of a service.
+def tidy_in_subprocess(directory: Path) -> None:
+    """Fold all due journals of a store in a subprocess; block until it ends.
 
     Raises:
-        RunError: something could not be folded; its journal stays, and is tried the next time.
+        RunError: a journal could not be folded; it is kept, and the next call tries again.
     """
     command = [sys.executable, "-m", "skyhop.telemetry.tidying", str(directory)]
     try:
@@ -31,12 +32,12 @@ def tidy_apart(directory: Path) -> None:
     except (OSError, subprocess.TimeoutExpired) as error:
         raise RunError(f"{directory}: cannot tidy up: {error}") from None
     if done.returncode != 0:
-        said = done.stderr.strip().splitlines() or [f"ended with status {done.returncode}"]
-        raise RunError(f"{directory}: cannot tidy up: {said[-1]}")
+        lines = done.stderr.strip().splitlines() or [f"ended with status {done.returncode}"]
+        raise RunError(f"{directory}: cannot tidy up: {lines[-1]}")
 
 
 def main() -> None:
-    """Tidy up the store that is named; what is damaged is said, and does not stop the rest."""
+    """Fold the journals of the store named on the command line; continue after a damaged file."""
     store = Store(Path(sys.argv[1]))
     now_ns, failures = time.time_ns(), []
     for node in store.nodes():

@@ -1,7 +1,8 @@
-"""Traces of routes: what traceroute prints, `mtr --json`, and scamper's traces as JSON.
+"""Reading of traced routes: output of traceroute, of `mtr --json`, and scamper's JSON.
 
-A file may hold any number of them, one after the other, and lines between those of traceroute.
-Addresses have to be numbers (`traceroute -n`, `mtr -n`), or stand in brackets behind the name.
+A file may hold any number of traces, one after another; between traces of traceroute, other lines
+are ignored. Hops need numeric addresses (`traceroute -n`, `mtr -n`), or have them in brackets after
+the name.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from skyhop.errors import InputError
-from skyhop.telemetry.importers.source import Options, Source, opened
+from skyhop.telemetry.importers.input_file import InputFile, Options, read_input
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
@@ -32,33 +33,34 @@ _LONGEST_LINE = 2000
 
 @dataclass(frozen=True)
 class Hop:
-    """What answered, at a distance, after how long; both None where nothing did."""
+    """Hop of a traced route; address and RTT are None if no router answered."""
 
     distance: int
+    """Distance from the host in hops: the TTL of the probes to this hop."""
     address: Address | None
     rtt_ms: float | None
-    """The median of its probes."""
+    """Median RTT of the hop's probes."""
 
 
 @dataclass(frozen=True)
 class Trace:
-    """One look along a route: hops by their distance, each once."""
+    """One traced route: its hops, ordered by distance, at most one per distance."""
 
     destination: Address | None
     hops: tuple[Hop, ...]
 
 
 def read_traces(file: Path) -> list[Trace]:
-    """Return the traces of a file, plain or gzipped, in their order.
+    """Return the traces of a file, plain or gzipped, in the file's order.
 
     Raises:
-        InputError: it cannot be read, or holds none.
+        InputError: the file cannot be read, or holds no trace.
     """
-    source = opened(file, Options())
+    source = read_input(file, Options())
     if source.lines[0].lstrip()[:1] in ("{", "["):
-        traces = list(_of_json(source))
+        traces = list(_parse_json(source))
     else:
-        traces = list(_of_text(source))
+        traces = list(_parse_traceroute(source))
     if not traces:
         raise InputError(
             f"{file}: holds no trace: expected what traceroute prints, mtr --json, or scamper's "
@@ -67,7 +69,7 @@ def read_traces(file: Path) -> list[Trace]:
     return traces
 
 
-def _of_text(source: Source) -> Iterator[Trace]:
+def _parse_traceroute(source: InputFile) -> Iterator[Trace]:
     destination: Address | None = None
     hops: list[Hop] | None = None
     for number, line in enumerate(source.lines, 1):
@@ -78,7 +80,7 @@ def _of_text(source: Source) -> Iterator[Trace]:
             destination, hops = _address(header[2] or header[1]), []
         elif hops is not None and (found := _HOP.fullmatch(line)):
             distance = int(found[1])
-            # Distances rise; a line that begins otherwise is somebody else's.
+            # Distances increase within a trace; lines of other programs have no such number.
             if not (hops[-1].distance if hops else 0) < distance <= _MOST_HOPS:
                 raise source.wrong(number, f"hop {distance} is out of order")
             hops.append(_hop(source, number, distance, found[2]))
@@ -86,9 +88,9 @@ def _of_text(source: Source) -> Iterator[Trace]:
         yield Trace(destination, tuple(hops))
 
 
-def _hop(source: Source, number: int, distance: int, text: str) -> Hop:
-    """Read a line's answers; where several routers answered, the first names the hop."""
-    # Three probes that three routers answered take some 300 letters.
+def _hop(source: InputFile, number: int, distance: int, text: str) -> Hop:
+    """Parse the answers in the line of a hop; the hop gets the first address."""
+    # Three probes answered by three routers take some 300 characters.
     if len(text) > _LONGEST_LINE:
         raise source.wrong(number, "is longer than any hop's line")
     times = []
@@ -105,7 +107,7 @@ def _hop(source: Source, number: int, distance: int, text: str) -> Hop:
     return Hop(distance, address, _median(source, number, times))
 
 
-def _median(source: Source, number: int, times: Sequence[float]) -> float:
+def _median(source: InputFile, number: int, times: Sequence[float]) -> float:
     if not all(math.isfinite(t) and 0 <= t < _LONGEST_MS for t in times):
         raise source.wrong(number, "a round trip cannot take that long, or less than 0")
     return statistics.median(times)
@@ -124,21 +126,21 @@ def _address(text: object) -> Address | None:
         return None
 
 
-def _of_json(source: Source) -> Iterator[Trace]:
+def _parse_json(source: InputFile) -> Iterator[Trace]:
     for number, found in enumerate(_documents(source), 1):
         if not isinstance(found, dict):
             raise _unlike(source, number)
         try:
             if "report" in found:
-                yield _of_mtr(source, number, found["report"])
+                yield _parse_mtr(source, number, found["report"])
             elif found.get("type") == "trace":
-                yield _of_scamper(source, number, found)
+                yield _parse_scamper(source, number, found)
         except (KeyError, TypeError, AttributeError, ValueError, OverflowError):
             raise _unlike(source, number) from None
 
 
-def _documents(source: Source) -> Iterator[Any]:
-    """Yield one document after the other, and those of a list."""
+def _documents(source: InputFile) -> Iterator[Any]:
+    """Yield the JSON documents of the file, one after another; of a list, yield its elements."""
     text, at, decoder = "\n".join(source.lines), 0, json.JSONDecoder()
     while at < len(text):
         try:
@@ -151,8 +153,8 @@ def _documents(source: Source) -> Iterator[Any]:
             at += 1
 
 
-def _of_mtr(source: Source, number: int, report: Any) -> Trace:
-    """Read a report: its hops' means count as one trace."""
+def _parse_mtr(source: InputFile, number: int, report: Any) -> Trace:
+    """Parse an mtr report as one trace, with the mean RTT of each hop."""
     hops = []
     for place, hub in enumerate(report["hubs"], 1):
         address = _first_address(str(hub["host"]))
@@ -162,7 +164,7 @@ def _of_mtr(source: Source, number: int, report: Any) -> Trace:
     return Trace(_first_address(str(report["mtr"]["dst"])), tuple(hops))
 
 
-def _of_scamper(source: Source, number: int, trace: Any) -> Trace:
+def _parse_scamper(source: InputFile, number: int, trace: Any) -> Trace:
     answers: dict[int, list[tuple[Address | None, float]]] = {}
     for hop in trace.get("hops", []):
         distance = int(hop["probe_ttl"])
@@ -177,7 +179,7 @@ def _of_scamper(source: Source, number: int, trace: Any) -> Trace:
     return Trace(_address(trace["dst"]), tuple(hops))
 
 
-def _unlike(source: Source, number: int) -> InputError:
+def _unlike(source: InputFile, number: int) -> InputError:
     return InputError(
         f"{source.file}: document {number} is neither mtr --json nor a trace of scamper's"
     )

@@ -1,6 +1,7 @@
-"""The testbed: terminals' hosts that run experiments, and the orchestrator that schedules them.
+"""Testbed: nodes at satellite terminals that run experiments, and the orchestrator of their runs.
 
-`words` and `states` are a run's life, `job` is the job file, `calendar` says who may run when and
-`triggers` what starts runs; `protocol` is what is said over the net, `store` and `orchestrator` are
-the service, `agent` and `executor` a node, `kernel` what a node does as root, `web` is the page.
+`words` and `states` define a run's states, `job` the job file, `calendar` the times at which jobs
+may run, and `triggers` the conditions that start runs; `protocol` is the network protocol; `store`
+and `orchestrator` are the service; `agent` and `executor` are a node, `kernel` its privileged
+service; `web` is the web page.
 """

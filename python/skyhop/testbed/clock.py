@@ -1,4 +1,4 @@
-"""Time as an argument: processes of the testbed ask a `Clock`, and tests hand them their own."""
+"""Clock as an argument: code of the testbed takes a `Clock`, and tests pass a manual one."""
 
 from __future__ import annotations
 
@@ -8,30 +8,33 @@ import time
 from typing import Protocol
 
 Ready = list[tuple[selectors.SelectorKey, int]]
-"""Files that are ready, each with its events, as selectors return them."""
+"""Ready files, each with its selector key and events, as `selectors` return them."""
 
 
 class Clock(Protocol):
-    """Wall clock, monotonic clock, and waiting by them."""
+    """Source of wall and monotonic time, and of waiting."""
 
     def now_ns(self) -> int:
         """Return UTC in nanoseconds since 1970."""
 
     def monotonic_s(self) -> float:
-        """Return seconds since some moment, which no setting of the wall clock changes."""
+        """Return monotonic time in seconds from an arbitrary origin.
+
+        The wall clock does not affect it.
+        """
 
     def wait(self, event: threading.Event, seconds: float) -> bool:
-        """Wait until an event is set, and no longer than `seconds`; return whether it is set."""
+        """Wait until an event is set, but at most `seconds`; return whether the event is set."""
 
     def sleep(self, seconds: float) -> None:
-        """Return after `seconds`."""
+        """Block the thread for `seconds`."""
 
     def select(self, selector: selectors.BaseSelector, seconds: float) -> Ready:
-        """Wait until a registered file is ready, and no longer than `seconds`."""
+        """Wait until a registered file is ready, but at most `seconds`; return the ready files."""
 
 
 class SystemClock:
-    """The machine's own clocks."""
+    """Clock that reads the machine's clocks and really waits."""
 
     def now_ns(self) -> int:
         """Return UTC in nanoseconds since 1970."""
@@ -42,15 +45,15 @@ class SystemClock:
         return time.monotonic()
 
     def wait(self, event: threading.Event, seconds: float) -> bool:
-        """Wait until an event is set, and no longer than `seconds`; return whether it is set."""
+        """Wait until an event is set, but at most `seconds`; return whether the event is set."""
         return event.wait(seconds)
 
     def sleep(self, seconds: float) -> None:
-        """Return after `seconds`."""
+        """Block the thread for `seconds`."""
         time.sleep(seconds)
 
     def select(self, selector: selectors.BaseSelector, seconds: float) -> Ready:
-        """Wait until a registered file is ready, and no longer than `seconds`."""
+        """Wait until a registered file is ready, but at most `seconds`; return the ready files."""
         return selector.select(max(0.0, seconds))
 
 

@@ -1,4 +1,4 @@
-"""ULIDs: ids that sort by when they were made (48 bits of milliseconds, 80 of chance)."""
+"""ULIDs: ids that sort by their time of creation (48 bits of milliseconds, 80 random bits)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _LENGTH = 26
 
 
 def new_id(now_ns: int) -> str:
-    """Return a new one."""
+    """Return a new ULID for a creation time in ns."""
     number = ((now_ns // 1_000_000) << 80) | secrets.randbits(80)
     digits = []
     for _ in range(_LENGTH):
@@ -21,5 +21,5 @@ def new_id(now_ns: int) -> str:
 
 
 def is_id(text: str) -> bool:
-    """Return whether a text has the form of one."""
+    """Return whether a text has the form of a ULID."""
     return _FORM.fullmatch(text) is not None

@@ -1,4 +1,4 @@
-"""The job file: what runs where and when, and what it needs.
+"""Job file: program, nodes and times of an experiment, and its requirements.
 
     id = "bbr2-on-spikes"
     nodes = ["bcn-1", "edh"]
@@ -13,8 +13,8 @@
     serve = ["iperf3", "-s", "-1", "-p", "{port}"]
     keep = ["*.json"]
 
-Durations, sizes and instants are text in the file and numbers in the types: seconds, bytes,
-nanoseconds since 1970 (UTC).
+Durations, sizes and times are text in the file. The types here hold them as numbers: seconds,
+bytes, and nanoseconds since 1970 (UTC).
 """
 
 from __future__ import annotations
@@ -41,15 +41,17 @@ from skyhop.testbed.kernel.requests import check_value
 from skyhop.testbed.words import Backend, JobKind, Network
 
 LONGEST_FILE_BYTES = 64_000
-"""A job file that is longer is refused unread."""
+"""Upper limit on the size of a job file; a larger file is refused without parsing."""
 LONGEST_INPUTS_BYTES = 16_000_000
-"""What a job may bring with it, all files together."""
+"""Upper limit on the total size of a job's input files."""
 _LONGEST_PATH = 240
 _LARGEST_SIZE = 2**63
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 _RESERVED = ("SKYHOP_", "LD_", "PYTHON")
-"""Variables that decide what a program loads, and ours, are not for jobs to set."""
+"""Prefixes of environment variables that jobs may not set: skyhop's own, and those that loaders
+read.
+"""
 _PLACEHOLDERS = frozenset({"server", "port", "node", "run", "job", "cc", "length_s"})
 _PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
 
@@ -63,7 +65,7 @@ def _size(value: object) -> object:
         return value
     size = size_bytes(value)
     if not size < _LARGEST_SIZE:
-        raise ValueError("is more than any disk holds")
+        raise ValueError("is too large")
     return int(size)
 
 
@@ -75,16 +77,16 @@ def _instant(value: object) -> object:
             raise ValueError(f'"{value}" is no instant, such as "2026-12-01T00:00:00Z"') from None
     if isinstance(value, dt.datetime):
         if value.tzinfo is None:
-            raise ValueError("an instant needs its zone: write it with a Z at its end")
+            raise ValueError("a time needs its zone: end it with a Z for UTC")
         return round(value.timestamp()) * 1_000_000_000 + value.microsecond * 1000
     return value
 
 
 def check_name(value: str) -> str:
-    """Return a name of a job, node or user.
+    """Return the name of a job, node or user unchanged, if its form is valid.
 
     Raises:
-        ValueError: it is none; the message says what one is.
+        ValueError: the form is wrong; the message explains it.
     """
     if not _NAME.fullmatch(value):
         raise ValueError(
@@ -104,7 +106,7 @@ def _relative(value: str) -> str:
 
 def _word(value: str) -> str:
     if "\0" in value:
-        raise ValueError("holds a zero byte, which no program's argument can")
+        raise ValueError("holds a NUL character, which arguments of programs cannot")
     return value
 
 
@@ -122,27 +124,29 @@ class _Part(BaseModel):
 
 
 class When(_Part):
-    """When a job runs: exactly one of `cron`, `at` and `trigger`."""
+    """Times at which a job's runs start: exactly one of `cron`, `at` and `trigger`."""
 
     cron: Annotated[str, Field(max_length=256)] | None = None
-    """Five fields, in UTC."""
+    """Cron line of five fields, in UTC."""
     at: InstantNs | Literal["now"] | None = None
-    """Once; what has passed means now, if the nodes are free."""
+    """Start of a single run; a time in the past means now, if the nodes are free."""
     trigger: Annotated[str, Field(max_length=4096)] | None = None
-    """The condition over telemetry that starts runs in the window `start` to `end`."""
+    """Condition over telemetry that starts runs within the window from `start` to `end`."""
     start: InstantNs | None = None
     end: InstantNs | None = None
     hold_s: Seconds = Field(0.0, alias="for")
-    """How long a trigger has to hold before it fires."""
+    """Time in s for which the condition has to be true before the trigger fires."""
     cooldown_s: Seconds | None = Field(None, alias="cooldown")
-    """How long it is deaf after it fired; the job's length where not given."""
+    """Time in s after a firing in which the trigger does not fire again; by default the job's
+    length.
+    """
     max_runs: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     seed: int = 1
-    """What `random(rate)` draws with."""
+    """Seed of the trigger's `random(rate)`."""
 
     @property
     def kind(self) -> JobKind:
-        """Which of the three it is."""
+        """How the runs start: cron, at or trigger."""
         if self.cron is not None:
             return JobKind.CRON
         return JobKind.AT if self.at is not None else JobKind.TRIGGER
@@ -161,28 +165,28 @@ class When(_Part):
 
 
 class Run(_Part):
-    """What is run: programs, or a scenario or study of skyhop's."""
+    """Program of a run: commands of client and server, or a scenario or study of skyhop."""
 
     client: Words | None = None
-    """The client's program and its arguments, without a shell; `{server}`, `{port}`, `{node}`,
-    `{run}`, `{job}`, `{cc}` and `{length_s}` are filled in."""
+    """Program and arguments on the client, executed without a shell; `{server}`, `{port}`,
+    `{node}`, `{run}`, `{job}`, `{cc}` and `{length_s}` are filled in."""
     serve: Words | None = None
-    """The server node's."""
+    """Program and arguments on the server's node."""
     scenario: Annotated[str, Field(max_length=64_000)] | None = None
-    """A scenario: its text, or the name of one that skyhop ships or that the job brings."""
+    """Text of a scenario, or the name of an example or of one of the job's files."""
     study: Annotated[str, Field(max_length=64_000)] | None = None
     engine: Literal["sim", "live"] = "sim"
     image: Annotated[str, Field(max_length=512)] | None = None
-    """A container's, with the back ends podman and docker."""
+    """Container image, for the back ends podman and docker."""
     backend: Backend = Backend.PROCESS
     network: Network = Network.HOST
     files: list[Relative] = []
-    """Files beside the job file that it brings."""
+    """Input files of the job, relative to the job file."""
     keep: list[Relative] = ["*"]
-    """Patterns of files that are kept; "telemetry" is the terminal's during the run."""
+    """Patterns of files to keep; "telemetry" stands for the terminal's telemetry during the run."""
     env: dict[str, Word] = {}
     timeout: Literal["failure", "success"] = "failure"
-    """What it is when the length is over before the program has ended."""
+    """Result of a run whose program is still running at its deadline."""
 
     @model_validator(mode="after")
     def _check(self) -> Run:
@@ -192,29 +196,29 @@ class Run(_Part):
             raise ValueError('an image goes with backend = "podman" or "docker"')
         for variable in self.env:
             if not _VARIABLE.fullmatch(variable) or variable.startswith(_RESERVED):
-                raise ValueError(f'env: "{variable}" is not for a job to set')
+                raise ValueError(f'env: a job may not set "{variable}"')
         for word in [*(self.client or []), *(self.serve or [])]:
             for name in _PLACEHOLDER.findall(word):
                 if name not in _PLACEHOLDERS:
                     known = ", ".join(f"{{{n}}}" for n in sorted(_PLACEHOLDERS))
-                    raise ValueError(f"{{{name}}} is not known: there are {known}")
+                    raise ValueError(f"{{{name}}} is unknown: expected one of {known}")
         return self
 
 
 class Kernel(_Part):
-    """What the kernel service is asked for, inside the run's own network namespace."""
+    """Requests to the kernel service, which apply to the run's own network namespace."""
 
     cc: Annotated[str, Field(max_length=64)] | None = None
-    """The kernel's own, or "skyhop:NAME" for one of skyhop's."""
+    """Congestion control of the kernel, or "skyhop:NAME" for a module of skyhop."""
     parameters: dict[str, float | int | bool | str] = {}
-    """Those of a congestion control of skyhop's."""
+    """Parameters of the skyhop module that `cc` names."""
     qdisc: Annotated[str, Field(max_length=64)] | None = None
     qdisc_parameters: dict[str, float | int | bool | str] = {}
     sysctl: dict[str, str | int] = {}
 
     @model_validator(mode="after")
     def _check(self) -> Kernel:
-        """Refuse what the kernel service would, whose requests these become."""
+        """Check the values against the forms that the kernel service accepts."""
         asked: list[tuple[str, str, str, object]] = [
             ("cc", "cc.set", "name", self.cc),
             ("parameters", "cc.load", "parameters", self.parameters),
@@ -234,26 +238,27 @@ class Kernel(_Part):
         return self
 
     @property
-    def wanted(self) -> bool:
-        """Whether anything is asked for."""
+    def is_needed(self) -> bool:
+        """Whether the job needs the kernel service."""
         return bool(self.cc or self.qdisc or self.sysctl)
 
 
 class Job(_Part):
-    """A job as it was submitted."""
+    """Job in the form in which its user submitted it."""
 
     id: Name
-    """Unique among its user's."""
+    """Name of the job, unique among the jobs of its user."""
     nodes: Annotated[list[Name], Field(min_length=1, max_length=1000)]
-    """Its clients: a run on each."""
+    """Client nodes; each of them executes a run of its own."""
     server: Name | None = None
     length_s: Annotated[Seconds, Field(gt=0, le=31 * 86_400)] = Field(alias="length")
-    """All of a run, deploying and uploading included."""
+    """Length of a run in s, including deployment and upload."""
     overhead: bool = True
-    """Whether it loads the link: such runs exclude each other, and make room for the host."""
+    """Whether runs load the link: such runs exclude each other, and give way to the host's traffic.
+    """
     data_cap: Bytes | None = None
     retention_s: Seconds = Field(300 * 86_400.0, alias="retention")
-    """How long its files are kept."""
+    """Time in s for which the files of runs are kept."""
     description: Annotated[str, Field(max_length=4096)] = ""
     when: When
     run: Run
@@ -262,57 +267,55 @@ class Job(_Part):
     @model_validator(mode="after")
     def _check(self) -> Job:
         if len(set(self.nodes)) != len(self.nodes):
-            raise ValueError("nodes: a node stands there twice")
+            raise ValueError("nodes: a node is listed twice")
         if self.server in self.nodes:
-            raise ValueError("server: is one of the nodes")
+            raise ValueError("server: may not be one of the nodes")
         if (self.run.serve is not None) != (self.server is not None):
             raise ValueError("a server and [run] serve go together")
-        if self.kernel.wanted and self.run.network is not Network.VETH:
+        if self.kernel.is_needed and self.run.network is not Network.VETH:
             raise ValueError(
-                '[kernel] needs [run] network = "veth": its changes are for that alone'
+                '[kernel] needs [run] network = "veth", as its changes need a separate namespace'
             )
         return self
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as it stands in the orchestrator's store and in what it signs."""
+        """Return the JSON form that the orchestrator stores and signed schedules contain."""
         return self.model_dump(mode="json", by_alias=True, exclude_defaults=True)
 
 
 def read_job(text: str, source: str = "job") -> Job:
-    """Read a job file.
+    """Parse a job file.
 
     Args:
-        text: the file, TOML.
-        source: what messages call it.
+        text: the file's TOML.
+        source: name of the file in messages.
 
     Raises:
-        InputError: it is too long, is no TOML, or has keys or values that no job has.
+        InputError: the text is too long or no TOML, or a key or value is wrong.
     """
     if len(text.encode()) > LONGEST_FILE_BYTES:
-        raise InputError(
-            f"{source}: longer than {LONGEST_FILE_BYTES:,} bytes, which no job file is"
-        )
+        raise InputError(f"{source}: longer than the {LONGEST_FILE_BYTES:,} bytes of a job file")
     return job_of(read_toml(text, source), source)
 
 
 def job_of(values: object, source: str = "job") -> Job:
-    """Return the job that a table of values stands for.
+    """Convert the values of a parsed job file to a `Job`.
 
     Raises:
-        InputError: it is none.
+        InputError: a key or value is wrong; the message names it.
     """
     try:
         return Job.model_validate(values)
     except ValidationError as error:
-        raise InputError(f"{source}: {_first(error)}") from None
+        raise InputError(f"{source}: {_first_fault(error)}") from None
 
 
-def _first(error: ValidationError) -> str:
-    """Return what is wrong in the first place, without the library's words around it."""
+def _first_fault(error: ValidationError) -> str:
+    """Return the first fault of a validation error as one line: key and reason."""
     first = error.errors()[0]
     place = ".".join(str(part) for part in first["loc"] if part != "now")
     if first["type"] == "extra_forbidden":
-        return f'"{place}" is not known; see docs/testbed.md for the keys of a job'
+        return f'"{place}" is unknown; see skyhop docs job-file for the keys of a job'
     if first["type"] == "missing":
         return f'"{place}" is missing'
     message = first["msg"].removeprefix("Value error, ")

@@ -1,4 +1,4 @@
-"""Keys, certificates and secrets as both sides have them: made, kept, checked."""
+"""Keys, certificates and secrets of agents and orchestrator: creation, storage, verification."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ from cryptography.x509.oid import NameOID
 from skyhop.errors import InputError
 
 RENEWED_AFTER_DAYS = 60
-"""A certificate of 90 days is renewed after so many."""
+"""Age in days at which a certificate, valid for 90 days, is renewed."""
 _PRIVATE = 0o600
 
 
 def fingerprint(certificate_pem: bytes) -> bytes:
-    """Return the SHA-256 of a certificate, by which it is known here.
+    """Return the SHA-256 digest of a certificate, which identifies it in the testbed.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the text is no certificate.
     """
     certificate = x509.load_pem_x509_certificate(certificate_pem)
     return certificate.fingerprint(hashes.SHA256())
 
 
 def valid_until(certificate_pem: bytes) -> tuple[dt.datetime, dt.datetime]:
-    """Return from when and until when a certificate is valid."""
+    """Return beginning and end of a certificate's validity, in UTC."""
     certificate = x509.load_pem_x509_certificate(certificate_pem)
     return certificate.not_valid_before_utc, certificate.not_valid_after_utc
 
 
 def make_request(node: str) -> tuple[bytes, bytes]:
-    """Return a new key, and the request that asks for its certificate, both PEM."""
+    """Return a new private key, and a certificate signing request for it, both in PEM."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, node)])
     request = x509.CertificateSigningRequestBuilder().subject_name(name).sign(key, hashes.SHA256())
@@ -45,7 +45,7 @@ def make_request(node: str) -> tuple[bytes, bytes]:
 
 
 def is_signed(orders_key: bytes, body: bytes, signature: bytes) -> bool:
-    """Return whether the orchestrator signed this."""
+    """Return whether `signature` is the orchestrator's Ed25519 signature over `body`."""
     try:
         ed25519.Ed25519PublicKey.from_public_bytes(orders_key).verify(signature, body)
     except (InvalidSignature, ValueError):
@@ -54,12 +54,12 @@ def is_signed(orders_key: bytes, body: bytes, signature: bytes) -> bool:
 
 
 def secret_hash(secret: str) -> bytes:
-    """Return what is kept of a secret of 256 random bits: no salt is needed for those."""
+    """Return the digest of a secret for storage; a secret of 256 random bits needs no salt."""
     return hashlib.sha256(secret.encode()).digest()
 
 
 def write_private(path: Path, content: bytes) -> None:
-    """Write a file that only its owner may read: whole, or not at all."""
+    """Write a file atomically, readable by its owner only."""
     aside = path.with_name(f".{path.name}.partial")
     aside.unlink(missing_ok=True)
     descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _PRIVATE)
@@ -71,18 +71,18 @@ def write_private(path: Path, content: bytes) -> None:
 
 
 def read_private(path: Path) -> bytes:
-    """Read a file that nobody else may read.
+    """Read a secret file, which only its owner may read.
 
     Raises:
-        InputError: others may.
+        InputError: other users may read the file.
     """
     if path.stat().st_mode & 0o077:
-        raise InputError(f"{path}: others may read this secret; run chmod 600 on it")
+        raise InputError(f"{path}: other users may read this secret; run chmod 600 on it")
     return path.read_bytes()
 
 
 def key_pem(key: ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey) -> bytes:
-    """Return a private key as files hold it."""
+    """Return a private key in PEM (PKCS #8, not encrypted)."""
     return key.private_bytes(
         serialization.Encoding.PEM,
         serialization.PrivateFormat.PKCS8,

@@ -1,11 +1,12 @@
-"""LEOScope's jobs as ours: what their YAML asks for, and what of it has no counterpart here.
+"""Import of LEOScope's jobs: job files from its YAML, with notes on parts without a counterpart.
 
-LEOScope takes an experiment file (`docker`, `tests`, `artifacts`) and, beside it, the words with
-which its command schedules a job; its database keeps both in one document, the file as the text
-`config`. Each of these is read, and what a file does not say is given beside it.
+A user of LEOScope passes an experiment file (`docker`, `tests`, `artifacts`) and, separately,
+options with which its command schedules a job. LEOScope's database keeps both in one document, with
+the file as the text `config`. The import reads all of these forms; `Overrides` supplies values that
+a file does not contain.
 
-The environment of a run has LEOScope's variables, and its work directory is `/artifacts`, so that
-images find what they look for (`executor.environment`, `executor.places`).
+A run's environment has LEOScope's variables, and its work directory is `/artifacts`, as LEOScope's
+images expect (`executor.environment`, `executor.sandbox_fs`).
 """
 
 from __future__ import annotations
@@ -21,14 +22,15 @@ from skyhop.data.toml import read_toml, toml_text
 from skyhop.errors import InputError, RunError
 from skyhop.testbed.job import Job, job_of
 from skyhop.testbed.triggers.parse import parse
-from skyhop.testbed.triggers.tree import Earlier, Node, Over, walk
+from skyhop.testbed.triggers.tree import Earlier, Node, WindowFunction, walk
 
 LONGEST_BYTES = 256_000
-"""A file that is longer is refused unread."""
+"""Upper limit on the size of a file; a larger file is refused without parsing."""
 CONFIG = "experiment-config.yaml"
-"""What LEOScope's images call the experiment file, in their work directory."""
-USUAL_CLIENT = ("--test-config", f"/artifacts/{CONFIG}")
-"""What LEOScope's guide to images gives their entry point; a file does not say it."""
+"""Name of the experiment file in the work directory of LEOScope's images."""
+DEFAULT_CLIENT = ("--test-config", f"/artifacts/{CONFIG}")
+"""Arguments of an image's entry point that LEOScope's guide prescribes; files do not contain them.
+"""
 
 _JOB_WORDS = {
     "id": "id",
@@ -46,7 +48,7 @@ _JOB_WORDS = {
     "trigger": "trigger",
     "params": "params",
 }
-"""Of a job's document and of the command's options, to those of the document."""
+"""Keys of a job's document, and the command's option for each."""
 _OWN_WORDS = frozenset({"config", "expire_at", "_id", "created_at"})
 _CRON = ("minute", "hour", "day_of_month", "month", "day_of_week")
 _SECRETS = "cloud_config"
@@ -54,14 +56,14 @@ _LONGEST_SHOWN, _LARGEST_SHOWN = 60, 10**18
 
 
 @dataclass(frozen=True)
-class Given:
-    """What is said beside a file, in place of what it says."""
+class Overrides:
+    """Values from the command line, which replace those in the file."""
 
     id: str | None = None
     nodes: tuple[str, ...] = ()
     server: str | None = None
     length: str | None = None
-    """As a job file has it: "4 min"."""
+    """Length of a run in a job file's form, such as "4 min"."""
     cron: str | None = None
     at: str | None = None
     trigger: str | None = None
@@ -73,42 +75,43 @@ class Given:
 
 @dataclass(frozen=True)
 class Imported:
-    """A job file of ours."""
+    """Imported job: the text of its job file, its input files and notes."""
 
     toml: str
     job: Job
     files: dict[str, bytes]
-    """What it names in `run.files`."""
+    """Content of the files in `run.files`, by name."""
     notes: list[str]
-    """What was not carried over, or means something else here; a line each."""
+    """Notes on parts that were not carried over, or that mean something else here; one line each.
+    """
 
 
 @dataclass
 class _Reader:
-    """One file on its way."""
+    """State of the import of one LEOScope file."""
 
     source: str
-    given: Given
+    overrides: Overrides
     notes: list[str] = field(default_factory=list)
 
     def wrong(self, message: str) -> InputError:
         return InputError(f"{self.source}: {message}")
 
 
-def import_job(text: str, source: str, name: str, given: Given | None = None) -> Imported:
-    """Return the job that a file of LEOScope's asks for.
+def import_job(text: str, source: str, name: str, overrides: Overrides | None = None) -> Imported:
+    """Convert a LEOScope file to a job.
 
     Args:
-        text: the YAML: an experiment file, or a job's document.
-        source: what messages call it.
-        name: the job's where the file has none.
-        given: what is said beside it.
+        text: the YAML of an experiment file or a job's document.
+        source: name of the file in messages.
+        name: name of the job, if the file has none.
+        overrides: values that replace or complete those in the file.
 
     Raises:
-        InputError: it is no such file, or lacks what a job needs.
-        RunError: there is no library that reads YAML.
+        InputError: the file has none of LEOScope's forms, or a required value is missing.
+        RunError: PyYAML is not installed.
     """
-    reader = _Reader(source, given or Given())
+    reader = _Reader(source, overrides or Overrides())
     words, experiment, config = _parts(reader, text)
     values = _job(reader, words, experiment, name)
     made = toml_text(values)
@@ -120,7 +123,7 @@ def import_job(text: str, source: str, name: str, given: Given | None = None) ->
 
 
 def _parts(reader: _Reader, text: str) -> tuple[dict[str, Any], dict[str, Any], bytes]:
-    """Return the job's words, the experiment, and the experiment's file as a run is given it."""
+    """Split a file into the job's options, the experiment, and the experiment file's content."""
     top = _table(reader, _yaml(reader, text), "the file")
     words = {_JOB_WORDS[key]: value for key, value in top.items() if key in _JOB_WORDS}
     config = top.get("config")
@@ -130,7 +133,7 @@ def _parts(reader: _Reader, text: str) -> tuple[dict[str, Any], dict[str, Any], 
         return words, rest, _config(reader, rest, None if has_words else text)
     for key in top:
         if key not in _JOB_WORDS and key not in _OWN_WORDS:
-            reader.notes.append(f"{_shown(key)}: not carried over: it is no word of a job's")
+            reader.notes.append(f"{_shown(key)}: not carried over: it is no key of a job")
     if isinstance(config, str):
         experiment = _table(reader, _yaml(reader, config), "config")
         return words, experiment, _config(reader, experiment, config)
@@ -139,9 +142,9 @@ def _parts(reader: _Reader, text: str) -> tuple[dict[str, Any], dict[str, Any], 
 
 
 def _config(reader: _Reader, experiment: dict[str, Any], text: str | None) -> bytes:
-    """Return the experiment's file: its own text, but without the keys of an account."""
+    """Return the experiment file's content: its original text, but without cloud credentials."""
     if _SECRETS in experiment:
-        reader.notes.append(f"{_SECRETS}: not carried over: results go to the testbed, not there")
+        reader.notes.append(f"{_SECRETS}: not carried over: results go to the testbed instead")
         experiment = {key: value for key, value in experiment.items() if key != _SECRETS}
         text = None
     if text is None:
@@ -152,14 +155,14 @@ def _config(reader: _Reader, experiment: dict[str, Any], text: str | None) -> by
 def _job(
     reader: _Reader, words: dict[str, Any], experiment: dict[str, Any], name: str
 ) -> dict[str, Any]:
-    """Return our job file's values."""
-    given, say = reader.given, reader.notes.append
-    nodes = [*given.nodes] or [_name(reader, "nodeid", words.get("nodeid"), "--node")]
-    server = given.server or words.get("server") or None
+    """Return the values of the job file."""
+    overrides, say = reader.overrides, reader.notes.append
+    nodes = [*overrides.nodes] or [_name(reader, "nodeid", words.get("nodeid"), "--node")]
+    server = overrides.server or words.get("server") or None
     values: dict[str, Any] = {
-        "id": given.id or _name(reader, "id", words.get("id") or name, "--id"),
+        "id": overrides.id or _name(reader, "id", words.get("id") or name, "--id"),
         "nodes": nodes,
-        "length": given.length or _length(reader, words.get("length_secs")),
+        "length": overrides.length or _length(reader, words.get("length_secs")),
     }
     if server is not None:
         values["server"] = _name(reader, "server", server, "--server")
@@ -169,7 +172,7 @@ def _job(
     if overhead is False:
         values["overhead"] = False
     if words.get("userid"):
-        say(f"userid: {_shown(words['userid'])} is not carried over: a job is whose who submits it")
+        say(f"userid: {_shown(words['userid'])} is not carried over: the submitter owns the job")
     values["when"] = _when(reader, words)
     values["run"] = _run(reader, words, experiment, serves=server is not None)
     return values
@@ -178,59 +181,59 @@ def _job(
 def _run(
     reader: _Reader, words: dict[str, Any], experiment: dict[str, Any], *, serves: bool
 ) -> dict[str, Any]:
-    given, say = reader.given, reader.notes.append
+    overrides, say = reader.overrides, reader.notes.append
     params = _table(reader, words.get("params") or {}, "params")
     if params.get("mode", "docker") != "docker":
-        raise reader.wrong(f"params.mode: {_shown(params['mode'])} is not known: docker alone is")
+        raise reader.wrong(f"params.mode: {_shown(params['mode'])} is unknown: expected docker")
     docker = _table(reader, experiment.get("docker") or {}, "docker")
     _note_steps(reader, params, docker)
-    client = [*given.client] or [*USUAL_CLIENT]
-    if not given.client:
+    client = [*overrides.client] or [*DEFAULT_CLIENT]
+    if not overrides.client:
         say(
-            "run.client: for an image with an entry point, as LEOScope's guide makes them; one "
-            "without needs its command: --client (podman image inspect says what it has)"
+            "run.client: for an image with an entry point, as in LEOScope's guide; an image "
+            "without one needs its command: --client (podman image inspect shows the entry point)"
         )
     path = _table(reader, experiment.get("artifacts") or {}, "artifacts").get("path_local")
     if path not in (None, "/artifacts", "/artifacts/"):
-        say(f"artifacts.path_local: {_shown(path)}: what is kept is what is in /artifacts")
+        say(f"artifacts.path_local: {_shown(path)}: only files in /artifacts are kept")
     run: dict[str, Any] = {"client": client}
     if serves:
         run["serve"] = client
-        say("run.serve: as the client's; LEOTEST_SERVER is 1 there, which images look for")
-    run |= {"backend": given.backend, "image": _image(reader, docker.get("image"))}
+        say("run.serve: the same as the client's; images tell the server by LEOTEST_SERVER = 1")
+    run |= {"backend": overrides.backend, "image": _image(reader, docker.get("image"))}
     return {**run, "files": [CONFIG]}
 
 
 def _note_steps(reader: _Reader, params: dict[str, Any], docker: dict[str, Any]) -> None:
-    """Say what of the steps of a run has no counterpart."""
+    """Add notes on those steps of a run that have no counterpart here."""
     say = reader.notes.append
     for key in ("deploy", "finish"):
         if docker.get(key):
-            say(f"docker.{key}: not carried over: put what it does into the image")
+            say(f"docker.{key}: not carried over: move its commands into the image")
     for key in ("deploy", "execute", "finish"):
-        # Unless told otherwise LEOScope's command writes the option's own name.
+        # LEOScope's command writes the option's own name as the option's default value.
         if params.get(key) and params[key] != f"params_{key}":
-            say(f"params.{key}: not carried over: LEOScope does nothing with it")
+            say(f"params.{key}: not carried over: LEOScope ignores it too")
     execute = docker.get("execute") or {}
     if not isinstance(execute, Mapping):
-        say("docker.execute: not carried over: the image says what is executed")
+        say("docker.execute: not carried over: the image's entry point is executed")
         return
     if execute.get("name"):
-        say("docker.execute.name: not carried over: containers are called as their runs")
+        say("docker.execute.name: not carried over: containers are named after their runs")
     if execute.get("ports"):
         say(
             f"docker.execute.ports: {_shown(execute['ports'])}: not carried over: programs listen "
-            "at the node's own ports; one that its owner allows is {port}, and $SKYHOP_PORT"
+            "at the node's own ports; use {port} or $SKYHOP_PORT, which its owner allows"
         )
     for key in execute:
         if key not in ("name", "ports"):
-            say(f"docker.execute.{_shown(key)}: not carried over: it is not known")
+            say(f"docker.execute.{_shown(key)}: not carried over: unknown key")
 
 
 def _image(reader: _Reader, image: object) -> str:
-    """Return an image's full name: docker takes those without a registry from its own."""
+    """Return an image's full name, with docker.io if it names no registry."""
     if not isinstance(image, str) or not image.strip():
-        raise reader.wrong("docker.image is missing: what is the container's image?")
+        raise reader.wrong("docker.image is missing: give the container's image")
     image = image.strip()
     first, slash, _ = image.partition("/")
     if not slash:
@@ -240,22 +243,22 @@ def _image(reader: _Reader, image: object) -> str:
 
 
 def _when(reader: _Reader, words: dict[str, Any]) -> dict[str, Any]:
-    """Return when it runs: one of cron, at and trigger, and from when to when."""
-    given, say = reader.given, reader.notes.append
+    """Return the table `when`: one of cron, at and trigger, with start and end."""
+    overrides, say = reader.overrides, reader.notes.append
     kind = words.get("type")
     if kind not in (None, "", "cron", "atq"):
-        raise reader.wrong(f"type: {_shown(kind)} is not known: there are cron and atq")
-    schedule = given.cron or _schedule(reader, words.get("schedule"))
-    start = given.start or _instant(reader, "start_date", words.get("start_date"))
-    end = given.end or _instant(reader, "end_date", words.get("end_date"))
-    trigger = given.trigger or words.get("trigger")
+        raise reader.wrong(f"type: {_shown(kind)} is unknown: expected cron or atq")
+    schedule = overrides.cron or _schedule(reader, words.get("schedule"))
+    start = overrides.start or _instant(reader, "start_date", words.get("start_date"))
+    end = overrides.end or _instant(reader, "end_date", words.get("end_date"))
+    trigger = overrides.trigger or words.get("trigger")
     if not isinstance(trigger, str | None):
         raise reader.wrong(f"trigger: expected an expression, not {_shown(trigger)}")
-    is_once = given.at is not None or kind == "atq"
+    is_once = overrides.at is not None or kind == "atq"
     window = {key: value for key, value in (("start", start), ("end", end)) if value}
     if trigger and trigger.strip():
         if not end:
-            raise reader.wrong("end_date is missing, which a trigger needs: give --end")
+            raise reader.wrong("end_date is missing; a trigger needs it: give --end")
         if schedule and not is_once:
             say(
                 f"schedule: {_shown(schedule)} is not carried over: the trigger fires at any time "
@@ -265,21 +268,21 @@ def _when(reader: _Reader, words: dict[str, Any]) -> dict[str, Any]:
         return {"trigger": _trigger(reader, trigger), **once, **window}
     if is_once:
         window.pop("start", None)
-        return {"at": given.at or start or "now", **window}
+        return {"at": overrides.at or start or "now", **window}
     if not schedule:
         raise reader.wrong("schedule is missing: give --cron or --at")
     return {"cron": schedule, **window}
 
 
 def _trigger(reader: _Reader, text: str) -> str:
-    """Return a trigger in our language, which has LEOScope's in it, and say what differs."""
+    """Check a trigger, whose language includes LEOScope's; add notes where meanings differ."""
     text = text.strip()
     try:
         tree = parse(text)
     except InputError as error:
         raise reader.wrong(str(error)) from None
     if any(_is_mean(part) for part in walk(tree)):
-        reader.notes.append("trigger: F_avg is the mean here, in LEOScope its whole part")
+        reader.notes.append("trigger: F_avg is the exact mean here, in LEOScope its integer part")
     if any(isinstance(part, Earlier) or _is_mean(part) for part in walk(tree)):
         reader.notes.append(
             "trigger: F_1 to F_5 and F_avg count updates: of the terminal's fields each second "
@@ -289,11 +292,11 @@ def _trigger(reader: _Reader, text: str) -> str:
 
 
 def _is_mean(part: Node) -> bool:
-    return isinstance(part, Over) and part.window.text == ""
+    return isinstance(part, WindowFunction) and part.window.text == ""
 
 
 def _schedule(reader: _Reader, schedule: object) -> str | None:
-    """Return the line of cron, None where there is none."""
+    """Return the cron line of a schedule; `None` if the job has no schedule."""
     if not schedule:
         return None
     if isinstance(schedule, str):
@@ -302,7 +305,7 @@ def _schedule(reader: _Reader, schedule: object) -> str | None:
     for key in table:
         if key not in _CRON:
             raise reader.wrong(
-                f"schedule: {_shown(key)} is not known; there are {', '.join(_CRON)}"
+                f"schedule: {_shown(key)} is unknown; expected one of {', '.join(_CRON)}"
             )
     fields = [table.get(key, "*") for key in _CRON]
     for key, value in zip(_CRON, fields, strict=True):
@@ -316,9 +319,9 @@ def _schedule(reader: _Reader, schedule: object) -> str | None:
 
 
 def _instant(reader: _Reader, key: str, value: object) -> str | None:
-    """Return an instant as job files have it; LEOScope's are UTC where they do not say."""
+    """Return a time in the form of job files; LEOScope's times without a zone are UTC."""
     if isinstance(value, Mapping) and "$date" in value:
-        # As its database writes them out.
+        # Exports of LEOScope's database (MongoDB) have this form.
         value = value["$date"]
     if value in (None, ""):
         return None
@@ -352,7 +355,7 @@ def _length(reader: _Reader, value: object) -> str:
 
 
 def _name(reader: _Reader, key: str, value: object, option: str) -> str:
-    """Return a name as names are here, and say where it is another one."""
+    """Return a name that is valid in the testbed; add a note if it differs from the original."""
     if value in (None, ""):
         raise reader.wrong(f"{key} is missing: give {option}")
     if isinstance(value, bool) or not isinstance(value, str | int):
@@ -362,22 +365,22 @@ def _name(reader: _Reader, key: str, value: object, option: str) -> str:
     if not name:
         raise reader.wrong(f"{key}: {_shown(value)} is no name: give {option}")
     if name != text:
-        reader.notes.append(f"{key}: {_shown(value)} is called {name} here")
+        reader.notes.append(f"{key}: {_shown(value)} is named {name} here")
     return name
 
 
 def _checked(reader: _Reader, text: str) -> Job:
-    """Return the job that our file stands for.
+    """Parse the resulting job file, and check its cron line.
 
     Raises:
-        InputError: it is none, or its cron line is.
+        InputError: a value is wrong.
     """
     from skyhop.testbed.calendar.occurrences import occurrences
 
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise reader.wrong(f"holds what no job file can: {_plain(str(error))}") from None
+        raise reader.wrong(f"has text that a job file cannot hold: {_plain(str(error))}") from None
     try:
         job = job_of(read_toml(text, reader.source), reader.source)
     except InputError as error:
@@ -391,13 +394,13 @@ def _checked(reader: _Reader, text: str) -> Job:
 
 
 def _yaml(reader: _Reader, text: str) -> Any:
-    """Return what a YAML text stands for.
+    """Parse a YAML text.
 
     Raises:
-        InputError: it is none.
+        InputError: the text is too long or no YAML.
     """
     if len(text.encode(errors="replace")) > LONGEST_BYTES:
-        raise reader.wrong(f"longer than {LONGEST_BYTES:,} bytes, which no job is")
+        raise reader.wrong(f"longer than the {LONGEST_BYTES:,} bytes of a job")
     yaml = _library()
     try:
         return yaml.safe_load(text)
@@ -407,8 +410,10 @@ def _yaml(reader: _Reader, text: str) -> Any:
         problem = getattr(error, "problem", None) or getattr(error, "reason", None) or error
         raise reader.wrong(f"{where}is no YAML: {_plain(str(problem))}") from None
     except (ValueError, OverflowError, TypeError, AttributeError, RecursionError):
-        # Dates and numbers that are none; texts nested too deeply.
-        raise reader.wrong("is no YAML that can be read: a value is none") from None
+        # Causes are impossible dates and numbers, or texts that are nested too deeply.
+        raise reader.wrong(
+            "is no readable YAML: a value is impossible or nested too deeply"
+        ) from None
 
 
 def _library() -> Any:
@@ -425,7 +430,7 @@ def _table(reader: _Reader, value: object, what: str) -> dict[str, Any]:
 
 
 def _shown(value: object) -> str:
-    """Return a value for a message: short, one line, plain."""
+    """Return a value for a message, shortened to one line of ASCII."""
     if isinstance(value, Mapping | list):
         try:
             text = ascii(value)

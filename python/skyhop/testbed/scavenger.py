@@ -1,10 +1,10 @@
-"""Whether a node's host uses its link, and experiments have to make room: second by second.
+"""Scavenger: decides each second whether runs give way to the host's own traffic.
 
-The host's own traffic is what went through the terminal, or the host's interface, less what runs
-and the agent itself caused, in each direction. The node is active, which means that overhead gives
-way, when more than a threshold of it was seen in two of the last three samples, in either
-direction, and again inactive after a minute below half of both thresholds. A sample that is
-missing neither activates nor deactivates. The owner's switch and quiet hours come before that.
+The host's own traffic is the traffic of the terminal, or of the host's interface, minus the traffic
+of runs and of the agent, in each direction. The scavenger becomes active, so that overhead runs
+stop, when the host's own traffic exceeds a threshold in two of the last three samples, in either
+direction. It becomes inactive after a minute in which the traffic was below half of both
+thresholds. A missing sample changes nothing. The owner's switch and quiet hours take precedence.
 """
 
 from __future__ import annotations
@@ -22,37 +22,40 @@ from skyhop.testbed.words import ScavengerMode
 _S_NS = 1_000_000_000
 _DAY_MIN = 1440
 _LONGEST_STEP_NS = 2 * _S_NS
-"""A quiet sample stands for no more time than this."""
+"""Upper limit on the time that one quiet sample counts for."""
 MOST_SAMPLES = 60
 MOST_BPS = 10e9
-"""No terminal's host receives more: what seems to be is a counter that began anew."""
+"""Highest plausible rate in bit/s; a higher rate means that a counter was reset."""
 _QUIET = re.compile(r"([0-9]{2}):([0-9]{2})-([0-9]{2}):([0-9]{2})", re.ASCII)
 
 
 class Cause(StrEnum):
-    """Why a node is active, or is not."""
+    """Cause of the scavenger's decision."""
 
     SWITCH = "switch"
-    """The owner said so."""
+    """The owner has set the mode `on` or `off`."""
     QUIET_HOURS = "quiet-hours"
     TRAFFIC = "traffic"
-    """The host's own."""
+    """The host's own traffic exceeds a threshold."""
     IDLE = "idle"
 
 
 @dataclass(frozen=True)
 class QuietHours:
-    """A time of each day, UTC, in which nothing runs; it may pass midnight."""
+    """Daily time range, in minutes of UTC, in which no overhead run executes.
+
+    It may span midnight.
+    """
 
     begin_min: int
     end_min: int
 
     @classmethod
     def read(cls, text: str) -> QuietHours:
-        """Return quiet hours, such as "22:00-06:30"; "00:00-24:00" is all day.
+        """Parse quiet hours such as "22:00-06:30"; "00:00-24:00" is the whole day.
 
         Raises:
-            InputError: the text is none.
+            InputError: the text has another form.
         """
         found = _QUIET.fullmatch(text.strip())
         if found:
@@ -66,8 +69,8 @@ class QuietHours:
             'such as "22:00-06:30"'
         )
 
-    def hold(self, now_ns: int) -> bool:
-        """Return whether the moment lies in them; the end does not."""
+    def contains(self, now_ns: int) -> bool:
+        """Return whether a time lies in the quiet hours; their end is exclusive."""
         minute = now_ns // (60 * _S_NS) % _DAY_MIN
         if self.begin_min < self.end_min:
             return self.begin_min <= minute < self.end_min
@@ -76,27 +79,30 @@ class QuietHours:
 
 @dataclass(frozen=True)
 class Rule:
-    """What makes a node active and inactive."""
+    """Parameters of the scavenger."""
 
     mode: ScavengerMode = ScavengerMode.AUTO
     quiet: tuple[QuietHours, ...] = ()
-    """Not looked at where the mode is off."""
+    """Quiet hours, which apply only in the mode `auto`."""
     rx_bps: float = 40_000.0
-    """More than this of the host's own, received, is traffic."""
+    """Threshold of the host's own received traffic, in bit/s."""
     tx_bps: float = 100_000.0
+    """Threshold of the host's own sent traffic, in bit/s."""
     samples: int = 3
-    """How many of the last samples are looked at..."""
+    """Number of the latest samples that are compared with the thresholds."""
     of_them: int = 2
-    """...and how many have to have traffic."""
+    """Number of these samples that must exceed a threshold."""
     idle_s: float = 60.0
-    """How long it has to be below `idle_share` of both thresholds."""
+    """Time in s for which traffic must be below `idle_share` of both thresholds before runs may go
+    on.
+    """
     idle_share: float = 0.5
     slack: float = 0.0
-    """Share of runs' traffic that is added to both thresholds: for nodes whose counters of the
-    terminal and of runs are not read at the same moment."""
+    """Share of the runs' traffic that is added to both thresholds, for nodes that read the counters
+    of terminal and runs at different moments."""
 
     def thresholds(self, rates: Rates | None) -> tuple[float, float]:
-        """Return what received and sent have to exceed beside a second's runs."""
+        """Return the thresholds for received and sent traffic, including slack, in bit/s."""
         runs_rx = 0.0 if rates is None else rates.runs_rx_bps or 0.0
         runs_tx = 0.0 if rates is None else rates.runs_tx_bps or 0.0
         return self.rx_bps + self.slack * runs_rx, self.tx_bps + self.slack * runs_tx
@@ -104,13 +110,13 @@ class Rule:
 
 @dataclass(frozen=True)
 class Counters:
-    """Bytes since some beginning, of a moment; None where it is not known."""
+    """Byte counters at one time; a counter is `None` if unknown."""
 
     total_rx: int | None
-    """Of the terminal or of the host's interface."""
+    """Bytes received by the terminal or the host's interface."""
     total_tx: int | None
     runs_rx: int | None = 0
-    """Of all runs, those that have ended included."""
+    """Bytes received by all runs, including ended ones."""
     runs_tx: int | None = 0
     agent_rx: int | None = 0
     agent_tx: int | None = 0
@@ -118,7 +124,7 @@ class Counters:
 
 @dataclass(frozen=True)
 class Rates:
-    """One second's traffic, bit/s; None where it is not known."""
+    """Traffic rates over one second in bit/s; a rate is `None` if unknown."""
 
     total_rx_bps: float | None
     total_tx_bps: float | None
@@ -129,49 +135,49 @@ class Rates:
 
     @property
     def user_rx_bps(self) -> float | None:
-        """What the host itself received, at least 0; None where a part is not known."""
-        return _own(self.total_rx_bps, self.runs_rx_bps, self.agent_rx_bps)
+        """Host's own received traffic, at least 0; `None` if a part is unknown."""
+        return _difference(self.total_rx_bps, self.runs_rx_bps, self.agent_rx_bps)
 
     @property
     def user_tx_bps(self) -> float | None:
-        """What the host itself sent."""
-        return _own(self.total_tx_bps, self.runs_tx_bps, self.agent_tx_bps)
+        """Host's own sent traffic, at least 0; `None` if a part is unknown."""
+        return _difference(self.total_tx_bps, self.runs_tx_bps, self.agent_tx_bps)
 
 
 @dataclass(frozen=True)
 class Decision:
-    """Whether experiments make room, as of a sample."""
+    """Decision, at the time of a sample, whether runs give way."""
 
     active: bool
     since_ns: int
-    """Since when it is so."""
+    """Time since which `active` has this value."""
     cause: Cause
     user_rx_bps: float | None
     user_tx_bps: float | None
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as it stands in reports."""
+        """Return the JSON form in which the agent reports the decision."""
         return {**vars(self), "cause": self.cause.value}
 
 
 class Scavenger:
-    """The state of a node's decision."""
+    """State machine that decides whether a node's runs give way."""
 
     def __init__(self, rule: Rule | None = None) -> None:
         self.rule = rule or Rule()
-        self._loud: deque[bool] = deque(maxlen=self.rule.samples)
+        self._busy: deque[bool] = deque(maxlen=self.rule.samples)
         self._traffic = False
         self._quiet_ns = 0
         self._sample_ns: int | None = None
         self._last: Decision | None = None
 
     def change(self, rule: Rule) -> None:
-        """Go on by another rule, with what was seen so far."""
+        """Replace the rule, but keep the samples processed so far."""
         self.rule = rule
-        self._loud = deque(self._loud, maxlen=rule.samples)
+        self._busy = deque(self._busy, maxlen=rule.samples)
 
     def update(self, now_ns: int, rates: Rates | None) -> Decision:
-        """Take a second's traffic in, None where nothing is known of it, and decide."""
+        """Process the rates of one second (`None` if unknown); return the decision."""
         rx, tx = (None, None) if rates is None else (rates.user_rx_bps, rates.user_tx_bps)
         self._sense(now_ns, rates, rx, tx)
         active, cause = self._decide(now_ns)
@@ -182,21 +188,22 @@ class Scavenger:
 
     def _sense(self, now_ns: int, rates: Rates | None, rx: float | None, tx: float | None) -> None:
         rule = self.rule
-        # A sample is about the second before it; what was not sampled was not seen to be quiet.
+        # A sample covers one second, the one before it; time without samples does not count as
+        # quiet.
         last_ns = now_ns - _S_NS if self._sample_ns is None else self._sample_ns
         step_ns = min(max(0, now_ns - last_ns), _LONGEST_STEP_NS)
         self._sample_ns = now_ns
         if rx is None and tx is None:
             return
         rx_bps, tx_bps = rule.thresholds(rates)
-        self._loud.append((rx or 0.0) > rx_bps or (tx or 0.0) > tx_bps)
-        if sum(self._loud) >= rule.of_them:
+        self._busy.append((rx or 0.0) > rx_bps or (tx or 0.0) > tx_bps)
+        if sum(self._busy) >= rule.of_them:
             self._traffic = True
         share = rule.idle_share
         if (rx or 0.0) >= share * rx_bps or (tx or 0.0) >= share * tx_bps:
             self._quiet_ns = 0
         elif rx is not None and tx is not None:
-            # One direction alone may say that there is traffic, not that there is none.
+            # One direction alone may prove that there is traffic, but not that there is none.
             self._quiet_ns += step_ns
         if self._quiet_ns >= rule.idle_s * _S_NS:
             self._traffic = False
@@ -205,22 +212,25 @@ class Scavenger:
         rule = self.rule
         if rule.mode is not ScavengerMode.AUTO:
             return rule.mode is ScavengerMode.ON, Cause.SWITCH
-        if any(hours.hold(now_ns) for hours in rule.quiet):
+        if any(hours.contains(now_ns) for hours in rule.quiet):
             return True, Cause.QUIET_HOURS
         return self._traffic, Cause.TRAFFIC if self._traffic else Cause.IDLE
 
 
 class Meter:
-    """Rates from counters, which begin anew at a restart and wrap at 32 bits on old systems."""
+    """Converter of byte counters to rates.
+
+    Counters restart at 0, and wrap at 32 bits on old systems.
+    """
 
     def __init__(self) -> None:
         self._before: tuple[int, Counters] | None = None
 
     def update(self, now_ns: int, counters: Counters | None) -> Rates | None:
-        """Return the rates since the last counters, None where there were none before.
+        """Return the rates since the previous counters; `None` at the first call.
 
-        A counter that went back began anew and says nothing of this second, unless it was in
-        the last quarter below 2^32 and can have passed it at `MOST_BPS`.
+        A counter that decreased was reset, and its rate is unknown. The exception is a wrap: the
+        counter was in the last quarter below 2^32, and the implied rate is at most `MOST_BPS`.
         """
         before, self._before = self._before, None if counters is None else (now_ns, counters)
         if before is None or counters is None or now_ns <= before[0]:
@@ -243,31 +253,33 @@ def _rate(before: int | None, after: int | None, span_s: float) -> float | None:
     grown = after - before
     if grown < 0 and before < 1 << 32:
         grown += 1 << 32
-        # A reset looks like a wrap from far below the top: only near it, it is one.
+        # A decrease near 2^32 is a wrap; anywhere else it is a reset.
         if before < 3 << 30:
             return None
     rate = 8 * grown / span_s
     return rate if 0 <= rate <= MOST_BPS else None
 
 
-def _own(total_bps: float | None, runs_bps: float | None, agent_bps: float | None) -> float | None:
+def _difference(
+    total_bps: float | None, runs_bps: float | None, agent_bps: float | None
+) -> float | None:
     if total_bps is None or runs_bps is None or agent_bps is None:
         return None
     own = total_bps - runs_bps - agent_bps
     return None if own != own else max(0.0, own)  # noqa: PLR0124
 
 
-def rule_of(values: Mapping[str, Any]) -> Rule:
-    """Return the rule that a node's policy stands for: any of `Rule`'s names.
+def parse_rule(values: Mapping[str, Any]) -> Rule:
+    """Parse the scavenger rule in a node's policy; its keys are the fields of `Rule`.
 
     Raises:
-        InputError: a name or a value is none.
+        InputError: a key or a value is wrong.
     """
     known = set(Rule.__dataclass_fields__)
     for name in values:
         if name not in known:
             raise InputError(
-                f'scavenger: "{name}" is not known: there are {", ".join(sorted(known))}'
+                f'scavenger: "{name}" is unknown: expected one of {", ".join(sorted(known))}'
             )
     given = dict(values)
     try:

@@ -1,8 +1,7 @@
-"""A run's life as the fold of its events.
+"""State machine of a run: its state is computed from its list of changes.
 
-A run has no state of its own: what happened to it is a list of changes, each with its time, actor
-and reason, and the state is what the last one that was allowed led to. Orchestrator and node fold
-the same list to the same state.
+Each change has a time, an actor and a reason. The run's state is that of the last permitted change
+in the list. Orchestrator and node derive the same state from the same list.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ NEXT: dict[State, frozenset[State]] = {
     State.FINISHING: frozenset(
         {State.COMPLETE, State.FAILED, State.ABORTED, State.RESCHEDULED, State.LOST}
     ),
-    # A node that returns says what became of its runs.
+    # A node that comes back online reports the outcome of runs that were marked lost.
     State.LOST: (ENDED - {State.LOST}) | ACTIVE,
     State.SKIPPED: frozenset(),
     State.COMPLETE: frozenset(),
@@ -35,12 +34,12 @@ NEXT: dict[State, frozenset[State]] = {
     State.ABORTED: frozenset(),
     State.RESCHEDULED: frozenset(),
 }
-"""Which states may follow which."""
+"""States that are permitted after each state."""
 
 
 @dataclass(frozen=True)
 class Change:
-    """A run's step from one state to the next."""
+    """Change of a run's state, with its time, actor and reason."""
 
     at_ns: int
     state: State
@@ -48,10 +47,11 @@ class Change:
     """"node:NAME", "user:NAME" or "orchestrator"."""
     reason: Reason | None = None
     details: dict[str, Any] = field(default_factory=dict)
-    """What belongs to it: an exit status, a signal, the start of the run in its place."""
+    """Details of the change, such as an exit status, a signal, or the start of the replacing run.
+    """
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as it stands in messages and tables."""
+        """Return the JSON form that messages and tables hold."""
         return {
             "at_ns": self.at_ns,
             "state": self.state.value,
@@ -62,10 +62,10 @@ class Change:
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> Change:
-        """Return the change that `as_json` wrote.
+        """Parse the form that `as_json` returns.
 
         Raises:
-            ValueError, KeyError: it is none.
+            ValueError, KeyError: the values are no change.
         """
         reason = values.get("reason")
         return cls(
@@ -78,15 +78,12 @@ class Change:
 
 
 def allowed(before: State, after: State) -> bool:
-    """Return whether a run may go from one state to the other."""
+    """Return whether a run may change from state `before` to state `after`."""
     return after in NEXT[before]
 
 
 def fold(changes: Iterable[Change], begin: State = State.PLANNED) -> State:
-    """Return the state that changes lead to, in the order they came.
-
-    Those that are not allowed change nothing.
-    """
+    """Return the state after changes, applied in order; forbidden changes are ignored."""
     state = begin
     for change in changes:
         if allowed(state, change.state):

@@ -1,6 +1,6 @@
-"""The words of the testbed that stand in files, messages and tables: each once, here.
+"""Enumerations of the testbed whose values appear in files, messages and tables.
 
-States and their order are those of a run's life: `states.py` says which follows which.
+`states.py` defines which state of a run may follow which.
 """
 
 from __future__ import annotations
@@ -9,33 +9,33 @@ from enum import StrEnum
 
 
 class State(StrEnum):
-    """Where a run is."""
+    """State of a run, from planned to its end."""
 
     PLANNED = "planned"
-    """Has a time, and waits for it."""
+    """The run has a start time, and waits for it."""
     ARMED = "armed"
-    """Waits for its trigger, in its window."""
+    """The run waits in its window for its trigger."""
     CLAIMED = "claimed"
-    """Its node has taken it, once and for all."""
+    """The run's node has claimed it; no claim with another fencing token can succeed."""
     DEPLOYING = "deploying"
-    """Files are fetched, the program is looked for."""
+    """The node fetches the run's input files."""
     WAITING_SERVER = "waiting-server"
-    """The server node gets ready."""
+    """The client waits until the server's node is ready."""
     EXECUTING = "executing"
     FINISHING = "finishing"
-    """The program has ended; files are uploaded."""
+    """The program has ended, and its files are being uploaded."""
     COMPLETE = "complete"
     FAILED = "failed"
     ABORTED = "aborted"
     RESCHEDULED = "rescheduled"
-    """Another run, which names this one, takes its place."""
+    """The run was moved: another run, whose `after` names this one, takes its place."""
     SKIPPED = "skipped"
     LOST = "lost"
-    """Its node did not return with a word of it; a later report settles it."""
+    """The node has not reported the run's end; a later report may replace this state."""
 
 
 class Reason(StrEnum):
-    """Why a run ended where it did, or did not begin."""
+    """Reason why a run ended as it did, or did not begin."""
 
     EXIT = "exit"
     """The program ended with a status that is not 0."""
@@ -43,38 +43,38 @@ class Reason(StrEnum):
     TIMEOUT = "timeout"
     DATA_CAP = "data-cap"
     DISK = "disk"
-    """The node had no room for it."""
+    """The node's disk was full, or the run exceeded its disk limit."""
     MEMORY = "memory"
-    """It took more than the node's owner lets it have, or than there was."""
+    """The run exceeded its memory limit, or the machine ran out of memory."""
     PROCESSES = "processes"
-    """It started more than the node's owner lets it have."""
+    """The run exceeded its limit on processes."""
     DEPLOY = "deploy"
-    """Files or the program are not to be had."""
+    """Input files or the program could not be fetched."""
     REFUSED = "refused"
-    """The node's owner does not allow it."""
+    """The policy of the node's owner forbids the run."""
     NEEDS = "needs"
-    """The node lacks what the job needs."""
+    """The node does not have what the job needs."""
     SERVER = "server"
     """The server node was not ready in time, or ended."""
     KERNEL = "kernel"
-    """The kernel service refused what the job asks for."""
+    """The kernel service refused a request of the job."""
     UPLOAD = "upload"
     KILLED = "killed"
-    """The executor ended without a word."""
+    """The executor ended without a result."""
     RESTARTED = "restarted"
-    """The node's machine was started anew meanwhile."""
+    """The node's machine was rebooted during the run."""
     USER = "user"
     OWNER = "owner"
     SCAVENGER = "scavenger"
-    """The host's own traffic came first."""
+    """The run gave way to the host's own traffic."""
     BUSY = "busy"
-    """Another run had the node."""
+    """Another run occupied the node."""
     OFFLINE = "offline"
-    """The node was not there at the time."""
+    """The node was offline at the planned time."""
     WINDOW_OVER = "window-over"
     NEVER_FIRED = "never-fired"
     NO_SLOT = "no-slot"
-    """There is no room left before the job's end."""
+    """The calendar has no free slot before the job's end."""
     FENCED = "fenced"
     """The run has been claimed, moved or ended elsewhere."""
     JOB_ENDED = "job-ended"
@@ -82,25 +82,25 @@ class Reason(StrEnum):
 
 
 class Role(StrEnum):
-    """What a user may do; `OWNER` is not given but follows from owning a node."""
+    """Role of a user; `OWNER` is not assigned but follows from owning a node."""
 
     ADMIN = "admin"
     USER = "user"
     USER_PRIV = "user-priv"
-    """May use kernel services."""
+    """User who may use kernel services."""
     NODE = "node"
     OWNER = "owner"
 
 
 class Side(StrEnum):
-    """Which end of a run a node is."""
+    """Role of a node in a run: client or server."""
 
     CLIENT = "client"
     SERVER = "server"
 
 
 class JobKind(StrEnum):
-    """When a job runs."""
+    """How a job's runs start: repeatedly, once, or by a trigger."""
 
     CRON = "cron"
     AT = "at"
@@ -108,16 +108,16 @@ class JobKind(StrEnum):
 
 
 class Network(StrEnum):
-    """What a run's program sees of the network."""
+    """Network access of a run's program."""
 
     HOST = "host"
     VETH = "veth"
-    """A namespace of its own, from the kernel service."""
+    """Network namespace of its own, with a device from the kernel service."""
     NONE = "none"
 
 
 class Backend(StrEnum):
-    """What a run's program is kept in."""
+    """Back end that confines a run's program: sandbox or container."""
 
     PROCESS = "process"
     PODMAN = "podman"
@@ -125,37 +125,37 @@ class Backend(StrEnum):
 
 
 class ScavengerMode(StrEnum):
-    """Whether a node's runs make room for its host."""
+    """Mode that decides when a node's runs give way to its host's own traffic."""
 
     AUTO = "auto"
-    """While the host's own traffic is sensed."""
+    """Runs give way while the host has traffic of its own."""
     ON = "on"
-    """Now and until further notice."""
+    """Runs give way until the mode changes."""
     OFF = "off"
-    """Never."""
+    """Runs never give way."""
 
 
 class EventKind(StrEnum):
-    """What a node reports."""
+    """Kind of a report from a node to the orchestrator."""
 
     RUN = "run"
     """A run's state has changed."""
     TASK = "task"
-    """A server's side is ready, or is not."""
+    """A server's side is ready, or has failed."""
     TELEMETRY = "telemetry"
-    """Samples of its terminal."""
+    """Samples of the node's telemetry."""
     TRIGGER = "trigger"
     """A trigger was evaluated, and fired or did not."""
     SCAVENGER = "scavenger"
-    """The host's own traffic began or ended."""
+    """Runs must begin, or need no longer, give way to the host's own traffic."""
     MAP = "map"
-    """Its terminal's obstruction map has changed."""
+    """The terminal's obstruction map has changed."""
     HEALTH = "health"
-    """What the node has: versions, programs, clock offset, room."""
+    """Versions, programs, clock offset and free disk space of the node."""
 
 
 class TaskKind(StrEnum):
-    """What a server node is asked for."""
+    """Kind of a task for a server's node."""
 
     START = "start"
     STOP = "stop"
@@ -171,7 +171,7 @@ ENDED = frozenset(
         State.LOST,
     }
 )
-"""States after which nothing comes; but what a node says later settles `LOST`."""
+"""Final states; a later report may still change `LOST`."""
 
 ACTIVE = frozenset(
     {
@@ -182,4 +182,4 @@ ACTIVE = frozenset(
         State.FINISHING,
     }
 )
-"""States in which a node is at work on a run."""
+"""States in which a node works on a run."""

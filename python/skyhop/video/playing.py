@@ -1,4 +1,4 @@
-"""Films over the rate of a path, in virtual time: many sessions, each from another moment on."""
+"""Playback of films at the rate of a path, in virtual time; sessions begin at different times."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ _NS = 1e9
 
 
 @dataclass(frozen=True)
-class Manner:
-    """How films are played.
+class PlaybackOptions:
+    """Options of sessions: film, QoE model, player and prediction errors.
 
     Attributes:
-        film: one that comes with skyhop, or a file.
-        top: the bitrate of its top track, where it is to be another than the film's.
-        qoe: what controllers plan with, and what sessions are scored by.
-        playing: of the player: `start_track`, `buffer_cap`, `wait_step`, `abandon`.
-        environment: of what carries chunks: `payload_share` of the rate, `delay` of each.
-        relative_sd: how wrong the rate is that mpc-l and mpc-o look ahead at: the standard
-            deviation of each second's error, relative to the truth.
-        mean_error: the mean of these errors, likewise: 0.1 is a tenth too high.
-        compat: "pensieve" plays as Pensieve's simulator does: waits in steps of 500 ms, a trace
-            that stands still in the delay of each request, and a score without the first chunk.
-        without_first: whether the first chunk does not count, as in Pensieve's published sums.
+        film: name of a film that comes with skyhop, or a file.
+        top: bitrate of the top track to which the film is scaled; None for its own bitrates.
+        qoe: QoE model that planning controllers optimise, and that scores sessions.
+        playing: options of the player: `start_track`, `buffer_cap`, `wait_step`, `abandon`.
+        environment: options of the transport: `payload_share` of the rate, `delay` per chunk.
+        relative_sd: error of the future rates that mpc-l and mpc-o know: standard deviation of
+            each second's error, relative to the true rate.
+        mean_error: mean of these errors, relative to the true rate: 0.1 is 10 % too high.
+        compat: "pensieve" plays like Pensieve's simulator: waits in steps of 500 ms, a trace
+            that pauses during the delay of each request, and a score without the first chunk.
+        without_first: whether the score excludes the first chunk, as in Pensieve's published sums.
     """
 
     film: str = "pensieve"
@@ -51,23 +51,23 @@ class Manner:
     without_first: bool = False
 
     def read_film(self) -> _core.Film:
-        """Return the film.
+        """Read the film.
 
         Raises:
-            InputError: there is none, or it is wrong.
+            InputError: there is no such film, or its file is wrong.
         """
         return _core.Film.read(self.film, self.top)
 
-    def options(self) -> str:
-        """Return the core's options."""
-        options = {
+    def to_json(self) -> str:
+        """Return the options as JSON, the form that the Rust core takes."""
+        content = {
             "playing": dict(self.playing) or None,
             "environment": dict(self.environment) or None,
             "oracle": self._oracle() or None,
             "compat": self.compat,
             "without_first": self.without_first,
         }
-        return json.dumps({key: value for key, value in options.items() if value is not None})
+        return json.dumps({key: value for key, value in content.items() if value is not None})
 
     def _oracle(self) -> dict[str, float]:
         errors = {"relative_sd": self.relative_sd, "mean_error": self.mean_error}
@@ -76,9 +76,9 @@ class Manner:
 
 @dataclass(frozen=True)
 class Predictions:
-    """What a model predicted: at moments of the trace (s), rates (bit/s) of the steps from then on.
+    """Predicted rates: for each time `at_s` of the trace, the rates (bit/s) of the following steps.
 
-    Shapes (n,) and (n, steps); a step takes `every_s`.
+    The shapes of times and rates are (n,) and (n, steps); a step lasts `every_s` seconds.
     """
 
     at_s: FloatArray
@@ -88,11 +88,11 @@ class Predictions:
 
 @dataclass(frozen=True)
 class Sessions:
-    """Sessions that are over.
+    """Results of sessions that were played.
 
     Attributes:
-        chunks: a row per session and chunk; times in ns since the session's beginning.
-        sessions: a row per session: `session`, `offset_s`, and what its chunks amount to.
+        chunks: one row per session and chunk; times in ns since the start of the session.
+        sessions: one row per session: `session`, `offset_s`, and sums and means over its chunks.
     """
 
     chunks: pl.DataFrame
@@ -100,10 +100,10 @@ class Sessions:
 
 
 def rate_trace(path: Path | str | os.PathLike[str], name: str | None = None) -> _core.RateTrace:
-    """Return the rate of a path over time; errors call it by its file, or by `name`.
+    """Return the rate of a path over time. Error messages name the path's file, or `name`.
 
     Raises:
-        InputError: the file is no path's, or its path has no rate.
+        InputError: the file holds no path, or the path has no rate.
     """
     origin = name or ("the path" if isinstance(path, Path) else os.fspath(path))
     frames = (path if isinstance(path, Path) else read_path(path)).frames
@@ -112,19 +112,19 @@ def rate_trace(path: Path | str | os.PathLike[str], name: str | None = None) -> 
     is_up = frames["delay_ns"].is_valid().to_numpy(zero_copy_only=False)
     if not np.isfinite(rates).any():
         raise InputError(
-            f"{origin}: says nothing of the rate: import measured throughput (skyhop path import)"
+            f"{origin}: has no rate: import a path with measured throughput (skyhop path import)"
         )
     rates = np.where(is_up & np.isfinite(rates), rates, 0.0)
-    # The last state holds as long as the one before it, where nothing says how long.
+    # The duration of the last state is unknown; assume the duration of the state before it.
     end_s = float(t_s[-1] + (t_s[-1] - t_s[-2] if len(t_s) > 1 else 1.0))
     return _core.RateTrace(origin, t_s.tolist(), rates.tolist(), end_s)
 
 
 def offsets_s(trace: _core.RateTrace, count: int | None, every: str | None) -> FloatArray:
-    """Return when sessions begin: `count` of them evenly over the trace, or one `every` so long.
+    """Return start times of sessions in s: `count` times spread evenly, or one per `every`.
 
     Raises:
-        InputError: the trace is shorter than that.
+        InputError: the trace is shorter than `every`.
     """
     if every is not None:
         step_s = seconds(every)
@@ -137,90 +137,92 @@ def offsets_s(trace: _core.RateTrace, count: int | None, every: str | None) -> F
     return np.arange(count or 1, dtype=np.float64) * trace.length_s / (count or 1)
 
 
-def foretold(path: Path, trace: _core.RateTrace, model: str, manner: Manner) -> Predictions:
-    """Return what a model of throughput predicts along a path's rate.
+def predict_rates(
+    path: Path, trace: _core.RateTrace, model: str, options: PlaybackOptions
+) -> Predictions:
+    """Predict the throughput along a path with a trained model.
 
     Args:
-        path: whose rate it is.
-        trace: that rate.
-        model: a directory of `skyhop predict train`.
-        manner: of the sessions that are told.
+        path: path of the trace.
+        trace: the path's rate over time.
+        model: output directory of `skyhop predict train`.
+        options: options of the sessions that use the predictions.
 
     Raises:
-        InputError: there is no such model, it predicts something else, or is given more than what
-            is known of a path beforehand.
+        InputError: there is no such model, it predicts something else, or it has inputs that are
+            unknown for a path.
     """
     from skyhop import predict
 
-    film = manner.read_film()
-    # The trace begins again once it is over, and films take longer than they last.
-    until_s = trace.length_s + _PATIENCE * film.chunk_s * film.chunks
+    film = options.read_film()
+    # The trace repeats at its end, and a session with stalls takes longer than its film.
+    until_s = trace.length_s + _MOST_LENGTHS * film.chunk_s * film.chunks
     rates = np.array([trace.mean_bps(second, second + 1.0) for second in range(int(until_s))])
-    ahead = predict.foretold(model, path, rates)
-    share = manner.environment.get("payload_share", PAYLOAD_SHARE)
+    ahead = predict.rates_along_path(model, path, rates)
+    share = options.environment.get("payload_share", PAYLOAD_SHARE)
     return Predictions(np.arange(1, len(ahead) + 1, dtype=np.float64), 1.0, ahead * share)
 
 
-_PATIENCE = 4.0
-"""So many times its own length a film may take."""
+_MOST_LENGTHS = 4.0
+"""Upper limit on a session for which rates are predicted, in durations of the film."""
 PAYLOAD_SHARE = 0.95
-"""Of a rate, where `environment` says nothing else."""
+"""Default share of the path's rate that is payload (`environment.payload_share`)."""
 
 
 def play(
     trace: _core.RateTrace,
     controller: str,
-    manner: Manner | None = None,
+    options: PlaybackOptions | None = None,
     *,
     offsets: Sequence[float] | FloatArray = (0.0,),
     seed: int = 1,
     predictions: Predictions | None = None,
 ) -> Sessions:
-    """Play a film over a trace, once from each offset (s); the trace begins again once over.
+    """Play a film over a trace, once from each offset; the trace repeats after its end.
 
     Args:
-        trace: the rate over time.
-        controller: its name, or a JSON table with its `kind` and parameters.
-        manner: how.
-        offsets: when each session begins, in seconds of the trace.
-        seed: the first session's, of what its controller draws; the others' follow it.
-        predictions: what mpc-l and mpc-o are told of the rate ahead.
+        trace: rate over time.
+        controller: a controller's name, or a JSON object with its `kind` and parameters.
+        options: options of the sessions.
+        offsets: start time of each session, in s of the trace.
+        seed: seed of the first session's controller; later sessions count up from it.
+        predictions: future rates for mpc-l and mpc-o.
 
     Raises:
         InputError: film, controller or an option is wrong.
     """
-    manner = manner or Manner()
+    options = options or PlaybackOptions()
     starts = np.asarray(offsets, dtype=np.float64)
-    told = None
+    future = None
     if predictions is not None:
-        told = (predictions.at_s.tolist(), predictions.every_s, predictions.rates_bps.tolist())
+        future = (predictions.at_s.tolist(), predictions.every_s, predictions.rates_bps.tolist())
     played = _core.play_over_rate(
-        manner.read_film(), controller, manner.qoe, trace, starts.tolist(),
-        [seed + number for number in range(len(starts))], manner.options(), told,
+        options.read_film(), controller, options.qoe, trace, starts.tolist(),
+        [seed + number for number in range(len(starts))], options.to_json(), future,
     )  # fmt: skip
     sessions = _frame(played.summaries())
-    numbered = pl.int_range(len(starts), dtype=pl.Int64, eager=True).alias("session")
-    placed = sessions.insert_column(0, numbered).insert_column(1, pl.Series("offset_s", starts))
-    return Sessions(_frame(played.chunks()), placed)
+    numbers = pl.int_range(len(starts), dtype=pl.Int64, eager=True).alias("session")
+    labelled = sessions.insert_column(0, numbers).insert_column(1, pl.Series("offset_s", starts))
+    return Sessions(_frame(played.chunks()), labelled)
 
 
 def optimum(
-    trace: _core.RateTrace, manner: Manner | None = None, *, offsets: FloatArray
+    trace: _core.RateTrace, options: PlaybackOptions | None = None, *, offsets: FloatArray
 ) -> FloatArray:
-    """Return a bound that no session from each offset can pass, per chunk, shape (n,).
+    """Return an upper bound on the QoE per chunk for a session from each offset, shape (n,).
 
     Raises:
         InputError: film or an option is wrong.
     """
-    manner = manner or Manner()
+    options = options or PlaybackOptions()
     bounds = _core.optimum_over_rate(
-        manner.read_film(), manner.qoe, trace, offsets.tolist(), manner.options()
+        options.read_film(), options.qoe, trace, offsets.tolist(), options.to_json()
     )
     return np.asarray(bounds, dtype=np.float64)
 
 
 def film_series(chunks: pl.DataFrame) -> FilmSeries:
-    """Return a session's chunks as figures take them."""
+    """Return the time series of a session's chunks for figures."""
 
     def of(name: str, scale: float) -> FloatArray:
         return np.asarray(chunks[name].to_numpy(), dtype=np.float64) / scale

@@ -1,4 +1,4 @@
-//! Receiving end of a call: which frames are complete at their playout time.
+//! Receiving end of a call: determines which frames are complete at their playout time.
 
 use std::collections::BTreeMap;
 
@@ -7,10 +7,10 @@ use skyhop_units::{Bytes, Duration, Instant};
 use super::{AUDIO_INTERVAL, Call, Codec, Stream};
 use crate::{CallWindow, Detail, Frames, Side, Transaction};
 
-/// Time after its due time at which a packet that has not arrived counts as lost.
+/// Time after a packet's due time at which the packet counts as lost if it has not arrived.
 const LATEST: Duration = Duration::from_secs(3);
-/// Number of consecutive audio frames that miss their playout time after which the buffer's delay is set
-/// again.
+/// Number of consecutive audio frames that miss their playout time, after which the base delay of the
+/// jitter buffer is set again.
 const REFILL_AFTER: u32 = 50;
 
 /// Receiver of one direction of the call.
@@ -34,7 +34,7 @@ pub(super) struct Receiver {
 struct Buffer {
     /// One-way delay of the packet that started playout; the base of playout times.
     base: Option<Duration>,
-    /// Number of audio frames since the last one that was in time.
+    /// Number of consecutive audio frames that missed their playout time.
     missed: u32,
 }
 
@@ -58,8 +58,8 @@ impl Jitter {
 #[derive(Debug, Clone, Copy)]
 struct Frame {
     due: Instant,
-    /// Arrival of its last packet; `None` if not all packets arrived.
-    whole: Option<Instant>,
+    /// Arrival of the frame's last packet; `None` if a packet is missing.
+    complete_at: Option<Instant>,
 }
 
 impl Receiver {
@@ -89,7 +89,7 @@ impl Receiver {
         }
     }
 
-    /// Report the windows to which no packet can arrive any more, of frames sent before `stop`.
+    /// Report the windows for which no more packets can arrive. Only frames sent before `stop` count.
     pub(super) fn settle(&mut self, now: Instant, stop: Instant) -> Vec<Transaction> {
         let mut reported = Vec::new();
         while self.window_start(self.next) < stop {
@@ -102,8 +102,8 @@ impl Receiver {
         reported
     }
 
-    /// Report the remaining windows of frames sent before `stop`, with those frames whose playout time is at
-    /// most `end`.
+    /// Report the remaining windows. Only frames that were sent before `stop`, and whose playout time is at
+    /// most `end`, count.
     pub(super) fn conclude(&mut self, end: Instant, stop: Instant) -> Vec<Transaction> {
         let mut reported = Vec::new();
         while self.window_start(self.next) < stop.min(end) {
@@ -116,7 +116,8 @@ impl Receiver {
         self.streams[0].start + self.window * window
     }
 
-    /// Report the next window's frames whose playout time is at most `end`; `None` if there are none.
+    /// Report the next window, with its frames whose playout time is at most `end`; `None` if there
+    /// are no such frames.
     fn report_window(&mut self, stop: Instant, end: Instant) -> Option<Transaction> {
         let (number, begin) = (self.next, self.window_start(self.next));
         let until = self.window_start(number + 1).min(stop);
@@ -129,8 +130,8 @@ impl Receiver {
         if audio == none && video == none {
             return None;
         }
-        // Mouth-to-ear delay: a frame can be sent only when its speech has been recorded, hence the frame's
-        // length.
+        // Mouth-to-ear delay. It includes the length of a frame, because a frame can be sent only after its
+        // speech has been recorded.
         let coding = AUDIO_INTERVAL + self.codec.look_ahead() + self.playout;
         let is_heard = audio.late + audio.lost < audio.due;
         let heard_after = self.buffer.base.filter(|_| is_heard).map(|base| base + coding);
@@ -144,7 +145,7 @@ impl Receiver {
         let jitter = Duration::from_nanos(self.jitter.ns.round() as u64);
         Some(Transaction {
             connection: 0,
-            // The parity of the number distinguishes the two directions.
+            // The parity of a transaction's number distinguishes the two directions.
             number: 2 * number + u64::from(self.sender == Side::Server),
             due: begin,
             sent: of(Side::Client),
@@ -177,19 +178,19 @@ impl Receiver {
                 .range(number * stream.packets_per_frame..(number + 1) * stream.packets_per_frame);
             let is_whole = packets.clone().count() as u64 == stream.packets_per_frame;
             let last = packets.map(|(_, at)| *at).max();
-            Frame { due: stream.due(number), whole: last.filter(|_| is_whole) }
+            Frame { due: stream.due(number), complete_at: last.filter(|_| is_whole) }
         };
         (first..behind).map(frame).collect()
     }
 
     fn count_jitter(&mut self, audio: &[Frame]) {
         let mut arrived: Vec<(Instant, Instant)> =
-            audio.iter().filter_map(|frame| Some((frame.whole?, frame.due))).collect();
+            audio.iter().filter_map(|frame| Some((frame.complete_at?, frame.due))).collect();
         arrived.sort();
         arrived.into_iter().for_each(|(at, due)| self.jitter.add(at.saturating_since(due)));
     }
 
-    /// Play audio and video in step: audio frames set the buffer's base delay, and video follows it.
+    /// Play audio and video in synchrony: audio frames set the buffer's base delay, which applies to video too.
     fn play(&mut self, audio: &[Frame], video: &[Frame], end: Instant) -> (Frames, Frames) {
         let (mut heard, mut seen) = (Frames::default(), Frames::default());
         let mut video = video.iter().peekable();
@@ -207,23 +208,24 @@ impl Receiver {
 }
 
 impl Buffer {
-    /// Set the base delay by this frame, if it is unset or too many frames have missed their playout time.
+    /// Set the base delay to the delay of this frame, if it is not set yet or too many frames have
+    /// missed their playout time.
     fn fill(&mut self, frame: &Frame) {
-        if let Some(at) = frame.whole
+        if let Some(at) = frame.complete_at
             && (self.base.is_none() || self.missed >= REFILL_AFTER)
         {
             (self.base, self.missed) = (Some(at.saturating_since(frame.due)), 0);
         }
     }
 
-    /// Count a frame whose playout time is at most `end`. Returns whether it is in time.
+    /// Count a frame whose playout time is at most `end`; return whether the frame is in time.
     fn play(&self, frame: &Frame, playout: Duration, end: Instant, counts: &mut Frames) -> bool {
         let after = self.base.map_or(LATEST, |base| base + playout);
         if frame.due + after > end {
             return false;
         }
         counts.due += 1;
-        match frame.whole {
+        match frame.complete_at {
             Some(at) if self.base.is_some() && at <= frame.due + after => return true,
             Some(_) => counts.late += 1,
             None => counts.lost += 1,
@@ -234,8 +236,9 @@ impl Buffer {
 
 /// Mean one-way delay of the frames that arrived.
 fn mean_transit(audio: &[Frame]) -> Option<Duration> {
-    let transits =
-        audio.iter().filter_map(|frame| Some(frame.whole?.saturating_since(frame.due).as_nanos()));
+    let transits = audio
+        .iter()
+        .filter_map(|frame| Some(frame.complete_at?.saturating_since(frame.due).as_nanos()));
     let (sum, count) = transits.fold((0, 0), |(sum, count), ns| (sum + ns, count + 1));
     (count > 0).then(|| Duration::from_nanos(sum / count))
 }

@@ -1,5 +1,5 @@
-//! Prediction of the rate for controllers that look ahead: the scenario's key `predicted`, and what it is
-//! resolved to before the run.
+//! Prediction of the rate for controllers that look ahead: the scenario's key `predicted`, and the rates
+//! to which it is resolved before the run.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -18,9 +18,9 @@ use skyhop_video::session::Session;
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Predicted {
-    /// Rates of the session's seconds, given in the scenario.
+    /// Rate of each second of the session, given in the scenario.
     Rates(Vec<Rate>),
-    /// Throughput model saved by `skyhop predict train`: its directory, or the card in it.
+    /// Throughput model saved by `skyhop predict train`: the model's directory, or the card in it.
     Model(String),
     /// True rate with a random error.
     Oracle {
@@ -33,21 +33,21 @@ pub enum Predicted {
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Oracle {
-    /// Mean error of a second's rate, relative to the true rate; 0.1 is a tenth too high.
+    /// Mean error of the rate of a second, relative to the true rate; 0.1 is a tenth too high.
     pub mean_error: f64,
-    /// The errors' standard deviation, relative to the truth.
+    /// Standard deviation of the errors, relative to the true rate.
     pub relative_sd: f64,
     /// Seed of the random errors. Default: derived from the run's seed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
 }
 
-/// Knowledge of the rate that a session will meet; the caller that builds the run provides it.
+/// Rate over time that a session will get or is predicted to get; provided by the caller that builds the run.
 #[derive(Debug, Clone, PartialEq)]
 pub enum RateOracle {
-    /// True rate of the links that the film crosses, by the run's time.
+    /// True rate of the links that the film crosses, by the time since the run's start.
     Truth(TransferPath),
-    /// Rates that a model predicts, by the run's time.
+    /// Rates that a model predicts, by the time since the run's start.
     Predicted(PredictionHistory),
 }
 
@@ -70,11 +70,11 @@ impl Predicted {
         matches!(self, Self::Rates(rates) if rates.is_empty())
     }
 
-    /// Give a session that begins at `began` its prediction; random errors follow from `seed` or the oracle's
-    /// own.
+    /// Set the prediction of a session that begins at `began`. Random errors follow from the oracle's own
+    /// seed if it has one, else from `seed`.
     ///
     /// # Errors
-    /// The trace of the rates holds none above 0.
+    /// All rates of the trace are 0.
     pub(super) fn configure(
         &self,
         session: &mut Session,

@@ -1,8 +1,8 @@
-//! Sizes that a player's requests ask for, shared by both ends in place of the requests' content.
+//! Chunk sizes that a player's requests ask for. Both ends share them in place of the requests' content.
 //!
-//! Bytes have no content here, and the player's choice depends on what has arrived, so the server cannot
-//! derive it from the seed. Both ends are built from one [`Dash`](super::Dash) in one process and share this
-//! map. The same player makes the same requests, so runs of one seed may share it as well.
+//! The bytes of a request have no content, and the player's choice depends on arrivals, so that the server
+//! cannot derive it from the seed. Both ends are built from one [`Dash`](super::Dash) in one process and
+//! share this map. Runs with the same seed make the same requests, so that they may share the map as well.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,7 +17,7 @@ pub(super) struct RequestId {
     pub(super) number: u32,
 }
 
-/// Map from requests to the sizes they ask for; see the [module](self).
+/// Map from requests to the chunk sizes that they ask for; see the [module](self).
 #[derive(Debug, Clone, Default)]
 pub(super) struct RequestedSizes(Arc<Mutex<BTreeMap<RequestId, Bytes>>>);
 

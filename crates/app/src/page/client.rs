@@ -1,4 +1,4 @@
-//! Client of web pages: the browser, which loads pages one after the other, each over connections of its own.
+//! Client of web pages: the browser, which loads pages one after the other, each page over its own connections.
 
 use std::collections::VecDeque;
 
@@ -8,7 +8,7 @@ use super::Page;
 use super::plan::{Exchange, ExchangeKind, Plan};
 use crate::{Action, Application, Detail, Event, FlowFacts, Transaction};
 
-/// Least pause after a failed page, before the next one.
+/// Shortest pause between a failed page and the next one.
 const RETRY: Duration = Duration::from_millis(100);
 
 /// Client end of the flow: the browser.
@@ -20,7 +20,7 @@ pub(super) struct Client {
     state: State,
     /// Number of pages begun so far.
     pages: u64,
-    /// Number of objects and documents recorded so far; the next one's number.
+    /// Number of documents and objects recorded so far, which is also the number of the next one.
     objects: u64,
     todo: VecDeque<Action>,
     results: Vec<Transaction>,
@@ -59,13 +59,13 @@ struct Loading {
 struct Lane {
     connection: u32,
     is_connected: bool,
-    /// Time to connect, until a request's result has reported it.
+    /// Time that the connection took to open; `None` once the result of a request has reported it.
     connect: Option<Duration>,
     queued: VecDeque<Exchange>,
     outstanding: VecDeque<OutstandingRequest>,
 }
 
-/// Request that is written and not yet answered completely.
+/// Request that is written and whose answer is not complete yet.
 #[derive(Debug, Clone, Copy)]
 struct OutstandingRequest {
     exchange: Exchange,
@@ -95,7 +95,8 @@ impl Client {
             return;
         }
         let plan = Plan::of(&self.config, self.seed, self.pages);
-        // The server derives page and connection index from this number, and so knows what is requested.
+        // From this number the server derives the page and the connection's index, and thereby
+        // which objects are requested.
         let first = self.pages as u32 * self.config.connections;
         let lanes = (first..).zip(plan.lanes).map(|(connection, queued)| Lane {
             connection,
@@ -121,7 +122,7 @@ impl Client {
         self.todo.push_back(Action::Open(first));
     }
 
-    /// End the current page and close all its open connections; the next page is due after the think time.
+    /// End the current page and close all of its open connections; the next page is due after the think time.
     fn end(&mut self, now: Instant, took: Option<Duration>) {
         let State::Loading(page) = std::mem::replace(&mut self.state, State::Done) else { return };
         let last = if took.is_some() { Action::Finish } else { Action::Abort };
@@ -151,7 +152,7 @@ impl Client {
         self.state = State::Thinking { until: now + think };
     }
 
-    /// Record the result of a document or an object; objects that never became due are not recorded.
+    /// Record the result of a document or an object. Objects that never became due are not recorded.
     fn record(
         &mut self,
         page: &Loading,
@@ -229,7 +230,8 @@ impl Client {
         let mut select = Some(Action::Select(lane.connection));
         while lane.is_connected && lane.outstanding.len() < self.config.parallel as usize {
             let Some(next) = lane.queued.front().copied() else { return };
-            // Each round trip of a handshake, and the document, must end before the next request is written.
+            // Each round trip of a TLS handshake must end before the next request is written, and
+            // so must the document.
             let is_held = lane
                 .outstanding
                 .iter()
@@ -259,8 +261,8 @@ impl Application for Client {
     fn on_event(&mut self, _now: Instant, _event: Event) {}
 
     fn on_connection_event(&mut self, now: Instant, connection: u32, event: Event) {
-        // The page is taken out of the state and put back below, because its methods borrow both it and
-        // `self`.
+        // The page is moved out of the state and put back below, because the methods borrow both the
+        // page and `self`.
         let mut page = match std::mem::replace(&mut self.state, State::Done) {
             State::Loading(page) => page,
             other => {

@@ -1,4 +1,4 @@
-//! Composition of a page, and the assignment of its objects to connections; both ends compute the same.
+//! Composition of a page, and the assignment of its objects to connections. Both ends compute the same plan.
 
 use std::collections::VecDeque;
 
@@ -9,20 +9,20 @@ use skyhop_units::{Bytes, Duration};
 
 use super::{MOST_OBJECTS, Page};
 
-/// Sizes of a TLS handshake's first round trip: a ClientHello padded to 512 B with its record header (RFC
-/// 7685), and a server's flight with a chain of certificates; then those of each further round trip, a
-/// Finished with what accompanies it.
+/// Sizes of a TLS handshake's messages, client's and server's. `HELLO` is for the first round trip: a
+/// ClientHello padded to 512 B with its record header (RFC 7685), and a server's flight with a chain of
+/// certificates. `FURTHER` is for each further round trip: a Finished and the messages that accompany it.
 const HELLO: (Bytes, Bytes) = (Bytes::new(517), Bytes::new(4000));
 const FURTHER: (Bytes, Bytes) = (Bytes::new(100), Bytes::new(100));
 
-/// Cost of a round trip without data, in bytes, when connections are compared: an initial window of ten
-/// segments.
+/// Cost of a round trip without data, in bytes, for the comparison of connections: an initial window of
+/// ten segments.
 const ROUND: u64 = 10 * MSS as u64;
 
 /// Composition of one page.
 #[derive(Debug)]
 pub(super) struct Plan {
-    /// Requests of each connection, in order; the document is among the first connection's.
+    /// Requests of each connection, in order; the document is on the first connection.
     pub(super) lanes: Vec<VecDeque<Exchange>>,
     /// Number of objects in addition to the document.
     pub(super) objects: u32,
@@ -50,7 +50,7 @@ impl Plan {
     pub(super) fn of(page: &Page, seed: u64, number: u64) -> Self {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         rng.set_stream(number);
-        // Draws may round to 0 B, an answer that would never be complete.
+        // A draw may round to 0 B, and an answer of 0 B would never be complete.
         let one = Bytes::new(1);
         let (document, objects) = match page.listed.split_first() {
             Some((document, objects)) => (*document, objects.to_vec()),
@@ -69,8 +69,9 @@ impl Plan {
     }
 }
 
-/// Assign each object to the connection with the least to fetch so far. A browser takes the connection that
-/// is idle first, which is the same where all are equally fast. Connections without objects are never opened.
+/// Assign each object to the connection that has the fewest bytes to fetch so far. A browser takes the
+/// connection that becomes idle first, which is the same one if all connections are equally fast. Connections
+/// without objects are never opened.
 fn lanes(page: &Page, document: Bytes, objects: Vec<Bytes>) -> Vec<VecDeque<Exchange>> {
     let handshakes = (0..page.handshakes).map(|round| {
         let (request, response) = if round == 0 { HELLO } else { FURTHER };
@@ -79,8 +80,8 @@ fn lanes(page: &Page, document: Bytes, objects: Vec<Bytes>) -> Vec<VecDeque<Exch
     let mut lanes = vec![handshakes.collect::<VecDeque<_>>(); page.connections as usize];
     let exchange = |kind, response| Exchange { kind, request: page.request, response };
     lanes[0].push_back(exchange(ExchangeKind::Document, document));
-    // The first connection is open when the objects are known; the others have their handshakes ahead of
-    // them.
+    // The first connection is already open when the objects become known; the other connections must
+    // first complete their handshakes.
     let opening = ROUND * u64::from(1 + page.handshakes);
     let mut costs = vec![opening; lanes.len()];
     costs[0] = 0;

@@ -19,8 +19,8 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// Create the end of the connection with this number, which gives the page and the index among its
-    /// connections.
+    /// Create the server's end of the connection with this number, from which the page and the
+    /// connection's index in the page are derived.
     pub(super) fn new(page: &Page, flow: &FlowFacts, connection: u32) -> Self {
         let (number, lane) = (connection / page.connections, connection % page.connections);
         let mut lanes = Plan::of(page, flow.seed, number.into()).lanes.into_iter();

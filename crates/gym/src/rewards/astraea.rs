@@ -1,7 +1,7 @@
 //! Reward in the manner of Astraea (Liao et al., "Towards Fair and Efficient Learning-based Congestion Control",
-//! EuroSys 2024, section 3.3): the throughput of all agents' flows, less delay, loss, unfairness and unsteadiness,
-//! with the paper's weights and bounds. The paper takes each term over all agents; here delay, loss and
-//! unsteadiness are those of the rewarded agent.
+//! EuroSys 2024, section 3.3): the throughput of all agents' flows, less delay, loss, unfairness and unsteadiness, with
+//! the paper's weights and bounds. The paper takes each term over all agents; here the terms for delay, loss and
+//! unsteadiness are computed for the rewarded agent only.
 
 use crate::interval::Interval;
 
@@ -12,7 +12,7 @@ const UNFAIRNESS: f64 = 0.02;
 const UNSTEADINESS: f64 = 0.01;
 /// Bound of the reward, in both directions.
 const MAX_REWARD: f64 = 0.1;
-/// Relative increase of the round trip over the one without queues that costs nothing.
+/// Relative increase of the RTT over the RTT without queues up to which delay costs nothing.
 const DELAY_MARGIN: f64 = 0.2;
 
 pub(super) fn reward(interval: &Interval<'_>) -> f64 {

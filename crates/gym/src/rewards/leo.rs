@@ -12,11 +12,12 @@ use crate::interval::Interval;
 const AGENTS: f64 = 2.0;
 /// Cost of a goodput whose distance from the mean of all agents equals that mean.
 const UNFAIRNESS: f64 = 0.2;
-/// Queueing delay that costs [`QUEUE`], s; on long round trips [`QUEUE_RTTS`] of the round trip.
+/// Queueing delay whose cost is [`QUEUE`], s. On routes with a long RTT, [`QUEUE_RTTS`] times the RTT takes its
+/// place if that is longer.
 const QUEUE_S: f64 = 0.05;
 const QUEUE_RTTS: f64 = 0.25;
 const QUEUE: f64 = 0.2;
-/// Multiple of that delay from which on the cost does not grow any more.
+/// Multiple of that delay above which the cost no longer grows.
 const MAX_QUEUE: f64 = 4.0;
 const LOSS: f64 = 1.0;
 
@@ -38,7 +39,7 @@ fn shares(interval: &Interval<'_>) -> f64 {
     (AGENTS * agents + others) / weights
 }
 
-/// Distance of the own goodput from the mean of all agents, relative to that mean, at most 1.
+/// Distance of the agent's own goodput from the mean goodput of all agents, relative to that mean, at most 1.
 fn unfairness(interval: &Interval<'_>) -> f64 {
     let mean_bps = interval.all_agents_bps().sum::<f64>() / interval.agents() as f64;
     ((interval.goodput_bps - mean_bps).abs() / mean_bps.max(1.0)).min(1.0)

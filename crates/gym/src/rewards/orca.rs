@@ -3,7 +3,7 @@
 //! down as the delay exceeds 1.25 times the minimum.
 //!
 //! The maximum rate here is the link's, which the simulator knows. The paper takes the maximum that the agent has
-//! seen, with which an agent that always sends little gets the same reward as one that fills the link.
+//! measured: with it, an agent that always sends little gets the same reward as one that fills the link.
 
 use skyhop_policy::Quantity;
 
@@ -11,7 +11,7 @@ use crate::interval::Interval;
 
 /// Weight of the lost rate, relative to throughput.
 const LOSS: f64 = 5.0;
-/// Multiple of the minimum delay up to which a delay reduces nothing.
+/// Multiple of the minimum delay up to which delay does not reduce the reward.
 const DELAY_MARGIN: f64 = 1.25;
 
 pub(super) fn reward(interval: &Interval<'_>) -> f64 {

@@ -1,4 +1,4 @@
-//! Choice of the device kind, and errors if it is unavailable.
+//! Choice of the kind of device, and errors if a kind is unavailable.
 
 use serde::{Deserialize, Serialize};
 use skyhop_model::LiveDevice;
@@ -51,15 +51,16 @@ pub struct Problem {
     pub remedy: String,
 }
 
-/// Create the requested kind of device; for "auto" the preferred kind, or else the other.
+/// Create the requested kind of device; for "auto" the preferred kind or, if that is unavailable,
+/// the other kind.
 ///
 /// An error recommends the other kind only after it has been tried.
 pub fn choose<T>(
-    asked: LiveDevice,
+    requested: LiveDevice,
     preferred: DeviceKind,
     mut make: impl FnMut(DeviceKind) -> Result<T, Failure>,
 ) -> Result<T, HostError> {
-    let first = match asked {
+    let first = match requested {
         LiveDevice::Auto => preferred,
         LiveDevice::Tun => DeviceKind::Tun,
         LiveDevice::Packet => DeviceKind::Packet,
@@ -71,10 +72,10 @@ pub fn choose<T>(
         Err(Failure::Unavailable(problem)) => problem,
     };
     match make(second) {
-        Ok(made) if asked == LiveDevice::Auto => Ok(made),
+        Ok(made) if requested == LiveDevice::Auto => Ok(made),
         Ok(_) => Err(other_works(problem, second)),
         Err(Failure::Unavailable(other)) => Err(neither((first, problem), (second, other))),
-        Err(Failure::Broken(error)) if asked == LiveDevice::Auto => Err(error),
+        Err(Failure::Broken(error)) if requested == LiveDevice::Auto => Err(error),
         Err(Failure::Broken(error)) => {
             let remedy = "please report this as a bug of skyhop".to_owned();
             let other = Problem { what: error.to_string(), remedy };
@@ -115,13 +116,13 @@ mod tests {
     }
 
     /// Choose on a system where the kinds in `broken` are unavailable.
-    fn chosen(asked: LiveDevice, broken: &[DeviceKind]) -> Result<DeviceKind, String> {
+    fn chosen(requested: LiveDevice, broken: &[DeviceKind]) -> Result<DeviceKind, String> {
         let make = |kind| match (kind, broken.contains(&kind)) {
             (DeviceKind::Tun, true) => Err(problem("TUN is locked", "unlock TUN")),
             (DeviceKind::Packet, true) => Err(problem("there is no veth", "load veth")),
             _ => Ok(kind),
         };
-        choose(asked, DeviceKind::Tun, make).map_err(|error| error.to_string())
+        choose(requested, DeviceKind::Tun, make).map_err(|error| error.to_string())
     }
 
     #[test]

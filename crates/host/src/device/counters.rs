@@ -17,7 +17,7 @@ pub struct DeviceCount {
     pub send_drops: u64,
 }
 
-/// Device table of one namespace: its /proc/net/dev.
+/// Table of the devices of one namespace: its /proc/net/dev.
 #[derive(Debug)]
 pub(super) struct NamespaceTable {
     file: File,

@@ -1,8 +1,8 @@
-//! Network device of an end: packets that its namespace sends are read here, and packets written here are received
-//! by the namespace.
+//! Network device of an end of the path. Packets that the end's namespace sends are read from the device, and
+//! packets written to the device are received by the namespace.
 //!
-//! The device is TUN where /dev/net/tun can be opened, else a veth pair with packet sockets, which requires only
-//! namespaces of one's own. The rest of the engine does not distinguish them.
+//! The device is a TUN device if /dev/net/tun can be opened, else a veth pair with packet sockets, which the
+//! owner of a namespace may always create. The rest of the engine does not distinguish the two kinds.
 
 mod choice;
 mod counters;
@@ -44,13 +44,14 @@ enum Backend {
 }
 
 impl Device {
-    /// Create the only device of each namespace, both of the same kind: `asked`, or for "auto" first `preferred`.
+    /// Create the only device of each namespace. Both are of the same kind: `requested` or, if that
+    /// is "auto", `preferred` if available.
     pub fn create_pair(
-        asked: LiveDevice,
+        requested: LiveDevice,
         preferred: DeviceKind,
         ends: [(&NetNamespace, &[Ipv4Addr]); 2],
     ) -> Result<[Self; 2], HostError> {
-        choice::choose(asked, preferred, |kind| {
+        choice::choose(requested, preferred, |kind| {
             let [from, to] = ends;
             Ok([Self::create(kind, from)?, Self::create(kind, to)?])
         })
@@ -88,7 +89,7 @@ impl Device {
         }
     }
 
-    /// Deliver one packet to the namespace; return false if it is no IP packet or the device has no room.
+    /// Deliver one packet to the namespace; return false if it is not an IP packet or the device has no room.
     pub fn write(&self, packet: &[u8]) -> Result<bool, HostError> {
         let ethertype = match packet.first().map(|first| first >> 4) {
             Some(4) => libc::ETH_P_IP,
@@ -156,7 +157,7 @@ mod tests {
     const HERE: Ipv4Addr = Ipv4Addr::new(10, 83, 0, 1);
     const THERE: (Ipv4Addr, u16) = (Ipv4Addr::new(10, 83, 0, 2), 9);
 
-    /// Create a namespace with a device, which root can do directly.
+    /// Create a namespace with a device; root can do so without a user namespace.
     fn end(kind: DeviceKind) -> Option<(NetNamespace, Device)> {
         let made = NetNamespace::create().map_err(Failure::from).and_then(|namespace| {
             namespace.tune(&TcpSettings::default())?;

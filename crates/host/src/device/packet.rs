@@ -1,9 +1,9 @@
 //! Device made of a veth pair and packet sockets, for users who cannot open /dev/net/tun.
 //!
-//! The end's namespace has one end of the pair; the peer is in a namespace without processes. A packet socket on the
-//! first end captures packets when the device accepts them, so that they keep their order as in a TUN device's
-//! queue; at the peer, each processor would deliver packets separately. The peer discards them. A second packet
-//! socket at the peer sends the packets that the end's namespace shall receive.
+//! One device of the pair is in the end's namespace; its peer is in a namespace without processes. A packet socket
+//! on the first device captures packets when the device accepts them, so that they keep their order as in a TUN
+//! device's queue; at the peer, each processor would deliver its packets separately. The peer discards these
+//! packets. A second packet socket, on the peer, sends the packets that the end's namespace shall receive.
 
 use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -26,7 +26,7 @@ const PEER: &str = "skyhop-peer";
 /// Locally administered MAC addresses: the second bit of the first byte is set.
 const OWN_MAC: Mac = [0x02, 0, 0, 0, 0, 1];
 const PEER_MAC: Mac = [0x02, 0, 0, 0, 0, 2];
-/// Most attempts to read the counters without a packet arriving in between.
+/// Largest number of attempts to read all counters without a packet arriving in between.
 const MOST_READS: usize = 100;
 
 /// Packet-socket device of one namespace.
@@ -56,7 +56,8 @@ impl PacketDevice {
     /// Create the only device of the calling thread's namespace, ready for traffic.
     pub fn create(addresses: &[Ipv4Addr]) -> Result<Self, Failure> {
         let peer = NetNamespace::create()?;
-        // A setting refused here is refused in the end's namespace too, which returns the warning.
+        // No warning here: a setting that the kernel refuses for the peer is refused for the end's
+        // namespace too, and reported there.
         peer.tune(&TcpSettings::default())?;
         let own_half = VethHalf { name: NAME, mac: OWN_MAC };
         let peer_half = VethHalf { name: PEER, mac: PEER_MAC };
@@ -110,9 +111,10 @@ impl PacketDevice {
         sockets::clear_error(&self.receiver).context("cannot read a packet socket's error")
     }
 
-    /// Counters of the device; `table` was read just before.
+    /// Counters of the device; the caller has read `table` just before.
     ///
-    /// veth counts every packet that reaches it as sent; here a packet counts as sent once it has been read.
+    /// veth counts every packet that it accepts as sent, whereas this function counts a packet as
+    /// sent once it has been read.
     pub fn count(&self, table: DeviceCount) -> Result<DeviceCount, HostError> {
         let mut received = self.received();
         let mut unread = received.ring.unread();
@@ -123,7 +125,7 @@ impl PacketDevice {
                 break;
             }
         }
-        // The peer may drop packets that the socket has already captured: those are not lost.
+        // The peer may drop packets that the socket has already captured; these packets are not lost.
         let passed = table.sent + table.send_drops;
         received.missed = received.missed.max(passed.saturating_sub(received.packets));
         Ok(DeviceCount {
@@ -156,7 +158,8 @@ impl AsFd for PacketDevice {
     }
 }
 
-/// Open the capturing socket in the calling thread's namespace, before the device is up, so that it misses nothing.
+/// Open the capturing socket in the calling thread's namespace, before the device is up, so that
+/// the socket does not miss a packet.
 fn open_receiver() -> Result<(OwnedFd, Ring), Errno> {
     let receiver = sockets::open()?;
     sockets::filter_outgoing(receiver.as_fd())?;

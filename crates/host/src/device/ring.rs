@@ -16,7 +16,7 @@ use crate::frame::MTU;
 const BLOCK: usize = 1 << 16;
 /// Number of blocks: 32 MiB in total.
 const BLOCKS: usize = 512;
-/// Size of a frame: a packet after its header, which takes 80 bytes on a socket without link headers.
+/// Size of a frame: the ring's header, which takes 80 bytes on a socket without link headers, and a packet.
 const FRAME: usize = (80 + MTU).next_multiple_of(libc::TPACKET_ALIGNMENT);
 const FRAMES_PER_BLOCK: usize = BLOCK / FRAME;
 const FRAMES: usize = BLOCKS * FRAMES_PER_BLOCK;
@@ -36,7 +36,7 @@ unsafe impl Send for Ring {}
 pub(super) enum RingEntry {
     /// Packet of this length, copied to the buffer.
     Packet(usize),
-    /// Packet that could not be on a wire: too long, or without its checksum.
+    /// Packet that no wire could carry: too long, or without its checksum.
     Rejected,
 }
 

@@ -5,8 +5,10 @@
 //! from: skyhop0 == end :near: mid == mid :far: end == skyhop0 :to
 //! ```
 //!
-//! Towards `to`, packets are queued at the near router's `mid` and delayed at the far router's `end`; likewise in the
-//! other direction. They are queued in a router because a queue in the host would give back-pressure to its sockets.
+//! Packets to `to` are queued at the `mid` device of the router near `from`, and delayed at the `end` device of the
+//! router near `to`. Packets to `from` are queued at the `mid` device of the router near `to`, and delayed at the
+//! `end` device of the router near `from`. The queue is in a router because a queue in the sending host would put
+//! back-pressure on the host's sockets.
 
 use std::net::Ipv4Addr;
 use std::os::fd::AsFd;
@@ -26,8 +28,8 @@ const END: &str = "end";
 const MID: &str = "mid";
 /// MAC address of all devices: without ARP, packets are addressed to the sending device's own address.
 const MAC: [u8; 6] = [0x02, 0, 0, 0, 0, 1];
-/// Disciplines of one direction: of the device that queues its packets and of the one that delays them; each a root
-/// and its child.
+/// Disciplines of one direction, on two devices: one that queues packets and one that delays them. Each device has
+/// a root discipline and its child.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Disciplines {
     /// Rate limiter, and the queue as its child.
@@ -37,10 +39,10 @@ pub struct Disciplines {
 }
 
 impl Disciplines {
-    /// Check that the kernel supports the disciplines, by setting them in empty namespaces.
+    /// Check that the kernel supports the disciplines, by setting them on devices in empty namespaces.
     ///
     /// # Errors
-    /// The kernel lacks one, or forbids namespaces.
+    /// The kernel lacks a discipline, or forbids namespaces.
     pub fn check_support(&self) -> Result<(), HostError> {
         [&self.queue, &self.line].into_iter().try_for_each(|pair| {
             NetNamespace::create()?.inside(|| set(&TrafficControl::open()?, "lo", pair).map(|_| ()))
@@ -68,7 +70,7 @@ pub struct Routers {
 
 #[derive(Debug)]
 struct Router {
-    /// Keep the namespace alive.
+    /// Handle that keeps the namespace alive.
     _namespace: NetNamespace,
     control: TrafficControl,
     end: u32,
@@ -76,8 +78,8 @@ struct Router {
 }
 
 impl Routers {
-    /// Create the only device of each end and the routers between them. `segments`: whether devices may receive several
-    /// packets in one GSO buffer, which the queue segments.
+    /// Create the only device of each end and the routers between them. `segments` is whether devices may receive
+    /// several packets in one GSO buffer, which the queue then segments.
     ///
     /// # Errors
     /// The kernel lacks a discipline or veth devices.
@@ -160,8 +162,8 @@ impl Routers {
 }
 
 impl Router {
-    /// Configure a router. `own`, `other`: addresses of its end and of the other one. `queue`, `line`: disciplines of its
-    /// device towards the other router, and towards its end.
+    /// Configure a router. `own` and `other` are the addresses of the end next to the router and of the other end.
+    /// `queue` and `line` are the disciplines of the router's devices towards the other router and towards its end.
     fn set_up(
         namespace: NetNamespace,
         (own, other): (&[Ipv4Addr], &[Ipv4Addr]),

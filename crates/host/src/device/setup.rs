@@ -12,8 +12,8 @@ use crate::rtnetlink;
 
 /// Name of an end's device in its namespace.
 pub const NAME: &str = "skyhop0";
-/// Transmit queue length of the device, in packets: far more than arrive while the link reads late. The second value
-/// is used if the kernel cannot allocate the first contiguously.
+/// Transmit queue length of the device, in packets: far more than the number that arrive while the link is late to
+/// read. The second value is used if the kernel cannot allocate memory for the first.
 const QUEUE_PACKETS: [u32; 2] = [100_000, 10_000];
 
 /// Commands of `SIOCETHTOOL` (ethtool.h) that set an offload, with a description of the offload.

@@ -1,4 +1,5 @@
-//! Packet sockets of an end: one captures what the namespace sends, one sends packets to it.
+//! Packet sockets of an end: one captures the packets that the namespace sends, one sends packets
+//! to the namespace.
 
 use std::mem;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -10,7 +11,7 @@ use nix::sys::socket::{getsockopt, sockopt};
 /// MAC address of a device.
 pub(super) type Mac = [u8; 6];
 
-/// Open an unbound packet socket for packets without link headers.
+/// Open an unbound packet socket, whose packets have no link headers.
 pub(super) fn open() -> Result<OwnedFd, Errno> {
     let kind = libc::SOCK_DGRAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
     // SAFETY: this makes a new descriptor or fails.
@@ -19,7 +20,7 @@ pub(super) fn open() -> Result<OwnedFd, Errno> {
     Ok(unsafe { OwnedFd::from_raw_fd(socket) })
 }
 
-/// Attach a filter that passes only packets sent by the namespace, not those that we deliver to it.
+/// Attach a filter that passes only packets sent by the namespace, not those that skyhop delivers to it.
 pub(super) fn filter_outgoing(socket: BorrowedFd<'_>) -> Result<(), Errno> {
     let packet_type = (libc::SKF_AD_OFF + libc::SKF_AD_PKTTYPE) as u32;
     let instruction = |code: u32, jt, jf, k| libc::sock_filter { code: code as u16, jt, jf, k };

@@ -68,7 +68,7 @@ impl TunDevice {
         }
     }
 
-    /// Counters of the device; `table` counts every packet that was read as sent.
+    /// Counters of the device. In `table`, every packet that was read counts as sent.
     pub fn count(&self, table: DeviceCount) -> DeviceCount {
         let rejected = self.rejected();
         DeviceCount {

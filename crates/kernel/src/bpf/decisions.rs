@@ -47,7 +47,7 @@ pub struct ReportReader {
 }
 
 impl ReportReader {
-    /// Return the reports since the last call, in order; wait up to `timeout` for the first.
+    /// Return the reports since the last call, in order; if there are none, wait up to `timeout` for the first.
     ///
     /// # Errors
     /// The kernel refuses the operation.
@@ -70,7 +70,7 @@ impl ReportReader {
     /// The kernel refuses the operation.
     pub fn forget(&self, id: u64) -> Result<(), KernelError> {
         match self.decisions.delete(&id.to_ne_bytes()) {
-            // There was no decision, or the map has evicted it.
+            // The connection had no decision, or the map has evicted it.
             Err(error) if error.kind() == libbpf_rs::ErrorKind::NotFound => Ok(()),
             deleted => deleted.context("cannot withdraw a decision"),
         }

@@ -14,7 +14,8 @@ const BTF: &str = "/sys/kernel/btf/vmlinux";
 /// Kernel features on which loading depends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Features {
-    /// Whether registrations can have links, with which they end (Linux 6.4 and newer).
+    /// Whether registrations can have BPF links (Linux 6.4 and newer): such a registration ends
+    /// when its link is closed.
     pub(super) has_links: bool,
     /// Whether `cong_control` takes four arguments (Linux 6.10 and newer) instead of two.
     pub(super) has_four_arguments: bool,
@@ -46,7 +47,7 @@ impl Features {
     }
 }
 
-/// Whether struct_ops support links: the attach type was introduced with them.
+/// Whether struct_ops support BPF links: the kernel's attach type `BPF_STRUCT_OPS` was introduced with them.
 fn has_links(btf: &Btf<'_>) -> bool {
     let kinds = btf.type_by_name::<Enum<'_>>("bpf_attach_type");
     kinds.is_some_and(|kinds| {

@@ -6,7 +6,7 @@ use libbpf_rs::{PrintLevel, set_print};
 
 static MESSAGES: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-/// Start capturing and discard earlier messages.
+/// Start to capture libbpf's messages, and discard earlier ones.
 pub(super) fn capture() {
     messages().clear();
     set_print(Some((PrintLevel::Warn, |_, text| messages().push(text))));

@@ -99,8 +99,8 @@ fn load_and_register(
     registration::attach(loaded, kernel_name)
 }
 
-/// Unload a module that [`load`] loaded, or the registration of a killed process on a kernel without links, by any of
-/// its names. Sockets that use it keep it until they are closed.
+/// Unload a module that [`load`] loaded, or remove the registration that a killed process left on a kernel without
+/// links; `name` is any of the module's names. Sockets that use the module keep it until they are closed.
 ///
 /// # Errors
 /// [`KernelError::NotLoaded`], or the caller lacks the privileges.

@@ -21,7 +21,7 @@ use crate::error::{Context, KernelError};
 /// Size of a congestion control's name in the kernel, with its zero byte (`TCP_CA_NAME_MAX`).
 const NAME_MAX: usize = 16;
 
-/// Object that is configured but not loaded.
+/// BPF object that is configured but not loaded.
 pub(super) struct Prepared {
     module: &'static Module,
     object: OpenObject,
@@ -150,7 +150,8 @@ impl Prepared {
     }
 }
 
-/// BPF objects of a module: from skyhop's build, or compiled now from a user's file.
+/// BPF objects of a module: for a module of skyhop from skyhop's build, for a user's file compiled
+/// by this call.
 fn objects_of(module: &'static Module) -> Result<BpfObjects, KernelError> {
     match module.file() {
         Some(_) => Ok(skyhop_ccfile::bpf_objects(module)?),
@@ -171,7 +172,7 @@ impl LoadedObject {
         self.features.has_links
     }
 
-    /// Verifier's reports of its hooks, in order of the file.
+    /// Verifier's reports about the module's hooks, in the order of the file.
     pub(super) fn reports(&self) -> Result<Vec<ProgramReport>, KernelError> {
         self.object
             .progs()
@@ -196,12 +197,12 @@ impl LoadedObject {
         ops.attach_struct_ops().context(&action)
     }
 
-    /// Struct_ops map, which keeps the module registered on a kernel without links.
+    /// Struct_ops map of the module; on a kernel without links it keeps the module registered.
     pub(super) fn ops(&self) -> Result<MapHandle, KernelError> {
         self.handle(|map| map.map_type() == MapType::StructOps)
     }
 
-    /// Map of announcements for its connections; `None` if the module does not use announcements.
+    /// Map of announcements for the module's connections; `None` if the module does not use announcements.
     pub(super) fn signals(&self) -> Result<Option<SignalMap>, KernelError> {
         let matches = |map: &libbpf_rs::Map<'_>| map.name() == OsStr::new("skyhop_signals");
         if !self.object.maps().any(|map| matches(&map)) {
@@ -210,12 +211,12 @@ impl LoadedObject {
         self.handle(matches).map(|map| Some(SignalMap::new(map)))
     }
 
-    /// Map of the phases that its connections report.
+    /// Map of the phases that the module's connections report.
     pub(super) fn phases(&self) -> Result<MapHandle, KernelError> {
         self.handle(|map| map.name() == OsStr::new("skyhop_phases"))
     }
 
-    /// Maps of its reports and decisions; `None` if the module does not take decisions.
+    /// Maps of the module's reports and decisions; `None` if the module does not take decisions.
     pub(super) fn decisions(&self) -> Result<Option<DecisionMaps>, KernelError> {
         let named = |name| move |map: &libbpf_rs::Map<'_>| map.name() == OsStr::new(name);
         if !self.object.maps().any(|map| named("skyhop_reports")(&map)) {

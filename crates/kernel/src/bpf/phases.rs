@@ -25,7 +25,8 @@ impl PhaseReader {
     }
 }
 
-/// Open a reader of the phases of a module loaded by [`load`](crate::load), by any of its names.
+/// Open a reader of the phases of a module loaded by [`load`](crate::load); `name` is any of the
+/// module's names.
 ///
 /// # Errors
 /// [`KernelError::NotLoaded`], or the caller lacks the privileges.

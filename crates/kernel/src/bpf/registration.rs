@@ -15,9 +15,9 @@ use crate::error::{Context, KernelError};
 use crate::names::{kernel_ships, names_in_kernel, prefixed, unique_name_stem};
 use crate::pins::{self, Pin};
 
-/// Longest time until the kernel no longer offers an unregistered name.
+/// Longest time to wait until the kernel no longer offers an unregistered name.
 const UNREGISTER_TIMEOUT: Duration = Duration::from_secs(2);
-/// Only key of a struct_ops map.
+/// The only key of a struct_ops map.
 const OPS: [u8; 4] = [0; 4];
 
 /// Module that is registered as long as this value lives. On Linux 6.4 and newer the kernel unregisters it however
@@ -28,8 +28,8 @@ pub struct BpfRegistration {
     signals: Option<SignalMap>,
     phases: MapHandle,
     decisions: Option<DecisionMaps>,
-    /// Unregister the module on drop. Declared before the object, because unregistering without links needs the map's
-    /// descriptor.
+    /// Link that unregisters the module on drop. It is declared, and so dropped, before the object: on a kernel
+    /// without links, unregistering needs the map's descriptor.
     _link: Link,
     _object: LoadedObject,
 }
@@ -40,12 +40,12 @@ impl BpfRegistration {
         &self.kernel_name
     }
 
-    /// Map of announcements for its connections; `None` if the module does not use announcements.
+    /// Map of announcements for the module's connections; `None` if the module does not use announcements.
     pub fn signals(&self) -> Option<&SignalMap> {
         self.signals.as_ref()
     }
 
-    /// Open a reader of the phases that its connections report.
+    /// Open a reader of the phases that the module's connections report.
     ///
     /// # Errors
     /// The kernel refuses the ring buffer.
@@ -53,7 +53,7 @@ impl BpfRegistration {
         PhaseReader::new(&self.phases)
     }
 
-    /// Maps of its reports and decisions; `None` if the module does not take decisions.
+    /// Maps of the module's reports and decisions; `None` if the module does not take decisions.
     ///
     /// # Errors
     /// The process has too many open descriptors.
@@ -72,9 +72,9 @@ pub(super) fn attach(
     Ok(BpfRegistration { kernel_name, signals, phases, decisions, _link: link, _object: loaded })
 }
 
-/// Register a module and pin it, until it is unloaded.
+/// Register a module and pin it, so that it stays registered until it is unloaded.
 pub(super) fn pin(mut loaded: LoadedObject, pin: &Pin) -> Result<(), KernelError> {
-    // Remove the remains of a killed attempt.
+    // Remove what an earlier, killed process may have left.
     pin.remove()?;
     pin.create()?;
     let pinned = pin_parts(&mut loaded, pin);
@@ -120,7 +120,7 @@ pub(super) fn persistent_name(module: &Module) -> Result<String, KernelError> {
     Ok(if is_taken || kernel_ships(name) { prefixed(name) } else { name.to_owned() })
 }
 
-/// Remove the registration that has one of these names in the kernel; return its name.
+/// Remove the registration that has one of these names in the kernel; return the name that it had.
 pub(super) fn unregister(names: &[String; 2]) -> Result<String, KernelError> {
     let Some(pin) = pin_among(names) else {
         // On a kernel without links, the registration of a killed process may remain.
@@ -135,7 +135,7 @@ pub(super) fn unregister(names: &[String; 2]) -> Result<String, KernelError> {
         let action = format!("cannot unregister {}", pin.kernel_name);
         let map = MapHandle::from_pinned_path(pin.map()).context(&action)?;
         match map.delete(&OPS) {
-            // A load was killed between the pin and the registration.
+            // A process was killed between the creation of the pin and the registration.
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             deleted => deleted.context(&action)?,
         }

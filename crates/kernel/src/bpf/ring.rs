@@ -17,7 +17,8 @@ pub(super) struct Ring<T> {
 }
 
 impl<T: 'static> Ring<T> {
-    /// Open a ring buffer. Records for which `parse` returns `None`, as of another version, are skipped.
+    /// Open a ring buffer. Records for which `parse` returns `None`, such as those of another
+    /// version, are skipped.
     pub(super) fn new(
         map: &MapHandle,
         parse: impl Fn(&[u8]) -> Option<T> + 'static,
@@ -40,7 +41,7 @@ impl<T: 'static> Ring<T> {
         Ok(self.drain())
     }
 
-    /// Return the records written since the last call; wait up to `timeout` for the first.
+    /// Return the records written since the last call; if there are none, wait up to `timeout` for the first.
     pub(super) fn wait(&self, timeout: Duration) -> Result<Vec<T>, KernelError> {
         match self.ring.poll(timeout) {
             Err(error) if error.kind() == libbpf_rs::ErrorKind::Interrupted => {}

@@ -33,9 +33,9 @@ impl SignalMap {
         self.map.pin(path)
     }
 
-    /// Announce `handover` to the connections in `scope`; replace the previous announcement there.
+    /// Announce `handover` to the connections in `scope`, in place of the previous announcement to that scope.
     ///
-    /// Its times are those of `CLOCK_MONOTONIC`.
+    /// The times in `handover` are of `CLOCK_MONOTONIC`.
     ///
     /// # Errors
     /// The map is full (1024 scopes).

@@ -1,6 +1,6 @@
-//! Controlled delay (RFC 8289): drops at the head once packets have waited longer than a target for
-//! an interval, and then the more often the longer that lasts. With `ecn` it marks ECN-capable
-//! packets instead, as Linux's sch_codel does; its limit is the link's queue.
+//! Controlled delay (RFC 8289): drops packets at the head once packets have waited longer than a target for an
+//! interval, and drops more often the longer that state lasts. With `ecn` it marks ECN-capable packets instead,
+//! as Linux's sch_codel does; its limit is the link's queue.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -11,7 +11,7 @@ use super::fifo::Fifo;
 use super::{Backlog, Limit, Parameters, Qdisc, Queued};
 use crate::stats::Verdicts;
 
-/// A backlog of at most one full packet (MTU) is never dropped from (RFC 8289 5.3).
+/// Backlog of one full packet (MTU): from at most this backlog no packet is dropped (RFC 8289 5.3).
 const FLOOR: Bytes = LARGEST_PACKET;
 /// Re-entering the dropping state within this many intervals resumes near the previous drop rate (RFC 8289
 /// 5.5).
@@ -42,7 +42,7 @@ impl Default for CodelConfig {
 
 impl Parameters for CodelConfig {}
 
-/// Queue that CoDel takes packets from: of one flow or of all.
+/// Queue from which CoDel takes packets: the queue of one flow, or of all flows.
 pub(super) trait Source<P> {
     /// Remove and return the packet that has waited longest.
     fn pull(&mut self) -> Option<Queued<P>>;
@@ -66,7 +66,8 @@ impl<P> Source<P> for Fifo<P> {
 /// State variables of RFC 8289 5.1, with its names.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Control {
-    /// Time at which packets will have waited too long for an interval; `None` while they do not.
+    /// Time at which the sojourn time will have exceeded `target` for an interval; `None` while it does not
+    /// exceed `target`.
     first_above: Option<Instant>,
     dropping: bool,
     drop_next: Instant,

@@ -1,7 +1,7 @@
 //! Fair queueing of Linux (`net/sched/sch_fq.c` of 6.8 and later): connections are served by deficit round
-//! robin, new ones first with a larger quantum, and each may be limited to a rate. Linux tells forwarded
-//! packets apart by 1024 values of a hash, and a link forwards all packets; the pacing rate of a sending socket
-//! is unknown here too. All packets are in one band.
+//! robin, new ones first with a larger quantum, and each may be limited to a rate. A link only forwards
+//! packets; Linux assigns forwarded packets to flows by 1024 values of a hash. The pacing rate of the sending
+//! socket is unknown to a link. All packets are in one band.
 
 use std::collections::VecDeque;
 use std::num::NonZeroU32;
@@ -73,7 +73,7 @@ impl Parameters for FqConfig {
 
 /// Largest number of packets in the internal queue, which bypasses the flows while none of them has packets.
 const MAX_INTERNAL: usize = 8;
-/// Longest time for which a flow is throttled at once.
+/// Longest time for which one packet may throttle its flow.
 const MAX_THROTTLE: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
@@ -102,7 +102,7 @@ struct Flow<P> {
     credit: i64,
     /// Earliest time of its next packet, set by its rate limit.
     next_packet: Instant,
-    place: ListState,
+    list_state: ListState,
 }
 
 /// List that a flow is on.
@@ -122,7 +122,7 @@ impl<P> Fq<P> {
             waiting: VecDeque::new(),
             credit: config.initial_quantum.as_u64() as i64,
             next_packet: Instant::START,
-            place: ListState::Detached { since: None },
+            list_state: ListState::Detached { since: None },
         };
         let flows = config.flows.get() as usize;
         Self {
@@ -158,7 +158,7 @@ impl<P> Fq<P> {
         throttled.sort_by_key(|flow| flows[*flow as usize].next_packet);
         let due = throttled.partition_point(|flow| flows[*flow as usize].next_packet <= now);
         for flow in throttled.drain(..due) {
-            flows[flow as usize].place = ListState::Listed;
+            flows[flow as usize].list_state = ListState::Listed;
             self.old.push_back(flow);
             self.active += 1;
         }
@@ -180,30 +180,30 @@ impl<P> Fq<P> {
 
     /// Return a packet of the first flow; `None` if another flow is first now.
     #[inline]
-    fn serve(&mut self, place: u32, now: Instant, verdicts: &mut Verdicts<P>) -> Option<Queued<P>> {
-        let flow = &mut self.flows[place as usize];
+    fn serve(&mut self, index: u32, now: Instant, verdicts: &mut Verdicts<P>) -> Option<Queued<P>> {
+        let flow = &mut self.flows[index as usize];
         if flow.credit <= 0 {
             flow.credit += self.config.quantum.as_u64() as i64;
             self.unlist_first();
-            self.old.push_back(place);
+            self.old.push_back(index);
             return None;
         }
         let Some(head) = flow.waiting.front() else {
             // An emptied new flow moves to the old list, so that it cannot regain priority.
             if self.unlist_first() {
-                self.old.push_back(place);
+                self.old.push_back(index);
             } else {
-                self.flows[place as usize].place = ListState::Detached { since: Some(now) };
+                self.flows[index as usize].list_state = ListState::Detached { since: Some(now) };
             }
             return None;
         };
         let due = head.since.max(flow.next_packet);
         if now < due {
-            flow.place = ListState::Throttled;
+            flow.list_state = ListState::Throttled;
             flow.next_packet = due;
             self.next_release = self.next_release.min(due);
             self.unlist_first();
-            self.throttled.push(place);
+            self.throttled.push(index);
             self.active -= 1;
             return None;
         }
@@ -237,7 +237,7 @@ impl<P> Flow<P> {
         }
         let mut gap = rate.transmit_time(paid).min(MAX_THROTTLE);
         if self.next_packet > Instant::START {
-            // Lateness is made up for, by at most half of the gap.
+            // A flow that sends late makes up for at most half of the gap between packets.
             let late = now.saturating_since(self.next_packet);
             gap = gap.saturating_sub(late.min(gap / 2));
         }
@@ -260,21 +260,21 @@ impl<P> Qdisc<P> for Fq<P> {
             self.internal.push_back(arriving);
             return;
         }
-        let place = self.hash.masked(&arriving.packet, self.flows.len());
-        let flow = &mut self.flows[place];
+        let index = self.hash.masked(&arriving.packet, self.flows.len());
+        let flow = &mut self.flows[index];
         if flow.waiting.len() >= self.config.flow_limit.get() as usize {
             verdicts.lose(now, LossReason::Queue, arriving.packet);
             return;
         }
-        if let ListState::Detached { since } = flow.place {
+        if let ListState::Detached { since } = flow.list_state {
             let is_rested = since.is_none_or(|since| now > since + self.config.refill_delay);
             if is_rested {
                 flow.credit = flow.credit.max(self.config.quantum.as_u64() as i64);
             }
-            flow.place = ListState::Listed;
-            self.new.push_back(place as u32);
+            flow.list_state = ListState::Listed;
+            self.new.push_back(index as u32);
         }
-        if flow.waiting.is_empty() && flow.place == ListState::Listed {
+        if flow.waiting.is_empty() && flow.list_state == ListState::Listed {
             self.active += 1;
         }
         self.backlog = with_it;
@@ -288,8 +288,8 @@ impl<P> Qdisc<P> for Fq<P> {
             None => {
                 self.release(now);
                 loop {
-                    let place = *self.new.front().or(self.old.front())?;
-                    if let Some(first) = self.serve(place, now, verdicts) {
+                    let index = *self.new.front().or(self.old.front())?;
+                    if let Some(first) = self.serve(index, now, verdicts) {
                         break first;
                     }
                 }

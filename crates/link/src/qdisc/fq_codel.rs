@@ -1,6 +1,6 @@
 //! Flow queues with controlled delay (RFC 8290), with Linux's parameters (`net/sched/sch_fq_codel.c`):
 //! connections are hashed into queues, which are served by deficit round robin, new flows first; each queue has
-//! its own CoDel state. A packet that does not fit costs packets at the head of the queue with most bytes.
+//! its own CoDel state. If a packet does not fit, packets at the head of the queue with most bytes are dropped.
 
 use std::collections::VecDeque;
 use std::num::NonZeroU32;
@@ -126,8 +126,8 @@ impl<P> FqCodel<P> {
         }
     }
 
-    /// Drop from the head of the queue with most bytes (`fq_codel_drop`), of equals the first one, until half
-    /// of its bytes or `drop_batch` packets are gone.
+    /// Drop packets at the head of the queue with most bytes (`fq_codel_drop`), of equal queues the first,
+    /// until half of its bytes or `drop_batch` packets are dropped.
     #[cold]
     fn drop_from_fattest(&mut self, now: Instant, verdicts: &mut Verdicts<P>) {
         let fattest = |queue: &usize| (self.flows[*queue].bytes, std::cmp::Reverse(*queue));
@@ -209,8 +209,8 @@ impl<P> Source<P> for FlowHead<'_, P> {
         Some(first)
     }
 
-    /// Backlog of all flows, not only this one: so does Linux, where a short queue may be dropped from while
-    /// others are long.
+    /// Backlog of all flows, not only of this one, as in Linux: packets of a short queue may be dropped while
+    /// other queues are long.
     #[inline]
     fn backlog_bytes(&self) -> Bytes {
         self.backlog.bytes

@@ -1,5 +1,5 @@
 //! Flow queues with PIE (`net/sched/sch_fq_pie.c`): connections are hashed into queues, which are served by deficit
-//! round robin as in `fq_codel`; each queue has its own PIE state. A packet that does not fit on arrival is lost;
+//! round robin as in `fq_codel`; each queue has its own PIE state. An arriving packet that does not fit is lost;
 //! Linux's `memory_limit` is only a statistic, so it is no parameter here.
 
 use std::collections::VecDeque;
@@ -28,19 +28,19 @@ pub struct FqPieConfig {
     pub quantum: Bytes,
     /// Drop probability up to which ECN-capable packets are marked instead, if `ecn` is set.
     pub ecn_prob: Ratio,
-    /// Target of the queueing delay, as of `pie`.
+    /// Target of the queueing delay, as in `pie`.
     pub target: Duration,
-    /// Time between updates of the probability, as of `pie`.
+    /// Time between updates of the probability, as in `pie`.
     pub tupdate: Duration,
-    /// Gain for the deviation from the target, as of `pie`.
+    /// Gain for the deviation from the target, as in `pie`.
     pub alpha: u32,
-    /// Gain for the change of the delay, as of `pie`.
+    /// Gain for the change of the delay, as in `pie`.
     pub beta: u32,
     /// Whether ECN-capable packets are marked while the probability is at most `ecn_prob`.
     pub ecn: bool,
-    /// Whether small packets are dropped less often, as of `pie`.
+    /// Whether small packets are dropped less often, as in `pie`.
     pub bytemode: bool,
-    /// Whether the delay is estimated from the departure rate, as of `pie`.
+    /// Whether the delay is estimated from the departure rate, as in `pie`.
     pub dq_rate_estimator: bool,
 }
 

@@ -51,8 +51,8 @@ table! {
 /// Times do not decrease from call to call. A packet given to `enqueue` is returned by `dequeue` or
 /// recorded in `verdicts` with [`LossReason::Queue`](skyhop_model::LossReason::Queue), exactly once.
 pub(crate) trait Qdisc<P> {
-    /// Enqueue a packet at its `since`; record the packets dropped in exchange in `verdicts`. Afterwards the
-    /// backlog is within the limit.
+    /// Enqueue a packet at the time `arriving.since`; record in `verdicts` the packets that are dropped to make
+    /// room, this one included. Afterwards the backlog is within the limit.
     fn enqueue(&mut self, arriving: Queued<P>, verdicts: &mut Verdicts<P>);
 
     /// Return the packet to transmit from `now` on; `None` if the queue is empty or holds its packets back.
@@ -61,7 +61,7 @@ pub(crate) trait Qdisc<P> {
     /// Packets and bytes that wait in the queue.
     fn backlog(&self) -> Backlog;
 
-    /// Earliest time at which `dequeue` returns a packet again, after it returned none though packets wait.
+    /// Earliest time at which `dequeue` returns a packet again, after it returned `None` although packets wait.
     fn ready(&self) -> Instant {
         Instant::NEVER
     }
@@ -84,7 +84,7 @@ pub(crate) trait Parameters {
 /// A packet in the queue, with its time of arrival.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Queued<P> {
-    /// Time at which it was handed to the link.
+    /// Time at which the packet was handed to the link.
     pub(crate) since: Instant,
     pub(crate) packet: Packet<P>,
 }

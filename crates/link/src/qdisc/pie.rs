@@ -1,7 +1,7 @@
 //! Proportional integral controller enhanced (RFC 8033): arriving packets are dropped at random, with a probability
 //! that is updated every few milliseconds from the queueing delay and its change. As in Linux (`net/sched/sch_pie.c`,
-//! `include/net/pie.h`), the delay is that of the last packet that left, and ECN-capable packets are marked while the
-//! probability is low. The limit is the link's queue.
+//! `include/net/pie.h`), the queueing delay is the delay of the last packet that left, and ECN-capable packets are
+//! marked while the probability is low. The limit is the link's queue.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -67,7 +67,7 @@ const NEVER_BELOW: f64 = 0.85;
 const ALWAYS_FROM: f64 = 8.5;
 /// Delay from which on the probability grows quickly (RFC 8033 5.5).
 const LONG_WAIT: Duration = Duration::from_millis(250);
-/// Largest single increase of a probability of 10 % and more, and additional increase at a long delay.
+/// Largest single increase of a probability that is at least 10 %, and additional increase at a long delay.
 const STEP: f64 = 0.02;
 /// Probability above which ECN-capable packets are dropped instead of marked.
 const MOST_TO_MARK: f64 = 0.1;
@@ -114,7 +114,7 @@ impl Default for Control {
 }
 
 impl Control {
-    /// Update the probability as often as was due until `now`; the backlog was `backlog` all that time.
+    /// Make all updates of the probability that were due until `now`; the backlog was `backlog` all that time.
     #[inline]
     pub(super) fn catch_up(&mut self, config: &PieConfig, now: Instant, backlog: Bytes) {
         if self.next_update <= now {

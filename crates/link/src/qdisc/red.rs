@@ -32,9 +32,9 @@ pub struct RedConfig {
     /// than min / avpkt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub burst: Option<NonZeroU32>,
-    /// Rate at which an idle queue is assumed to send average packets, by which the average decays. At zero it does
-    /// not decay, as below a token bucket, where the qdisc does not learn that it is idle. (tc passes ticks of 64 ns
-    /// where the kernel expects microseconds, so that in Linux the average decays as if at a sixteenth of the rate.)
+    /// Rate at which an idle queue is assumed to send average packets, by which the average decays. At zero it does not
+    /// decay, as under a token bucket, which does not tell the qdisc that it is idle. (tc passes ticks of 64 ns where
+    /// the kernel expects microseconds, so that in Linux the average decays as if at a sixteenth of the rate.)
     pub bandwidth: Rate,
     /// Whether ECN-capable packets are marked rather than dropped.
     pub ecn: bool,
@@ -122,17 +122,19 @@ struct Curve {
     next_adaptation: Instant,
 }
 
-/// Decision about an arriving packet.
+/// Decision about an arriving packet, as `red_action` of Linux returns it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Action {
-    DontMark,
-    ProbMark,
-    /// The average is at `max` or above.
-    HardMark,
+    /// The packet enters the queue (`RED_DONT_MARK`).
+    Pass,
+    /// Random early mark or drop (`RED_PROB_MARK`).
+    Probabilistic,
+    /// Mark or drop of every packet (`RED_HARD_MARK`): the average is at `max` or above.
+    Hard,
 }
 
 impl RedConfig {
-    /// Thresholds and weight that tc passes to the kernel, for a link's queue of so many bytes.
+    /// Thresholds and weight that tc passes to the kernel, for a link whose queue holds `queue` bytes.
     pub fn thresholds(&self, queue: Bytes) -> RedThresholds {
         let max = self.max.unwrap_or(Bytes::new((queue.as_u64() / 4).max(1)));
         let min = self.min.unwrap_or(Bytes::new(max.as_u64() / 3)).min(max);
@@ -214,23 +216,23 @@ impl Curve {
     fn action(&mut self, average: f64, rng: &mut LinkRng) -> Action {
         if average < self.min {
             self.count = None;
-            return Action::DontMark;
+            return Action::Pass;
         }
         if average >= self.max {
             self.count = None;
-            return Action::HardMark;
+            return Action::Hard;
         }
         let Some(count) = self.count else {
             self.restart_count(rng);
-            return Action::DontMark;
+            return Action::Pass;
         };
         let count = count + 1.0;
         self.count = Some(count);
         if (average - self.min) * count < self.threshold {
-            return Action::DontMark;
+            return Action::Pass;
         }
         self.restart_count(rng);
-        Action::ProbMark
+        Action::Probabilistic
     }
 
     /// Start the count again and draw its next threshold: `red_random`.
@@ -292,9 +294,9 @@ impl<P> Red<P> {
     /// Apply a decision: mark the packet if possible; return whether it is lost.
     fn loses(&self, action: Action, arriving: &mut Queued<P>, verdicts: &mut Verdicts<P>) -> bool {
         let may_mark = match action {
-            Action::DontMark => return false,
-            Action::ProbMark => self.ecn,
-            Action::HardMark => self.ecn && !self.harddrop,
+            Action::Pass => return false,
+            Action::Probabilistic => self.ecn,
+            Action::Hard => self.ecn && !self.harddrop,
         };
         !(may_mark && verdicts.mark(&mut arriving.packet))
     }

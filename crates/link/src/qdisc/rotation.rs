@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 
 use skyhop_units::Bytes;
 
-/// Lists of the queues that may have packets, in the order in which they are served. A queue is known by its
-/// index.
+/// Lists of the queues that may have packets, in the order in which they are served. Each queue is identified
+/// by its index.
 #[derive(Debug)]
 pub(super) struct Rotation {
     quantum: i64,
@@ -22,7 +22,7 @@ struct Turn {
 }
 
 impl Rotation {
-    /// Create the lists for so many queues, each of which sends `quantum` bytes per round.
+    /// Create the lists for `queues` queues, each of which sends `quantum` bytes per round.
     pub(super) fn new(queues: usize, quantum: Bytes) -> Self {
         Self {
             quantum: quantum.as_u64() as i64,

@@ -1,7 +1,7 @@
-//! Stochastic fairness queueing (McKenney, "Stochastic fairness queueing", 1990), as in Linux
-//! (`net/sched/sch_sfq.c`): connections are hashed into queues, which are served by deficit round robin; a packet
-//! that does not fit costs one at the end of the longest queue. It holds 127 packets at most, whatever the link's
-//! limit.
+//! Stochastic fairness queueing (McKenney, "Stochastic fairness queueing", 1990), as in Linux (`net/sched/sch_sfq.c`):
+//! connections are hashed into queues, which are served by deficit round robin; if a packet does not fit, the packet at
+//! the end of the longest queue is dropped. The discipline holds at most 127 packets, even if the link's limit is
+//! larger.
 
 use std::collections::VecDeque;
 use std::num::NonZeroU32;
@@ -88,7 +88,7 @@ struct Slot<P> {
     allotment: i64,
 }
 
-/// Slots by their number of packets; of equal ones the slot that got there last comes last.
+/// Slots by their number of packets; among slots with the same number, the one that reached it last comes last.
 #[derive(Debug)]
 struct Depths {
     with: Vec<Vec<u32>>,
@@ -159,8 +159,8 @@ impl<P> Sfq<P> {
             self.next_perturbation += self.config.perturb;
         }
         let mut again = Vec::with_capacity(self.backlog.packets as usize);
-        for place in 0..self.slots.len() as u32 {
-            while let Some(queued) = self.take_first(place) {
+        for index in 0..self.slots.len() as u32 {
+            while let Some(queued) = self.take_first(index) {
                 again.push(queued);
             }
         }
@@ -176,65 +176,65 @@ impl<P> Sfq<P> {
     #[inline]
     fn insert(&mut self, queued: Queued<P>) -> Option<Queued<P>> {
         let value = self.hash.masked(&queued.packet, self.slot_of.len());
-        let place = match self.slot_of[value] {
-            Some(place) => place,
+        let index = match self.slot_of[value] {
+            Some(index) => index,
             None => {
-                let Some(place) = self.free.pop() else { return Some(queued) };
-                self.slot_of[value] = Some(place);
-                self.slots[place as usize].value = value;
-                place
+                let Some(index) = self.free.pop() else { return Some(queued) };
+                self.slot_of[value] = Some(index);
+                self.slots[index as usize].value = value;
+                index
             }
         };
-        let slot = &mut self.slots[place as usize];
+        let slot = &mut self.slots[index as usize];
         let depth = slot.waiting.len();
         if depth >= self.config.depth.get() as usize {
             return Some(queued);
         }
         if depth == 0 {
             slot.allotment = self.config.quantum.as_u64() as i64;
-            self.turns.push_back(place);
+            self.turns.push_back(index);
         }
         self.backlog.add(queued.packet.wire_size);
         slot.waiting.push_back(queued);
-        self.depths.change(place, depth, depth + 1);
+        self.depths.change(index, depth, depth + 1);
         None
     }
 
     /// Remove the slot's first packet.
     #[inline]
-    fn take_first(&mut self, place: u32) -> Option<Queued<P>> {
-        let first = self.slots[place as usize].waiting.pop_front()?;
-        self.on_removed(place, first.packet.wire_size);
+    fn take_first(&mut self, index: u32) -> Option<Queued<P>> {
+        let first = self.slots[index as usize].waiting.pop_front()?;
+        self.on_removed(index, first.packet.wire_size);
         Some(first)
     }
 
     /// Update the totals after a packet was removed from the slot.
     #[inline]
-    fn on_removed(&mut self, place: u32, wire_size: Bytes) {
-        let slot = &self.slots[place as usize];
+    fn on_removed(&mut self, index: u32, wire_size: Bytes) {
+        let slot = &self.slots[index as usize];
         self.backlog.remove(wire_size);
-        self.depths.change(place, slot.waiting.len() + 1, slot.waiting.len());
+        self.depths.change(index, slot.waiting.len() + 1, slot.waiting.len());
         if slot.waiting.is_empty() {
             self.slot_of[slot.value] = None;
-            self.free.push(place);
+            self.free.push(index);
         }
     }
 
-    /// Drop from the longest queue (`sfq_drop`), of equals from the one that got there last; if all have one packet,
-    /// from the one that is served next.
+    /// Drop from the longest queue (`sfq_drop`), among equal ones from the queue that reached that length last; if all
+    /// queues have one packet, from the one that is served next.
     fn drop_from_longest(&mut self, now: Instant, verdicts: &mut Verdicts<P>) {
-        let place = match self.depths.deepest {
+        let index = match self.depths.deepest {
             0 => return,
             1 => self.turns[0],
             deepest => self.depths.with[deepest][self.depths.with[deepest].len() - 1],
         };
-        let waiting = &mut self.slots[place as usize].waiting;
+        let waiting = &mut self.slots[index as usize].waiting;
         let lost = if self.config.headdrop { waiting.pop_front() } else { waiting.pop_back() };
         let Some(lost) = lost else { return };
         if waiting.is_empty() {
             self.turns.pop_front();
         }
-        self.on_removed(place, lost.packet.wire_size);
+        self.on_removed(index, lost.packet.wire_size);
         verdicts.lose(now, LossReason::Queue, lost.packet);
     }
 
@@ -242,11 +242,11 @@ impl<P> Sfq<P> {
     /// packet.
     fn replace_head(&mut self, queued: Queued<P>, verdicts: &mut Verdicts<P>) {
         let value = self.hash.masked(&queued.packet, self.slot_of.len());
-        let Some(place) = self.slot_of[value].filter(|_| self.config.headdrop) else {
+        let Some(index) = self.slot_of[value].filter(|_| self.config.headdrop) else {
             verdicts.lose(queued.since, LossReason::Queue, queued.packet);
             return;
         };
-        let waiting = &mut self.slots[place as usize].waiting;
+        let waiting = &mut self.slots[index as usize].waiting;
         self.backlog.add(queued.packet.wire_size);
         let now = queued.since;
         waiting.push_back(queued);
@@ -279,11 +279,11 @@ impl<P> Qdisc<P> for Sfq<P> {
     fn dequeue(&mut self, now: Instant, verdicts: &mut Verdicts<P>) -> Option<Queued<P>> {
         self.perturb(now, verdicts);
         loop {
-            let place = *self.turns.front()?;
-            let slot = &mut self.slots[place as usize];
+            let index = *self.turns.front()?;
+            let slot = &mut self.slots[index as usize];
             if slot.allotment > 0 {
-                let first = self.take_first(place)?;
-                let slot = &mut self.slots[place as usize];
+                let first = self.take_first(index)?;
+                let slot = &mut self.slots[index as usize];
                 slot.allotment -= first.packet.wire_size.as_u64() as i64;
                 if slot.waiting.is_empty() {
                     self.turns.pop_front();

@@ -13,8 +13,8 @@ macro_rules! table {
             default: || QueueDiscipline::$variant($config::default()),
         }),+];
 
-        /// A queue discipline with its parameters: in files its name, or a table with the name as `kind`
-        /// and those parameters that are not Linux's.
+        /// A queue discipline with its parameters. In files it is its name, or a table with the name as `kind`
+        /// and the parameters that differ from Linux's defaults.
         #[derive(Debug, Clone, PartialEq)]
         pub enum QueueDiscipline {
             $(#[doc = $summary] $variant($config)),+

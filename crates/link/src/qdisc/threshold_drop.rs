@@ -19,7 +19,7 @@ use crate::stats::Verdicts;
 pub struct ThresholdDropConfig {
     /// Share of the queue up to which nothing is dropped.
     pub share: Ratio,
-    /// Probability of a drop while the queue is fuller than that.
+    /// Probability of a drop while the queue is fuller than `share`.
     pub probability: Ratio,
 }
 

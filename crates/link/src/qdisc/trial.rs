@@ -35,7 +35,8 @@ impl Offered {
     }
 }
 
-/// Packets that a reference implementation has received, by number, and what it decided about them.
+/// Packets that a reference implementation has received, by number, and their fates: when each left or was
+/// dropped.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
     offered: Vec<Offered>,

@@ -96,7 +96,8 @@ fn us(duration: Duration) -> u32 {
     u32::try_from(duration.as_micros()).unwrap_or(u32::MAX).max(1)
 }
 
-/// Check a DRR quantum, in bytes: Linux silently raises smaller ones to its minimum, and refuses larger ones.
+/// Check a DRR quantum, in bytes: Linux silently raises a quantum below its minimum, and refuses
+/// one above its maximum.
 fn quantum(quantum: Bytes) -> Result<u32, Unsupported> {
     match quantum.as_u64() {
         bytes @ 256..=0x10_0000 => Ok(bytes as u32),
@@ -269,7 +270,7 @@ fn red_attributes(red: &RedConfig, limit: u32) -> Result<Attributes, Unsupported
     Ok(attributes)
 }
 
-/// `Scell_log` of red with which the average does not fall during idle times.
+/// `Scell_log` of red with which the average queue length does not fall during idle times.
 const IDLE_SCALE_NEVER: u8 = 31;
 
 fn cake_attributes(cake: &CakeConfig, queue: QueueLimit) -> Result<Attributes, Unsupported> {

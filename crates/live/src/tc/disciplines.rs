@@ -23,9 +23,9 @@ pub(super) struct LinkState {
     pub(super) seed: u64,
 }
 
-/// netem rate, in B/s, that keeps packets in order without delaying them.
+/// Rate for netem, in B/s, with which it keeps packets in order without a transmission time.
 const UNLIMITED: u64 = u64::MAX;
-/// Denominator by which netem's rate exceeds the bucket's (1/100,000): both round transmission times to
+/// netem's rate exceeds the rate of the bucket by 1/`RATE_MARGIN`: both round transmission times to
 /// nanoseconds, and packets that `tbf` released too early would otherwise accumulate before netem.
 const RATE_MARGIN: u64 = 100_000;
 
@@ -35,7 +35,7 @@ pub(super) fn disciplines(state: &LinkState, child: &TcQdisc) -> Disciplines {
         Bytes::ZERO => {
             bytes_per_second(rate).saturating_add(bytes_per_second(rate) / RATE_MARGIN + 1)
         }
-        // A token bucket of the scenario releases packets without transmission time.
+        // With a `burst` in the scenario, packets leave the token bucket without transmission time.
         _ => UNLIMITED,
     };
     let transmission =
@@ -48,7 +48,7 @@ pub(super) fn disciplines(state: &LinkState, child: &TcQdisc) -> Disciplines {
     };
     let limit = match child {
         TcQdisc::Pfifo { limit } | TcQdisc::Bfifo { limit } => *limit,
-        // tbf passes its limit only to fifos; other children have limits of their own.
+        // tbf passes its limit only to fifos; other child disciplines have limits of their own.
         _ => 1,
     };
     let burst = if burst == Bytes::ZERO { LARGEST_PACKET } else { burst };

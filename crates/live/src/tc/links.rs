@@ -1,4 +1,5 @@
-//! Running links of Linux's disciplines: applies the schedule's changes and reads the disciplines' counters.
+//! Links emulated by Linux's disciplines, during a run: applies the changes of the schedule and
+//! reads the disciplines' counters.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -16,7 +17,7 @@ use super::plan::{Step, TcPlan};
 use crate::pump::{PumpState, PumpView};
 use crate::traffic::Addresses;
 
-/// Links of a run, with their losses and views.
+/// Links of a run that Linux's disciplines emulate, with their losses and views.
 #[derive(Debug)]
 pub(crate) struct TcLinks {
     routers: Routers,
@@ -24,17 +25,19 @@ pub(crate) struct TcLinks {
     pub(crate) views: [Arc<PumpView>; 2],
 }
 
-/// Losses after a queue, by reason. A discipline only counts its drops; the reason is the one in force at the time.
+/// Losses after a queue, by reason. A discipline only counts its drops; the reason of a drop is the
+/// reason in force at the time.
 #[derive(Debug, Clone, Copy, Default)]
 struct Losses {
-    /// Reason for which every packet is lost at present; `None` if none is.
+    /// Reason for which every packet is lost at present; `None` if packets pass.
     loss_of_all: Option<LossReason>,
     counted: u64,
     drops: Drops,
 }
 
 impl Losses {
-    /// Update the losses from a discipline's total of drops; a smaller total is from an earlier request and is ignored.
+    /// Update the losses from a discipline's total number of drops. A total below the last one is
+    /// from an earlier request and is ignored.
     fn update(&mut self, drops: u64) {
         let since = drops.saturating_sub(self.counted);
         self.drops[self.loss_of_all.unwrap_or(LossReason::Loss)] += since;
@@ -81,7 +84,7 @@ impl TcLinks {
         losses[direction.index()]
     }
 
-    /// Change the disciplines in which a step differs from the previous one.
+    /// Change those disciplines whose settings in `to` differ from the current ones, `from`.
     fn change(&self, direction: Direction, from: &Disciplines, to: &Step) -> Result<(), HostError> {
         // Attribute the losses so far to the previous reason.
         if self.losses()[direction.index()].loss_of_all != to.loss_of_all {
@@ -147,7 +150,7 @@ impl RunningTc {
         Ok(Self { links, thread })
     }
 
-    /// Whether the thread has ended; before `stop` is set, only an error ends it.
+    /// Whether the thread has ended; before `stop` is set, it ends only because of an error.
     pub(crate) fn has_ended(&self) -> bool {
         self.thread.is_finished()
     }
@@ -171,7 +174,7 @@ fn follow(links: &TcLinks, plan: &TcPlan, clock: RunClock, stop: &Stop) -> Resul
         }
         links.change(direction, &pair[0].disciplines, &pair[1])?;
     }
-    // The thread must not end before `stop` is set, because that means failure.
+    // The thread waits until `stop` is set, because an earlier end would count as a failure.
     sleep_until(clock, Instant::NEVER, stop).map(|_| ())
 }
 

@@ -1,5 +1,5 @@
-//! Links emulated by Linux's queue disciplines, for runs in a guest: where they implement the scenario, packets stay
-//! in the kernel, which takes a fraction of the time.
+//! Links emulated by Linux's queue disciplines, for runs in a guest. Where the disciplines can implement the
+//! scenario, packets stay in the kernel, so that a run takes a fraction of the time.
 
 mod child_qdisc;
 mod disciplines;
@@ -20,14 +20,14 @@ use crate::LiveOptions;
 pub(crate) struct Choice {
     /// Settings of Linux's disciplines; `None` for skyhop's links.
     pub(crate) tc: Option<TcPlan>,
-    /// Reason against Linux's disciplines, where the scenario has `linux.link = "auto"`.
+    /// Reason why Linux's disciplines cannot be used, if the scenario has `linux.link = "auto"`.
     pub(crate) against: Option<String>,
 }
 
 /// Choose the link emulator for an experiment.
 ///
 /// # Errors
-/// The scenario demands Linux's disciplines and a feature that they lack.
+/// The scenario has `linux.link = "tc"` and a feature that Linux's disciplines lack.
 pub(crate) fn choose(
     experiment: &Experiment,
     options: &LiveOptions,
@@ -57,7 +57,7 @@ pub(crate) fn choose(
 /// Choose the link emulator as [`choose`] does, and try the disciplines in this kernel.
 ///
 /// # Errors
-/// The scenario demands Linux's disciplines, and this kernel lacks one or does not allow the trial.
+/// The scenario has `linux.link = "tc"`, and this kernel lacks a discipline or does not allow the trial.
 pub(crate) fn choose_here(
     experiment: &Experiment,
     options: &LiveOptions,

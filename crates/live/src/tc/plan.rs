@@ -14,10 +14,10 @@ use skyhop_units::{Bytes, Duration, Instant, Rate};
 use super::child_qdisc::{child, marks};
 use super::disciplines::{LinkState, disciplines};
 
-/// Step in which a gradually changing delay is approximated. The error is at most half of it, which is as large as
-/// the lateness of pumps.
+/// Size of the steps by which a gradually changing delay is approximated. The error is at most half a step, which
+/// is about the lateness of pumps.
 const GRAIN: Duration = Duration::from_micros(4);
-/// Shortest duration of such a step.
+/// Shortest duration of a step of [`GRAIN`].
 const SHORTEST: Duration = Duration::from_millis(5);
 
 /// Settings of the disciplines of a run.
@@ -36,7 +36,7 @@ pub(crate) struct TcPlan {
 pub(crate) struct Step {
     pub(crate) at: Instant,
     pub(crate) disciplines: Disciplines,
-    /// Reason for which every packet is lost; `None` if none is.
+    /// Reason for which every packet is lost; `None` if packets pass.
     pub(crate) loss_of_all: Option<LossReason>,
 }
 
@@ -137,7 +137,8 @@ fn steps(config: &LinkConfig) -> Result<Vec<Step>, Unsupported> {
             keeps_order: flat.keeps_order,
             loss: schedule.loss_at(at),
             loses_all: loss_of_all.is_some(),
-            // A netem that does not change is not set again, because setting it restarts its random draws.
+            // A netem whose settings do not change is not set again, because that would restart its
+            // random draws.
             seed: seed_for(config.seed, &format!("netem {draws}")),
         };
         let mut now = disciplines(&state, &child);
@@ -176,8 +177,8 @@ fn check_schedule(schedule: &LinkSchedule) -> Result<(), Unsupported> {
     Ok(())
 }
 
-/// Interval in which packets enter the delay line that will be on a hop when it is removed. The schedule is known in
-/// advance, so netem drops these packets when they enter.
+/// Interval in which packets enter the delay line that will be on a hop when the hop is removed. The schedule is
+/// known in advance, so that netem drops these packets when they enter.
 fn removal_interval(schedule: &LinkSchedule, hop: &Dismantled) -> Outage {
     let just_before = hop.at - Duration::from_nanos(1);
     // A packet that entered earlier has already arrived.
@@ -195,13 +196,13 @@ fn loss_of_all(schedule: &LinkSchedule, removals: &[Outage], at: Instant) -> Opt
     removals.iter().any(covers).then_some(LossReason::Dismantled)
 }
 
-/// Constant delay until the next one begins.
+/// Constant delay, which lasts until the next one begins.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct FlatDelay {
     from: Instant,
     delay: Duration,
-    /// Whether packets leave in order of arrival: required where the delay falls on one route, but packets of a new
-    /// route must not wait for those still on the old route.
+    /// Whether packets leave in order of arrival. Required where the delay of a route falls; but packets on a new
+    /// route must not wait for packets that are still on the old route.
     keeps_order: bool,
 }
 
@@ -209,7 +210,7 @@ struct FlatDelay {
 fn flat_delays(schedule: &LinkSchedule) -> Result<Vec<FlatDelay>, Unsupported> {
     let mut flat = Vec::with_capacity(schedule.delay.len());
     let (mut longest, mut before) = (Duration::ZERO, Duration::ZERO);
-    // Time until which packets of older routes are in flight.
+    // Time until which packets are in flight on older routes.
     let mut drained = Instant::START;
     for (index, piece) in schedule.delay.iter().enumerate() {
         if piece.new_route {
@@ -222,7 +223,8 @@ fn flat_delays(schedule: &LinkSchedule) -> Result<Vec<FlatDelay>, Unsupported> {
         before = piece.delay_at_end;
         let until = schedule.delay.get(index + 1).map_or(piece.from, |next| next.from);
         for (from, delay) in steps_of(piece, until)? {
-            // A decrease on the new route is postponed until the old one is empty, an error of at most one grain.
+            // A decrease of the delay on the new route is postponed until the old route is empty;
+            // the error is at most one [`GRAIN`].
             let keeps_order = from >= drained;
             let falls = flat.last().is_some_and(|last: &FlatDelay| delay < last.delay);
             if keeps_order || !falls || from == piece.from {
@@ -233,7 +235,7 @@ fn flat_delays(schedule: &LinkSchedule) -> Result<Vec<FlatDelay>, Unsupported> {
     Ok(flat)
 }
 
-/// Approximate a piece by steps, each with the delay of its midpoint.
+/// Approximate a piece of the delay by steps; each step has the delay of its midpoint.
 fn steps_of(piece: &DelayPiece, until: Instant) -> Result<Vec<(Instant, Duration)>, Unsupported> {
     let DelayPiece { from, delay, delay_at_end, .. } = *piece;
     let (low, high) = (delay.min(delay_at_end), delay.max(delay_at_end));

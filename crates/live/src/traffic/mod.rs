@@ -11,7 +11,7 @@ use std::sync::Arc;
 use skyhop_host::clock::{RunClock, Stop};
 use skyhop_host::namespace::NetNamespace;
 
-/// Pair of addresses that a connection uses; announcements select connections by address.
+/// Choice of the two addresses of a connection; announcements select connections by address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Addresses {
     /// Addresses of flows that cross the path, and of programs.
@@ -62,7 +62,7 @@ pub(crate) struct Testbench {
     pub(crate) clock: RunClock,
     /// Signal that stops sending.
     pub(crate) stop: Arc<Stop>,
-    /// Signal, set after the link has drained, that nothing more will arrive.
+    /// Signal that no more packets will arrive; set after the link has drained.
     pub(crate) close: Arc<Stop>,
 }
 

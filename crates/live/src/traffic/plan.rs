@@ -14,7 +14,7 @@ use skyhop_host::error::HostError;
 /// All traffic of a run. Index 0 is the timing probe's.
 #[derive(Debug)]
 pub(crate) struct TrafficPlan {
-    /// Engine's own probe, which measures how late the machine delivers packets.
+    /// Plan of the engine's own probe, which measures how late the machine delivers packets.
     pub(crate) timing_probe: UdpPlan,
     pub(crate) udp_flows: Vec<UdpPlan>,
     pub(crate) flows: Vec<TcpPlan>,
@@ -24,7 +24,7 @@ pub(crate) struct TrafficPlan {
 impl TrafficPlan {
     /// Build the traffic of `experiment`; with a program, its UDP flows only.
     ///
-    /// Loads the flows' congestion controls into `modules`.
+    /// The flows' congestion controls are loaded into `modules`.
     pub(crate) fn new(
         experiment: &Experiment,
         with_program: bool,

@@ -1,7 +1,7 @@
 //! Applications over UDP: one thread per end of a flow, which sends the application's datagrams and reports arrivals
 //! to it.
 //!
-//! A datagram begins with its number, which identifies the sojourn time that the links scheduled for it.
+//! A datagram begins with its number, by which the time that the links scheduled for it is found.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -56,7 +56,8 @@ impl RunningUdp {
     }
 
     /// Wait for both threads. Return the application's transactions, each with the scheduled round trip of the
-    /// datagrams with its number, from `sojourns` of both directions; `None` where one direction has none.
+    /// two datagrams that have the transaction's number. The round trip is the sum of the `sojourns` of both
+    /// directions; `None` if a direction has no sojourn for the number.
     pub(crate) fn join(
         self,
         sojourns: &[Vec<Sojourn>; 2],
@@ -119,7 +120,7 @@ impl UdpEnd {
         })
     }
 
-    /// Run this end until nothing more will arrive; return the application's transactions.
+    /// Run this end until no more packets will arrive; return the application's transactions.
     fn run(mut self) -> Result<Vec<Transaction>, HostError> {
         minimize_timer_slack()?;
         sleep_until(self.testbench.clock, self.start, &self.testbench.stop)?;
@@ -133,12 +134,12 @@ impl UdpEnd {
             let (until, stop) = if is_stopped { (Instant::NEVER, close) } else { (until, stop) };
             wait(*clock, until, stop, [(self.socket.as_fd(), PollFlags::POLLIN)])?;
         }
-        // Nothing is outstanding after `close`.
+        // After `close` all transactions are over.
         let results = self.app.take_results(Instant::NEVER);
         Ok([results, self.app.conclude(Instant::NEVER)].concat())
     }
 
-    /// Pass received datagrams to the application; return whether there were any.
+    /// Pass received datagrams to the application; return whether any were received.
     fn receive(&mut self) -> Result<bool, HostError> {
         let now = self.testbench.clock.now();
         let mut has_received = false;
@@ -160,7 +161,7 @@ impl UdpEnd {
         }
     }
 
-    /// Execute the application's actions until it waits; return until when.
+    /// Execute the application's actions until it waits; return the time until which it waits.
     fn act(&mut self) -> Result<Instant, HostError> {
         loop {
             match self.app.poll(self.testbench.clock.now()) {
@@ -172,7 +173,7 @@ impl UdpEnd {
         }
     }
 
-    /// Send a datagram; a datagram for which the socket has no room is lost.
+    /// Send a datagram; it is lost if the socket has no room for it.
     fn send(&mut self, Datagram { number, size }: Datagram) -> Result<(), HostError> {
         let datagram = &mut self.datagram[..size.as_u64() as usize];
         datagram[..size_of::<u64>()].copy_from_slice(&number.to_be_bytes());
@@ -187,8 +188,8 @@ impl UdpEnd {
     }
 }
 
-/// Enlarge the receive buffer, so that it holds what arrives while this end's thread has no CPU: a datagram dropped
-/// at the socket would count as lost in the network.
+/// Enlarge the receive buffer, so that it has room for the datagrams that arrive while this end's thread has no
+/// CPU: a datagram dropped at the socket would count as lost in the network.
 fn enlarge_receive_buffer(socket: &UdpSocket) -> Result<(), HostError> {
     let bytes = 4 << 20;
     // SO_RCVBUFFORCE needs CAP_NET_ADMIN; the kernel limits SO_RCVBUF to net.core.rmem_max.

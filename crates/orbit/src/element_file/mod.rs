@@ -137,7 +137,8 @@ impl ElementFile {
     }
 }
 
-/// Sanitise the name of a satellite for display: without control and formatting characters, and of limited length.
+/// Sanitise the name of a satellite for display: remove control and formatting characters, and
+/// limit the length.
 fn printable_name(name: &str) -> String {
     name.chars().filter(|letter| is_shown(*letter)).take(LONGEST_NAME).collect()
 }

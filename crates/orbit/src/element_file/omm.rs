@@ -1,7 +1,7 @@
-//! Orbit mean-elements messages (CCSDS 502.0-B) as CelesTrak and Space-Track serve them.
+//! Orbit mean-elements messages (OMM, CCSDS 502.0-B) as CelesTrak and Space-Track serve them.
 //!
-//! JSON is an array of objects, CSV a table, XML an `ndm` with one `omm` per satellite; the keywords
-//! are the same in all three.
+//! In JSON a file is an array of objects, in CSV a table, in XML an `ndm` with one `omm` per
+//! satellite. The keywords are the same in all three formats.
 
 use std::collections::BTreeMap;
 

@@ -1,9 +1,9 @@
-//! Report on the use of the records of a file.
+//! Report on which records of a file of element sets are used.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Report on the use of every record of a file of element sets.
+/// Report on which records of a file of element sets are used, and on why the others are skipped.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct RecordReport {
     /// Name of the file.
@@ -19,7 +19,7 @@ pub struct RecordReport {
 /// Record that is not used, with the reason.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Skipped {
-    /// Name of the satellite, or the record's place in the file if it has none.
+    /// Name of the satellite; if it has none, the record's position in the file.
     pub name: String,
     /// Reason for which the record is skipped.
     pub reason: SkipReason,
@@ -36,7 +36,7 @@ pub enum SkipReason {
     Malformed(String),
     /// A number is infinite or NaN, or the orbit is impossible.
     Impossible(String),
-    /// Another element set of the same satellite is nearer in time.
+    /// The epoch of another element set of the same satellite is nearer to the requested time.
     Duplicate,
     /// The epoch is too far from the requested time.
     Stale {

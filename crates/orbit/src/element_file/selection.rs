@@ -16,14 +16,14 @@ use crate::{Constellation, ElementSet, Propagator};
 const LOWEST_ALTITUDE_M: f64 = 120e3;
 const EQUATORIAL_RADIUS_M: f64 = 6_378_137.0;
 
-/// Choice of a file's element sets and of the time of their use.
+/// Selection of a file's element sets, and the period for which they are used.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Selection {
     /// Start of the period; `None` for the median of the epochs, rounded down to the minute.
     pub start: Option<UtcInstant>,
     /// Duration of the period.
     pub duration: Duration,
-    /// Maximum distance of an epoch from the start.
+    /// Maximum difference between an epoch and the start.
     pub stale_after: Duration,
     /// Filter of the satellites by name, shell and plane.
     pub satellites: SatelliteFilter,
@@ -51,7 +51,7 @@ impl ElementFile {
         Some(UtcInstant::from_unix_nanos(middle.div_euclid(MINUTE_NS) * MINUTE_NS))
     }
 
-    /// Create the constellation of the satellites that `selection` chooses, with a report on the use of every record.
+    /// Create the constellation of the satellites that `selection` chooses, with a report about every record.
     ///
     /// # Errors
     /// No element set can be used.
@@ -97,7 +97,8 @@ impl ElementFile {
         })
     }
 
-    /// Whether each set is the one of its satellite with the epoch nearest to `time`; of equally near ones the first.
+    /// Return for each set whether it is the one to use for its satellite: the set with the epoch
+    /// nearest to `time`; of equally near ones the first in the file.
     fn nearest_in_time(&self, time: UtcInstant) -> Vec<bool> {
         let distance =
             |set: &ElementSet| set.elements().epoch.unix_nanos().abs_diff(time.unix_nanos());
@@ -197,7 +198,8 @@ impl SatelliteFilter {
         self.planes.is_empty() || self.planes.iter().any(|range| range.contains(&plane))
     }
 
-    /// Keep the sets in the chosen shells and planes of the formation at `time`; append the others to `skipped`.
+    /// Keep the sets whose satellites are in the chosen shells and planes of the formation at
+    /// `time`; append the others to `skipped`.
     fn retain_places(
         &self,
         used: &mut Vec<ElementSet>,
@@ -265,7 +267,8 @@ fn matches(pattern: &str, name: &str) -> bool {
     let (pattern, name): (Vec<char>, Vec<char>) =
         (pattern.chars().collect(), name.chars().collect());
     let (mut at, mut in_name) = (0, 0);
-    // Places after the last `*` from which to retry if the rest does not match, with one more character for the `*`.
+    // Positions of the last `*` in the pattern and of the end of its match in the name. If the rest
+    // does not match, the next attempt lets the `*` match one character more.
     let mut retry: Option<(usize, usize)> = None;
     while in_name < name.len() {
         match pattern.get(at) {

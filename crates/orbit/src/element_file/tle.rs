@@ -40,7 +40,7 @@ pub(super) fn read(text: &str, records: &mut Records<'_>) -> Result<(), ElementF
     pending.lost_first_line(records)
 }
 
-/// Incomplete record: its name and its first line, as far as they have been read.
+/// Incomplete record: the name and the first line, if they have been read.
 #[derive(Default)]
 struct Pending<'t> {
     name: Option<String>,
@@ -48,7 +48,7 @@ struct Pending<'t> {
 }
 
 impl Pending<'_> {
-    /// Report a first line without its second line, if there is one, as skipped.
+    /// If a first line is pending, report it as skipped, because its second line is missing.
     fn lost_first_line(&mut self, records: &mut Records<'_>) -> Result<(), ElementFileError> {
         let Some((number, _)) = self.first.take() else { return Ok(()) };
         let name = or_line(self.name.take(), number);

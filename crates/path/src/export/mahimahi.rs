@@ -1,5 +1,6 @@
 //! Rate of a path as a packet-delivery trace of mahimahi: one line per opportunity to deliver a packet of
-//! 1500 bytes, with the millisecond by whose end it is delivered. An outage has no opportunities.
+//! 1500 bytes. A line is the millisecond, since the trace's beginning, by whose end the packet is
+//! delivered. There are no opportunities during an outage.
 
 use std::io::{self, Write};
 
@@ -35,8 +36,8 @@ pub enum MahimahiError {
     Write(#[from] io::Error),
 }
 
-/// Write the delivery opportunities from `from` to `to`; `assumed` is the rate where the path has none. mahimahi
-/// repeats the trace from its beginning.
+/// Write the delivery opportunities from `from` to `to`; `assumed` is the rate for times at which the path
+/// specifies none. mahimahi repeats the trace from its beginning once it is over.
 ///
 /// # Errors
 /// No packet passes, there are too many packets, or `output` cannot be written.

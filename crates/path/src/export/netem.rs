@@ -41,8 +41,8 @@ done <<'PATH_TABLE'
 
 /// Write the script, with a line for each `step` in which a value changes.
 ///
-/// netem supports neither a rate of zero nor outages: both become a loss of 100 % with an unchanged delay, an outage in
-/// both directions.
+/// netem supports neither a rate of zero nor outages: both become a loss of 100 % with an unchanged delay, in the
+/// case of an outage in both directions.
 ///
 /// # Errors
 /// `output` cannot be written.

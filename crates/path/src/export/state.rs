@@ -1,13 +1,13 @@
-//! PathState of a path at a given time: frames, their interpolation, and outages combined.
+//! State of a path at a given time, from its frames, their interpolation and its outages.
 
 use skyhop_units::{Duration, Instant, Rate};
 
 use crate::trace::{BetweenFrames, Frame, PathTrace};
 
-/// PathState of a path at a given time.
+/// State of a path at a given time.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct PathState {
-    /// One-way delays, forth and back; `None` while the path is down.
+    /// One-way delays (`from -> to`, `to -> from`); `None` while the path is down.
     pub delays: Option<(Duration, Duration)>,
     /// Last known rate up to this time.
     pub rate: Option<Rate>,

@@ -9,14 +9,15 @@ const PERIOD: Duration = Duration::from_secs(16);
 
 /// Policy of LeoEM's route stage (SaTCP section III).
 ///
-/// While the current pair of satellites has a route, an end switches to its nearest satellite when its period is over.
-/// Without a route, `from` gets its nearest satellite, else `to`, else both; if none of these pairs has a route, the
-/// nearest pair in view with a route is used. The period of an end restarts when it is over, and when the end gets a
-/// satellite because of a missing route.
+/// While there is a route between the current satellites, an end switches to its nearest satellite when the end's
+/// period is over. When there is none, the policy gives the nearest satellite to `from` alone; if that does not yield
+/// a route, to `to` alone, then to both; and if that fails too, it chooses the nearest pair of satellites in view
+/// that has a route. The period of an end restarts when it is over, and when the end gets a satellite because a route
+/// was missing.
 #[derive(Debug, Default)]
 pub(super) struct Leoem {
     selection: Selection,
-    /// End of each end's period.
+    /// Time at which the current period of each end is over; `from` comes first.
     due: [Instant; 2],
 }
 
@@ -51,13 +52,14 @@ impl HandoverPolicy for Leoem {
 }
 
 impl Leoem {
-    /// Current satellites that may still be used.
+    /// Current satellites that the ends may keep.
     fn still_usable(&self, view: &View<'_>) -> Selection {
         [0, 1].map(|end| self.selection[end].filter(|link| view.may_keep(end, *link)))
     }
 }
 
-/// Return the pair with the fewest new satellites that has a route, and whether each end's satellite is new.
+/// Try new satellites for `from` alone, for `to` alone and for both, and return the first pair with
+/// a route (else the last pair), and for each end whether its satellite is new.
 fn repaired(view: &View<'_>, kept: Selection, nearest: Selection) -> (Selection, [bool; 2]) {
     let attempts = [
         ([nearest[0], kept[1]], [true, false]),
@@ -68,7 +70,8 @@ fn repaired(view: &View<'_>, kept: Selection, nearest: Selection) -> (Selection,
     *found.unwrap_or(&attempts[2])
 }
 
-/// Return the pair with a route and the smallest sum of delays; of equal ones the first.
+/// Return, of the pairs of satellites with a route, the one with the smallest sum of the ends'
+/// delays; of equal ones the first.
 fn nearest_connected_pair(view: &View<'_>) -> Option<[Link; 2]> {
     let mut best: Option<[Link; 2]> = None;
     let sum = |pair: &[Link; 2]| pair[0].delay_s + pair[1].delay_s;

@@ -24,7 +24,7 @@ pub struct PolicyEntry {
     pub name: &'static str,
     /// Summary for users, in one line.
     pub summary: &'static str,
-    /// Whether the policy chooses only at the times of the grid, as long as the path does not break.
+    /// Whether the policy chooses satellites only at the times of the grid, unless the path breaks.
     pub follows_grid: bool,
     /// Constructor of the policy, called once per path.
     pub make: fn(UtcGrid) -> Box<dyn HandoverPolicy>,
@@ -118,7 +118,7 @@ pub struct Link {
 
 /// Forecast of how long satellites stay in view.
 pub trait VisibilityForecast {
-    /// Time from now on for which a satellite stays in view of an end; at most an hour.
+    /// Time for which a satellite stays in view of an end, counted from now; at most an hour.
     fn time_in_view(&self, end: usize, satellite: u32) -> Duration;
 }
 
@@ -135,7 +135,7 @@ pub struct View<'a> {
     pub keeps_lost_satellite: bool,
     /// Connected component of each node: a route exists between nodes of the same component.
     pub components: &'a [u32],
-    /// Links between satellites (and gateways), with their delays.
+    /// Links between satellites (and gateways), with their one-way delays.
     pub graph: &'a Graph,
     /// Forecast of how long satellites stay in view.
     pub visibility: &'a dyn VisibilityForecast,
@@ -158,21 +158,21 @@ impl View<'_> {
         links.reduce(|best, link| if link.delay_s < best.delay_s { link } else { best })
     }
 
-    /// Links of an end that have a route to any link of the other end.
+    /// Links of an end whose satellite has a route to at least one satellite in view of the other end.
     pub fn links_to_any(&self, end: usize) -> impl Iterator<Item = Link> {
         let component = |link: &Link| self.components[link.satellite as usize];
         let others: BTreeSet<u32> = self.in_view[1 - end].iter().map(component).collect();
         self.in_view[end].iter().copied().filter(move |link| others.contains(&component(link)))
     }
 
-    /// Links of an end that have a route to the link `other` of the other end.
+    /// Links of an end whose satellite has a route to the satellite of `other`, a link of the other end.
     pub fn links_to(&self, end: usize, other: Link) -> impl Iterator<Item = Link> {
         let component = self.components[other.satellite as usize];
         let links = self.in_view[end].iter().copied();
         links.filter(move |link| self.components[link.satellite as usize] == component)
     }
 
-    /// Whether an end may keep a satellite.
+    /// Whether an end may keep the satellite of `link`.
     pub fn may_keep(&self, end: usize, link: Link) -> bool {
         self.keeps_lost_satellite
             || self.in_view[end].binary_search_by_key(&link.satellite, |l| l.satellite).is_ok()

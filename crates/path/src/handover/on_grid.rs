@@ -15,7 +15,7 @@ pub(super) struct OnGrid {
     grid: UtcGrid,
     score: Score,
     selection: Selection,
-    /// Index of the grid time of the last choice.
+    /// Index of the grid time at which satellites were last chosen.
     chosen: Option<i64>,
 }
 
@@ -36,17 +36,17 @@ impl HandoverPolicy for OnGrid {
     }
 }
 
-/// Satellites of a selection that may still be used.
+/// Satellites of a selection that the ends may keep; `None` for the others.
 pub(super) fn still_usable(view: &View<'_>, selection: Selection) -> Selection {
     [0, 1].map(|end| selection[end].filter(|link| view.may_keep(end, *link)))
 }
 
-/// Complete a selection: choose for missing ends the best links that make a path; if the existing link allows no path,
-/// choose both ends again.
+/// Complete a selection. An end without a link gets the one with the highest score that has a route to the other
+/// end's link. If there is none, both ends get new links.
 pub(super) fn fill_missing(view: &View<'_>, kept: Selection, score: Score) -> Selection {
     let best = |end: usize, links: &mut dyn Iterator<Item = Link>| -> Option<Link> {
         let rated = links.map(|link| (score(view, end, link), link));
-        // Of equal scores the first wins, which is that of the lowest satellite.
+        // Of equal scores the first wins: the one of the lowest satellite id.
         rated.reduce(|a, b| if b.0 > a.0 { b } else { a }).map(|(_, link)| link)
     };
     let partial = match kept {

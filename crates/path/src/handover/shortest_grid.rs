@@ -9,15 +9,16 @@ use crate::route::Router;
 
 /// Policy that chooses the satellites of both ends together at each time of the grid.
 ///
-/// Choosing together avoids detours: two satellites overhead, of which one moves north and the other south, are far
-/// apart in the grid of links. Candidates are the satellites that stay in view until the next grid time, and they are
-/// kept until then. If the path breaks before, it is chosen again, keeping the satellite of one end if possible.
+/// Choosing both together avoids detours: two satellites overhead, of which one moves north and the other south, are
+/// far apart in the grid of links. Candidates are the satellites that stay in view until the next grid time, until
+/// which the ends keep the chosen ones. If the path breaks before, the policy chooses again and keeps the satellite
+/// of one end if possible.
 #[derive(Debug)]
 pub(super) struct ShortestGrid {
     grid: UtcGrid,
     router: Router,
     selection: Selection,
-    /// Index of the grid time of the last choice.
+    /// Index of the grid time at which satellites were last chosen.
     chosen: Option<i64>,
 }
 
@@ -26,7 +27,8 @@ impl ShortestGrid {
         Self { grid, router: Router::default(), selection: [None; 2], chosen: None }
     }
 
-    /// Links of the shortest path with the satellites of `kept`; if there is none, of the shortest path at all.
+    /// Links of the shortest path over the satellites of `kept`; if no path goes over them, links
+    /// of the shortest of all paths.
     fn shortest(&mut self, view: &View<'_>, kept: Selection) -> Selection {
         let until_next = self.grid.period - self.grid.since(view.utc);
         let lasting = [0, 1].map(|end| lasting(view, end, until_next));

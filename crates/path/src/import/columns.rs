@@ -15,7 +15,7 @@ pub(super) struct Columns {
 /// Column of numbers: index, name, and unit.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Column {
-    pub place: usize,
+    pub index: usize,
     pub name: String,
     /// Nanoseconds per unit; `None` if the name gives no unit.
     unit_ns: Option<u64>,
@@ -37,7 +37,7 @@ const UNITS_NS: [(&str, u64); 9] = [
 ];
 
 impl Columns {
-    /// Parse the names from the first line; `None` if it holds numbers already.
+    /// Parse the column names from the first line; `None` if that line contains numbers.
     pub fn from_header(first: &str) -> Option<Self> {
         let separator = [';', '\t', ','].into_iter().find(|mark| first.contains(*mark))?;
         let names: Vec<String> = cells(first, separator).map(one_line).collect();
@@ -55,7 +55,7 @@ impl Columns {
         one_line(&self.names.join(","))
     }
 
-    /// Split a row into cells; an error if their number differs from that of the columns.
+    /// Split a row into cells; it is an error if their number differs from the number of columns.
     pub fn row<'t>(&self, text: &'t str) -> Result<Vec<&'t str>, String> {
         let found: Vec<&str> = cells(text, self.separator).collect();
         if found.len() == self.names.len() {
@@ -70,7 +70,7 @@ impl Columns {
     }
 
     /// Indexes of the columns with these names, if all of them exist.
-    pub fn places<const N: usize>(&self, wanted: [&str; N]) -> Option<[usize; N]> {
+    pub fn indexes_of<const N: usize>(&self, wanted: [&str; N]) -> Option<[usize; N]> {
         let same = |name: &str, other: &str| words(name) == words(other);
         let mut places = [0; N];
         for (place, wanted) in places.iter_mut().zip(wanted) {
@@ -92,16 +92,16 @@ impl Columns {
                 .iter()
                 .rev()
                 .find_map(|word| UNITS_NS.iter().find(|(unit, _)| word == unit).map(|(_, ns)| *ns));
-            Column { place, name: name.clone(), unit_ns: unit }
+            Column { index: place, name: name.clone(), unit_ns: unit }
         };
         let rtt = column(find(&RTT_WORDS, None)?);
-        let time = column(find(&TIME_WORDS, Some(rtt.place))?);
+        let time = column(find(&TIME_WORDS, Some(rtt.index))?);
         Some((time, rtt))
     }
 }
 
 impl Column {
-    /// Whether the time is that of sending a probe, rather than of its answer.
+    /// Whether the column is the time at which a probe was sent, rather than at which its answer arrived.
     pub fn is_sending(&self) -> bool {
         words(&self.name).iter().any(|word| word == "sent" || word == "send")
     }
@@ -148,7 +148,7 @@ impl Column {
         Ok(moment.unix_nanos())
     }
 
-    /// Units per millisecond, for round trips, whose default unit is the millisecond.
+    /// Units of the column per millisecond, for round trips; their default unit is the millisecond.
     pub fn per_ms(&self) -> f64 {
         1e6 / self.unit_ns.unwrap_or(1_000_000) as f64
     }

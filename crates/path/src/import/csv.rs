@@ -25,7 +25,8 @@ const SINCE_1970_NS: i64 = 100_000_000_000_000_000;
 /// Parse a CSV measurement of any of the kinds above.
 ///
 /// # Errors
-/// A row has the wrong number of columns, is out of order, or has an impossible value; with its line.
+/// A row has the wrong number of columns, is out of order, or has an impossible value; the error
+/// states the line number.
 pub fn parse_csv(file: impl BufRead, options: &MeasuredOptions) -> Result<PathTrace, ImportError> {
     let mut lines = Lines::new(file);
     let Some(first) = lines.next()? else {
@@ -143,13 +144,13 @@ struct Log {
 
 impl Log {
     fn parse_row(&mut self, cells: &[&str]) -> Result<(), String> {
-        let rtt = cells[self.rtt.place];
+        let rtt = cells[self.rtt.index];
         if LOST.contains(&rtt.to_lowercase().as_str()) && !self.is_plain() {
             self.lost += 1;
             self.has_lost = true;
             return Ok(());
         }
-        let time = self.columns.number(cells[self.time.place]);
+        let time = self.columns.number(cells[self.time.index]);
         let (name, at_ns) = (&self.time.name, self.time.time_ns(&time)?);
         if at_ns < self.last.1 {
             let last = &self.last.0;
@@ -177,7 +178,7 @@ impl Log {
 }
 
 /// Infer losses from the spacing of rows, which have no sequence numbers: at least [`LOST_IN_A_ROW`] missing probes
-/// count as lost. One or two may only have been sent late.
+/// count as lost. A gap of one or two probes may only mean that a probe was sent late.
 fn infer_losses(probes: &mut [Probe]) {
     let Some(spacing_ns) = typical_spacing_ns(probes) else { return };
     for next in 1..probes.len() {

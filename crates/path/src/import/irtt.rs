@@ -1,7 +1,8 @@
 //! JSON output of `irtt client -o FILE`, with every round trip.
 //!
-//! If every answered probe has both one-way delays, they are used after the clock offset is removed: the minimum
-//! delays of both directions are assumed to be equal. Otherwise a round trip is split into two halves.
+//! If every answered probe has both one-way delays, the path uses them after removing the offset between the two
+//! hosts' clocks; the minimum delays of both directions are assumed to be equal. Otherwise a round trip is split
+//! into two halves.
 
 use std::io::BufRead;
 
@@ -17,7 +18,8 @@ use crate::trace::PathTrace;
 /// Parse the JSON output of irtt.
 ///
 /// # Errors
-/// The file is not irtt's JSON, with the line; or a round trip is impossible, with its sequence number.
+/// The file is not irtt's JSON (the error states the line number), or a round trip is impossible
+/// (the error states its sequence number).
 pub fn parse_irtt(file: impl BufRead, options: &MeasuredOptions) -> Result<PathTrace, ImportError> {
     series(file)?.into_trace("irtt", options)
 }
@@ -62,7 +64,7 @@ struct Client {
     send: Stamp,
 }
 
-/// Timestamp on the two clocks of a host, ns.
+/// Time of one event on a host's wall clock and on its monotonic clock, ns.
 #[derive(Deserialize)]
 struct Stamp {
     wall: Option<i64>,
@@ -141,7 +143,8 @@ impl Log {
     }
 }
 
-/// Time by which the server's clock is ahead, ns; `None` unless every answered probe has both one-way delays.
+/// Time by which the server's clock is ahead of the client's, ns; `None` unless every answered
+/// probe has both one-way delays.
 fn clock_lead_ns(trips: &[RoundTrip]) -> Option<i64> {
     let answered = || trips.iter().filter(|trip| trip.answered());
     if !answered().all(|trip| trip.delay.send.is_some() && trip.delay.receive.is_some()) {

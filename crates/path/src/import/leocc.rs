@@ -1,6 +1,7 @@
-//! Traces of LeoCC: deliveries in mahimahi's format, and one-way delays in ms, a line per 10 ms.
+//! Traces of LeoCC, in two files: deliveries in mahimahi's format, and one-way delays in ms, with a
+//! line per 10 ms.
 //!
-//! A delay holds for 10 ms and is used for both directions. The path ends with the shorter of the two files.
+//! A delay holds for 10 ms, in both directions. The path ends with the shorter of the two files.
 
 use std::io::BufRead;
 
@@ -11,14 +12,14 @@ use super::mahimahi::Deliveries;
 use super::{MeasuredOptions, measured_header};
 use crate::trace::{Frame, PathTrace};
 
-/// Time between two delays, over which deliveries are averaged to a rate.
+/// Time between two delays. Deliveries are averaged over the same time to a rate.
 const STEP: Duration = Duration::from_millis(10);
 const DELAYS_MS: (f64, f64) = (0.0, 60_000.0);
 
 /// Parse the file of delays.
 ///
 /// # Errors
-/// A line is not a delay, with its number, or the file is empty.
+/// A line is not a delay (the error states its number), or the file is empty.
 pub fn parse_leocc_delays(file: impl BufRead) -> Result<Vec<Duration>, ImportError> {
     let mut lines = Lines::new(file);
     let mut delays = Vec::new();

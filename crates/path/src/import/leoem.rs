@@ -23,9 +23,9 @@ const SUM_TOLERANCE_S: f64 = 1e-12;
 /// Properties of the path that a log does not contain.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LeoemLogOptions {
-    /// End that is -1 in the log.
+    /// End with the node id -1 in the log.
     pub from: Endpoint,
-    /// End that is -2 in the log.
+    /// End with the node id -2 in the log.
     pub to: Endpoint,
     /// Model of the outages of end handovers.
     pub outage: OutageModel,
@@ -43,7 +43,8 @@ impl Default for LeoemLogOptions {
 
 /// Parse a LeoEM log.
 ///
-/// Events are those of LeoEM's emulator, and delays stay constant until the next line, as in the emulator.
+/// Events are derived by the rules of LeoEM's emulator, and delays stay constant until the next
+/// line, as in the emulator.
 ///
 /// # Errors
 /// The log cannot be read, a line is damaged (with its number), cycles are not consecutive from 1,

@@ -1,9 +1,10 @@
 //! Detection of handovers in a series of round trips: level shifts on a grid of 15 s.
 //!
-//! Starlink moves its users to other satellites every 15 s, and the level of the round trip shifts then. The series is
-//! divided into bins; the shift at the border of two bins is the difference between the medians of the 2 s before and
-//! after. Folded modulo 15 s, shifts on the grid stand out: the series has a grid if the typical shift at the best
-//! phase exceeds `STANDS_OUT` times the typical shift of all phases. Otherwise (OneWeb) no handover is marked.
+//! Starlink moves its users to other satellites every 15 s, and the level of the round trip shifts at these times.
+//! The series is divided into bins; the shift at the border of two bins is the difference between the median round
+//! trips of the 2 s before and of the 2 s after it. Folded modulo 15 s, shifts on the grid stand out: the series has
+//! a grid if the typical shift at the best phase exceeds `MIN_GRID_RATIO` times the typical shift of all phases.
+//! Otherwise (OneWeb) no handover is marked.
 
 use std::cmp::Ordering;
 
@@ -12,14 +13,14 @@ use super::probes::Probe;
 const PERIOD_NS: u64 = 15_000_000_000;
 const BIN_NS: u64 = 250_000_000;
 const BINS_PER_PERIOD: usize = (PERIOD_NS / BIN_NS) as usize;
-/// Number of bins on each side of a shift, 2 s.
-const BINS_BESIDE: usize = 8;
-/// Minimum number of periods: with fewer, one phase stands out by chance.
-const LEAST_PERIODS: usize = 8;
+/// Number of bins on each side of a shift; together they last 2 s.
+const BINS_PER_SIDE: usize = 8;
+/// Minimum number of periods of 15 s in a series: with fewer, one phase stands out by chance.
+const MIN_PERIODS: usize = 8;
 /// Minimum ratio of the shifts on the grid to the typical shift. Measured: Starlink 3.6 to 5.4, OneWeb 1.2.
-const STANDS_OUT: f64 = 2.5;
+const MIN_GRID_RATIO: f64 = 2.5;
 /// Minimum ratio of a single shift to the typical shift, for the handover to be marked.
-const SHOWS: f64 = 2.0;
+const MIN_SHIFT_RATIO: f64 = 2.0;
 
 /// Return the times of the handovers of a series with a grid, in ns since its first probe; empty without a grid.
 pub(super) fn on_grid(probes: &[Probe]) -> Vec<u64> {
@@ -30,7 +31,7 @@ pub(super) fn on_grid(probes: &[Probe]) -> Vec<u64> {
         .map(|place| {
             let folded = shifts_ns.iter().skip(place).step_by(BINS_PER_PERIOD);
             let known: Vec<f64> = folded.copied().flatten().collect();
-            if known.len() < LEAST_PERIODS { None } else { median(known) }
+            if known.len() < MIN_PERIODS { None } else { median(known) }
         })
         .collect();
     let Some(usual_ns) = median(typical_ns.iter().copied().flatten().collect()) else {
@@ -41,11 +42,12 @@ pub(super) fn on_grid(probes: &[Probe]) -> Vec<u64> {
     let Some((place, best_ns)) = best.max_by(|a, b| a.1.total_cmp(&b.1)) else {
         return Vec::new();
     };
-    if best_ns <= STANDS_OUT * usual_ns {
+    if best_ns <= MIN_GRID_RATIO * usual_ns {
         return Vec::new();
     }
     // A handover that does not change the level cannot be seen and is not marked.
-    let shows = |bin: &usize| shifts_ns[*bin].is_some_and(|shift_ns| shift_ns > SHOWS * usual_ns);
+    let shows =
+        |bin: &usize| shifts_ns[*bin].is_some_and(|shift_ns| shift_ns > MIN_SHIFT_RATIO * usual_ns);
     let bins = (place..shifts_ns.len()).step_by(BINS_PER_PERIOD).filter(shows);
     bins.map(|bin| bin as u64 * BIN_NS).collect()
 }
@@ -54,7 +56,7 @@ pub(super) fn on_grid(probes: &[Probe]) -> Vec<u64> {
 fn bin_medians_ns(probes: &[Probe]) -> Vec<Option<f64>> {
     let (Some(first), Some(last)) = (probes.first(), probes.last()) else { return Vec::new() };
     let bin_of = |probe: &Probe| probe.sent_ns.abs_diff(first.sent_ns) / BIN_NS;
-    // Probes that are far apart show no levels, and would need a huge number of bins.
+    // Probes that are far apart do not reveal levels, and would need a huge number of bins.
     if bin_of(last) > 2 * probes.len() as u64 {
         return Vec::new();
     }
@@ -69,11 +71,11 @@ fn bin_medians_ns(probes: &[Probe]) -> Vec<Option<f64>> {
 
 /// Difference between the levels before and after the beginning of a bin, ns.
 fn shift_ns(levels_ns: &[Option<f64>], bin: usize) -> Option<f64> {
-    let before = levels_ns.get(bin.checked_sub(BINS_BESIDE)?..bin)?;
-    let after = levels_ns.get(bin..bin + BINS_BESIDE)?;
+    let before = levels_ns.get(bin.checked_sub(BINS_PER_SIDE)?..bin)?;
+    let after = levels_ns.get(bin..bin + BINS_PER_SIDE)?;
     let level_ns = |side: &[Option<f64>]| {
         let known: Vec<f64> = side.iter().copied().flatten().collect();
-        if known.len() * 2 < BINS_BESIDE { None } else { median(known) }
+        if known.len() * 2 < BINS_PER_SIDE { None } else { median(known) }
     };
     Some((level_ns(after)? - level_ns(before)?).abs())
 }

@@ -40,7 +40,7 @@ pub enum ImportError {
         /// Description of the error, including the expected input.
         what: String,
     },
-    /// The file's frames are not a path.
+    /// The frames read from the file do not form a valid path.
     #[error(transparent)]
     Trace(#[from] TraceError),
 }
@@ -60,7 +60,7 @@ pub(super) struct Line<'t> {
 }
 
 impl Line<'_> {
-    /// Check that another sample after `samples` ones is within [`MOST_SAMPLES`].
+    /// Check that one sample more than `samples` does not exceed [`MOST_SAMPLES`].
     pub fn has_room(&self, samples: usize) -> Result<(), ImportError> {
         if samples < MOST_SAMPLES {
             return Ok(());
@@ -73,7 +73,7 @@ impl Line<'_> {
     }
 }
 
-/// Reader of a text, line by line.
+/// Reader that returns a text line by line.
 pub(super) struct Lines<R> {
     reader: R,
     number: usize,

@@ -1,10 +1,10 @@
 //! Packet-delivery traces of mahimahi: each line is an opportunity to deliver a packet of 1500 bytes, as the
 //! millisecond since the trace's beginning.
 //!
-//! Opportunities become rates over equal bins: the shortest of 10 ms, 100 ms and 1 s that holds ten of them on average.
-//! Rates are wire rates here, so that each opportunity counts 1514 bytes and as many packets pass as in the trace. The
-//! trace has no delay: the user gives the round trip, whose default is zero. mahimahi repeats the trace at its end; the
-//! path keeps its last rate instead.
+//! Opportunities become rates over equal bins: the shortest of 10 ms, 100 ms and 1 s that holds ten of them on
+//! average. skyhop's rates are wire rates, so that each opportunity counts as 1514 bytes and as many packets pass as
+//! in the trace. The trace has no delay: the user gives the round trip, whose default is zero. mahimahi repeats the
+//! trace at its end; the path keeps its last rate instead.
 
 use std::io::BufRead;
 
@@ -17,7 +17,7 @@ use crate::trace::{Frame, PathTrace};
 
 const BINS: [Duration; 3] =
     [Duration::from_millis(10), Duration::from_millis(100), Duration::from_secs(1)];
-/// Mean number of opportunities per bin from which on the bin is long enough.
+/// Minimum mean number of opportunities per bin, for the bin to be long enough.
 const PER_BIN: u64 = 10;
 /// Maximum duration of a trace, four hours, in ms: its bins must fit into memory.
 const LONGEST_MS: u64 = 4 * 3_600_000;
@@ -25,7 +25,8 @@ const LONGEST_MS: u64 = 4 * 3_600_000;
 /// Parse a packet-delivery trace.
 ///
 /// # Errors
-/// A line is not a whole number of milliseconds, or smaller than the one above; with its number.
+/// A line is not a whole number of milliseconds, or is smaller than the line before; the error
+/// states its number.
 pub fn parse_mahimahi(
     file: impl BufRead,
     options: &MeasuredOptions,

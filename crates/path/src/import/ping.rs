@@ -1,8 +1,8 @@
 //! Output of ping (iputils, and the similar lines of BusyBox and the BSDs; for Windows see `windows_ping`).
 //!
-//! With `ping -D` a line's time is that of the answer's arrival. Otherwise probes are assumed to have been sent at
-//! equal intervals: the given one, else the one computed from the closing statistics, else 1 s. A probe whose
-//! sequence number is not answered was lost.
+//! With `ping -D` each line states the time at which the answer arrived. Otherwise probes are assumed to have been
+//! sent at equal intervals: the interval that the user gave, else the one computed from the closing statistics,
+//! else 1 s. A probe whose sequence number is not answered was lost.
 
 use std::io::BufRead;
 
@@ -22,7 +22,7 @@ const IGNORED: [&str; 8] =
 /// Parse the output of ping.
 ///
 /// # Errors
-/// A line is not ping's, is damaged or out of order, with its number.
+/// A line is not from ping, is damaged, or is out of order; the error states its number.
 pub fn parse_ping(log: impl BufRead, options: &MeasuredOptions) -> Result<PathTrace, ImportError> {
     series(log, options)?.into_trace("ping", options)
 }
@@ -44,7 +44,7 @@ pub(super) fn series(log: impl BufRead, options: &MeasuredOptions) -> Result<Ser
 
 /// Answer to a probe, as printed.
 struct Reply {
-    /// Sequence number, continued where the 16 bits of the packet wrap around.
+    /// Sequence number, which continues to grow where the 16 bits in the packet wrap around.
     sequence: i64,
     /// Time of the line, ns since 1970; `None` without `ping -D`.
     unix_ns: Option<i64>,
@@ -116,7 +116,7 @@ impl Log {
         Ok(())
     }
 
-    /// Extend a packet's 16-bit sequence number to the nearest full one, and record it.
+    /// Extend a packet's 16-bit sequence number to the full number nearest to the previous ones, and record it.
     fn extend_sequence(&mut self, low: u16) -> i64 {
         let step = low.wrapping_sub(self.last_sequence as u16) as i16;
         self.last_sequence += i64::from(step);

@@ -1,17 +1,19 @@
 //! Conversion of measured round trips into a path over which the same probes would measure them again.
 //!
 //! - A round trip is split into equal halves, forth and back, unless the measurement has both one-way delays.
-//! - Between two probes the path changes once. The change applies to packets sent from halfway between the probes on,
-//!   or, if the round trip falls, from a sixth of the fall earlier. That is halfway between the times at which the two
-//!   probes had completed a third of their round trip. A third lies between the satellite of the way forth (a quarter)
-//!   and the far end (a half): the true place of the change is unknown, and with a third, probes at equal intervals see
-//!   the measured distribution. The way back changes when packets sent at that time turn round, so that no packet sees
-//!   one half of each state. Packets on a path stay in order, so that a fall is as gradual as the order requires.
-//! - Three or more probes lost in a row are an outage. It begins when the first of them would have reached the far end
-//!   and ends when the next answered probe was sent, so that no answered probe is lost. Fewer lost probes, and those of
-//!   an outage shorter than the way forth, are random loss: their share of the probes in each second, or in the time of
-//!   twenty probes if that is longer. The remainder of the series after the last such window counts towards it, because
-//!   one loss among a few probes would be a very high ratio.
+//! - Between two probes the path changes once. The change applies to packets sent from the time halfway between the
+//!   probes on; if the round trip falls, from an earlier time, by a sixth of the fall. That is halfway between the
+//!   times at which the two probes had completed a third of their round trips. A third lies between the satellite of
+//!   the way forth (a quarter) and the far end (a half): the true place of the change is unknown, and with a third,
+//!   probes at equal intervals see the measured distribution. The way back changes when packets sent at that time
+//!   turn round, so that no packet sees one half of each state. Packets on a path stay in order, so that the round
+//!   trip falls only as fast as the order of the packets allows.
+//! - Three or more probes lost in a row are an outage. The outage begins when the first of these probes would have
+//!   reached the far end, and ends when the next answered probe was sent, so that no answered probe is lost. Fewer
+//!   lost probes, and those of an outage that would be shorter than the one-way delay to the far end, become random
+//!   loss. The loss ratio is computed over windows of a second, or of twenty probes if that is longer. The probes
+//!   after the last whole window are added to that window, because one loss among a few probes would be a very high
+//!   ratio.
 
 use skyhop_model::PathEventKind;
 use std::collections::BTreeMap;
@@ -22,7 +24,7 @@ use super::lines::ImportError;
 use super::{MeasuredOptions, level_shifts, measured_header};
 use crate::trace::{Frame, PathEvent, PathTrace};
 
-/// Number of consecutive lost probes from which on they are an outage.
+/// Minimum number of consecutive lost probes that count as an outage.
 pub(super) const LOST_IN_A_ROW: u64 = 3;
 /// Longest plausible round trip, ms; ping itself gives up much earlier.
 pub(super) const LONGEST_RTT_MS: f64 = 60_000.0;
@@ -63,7 +65,7 @@ pub(super) struct Series {
     pub probes: Vec<Probe>,
     /// Number of probes lost after the last answered one.
     pub lost_after: u64,
-    /// Whether the measurement reports every loss, so that loss ratios, also those of zero, are known.
+    /// Whether the measurement reports every loss, so that a loss ratio of zero is known too.
     pub losses_known: bool,
     /// Whether `sent_ns` counts from 1970.
     pub unix: bool,
@@ -166,7 +168,7 @@ enum Change {
 /// Changes of a path, each with the time at which it takes effect, ns.
 struct Changes {
     list: Vec<(u64, Change)>,
-    /// Time of the last change of the way back, which changes in the order of the probes.
+    /// Time of the last change of the way back; its changes keep the order of the probes.
     last_back_ns: u64,
 }
 
@@ -261,7 +263,7 @@ impl FrameState {
             }
             Change::Handover => PathEventKind::End,
         };
-        // The measurement includes the losses of handovers, so that their events have no outage.
+        // The measured losses include those at handovers, so that the events of handovers have no outage.
         Some(PathEvent { at, kind, hop: None, outage: Duration::ZERO })
     }
 
@@ -277,7 +279,7 @@ impl FrameState {
     }
 }
 
-/// Counts of answered and lost probes in each window, without outages.
+/// Counts of answered and lost probes in each window, without the probes lost in outages.
 struct LossPerWindow {
     window_ns: u64,
     /// Index of the last window, which includes the remainder of the series.

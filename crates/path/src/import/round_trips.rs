@@ -1,4 +1,5 @@
-//! Round trips of a log without conversion to a path, such as for blind estimation.
+//! Round trips of a log without conversion to a path, for example for the blind estimation of the
+//! handover grid.
 
 use std::io::BufRead;
 
@@ -22,7 +23,7 @@ pub struct RoundTrip {
 /// Parse a log in one of [`ROUND_TRIP_FORMATS`].
 ///
 /// # Errors
-/// The format is unknown, or a line of the log is invalid, with its number.
+/// The format is unknown, or a line of the log is invalid; the error states its number.
 pub fn parse_round_trips(log: impl BufRead, format: &str) -> Result<Vec<RoundTrip>, ImportError> {
     let series = match format {
         "ping" => ping::series(log, &MeasuredOptions::default())?,

@@ -8,7 +8,7 @@ use skyhop_units::{Duration, Instant, Quoted, Rate};
 use super::lines::{ImportError, Lines, parse_between, parse_number};
 use crate::trace::{Frame, PathEvent, PathHeader, PathTrace, SCHEMA_VERSION};
 
-/// Beginning of the file, which the header follows as JSON.
+/// Text at the beginning of the file, followed by the header as JSON.
 pub(crate) const MARK: &str = "# skyhop path ";
 
 /// Columns of a path file. Items of lists are separated by spaces; an event is `t_ns:kind:hop:outage_ns`, with an empty
@@ -16,7 +16,7 @@ pub(crate) const MARK: &str = "# skyhop path ";
 pub(crate) const COLUMNS: &str =
     "t_ns,nodes,hop_delay_ns,delay_ns,delay_back_ns,rate_bps,loss,events";
 const COLUMN_COUNT: usize = 8;
-/// Maximum number of frames: more than the longest measurement has, with up to two frames per sample.
+/// Maximum number of frames: more than the longest measurement becomes, at up to two frames per sample.
 const MOST_FRAMES: usize = 3_000_000;
 
 /// Parse the header from the rest of the first line.

@@ -1,8 +1,9 @@
 //! Rates, delays and losses of an access line in equal steps:
 //! `ul_Mbps,dl_Mbps,ul_owd_ms,dl_owd_ms,ul_loss,dl_loss,t_ms`.
 //!
-//! Each row is a mean that holds until the next row. `from -> to` is the direction chosen by the user, by default down:
-//! its rate, loss and one-way delay become the path's; the other direction's delay is that of the way back.
+//! Each row is a mean that holds until the next row. `from -> to` is the direction chosen by the user, by default
+//! down: its rate, loss and one-way delay become the path's. The one-way delay of the other direction becomes that
+//! from `to` to `from`.
 
 use std::io::BufRead;
 
@@ -26,7 +27,7 @@ const NAMES: [&str; COLUMN_COUNT] =
 
 /// Whether a table has the seven columns of this format.
 pub(super) fn is_in(columns: &Columns) -> bool {
-    columns.places(NAMES).is_some()
+    columns.indexes_of(NAMES).is_some()
 }
 
 pub(super) fn parse(
@@ -34,7 +35,7 @@ pub(super) fn parse(
     options: &MeasuredOptions,
 ) -> Result<PathTrace, ImportError> {
     let columns = table.columns.clone();
-    let places = columns.places(NAMES).unwrap_or_default();
+    let places = columns.indexes_of(NAMES).unwrap_or_default();
     let mut rows = Rows { frames: Vec::new(), begin_ms: None, direction: options.direction };
     table.each(|line, cells| {
         let values = places.map(|place| columns.number(cells[place]));

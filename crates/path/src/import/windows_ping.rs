@@ -1,8 +1,8 @@
 //! Output of ping on Windows, in any of its languages: a header, a line for each probe, an empty line, statistics.
 //!
-//! A line with a time ("Zeit=14ms", "time<1ms") is an answer; any other line between the header and the empty line is a
-//! lost probe. The output has no timestamps. Unless an interval is given, the next probe is sent 1 s after one that the
-//! target or a router has answered, and at once after a timeout of 4 s.
+//! A line with a time ("Zeit=14ms", "time<1ms") is an answer; any other line between the header and the empty line is
+//! a lost probe. The output has no timestamps. Unless an interval is given, a probe is assumed to be sent 1 s after
+//! the previous one if the target or a router answered that one, and otherwise at once after its timeout of 4 s.
 
 use std::io::BufRead;
 

@@ -10,7 +10,7 @@ use crate::fibre::{fibre_delay_s, great_circle_m};
 use crate::route::Graph;
 use crate::{PathRequest, Place};
 
-/// Links from each satellite in view of a gateway to the end `to`, which has no satellite.
+/// Topology with a link from each satellite in view of a gateway to the end `to`, which has no satellite.
 ///
 /// Nodes are numbered in the order satellites, gateways, points of presence, and last the end `to`.
 pub struct Access {
@@ -19,11 +19,12 @@ pub struct Access {
     compat: Compat,
     /// Node of the user's point of presence.
     pop: u32,
-    /// Delay of the fibre from each gateway to the point of presence.
+    /// One-way delay of the fibre from each gateway to the point of presence.
     to_pop_s: Vec<f64>,
-    /// Delay of the fibre from the point of presence to the other end.
+    /// One-way delay of the fibre from the point of presence to the end `to`.
     to_end_s: f64,
-    /// Gateway (index) over which `to` is nearest from each satellite, and the delay from the satellite to `to`.
+    /// Best gateway of each satellite: its index, and the one-way delay from the satellite over the
+    /// gateway to `to` in s; `None` without a gateway in view.
     best: Vec<Option<(u32, f64)>>,
     links: Vec<(u32, u32, f64)>,
     graph: Graph,
@@ -58,7 +59,7 @@ impl Access {
         }
     }
 
-    /// Delay from a satellite over a gateway to `to`.
+    /// One-way delay from a satellite over a gateway to `to`.
     fn delay_s(&self, gateway: usize, satellite: Vec3) -> f64 {
         let down_s = self.compat.ground_delay_s(satellite, &self.sky.sites()[gateway]);
         down_s + self.to_pop_s[gateway] + self.to_end_s

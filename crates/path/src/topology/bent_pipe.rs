@@ -9,7 +9,7 @@ use super::{Topology, sky};
 use crate::PathRequest;
 use crate::route::Graph;
 
-/// Links between satellites and the gateways in view of them.
+/// Topology with links between each satellite and the gateways that see it.
 pub struct BentPipe {
     sky: Sky,
     satellites: u32,

@@ -9,29 +9,30 @@ use super::Topology;
 use crate::PathRequest;
 use crate::route::Graph;
 
-/// Radius of the equator, m (WGS84): the largest, so that links pass above the ground everywhere.
+/// Radius of the equator, m (WGS84): the Earth's largest radius, so that links pass above the
+/// ground everywhere.
 const EQUATORIAL_RADIUS_M: f64 = 6_378_137.0;
 
-/// Inter-satellite links in a +Grid within each shell.
+/// Topology of inter-satellite links in a +Grid within each shell.
 pub struct PlusGrid {
     graph: Graph,
     components: Vec<u32>,
     reach: Reach,
     light_m_per_s: f64,
-    /// Links of the constellation's shells.
+    /// Links of the constellation's shells, as pairs of satellite ids.
     shells: Vec<(u32, u32)>,
-    /// Satellites by element set, if the constellation has any.
+    /// Satellites from element sets (TLE, OMM), if the constellation has any.
     recovered: Option<RecoveredShells>,
 }
 
-/// Time for which a recovered formation is used: orbits by element set differ slightly, so that
-/// neighbours drift apart by some degrees in a day.
+/// Time for which a recovered formation is used: the orbits of element sets differ slightly, so
+/// that neighbours drift apart by some degrees in a day.
 const FORMATION_LIFETIME: Duration = Duration::from_secs(600);
 
-/// Satellites by element set, whose planes and slots are recovered from their orbits.
+/// Satellites from element sets, whose planes and slots are recovered from their orbits.
 struct RecoveredShells {
     sets: Vec<ElementSet>,
-    /// Number of the first satellite by element set.
+    /// Id of the first satellite that comes from an element set.
     first: u32,
     start: UtcInstant,
     seam: bool,
@@ -97,7 +98,8 @@ impl PlusGrid {
         grid
     }
 
-    /// Rebuild the graph with the links of the shells and those of satellites by element set.
+    /// Rebuild the graph with the links of the shells and the `recovered` links of satellites from
+    /// element sets.
     fn rebuild(&mut self, satellites: usize, recovered: impl IntoIterator<Item = (u32, u32)>) {
         let links = self.shells.iter().copied().chain(recovered);
         let weighted: Vec<_> = links.map(|(a, b)| (a, b, 0.0)).collect();
@@ -168,7 +170,7 @@ pub fn grid_links(shell: &Shell, first: u32, compat: Compat, seam: bool) -> Vec<
     let mut links = Vec::with_capacity(2 * shell.satellites() as usize);
     for plane in 0..planes {
         for slot in 0..slots {
-            // Two slots in a plane have one link, not two; a single one has none.
+            // A plane with two slots has one link, not two; a plane with one slot has none.
             if slot + 1 < slots || slots > 2 {
                 links.push((id(plane, slot), id(plane, slot + 1)));
             }
@@ -176,7 +178,7 @@ pub fn grid_links(shell: &Shell, first: u32, compat: Compat, seam: bool) -> Vec<
             if plane + 1 < planes {
                 links.push((id(plane, slot), id(plane + 1, neighbour)));
             } else if seam {
-                // A plane after the last one would be plane 0 with its slots shifted by F.
+                // The plane after the last one is plane 0 with its slots shifted by Walker's F.
                 links.push((id(plane, slot), id(0, neighbour + shell.phasing % slots)));
             }
         }

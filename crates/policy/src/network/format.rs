@@ -134,7 +134,7 @@ impl TensorFile {
         self.whole(&self.ints, i64::from_le_bytes).map(|(_, values)| values)
     }
 
-    /// Whether the values are INT64, as those of axes and sizes.
+    /// Whether the values are INT64, as axes and sizes are.
     pub(super) fn is_whole_numbers(&self) -> bool {
         self.kind == INT64
     }

@@ -1,5 +1,5 @@
-//! Gated recurrent units in ONNX's layout: the rows of weights are those of the update gate, the reset gate and the
-//! candidate.
+//! Gated recurrent units in ONNX's layout: the rows of weights belong to the update gate, the reset gate and the
+//! candidate, in this order.
 
 use super::operator::{NodeAttributes, sigmoid};
 use super::tensor::{Tensor, shape_text};
@@ -46,8 +46,8 @@ impl Gru {
         let (of_input, of_memory) = bias.split_at(*rows);
         let mut all = Vec::with_capacity(steps * units);
         for step in 0..*steps {
-            let seen = &x.numbers()[step * width..(step + 1) * width];
-            let sums = sums(w.numbers(), seen, of_input);
+            let input = &x.numbers()[step * width..(step + 1) * width];
+            let sums = sums(w.numbers(), input, of_input);
             h = self.next(&sums, r.numbers(), &h, of_memory);
             all.extend_from_slice(&h);
         }
@@ -77,17 +77,17 @@ impl Gru {
 }
 
 /// Product of each row with the input, plus its bias.
-fn sums(rows: &[f32], seen: &[f32], bias: &[f32]) -> Vec<f32> {
+fn sums(rows: &[f32], input: &[f32], bias: &[f32]) -> Vec<f32> {
     let sum = |(row, bias): (&[f32], &f32)| {
         // Four partial sums, which the compiler keeps in one register.
-        let ((row_fours, row_rest), (seen_fours, seen_rest)) =
-            (row.as_chunks::<4>(), seen.as_chunks::<4>());
+        let ((row_fours, row_rest), (input_fours, input_rest)) =
+            (row.as_chunks::<4>(), input.as_chunks::<4>());
         let mut four = [0.0; 4];
-        for (a, b) in row_fours.iter().zip(seen_fours) {
+        for (a, b) in row_fours.iter().zip(input_fours) {
             four.iter_mut().zip(a.iter().zip(b)).for_each(|(sum, (a, b))| *sum += a * b);
         }
-        let rest: f32 = row_rest.iter().zip(seen_rest).map(|(a, b)| a * b).sum();
+        let rest: f32 = row_rest.iter().zip(input_rest).map(|(a, b)| a * b).sum();
         four.iter().sum::<f32>() + rest + bias
     };
-    rows.chunks_exact(seen.len().max(1)).zip(bias).map(sum).collect()
+    rows.chunks_exact(input.len().max(1)).zip(bias).map(sum).collect()
 }

@@ -36,15 +36,15 @@ pub struct Network {
     constants: Vec<Tensor>,
     steps: Vec<Step>,
     /// Number of computed values; constants are kept separately.
-    places: usize,
-    seen: Input,
+    computed_count: usize,
+    observation: Input,
     output: ValueRef,
     memory: Vec<(Input, ValueRef)>,
 }
 
 /// Input of the graph: the observation, or memory.
 struct Input {
-    place: usize,
+    index: usize,
     shape: Vec<usize>,
 }
 
@@ -95,24 +95,25 @@ impl Network {
         Ok(())
     }
 
-    fn output_of(&self, seen: &[f32], memory: &mut Memory) -> Result<f64, String> {
-        let mut computed: Vec<Option<Tensor>> = vec![None; self.places];
+    fn output_of(&self, observation: &[f32], memory: &mut Memory) -> Result<f64, String> {
+        let mut computed: Vec<Option<Tensor>> = vec![None; self.computed_count];
         let remembered =
             memory.0.iter().zip(&self.memory).map(|(values, (input, _))| (input, &values[..]));
-        for (input, values) in std::iter::once((&self.seen, seen)).chain(remembered) {
-            computed[input.place] = Some(Tensor::new(input.shape.clone(), values.to_vec())?);
+        for (input, values) in std::iter::once((&self.observation, observation)).chain(remembered) {
+            computed[input.index] = Some(Tensor::new(input.shape.clone(), values.to_vec())?);
         }
         let mut numbers = 0;
         for step in &self.steps {
             let inputs: Vec<_> =
                 step.inputs.iter().map(|place| self.at((*place)?, &computed)).collect();
-            let made = step.operator.run(&inputs);
-            let made = made.map_err(|error| format!("cannot be run: `{}` {error}", step.name))?;
-            numbers += made.iter().map(|one| one.numbers().len()).sum::<usize>();
+            let outputs = step.operator.run(&inputs);
+            let outputs =
+                outputs.map_err(|error| format!("cannot be run: `{}` {error}", step.name))?;
+            numbers += outputs.iter().map(|one| one.numbers().len()).sum::<usize>();
             if numbers > MOST_COMPUTED {
                 return Err(format!("cannot be run: computes more than {MOST_COMPUTED} numbers"));
             }
-            for (place, tensor) in step.outputs.iter().zip(made) {
+            for (place, tensor) in step.outputs.iter().zip(outputs) {
                 computed[*place] = Some(tensor);
             }
         }
@@ -153,7 +154,7 @@ impl Reader {
         for constant in &graph.constants {
             self.constant(&constant.name, constant)?;
         }
-        let (seen, remembered) = self.inputs(card, graph)?;
+        let (observation, remembered) = self.inputs(card, graph)?;
         let mut steps = Vec::with_capacity(graph.nodes.len());
         for node in &graph.nodes {
             let name = node.operator.escape_debug().to_string();
@@ -176,14 +177,15 @@ impl Reader {
         Ok(Network {
             constants: self.constants,
             steps,
-            places: self.computed,
-            seen,
+            computed_count: self.computed,
+            observation,
             output,
             memory,
         })
     }
 
-    /// Find the input for observations and those for memory; older files list constants among the inputs.
+    /// Find the input for observations and the inputs for memory. Older files also list constants among the
+    /// inputs, which are skipped.
     fn inputs(&mut self, card: &Card, graph: &Graph) -> Result<(Input, Vec<Input>), String> {
         let given = graph.inputs.iter().filter(|input| !self.places.contains_key(&input.name));
         let given: Vec<_> = given.collect();
@@ -194,14 +196,14 @@ impl Reader {
             remembered.push(self.input(found, entry.size)?);
         }
         let others = given.iter().filter(|input| !self.places.contains_key(&input.name));
-        let [seen] = others.copied().collect::<Vec<_>>()[..] else {
+        let [observation] = others.copied().collect::<Vec<_>>()[..] else {
             return Err(format!(
                 "has {} inputs in addition to the {} of the card's memory; expected one",
                 given.len() - remembered.len(),
                 remembered.len()
             ));
         };
-        Ok((self.input(seen, card.inputs())?, remembered))
+        Ok((self.input(observation, card.inputs())?, remembered))
     }
 
     fn input(&mut self, info: &format::ValueInfo, size: usize) -> Result<Input, String> {
@@ -216,7 +218,7 @@ impl Reader {
                 shape_text(&shape)
             ));
         }
-        Ok(Input { place: self.computed(&info.name), shape })
+        Ok(Input { index: self.computed(&info.name), shape })
     }
 
     fn computed(&mut self, name: &str) -> usize {
@@ -287,13 +289,13 @@ impl Reader {
 }
 
 impl Model for Network {
-    fn run(&self, seen: &[f32], memory: &mut Memory) -> Option<f64> {
-        self.output_of(seen, memory).ok()
+    fn run(&self, observation: &[f32], memory: &mut Memory) -> Option<f64> {
+        self.output_of(observation, memory).ok()
     }
 }
 
 impl fmt::Debug for Network {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Network").field("shape", &self.seen.shape).finish_non_exhaustive()
+        f.debug_struct("Network").field("shape", &self.observation.shape).finish_non_exhaustive()
     }
 }

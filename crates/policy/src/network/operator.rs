@@ -53,7 +53,7 @@ pub(super) enum Operator {
     Gru(Gru),
 }
 
-/// Attributes of a node, and those of its inputs that are constants of whole numbers.
+/// Attributes of a node, and the constants that it may use as attributes.
 pub(super) struct NodeAttributes<'n> {
     node: &'n Node,
     /// Constants of whole numbers, by name.

@@ -13,8 +13,7 @@ pub(super) struct Tensor {
 impl Tensor {
     /// Create a tensor from its values.
     ///
-    /// # Errors
-    /// The shape holds another number of values, or too many.
+    /// # Errors The shape does not fit the number of values, or has too many.
     pub(super) fn new(shape: Vec<usize>, numbers: Vec<f32>) -> Result<Self, String> {
         if size_of(&shape)? == numbers.len() {
             return Ok(Self { shape, numbers });

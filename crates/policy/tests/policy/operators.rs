@@ -332,7 +332,7 @@ fn computed_shapes_and_large_tensors_are_refused() {
             trial().floats("c", &[2], &[1.0]).node("Relu", &["x"], &["y"], &[]).said(4),
             "its constant `c` ",
         ),
-        (trial().ints("y", &[1]).said(1), "its operator `Reshape` takes in `y`"),
+        (trial().ints("y", &[1]).said(1), "its operator `Reshape` reads `y`"),
         (trial().node("Add", &["x"], &["y"], &[]).said(4), "cannot be run: `Add` has no input 2"),
         (
             trial().node("Concat", &["x"], &["y"], &[("axis", Int(-9))]).said(4),

@@ -15,7 +15,8 @@ use crate::plan::path_request::FindPlace;
 use crate::types::SignalSource;
 
 impl NamedScenario {
-    /// Announcements in a run over `trace`, in which the scenario's changes of the RTT are included already.
+    /// Announcements in a run over `trace`, which already includes the RTT changes of the
+    /// scenario's `[[change]]` entries.
     pub(crate) fn announcements(
         &self,
         trace: &PathTrace,
@@ -38,13 +39,13 @@ impl NamedScenario {
                     .collect()
             }
             SignalSource::Forecast => self.forecast(find_place, progress)?,
-            // A blind run makes its announcements as it goes.
+            // A run with blind estimation makes its announcements during the run.
             SignalSource::None | SignalSource::Blind => Vec::new(),
         };
         Ok(self.timing()?.announce(handovers, until))
     }
 
-    /// Plan for the blind estimation of a run over `trace`, if that is the source of announcements.
+    /// Plan of blind handover estimation in a run over `trace`; `None` for other sources of announcements.
     pub(crate) fn blind_plan(&self, trace: &PathTrace) -> Result<Option<BlindPlan>, ScenarioError> {
         let signal = &self.scenario.signal;
         if signal.source != SignalSource::Blind {
@@ -61,7 +62,8 @@ impl NamedScenario {
         Ok(Timing { lead: signal.lead, error, seed: seed_for(run.seed, "signal") })
     }
 
-    /// Times and outages of the changes that count as handovers: those with an outage or another RTT.
+    /// Times and outages of the `[[change]]` entries that are announced as handovers: those with an
+    /// outage or a new RTT.
     fn announced_changes(&self) -> Vec<(Instant, Duration)> {
         let changes = self.changes_of(PATH_LINK).into_iter();
         changes

@@ -1,4 +1,5 @@
-//! Files that applications name, which the application crate does not open itself.
+//! Files that the keys of applications name. The application crate does not open files, so that
+//! they are read here.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -16,7 +17,8 @@ use crate::named::NamedScenario;
 const MOST_BYTES: u64 = 1_000_000;
 
 impl NamedScenario {
-    /// Return the application with the content of its files. `key`: the application's key in the scenario.
+    /// Return the application with the content of its files loaded. `key` is the application's key
+    /// in the scenario, for errors.
     ///
     /// # Errors
     /// The file does not exist, or its content is not valid.
@@ -66,13 +68,14 @@ impl NamedScenario {
         Ok(dash.with_model(place.display().to_string()))
     }
 
-    /// Find the directory of the model called `name`, or the card in it.
+    /// Find the user's model `name`: a directory, or the card in it.
     fn given_model(&self, name: &str) -> Option<PathBuf> {
         let places = [self.base().join(name), PathBuf::from(name)];
         places.into_iter().find(|place| !name.is_empty() && place.exists())
     }
 
-    /// Replace the name of an application's model by its absolute path, if it is one.
+    /// Replace the name of an application's model by an absolute path, if the name is that of a
+    /// file or directory.
     pub(crate) fn make_model_path_absolute(&self, app: &mut serde_json::Value) {
         let Some(name) = app.get_mut("predicted") else { return };
         let whole = |path: &Path| std::path::absolute(path).ok();
@@ -82,7 +85,8 @@ impl NamedScenario {
         }
     }
 
-    /// Replace the name of an application's film by its absolute path, if it is a file or directory.
+    /// Replace the name of an application's film by an absolute path, if the name is that of a file
+    /// or directory.
     pub(crate) fn make_film_path_absolute(&self, app: &mut serde_json::Value) {
         let Some(name) = app.get_mut("film") else { return };
         let whole = |path: &Path| std::path::absolute(path).ok();

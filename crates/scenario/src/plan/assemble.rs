@@ -1,4 +1,4 @@
-//! Assembly of an experiment, which engines run, from a checked scenario.
+//! Assembly of an experiment, the input of an engine, from a checked scenario.
 
 use std::sync::Arc;
 
@@ -24,15 +24,15 @@ impl NamedScenario {
         find_place: FindPlace<'_>,
         progress: Progress<'_>,
     ) -> Result<Experiment, ScenarioError> {
-        // Cheap checks come first, so that errors show before the path is computed.
+        // Cheap checks come first, so that the user sees their errors before the path is computed.
         self.check_rows()?;
         self.load_cc_files()?;
         let path = self.path(find_place, progress)?;
         self.experiment_over(Arc::new(path), find_place, progress)
     }
 
-    /// Build the experiment of a run with a program, which may outlast the scenario: the path and the events
-    /// known in advance extend to at least [`PROGRAM_HORIZON`].
+    /// Build the experiment of a run with a program, which may take longer than the scenario's duration: the
+    /// path and the scheduled events extend to at least [`PROGRAM_HORIZON`].
     ///
     /// # Errors
     /// The errors of [`NamedScenario::experiment`].
@@ -88,8 +88,8 @@ impl NamedScenario {
         })
     }
 
-    /// Return the scenario with all defaults filled in, for run.json: it is itself a scenario, which gives
-    /// the same run from any directory.
+    /// Return the scenario with all defaults filled in and all file names absolute, for run.json. It is
+    /// itself a valid scenario and reproduces the run from any directory.
     fn resolved(&self, trace: &PathTrace) -> serde_json::Value {
         let (mut value, kind) = (self.scenario.to_json(), &self.scenario.path.kind);
         let path = &mut value["path"];
@@ -135,8 +135,9 @@ impl NamedScenario {
     }
 }
 
-/// Least duration for which a program's path is computed. An hour takes a quarter of a second.
+/// Minimum duration of the path of a run with a program. To compute an hour of path takes a quarter
+/// of a second.
 const PROGRAM_HORIZON: Duration = Duration::from_secs(3_600);
 
-/// Keys of a path that may name files.
+/// Keys of `[path]` whose values may be file names.
 pub(crate) const PATH_FILES: [&str; 4] = ["file", "constellation", "gateways", "pops"];

@@ -1,4 +1,5 @@
-//! Congestion controls in the user's files: found, compiled and loaded before anything else is built.
+//! Congestion controls in the user's files, which are found, compiled and loaded before any other
+//! part of the experiment is built.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, absolute};
@@ -12,14 +13,14 @@ use crate::catalogue::find_file;
 use crate::named::NamedScenario;
 use crate::types::FlowKind;
 
-/// Congestion controls of a scenario that are the user's files.
+/// Congestion controls of a scenario that come from the user's files.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct CcFiles {
     /// Compiled and loaded modules in C.
     pub in_c: Vec<&'static Module>,
-    /// Absolute paths of those in Python.
+    /// Absolute paths of modules in Python.
     pub in_python: Vec<String>,
-    /// SHA-256 of all their source files, by absolute path.
+    /// SHA-256 of the source files of all modules, by absolute path.
     pub digests: BTreeMap<String, String>,
     /// Messages of the compiler, from successful compilations that were not cached.
     pub messages: String,
@@ -72,7 +73,7 @@ impl NamedScenario {
         Ok(digests)
     }
 
-    /// Map the flows' names of congestion controls to names that are valid in any directory.
+    /// Map each flow's `cc` to a name that is valid in any directory: files become absolute paths.
     pub fn congestion_controls(&self) -> BTreeMap<String, String> {
         let named = self.scenario.flow.iter().filter_map(|flow| match &flow.kind {
             FlowKind::Tcp(tcp) => Some((tcp.cc.clone(), self.absolute_cc(&tcp.cc))),
@@ -86,7 +87,7 @@ impl NamedScenario {
         whole.filter(|cc| cc_language(cc).is_some()).collect()
     }
 
-    /// Return a congestion control's name; that of a file as absolute path.
+    /// Return a congestion control's name; if it is the name of a file, as an absolute path.
     pub(crate) fn absolute_cc(&self, cc: &str) -> String {
         let is_file = cc_language(cc).is_some() && shipped_card_name(cc).is_none();
         let found = is_file.then(|| find_file(self.base(), cc)).flatten();

@@ -1,4 +1,4 @@
-//! `[[change]]` entries applied to a path: new delays become frames of the path itself.
+//! Application of `[[change]]` entries to a path: each new round trip becomes a frame of the path.
 
 use std::sync::Arc;
 
@@ -12,7 +12,8 @@ pub(crate) fn takes_effect(change: &Change) -> Instant {
     Instant::START + change.at + change.outage.unwrap_or(Duration::ZERO)
 }
 
-/// Return `trace` with the round trips of `changes`, each from its time on; without any, the same object.
+/// Return `trace` with the round trips of `changes`, each from the time on at which it takes
+/// effect; if no change has a round trip, return `trace` itself.
 pub(crate) fn with_rtts(trace: Arc<PathTrace>, changes: &[Change]) -> Arc<PathTrace> {
     let mut rtts: Vec<(Instant, Duration)> =
         changes.iter().filter_map(|c| Some((takes_effect(c), c.rtt?))).collect();
@@ -30,7 +31,7 @@ pub(crate) fn with_rtts(trace: Arc<PathTrace>, changes: &[Change]) -> Arc<PathTr
     Arc::new(trace)
 }
 
-/// Ensure that a frame begins at `at`, by a copy of the frame in effect there.
+/// Ensure that a frame begins at `at`: if none does, insert a copy of the frame in effect at that time.
 fn insert_frame(frames: &mut Vec<Frame>, at: Instant) {
     let next = frames.partition_point(|frame| frame.at < at);
     if next == 0 || frames.get(next).is_some_and(|frame| frame.at == at) {

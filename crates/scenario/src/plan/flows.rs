@@ -12,14 +12,14 @@ use crate::named::NamedScenario;
 use crate::types::{Change, Flow, FlowKind};
 
 impl NamedScenario {
-    /// Changes of the link with this name.
+    /// `[[change]]` entries for the link called `link`.
     pub(crate) fn changes_of(&self, link: &str) -> Vec<Change> {
         let changes = self.scenario.change.iter().filter(|change| change.via.is_none());
         let own = |change: &&Change| change.link.as_deref().unwrap_or(PATH_LINK) == link;
         changes.filter(own).cloned().collect()
     }
 
-    /// All changes in order of time.
+    /// All `[[change]]` entries in order of time.
     pub(crate) fn planned_changes(&self) -> Vec<PlannedChange> {
         let mut changes: Vec<PlannedChange> = Vec::new();
         for change in &self.scenario.change {
@@ -40,8 +40,8 @@ impl NamedScenario {
         changes
     }
 
-    /// Plan the flows; a `[[flow]]` with `count = n` gives n of them. `path_links` are the links that stand
-    /// for "path" on their routes.
+    /// Plan the flows; a `[[flow]]` with `count = n` becomes n flows. `path_links` are the numbers of the
+    /// links that replace "path" in the flows' routes.
     ///
     /// # Errors
     /// A file of an application cannot be read.
@@ -65,13 +65,13 @@ impl NamedScenario {
         (0..).zip(planned).map(plan).collect()
     }
 
-    /// Number of a link, whose name has been checked.
+    /// Number of the link called `name`; the caller has checked that it exists.
     fn link_number(&self, name: &str) -> u16 {
         let place = self.scenario.links.keys().position(|key| key == name);
         place.map_or(0, |index| index as u16 + 1)
     }
 
-    /// Ids of the flows that a `[[flow]]` stands for.
+    /// Ids of the `count` flows of the `[[flow]]` with the index `entry`.
     pub(crate) fn ids_of(&self, entry: u32) -> std::ops::Range<u32> {
         let before = self.scenario.flow.iter().take(entry as usize).map(|flow| flow.common.count);
         let first: u32 = before.sum();

@@ -1,4 +1,5 @@
-//! `[signal] source = "forecast"`: the path computed a second time, from the forecaster's element sets.
+//! Forecast of handovers for `[signal] source = "forecast"`: computes the path a second time, from
+//! the forecaster's element sets.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -14,8 +15,9 @@ use crate::plan::path::Progress;
 use crate::plan::path_request::FindPlace;
 use crate::{ScenarioError, catalogue};
 
-/// Largest distance at which elements still belong to the same satellite: two weeks of decay and an
-/// operator's corrections amount to less, and neighbours in a plane are further apart.
+/// Largest distance between the positions that two element sets of the same satellite give: two
+/// weeks of orbital decay and an operator's corrections move a satellite by less, and neighbours in
+/// a plane are further apart.
 const SAME_SATELLITE_M: f64 = 100e3;
 /// Number of satellites whose positions are compared to identify a fleet.
 const LOOKED_AT: usize = 200;
@@ -45,9 +47,9 @@ impl NamedScenario {
         Ok(handovers)
     }
 
-    /// Build the request of a forecast outside of a run: as `[path]` says, but over the element sets in
-    /// `elements`, between these ends, from `start` on; without `to` only the terminal's own satellite
-    /// counts.
+    /// Build the request of a forecast outside of a run. It uses the settings of `[path]`, but the
+    /// element sets in the file `elements`, these ends and this start. Without `to` it covers only the
+    /// satellite of the terminal at `from`.
     ///
     /// # Errors
     /// A file is missing, its element sets cannot be used at that time, or `[path]` is wrong.
@@ -93,7 +95,7 @@ impl NamedScenario {
     }
 }
 
-/// Explain why `elements` are not of the path's fleet; `None` if they are.
+/// Explain why the satellites of `elements` are not of the path's fleet; `None` if they are.
 fn fleet_mismatch(path: &PathRequest, elements: &Constellation) -> Option<String> {
     let own = &path.constellation;
     if own.element_sets.is_empty() {

@@ -1,8 +1,9 @@
-//! `link.queues = "per-hop"`: a path split into its hops, each with its own queue.
+//! Split of a path into hops, each with its own queue, for `link.queues = "per-hop"`.
 //!
-//! A hop is a place on the path, like a switch in LeoEM's chain: when the path changes, packets waiting
-//! before hop 3 go over the new hop 3. Packets waiting before a hop that ceases to exist are lost with it.
-//! Where the path has fewer hops than the longest one, packets pass through the other places without delay.
+//! Hops are numbered positions on the path, like the switches in LeoEM's chain: when the path changes,
+//! packets in the queue of hop 3 go over the new hop 3. Packets in the queue of a hop that ceases to exist
+//! are lost with it. There are as many positions as the path has hops at its longest; at times when the
+//! path has fewer hops, packets pass through the unused positions without delay.
 
 use skyhop_link::{Dismantled, LinkSchedule, Piece};
 use skyhop_model::PathEventKind;
@@ -14,17 +15,17 @@ use crate::named::NamedScenario;
 use crate::plan::schedule::dismantled_hops;
 use crate::types::Queues;
 
-/// Rate of a place where the path has no hop: a packet takes 12 ns.
+/// Rate of a position without a hop: a packet takes 12 ns.
 const NO_HOP: Rate = Rate::from_bits_per_second(1_000_000_000_000);
 
-/// One place of the path over time.
+/// One position on the path over time.
 #[derive(Debug)]
 pub(crate) struct Hop {
-    /// Delays and outages of the place. Its frames have only the nodes at the ends of the hop.
+    /// Delays and outages of the position. Its frames have only the nodes at both ends of the hop.
     pub(crate) trace: PathTrace,
-    /// Kind of the hop there, and the time from which on it holds.
+    /// Kinds of the hop at this position, each with the time from which on it holds.
     kinds: Vec<(Instant, HopKind)>,
-    /// Times at which the hop there ceased to exist.
+    /// Times at which the hop at this position ceases to exist.
     dismantled: Vec<Instant>,
 }
 
@@ -38,8 +39,8 @@ enum HopKind {
 }
 
 impl Hop {
-    /// Add to a schedule made of `trace` what only a hop has: its own rates (the schedule holds that of inner
-    /// hops), and its losses on dismantling.
+    /// Add the properties of a hop to the `schedule` built from `trace`: the rate of each kind of hop (the
+    /// schedule has the rate of inner hops throughout), and the loss of packets when the hop is dismantled.
     pub(crate) fn complete(&self, schedule: &mut LinkSchedule, end_rate: Option<Rate>) {
         let inner = schedule.rate[0].value;
         let rate = |kind| match kind {
@@ -61,7 +62,7 @@ impl Hop {
 }
 
 impl NamedScenario {
-    /// Split `[path]` into hops; empty if one queue stands for all of them.
+    /// Split `[path]` into hops; return none if one queue serves all hops together.
     ///
     /// # Errors
     /// The path's file does not contain its hops.
@@ -77,33 +78,34 @@ impl NamedScenario {
             ));
         }
         let count = trace.frames.iter().map(|frame| frame.hop_delays.len()).max().unwrap_or(0);
-        Ok((0..count).map(|place| hop(trace, place)).collect())
+        Ok((0..count).map(|position| hop(trace, position)).collect())
     }
 
-    /// Link numbers of `hops`, from the end `from` on; without hops that of the path alone.
+    /// Link numbers of `hops`, from the end `from` on; without hops the number of the path's single link.
     pub(crate) fn path_links(&self, hops: &[Hop]) -> Vec<u16> {
         let others = self.scenario.links.len() as u16;
         (0..hops.len().max(1) as u16).map(|hop| if hop == 0 { 0 } else { others + hop }).collect()
     }
 }
 
-fn hop(trace: &PathTrace, place: usize) -> Hop {
+fn hop(trace: &PathTrace, position: usize) -> Hop {
     let mut frames = Vec::<Frame>::with_capacity(trace.frames.len());
     let (mut kinds, mut dismantled) = (Vec::<(Instant, HopKind)>::new(), Vec::new());
     let mut last_connected: Option<&Frame> = None;
     for frame in &trace.frames {
         if let Some(old) = last_connected {
-            let is_gone = |event: &&PathEvent| dismantled_hops(old, frame, event).contains(&place);
+            let is_gone =
+                |event: &&PathEvent| dismantled_hops(old, frame, event).contains(&position);
             dismantled.extend(frame.events.iter().filter(is_gone).map(|event| event.at));
         }
         if frame.delay.is_some() {
             last_connected = Some(frame);
-            let kind = kind_at(frame, place);
+            let kind = kind_at(frame, position);
             if kinds.last().is_none_or(|last| last.1 != kind) {
                 kinds.push((frame.at, kind));
             }
         }
-        frames.extend(frame_at(frame, place));
+        frames.extend(frame_at(frame, position));
     }
     dismantled.dedup();
     // The first kind and frame also hold before the path is connected for the first time.
@@ -112,23 +114,23 @@ fn hop(trace: &PathTrace, place: usize) -> Hop {
     Hop { trace: PathTrace { header: trace.header.clone(), frames }, kinds, dismantled }
 }
 
-fn kind_at(frame: &Frame, place: usize) -> HopKind {
-    match frame.hop_delays.len().checked_sub(place + 1) {
+fn kind_at(frame: &Frame, position: usize) -> HopKind {
+    match frame.hop_delays.len().checked_sub(position + 1) {
         None => HopKind::None,
         Some(0) => HopKind::End,
-        Some(_) if place == 0 => HopKind::End,
+        Some(_) if position == 0 => HopKind::End,
         Some(_) => HopKind::Inner,
     }
 }
 
-/// Frame of one place. A time without a path appears in the first place only; the others keep their former
-/// state.
-fn frame_at(frame: &Frame, place: usize) -> Option<Frame> {
-    let events = outages_at(frame, place);
+/// Frame of one position. A time without a path appears only in the frames of the first position; for the
+/// others there is no frame, so that their previous state persists.
+fn frame_at(frame: &Frame, position: usize) -> Option<Frame> {
+    let events = outages_at(frame, position);
     let (Some(there), Some(back)) = (frame.delay, frame.delay_back) else {
-        return (place == 0).then(|| Frame { at: frame.at, events, ..Frame::default() });
+        return (position == 0).then(|| Frame { at: frame.at, events, ..Frame::default() });
     };
-    let Some(&delay) = frame.hop_delays.get(place) else {
+    let Some(&delay) = frame.hop_delays.get(position) else {
         let (delay, delay_back) = (Some(Duration::ZERO), Some(Duration::ZERO));
         return Some(Frame { at: frame.at, delay, delay_back, events, ..Frame::default() });
     };
@@ -136,7 +138,7 @@ fn frame_at(frame: &Frame, place: usize) -> Option<Frame> {
     let delay_back = if back == there { delay } else { delay.mul_f64(stretch) };
     Some(Frame {
         at: frame.at,
-        nodes: frame.nodes[place..place + 2].to_vec(),
+        nodes: frame.nodes[position..position + 2].to_vec(),
         delay: Some(delay),
         delay_back: Some(delay_back),
         events,
@@ -144,10 +146,10 @@ fn frame_at(frame: &Frame, place: usize) -> Option<Frame> {
     })
 }
 
-/// Outages of a frame that belong to this place; those of the whole path belong to the first.
-fn outages_at(frame: &Frame, place: usize) -> Vec<PathEvent> {
+/// Outages of a frame that belong to one position; outages of the whole path belong to the first position.
+fn outages_at(frame: &Frame, position: usize) -> Vec<PathEvent> {
     let is_here = |event: &&PathEvent| {
-        event.outage > Duration::ZERO && usize::from(event.hop.unwrap_or(0)) == place
+        event.outage > Duration::ZERO && usize::from(event.hop.unwrap_or(0)) == position
     };
     let kind = PathEventKind::Reroute;
     frame.events.iter().filter(is_here).map(|event| PathEvent { kind, ..*event }).collect()

@@ -20,7 +20,7 @@ use crate::types::{Change, ExtraLink, LinkKeys, LinkSection, Scenario};
 /// Description of a link, from which both directions are built.
 struct LinkSpec<'a> {
     name: &'a str,
-    /// Key of the section, for errors and as seed of the random draws.
+    /// Key of the link's section, such as `link`; used in errors and to derive the seed of the random draws.
     key: String,
     section: &'a LinkSection,
     during_outage: DuringOutage,
@@ -46,12 +46,13 @@ impl NamedScenario {
                 .map_err(|error| error.under(&format!("links.{name}")))?;
             traces.push(with_rtts(Arc::new(trace), &self.changes_of(name)));
         }
-        // The trace of link "path" has the delay of all hops, so the others' traces have none.
+        // The trace of the link "path" has the delay of all hops, so that the traces of the other
+        // hops have none.
         let ends = ["from", "to"].map(Endpoint::named);
         let none = Arc::new(PathTrace::fixed(ends, Duration::ZERO, self.scenario.run.duration));
         traces.extend(hops.iter().skip(1).map(|_| Arc::clone(&none)));
-        // The BDP of `[links]` depends on all links of the flows' routes; that of `[path]` on its own base
-        // RTT.
+        // The BDP of a link in `[links]` depends on the base RTT of whole routes; that of the path's link
+        // only on the path's own base RTT.
         let end = Instant::START + self.scenario.run.duration;
         let mut base_rtts = vec![traces[0].mean_base_rtt(Instant::START, end)];
         base_rtts.extend((1..traces.len()).map(|n| self.longest_base_rtt(&traces, flows, n)));
@@ -78,7 +79,8 @@ impl NamedScenario {
         Ok(links)
     }
 
-    /// Build the link of a hop after the first. The path's trace, with all hops' delay, stays with the first.
+    /// Build the link of a hop after the first. Only the first hop's link has the path's trace,
+    /// with the delay of all hops.
     fn later_hop_link(
         &self,
         hop: &Hop,
@@ -120,8 +122,8 @@ impl NamedScenario {
         })
     }
 
-    /// Longest round trip without queueing among the flows that ever cross a link, over the run; the link's
-    /// own where no flow does.
+    /// Longest mean round trip without queueing, over the run, of the flows that ever cross a link; the
+    /// link's own round trip if no flow crosses it.
     fn longest_base_rtt(
         &self,
         traces: &[Arc<PathTrace>],
@@ -147,8 +149,8 @@ impl NamedScenario {
         Self { scenario: Scenario { path, ..self.scenario.clone() }, ..self.clone() }
     }
 
-    /// Build one direction of a link over `trace`, which includes the changes' round trips; BDP counts
-    /// `base_rtt`.
+    /// Build one direction of a link over `trace`, which already includes the RTT changes. A queue
+    /// limit in BDP is computed from `base_rtt`.
     fn link(
         &self,
         spec: &LinkSpec<'_>,
@@ -186,7 +188,8 @@ impl NamedScenario {
     }
 }
 
-/// Resolve a queue's limit to packets or bytes. BDP and time count the first rate above zero.
+/// Resolve a queue's limit to packets or bytes. A limit in BDP or time is computed from the first
+/// rate above zero.
 fn queue_limit(
     given: QueueLimit,
     schedule: &LinkSchedule,

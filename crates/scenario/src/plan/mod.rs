@@ -1,4 +1,5 @@
-//! Plans: from a checked scenario to the experiment that an engine runs, with computed path and built links.
+//! Construction of the experiment that an engine runs from a checked scenario: computes the path
+//! and builds the links.
 
 mod announce;
 mod app_files;

@@ -9,8 +9,8 @@ use crate::named::NamedScenario;
 use crate::types::{ConstellationPath, PathKind};
 
 impl NamedScenario {
-    /// Note where `[path]` uses features that its constellation is not known to have: inter-satellite links,
-    /// and sites of other operators.
+    /// Return a note for each feature that `[path]` uses although its constellation is not known to have it:
+    /// inter-satellite links, and sites of other operators.
     ///
     /// # Errors
     /// The errors of [`NamedScenario::path_request`].
@@ -31,7 +31,8 @@ impl NamedScenario {
     }
 }
 
-/// Note the lists of sites that come with skyhop and belong to another operator.
+/// Return a note about lists of sites that come with skyhop and belong to another operator than the
+/// constellation.
 fn foreign_sites_note(path: &ConstellationPath, constellation: &Constellation) -> Option<String> {
     let shipped = catalogue::site_list_names();
     let is_foreign = |name: &String, own: &Option<String>| {

@@ -1,4 +1,5 @@
-//! Origin of a path's satellites: written into the path's header, and resolved from it again.
+//! Origin of a path's satellites, which is written into the path's header, and from which the
+//! constellation can be rebuilt.
 
 use std::path::Path;
 use std::{fs, io};
@@ -32,7 +33,7 @@ impl NamedScenario {
 /// Rebuild the constellation of a computed path from its header.
 ///
 /// # Errors
-/// Its file is missing or has changed, or the path was not computed.
+/// The constellation's file is missing or has changed, or the path was imported rather than computed.
 pub fn constellation_of(header: &PathHeader) -> Result<Constellation, ScenarioError> {
     let named = header.constellation.as_deref().unwrap_or_default();
     let wrong = |what: String| ScenarioError::key("the path", "constellation", what);

@@ -1,4 +1,4 @@
-//! The path of `[path]`: computed, fixed, or out of a file.
+//! Construction of the path of `[path]`: computed, fixed, or read from a file.
 
 use std::ops::ControlFlow;
 
@@ -12,11 +12,11 @@ use crate::plan::path_request::{DEFAULT_START, FindPlace};
 use crate::types::{FixedPath, JitterKeys, PathKind};
 use crate::{ScenarioError, catalogue};
 
-/// Progress callback: (steps done, steps in all); it may stop the computation.
+/// Progress callback with the arguments (steps done, total steps); it may stop the computation.
 pub type Progress<'p> = &'p mut dyn FnMut(u64, u64) -> ControlFlow<()>;
 
 impl NamedScenario {
-    /// Compute or read the path of `[path]`, without the scenario's changes.
+    /// Compute or read the path of `[path]`, without applying the scenario's `[[change]]` entries.
     ///
     /// # Errors
     /// Unknown names, files that cannot be read, or a path that is never connected.

@@ -1,4 +1,4 @@
-//! Request of the path computation for `[path]`: names are resolved and files read.
+//! Request for the computation of `[path]`: resolves its names and reads its files.
 
 use skyhop_model::Relay;
 use std::path::PathBuf;
@@ -28,7 +28,8 @@ impl NamedScenario {
         self.request_between(end("path.from", &path.from)?, end("path.to", &path.to)?)
     }
 
-    /// Build the request that all pairs of `sites` share; its own ends are the first and the last site.
+    /// Build the request for the paths between all pairs of `sites`. The request's own ends, which
+    /// that computation ignores, are the first and the last site.
     ///
     /// # Errors
     /// The errors of [`NamedScenario::path_request`], and fewer than two sites.
@@ -76,7 +77,7 @@ impl NamedScenario {
         })
     }
 
-    /// Keys of a `[path]` of kind "constellation"; an error for other kinds.
+    /// Keys of a `[path]` of kind "constellation"; other kinds are an error.
     pub(crate) fn orbits(&self) -> Result<&ConstellationPath, ScenarioError> {
         match &self.scenario.path.kind {
             PathKind::Constellation(path) => Ok(path),
@@ -129,7 +130,7 @@ impl NamedScenario {
             .map_err(|error| self.key_error("path.constellation", error.to_string()))
     }
 
-    /// Find the file called `name`, if it holds element sets.
+    /// Find the user's file `name`; `None` if it does not contain element sets.
     fn element_file(&self, name: &str) -> Result<Option<PathBuf>, ScenarioError> {
         let shipped = catalogue::constellation_names().iter().any(|known| known == name);
         let Some(path) = catalogue::find_file(self.base(), name).filter(|_| !shipped) else {
@@ -140,8 +141,8 @@ impl NamedScenario {
         Ok(Some(path).filter(|_| likely))
     }
 
-    /// Build the constellation of a file that `key` names, at `start` or at the sets' own epoch; without an
-    /// elevation, with that of its fleet.
+    /// Build the constellation of the file of element sets that the key `key` names, at the time `start` or
+    /// else at the median epoch of the sets; without a minimum elevation, it gets that of its fleet.
     pub(crate) fn by_element_sets(
         &self,
         key: &str,
@@ -174,7 +175,8 @@ impl NamedScenario {
         text.parse().map_err(|error| self.key_error("path.satellites", format!("{error}")))
     }
 
-    /// Keep the shells that `satellites` names; planes and names can be chosen from element sets only.
+    /// Keep only the shells that the key `satellites` selects. Selection by plane or name is an
+    /// error, because it needs element sets.
     fn choose_shells(&self, constellation: &mut Constellation) -> Result<(), ScenarioError> {
         let filter = self.satellites()?;
         if filter.chooses_names() || filter.chooses_planes() {
@@ -230,7 +232,7 @@ impl NamedScenario {
         Err(self.key_error("path.minimum_elevation", what))
     }
 
-    /// Read the rows of a list of sites, if they are needed.
+    /// Read the rows of a list of sites; return none unless `needed`.
     fn places(&self, key: &str, name: &str, needed: bool) -> Result<Vec<Place>, ScenarioError> {
         if !needed {
             return Ok(Vec::new());
@@ -246,6 +248,6 @@ pub(crate) const DEFAULT_START: UtcInstant = UtcInstant::from_unix_nanos(1_575_1
 /// Minimum elevation of terminals of unknown fleets: Starlink's.
 const USUAL_ELEVATION_DEG: f64 = 25.0;
 
-/// Minimum elevation of terminals for geostationary satellites: ITU-R S.1066 and common practice begin at 10
-/// degrees where rain counts.
+/// Minimum elevation of terminals for geostationary satellites: ITU-R S.1066 and common practice use at
+/// least 10 degrees where rain matters.
 const GEOSTATIONARY_ELEVATION_DEG: f64 = 10.0;

@@ -1,4 +1,5 @@
-//! True rate of the links that a film crosses, from their schedules, for players with a model or an oracle.
+//! True rate over time of the links that a film's flow crosses, computed from the links' schedules,
+//! for players with a model or an oracle.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use crate::ScenarioError;
 use crate::named::NamedScenario;
 
 impl NamedScenario {
-    /// Give players with a model or an oracle the rate that their links will have.
+    /// Give players with a model or an oracle the rate that the links of their flow will have.
     ///
     /// # Errors
     /// The rate is 0 throughout.
@@ -39,13 +40,13 @@ impl NamedScenario {
         Ok(())
     }
 
-    /// Key of the scenario that states the prediction for the player of this flow.
+    /// Key of the scenario in which this flow's player selects its prediction, for errors.
     fn predicted_key(&self, id: u32) -> String {
         let entry = (0..).find(|entry| self.ids_of(*entry).end > id).unwrap_or(0);
         format!("flow.{entry}.app.predicted")
     }
 
-    /// Path of a flow's film with the rate available to it when no other traffic is present.
+    /// Transfer path of a flow's film, with the rate that the film would get if there were no other traffic.
     fn transfer_path_of(
         &self,
         flow: &FlowPlan,
@@ -79,7 +80,7 @@ fn film_of(flow: &FlowPlan) -> Option<&Dash> {
     }
 }
 
-/// Times at which the rate of a flow's links may change, from the run's start on.
+/// Times at which the rate of a flow's links may change; the first is the run's start.
 fn steps<'l>(
     flow: &FlowPlan,
     end: Instant,
@@ -96,7 +97,7 @@ fn steps<'l>(
     starts.into_iter().filter(|at| *at < end).collect()
 }
 
-/// Rate of the slowest link that a flow crosses at `at`, in bit/s; 0 while one is down.
+/// Rate of the slowest link that a flow crosses at the time `at`, in bit/s; 0 while one of the links is down.
 fn rate_at<'l>(flow: &FlowPlan, at: Instant, schedule: &impl Fn(u16) -> &'l LinkSchedule) -> f64 {
     let route = flow.routes.iter().rfind(|route| route.from <= at);
     let links = route.map_or(&[][..], |route| &route.links).iter().map(|link| schedule(*link));

@@ -1,4 +1,4 @@
-//! Schedules of links: from a path to the delay, rate, loss and outages of each direction over time.
+//! Schedules of links: the delay, rate, loss and outages of each direction over time, derived from a path.
 
 use skyhop_link::{DelayPiece, Dismantled, LinkSchedule, Outage, Piece};
 use skyhop_model::{Direction, DuringOutage, PathEventKind};
@@ -8,17 +8,17 @@ use skyhop_units::{Bytes, Duration, Instant, Rate, Ratio};
 use crate::plan::change::takes_effect;
 use crate::types::{Change, LinkKeys};
 
-/// Settings of one direction, in addition to the path.
+/// Settings of one direction of a link, in addition to its path.
 pub(crate) struct DirectionSettings<'a> {
     pub direction: Direction,
     /// Keys of the direction; a given rate or loss takes precedence over the path's.
     pub given: &'a LinkKeys,
-    /// Whether `[[change]]` entries change its rate.
+    /// Whether `[[change]]` entries change the rate of this direction.
     pub rate_changes: bool,
     pub during_outage: DuringOutage,
 }
 
-/// Build the schedule of one direction. `trace` includes the changes' round trips already.
+/// Build the schedule of one direction. `trace` already includes the RTT changes of `[[change]]` entries.
 pub(crate) fn link_schedule(
     trace: &PathTrace,
     changes: &[Change],
@@ -80,8 +80,8 @@ fn delay_pieces(
     pieces
 }
 
-/// Build a value over time: constant or from the path's frames, until the first change; then from the
-/// changes.
+/// Build the value of one property over time. Until the first change it is `constant` or comes from
+/// the path's frames; from then on it comes from the changes.
 fn pieces<T: Copy + PartialEq>(
     constant: T,
     frames: impl Iterator<Item = (Instant, Option<T>)>,
@@ -124,7 +124,7 @@ fn loss_pieces(
     changes: &[Change],
     settings: &DirectionSettings<'_>,
 ) -> Vec<Piece<Ratio>> {
-    // Loss applies to the direction from -> to alone, both the path's and the scenario's.
+    // Both the path's loss and the scenario's apply only to the direction from -> to.
     let forward = settings.direction == Direction::Forward;
     let counts = forward && settings.given.loss.is_none();
     let frames = trace.frames.iter().filter(|_| counts);
@@ -165,7 +165,7 @@ fn without_path(trace: &PathTrace) -> impl Iterator<Item = Outage> {
     })
 }
 
-/// Positions in the delay line of one direction of the hops that events dismantle.
+/// Hops that events dismantle, each as its section of the delay line of one direction.
 fn dismantled(trace: &PathTrace, direction: Direction) -> Vec<Dismantled> {
     let mut result = Vec::new();
     let mut last_connected: Option<&Frame> = None;
@@ -186,14 +186,14 @@ fn dismantled(trace: &PathTrace, direction: Direction) -> Vec<Dismantled> {
     result
 }
 
-/// Hops of the old path that an event dismantles, by index.
+/// Indexes of the hops of the old path that an event dismantles.
 ///
-/// An event names a hop of the new path. The end of it that the old path shared is where the old path's
-/// traffic leaves it: the old hop there is the one that ceases to exist.
+/// An event names a hop of the new path. If the first node of that hop is on the old path too, the old
+/// hop that leaves that node ceases to exist; if the second node is, the old hop that enters it.
 pub(crate) fn dismantled_hops(old: &Frame, new: &Frame, event: &PathEvent) -> Vec<usize> {
     let hops = old.nodes.len().saturating_sub(1);
     match (event.kind, event.hop) {
-        // Without a path the user's own link is down (models.md, LeoEM).
+        // When the path is lost, the hop between the user and the first satellite is down (models.md, LeoEM).
         (PathEventKind::Lost, _) if hops > 0 => vec![0],
         (PathEventKind::End | PathEventKind::Intermediate, Some(hop)) => {
             let place = |offset: usize| {

@@ -1,17 +1,18 @@
 //! Probability that evidence arises by chance.
 
-/// Significance level of gaps: the share of logs without a grid in which gaps as good arise by chance.
+/// Significance level of gaps: the share of logs without a grid in which the gaps agree as well by chance.
 pub(super) const CHANCE: f64 = 1e-4;
 
 /// Relative size of a term that no longer changes the sum: less than half a unit in the last place.
 const ROUNDED_AWAY: f64 = 1e-17;
 
-/// Share in excess of the one expected by chance, rescaled to 0 to 1.
+/// Share in excess of the share expected by chance, rescaled to 0 to 1.
 pub(super) fn above_chance(share: f64, chance: f64) -> f64 {
     ((share - chance) / (1.0 - chance)).clamp(0.0, 1.0)
 }
 
-/// Binomial tail: probability that at least `hits` of `moments` independent trials succeed.
+/// Binomial tail: probability that at least `hits` of `moments` independent trials succeed, each
+/// with the probability `chance`.
 pub(super) fn at_least(hits: usize, moments: usize, chance: f64) -> f64 {
     if chance <= 0.0 {
         return if hits == 0 { 1.0 } else { 0.0 };
@@ -28,7 +29,8 @@ pub(super) fn at_least(hits: usize, moments: usize, chance: f64) -> f64 {
         }
         let term = (ln_ways + count as f64 * success + (moments - count) as f64 * failure).exp();
         total += term;
-        // Terms shrink beyond the mode, so that the rest rounds away: billions of terms for a log with a wrong clock.
+        // Beyond the mode the terms shrink until the rest no longer changes the sum. Without this
+        // stop, a log with a wrong clock would cause billions of terms.
         if count as f64 > (moments + 1) as f64 * chance && term <= total * ROUNDED_AWAY {
             break;
         }

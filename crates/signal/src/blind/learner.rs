@@ -8,8 +8,8 @@ use crate::{Agenda, Timing};
 
 /// Time between two estimates.
 pub const ESTIMATE_EVERY: Duration = Duration::from_secs(30);
-/// Age up to which arrivals count. A clock that drifts by 50 ppm moves the grid by 30 ms in that time, which is
-/// less than an outage.
+/// Maximum age of arrivals that an estimate uses. A clock that drifts by 50 ppm moves the grid by 30 ms in that
+/// time, which is less than an outage.
 pub const WINDOW: Duration = Duration::from_secs(600);
 
 /// Parameters of a run's blind estimation and of its announcements.
@@ -19,14 +19,14 @@ pub struct BlindPlan {
     pub period: Duration,
     /// Lead time and error of the announcements.
     pub timing: Timing,
-    /// UTC at the start of the run, in which the grid's offset is counted.
+    /// UTC at the start of the run; the grid's offset refers to UTC.
     pub start: UtcInstant,
 }
 
 /// Estimator of the grid from the arrivals behind a link.
 ///
-/// Sans-IO: an engine passes in the arrivals, makes an estimate when one is due, and hands it with
-/// [`Learner::learn`] to the [`Agenda`] from which it announces.
+/// Sans-IO: an engine passes in the packet arrivals, makes an estimate when one is due, and passes
+/// it by [`Learner::learn`] to the [`Agenda`] from which the engine makes announcements.
 #[derive(Debug)]
 pub struct Learner {
     plan: BlindPlan,
@@ -44,8 +44,8 @@ impl Learner {
         }
     }
 
-    /// Record the arrival of a packet with a one-way delay of `delay`. The shortest delay is the time by which arrivals
-    /// show events of the link late.
+    /// Record the arrival of a packet with a one-way delay of `delay`. An event at the link shows in the arrivals
+    /// later by the shortest of these delays.
     pub fn arrived(&mut self, at: Instant, delay: Duration) {
         self.traffic.push(Sample { at: self.utc(at), delay: Some(delay) });
     }
@@ -60,14 +60,14 @@ impl Learner {
         &self.traffic
     }
 
-    /// Estimate the grid of handovers at the link: the arrivals show them later by the shortest one-way delay, which is
-    /// subtracted.
+    /// Estimate the grid of handovers at the link. They show in the arrivals later by the shortest one-way delay,
+    /// which is subtracted.
     pub fn estimate(&self) -> Estimate {
         self.plan.estimate(&self.traffic)
     }
 
-    /// Set the grid of `agenda` from an estimate. It replaces the previous one; an estimate without a grid ends the
-    /// announcements.
+    /// Set the grid of `agenda` from an estimate, in place of the previous grid. An estimate without a grid ends
+    /// the announcements.
     pub fn learn(&mut self, now: Instant, estimate: &Estimate, agenda: &mut Agenda) {
         self.next_estimate = now + ESTIMATE_EVERY;
         if let Some(before) = now.as_nanos().checked_sub(WINDOW.as_nanos()) {

@@ -3,30 +3,34 @@
 use super::chance::above_chance;
 use super::{MIN_MOMENTS, PhaseEstimate};
 
-/// Length of the windows before and after a moment whose levels are compared.
+/// Length of each of the two windows, before and after a moment, whose delay levels are compared.
 const SIDE_NS: i64 = 3_000_000_000;
-/// Time after a moment that is left out: delays of the outage and of the queue it leaves do not show the new level.
+/// Time after a moment that is left out of the comparison: during an outage, and while the queue
+/// that it leaves drains, delays do not show the new level.
 const TRANSIENT_NS: i64 = 125_000_000;
-/// Minimum number of samples of a side.
+/// Minimum number of samples in each of the two windows.
 const MIN_SAMPLES_PER_SIDE: usize = 5;
 /// Spacing of the phases that are tried first, over the whole period.
 const COARSE_STEP_NS: i64 = 100_000_000;
-/// Spacing of the phases that are tried then, up to [`FINE_REACH_NS`] around the best coarse one.
+/// Spacing of the phases that are tried next, up to [`FINE_REACH_NS`] around the best coarse phase.
 const FINE_STEP_NS: i64 = 10_000_000;
 const FINE_REACH_NS: i64 = 1_000_000_000;
-/// Relative distance from the best phase's score within which phases count as equally good; their mean is the result.
+/// Relative difference from the best phase's score within which phases count as equally good; the
+/// mean of such phases is the result.
 const AS_GOOD: f64 = 0.05;
-/// Lower bound of the spread that two levels leave, relative to that of one; without it a few moments would dominate.
+/// Lower bound of the ratio of the spread around two levels to the spread around one; without it a
+/// few moments would dominate.
 const LEAST_LEFT: f64 = 0.02;
 /// Quantile of the gains at all moments above which a moment counts as showing a shift.
 const SHOWN_ABOVE: f64 = 0.8;
 
-/// Significance level of the mean gain: the share of logs without a grid in which one as high arises by chance.
+/// Significance level of the mean gain: the share of logs without a grid in which a mean as high
+/// arises by chance.
 const CHANCE: f64 = 5e-4;
 /// Significance level of the gains' ranks.
 ///
-/// High gains are rare, so that a few may lift the mean further than in a normal distribution. They cannot lift the
-/// mean rank, which therefore has to be significant too.
+/// High gains are rare, so that a few of them may raise the mean more than a normal distribution allows. They
+/// hardly raise the mean rank, which therefore must be significant too.
 const RANK_CHANCE: f64 = 1e-2;
 /// Significance level of the ranks if the period was searched for.
 const SEARCHED_RANK_CHANCE: f64 = 5e-5;
@@ -77,15 +81,16 @@ impl Baseline {
         Self { mean, deviation: (variance / anywhere.len() as f64).sqrt() }
     }
 
-    /// Number of standard deviations by which the mean of `count` gains exceeds the mean of as many arbitrary ones.
+    /// Number of standard deviations by which the mean `mean` of `count` gains exceeds the mean of
+    /// as many gains at arbitrary moments.
     pub(super) fn deviations(self, mean: f64, count: usize) -> f64 {
         let deviation = self.deviation / (count as f64).sqrt();
         if deviation > 0.0 { (mean - self.mean) / deviation } else { 0.0 }
     }
 }
 
-/// Upper bound (Mills' ratio) of the probability that a normal variable exceeds its mean by so many standard
-/// deviations; 1 for deviations of zero or less.
+/// Upper bound (Mills' ratio) of the probability that a normal variable exceeds its mean by `deviations`
+/// standard deviations; 1 for zero or less.
 fn normal_tail(deviations: f64) -> f64 {
     if deviations <= 0.0 {
         return 1.0;
@@ -94,7 +99,7 @@ fn normal_tail(deviations: f64) -> f64 {
     (density / deviations).min(1.0)
 }
 
-/// Probability that the mean rank of `gains` among all gains is as high by chance.
+/// Probability that the mean rank of `gains` among the gains `anywhere` is as high by chance.
 fn rank_tail(gains: &[f64], anywhere: &[f64]) -> f64 {
     let rank = |gain: &f64| {
         let below = anywhere.partition_point(|other| other < gain);
@@ -127,7 +132,8 @@ impl Levels<'_> {
         gains_from(self.known, start, *last, self.period_ns).map(|(_, gain)| gain).collect()
     }
 
-    /// Mean of those phases around `coarse_ns` that are as good as the best of them.
+    /// Mean of the phases around `coarse_ns` that are about as good (see [`AS_GOOD`]) as the best
+    /// one around it.
     fn middle_around(&self, coarse_ns: i64) -> Option<i64> {
         let around = (coarse_ns - FINE_REACH_NS)..=(coarse_ns + FINE_REACH_NS);
         let mut fine = self.gains_at_phases(around.step_by(FINE_STEP_NS as usize));
@@ -142,7 +148,8 @@ impl Levels<'_> {
 
 /// Iterate over the gains at moments `step_ns` apart from `start_ns` to `last_ns`, each with its moment's index.
 ///
-/// Moments without samples are skipped at once, so that a gap of years, such as a wrong clock causes, takes no time.
+/// Moments without samples are skipped in one step, so that a gap of years, such as a wrong clock
+/// causes, takes no time.
 fn gains_from(
     known: &[(i64, u64)],
     start_ns: i64,
@@ -200,7 +207,8 @@ impl GainCurve {
     }
 }
 
-/// Gain at a moment: the share of the spread around one level that two levels remove, 0 (nothing) to 1 (everything).
+/// Gain at a moment: the share by which the spread around two levels is less than that around one
+/// level, 0 (equal) to 1 (no spread left).
 fn gain(known: &[(i64, u64)], moment: i64) -> Option<f64> {
     let between = |from: i64, to: i64| -> Vec<u64> {
         let place = |ns: i64| known.partition_point(|(at, _)| *at < ns);
@@ -218,12 +226,14 @@ fn gain(known: &[(i64, u64)], moment: i64) -> Option<f64> {
 
 /// Log-likelihood ratio per sample of two levels against one, for Laplacian distances from a level.
 ///
-/// Compared with the gain, it gives more weight to cleanly separated levels, which locate the moment best.
+/// Compared with the gain, the ratio gives more weight to cleanly separated levels, which locate
+/// the moment best.
 fn likelihood(gain: f64) -> f64 {
     -(1.0 - gain).max(LEAST_LEFT).ln()
 }
 
-/// Sum of the distances from the median, on which short queueing spikes have little influence.
+/// Spread of the delays: the sum of their distances from the median, on which short queueing spikes
+/// have little influence.
 fn spread(delays: &mut [u64]) -> u64 {
     let middle = delays.len() / 2;
     let (_, median, _) = delays.select_nth_unstable(middle);

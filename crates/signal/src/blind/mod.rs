@@ -1,13 +1,16 @@
 //! Blind estimation of the handover grid from traffic alone (SatPipe, section IV-E and Algorithm 1).
 //!
-//! Two kinds of evidence are folded modulo the period and searched for the phase at which they agree:
+//! There are two kinds of evidence. Each is folded modulo the period, and the phase is searched for
+//! at which it is strongest:
 //!
-//! - *spacing*: handovers freeze the link, so that the largest gaps between arrivals span them. Each of
-//!   the largest gaps counts once in every millisecond that it covers; the handover is at the peak of the
-//!   counts. Needs a time between arrivals much shorter than an outage of 30 to 100 ms.
-//! - *level shifts*: the delay steps from one level to another at a handover. At each possible moment
-//!   the spread around one level is compared with that around two; the handover is where two levels explain
-//!   most. Sparse samples (10 per second, with gaps) are enough.
+//! - *spacing*: the link stops during handovers, so that the largest gaps between arrivals span
+//!   handovers. Each of the largest gaps counts once in every millisecond that it covers; the handover is
+//!   at the peak of the counts. This needs arrivals at intervals much shorter than an outage of 30 to 100
+//!   ms.
+//! - *level shifts*: the delay steps from one level to another at a handover. At each possible moment the
+//!   spread of the delays around one level is compared with the spread around two levels; the handover is
+//!   where two levels reduce the spread most. For this, sparse samples (10 per second, with gaps) are
+//!   enough.
 //!
 //! A phase counts as a grid only if its evidence is statistically significant, corrected for the number of
 //! phases and periods that were tried.
@@ -29,9 +32,9 @@ pub use traffic::Traffic;
 /// Arrival of a packet, with its delay if that is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sample {
-    /// Arrival time, on any clock that counts nanoseconds; the estimated offset is on the same clock.
+    /// Arrival time, by any clock; the estimated offset refers to the same clock.
     pub at: UtcInstant,
-    /// Round trip or one-way delay: only its steps matter.
+    /// Round trip or one-way delay; only its steps matter.
     pub delay: Option<Duration>,
 }
 
@@ -49,10 +52,10 @@ pub enum Period {
 pub struct Estimate {
     /// Estimated grid; `None` if there is no significant evidence of one.
     pub grid: Option<HandoverGrid>,
-    /// Evidence from which the grid was found, or which was tried last.
+    /// Kind of evidence by which the grid was found; without a grid, the kind that was tried last.
     pub evidence: Evidence,
-    /// Share of the grid's moments at which the evidence shows, in excess of the share expected by chance: 1 if it
-    /// shows at all of them, 0 if at no more than elsewhere.
+    /// Share of the grid's moments at which the evidence shows, in excess of the share expected by chance: 1 if
+    /// the evidence shows at all of them, 0 if it shows no more often than elsewhere.
     pub confidence: f64,
     /// Number of samples on which the estimate is based.
     pub samples: usize,
@@ -61,15 +64,15 @@ pub struct Estimate {
 /// Kind of evidence for a grid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Evidence {
-    /// Gaps between arrivals, over the outages.
+    /// Gaps between arrivals, caused by outages at handovers.
     Spacing,
     /// Steps of the delay at handovers.
     LevelShifts,
 }
 
 impl Evidence {
-    /// Error of an offset found by this evidence: gaps show the start of an outage to within some
-    /// milliseconds (SatPipe, Figure 13), levels to within the transient after it.
+    /// Error of an offset found by this evidence. Gaps locate the start of an outage to within some
+    /// milliseconds (SatPipe, Figure 13), levels only to within the transient after it.
     pub fn error(self) -> Duration {
         match self {
             Self::Spacing => Duration::from_millis(10),
@@ -87,7 +90,8 @@ impl Evidence {
 }
 
 impl Estimate {
-    /// Order estimates by clarity: those with a grid last, then by confidence.
+    /// Order estimates by clarity, the clearest last: estimates without a grid come first; within
+    /// each group, estimates are ordered by confidence.
     pub fn by_clarity(a: &Self, b: &Self) -> std::cmp::Ordering {
         let is_grid = a.grid.is_some().cmp(&b.grid.is_some());
         is_grid.then(a.confidence.total_cmp(&b.confidence))
@@ -96,7 +100,7 @@ impl Estimate {
 
 /// Estimate the grid from samples, which may be in any order.
 ///
-/// The samples have to cover at least [`MIN_MOMENTS`] periods: over fewer, random gaps agree too easily.
+/// The samples must cover at least [`MIN_MOMENTS`] periods: over fewer periods, random gaps agree too easily.
 pub fn estimate(samples: &[Sample], period: Period) -> Estimate {
     let mut sorted = samples.to_vec();
     sorted.sort_by_key(|sample| sample.at);
@@ -105,7 +109,7 @@ pub fn estimate(samples: &[Sample], period: Period) -> Estimate {
     traffic.estimate(period)
 }
 
-/// Minimum number of a grid's moments that the samples have to cover.
+/// Minimum number of moments of a grid that the samples must cover.
 pub const MIN_MOMENTS: usize = 6;
 
 /// Phase of the period at which handovers may happen.

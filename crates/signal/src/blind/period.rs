@@ -9,8 +9,8 @@ use super::traffic::Traffic;
 
 const SHORTEST_NS: i64 = 5_000_000_000;
 const LONGEST_NS: i64 = 60_000_000_000;
-/// Spacing of the periods that are tried. Over an hour's log, half of it adds up to several seconds, so that a true
-/// period between two tried ones is not found.
+/// Spacing of the periods that are tried. Over an hour's log an error of half the spacing adds up to several
+/// seconds, so that a true period between two tried ones is not found.
 const STEP_NS: i64 = 100_000_000;
 const TRIED: usize = ((LONGEST_NS - SHORTEST_NS) / STEP_NS) as usize + 1;
 
@@ -20,8 +20,8 @@ fn all_ns() -> impl Iterator<Item = i64> {
 
 /// Return the period with the clearest evidence, and the number of periods tried.
 ///
-/// A multiple of the true period has fewer handovers, and a fraction has moments without a handover: evidence for both
-/// is more likely by chance.
+/// A multiple of the true period covers fewer handovers, and a fraction of it has moments without a handover. For
+/// both, chance explains the evidence more easily than for the true period.
 pub(super) fn clearest(traffic: &Traffic) -> Option<(Duration, usize)> {
     let by_gaps = by_gaps(traffic).filter(|(_, chance)| chance * (TRIED as f64) < CHANCE);
     let period_ns = match by_gaps {

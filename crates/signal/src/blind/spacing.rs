@@ -6,16 +6,17 @@ use super::{MIN_MOMENTS, PhaseEstimate};
 
 /// Width of the histogram's bins (SatPipe: 1 ms).
 const FINE_NS: i64 = 1_000_000;
-/// Number of the largest gaps used per period of the log: with this number, random gaps cover a few per cent of all
-/// phases.
+/// Number of gaps used per period of the log, the largest ones: with this number, random gaps cover a few per cent
+/// of all phases.
 const GAPS_PER_PERIOD: usize = 2;
-/// Share of the highest count from which on bins belong to the peak.
+/// Minimum count of a bin that belongs to the peak, as a share of the highest count.
 const AS_GOOD: f64 = 0.8;
-/// Time after an outage in which its losses may still be repaired, including a retransmission timeout, in bins (ms).
+/// Time after an outage in which its losses may still be retransmitted, including a retransmission
+/// timeout, in bins (ms).
 const AFTERMATH_BINS: usize = 1000;
 
-/// Find the first phase of the peak: the phases that most of the largest gaps cover. `tried` is the number of
-/// periods tried.
+/// Find the first phase of the peak, which consists of the phases that most of the largest gaps cover.
+/// `tried` is the number of periods that are tried.
 pub(super) fn find(traffic: &Traffic, period_ns: i64, tried: usize) -> Option<PhaseEstimate> {
     let peak = Peak::of(traffic.span_ns()?, &by_size(traffic), period_ns)?;
     let share = peak.hits as f64 / peak.periods as f64;
@@ -42,7 +43,7 @@ pub(super) struct Peak {
     periods: usize,
     /// Probability that a gap covers a given phase in one period.
     chance: f64,
-    /// Number of independent phases: the period over the mean gap.
+    /// Number of independent phases: the period divided by the mean gap.
     phases: f64,
 }
 
@@ -69,7 +70,7 @@ impl Peak {
         })
     }
 
-    /// Probability that a peak as high arises at any phase without a grid.
+    /// Probability that, without a grid, a peak as high arises at some phase.
     pub(super) fn by_chance(&self) -> f64 {
         at_least(self.hits, self.periods, self.chance) * self.phases
     }
@@ -96,8 +97,8 @@ fn histogram(gaps: &[Gap], period_ns: i64) -> Vec<u32> {
 
 /// Return the bin in which the peak begins; it may extend over the end of the period.
 ///
-/// A single gap that is slightly earlier or later does not move it. Loss recovery after a handover causes gaps that
-/// may agree as well as those over the outage itself: the first of them counts.
+/// A single gap that is slightly earlier or later does not move the beginning. Loss recovery after a handover
+/// causes gaps that may agree as well as those over the outage itself; the first such bin is used.
 fn first_of_peak(counts: &[u32]) -> Option<usize> {
     let bins = counts.len();
     let most = *counts.iter().max()?;

@@ -1,4 +1,4 @@
-//! Samples of traffic, reduced to what estimates need.
+//! Samples of traffic, reduced to the data that estimates need.
 
 use std::collections::VecDeque;
 
@@ -7,10 +7,10 @@ use skyhop_units::{Duration, UtcInstant};
 use super::{Estimate, Evidence, Period, Sample, levels, period, spacing};
 use crate::schedule::HandoverGrid;
 
-/// Samples of a log, or of the last minutes of an endless stream.
+/// Samples of a log, or of the last minutes of live traffic.
 ///
-/// The two largest gaps of each second are kept, because at most one handover fits into it, and one delay of every
-/// 10 ms, so that ten minutes of any traffic take about a megabyte.
+/// For each second the two largest gaps are kept, because at most one handover fits into a second, and one delay
+/// per 10 ms. So ten minutes of traffic take about a megabyte, whatever its rate.
 #[derive(Debug, Clone, Default)]
 pub struct Traffic {
     seconds: VecDeque<Second>,
@@ -46,14 +46,15 @@ impl Gap {
 }
 
 const SECOND_NS: i64 = 1_000_000_000;
-/// Interval of which one delay is kept, ns.
+/// Length of the intervals of which one delay each is kept, ns.
 const DELAY_EVERY_NS: i64 = 10_000_000;
 /// Longest gap that a handover can cause, ns; a longer one is a pause of the sender.
 const LONGEST_GAP_NS: i64 = 1_000_000_000;
 
 impl Traffic {
-    /// Record an arrival. A sample slightly older than the last one is ignored; one that is older by more than
-    /// [`LONGEST_GAP_NS`] means that the clock was set back, and all earlier samples are dropped.
+    /// Record an arrival. A sample slightly older than the last one is ignored. A sample older than the last
+    /// one by more than [`LONGEST_GAP_NS`] means that the clock was set back; all earlier samples are then
+    /// dropped.
     pub fn push(&mut self, sample: Sample) {
         let at_ns = sample.at.unix_nanos();
         if let Some(last) = self.last {
@@ -76,7 +77,7 @@ impl Traffic {
         }
     }
 
-    /// Remove the seconds that are before `before`.
+    /// Remove the samples of all seconds before `before`.
     pub fn forget(&mut self, before: UtcInstant) {
         let number = before.unix_nanos().div_euclid(SECOND_NS);
         while self.seconds.front().is_some_and(|second| second.number < number) {
@@ -85,9 +86,9 @@ impl Traffic {
     }
 
     /// Estimate the grid from the recorded samples.
-    pub fn estimate(&self, wanted: Period) -> Estimate {
+    pub fn estimate(&self, period: Period) -> Estimate {
         let samples = self.samples();
-        let found = match wanted {
+        let found = match period {
             Period::Known(period) => self.estimate_period(period, 1),
             Period::Searched => match period::clearest(self) {
                 Some((period, tried)) => self.estimate_period(period, tried),
@@ -102,7 +103,7 @@ impl Traffic {
         self.seconds.iter().map(|second| second.samples).sum()
     }
 
-    /// Shortest delay of all samples; `None` if none has a delay.
+    /// Shortest delay of all samples; `None` if no sample has a delay.
     pub fn shortest_delay(&self) -> Option<Duration> {
         self.seconds.iter().filter_map(|second| second.shortest_delay).min()
     }

@@ -1,6 +1,6 @@
 //! BBA-0 (Huang et al., SIGCOMM 2014, algorithm 1): maps the buffer level to a bitrate, and changes tracks
-//! only when the mapped bitrate has passed that of the next track. With the map over track numbers it is
-//! Pensieve's baseline (bb.py).
+//! only when the mapped bitrate has passed that of the next track. If buffer levels are mapped to track
+//! numbers instead, it is Pensieve's baseline (bb.py).
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -9,7 +9,7 @@ use super::{Choice, Controller, Parameters, View, within};
 use crate::Film;
 use crate::qoe::Qoe;
 
-/// Parameters of `bba`; reservoir and cushion are Pensieve's for its buffer of 60 s.
+/// Parameters of `bba`; the defaults of reservoir and cushion are Pensieve's, for its buffer of 60 s.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct BbaConfig {
@@ -17,15 +17,15 @@ pub struct BbaConfig {
     pub reservoir_s: f64,
     /// Seconds of buffer above the reservoir at which the highest track is reached, 0.001 to 3600.
     pub cushion_s: f64,
-    /// Quantity that rises linearly with the buffer in between: "bitrate" or "track".
+    /// Quantity that rises linearly with the buffer level within the cushion: "bitrate" or "track".
     pub map: BbaMap,
 }
 
-/// Quantity that rises with the buffer level.
+/// Quantity that rises linearly with the buffer level.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum BbaMap {
-    /// Bitrate, from the lowest track's to the highest's.
+    /// Bitrate, from that of the lowest track to that of the highest.
     Bitrate,
     /// Track number, rounded down, without hysteresis (Pensieve's bb.py).
     Track,

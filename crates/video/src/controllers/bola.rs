@@ -1,8 +1,8 @@
-//! BOLA (Spiteri, Urgaonkar and Sitaraman, INFOCOM 2016): chooses the track with the highest score per bit,
-//! which combines utility and buffer level. Form of dash.js 5.2.1 (BolaRule.js): the throughput decides until
-//! the buffer holds a chunk; a switch up goes no further than the throughput allows (BOLA-O); a virtual
-//! "placeholder" buffer stands for time that the player waited on its own account; and the player waits
-//! rather than fill its buffer with low tracks. The basic form is algorithm 1 alone.
+//! BOLA (Spiteri, Urgaonkar and Sitaraman, INFOCOM 2016): chooses the track with the highest score per bit;
+//! the score combines utility and buffer level. In the form of dash.js 5.2.1 (BolaRule.js), the throughput
+//! decides until the buffer contains a chunk; a switch up goes no further than the throughput allows
+//! (BOLA-O); a virtual "placeholder" buffer represents time that the player waited of its own accord; and the
+//! player waits rather than fill its buffer with low tracks. The basic form is algorithm 1 alone.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -12,7 +12,7 @@ use crate::Film;
 use crate::estimate::Ewma;
 use crate::qoe::Qoe;
 
-/// Share of the placeholder buffer that remains from chunk to chunk (PLACEHOLDER_BUFFER_DECAY).
+/// Factor by which the placeholder buffer shrinks from chunk to chunk (PLACEHOLDER_BUFFER_DECAY).
 const PLACEHOLDER_KEPT: f64 = 0.99;
 
 /// Parameters of `bola`; the defaults are those of dash.js.
@@ -26,12 +26,13 @@ pub struct BolaConfig {
     /// Buffer level in seconds below which the lowest track is chosen (MINIMUM_BUFFER_S), 0.1 to 3600; for
     /// form "dash".
     pub minimum_buffer_s: f64,
-    /// Seconds of buffer that each track adds to the level aimed at (MINIMUM_BUFFER_PER_BITRATE_LEVEL_S),
-    /// 0.01 to 3600; for form "dash".
+    /// Seconds that each track of the film adds to the buffer level that the player aims at
+    /// (MINIMUM_BUFFER_PER_BITRATE_LEVEL_S), 0.01 to 3600; for form "dash".
     pub per_track_s: f64,
     /// Largest share of the throughput that the bitrate may take, 0.01 to 10; for form "dash".
     pub safety: f64,
-    /// Weight of avoiding stalls against utility (gamma p of the paper), 0.01 to 1000; for form "basic".
+    /// Weight of the avoidance of stalls relative to utility (gamma p of the paper), 0.01 to 1000;
+    /// for form "basic".
     pub gp: f64,
     /// Buffer size in seconds, from which V follows, 0.1 to 3600; for form "basic".
     pub buffer_s: f64,
@@ -86,14 +87,14 @@ impl Parameters for BolaConfig {
 struct Weights {
     bitrates: Vec<f64>,
     utilities: Vec<f64>,
-    /// Parameter gamma p, and V in seconds.
+    /// Parameters of the paper: gamma p, and V in seconds.
     gp: f64,
     vp: f64,
 }
 
 impl Weights {
-    /// Utilities that start at 1; the lowest track is best at the minimum buffer, the highest at the stable
-    /// one.
+    /// Weights of dash.js. The utilities start at 1; the lowest track is best at the minimum buffer level,
+    /// the highest at the stable buffer level.
     fn dash(config: &BolaConfig, film: &Film) -> Self {
         let (bitrates, utilities) = bitrates_and_utilities(film, 1.0);
         let least_s = config.minimum_buffer_s + config.per_track_s * bitrates.len() as f64;
@@ -104,8 +105,8 @@ impl Weights {
         Self { bitrates, utilities, gp, vp: config.minimum_buffer_s / gp }
     }
 
-    /// Utilities that start at 0; V follows from the buffer's size (section V of the paper, Q_max in
-    /// seconds).
+    /// Weights of the basic form. The utilities start at 0; V follows from the buffer's size
+    /// (section V of the paper, Q_max in seconds).
     fn basic(config: &BolaConfig, film: &Film) -> Self {
         let (bitrates, utilities) = bitrates_and_utilities(film, 0.0);
         let room_s = (config.buffer_s - film.chunk.as_secs_f64()).max(film.chunk.as_secs_f64());
@@ -113,7 +114,7 @@ impl Weights {
         Self { bitrates, utilities, gp: config.gp, vp }
     }
 
-    /// Track with the highest score per bit; the higher one of equals.
+    /// Track with the highest score per bit; of tracks with equal scores the highest.
     fn best(&self, buffer_s: f64) -> usize {
         let score = |track: usize| {
             (self.vp * (self.utilities[track] + self.gp) - buffer_s) / self.bitrates[track]
@@ -126,7 +127,7 @@ impl Weights {
         )
     }
 
-    /// Least buffer in seconds at which a track is preferred to those below.
+    /// Lowest buffer level in seconds at which a track is preferred to all lower tracks.
     fn least_buffer_s(&self, track: usize) -> f64 {
         let (bitrate, utility) = (self.bitrates[track], self.utilities[track]);
         (0..track).rev().fold(0.0, |least: f64, below| {
@@ -166,7 +167,7 @@ pub(super) struct Bola {
     weights: Weights,
     safety: f64,
     ewma: Ewma,
-    /// Whether the controller is starting up, when the throughput decides.
+    /// Whether the controller is starting up; during start-up the throughput decides.
     is_starting: bool,
     placeholder_s: f64,
 }

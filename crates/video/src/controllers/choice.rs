@@ -1,4 +1,4 @@
-//! Controllers in files: `"bola"`, or `{ kind = "bola", gp = 5.0 }`.
+//! Choice of a controller in files, such as `"bola"` or `{ kind = "bola", gp = 5.0 }`.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -60,7 +60,7 @@ impl ControllerChoice {
     }
 }
 
-/// Serialized as the name alone where all parameters are as published.
+/// Serialized as the name alone if all parameters have the published values.
 impl Serialize for ControllerChoice {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let is_plain = Self::named(self.name()).is_ok_and(|plain| plain == *self);

@@ -1,6 +1,6 @@
-//! DYNAMIC of dash.js (AbrController.js of dash.js 5.2.1): the throughput rule while the buffer is short,
-//! BOLA once it is long, with hysteresis in between; and never a track that would not arrive before the
-//! buffer is empty (InsufficientBufferRule.js).
+//! DYNAMIC of dash.js (AbrController.js of dash.js 5.2.1): the throughput rule decides while the buffer
+//! is short, and BOLA once it is long, with hysteresis in between. A track whose chunk would not arrive
+//! before the buffer is empty is never chosen (InsufficientBufferRule.js).
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -23,10 +23,10 @@ pub struct DynamicConfig {
     pub stable_buffer_s: f64,
     /// Largest share of the throughput that the bitrate may take (bandwidthSafetyFactor), 0.01 to 10.
     pub safety: f64,
-    /// Share of the throughput at which a chunk must arrive before the buffer is empty
+    /// Factor of the throughput with which a chunk must arrive before the buffer is empty
     /// (throughputSafetyFactor), 0.01 to 10.
     pub buffer_safety: f64,
-    /// Number of first chunks exempt from that condition (segmentIgnoreCount).
+    /// Number of chunks at the beginning for which `buffer_safety` does not apply (segmentIgnoreCount).
     pub ignored_chunks: u32,
 }
 
@@ -75,7 +75,7 @@ struct Dynamic {
     config: DynamicConfig,
     ewma: Ewma,
     bola: Bola,
-    /// Whether BOLA decides, not the throughput rule.
+    /// Whether BOLA decides, as opposed to the throughput rule.
     by_buffer: bool,
     arrived: u32,
 }
@@ -86,7 +86,7 @@ impl Controller for Dynamic {
         let threshold_s = if self.by_buffer { self.config.back_share * switch_s } else { switch_s };
         self.by_buffer = view.buffer_s >= threshold_s;
         let estimate_bps = self.ewma.bps();
-        // The rule that does not decide is not asked, so BOLA continues from its former state.
+        // Only the rule that decides is called, so that BOLA later continues from its former state.
         let chosen = if self.by_buffer {
             self.bola.choose(view)
         } else {

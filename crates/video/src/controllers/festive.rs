@@ -1,6 +1,6 @@
-//! FESTIVE (Jiang, Sekar and Zhang, CoNEXT 2012): harmonic mean as estimate; changes by one track at a time,
-//! and later upwards the higher the track; a balance of stability and efficiency; and a random buffer target,
-//! so that players do not synchronise.
+//! FESTIVE (Jiang, Sekar and Zhang, CoNEXT 2012): the estimate is a harmonic mean; the track changes by one
+//! at a time, and upwards the later the higher the track; stability and efficiency are balanced; and the
+//! buffer target is random, so that players do not synchronise.
 
 use std::collections::VecDeque;
 
@@ -14,8 +14,8 @@ use crate::Film;
 use crate::history::Window;
 use crate::qoe::Qoe;
 
-/// Parameters of `festive`; the defaults are the paper's: 20 chunks, p = 0.85, alpha = 12, changes of 20 s,
-/// 30 s of buffer.
+/// Parameters of `festive`; the defaults are the paper's: 20 chunks, p = 0.85, alpha = 12, track changes
+/// remembered for 20 s, 30 s of buffer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct FestiveConfig {
@@ -93,8 +93,8 @@ impl Controller for Festive {
 }
 
 impl Festive {
-    /// Reference track (section 4.3): one track down at once, one track up only after as many chunks as the
-    /// track's number.
+    /// Reference track (section 4.3): one track down without delay, or one track up after as many chunks in
+    /// the current track as its number, counted from 1.
     fn reference(&self, view: &View<'_>, before: usize, bps: f64) -> usize {
         let within = |track: usize| view.film.bitrate_bps(track) as f64 <= self.config.safety * bps;
         if !within(before) {
@@ -106,9 +106,9 @@ impl Festive {
         }
     }
 
-    /// Choose between reference and former track by the lower sum of scores (section 4.4). The stability
-    /// score doubles with each recent change, so that further changes cost more; others have read it as 2^n +
-    /// 1.
+    /// Choose the reference track or the former track, whichever has the lower sum of scores (section 4.4).
+    /// The stability score doubles with each recent change, so that further changes cost more; other
+    /// implementations use 2^n + 1.
     fn balanced(&self, view: &View<'_>, before: usize, reference: usize, bps: f64) -> usize {
         let rate = |track: usize| view.film.bitrate_bps(track) as f64;
         let right = (self.config.safety * bps).min(rate(reference));

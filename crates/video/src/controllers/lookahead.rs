@@ -1,5 +1,5 @@
-//! Common part of the controllers that look ahead: the use of a forecast. They differ in which forecast they
-//! get and how far they discount it.
+//! Common part of the controllers that look ahead: the use of a forecast. The controllers differ in the
+//! source of the forecast and in how much they discount it.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -12,10 +12,11 @@ use crate::history::EstimateErrors;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum LookaheadMode {
-    /// Transfer time of each chunk from the forecast rates of that time.
+    /// The transfer time of each chunk is computed from the forecast rates at the time of the transfer.
     #[default]
     Along,
-    /// One rate for the plan, the harmonic mean of the next few seconds (Narayanan et al., SIGCOMM 2021).
+    /// One rate for the whole plan: the harmonic mean of the forecast rates of the next few seconds
+    /// (Narayanan et al., SIGCOMM 2021).
     Mean,
 }
 
@@ -32,15 +33,16 @@ pub(super) const DISCOUNTED: Divisor = EstimateErrors::divisor;
 pub(super) struct LookaheadController {
     pub(super) mpc: Mpc,
     pub(super) looking: LookaheadMode,
-    /// Number of seconds that the mean covers.
+    /// Number of seconds over which the mean is computed.
     pub(super) mean_s: u32,
-    /// Divisors of the forecast rates: for plans along the forecast, and for plans with its mean.
+    /// Divisors of the forecast rates: for plans along the forecast (`along`), and for plans with
+    /// the mean of the forecast.
     pub(super) along: Divisor,
     pub(super) mean: Divisor,
 }
 
 impl Controller for LookaheadController {
-    /// Choose by the forecast; without one, plan as `robust-mpc` does.
+    /// Choose the track by the forecast; without a forecast, plan as `robust-mpc` does.
     fn choose(&mut self, view: &View<'_>) -> Choice {
         match (view.forecast, self.looking) {
             (None, _) => self.mpc.plan_by_past(view, DISCOUNTED),
@@ -58,7 +60,7 @@ impl Controller for LookaheadController {
     }
 }
 
-/// Return the first invalid one of the parameters that these controllers share.
+/// Return the first invalid parameter, of those that all controllers that look ahead have.
 pub(super) fn fault_of_lookahead(
     horizon: u32,
     window: u32,

@@ -46,7 +46,7 @@ table! {
     MpcO = "mpc-o", mpc_o::MpcOConfig, "plans with the true rates, an upper reference (T3P's MPC-O)";
 }
 
-/// State of the player that a controller sees when it chooses.
+/// State of the player that a controller gets when it chooses a track.
 #[derive(Debug, Clone, Copy)]
 pub struct View<'v> {
     /// Film that is played.
@@ -55,7 +55,7 @@ pub struct View<'v> {
     pub qoe: &'v Qoe,
     /// Number of the chunk whose track is to be chosen.
     pub chunk: usize,
-    /// Track of the chunk before; `None` before the first.
+    /// Track of the chunk before this one; `None` before the first chunk.
     pub last_track: Option<usize>,
     /// Playback time in the buffer, in seconds.
     pub buffer_s: f64,
@@ -84,7 +84,7 @@ impl Choice {
     }
 }
 
-/// Chunk that has arrived, as controllers see it.
+/// Chunk that has arrived, in the form that controllers get.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ArrivedChunk {
     /// Number of the chunk, counted from 0.
@@ -108,14 +108,14 @@ impl ArrivedChunk {
 
 /// Rate controller of a player. `tests/video/conformance.rs` tests every row of the table.
 pub trait Controller: fmt::Debug + Send {
-    /// Choose the next chunk's track, one of the film's.
+    /// Choose the next chunk's track, which must be one of the film's.
     fn choose(&mut self, view: &View<'_>) -> Choice;
 
     /// Learn from a chunk that has arrived.
-    fn on_chunk(&mut self, _come: &ArrivedChunk) {}
+    fn on_chunk(&mut self, _chunk: &ArrivedChunk) {}
 }
 
-/// Parameters of a controller, as files give them.
+/// Parameters of a controller, as given in files.
 pub(crate) trait Parameters {
     /// Create the controller for this film and QoE; its random draws follow from the seed.
     fn controller(&self, film: &Film, qoe: &Qoe, seed: u64) -> Box<dyn Controller>;
@@ -131,7 +131,7 @@ pub(crate) trait Parameters {
     }
 }
 
-/// Controller, as lists show it.
+/// Entry of a controller in lists.
 #[derive(Debug, Clone, Copy)]
 pub struct ControllerEntry {
     /// Name of the controller in files.
@@ -167,7 +167,7 @@ pub enum ControllerError {
     },
 }
 
-/// Return a parameter's fault, unless the value is within the range.
+/// Return `None` if the parameter's value is within the range, else the key, the value and the range.
 fn within(
     key: &'static str,
     value: f64,

@@ -1,5 +1,5 @@
-//! Common part of the controllers by model-predictive control: throughput of past chunks, errors of its
-//! estimates, and the planner.
+//! Common part of the controllers by model-predictive control: the throughput of past chunks, the
+//! errors of throughput estimates, and the planner.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -46,7 +46,8 @@ impl Mpc {
         self.estimate_errors.add_error(arrived.bps());
     }
 
-    /// Plan with the harmonic mean of past chunks, divided by `divisor` of the past errors.
+    /// Plan with the harmonic mean of the throughput of past chunks, divided by `divisor`, which is
+    /// a function of the past errors.
     pub(super) fn plan_by_past(
         &mut self,
         view: &View<'_>,
@@ -57,8 +58,8 @@ impl Mpc {
         self.plan_at_rate(view, mean / divisor(&self.estimate_errors))
     }
 
-    /// Plan with the harmonic mean of the next `seconds` of the forecast, divided by `divisor` of the past
-    /// errors.
+    /// Plan with the harmonic mean of the forecast rates of the next `seconds`, divided by `divisor`,
+    /// which is a function of the past errors.
     pub(super) fn plan_by_mean(
         &mut self,
         view: &View<'_>,
@@ -72,7 +73,8 @@ impl Mpc {
         self.plan_at_rate(view, mean / divisor(&self.estimate_errors))
     }
 
-    /// Plan with each chunk's own transfer time; the estimate is the throughput of the plan's first chunk.
+    /// Plan with the transfer time of each chunk according to the forecast; the estimate is the
+    /// throughput of the plan's first chunk.
     pub(super) fn plan_along(
         &mut self,
         view: &View<'_>,
@@ -100,7 +102,7 @@ impl Mpc {
     }
 }
 
-/// Return the first invalid one of the parameters that these controllers share.
+/// Return the first invalid parameter, of those that all controllers by model-predictive control have.
 pub(super) fn fault_of(horizon: u32, window: u32) -> Option<(&'static str, String, &'static str)> {
     super::within("horizon", horizon.into(), 1.0..=10.0, "1 to 10")
         .or_else(|| super::within("window", window.into(), 1.0..=1000.0, "1 to 1000"))

@@ -1,5 +1,5 @@
-//! MPC-D of T3P (LEOScope): RobustMPC with its own estimate, for comparison with controllers that look ahead.
-//! It is the same controller as `robust-mpc`.
+//! MPC-D of T3P (LEOScope): RobustMPC with its estimate from past chunks, for comparison with controllers
+//! that look ahead. It is the same controller as `robust-mpc`.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

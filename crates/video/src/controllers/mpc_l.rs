@@ -1,6 +1,6 @@
 //! MPC-L of T3P (LEOScope): plans with a model's predictions of the rate of each second, discounted by the
-//! errors of its last chunks. With `looking = "mean"` it is the one of the artefact of Narayanan et al.
-//! (SIGCOMM 2021): the harmonic mean of two seconds, not discounted.
+//! prediction errors for the last chunks. With `looking = "mean"` it is the controller of the artefact of
+//! Narayanan et al. (SIGCOMM 2021), which uses the harmonic mean of two seconds, not discounted.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

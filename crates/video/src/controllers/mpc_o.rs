@@ -1,6 +1,6 @@
-//! MPC-O of T3P (LEOScope): plans with the true rate, which shows what is possible with its horizon. With
-//! `looking = "mean"` it is the one of the artefact of Narayanan et al. (SIGCOMM 2021): the harmonic mean of
-//! three seconds, still discounted.
+//! MPC-O of T3P (LEOScope): plans with the true rate, and so shows the best result that is possible with its
+//! horizon. With `looking = "mean"` it is the controller of the artefact of Narayanan et al. (SIGCOMM 2021),
+//! which uses the harmonic mean of three seconds, discounted like an estimate.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,5 +1,5 @@
-//! Throughput rule of dash.js 5.2.1 (ThroughputRule.js): the highest track within a share of the estimate,
-//! the lower of two weighted means.
+//! Throughput rule of dash.js 5.2.1 (ThroughputRule.js): chooses the highest track whose bitrate is within
+//! a share of the estimate. The estimate is the lower of two weighted means.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -32,7 +32,8 @@ impl RateConfig {
         Ewma::new(self.fast_half_life_s, self.slow_half_life_s)
     }
 
-    /// Return the first invalid one of these parameters, also for other controllers that have them.
+    /// Return the first invalid parameter of those given; other controllers with these parameters
+    /// use this function too.
     pub(super) fn fault_of(
         safety: f64,
         fast_half_life_s: f64,

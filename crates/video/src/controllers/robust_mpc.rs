@@ -1,5 +1,5 @@
-//! RobustMPC (Yin et al., SIGCOMM 2015, as implemented in Pensieve): plans with the harmonic mean of past
-//! chunks, divided by 1 + the largest of its recent errors.
+//! RobustMPC (Yin et al., SIGCOMM 2015, as implemented in Pensieve): plans with the harmonic mean of the
+//! throughput of past chunks, divided by 1 + the largest recent error of that estimate.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -15,7 +15,7 @@ use crate::qoe::Qoe;
 pub struct RobustMpcConfig {
     /// Number of chunks planned ahead, 1 to 10.
     pub horizon: u32,
-    /// Number of past chunks for the harmonic mean and for its errors, 1 to 1000.
+    /// Number of past chunks from which the harmonic mean and its errors are computed, 1 to 1000.
     pub window: u32,
     /// Choice among equally good plans: "last" (higher tracks first) or "first" (lower tracks first).
     pub ties: Ties,

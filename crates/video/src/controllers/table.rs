@@ -12,8 +12,8 @@ macro_rules! table {
             default: || ControllerChoice::$variant($config::default()),
         }),+];
 
-        /// Controller with its parameters: in files its name, or a table with the name as `kind` and the
-        /// parameters that differ from the published ones.
+        /// Controller with its parameters: in files, either the controller's name, or a table with the
+        /// name as `kind` and the parameters whose values differ from the published ones.
         #[derive(Debug, Clone, PartialEq)]
         pub enum ControllerChoice {
             $(#[doc = $summary] $variant($config)),+

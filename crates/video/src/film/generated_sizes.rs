@@ -1,4 +1,4 @@
-//! Generated chunk sizes, where none are measured: bitrate x length, or random around that.
+//! Generated chunk sizes, for films without measured sizes: bitrate x length, or random values around it.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng as _;

@@ -23,21 +23,22 @@ pub const MOST_CHUNKS: usize = 86_400;
 /// Largest number of tracks of a film.
 pub const MOST_TRACKS: usize = 64;
 
-/// Film as a server offers it: at least one track and one chunk, ascending bitrates, and no size of zero.
+/// Film as a server offers it. It has at least one track and one chunk, ascending bitrates, and no
+/// chunk of size zero.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Film {
     /// Name of the film: the file's name without its extension.
     pub name: String,
     /// Description in one line.
     pub description: String,
-    /// Source of the film's numbers.
+    /// Publication or other source of the film's numbers.
     pub source: String,
     /// Playback length of each chunk.
     pub chunk: Duration,
     /// Tracks in ascending order of bitrate.
     pub tracks: Vec<Track>,
     chunks: usize,
-    /// Sizes in bytes, those of chunk 0 by track, then those of chunk 1 …
+    /// Sizes in bytes: of chunk 0 in each track, then of chunk 1 in each track, and so on.
     sizes: Vec<u64>,
 }
 
@@ -53,7 +54,7 @@ pub struct Track {
 /// Reasons for which a film cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum FilmError {
-    /// The text does not have the file's format.
+    /// The text does not conform to the file's format.
     #[error("{origin}{}: {what}", at_line(*line))]
     Syntax {
         /// File name, or a word for the text's origin.
@@ -119,7 +120,8 @@ impl Film {
     /// Create a film of these tracks, with the sizes of each track's chunks in bytes.
     ///
     /// # Errors
-    /// No tracks or chunks, or too many; bitrates that do not ascend; sizes that do not match or are zero.
+    /// There are no tracks or chunks, or too many; the bitrates do not ascend; or the sizes do not
+    /// match the tracks or are zero.
     pub fn new(
         origin: &str,
         chunk: Duration,
@@ -245,7 +247,7 @@ fn check(chunk: Duration, tracks: &[Track], sizes: &[Vec<u64>]) -> Result<usize,
             let has = sizes.len();
             return Err(format!("track {number} has sizes of {has} chunks, track 0 of {chunks}"));
         }
-        // The upper limit keeps sums over all chunks, in bits, exact.
+        // With this upper limit, sums over all chunks, in bits, are exact.
         if let Some(chunk) = sizes.iter().position(|size| *size == 0 || *size > 1 << 40) {
             let size = sizes[chunk];
             return Err(format!(

@@ -7,14 +7,15 @@ use skyhop_units::{Duration, Quoted, Rate};
 
 use super::{Film, FilmError, MOST_CHUNKS, MOST_TRACKS, Track, generated_sizes};
 
-/// Largest relative deviation of a chunk's length from the mean, the last chunk aside.
+/// Largest relative deviation of a chunk's length from the mean, except for the last chunk.
 const MOST_UNEVEN: f64 = 0.25;
 
 /// Parse the film of a manifest. `size_of` returns the size of one of the film's files by its address in the
-/// manifest; if it knows none of them, sizes are bitrate x length.
+/// manifest. If it returns no size at all, sizes are bitrate x length.
 ///
 /// # Errors
-/// The text is not a manifest, it lacks what a film needs, or only some files' sizes are known.
+/// The text is not a manifest, it lacks data that a film needs, or the sizes of only some of the
+/// files are known.
 pub fn film_of_mpd(
     text: &str,
     origin: &str,
@@ -31,7 +32,7 @@ pub fn film_of_mpd(
         .and_then(|film| film)
 }
 
-/// Content of a manifest, as far as films need it.
+/// Content of a manifest, reduced to the data that a film needs.
 #[derive(Debug, Default)]
 struct Manifest {
     length_s: Option<f64>,
@@ -228,7 +229,7 @@ impl Segments {
         let Some(length_s) = length_s else {
             return Err("has no length of the film; expected mediaPresentationDuration".to_owned());
         };
-        // A remainder within rounding errors does not make a chunk.
+        // A remainder within rounding errors does not count as another chunk.
         let chunks = (length_s / chunk_s - 1e-3).ceil();
         if chunks > MOST_CHUNKS as f64 { Err(too_many()) } else { Ok((chunks as usize, chunk_s)) }
     }

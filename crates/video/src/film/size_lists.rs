@@ -1,12 +1,13 @@
-//! Pensieve's lists of chunk sizes: a file per track, video_size_0, video_size_1 …, with a chunk's bytes per
-//! line.
+//! Pensieve's lists of chunk sizes: one file per track (video_size_0, video_size_1, …), with the size of one
+//! chunk in bytes per line.
 
 use skyhop_units::{Duration, Quoted, Rate};
 
 use super::{Film, FilmError, Track};
 
-/// Create a film from lists in ascending order of tracks, each with its file's name for messages. Bitrates
-/// are those of Pensieve's ladder where given, otherwise the means of the sizes.
+/// Create a film from lists in ascending order of tracks, each with its file's name for messages. The
+/// bitrates are those of Pensieve's ladder if they are passed, otherwise they are computed from the mean
+/// sizes.
 ///
 /// # Errors
 /// A line is not a number, lists have different lengths, or there is no list.

@@ -14,7 +14,7 @@ pub struct FilmKeys {
     /// Description in one line.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub description: String,
-    /// Source of the film's numbers.
+    /// Publication or other source of the film's numbers.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub source: String,
     /// Playback length of each chunk, 1 ms to 1 h.
@@ -47,7 +47,7 @@ pub struct TrackKeys {
     pub sizes: Vec<u64>,
 }
 
-/// `[ladder]`: bitrates each of which is `ratio` times the one below, up to `top`.
+/// `[ladder]`: bitrates up to `top`, each of which is `ratio` times the one below.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Ladder {
@@ -59,7 +59,8 @@ pub struct Ladder {
     pub tracks: u32,
 }
 
-/// `[variation]`: random factors of chunk sizes, log-normal with mean 1, the same for all tracks of a chunk.
+/// `[variation]`: random factors of the chunk sizes, log-normal with mean 1. One factor applies to
+/// a chunk in all tracks.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Variation {
@@ -70,11 +71,11 @@ pub struct Variation {
 }
 
 impl Film {
-    /// Parse the TOML of a film; `origin` is the file's name, from which the film gets its name, and which
-    /// messages state.
+    /// Parse the TOML of a film; `origin` is the file's name, which messages state and from which the
+    /// film's name is derived.
     ///
     /// # Errors
-    /// The text is not TOML of this form, or does not describe a valid film.
+    /// The text is not TOML with these keys, or does not describe a valid film.
     pub fn of_toml(text: &str, origin: &str) -> Result<Self, FilmError> {
         let keys: FilmKeys = toml::from_str(text).map_err(|error| {
             let start = error.span().map_or(0, |span| span.start).min(text.len());
@@ -99,7 +100,7 @@ impl Film {
         Ok(Self { description, source, ..film })
     }
 
-    /// Return keys that describe this film, with each chunk's size.
+    /// Return keys that describe this film, including the size of each chunk.
     pub fn to_keys(&self) -> FilmKeys {
         let sizes_of = |track| (0..self.chunks()).map(move |chunk| self.size_bytes(chunk, track));
         let tracks = self.tracks.iter().enumerate().map(|(number, track)| TrackKeys {

@@ -1,5 +1,5 @@
-//! Forecasts of the rate: exact, erroneous or predicted transfer times for controllers that look ahead; one
-//! file each.
+//! Forecasts of the rate (exact, erroneous or predicted) for controllers that look ahead; one file for each
+//! kind.
 
 mod constant;
 mod oracle_errors;
@@ -17,9 +17,9 @@ pub use transfer_path::TransferPath;
 
 /// Forecast of the rate. Times are in seconds since the session's start.
 pub trait RateForecast: fmt::Debug + Send + Sync {
-    /// Time at which `bytes` requested at `from_s` will have arrived; infinity if never.
+    /// Time at which `bytes` requested at `from_s` will have arrived; infinity if they never arrive.
     fn arrives_s(&self, from_s: f64, bytes: f64) -> f64;
 
-    /// Mean rates in bit/s of the next seconds, one each, for controllers that average them.
+    /// Mean rates in bit/s of each of the next `seconds` seconds, for controllers that average them.
     fn bps(&self, from_s: f64, seconds: usize) -> Vec<f64>;
 }

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::TransferPath;
 use crate::{RateTrace, RateTraceError};
 
-/// Least factor: with a rate of zero throughout, a transfer would never end.
+/// Smallest factor of the rate: with a rate of zero throughout, a transfer would never end.
 const LEAST: f64 = 0.01;
 
 /// Distribution of an oracle's errors, which are independent from second to second.
@@ -25,7 +25,7 @@ pub struct Errors {
 }
 
 impl Errors {
-    /// Check the ranges. The error is the key that is wrong, and why.
+    /// Check the ranges. The error is the invalid key and the reason.
     ///
     /// # Errors
     /// A number is out of range.

@@ -1,5 +1,5 @@
-//! Predictions by the time at which they were made, so that a controller uses the newest one made so far and
-//! no later one.
+//! Predictions, each with the time at which it was made, so that a controller uses the newest one made so
+//! far and not a later one.
 
 use std::sync::Arc;
 
@@ -10,12 +10,12 @@ use super::Predictions;
 pub struct PredictionHistory {
     /// Predictions in ascending order of the time at which they were made.
     predictions: Arc<[Predictions]>,
-    /// Time of the session's start, in seconds of the predictions' time.
+    /// Start of the session, in seconds on the time axis of the predictions.
     began_s: f64,
 }
 
 impl PredictionHistory {
-    /// Create the history for a session that starts at time 0 of the predictions.
+    /// Create the history for a session that starts at time 0 on the time axis of the predictions.
     ///
     /// # Errors
     /// The times at which the predictions were made do not ascend.
@@ -32,8 +32,8 @@ impl PredictionHistory {
         Self { began_s, ..self.clone() }
     }
 
-    /// Return the newest prediction made by `now_s` of the session, in the session's time; `None` before the
-    /// first.
+    /// Return the newest prediction made by the session's time `now_s`, with times since the session's
+    /// start; `None` before the first prediction.
     pub fn latest_at(&self, now_s: f64) -> Option<Predictions> {
         let made = self.predictions.partition_point(|one| one.from_s() <= now_s + self.began_s);
         Some(self.predictions[made.checked_sub(1)?].since(self.began_s))

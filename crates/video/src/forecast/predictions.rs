@@ -1,10 +1,11 @@
-//! Prediction of a model: a rate for each step of time from an instant on; the last rate holds for ever.
+//! Prediction of a model: a rate for each time step, from the time of the prediction on. After the
+//! last step, its rate continues to apply.
 
 use std::sync::Arc;
 
 use super::RateForecast;
 
-/// Predicted payload rates of consecutive steps of time.
+/// Predicted payload rates of consecutive time steps.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Predictions {
     from_s: f64,

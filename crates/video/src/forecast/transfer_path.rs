@@ -1,5 +1,5 @@
 //! Transfers over a rate trace. The same object is the path of sessions in virtual time, and the oracle of
-//! controllers that may know that path.
+//! controllers to which the true rate of that path is revealed.
 
 use std::sync::Arc;
 
@@ -13,14 +13,14 @@ pub struct TransferPath {
     pub trace: Arc<RateTrace>,
     /// Time of the trace at which the session starts, in seconds.
     pub offset_s: f64,
-    /// Share of the rate that carries the film; headers take the rest.
+    /// Share of the rate that is available to the film; headers take the rest.
     pub payload_share: f64,
     /// Delay of each request in addition to its transfer, in seconds.
     pub delay_s: f64,
 }
 
 impl TransferPath {
-    /// Bytes that have arrived by `now_s` of a chunk of `bytes` requested at `from_s`.
+    /// Bytes of a chunk that have arrived by `now_s`; the chunk has `bytes` and was requested at `from_s`.
     pub fn received_by(&self, from_s: f64, now_s: f64, bytes: f64) -> f64 {
         let transferring_s = now_s - from_s - self.delay_s;
         if transferring_s <= 0.0 {

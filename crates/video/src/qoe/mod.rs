@@ -1,7 +1,7 @@
 //! Quality of experience (QoE) metrics: one file each, all named in the one table below.
 //!
 //! Each metric has a quality per track, a cost per second of stall, and a cost per change of quality. The
-//! same object plans and scores.
+//! same object serves controllers that plan and the scores of sessions.
 
 mod pensieve_hd;
 mod pensieve_linear;
@@ -42,7 +42,8 @@ table! {
     "satpipe-hd-sp" = |film| satpipe_hd::terms(film, SMOOTH), "satpipe-hd-balance with twice the cost of changes";
 }
 
-/// Preference of SatPipe: factors of the cost of stalls (times the top bitrate) and of the cost of changes.
+/// Preference of SatPipe's metrics: factors of the cost of stalls (which is proportional to the top
+/// bitrate) and of the cost of changes.
 #[derive(Debug, Clone, Copy)]
 struct Preference {
     stalls: f64,
@@ -53,7 +54,7 @@ const BALANCE: Preference = Preference { stalls: 1.0, changes: 1.0 };
 const FEW_STALLS: Preference = Preference { stalls: 2.0, changes: 1.0 };
 const SMOOTH: Preference = Preference { stalls: 1.0, changes: 2.0 };
 
-/// QoE metric, as lists show it.
+/// Entry of a QoE metric in lists.
 #[derive(Debug, Clone, Copy)]
 pub struct QoeEntry {
     /// Name of the metric in files.
@@ -82,7 +83,7 @@ pub enum QoeError {
         /// Names of the metrics.
         expected: String,
     },
-    /// The metric is not defined for such a film.
+    /// The metric is not defined for films like the given one.
     #[error("the QoE {name} {what}")]
     Film {
         /// Name of the metric.
@@ -103,7 +104,7 @@ impl Qoe {
     /// Create the metric called `name` for `film`.
     ///
     /// # Errors
-    /// Unknown name, or a film for which the metric is not defined.
+    /// No metric has this name, or it is not defined for the film.
     pub fn new(name: &str, film: &Film) -> Result<Self, QoeError> {
         let Some(entry) = QOES.iter().find(|entry| entry.name == name) else {
             let known: Vec<&str> = QOES.iter().map(|entry| entry.name).collect();
@@ -119,7 +120,7 @@ impl Qoe {
         self.name
     }
 
-    /// Quality of a chunk of a track.
+    /// Quality of a chunk in a track.
     #[inline]
     pub fn quality(&self, track: usize) -> f64 {
         self.terms.qualities[track]
@@ -154,12 +155,12 @@ fn megabits(film: &Film) -> Vec<f64> {
     (0..film.tracks.len()).map(|track| film.bitrate_bps(track) as f64 / 1e6).collect()
 }
 
-/// Last of the values, the top track's.
+/// Last of the values: that of the top track.
 fn top(values: &[f64]) -> f64 {
     values.last().copied().unwrap_or_default()
 }
 
-/// Natural logarithms of bitrates over the lowest.
+/// Natural logarithms of the ratios of the bitrates to the lowest one, by track.
 fn logs(film: &Film) -> Vec<f64> {
     let megabits = megabits(film);
     megabits.iter().map(|rate| (rate / megabits[0]).ln()).collect()

@@ -1,5 +1,5 @@
-//! Pensieve's QoE_log (Mao et al. 2017, table 1): ln(R / Rmin) - 2.66 T - |d|. 2.66 is ln(Rmax / Rmin) of its
-//! film to two decimals; other films use their own value.
+//! Pensieve's QoE_log (Mao et al. 2017, table 1): ln(R / Rmin) - 2.66 T - |d|. 2.66 is ln(Rmax / Rmin) of
+//! Pensieve's film to two decimals; for other films their own value is used.
 
 use super::{Terms, logs, top};
 use crate::Film;

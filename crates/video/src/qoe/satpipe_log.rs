@@ -1,6 +1,6 @@
 //! SatPipe's logarithmic QoE: q(R) = ln(R / Rmin), a second of stall costs ln(Rmax), or ln(2 Rmax). The paper
-//! does not state the unit of Rmax: here it is Mbit/s, as in its linear QoE. Below 1 Mbit/s that would reward
-//! stalls, so such films are refused.
+//! does not state the unit of Rmax: here it is Mbit/s, as in SatPipe's linear QoE. With an Rmax below 1
+//! Mbit/s the cost would be negative and reward stalls; such films are refused.
 
 use super::{Preference, Terms, logs, megabits, top};
 use crate::Film;

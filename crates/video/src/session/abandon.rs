@@ -1,36 +1,37 @@
 //! Abandonment of chunks that arrive too slowly, as in dash.js (AbandonRequestsRule.js of dash.js 5.2.1, with
-//! its settings): there too at most once per chunk, and with times from the first byte.
+//! its default settings). As in dash.js, a chunk is abandoned at most once, and times are counted from the
+//! first byte.
 
 use skyhop_units::Duration;
 
 use super::Request;
 use crate::Film;
 
-/// A chunk is abandoned if its whole transfer would take longer than this multiple of its length
-/// (abandonDurationMultiplier).
+/// Longest transfer of a chunk, as a multiple of the chunk's playback length: a chunk whose
+/// transfer would take longer is abandoned (abandonDurationMultiplier).
 const MOST_LENGTHS: f64 = 1.8;
 /// Time after the first byte in which no chunk is abandoned (minSegmentDownloadTimeThresholdInMs).
 const GRACE: Duration = Duration::from_millis(500);
-/// Least number of measurements before a chunk is abandoned (minThroughputSamplesThreshold).
+/// Minimum number of measurements before a chunk is abandoned (minThroughputSamplesThreshold).
 const MEASUREMENTS: u32 = 6;
-/// Buffer above which no chunk is abandoned (bufferTimeDefault).
+/// Buffer level above which no chunk is abandoned (bufferTimeDefault).
 const STABLE_BUFFER: Duration = Duration::from_secs(18);
-/// Least interval between measurements, as browsers report progress.
+/// Shortest interval between measurements: the interval at which browsers report progress.
 const APART: Duration = Duration::from_millis(50);
 
 /// Progress measurements of the outstanding request.
 #[derive(Debug, Clone, Default)]
 pub(super) struct TransferProgress {
-    /// Time and bytes of the first measurement; these bytes are excluded, since the request's delay is part
-    /// of them.
+    /// Time and bytes of the first measurement. These bytes are excluded from the throughput, because the
+    /// time in which they arrived includes the request's delay.
     first: Option<(Duration, u64)>,
     measured_at: Duration,
     measurements: u32,
 }
 
 impl TransferProgress {
-    /// Return the lower track in which to request the chunk again, if that is less to transfer than the rest
-    /// of it.
+    /// Return the lower track in which to request the chunk again, if the chunk in that track is smaller
+    /// than the missing rest of the current transfer.
     pub(super) fn lower_track(
         &mut self,
         film: &Film,

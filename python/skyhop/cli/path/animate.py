@@ -1,4 +1,4 @@
-"""`skyhop path animate`: a computed path on a map, as it goes on."""
+"""`skyhop path animate`: animation of a computed path on a map."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from skyhop.cli.options import ForceSize
-from skyhop.cli.path.look import File, Gateways
+from skyhop.cli.path.snapshots import File, Gateways
 from skyhop.cli.terminal import print_note
 
 if TYPE_CHECKING:
     import skyhop
 
 HELP = """\
-Show on a map how a computed path goes on: a video (MP4, by ffmpeg), or a GIF.
+Animate a computed path on a map, as a video (MP4, needs ffmpeg) or a GIF.
 
 Examples:
 
@@ -25,7 +25,7 @@ Examples:
 """
 
 _PICTURES = 100
-"""So many there are at most unless told otherwise."""
+"""Largest default number of pictures."""
 
 _MOST_PICTURES = 2000
 
@@ -33,25 +33,31 @@ _MOST_PICTURES = 2000
 def animate(
     file: File,
     output: Annotated[
-        Path, typer.Option("-o", "--output", metavar="FILE", help="An MP4 or a GIF.")
+        Path, typer.Option("-o", "--output", metavar="FILE", help="File to write: MP4 or GIF.")
     ],
     begin: Annotated[
-        str, typer.Option("--from", metavar="TIME", help="Where to begin, since the path's begin.")
+        str,
+        typer.Option(
+            "--from", metavar="TIME", help="Time of the first picture, since the path's start."
+        ),
     ] = "0 s",
     until: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Where to stop; default: the path's end.")
+        str | None,
+        typer.Option(metavar="TIME", help="Time of the last picture; default: the path's end."),
     ] = None,
     every: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help=f"Between pictures; default: {_PICTURES} pictures."),
+        typer.Option(
+            metavar="TIME", help=f"Time between pictures; default: for {_PICTURES} pictures."
+        ),
     ] = None,
     rate: Annotated[
-        float, typer.Option("--fps", metavar="N", min=1, max=60, help="Pictures in a second.")
+        float, typer.Option("--fps", metavar="N", min=1, max=60, help="Pictures per second.")
     ] = 10,
     gateways: Gateways = None,
     force_size: ForceSize = False,
 ) -> None:
-    """Draw a path as it goes on."""
+    """Animate a path on a map."""
     import skyhop
     from skyhop.analysis.ground import ground_views
     from skyhop.analysis.moment import moment_of
@@ -76,10 +82,10 @@ def animate(
 
 
 def _times_s(path: skyhop.Path, begin: str, until: str | None, every: str | None) -> list[float]:
-    """Return when the pictures are taken, in s since the path's begin.
+    """Return the times of the pictures, in s since the path's start.
 
     Raises:
-        InputError: the times are not within the path, or too many.
+        InputError: the times are not within the path, or there are too many pictures.
     """
     from skyhop import _core
     from skyhop.analysis.binning import round_step
@@ -90,7 +96,7 @@ def _times_s(path: skyhop.Path, begin: str, until: str | None, every: str | None
     end_s = duration_s if until is None else _core.duration_s("--until", until)
     if not begin_s < end_s <= duration_s:
         raise InputError(
-            f"--from, --until: {begin_s:g} s to {end_s:g} s is no time within the path, which "
+            f"--from, --until: {begin_s:g} s to {end_s:g} s is not within the path, which "
             f"lasts {duration_s:g} s"
         )
     length_s = end_s - begin_s

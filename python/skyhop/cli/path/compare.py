@@ -1,4 +1,4 @@
-"""`skyhop path compare`: several constellations, relays or path files side by side."""
+"""`skyhop path compare`: compare paths of constellations, relays or path files."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from skyhop.cli import completing
+from skyhop.cli import completion
 from skyhop.cli.figures import Width, figure_width
 from skyhop.cli.options import Csv, ForceSize, Json, with_size
 from skyhop.cli.path.output import check_figure
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 HELP = """\
 Compare paths: one table, and with -o one figure.
 
-Each WHAT is a path file, or computed here between --from and --to: CONSTELLATION:RELAY, or one of
-the two alone. Without --start each begins at its constellation's own epoch.
+Each WHAT is a path file, or a path to compute between --from and --to: CONSTELLATION:RELAY, or one
+of the two alone. Without --start, each path begins at the epoch of its constellation.
 
 Examples:
 
@@ -36,40 +36,41 @@ _RELAYS = ("isl", "bent-pipe", "access", "geo")
 
 
 def compare(
-    whats: Annotated[
+    sources: Annotated[
         list[str],
         typer.Argument(
             metavar="WHAT...",
-            help="Path files, or what to compute.",
-            autocompletion=completing.constellations,
+            help="Path files, or paths to compute.",
+            autocompletion=completion.constellations,
         ),
     ],
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", metavar="FIGURE", help="Draw them: a PNG, SVG or PDF."),
+        typer.Option("-o", "--output", metavar="FIGURE", help="Draw a figure: PNG, SVG or PDF."),
     ] = None,
     from_: Annotated[
-        str | None, typer.Option("--from", metavar="PLACE", help="One end of what is computed.")
+        str | None, typer.Option("--from", metavar="PLACE", help="One end of the computed paths.")
     ] = None,
     to: Annotated[str | None, typer.Option("--to", metavar="PLACE", help="The other end.")] = None,
     duration: Annotated[
-        str, typer.Option(metavar="TIME", help="How much time to compute.")
+        str, typer.Option(metavar="TIME", help="Length of the computed paths.")
     ] = "10 min",
     start: Annotated[
-        str | None, typer.Option(metavar="UTC", help="When what is computed begins.")
+        str | None, typer.Option(metavar="UTC", help="Start of the computed paths.")
     ] = None,
     handover: Annotated[
-        str | None, typer.Option(metavar="POLICY", help="See skyhop list handovers.")
+        str | None, typer.Option(metavar="POLICY", help="Handover policy (skyhop list handovers).")
     ] = None,
     gateways: Annotated[
-        str | None, typer.Option(metavar="LIST", help="See skyhop list sites; or a CSV file.")
+        str | None,
+        typer.Option(metavar="LIST", help="List of gateways (skyhop list sites), or a CSV file."),
     ] = None,
     width: Width = "page",
     as_json: Json = False,
     as_csv: Csv = False,
     force_size: ForceSize = False,
 ) -> None:
-    """Compare paths."""
+    """Compare paths in a table and a figure."""
     from skyhop.analysis.path_comparison import compare_paths, comparison_rows, comparison_table
     from skyhop.cli.runs import check_form, print_csv, print_json
     from skyhop.cli.tables import cells_of, print_table
@@ -80,8 +81,8 @@ def compare(
     laid_out = figure_width(width)
     keys = {"duration": duration, "start": start, "handover": handover, "gateways": gateways}
     given = {key: value for key, value in keys.items() if value is not None}
-    # The same twice says nothing.
-    paths = _paths(list(dict.fromkeys(whats)), (from_, to), given, force_size=force_size)
+    # Comparing a path with itself is useless: drop duplicates.
+    paths = _paths(list(dict.fromkeys(sources)), (from_, to), given, force_size=force_size)
     records = {name: path_record(path) for name, path in paths.items()}
     rows = comparison_rows(records)
     if as_json:
@@ -90,7 +91,7 @@ def compare(
         print_csv(rows)
     else:
         table = comparison_table(rows)
-        print_table(cells_of(table), more="--json and --csv have them")
+        print_table(cells_of(table))
     if output is not None:
         from skyhop.figures import save
         from skyhop.figures.path_comparison import draw_path_comparison
@@ -100,16 +101,16 @@ def compare(
 
 
 def _paths(
-    whats: Sequence[str],
+    sources: Sequence[str],
     ends: tuple[str | None, str | None],
     given: Mapping[str, Any],
     *,
     force_size: bool,
 ) -> dict[str, skyhop.Path]:
-    """Return the paths by what to call them.
+    """Return the paths, by the names to display.
 
     Raises:
-        InputError: a file is no path, or what is to be computed cannot be.
+        InputError: a file is not a path file, or a path cannot be computed.
     """
     import skyhop
     from skyhop.data.progress import progress_bar
@@ -117,30 +118,30 @@ def _paths(
 
     (from_, to), sets = ends, with_size(None, force_size=force_size)
     found: list[tuple[str, skyhop.Path]] = []
-    for what in whats:
+    for what in sources:
         if _is_path_file(what):
             found.append((Path(what).stem, skyhop.read_path(what, force_size=force_size)))
             continue
         if from_ is None or to is None:
             raise InputError(
-                f"{what}: no path file is called so; to compute it, give --from and --to"
+                f"{what}: there is no such path file; to compute a path, give --from and --to"
             )
-        keys = {**given, **_asked(what)}
+        keys = {**given, **_keys_of(what)}
         with progress_bar(f"computing {what}") as progress:
             trace = skyhop.path(from_, to, sets=sets, progress=progress, **keys)
-        found.append((_called(trace), trace))
+        found.append((_name_of(trace), trace))
         for note in trace.notes:
             print_note(f"warning: {what}: {note}")
     names = [name for name, _ in found]
-    # What the user wrote tells paths of one name apart.
+    # Paths that would have the same name keep the text that the user wrote.
     return {
         name if names.count(name) == 1 else what: path
-        for what, (name, path) in zip(whats, found, strict=True)
+        for what, (name, path) in zip(sources, found, strict=True)
     }
 
 
 def _is_path_file(what: str) -> bool:
-    """Tell whether it is a Parquet file, or meant to be one; else it may be one of element sets."""
+    """Return whether the text names a Parquet file; another file may hold element sets."""
     file = Path(what)
     if not file.is_file():
         return file.suffix == ".parquet"
@@ -148,10 +149,10 @@ def _is_path_file(what: str) -> bool:
         return opened.read(4) == b"PAR1"
 
 
-def _asked(what: str) -> dict[str, Any]:
-    """Return the keys of CONSTELLATION:RELAY; only what ends in a relay's name has one.
+def _keys_of(what: str) -> dict[str, Any]:
+    """Return the scenario keys for CONSTELLATION:RELAY; one of the two parts may be missing.
 
-    A satellite of geo:LONGITUDE is its own relay.
+    geo:LONGITUDE stands for a constellation of one satellite, with the relay geo.
     """
     constellation, _, relay = what.rpartition(":")
     if relay in _RELAYS:
@@ -159,6 +160,6 @@ def _asked(what: str) -> dict[str, Any]:
     return {"constellation": what} | ({"relay": "geo"} if what.startswith("geo:") else {})
 
 
-def _called(path: skyhop.Path) -> str:
+def _name_of(path: skyhop.Path) -> str:
     constellation = Path(str(path.header.get("constellation"))).name
     return f"{constellation}, {path.header.get('relay')}"

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from skyhop.cli import completing
+from skyhop.cli import completion
 from skyhop.cli.figures import Width, figure_width
 from skyhop.cli.options import ForceSize, with_size
 from skyhop.cli.path.output import Output, Plot, check_figure, finish
@@ -17,7 +17,7 @@ from skyhop.data.progress import progress_bar
 HELP = """\
 Compute the path between two places over a constellation, and write it to a path file.
 
-Give the places here, or a scenario file with a [path]; options override the file.
+Give the places as options, or a scenario file with a [path]; options override the file.
 
 Examples:
 
@@ -29,15 +29,15 @@ Examples:
 
   skyhop path import ping.txt --format ping -o path.parquet   (see skyhop path import --help)
 
-Beside it: skyhop path import | export | stats | compare | ground | sky | animate, each with its
---help.
+Further commands: skyhop path import | export | stats | compare | ground | sky | animate, each with
+its --help.
 """  # noqa: E501
 
 
-_BESIDE_PATH = {
+_OTHER_OPTIONS = {
     *("output", "scenario", "from_", "to", "duration", "sets", "force_size", "plot", "width")
 }
-"""The options of `compute` that are no keys of `[path]`, or are called otherwise."""
+"""Options of `compute` that are not keys of `[path]`, or have another name there."""
 
 
 def compute(
@@ -45,7 +45,7 @@ def compute(
     scenario: Annotated[
         Path | None,
         typer.Argument(
-            metavar="[SCENARIO.toml]", help="A scenario file.", autocompletion=completing.examples
+            metavar="[SCENARIO.toml]", help="A scenario file.", autocompletion=completion.examples
         ),
     ] = None,
     from_: Annotated[
@@ -54,85 +54,108 @@ def compute(
     ] = None,
     to: Annotated[str | None, typer.Option("--to", metavar="PLACE", help="The other end.")] = None,
     duration: Annotated[
-        str | None, typer.Option(metavar="TIME", help='How much time to cover, such as "1 h".')
+        str | None, typer.Option(metavar="TIME", help='Length of the path, such as "1 h".')
     ] = None,
     relay: Annotated[
         str | None,
         typer.Option(
-            help="isl, bent-pipe, access or geo.",
-            autocompletion=completing.one_of("isl", "bent-pipe", "access", "geo"),
+            help="Relay of the path: isl, bent-pipe, access or geo.",
+            autocompletion=completion.one_of("isl", "bent-pipe", "access", "geo"),
         ),
     ] = None,
     constellation: Annotated[
         str | None,
         typer.Option(
             metavar="NAME",
-            help="See skyhop list constellations; or geo:LONGITUDE; or a file or an address of "
-            "element sets (TLE, OMM).",
-            autocompletion=completing.constellations,
+            help="Name in skyhop list constellations, geo:LONGITUDE, or a file or URL of element "
+            "sets (TLE, OMM).",
+            autocompletion=completion.constellations,
         ),
     ] = None,
     handover: Annotated[
         str | None,
         typer.Option(
             metavar="POLICY",
-            help="See skyhop list handovers.",
-            autocompletion=completing.handovers,
+            help="Handover policy (skyhop list handovers).",
+            autocompletion=completion.handovers,
         ),
     ] = None,
     outage: Annotated[
         str | None,
-        typer.Option(metavar="MODEL", help='leoem, starlink, none, or a time such as "80 ms".'),
+        typer.Option(
+            metavar="MODEL",
+            help='Outage at a handover: leoem, starlink, none, or a time such as "80 ms".',
+        ),
     ] = None,
-    during_outage: Annotated[str | None, typer.Option(help="drop or hold.")] = None,
-    start: Annotated[str | None, typer.Option(metavar="UTC", help="When the path begins.")] = None,
-    step: Annotated[
-        str | None, typer.Option(metavar="TIME", help="The time between frames.")
+    during_outage: Annotated[
+        str | None, typer.Option(help="Packets during an outage: drop or hold.")
     ] = None,
+    start: Annotated[
+        str | None, typer.Option(metavar="UTC", help="Start time of the path.")
+    ] = None,
+    step: Annotated[str | None, typer.Option(metavar="TIME", help="Time between frames.")] = None,
     gateways: Annotated[
-        str | None, typer.Option(metavar="LIST", help="See skyhop list sites; or a CSV file.")
+        str | None,
+        typer.Option(metavar="LIST", help="List of gateways (skyhop list sites), or a CSV file."),
     ] = None,
     compat: Annotated[
         str | None,
-        typer.Option(help="none, or leoem or hypatia to follow that tool's habits."),
+        typer.Option(help="Tool whose paths to reproduce: leoem, hypatia or none."),
     ] = None,
     satellites: Annotated[
         str | None,
-        typer.Option(metavar="WHICH", help='Such as "name=STARLINK-1*; shell=0; plane=0-35".'),
+        typer.Option(
+            metavar="WHICH",
+            help='Satellites to use, such as "name=STARLINK-1*; shell=0; plane=0-35".',
+        ),
     ] = None,
     minimum_elevation: Annotated[
-        str | None, typer.Option(metavar="ANGLE", help='Such as "25 deg".')
+        str | None,
+        typer.Option(metavar="ANGLE", help='Least elevation of satellites, such as "25 deg".'),
     ] = None,
     geo_avoidance: Annotated[
         str | None,
-        typer.Option(metavar="ANGLE", help="How far to keep from the geostationary arc."),
+        typer.Option(
+            metavar="ANGLE", help="Least angle between a satellite and the geostationary arc."
+        ),
     ] = None,
     stale_after: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="How far from the start an element set may be."),
+        typer.Option(
+            metavar="TIME", help="Largest time between an element set's epoch and the path's start."
+        ),
     ] = None,
     isl_seam: Annotated[
-        bool | None, typer.Option(help="Whether the last plane links to the first.")
+        bool | None,
+        typer.Option(help="Whether inter-satellite links join the last plane to the first."),
     ] = None,
     isl_clearance: Annotated[
-        str | None, typer.Option(metavar="LENGTH", help="How far above the ground links pass.")
+        str | None,
+        typer.Option(
+            metavar="LENGTH", help="Least height of inter-satellite links above the ground."
+        ),
     ] = None,
     pops: Annotated[
         str | None,
-        typer.Option(metavar="LIST", help="For --relay access: the points of presence."),
+        typer.Option(metavar="LIST", help="For --relay access: list of points of presence."),
     ] = None,
     fibre_stretch: Annotated[
-        float | None, typer.Option(help="For --relay access: fibre over great circle.")
+        float | None,
+        typer.Option(help="For --relay access: ratio of fibre length to great-circle distance."),
     ] = None,
     grid_period: Annotated[
-        str | None, typer.Option(metavar="TIME", help="For policies on a grid: the period.")
+        str | None,
+        typer.Option(metavar="TIME", help="For grid policies: period of the handover grid."),
     ] = None,
     grid_offset: Annotated[
-        str | None, typer.Option(metavar="TIME", help="For policies on a grid: when in it.")
+        str | None,
+        typer.Option(metavar="TIME", help="For grid policies: offset of the grid in each minute."),
     ] = None,
-    kind: Annotated[str | None, typer.Option(help="constellation, fixed or trace.")] = None,
+    kind: Annotated[
+        str | None, typer.Option(help="Kind of path: constellation, fixed or trace.")
+    ] = None,
     rtt: Annotated[
-        str | None, typer.Option(metavar="TIME", help="For --kind fixed: the round trip.")
+        str | None, typer.Option(metavar="TIME", help="For --kind fixed: round-trip time.")
     ] = None,
     file: Annotated[
         str | None, typer.Option(metavar="FILE", help="For --kind trace: a path file.")
@@ -145,9 +168,11 @@ def compute(
     plot: Plot = None,
     width: Width = "page",
 ) -> None:
-    """Compute a path."""
+    """Compute a path, and write it to a path file."""
     options = locals().items()
-    given = {key: value for key, value in options if key not in _BESIDE_PATH and value is not None}
+    given = {
+        key: value for key, value in options if key not in _OTHER_OPTIONS and value is not None
+    }
     import skyhop
     from skyhop.errors import InputError
 

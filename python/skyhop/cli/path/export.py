@@ -1,4 +1,4 @@
-"""`skyhop path export`: a path file for another tool."""
+"""`skyhop path export`: convert a path file for another tool."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Annotated
 
 import typer
 
-from skyhop.cli import completing
+from skyhop.cli import completion
 from skyhop.cli.options import ForceSize, PathFile
 from skyhop.cli.terminal import print_note
 
 HELP = """\
-Write a path file for another tool. docs/measured-paths.md has the formats.
+Convert a path file for another tool. skyhop docs measured-paths has the formats.
 
 Examples:
 
@@ -33,8 +33,8 @@ def export(
         typer.Option(
             "--format",
             metavar="FORMAT",
-            help="csv, mahimahi, czml or netem.",
-            autocompletion=completing.one_of("csv", "mahimahi", "czml", "netem"),
+            help="Format to write: csv, mahimahi, czml or netem.",
+            autocompletion=completion.one_of("csv", "mahimahi", "czml", "netem"),
         ),
     ],
     output: Annotated[
@@ -42,14 +42,14 @@ def export(
     ],
     rate: Annotated[
         str | None,
-        typer.Option(metavar="RATE", help="mahimahi: the rate where the path has none."),
+        typer.Option(metavar="RATE", help="mahimahi: rate for a path that has none."),
     ] = None,
     step: Annotated[
         str | None,
         typer.Option(
             metavar="TIME",
-            help="netem: the least time between changes, 100 ms if not given. "
-            "czml: the time between satellites' positions, 30 s.",
+            help="netem: least time between changes (default: 100 ms). "
+            "czml: time between satellites' positions (default: 30 s).",
         ),
     ] = None,
     gateways: Annotated[
@@ -58,7 +58,7 @@ def export(
     ] = None,
     force_size: ForceSize = False,
 ) -> None:
-    """Export a path."""
+    """Convert a path file for another tool."""
     import skyhop
 
     keys = {"rate": rate, "step": step, "gateways": gateways}

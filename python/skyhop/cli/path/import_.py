@@ -1,4 +1,4 @@
-"""`skyhop path import`: another tool's log or measurement as a path file."""
+"""`skyhop path import`: convert another tool's log or measurement to a path file."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Annotated
 
 import typer
 
-from skyhop.cli import completing
+from skyhop.cli import completion
 from skyhop.cli.figures import Width, figure_width
 from skyhop.cli.path.output import Output, Plot, check_figure, finish
 from skyhop.cli.terminal import print_note
 
 HELP = """\
-Read another tool's log or measurement as a path file. docs/measured-paths.md has the formats and
-the rules.
+Convert another tool's log or measurement to a path file. skyhop docs measured-paths has the
+formats and the rules.
 
 Examples:
 
@@ -27,44 +27,46 @@ Examples:
 
 
 def import_(
-    file: Annotated[Path, typer.Argument(help="The log, plain or gzipped.")],
+    file: Annotated[Path, typer.Argument(help="Log, plain or gzipped.")],
     log_format: Annotated[
         str,
         typer.Option(
             "--format",
             metavar="FORMAT",
-            help="leoem, ping, irtt, csv, mahimahi or leocc.",
-            autocompletion=completing.one_of("leoem", "ping", "irtt", "csv", "mahimahi", "leocc"),
+            help="Format of the log: leoem, ping, irtt, csv, mahimahi or leocc.",
+            autocompletion=completion.one_of("leoem", "ping", "irtt", "csv", "mahimahi", "leocc"),
         ),
     ],
     output: Output,
     from_: Annotated[
         str | None,
-        typer.Option("--from", metavar="PLACE", help="The end that sends, or that probed."),
+        typer.Option("--from", metavar="PLACE", help="The end that sent the packets or probes."),
     ] = None,
     to: Annotated[str | None, typer.Option("--to", metavar="PLACE", help="The other end.")] = None,
     interval: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="ping without -D: the time between two probes."),
+        typer.Option(metavar="TIME", help="ping without -D: time between two probes."),
     ] = None,
     direction: Annotated[
         str | None,
-        typer.Option(help="csv with rates: down (the default) or up is from -> to."),
+        typer.Option(
+            help="csv with rates: direction that goes from -> to, down (the default) or up."
+        ),
     ] = None,
     rtt: Annotated[
-        str | None, typer.Option(metavar="TIME", help="mahimahi: the round trip, 0 if not given.")
+        str | None, typer.Option(metavar="TIME", help="mahimahi: round-trip time (default: 0).")
     ] = None,
     delay_file: Annotated[
         str | None,
         typer.Option(
             metavar="FILE",
-            help='leocc: the delays; if not given, FILE with "delay" in place of "bw" in its name.',
+            help='leocc: file of delays; default: FILE with "delay" instead of "bw" in its name.',
         ),
     ] = None,
     plot: Plot = None,
     width: Width = "page",
 ) -> None:
-    """Import a log."""
+    """Convert a log to a path file."""
     import skyhop
 
     keys = {"interval": interval, "direction": direction, "rtt": rtt, "delay_file": delay_file}
@@ -74,4 +76,4 @@ def import_(
     trace = skyhop.import_path(file, log_format, from_=from_, to=to, **given)
     finish(trace, output, plot, laid_out)
     if log_format == "mahimahi" and rtt is None:
-        print_note("the trace holds no delay, so the round trip is 0; --rtt gives one")
+        print_note("the trace has no delay, so the round-trip time is 0; --rtt sets one")

@@ -1,4 +1,4 @@
-"""What the commands that make a path file share: their options, and what they say at the end."""
+"""Options and output of commands that write a path file."""
 
 from __future__ import annotations
 
@@ -13,16 +13,20 @@ if TYPE_CHECKING:
     from skyhop.data.figure_files import FigureWidth
 
 Output = Annotated[
-    Path, typer.Option("-o", "--output", metavar="FILE", help="The path file to write (Parquet).")
+    Path, typer.Option("-o", "--output", metavar="FILE", help="Path file to write (Parquet).")
 ]
 Plot = Annotated[
     Path | None,
-    typer.Option("--plot", metavar="FIGURE", help="Also draw it: a PNG, SVG or PDF."),
+    typer.Option("--plot", metavar="FIGURE", help="Also draw a figure: PNG, SVG or PDF."),
 ]
 
 
 def check_figure(plot: Path | None) -> None:
-    """Find a wrong name before the work rather than after it."""
+    """Check a figure's file name and directory, before the path is computed.
+
+    Raises:
+        InputError: the suffix is unknown, or the directory does not exist.
+    """
     from skyhop.data.figure_files import figure_kind
 
     if plot is None:
@@ -32,7 +36,11 @@ def check_figure(plot: Path | None) -> None:
 
 
 def check_directory(output: Path) -> None:
-    """Find that a file has no place before the work rather than after it."""
+    """Check that a file's directory exists, before the path is computed.
+
+    Raises:
+        InputError: the directory does not exist.
+    """
     from skyhop.errors import InputError
 
     if not output.parent.is_dir():
@@ -40,7 +48,7 @@ def check_directory(output: Path) -> None:
 
 
 def finish(trace: Any, output: Path, plot: Path | None, width: FigureWidth) -> None:
-    """Write the path file and its figure, and say what they hold."""
+    """Write the path file and its figure, and print a summary of the path."""
     trace.write(output)
     print_note(_description(trace, output))
     if plot is not None:

@@ -1,4 +1,4 @@
-"""`skyhop path stats`: a path in figures."""
+"""`skyhop path stats`: statistics of a path."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from skyhop.cli.options import ForceSize, Json, PathFile
 from skyhop.cli.terminal import print_rows
 
 HELP = """\
-Print what a path is like: round trips, handovers per hour, outages, stretch.
+Print statistics of a path: round-trip times, handovers per hour, outages, stretch.
 
-Round trips are without queueing. Stretch is how many times as long as light the mean round trip
-takes: along the great circle, and through 1.4 times as much fibre at 2/3 of its speed.
+Round-trip times are without queueing. Stretch is the ratio of the mean round-trip time to that of
+light: in vacuum along the great circle, and in fibre (2/3 of the speed) of 1.4 times that length.
 
 Examples:
 
@@ -28,7 +28,7 @@ def stats(
     as_json: Json = False,
     force_size: ForceSize = False,
 ) -> None:
-    """Print the figures of a path."""
+    """Print the statistics of a path."""
     import skyhop
     from skyhop.analysis.path_statistics import path_statistics
     from skyhop.data.reading import path_record
@@ -41,7 +41,7 @@ def stats(
 
 
 def _rows(figures: Mapping[str, Any]) -> list[dict[str, str]]:
-    """Return one row per figure that is known, in the order of the figures."""
+    """Return one row per known statistic, in a fixed order."""
     rows: list[dict[str, str]] = []
     for name, value in figures.items():
         if name in ("from", "to", "handovers"):

@@ -1,4 +1,4 @@
-"""Congestion controls to begin with."""
+"""Templates of new congestion controls, in C and in Python."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from skyhop import _core
 from skyhop.errors import InputError
 
 _NAME = "myidea"
-"""What the templates are called in their text."""
+"""Placeholder in the templates, replaced by the name of the new congestion control."""
 
 
 def template(file: Path, source: str | None = None) -> str:
     """Return the text of a new congestion control.
 
     Args:
-        file: what it will be: its ending is the language.
-        source: one of skyhop's own to begin with, in C.
+        file: file that it will be written to; the suffix (.c or .py) determines the language.
+        source: name of the congestion control of skyhop to copy, for C only.
 
     Raises:
-        InputError: the ending or the source is none of those.
+        InputError: the file's suffix or name is not allowed, or there is no such source.
     """
     if file.suffix not in (".c", ".py"):
         raise InputError(f"{file}: expected a name that ends with .c or .py")

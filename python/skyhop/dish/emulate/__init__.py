@@ -1,7 +1,8 @@
-"""An emulated terminal: programs that read terminals cannot tell it from one.
+"""Emulated terminal, for programs that read terminals; it answers like a real one.
 
-A `Source` (`source.py`) knows what it says: `recorded.py` replays recorded answers; `terminal.py`
-makes answers of what a `Feed` tells second by second, of a path file (`of_path.py`), a run
-(`of_run.py`) or what `measuring.py` measures. `device.py` answers requests, and `server.py` puts
-that on the network. Only `server.py` and the thread of `measuring.py` read a clock.
+An `AnswerSource` (`feed.py`) provides the answers. `recorded.py` replays recorded answers;
+`terminal.py` computes answers from a `Feed`, which gives the measurements of each second, from a
+path file (`path_feed.py`), a run (`run_feed.py`) or a real link (`measuring.py`). `device.py`
+handles requests, and `server.py` serves them over gRPC. Only `server.py` and the thread of
+`measuring.py` read a clock.
 """

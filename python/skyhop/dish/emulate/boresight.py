@@ -1,8 +1,8 @@
-"""Where an emulated terminal points: a slow walk with rare excursions, as measured ones have it.
+"""Boresight direction of an emulated terminal: a slow swing with rare excursions, as measured.
 
-T3P's terminal in Barcelona spent nine seconds in ten at azimuths of 0.2 to 1.8 and elevations of
-64.5 to 65.4 degrees, and moved by 0.0001 degrees per second (median) on both axes. Where it points
-is a function of the second and the seed, so that any second can be asked for.
+T3P's terminal in Barcelona was at azimuths of 0.2 to 1.8 and elevations of 64.5 to 65.4 degrees for
+90 % of the time, and moved by 0.0001 degrees per second (median) on both axes. The emulated
+direction is a function of the second and the seed, so it can be computed for any second.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from skyhop.dish.sky import Pointing
 
 _AZIMUTH_DEG, _ELEVATION_DEG = 1.0, 64.95
 _SWING_DEG = (0.55, 0.3)
-"""How far azimuth and elevation swing to either side."""
+"""Amplitudes in degrees of the swing of azimuth and elevation."""
 _PERIODS_S = (21_600.0, 11_700.0)
 _BLOCK_S = 900
-"""There is at most one excursion in this time."""
+"""Length in s of a block of time; a block has at most one excursion."""
 _EXCURSION_SHARE = 0.15
 _EXCURSION_S = (20, 180)
 _EXCURSION_DEG = 3.0
@@ -27,12 +27,12 @@ _UPRIGHT_DEG = 90.0
 
 @dataclass(frozen=True)
 class Boresight:
-    """A terminal's way of pointing."""
+    """Direction of a terminal over time, determined by a seed."""
 
     seed: int
 
     def at(self, second: int) -> Pointing:
-        """Return where it points in a second after the begin."""
+        """Return the direction in a second, counted from the start."""
         azimuth_deg, elevation_deg = (
             middle + swing * self._swing(axis, second)
             for axis, (middle, swing) in enumerate(
@@ -48,7 +48,7 @@ class Boresight:
         return sum(math.sin(2 * math.pi * turn) for turn in turns) / len(turns)
 
     def _excursion(self, second: int) -> tuple[float, float]:
-        """Return how far off it is: now and then it leaves its place, and comes back."""
+        """Return the offset of an excursion in azimuth and elevation (degrees); 0 without one."""
         block, within = divmod(second, _BLOCK_S)
         draw = random.Random(f"{self.seed} excursion {block}")
         if draw.random() >= _EXCURSION_SHARE:

@@ -1,4 +1,4 @@
-"""How a terminal answers requests: from a source, or with a refusal as real ones refuse."""
+"""Request handlers of an emulated terminal; they refuse requests as real terminals do."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from enum import Enum
 
 from skyhop.dish import device_pb2
 from skyhop.dish.device_pb2 import Request, Response
-from skyhop.dish.emulate.source import Source
+from skyhop.dish.emulate.feed import AnswerSource
 from skyhop.dish.gps import SECOND_NS
 
 API_VERSION = 17
@@ -19,7 +19,7 @@ _SLOT_S, _SLOT_OFFSET_S = 15, 12
 
 
 class Refusal(Enum):
-    """Why a terminal does not do what it is asked for, in gRPC's words."""
+    """Reason why a terminal refuses a request, as a gRPC status code."""
 
     PERMISSION_DENIED = "PERMISSION_DENIED"
     UNIMPLEMENTED = "UNIMPLEMENTED"
@@ -27,7 +27,7 @@ class Refusal(Enum):
 
 
 class RefusedError(Exception):
-    """A request is refused."""
+    """Refusal of a request, with gRPC status code and message."""
 
     def __init__(self, refusal: Refusal, message: str) -> None:
         super().__init__(message)
@@ -36,7 +36,7 @@ class RefusedError(Exception):
 
 @dataclass(frozen=True)
 class Place:
-    """Where the terminal says that it is."""
+    """Position that the emulated terminal reports."""
 
     latitude_deg: float
     longitude_deg: float
@@ -44,14 +44,14 @@ class Place:
 
 
 class Device:
-    """An emulated terminal.
+    """Emulated terminal: dispatches requests to their handlers.
 
     Args:
-        source: what it says.
-        place: where it is; without one its owner does not allow that to be asked.
+        source: source of status, history and obstruction map.
+        place: position to report; without one, requests for the position are refused.
     """
 
-    def __init__(self, source: Source, place: Place | None = None) -> None:
+    def __init__(self, source: AnswerSource, place: Place | None = None) -> None:
         self._source = source
         self._place = place
         self._config: device_pb2.DishConfig | None = None
@@ -76,7 +76,7 @@ class Device:
         """Return the answer to a request.
 
         Raises:
-            RefusedError: it is not known, not allowed, or asks for what cannot be.
+            RefusedError: the request is not known, not allowed, or has invalid values.
         """
         what = request.WhichOneof("request")
         if what is None:
@@ -87,7 +87,7 @@ class Device:
         return response
 
     def tick(self, now_ns: int) -> None:
-        """Let time pass: a source that nobody asks for long has less to catch up on."""
+        """Advance the source to this time, so that the next request takes less work."""
         self._source.status(now_ns)
 
     def _status(self, now_ns: int) -> device_pb2.DishGetStatusResponse:
@@ -98,7 +98,7 @@ class Device:
         return status
 
     def _present_config(self, status: device_pb2.DishGetStatusResponse) -> device_pb2.DishConfig:
-        """Return what the terminal is set to; at first that of its source."""
+        """Return the current configuration; initially, that in the source's status."""
         if self._config is None:
             self._config = device_pb2.DishConfig()
             self._config.CopyFrom(status.config)
@@ -164,16 +164,16 @@ class Device:
         response.dish_get_config.dish_config.CopyFrom(config)
 
     def _power_save(self, request: Request, response: Response, now_ns: int) -> None:  # noqa: ARG002
-        """Keep when it is to sleep; it does not."""
-        asked = request.dish_power_save
-        if asked.power_save_start_minutes >= _DAY_MINUTES:
+        """Store the times of power saving, without effect: the emulated terminal never sleeps."""
+        wanted = request.dish_power_save
+        if wanted.power_save_start_minutes >= _DAY_MINUTES:
             raise RefusedError(Refusal.INVALID_ARGUMENT, "invalid start: not within a day")
-        if not 0 < asked.power_save_duration_minutes <= _DAY_MINUTES:
+        if not 0 < wanted.power_save_duration_minutes <= _DAY_MINUTES:
             raise RefusedError(Refusal.INVALID_ARGUMENT, "invalid duration: expected 1 to 1440")
         config = self._present_config(self._source.status(now_ns))
-        config.power_save_start_minutes = asked.power_save_start_minutes
-        config.power_save_duration_minutes = asked.power_save_duration_minutes
-        config.power_save_mode = asked.enable_power_save
+        config.power_save_start_minutes = wanted.power_save_start_minutes
+        config.power_save_duration_minutes = wanted.power_save_duration_minutes
+        config.power_save_mode = wanted.enable_power_save
 
     def _set_gps(self, request: Request, response: Response, now_ns: int) -> None:  # noqa: ARG002
         self._inhibit_gps = request.dish_inhibit_gps.inhibit_gps
@@ -181,7 +181,7 @@ class Device:
 
 
 def _means(history: device_pb2.DishGetHistoryResponse) -> tuple[float, float]:
-    """Return the means of drop rate and latency over the last 15 s."""
+    """Return the mean drop rate and the mean latency (ms) over the last 15 s."""
     ring = len(history.pop_ping_drop_rate)
     newest = range(history.current - min(history.current, ring, _SLOT_S), history.current)
     if not newest:

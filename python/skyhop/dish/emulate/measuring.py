@@ -1,9 +1,10 @@
-"""A link that carries real packets as what happens to a terminal: probed, and counted.
+"""Feed of an emulated terminal measured on a real link, with probes and interface counters.
 
-`Meter` keeps what was measured and says what a second amounted to. `Prober` is the thread that
-measures: fifteen times a second it sends a probe through the link, an ICMP echo or, to HOST:PORT,
-a UDP datagram to whoever sends it back, and reads the counters of the interface towards it. Its
-own packets, which a terminal does not count as use, are taken off, without their link's headers.
+`Meter` stores measurements and aggregates them to seconds. `Prober` is the thread that measures:
+fifteen times a second it sends a probe through the link (an ICMP echo or, to HOST:PORT, a UDP
+datagram that a reflector there returns) and reads the counters of the interface. A terminal does
+not count its own pings as traffic, so the probes' bytes, without link-layer headers, are subtracted
+from the counters.
 """
 
 from __future__ import annotations
@@ -18,17 +19,17 @@ from contextlib import suppress
 from pathlib import Path
 
 from skyhop.dish.device_pb2 import DishOutage
-from skyhop.dish.emulate.source import Cut, Second
+from skyhop.dish.emulate.feed import Interruption, Second
 from skyhop.dish.gps import SECOND_NS
 from skyhop.errors import InputError, RunError
 
 PROBES = 15
-"""A second's."""
+"""Number of probes per second."""
 
 _KEPT_S = 120
 _OVERTAKEN_NS = 300_000_000
 _ECHO = struct.Struct("!BBHHHQ")
-"""Type, code, checksum, identifier, sequence; then which probe it is."""
+"""ICMP echo: type, code, checksum, identifier, sequence number; the data is the probe's number."""
 _NUMBER = struct.Struct("!Q")
 _ECHO_REQUEST, _ECHO_REPLY = 8, 0
 _IP_BYTES, _UDP_BYTES = 20, 8
@@ -36,10 +37,10 @@ _LAST_PORT = 65_535
 
 
 class Meter:
-    """What was measured, in ns since the begin; safe to use from several threads."""
+    """Feed of measurements; times are in ns since the feed's start; thread-safe."""
 
     lag_s = 1
-    """Answers are waited for so long, unless all of a second's have come before."""
+    """Longest time in s to wait for answers after the end of a second."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -47,31 +48,31 @@ class Meter:
         self._rtt_ns: dict[int, int] = {}
         self._counted: list[tuple[int, int, int]] = []
 
-    def sent(self, probe: int, at_ns: int) -> None:
-        """Note a probe; they are numbered as they are sent."""
+    def add_probe(self, probe: int, at_ns: int) -> None:
+        """Record that a probe was sent; probes are numbered in the order of sending."""
         with self._lock:
             self._sent_ns[probe] = at_ns
             old = probe - _KEPT_S * PROBES
             self._sent_ns.pop(old, None)
             self._rtt_ns.pop(old, None)
 
-    def answered(self, probe: int, at_ns: int) -> None:
-        """Note an answer; a second one to the same probe says nothing."""
+    def add_answer(self, probe: int, at_ns: int) -> None:
+        """Record an answer; a second answer to the same probe is ignored."""
         with self._lock:
             if probe in self._sent_ns:
                 self._rtt_ns.setdefault(probe, at_ns - self._sent_ns[probe])
 
-    def counted(self, received_bytes: int, sent_bytes: int, at_ns: int) -> None:
-        """Note what the interface has counted so far."""
+    def add_counters(self, received_bytes: int, sent_bytes: int, at_ns: int) -> None:
+        """Record the values of the interface's counters."""
         with self._lock:
             self._counted.append((at_ns, received_bytes, sent_bytes))
             del self._counted[: -_KEPT_S * PROBES]
 
     def is_known(self, index: int) -> bool:
-        """Return whether it is known of every probe of a second what became of it.
+        """Return whether every probe of a second is answered or lost.
 
-        One that has been overtaken by a probe that was sent 0.3 s later is lost, and not waited
-        for: latency seldom falls that far at once.
+        A probe counts as lost when a probe that was sent 0.3 s later has been answered, because
+        latency rarely falls by that much at once.
         """
         begin_ns, end_ns = index * SECOND_NS, (index + 1) * SECOND_NS
         with self._lock:
@@ -85,7 +86,7 @@ class Meter:
             )
 
     def second(self, index: int) -> Second:
-        """Return what a second amounted to; without a probe in it nothing passed."""
+        """Return the measurements of a second; a second without probes counts as an outage."""
         begin_ns, end_ns = index * SECOND_NS, (index + 1) * SECOND_NS
         with self._lock:
             probes = [p for p, at_ns in self._sent_ns.items() if begin_ns <= at_ns < end_ns]
@@ -100,14 +101,14 @@ class Meter:
             latency_ms=sum(known_ns) / len(known_ns) / 1e6 if known_ns else None,
             downlink_bps=8.0 * received_bytes,
             uplink_bps=8.0 * sent_bytes,
-            cuts=_cuts(sent_ns, back_ns, begin_ns, end_ns),
+            interruptions=_interruptions(sent_ns, back_ns, begin_ns, end_ns),
         )
 
     def _between(self, begin_ns: int, end_ns: int, column: int) -> float:
         return max(self._at(end_ns, column) - self._at(begin_ns, column), 0.0)
 
     def _at(self, at_ns: int, column: int) -> float:
-        """Return a counter at a moment, between two readings in proportion."""
+        """Return a counter at a time, interpolated linearly between readings."""
         if not self._counted:
             return 0.0
         place = bisect_left(self._counted, (at_ns, 0, 0))
@@ -118,34 +119,35 @@ class Meter:
         return before[column] + share * (after[column] - before[column])
 
 
-def _cuts(
+def _interruptions(
     sent_ns: list[int], back_ns: list[int | None], begin_ns: int, end_ns: int
-) -> tuple[Cut, ...]:
-    """Return the times in a second in which two probes and more in a row were lost.
+) -> tuple[Interruption, ...]:
+    """Return the periods within a second in which two or more consecutive probes were lost.
 
-    A time begins with its first lost probe and ends with the next that came back.
+    A period begins with its first lost probe and ends with the next answered one.
     """
     if not sent_ns:
-        return (Cut(begin_ns, end_ns, DishOutage.NO_PINGS),)
-    cuts: list[Cut] = []
+        return (Interruption(begin_ns, end_ns, DishOutage.NO_PINGS),)
+    found: list[Interruption] = []
     first_ns, lost = begin_ns, 0
     for place, (at_ns, rtt_ns) in enumerate(
         sorted(zip(sent_ns, back_ns, strict=True), key=lambda probe: probe[0])
     ):
         if rtt_ns is None:
-            # Seconds that are lost one after the other are one time: no gap between them.
+            # If a second's first probe is lost, the period starts with the second, so that
+            # consecutive lost seconds join without a gap.
             first_ns, lost = (first_ns if lost or not place else at_ns), lost + 1
             continue
         if lost > 1 or (lost and first_ns == begin_ns):
-            cuts.append(Cut(first_ns, at_ns, DishOutage.NO_PINGS))
+            found.append(Interruption(first_ns, at_ns, DishOutage.NO_PINGS))
         lost = 0
     if lost:
-        cuts.append(Cut(first_ns, end_ns, DishOutage.NO_PINGS))
-    return tuple(cuts)
+        found.append(Interruption(first_ns, end_ns, DishOutage.NO_PINGS))
+    return tuple(found)
 
 
 class Counters:
-    """The counters of an interface of this namespace.
+    """Byte counters of an interface in the network namespace of the calling thread.
 
     Raises:
         InputError: there is no such interface.
@@ -153,16 +155,16 @@ class Counters:
 
     def __init__(self, interface: str) -> None:
         self._directory = Path("/sys/class/net") / interface / "statistics"
-        if "/" in interface or not interface or not self._of_proc(interface):
+        if "/" in interface or not interface or not self._read_proc(interface):
             raise InputError(f"--interface {interface}: there is no such interface here")
         self._interface = interface
 
     def read(self) -> tuple[int, int]:
-        """Return the bytes received and sent so far; of an interface that has gone, 0."""
-        return self._of_proc(self._interface) or (0, 0)
+        """Return the bytes received and sent so far; 0 if the interface no longer exists."""
+        return self._read_proc(self._interface) or (0, 0)
 
-    def _of_proc(self, interface: str) -> tuple[int, int] | None:
-        # /sys shows the namespace that it was mounted in; /proc that of who reads.
+    def _read_proc(self, interface: str) -> tuple[int, int] | None:
+        # /sys shows the namespace in which it was mounted, /proc that of the reading thread.
         text = Path("/proc/thread-self/net/dev").read_text("ascii", errors="replace")
         for line in text.splitlines():
             name, colon, counts = line.partition(":")
@@ -173,7 +175,7 @@ class Counters:
 
 
 class _Pings:
-    """ICMP echoes: as any user where the system allows it, else as root."""
+    """Probes as ICMP echoes, over an unprivileged socket if allowed, else over a raw socket."""
 
     packet_bytes = _IP_BYTES + _ECHO.size
 
@@ -204,7 +206,7 @@ class _Pings:
 
 
 class _Datagrams:
-    """UDP datagrams to whoever sends them back."""
+    """Probes as UDP datagrams to a reflector that returns them."""
 
     packet_bytes = _IP_BYTES + _UDP_BYTES + _NUMBER.size
 
@@ -221,17 +223,17 @@ class _Datagrams:
 
 
 class Prober:
-    """Measures until it is stopped.
+    """Thread that probes a link and reads its counters until it is stopped.
 
     Args:
-        meter: what takes down what is measured.
+        meter: feed that stores the measurements.
         target: HOST for pings, HOST:PORT for UDP.
-        counters: of the interface towards it.
-        clock: the time in ns; the meter's begin is its 0.
+        counters: counters of the interface towards the target.
+        clock: function that returns the time in ns since the meter's start.
 
     Raises:
-        InputError: the target is not an address, or no host.
-        RunError: this user may not ping.
+        InputError: the target is malformed, or there is no such host.
+        RunError: this user is not allowed to ping.
     """
 
     def __init__(
@@ -245,11 +247,11 @@ class Prober:
         self._thread = threading.Thread(target=self._run, name="prober", daemon=True)
 
     def start(self) -> None:
-        """Begin to measure."""
+        """Start the thread of measurements."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End it, and wait for the end."""
+        """Stop the thread and wait for its end."""
         self._stopped.set()
         self._thread.join()
         self._probes.socket.close()
@@ -263,7 +265,7 @@ class Prober:
                 if now_ns >= next_ns:
                     self._measure(probe, now_ns)
                     probe += 1
-                    # What a stalled machine has missed is not made up for.
+                    # Probes that were due while the machine stalled are skipped.
                     next_ns = max(next_ns, now_ns - SECOND_NS // PROBES) + SECOND_NS // PROBES
                 if ready.select(max(next_ns - self._clock(), 0) / SECOND_NS):
                     self._receive()
@@ -271,11 +273,11 @@ class Prober:
     def _measure(self, probe: int, now_ns: int) -> None:
         received_bytes, sent_bytes = self._counters.read()
         size = self._probes.packet_bytes
-        self._meter.counted(
+        self._meter.add_counters(
             received_bytes - size * self._received, sent_bytes - size * self._sent, now_ns
         )
-        self._meter.sent(probe, now_ns)
-        # Without a route it is lost like any other.
+        self._meter.add_probe(probe, now_ns)
+        # A probe that cannot be sent, for example without a route, counts as lost.
         with suppress(OSError):
             self._probes.send(probe)
             self._sent += 1
@@ -285,7 +287,7 @@ class Prober:
             probe = self._probes.receive()
             if probe is not None:
                 self._received += 1
-                self._meter.answered(probe, self._clock())
+                self._meter.add_answer(probe, self._clock())
 
 
 def _probes(target: str) -> _Pings | _Datagrams:

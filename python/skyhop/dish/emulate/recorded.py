@@ -1,7 +1,7 @@
-"""Recorded answers, said again: first as they are, then second by second.
+"""Replay of recorded answers: first as recorded, then with their seconds repeated.
 
-A ring that holds the last n seconds holds them n seconds later too, if they happen again. So only
-`current` goes on, and what is newest comes round.
+If the n seconds of a ring buffer repeat again and again, its content never changes. Only `current`
+advances, so that the newest value moves through the ring buffer.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _RINGS = (
 
 
 def unseen_map() -> device_pb2.DishGetObstructionMapResponse:
-    """Return the map of a terminal that has seen nothing of the sky."""
+    """Return an obstruction map without observations."""
     return device_pb2.DishGetObstructionMapResponse(
         num_rows=SIDE,
         num_cols=SIDE,
@@ -31,14 +31,15 @@ def unseen_map() -> device_pb2.DishGetObstructionMapResponse:
     )
 
 
-class Recorded:
-    """Says what a terminal once said.
+class RecordedAnswers:
+    """Source of answers that replays recorded ones.
 
     Args:
-        begin_ns: when it begins, UTC: then it says exactly what was recorded.
+        begin_ns: start of the replay in ns since 1970 (UTC); in its first second, answers are
+            exactly as recorded.
         status: the recorded status.
-        history: the recorded history; without one the status alone is said again and again.
-        seen: the recorded obstruction map; without one nothing was seen.
+        history: the recorded history; without it, the status does not change.
+        seen: the recorded obstruction map; without it, the map has no observations.
     """
 
     def __init__(
@@ -57,15 +58,15 @@ class Recorded:
         self._stowed_ns: int | None = None
 
     def status(self, now_ns: int) -> device_pb2.DishGetStatusResponse:
-        """Return the recorded status, after the first second with what the rings say."""
+        """Return the recorded status; after the first second, with values from the ring buffers."""
         status = device_pb2.DishGetStatusResponse()
         status.CopyFrom(self._status)
         elapsed_s = self._elapsed_s(now_ns)
         status.device_state.uptime_s = self._uptime_s + elapsed_s
         ring, current = len(self._history.pop_ping_drop_rate), self._current + elapsed_s
         if elapsed_s and ring and current:
-            for name, of_ring in _RINGS:
-                values = getattr(self._history, of_ring)
+            for name, ring_name in _RINGS:
+                values = getattr(self._history, ring_name)
                 if values:
                     setattr(status, name, values[(current - 1) % ring])
         if self._stowed_ns is not None:
@@ -81,28 +82,28 @@ class Recorded:
         return status
 
     def history(self, now_ns: int) -> device_pb2.DishGetHistoryResponse:
-        """Return the recorded history, `current` with the seconds since the begin."""
+        """Return the recorded history; `current` is advanced by the seconds since the start."""
         history = device_pb2.DishGetHistoryResponse()
         history.CopyFrom(self._history)
         history.current = self._current + self._elapsed_s(now_ns)
         return history
 
     def obstruction_map(self, now_ns: int) -> device_pb2.DishGetObstructionMapResponse:  # noqa: ARG002
-        """Return the recorded map."""
+        """Return the recorded obstruction map."""
         return self._map
 
     def clear_obstruction_map(self, now_ns: int) -> None:  # noqa: ARG002
-        """Forget the recorded map."""
+        """Replace the recorded map by one without observations."""
         self._map = unseen_map()
 
     def reboot(self, now_ns: int) -> None:
-        """Count from 0 again; the outages before are forgotten."""
+        """Restart the counters of seconds from 0, and delete the recorded outages."""
         self._begin_ns, self._current, self._uptime_s = now_ns, 0, 0
         del self._history.outages[:]
         self._history.ClearField("event_log")
 
     def stow(self, now_ns: int, *, stowed: bool) -> None:
-        """Lie down: the status says so."""
+        """Stow or unstow the terminal; while stowed, the status has a STOWED outage."""
         self._stowed_ns = now_ns if stowed else None
 
     def _elapsed_s(self, now_ns: int) -> int:

@@ -1,4 +1,4 @@
-"""An emulated terminal on the network: gRPC without TLS and with reflection, as real ones."""
+"""Server of an emulated terminal: gRPC without TLS and with reflection, like real terminals."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ _GRACE_S = 0.5
 
 
 class Server:
-    """A terminal that answers until it is stopped.
+    """gRPC server that answers requests until it is stopped.
 
     Args:
-        device: what answers.
-        listen: HOST:PORT; a port of 0 is any that is free.
-        clock: the time in ns, UTC; the machine's where not given.
+        device: emulated terminal that handles the requests.
+        listen: HOST:PORT; port 0 chooses a free port.
+        clock: function that returns the time in ns since 1970 (UTC); by default the machine's.
 
     Raises:
-        RunError: it cannot listen there.
+        RunError: the server cannot listen on that address.
 
     Attributes:
-        address: where it listens, HOST:PORT.
+        address: address on which the server listens, HOST:PORT.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Server:
         self._servicer = _Servicer(device, clock)
         self._server = grpc.server(
             ThreadPoolExecutor(_THREADS),
-            # Two terminals at one address would take turns.
+            # With SO_REUSEPORT, a second server at the same address would get half of the requests.
             options=[("grpc.so_reuseport", 0)],
         )
         device_pb2_grpc.add_DeviceServicer_to_server(self._servicer, self._server)
@@ -64,18 +64,18 @@ class Server:
         self._ticker = threading.Thread(target=self._tick, name="terminal", daemon=True)
 
     def start(self) -> None:
-        """Begin to answer."""
+        """Start to answer requests."""
         self._server.start()
         self._ticker.start()
 
     def stop(self) -> None:
-        """End it; what is being answered is."""
+        """Stop the server; requests in progress get half a second to finish."""
         self._stopped.set()
         self._server.stop(_GRACE_S).wait()
         self._ticker.join()
 
     def __enter__(self) -> Server:
-        """Begin to answer."""
+        """Start to answer requests."""
         self.start()
         return self
 
@@ -85,7 +85,7 @@ class Server:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """End it."""
+        """Stop the server and its thread."""
         self.stop()
 
     def _tick(self) -> None:
@@ -94,13 +94,13 @@ class Server:
 
 
 def scaled_clock(speed: float, begin_ns: int) -> Callable[[], int]:
-    """Return a clock that goes `speed` times as fast as the machine's from `begin_ns` on."""
+    """Return a clock that starts at `begin_ns` and runs at `speed` times the machine's speed."""
     started_ns = time.monotonic_ns()
     return lambda: begin_ns + round((time.monotonic_ns() - started_ns) * speed)
 
 
 class _Servicer(device_pb2_grpc.DeviceServicer):
-    """Hands requests to the device, one at a time."""
+    """gRPC servicer that passes requests to the device, one at a time."""
 
     def __init__(self, device: Device, clock: Callable[[], int]) -> None:
         self._device, self._clock = device, clock
@@ -113,7 +113,7 @@ class _Servicer(device_pb2_grpc.DeviceServicer):
     def Handle(  # noqa: N802 (the protocol's name)
         self, request: device_pb2.Request, context: grpc.ServicerContext
     ) -> device_pb2.Response:
-        """Answer a request."""
+        """Answer a single request."""
         try:
             with self._lock:
                 return self._device.handle(request, self._clock())
@@ -123,13 +123,13 @@ class _Servicer(device_pb2_grpc.DeviceServicer):
     def Stream(  # noqa: N802 (the protocol's name)
         self, request_iterator: Iterator[device_pb2.ToDevice], context: grpc.ServicerContext
     ) -> Iterator[device_pb2.FromDevice]:
-        """Answer requests as they come."""
-        for asked in request_iterator:
+        """Answer a stream of requests in their order."""
+        for message in request_iterator:
             answer = device_pb2.FromDevice()
-            if asked.WhichOneof("message") == "health_check":
+            if message.WhichOneof("message") == "health_check":
                 answer.health_check.SetInParent()
             else:
-                answer.response.CopyFrom(self.Handle(asked.request, context))
+                answer.response.CopyFrom(self.Handle(message.request, context))
             yield answer
 
 

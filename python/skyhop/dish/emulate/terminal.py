@@ -1,4 +1,4 @@
-"""An emulated terminal whose seconds come from a feed: its rings, outages, map and status."""
+"""Emulated terminal that computes status, history and obstruction map from a feed."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from itertools import pairwise
 from skyhop.dish import device_pb2
 from skyhop.dish.device_pb2 import DishOutage
 from skyhop.dish.emulate.boresight import Boresight
+from skyhop.dish.emulate.feed import Feed, Interruption, Second
 from skyhop.dish.emulate.recorded import unseen_map
-from skyhop.dish.emulate.source import Cut, Feed, Second
 from skyhop.dish.gps import SECOND_NS, gps_of_utc_ns
 from skyhop.dish.sky import Frame, Grid, Pointing
 
 RING = 900
-"""Seconds that a terminal remembers."""
+"""Default length of a terminal's ring buffers in seconds."""
 BOOT_S = 20
-"""How long after a reboot it is not connected; real ones take minutes."""
+"""Time in s without a connection after a reboot; real terminals take minutes."""
 
 _LEAST_OUTAGE_NS = 100_000_000
-"""What is shorter is lost packets; the shortest that a terminal was seen to report is 0.12 s."""
+"""Shortest interruption in ns that counts as an outage; the shortest observed outage is 0.12 s."""
 _MOST_OUTAGES = 4096
 _PROLONGED_NS = 2 * SECOND_NS
 _POWER_W = 50.0
-"""What it says that it takes: it is not measured."""
-_SEEN_AT_MOST_S = 3600
-"""How far back a terminal that nobody asked looks up what it missed."""
+"""Constant power in W that the terminal reports."""
+_MOST_CATCH_UP_S = 3600
+"""Largest number of seconds to compute after a time without requests; older ones are skipped."""
 
 
 @dataclass
 class _Outage:
-    """An outage in UTC; it goes on while its end is that of the last second."""
+    """Outage, with times in UTC; it is in progress if it ends at the end of the last second."""
 
     cause: DishOutage.Cause.ValueType
     begin_ns: int
@@ -51,7 +51,7 @@ class _Outage:
 
 @dataclass
 class _Rings:
-    """One value per second; `current` counts the seconds since the start."""
+    """Ring buffers of one value per second; `current` counts the seconds since boot."""
 
     length: int
     current: int = 0
@@ -71,7 +71,7 @@ class _Rings:
     def add(self, second: Second) -> None:
         place, before = self.current % self.length, (self.current - 1) % self.length
         lost = second.latency_ms is None
-        # Where no ping comes back the latency before stays, as in real rings.
+        # Without an answered ping, the previous latency is repeated, as in real terminals.
         self.latency_ms[place] = self.latency_ms[before] if lost else second.latency_ms or 0.0
         self.drop_rate[place] = second.drop_rate
         self.downlink_bps[place] = second.downlink_bps
@@ -85,14 +85,14 @@ class _Rings:
 
 
 class Terminal:
-    """A terminal that begins at a moment, and to which happens what a feed tells.
+    """Emulated terminal whose measurements come from a feed.
 
     Args:
-        feed: what happens to it.
-        begin_ns: when it begins, UTC; the feed's second 0 begins then.
-        seed: of where it points.
-        ring: how many seconds it remembers.
-        frame: what its obstruction map is drawn in.
+        feed: source of the measurements of each second.
+        begin_ns: start of the feed's second 0, in ns since 1970 (UTC).
+        seed: seed of the direction of the boresight.
+        ring: length of the ring buffers in seconds.
+        frame: frame of reference of the obstruction map.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class Terminal:
         self._boresight = Boresight(seed)
         self._frame = frame
         self._rings = _Rings(ring)
-        self._taken = 0
+        self._consumed = 0
         self._boot_ns = begin_ns
         self._booted_at = 0
         self._bootcount = 1
@@ -121,7 +121,7 @@ class Terminal:
         self._set_frame()
 
     def status(self, now_ns: int) -> device_pb2.DishGetStatusResponse:
-        """Return what it says of itself: the last whole second."""
+        """Return the status, with values of the last known second."""
         self._advance(now_ns)
         status = device_pb2.DishGetStatusResponse(
             device_info=self._info(),
@@ -147,7 +147,7 @@ class Terminal:
         return status
 
     def history(self, now_ns: int) -> device_pb2.DishGetHistoryResponse:
-        """Return its rings and outages: in GPS's time, and as events in Unix's."""
+        """Return ring buffers and outages; outages are in GPS time, and as events in Unix time."""
         self._advance(now_ns)
         rings = self._rings
         outages = [one for one in self._outages if one.length_ns >= _LEAST_OUTAGE_NS]
@@ -173,75 +173,75 @@ class Terminal:
         )
 
     def obstruction_map(self, now_ns: int) -> device_pb2.DishGetObstructionMapResponse:
-        """Return the sky where satellites have served it."""
+        """Return the obstruction map; it has observations in directions of serving satellites."""
         self._advance(now_ns)
         return self._map
 
     def clear_obstruction_map(self, now_ns: int) -> None:
-        """Forget what it has seen."""
+        """Delete all observations from the obstruction map."""
         self._advance(now_ns)
         self._map = unseen_map()
         self._seen_s = self._obstructed_s = 0
         self._set_frame()
 
     def reboot(self, now_ns: int) -> None:
-        """Start anew; for a while it is not connected."""
+        """Reboot: clear ring buffers and outages, and have no connection for `BOOT_S` seconds."""
         self._advance(now_ns)
         self._rings = _Rings(self._rings.length)
         self._outages, self._last = [], None
-        self._boot_ns, self._booted_at = now_ns, self._taken + BOOT_S
-        begin_ns = self._taken * SECOND_NS
-        self._add_cut(Cut(begin_ns, begin_ns, DishOutage.BOOTING))
+        self._boot_ns, self._booted_at = now_ns, self._consumed + BOOT_S
+        begin_ns = self._consumed * SECOND_NS
+        self._add_interruption(Interruption(begin_ns, begin_ns, DishOutage.BOOTING))
         self._bootcount += 1
 
     def stow(self, now_ns: int, *, stowed: bool) -> None:
-        """Lie down, without a connection, or get up."""
+        """Stow or unstow the terminal; a stowed terminal has no connection."""
         self._advance(now_ns)
         self._stowed = stowed
 
     def _advance(self, now_ns: int) -> None:
-        """Take all seconds that are over and known."""
+        """Process all seconds of the feed that are over and whose measurements are known."""
         over = (now_ns - self._begin_ns) // SECOND_NS
-        if over - self._taken > _SEEN_AT_MOST_S:
-            self._rings.current += over - self._taken - _SEEN_AT_MOST_S
-            self._taken = over - _SEEN_AT_MOST_S
+        if over - self._consumed > _MOST_CATCH_UP_S:
+            self._rings.current += over - self._consumed - _MOST_CATCH_UP_S
+            self._consumed = over - _MOST_CATCH_UP_S
         surely_known = over - self._feed.lag_s
-        while self._taken < over and (
-            self._taken < surely_known or self._feed.is_known(self._taken)
+        while self._consumed < over and (
+            self._consumed < surely_known or self._feed.is_known(self._consumed)
         ):
-            self._take(self._silenced(self._taken) or self._feed.second(self._taken))
+            self._consume(self._offline(self._consumed) or self._feed.second(self._consumed))
 
-    def _silenced(self, index: int) -> Second | None:
-        """Return a second in which the terminal itself was not ready."""
+    def _offline(self, index: int) -> Second | None:
+        """Return the values of a second while booting or stowed; None if the terminal is online."""
         if index >= self._booted_at and not self._stowed:
             return None
         cause = DishOutage.STOWED if self._stowed else DishOutage.BOOTING
-        whole = Cut(index * SECOND_NS, (index + 1) * SECOND_NS, cause)
-        return Second(drop_rate=1.0, latency_ms=None, cuts=(whole,))
+        whole = Interruption(index * SECOND_NS, (index + 1) * SECOND_NS, cause)
+        return Second(drop_rate=1.0, latency_ms=None, interruptions=(whole,))
 
-    def _take(self, second: Second) -> None:
+    def _consume(self, second: Second) -> None:
         self._rings.add(second)
         self._last = second
-        for cut in second.cuts:
-            self._add_cut(cut)
+        for each in second.interruptions:
+            self._add_interruption(each)
         del self._outages[:-_MOST_OUTAGES]
         if second.serving_deg is not None:
-            self._see(second)
-        self._taken += 1
+            self._add_observation(second)
+        self._consumed += 1
 
-    def _add_cut(self, cut: Cut) -> None:
-        begin_ns, end_ns = self._begin_ns + cut.begin_ns, self._begin_ns + cut.end_ns
+    def _add_interruption(self, new: Interruption) -> None:
+        begin_ns, end_ns = self._begin_ns + new.begin_ns, self._begin_ns + new.end_ns
         last = self._outages[-1] if self._outages else None
-        if last is not None and last.cause == cut.cause and last.end_ns >= begin_ns:
+        if last is not None and last.cause == new.cause and last.end_ns >= begin_ns:
             last.end_ns = max(last.end_ns, end_ns)
             return
         if last is not None and last.length_ns < _LEAST_OUTAGE_NS:
             self._outages.pop()
-        self._outages.append(_Outage(cut.cause, begin_ns, end_ns))
+        self._outages.append(_Outage(new.cause, begin_ns, end_ns))
 
-    def _see(self, second: Second) -> None:
-        """Mark in the map where the satellite was that served it, or that something hid."""
-        assert second.serving_deg is not None, "asked before"
+    def _add_observation(self, second: Second) -> None:
+        """Mark the serving satellite's direction in the map as clear or obstructed."""
+        assert second.serving_deg is not None, "checked by the caller"
         self._seen_s += 1
         self._obstructed_s += second.obstructed
         place = self._grid().pixel(*second.serving_deg)
@@ -250,7 +250,7 @@ class Terminal:
             self._map.snr[row * self._map.num_cols + column] = 0.0 if second.obstructed else 1.0
 
     def _pointing(self) -> Pointing:
-        return self._boresight.at(max(self._taken - 1, 0))
+        return self._boresight.at(max(self._consumed - 1, 0))
 
     def _grid(self) -> Grid:
         pointing = self._pointing() if self._frame == Frame.TERMINAL else Pointing()
@@ -276,7 +276,7 @@ class Terminal:
             status.pop_ping_latency_ms = rings.latency_ms[rings.newest]
             status.downlink_throughput_bps = rings.downlink_bps[rings.newest]
             status.uplink_throughput_bps = rings.uplink_bps[rings.newest]
-        newest_end_ns = self._begin_ns + self._taken * SECOND_NS
+        newest_end_ns = self._begin_ns + self._consumed * SECOND_NS
         last = self._outages[-1] if self._outages else None
         if last is not None and last.end_ns >= newest_end_ns:
             status.pop_ping_drop_rate = status.pop_ping_drop_rate if rings.current else 1.0
@@ -298,7 +298,7 @@ class Terminal:
         alignment.desired_boresight_elevation_deg = 65.0
         alignment.attitude_estimation_state = device_pb2.FILTER_CONVERGED
         alignment.attitude_uncertainty_deg = 0.5
-        # North-east-down to the terminal's axes: about down by the azimuth, then up by the tilt.
+        # Rotation from north-east-down to the terminal's axes: first by azimuth, then by tilt.
         half, lean = math.radians(pointing.azimuth_deg) / 2, math.radians(pointing.tilt_deg) / 2
         quaternion = status.ned2dish_quaternion
         quaternion.q_scalar = math.cos(half) * math.cos(lean)
@@ -332,7 +332,7 @@ class Terminal:
 
 
 def _reason(cause: DishOutage.Cause.ValueType) -> device_pb2.EventReason.ValueType:
-    """Return what the event log calls an outage."""
+    """Return the event log's reason for the cause of an outage."""
     name = f"EVENT_REASON_OUTAGE_{DishOutage.Cause.Name(cause)}"
     known = name in device_pb2.EventReason.keys()  # noqa: SIM118 (not a mapping)
     return device_pb2.EventReason.Value(name) if known else device_pb2.EVENT_REASON_OUTAGE_UNKNOWN

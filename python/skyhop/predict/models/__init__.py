@@ -1,7 +1,7 @@
-"""Models: one file per kind, each found by being here.
+"""Kinds of models: one module per kind; all modules of this package are used.
 
-A kind's file offers `MODEL`, a `Kind`: its name, what training needs, how it is trained, and how
-what was saved is read again with numpy alone. Nothing else has to be changed for a new one.
+A kind's module defines `MODEL`, a `ModelKind`: its name, the libraries that training needs, how it
+is trained, and how a saved model is read with numpy alone. A new kind needs no other change.
 """
 
 from __future__ import annotations
@@ -10,20 +10,20 @@ import importlib
 import pkgutil
 from functools import cache
 
-from skyhop.predict.models.kind import Kind, Predictor, Trained
+from skyhop.predict.models.kind import ModelKind, Predictor, Trained
 
-__all__ = ["Kind", "Predictor", "Trained", "kinds"]
+__all__ = ["ModelKind", "Predictor", "Trained", "kinds"]
 
 _SHARED = ("kind", "saved")
 
 
 @cache
-def kinds() -> dict[str, Kind]:
-    """Return the kinds of models by name, in the order of the names."""
+def kinds() -> dict[str, ModelKind]:
+    """Return the kinds of models by name, sorted."""
     modules = [
         importlib.import_module(f"{__name__}.{module.name}")
         for module in pkgutil.iter_modules(__path__)
         if module.name not in _SHARED
     ]
-    found: list[Kind] = [module.MODEL for module in modules]
+    found: list[ModelKind] = [module.MODEL for module in modules]
     return {kind.name: kind for kind in sorted(found, key=lambda kind: kind.name)}

@@ -1,9 +1,9 @@
 """ARIMA: fitted by statsmodels, saved as its coefficients, evaluated here by numpy.
 
-Whether the series is differenced, a KPSS test decides; of all p and q up to 5 those with the lowest
-AIC are taken, as Hannan and Rissanen estimate them, and fitted by maximum likelihood. That is done
-once, to the newest 2,000 s of the training part's longest stretch. It sees only the target's own
-past, and begins anew in each window of 30 s.
+A KPSS test decides whether the series is differenced. The orders are those p and q up to 5 with the
+lowest AIC as estimated by Hannan and Rissanen's method, and are then fitted by maximum likelihood.
+The model is fitted once, to the newest 2,000 s of the longest period without a gap in the training
+part. It uses only the target's own past, and nothing from before the window of 30 s.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 
 from skyhop.data.arrays import FloatArray
 from skyhop.errors import InputError, RunError
-from skyhop.predict.models.kind import Kind, Predictor, Trained, library
+from skyhop.predict.models.kind import ModelKind, Predictor, Trained, library
 from skyhop.predict.models.saved import damaged, floats, json_object
 from skyhop.predict.windows import LONGEST_HORIZON_S, LOOK_BACK_S, SECOND_NS, Windows
 
@@ -29,38 +29,38 @@ _WHAT = "arima file"
 
 
 def _train(fit: Windows, check: Windows, seed: int) -> Trained:
-    # Nothing is drawn, and nothing stops early.
+    # Fitting uses neither random numbers nor early stopping.
     del check, seed
     series = _longest_stretch(fit)
     if len(series) < _LEAST_SECONDS:
         raise InputError(f"arima: the training part has no {_LEAST_SECONDS} s without a gap")
-    return _fitted(series.tobytes())
+    return _fit_series(series.tobytes())
 
 
 def _longest_stretch(fit: Windows) -> FloatArray:
-    """Return the newest seconds of the longest stretch without a gap."""
+    """Return the newest seconds of the longest period without a gap."""
     follows = (np.diff(fit.end_ns) == SECOND_NS) & (np.diff(fit.nodes) == 0)
     edges = np.concatenate(([0], np.flatnonzero(~follows) + 1, [len(fit)]))
     longest = int(np.argmax(np.diff(edges)))
     stretch = fit.truth[edges[longest] : edges[longest + 1]]
-    # Windows of a longer horizon begin later: so that all have one series, and one model.
+    # With longer horizons, the first predicted second is later: cut all to the same series.
     return stretch[LONGEST_HORIZON_S - fit.horizon_s :][-_MOST_SECONDS:]
 
 
 @lru_cache(4)
-def _fitted(series: bytes) -> Trained:
-    """Fit a series; horizons that have it in common have one model."""
+def _fit_series(series: bytes) -> Trained:
+    """Fit a series; cached, because all horizons share the series and so the model."""
     values = np.frombuffer(series, dtype=np.float64)
     scale = float(values.std()) or 1.0
     values = values / scale
-    # Loading them resets what warnings are shown.
+    # Import before filtering warnings, because these modules reset the filters.
     for name in ("statsmodels.tsa.stattools", "statsmodels.tsa.arima.model"):
         library(name)
     with warnings.catch_warnings():
-        # What does not converge has a high AIC, and is not chosen.
+        # Models that do not converge have a high AIC and are not chosen.
         warnings.simplefilter("ignore")
         differences = _differences(values)
-        best = _searched(values - (0.0 if differences else values.mean()), differences)
+        best = _best_order(values - (0.0 if differences else values.mean()), differences)
         order = (0, 0) if best is None else best[1]
         fitted = _fit(values, order, differences, method_kwargs={"maxiter": 50})
     if fitted is None:
@@ -83,8 +83,8 @@ def _differences(values: FloatArray) -> int:
     return int(p_value < _SIGNIFICANCE)
 
 
-def _searched(values: FloatArray, differences: int) -> tuple[float, tuple[int, int]] | None:
-    """Return the lowest AIC of all orders, as Hannan and Rissanen estimate them, and the orders."""
+def _best_order(values: FloatArray, differences: int) -> tuple[float, tuple[int, int]] | None:
+    """Return the lowest AIC and its order, both by Hannan and Rissanen's method."""
     found = []
     orders = range(_MOST_ORDER + 1)
     for order in itertools.product(orders, orders):
@@ -97,9 +97,9 @@ def _searched(values: FloatArray, differences: int) -> tuple[float, tuple[int, i
 def _fit(
     values: FloatArray, order: tuple[int, int], differences: int, **how: Any
 ) -> tuple[float, dict[str, float]] | None:
-    """Return AIC and parameters; None where there is no stationary model of these orders."""
+    """Return AIC and parameters; None if there is no stationary model of this order."""
     arima = library("statsmodels.tsa.arima.model").ARIMA
-    # An offset is estimated with the series as it is, and as none of its differences.
+    # A mean is estimated only if the series is not differenced.
     trend = "n" if differences else "c"
     try:
         model = arima(values, order=(order[0], differences, order[1]), trend=trend)
@@ -111,8 +111,8 @@ def _fit(
     return (float(found.aic), names) if is_known else None
 
 
-def _read(content: bytes, columns: int, beside: int) -> Predictor:
-    del columns, beside
+def _read(content: bytes, columns: int, covariates: int) -> Predictor:
+    del columns, covariates
     saved = json_object(content, _WHAT)
     ar, ma, mean, differences = (
         floats(value if isinstance(value, list) else [value], _WHAT)
@@ -120,7 +120,7 @@ def _read(content: bytes, columns: int, beside: int) -> Predictor:
     )
     is_one = len(mean) == len(differences) == 1
     if not is_one or max(len(ar), len(ma)) > _MOST_ORDER or differences[0] not in (0, 1):
-        raise damaged(_WHAT, "its orders are none that are fitted")
+        raise damaged(_WHAT, "its orders are out of range")
 
     def predict(windows: Windows) -> FloatArray:
         values = windows.past[:, -LOOK_BACK_S:, 0]
@@ -133,7 +133,7 @@ def _read(content: bytes, columns: int, beside: int) -> Predictor:
 
 
 def _forecast(values: FloatArray, ar: FloatArray, ma: FloatArray, ahead: int) -> FloatArray:
-    """Return the next values (n, ahead) of series (n, length), whose errors before them are 0."""
+    """Return the next values (n, ahead) of series (n, length); errors before the series are 0."""
     rows, length = values.shape
     most = max(len(ar), len(ma), 1)
     known = np.zeros((rows, most + length + ahead))
@@ -143,11 +143,13 @@ def _forecast(values: FloatArray, ar: FloatArray, ma: FloatArray, ahead: int) ->
         before = known[:, at - len(ar) : at][:, ::-1] @ ar
         before = before + errors[:, at - len(ma) : at][:, ::-1] @ ma
         if at < most + length:
-            # What lies before the window is not known: its first values are taken as they are.
+            # The first values lack the past that the model needs: assume an error of 0 there.
             errors[:, at] = known[:, at] - before if at >= most + len(ar) else 0.0
         else:
             known[:, at] = before
     return known[:, most + length :]
 
 
-MODEL = Kind("arima", "ARIMA of the target's own past", ".json", ("statsmodels",), _train, _read)
+MODEL = ModelKind(
+    "arima", "ARIMA of the target's own past", ".json", ("statsmodels",), _train, _read
+)

@@ -1,4 +1,4 @@
-"""What every kind of model offers."""
+"""Interface of the kinds of models."""
 
 from __future__ import annotations
 
@@ -15,35 +15,35 @@ from skyhop.predict.windows import Windows
 INSTALL = "pip install 'skyhop[predict]'"
 
 Predictor: TypeAlias = Callable[[Windows], FloatArray]
-"""Returns a prediction per window, shape (n,)."""
+"""Function that returns a prediction per window, shape (n,)."""
 
 
 @dataclass(frozen=True)
 class Trained:
-    """What training leaves."""
+    """Result of training a model for one horizon."""
 
     content: bytes
-    """The file that it is read from again."""
+    """Content of the model's file."""
     details: Mapping[str, Any] = field(default_factory=dict)
-    """For the card: what was chosen, and how far training went."""
+    """Details for the card: chosen parameters, number of steps, errors in the check part."""
 
 
 @dataclass(frozen=True)
-class Kind:
-    """A kind of model.
+class ModelKind:
+    """Kind of model: functions that train a model and that read its files.
 
     Attributes:
-        name: what commands and cards call it.
-        what: in a line.
-        suffix: of its file.
-        libraries: modules that training needs, none of which reading does.
-        train: makes one of the training and the check part, with a seed.
-        read: makes a predictor of a file's content, for windows with so many columns of the past
-            and so many features beside; raises InputError where it is damaged or of others.
+        name: name in commands and cards.
+        description: description in one line.
+        suffix: suffix of the model's files.
+        libraries: modules that training needs; reading a model needs none of them.
+        train: trains a model on the training part and the check part, with a seed.
+        read: returns the predictor for a file's content, given the numbers of past columns and of
+            covariates; raises InputError if the file is damaged or has other numbers of these.
     """
 
     name: str
-    what: str
+    description: str
     suffix: str
     libraries: tuple[str, ...]
     train: Callable[[Windows, Windows, int], Trained]
@@ -51,10 +51,10 @@ class Kind:
 
 
 def library(name: str) -> ModuleType:
-    """Return a module that training needs.
+    """Import a module that training needs.
 
     Raises:
-        InputError: it is not installed; the message names the command that does it.
+        InputError: the module is not installed; the message has the command to install it.
     """
     try:
         return importlib.import_module(name)
@@ -63,7 +63,7 @@ def library(name: str) -> ModuleType:
         raise InputError(f"training needs {missing}, which is not installed: {INSTALL}") from None
 
 
-def check_libraries(kind: Kind) -> None:
-    """Raise an InputError where a model of this kind cannot be trained here."""
+def check_libraries(kind: ModelKind) -> None:
+    """Check that the libraries for training are installed; raise an InputError if not."""
     for name in kind.libraries:
         library(name)

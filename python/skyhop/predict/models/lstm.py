@@ -1,10 +1,10 @@
-"""A recurrent network of one LSTM layer: trained by JAX and Optax, evaluated here by numpy.
+"""Recurrent network of one LSTM layer: trained by JAX and Optax, evaluated here by numpy.
 
-64 units read the last 5 (as published) or 30 seconds; what is known beside the past joins their
-last state, and one linear unit makes the prediction. Dropout 0.1, Adam with 1e-3, batches of 256,
-at most 50 epochs, stopped early after 5 without gain on the check part, Huber's loss on
-standardised values. Both lengths are tried, and the one with the lower absolute error on the check
-part is kept. What is not known counts as the mean.
+64 units read the last 5 (as published) or 30 seconds; the covariates are appended to their last
+state, and one linear unit makes the prediction. Dropout 0.1, Adam with 1e-3, batches of 256, at
+most 50 epochs, stopped early after 5 without gain on the check part, Huber's loss on standardised
+values. Both lengths are tried, and the one with the lower absolute error on the check part is kept.
+Unknown values are replaced by the mean.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 
 from skyhop.data.arrays import FloatArray
 from skyhop.errors import RunError
-from skyhop.predict.models.kind import Kind, Predictor, Trained, library
+from skyhop.predict.models.kind import ModelKind, Predictor, Trained, library
 from skyhop.predict.models.saved import damaged, npz_arrays, npz_bytes
 from skyhop.predict.windows import LOOK_BACK_S, Windows
 
@@ -30,7 +30,10 @@ _LEAST_SD = 1e-9
 
 @dataclass(frozen=True)
 class _Scale:
-    """Means and deviations of the training part, so that all inputs are of one size."""
+    """Means and standard deviations in the training part, to standardise inputs and output.
+
+    The names of the fields are the names of arrays in model files.
+    """
 
     past_mean: FloatArray
     past_sd: FloatArray
@@ -43,20 +46,20 @@ class _Scale:
     def of(fit: Windows) -> _Scale:
         past = fit.past.reshape(-1, fit.past.shape[2])
         return _Scale(
-            *_moments(past), *_moments(fit.beside),
+            *_moments(past), *_moments(fit.covariates),
             float(fit.truth.mean()), max(float(fit.truth.std()), _LEAST_SD),
         )  # fmt: skip
 
     def inputs(self, windows: Windows, length_s: int) -> tuple[Any, Any]:
-        """Return the past (n, length, columns) and what is beside it (n, features)."""
+        """Return the standardised past (n, length, columns) and covariates (n, features)."""
         past = (windows.past[:, -length_s:] - self.past_mean) / self.past_sd
-        beside = (windows.beside - self.beside_mean) / self.beside_sd
-        single = [np.nan_to_num(part, nan=0.0).astype(np.float32) for part in (past, beside)]
+        covariates = (windows.covariates - self.beside_mean) / self.beside_sd
+        single = [np.nan_to_num(part, nan=0.0).astype(np.float32) for part in (past, covariates)]
         return single[0], single[1]
 
 
 def _moments(values: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return means and deviations of what is known; 0 and 1 of a column that never is."""
+    """Return means and standard deviations of known values; 0 and 1 for a column without values."""
     known = np.isfinite(values)
     counts = np.maximum(known.sum(axis=0), 1)
     means = np.where(known, values, 0.0).sum(axis=0) / counts
@@ -67,11 +70,11 @@ def _moments(values: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 def _train(fit: Windows, check: Windows, seed: int) -> Trained:
     scale = _Scale.of(fit)
-    tried = {length: _trained(fit, check, scale, length, seed) for length in LENGTHS_S}
+    tried = {length: _train_length(fit, check, scale, length, seed) for length in LENGTHS_S}
     length = min(tried, key=lambda each: tried[each][0])
     error, epochs, weights = tried[length]
     if not np.isfinite(error):
-        raise RunError("lstm: training went astray: its errors are no numbers")
+        raise RunError("lstm: training diverged: its errors are not finite")
     arrays = {**weights, **vars(scale), "length_s": length}
     details = {
         "length_s": length,
@@ -81,58 +84,58 @@ def _train(fit: Windows, check: Windows, seed: int) -> Trained:
     return Trained(npz_bytes(arrays), details)
 
 
-def _trained(
+def _train_length(
     fit: Windows, check: Windows, scale: _Scale, length_s: int, seed: int
 ) -> tuple[float, int, dict[str, Any]]:
-    """Return the check part's absolute error (standardised), the epochs, and the weights."""
+    """Return absolute error in the check part (standardised), number of epochs, and weights."""
     jax, optax = library("jax"), library("optax")
-    past, beside = scale.inputs(fit, length_s)
+    past, covariates = scale.inputs(fit, length_s)
     truth = ((fit.truth - scale.truth_mean) / scale.truth_sd).astype(np.float32)
     check_truth = (check.truth - scale.truth_mean) / scale.truth_sd
     check_inputs = scale.inputs(check, length_s)
     key = jax.random.PRNGKey(seed)
-    weights = _first_weights(jax, key, past.shape[2], beside.shape[1])
+    weights = _first_weights(jax, key, past.shape[2], covariates.shape[1])
     optimiser = optax.adam(_RATE)
     state = optimiser.init(weights)
-    epoch = _epoch_of(jax, optax, optimiser, past=past, beside=beside, truth=truth)
+    epoch = _epoch_of(jax, optax, optimiser, past=past, covariates=covariates, truth=truth)
     draw = np.random.default_rng(seed)
     batch = min(_BATCH, len(truth))
     best = (np.inf, 0, weights)
     for number in range(1, _EPOCHS + 1):
         order = draw.permutation(len(truth))[: len(truth) // batch * batch].reshape(-1, batch)
         weights, state = epoch(weights, state, order, jax.random.fold_in(key, number))
-        held = {name: np.asarray(value) for name, value in weights.items()}
-        error = float(np.abs(_forward(held, *check_inputs) - check_truth).mean())
+        current = {name: np.asarray(value) for name, value in weights.items()}
+        error = float(np.abs(_forward(current, *check_inputs) - check_truth).mean())
         if error < best[0]:
-            best = (error, number, held)
+            best = (error, number, current)
         elif number - best[1] >= _EARLY:
             break
     return best
 
 
-def _first_weights(jax: Any, key: Any, columns: int, beside: int) -> dict[str, Any]:
+def _first_weights(jax: Any, key: Any, columns: int, covariates: int) -> dict[str, Any]:
     keys = jax.random.split(key, 3)
 
     def drawn(key: Any, rows: int, across: int) -> Any:
         bound = float(np.sqrt(6 / (rows + across)))
         return jax.random.uniform(key, (rows, across), minval=-bound, maxval=bound)
 
-    # A forget gate that is open at first, as is usual.
+    # The forget gate is open initially, as is usual.
     bias = np.zeros(4 * _UNITS, dtype=np.float32)
     bias[_UNITS : 2 * _UNITS] = 1.0
     return {
         "of_past": drawn(keys[0], columns, 4 * _UNITS),
         "of_state": drawn(keys[1], _UNITS, 4 * _UNITS),
         "bias": jax.numpy.asarray(bias),
-        "out": drawn(keys[2], _UNITS + beside, 1),
+        "out": drawn(keys[2], _UNITS + covariates, 1),
         "out_bias": jax.numpy.zeros(1),
     }
 
 
 def _epoch_of(
-    jax: Any, optax: Any, optimiser: Any, *, past: Any, beside: Any, truth: Any
+    jax: Any, optax: Any, optimiser: Any, *, past: Any, covariates: Any, truth: Any
 ) -> Callable[..., tuple[Any, Any]]:
-    """Return what goes once over the training part, in batches of an order."""
+    """Return a function that trains for one epoch, on batches in a given order."""
     jnp = jax.numpy
 
     def last_state(weights: Mapping[str, Any], inputs: Any) -> Any:
@@ -150,18 +153,18 @@ def _epoch_of(
     def loss(weights: Mapping[str, Any], rows: Any, key: Any) -> Any:
         hidden = last_state(weights, past[rows])
         kept = jax.random.bernoulli(key, 1 - _DROPOUT, hidden.shape)
-        joined = jnp.hstack([jnp.where(kept, hidden / (1 - _DROPOUT), 0.0), beside[rows]])
+        joined = jnp.hstack([jnp.where(kept, hidden / (1 - _DROPOUT), 0.0), covariates[rows]])
         found = (joined @ weights["out"])[:, 0] + weights["out_bias"]
         return optax.huber_loss(found, truth[rows]).mean()
 
     def batch(carried: Any, rows: Any) -> Any:
         weights, state, key = carried
         key, own = jax.random.split(key)
-        slopes = jax.grad(loss)(weights, rows, own)
-        updates, state = optimiser.update(slopes, state)
+        gradients = jax.grad(loss)(weights, rows, own)
+        updates, state = optimiser.update(gradients, state)
         return (optax.apply_updates(weights, updates), state, key), None
 
-    past, beside, truth = jnp.asarray(past), jnp.asarray(beside), jnp.asarray(truth)
+    past, covariates, truth = jnp.asarray(past), jnp.asarray(covariates), jnp.asarray(truth)
 
     @jax.jit  # type: ignore[untyped-decorator]
     def epoch(weights: Any, state: Any, order: Any, key: Any) -> Any:
@@ -171,15 +174,15 @@ def _epoch_of(
     return epoch  # type: ignore[no-any-return]
 
 
-def _forward(weights: Mapping[str, Any], past: Any, beside: Any) -> FloatArray:
-    """Return the standardised predictions: the network as above, without dropout."""
+def _forward(weights: Mapping[str, Any], past: Any, covariates: Any) -> FloatArray:
+    """Return the standardised predictions of the network, without dropout."""
     hidden = cell = np.zeros((len(past), weights["of_state"].shape[0]), dtype=np.float32)
     for step in range(past.shape[1]):
         gates = past[:, step] @ weights["of_past"] + hidden @ weights["of_state"] + weights["bias"]
         enter, forget, leave, new = np.split(gates, 4, axis=1)
         cell = _sigmoid(forget) * cell + _sigmoid(enter) * np.tanh(new)
         hidden = _sigmoid(leave) * np.tanh(cell)
-    joined = np.hstack([hidden, beside])
+    joined = np.hstack([hidden, covariates])
     return np.asarray((joined @ weights["out"])[:, 0] + weights["out_bias"], dtype=np.float64)
 
 
@@ -187,19 +190,20 @@ def _sigmoid(values: Any) -> Any:
     return 0.5 * (1 + np.tanh(0.5 * values))
 
 
-def _read(content: bytes, columns: int, beside: int) -> Predictor:
+def _read(content: bytes, columns: int, covariates: int) -> Predictor:
     arrays = npz_arrays(content, {
         "of_past": (columns, None), "of_state": (None, None), "bias": (None,), "out": (None, 1),
-        "out_bias": (1,), "past_mean": (columns,), "past_sd": (columns,), "beside_mean": (beside,),
-        "beside_sd": (beside,), "truth_mean": (), "truth_sd": (), "length_s": (),
+        "out_bias": (1,), "past_mean": (columns,), "past_sd": (columns,),
+        "beside_mean": (covariates,), "beside_sd": (covariates,),
+        "truth_mean": (), "truth_sd": (), "length_s": (),
     }, _WHAT)  # fmt: skip
     units, gates = arrays["of_state"].shape
     widths = {gates, arrays["of_past"].shape[1], len(arrays["bias"])}
     length_s = int(arrays["length_s"])
-    if widths != {4 * units} or arrays["out"].shape[0] != units + beside:
+    if widths != {4 * units} or arrays["out"].shape[0] != units + covariates:
         raise damaged(_WHAT, "its arrays do not fit each other")
     if not 1 <= length_s <= LOOK_BACK_S or (arrays["past_sd"] <= 0).any():
-        raise damaged(_WHAT, "it has lengths or deviations that cannot be")
+        raise damaged(_WHAT, "its length or its deviations are out of range")
     names = ("of_past", "of_state", "bias", "out", "out_bias")
     weights = {name: arrays[name].astype(np.float32) for name in names}
     scale = _Scale(
@@ -223,6 +227,6 @@ def _read(content: bytes, columns: int, beside: int) -> Predictor:
     return predict
 
 
-MODEL = Kind(
+MODEL = ModelKind(
     "lstm", "a recurrent network over the last 5 or 30 s", ".npz", ("jax", "optax"), _train, _read
 )

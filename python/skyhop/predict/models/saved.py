@@ -1,4 +1,4 @@
-"""What models have saved: numbers that are numbers, arrays of the shapes they have to be."""
+"""Checked reading of models' files, and writing of arrays."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _MOST_BYTES = 200 << 20
 
 
 def json_object(content: bytes, what: str) -> dict[str, Any]:
-    """Return the object that a file holds.
+    """Parse a file as a JSON object.
 
     Raises:
-        InputError: it holds none.
+        InputError: the file is not a JSON object.
     """
     try:
         found = json.loads(content)
@@ -37,23 +37,23 @@ def floats(values: object, what: str) -> FloatArray:
     """Return a list of numbers as an array.
 
     Raises:
-        InputError: it is none, or one is no number.
+        InputError: the value is not a list, or an element is not a number below 1e30.
     """
     if not isinstance(values, list) or not all(
         isinstance(v, int | float) and not isinstance(v, bool) and abs(v) < _LARGEST for v in values
     ):
-        raise damaged(what, "a number is none")
+        raise damaged(what, "a value is not a number")
     return np.array(values, dtype=np.float64)
 
 
 def npz_bytes(arrays: Mapping[str, Any]) -> bytes:
-    """Return arrays as a file of numpy's, the same bytes for the same arrays."""
+    """Return arrays as an .npz file, with the same bytes for the same arrays."""
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as file:
         for name, array in sorted(arrays.items()):
             member = io.BytesIO()
             np.lib.format.write_array(member, np.asarray(array), allow_pickle=False)
-            # A time of now would make two files of one model.
+            # The default modification time is the current time, which would make files differ.
             file.writestr(zipfile.ZipInfo(f"{name}.npy"), member.getvalue())
     return content.getvalue()
 
@@ -61,15 +61,15 @@ def npz_bytes(arrays: Mapping[str, Any]) -> bytes:
 def npz_arrays(
     content: bytes, shapes: Mapping[str, Sequence[int | None]], what: str
 ) -> dict[str, FloatArray]:
-    """Return the arrays of a file of numpy's, as floating point.
+    """Return the arrays of an .npz file, as float64.
 
     Args:
-        content: the file.
-        shapes: by name, the shape that each has to have; None is any length.
-        what: what messages call it.
+        content: content of the file.
+        shapes: required shapes of the arrays, by name; None stands for any length.
+        what: name of the file in messages.
 
     Raises:
-        InputError: it is none, or lacks one of them.
+        InputError: the file is not an .npz file, or an array is missing or has a wrong shape.
     """
     found = {}
     try:
@@ -94,7 +94,7 @@ def _checked(array: Any, shape: Sequence[int | None], name: str, what: str) -> F
     if array.dtype.kind not in "fiu":
         raise damaged(what, f"{name} holds no numbers")
     fits = array.ndim == len(shape) and all(
-        wanted in (None, is_so) for wanted, is_so in zip(shape, array.shape, strict=True)
+        wanted in (None, length) for wanted, length in zip(shape, array.shape, strict=True)
     )
     if not fits:
         raise damaged(what, f"{name} is of shape {array.shape}, not {tuple(shape)}")
@@ -105,5 +105,5 @@ def _checked(array: Any, shape: Sequence[int | None], name: str, what: str) -> F
 
 
 def damaged(what: str, why: str) -> InputError:
-    """Return what to raise about a model's file."""
+    """Return the error to raise about a damaged model file."""
     return InputError(f"the model's {what} is damaged ({why}): train it again")

@@ -2,8 +2,8 @@
 
 Histograms, at most 600 trees of depth 6 with rate 0.05, stopped early after 50 without gain on the
 check part; rows and columns sampled to 0.8, at least 5 in a leaf. Squared and absolute errors are
-both tried, and the model with the lower absolute error on the check part is kept. One thread, so
-that a seed gives one model.
+both tried, and the model with the lower absolute error on the check part is kept. Training uses one
+thread, so that it is deterministic for a seed.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ import numpy as np
 import numpy.typing as npt
 
 from skyhop.data.arrays import FloatArray
-from skyhop.predict.models.kind import Kind, Predictor, Trained, library
+from skyhop.predict.models.kind import ModelKind, Predictor, Trained, library
 from skyhop.predict.models.saved import damaged, floats, json_object
 from skyhop.predict.windows import Windows
 
 HISTORY_S = 5
-"""Seconds of the past that it sees, as published."""
+"""Seconds of the past that the model uses, as published."""
 _TREES, _EARLY = 600, 50
 _LOSSES = ("reg:squarederror", "reg:absoluteerror")
 _PARAMETERS = {
@@ -32,19 +32,19 @@ _PARAMETERS = {
 _WHAT = "xgboost file"
 _MOST_DEPTH = 64
 _MOST_AT_ONCE = 10_000
-"""Leaves: so many trees and rows fit the processor's memory."""
+"""Product of trees and rows evaluated together, so that arrays fit the processor's cache."""
 
 
 def matrix(windows: Windows) -> npt.NDArray[np.float32]:
-    """Return the features, a row per window: the past by column, newest last, then the others."""
+    """Return the features, one row per window: past of each column (newest last), covariates."""
     past = windows.past[:, -HISTORY_S:]
     flat = past.transpose(0, 2, 1).reshape(len(past), -1)
-    return np.hstack([flat, windows.beside]).astype(np.float32)
+    return np.hstack([flat, windows.covariates]).astype(np.float32)
 
 
 def _train(fit: Windows, check: Windows, seed: int) -> Trained:
     xgboost = library("xgboost")
-    # Of squares of large numbers too little is left in single precision.
+    # Scale targets to about 1: squared errors of large numbers lose precision in float32.
     scale = float(np.abs(fit.truth).mean()) or 1.0
     parts = [xgboost.DMatrix(matrix(w), label=w.truth / scale) for w in (fit, check)]
     tried = {}
@@ -68,7 +68,7 @@ def _train(fit: Windows, check: Windows, seed: int) -> Trained:
 
 @dataclass(frozen=True)
 class _Tree:
-    """Nodes by number; a leaf has no left child, and its value as threshold."""
+    """Tree as arrays by node number; a leaf has -1 as left child, and its value as threshold."""
 
     left: npt.NDArray[np.int64]
     right: npt.NDArray[np.int64]
@@ -80,7 +80,7 @@ class _Tree:
 
 @dataclass(frozen=True)
 class _Forest:
-    """All trees' nodes in one row of arrays, so that a step down is one of all trees."""
+    """Nodes of all trees in common arrays, so that one step descends in all trees at once."""
 
     nodes: _Tree
     roots: npt.NDArray[np.int64]
@@ -100,7 +100,7 @@ class _Forest:
         return _Forest(nodes, roots)
 
     def sums(self, rows: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-        """Return the sum of each row's leaves, added tree by tree as XGBoost does."""
+        """Return the sum of leaf values per row, added tree by tree in XGBoost's order."""
         nodes = self.nodes
         at = np.repeat(self.roots[:, None], len(rows), axis=1)
         every = np.arange(len(rows))
@@ -113,7 +113,7 @@ class _Forest:
         return np.asarray(np.cumsum(nodes.threshold[at], axis=0)[-1])
 
 
-def _read(content: bytes, columns: int, beside: int) -> Predictor:
+def _read(content: bytes, columns: int, covariates: int) -> Predictor:
     saved = json_object(content, _WHAT)
     try:
         learner = saved["learner"]
@@ -124,11 +124,11 @@ def _read(content: bytes, columns: int, beside: int) -> Predictor:
         trees = [_tree(each, count) for each in model["trees"]]
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise damaged(_WHAT, f"{type(error).__name__}: {error}") from None
-    wanted = HISTORY_S * columns + beside
+    wanted = HISTORY_S * columns + covariates
     if count != wanted:
-        raise damaged(_WHAT, f"it is of {count} features, its card of {wanted}")
+        raise damaged(_WHAT, f"it has {count} features, its card {wanted}")
     if not (np.isfinite(base) and np.isfinite(scale)):
-        raise damaged(_WHAT, "a number is none")
+        raise damaged(_WHAT, "a value is not a number")
 
     forest = _Forest.of(trees) if trees else None
     at_once = max(_MOST_AT_ONCE // max(len(trees), 1), 1)
@@ -137,7 +137,7 @@ def _read(content: bytes, columns: int, beside: int) -> Predictor:
         rows = matrix(windows)
         total = np.zeros(len(rows), dtype=np.float32)
         for first in range(0, len(rows) if forest else 0, at_once):
-            assert forest is not None, "there are trees"
+            assert forest is not None, "the loop is empty without trees"
             total[first : first + at_once] = forest.sums(rows[first : first + at_once])
         return (total + np.float32(base)).astype(np.float64) * scale
 
@@ -156,12 +156,12 @@ def _tree(saved: Mapping[str, Any], features: int) -> _Tree:
         raise ValueError("a tree's lists are not of one length")
     is_inner = left >= 0
     children = np.concatenate((left[is_inner], right[is_inner]))
-    # Children come after their parents, so that none is its own ancestor.
+    # Require that children follow their parents, so that no node is its own ancestor.
     parents = np.tile(np.flatnonzero(is_inner), 2)
     if ((children <= parents) | (children >= count)).any():
         raise ValueError("a tree's node has no such child")
     if ((feature < 0) | (feature >= features))[is_inner].any():
-        raise ValueError("a tree asks for a feature that is not there")
+        raise ValueError("a tree uses a feature that does not exist")
     return _Tree(
         left.astype(np.int64),
         right.astype(np.int64),
@@ -181,6 +181,6 @@ def _depth(left: npt.NDArray[np.int64], right: npt.NDArray[np.int64]) -> int:
     return int(depth.max())
 
 
-MODEL = Kind(
+MODEL = ModelKind(
     "xgboost", "gradient-boosted trees over the last 5 s", ".json", ("xgboost",), _train, _read
 )

@@ -1,7 +1,8 @@
-"""What others published as telemetry: one file per format, each found by being here.
+"""Importers of published telemetry: one module per format; all modules of this package are used.
 
-A format's file offers `FORMAT`, an `Importer`: its name, what it is, how it is recognised by its
-first lines, and how its rows become samples. Nothing else has to be changed for a new one.
+The module of a format defines `FORMAT`, an `Importer`. It has the name and description of the
+format, a function that recognises its files, and a function that converts their rows to samples. A
+new format needs no other change.
 """
 
 from __future__ import annotations
@@ -14,17 +15,26 @@ from pathlib import Path
 
 from skyhop.errors import InputError
 from skyhop.telemetry.fields import Sample
-from skyhop.telemetry.importers.source import Importer, Options, Probe, Source, opened
-from skyhop.telemetry.store import OneFile, is_telemetry_file
+from skyhop.telemetry.importers.input_file import Importer, InputFile, Options, Probe, read_input
+from skyhop.telemetry.store import TelemetryFile, is_telemetry_file
 
-__all__ = ["Importer", "Options", "Probe", "Source", "detected", "formats", "imported", "probes"]
+__all__ = [
+    "Importer",
+    "InputFile",
+    "Options",
+    "Probe",
+    "detect_format",
+    "formats",
+    "import_samples",
+    "probes",
+]
 
-_SHARED = "source"
+_SHARED = "input_file"
 
 
 @cache
 def formats() -> dict[str, Importer]:
-    """Return the formats by name, in the order of the names."""
+    """Return the importers by the names of their formats, sorted."""
     modules = [
         importlib.import_module(f"{__name__}.{module.name}")
         for module in pkgutil.iter_modules(__path__)
@@ -39,35 +49,35 @@ def _name(module: object) -> str:
     return importer.name
 
 
-def detected(source: Source) -> Importer:
-    """Return the format of a file, as its first lines and its name have it.
+def detect_format(source: InputFile) -> Importer:
+    """Return the importer for a file, whose format is recognised by its first lines and name.
 
     Raises:
-        InputError: it is of none of the formats.
+        InputError: no format matches the file.
     """
     for importer in formats().values():
-        if importer.is_it(source):
+        if importer.matches(source):
             return importer
     raise InputError(
         f"{source.file}: is of no known format: give one of {', '.join(formats())} with --format"
     )
 
 
-def imported(
+def import_samples(
     file: Path, name: str | None = None, options: Options | None = None
 ) -> Iterator[Sample]:
-    """Yield the samples of a file, plain or gzipped, or of telemetry in a Parquet file.
+    """Yield the samples of a text file (plain or gzipped), or of a Parquet file of telemetry.
 
     Args:
-        file: where it is.
+        file: the file.
         name: its format; recognised if not given.
-        options: what the file does not say.
+        options: values that the file lacks.
 
     Raises:
-        InputError: there is no such file or format, or a line is not of it.
+        InputError: there is no such file or format, or a line does not have the format.
     """
     if name is None and is_telemetry_file(file):
-        yield from _kept(file)
+        yield from _stored_samples(file)
         return
     source, importer = _found(file, name, options)
     count = 0
@@ -78,9 +88,9 @@ def imported(
         raise InputError(f"{file}: holds no rows of the format {importer.name}")
 
 
-def _kept(file: Path) -> Iterator[Sample]:
-    """Yield the samples of telemetry that was kept, such as a run's, without what is not known."""
-    frame = OneFile(file).read().drop("node")
+def _stored_samples(file: Path) -> Iterator[Sample]:
+    """Yield the samples of a Parquet file, such as a run's telemetry, without unknown values."""
+    frame = TelemetryFile(file).read().drop("node")
     if frame.height == 0:
         raise InputError(f"{file}: holds no samples")
     for row in frame.iter_rows(named=True):
@@ -88,16 +98,16 @@ def _kept(file: Path) -> Iterator[Sample]:
 
 
 def probes(file: Path, name: str | None = None, options: Options | None = None) -> list[Probe]:
-    """Return the round trips of a file as they are, in their order.
+    """Return the single RTTs of a file, in the file's order.
 
     Args:
-        file: where it is.
+        file: the file.
         name: its format; recognised if not given.
-        options: what the file does not say.
+        options: values that the file lacks.
 
     Raises:
-        InputError: there is no such file or format, a line is not of it, or it holds no round
-            trips, or those of seconds alone.
+        InputError: there is no such file or format, a line does not have the format, or the format
+            has no RTTs or only means of seconds.
     """
     source, importer = _found(file, name, options)
     if importer.probes is None:
@@ -111,8 +121,8 @@ def probes(file: Path, name: str | None = None, options: Options | None = None) 
     return found
 
 
-def _found(file: Path, name: str | None, options: Options | None) -> tuple[Source, Importer]:
+def _found(file: Path, name: str | None, options: Options | None) -> tuple[InputFile, Importer]:
     if name is not None and name not in formats():
         raise InputError(f'--format: expected one of {", ".join(formats())}, not "{name}"')
-    source = opened(file, options or Options())
-    return source, detected(source) if name is None else formats()[name]
+    source = read_input(file, options or Options())
+    return source, detect_format(source) if name is None else formats()[name]

@@ -1,7 +1,8 @@
-"""Starlink on the Autobahn: throughput.csv, iperf3 both ways at 1 Hz, and RTT*.csv, each ping.
+"""Starlink on the Autobahn: throughput.csv (iperf3 in both directions, 1 Hz), RTT*.csv (pings).
 
-Rates are Mbit/s, of flows that fill the link; times are GMT. Of a ping, `time` is ms, and `lost`
-says whether it came back; files without `lost` have answers alone.
+Rates are in Mbit/s, of flows that filled the link; times are GMT. A ping's `time` is its RTT in ms,
+and its `lost` is true if it was not answered. Files without the column `lost` have answered pings
+only.
 """
 
 from __future__ import annotations
@@ -9,7 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from skyhop.telemetry.fields import TIME, Sample
-from skyhop.telemetry.importers.source import Importer, Probe, Source, end_of_second, seconds_of
+from skyhop.telemetry.importers.input_file import (
+    Importer,
+    InputFile,
+    Probe,
+    end_of_second,
+    second_means,
+)
 
 _RATES = {
     "download": ("timestamp_start_dl", "downlink_capacity_bps"),
@@ -18,13 +25,13 @@ _RATES = {
 _PING = {"timestamp", "icmp_seq", "ttl", "time"}
 
 
-def _has_rates(source: Source) -> bool:
+def _has_rates(source: InputFile) -> bool:
     return any({rate, start} <= set(source.columns) for rate, (start, _) in _RATES.items())
 
 
-def _samples(source: Source) -> Iterator[Sample]:
+def _samples(source: InputFile) -> Iterator[Sample]:
     if not _has_rates(source):
-        yield from seconds_of(_probes(source), with_losses="lost" in source.columns)
+        yield from second_means(_probes(source), with_losses="lost" in source.columns)
         return
     for row in source.rows():
         for rate, (start, name) in _RATES.items():
@@ -37,7 +44,7 @@ def _samples(source: Source) -> Iterator[Sample]:
             yield {TIME: end_of_second(row.time_ns(start)), name: mbps * 1e6}
 
 
-def _probes(source: Source) -> Iterator[Probe]:
+def _probes(source: InputFile) -> Iterator[Probe]:
     if not set(source.columns) >= _PING:
         raise source.wrong(1, "expected columns such as timestamp_start_dl,download, or a ping's")
     for row in source.rows():

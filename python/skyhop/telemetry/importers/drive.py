@@ -1,8 +1,8 @@
 """Satellite-vs-Cellular: UDP or TCP throughput per second, from a moving car.
 
-Either as published, `time,throughput,speed,...` with times such as "2023-04-12 10:40:20 CDT" and
-Mbit/s, or as `segment,unix_s,mbps,speed`. The flow filled the link, so that its rate is a capacity;
-the direction is in the file's name or given.
+Files are either as published, `time,throughput,speed,...` with times such as "2023-04-12 10:40:20
+CDT" and throughput in Mbit/s, or have the columns `segment,unix_s,mbps,speed`. The flow filled the
+link, so its rate is a capacity. The direction is taken from the file's name or the options.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ import re
 from collections.abc import Iterator
 
 from skyhop.telemetry.fields import TIME, Sample
-from skyhop.telemetry.importers.mahimahi import capacity
-from skyhop.telemetry.importers.source import (
+from skyhop.telemetry.importers.input_file import (
     LATEST_NS,
     SECOND_NS,
     Importer,
+    InputFile,
     Row,
-    Source,
     end_of_second,
     iso_ns,
 )
+from skyhop.telemetry.importers.mahimahi import capacity
 
 _OFFSETS_H = {
     "UTC": 0, "EDT": -4, "EST": -5, "CDT": -5, "CST": -6, "MDT": -6, "MST": -7, "PDT": -7,
@@ -30,7 +30,7 @@ _LOCAL = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) ([A-Z]{3})")
 _MADE, _PUBLISHED = {"unix_s", "mbps"}, {"time", "throughput", "speed"}
 
 
-def _samples(source: Source) -> Iterator[Sample]:
+def _samples(source: InputFile) -> Iterator[Sample]:
     columns = set(source.columns)
     if not (columns >= _MADE or columns >= _PUBLISHED):
         raise source.wrong(1, "expected segment,unix_s,mbps,speed or time,throughput,speed,...")

@@ -1,7 +1,7 @@
-"""starlink-grpc-tools: what `dish_grpc_text.py status` and `bulk_history` write, with their heads.
+"""starlink-grpc-tools: output of `dish_grpc_text.py status` or `bulk_history`, with header line.
 
 Fields are those of starlink-grpc-core; times are UTC without a zone. A row of a terminal that did
-not answer has four cells, the last of which says so.
+not answer has four cells, the last of which is DISH_UNREACHABLE.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from skyhop.telemetry.fields import ALERTS, TIME, UNREACHABLE, Sample
-from skyhop.telemetry.gaps import second_ns
-from skyhop.telemetry.importers.source import Importer, Row, Source
+from skyhop.telemetry.gaps import last_full_second_ns
+from skyhop.telemetry.importers.input_file import Importer, InputFile, Row
 
 CLOCK = "datetimestamp_utc"
 
@@ -36,12 +36,12 @@ _FLAGS = {
 }
 
 
-def samples(source: Source) -> Iterator[Sample]:
-    """Yield a sample per row."""
+def samples(source: InputFile) -> Iterator[Sample]:
+    """Yield the samples of a file, one per row."""
     if CLOCK not in source.columns:
         raise source.wrong(1, f"expected names of columns, {CLOCK} among them (option -H)")
     for row in source.rows():
-        time_ns = second_ns(row.time_ns(CLOCK))
+        time_ns = last_full_second_ns(row.time_ns(CLOCK))
         if UNREACHABLE in row.cells.values():
             yield {TIME: time_ns, "state": UNREACHABLE}
         elif row.length < len(source.columns):
@@ -64,7 +64,7 @@ def _values(row: Row) -> Sample:
 
 
 def _alerts(row: Row) -> str | None:
-    """Return the names of those that are on, from the bits, or from a column each."""
+    """Return the names of active alerts, from a column of bits or from a column per alert."""
     single = [name for name in row.cells if name.startswith("alert_")]
     bits = row.value("alerts")
     if bits is not None:

@@ -1,7 +1,7 @@
-"""A terminal's recorded get_history, as grpcurl prints it: rings of its last 900 seconds or so.
+"""Recorded answer to get_history, as grpcurl prints it: ring buffers of the last 900 s or so.
 
-The newest value stands at (current - 1) modulo the rings' length. The answer does not say when it
-was given: `--start` is the end of its oldest second.
+The newest value of a ring buffer is at index (current - 1) modulo its length. The answer holds no
+time: `--start` gives the end of the oldest second.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Any
 
 from skyhop.errors import InputError
 from skyhop.telemetry.fields import TIME, Sample
-from skyhop.telemetry.gaps import SECOND_NS, second_ns
-from skyhop.telemetry.importers.source import Importer, Row, Source
+from skyhop.telemetry.gaps import SECOND_NS, last_full_second_ns
+from skyhop.telemetry.importers.input_file import Importer, InputFile, Row
 
 _DROP, _LATENCY = "popPingDropRate", "popPingLatencyMs"
 _RINGS = {
@@ -24,10 +24,10 @@ _RINGS = {
     "powerIn": "power_w",
 }
 _LONGEST = 1_000_000
-"""Of a ring; early firmware had 43,200 seconds."""
+"""Largest length of a ring buffer in seconds; early firmware had 43,200."""
 
 
-def _samples(source: Source) -> Iterator[Sample]:
+def _samples(source: InputFile) -> Iterator[Sample]:
     try:
         history = json.loads("\n".join(source.lines))["dishGetHistory"]
         current = int(history.get("current", 0))
@@ -39,18 +39,18 @@ def _samples(source: Source) -> Iterator[Sample]:
         raise _unlike(source)
     if current < 0:
         raise _unlike(source)
-    first_ns = second_ns(source.start_ns)
+    first_ns = last_full_second_ns(source.start_ns)
     for number, at in enumerate(_places(current, length)):
         row = Row(source, 1, {name: _text(ring[at]) for name, ring in rings.items()})
         values: Sample = {ours: row.value(theirs) for theirs, ours in _RINGS.items()}
-        # A lost ping leaves the latency before it in the ring; 0 is none at all.
+        # After a lost ping the ring buffer repeats the previous latency; 0 means no latency.
         if (row.value(_DROP) or 0) >= 1 or not row.value(_LATENCY):
             values["pop_ping_latency_ms"] = None
         yield {TIME: first_ns + number * SECOND_NS, **values}
 
 
 def _places(current: int, length: int) -> Sequence[int]:
-    """Return the places of a ring's values, oldest first."""
+    """Return the indices of the values of a ring buffer, oldest first."""
     if current <= length:
         return range(current)
     return [(current + step) % length for step in range(length)]
@@ -60,7 +60,7 @@ def _text(value: Any) -> str:
     return "" if isinstance(value, bool | list | dict) else str(value)
 
 
-def _unlike(source: Source) -> InputError:
+def _unlike(source: InputFile) -> InputError:
     return InputError(f"{source.file}: is not get_history as grpcurl prints it")
 
 

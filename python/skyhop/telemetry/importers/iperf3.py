@@ -1,7 +1,8 @@
-"""iperf3's own report, `iperf3 --json`: the rate of each interval, in either direction or both.
+"""Report of an iperf3 client (`iperf3 --json`): rate per interval, in one or both directions.
 
-A client's report: what it sends goes up, with -R down, with --bidir both. Intervals begin with the
-second in which the report says that the test began; those that -O left out are not used.
+The client sends on the uplink; with -R it receives on the downlink, with --bidir it does both.
+Times of intervals count from the second in which the test started; intervals that the client
+omitted (-O) are not used.
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ from typing import Any
 
 from skyhop.errors import InputError
 from skyhop.telemetry.fields import Sample
-from skyhop.telemetry.importers.source import (
+from skyhop.telemetry.importers.input_file import (
     LATEST_NS,
     SECOND_NS,
     Importer,
-    Seconds,
-    Source,
+    InputFile,
+    SecondMeans,
 )
 
 _UP, _DOWN = "uplink_capacity_bps", "downlink_capacity_bps"
@@ -26,12 +27,12 @@ _LONGEST_S = 30 * 86_400.0
 _LARGEST_BPS = 1e15
 
 
-def _samples(source: Source) -> Iterator[Sample]:
+def _samples(source: InputFile) -> Iterator[Sample]:
     try:
         report = json.loads("\n".join(source.lines))
         if report.get("error") and not report["intervals"]:
-            said = " ".join(str(report["error"]).split())[:200]
-            raise InputError(f"{source.file}: iperf3 did not measure: {said}")
+            reason = " ".join(str(report["error"]).split())[:200]
+            raise InputError(f"{source.file}: iperf3 did not measure: {reason}")
         start = report["start"]
         begin_ns = int(start["timestamp"]["timesecs"]) * SECOND_NS
         is_reverse = bool(start["test_start"].get("reverse", 0))
@@ -45,7 +46,7 @@ def _samples(source: Source) -> Iterator[Sample]:
 
 
 def _rates(interval: Mapping[str, Any], is_reverse: bool) -> tuple[float, float, dict[str, float]]:
-    """Return an interval's begin and end in s, and its rates; none where it was left out."""
+    """Return an interval's begin and end in s, and its rates; no rates if it was omitted."""
     whole = interval["sum"]
     begin_s, end_s = float(whole["start"]), float(whole["end"])
     if not 0 <= begin_s <= end_s < _LONGEST_S:
@@ -56,8 +57,8 @@ def _rates(interval: Mapping[str, Any], is_reverse: bool) -> tuple[float, float,
     return begin_s, end_s, {} if whole.get("omitted") else found
 
 
-def _bps(whole: Mapping[str, Any]) -> float:
-    bps = float(whole["bits_per_second"])
+def _bps(total: Mapping[str, Any]) -> float:
+    bps = float(total["bits_per_second"])
     if not 0 <= bps < _LARGEST_BPS:
         raise ValueError(bps)
     return bps
@@ -66,20 +67,20 @@ def _bps(whole: Mapping[str, Any]) -> float:
 def _in_seconds(
     begin_ns: int, rates: list[tuple[float, float, dict[str, float]]]
 ) -> Iterator[Sample]:
-    """Yield a sample per second; intervals that are longer count in each of their seconds."""
-    seconds = Seconds()
+    """Yield a sample per second; a longer interval counts in each of its seconds."""
+    seconds = SecondMeans()
     for begin_s, end_s, found in rates:
         pieces = max(1, math.floor(end_s - begin_s + 0.5))
         for piece in range(pieces):
             at_s = begin_s + (piece + 0.5) * (end_s - begin_s) / pieces
             yield from seconds.add(begin_ns + round(at_s * SECOND_NS), found)
-    yield from seconds.rest()
+    yield from seconds.flush()
 
 
-def _is_it(source: Source) -> bool:
+def _matches(source: InputFile) -> bool:
     return source.lines[0].lstrip().startswith("{") and any(
         '"connected"' in line for line in source.head
     )
 
 
-FORMAT = Importer("iperf3", "iperf3: what a client prints with --json", _is_it, _samples)
+FORMAT = Importer("iperf3", "iperf3: output of a client with --json", _matches, _samples)

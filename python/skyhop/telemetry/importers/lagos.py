@@ -1,8 +1,8 @@
-"""Starlink-Emulator's rows of 100 ms, such as lagos.csv: rates, one-way delays, losses.
+"""Starlink-Emulator's files of a row per 100 ms, such as lagos.csv: rates, one-way delays, losses.
 
-`ul_Mbps,dl_Mbps,ul_owd_ms,dl_owd_ms,ul_loss,dl_loss,t_ms`, with these names above or without; t_ms
-begins with the measurement. The links were filled, so the rates are capacities. Samples are means
-of seconds.
+Columns: `ul_Mbps,dl_Mbps,ul_owd_ms,dl_owd_ms,ul_loss,dl_loss,t_ms`, with or without a header line;
+t_ms counts from the start of the measurement. The links were filled, so the rates are capacities.
+Samples are means over seconds.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from skyhop.telemetry.fields import Sample
-from skyhop.telemetry.importers.source import LATEST_NS, Importer, Row, Seconds, Source
+from skyhop.telemetry.importers.input_file import LATEST_NS, Importer, InputFile, Row, SecondMeans
 
 _COLUMNS = ["ul_Mbps", "dl_Mbps", "ul_owd_ms", "dl_owd_ms", "ul_loss", "dl_loss", "t_ms"]
 
 
-def _samples(source: Source) -> Iterator[Sample]:
-    seconds = Seconds()
+def _samples(source: InputFile) -> Iterator[Sample]:
+    seconds = SecondMeans()
     for row in source.rows(None if _is_named(source) else _COLUMNS):
         at_ns = source.start_ns + round(row.needed("t_ms") * 1e6)
         if not 0 <= at_ns < LATEST_NS:
@@ -31,7 +31,7 @@ def _samples(source: Source) -> Iterator[Sample]:
                 "probe_loss": 1 - (1 - up_loss) * (1 - down_loss),
             },
         )
-    yield from seconds.rest()
+    yield from seconds.flush()
 
 
 def _share(row: Row, name: str) -> float:
@@ -41,11 +41,11 @@ def _share(row: Row, name: str) -> float:
     return share
 
 
-def _is_named(source: Source) -> bool:
+def _is_named(source: InputFile) -> bool:
     return [name.lower() for name in source.columns] == [name.lower() for name in _COLUMNS]
 
 
-def _is_it(source: Source) -> bool:
+def _matches(source: InputFile) -> bool:
     first = source.lines[0].split(",")
     return _is_named(source) or (
         len(first) == len(_COLUMNS) and all(c.strip().replace(".", "", 1).isdigit() for c in first)
@@ -53,5 +53,5 @@ def _is_it(source: Source) -> bool:
 
 
 FORMAT = Importer(
-    "lagos", "Starlink-Emulator: rates, one-way delays and losses of 100 ms", _is_it, _samples
+    "lagos", "Starlink-Emulator: rates, one-way delays and losses of 100 ms", _matches, _samples
 )

@@ -1,7 +1,8 @@
 """LENS' processed files: `timestamp,rtt` of ping, `timestamp,rtt,uplink,downlink` of IRTT.
 
-Ping's times are seconds, IRTT's nanoseconds since 1970; round trips are in ms, and -1 in any of
-IRTT's three is a lost probe (then the others are 0). Samples are means of seconds.
+Timestamps are seconds (ping) or nanoseconds (IRTT) since 1970; RTTs and one-way delays are in ms.
+In IRTT's files, -1 in any of the three delays marks a lost probe (the other two are then 0).
+Samples are means over seconds.
 """
 
 from __future__ import annotations
@@ -9,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from skyhop.telemetry.fields import Sample
-from skyhop.telemetry.importers.source import Importer, Probe, Source, seconds_of
+from skyhop.telemetry.importers.input_file import Importer, InputFile, Probe, second_means
 
 _PING = ["timestamp", "rtt"]
 _IRTT = [*_PING, "uplink", "downlink"]
 
 
-def _probes(source: Source) -> Iterator[Probe]:
+def _probes(source: InputFile) -> Iterator[Probe]:
     if source.columns not in (_PING, _IRTT):
         raise source.wrong(1, f"expected {','.join(_PING)} or {','.join(_IRTT)}")
     for row in source.rows():
@@ -27,9 +28,9 @@ def _probes(source: Source) -> Iterator[Probe]:
         yield Probe(at_ns, None if is_lost else rtt_ms)
 
 
-def _samples(source: Source) -> Iterator[Sample]:
-    # Rows of ping are answers alone, so they do not tell what was lost.
-    return seconds_of(_probes(source), with_losses=source.columns == _IRTT)
+def _samples(source: InputFile) -> Iterator[Sample]:
+    # Files of ping have answered probes only, so losses are not known.
+    return second_means(_probes(source), with_losses=source.columns == _IRTT)
 
 
 FORMAT = Importer(

@@ -1,6 +1,7 @@
 """LEOViz: GRPC_STATUS-*.csv, the terminal's status about once a second.
 
-Its GetStatus-*.txt, one answer as grpcurl prints it, is read too: its time is that in its name.
+The importer also reads GetStatus-*.txt, a single answer as grpcurl prints it, whose time is in the
+file's name.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from typing import Any
 
 from skyhop.errors import InputError
 from skyhop.telemetry.fields import TIME, Sample
-from skyhop.telemetry.gaps import second_ns
-from skyhop.telemetry.importers.source import Importer, Row, Source, iso_ns
+from skyhop.telemetry.gaps import last_full_second_ns
+from skyhop.telemetry.importers.input_file import Importer, InputFile, Row, iso_ns
 
 _COLUMNS = {
     "popPingLatencyMs": "pop_ping_latency_ms",
@@ -27,7 +28,7 @@ _COLUMNS = {
 _NAME = re.compile(r"(\d{4}-\d\d-\d\d)-(\d\d)-(\d\d)-(\d\d)")
 
 
-def _samples(source: Source) -> Iterator[Sample]:
+def _samples(source: InputFile) -> Iterator[Sample]:
     if _is_answer(source):
         yield _answer(source)
         return
@@ -35,11 +36,11 @@ def _samples(source: Source) -> Iterator[Sample]:
         raise source.wrong(1, "expected LEOViz' columns, timestamp and popPingLatencyMs among them")
     for row in source.rows():
         values = {ours: row.value(theirs) for theirs, ours in _COLUMNS.items()}
-        yield {TIME: second_ns(row.time_ns("timestamp")), **values}
+        yield {TIME: last_full_second_ns(row.time_ns("timestamp")), **values}
 
 
-def _answer(source: Source) -> Sample:
-    """Read one `get_status`, as grpcurl prints it: zeros and False are left out there."""
+def _answer(source: InputFile) -> Sample:
+    """Parse an answer to `get_status` as grpcurl prints it; grpcurl omits values 0 and false."""
     try:
         status = json.loads("\n".join(source.lines))["dishGetStatus"]
         inner = {**status, **status.get("alignmentStats", {})}
@@ -56,7 +57,7 @@ def _answer(source: Source) -> Sample:
         "speed": _text(status, "ethSpeedMbps"),
     })  # fmt: skip
     return {
-        TIME: second_ns(_time_ns(source)),
+        TIME: last_full_second_ns(_time_ns(source)),
         **sample,
         "uptime_s": row.value("uptimeS"),
         "pop_ping_drop_rate": more.value("drop") or 0.0,
@@ -73,8 +74,8 @@ def _answer(source: Source) -> Sample:
     }
 
 
-def _text(of: Mapping[str, Any], name: str) -> str:
-    return str(of.get(name, ""))
+def _text(content: Mapping[str, Any], name: str) -> str:
+    return str(content.get(name, ""))
 
 
 def _cause(outage: object) -> str:
@@ -86,7 +87,7 @@ def _snake(name: str) -> str:
     return re.sub(r"(?<=[a-z0-9])([A-Z])", r"_\1", str(name)).lower()
 
 
-def _time_ns(source: Source) -> int:
+def _time_ns(source: InputFile) -> int:
     found = _NAME.search(source.file.name)
     named_ns = iso_ns(f"{found[1]}T{found[2]}:{found[3]}:{found[4]}Z") if found else None
     at_ns = source.options.start_ns if source.options.start_ns is not None else named_ns
@@ -95,7 +96,7 @@ def _time_ns(source: Source) -> int:
     return at_ns
 
 
-def _is_answer(source: Source) -> bool:
+def _is_answer(source: InputFile) -> bool:
     return source.lines[0].lstrip().startswith("{")
 
 

@@ -1,7 +1,7 @@
-"""mahimahi's traces: a line per packet of 1500 bytes, the ms in which it may pass.
+"""mahimahi's traces: a line per delivery opportunity of a 1500-byte packet, its time in ms.
 
-Rates are wire rates, as `skyhop path import` has them: a packet counts 1514 bytes. The file says
-neither when nor in which direction it was measured.
+Rates are wire rates, as in `skyhop path import`: a packet counts as 1514 bytes. The file contains
+neither the time nor the direction of the measurement.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ from collections.abc import Iterator
 
 from skyhop.errors import InputError
 from skyhop.telemetry.fields import TIME, Sample
-from skyhop.telemetry.importers.source import SECOND_NS, Importer, Source, end_of_second
+from skyhop.telemetry.importers.input_file import SECOND_NS, Importer, InputFile, end_of_second
 
 _PACKET_BITS = 1514 * 8
 _LONGEST_MS = 7 * 86_400_000
 _DIGITS = 12
 
 
-def samples(source: Source) -> Iterator[Sample]:
-    """Yield the rate of each second that was measured to its end, seconds without packets too."""
+def samples(source: InputFile) -> Iterator[Sample]:
+    """Yield the rate of each completely measured second; 0 for seconds without packets."""
     name = capacity(source)
     last, packets, second = 0, 0, 0
     for number, line in enumerate(source.lines, 1):
-        at_ms = whole(source, number, line)
+        at_ms = _whole_ms(source, number, line)
         if at_ms < last:
             raise source.wrong(number, f"{at_ms} comes after {last}")
         last = at_ms
@@ -37,10 +37,11 @@ def samples(source: Source) -> Iterator[Sample]:
         yield {TIME: end_ns, name: float(packets * _PACKET_BITS)}
 
 
-def capacity(source: Source) -> str:
-    """Return the column of the direction that was asked for, or that the name has.
+def capacity(source: InputFile) -> str:
+    """Return the capacity column of the trace's direction.
 
-    The name is that of the file and of its directory.
+    The direction is that of the options. Without one, it is up if the name of the file or its
+    directory has the word up or uplink, otherwise down.
     """
     direction = source.options.direction
     if direction is None:
@@ -51,16 +52,16 @@ def capacity(source: Source) -> str:
     return f"{direction}link_capacity_bps"
 
 
-def whole(source: Source, number: int, line: str) -> int:
-    """Return a line as a whole number of ms."""
+def _whole_ms(source: InputFile, number: int, line: str) -> int:
+    """Parse a line as a whole number of ms."""
     text = line.strip()
     if not (text.isascii() and text.isdigit()) or len(text) > _DIGITS or int(text) > _LONGEST_MS:
         raise source.wrong(number, f'expected the ms of a packet, not "{text[:40]}"')
     return int(text)
 
 
-def is_it(source: Source) -> bool:
-    """Tell whether every one of the first lines is a whole number, none less than before."""
+def matches(source: InputFile) -> bool:
+    """Return whether the first lines are whole numbers in ascending order."""
     texts = [line.strip() for line in source.head]
     if not all(text.isascii() and text.isdigit() and len(text) <= _DIGITS for text in texts):
         return False
@@ -70,7 +71,7 @@ def is_it(source: Source) -> bool:
 
 FORMAT = Importer(
     "mahimahi",
-    "mahimahi: the ms in which a packet of 1500 bytes may pass",
-    lambda source: is_it(source) and "bw" not in source.file.name,
+    "mahimahi: the ms in which each packet of 1500 bytes may pass",
+    lambda source: matches(source) and "bw" not in source.file.name,
     samples,
 )

@@ -1,9 +1,9 @@
-"""NUWiNS' drives of the SIGMETRICS '26 paper: terminal's values, pings, TCP throughput.
+"""NUWiNS' drives of the SIGMETRICS '26 paper: terminal status, pings, TCP throughput.
 
-Of its README's table these three: `starlink_metric.*.csv` (every 500 ms), `icmp_ping.*.csv`
-(`utc_ts`, `rtt_ms`), and `OPERATOR_tcp_downlink.csv` or `..._uplink.csv` (`time`,
-`throughput_mbps`, every 500 ms; flows that fill the link). Samples are means of seconds, and of
-flags the last.
+Three kinds of files of its README are read: `starlink_metric.*.csv` (every 500 ms),
+`icmp_ping.*.csv` (`utc_ts`, `rtt_ms`), and `OPERATOR_tcp_downlink.csv` or `..._uplink.csv` (`time`,
+`throughput_mbps`, every 500 ms; flows that fill the link). Samples are means over seconds; a flag
+takes its last value within the second.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from skyhop.telemetry.fields import TIME, Sample, Value
-from skyhop.telemetry.importers.mahimahi import capacity
-from skyhop.telemetry.importers.source import (
+from skyhop.telemetry.importers.input_file import (
     Importer,
+    InputFile,
     Probe,
     Row,
-    Seconds,
-    Source,
+    SecondMeans,
     end_of_second,
-    seconds_of,
+    second_means,
 )
+from skyhop.telemetry.importers.mahimahi import capacity
 
 _METRIC = {"utc_ts", "latency_ms", "tput_dl_bps", "tput_ul_bps"}
 _PING = {"utc_ts", "rtt_ms"}
@@ -39,20 +39,20 @@ _FLAGS = {
 }
 
 
-def _samples(source: Source) -> Iterator[Sample]:
+def _samples(source: InputFile) -> Iterator[Sample]:
     columns = set(source.columns)
     if columns >= _METRIC:
         yield from _metrics(source)
     elif columns >= _PING:
-        yield from seconds_of(_probes(source), with_losses=False)
+        yield from second_means(_probes(source), with_losses=False)
     elif columns >= _RATE:
         yield from _rates(source)
     else:
         raise source.wrong(1, "expected columns of starlink_metric, icmp_ping or tcp_downlink")
 
 
-def _metrics(source: Source) -> Iterator[Sample]:
-    seconds = Seconds()
+def _metrics(source: InputFile) -> Iterator[Sample]:
+    seconds = SecondMeans()
     flags: dict[Value, Sample] = {}
     for row in source.rows():
         at_ns = row.time_ns("utc_ts")
@@ -60,7 +60,7 @@ def _metrics(source: Source) -> Iterator[Sample]:
         for sample in seconds.add(at_ns, means):
             yield {**sample, **flags.pop(sample[TIME], {})}
         flags[end_of_second(at_ns)] = _flags(row)
-    for sample in seconds.rest():
+    for sample in seconds.flush():
         yield {**sample, **flags.pop(sample[TIME], {})}
 
 
@@ -77,27 +77,27 @@ def _state(cause: str) -> str:
     return "SEARCHING" if cause == "NO_SCHEDULE" else cause
 
 
-def _probes(source: Source) -> Iterator[Probe]:
+def _probes(source: InputFile) -> Iterator[Probe]:
     if not set(source.columns) >= _PING:
         raise source.wrong(1, f"expected columns {', '.join(sorted(_PING))}")
     for row in source.rows():
         at_ns, rtt_ms = row.time_ns("utc_ts"), row.value("rtt_ms")
         if rtt_ms is None:
-            # Nothing says that it is a loss.
+            # The README does not say whether an empty RTT is a loss: skip it.
             continue
         if rtt_ms < 0:
             raise row.wrong(f"rtt_ms: {rtt_ms:g} is less than 0")
         yield Probe(at_ns, rtt_ms)
 
 
-def _rates(source: Source) -> Iterator[Sample]:
-    name, seconds = capacity(source), Seconds()
+def _rates(source: InputFile) -> Iterator[Sample]:
+    name, seconds = capacity(source), SecondMeans()
     for row in source.rows():
         at_ns, mbps = row.time_ns("time"), row.value("throughput_mbps")
         if mbps is not None and mbps < 0:
             raise row.wrong(f"throughput_mbps: {mbps:g} is less than 0")
         yield from seconds.add(at_ns, {name: None if mbps is None else mbps * 1e6})
-    yield from seconds.rest()
+    yield from seconds.flush()
 
 
 FORMAT = Importer(

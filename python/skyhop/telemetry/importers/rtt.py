@@ -1,7 +1,8 @@
-"""Round trips, a line each: `unix_ns,rtt_ms`, with these names above or without.
+"""RTTs, one line each: `unix_ns,rtt_ms`, with or without a header line.
 
-`unix_ns` is the answer's arrival. The testbed demo's latency.csv has `seq,sent_s,rtt_ms` instead:
-when a probe was sent, and no round trip where it was lost. Samples are means of seconds.
+`unix_ns` is the arrival time of the answer. The testbed demo's latency.csv has `seq,sent_s,rtt_ms`
+instead: `sent_s` is the sending time of the probe, and `rtt_ms` is empty if the probe was lost.
+Samples are means over seconds.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import re
 from collections.abc import Iterator
 
 from skyhop.telemetry.fields import Sample
-from skyhop.telemetry.importers.source import Importer, Probe, Source, seconds_of
+from skyhop.telemetry.importers.input_file import Importer, InputFile, Probe, second_means
 
 _COLUMNS = ["unix_ns", "rtt_ms"]
 _SENT = ["seq", "sent_s", "rtt_ms"]
@@ -18,7 +19,7 @@ _LONGEST_MS = 600_000
 _FIRST = re.compile(r"[0-9]{16,19},[0-9.]+")
 
 
-def _probes(source: Source) -> Iterator[Probe]:
+def _probes(source: InputFile) -> Iterator[Probe]:
     if source.columns == _SENT:
         yield from _sent(source)
         return
@@ -29,7 +30,7 @@ def _probes(source: Source) -> Iterator[Probe]:
         yield Probe(at_ns, rtt_ms)
 
 
-def _sent(source: Source) -> Iterator[Probe]:
+def _sent(source: InputFile) -> Iterator[Probe]:
     for row in source.rows():
         sent_ns, rtt_ms = row.time_ns("sent_s"), row.value("rtt_ms")
         if rtt_ms is None:
@@ -40,8 +41,8 @@ def _sent(source: Source) -> Iterator[Probe]:
             raise row.wrong(f"rtt_ms: {rtt_ms:g} cannot be")
 
 
-def _samples(source: Source) -> Iterator[Sample]:
-    return seconds_of(_probes(source), with_losses=source.columns == _SENT)
+def _samples(source: InputFile) -> Iterator[Sample]:
+    return second_means(_probes(source), with_losses=source.columns == _SENT)
 
 
 FORMAT = Importer(

@@ -1,7 +1,7 @@
 """WetLinks: starlink.csv, net_ping.csv, net_iperf.csv, froggit.csv (the weather) of its Raw_Data.
 
-The columns and units are those of the text files beside them; times are ISO 8601, taken as UTC.
-`rain` of the weather station is left out: it is not said over which time it fell.
+Columns and units are described in the data set's text files; times are ISO 8601, taken as UTC.
+`rain` of the weather station is not imported, because the period that it covers is not documented.
 """
 
 from __future__ import annotations
@@ -10,17 +10,19 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from skyhop.telemetry.fields import TIME, Sample
-from skyhop.telemetry.importers.source import Importer, Row, Source
+from skyhop.telemetry.importers.input_file import Importer, InputFile, Row
 
 _ZERO_C = 273.15
 
 
 @dataclass(frozen=True)
 class _Kind:
-    """One of its tables: the column of its time, and its columns with ours, a factor, an offset."""
+    """Kind of CSV table in the data set."""
 
     clock: str
+    """Name of the column with the times."""
     columns: Mapping[str, tuple[str, float, float]]
+    """Other columns, each with its telemetry field, and the factor and offset of its unit."""
 
 
 _KINDS = (
@@ -58,7 +60,7 @@ _KINDS = (
 )
 
 
-def _samples(source: Source) -> Iterator[Sample]:
+def _samples(source: InputFile) -> Iterator[Sample]:
     kind = _kind(source)
     if kind is None:
         raise source.wrong(1, "expected WetLinks' starlink, net_ping, net_iperf or froggit")
@@ -74,7 +76,7 @@ def _values(row: Row, kind: _Kind) -> Sample:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def _kind(source: Source) -> _Kind | None:
+def _kind(source: InputFile) -> _Kind | None:
     columns = set(source.columns)
     if "site_name" not in columns or "hop" in columns:
         return None

@@ -1,10 +1,11 @@
-"""The agent: what runs beside a terminal, and does there what the orchestrator has planned.
+"""Agent of a node: the process next to a terminal that executes the orchestrator's schedule.
 
-It dials out only, keeps all that it has to know on its own disk (`book`), and goes on while nobody
-answers. `deciding` says what to do now, without doing anything; `running` takes one run through its
-life; `link` speaks with the orchestrator; `sensing` looks at terminal and host, `triggering` at
-what starts runs; `service` brings them together. Programs run in executors, which live beside the
-agent and not below it: who kills the agent does not stop them, and the next agent finds them.
+The agent opens connections only to the outside, keeps its whole state on its own disk (`agent_db`)
+and goes on working while the orchestrator is unreachable. `deciding` chooses the next actions
+without side effects; `running` drives one run through its states; `link` talks to the orchestrator;
+`sensing` measures terminal and host; `triggering` evaluates the conditions that start runs;
+`service` is the main loop. Programs run in executors, processes of their own session: killing the
+agent does not stop them, and the next agent finds them again.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ __all__ = ["enrol", "run_agent"]
 
 
 def enrol(invitation: Path, state: Path) -> str:
-    """Make a node of this machine, by an invitation; return the node's name.
+    """Enrol this machine as a node, with an invitation; return the node's name.
 
     Raises:
-        InputError: the file is no invitation, its token is not good any more, or there is an
-            identity already.
-        RunError: the orchestrator cannot be reached, or the directory not be written.
+        InputError: the file is no invitation, its token is used or expired, or the directory
+            holds an identity already.
+        RunError: the orchestrator cannot be reached, or the directory cannot be written.
     """
     from skyhop.testbed.agent import identity
 
@@ -35,7 +36,7 @@ def run_agent(state: Path, *, options: Options | None = None) -> int:
     """Run a node's agent until SIGTERM or SIGINT, and return 0; see `service.run_agent`.
 
     Raises:
-        InputError: the node is not enrolled, or another agent has the directory.
+        InputError: the node is not enrolled, or another agent uses the directory.
         RunError: the directory cannot be written.
     """
     from skyhop.testbed.agent import service

@@ -1,8 +1,9 @@
-"""What a node does now: pure, so that it can be tried without a clock, a disk or a net.
+"""Decisions of a node: pure functions, so that tests need no clock, disk or network.
 
-It is asked every second with all that is planned and all that is known here, and answers with what
-to do. What it answered has to be in the book before it is asked again: a run that the book knows is
-not begun any more, whatever a schedule says, so that none is executed twice.
+Every second `decide` maps the schedule and the runs in the agent's database to the actions to take.
+The caller must save the resulting states in the database before it calls again: `decide` never
+begins a run that the database says has begun, whatever a schedule says, so that no run is executed
+twice.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from skyhop.testbed.agent.life import key_of
+from skyhop.testbed.agent.local_run import key_of
 from skyhop.testbed.words import ACTIVE, ENDED, JobKind, Reason, Side, State
 
 Objection = tuple[Reason, str]
@@ -19,57 +20,59 @@ _WORKING = ACTIVE - {State.FINISHING}
 _WAITING = {State.ARMED}
 
 
-class Do(StrEnum):
-    """What is done with a run."""
+class ActionKind(StrEnum):
+    """Kind of action on a run."""
 
     BEGIN = "begin"
     ARM = "arm"
     SKIP = "skip"
     FAIL = "fail"
-    """It was begun here once, and nothing is known of it any more."""
+    """End as failed a run that the orchestrator believes active, but of which this node has no
+    record.
+    """
     STOP = "stop"
 
 
 @dataclass(frozen=True)
 class Action:
-    """One thing to do now."""
+    """Action to take now on one run."""
 
-    do: Do
+    kind: ActionKind
     run: str
-    """Of `STOP`: the life's key."""
+    """Id of the run; for `STOP`, the key of this node's side of it (`key_of`)."""
     reason: Reason | None = None
     text: str = ""
     is_silent: bool = False
-    """The orchestrator knows already."""
+    """Whether no report is needed, because the orchestrator ended the run itself."""
 
 
 @dataclass(frozen=True)
-class Planned:
-    """A run of the schedule, or one that a trigger here made."""
+class PlannedRun:
+    """Run in the schedule, or run that a trigger on this node created."""
 
     run: str
     job: str
     kind: JobKind
     is_overhead: bool
     is_client: bool
-    """Whether this node is its client; or else it serves it."""
+    """Whether this node is the run's client; otherwise it is the server."""
     start_ns: int
     end_ns: int
-    """Of a trigger's: of the window."""
+    """End of the run in ns; for a job with a trigger, end of the window in which it may fire."""
     length_ns: int
     state: State = State.PLANNED
-    """What the orchestrator believes."""
+    """State of the run at the orchestrator."""
     after: str | None = None
 
     @property
     def key(self) -> str:
-        """How the book calls this node's side of it."""
+        """Key of this node's side of the run in the database."""
         return key_of(self.run, Side.CLIENT if self.is_client else Side.SERVER)
 
 
 @dataclass(frozen=True)
-class Known:
-    """A run that the book knows."""
+class KnownRun:
+    """Run in the agent's database."""
 
     key: str
     run: str
@@ -79,8 +82,11 @@ class Known:
     end_ns: int
     is_made: bool = False
 
-    def holds(self, now_ns: int) -> bool:
-        """Return whether it has the node; an upload that takes longer than planned has not."""
+    def occupies_node(self, now_ns: int) -> bool:
+        """Return whether the run occupies the node.
+
+        A run that still uploads after its end does not.
+        """
         if not self.is_overhead:
             return False
         return self.state in _WORKING or (self.state is State.FINISHING and now_ns < self.end_ns)
@@ -88,110 +94,119 @@ class Known:
 
 @dataclass(frozen=True)
 class Situation:
-    """All that a decision depends on."""
+    """Inputs of a decision."""
 
     now_ns: int
-    planned: Sequence[Planned]
-    known: Mapping[str, Known]
-    """By key."""
+    planned: Sequence[PlannedRun]
+    known: Mapping[str, KnownRun]
+    """Runs in the database, by `KnownRun.key`."""
     is_scavenged: bool = False
-    """Whether the host's own traffic comes first."""
+    """Whether runs must give way to the host's own traffic now."""
     late_ns: int = 60_000_000_000
-    objection: Callable[[Planned], Objection | None] = lambda _planned: None
-    """Why this node does not do it: its owner's policy, or what it lacks."""
+    objection: Callable[[PlannedRun], Objection | None] = lambda _planned: None
+    """Function that returns why this node refuses a run, as reason and text, or `None`. Causes are
+    the owner's policy and missing programs.
+    """
     has_fired: Callable[[str], bool] = lambda _job: False
-    """Whether a job's trigger ever fired here."""
+    """Function that returns whether the trigger of a job, by its id, has ever fired on this node.
+    """
 
 
 def decide(now: Situation) -> list[Action]:
-    """Return what to do, in this order."""
-    actions = _stops(now)
+    """Return the actions to take now, in order: stops first, then runs by their start."""
+    actions = _decide_stops(now)
     stopped = {action.run for action in actions}
-    # What is told to stop still has the node until it has stopped.
-    is_taken = any(known.holds(now.now_ns) for known in now.known.values())
+    # A run that was told to stop occupies the node until its program has ended.
+    is_occupied = any(known.occupies_node(now.now_ns) for known in now.known.values())
     for each in sorted(now.planned, key=lambda p: (p.start_ns, p.run)):
         known = now.known.get(each.run)
         if not each.is_client or (known and known.state not in (State.PLANNED, State.ARMED)):
             continue
         if each.run in stopped:
             continue
-        action = _of_waiting(now, each, known, is_taken=is_taken)
+        action = _decide_waiting(now, each, known, is_occupied=is_occupied)
         if action is None:
             continue
-        is_taken |= action.do is Do.BEGIN and each.is_overhead
+        is_occupied |= action.kind is ActionKind.BEGIN and each.is_overhead
         actions.append(action)
     return actions
 
 
-def _stops(now: Situation) -> list[Action]:
-    """Return which runs end now: those that make room, and those that are not wanted any more."""
+def _decide_stops(now: Situation) -> list[Action]:
+    """Return `STOP` actions for runs that give way to the host or have left the schedule."""
     wanted = {each.run for each in now.planned if each.state not in ENDED - {State.LOST}}
     actions = []
     for known in now.known.values():
         is_wanted = known.run in wanted or known.is_made
         if known.state in _WORKING and known.is_overhead and now.is_scavenged:
             why = "the host's own traffic comes first"
-            actions.append(Action(Do.STOP, known.key, Reason.SCAVENGER, why))
+            actions.append(Action(ActionKind.STOP, known.key, Reason.SCAVENGER, why))
         elif not is_wanted and known.side is Side.CLIENT and known.state in _WAITING | _WORKING:
-            why = "it is not in the schedule any more"
-            actions.append(Action(Do.STOP, known.key, Reason.USER, why, is_silent=True))
+            why = "the run is not in the schedule any more"
+            actions.append(Action(ActionKind.STOP, known.key, Reason.USER, why, is_silent=True))
     return actions
 
 
-def _of_waiting(
-    now: Situation, each: Planned, known: Known | None, *, is_taken: bool
+def _decide_waiting(
+    now: Situation, each: PlannedRun, known: KnownRun | None, *, is_occupied: bool
 ) -> Action | None:
-    """Return what becomes of a run that has not begun here."""
+    """Return what to do with a run that has not begun on this node; `None` for nothing yet."""
     if each.state in ENDED - {State.LOST}:
         return None
     if known is None and each.state in ACTIVE:
-        return Action(Do.FAIL, each.run, Reason.KILLED, "this node has lost what it knew of it")
+        return Action(
+            ActionKind.FAIL, each.run, Reason.KILLED, "this node has lost its record of the run"
+        )
     if each.state is State.LOST:
-        return Action(Do.SKIP, each.run, Reason.OFFLINE, "the node was not there")
+        return Action(ActionKind.SKIP, each.run, Reason.OFFLINE, "the node was offline")
     if now.now_ns < each.start_ns:
         return None
     if each.kind is JobKind.TRIGGER:
-        return _of_window(now, each, known)
-    return _of_due(now, each, is_taken=is_taken)
+        return _decide_trigger(now, each, known)
+    return _decide_due(now, each, is_occupied=is_occupied)
 
 
-def _of_due(now: Situation, each: Planned, *, is_taken: bool) -> Action | None:
-    """Return what becomes of a run whose start has come."""
+def _decide_due(now: Situation, each: PlannedRun, *, is_occupied: bool) -> Action | None:
+    """Return what to do with a run whose start has passed: begin it, skip it, or wait (`None`)."""
     is_late = now.now_ns > each.start_ns + now.late_ns
     why: Objection | None = None
     if now.now_ns >= each.end_ns:
         why = Reason.OFFLINE, "its time was over"
     elif each.is_overhead and now.is_scavenged:
         why = Reason.SCAVENGER, "the host's own traffic comes first"
-    elif each.is_overhead and is_taken:
+    elif each.is_overhead and is_occupied:
         if not is_late:
             return None
-        why = Reason.BUSY, "another run has the node"
+        why = Reason.BUSY, "another run occupies the node"
     elif is_late:
         late_s = (now.now_ns - each.start_ns) / 1e9
         why = Reason.OFFLINE, f"its start was {late_s:.0f} s ago"
     else:
         why = now.objection(each)
-    return Action(Do.SKIP, each.run, *why) if why else Action(Do.BEGIN, each.run)
+    return Action(ActionKind.SKIP, each.run, *why) if why else Action(ActionKind.BEGIN, each.run)
 
 
-def _of_window(now: Situation, each: Planned, known: Known | None) -> Action | None:
-    """Return what becomes of a run that waits for its trigger."""
+def _decide_trigger(now: Situation, each: PlannedRun, known: KnownRun | None) -> Action | None:
+    """Return what to do with a run that starts on a trigger: arm it, skip it, or wait (`None`)."""
     is_armed = known is not None and known.state is State.ARMED
     if now.now_ns >= each.end_ns:
         if not is_armed:
-            return Action(Do.SKIP, each.run, Reason.OFFLINE, "its window was over")
+            return Action(ActionKind.SKIP, each.run, Reason.OFFLINE, "its window was over")
         if each.after is None and not now.has_fired(each.job):
-            return Action(Do.SKIP, each.run, Reason.NEVER_FIRED, "its trigger did not fire")
-        return Action(Do.SKIP, each.run, Reason.WINDOW_OVER, "its window was over")
+            return Action(ActionKind.SKIP, each.run, Reason.NEVER_FIRED, "its trigger did not fire")
+        return Action(ActionKind.SKIP, each.run, Reason.WINDOW_OVER, "its window was over")
     if is_armed:
         return None
     objection = now.objection(each)
-    return Action(Do.SKIP, each.run, *objection) if objection else Action(Do.ARM, each.run)
+    return (
+        Action(ActionKind.SKIP, each.run, *objection)
+        if objection
+        else Action(ActionKind.ARM, each.run)
+    )
 
 
-def hindrance(now: Situation, each: Planned) -> str | None:
-    """Return why a run whose trigger fired does not begin; `None` where it does."""
+def hindrance(now: Situation, each: PlannedRun) -> str | None:
+    """Return, as text, why a run whose trigger has fired may not begin; `None` if it may."""
     if now.now_ns >= each.end_ns:
         return "window-over"
     objection = now.objection(each)
@@ -201,14 +216,14 @@ def hindrance(now: Situation, each: Planned) -> str | None:
         return None
     if now.is_scavenged:
         return "scavenger: the host's own traffic comes first"
-    if any(known.holds(now.now_ns) for known in now.known.values()):
-        return "busy: another run has the node"
+    if any(known.occupies_node(now.now_ns) for known in now.known.values()):
+        return "busy: another run occupies the node"
     meeting = next_reserved(now, each)
-    return f"busy: run {meeting.run} comes before its end" if meeting else None
+    return f"busy: run {meeting.run} is planned before its end" if meeting else None
 
 
-def next_reserved(now: Situation, each: Planned) -> Planned | None:
-    """Return a reserved run that one beginning now would meet."""
+def next_reserved(now: Situation, each: PlannedRun) -> PlannedRun | None:
+    """Return the first planned run that would overlap with `each` if `each` began now."""
     return _first(
         other
         for other in now.planned
@@ -221,5 +236,5 @@ def next_reserved(now: Situation, each: Planned) -> Planned | None:
     )
 
 
-def _first(runs: Iterable[Planned]) -> Planned | None:
+def _first(runs: Iterable[PlannedRun]) -> PlannedRun | None:
     return min(runs, key=lambda run: run.start_ns, default=None)

@@ -1,4 +1,4 @@
-"""What has to be there before a run's program can start: its files, its program, its rights."""
+"""Deployment of a run: its input files, its program, and its access to the kernel service."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from skyhop.errors import RunError, SkyhopError
-from skyhop.testbed.agent.life import Life
+from skyhop.testbed.agent.local_run import LocalRun
 from skyhop.testbed.agent.node import Node
 from skyhop.testbed.executor.assignment import Assignment, KernelAccess
 from skyhop.testbed.words import Backend, Network, Side
@@ -23,39 +23,39 @@ _PIECE_BYTES = 1 << 20
 
 
 class MissingError(RunError):
-    """A run's files are not to be had."""
+    """An input file of a run cannot be fetched, or is not the file that was submitted."""
 
 
 class KernelError(RunError):
-    """The kernel service is not there, or refuses what a run asks for."""
+    """The kernel service is unreachable, or refuses a run's requests."""
 
 
-def lacking(job: dict[str, Any], side: Side, kernel: str | None) -> str | None:
-    """Return in words what this node lacks for a job; `None` where it has all.
+def missing_requirement(job: dict[str, Any], side: Side, kernel: str | None) -> str | None:
+    """Return, as text, what a job needs and this node does not have; `None` if nothing is missing.
 
     Args:
-        job: as the schedule has it.
-        side: which side it would be.
-        kernel: the kernel service's socket.
+        job: the job's entry in the schedule.
+        side: the side of the run (client or server) that this node would execute.
+        kernel: path of the kernel service's socket.
     """
     run = job["spec"].get("run", {})
     backend = run.get("backend", Backend.PROCESS.value)
     if backend != Backend.PROCESS and not shutil.which(backend):
-        return f"there is no {backend} here"
+        return f"{backend} is not installed on this node"
     command = run.get("client" if side is Side.CLIENT else "serve")
     if command and backend == Backend.PROCESS:
         program = str(command[0])
-        brought = {name.removeprefix("./") for name in job.get("files", {})}
-        if program.removeprefix("./") not in brought and not shutil.which(program):
-            return f"there is no {program[:100]} here"
+        input_names = {name.removeprefix("./") for name in job.get("files", {})}
+        if program.removeprefix("./") not in input_names and not shutil.which(program):
+            return f"{program[:100]} is not installed on this node"
     wants_kernel = side is Side.CLIENT and run.get("network") == Network.VETH
-    if wants_kernel and not serves(kernel):
-        return 'network = "veth" needs the kernel service, which does not run here'
+    if wants_kernel and not kernel_answers(kernel):
+        return 'network = "veth" needs the kernel service, which does not run on this node'
     return None
 
 
-def serves(kernel: str | None) -> bool:
-    """Return whether the kernel service answers."""
+def kernel_answers(kernel: str | None) -> bool:
+    """Return whether the kernel service accepts connections at the socket path `kernel`."""
     if kernel is None:
         return False
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
@@ -67,35 +67,40 @@ def serves(kernel: str | None) -> bool:
     return True
 
 
-def fetch_inputs(node: Node, life: Life) -> Path | None:
-    """Have a run's files in its directory, those that are here already from here.
+def fetch_inputs(node: Node, local_run: LocalRun) -> Path | None:
+    """Copy a run's input files from the cache into the run's directory.
+
+    Download missing ones first.
+
+    Returns:
+        the directory of the copies; `None` if the run has no input files.
 
     Raises:
-        MissingError: one cannot be had, or is another than the orchestrator signed for.
-        OSError: the disk refuses.
+        MissingError: a file cannot be fetched, or its digest is not the signed one.
+        OSError: a file cannot be written.
     """
-    if not life.files:
+    if not local_run.files:
         return None
-    place = life.directory(node.runs) / "inputs"
-    for name, said in sorted(life.files.items()):
+    place = local_run.directory(node.runs) / "inputs"
+    for name, entry in sorted(local_run.files.items()):
         target = place / name
         if target.resolve().is_relative_to(place.resolve()) and not Path(name).is_absolute():
             target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(cached(node, life.job, name, said), target)
-            # Jobs bring programs too; the sandbox is what keeps them in.
+            shutil.copyfile(cached_input(node, local_run.job, name, entry), target)
+            # Input files may be programs; the sandbox confines them.
             target.chmod(0o755)
         else:
-            raise MissingError(f"{name}: leaves the run's directory")
+            raise MissingError(f"{name}: its path leaves the run's directory")
     return place
 
 
-def cached(node: Node, job: str, name: str, said: dict[str, Any]) -> Path:
-    """Return a job's file, by its digest; it is fetched where it is not here yet.
+def cached_input(node: Node, job: str, name: str, entry: dict[str, Any]) -> Path:
+    """Return the path of a job's input file in the cache; download the file first if necessary.
 
     Raises:
-        MissingError: it cannot be had, or is another than the one signed for.
+        MissingError: the file cannot be fetched, or its digest is not the signed one.
     """
-    digest, size = str(said["sha256"]), int(said["size"])
+    digest, size = str(entry["sha256"]), int(entry["size"])
     file = node.inputs / hashlib.sha256(digest.encode()).hexdigest()
     with node.fetching[file.name]:
         if file.exists() and _digest(file) == digest:
@@ -106,7 +111,7 @@ def cached(node: Node, job: str, name: str, said: dict[str, Any]) -> Path:
         try:
             node.link.fetch(job, name, aside, min(size, _LARGEST_INPUT))
             if aside.stat().st_size != size or _digest(aside) != digest:
-                raise MissingError(f"{name}: is another file than the one that was submitted")
+                raise MissingError(f"{name}: is not the file that was submitted")
             aside.replace(file)
         except RunError as error:
             raise MissingError(str(error)) from None
@@ -123,40 +128,40 @@ def _digest(file: Path) -> str:
     return digest.hexdigest()
 
 
-def assignment_of(node: Node, life: Life, inputs: Path | None) -> Assignment:
-    """Return what a run's executor is told.
+def assignment_of(node: Node, local_run: LocalRun, inputs: Path | None) -> Assignment:
+    """Return the assignment for a run's executor.
 
     Raises:
-        InputError: the job is none of this version's.
-        KernelError: the kernel service is not there, or refuses.
+        InputError: this version of skyhop cannot read the job.
+        KernelError: the kernel service does not run, or refuses.
     """
     from skyhop.testbed.job import job_of
 
-    job = job_of(life.spec, f"job {life.job}")
+    job = job_of(local_run.spec, f"job {local_run.job}")
     others: dict[str, Any] = {
-        "run": life.run,
+        "run": local_run.run,
         "node": node.name,
-        "deadline_ns": life.deadline_ns,
-        "server": life.server_address,
-        "server_node": life.server,
-        "port": life.port,
+        "deadline_ns": local_run.deadline_ns,
+        "server": local_run.server_address,
+        "server_node": local_run.server,
+        "port": local_run.port,
         "cc": (job.kernel.cc or "").removeprefix("skyhop:"),
         "inputs": str(inputs) if inputs else None,
         "limits": node.policy.limits,
     }
-    if life.side is Side.SERVER and job.run.network is Network.VETH:
-        # Who serves has to be reached from outside, which a device behind this node cannot.
+    if local_run.side is Side.SERVER and job.run.network is Network.VETH:
+        # The server has to be reachable from other nodes; a veth device inside this node is not.
         others["network"] = Network.HOST
     elif job.run.network is Network.VETH:
-        others["kernel"] = _access(node, life, job)
-    return Assignment.of(job, life.side, **others)
+        others["kernel"] = _access(node, local_run, job)
+    return Assignment.of(job, local_run.side, **others)
 
 
-def _access(node: Node, life: Life, job: Job) -> KernelAccess:
-    """Open a run at the kernel service, with a token of its own and no more than the job asks.
+def _access(node: Node, local_run: LocalRun, job: Job) -> KernelAccess:
+    """Register a run at the kernel service, with its own token and only the job's permissions.
 
     Raises:
-        KernelError: it is not there, or refuses.
+        KernelError: the service does not run, or refuses.
     """
     from skyhop.testbed.kernel.client import KernelClient
 
@@ -166,7 +171,7 @@ def _access(node: Node, life: Life, job: Job) -> KernelAccess:
     try:
         client = KernelClient(node.kernel)
         try:
-            client.open(life.run, access.token, access.grants())
+            client.open(local_run.run, access.token, access.grants())
         finally:
             client.close()
     except SkyhopError as error:
@@ -175,13 +180,13 @@ def _access(node: Node, life: Life, job: Job) -> KernelAccess:
 
 
 def prefetch(node: Node, job: str, files: dict[str, dict[str, Any]]) -> bool:
-    """Have a job's files here before its time comes, when nobody may answer; return if they are.
+    """Download a job's input files into the cache ahead of its runs; return whether all are there.
 
-    What fails is tried again.
+    The link may be down when a run starts. The caller tries again after a failure.
     """
     try:
-        for name, said in files.items():
-            cached(node, job, name, said)
+        for name, entry in files.items():
+            cached_input(node, job, name, entry)
     except (SkyhopError, OSError) as error:
         node.say(f"job {job}: {error}")
         return False

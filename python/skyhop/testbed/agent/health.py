@@ -1,4 +1,4 @@
-"""What a node has: reported at its start and every five minutes."""
+"""Health report of a node: its software and resources, at its start and every five minutes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import skyhop
-from skyhop.testbed.agent.deploying import serves
+from skyhop.testbed.agent.deploying import kernel_answers
 from skyhop.testbed.agent.node import Node, clock_offset_ms
 from skyhop.testbed.words import Backend, Network
 
@@ -22,8 +22,8 @@ _CONGESTION = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
 
 
 def health(node: Node) -> dict[str, Any]:
-    """Return the body of a report."""
-    has_kernel = serves(node.kernel)
+    """Return the body of a health report (JSON): programs, kernel, disk, clock and load."""
+    has_kernel = kernel_answers(node.kernel)
     room = shutil.disk_usage(node.state)
     return {
         "version": skyhop.__version__,
@@ -44,7 +44,7 @@ def health(node: Node) -> dict[str, Any]:
 def _lacks(backend: Backend) -> str | None:
     if backend is Backend.PROCESS or shutil.which(backend.value):
         return None
-    return f"there is no {backend.value}"
+    return f"{backend.value} is not installed"
 
 
 def _words(file: Path) -> list[str]:

@@ -1,7 +1,7 @@
-"""Who a node is to its orchestrator: its key, its certificate, and whom it believes.
+"""Identity of a node at its orchestrator: its key, its certificate, and the keys it trusts.
 
-An invitation names the orchestrator's two ports, its authority, and a token that is good once. The
-key is made here and never leaves.
+An invitation holds the orchestrator's two addresses, its certificate authority, and a token that is
+valid once. The private key is generated on the node and never leaves it.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 _ENROL_PATIENCE_S = 20.0
 _LARGEST_INVITATION = 100_000
 _OPTIONS = [("grpc.enable_http_proxy", 0)]
-_WORDS = ("address", "agents", "node", "token", "authority_pem")
+_KEYS = ("address", "agents", "node", "token", "authority_pem")
 _KEY, _CERTIFICATE, _AUTHORITY, _ORDERS = "node.key", "node.pem", "authority.pem", "orders.pub"
 _ADDRESSES = "node.json"
 
 
 @dataclass(frozen=True)
 class Identity:
-    """What is in `STATE/identity`."""
+    """Names, keys and certificates in `STATE/identity`."""
 
     node: str
     agents: str
@@ -36,16 +36,16 @@ class Identity:
     certificate_pem: bytes
     authority_pem: bytes
     orders_key: bytes
-    """Whose orders count: 32 bytes, Ed25519."""
+    """Public key (Ed25519, 32 bytes) that signs the orchestrator's orders."""
 
     def credentials(self) -> grpc.ChannelCredentials:
-        """Return what a connection needs."""
+        """Return the TLS credentials for a connection to the orchestrator."""
         import grpc
 
         return grpc.ssl_channel_credentials(self.authority_pem, self.key_pem, self.certificate_pem)
 
     def is_to_renew(self, now: dt.datetime) -> bool:
-        """Return whether its certificate is old enough for a new one."""
+        """Return whether the certificate is due for renewal: at least `RENEWED_AFTER_DAYS` old."""
         from skyhop.testbed.keys import RENEWED_AFTER_DAYS, valid_until
 
         begin, _ = valid_until(self.certificate_pem)
@@ -53,40 +53,40 @@ class Identity:
 
 
 def enrol(invitation: Path, state: Path) -> Identity:
-    """Make a key, have it signed, and keep both.
+    """Generate a key, have the orchestrator sign a certificate for it, and store both.
 
     Args:
-        invitation: the file that the orchestrator's administrator sent.
+        invitation: the file from the testbed's administrator.
         state: the agent's directory.
 
     Raises:
-        InputError: the file is no invitation, its token is not good any more, or the node has a
+        InputError: the file is no invitation, its token is used or expired, or the node has a
             certificate already.
-        RunError: the orchestrator cannot be reached, or the directory not be written.
+        RunError: the orchestrator cannot be reached, or the directory cannot be written.
     """
     from skyhop.testbed.keys import make_request
 
     values = _invitation(invitation)
     directory = state / "identity"
     if (directory / _CERTIFICATE).exists():
-        raise InputError(f"{directory}: there is an identity already: give another directory")
+        raise InputError(f"{directory}: holds an identity already: give another directory")
     key, request = make_request(values["node"])
-    made = _asked(values, request)
+    issued = _request_certificate(values, request)
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        addresses = {word: values[word] for word in ("node", "address", "agents")}
+        addresses = {key_name: values[key_name] for key_name in ("node", "address", "agents")}
         _write(directory / _ADDRESSES, json.dumps(addresses).encode())
-        _keep(directory, key, made)
+        _store(directory, key, issued)
     except OSError as error:
         raise RunError(f"{error.filename or directory}: {error.strerror or error}") from None
     return read_identity(state)
 
 
 def read_identity(state: Path) -> Identity:
-    """Return who this node is.
+    """Read the node's identity from its directory.
 
     Raises:
-        InputError: it was not enrolled, others may read its key, or a file is damaged.
+        InputError: the node is not enrolled, other users may read its key, or a file is damaged.
     """
     from skyhop.testbed.keys import read_private
 
@@ -109,22 +109,22 @@ def read_identity(state: Path) -> Identity:
     except OSError as error:
         raise InputError(f"{error.filename or directory}: {error.strerror}") from None
     except (ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{directory}: cannot be read: {error}: enrol the node anew") from None
+        raise InputError(f"{directory}: cannot be read: {error}: enrol the node again") from None
 
 
-def renewed(state: Path, identity: Identity, stub: Any) -> Identity:
-    """Have a new key signed, by the old one's right, and keep it.
+def renew(state: Path, identity: Identity, stub: Any) -> Identity:
+    """Generate a new key, have it certified over a connection that uses the old key, and store it.
 
     Raises:
-        grpc.RpcError: the orchestrator is not there, or refuses.
-        OSError: it cannot be written; the old one stays.
+        grpc.RpcError: the orchestrator is unreachable, or refuses.
+        OSError: the key cannot be written; the old one stays in use.
     """
     from skyhop.testbed.keys import make_request
     from skyhop.testbed.protocol import testbed_pb2 as wire
 
     key, request = make_request(identity.node)
-    made = stub.Renew(wire.RenewRequest(csr_pem=request), timeout=_ENROL_PATIENCE_S)
-    _keep(state / "identity", key, made)
+    issued = stub.Renew(wire.RenewRequest(csr_pem=request), timeout=_ENROL_PATIENCE_S)
+    _store(state / "identity", key, issued)
     return read_identity(state)
 
 
@@ -135,14 +135,14 @@ def _invitation(file: Path) -> dict[str, str]:
     except OSError as error:
         raise InputError(f"{file}: {error.strerror}") from None
     except (ValueError, RecursionError):
-        raise InputError(f"{file}: is no invitation: ask for one anew") from None
-    if not isinstance(values, dict) or not all(isinstance(values.get(w), str) for w in _WORDS):
-        raise InputError(f"{file}: is no invitation: it lacks one of {', '.join(_WORDS)}")
-    return {word: values[word] for word in _WORDS}
+        raise InputError(f"{file}: is no invitation: ask for a new one") from None
+    if not isinstance(values, dict) or not all(isinstance(values.get(w), str) for w in _KEYS):
+        raise InputError(f"{file}: is no invitation: it lacks one of {', '.join(_KEYS)}")
+    return {key_name: values[key_name] for key_name in _KEYS}
 
 
-def _asked(values: dict[str, str], request: bytes) -> Any:
-    """Return the certificate that the orchestrator gives for a token."""
+def _request_certificate(values: dict[str, str], request: bytes) -> Any:
+    """Send the invitation's token and a signing request; return the orchestrator's reply."""
     import grpc
 
     from skyhop.testbed.protocol import testbed_pb2 as wire
@@ -162,12 +162,12 @@ def _asked(values: dict[str, str], request: bytes) -> Any:
             raise InputError(f"{where}: refuses: {why}") from None
 
 
-def _keep(directory: Path, key: bytes, made: Any) -> None:
-    """Keep a key with its certificate, which change in one step: they are one file."""
-    _write(directory / _AUTHORITY, made.authority_pem)
-    _write(directory / _ORDERS, made.orders_key)
-    _write(directory / _KEY, key + made.certificate_pem)
-    _write(directory / _CERTIFICATE, made.certificate_pem)
+def _store(directory: Path, key: bytes, issued: Any) -> None:
+    """Store a key and its certificate in one file, so that both are replaced atomically."""
+    _write(directory / _AUTHORITY, issued.authority_pem)
+    _write(directory / _ORDERS, issued.orders_key)
+    _write(directory / _KEY, key + issued.certificate_pem)
+    _write(directory / _CERTIFICATE, issued.certificate_pem)
 
 
 def _split(content: bytes) -> tuple[bytes, bytes]:

@@ -1,4 +1,4 @@
-"""What all of an agent's parts share: where things are, whom to tell, what is allowed."""
+"""Context that the agent's parts share: directories, database, link, schedule and policy."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from skyhop.testbed.agent.book import Book
+from skyhop.testbed.agent.agent_db import AgentDb
 from skyhop.testbed.agent.link import Link
 from skyhop.testbed.agent.policy import Policy
 from skyhop.testbed.agent.schedule import Schedule
@@ -20,53 +20,58 @@ _STA_NANO, _STA_UNSYNC = 0x2000, 0x40
 
 @dataclass
 class Node:
-    """A node, as its parts see it."""
+    """Shared context of the agent's parts."""
 
     name: str
     state: Path
-    book: Book
+    db: AgentDb
     link: Link
     say: Callable[[str], None]
     clock: Clock
     kernel: str | None = None
-    """The kernel service's socket."""
+    """Path of the kernel service's socket."""
     schedule: Schedule = field(default_factory=Schedule)
     policy: Policy = field(default_factory=Policy)
     closing: threading.Event = field(default_factory=threading.Event)
-    """The agent ends; its runs go on without it."""
+    """Event that is set when the agent ends; executors of runs continue without it."""
     waking: threading.Event = field(default_factory=threading.Event)
-    """There is something to decide."""
+    """Event that wakes the main loop before its next full second."""
     fetching: defaultdict[str, threading.Lock] = field(
         default_factory=lambda: defaultdict(threading.Lock)
     )
-    """By a file's digest: who fetches it has its lock, and others wait for him."""
+    """Locks by name of a file in the input cache: one thread downloads the file, others wait for
+    it.
+    """
 
     @property
     def runs(self) -> Path:
-        """Where runs are, a directory each."""
+        """Directory of all runs, with a directory per run."""
         return self.state / "runs"
 
     @property
     def inputs(self) -> Path:
-        """Where files of jobs are, by their digests."""
+        """Cache of input files of jobs, named by their digests."""
         return self.state / "inputs"
 
     @property
     def telemetry(self) -> Path:
-        """Where the terminal's last days are."""
+        """Telemetry store, which holds the terminal's last days."""
         return self.state / "telemetry"
 
-    def moved(self, month: str, more: int = 0) -> int:
-        """Return what runs have moved in a month, with so much more."""
+    def add_traffic(self, month: str, added: int = 0) -> int:
+        """Add bytes to the traffic of all runs in a month (`YYYY-MM`).
+
+        Return the month's total in bytes.
+        """
         name = f"moved:{month}"
-        total = int(self.book.get(name) or 0) + more
-        if more:
-            self.book.put(name, str(total))
+        total = int(self.db.get(name) or 0) + added
+        if added:
+            self.db.put(name, str(total))
         return total
 
 
 def boot_id() -> str:
-    """Return what is another at every start of the machine."""
+    """Return the kernel's boot id, which differs at every boot; empty if it cannot be read."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
     except OSError:
@@ -74,7 +79,7 @@ def boot_id() -> str:
 
 
 class _Timex(ctypes.Structure):
-    """The beginning of `struct timex` (adjtimex(2)), and room for the rest of it."""
+    """First fields of `struct timex` (adjtimex(2)), and padding for the other fields."""
 
     _fields_ = (
         ("modes", ctypes.c_uint),
@@ -88,7 +93,7 @@ class _Timex(ctypes.Structure):
 
 
 def clock_offset_ms() -> float | None:
-    """Return how wrong the clock is by the kernel's reckoning; `None` where nobody keeps it."""
+    """Return the kernel's estimate of the clock offset in ms; `None` if unsynchronized."""
     clock = _Timex()
     try:
         state = ctypes.CDLL(None, use_errno=True).adjtimex(ctypes.byref(clock))

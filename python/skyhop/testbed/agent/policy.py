@@ -1,12 +1,12 @@
-"""What a node's owner allows: the words of a policy, and what it refuses.
+"""Policy of a node's owner: what runs may do on the node.
 
     {"programs": ["iperf3", "ping"], "hours": ["22:00-06:00"], "networks": ["host", "none"],
      "backends": ["process"], "kernel": true, "data_cap_bytes_per_month": 50e9,
      "memory_bytes": 1e9, "disk_bytes": 1e9, "processes": 100, "nice": 10, "ports": [5201, 5300],
      "quiet_hours": ["18:00-23:00"], "scavenger": {"rx_bps": 40e3}, "keep_days": 1}
 
-Each may be left out: then all programs, hours, networks and back ends are allowed, no month has a
-cap, and kernel services are not allowed. Hours are UTC.
+Every key is optional. By default all programs, hours, networks and back ends are allowed, the data
+per month has no cap, and the kernel service is not allowed. Hours are UTC.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 from skyhop.errors import InputError
 from skyhop.testbed.executor.assignment import Limits
-from skyhop.testbed.scavenger import QuietHours, Rule, rule_of
+from skyhop.testbed.scavenger import QuietHours, Rule, parse_rule
 from skyhop.testbed.words import ScavengerMode, Side
 
 _PORTS = (5201, 5300)
@@ -28,27 +28,27 @@ _LIMITS = ("memory_bytes", "disk_bytes", "processes", "nice")
 
 @dataclass(frozen=True)
 class Policy:
-    """An owner's."""
+    """Limits that a node's owner sets: programs, hours, networks, monthly data, sandbox limits."""
 
     programs: frozenset[str] | None = None
     hours: tuple[QuietHours, ...] = ()
-    """In which runs may begin; always where there are none."""
+    """Hours (UTC) in which runs may begin; empty allows all."""
     networks: frozenset[str] | None = None
     backends: frozenset[str] | None = None
     has_kernel: bool = False
     month_bytes: float | None = None
     ports: tuple[int, int] = _PORTS
     keep_days: float = _KEEP_DAYS
-    """How long a run's files stay here once they are uploaded."""
+    """Days for which a run's files stay on the node after their upload."""
     limits: Limits = field(default_factory=Limits)
     rule: Rule = field(default_factory=Rule)
 
     @classmethod
     def of(cls, values: Mapping[str, Any], mode: ScavengerMode = ScavengerMode.AUTO) -> Policy:
-        """Return the policy of a schedule.
+        """Parse the policy that is part of a schedule.
 
         Raises:
-            InputError: a value is none of a policy's.
+            InputError: a value has the wrong type or range.
         """
         try:
             low, high = (int(port) for port in values.get("ports", _PORTS))
@@ -68,7 +68,7 @@ class Policy:
                 ports=(low, high),
                 keep_days=float(values.get("keep_days", _KEEP_DAYS)),
                 limits=Limits(**{n: int(values[n]) for n in _LIMITS if values.get(n) is not None}),
-                rule=rule_of(scavenger),
+                rule=parse_rule(scavenger),
             )
         except (TypeError, ValueError, AttributeError) as error:
             raise InputError(f"the node's policy cannot be read: {error}") from None
@@ -76,21 +76,21 @@ class Policy:
     def refusal(
         self, job: dict[str, Any], now_ns: int, month_bytes: int, side: Side = Side.CLIENT
     ) -> str | None:
-        """Return in words why a job's run may not begin now, `None` where it may.
+        """Return, as text, why a job's run may not begin now; `None` if it may.
 
         Args:
-            job: as the schedule has it.
+            job: the job's entry in the schedule.
             now_ns: the time.
-            month_bytes: what runs have moved since the month began.
-            side: as which the node would take part.
+            month_bytes: traffic of all runs since the month began.
+            side: the side of the run (client or server) that this node would execute.
         """
         run = job["spec"].get("run", {})
         program = _program(run, side)
-        # A search path of its own would give an allowed name to another program.
+        # A job that sets PATH could run another program under an allowed name.
         has_path = "PATH" in run.get("env", {})
         for is_refused, why in (
             (
-                bool(self.hours) and not any(hours.hold(now_ns) for hours in self.hours),
+                bool(self.hours) and not any(hours.contains(now_ns) for hours in self.hours),
                 "not at this hour",
             ),
             (
@@ -128,7 +128,7 @@ def _names(values: Any) -> frozenset[str] | None:
 
 
 def _program(run: dict[str, Any], side: Side) -> str:
-    """Return what a policy calls a program: an image by its name, skyhop by its own."""
+    """Return the name by which a policy allows a program: the image, the command, or `skyhop`."""
     if run.get("image"):
         return str(run["image"])
     command = run.get("client" if side is Side.CLIENT else "serve")

@@ -1,4 +1,4 @@
-"""Where a node is, as finely as its owner lets it be known."""
+"""Position of a node, rounded to the precision that its owner allows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _TIMEOUT_S = 10.0
 
 @dataclass(frozen=True)
 class Position:
-    """Degrees, east positive, and metres above the ellipsoid."""
+    """Geodetic position: degrees, east positive, and metres above the ellipsoid."""
 
     latitude_deg: float
     longitude_deg: float
@@ -21,7 +21,7 @@ class Position:
 
     @property
     def text(self) -> str:
-        """As places are written."""
+        """Text `LATITUDE,LONGITUDE,ALTITUDE`, the form in which command lines accept positions."""
         return f"{self.latitude_deg:.6f},{self.longitude_deg:.6f},{self.altitude_m:.1f}"
 
 
@@ -29,13 +29,13 @@ def position(place: str, dish: str | None, precision_deg: float) -> Position:
     """Return a node's position, rounded.
 
     Args:
-        place: what the owner has written: a position, a name, or `DISH`.
+        place: the owner's setting: coordinates, the name of a place, or `DISH`.
         dish: the terminal's address.
-        precision_deg: to what multiples of this; exactly where 0.
+        precision_deg: step to which the position is rounded; 0 keeps it exact.
 
     Raises:
-        InputError: nothing has that name.
-        RunError: the terminal does not say where it is.
+        InputError: no place has that name.
+        RunError: the terminal does not report its position.
     """
     if place == DISH:
         return rounded(_of_dish(dish or ""), precision_deg)
@@ -47,7 +47,7 @@ def position(place: str, dish: str | None, precision_deg: float) -> Position:
 
 
 def rounded(exact: Position, precision_deg: float) -> Position:
-    """Return a position no finer than `precision_deg`; its altitude, to 100 m.
+    """Return a position rounded to multiples of `precision_deg`, and its altitude to 100 m.
 
     >>> rounded(Position(41.3874, 2.1686, 12.0), 0.1)
     Position(latitude_deg=41.4, longitude_deg=2.2, altitude_m=0.0)
@@ -69,7 +69,7 @@ def _of_dish(address: str) -> Position:
         said = dish.location()
     if said is None:
         raise RunError(
-            f"{address}: the terminal does not tell where it is: its owner has to allow that, or "
-            "write a place into the agent's settings"
+            f"{address}: the terminal does not report its position: its owner has to allow that, "
+            "or to set `place` in the agent's settings"
         )
     return Position(said.latitude_deg, said.longitude_deg, said.altitude_m)

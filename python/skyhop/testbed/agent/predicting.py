@@ -1,8 +1,9 @@
-"""Predictions in telemetry, where a node's owner has named models: asked of a process beside.
+"""Predictions in telemetry: models that a node's owner names run in a separate process.
 
-Each second that comes in is handed to it (`prediction`) with what orbits say of the seconds ahead,
-and waits for the answer, some milliseconds, so that triggers see both at once. What has not been
-answered in a quarter of a second, or is not known, is null.
+The agent sends each new second of telemetry to the process (`prediction`), with the orbit fields
+that are already known for the seconds ahead. It waits some milliseconds for the answer, so that
+triggers see samples and predictions at once. Without an answer within 0.25 s the predicted fields
+are null.
 """
 
 from __future__ import annotations
@@ -28,34 +29,35 @@ _COMMAND = (sys.executable, "-m", "skyhop.testbed.agent.prediction")
 _PATIENCE_S = 0.25
 _LOADING_S = 60.0
 _HANDED_ON_NS = 60 * _S
-"""Of history, seconds before these are of no use."""
+"""Age up to which samples are sent to the process; older ones would not change a prediction."""
 _MOST_UNANSWERED = 15
-"""So many lines, and it is taken for dead: one that reads nothing would hold up telemetry."""
+"""Number of requests without an answer after which the process is killed. A process that reads
+nothing would block telemetry once the pipe is full."""
 _SOONEST_S, _LATEST_S = 60.0, 3600.0
-"""Until a process that has ended is begun anew."""
+"""Shortest and longest wait in s before a process that has ended is started again."""
 
 
-class Predicting:
-    """Asks a node's models.
+class PredictionClient:
+    """Client of the process that runs a node's prediction models.
 
     Args:
-        settings: what its owner wants.
-        above: returns what is known of a second's sky, by its time in ns.
-        say: takes lines.
-        command: what answers.
-        clock: what time it is, and how to wait.
+        settings: the owner's settings, which name the models.
+        orbit_fields: returns the orbit fields of a second, given its time in ns.
+        say: function for log lines.
+        command: command that starts the process.
+        clock: time and waiting.
     """
 
     def __init__(
         self,
         settings: Settings,
-        above: Callable[[int], Sample],
+        orbit_fields: Callable[[int], Sample],
         say: Callable[[str], None],
         command: Sequence[str] = _COMMAND,
         *,
         clock: Clock,
     ) -> None:
-        self._above, self._say, self._command = above, say, command
+        self._orbit_fields, self._say, self._command = orbit_fields, say, command
         self._clock = clock
         self._wanted = settings.predict
         self._order = None if self._wanted is None else _order(self._wanted, settings)
@@ -65,57 +67,60 @@ class Predicting:
         self._wait_s, self._again_at = 0.0, 0.0
 
     def start(self) -> None:
-        """Begin, where there are models, and wait until they are loaded.
+        """Start the process, if there are models, and wait until they are loaded.
 
         Raises:
-            InputError: one is none, is damaged, or cannot be asked with this node's telemetry.
-            RunError: one cannot be read.
+            InputError: a model is missing, damaged, or needs other fields than this node's.
+            RunError: a model cannot be read.
         """
         if self._order is None:
             return
         self._process = _Process(self._command, self._order, self._clock)
         try:
-            said = self._process.line(_LOADING_S)
+            answer = self._process.line(_LOADING_S)
         except EOFError:
-            said = None
-        if said is None or "error" in said:
+            answer = None
+        if answer is None or "error" in answer:
             self.close()
-            kind = InputError if said is not None and said["is_input"] else RunError
-            raise kind((said or {}).get("error") or "predict: the models could not be loaded")
-        self._ahead_s = int(said["ahead_s"])
+            kind = InputError if answer is not None and answer["is_input"] else RunError
+            raise kind((answer or {}).get("error") or "predict: the models could not be loaded")
+        self._ahead_s = int(answer["ahead_s"])
 
-    def complemented(self, samples: Sequence[Sample]) -> Sequence[Sample]:
-        """Return samples, the newest with what is foretold at its end, where that is known."""
+    def with_predictions(self, samples: Sequence[Sample]) -> Sequence[Sample]:
+        """Return the samples.
+
+        The newest also gets the predictions, if the process answers in time.
+        """
         if self._order is None or not samples:
             return samples
         newest = max(samples, key=time_of)
-        foretold = self._asked(samples, time_of(newest))
-        return [{**each, **foretold} if each is newest else each for each in samples]
+        predicted = self._predict(samples, time_of(newest))
+        return [{**each, **predicted} if each is newest else each for each in samples]
 
     def close(self) -> None:
-        """End what is under way."""
+        """Kill the prediction process, if it runs."""
         if self._process is not None:
             self._process.close()
             self._process = None
 
-    def _asked(self, samples: Sequence[Sample], newest_ns: int) -> Sample:
+    def _predict(self, samples: Sequence[Sample], newest_ns: int) -> Sample:
         if self._process is None:
-            self._begin_anew()
+            self._restart()
             return {}
         ahead = (newest_ns + number * _S for number in range(1, self._ahead_s + 1))
-        told = {
+        request = {
             "samples": [s for s in samples if time_of(s) > newest_ns - _HANDED_ON_NS],
-            "ahead": [{**self._above(at_ns), TIME: at_ns} for at_ns in ahead],
+            "ahead": [{**self._orbit_fields(at_ns), TIME: at_ns} for at_ns in ahead],
         }
         until = self._clock.monotonic_s() + _PATIENCE_S
         try:
-            self._process.tell(told)
+            self._process.send(request)
             self._unanswered += 1
-            while (said := self._process.line(until - self._clock.monotonic_s())) is not None:
+            while (answer := self._process.line(until - self._clock.monotonic_s())) is not None:
                 self._unanswered, self._wait_s = 0, 0.0
-                if said.get("at_ns") == newest_ns:
-                    foretold: Sample = said["foretold"]
-                    return foretold
+                if answer.get("at_ns") == newest_ns:
+                    predicted: Sample = answer["predicted"]
+                    return predicted
             if self._unanswered >= _MOST_UNANSWERED:
                 self._end("does not answer")
         except (OSError, EOFError):
@@ -126,10 +131,13 @@ class Predicting:
         self.close()
         self._wait_s = min(max(2 * self._wait_s, _SOONEST_S), _LATEST_S)
         self._again_at = self._clock.monotonic_s() + self._wait_s
-        self._say(f"predict: the process {why}: it is begun anew in {self._wait_s:.0f} s")
+        self._say(f"predict: the process {why}: it starts again in {self._wait_s:.0f} s")
 
-    def _begin_anew(self) -> None:
-        """Begin again where it is time; it loads meanwhile, and its first answers come late."""
+    def _restart(self) -> None:
+        """Start the process again if the wait is over.
+
+        Its first answers come late, while models load.
+        """
         if self._clock.monotonic_s() >= self._again_at and self._order is not None:
             self._process, self._unanswered = _Process(self._command, self._order, self._clock), 0
 
@@ -141,11 +149,11 @@ def _order(wanted: Predict, settings: Settings) -> dict[str, Any]:
 
 
 class _Process:
-    """A process that answers lines of JSON, and ends with us."""
+    """Child process that answers lines of JSON on its pipes, and ends with the agent."""
 
     def __init__(self, command: Sequence[str], order: dict[str, Any], clock: Clock) -> None:
         pipe = subprocess.PIPE
-        # What it says otherwise belongs to the agent's log.
+        # The child inherits standard error, so its messages go to the agent's log.
         self._process = subprocess.Popen(
             list(command), stdin=pipe, stdout=pipe, text=True, env={**os.environ}
         )
@@ -154,25 +162,25 @@ class _Process:
         self._news = threading.Event()
         self._reader = threading.Thread(target=self._read, name="predict", daemon=True)
         self._reader.start()
-        # One that has ended already is found out by its lines.
+        # A process that has ended already is noticed when its answers are read.
         with suppress(OSError):
-            self.tell(order)
+            self.send(order)
 
-    def tell(self, content: dict[str, Any]) -> None:
-        """Write a line.
+    def send(self, content: dict[str, Any]) -> None:
+        """Write one line of JSON to the process.
 
         Raises:
-            OSError: it has ended.
+            OSError: the process has ended.
         """
         assert self._process.stdin is not None, "it has a pipe"
         self._process.stdin.write(json.dumps(content, allow_nan=False) + "\n")
         self._process.stdin.flush()
 
     def line(self, patience_s: float) -> dict[str, Any] | None:
-        """Return the next line; None where there is none in so many seconds.
+        """Return the next line; `None` if none comes within `patience_s` seconds.
 
         Raises:
-            EOFError: it has ended.
+            EOFError: the process has ended.
         """
         self._news.clear()
         if not self._lines:
@@ -186,10 +194,10 @@ class _Process:
         return found
 
     def close(self) -> None:
-        """End it."""
+        """Kill the process, wait for it, and close its pipe."""
         self._process.kill()
         self._process.wait()
-        # What it has not read is of no use any more.
+        # Closing flushes the unread input, which fails as the reader is gone.
         with suppress(OSError):
             assert self._process.stdin is not None, "it has a pipe"
             self._process.stdin.close()

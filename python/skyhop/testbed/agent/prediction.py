@@ -1,10 +1,9 @@
-"""`python -m skyhop.testbed.agent.prediction < ORDER`: what is foretold, second by second.
+"""`python -m skyhop.testbed.agent.prediction < ORDER`: run the prediction models, line by line.
 
-A process of its own for as long as the agent lives, so that an agent without models needs the
-memory of neither arrays nor frames. The first line that it reads is the order, and what it answers
-says whether the models can be asked; each further line brings samples of telemetry and what is
-known of the seconds to come, and is answered by what is foretold at the newest. It ends with its
-input.
+It is a separate process, so that an agent without models loads neither numpy nor polars. The first
+line of its input is the order; the answer says whether the models are loaded. Each further line
+holds samples of telemetry and the known fields of the seconds ahead; the answer is the prediction
+at the newest sample. The process ends at the end of its input.
 """
 
 from __future__ import annotations
@@ -23,54 +22,54 @@ from skyhop.telemetry.fields import TIME, Sample
 _SKY: dict[str, Collection[str]] = {
     "nothing": (), "grid": ("handover_in_s",), "satellites": tuple(SKY)
 }  # fmt: skip
-"""What is known of seconds to come, by what a node looks at."""
+"""Telemetry fields known for the seconds ahead, by the node's source of orbits."""
 
 
-def opened(order: Mapping[str, Any]) -> list[Live]:
-    """Return the models of an order, each asked once: what is slow the first time is over then.
+def load_models(order: Mapping[str, Any]) -> list[Live]:
+    """Load the models of an order, and run each once, as a model's first prediction is slow.
 
     Args:
-        order: `models`, `horizon_s` (None is each one's shortest) and `sky`, of `_SKY`.
+        order: `models`, `horizon_s` (`None` for each model's shortest) and `sky`, a key of `_SKY`.
 
     Raises:
-        InputError: one is none, is damaged, or cannot be asked with telemetry; or two predict the
-            same.
-        RunError: one cannot be read.
+        InputError: a model is missing, damaged, or needs other fields than telemetry has; or two
+            models predict the same field.
+        RunError: a model cannot be read.
     """
     found: dict[str, Live] = {}
     for name in order["models"]:
-        live = _loaded(name, order)
+        live = _load(name, order)
         if live.field in found:
             raise InputError(f"{name}: two models of {live.field}: give one")
-        _loaded(name, order).take(_MADE_UP)
+        _load(name, order).add(_WARM_UP)
         found[live.field] = live
     return list(found.values())
 
 
-_MADE_UP: list[Sample] = [
+_WARM_UP: list[Sample] = [
     {TIME: at * SECOND_NS, "pop_ping_latency_ms": 30.0, "downlink_throughput_bps": 1e6,
      "uplink_throughput_bps": 1e6} for at in range(1, LOOK_BACK_S + 1)
 ]  # fmt: skip
 
 
-def _loaded(name: str, order: Mapping[str, Any]) -> Live:
+def _load(name: str, order: Mapping[str, Any]) -> Live:
     return Live(load_model(name), order["horizon_s"], _SKY[order["sky"]])
 
 
-def answer(models: list[Live], told: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is foretold once a line has been taken, and of which second it is the end."""
+def answer(models: list[Live], request: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the predictions at the newest sample of a request, and that sample's time in ns."""
     for live in models:
-        live.take(told["samples"])
-    foretold = {live.field: live.predict(told["ahead"][: live.horizon_s]) for live in models}
-    newest_ns = max(sample[TIME] for sample in told["samples"])
-    return {"at_ns": newest_ns, "foretold": {n: v for n, v in foretold.items() if v is not None}}
+        live.add(request["samples"])
+    predicted = {live.field: live.predict(request["ahead"][: live.horizon_s]) for live in models}
+    newest_ns = max(sample[TIME] for sample in request["samples"])
+    return {"at_ns": newest_ns, "predicted": {n: v for n, v in predicted.items() if v is not None}}
 
 
 def main(read: Callable[[], str], say: Callable[[str], object]) -> None:
-    """Answer lines until there are none."""
+    """Answer each line of the input until the input ends."""
     order = json.loads(read())
     try:
-        models = opened(order)
+        models = load_models(order)
     except (InputError, RunError) as error:
         say(json.dumps({"error": str(error), "is_input": isinstance(error, InputError)}))
         return

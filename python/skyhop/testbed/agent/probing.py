@@ -1,9 +1,9 @@
-"""The agent's own probe: once a second to a target that the node's owner has chosen.
+"""The agent's own probe: one RTT measurement per second to a target that the node's owner chooses.
 
-It is an echo request where the kernel lets this user send one (net.ipv4.ping_group_range), as ping
-does, and otherwise, or where the target has a port, how long connecting over TCP takes: an answer
-is a SYN-ACK or a reset. What has not come within the second is lost. Without root there is nothing
-else that tells a round trip to any host.
+The probe is an ICMP echo request, as ping sends it, if the kernel lets this user send one
+(net.ipv4.ping_group_range). Otherwise, or if the target has a port, the probe is a TCP SYN,
+answered by a SYN-ACK or a reset. A probe without an answer within 0.9 s is lost. No other method
+measures the RTT to arbitrary hosts without root.
 """
 
 from __future__ import annotations
@@ -23,30 +23,30 @@ from skyhop.testbed.clock import Clock
 _S = 1_000_000_000
 _PATIENCE_S = 0.9
 _PORT = 443
-"""Connected to where no echo request may be sent and the target has no port."""
-_KEPT_S = 900
+"""TCP port to probe if ICMP is not permitted and the target names no port."""
+_RETENTION_S = 900
 _RESOLVE_EVERY_S = 600.0
-"""So long an address counts that a name stands for."""
+"""Time after which the target's name is resolved again."""
 _RETRY_S = 60.0
 _HEADER = struct.Struct("!BBHHH")
-"""Of ICMP's echo: type, code, checksum, identifier, number. The kernel fills in the third and the
-fourth."""
+"""ICMP echo header: type, code, checksum, identifier, sequence number. The kernel fills in checksum
+and identifier."""
 _ECHO = {
     socket.AF_INET: (socket.IPPROTO_ICMP, 8, 0),
     socket.AF_INET6: (socket.IPPROTO_ICMPV6, 128, 129),
 }
-"""By family: the protocol, and the types of request and answer."""
+"""Protocol, and ICMP types of request and reply, by address family."""
 
 _Address = tuple[socket.AddressFamily, str]
 
 
 class Prober:
-    """Probes in a thread of its own.
+    """Probe that runs in its own thread.
 
     Args:
-        probe: whom; nobody where it is None.
-        say: takes lines.
-        clock: what time it is, and how to wait.
+        probe: the target; `None` switches the probe off.
+        say: function for log lines.
+        clock: time and waiting.
     """
 
     def __init__(self, probe: Probe | None, say: Callable[[str], None], *, clock: Clock) -> None:
@@ -61,35 +61,38 @@ class Prober:
         self._thread = threading.Thread(target=self._run, name="probe", daemon=True)
 
     def start(self) -> None:
-        """Begin, where there is a target."""
+        """Start the thread, if there is a target."""
         if self._probe is not None:
             self._thread.start()
 
     def close(self) -> None:
-        """End."""
+        """Stop the thread, without waiting for it."""
         self._stopped.set()
 
     def of_second(self, end_ns: int) -> Sample:
-        """Return what a second's probe came to, by its end; nothing where there is none."""
+        """Return the probe's telemetry fields of the second that ends at `end_ns`.
+
+        Empty without a probe.
+        """
         return self._found.get(end_ns, {})
 
     def _run(self) -> None:
         clock = self._clock
         while not clock.wait(self._stopped, (_S - clock.now_ns() % _S) / _S):
-            self.look(clock.now_ns())
+            self.probe_once(clock.now_ns())
 
-    def look(self, now_ns: int) -> None:
-        """Probe once, and keep what it came to for the second in which it was sent."""
-        found = self._ask()
+    def probe_once(self, now_ns: int) -> None:
+        """Probe once, and record the result for the second in which the probe was sent."""
+        found = self._send_probe()
         if found is not None:
             self._found[(now_ns // _S + 1) * _S] = found
-            while len(self._found) > _KEPT_S:
+            while len(self._found) > _RETENTION_S:
                 self._found.popitem(last=False)
 
-    def _ask(self) -> Sample | None:
-        """Return a probe's outcome; None where nobody could be asked."""
+    def _send_probe(self) -> Sample | None:
+        """Send one probe; return its result, or `None` if it could not be sent."""
         assert self._probe is not None, "there is a target"
-        address = self._resolved()
+        address = self._target_address()
         if address is None:
             return None
         try:
@@ -97,16 +100,16 @@ class Prober:
         except PermissionError:
             self._can_ping = False
             self._say(
-                "probe: this user may not ping (net.ipv4.ping_group_range): instead it is how long "
-                f"connecting to port {_PORT} takes"
+                "probe: this user may not ping (net.ipv4.ping_group_range): the probe is a TCP "
+                f"connection to port {_PORT} instead"
             )
             return None
         if rtt_s is None:
             return {"probe_loss": 1.0}
         return {"probe_rtt_ms": rtt_s * 1e3, "probe_loss": 0.0}
 
-    def _resolved(self) -> _Address | None:
-        """Return the target's address; a name is asked for again from time to time."""
+    def _target_address(self) -> _Address | None:
+        """Return the target's address. Its name is resolved again every `_RESOLVE_EVERY_S`."""
         assert self._probe is not None, "there is a target"
         if self._clock.monotonic_s() < self._resolve_at:
             return self._address
@@ -116,7 +119,7 @@ class Prober:
             self._resolve_at = self._clock.monotonic_s() + _RESOLVE_EVERY_S
             trouble = None
         except (OSError, UnicodeError) as error:
-            # The address before may be right still.
+            # Resolution failed, but the last known address may still be right.
             self._resolve_at = self._clock.monotonic_s() + _RETRY_S
             trouble = getattr(error, "strerror", None) or str(error)
         if trouble != self._trouble:
@@ -133,10 +136,10 @@ class Prober:
 
 
 def ping_s(address: _Address, number: int, clock: Clock) -> float | None:
-    """Return the round trip of an echo request in seconds; None where no answer came in time.
+    """Return the RTT of an ICMP echo request in s; `None` if no reply came in time.
 
     Raises:
-        PermissionError: this user may send none.
+        PermissionError: this user may not send echo requests.
     """
     family, host = address
     protocol, request, answer = _ECHO[family]
@@ -153,7 +156,7 @@ def ping_s(address: _Address, number: int, clock: Clock) -> float | None:
     except PermissionError:
         raise
     except OSError:
-        # The net or the host is not there.
+        # The network or the host is unreachable.
         return None
     return None
 
@@ -165,7 +168,7 @@ def _is_readable(stream: socket.socket, until: float, clock: Clock) -> bool:
 
 
 def connect_s(address: _Address, port: int, clock: Clock) -> float | None:
-    """Return how long connecting takes, or being refused; None where no answer came in time."""
+    """Return the time in s until the peer accepts or refuses a TCP connection; `None` if lost."""
     family, host = address
     begun = clock.monotonic_s()
     try:

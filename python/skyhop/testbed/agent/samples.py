@@ -1,4 +1,7 @@
-"""`python -m skyhop.testbed.agent.samples STORE NODE FROM_NS TO_NS FILE`: a run's telemetry."""
+"""`python -m skyhop.testbed.agent.samples STORE NODE FROM_NS TO_NS FILE`: write a run's telemetry.
+
+It is a separate process, so that the agent does not load polars.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +13,11 @@ from skyhop.errors import SkyhopError
 
 
 def write_samples(store: Path, node: str, from_ns: int, to_ns: int, file: Path) -> None:
-    """Write a node's samples of a time into a Parquet file, without what is not known at all.
+    """Write a node's samples of a time range into a Parquet file, without all-null columns.
 
     Raises:
-        InputError: there are none, or a file of the store is damaged.
-        RunError: it cannot be written.
+        InputError: there are no samples, or a file of the store is damaged.
+        RunError: the file cannot be written.
     """
     from skyhop.data.files import write_file
     from skyhop.telemetry.store import Store

@@ -1,4 +1,4 @@
-"""What the orchestrator wants of a node: signed, and never older than what is there already."""
+"""Signed schedule from the orchestrator: verified, and refused if older than the present one."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from skyhop.errors import InputError
-from skyhop.testbed.agent.deciding import Planned
-from skyhop.testbed.agent.life import kind_of, length_s
+from skyhop.testbed.agent.deciding import PlannedRun
+from skyhop.testbed.agent.local_run import kind_of, length_s
 from skyhop.testbed.ids import is_id
 from skyhop.testbed.keys import is_signed
 from skyhop.testbed.words import ScavengerMode, State
@@ -20,39 +20,39 @@ _LARGEST_BYTES = 64_000_000
 
 @dataclass(frozen=True)
 class Settings:
-    """What the testbed's administrator set for all nodes."""
+    """Settings of the testbed's administrator that apply to all nodes."""
 
     heartbeat_s: float = 10.0
     late_s: float = 60.0
-    """A run that has not begun so long after its start does not begin."""
+    """Time in s after its planned start at which a run is skipped instead of started."""
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """All that a node has to do from now on."""
+    """Present and future jobs and runs of a node, and its owner's policy."""
 
     revision: int = 0
     jobs: dict[str, dict[str, Any]] = field(default_factory=dict)
     runs: dict[str, dict[str, Any]] = field(default_factory=dict)
-    planned: tuple[Planned, ...] = ()
-    """Its runs, those that it serves among them."""
+    planned: tuple[PlannedRun, ...] = ()
+    """Runs in which the node is the client or the server."""
     policy: dict[str, Any] = field(default_factory=dict)
     mode: ScavengerMode = ScavengerMode.AUTO
     settings: Settings = Settings()
     raw: tuple[bytes, bytes] | None = None
-    """As it was signed, to be kept."""
+    """Signed bytes and signature, as stored in the database."""
 
     def dumps(self) -> str:
-        """Return it for the book, signature included."""
+        """Return the text for the database: signed bytes and signature in base64."""
         body, signature = self.raw or (b"", b"")
         return json.dumps([base64.b64encode(part).decode() for part in (body, signature)])
 
 
-def opened(orders_key: bytes, node: str, body: bytes, signature: bytes) -> dict[str, Any]:
-    """Return what an order says.
+def verified(orders_key: bytes, node: str, body: bytes, signature: bytes) -> dict[str, Any]:
+    """Verify an order's signature and node; return its content.
 
     Raises:
-        InputError: the orchestrator did not sign it, it is another node's, or no order.
+        InputError: the signature is wrong, the order is for another node, or no JSON.
     """
     if len(body) > _LARGEST_BYTES:
         raise InputError("an order is too long")
@@ -68,25 +68,25 @@ def opened(orders_key: bytes, node: str, body: bytes, signature: bytes) -> dict[
 
 
 def read_schedule(
-    orders_key: bytes, node: str, body: bytes, signature: bytes, than: int = 0
+    orders_key: bytes, node: str, body: bytes, signature: bytes, newer_than: int = 0
 ) -> Schedule:
-    """Read a schedule.
+    """Verify and parse a schedule.
 
     Args:
-        orders_key: of the orchestrator.
-        node: this one.
-        body: as it was signed.
-        signature: the orchestrator's.
-        than: the revision that is followed already.
+        orders_key: the orchestrator's public key.
+        node: this node's name.
+        body: the signed bytes.
+        signature: the signature over `body`.
+        newer_than: revision of the present schedule; an older one is refused.
 
     Raises:
-        InputError: it is not the orchestrator's, not for this node, older, or damaged.
+        InputError: the signature is wrong, or the schedule is for another node, older, or damaged.
     """
-    values = opened(orders_key, node, body, signature)
+    values = verified(orders_key, node, body, signature)
     try:
         revision = int(values["revision"])
-        if revision < than:
-            raise InputError(f"a schedule is of revision {revision}, older than {than}")
+        if revision < newer_than:
+            raise InputError(f"a schedule has revision {revision}, older than {newer_than}")
         jobs = dict(values["jobs"])
         runs = {str(run["id"]): dict(run) for run in values["runs"]}
         settings = values.get("settings") or {}
@@ -95,7 +95,7 @@ def read_schedule(
             revision=revision,
             jobs=jobs,
             runs=runs,
-            planned=tuple(planned_of(run, jobs, node) for run in runs.values()),
+            planned=tuple(planned_run(run, jobs, node) for run in runs.values()),
             policy=dict(values.get("policy") or {}),
             mode=ScavengerMode(values.get("scavenger_mode") or "auto"),
             settings=Settings(**known),
@@ -105,8 +105,8 @@ def read_schedule(
         raise InputError(f"a schedule cannot be read: {type(error).__name__} {error}") from None
 
 
-def loads(orders_key: bytes, node: str, text: str | None) -> Schedule:
-    """Return the schedule that was kept; an empty one where there is none that can be trusted."""
+def load_stored(orders_key: bytes, node: str, text: str | None) -> Schedule:
+    """Return the stored schedule; an empty one if none is stored, or its signature is wrong."""
     if not text:
         return Schedule()
     try:
@@ -116,16 +116,16 @@ def loads(orders_key: bytes, node: str, text: str | None) -> Schedule:
         return Schedule()
 
 
-def planned_of(run: dict[str, Any], jobs: dict[str, dict[str, Any]], node: str) -> Planned:
-    """Return a run as it is decided on.
+def planned_run(run: dict[str, Any], jobs: dict[str, dict[str, Any]], node: str) -> PlannedRun:
+    """Convert a run in a schedule to the form that `deciding` uses.
 
     Raises:
-        KeyError, TypeError, ValueError, StopIteration: it is none.
+        KeyError, TypeError, ValueError, StopIteration: the run is damaged.
     """
     if not is_id(str(run["id"])):
         raise ValueError(f"{str(run['id'])[:40]!r} is no run's id")
     spec = jobs[str(run["job"])]["spec"]
-    return Planned(
+    return PlannedRun(
         run=str(run["id"]),
         job=str(run["job"]),
         kind=kind_of(spec),

@@ -1,12 +1,13 @@
-"""What host and terminal do, second by second: rates, telemetry, whether runs make room.
+"""Measurements of host and terminal, each second: rates, telemetry, and whether runs give way.
 
-What is around them, satellites and weather, comes from `surroundings`.
+Satellites and weather come from `surroundings`.
 
-Totals come from an interface's counters, or else from what the terminal says it moves. Runs and the
-agent itself are counted by their TCP sockets in the host's network, headers reckoned, and by their
-devices in namespaces of their own. UDP of runs in the host's network is not counted: it looks like
-the host's own traffic, and such runs end for it; so may those with many short connections, as a
-connection's bytes after the last look at it are missing.
+Total traffic comes from an interface's counters, or, if the owner names no interface, from the
+terminal's throughput. Traffic of runs and of the agent is counted per TCP socket in the host's
+network namespace, with headers estimated, and per device in network namespaces of runs. UDP traffic
+of runs in the host's namespace is not counted: it looks like the host's own traffic, and so stops
+these runs. Runs with many short connections may be stopped for the same reason, as the bytes of a
+connection after its last reading are missing.
 """
 
 from __future__ import annotations
@@ -26,35 +27,38 @@ from skyhop.telemetry.collector import Collector
 from skyhop.telemetry.columns import checked, time_of
 from skyhop.telemetry.fields import BY_NAME, TIME, Sample
 from skyhop.testbed.clock import Clock
-from skyhop.testbed.executor.traffic import Moved, OfSockets
+from skyhop.testbed.executor.traffic import SocketCounters, Traffic
 from skyhop.testbed.scavenger import Counters, Decision, Meter, Rates, Rule, Scavenger
 from skyhop.testbed.words import Network
 
 _S = 1_000_000_000
 _HEADER_BYTES = 66
-"""Of a segment at a device: Ethernet 14, IPv4 20, TCP with time stamps 32."""
+"""Header bytes of a segment, as a device counts them: Ethernet 14, IPv4 20, TCP with timestamps 32.
+"""
 _HOST_SLACK = 0.1
-"""Sockets and devices are not read at the same moment, and segments not as they are on the wire."""
+"""Minimum slack of the scavenger's rule while runs use the host's network namespace: sockets and
+devices are not read at the same moment, and sockets do not count the segments on the wire."""
 _LARGEST_FILE = 100_000
 
 
 @dataclass(frozen=True)
-class Counted:
-    """A run whose traffic is counted."""
+class CountedRun:
+    """Run whose traffic is counted."""
 
     key: str
     pid: int
-    """Of its executor."""
+    """Process id of the run's executor."""
     network: str
 
 
 class Host:
-    """Counters of the host, and what follows from them.
+    """Traffic counters of the host, and the scavenger's decision based on them.
 
     Args:
-        interface: whose counters are the link's; `None` where the terminal says it.
-        net_dev: where they stand.
-        clock: what time it is.
+        interface: device whose counters are the link's traffic; `None` uses the terminal's
+            throughput.
+        net_dev: file with the counters.
+        clock: time and waiting.
     """
 
     def __init__(
@@ -62,27 +66,27 @@ class Host:
     ) -> None:
         self._interface, self._net_dev, self._clock = interface, net_dev, clock
         self._meter, self._scavenger = Meter(), Scavenger()
-        self._own, self._of_runs = OfSockets(_HEADER_BYTES), OfSockets(_HEADER_BYTES)
-        self._of_devices: dict[str, Moved] = {}
+        self._own, self._of_runs = SocketCounters(_HEADER_BYTES), SocketCounters(_HEADER_BYTES)
+        self._of_devices: dict[str, Traffic] = {}
         self._counted: set[str] = set()
         self.decision: Decision | None = None
         self.rates: Rates | None = None
 
     @property
     def is_active(self) -> bool:
-        """Whether runs make room now."""
+        """Whether runs must give way to the host's traffic now."""
         return self.decision is not None and self.decision.active
 
-    def look(
-        self, now_ns: int, runs: Sequence[Counted], rule: Rule, sample: Sample | None
+    def measure(
+        self, now_ns: int, runs: Sequence[CountedRun], rule: Rule, sample: Sample | None
     ) -> Decision:
-        """Count once more, and decide.
+        """Read the counters, and decide whether runs must give way to the host's traffic.
 
         Args:
             now_ns: the time.
-            runs: whose executors live.
-            rule: the owner's.
-            sample: the terminal's newest; `None` where it is none of this second.
+            runs: the runs with a living executor.
+            rule: the owner's rule.
+            sample: the terminal's newest sample; `None` if it is outdated.
         """
         in_host = any(run.network == Network.HOST for run in runs)
         if in_host:
@@ -90,7 +94,7 @@ class Host:
         if rule != self._scavenger.rule:
             self._scavenger.change(rule)
         total = self._totals()
-        moved, own = self._runs(runs), self._own.look([os.getpid()])
+        moved, own = self._runs(runs), self._own.read([os.getpid()])
         counters = Counters(
             None if total is None else total.rx_bytes,
             None if total is None else total.tx_bytes,
@@ -102,14 +106,14 @@ class Host:
         rates = self._with_terminal(self._meter.update(now_ns, counters), sample)
         keys = {run.key for run in runs}
         if rates is not None and self._counted - keys:
-            # What a run moved between the last look and its end was not counted.
+            # A run has ended, and its traffic since the previous reading was not counted.
             rates = replace(rates, runs_rx_bps=None, runs_tx_bps=None)
         self._counted, self.rates = keys, rates
         self.decision = self._scavenger.update(now_ns, self.rates)
         return self.decision
 
     def values(self) -> Sample:
-        """Return what the last second adds to telemetry."""
+        """Return the host's telemetry fields of the last second."""
         hour = time.gmtime(self._clock.now_ns() / _S)
         values: Sample = {"hour": float(hour.tm_hour) + hour.tm_min / 60}
         values["node_load"] = round(os.getloadavg()[0] / (os.cpu_count() or 1), 3)
@@ -129,7 +133,7 @@ class Host:
         return {name: value for name, value in values.items() if value is not None}
 
     def _with_terminal(self, rates: Rates | None, sample: Sample | None) -> Rates | None:
-        """Return rates with the terminal's totals, where no interface has them."""
+        """Return the rates, with the terminal's totals if no interface counts total traffic."""
         if rates is None or self._interface is not None:
             return rates
         down, up = (
@@ -137,31 +141,34 @@ class Host:
         )  # fmt: skip
         return replace(rates, total_rx_bps=_number(down), total_tx_bps=_number(up))
 
-    def _totals(self) -> Moved | None:
+    def _totals(self) -> Traffic | None:
         if self._interface is None:
             return None
         return device_counters(self._net_dev, {self._interface})
 
-    def _runs(self, runs: Sequence[Counted]) -> Moved:
-        """Return what all runs have moved since the agent began."""
+    def _runs(self, runs: Sequence[CountedRun]) -> Traffic:
+        """Return the bytes of all runs since the agent started."""
         below = descendants(run.pid for run in runs) if runs else {}
         in_host = [
             pid for run in runs if run.network == Network.HOST for pid in below.get(run.pid, ())
         ]
-        total = self._of_runs.look(in_host)
+        total = self._of_runs.read(in_host)
         for run in runs:
             if run.network == Network.VETH:
                 moved = _of_other_namespace(below.get(run.pid, ()))
-                before = self._of_devices.get(run.key, Moved())
+                before = self._of_devices.get(run.key, Traffic())
                 self._of_devices[run.key] = max(before, moved, key=lambda each: each.bytes)
-        return Moved(
+        return Traffic(
             total.rx_bytes + sum(moved.rx_bytes for moved in self._of_devices.values()),
             total.tx_bytes + sum(moved.tx_bytes for moved in self._of_devices.values()),
         )
 
 
-def device_counters(net_dev: Path, names: set[str] | None) -> Moved | None:
-    """Return what devices have moved; all but the loopback where none is named."""
+def device_counters(net_dev: Path, names: set[str] | None) -> Traffic | None:
+    """Return the total bytes of the named devices (`None`: of all but the loopback).
+
+    The result is `None` if none of the devices exists.
+    """
     try:
         lines = net_dev.read_text("ascii").splitlines()[2:]
     except (OSError, ValueError):
@@ -173,11 +180,11 @@ def device_counters(net_dev: Path, names: set[str] | None) -> Moved | None:
         if (name.strip() in names) if names is not None else name.strip() != "lo":
             numbers = counters.split()
             rx, tx, is_there = rx + int(numbers[0]), tx + int(numbers[8]), True
-    return Moved(rx, tx) if is_there else None
+    return Traffic(rx, tx) if is_there else None
 
 
 def descendants(pids: Iterable[int]) -> dict[int, list[int]]:
-    """Return processes with all that they started, as this machine numbers them."""
+    """Return the pids of each process and its descendants, by the process's pid."""
     children: dict[int, list[int]] = {}
     for place in Path("/proc").iterdir():
         if not place.name.isdigit():
@@ -198,12 +205,12 @@ def descendants(pids: Iterable[int]) -> dict[int, list[int]]:
     return found
 
 
-def _of_other_namespace(pids: Iterable[int]) -> Moved:
-    """Return what the devices of a namespace that is not ours moved; nothing without one."""
+def _of_other_namespace(pids: Iterable[int]) -> Traffic:
+    """Return the bytes of all devices in the processes' network namespace; 0 for the host's."""
     try:
         own = Path("/proc/self/ns/net").stat().st_ino
     except OSError:
-        return Moved()
+        return Traffic()
     for pid in pids:
         try:
             if Path(f"/proc/{pid}/ns/net").stat().st_ino == own:
@@ -213,7 +220,7 @@ def _of_other_namespace(pids: Iterable[int]) -> Moved:
         moved = device_counters(Path(f"/proc/{pid}/net/dev"), None)
         if moved is not None and moved.bytes:
             return moved
-    return Moved()
+    return Traffic()
 
 
 def _number(value: object) -> float | None:
@@ -221,8 +228,8 @@ def _number(value: object) -> float | None:
     return float(value) if is_number else None  # type: ignore[arg-type]
 
 
-class _Silent:
-    """No terminal: there is the host alone."""
+class _NoTerminal:
+    """Stand-in for the terminal on a node that has none: only the host is measured."""
 
     map_every_s: float | None = None
 
@@ -236,21 +243,21 @@ class _Silent:
         return None
 
 
-class FromFile(_Silent):
-    """A terminal of another kind: a program writes what it says into a file, each second anew.
+class FileTerminal(_NoTerminal):
+    """Terminal of another make, whose values some program writes into a file each second.
 
-    One JSON object of telemetry's fields; others are left out.
+    The file holds one JSON object of telemetry fields; unknown fields are ignored.
     """
 
     def __init__(self, file: Path) -> None:
         self._file = file
 
     def status(self) -> Sample:
-        """Return what stands there.
+        """Return the telemetry fields in the file.
 
         Raises:
-            RunError: it cannot be read.
-            InputError: a value is of another type than its field's.
+            RunError: the file cannot be read, or is no JSON object.
+            InputError: a value has another type than its field.
         """
         try:
             with self._file.open("rb") as stream:
@@ -261,8 +268,8 @@ class FromFile(_Silent):
             raise RunError(f"{self._file}: {error}") from None
 
 
-class _OfDish:
-    """A Starlink terminal, as collectors ask."""
+class _StarlinkTerminal:
+    """Starlink terminal, in the form that `Collector` polls."""
 
     map_every_s = maps.EVERY_S
 
@@ -284,17 +291,17 @@ class _OfDish:
 
 
 class Watch:
-    """A thread that asks the terminal every second, and hands on what it says.
+    """Thread that polls the terminal every second and passes on its samples.
 
     Args:
-        dish: a Starlink terminal's address.
-        file: or where another one's values stand.
-        add: returns what the host adds to the newest sample.
-        above: returns what is known of a second's sky, by its time in ns.
-        take: takes samples, usually one per second.
-        take_map: takes the file of the terminal's obstruction map when it has changed.
-        say: takes lines.
-        clock: what time it is, and how to wait.
+        dish: address of a Starlink terminal.
+        file: without `dish`, file with another terminal's values.
+        host_fields: returns the host's fields, which are added to the newest sample.
+        fields_of_second: returns a second's fields of satellites and probe, given its time in ns.
+        on_samples: called with new samples, usually one per second.
+        on_map: called with the content of the terminal's obstruction map when it has changed.
+        say: function for log lines.
+        clock: time and waiting.
     """
 
     def __init__(
@@ -302,16 +309,27 @@ class Watch:
         dish: str | None,
         file: Path | None,
         *,
-        add: Callable[[], Sample],
-        above: Callable[[int], Sample] = lambda _time_ns: {},
-        take: Callable[[Sequence[Sample]], None],
-        take_map: Callable[[bytes], None] = lambda _content: None,
+        host_fields: Callable[[], Sample],
+        fields_of_second: Callable[[int], Sample] = lambda _time_ns: {},
+        on_samples: Callable[[Sequence[Sample]], None],
+        on_map: Callable[[bytes], None] = lambda _content: None,
         say: Callable[[str], None],
         clock: Clock,
     ) -> None:
-        terminal = _OfDish(dish, clock) if dish else FromFile(file) if file else _Silent()
-        self._add, self._above, self._take, self._say = add, above, take, say
-        self._take_map, self._map, self._clock = take_map, b"", clock
+        terminal = (
+            _StarlinkTerminal(dish, clock)
+            if dish
+            else FileTerminal(file)
+            if file
+            else _NoTerminal()
+        )
+        self._host_fields, self._fields_of_second, self._on_samples, self._say = (
+            host_fields,
+            fields_of_second,
+            on_samples,
+            say,
+        )
+        self._on_changed_map, self._map, self._clock = on_map, b"", clock
         self._collector = Collector(
             terminal, self._deliver, on_map=self._on_map, say=lambda line: say(f"dish {line}")
         )
@@ -320,39 +338,39 @@ class Watch:
         self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
 
     def start(self) -> None:
-        """Begin."""
+        """Start the polling thread."""
         self._thread.start()
 
     def close(self) -> None:
-        """End."""
+        """Stop the thread, without waiting for it."""
         self._stopped.set()
 
     def _run(self) -> None:
         while not self._stopped.is_set():
             try:
                 self._collector.run(self._clock.now_ns, self._sleep, self._stopped.is_set)
-            except Exception as error:  # telemetry goes on, whatever it was.
+            except Exception as error:  # telemetry must go on after any failure.
                 self._say(f"telemetry: {type(error).__name__}: {error}")
                 self._clock.wait(self._stopped, 1.0)
 
     def _sleep(self, seconds: float) -> None:
         self._clock.wait(self._stopped, seconds)
 
-    def _on_map(self, _time_ns: int, seen: Any) -> None:
-        """Hand on what the terminal has seen of the sky, where that is news."""
+    def _on_map(self, _time_ns: int, obstruction_map: Any) -> None:
+        """Pass on the terminal's obstruction map, if it has changed."""
         from skyhop.dish.messages import recorded_map
 
-        content = recorded_map(seen)
+        content = recorded_map(obstruction_map)
         if content != self._map:
-            self._take_map(content)
+            self._on_changed_map(content)
             self._map = content
 
     def _deliver(self, samples: Sequence[Sample]) -> None:
         newest = max(samples, key=lambda sample: int(sample[TIME] or 0))
-        whole = {**self._add(), **newest}
-        self._take(
+        whole = {**self._host_fields(), **newest}
+        self._on_samples(
             [
-                {**self._above(time_of(each)), **(whole if each is newest else each)}
+                {**self._fields_of_second(time_of(each)), **(whole if each is newest else each)}
                 for each in samples
             ]
         )

@@ -1,26 +1,26 @@
-"""What a node's owner has written down for the agent: a file that never leaves the machine.
+"""Settings of a node's owner for the agent: a TOML file that never leaves the machine.
 
-    place = "41.39,2.17"                   # or "dish": what the terminal says, where it may
-    precision_deg = 0.1                    # how finely it may be known
+    place = "41.39,2.17"                   # or "dish": the position that the terminal reports
+    precision_deg = 0.1                    # the position is rounded to multiples of this
 
-    [orbit]                                # satellites: nothing without this table
-    elements = "starlink.tle"              # TLE or OMM; an address; a constellation's name
+    [orbit]                                # satellites; off without this table
+    elements = "starlink.tle"              # TLE or OMM file, URL, or a constellation's name
     handover = "max-elevation-grid"
     old_after_days = 3
 
-    [weather]                              # nothing without this table
+    [weather]                              # off without this table
     source = "open-meteo"
 
-    [probe]                                # nothing without this table
-    target = "8.8.8.8"                     # pinged; with a port, connected to
+    [probe]                                # off without this table
+    target = "8.8.8.8"                     # pinged; with a port, a TCP connection
 
-    [predict]                              # nothing without this table
-    model = "models/xgboost"               # beside this file; a list of one of each target
-    horizon = 1                            # s; each model's shortest where not given
+    [predict]                              # off without this table
+    model = "models/xgboost"               # relative to this file; or a list, one per target
+    horizon = 1                            # s; default: each model's shortest
 
 In `[orbit]`, `path = "site.parquet"` with `begins = "2026-12-01T10:00:00Z"` is for emulated links,
-which their path file or scenario tells all about, and `grid = true` for the moments of Starlink's
-grid alone.
+whose path file or scenario gives the satellites, and `grid = true` for the times of Starlink's
+handover grid alone.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from skyhop.data.toml import read_toml
 from skyhop.errors import InputError
 
 FILE = "agent.toml"
-"""In the agent's directory, where nothing else is named."""
+"""Default name of the settings file, in the agent's directory."""
 DISH = "dish"
 OPEN_METEO = "open-meteo"
 _OPEN_METEO_URL = "https://api.open-meteo.com/v1/forecast"
@@ -46,80 +46,82 @@ _COARSEST_DEG = 10.0
 _HANDOVER = "max-elevation-grid"
 _OLD_AFTER_DAYS = 3.0
 _OLDEST_DAYS = 14.0
-"""Element sets older than that no path takes."""
+"""Age limit of element sets in days, the same as that of `skyhop path`."""
 _LARGEST_FILE = 100_000
 _MOST_MODELS, _LONGEST_HORIZON_S = 2, 30
 _TARGET = re.compile(
     r"(?:(?P<host>[A-Za-z0-9._-]{1,253}|[0-9A-Fa-f]*:[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*)"
     r"|\[(?P<six>[0-9A-Fa-f:.]{2,45})\])(?::(?P<port>[0-9]{1,5}))?"
 )
-"""A name or an address, and perhaps a port; IPv6 stands in brackets where it has one."""
+"""Form of the probe's target: a name or an address, and an optional port. An IPv6 address before a
+port is in brackets.
+"""
 _SUFFIXES = {".csv", ".gz", ".json", ".omm", ".tle", ".toml", ".txt", ".xml"}
 
 
 @dataclass(frozen=True)
 class Orbit:
-    """Where satellites are known from: one of `elements`, `path` and `is_grid`."""
+    """Source of satellite positions: exactly one of `elements`, `path` and `is_grid`."""
 
     elements: str | None = None
     handover: str = _HANDOVER
-    """The policy by which the serving satellite is guessed."""
+    """Handover policy that predicts the serving satellite."""
     old_after_days: float = _OLD_AFTER_DAYS
     path: str | None = None
     begins_ns: int = 0
-    """When the path's first second was, in UTC."""
+    """Time at which the path begins, in ns of UTC since 1970."""
     is_grid: bool = False
 
 
 @dataclass(frozen=True)
 class Probe:
-    """Whom the agent probes once a second."""
+    """Target that the agent probes once a second."""
 
     host: str
     port: int | None = None
-    """Over TCP; without one it is pinged where this user may."""
+    """TCP port; `None` probes with ICMP echo if this user may send it."""
 
 
 @dataclass(frozen=True)
 class Predict:
-    """What fills `predicted_latency_ms` and `predicted_throughput_bps`."""
+    """Models that fill `predicted_latency_ms` and `predicted_throughput_bps`."""
 
     models: tuple[str, ...]
-    """Directories."""
+    """Directories of the models, at most one model per predicted field."""
     horizon_s: int | None = None
-    """How far ahead; None is each model's shortest."""
+    """Horizon of the predictions in s; `None` is each model's shortest."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """An owner's; as it is here, of one who has written nothing."""
+    """Settings of a node's owner; the defaults switch everything off."""
 
     place: str | None = None
-    """A position, a place's name, or `DISH`."""
+    """Coordinates, the name of a place, or `DISH`."""
     precision_deg: float = _PRECISION_DEG
-    """To what multiples of this the position is rounded before anything is done with it: distances
-    of satellites tell where they were measured."""
+    """Step in degrees to which the position is rounded before any use, as distances of satellites
+    would otherwise reveal it; 0 keeps it exact."""
     orbit: Orbit | None = None
     weather: str | None = None
-    """The address to ask."""
+    """URL of the weather service; `None` switches weather off."""
     probe: Probe | None = None
     predict: Predict | None = None
 
     @property
     def needs_dish(self) -> bool:
-        """Whether the terminal is to be asked where it is."""
+        """Whether the position comes from the terminal."""
         return self.place == DISH
 
 
 def read_settings(file: Path, *, is_wanted: bool = True) -> Settings:
-    """Return what a file says; nothing is switched on where it need not be there and is not.
+    """Read a settings file; if an optional file is missing, return the defaults.
 
     Args:
-        file: of TOML.
-        is_wanted: whether it has to be there.
+        file: the TOML file.
+        is_wanted: whether a missing file is an error.
 
     Raises:
-        InputError: it cannot be read, or a key is wrong: the message names it.
+        InputError: the file cannot be read, or a key is wrong; the message names the key.
     """
     try:
         with file.open("rb") as stream:
@@ -127,11 +129,11 @@ def read_settings(file: Path, *, is_wanted: bool = True) -> Settings:
     except FileNotFoundError:
         if not is_wanted:
             return Settings()
-        raise InputError(f"{file}: there is no such file") from None
+        raise InputError(f"{file}: does not exist") from None
     except OSError as error:
         raise InputError(f"{file}: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise InputError(f"{file}: is no TOML: it is no text in UTF-8") from None
+        raise InputError(f"{file}: is no TOML: its text is not UTF-8") from None
     try:
         return _settings(read_toml(text, str(file)), file.parent)
     except _WrongError as error:
@@ -139,7 +141,7 @@ def read_settings(file: Path, *, is_wanted: bool = True) -> Settings:
 
 
 class _WrongError(ValueError):
-    """A key is wrong."""
+    """A key or a value of the settings is wrong."""
 
 
 def _settings(content: Mapping[str, Any], directory: Path) -> Settings:
@@ -166,15 +168,16 @@ def _orbit(table: Mapping[str, Any], directory: Path) -> Orbit:
         raise _WrongError("orbit: expected one of elements, path and grid = true")
     handover = _text(table, "handover", "orbit.") or _HANDOVER
     if not handover.endswith("-grid"):
-        # Others keep what they chose once, and where a forecast begins would decide.
+        # Other policies keep their first choice, so the result would depend on where a forecast
+        # starts.
         raise _WrongError(
             f'orbit.handover: "{handover[:100]}" does not choose at the moments of a grid; '
             "expected max-elevation-grid, nearest-grid, shortest-grid or longest-visible-grid"
         )
     if path is not None and "begins" not in table:
-        raise _WrongError("orbit.begins: is missing: when the path's first second was")
+        raise _WrongError("orbit.begins: is missing: give the time at which the path begins")
     return Orbit(
-        elements=None if elements is None else _beside(elements, directory),
+        elements=None if elements is None else _resolve_elements(elements, directory),
         handover=handover,
         old_after_days=_number(table, "old_after_days", _OLD_AFTER_DAYS, _OLDEST_DAYS, "orbit."),
         path=None if path is None else str(directory / path),
@@ -183,8 +186,11 @@ def _orbit(table: Mapping[str, Any], directory: Path) -> Orbit:
     )
 
 
-def _beside(elements: str, directory: Path) -> str:
-    """Return a file of element sets by its whole name; an address or a name as it is."""
+def _resolve_elements(elements: str, directory: Path) -> str:
+    """Return the path of an element-set file, resolved against the settings file's directory.
+
+    URLs and names of constellations are returned unchanged.
+    """
     file = directory / elements
     looks_like_file = "/" in elements or file.suffix.lower() in _SUFFIXES
     return str(file) if looks_like_file and "://" not in elements else elements
@@ -197,8 +203,7 @@ def _weather(table: Mapping[str, Any]) -> str:
         return _OPEN_METEO_URL
     if source is None or not source.startswith(("https://", "http://")):
         raise _WrongError(
-            f'weather.source: expected "{OPEN_METEO}", or the address of a server that answers '
-            "as it does"
+            f'weather.source: expected "{OPEN_METEO}", or the URL of a server with the same API'
         )
     return source
 
@@ -208,7 +213,7 @@ def _probe(table: Mapping[str, Any]) -> Probe:
     target = _text(table, "target", "probe.")
     found = _TARGET.fullmatch(target or "")
     if found is None or not 0 < int(found["port"] or 1) < 1 << 16:
-        raise _WrongError('probe.target: expected such as "8.8.8.8" or "example.org:443"')
+        raise _WrongError('probe.target: expected a target such as "8.8.8.8" or "example.org:443"')
     host = found["six"] or found["host"]
     return Probe(host, int(found["port"]) if found["port"] else None)
 
@@ -220,7 +225,7 @@ def _predict(table: Mapping[str, Any], directory: Path) -> Predict:
     models = [name for name in asked if isinstance(name, str) and name and "\0" not in name]
     if len(models) < len(asked) or not 1 <= len(models) <= _MOST_MODELS:
         raise _WrongError(
-            "predict.model: expected a model's directory, or a list of one of latency and one of "
+            "predict.model: expected a model's directory, or a list of one for latency and one for "
             "throughput"
         )
     horizon = table.get("horizon")
@@ -233,7 +238,7 @@ def _known(table: Mapping[str, Any], keys: set[str], where: str) -> None:
     for key in table:
         if key not in keys:
             raise _WrongError(
-                f"{where}{key[:100]}: there is no such key; expected {', '.join(sorted(keys))}"
+                f"{where}{key[:100]}: unknown key; expected {', '.join(sorted(keys))}"
             )
 
 

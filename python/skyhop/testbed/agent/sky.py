@@ -1,10 +1,10 @@
-"""`python -m skyhop.testbed.agent.sky < ORDER`: what stands above a node in the next minutes.
+"""`python -m skyhop.testbed.agent.sky < ORDER`: compute the satellites above a node, ahead of time.
 
-A process of its own, begun every ten minutes, so that an agent needs the memory of neither element
-sets nor arrays: it reads an order, prints a table with a row per second, and ends. The satellites
-are propagated by skyhop's core, and which of them serves is what `skyhop path` and the forecast of
-`skyhop signal` say: the policy's choice at the terminal, among those above the least elevation. In
-emulated links it is what the link's own path says.
+It is a separate process, started every ten minutes, so that the agent loads neither element sets
+nor numpy: it reads an order, prints a table with a row per second, and ends. skyhop's core
+propagates the satellites. The serving satellite is the one that `skyhop path` and the forecast of
+`skyhop signal` choose: the handover policy's choice among those above the minimum elevation. For an
+emulated link it is the satellite that serves the link's own path.
 """
 
 from __future__ import annotations
@@ -20,9 +20,16 @@ import numpy as np
 
 from skyhop.data.arrays import FloatArray
 from skyhop.data.geometry import earth_fixed_m, seen_from
-from skyhop.data.overhead import AHEAD_S, Fleet, Source, forecast, grid_before_s, utc_text
 from skyhop.data.paths import Path, read_path
 from skyhop.data.paths import path as compute_path
+from skyhop.data.serving_satellites import (
+    AHEAD_S,
+    Fleet,
+    ServingTimeline,
+    forecast,
+    grid_before_s,
+    utc_text,
+)
 from skyhop.errors import InputError, RunError
 from skyhop.testbed.agent.position import Position, position
 
@@ -31,11 +38,12 @@ _DOWNLOADED_EVERY_S = 6 * 3600.0
 _NICE = 15
 
 At = Callable[[int], FloatArray]
-"""Returns all satellites' earth-fixed positions (n, 3) in m, a time of the path's in ns later."""
+"""Function that returns the earth-fixed positions of all satellites in m, shape (n, 3), given the
+time in ns since the path's beginning."""
 
 
 class Row(NamedTuple):
-    """One second."""
+    """Satellite fields of telemetry in one second: distances in m, elevation in degrees."""
 
     sat_count: int | None = None
     sat_dist_min: float | None = None
@@ -47,18 +55,17 @@ class Row(NamedTuple):
 
 
 def table(order: dict[str, Any]) -> dict[str, Any]:
-    """Return what an order asks for.
+    """Compute the table that an order asks for.
 
     Args:
-        order: `from_ns` and `seconds`, beside what stands in `settings.Orbit` and the position.
+        order: `from_ns` and `seconds`, with the fields of `settings.Orbit` and the position.
 
     Returns:
-        `fields`, and `rows` from `from_ns` on, one per second; what the owner should know, as
-        `notes`.
+        `fields`, and `rows` from `from_ns` on, one per second; `notes` for the agent's log.
 
     Raises:
         InputError: a file or a place is wrong, or the element sets are too old.
-        RunError: the terminal does not say where it is.
+        RunError: the terminal does not report its position.
     """
     seconds = [order["from_ns"] + number * _S for number in range(order["seconds"])]
     notes: list[str] = []
@@ -70,13 +77,13 @@ def table(order: dict[str, Any]) -> dict[str, Any]:
     return {"fields": Row._fields, "rows": rows, "notes": notes}
 
 
-# --- over element sets, or a constellation that comes with skyhop ---
+# --- rows from element sets, or from a constellation that comes with skyhop ---
 
 
 def _of_elements(
     order: dict[str, Any], where: Position, seconds: Sequence[int], notes: list[str]
 ) -> list[Row]:
-    # From a moment of the grid on, as a forecast that began long ago would have it.
+    # Begin at a handover of the grid, so that each forecast makes the same choices as an older one.
     begin_s = grid_before_s(seconds[0] // _S)
     lasts_s = seconds[-1] // _S - begin_s + 1 + AHEAD_S
     name, start = _file(order["elements"], notes), utc_text(begin_s * _S)
@@ -96,50 +103,53 @@ def _of_elements(
             lasts_s,
         )
     except InputError:
-        # There is no path from where no satellite is ever seen.
+        # The path engine refuses places from which no satellite is ever visible.
         rows = [sky.row(each_ns - begin_s * _S, None, None) for each_ns in seconds]
         if any(row.sat_count for row in rows):
             raise
         return rows
-    source = Source(path, begin_s * _S, is_round=False)
+    source = ServingTimeline(path, begin_s * _S, repeats=False)
     return [_row(source, sky, each_ns) for each_ns in seconds]
 
 
 def _file(elements: str, notes: list[str]) -> str:
-    """Return the name of element sets: of an address, that of the local copy."""
-    from skyhop.data.downloads import copy_of, downloaded, is_address
+    """Return the file or constellation name of element sets.
+
+    A URL is downloaded to a local copy.
+    """
+    from skyhop.data.downloads import cached_file, download, is_address
 
     if not is_address(elements):
         return elements
     try:
-        return str(downloaded(elements, _DOWNLOADED_EVERY_S))
+        return str(download(elements, _DOWNLOADED_EVERY_S))
     except InputError as error:
-        copy = copy_of(elements)
+        copy = cached_file(elements)
         if not copy.is_file():
             raise
-        # What is there serves until it is too old.
-        notes.append(f"{error}; the copy from before is used")
+        # The download failed; the older copy serves until its element sets are too old.
+        notes.append(f"{error}; the older copy is used")
         return str(copy)
 
 
-# --- over the path of an emulated link ---
+# --- rows from the path of an emulated link ---
 
 
 def _path(name: str) -> Path:
-    """Return the path of a file, or of the scenario that a link is emulated by."""
+    """Read a path file; for a scenario that emulates a link, compute its path."""
     if not name.endswith(".toml"):
         return read_path(name)
     return compute_path(scenario=name, progress=lambda _done, _all: None)
 
 
 def _of_path(path: Path, begins_ns: int, seconds: Sequence[int]) -> list[Row]:
-    source = Source(path, begins_ns, is_round=True)
+    source = ServingTimeline(path, begins_ns, repeats=True)
     sky = _sky_of(path)
     return [_row(source, sky, each_ns) for each_ns in seconds]
 
 
 def _sky_of(path: Path) -> _Sky | None:
-    """Return the sky over a path's end `from`; None of one that was measured."""
+    """Return the satellites above the path's end `from`; `None` for a measured path."""
     from skyhop.data.positions import end_deg, satellites_at
 
     header = path.header
@@ -150,12 +160,12 @@ def _sky_of(path: Path) -> _Sky | None:
     return _Sky(lambda t_ns: satellites_at(header, t_ns / _S)[0], where, minimum_deg, None)
 
 
-# --- a second's row ---
+# --- row of one second ---
 
 
 @dataclass(frozen=True)
 class _Sky:
-    """Satellites above a place."""
+    """Satellites above a position, at any time."""
 
     at: At
     where: Position
@@ -163,7 +173,10 @@ class _Sky:
     names: Sequence[str] | None
 
     def row(self, t_ns: int, serving: int | None, handover_in_s: float | None) -> Row:
-        """Return what is above at a time of the path's."""
+        """Return the row at a time in ns since the path's beginning.
+
+        `serving` is the serving satellite's index; `handover_in_s` the time to the next handover.
+        """
         where, positions_m = self.where, self.at(t_ns)
         elevation_deg, _ = seen_from(
             where.latitude_deg, where.longitude_deg, positions_m, where.altitude_m
@@ -189,7 +202,7 @@ class _Sky:
         return f"satellite {satellite}" if self.names is None else self.names[satellite]
 
 
-def _row(source: Source, sky: _Sky | None, at_ns: int) -> Row:
+def _row(source: ServingTimeline, sky: _Sky | None, at_ns: int) -> Row:
     found = source.at(at_ns)
     if found is None:
         return Row()
@@ -200,7 +213,7 @@ def _row(source: Source, sky: _Sky | None, at_ns: int) -> Row:
 
 
 def main() -> None:
-    """Read the order and print the table."""
+    """Read the order from standard input and print the table as JSON."""
     os.nice(_NICE)
     print(json.dumps(table(json.load(sys.stdin)), allow_nan=False))
 

@@ -1,8 +1,8 @@
-"""Triggers of jobs that wait here: looked at with every sample, and shown to who listens.
+"""Triggers of armed jobs: evaluated with every sample, and published on a socket.
 
-Whoever connects to `STATE/triggers.sock` is sent a JSON line per look, such as
-`{"at_ns": 1, "job": "01J...", "expression": "tilt > 3", "value": false, "fired": false}`, and is
-dropped where it does not read them.
+A client of `STATE/triggers.sock` receives a JSON line per evaluation, such as `{"at_ns": 1, "job":
+"01J...", "expression": "tilt > 3", "value": false, "fired": false}`. A client that does not read
+its lines is disconnected.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from skyhop.errors import InputError
 from skyhop.telemetry.fields import TIME, Sample
-from skyhop.testbed.agent.book import Book
-from skyhop.testbed.agent.life import length_s
+from skyhop.testbed.agent.agent_db import AgentDb
+from skyhop.testbed.agent.local_run import length_s
 
 if TYPE_CHECKING:
     from skyhop.testbed.triggers import Evaluation
@@ -25,20 +25,20 @@ FILE = "triggers.sock"
 _MOST_LISTENERS = 32
 _S = 1_000_000_000
 _SAVED_EVERY_NS = 30 * _S
-_TOLD_EVERY_NS = 10 * _S
-"""A change of outcome that is no firing is reported no more often."""
+_REPORT_EVERY_NS = 10 * _S
+"""Shortest time between two reports of a changed outcome; firings are reported at once."""
 
 
-class Armed:
-    """A job's trigger here."""
+class ArmedTrigger:
+    """Trigger of a job, with its state on this node."""
 
     def __init__(self, job: str, spec: dict[str, Any]) -> None:
-        """Read it.
+        """Parse the trigger of a job.
 
         Raises:
-            InputError: it is none.
+            InputError: the expression is wrong.
         """
-        # The language's parser takes memory that nodes without triggers need not have.
+        # The import is local to spare nodes without triggers the parser's memory.
         from skyhop.testbed.triggers import Trigger
 
         when = spec["when"]
@@ -46,7 +46,7 @@ class Armed:
         self.job = job
         self.max_runs: int | None = when.get("max_runs")
         self.runs = 0
-        """How many it has begun."""
+        """Number of runs that the trigger has started."""
         self.has_fired = False
         self.trigger = Trigger(
             when["trigger"],
@@ -55,45 +55,48 @@ class Armed:
             seed=int(when.get("seed", 1)),
             source=f"job {job}",
         )
-        self.told: tuple[int, str] = (0, "")
+        self.last_reported: tuple[int, str] = (0, "")
         self.saved_ns = 0
 
     def dumps(self) -> str:
-        """Return what it has seen, for the book."""
+        """Return the trigger's state as JSON text, for the database."""
         values = {"runs": self.runs, "fired": self.has_fired, "seen": self.trigger.as_json()}
         return json.dumps(values, allow_nan=False, separators=(",", ":"))
 
     def restore(self, text: str) -> None:
-        """Go on where `dumps` was written, as far as that is the same trigger.
+        """Restore the state that `dumps` wrote.
 
         Raises:
-            InputError: what it saw is another trigger's, or damaged.
+            InputError: the state is damaged, or belongs to another expression.
         """
         try:
             values = json.loads(text)
             self.runs, self.has_fired = int(values["runs"]), bool(values["fired"])
         except (ValueError, KeyError, TypeError) as error:
-            raise InputError(f"a trigger's state is damaged ({error}): begin anew") from None
+            raise InputError(f"a trigger's stored state is damaged: {error}") from None
         self.trigger.restore(values.get("seen"))
 
 
 class Triggers:
-    """All of a node.
+    """Triggers of all armed jobs of a node.
 
     Args:
-        book: what they have seen is kept there.
+        db: the database, which keeps the triggers' states.
         state: the agent's directory, for the socket.
-        say: takes lines.
+        say: takes log lines.
     """
 
-    def __init__(self, book: Book, state: Path, say: Any) -> None:
-        self._book, self._say = book, say
-        self._armed: dict[str, Armed] = {}
+    def __init__(self, db: AgentDb, state: Path, say: Any) -> None:
+        self._db, self._say = db, say
+        self._armed: dict[str, ArmedTrigger] = {}
         self._refused: set[str] = set()
         self._publisher = Publisher(state / FILE)
 
     def follow(self, jobs: dict[str, dict[str, Any]]) -> None:
-        """Look at these jobs' triggers from now on, by their ids."""
+        """Set the jobs whose triggers are evaluated.
+
+        `jobs` maps a job's id to its specification.
+        """
         for job in [*self._armed]:
             if job not in jobs:
                 self.save(job)
@@ -106,75 +109,75 @@ class Triggers:
 
     def _arm(self, job: str, spec: dict[str, Any]) -> None:
         try:
-            armed = Armed(job, spec)
+            armed = ArmedTrigger(job, spec)
         except (InputError, KeyError, ValueError, TypeError) as error:
             self._refused.add(job)
             self._say(f"job {job}: {error}")
             return
-        kept = self._book.get(f"trigger:{job}")
+        kept = self._db.get(f"trigger:{job}")
         if kept is not None:
             with suppress(InputError):
                 armed.restore(kept)
         self._armed[job] = armed
 
-    def get(self, job: str) -> Armed | None:
-        """Return a job's."""
+    def get(self, job: str) -> ArmedTrigger | None:
+        """Return the trigger of a job, if it is armed."""
         return self._armed.get(job)
 
     def has_fired(self, job: str) -> bool:
-        """Return whether it ever did, here."""
+        """Return whether the trigger of an armed job has ever fired on this node."""
         armed = self._armed.get(job)
         return armed is not None and armed.has_fired
 
-    def evaluate(self, sample: Sample) -> list[tuple[Armed, Evaluation]]:
-        """Look at all of them with a sample; return what they came to."""
+    def evaluate(self, sample: Sample) -> list[tuple[ArmedTrigger, Evaluation]]:
+        """Evaluate all triggers on a sample; return the results and publish them."""
         now_ns = int(sample[TIME] or 0)
-        looks = []
+        evaluations = []
         lines = []
         for armed in self._armed.values():
-            look = armed.trigger.update(now_ns, sample)
-            if look is None:
+            evaluation = armed.trigger.update(now_ns, sample)
+            if evaluation is None:
                 continue
-            if look.fired:
+            if evaluation.fired:
                 armed.has_fired = True
                 self.save(armed.job)
             elif now_ns - armed.saved_ns >= _SAVED_EVERY_NS:
                 armed.saved_ns = now_ns
                 self.save(armed.job)
-            looks.append((armed, look))
+            evaluations.append((armed, evaluation))
             line = {
-                "at_ns": look.at_ns,
+                "at_ns": evaluation.at_ns,
                 "job": armed.job,
                 "expression": armed.trigger.expression,
-                "value": look.value,
-                "fired": look.fired,
+                "value": evaluation.value,
+                "fired": evaluation.fired,
             }
             lines.append(json.dumps(line))
         self._publisher.publish(lines)
-        return looks
+        return evaluations
 
-    def is_news(self, armed: Armed, look: Evaluation) -> bool:
-        """Return whether a look is reported: a firing, or another outcome than the last one."""
-        at_ns, outcome = armed.told
-        is_same = outcome == look.outcome or look.at_ns - at_ns < _TOLD_EVERY_NS
-        if is_same and not look.fired:
+    def is_reportable(self, armed: ArmedTrigger, evaluation: Evaluation) -> bool:
+        """Return whether to report an evaluation: a firing, or (rate-limited) a changed outcome."""
+        at_ns, outcome = armed.last_reported
+        is_same = outcome == evaluation.outcome or evaluation.at_ns - at_ns < _REPORT_EVERY_NS
+        if is_same and not evaluation.fired:
             return False
-        armed.told = (look.at_ns, look.outcome)
+        armed.last_reported = (evaluation.at_ns, evaluation.outcome)
         return True
 
     def save(self, job: str) -> None:
-        """Keep what a trigger has seen."""
-        self._book.put(f"trigger:{job}", self._armed[job].dumps())
+        """Save the state of a job's trigger in the database."""
+        self._db.put(f"trigger:{job}", self._armed[job].dumps())
 
     def close(self) -> None:
-        """Keep what all have seen, and take the socket away."""
+        """Save the states of all triggers, and remove the socket."""
         for job in self._armed:
             self.save(job)
         self._publisher.close()
 
 
 class Publisher:
-    """A Unix socket that sends lines to whoever listens; nobody is waited for."""
+    """Unix socket that sends lines to all connected clients, and never blocks."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -186,12 +189,12 @@ class Publisher:
             self._socket.listen(_MOST_LISTENERS)
             self._socket.setblocking(False)
         except OSError:
-            # The name may be too long for a socket: then nobody listens.
+            # The path may be too long for a Unix socket; there are no clients then.
             self._socket.close()
             self._socket = None
 
     def publish(self, lines: list[str]) -> None:
-        """Send lines to all who listen; who does not read is dropped."""
+        """Send lines to all clients; disconnect a client whose buffer is full."""
         if self._socket is None:
             return
         with suppress(BlockingIOError):
@@ -210,7 +213,7 @@ class Publisher:
                 self._listeners.remove(listener)
 
     def close(self) -> None:
-        """Leave."""
+        """Disconnect all clients, and remove the socket."""
         for listener in self._listeners:
             listener.close()
         if self._socket is not None:

@@ -1,7 +1,7 @@
-"""A run's files on their way to the orchestrator: in pieces, on from where they stopped.
+"""Upload of a run's files to the orchestrator: in chunks, resumed after interruptions.
 
-What is uploaded stands in `upload.json` from the first try on, so that every try sends the same:
-what the job asked to keep, the program's output, the terminal's telemetry, the manifest last.
+The first attempt writes the list of files to `upload.json`, so that every attempt sends the same:
+the files that the job keeps, the program's output, the terminal's telemetry, and the manifest last.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 import skyhop
 from skyhop.telemetry import maps
-from skyhop.testbed.agent.life import Life
+from skyhop.testbed.agent.local_run import LocalRun
 from skyhop.testbed.agent.node import Node, clock_offset_ms
 from skyhop.testbed.executor import keep
 from skyhop.testbed.executor.assignment import RESULT_FILE, WORK, write_durably
@@ -30,25 +30,29 @@ TELEMETRY_FILE = "telemetry.parquet"
 _OF_TERMINAL = (TELEMETRY_FILE, maps.FILE)
 PIECE_BYTES = 256_000
 _SECONDS_PER_BYTE = 1 / 10_000
-"""Slower than that, an upload is given up and gone on with."""
+"""Reciprocal of the slowest rate, 10 kB/s: an attempt that is slower is given up, and the next one
+resumes the upload.
+"""
 _LEAST_PATIENCE_S = 60.0
 _TELEMETRY_PATIENCE_S = 120.0
 
 
-def send(node: Node, life: Life, stopped: Callable[[], bool]) -> bool:
-    """Upload what is not there yet; return whether all of it is.
+def send(node: Node, local_run: LocalRun, stopped: Callable[[], bool]) -> bool:
+    """Upload the bytes that the orchestrator does not have yet; return whether all files are there.
 
     Raises:
-        RunError: it did not arrive.
-        OSError: a file cannot be read, or the manifest not be written.
+        RunError: the upload failed.
+        OSError: a file cannot be read, or the manifest cannot be written.
     """
-    directory = life.directory(node.runs)
-    manifest = _manifest(node, life, directory)
+    directory = local_run.directory(node.runs)
+    manifest = _manifest(node, local_run, directory)
     content = json.dumps(manifest, indent=1).encode()
-    there = node.link.offsets(life.run, life.side.value)
-    left = sum(int(f["size"]) for f in manifest["files"]) - sum(there.values()) + len(content)
+    received = node.link.offsets(local_run.run, local_run.side.value)
+    left = sum(int(f["size"]) for f in manifest["files"]) - sum(received.values()) + len(content)
     patience_s = _LEAST_PATIENCE_S + max(0, left) * _SECONDS_PER_BYTE
-    chunks = (_chunk(life, *piece) for piece in _pieces(directory, manifest, content, there))
+    chunks = (
+        _chunk(local_run, *piece) for piece in _pieces(directory, manifest, content, received)
+    )
     return node.link.upload(_until(stopped, chunks), patience_s)
 
 
@@ -60,14 +64,17 @@ def _until(stopped: Callable[[], bool], chunks: Iterator[Any]) -> Iterator[Any]:
 
 
 def _pieces(
-    directory: Path, manifest: dict[str, Any], content: bytes, there: dict[str, int]
+    directory: Path, manifest: dict[str, Any], content: bytes, received: dict[str, int]
 ) -> Iterator[tuple[dict[str, Any], int, bytes]]:
-    """Return pieces of files that are not there yet, the manifest's last."""
+    """Yield file entry, offset and data of the bytes that the orchestrator does not have yet.
+
+    The manifest comes last. `received` maps a file's name to the bytes that have arrived.
+    """
     for entry in manifest["files"]:
-        offset = there.get(entry["name"], 0)
-        if offset >= entry["size"] and entry["name"] in there:
+        offset = received.get(entry["name"], 0)
+        if offset >= entry["size"] and entry["name"] in received:
             continue
-        with os.fdopen(_opened(directory, entry["name"]), "rb") as stream:
+        with os.fdopen(_open_listed(directory, entry["name"]), "rb") as stream:
             stream.seek(offset)
             while True:
                 data = stream.read(PIECE_BYTES)
@@ -79,10 +86,10 @@ def _pieces(
     yield {"name": MANIFEST, "size": len(content), "sha256": digest}, 0, content
 
 
-def _chunk(life: Life, entry: dict[str, Any], offset: int, data: bytes) -> Any:
+def _chunk(local_run: LocalRun, entry: dict[str, Any], offset: int, data: bytes) -> Any:
     return wire.Chunk(
-        run=life.run,
-        side=life.side.value,
+        run=local_run.run,
+        side=local_run.side.value,
         name=entry["name"],
         offset=offset,
         size=entry["size"],
@@ -91,34 +98,36 @@ def _chunk(life: Life, entry: dict[str, Any], offset: int, data: bytes) -> Any:
     )
 
 
-def _opened(directory: Path, name: str) -> int:
-    """Open a file of the manifest: ours beside the work directory, or the program's in it."""
+def _open_listed(directory: Path, name: str) -> int:
+    """Open a file of the manifest, in the run's directory or below its work directory."""
     if name in (*_outputs(directory), *_OF_TERMINAL) and not _is_programs(directory, name):
         return os.open(directory / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     return keep.open_kept(directory / WORK, name)
 
 
-def _manifest(node: Node, life: Life, directory: Path) -> dict[str, Any]:
-    """Return what is uploaded, as it was decided at the first try."""
+def _manifest(node: Node, local_run: LocalRun, directory: Path) -> dict[str, Any]:
+    """Return the manifest; the first call decides which files it lists and writes `upload.json`."""
     try:
         decided: dict[str, Any] = json.loads((directory / FILE).read_bytes())
         return decided
     except (FileNotFoundError, ValueError):
         pass
     result = json.loads((directory / RESULT_FILE).read_bytes())
-    files = list(_kept(directory))
+    files = list(_kept_files(directory))
     names = {entry["name"] for entry in files}
-    if life.side is Side.CLIENT and keep.TELEMETRY in life.spec.get("run", {}).get("keep", []):
-        _write_telemetry(node, life, directory / TELEMETRY_FILE)
+    if local_run.side is Side.CLIENT and keep.TELEMETRY in local_run.spec.get("run", {}).get(
+        "keep", []
+    ):
+        _write_telemetry(node, local_run, directory / TELEMETRY_FILE)
         _copy_map(node, directory / maps.FILE)
     for name in (*_outputs(directory), *_OF_TERMINAL):
         if name not in names and (directory / name).exists():
-            files.append({"name": name, **_measured(directory / name)})
+            files.append({"name": name, **_size_and_digest(directory / name)})
     manifest = {
-        "run": life.run,
-        "side": life.side.value,
+        "run": local_run.run,
+        "side": local_run.side.value,
         "node": node.name,
-        "job": life.job,
+        "job": local_run.job,
         "files": files,
         "clock_offset_ms": clock_offset_ms(),
         "versions": {"skyhop": skyhop.__version__, "kernel": os.uname().release},
@@ -128,24 +137,24 @@ def _manifest(node: Node, life: Life, directory: Path) -> dict[str, Any]:
     return manifest
 
 
-def _kept(directory: Path) -> list[dict[str, Any]]:
+def _kept_files(directory: Path) -> list[dict[str, Any]]:
     try:
         listed = json.loads((directory / keep.FILE).read_bytes())["files"]
     except (FileNotFoundError, ValueError, KeyError):
         return []
-    # A program's own file of the manifest's name would be taken for ours.
+    # A program's own file named like the manifest would be mistaken for it.
     return [{k: f[k] for k in ("name", "size", "sha256")} for f in listed if f["name"] != MANIFEST]
 
 
 def _is_programs(directory: Path, name: str) -> bool:
-    return any(entry["name"] == name for entry in _kept(directory))
+    return any(entry["name"] == name for entry in _kept_files(directory))
 
 
 def _outputs(directory: Path) -> tuple[str, ...]:
     return tuple(name for name in ("stdout", "stderr") if (directory / name).exists())
 
 
-def _measured(file: Path) -> dict[str, Any]:
+def _size_and_digest(file: Path) -> dict[str, Any]:
     digest, size = hashlib.sha256(), 0
     with file.open("rb") as stream:
         while piece := stream.read(1 << 20):
@@ -155,19 +164,19 @@ def _measured(file: Path) -> dict[str, Any]:
 
 
 def _copy_map(node: Node, file: Path) -> None:
-    """Copy the terminal's obstruction map as it is now, where it has one."""
+    """Copy the terminal's present obstruction map into the run's files, if the terminal has one."""
     try:
         write_durably(file, (node.telemetry / node.name / maps.FILE).read_bytes())
     except FileNotFoundError:
         return
     except OSError as error:
-        node.say(f"no obstruction map is kept with a run: {error.strerror}")
+        node.say(f"the obstruction map cannot be stored with a run: {error.strerror}")
 
 
-def _write_telemetry(node: Node, life: Life, file: Path) -> None:
-    """Write the samples of a run's time, in another process: what that needs is large."""
+def _write_telemetry(node: Node, local_run: LocalRun, file: Path) -> None:
+    """Write the telemetry of a run's time in a separate process, as polars needs much memory."""
     command = [sys.executable, "-m", "skyhop.testbed.agent.samples", str(node.telemetry)]
-    command += [node.name, str(life.start_ns), str(life.end_ns), str(file)]
+    command += [node.name, str(local_run.start_ns), str(local_run.end_ns), str(file)]
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=_TELEMETRY_PATIENCE_S, check=False
@@ -176,4 +185,4 @@ def _write_telemetry(node: Node, life: Life, file: Path) -> None:
     except (OSError, subprocess.TimeoutExpired) as error:
         said = [str(error)]
     if said:
-        node.say(f"run {life.run}: no telemetry of its time: {said[-1][:200]}")
+        node.say(f"run {local_run.run}: no telemetry of its time: {said[-1][:200]}")

@@ -1,8 +1,8 @@
-"""`python -m skyhop.testbed.agent.weather < ORDER`: what the weather at a node is.
+"""`python -m skyhop.testbed.agent.weather < ORDER`: request the weather at a node.
 
-Asks open-meteo, or a server that answers as it does, and prints the fields `weather_*`. Besides the
-address of this machine it learns the node's place, rounded as its owner wants. What is not said is
-left out; what is said in another unit than was asked for is an error, not a number.
+The process asks open-meteo, or a server with the same API, and prints the fields `weather_*`. The
+server learns this machine's address and the node's position, rounded as its owner chooses. Values
+that are missing in the answer are left out; a value in another unit than requested is an error.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _UNITS = {"wind_speed_unit": "ms", "temperature_unit": "celsius", "precipitation
 
 
 class _Variable(NamedTuple):
-    """One of open-meteo's, and what becomes of it."""
+    """Variable of open-meteo's API: table, name, expected unit, and conversion to the field."""
 
     table: str
     name: str
@@ -44,7 +44,7 @@ def _kelvin(celsius: float) -> float:
 
 
 def _water_mm(snow_cm: float) -> float:
-    """Return the water in fresh snow: by open-meteo's own rule, 7 cm are 10 mm."""
+    """Return the water content, in mm, of fresh snow in cm; open-meteo's rule is 10 mm per 7 cm."""
     return round(snow_cm * 10 / 7, 2)
 
 
@@ -66,7 +66,9 @@ _OF_HOURS = {
     "weather_rain": _Variable("hourly", "rain", "mm"),
     "weather_snow": _Variable("hourly", "snowfall", "cm", _water_mm),
 }
-"""Sums of the hours before; `1h` and `3h` are put behind."""
+"""Variables summed over the last 1 and 3 hours; the suffix `1h` or `3h` is added to the field's
+name.
+"""
 
 _KINDS: tuple[tuple[Sequence[int], str, str], ...] = (
     ((0,), "Clear", "clear sky"),
@@ -86,12 +88,14 @@ _KINDS: tuple[tuple[Sequence[int], str, str], ...] = (
     ((95,), "Thunderstorm", "thunderstorm"),
     ((96, 99), "Thunderstorm", "thunderstorm with hail"),
 )
-"""WMO's codes (table 4677) as open-meteo has them; how strong, light first."""
+"""WMO weather codes (table 4677) as open-meteo uses them, for one kind from light to heavy: codes,
+kind and description.
+"""
 _STRENGTHS = {1: ("",), 2: ("light ", "heavy "), 3: ("light ", "moderate ", "heavy ")}
 
 
 def address(source: str, where: Position) -> str:
-    """Return what is asked for."""
+    """Return the URL that requests the weather at a position."""
     asked: dict[str, list[str]] = {}
     for variable in [*_VARIABLES.values(), *_OF_HOURS.values()]:
         asked.setdefault(variable.table, []).append(variable.name)
@@ -110,20 +114,20 @@ def address(source: str, where: Position) -> str:
 
 
 def fields_of(answer: Any, at_s: int) -> Sample:
-    """Return the fields of an answer.
+    """Convert an answer of open-meteo to telemetry fields.
 
     Args:
-        answer: of open-meteo.
-        at_s: the time, in s since 1970: hours that are over by then count as before.
+        answer: the parsed JSON.
+        at_s: the present time, in s since 1970; hours that end by then count as past.
 
     Raises:
-        RunError: it is none, or in other units.
+        RunError: the answer holds no weather, or other units.
     """
     if not isinstance(answer, Mapping) or not isinstance(answer.get("current"), Mapping):
-        raise RunError("the answer is not one of open-meteo's: there is no weather in it")
+        raise RunError("the answer is not in open-meteo's format: it has no current weather")
     found: Sample = {}
     for field, variable in _VARIABLES.items():
-        value = _said(answer, variable, at_s)
+        value = _present_value(answer, variable, at_s)
         if value is not None:
             found[field] = variable.change(value)
     for field, variable in _OF_HOURS.items():
@@ -138,8 +142,8 @@ def fields_of(answer: Any, at_s: int) -> Sample:
     return found
 
 
-def _said(answer: Mapping[str, Any], variable: _Variable, at_s: int) -> float | None:
-    """Return a variable's value of now, or of the day that now is in; None where it is unknown."""
+def _present_value(answer: Mapping[str, Any], variable: _Variable, at_s: int) -> float | None:
+    """Return a variable's present value, or its value for the present day; `None` if unknown."""
     values = _values(answer, variable)
     if variable.table == "current":
         return values[0] if values else None
@@ -155,21 +159,21 @@ def _times(answer: Mapping[str, Any], variable: _Variable) -> list[int]:
 
 
 def _hours_before(answer: Mapping[str, Any], variable: _Variable, at_s: int) -> list[float]:
-    """Return the values of the last whole hours, without gaps, the latest last."""
+    """Return a variable's values for the whole hours since its last gap, the latest last."""
     before: list[float] = []
     for time_s, value in zip(_times(answer, variable), _values(answer, variable), strict=False):
         if time_s > at_s:
             continue
-        # A value is the sum of the hour that ends then.
+        # open-meteo's value is the sum over the hour that ends at its time stamp.
         before = [*before, value] if value is not None else []
     return before
 
 
 def _values(answer: Mapping[str, Any], variable: _Variable) -> list[float | None]:
-    """Return a variable's values, None where there is no number.
+    """Return a variable's values, with `None` in place of non-numbers.
 
     Raises:
-        RunError: they are in another unit.
+        RunError: the values are in another unit.
     """
     table, units = answer.get(variable.table), answer.get(f"{variable.table}_units")
     if not isinstance(table, Mapping) or variable.name not in table:
@@ -177,8 +181,8 @@ def _values(answer: Mapping[str, Any], variable: _Variable) -> list[float | None
     unit = units.get(variable.name) if isinstance(units, Mapping) else None
     if unit != variable.unit:
         raise RunError(
-            f"{variable.name} is answered in {str(unit)[:20]}, not in {variable.unit}: nothing of "
-            "it is taken"
+            f"{variable.name} comes in {str(unit)[:20]}, not in {variable.unit}: the answer is "
+            "not used"
         )
     said = table[variable.name]
     return [_number(value) for value in (said if isinstance(said, list) else [said])]
@@ -202,12 +206,12 @@ def _words(code: int) -> Sample:
     return {}
 
 
-def fetched(order: Mapping[str, Any]) -> Sample:
-    """Ask, and return the fields.
+def fetch_weather(order: Mapping[str, Any]) -> Sample:
+    """Request the weather at the position of an order; return the telemetry fields.
 
     Raises:
-        InputError: the place is none.
-        RunError: nobody answers, or not with the weather.
+        InputError: no place has the given name.
+        RunError: the server does not answer, or the answer holds no weather.
     """
     where = position(order["place"], order.get("dish"), order["precision_deg"])
     source = str(order["source"])
@@ -220,7 +224,7 @@ def fetched(order: Mapping[str, Any]) -> Sample:
         raise RunError(f"{source}: the server answers {error.code} {error.reason}") from None
     except (OSError, HTTPException) as error:
         reason = getattr(error, "reason", None) or error
-        raise RunError(f"{source}: cannot be asked: {reason}") from None
+        raise RunError(f"{source}: cannot be reached: {reason}") from None
     except (ValueError, RecursionError):
         raise RunError(f"{source}: the answer is no JSON") from None
     except RunError as error:
@@ -228,8 +232,8 @@ def fetched(order: Mapping[str, Any]) -> Sample:
 
 
 def main() -> None:
-    """Read the order and print the fields."""
-    print(json.dumps(fetched(json.load(sys.stdin)), allow_nan=False))
+    """Read the order from standard input and print the fields as JSON."""
+    print(json.dumps(fetch_weather(json.load(sys.stdin)), allow_nan=False))
 
 
 if __name__ == "__main__":

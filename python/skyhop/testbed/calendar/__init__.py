@@ -1,8 +1,9 @@
-"""Who may run when: what a job's times are, which jobs stand in each other's way, where room is.
+"""Calendar of jobs: their occurrences, conflicts between jobs, and free slots.
 
-`occurrences` are a job's times, `conflicts` the rule by which jobs exclude each other, `slots` the
-nearest time that is free. All of it is arithmetic over integers, nanoseconds since 1970 (UTC), in
-half-open intervals: what ends as another begins does not meet it. Nothing here reads a clock.
+`occurrences` computes a job's times, `conflicts` applies the rule by which jobs exclude each other,
+and `slots` finds the nearest free time. All times are integers, nanoseconds since 1970 (UTC), in
+half-open intervals: an interval that ends as another begins does not overlap it. No code here reads
+a clock.
 """
 
 from skyhop.testbed.calendar.conflicts import Conflict, Findings, check
@@ -14,7 +15,7 @@ from skyhop.testbed.calendar.occurrences import (
     occurrences,
     why_never,
 )
-from skyhop.testbed.calendar.slots import free, in_the_way, nearest_slot
+from skyhop.testbed.calendar.slots import first_overlap, free, nearest_slot
 
 __all__ = [
     "Booking",
@@ -24,8 +25,8 @@ __all__ = [
     "Plan",
     "bookings_of",
     "check",
+    "first_overlap",
     "free",
-    "in_the_way",
     "nearest_slot",
     "occurrences",
     "why_never",

@@ -1,14 +1,14 @@
-"""Which jobs exclude each other.
+"""Conflicts between jobs.
 
-Two jobs conflict if both are overhead, have a node in common, as client or server, and an
-occurrence a of one and b of the other overlap: a.start < b.end and b.start < a.end. Touching is no
-conflict. Compared are four years from when both jobs are valid. A cron job whose gaps are shorter
-than its length conflicts with itself. Kernel requests change nothing but the run's own namespace,
-so that they are no reason of their own.
+Two jobs conflict if both are overhead, share a node (as client or server), and an occurrence a of
+one and b of the other overlap: a.start < b.end and b.start < a.end. Intervals that only touch do
+not conflict. The comparison covers four years, starting when both jobs are valid. A cron job with
+gaps shorter than its length conflicts with itself. Kernel requests change only the run's own
+namespace, so they cause no conflict.
 
-A job with several clients and a server would be that many runs on the server at one time: it is
-refused where its times are fixed and it is overhead. Triggers fire on each client by themselves,
-and find the server free or busy then.
+A job with several clients and one server would occupy the server with as many runs at once; it is
+refused if it is overhead at fixed times. Triggers fire independently on each client, and the server
+may then be free or busy.
 """
 
 from __future__ import annotations
@@ -36,48 +36,49 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 MOST_OCCURRENCES = 1_000_000
-"""A job that has more in the time that is compared is refused."""
-USUAL_LIMIT = 100
-"""How many conflicts are listed; all are counted."""
+"""Upper limit on a job's occurrences in the compared time; a job with more is refused."""
+DEFAULT_LIMIT = 100
+"""Default upper limit on listed conflicts; the total counts all of them."""
 
 
 @dataclass(frozen=True, order=True)
 class Conflict:
-    """Two occurrences that cannot both be."""
+    """Two overlapping occurrences that need the same nodes."""
 
     mine: Interval
-    """Of the job that is checked."""
+    """Occurrence of the checked job."""
     theirs: Interval
     other: str
-    """Whose the second is: a job's key, the checked one's own where it meets itself."""
+    """Key of the other job; the checked job's own key if it conflicts with itself."""
     run: str
-    """The run's id, "" of an occurrence."""
+    """Id of the other job's run; "" for an occurrence that has no run yet."""
     nodes: tuple[str, ...]
-    """What both want, in the alphabet's order."""
+    """Nodes that both occurrences need, in alphabetical order."""
 
     def __str__(self) -> str:
         whose = f"job {self.other}" + (f", run {self.run}" if self.run else "")
         return (
-            f"{_text(self.mine)} meets {_text(self.theirs)} of {whose} on {', '.join(self.nodes)}"
+            f"{_text(self.mine)} overlaps {_text(self.theirs)} of {whose} "
+            f"on {', '.join(self.nodes)}"
         )
 
 
 @dataclass(frozen=True)
 class Findings:
-    """What a check came to."""
+    """Result of checking a job against the calendar."""
 
     conflicts: tuple[Conflict, ...]
-    """The first of them by time, as many as were asked for."""
+    """Earliest conflicts, at most `limit` of `check`."""
     total: int
-    """How many there are."""
+    """Number of all conflicts."""
     first: Interval | None
-    """The job's next occurrence, of a trigger its window; None where it has none left."""
+    """Next occurrence of the job, or its trigger's window; `None` if none is left."""
 
-    def refuse(self) -> None:
-        """Do nothing if there is no conflict.
+    def raise_if_conflicting(self) -> None:
+        """Raise an error if the job has conflicts.
 
         Raises:
-            InputError: there are; it names the first.
+            InputError: there are conflicts; the message names the first.
         """
         if self.total:
             more = f", and {self.total - 1:,} more" if self.total > 1 else ""
@@ -93,60 +94,60 @@ def check(
     booked: Iterable[Booking] = (),
     *,
     now_ns: int,
-    limit: int = USUAL_LIMIT,
+    limit: int = DEFAULT_LIMIT,
 ) -> Findings:
-    """Return what stands in a job's way.
+    """Find the conflicts of a job with other jobs, with runs, and with itself.
 
     Args:
-        plan: the job that shall be accepted; `others` do not hold it.
-        others: the jobs that were accepted, of any nodes.
-        booked: moved and triggered runs of overhead that have not ended.
-        now_ns: nothing before it is looked at, but what is under way is.
-        limit: how many conflicts are listed.
+        plan: the job to be accepted, which is not among `others`.
+        others: the accepted jobs, of any nodes.
+        booked: moved and triggered overhead runs that have not ended.
+        now_ns: the time; occurrences that have ended are ignored, those in progress count.
+        limit: upper limit on listed conflicts.
 
     Raises:
-        InputError: the job can never run, has more than `MOST_OCCURRENCES` occurrences, is
-            several overhead runs on one server at a time, or its cron line is none.
+        InputError: the job can never run, has more than `MOST_OCCURRENCES` occurrences, puts
+            several overhead runs on one server at a time, or its cron line is wrong.
     """
     never = why_never(plan.job, max(plan.submitted_ns, now_ns))
     if never is not None:
         raise InputError(f"job {plan.job.id} would never run: {never}")
-    _refuse_crowd(plan)
+    _refuse_crowded_server(plan)
     if not plan.reserves:
-        # A window that is open has begun before now.
+        # A trigger's window that is open now began in the past.
         from_ns = 0 if plan.job.when.kind is JobKind.TRIGGER else now_ns
         times = occurrences(plan.job, from_ns, 2**63 - 1, submitted_ns=plan.submitted_ns)
         return Findings((), 0, next(times, None))
     begin_ns = max(now_ns, validity(plan.job, plan.submitted_ns).start_ns)
     mine = _Times.of(plan, begin_ns)
-    found = _Found(limit)
-    mine.meet_themselves(found)
+    found = _ConflictCollector(limit)
+    mine.add_self_overlaps(found)
     for other in others:
         shared = plan.nodes & other.nodes if other.reserves else frozenset()
         if shared:
             both_ns = max(begin_ns, validity(other.job, other.submitted_ns).start_ns)
             then = mine if both_ns == begin_ns else _Times.of(plan, both_ns)
-            then.meet(_Times.of(other, both_ns), shared, found)
+            then.add_overlaps(_Times.of(other, both_ns), shared, found)
     for booking in booked:
         shared = plan.nodes & booking.nodes
         if shared and booking.end_ns > now_ns:
             is_near = booking.end_ns <= begin_ns + HORIZON_NS
             then = mine if is_near else _Times.of(plan, max(begin_ns, booking.start_ns))
-            then.meet_booking(booking, shared, found)
+            then.add_booking_overlaps(booking, shared, found)
     first = next(iter(mine.intervals(0, 1)), None)
     return Findings(tuple(sorted(found.conflicts)[:limit]), found.total, first)
 
 
-def _refuse_crowd(plan: Plan) -> None:
+def _refuse_crowded_server(plan: Plan) -> None:
     if plan.reserves and plan.job.server is not None and len(plan.job.nodes) > 1:
         raise InputError(
             f"job {plan.job.id}: {len(plan.job.nodes)} overhead runs at a time on the server "
-            f"{plan.job.server}: give a job for each node, at other times, or overhead = false"
+            f"{plan.job.server}: submit a job per node, at different times, or set overhead = false"
         )
 
 
-class _Found:
-    """Conflicts as they are found: all counted, of each pair the first ones kept."""
+class _ConflictCollector:
+    """Collector of conflicts: counts all, and keeps the first ones of each pair of jobs."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -154,7 +155,10 @@ class _Found:
         self.conflicts: list[Conflict] = []
 
     def add(self, total: int, first: Iterator[Conflict]) -> None:
-        """Count a pair's conflicts, and keep the first of them, which come in order."""
+        """Add `total` conflicts of a pair of jobs.
+
+        Keep the first of them, which are in order of time.
+        """
         self.total += total
         self.conflicts += [one for one, _ in zip(first, range(self.limit), strict=False)]
         if len(self.conflicts) > 100 * max(1, self.limit):
@@ -163,11 +167,11 @@ class _Found:
 
 @dataclass(frozen=True)
 class _Times:
-    """A plan's occurrences in the four years that are compared."""
+    """Occurrences of a plan in the four years that are compared."""
 
     plan: Plan
     starts: NDArray[np.int64]
-    """In order, of equal length."""
+    """Ascending start times in ns; all occurrences have the same length."""
     length_ns: int
 
     @staticmethod
@@ -175,7 +179,7 @@ class _Times:
         import numpy as np
 
         length = plan.length_ns
-        # What is under way at the beginning has its nodes.
+        # An occurrence that began earlier and is still in progress occupies its nodes too.
         begin, end = max(0, begin_ns - length + 1), begin_ns + HORIZON_NS
         try:
             times = starts(
@@ -188,12 +192,12 @@ class _Times:
         return _Times(plan, times, length)
 
     def intervals(self, low: int, high: int) -> Iterator[Interval]:
-        """Yield the occurrences of these indices."""
+        """Yield the occurrences with indices in [low, high)."""
         for start in self.starts[low:high].tolist():
             yield Interval(start, start + self.length_ns)
 
-    def meet_themselves(self, found: _Found) -> None:
-        """Find occurrences that begin before an earlier one has ended."""
+    def add_self_overlaps(self, found: _ConflictCollector) -> None:
+        """Find occurrences that begin before an earlier one of the same plan has ended."""
         import numpy as np
 
         index = np.arange(len(self.starts))
@@ -204,13 +208,15 @@ class _Times:
             pairs = self._pairs(self, low, high, self.plan.nodes)
             found.add(int(counts.sum()), pairs)
 
-    def meet(self, other: _Times, shared: frozenset[str], found: _Found) -> None:
-        """Find what of the other's times overlaps these."""
+    def add_overlaps(
+        self, other: _Times, shared: frozenset[str], found: _ConflictCollector
+    ) -> None:
+        """Find overlaps with the occurrences of another plan."""
         import numpy as np
 
         if not len(self.starts) or not len(other.starts):
             return
-        # Of the other's, those overlap that begin after mine less their length, before my end.
+        # Occurrences overlap if mine.start - their length < their start < mine.end.
         low = np.searchsorted(other.starts, self.starts - other.length_ns, "right")
         high = np.searchsorted(other.starts, self.starts + self.length_ns, "left")
         total = int((high - low).sum())
@@ -230,8 +236,10 @@ class _Times:
             for theirs in other.intervals(int(low[i]), int(high[i])):
                 yield Conflict(mine, theirs, other.plan.key, "", nodes)
 
-    def meet_booking(self, booking: Booking, shared: frozenset[str], found: _Found) -> None:
-        """Find which of these times a booking overlaps."""
+    def add_booking_overlaps(
+        self, booking: Booking, shared: frozenset[str], found: _ConflictCollector
+    ) -> None:
+        """Find the occurrences that overlap with a booking."""
         import numpy as np
 
         low = int(np.searchsorted(self.starts, booking.start_ns - self.length_ns, "right"))
@@ -247,7 +255,7 @@ class _Times:
 
 
 def _text(interval: Interval) -> str:
-    """Return an interval for people: "2026-12-01 10:00 to 10:30 UTC"."""
+    """Return an interval as text, such as "2026-12-01 10:00 to 10:30 UTC"."""
     begin, end = (
         dt.datetime.fromtimestamp(ns // 1_000_000_000, dt.UTC)
         for ns in (interval.start_ns, interval.end_ns)

@@ -1,7 +1,8 @@
-"""When a job runs: a cron line's times, one time, or the window in which its trigger is armed.
+"""Occurrences of a job: the times of a cron line, a single time, or its trigger's window.
 
-Cron lines are cronsim's (five fields, as Debian's cron reads them), in UTC. Which days one takes
-is asked once a year and kept; the times of a day are the same on all of them.
+Cron lines have the syntax of cronsim (five fields, as in Debian's cron), in UTC. The days that a
+line matches are computed and cached per year; the times within a day are the same on all matching
+days.
 """
 
 from __future__ import annotations
@@ -24,84 +25,85 @@ _S_NS = 1_000_000_000
 _DAY_NS = 86_400 * _S_NS
 _EPOCH = dt.date(1970, 1, 1).toordinal()
 _LAST_NS = 2**63 - 1
-"""The last instant that a job file can name, in the year 2262."""
+"""Last time that a job file can name, in ns: in the year 2262."""
 _CRON_FIELDS = 5
 
 HORIZON_NS = 1461 * _DAY_NS
-"""How far ahead jobs without an end are compared: four years, a leap day among them."""
+"""Time in ns over which jobs without an end are compared: four years with a leap day."""
 
 
 @dataclass(frozen=True, order=True, slots=True)
 class Interval:
-    """A half-open time: `start_ns` belongs to it, `end_ns` does not."""
+    """Half-open interval of time: [start_ns, end_ns)."""
 
     start_ns: int
     end_ns: int
 
-    def meets(self, other: Interval) -> bool:
-        """Return whether the two have an instant in common."""
+    def overlaps(self, other: Interval) -> bool:
+        """Return whether the two intervals overlap."""
         return self.start_ns < other.end_ns and other.start_ns < self.end_ns
 
 
 @dataclass(frozen=True, slots=True)
 class Booking:
-    """Nodes that one run has for a time: an occurrence, a moved run, one that was triggered."""
+    """Reservation of nodes for a time range, by an occurrence, a moved run or a triggered run."""
 
     job: str
     run: str
-    """Its id; "" where it is an occurrence that has none yet."""
+    """Id of the run; "" for an occurrence that has no run yet."""
     nodes: frozenset[str]
-    """Its client and its server."""
+    """Client and server of the run."""
     start_ns: int
     end_ns: int
 
     @property
     def interval(self) -> Interval:
-        """When it is."""
+        """Time of the booking, [start_ns, end_ns)."""
         return Interval(self.start_ns, self.end_ns)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A job that was accepted or shall be, and which of its occurrences no longer count."""
+    """Job in the calendar, without its occurrences that were moved or have ended."""
 
     key: str
-    """What bookings and conflicts call it: unique among all users' jobs."""
+    """Name of the job in bookings and conflicts, unique among all users' jobs."""
     job: Job
     submitted_ns: int
     gone: frozenset[int] = frozenset()
-    """Starts of occurrences that were moved or have ended: their nodes are free, or booked by
-    a `Booking` of its own."""
+    """Starts of occurrences that were moved or have ended; their nodes are free, or reserved by a
+    separate `Booking`."""
 
     @property
     def nodes(self) -> frozenset[str]:
-        """All nodes of an occurrence: a run on each client, all at once, and the server."""
+        """Nodes that an occurrence needs: all clients, with a run each, and the server."""
         server = [self.job.server] if self.job.server is not None else []
         return frozenset([*self.job.nodes, *server])
 
     @property
     def length_ns(self) -> int:
-        """How long its runs have the nodes."""
+        """Time in ns for which a run occupies its nodes."""
         return length_ns(self.job)
 
     @property
     def reserves(self) -> bool:
-        """Whether it has nodes for itself: overhead at known times.
+        """Whether the job reserves nodes: it is overhead, and its times are known.
 
-        A trigger reserves nothing: what it starts is a `Booking` when it starts.
+        A job with a trigger reserves nothing; a run that the trigger starts becomes a `Booking` at
+        its start.
         """
         return self.job.overhead and self.job.when.kind is not JobKind.TRIGGER
 
 
 def length_ns(job: Job) -> int:
-    """Return how long a run of the job has its nodes, in ns, at least 1."""
+    """Return the time in ns for which a run of the job occupies its nodes, at least 1."""
     return max(1, round(job.length_s * _S_NS))
 
 
 def validity(job: Job, submitted_ns: int) -> Interval:
-    """Return from when to when the job may have its nodes.
+    """Return the interval in which the job may run.
 
-    Nothing runs before it was submitted; a job without an end has until 2262.
+    It begins at the submission or later. Without an end it lasts until 2262.
     """
     start_ns = max(job.when.start or 0, submitted_ns)
     return Interval(start_ns, _LAST_NS if job.when.end is None else job.when.end)
@@ -110,13 +112,13 @@ def validity(job: Job, submitted_ns: int) -> Interval:
 def occurrences(job: Job, from_ns: int, to_ns: int, *, submitted_ns: int) -> Iterator[Interval]:
     """Yield the job's occurrences that begin in [from_ns, to_ns), in order.
 
-    Who wants those that are under way at `from_ns` too begins a length earlier. Of cron and at,
-    [start, start + length) lies within the job's start and end. An `at` that has passed, or
-    "now", begins when the job was submitted: whether the nodes are free then is the caller's
-    matter. A trigger has one interval, its window, which reserves nothing.
+    To include occurrences in progress at `from_ns`, callers subtract a run's length. For cron and
+    at, [start, start + length) lies within the job's start and end. An `at` in the past, or "now",
+    begins at the submission; the caller checks whether the nodes are free then. A trigger has one
+    interval, its window, which reserves nothing.
 
     Raises:
-        InputError: the cron line is none.
+        InputError: the cron line is wrong.
     """
     valid, length = validity(job, submitted_ns), length_ns(job)
     if job.when.kind is JobKind.TRIGGER:
@@ -136,12 +138,12 @@ def occurrences(job: Job, from_ns: int, to_ns: int, *, submitted_ns: int) -> Ite
 def starts(
     job: Job, from_ns: int, to_ns: int, *, submitted_ns: int, most: int
 ) -> NDArray[np.int64]:
-    """Return when a cron or at job's occurrences in [from_ns, to_ns) begin.
+    """Return the starts of a cron or at job's occurrences in [from_ns, to_ns), as an array.
 
-    These are the starts of `occurrences` as an array, for those who compare many.
+    Callers that compare many occurrences use it instead of `occurrences`.
 
     Raises:
-        InputError: the cron line is none, or there are more than `most`.
+        InputError: the cron line is wrong, or there are more than `most` occurrences.
     """
     import numpy as np
 
@@ -155,10 +157,10 @@ def starts(
 
 
 def bookings_of(plan: Plan, from_ns: int, to_ns: int) -> Iterator[Booking]:
-    """Yield what the plan's occurrences that begin in [from_ns, to_ns) book, in order.
+    """Yield the bookings of the plan's occurrences that begin in [from_ns, to_ns), in order.
 
     Raises:
-        InputError: the cron line is none.
+        InputError: the cron line is wrong.
     """
     if not plan.reserves:
         return
@@ -169,10 +171,10 @@ def bookings_of(plan: Plan, from_ns: int, to_ns: int) -> Iterator[Booking]:
 
 
 def why_never(job: Job, submitted_ns: int) -> str | None:
-    """Return why the job would never run, None where it has an occurrence.
+    """Return why the job would never run; `None` if it has at least one occurrence.
 
     Raises:
-        InputError: the cron line is none.
+        InputError: the cron line is wrong.
     """
     valid = validity(job, submitted_ns)
     if valid.start_ns + length_ns(job) > valid.end_ns:
@@ -191,20 +193,20 @@ def _at(job: Job, submitted_ns: int) -> int:
 
 @dataclass(frozen=True)
 class _Cron:
-    """A cron line, taken apart: which days it takes, and when on each of them."""
+    """Parsed cron line: the days that it matches, and its times on each of these days."""
 
     days: str
-    """Its last three fields: day of month, month, day of week."""
+    """Last three fields of the line: day of month, month, day of week."""
     offsets_ns: tuple[int, ...]
-    """Its times after midnight, in order."""
+    """Times of day as ns after midnight, ascending."""
 
     @staticmethod
     @lru_cache(maxsize=4096)
     def of(line: str) -> _Cron:
-        """Read a cron line.
+        """Parse a cron line.
 
         Raises:
-            InputError: it is none.
+            InputError: the line is wrong; the message names the field.
         """
         from cronsim import CronSim, CronSimError
 
@@ -218,12 +220,12 @@ class _Cron:
             cron = CronSim(line, dt.datetime(1970, 1, 1, tzinfo=dt.UTC))
         except (CronSimError, ValueError) as error:
             said = str(error).removeprefix("Bad ")
-            raise InputError(f'cron: "{line}": its {said} is none; times are UTC') from None
+            raise InputError(f'cron: "{line}": its {said} is wrong; times are UTC') from None
         minutes = sorted(60 * hour + minute for hour in cron.hours for minute in cron.minutes)
         return _Cron(" ".join(fields[2:]), tuple(60 * _S_NS * minute for minute in minutes))
 
     def between(self, first_ns: int, last_ns: int) -> Iterator[int]:
-        """Yield its times from the first to the last instant, both included."""
+        """Yield the line's times in [first_ns, last_ns], in order."""
         if last_ns < first_ns:
             return
         for year in range(_year(first_ns), _year(last_ns) + 1):
@@ -238,10 +240,10 @@ class _Cron:
                         yield begin + offset
 
     def array(self, first_ns: int, last_ns: int, most: int) -> NDArray[np.int64]:
-        """Return `between` as an array.
+        """Return the times of `between` as an array.
 
         Raises:
-            InputError: there are more than `most`.
+            InputError: there are more than `most` times.
         """
         import numpy as np
 
@@ -265,7 +267,7 @@ def _year(instant_ns: int) -> int:
 
 @lru_cache(maxsize=8192)
 def _days_of(fields: str, year: int) -> tuple[int, ...]:
-    """Return the days of a year that the fields take, counted from 1970."""
+    """Return the days of a year that the fields match, as days since 1970-01-01."""
     from cronsim import CronSim
 
     cron = CronSim(f"0 0 {fields}", dt.datetime(1970, 1, 1, tzinfo=dt.UTC))

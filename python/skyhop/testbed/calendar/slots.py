@@ -1,7 +1,7 @@
-"""Where there is room: the nearest free time, and what stands in the way of one.
+"""Free slots of nodes, and the booking that occupies a time.
 
-Who asks gives the accepted jobs (`Plan`), and the runs that stand elsewhere than their job's
-times (`Booking`: moved, or triggered). Only overhead books nodes.
+Callers pass the accepted jobs (`Plan`), and the runs whose times differ from their job's
+occurrences (`Booking`: moved or triggered runs). Only overhead runs reserve nodes.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ def nearest_slot(
     from_ns: int,
     end_ns: int | None = None,
 ) -> int | None:
-    """Return the earliest t >= from_ns at which all nodes are free for the length.
+    """Return the earliest start, at `from_ns` or later, at which all nodes are free for the length.
 
     Args:
-        plans: the accepted jobs, the one that is moved among them where it has other occurrences.
-        booked: runs that have nodes besides.
+        plans: the accepted jobs, including a moved run's own job if it has other occurrences.
+        booked: runs that occupy nodes at other times than their job's occurrences.
         nodes: the client and the server.
-        length_ns: of the run.
-        from_ns: not earlier than this.
-        end_ns: t + length_ns is not later than this; the job's own end.
+        length_ns: length of the run.
+        from_ns: earliest start.
+        end_ns: latest end of the run; the job's own end.
 
     Returns:
-        None where there is no room before the end, or in four years.
+        The start in ns; `None` if no slot is free before the end, or within four years.
     """
     limit_ns = from_ns + HORIZON_NS if end_ns is None else end_ns
     start_ns = from_ns
-    for booking in _taken(plans, booked, nodes, from_ns, limit_ns):
+    for booking in _overlapping(plans, booked, nodes, from_ns, limit_ns):
         if booking.start_ns >= start_ns + length_ns:
             break
         start_ns = max(start_ns, booking.end_ns)
@@ -45,18 +45,19 @@ def nearest_slot(
     return start_ns if start_ns + length_ns <= limit_ns else None
 
 
-def in_the_way(
+def first_overlap(
     plans: Iterable[Plan],
     booked: Iterable[Booking],
     nodes: frozenset[str],
     interval: Interval,
 ) -> Booking | None:
-    """Return the first booking that overlaps a time on any of the nodes, None where it is free.
+    """Return the first booking of any of the nodes that overlaps an interval; `None` if free.
 
-    It is asked before a triggered run starts: does its length fit before what is reserved next?
+    Agents call it before a triggered run starts, to know whether the run ends before the next
+    reservation.
     """
-    taken = _taken(plans, booked, nodes, interval.start_ns, interval.end_ns)
-    return next((one for one in taken if one.interval.meets(interval)), None)
+    overlapping = _overlapping(plans, booked, nodes, interval.start_ns, interval.end_ns)
+    return next((one for one in overlapping if one.interval.overlaps(interval)), None)
 
 
 def free(
@@ -67,9 +68,12 @@ def free(
     *,
     shortest_ns: int = 1,
 ) -> Iterator[Interval]:
-    """Yield, in order, the times within the interval at which all nodes are free."""
+    """Yield the parts of `interval` in which all nodes are free, in order.
+
+    Parts that are shorter than `shortest_ns` are left out.
+    """
     begin = interval.start_ns
-    for one in _taken(plans, booked, nodes, interval.start_ns, interval.end_ns):
+    for one in _overlapping(plans, booked, nodes, interval.start_ns, interval.end_ns):
         if one.start_ns - begin >= shortest_ns:
             yield Interval(begin, one.start_ns)
         begin = max(begin, one.end_ns)
@@ -77,14 +81,14 @@ def free(
         yield Interval(begin, interval.end_ns)
 
 
-def _taken(
+def _overlapping(
     plans: Iterable[Plan],
     booked: Iterable[Booking],
     nodes: frozenset[str],
     from_ns: int,
     to_ns: int,
 ) -> Iterator[Booking]:
-    """Yield the bookings of any of the nodes that meet [from_ns, to_ns), by their start."""
+    """Yield the bookings of any of the nodes that overlap [from_ns, to_ns), in order of start."""
     singles = [b for b in booked if b.nodes & nodes and b.end_ns > from_ns and b.start_ns < to_ns]
     times = [
         bookings_of(plan, max(0, from_ns - plan.length_ns + 1), to_ns)

@@ -1,13 +1,13 @@
-"""A whole testbed on one machine for two minutes: `skyhop testbed demo`.
+"""Demo of a whole testbed on one machine, for two minutes: `skyhop testbed demo`.
 
-    skyhop (the command)   tells the story as any user of a testbed would: `story`
-    guard                  ends everything when the command does, however that was: `guard`
-    stage                  process 1 of everything else: `stage`
-      orchestrator, with its page at 127.0.0.1
-      three links          `skyhop live`, an emulated path each
-      three terminals      as `skyhop dish emulate` has them, measured from the link
-      four agents          three sites and the node that serves
+    skyhop (the command)   runs the demo's experiments as a user of the testbed: `story`
+    guard                  ends all other processes when the command ends: `guard`
+    testbench              process 1, ancestor of all further processes: `testbench`
+      orchestrator, with its web page at 127.0.0.1
+      three links          `skyhop live`, one emulated path each
+      three terminals      like `skyhop dish emulate`, with values measured on the link
+      four agents          three sites and the server's node
 
-Nothing of it is special to the demo but how it is put together: `plan` says what is where,
-`network` joins the namespaces, `jobs` are the job files, which bring `experiment` and `far_end`.
+Only the setup is special to the demo: `plan` holds sites, addresses and durations, `network`
+connects the namespaces, `jobs` writes the job files, whose programs are `experiment` and `far_end`.
 """

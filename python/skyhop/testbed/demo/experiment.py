@@ -1,11 +1,11 @@
-"""What the demo's jobs bring along, beside `far_end.py`: small measurements, with Python alone.
+"""Client of the demo's jobs: small measurements with Python's standard library alone.
 
-    measure SERVER PORT S [--iperf3]  round-trip times, then a download and an upload
-    hops SERVER S                     each hop's round-trip time, as traceroute -n prints it
-    upload SERVER PORT S BPS          a load
-    watch SERVER PORT S BPS           what the owner of a host does
+    measure SERVER PORT S [--iperf3]  RTTs, then a download and an upload
+    hops SERVER S                     RTT to each hop, printed like traceroute -n
+    upload SERVER PORT S BPS          upload at a rate, as a load
+    watch SERVER PORT S BPS           download at a rate, like traffic of the host's owner
 
-Round-trip times are those of UDP datagrams that come back, a line each in latency.csv.
+RTTs are measured with echoed UDP datagrams; latency.csv has one line each.
 """
 
 import contextlib
@@ -30,7 +30,7 @@ _ATTEMPTS = 3
 
 
 def measure(server: str, port: int, seconds: float, *, with_iperf3: bool) -> None:
-    """Write latency.csv and throughput.json."""
+    """Measure RTT and throughput; write latency.csv and throughput.json."""
     share_s = seconds / 3
     _measure_latency(server, port, share_s)
     if with_iperf3:
@@ -45,14 +45,14 @@ def measure(server: str, port: int, seconds: float, *, with_iperf3: bool) -> Non
         }
     with Path("throughput.json").open("w", encoding="utf-8") as file:
         json.dump(found, file, indent=1)
-    print(json.dumps({way: each.get("bps") for way, each in found.items()}))
+    print(json.dumps({direction: each.get("bps") for direction, each in found.items()}))
 
 
 def _iperf3(server: str, port: int, seconds: float, *more: str) -> dict[str, object]:
     command = ["iperf3", "-c", server, "-p", str(port), "-t", f"{max(seconds, 1):.0f}", "--json"]
     why = ""
     for attempt in range(_ATTEMPTS):
-        # A server that is still at the end of the test before says that it is busy.
+        # The server reports that it is busy until it has finished the previous test.
         time.sleep(attempt * 0.5)
         done = subprocess.run([*command, *more], capture_output=True, text=True, check=False)
         said = json.loads(done.stdout or "{}")
@@ -86,7 +86,7 @@ def _measure_latency(server: str, port: int, seconds: float) -> None:
 
 
 def _answer_to(probe: socket.socket, seq: int, until: float) -> "float | None":
-    """Wait for a probe's answer; those that are later than the next probe are lost."""
+    """Return a probe's RTT in ms; `None` if its echo comes after the next probe is due."""
     while select.select([probe], [], [], max(0.0, until - time.time()))[0]:
         try:
             number, sent = _STAMP.unpack(probe.recv(2048))
@@ -97,15 +97,15 @@ def _answer_to(probe: socket.socket, seq: int, until: float) -> "float | None":
     return None
 
 
-def _stream(server: str, port: int, seconds: float, way: bytes, bps: float = 0.0) -> float:
-    """Send or receive for so long; return the rate."""
+def _stream(server: str, port: int, seconds: float, direction: bytes, bps: float = 0.0) -> float:
+    """Send or receive over TCP for `seconds`; return the average rate in bit/s."""
     begin = time.monotonic()
     with socket.create_connection((server, port), timeout=10) as stream:
-        stream.sendall(ORDER.pack(way, seconds, bps))
-        if way == UP:
+        stream.sendall(ORDER.pack(direction, seconds, bps))
+        if direction == UP:
             moved = send(stream, seconds, bps)
             stream.shutdown(socket.SHUT_WR)
-            # What is on its way still has to arrive.
+            # The server closes the connection once it has read all data.
             stream.recv(1)
         else:
             moved = 0
@@ -115,13 +115,13 @@ def _stream(server: str, port: int, seconds: float, way: bytes, bps: float = 0.0
 
 
 def hops(server: str, seconds: float) -> None:
-    """Trace the route again and again."""
+    """Trace the route repeatedly for `seconds`."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         print(f"traceroute to {server} ({server}), {_MOST_HOPS} hops max, 60 byte packets")
         for ttl in range(1, _MOST_HOPS + 1):
-            whence, rtt_ms, reached = _hop(server, ttl)
-            said = "*" if whence is None else f"{whence}  {rtt_ms:.3f} ms"
+            address, rtt_ms, reached = _hop(server, ttl)
+            said = "*" if address is None else f"{address}  {rtt_ms:.3f} ms"
             print(f"{ttl:2}  {said}", flush=True)
             if reached:
                 break
@@ -129,7 +129,7 @@ def hops(server: str, seconds: float) -> None:
 
 
 def _hop(server: str, ttl: int) -> "tuple[str | None, float, bool]":
-    """Return who answers a datagram of this time to live, how fast, and whether it is the end."""
+    """Return the address of the hop at this TTL, its RTT in ms, and whether it is the server."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.setsockopt(socket.IPPROTO_IP, _IP_RECVERR, 1)
         probe.setsockopt(socket.IPPROTO_IP, socket.IP_TTL, ttl)
@@ -143,16 +143,16 @@ def _hop(server: str, ttl: int) -> "tuple[str | None, float, bool]":
         rtt_ms = (time.monotonic() - sent) * 1e3
         _, ancillary, _, _ = probe.recvmsg(512, 512, socket.MSG_ERRQUEUE)
         for _, _, data in ancillary:
-            # struct sock_extended_err: errno, origin, type, code, …; then who said so.
+            # struct sock_extended_err: errno, origin, type, code, …; then the sender's address.
             kind = data[5]
-            whence = socket.inet_ntoa(data[20:24])
+            address = socket.inet_ntoa(data[20:24])
             if kind in (_TIME_EXCEEDED, _UNREACHABLE):
-                return whence, rtt_ms, kind == _UNREACHABLE
+                return address, rtt_ms, kind == _UNREACHABLE
     return None, 0.0, False
 
 
 def main(words: "list[str]") -> None:
-    """Do what the words say."""
+    """Run the command that the arguments name."""
     with_iperf3 = "--iperf3" in words
     what, *rest = [word for word in words if word != "--iperf3"]
     if what == "measure":
@@ -160,8 +160,8 @@ def main(words: "list[str]") -> None:
     elif what == "hops":
         hops(rest[0], float(rest[1]))
     else:
-        way = UP if what == "upload" else DOWN
-        _stream(rest[0], int(rest[1]), float(rest[2]), way, float(rest[3]))
+        direction = UP if what == "upload" else DOWN
+        _stream(rest[0], int(rest[1]), float(rest[2]), direction, float(rest[3]))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
-"""The far end of the demo's measurements, with Python alone: `far_end.py PORT [--iperf3]`.
+"""Server of the demo's measurements, with Python's standard library alone.
 
-Datagrams come back; streams are taken or given, as their first bytes ask for, by iperf3 or by this.
-Jobs give it to their server as text, which keeps it short, and without curly brackets.
+Usage: `far_end.py PORT [--iperf3]`. It echoes UDP datagrams. It also sends or receives TCP streams,
+as the first bytes of each connection request, unless iperf3 does that. Job files contain this
+program as text, so it is short and has no curly brackets.
 """
 
 import contextlib
@@ -15,21 +16,21 @@ import time
 PIECE = bytes(16_384)
 UP, DOWN = b"U", b"D"
 ORDER = struct.Struct("!cdd")
-"""Which way, for how many seconds, how many bit/s at the most (0: as fast as it goes)."""
+"""Request for a stream: direction, duration in s, rate limit in bit/s (0: none)."""
 
 
 def echo(port: int) -> None:
-    """Send datagrams back."""
+    """Echo each UDP datagram to its sender."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as own:
         own.bind(("", port))
         while True:
-            datagram, whence = own.recvfrom(2048)
+            datagram, sender = own.recvfrom(2048)
             with contextlib.suppress(OSError):
-                own.sendto(datagram, whence)
+                own.sendto(datagram, sender)
 
 
 def send(stream: socket.socket, seconds: float, bps: float) -> int:
-    """Send for so long, so fast."""
+    """Send for a number of seconds, at most at `bps` bit/s (0: no limit); return the bytes sent."""
     begin, sent = time.monotonic(), 0
     while (passed := time.monotonic() - begin) < seconds:
         if bps and sent * 8 > bps * passed:
@@ -40,7 +41,7 @@ def send(stream: socket.socket, seconds: float, bps: float) -> int:
 
 
 def answer(stream: socket.socket) -> None:
-    """Give or take a stream."""
+    """Send or receive one TCP stream, as its request says."""
     with stream, contextlib.suppress(OSError, struct.error):
         way, seconds, bps = ORDER.unpack(stream.recv(ORDER.size, socket.MSG_WAITALL))
         if way == DOWN:
@@ -51,7 +52,7 @@ def answer(stream: socket.socket) -> None:
 
 
 def serve(port: int, *, with_iperf3: bool) -> None:
-    """Be there until told to end."""
+    """Serve on a port until a signal ends the process."""
     threading.Thread(target=echo, args=(port,), daemon=True).start()
     if with_iperf3:
         subprocess.run(["iperf3", "-s", "-p", str(port)], check=False)

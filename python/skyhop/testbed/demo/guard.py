@@ -1,12 +1,12 @@
-"""The process between the command and the stage, which leaves nothing behind.
+"""Process between the command and the testbench, which cleans up after both.
 
-    command    the user's; however it ends, its end of the channel is closed
-    guard      has left for namespaces of its own (of users, unless root; PIDs, mounts); when the
-               channel is closed or the stage has ended it ends the stage and removes its directory
-    stage      process 1 of the PID namespace: with it dies everything in there, and with that go
-               network namespaces, devices and mounts
+    command    the user's process; when it ends for any reason, its end of the channel closes
+    guard      lives in new namespaces (user, unless root; PID, mount); when the channel closes or
+               the testbench ends, it kills the testbench and removes its directory
+    testbench  process 1 of the PID namespace: its death ends all processes in there, and with
+               them their network namespaces, devices and mounts
 
-The guard is in a session of its own: Ctrl-C is for the command to answer.
+The guard has its own session, so that only the command receives Ctrl-C.
 """
 
 from __future__ import annotations
@@ -28,47 +28,47 @@ from skyhop.testbed.executor import linux
 _PIECE = 1 << 16
 _IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGTSTP)
 
-Stage = Callable[[socket.socket], None]
+TestbenchMain = Callable[[socket.socket], None]
 
 
 class Guard:
-    """The guard, as the command sees it.
+    """Guard process, as the command sees it.
 
     Args:
-        stage: what is done in the stage's process, with its end of the channel.
-        scratch: removed at the end; `None` where it is to be kept.
+        testbench: function that the testbench's process calls with its end of the channel.
+        scratch: directory that is removed at the end, if any.
     """
 
-    def __init__(self, stage: Stage, scratch: Path | None) -> None:
+    def __init__(self, testbench: TestbenchMain, scratch: Path | None) -> None:
         ours, theirs = socket.socketpair()
         self._rest = b""
         self.pid = os.fork()
         if self.pid == 0:
             ours.close()
-            _never_return(theirs, lambda: _guard(stage, scratch, theirs))
+            _never_return(theirs, lambda: _guard(testbench, scratch, theirs))
         theirs.close()
         self._channel = ours
 
     def fileno(self) -> int:
-        """Return a descriptor that can be read when there is news."""
+        """Return a descriptor that becomes readable when the testbench sends a message."""
         return self._channel.fileno()
 
-    def tell(self, **order: Any) -> None:
-        """Tell the stage something.
+    def send_order(self, **order: Any) -> None:
+        """Send an order to the testbench.
 
         Raises:
-            RunError: it is gone.
+            RunError: the testbench has ended.
         """
         try:
             self._channel.sendall(json.dumps(order).encode() + b"\n")
         except OSError:
             raise RunError("the demo's processes have ended") from None
 
-    def news(self, patience_s: float) -> list[dict[str, Any]]:
-        """Return what the stage said meanwhile, after so long at the most.
+    def messages(self, patience_s: float) -> list[dict[str, Any]]:
+        """Return the testbench's messages; wait at most `patience_s` seconds for the first.
 
         Raises:
-            RunError: it has ended, or says that it cannot go on.
+            RunError: the testbench has ended, or reports a failure.
         """
         if not select.select([self._channel], [], [], patience_s)[0]:
             return []
@@ -79,27 +79,27 @@ class Guard:
         if not data:
             raise RunError("the demo's processes have ended")
         *lines, self._rest = (self._rest + data).split(b"\n")
-        said: list[dict[str, Any]] = [json.loads(line) for line in lines]
-        failed = next((each["failed"] for each in said if "failed" in each), None)
+        messages: list[dict[str, Any]] = [json.loads(line) for line in lines]
+        failed = next((each["failed"] for each in messages if "failed" in each), None)
         if failed is not None:
             raise RunError(str(failed))
-        return said
+        return messages
 
     def close(self) -> None:
-        """End everything, and wait until nothing is left."""
+        """Close the channel, and wait until the guard has ended all other processes."""
         self._channel.close()
         with suppress(ChildProcessError):
             os.waitpid(self.pid, 0)
 
 
-def send(channel: socket.socket, **said: Any) -> None:
-    """Say something on a channel; that nobody listens any more is the guard's to see."""
+def send(channel: socket.socket, **message: Any) -> None:
+    """Send a message on a channel; a closed channel is no error, as the guard handles it."""
     with suppress(OSError):
-        channel.sendall(json.dumps(said).encode() + b"\n")
+        channel.sendall(json.dumps(message).encode() + b"\n")
 
 
 def _never_return(channel: socket.socket, work: Callable[[], object]) -> NoReturn:
-    """Do the work of a forked process; what goes wrong is said, and goes not up the stack."""
+    """Run the function of a forked process, send its exception on the channel, and exit."""
     try:
         work()
     except BaseException as error:
@@ -108,23 +108,23 @@ def _never_return(channel: socket.socket, work: Callable[[], object]) -> NoRetur
         os._exit(1)
 
 
-def _guard(stage: Stage, scratch: Path | None, channel: socket.socket) -> None:
+def _guard(testbench: TestbenchMain, scratch: Path | None, channel: socket.socket) -> None:
     os.setsid()
     for number in _IGNORED:
         signal.signal(number, signal.SIG_IGN)
     try:
-        _leave()
+        _enter_namespaces()
         init = os.fork()
         if init == 0:
-            _never_return(channel, lambda: _init(stage, channel))
+            _never_return(channel, lambda: _init(testbench, channel))
         _watch(init, channel)
     finally:
         if scratch is not None:
             shutil.rmtree(scratch, ignore_errors=True)
 
 
-def _leave() -> None:
-    """Leave for new namespaces; without root's rights one of users comes first."""
+def _enter_namespaces() -> None:
+    """Enter new namespaces: PID and mount, and without root's privileges also user."""
     own = linux.NEWPID | linux.NEWNS
     try:
         if os.geteuid() == 0:
@@ -136,13 +136,13 @@ def _leave() -> None:
         map_user(0, uid, 0, gid)
     except OSError as error:
         raise RunError(
-            f"this system does not let this user make namespaces ({error.strerror}): run the demo "
-            "as root, or see docs/limitations.md"
+            f"this system forbids this user to create namespaces ({error.strerror}): run the demo "
+            "as root, or see skyhop docs limitations"
         ) from None
 
 
 def map_user(uid: int, outside_uid: int, gid: int, outside_gid: int) -> None:
-    """Be a user in the namespace of users that this process has just made."""
+    """Map a user and group into the user namespace that this process has just created."""
     linux.become_dumpable()
     Path("/proc/self/setgroups").write_text("deny")
     Path("/proc/self/gid_map").write_text(f"{gid} {outside_gid} 1")
@@ -150,7 +150,7 @@ def map_user(uid: int, outside_uid: int, gid: int, outside_gid: int) -> None:
 
 
 def _watch(init: int, channel: socket.socket) -> None:
-    """Wait until the stage ends or the command has, and leave nothing of the stage."""
+    """Wait until the testbench or the command ends, then kill the testbench."""
     ended = os.pidfd_open(init)
     waiting = select.poll()
     waiting.register(channel, select.POLLRDHUP)
@@ -161,13 +161,13 @@ def _watch(init: int, channel: socket.socket) -> None:
     os.waitpid(init, 0)
 
 
-def _init(stage: Stage, channel: socket.socket) -> None:
-    """Be process 1: the stage."""
-    # Seen from inside, the parent is no process.
+def _init(testbench: TestbenchMain, channel: socket.socket) -> None:
+    """Run process 1 of the PID namespace: mount /proc, then call `testbench`."""
+    # In the new PID namespace getppid() returns 0 for the parent.
     linux.die_with_parent(0)
     linux.mount("none", "/", None, linux.MS_REC | linux.MS_PRIVATE)
     flags = linux.MS_NOSUID | linux.MS_NODEV | linux.MS_NOEXEC
     with suppress(PermissionError):
-        # Containers that mask parts of /proc refuse a new one.
+        # Some containers mask parts of /proc; they do not permit a new /proc.
         linux.mount("proc", "/proc", "proc", flags)
-    stage(channel)
+    testbench(channel)

@@ -1,6 +1,6 @@
-"""What runs at the ends of a demo's link: it hands over its network namespace, and waits.
+"""Process at an end of a link of the demo, which passes its network namespace to the testbench.
 
-It is started without skyhop's packages, and needs none: `holder.py SOCKET NAME PHASE`.
+It runs without skyhop's packages: `holder.py SOCKET NAME PHASE`.
 """
 
 import os
@@ -10,11 +10,12 @@ import time
 
 
 def main(path: str, name: str, phase_s: str) -> None:
-    """Hand over, and wait until the stage hangs up."""
+    """Send the network namespace's descriptor, then wait until the testbench closes the socket."""
     network = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
     with socket.socket() as listener, socket.socket(socket.AF_UNIX) as stage:
         listener.bind(("127.0.0.1", 0))
-        # The engine waits until something listens at the far end: so its time begins when wanted.
+        # The live engine starts when a process listens at the far end, so this sets the link's
+        # phase.
         if phase_s:
             time.sleep((float(phase_s) - time.time()) % 1)
         listener.listen(1)

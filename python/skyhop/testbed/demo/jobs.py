@@ -1,4 +1,4 @@
-"""The job files of the demo's three experiments."""
+"""Job files of the demo's three experiments."""
 
 from __future__ import annotations
 
@@ -14,42 +14,42 @@ from skyhop.testbed.demo import plan
 EXPERIMENT, FAR_END = (Path(__file__).with_name(f"{name}.py") for name in ("experiment", "far_end"))
 SCHEDULED, TRIGGERED, PREEMPTED = "look-around", "spike", "upload"
 TRIGGER = "pop_ping_latency_ms >= 2 * before_avg(pop_ping_latency_ms, 5 s)"
-_SEEN = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-"""Where programs in sandboxes are found."""
+_SANDBOX_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+"""Search path of programs in sandboxes."""
 _LOAD_BPS = 6e6
 _BUSY_SHARE = 0.4
-"""Of a run's length, in which it measures: the rest is for making ready and uploading."""
+"""Share of a run's length in which the run measures; the rest is for deployment and upload."""
 
 
 @dataclass(frozen=True)
 class Programs:
-    """What of this machine runs can use."""
+    """Programs of this machine that the demo's runs use."""
 
     python: str
     has_iperf3: bool
 
     @classmethod
-    def here(cls) -> Programs:
-        """Return what there is.
+    def find_installed(cls) -> Programs:
+        """Find the programs on this machine.
 
         Raises:
-            RunError: there is no Python where sandboxes see it.
+            RunError: no python3 is on the path of sandboxes.
         """
-        if shutil.which("python3", path=_SEEN) is None:
+        if shutil.which("python3", path=_SANDBOX_PATH) is None:
             raise RunError("the demo's runs need a python3 in /usr/bin: install python3")
-        return cls("python3", shutil.which("iperf3", path=_SEEN) is not None)
+        return cls("python3", shutil.which("iperf3", path=_SANDBOX_PATH) is not None)
 
 
 def job_files(
     directory: Path, lengths: plan.Lengths, programs: Programs, now_ns: int
 ) -> dict[str, Path]:
-    """Write the three job files, with what they bring along; return them by their jobs' names."""
+    """Write the three job files and their input files; return the paths by name of the job."""
     directory.mkdir(parents=True, exist_ok=True)
     for brought in (EXPERIMENT, FAR_END):
         shutil.copyfile(brought, directory / brought.name)
     begin = [programs.python, "-B", EXPERIMENT.name]
     more = ["--iperf3"] if programs.has_iperf3 else []
-    # As text: a server's side may be without the files that a job brings.
+    # The program is passed as text, because a server's side may not have the job's input files.
     serve = [programs.python, "-c", FAR_END.read_text("utf-8"), "{port}", *more]
     end = dt.datetime.fromtimestamp(now_ns / 1e9 + 900, dt.UTC).isoformat(timespec="seconds")
     texts = {
@@ -102,7 +102,7 @@ def _job(  # noqa: PLR0917 (one for each line of the file)
     client: list[str],
     serve: list[str] | None = None,
 ) -> str:
-    """Return a job file; without a server's side it does not count as a load."""
+    """Return the text of a job file. A job without a server's side has `overhead = false`."""
     server = "" if serve is None else f'server = "{plan.SERVER_NODE}"\n'
     serving = "" if serve is None else f"serve = {json.dumps(serve)}\n"
     overhead = "false" if serve is None else "true"

@@ -1,6 +1,6 @@
-"""Network namespaces, the wires between them, and who reaches what through whom.
+"""Network namespaces of the demo, their veth pairs, addresses and routes.
 
-A namespace is a descriptor here; without a name it goes with the last process that has it.
+A namespace is represented by its descriptor; it vanishes with the last process that has it open.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ T = TypeVar("T")
 _PATH = "/usr/sbin:/sbin:/usr/bin:/bin"
 _SETTINGS = (
     ("ipv4/ip_forward", "1"),
-    # Every hop of every trace answers.
+    # Every hop must answer every traceroute probe.
     ("ipv4/icmp_ratelimit", "0"),
     ("ipv4/conf/all/rp_filter", "0"),
     ("ipv6/conf/all/disable_ipv6", "1"),
@@ -31,10 +31,10 @@ _SETTINGS = (
 
 
 def ip_program() -> str:
-    """Return where `ip` is.
+    """Return the path of the program `ip`.
 
     Raises:
-        RunError: there is none.
+        RunError: `ip` is not installed.
     """
     found = shutil.which("ip", path=f"{os.environ.get('PATH', '')}:{_PATH}")
     if found is None:
@@ -43,7 +43,7 @@ def ip_program() -> str:
 
 
 def make_namespace() -> int:
-    """Return a new network namespace; the caller stays where it is."""
+    """Return the descriptor of a new network namespace, without entering it."""
     made: list[int] = []
     failed: list[BaseException] = []
 
@@ -63,15 +63,15 @@ def make_namespace() -> int:
 
 
 def inside(network: int | None, work: Callable[[], T]) -> T:
-    """Do something inside a namespace, or where the caller is."""
+    """Call a function inside a namespace; with `None`, call it directly."""
     return work() if network is None else linux.inside_network(network, work)
 
 
 class Wiring:
-    """Orders to `ip`, gathered by namespace and carried out together.
+    """Batch of commands for `ip`, collected per namespace.
 
     Args:
-        namespaces: by name.
+        namespaces: descriptors by name.
     """
 
     def __init__(self, namespaces: Mapping[str, int]) -> None:
@@ -80,20 +80,23 @@ class Wiring:
         self._orders: dict[str, list[str]] = {name: ["link set lo up"] for name in namespaces}
 
     def wire(self, one: tuple[str, str, str], other: tuple[str, str, str]) -> None:
-        """Join two namespaces: each a name, a device's name, and its address with its length."""
+        """Connect two namespaces by a veth pair.
+
+        Each argument is (namespace, device, address/prefix).
+        """
         self._wires.append((one[0], one[1], other[0], other[1]))
         for name, device, address in (one, other):
             self.do(name, f"addr add {address} dev {device}", f"link set {device} up")
 
     def do(self, name: str, *orders: str) -> None:
-        """Have `ip` do something inside a namespace."""
+        """Add commands for `ip` in a namespace."""
         self._orders[name] += orders
 
-    def carry_out(self) -> None:
-        """Do it all.
+    def run_all(self) -> None:
+        """Run all collected commands.
 
         Raises:
-            RunError: `ip` refuses.
+            RunError: `ip` fails.
         """
         for one, device, other, peer in self._wires:
             descriptor = self._namespaces[other]
@@ -105,7 +108,7 @@ class Wiring:
     def _call(self, name: str, orders: Sequence[str], passed: tuple[int, ...] = ()) -> None:
         def call() -> subprocess.CompletedProcess[str]:
             for setting, value in _SETTINGS:
-                # What a kernel does not have needs no setting.
+                # Settings that this kernel does not have are skipped.
                 with suppress(OSError):
                     Path("/proc/sys/net", setting).write_text(value)
             return subprocess.run(
@@ -120,18 +123,18 @@ class Wiring:
         done = inside(self._namespaces[name], call)
         if done.returncode:
             said = done.stderr.strip().splitlines() or [f"status {done.returncode}"]
-            raise RunError(f"cannot join the demo's namespaces: ip: {name}: {said[0]}")
+            raise RunError(f"cannot connect the demo's namespaces: ip: {name}: {said[0]}")
 
 
 def join(namespaces: Mapping[str, int]) -> None:
-    """Give every namespace its wires, addresses and routes.
+    """Connect all namespaces by veth pairs, with addresses and routes.
 
     Args:
         namespaces: "host NAME", "terminal NAME" and "pop NAME" of each site, "operator 1",
             "operator 2", "wan" and "server".
 
     Raises:
-        RunError: the system does not let it.
+        RunError: `ip` fails.
     """
     wiring = Wiring(namespaces)
     for site in plan.SITES:
@@ -150,7 +153,7 @@ def join(namespaces: Mapping[str, int]) -> None:
     for network in ("192.168.0.0/16", "172.16.0.0/16"):
         wiring.do("wan", f"route add {network} via 172.16.251.1 src {plan.WAN}")
     wiring.do("server", "route add default via 203.0.113.1")
-    wiring.carry_out()
+    wiring.run_all()
 
 
 def _join_site(wiring: Wiring, site: plan.Site) -> None:
@@ -169,7 +172,7 @@ def _join_site(wiring: Wiring, site: plan.Site) -> None:
     wiring.do(
         pop,
         f"addr add {plan.POP}/32 dev lo",
-        # Answers to traces come from the address that is a PoP's.
+        # Replies to traceroute must have the PoP's address.
         f"route add {lan} dev {plan.LINK} src {plan.POP}",
         f"route add 192.168.100.0/24 dev {plan.LINK} src {plan.POP}",
         f"route add default via {down}",

@@ -1,7 +1,7 @@
-"""What is where in the demo: sites, hops, addresses; and how long things take.
+"""Plan of the demo: sites, hops and addresses, and durations.
 
 Per site: host -- LAN -- terminal == emulated link == PoP. The three PoPs meet at the operator's
-first hop, from where it goes over a second one and a hop of the Internet to the node that serves.
+first hop; a second hop and a hop of the Internet lead to the server's node.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ DISH = "192.168.100.1"
 DISH_PORT = 9200
 POP = "100.64.0.1"
 WAN = "198.51.100.1"
-"""A hop of the Internet, and where the owner's own traffic comes from."""
+"""Address of a hop in the Internet, which is also the server of the owner's traffic."""
 SERVER = "203.0.113.10"
 SERVER_NODE = "ams-1"
 OWNERS_PORT = 8443
 LAN, WAN_DEVICE = "lan0", "wan0"
 LINK = "skyhop0"
-"""What `skyhop live` calls its devices."""
+"""Name of the device at each end of a link of `skyhop live`."""
 FIRST_PORT, LAST_PORT = 5201, 5300
-"""Where runs serve: as agents do where a policy says nothing else."""
+"""Range of the runs' server ports, the same as a policy's default."""
 
 
 @dataclass(frozen=True)
 class Site:
-    """A volunteer's place."""
+    """Site of a node: the host and terminal of one volunteer."""
 
     number: int
     name: str
@@ -39,12 +39,12 @@ class Site:
 
     @property
     def host(self) -> str:
-        """Its host's address."""
+        """IPv4 address of the site's host."""
         return f"192.168.{self.number}.2"
 
     @property
     def router(self) -> str:
-        """Its terminal's, towards the host."""
+        """IPv4 address of the terminal in the site's LAN."""
         return f"192.168.{self.number}.1"
 
 
@@ -54,28 +54,28 @@ SITES = (
     Site(3, "edh-1", "Edinburgh, GB", "London, GB", 55.9, -3.2),
 )
 SCHEDULED, TRIGGERED, PREEMPTED = SITES
-"""Which site each part of the story is about."""
+"""Sites of the scheduled, the triggered and the preempted experiment, in this order."""
 
 
 @dataclass(frozen=True)
 class Lengths:
-    """How long things take, in seconds."""
+    """Durations of the demo's parts, in seconds."""
 
     scheduled_s: float = 20.0
     triggered_s: float = 12.0
     preempted_s: float = 30.0
     owner_s: float = 8.0
     idle_s: float = 5.0
-    """How long the owner is silent until experiments may go on."""
+    """Time in s without traffic of the owner after which experiments may go on."""
     again_s: float = 15.0
-    """How much later what made room is tried again."""
+    """Delay in s before the preempted run is repeated."""
     period_s: float = 30.0
-    """From one rise of the second site's round-trip time to the next."""
+    """Time in s between two rises of the second site's RTT."""
     raised_s: float = 10.0
     waits_for_again: bool = True
 
 
-WHOLE = Lengths()
+FULL = Lengths()
 QUICK = Lengths(
     scheduled_s=10.0,
     triggered_s=8.0,
@@ -86,24 +86,26 @@ QUICK = Lengths(
     waits_for_again=False,
 )
 TERMINALS_PHASE_S, LINKS_PHASE_S = 0.6, 0.1
-"""When in a UTC second terminals' seconds and links begin. Agents ask at the beginning of each, and
-a terminal knows of its second once the last probe of it has come back: 0.23 s after its end while
-the round-trip time is raised. What changes in the middle of a terminal's second is known 0.9 s
-later; what changes right before its end shows too little in it, and is known 1.5 s later."""
+"""Offsets within a UTC second at which the terminals' seconds (0.6 s) and the links (0.1 s) begin.
+Agents poll at the beginning of each UTC second. A terminal knows the values of its second when the
+reply to its last probe has arrived: 0.23 s after the second's end while the RTT is raised. Agents
+therefore learn of a change in the middle of a terminal's second 0.9 s later. A change right before
+the second's end affects that second too little, and agents learn of it 1.5 s later."""
 RAISED = "160 ms"
 USUAL = "16 ms"
 _DURATION_S = 1800.0
-"""How long the round-trip time keeps rising and falling, for those who look at the page."""
+"""Duration of the links and of the periodic rises in s, long enough for users who watch the page.
+"""
 
 
 def rises_s(lengths: Lengths) -> list[float]:
-    """Return when the second site's round-trip time rises, from its link's begin."""
+    """Return the times in s since the link's beginning at which the second site's RTT rises."""
     count = int(_DURATION_S / lengths.period_s)
     return [lengths.period_s * number for number in range(1, count)]
 
 
 def scenario(site: Site, lengths: Lengths) -> str:
-    """Return the scenario of a site's link."""
+    """Return the scenario that emulates a site's link, in TOML."""
     text = f"""\
 [path]
 from = "{site.city}"
@@ -131,6 +133,6 @@ duration = "{_DURATION_S:g} s"
 
 
 def settings(scenario: Path, begins_ns: int) -> str:
-    """Return the settings of a site's agent, whose link is a scenario's."""
+    """Return the `agent.toml` of a site; its satellites come from the link's scenario."""
     begins = dt.datetime.fromtimestamp(begins_ns / 1e9, dt.UTC).isoformat()
     return f"[orbit]\npath = {json.dumps(str(scenario))}\nbegins = {begins}\n"

@@ -1,4 +1,4 @@
-"""Two small processes of the stage's: who passes connections on, and who looks at packets."""
+"""Two helper processes of the testbench: a TCP relay, and a packet watcher."""
 
 from __future__ import annotations
 
@@ -20,33 +20,34 @@ _ETH_P_ALL = 0x0003
 _ETHERNET_BYTES = 14
 _TCP, _UDP = 6, 17
 _REPORT_NS = 200_000_000
-SEEN = struct.Struct("=qqqq")
-"""First and last packet of the owner's, first and last of the run's, in ns since 1970; 0: none."""
+PACKET_TIMES = struct.Struct("=qqqq")
+"""Report of the packet watcher: times of the owner's first and last packet, then of the run's first
+and last packet, in ns since 1970; 0 for none.
+"""
 
 
-def fork_beside(work: Callable[[], object]) -> int:
-    """Do something in a process of its own, which ends with it; return the process."""
+def fork_process(work: Callable[[], object]) -> int:
+    """Fork a process that calls a function and exits; return its pid."""
     pid = os.fork()
     if pid == 0:
         try:
-            forget_signals()
+            restore_signals()
             work()
         finally:
             os._exit(1)
     return pid
 
 
-def forget_signals() -> None:
-    """Take back what the guard ignores: this process may be told to end."""
+def restore_signals() -> None:
+    """Restore the default action of the signals that children inherit as ignored from the guard."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGTSTP):
         signal.signal(number, signal.SIG_DFL)
 
 
 def relay(port: int, networks: Sequence[int]) -> None:
-    """Pass on what connects to a port of other namespaces' own loopbacks to the same port here.
+    """Relay TCP connections from the loopbacks of other namespaces to this namespace's loopback.
 
-    That is how agents reach the orchestrator, as over a cable of its own: nothing of it crosses the
-    emulated links.
+    Both sides use the same port. Agents so reach the orchestrator without the emulated links.
     """
 
     def listen() -> socket.socket:
@@ -78,7 +79,7 @@ async def _pass(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 
 def watch_packets(network: int, pipe: int) -> None:
-    """Look at each packet of a host's interface, and say when the owner's and the run's came."""
+    """Watch a host's interface; write the times of the owner's and the run's packets to `pipe`."""
 
     def listen() -> socket.socket:
         raw = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(_ETH_P_ALL))
@@ -87,21 +88,21 @@ def watch_packets(network: int, pipe: int) -> None:
 
     raw = inside(network, listen)
     raw.setblocking(False)
-    seen, said_ns = [0, 0, 0, 0], 0
-    said = list(seen)
+    times_ns, reported_at_ns = [0, 0, 0, 0], 0
+    reported = list(times_ns)
     while True:
         ready = select.select([raw], [], [], _REPORT_NS / 1e9)[0]
         now_ns = time.time_ns()
         if ready:
             with suppress(BlockingIOError):
-                _note(raw.recv(64), now_ns, seen)
-        if seen != said and now_ns - said_ns >= _REPORT_NS:
-            os.write(pipe, SEEN.pack(*seen))
-            said, said_ns = list(seen), now_ns
+                _note(raw.recv(64), now_ns, times_ns)
+        if times_ns != reported and now_ns - reported_at_ns >= _REPORT_NS:
+            os.write(pipe, PACKET_TIMES.pack(*times_ns))
+            reported, reported_at_ns = list(times_ns), now_ns
 
 
-def _note(frame: bytes, now_ns: int, seen: list[int]) -> None:
-    """Note a packet by its ports: bytes 12 and 13 of Ethernet's header say what it is."""
+def _note(frame: bytes, now_ns: int, times_ns: list[int]) -> None:
+    """Record an IPv4 packet's time; its ports tell whether it is the owner's or a run's."""
     if len(frame) < _ETHERNET_BYTES + 24 or frame[12:14] != b"\x08\x00":
         return
     header_bytes = 4 * (frame[_ETHERNET_BYTES] & 15)
@@ -114,5 +115,5 @@ def _note(frame: bytes, now_ns: int, seen: list[int]) -> None:
         first = 2
     else:
         return
-    seen[first] = seen[first] or now_ns
-    seen[first + 1] = now_ns
+    times_ns[first] = times_ns[first] or now_ns
+    times_ns[first + 1] = now_ns

@@ -1,7 +1,8 @@
-"""The story of the demo, told as a user of the testbed sees it: over its protocol, from outside.
+"""Script of the demo, executed as a user of the testbed, over the testbed's protocol.
 
-A scheduled run; one that a trigger starts when a link's round-trip time rises; one that makes room
-for its host's owner, and is tried again. Each line has the time since the demo's begin.
+It shows a scheduled run, a run that a trigger starts when a link's RTT rises, and a run that gives
+way to its host's owner and is repeated. Each line that it prints has the time since the demo's
+beginning.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from skyhop.errors import InputError, RunError
 from skyhop.testbed.clock import SYSTEM_CLOCK, Clock
 from skyhop.testbed.demo import jobs, network, plan
 from skyhop.testbed.demo.guard import Guard
-from skyhop.testbed.demo.stage import Stage
+from skyhop.testbed.demo.testbench import Testbench
 from skyhop.testbed.words import ENDED, State
 
 if TYPE_CHECKING:
@@ -28,12 +29,12 @@ if TYPE_CHECKING:
     from skyhop.testbed.client import Testbed
 
 _S = 1_000_000_000
-_LOOK_S = 0.15
+_POLL_S = 0.15
 _READY_S = 60.0
 _SLACK_S = 30.0
-"""How much longer than its length a run may take until the demo gives up."""
+"""Time in s beyond a run's length after which the demo gives up waiting for the run."""
 _BEFORE_RISE_S = 6.0
-"""What a trigger has to have seen before it can tell a rise."""
+"""Length in s of the telemetry that the trigger needs before it can detect a rise."""
 _UNDISTURBED_S = 4.0
 _SILENCE_S = 1.5
 _OWNER_BPS = 4e6
@@ -44,59 +45,59 @@ _LINKS, _RUNS = "links", "runs"
 
 @dataclass(frozen=True)
 class Options:
-    """What the command asks for."""
+    """Options of the command `skyhop testbed demo`."""
 
     output: Path
-    """Where runs' files and the links' records go."""
+    """Directory for the files of the runs and the records of the links."""
     state: Path | None = None
-    """Where everything else is; a temporary directory where not given."""
+    """Directory for all other files; by default a temporary one."""
     is_quick: bool = False
     keep: bool = False
     on_page: Callable[[str], None] = lambda _address: None
     say: Callable[[str], None] = print
     show: Callable[[list[dict[str, Any]]], None] = lambda _rows: None
-    """Shows the runs as a table."""
+    """Function that prints the runs as a table."""
 
 
 @dataclass
-class _Seen:
-    """What the stage has told so far."""
+class _TestbenchState:
+    """Facts from the testbench's messages so far."""
 
     links_ns: dict[str, int] = field(default_factory=dict)
-    """When each site's link began."""
+    """Start of each site's link, in ns since 1970."""
     namespaces: int = 0
     packets: dict[str, int] = field(default_factory=dict)
     is_finished: bool = False
 
 
 def run_demo(options: Options, clock: Clock = SYSTEM_CLOCK) -> list[dict[str, Any]]:
-    """Bring a testbed up, tell its story, and leave nothing but the files it came to.
+    """Start a testbed, run the demo's experiments, and delete all but their files.
 
     Returns:
-        The runs, as the testbed describes them, in their order.
+        The runs, in the form of the testbed's protocol, in order.
 
     Raises:
         InputError: a directory is not empty.
-        RunError: the machine lacks something, or something did not come about.
+        RunError: the machine lacks a program or a permission, or an expected event did not occur.
     """
     network.ip_program()
-    programs = jobs.Programs.here()
+    programs = jobs.Programs.find_installed()
     for directory in (options.output, options.state):
         if directory is not None and directory.exists() and any(_entries(directory)):
             raise InputError(f"{directory}: is not empty: name another directory")
     state = _state(options.state)
-    lengths = plan.QUICK if options.is_quick else plan.WHOLE
+    lengths = plan.QUICK if options.is_quick else plan.FULL
 
-    def stage(channel: socket.socket) -> None:
-        Stage(channel, state, lengths, clock).run()
+    def testbench(channel: socket.socket) -> None:
+        Testbench(channel, state, lengths, clock).run()
 
-    guard = Guard(stage, None if options.state else state)
+    guard = Guard(testbench, None if options.state else state)
     try:
-        return _Story(options, guard, state, lengths, programs, clock=clock).tell()
+        return _Story(options, guard, state, lengths, programs, clock=clock).run()
     finally:
         guard.close()
         if options.state is None:
-            # The guard does it, unless it was killed itself.
+            # The guard removes the directory too, unless it was killed.
             shutil.rmtree(state, ignore_errors=True)
 
 
@@ -131,13 +132,13 @@ class _Story:
         self._options, self._guard, self._state = options, guard, state
         self._lengths, self._programs, self._clock = lengths, programs, clock
         self._begin_ns = clock.now_ns()
-        self._seen = _Seen()
+        self._testbench = _TestbenchState()
 
-    def tell(self) -> list[dict[str, Any]]:
-        """Tell it all."""
+    def run(self) -> list[dict[str, Any]]:
+        """Run all experiments, and download their files."""
         from skyhop.testbed.client import Testbed
 
-        self._await_stage()
+        self._await_testbench()
         credential = self._state / "orchestrator" / "admin.json"
         with Testbed.of_file(credential) as testbed:
             page = self._open_page(testbed, credential)
@@ -161,34 +162,34 @@ class _Story:
         passed_s = ((at_ns or self._clock.now_ns()) - self._begin_ns) / _S
         self._options.say(f"{passed_s:6.1f} s  {text}")
 
-    # --- what the stage says ---
+    # --- messages of the testbench ---
 
-    def _look(self, patience_s: float = _LOOK_S) -> None:
-        """Take in what the stage says, waiting for it a moment."""
-        for said in self._guard.news(patience_s):
-            event = said.pop("event")
+    def _process_messages(self, patience_s: float = _POLL_S) -> None:
+        """Process the testbench's messages; wait at most `patience_s` seconds for the first."""
+        for message in self._guard.messages(patience_s):
+            event = message.pop("event")
             if event == "link":
-                self._seen.links_ns[said["site"]] = said["at_ns"]
+                self._testbench.links_ns[message["site"]] = message["at_ns"]
             elif event == "joined":
-                self._seen.namespaces = said["namespaces"]
+                self._testbench.namespaces = message["namespaces"]
             elif event == "packets":
-                self._seen.packets = said
+                self._testbench.packets = message
             elif event == "finished":
-                self._seen.is_finished = True
+                self._testbench.is_finished = True
 
     def _await(self, what: Callable[[], object], patience_s: float, missing: str) -> None:
-        """Wait until something is so.
+        """Wait until `what` returns a true value, but at most `patience_s` seconds.
 
         Raises:
-            RunError: it takes too long; `missing` says what did not come about.
+            RunError: the condition does not hold in time; `missing` describes it.
         """
         limit = self._clock.monotonic_s() + patience_s
         while not what():
             if self._clock.monotonic_s() > limit:
                 raise RunError(f"after {patience_s:.0f} s {missing}")
-            self._look()
+            self._process_messages()
 
-    def _await_stage(self) -> None:
+    def _await_testbench(self) -> None:
         log = self._state / "logs" / "orchestrator.log"
 
         def serves() -> bool:
@@ -197,17 +198,19 @@ class _Story:
             return False
 
         self._await(
-            lambda: self._seen.namespaces and serves(), _READY_S, "the demo's machines are not up"
+            lambda: self._testbench.namespaces and serves(),
+            _READY_S,
+            "the demo's processes are not ready",
         )
         self._say(
-            f"up: {len(plan.SITES)} emulated links, {self._seen.namespaces} network namespaces, "
-            "an orchestrator"
+            f"up: {len(plan.SITES)} emulated links, "
+            f"{self._testbench.namespaces} network namespaces, an orchestrator"
         )
 
     # --- nodes ---
 
     def _open_page(self, testbed: Testbed, credential: Path) -> str:
-        """Say where the page is, and write down how to get in; return its address."""
+        """Print the page's address, and write a token for the login; return the address."""
         from skyhop.testbed.keys import write_private
 
         address = str(testbed.config()["addresses"]["web"])
@@ -220,7 +223,7 @@ class _Story:
         return address
 
     def _bring_nodes(self, testbed: Testbed) -> None:
-        """Invite and enrol all nodes, start their agents, and wait for them."""
+        """Invite and enrol all nodes, start their agents, and wait until all are online."""
         testbed.put_config({"reschedule_after_s": self._lengths.again_s})
         for site in plan.SITES:
             self._enrol(
@@ -231,18 +234,19 @@ class _Story:
                 longitude_deg=site.longitude_deg,
             )
         self._enrol(testbed, name=plan.SERVER_NODE, address=plan.SERVER)
-        # Connections of a second or two end between two looks at them, and would be the owner's.
+        # Connections of a second or two end between two readings of their counters; bytes that are
+        # not counted as the run's would count as the owner's traffic.
         for name in (plan.SERVER_NODE, plan.SCHEDULED.name):
             testbed.set_scavenger(name, "off")
         rule = {"idle_s": self._lengths.idle_s}
         testbed.set_policy(plan.PREEMPTED.name, {"scavenger": rule})
         port = int(str(testbed.config()["addresses"]["agents"]).rpartition(":")[2])
-        self._guard.tell(do="agents", port=port)
+        self._guard.send_order(do="agents", port=port)
         wanted = len(plan.SITES) + 1
         self._await(
             lambda: sum(node["online"] for node in testbed.nodes()) == wanted,
             _READY_S,
-            "not all agents are there",
+            "not all agents are online",
         )
         self._say(f"enrolled and online: {', '.join(node['name'] for node in testbed.nodes())}")
 
@@ -260,7 +264,7 @@ class _Story:
     # --- the three experiments ---
 
     def _scheduled(self, testbed: Testbed, file: Path) -> None:
-        """See a scheduled run through."""
+        """Run the scheduled experiment to its end."""
         submitted_ns = self._clock.now_ns()
         run = self._submitted(testbed, file)
         tool = "iperf3" if self._programs.has_iperf3 else "TCP streams"
@@ -275,16 +279,18 @@ class _Story:
         self._say(f"  {_end(run)}, {len(run['files'])} files")
 
     def _arm(self, testbed: Testbed, file: Path) -> str:
-        """Have a run wait for its trigger; return it."""
+        """Submit the triggered experiment, and wait until it is armed; return the run's id."""
         run = self._submitted(testbed, file)
         self._say(f"armed: {run['job_name']} on {run['client']}: {jobs.TRIGGER}")
         self._await(
-            lambda: testbed.run(run["id"])["state"] != State.PLANNED, _SLACK_S, "it is not armed"
+            lambda: testbed.run(run["id"])["state"] != State.PLANNED,
+            _SLACK_S,
+            "the run is not armed",
         )
         return str(run["id"])
 
     def _triggered(self, testbed: Testbed, name: str) -> None:
-        """Wait for the rise that starts it; say how long that took."""
+        """Wait until the trigger starts the run; report the delays, then wait for the run's end."""
         patience_s = 2 * self._lengths.period_s + _BEFORE_RISE_S
         self._await(
             lambda: testbed.run(name)["state"] != State.ARMED, patience_s, "no trigger has fired"
@@ -304,7 +310,7 @@ class _Story:
         self._say(f"  {_end(run)}, {len(run['files'])} files: each hop's round-trip time")
 
     def _firing(self, testbed: Testbed, run: dict[str, Any]) -> dict[str, Any] | None:
-        """Wait until it is known when a trigger fired and its run began; `None` if it did not."""
+        """Wait for the reports of the firing and of the run's start; return the firing, if any."""
         fired: list[dict[str, Any]] = []
 
         def is_known() -> bool:
@@ -316,28 +322,32 @@ class _Story:
         return fired[0] if fired else None
 
     def _rise_before(self, at_ns: int) -> int:
-        """Return when the link's round-trip time rose last."""
-        begin_ns = self._seen.links_ns[plan.TRIGGERED.name]
+        """Return the time in ns of the link's last RTT rise at or before `at_ns`."""
+        begin_ns = self._testbench.links_ns[plan.TRIGGERED.name]
         rises = [begin_ns + round(rise_s * _S) for rise_s in plan.rises_s(self._lengths)]
         return max((rise for rise in rises if rise <= at_ns), default=begin_ns)
 
     def _preempted(self, testbed: Testbed, file: Path) -> None:
-        """Have the owner of a host begin to use it while a run loads its link."""
+        """Start the owner's traffic while a run loads the link; report how fast the run stops."""
         run = self._submitted(testbed, file)
         name = str(run["id"])
         self._say(f"loading: {run['job_name']} on {run['client']}")
         self._await(
-            lambda: self._seen.packets.get("run_first_ns"), _SLACK_S, "the upload has not begun"
+            lambda: self._testbench.packets.get("run_first_ns"),
+            _SLACK_S,
+            "the upload has not begun",
         )
         self._await_passed(_UNDISTURBED_S)
-        self._guard.tell(do="owner", seconds=self._lengths.owner_s, bps=_OWNER_BPS)
+        self._guard.send_order(do="owner", seconds=self._lengths.owner_s, bps=_OWNER_BPS)
         self._await(
-            lambda: self._seen.packets.get("owner_first_ns"), _SLACK_S, "the owner has not begun"
+            lambda: self._testbench.packets.get("owner_first_ns"),
+            _SLACK_S,
+            "the owner has not begun",
         )
-        owner_ns = self._seen.packets["owner_first_ns"]
+        owner_ns = self._testbench.packets["owner_first_ns"]
         self._say(f"  the owner of {run['client']} begins to watch a film", owner_ns)
         self._await(self._is_silent, self._lengths.preempted_s + _SLACK_S, "the upload goes on")
-        last_ns = self._seen.packets["run_last_ns"]
+        last_ns = self._testbench.packets["run_last_ns"]
         self._say(
             f"  the run's last packet, {(last_ns - owner_ns) / _S:.2f} s after the owner's first",
             last_ns,
@@ -347,10 +357,10 @@ class _Story:
         again = self._after(testbed, name)
         if again:
             later_s = (again["start_ns"] - self._clock.now_ns()) / _S
-            self._say(f"  it is to be tried again in {later_s:.0f} s")
+            self._say(f"  the run is planned again in {later_s:.0f} s")
 
     def _is_silent(self) -> bool:
-        last_ns = self._seen.packets.get("run_last_ns", 0)
+        last_ns = self._testbench.packets.get("run_last_ns", 0)
         return self._clock.now_ns() - last_ns > _SILENCE_S * _S
 
     def _after(self, testbed: Testbed, name: str) -> dict[str, Any] | None:
@@ -358,7 +368,7 @@ class _Story:
         return next((run for run in found if run.get("after") == name), None)
 
     def _tried_again(self, testbed: Testbed) -> None:
-        """See the run through that takes the preempted one's place."""
+        """Wait for the end of the run that replaces the preempted one."""
         rescheduled = [State.RESCHEDULED.value]
         stopped = testbed.runs(node=plan.PREEMPTED.name, states=rescheduled)
         again = self._after(testbed, stopped[0]["id"]) if stopped else None
@@ -370,7 +380,7 @@ class _Story:
         self._say(f"  {_end(run)}")
 
     def _submitted(self, testbed: Testbed, file: Path) -> dict[str, Any]:
-        """Submit a job; return its run."""
+        """Submit a job; return its only run."""
         made = testbed.submit(file)
         found = testbed.runs(job=made["id"], states=_ALL_STATES)
         if not found:
@@ -378,7 +388,7 @@ class _Story:
         return found[0]
 
     def _ended(self, testbed: Testbed, name: str, length_s: float) -> dict[str, Any]:
-        """Wait for a run's end."""
+        """Wait for a run to end; return the run."""
         ended = {state.value for state in ENDED}
         self._await(
             lambda: testbed.run(name)["state"] in ended,
@@ -390,12 +400,12 @@ class _Story:
     def _await_passed(self, seconds: float) -> None:
         limit = self._clock.monotonic_s() + seconds
         while self._clock.monotonic_s() < limit:
-            self._look()
+            self._process_messages()
 
     # --- the end ---
 
     def _fetch(self, testbed: Testbed) -> list[dict[str, Any]]:
-        """Fetch what all runs kept."""
+        """Download the files of all runs; return the runs."""
         runs = [testbed.run(each["id"]) for each in reversed(testbed.runs())]
         for run in runs:
             if run["files"]:
@@ -403,16 +413,16 @@ class _Story:
         return runs
 
     def _keep(self, page: str) -> None:
-        """Leave it running for who looks at the page, until Ctrl-C."""
+        """Keep the testbed running until Ctrl-C, so that the user can look at the page."""
         self._say(f"still running, until Ctrl-C: {page}")
         with suppress(KeyboardInterrupt):
             while True:
-                self._look(1.0)
+                self._process_messages(1.0)
 
     def _finish(self) -> None:
-        """End all in order, and keep what the links recorded."""
-        self._guard.tell(do="finish")
-        self._await(lambda: self._seen.is_finished, _FINISH_S, "the links have not ended")
+        """End the testbench's processes in order, then copy the records of the links."""
+        self._guard.send_order(do="finish")
+        self._await(lambda: self._testbench.is_finished, _FINISH_S, "the links have not ended")
         links = self._options.output / _LINKS
         try:
             links.mkdir(parents=True, exist_ok=True)
@@ -430,7 +440,7 @@ class _Story:
 
 
 def _time_of(run: dict[str, Any], state: State) -> int:
-    """Return when a run came into a state, 0 where it did not."""
+    """Return the time in ns at which a run changed to a state; 0 if it did not."""
     return next((int(e["at_ns"]) for e in run["events"] if e["state"] == state), 0)
 
 

@@ -1,4 +1,4 @@
-"""A site's terminal: what `skyhop dish emulate --interface` is, whose seconds begin when wanted."""
+"""Terminal of a site, like `skyhop dish emulate --interface`, with a chosen phase."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _LONG_S = 3600
 
 
 def main() -> None:
-    """Be one until told to end."""
+    """Emulate the terminal until a signal ends the process."""
     meter, counters = Meter(), Counters(plan.LINK)
-    # All is loaded by now, which takes its time.
+    # Wait for the phase here, after the imports, as the duration of imports varies.
     time.sleep((plan.TERMINALS_PHASE_S - time.time()) % 1)
     begin_ns, started_ns = time.time_ns(), time.monotonic_ns()
     prober = Prober(meter, plan.POP, counters, lambda: time.monotonic_ns() - started_ns)

@@ -1,6 +1,6 @@
-"""The executor: a process per run, which lives beside the agent and not below it.
+"""Executor: a process per run, in a session of its own, so that it outlives the agent.
 
-`python -m skyhop.testbed.executor RUNDIR` does what `RUNDIR/run.json` says (`assignment`), once and
-never again (`journal`), inside a sandbox (`sandbox`) or a container (`backends`), within limits
-(`limits`), and leaves a result and a manifest of what is kept (`keep`).
+`python -m skyhop.testbed.executor RUNDIR` executes the assignment in `RUNDIR/run.json`
+(`assignment`) at most once (`journal`), inside a sandbox (`sandbox`) or a container (`backends`),
+within limits (`limits`), and leaves a result and a manifest of the files to keep (`keep`).
 """

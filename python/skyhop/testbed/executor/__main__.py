@@ -11,7 +11,10 @@ from skyhop.testbed.executor.execution import execute
 
 
 def main(arguments: list[str]) -> int:
-    """Execute, and return 0 where a result stands in the directory, whatever it is."""
+    """Execute the run in a directory.
+
+    Return 0 if the directory then holds a result, good or bad.
+    """
     try:
         if len(arguments) != 1:
             raise InputError("expected one argument: the directory of a run")

@@ -1,6 +1,6 @@
-"""What an executor is told: everything about one run on one node, in `RUNDIR/run.json`.
+"""Assignment of an executor: one side of a run on this node, in `RUNDIR/run.json`.
 
-The agent has checked the job's signature and its owner's policy: here is what follows from them.
+The agent has already verified the job's signature and applied the owner's policy.
 """
 
 from __future__ import annotations
@@ -39,64 +39,71 @@ _KINDS: dict[str, tuple[type, ...]] = {
 
 @dataclass(frozen=True)
 class Limits:
-    """What the node's owner lets a run have."""
+    """Resource limits of a run, set by the node's owner."""
 
     memory_bytes: int = 2_000_000_000
-    """Of a process its address space, of all together what is resident."""
+    """Upper limit on each process's address space, and on the resident memory of all processes
+    together.
+    """
     processes: int = 256
     disk_bytes: int = 2_000_000_000
     output_bytes: int = 10_000_000
-    """Of each of standard output and error what is kept; the rest is read and dropped."""
+    """Upper limit on the bytes kept of standard output and of standard error, each; further bytes
+    are read and dropped.
+    """
     nice: int = 10
 
 
 @dataclass(frozen=True)
 class KernelAccess:
-    """Where the kernel service is, and what it is asked for."""
+    """Access to the kernel service: its socket, and the run's requests to it."""
 
     socket: str
     token: str
-    """The run's, given to the service by the agent with `run.open`."""
+    """Token of the run; the agent has registered it at the service with `run.open`."""
     cc: str | None = None
     parameters: dict[str, float | int | bool | str] = field(default_factory=dict)
     qdisc: str | None = None
     qdisc_parameters: dict[str, float | int | bool | str] = field(default_factory=dict)
     sysctl: dict[str, str | int] = field(default_factory=dict)
     leoscope: bool = False
-    """Whether the program may speak LEOScope's three lines to port 9000 of its own namespace."""
+    """Whether the program may use LEOScope's text protocol on port 9000 of its own namespace."""
 
     @classmethod
     def of(cls, job: Job, socket: str, token: str) -> KernelAccess:
-        """Return what a job asks the kernel service for."""
-        asked = job.kernel
+        """Return the requests that a job makes to the kernel service."""
+        requested = job.kernel
         return cls(
             socket,
             token,
-            cc=asked.cc,
-            parameters=dict(asked.parameters),
-            qdisc=asked.qdisc,
-            qdisc_parameters=dict(asked.qdisc_parameters),
-            sysctl=dict(asked.sysctl),
+            cc=requested.cc,
+            parameters=dict(requested.parameters),
+            qdisc=requested.qdisc,
+            qdisc_parameters=dict(requested.qdisc_parameters),
+            sysctl=dict(requested.sysctl),
         )
 
     def grants(self) -> list[str]:
-        """Return what the agent has to grant with `run.open`; nothing for a device alone."""
+        """Return the permissions that `run.open` needs.
+
+        A run that only wants a device needs none.
+        """
         wanted = {"cc": self.cc or self.leoscope, "qdisc": self.qdisc, "sysctl": self.sysctl}
         return [name for name, is_wanted in wanted.items() if is_wanted]
 
 
 @dataclass(frozen=True)
 class Assignment:
-    """A run on a node."""
+    """One side of a run on this node, with all values that its executor needs."""
 
     run: str
     job: str
     node: str
     side: Side
     deadline_ns: int
-    """When the program is stopped, UTC."""
+    """Time at which the program is stopped, in ns of UTC."""
     command: list[str] | None = None
-    """A program; or else one of the next two."""
+    """Program and arguments; exactly one of `command`, `scenario` and `study` is set."""
     scenario: str | None = None
     study: str | None = None
     engine: str = "sim"
@@ -107,20 +114,20 @@ class Assignment:
     keep: list[str] = field(default_factory=lambda: ["*"])
     timeout_is_success: bool = False
     server: str = ""
-    """Of the server node: its address, name and port, where the job has one."""
+    """Address of the server's node, if the job has one; `server_node` and `port` belong to it."""
     server_node: str = ""
     port: int = 0
     cc: str = ""
     length_s: float = 0.0
     data_cap_bytes: int | None = None
     inputs: str | None = None
-    """A directory whose files are copied into the work directory."""
+    """Directory of the input files, which are copied into the work directory."""
     limits: Limits = Limits()
     kernel: KernelAccess | None = None
 
     @classmethod
     def of(cls, job: Job, side: Side, **others: Any) -> Assignment:
-        """Return what a job asks of one of its nodes; `others` are the fields it does not say."""
+        """Return the assignment of one side of a job; `others` sets fields that no job has."""
         run = job.run
         is_client = side is Side.CLIENT
         return cls(
@@ -144,16 +151,16 @@ class Assignment:
         )
 
     def write(self, directory: Path) -> None:
-        """Write it into a run's directory, for its owner alone, and onto the disk."""
+        """Write `run.json` into a run's directory, readable by its owner only, and sync it."""
         text = json.dumps(asdict(self), indent=1)
         write_durably(directory / FILE, text.encode(), mode=0o600)
 
     @classmethod
     def read(cls, directory: Path) -> Assignment:
-        """Read what the agent wrote.
+        """Read the `run.json` that the agent wrote.
 
         Raises:
-            InputError: it is not there or no assignment.
+            InputError: the file is missing, or is no assignment.
         """
         file = directory / FILE
         try:
@@ -165,13 +172,13 @@ class Assignment:
 
     @classmethod
     def from_json(cls, content: bytes, source: str) -> Assignment:
-        """Return the assignment that a text stands for.
+        """Parse the content of `run.json`.
 
         Raises:
-            InputError: it is none.
+            InputError: the content is no assignment.
         """
         if len(content) > _LONGEST_BYTES:
-            raise InputError(f"{source}: longer than any assignment")
+            raise InputError(f"{source}: is longer than {_LONGEST_BYTES:,} bytes")
         try:
             values = json.loads(content)
             assignment = _assignment(values)
@@ -198,10 +205,10 @@ def _assignment(values: dict[str, Any]) -> Assignment:
 
 
 def _check_kinds(made: Any) -> None:
-    """Refuse values of other kinds than the fields': what came from a file may be anything.
+    """Check that the values from a file have the types of their fields.
 
     Raises:
-        ValueError: there is one; the message names its field.
+        ValueError: a value has another type; the message names its field.
     """
     for each in fields(made):
         value, kind = getattr(made, each.name), str(each.type)
@@ -215,19 +222,19 @@ def _check_kinds(made: Any) -> None:
         if isinstance(value, dict | list):
             _check_contents(each.name, value, texts=kind in _OF_TEXTS)
         if isinstance(value, str) and "\0" in value:
-            raise ValueError(f"{each.name}: holds what is no text")
+            raise ValueError(f"{each.name}: holds a NUL character")
 
 
 def _check_contents(name: str, value: dict[str, Any] | list[Any], *, texts: bool) -> None:
     inside = list(value.values()) if isinstance(value, dict) else value
     if not all(isinstance(each, str if texts else _SCALAR) for each in inside):
-        raise ValueError(f"{name}: holds what is no {'text' if texts else 'text and no number'}")
+        raise ValueError(f"{name}: expected {'texts' if texts else 'texts or numbers'} only")
     if any("\0" in str(each) for each in (*inside, *value)):
-        raise ValueError(f"{name}: holds what is no text")
+        raise ValueError(f"{name}: holds a NUL character")
 
 
 def write_durably(file: Path, content: bytes, mode: int = 0o644) -> None:
-    """Write a file, whole or not at all, and come back when the disk has it."""
+    """Write a file atomically, and sync it to disk."""
     aside = file.with_name(f".{file.name}.{os.getpid()}")
     descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
     with os.fdopen(descriptor, "wb") as stream:

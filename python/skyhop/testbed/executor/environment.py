@@ -1,4 +1,4 @@
-"""A run's command and environment, made from scratch: nothing of the agent's gets in."""
+"""Command and environment of a run, built from scratch: no variable of the agent leaks in."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _OWN = ("SKYHOP_", "LD_", "PYTHON")
 
 
 def command_of(assignment: Assignment, work: Path) -> list[str]:
-    """Return the program and its arguments; a scenario's or study's text is put into `work`."""
+    """Return program and arguments; write the text of a scenario or study into a file in `work`."""
     if assignment.command is not None:
         return filled_in(assignment.command, assignment)
     skyhop = [sys.executable, "-c", _START_SKYHOP]
@@ -34,14 +34,18 @@ def command_of(assignment: Assignment, work: Path) -> list[str]:
 
 
 def filled_in(words: list[str], assignment: Assignment) -> list[str]:
-    """Return a command with what stands in braces replaced; braces of other kinds stay."""
+    """Return a command with its placeholders, such as `{port}`, filled in.
+
+    Unknown ones stay as they are.
+    """
     values = {
         "server": assignment.server,
         "port": str(assignment.port),
         "node": assignment.node,
         "run": assignment.run,
         "job": assignment.job,
-        # Else the sandbox fills it in, when the kernel service has said what it is called.
+        # If the kernel service loads the congestion control, the sandbox fills in `cc` once the
+        # service has chosen its name.
         **({} if assignment.kernel and assignment.kernel.cc else {"cc": assignment.cc}),
         "length_s": f"{assignment.length_s:g}",
     }
@@ -49,7 +53,7 @@ def filled_in(words: list[str], assignment: Assignment) -> list[str]:
 
 
 def environment_of(assignment: Assignment, home: str) -> dict[str, str]:
-    """Return the program's environment: ours, LEOScope's names, and the job's own."""
+    """Return the program's environment: skyhop's variables, LEOScope's, and the job's."""
     is_server = assignment.side is Side.SERVER
     job = {name: value for name, value in assignment.env.items() if not name.startswith(_OWN)}
     own = {
@@ -65,7 +69,7 @@ def environment_of(assignment: Assignment, home: str) -> dict[str, str]:
         "SKYHOP_SERVER": assignment.server,
         "SKYHOP_PORT": str(assignment.port),
         "SKYHOP_LENGTH_S": f"{assignment.length_s:g}",
-        # What LEOScope's images look for.
+        # LEOScope's images read these variables.
         "LEOTEST_SERVER": str(int(is_server)),
         "LEOTEST_RUNID": assignment.run,
         "LEOTEST_JOBID": assignment.job,
@@ -76,12 +80,12 @@ def environment_of(assignment: Assignment, home: str) -> dict[str, str]:
     if assignment.command is None:
         own["PYTHONPATH"] = str(Path(__file__).parents[3])
         own["PYTHONDONTWRITEBYTECODE"] = "1"
-    # A job may say where its programs are, and its language; not who it is.
+    # A job may set PATH and LANG, but not HOME or the variables that identify the run.
     return {**own, **{name: value for name, value in job.items() if name != "HOME"}}
 
 
 def _source(text: str, file: Path) -> str:
-    """Return the name of what is run: that of a file or an example, or of the text put there."""
+    """Return skyhop's argument for a scenario or study: a name, or a new file with the text."""
     if "\n" not in text and "=" not in text:
         return text
     file.write_text(text, encoding="utf-8")

@@ -1,7 +1,8 @@
-"""A run from its start to its result.
+"""Execution of a run, from its start to its result.
 
-Once the journal has `started` on the disk, nobody starts the program again: an executor that finds
-it there, its writer being dead, writes down that the run was killed and what it left.
+Once `started` is in the journal on disk, no executor starts the program again. An executor that
+finds `started` there, written by an executor that is dead, records that the run was killed, and
+lists the files that the run left.
 """
 
 from __future__ import annotations
@@ -27,37 +28,45 @@ from skyhop.testbed.executor.assignment import (
     Assignment,
     write_durably,
 )
-from skyhop.testbed.executor.backends import Program, keeper
+from skyhop.testbed.executor.backends import Program, launcher
 from skyhop.testbed.executor.journal import Journal, Step, has_started
 from skyhop.testbed.executor.output import Output
-from skyhop.testbed.executor.sandbox import Ended
-from skyhop.testbed.executor.traffic import NAMESPACE, SOCKETS, Moved, OfSockets, of_namespace
+from skyhop.testbed.executor.sandbox import ProgramEnd
+from skyhop.testbed.executor.traffic import (
+    NAMESPACE,
+    SOCKETS,
+    SocketCounters,
+    Traffic,
+    namespace_traffic,
+)
 from skyhop.testbed.kernel.client import KernelClient
 from skyhop.testbed.words import Network, Reason, State
 
-LOOK_S = 0.5
-"""How often limits and traffic are looked at."""
+POLL_S = 0.5
+"""Interval in s at which limits and traffic are checked."""
 GRACE_S = 5.0
-"""What a program has after its TERM, where it cannot send any more."""
+"""Time in s between SIGTERM and SIGKILL for a program that can no longer send packets."""
 GRACE_WITH_NETWORK_S = 0.8
-"""And where it can: the host's own traffic waits."""
+"""Time in s between SIGTERM and SIGKILL for a program that can still send packets: the host's own
+traffic is waiting.
+"""
 _TRAFFIC_EVERY = 10
-"""Every so many looks the traffic is written down."""
+"""Number of checks between two journal entries about traffic."""
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
-_NO_ROOM = {
+_DISK_FULL = {
     "state": State.FAILED,
     "reason": Reason.DISK,
-    "message": "the node's disk was full: there was no room to write down what it came to",
+    "message": "the node's disk was full: there was no room for the result",
 }
 _STDOUT, _STDERR = "stdout", "stderr"
 
 
 def execute(directory: Path, clock: Clock) -> None:
-    """Do what `directory/run.json` says, and leave `result.json` there.
+    """Execute the assignment in `directory/run.json`, and write `result.json` there.
 
     Raises:
-        InputError: there is no such directory or no assignment in it.
-        RunError: another executor is at it, or the disk refuses the journal.
+        InputError: the directory is missing, or holds no assignment.
+        RunError: another executor works on the run, or the journal cannot be written.
     """
     directory = directory.resolve()
     assignment = Assignment.read(directory)
@@ -66,45 +75,46 @@ def execute(directory: Path, clock: Clock) -> None:
         if (directory / RESULT_FILE).exists():
             return
         if has_started(directory):
-            _settle(directory, assignment, journal, clock)
+            _finish_killed(directory, assignment, journal, clock)
         else:
             _Execution(directory, assignment, journal, clock).run()
     except OSError as error:
         raise RunError(f"{directory}: {error.strerror}") from None
 
 
-def _settle(directory: Path, assignment: Assignment, journal: Journal, clock: Clock) -> None:
-    """Write down what became of a run whose executor was killed."""
-    keeper(assignment.backend, clock).clean(assignment.run)
+def _finish_killed(directory: Path, assignment: Assignment, journal: Journal, clock: Clock) -> None:
+    """Write the result of a run whose executor was killed."""
+    launcher(assignment.backend, clock).clean(assignment.run)
     outcome = {"state": State.FAILED, "reason": Reason.KILLED}
     finish(directory, assignment, journal, outcome, clock)
 
 
 class _Execution:
-    """One run, while it lasts."""
+    """Execution of one run, up to its result."""
 
     def __init__(
         self, directory: Path, assignment: Assignment, journal: Journal, clock: Clock
     ) -> None:
         self._directory, self._assignment, self._journal = directory, assignment, journal
-        self._clock, self._keeper = clock, keeper(assignment.backend, clock)
+        self._clock, self._launcher = clock, launcher(assignment.backend, clock)
         self._work = directory / WORK
         self._kernel: KernelClient | None = None
         self._program: Program | None = None
-        self._sockets = OfSockets()
-        self._moved = Moved()
+        self._sockets = SocketCounters()
+        self._moved = Traffic()
         self._stop: dict[str, Any] | None = None
-        """Why the program was told to end, and to what it leads."""
+        """State, reason and message of the result, once the program was told to end."""
         self._kill_at: float | None = None
         self._killed_before = 0
-        """Processes of this machine, by the kernel, for want of memory."""
-        # The deadline is given on the wall's clock; what changes that later is not the run's.
+        """Number of OOM kills on this machine before the program started."""
+        # The deadline is given in UTC; it is converted now, so that later changes of the wall clock
+        # do not move it.
         left_s = (assignment.deadline_ns - self._clock.now_ns()) / 1e9
         self._deadline = self._clock.monotonic_s() + left_s
-        self._told, tells = os.pipe()
-        os.set_blocking(tells, False)
-        os.set_blocking(self._told, False)
-        signal.set_wakeup_fd(tells)
+        self._wakeup, wakeup_writer = os.pipe()
+        os.set_blocking(wakeup_writer, False)
+        os.set_blocking(self._wakeup, False)
+        signal.set_wakeup_fd(wakeup_writer)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, lambda *_: None)
 
@@ -121,7 +131,7 @@ class _Execution:
                 raise
             if self._program is not None:
                 self._program.kill()
-            outcome = dict(_NO_ROOM)
+            outcome = dict(_DISK_FULL)
         finally:
             if self._kernel is not None:
                 self._kernel.close()
@@ -135,8 +145,8 @@ class _Execution:
             try:
                 shutil.copytree(assignment.inputs, self._work, dirs_exist_ok=True, symlinks=True)
             except (OSError, shutil.Error) as error:
-                raise _NotStartedError(Reason.DEPLOY, f"its files: {error}") from None
-        lacking = self._keeper.lacks(assignment)
+                raise _NotStartedError(Reason.DEPLOY, f"input files: {error}") from None
+        lacking = self._launcher.unavailable_reason(assignment)
         if lacking:
             raise _NotStartedError(Reason.NEEDS, lacking)
         if self._left_s() <= 0:
@@ -154,7 +164,7 @@ class _Execution:
         for output in outputs:
             output.close_writing()
         ended = self._wait(outputs)
-        self._look(is_last=True)
+        self._count_traffic(is_last=True)
         for output in outputs:
             output.close()
         self._journal.add(
@@ -165,7 +175,7 @@ class _Execution:
             failed=ended.failed,
         )
         return {
-            **self._judged(ended),
+            **self._verdict(ended),
             "began_ns": began_ns,
             "ended_ns": self._clock.now_ns(),
             "exit": ended.exit,
@@ -178,20 +188,24 @@ class _Execution:
         }
 
     def _start(self, outputs: list[Output]) -> Program:
-        """Start the program: from here on it has been started."""
+        """Write `started` to the journal, then start the program."""
         assignment = self._assignment
         descriptors = (outputs[0].writes, outputs[1].writes)
-        furnish = self._furnish if assignment.network is Network.VETH else None
+        attach_device = self._attach_device if assignment.network is Network.VETH else None
         self._journal.add(self._clock.now_ns(), Step.STARTED)
         try:
-            return self._keeper.start(assignment, self._work, descriptors, furnish)
+            return self._launcher.start(assignment, self._work, descriptors, attach_device)
         except _NotStartedError:
             raise
         except (SkyhopError, OSError) as error:
             raise _NotStartedError(Reason.NEEDS, str(error)) from None
 
-    def _furnish(self, namespace: int) -> str | None:
-        """Have the kernel service give the run its device, and what the job asks for."""
+    def _attach_device(self, namespace: int) -> str | None:
+        """Request the run's device, and the job's kernel settings, from the kernel service.
+
+        Returns:
+            The kernel's name of the run's congestion control, if the job loads one.
+        """
         access = self._assignment.kernel
         if access is None:
             raise _NotStartedError(Reason.NEEDS, "this node has no kernel service")
@@ -204,56 +218,56 @@ class _Execution:
         except SkyhopError as error:
             raise _NotStartedError(Reason.KERNEL, str(error)) from None
 
-    def _wait(self, outputs: list[Output]) -> Ended:
-        """Go through the run's time, until its program has ended."""
+    def _wait(self, outputs: list[Output]) -> ProgramEnd:
+        """Supervise the program until it has ended."""
         assert self._program is not None
         with selectors.DefaultSelector() as selector:
             for output in outputs:
                 selector.register(output, selectors.EVENT_READ, output.read)
             selector.register(self._program, selectors.EVENT_READ, lambda: True)
-            selector.register(self._told, selectors.EVENT_READ, self._told_to_stop)
+            selector.register(self._wakeup, selectors.EVENT_READ, self._on_signal)
             if self._kernel is not None:
-                selector.register(self._kernel, selectors.EVENT_READ, self._lost_kernel)
-            looks, next_look = 0, self._clock.monotonic_s()
+                selector.register(self._kernel, selectors.EVENT_READ, self._on_kernel_lost)
+            checks, next_check = 0, self._clock.monotonic_s()
             while True:
-                left_s = next_look - self._clock.monotonic_s()
+                left_s = next_check - self._clock.monotonic_s()
                 for key, _ in self._clock.select(selector, left_s):
                     if not key.data():
                         selector.unregister(key.fileobj)
-                    elif key.fileobj is self._program and (ended := self._program.news()):
+                    elif key.fileobj is self._program and (ended := self._program.poll()):
                         self._program.wait()
                         return ended
                 if self._kill_at is not None and self._clock.monotonic_s() >= self._kill_at:
                     self._program.kill()
-                    return Ended(signal=signal.SIGKILL)
-                if self._clock.monotonic_s() >= next_look:
-                    self._check(looks)
-                    looks += 1
-                    next_look = self._clock.monotonic_s() + LOOK_S
-                next_look = min(next_look, self._next_change())
+                    return ProgramEnd(signal=signal.SIGKILL)
+                if self._clock.monotonic_s() >= next_check:
+                    self._check(checks)
+                    checks += 1
+                    next_check = self._clock.monotonic_s() + POLL_S
+                next_check = min(next_check, self._next_change())
 
     def _next_change(self) -> float:
-        """Return when the run's time, or that of its grace, is over."""
+        """Return the monotonic time in s of the next deadline: the run's, or the SIGKILL's."""
         return self._deadline if self._kill_at is None else self._kill_at
 
-    def _lost_kernel(self) -> bool:
+    def _on_kernel_lost(self) -> bool:
         self._end(Reason.KERNEL, "the kernel service has ended")
         return False
 
     def _left_s(self) -> float:
         return self._deadline - self._clock.monotonic_s()
 
-    def _check(self, looks: int) -> None:
-        """Look at what the run has taken, and at the time."""
-        self._look()
-        if looks % _TRAFFIC_EVERY == _TRAFFIC_EVERY - 1:
+    def _check(self, checks: int) -> None:
+        """Check the run's limits and deadline; stop the program if it has exceeded one."""
+        self._count_traffic()
+        if checks % _TRAFFIC_EVERY == _TRAFFIC_EVERY - 1:
             self._journal.add(self._clock.now_ns(), Step.TRAFFIC, **asdict(self._moved))
         if self._stop is not None:
             return
         assert self._program is not None
         assignment = self._assignment
         pids = self._program.processes()
-        found = limits.passed(
+        found = limits.exceeded(
             assignment.limits, self._work, pids, self._moved, assignment.data_cap_bytes
         )
         if found:
@@ -262,31 +276,32 @@ class _Execution:
             is_success = assignment.timeout_is_success
             self._end(
                 Reason.TIMEOUT,
-                "its time was over",
+                "the run reached its deadline",
                 State.COMPLETE if is_success else State.FAILED,
             )
 
-    def _look(self, *, is_last: bool = False) -> None:
-        """Count the run's traffic: what was counted stays when its namespace is gone."""
+    def _count_traffic(self, *, is_last: bool = False) -> None:
+        """Update the run's traffic; once the namespace is gone, the last value stays."""
         assert self._program is not None
         if self._assignment.network is Network.HOST:
-            moved = self._sockets.look(self._program.processes())
+            moved = self._sockets.read(self._program.processes())
         elif is_last and self._kernel is not None:
-            # The service still has the namespace, which is gone for all others.
+            # The kernel service still has the namespace open, which other processes can no longer
+            # reach.
             with suppress(SkyhopError):
-                self._moved = Moved(*self._kernel.counters())
+                self._moved = Traffic(*self._kernel.counters())
             return
         else:
             process = self._program.network_process()
-            moved = of_namespace(process) if process else Moved()
+            moved = namespace_traffic(process) if process else Traffic()
         self._moved = max(self._moved, moved, key=lambda each: each.bytes)
 
     def _counted(self) -> str:
         return SOCKETS if self._assignment.network is Network.HOST else NAMESPACE
 
-    def _told_to_stop(self) -> bool:
-        """Stop as `stop.json` says, which the agent wrote before it sent the signal."""
-        os.read(self._told, 512)
+    def _on_signal(self) -> bool:
+        """Stop the program; the agent has written the reason to `stop.json` before its signal."""
+        os.read(self._wakeup, 512)
         try:
             values = json.loads((self._directory / STOP_FILE).read_bytes()[:100_000])
             reason = Reason(values["reason"]) if values.get("reason") else None
@@ -298,7 +313,7 @@ class _Execution:
         return True
 
     def _end(self, reason: Reason | None, message: str, state: State = State.FAILED) -> None:
-        """Have the program end: by its own hand in the time of grace, or by ours after it."""
+        """Send SIGTERM to the program, and set the time of the SIGKILL."""
         if self._stop is not None:
             return
         self._stop = {"state": state, "reason": reason, "message": message}
@@ -314,14 +329,14 @@ class _Execution:
         self._kill_at = self._clock.monotonic_s() + grace_s
         self._program.terminate()
 
-    def _judged(self, ended: Ended) -> dict[str, Any]:
-        """Return what a run came to, whose program ended like this."""
+    def _verdict(self, ended: ProgramEnd) -> dict[str, Any]:
+        """Return state and reason of a run, given how its program ended."""
         if self._stop is not None:
             return self._stop
         if ended.failed is not None:
             return {"state": State.FAILED, "reason": Reason.DEPLOY, "message": ended.failed}
         if ended.signal == signal.SIGKILL and limits.killed_for_memory() > self._killed_before:
-            message = "the kernel ended it for want of memory"
+            message = "the kernel's OOM killer ended it"
             return {"state": State.FAILED, "reason": Reason.MEMORY, "message": message}
         if ended.signal is not None:
             return {"state": State.FAILED, "reason": Reason.SIGNAL}
@@ -331,7 +346,7 @@ class _Execution:
 
 
 class _NotStartedError(SkyhopError):
-    """The program was not started."""
+    """The program was not started, for the given reason."""
 
     def __init__(self, reason: Reason, message: str) -> None:
         super().__init__(message)
@@ -345,9 +360,9 @@ def finish(
     outcome: dict[str, Any],
     clock: Clock,
 ) -> None:
-    """Write the manifest, then the result: who sees the result finds the manifest.
+    """Write the manifest, then the result, so that a result implies a manifest.
 
-    Where there is no room for them, what the program wrote makes it.
+    If the disk is full, the work directory is deleted to make room for both.
     """
     try:
         _finish(directory, assignment, journal, outcome, clock)
@@ -355,7 +370,7 @@ def finish(
         if error.errno not in _FULL:
             raise
         shutil.rmtree(directory / WORK, ignore_errors=True)
-        _finish(directory, assignment, journal, {**outcome, **_NO_ROOM}, clock)
+        _finish(directory, assignment, journal, {**outcome, **_DISK_FULL}, clock)
 
 
 def _finish(
@@ -366,10 +381,10 @@ def _finish(
     clock: Clock,
 ) -> None:
     work = directory / WORK
-    kept: list[keep.Kept] = []
-    left: list[keep.Left] = []
+    kept: list[keep.KeptFile] = []
+    left: list[keep.SkippedFile] = []
     if work.is_dir():
-        kept, left = keep.choose(work, assignment.keep, _brought(assignment))
+        kept, left = keep.choose(work, assignment.keep, _input_digests(assignment))
     is_partial = outcome["state"] is not State.COMPLETE
     details = {"run": assignment.run, "node": assignment.node, "side": assignment.side.value}
     manifest = keep.as_json(kept, left, {**details, "partial": is_partial})
@@ -380,12 +395,12 @@ def _finish(
     journal.add(clock.now_ns(), Step.FINISHED, **ended)
 
 
-def _brought(assignment: Assignment) -> dict[str, str]:
-    """Return the digests of the files that the job brought."""
+def _input_digests(assignment: Assignment) -> dict[str, str]:
+    """Return the digests of the job's input files, by name."""
     if assignment.inputs is None:
         return {}
     try:
-        brought, _ = keep.choose(Path(assignment.inputs), ["*"])
+        inputs, _ = keep.choose(Path(assignment.inputs), ["*"])
     except OSError as error:
         raise InputError(f"{assignment.inputs}: {error.strerror}") from None
-    return {each.name: each.sha256 for each in brought}
+    return {each.name: each.sha256 for each in inputs}

@@ -1,7 +1,7 @@
-"""What became of a run, as its executor wrote it down, and whether that executor still lives.
+"""Journal of an executor: the steps of its run, and whether the executor is alive.
 
-`journal.jsonl` has a line per step, each on the disk before the step is made. Its `started` is the
-point of no return: whoever finds it there never starts the program again.
+`journal.jsonl` has a line per step, written to disk before the step is taken. The step `started` is
+the point of no return: after it no executor starts the program again.
 """
 
 from __future__ import annotations
@@ -22,32 +22,32 @@ _LONGEST_BYTES = 10_000_000
 
 
 class Step(StrEnum):
-    """What the lines of a journal say."""
+    """Step of a run, as a line of the journal names it."""
 
     DEPLOYING = "deploying"
-    """The run was taken on; it may be again."""
+    """An executor has begun with the run; another executor may still begin again."""
     STARTED = "started"
-    """The program is about to be started: from here on, never again."""
+    """The program is about to start, and must never start a second time."""
     EXECUTING = "executing"
-    """It runs."""
+    """The program's process is running."""
     TRAFFIC = "traffic"
-    """What it has moved so far."""
+    """Bytes that the run has received and sent so far."""
     STOPPING = "stopping"
-    """It is told to end, and why."""
+    """The program was told to end, for the given reason."""
     ENDED = "ended"
-    """Its exit status or signal."""
+    """Exit status or signal of the program."""
     FINISHED = "finished"
-    """Result and manifest are written."""
+    """Result and manifest are on disk."""
 
 
 _STEPS = frozenset(step.value for step in Step)
 
 
 class Journal:
-    """A run's journal, written by the one that holds its lock.
+    """Journal of a run, open for writing by the executor that holds the lock.
 
     Raises:
-        RunError: another executor has the run's directory.
+        RunError: another executor works on the run.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -56,34 +56,34 @@ class Journal:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(self._lock)
-            raise RunError(f"{directory}: another executor is at work on this run") from None
+            raise RunError(f"{directory}: another executor works on this run") from None
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
         self._file = os.open(directory / FILE, flags, 0o644)
         self._mend(directory)
 
     def _mend(self, directory: Path) -> None:
-        """End a line that a killed executor left without its end."""
+        """End the last line with a newline, if a killed executor has left it incomplete."""
         text = (directory / FILE).read_bytes()
         if text and not text.endswith(b"\n"):
             os.write(self._file, b"\n")
 
     def add(self, at_ns: int, step: Step, **details: Any) -> None:
-        """Write a step down; when this returns it is on the disk.
+        """Append a step, and sync it to disk.
 
         Raises:
-            OSError: it is not: the disk is full.
+            OSError: the disk is full; nothing was appended.
         """
         line = (json.dumps({"at_ns": at_ns, "step": step.value, **details}) + "\n").encode()
         before = os.fstat(self._file).st_size
         if os.write(self._file, line) < len(line):
-            # The disk took a part of it: a step that nobody can read was not made.
+            # The incomplete line is removed, as it could not be read; the step does not count.
             os.ftruncate(self._file, before)
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         os.fdatasync(self._file)
 
 
 def read_journal(directory: Path) -> list[dict[str, Any]]:
-    """Return the steps of a run so far; half a line, as of one being written, is left out."""
+    """Return the steps of a run so far, without an incomplete last line."""
     try:
         with (directory / FILE).open("rb") as stream:
             lines = stream.read(_LONGEST_BYTES).splitlines()
@@ -101,14 +101,14 @@ def read_journal(directory: Path) -> list[dict[str, Any]]:
 
 
 def has_started(directory: Path) -> bool:
-    """Return whether the program was started, or was about to be."""
+    """Return whether the journal contains the step `started`."""
     return any(step["step"] == Step.STARTED for step in read_journal(directory))
 
 
 def is_alive(directory: Path) -> bool:
-    """Return whether the run's executor, or anything it started, lives.
+    """Return whether the run's executor, or any process that it started, is alive.
 
-    Its processes inherit the lock, so that a free one says that nothing is left.
+    All of these processes inherit the run's lock, so a free lock means that none is left.
     """
     try:
         lock = os.open(directory / LOCK, os.O_RDONLY | os.O_CLOEXEC)

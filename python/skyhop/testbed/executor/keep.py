@@ -1,8 +1,8 @@
-"""Which of a run's files are kept, and what stands in its manifest.
+"""Choice of a run's files to keep, and their manifest.
 
-The program could write its work directory as it liked, so nothing in there is believed: every
-directory is opened from the one above it, links are never followed, and what is no plain file, has
-more names than one or an odd one is left out and said to be.
+The work directory is untrusted, as the run's program writes it: each directory is opened relative
+to its parent, and links are never followed. Entries that are not regular files, have several hard
+links or a strange name are left out; the manifest lists them with the reason.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 
 FILE = "manifest.json"
 TELEMETRY = "telemetry"
-"""The pattern that stands for the terminal's data; no file of the program's."""
+"""Pattern in `keep` that requests the terminal's telemetry; it matches no file."""
 MOST_FILES = 10_000
 _LONGEST_NAME_BYTES = 240
 _DEEPEST = 16
@@ -27,25 +27,25 @@ _PIECE_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
-class Kept:
-    """A file that is kept."""
+class KeptFile:
+    """File that is kept, as the manifest lists it."""
 
     name: str
-    """Relative to the work directory, with "/"."""
+    """Path relative to the work directory, separated by "/"."""
     size: int
     sha256: str
 
 
 @dataclass(frozen=True)
-class Left:
-    """One that is not, though its name was asked for."""
+class SkippedFile:
+    """File that matches a pattern but is not kept, with the reason."""
 
     name: str
     why: str
 
 
 def matches(name: str, patterns: list[str]) -> bool:
-    """Return whether a name is asked for: by the whole of it, its last part, or its directory."""
+    """Return whether a pattern matches a path, its last component, or one of its directories."""
     parts = name.split("/")
     prefixes = ["/".join(parts[: i + 1]) for i in range(len(parts))]
     return any(
@@ -57,44 +57,49 @@ def matches(name: str, patterns: list[str]) -> bool:
 
 
 def choose(
-    work: Path, patterns: list[str], brought: dict[str, str] | None = None
-) -> tuple[list[Kept], list[Left]]:
-    """Return what is kept of a work directory, and what is left though asked for.
+    work: Path, patterns: list[str], inputs: dict[str, str] | None = None
+) -> tuple[list[KeptFile], list[SkippedFile]]:
+    """Return the files of a work directory to keep, and those that match but are left out.
 
     Args:
         work: the directory.
-        patterns: those of the job.
-        brought: digests of the files that the job brought, by name: unchanged they are not kept.
+        patterns: the job's `keep`.
+        inputs: digests of the job's input files by name; unchanged input files are not kept.
     """
-    kept: list[Kept] = []
-    left: list[Left] = []
+    kept: list[KeptFile] = []
+    skipped: list[SkippedFile] = []
     root = os.open(work, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
-        for name, directory, entry in _walk(root, "", 0, left):
+        for name, directory, entry in _walk(root, "", 0, skipped):
             if not matches(name, patterns):
                 continue
             if len(kept) >= MOST_FILES:
-                left.append(Left(name, f"more than {MOST_FILES:,} files"))
+                skipped.append(SkippedFile(name, f"more than {MOST_FILES:,} files"))
                 break
-            found = _measured(directory, entry, name)
-            if isinstance(found, Left):
-                left.append(found)
-            elif (brought or {}).get(name) != found.sha256:
+            found = _kept_or_skipped(directory, entry, name)
+            if isinstance(found, SkippedFile):
+                skipped.append(found)
+            elif (inputs or {}).get(name) != found.sha256:
                 kept.append(found)
     finally:
         os.close(root)
-    return kept, left
+    return kept, skipped
 
 
 def _walk(
-    directory: int, prefix: str, depth: int, left: list[Left]
+    directory: int, prefix: str, depth: int, skipped: list[SkippedFile]
 ) -> Iterator[tuple[str, int, str]]:
-    """Go through a directory in the order of names: each file's name, its directory, its entry."""
+    """Walk a directory in alphabetical order.
+
+    Yield each file's path, directory descriptor and name.
+    """
     for entry in sorted(os.listdir(directory)):
         name = f"{prefix}{entry}"
-        why = _odd(name, entry, depth)
+        why = _name_fault(name, entry, depth)
         if why:
-            left.append(Left(name.encode("unicode_escape").decode()[:_LONGEST_NAME_BYTES], why))
+            skipped.append(
+                SkippedFile(name.encode("unicode_escape").decode()[:_LONGEST_NAME_BYTES], why)
+            )
             continue
         try:
             kind = os.stat(entry, dir_fd=directory, follow_symlinks=False).st_mode
@@ -104,41 +109,42 @@ def _walk(
             flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
             below = os.open(entry, flags, dir_fd=directory)
         except OSError as error:
-            left.append(Left(name, str(error.strerror)))
+            skipped.append(SkippedFile(name, str(error.strerror)))
             continue
         try:
-            yield from _walk(below, f"{name}/", depth + 1, left)
+            yield from _walk(below, f"{name}/", depth + 1, skipped)
         finally:
             os.close(below)
 
 
-def _odd(name: str, entry: str, depth: int) -> str | None:
+def _name_fault(name: str, entry: str, depth: int) -> str | None:
     if depth >= _DEEPEST:
         return f"below {_DEEPEST} directories"
     try:
         size = len(name.encode())
     except UnicodeEncodeError:
-        return "its name is no text"
+        return "its name is not UTF-8"
     if size > _LONGEST_NAME_BYTES:
         return "its name is too long"
-    return None if entry.isprintable() and "\\" not in entry else "its name is no plain text"
+    is_plain = entry.isprintable() and "\\" not in entry
+    return None if is_plain else "its name has unprintable characters or a backslash"
 
 
-def _measured(directory: int, entry: str, name: str) -> Kept | Left:
-    # A fifo in a file's place must not hold the executor.
+def _kept_or_skipped(directory: int, entry: str, name: str) -> KeptFile | SkippedFile:
+    # O_NONBLOCK, as a FIFO must not block the executor.
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
     try:
         info = os.stat(entry, dir_fd=directory, follow_symlinks=False)
         if not stat.S_ISREG(info.st_mode):
-            return Left(name, "is no plain file")
+            return SkippedFile(name, "is no plain file")
         descriptor = os.open(entry, flags, dir_fd=directory)
     except OSError as error:
-        return Left(name, str(error.strerror))
+        return SkippedFile(name, str(error.strerror))
     with os.fdopen(descriptor, "rb") as stream:
         info = os.fstat(descriptor)
         if not stat.S_ISREG(info.st_mode) or info.st_nlink > 1:
-            return Left(name, "is no plain file of one name")
-        return Kept(name, *_digest(stream))
+            return SkippedFile(name, "is no plain file, or has several hard links")
+        return KeptFile(name, *_digest(stream))
 
 
 def _digest(stream: Any) -> tuple[int, str]:
@@ -150,10 +156,10 @@ def _digest(stream: Any) -> tuple[int, str]:
 
 
 def open_kept(work: Path, name: str) -> int:
-    """Open a file of a manifest, without following links; the caller closes the descriptor.
+    """Open a file of a manifest without following links; the caller closes the descriptor.
 
     Raises:
-        OSError: it is not there as a plain file any more.
+        OSError: the file is missing, or has become a link.
     """
     *above, last = name.split("/")
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -168,7 +174,7 @@ def open_kept(work: Path, name: str) -> int:
         os.close(directory)
 
 
-def as_json(kept: list[Kept], left: list[Left], details: dict[str, Any]) -> bytes:
-    """Return a manifest as it stands in its file."""
-    files = {"files": [asdict(each) for each in kept], "left": [asdict(each) for each in left]}
+def as_json(kept: list[KeptFile], skipped: list[SkippedFile], details: dict[str, Any]) -> bytes:
+    """Return the content of the manifest's file."""
+    files = {"files": [asdict(each) for each in kept], "left": [asdict(each) for each in skipped]}
     return json.dumps({**details, **files}, indent=1).encode()

@@ -1,4 +1,4 @@
-"""What a run takes, and which limit it has passed."""
+"""Resource usage of a run, and the limits that it has exceeded."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import os
 from pathlib import Path
 
 from skyhop.testbed.executor.assignment import Limits
-from skyhop.testbed.executor.traffic import Moved
+from skyhop.testbed.executor.traffic import Traffic
 from skyhop.testbed.words import Reason
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _BLOCK = 512
-"""What `st_blocks` counts in (stat(2))."""
+"""Bytes per unit of `st_blocks` (stat(2))."""
 LEAST_ROOM_BYTES = 50_000_000
-"""What a run leaves free on the node's disk."""
+"""Free space on the node's disk below which a run is stopped."""
 MOST_FILES = 100_000
 
 
 def size_of(directory: Path) -> tuple[int, int]:
-    """Return how many bytes of the disk a directory takes, and how many files it has."""
+    """Return the disk usage of a directory in bytes, and its number of files."""
     total = files = 0
     waiting = [str(directory)]
     while waiting:
@@ -38,7 +38,7 @@ def size_of(directory: Path) -> tuple[int, int]:
 
 
 def resident_bytes(pids: list[int]) -> int:
-    """Return what processes have in memory, files that they share left out."""
+    """Return the resident memory of processes in bytes, excluding shared pages."""
     total = 0
     for pid in pids:
         try:
@@ -50,9 +50,9 @@ def resident_bytes(pids: list[int]) -> int:
 
 
 def killed_for_memory() -> int:
-    """Return how many processes the kernel has killed for want of memory, since it started.
+    """Return the number of the kernel's OOM kills since boot (`oom_kill` in /proc/vmstat).
 
-    Those that had passed the limit of their container are among them.
+    Kills caused by a container's memory limit count too.
     """
     try:
         lines = Path("/proc/vmstat").read_text("ascii").splitlines()
@@ -61,10 +61,10 @@ def killed_for_memory() -> int:
     return next((int(line.split()[1]) for line in lines if line.startswith("oom_kill ")), 0)
 
 
-def passed(
-    limits: Limits, work: Path, pids: list[int], moved: Moved, data_cap: int | None
+def exceeded(
+    limits: Limits, work: Path, pids: list[int], moved: Traffic, data_cap: int | None
 ) -> tuple[Reason, str] | None:
-    """Return why a run has to end, and what to say of it; `None` while it keeps within limits."""
+    """Return reason and message of the first exceeded limit; `None` if no limit is exceeded."""
     if data_cap is not None and moved.bytes > data_cap:
         return Reason.DATA_CAP, f"moved {moved.bytes:,} bytes of {data_cap:,}"
     size, files = size_of(work)

@@ -1,4 +1,4 @@
-"""Calls of Linux's that Python 3.11 does not have: namespaces, mounts, a death with the parent."""
+"""Linux system calls that Python 3.11 does not offer: namespaces, mounts, prctl(2)."""
 
 from __future__ import annotations
 
@@ -38,24 +38,27 @@ def _check(result: int, what: str) -> None:
 
 
 def unshare(flags: int) -> None:
-    """Leave for new namespaces (unshare(2))."""
+    """Move this process into new namespaces (unshare(2))."""
     _check(_libc.unshare(flags), "cannot make namespaces")
 
 
 def mount(source: str, target: str, kind: str | None, flags: int, options: str = "") -> None:
-    """Mount (mount(2))."""
+    """Mount a file system or bind a path (mount(2))."""
     words = [None if w is None else os.fsencode(w) for w in (source, target, kind)]
     data = options.encode() or None
     _check(_libc.mount(*words, ctypes.c_ulong(flags), data), f"cannot mount {target}")
 
 
 def unmount(target: str) -> None:
-    """Unmount, once nobody uses it (umount2(2))."""
+    """Detach a mount (umount2(2), MNT_DETACH); it vanishes once no process uses it."""
     _check(_libc.umount2(os.fsencode(target), MNT_DETACH), f"cannot unmount {target}")
 
 
 def restrict_mount(target: str, attributes: int, *, below: bool = True) -> None:
-    """Add attributes to a mount and those below it (mount_setattr(2), Linux 5.12)."""
+    """Add attributes to a mount and, with `below`, to mounts below it (mount_setattr(2)).
+
+    The call needs Linux 5.12.
+    """
     values = (ctypes.c_uint64 * 4)(attributes, 0, 0, 0)
     flags = _AT_RECURSIVE if below else 0
     done = _libc.syscall(
@@ -68,47 +71,51 @@ def pivot_root(new: str, old: str) -> None:
     """Make another mount the root (pivot_root(2))."""
     number = _PIVOT_ROOT.get(platform.machine())
     if number is None:
-        raise RunError(f"sandboxes are not known for {platform.machine()}")
+        raise RunError(f"sandboxes are not supported on {platform.machine()}")
     _check(_libc.syscall(number, os.fsencode(new), os.fsencode(old)), "cannot change the root")
 
 
 def die_with_parent(parent: int, number: int = signal.SIGKILL) -> None:
-    """Send this process a signal when its parent ends; end now if that has happened already."""
-    _check(_libc.prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0), "cannot tie to the parent")
+    """Have the kernel signal this process when its parent dies.
+
+    Exit if the parent is already dead.
+    """
+    _check(_libc.prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0), "cannot set the parent-death signal")
     if os.getppid() != parent:
         os._exit(1)
 
 
 def adopt_orphans() -> None:
-    """Become the parent of what this process' descendants leave behind (prctl(2))."""
+    """Become the parent of orphaned descendants (PR_SET_CHILD_SUBREAPER of prctl(2))."""
     _check(_libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0), "cannot adopt orphans")
 
 
 def become_dumpable() -> None:
-    """Own one's files in /proc again after a change of user."""
+    """Regain ownership of the process's files in /proc after a change of user."""
     _libc.prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)
 
 
 def leave_keyring() -> None:
-    """Have an empty session keyring: the one before holds keys of whoever started this process."""
+    """Join a new, empty session keyring; the old keyring holds keys of the agent's user."""
     number = _KEYCTL.get(platform.machine())
     if number is not None:
-        # A kernel without keys has none to hide.
+        # The call fails only on kernels without keyrings.
         _libc.syscall(number, _KEYCTL_JOIN_SESSION_KEYRING, None)
 
 
 def give_up_privileges() -> None:
-    """Take from this process, for good, whatever programs it starts could gain."""
+    """Drop all capabilities from the bounding set, and set no_new_privs; both are irreversible."""
     for capability in range(_LAST_CAPABILITY + 1):
-        # Those that the kernel does not have are refused.
+        # For capabilities that this kernel does not have, the call fails.
         _libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0)
     _check(_libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "cannot give up privileges")
 
 
 def inside_network(namespace: int, work: Callable[[], T]) -> T:
-    """Do something inside a network namespace, of which `namespace` is a descriptor.
+    """Call a function inside a network namespace, given by a descriptor; return its result.
 
-    A thread does it, and what it starts is inside too; the caller stays where it is.
+    A new thread enters the namespace, and processes that this thread starts are in it too. The
+    caller's thread stays in its own namespace.
     """
     outcome: list[Any] = []
 

@@ -1,4 +1,7 @@
-"""What a program prints: kept up to a size, and read on beyond it so that the program goes on."""
+"""Output of a program: kept up to a limit, and drained beyond it.
+
+Without draining, a program with much output would block.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +12,11 @@ _PIECE_BYTES = 1 << 18
 
 
 class Output:
-    """One of a program's streams, into a file.
+    """Pipe from one of a program's output streams into a file.
 
     Attributes:
-        bytes: how many the program wrote.
-        kept: how many of them stand in the file.
+        bytes: number of bytes that the program wrote.
+        kept: number of bytes in the file.
     """
 
     def __init__(self, file: Path, most_bytes: int) -> None:
@@ -26,15 +29,15 @@ class Output:
         self.kept = 0
 
     def fileno(self) -> int:
-        """Return the descriptor to wait for."""
+        """Return the descriptor of the pipe's reading end."""
         return self._reads
 
     def close_writing(self) -> None:
-        """Leave the writing end to the program."""
+        """Close the executor's copy of the writing end; the program has its own."""
         os.close(self.writes)
 
     def read(self) -> bool:
-        """Take what is there now; return whether more may come."""
+        """Read the bytes in the pipe; return whether more may follow."""
         try:
             piece = os.read(self._reads, _PIECE_BYTES)
         except BlockingIOError:
@@ -45,11 +48,11 @@ class Output:
             try:
                 self.kept += os.write(self._file, piece[:room])
             except OSError:
-                self._most = self.kept  # No room on the disk: what is there stays.
+                self._most = self.kept  # The disk is full: write no more.
         return bool(piece)
 
     def close(self) -> None:
-        """Read what is left in the pipe, and close."""
+        """Read the rest of the pipe, and close both descriptors."""
         while self._unread():
             pass
         os.close(self._reads)

@@ -1,17 +1,18 @@
-"""The sandbox of the back end `process`: a program in namespaces of its own.
+"""Sandbox of the back end `process`: a program in its own Linux namespaces.
 
-Three processes below the executor, each forked from the one before:
+Three processes run below the executor, each forked from the previous one:
 
-    outer    leaves for new namespaces (of users, unless root; mounts, PIDs, IPC, names, network)
-    init     process 1 there: lays out what the program sees (`places`), waits for it
-    program  gives up every privilege, takes its limits, and becomes what the job says
+    outer    enters new namespaces (user, unless root; mount, PID, IPC, UTS, network)
+    init     process 1 there: builds the file system (`sandbox_fs`) and waits for the program
+    program  drops every privilege, sets its limits, and executes the job's command
 
-Each dies with the one above it, and with init dies whatever else is in its namespace: nothing is
-left when the executor is killed. Besides, init and executor share a channel, whose end each takes
-for the other's death; over it init says what became of the program, and is told to end it.
+Each process dies with its parent, and the death of init ends all processes of its PID namespace: no
+process is left when the executor is killed. In addition, init and executor share a channel. Over it
+init reports the program's end, and the executor asks init to end the program; when the channel
+closes, the process at the other end is dead.
 
-Root's program runs as a user of its own, that of an ordinary user as himself, without privileges
-inside or outside.
+If the executor is root, each run's program has a user id of its own. Otherwise the program runs as
+the agent's user, without privileges inside or outside the sandbox.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from skyhop.errors import RunError
-from skyhop.testbed.executor import linux, places
+from skyhop.testbed.executor import linux, sandbox_fs
 from skyhop.testbed.executor.assignment import Limits
 
 _FIRST_USER = 0x7000_0000
@@ -42,32 +43,32 @@ _LONGEST_MESSAGE = 4096
 MOST_FILES = 4096
 _NO_SUCH_PROGRAM = 127
 
-Furnish = Callable[[int], "str | None"]
-"""Puts a device into the network namespace of which it is given a descriptor, and returns what the
-congestion control is called that was loaded for it."""
+AttachDevice = Callable[[int], "str | None"]
+"""Function that puts a device into the network namespace of a descriptor, and returns the name of
+the congestion control that was loaded for the run."""
 _CC = "{cc}"
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What is to be run in a sandbox, and what it may have."""
+    """Command of a sandbox, its environment, visible files and limits."""
 
     command: list[str]
     environment: dict[str, str]
     work: Path
-    places: list[places.Place]
-    """What it sees of the machine's files."""
+    mounts: list[sandbox_fs.BindMount]
+    """Files and directories of the machine that are visible to the program."""
     name: str
-    """What the machine is called inside."""
+    """Host name inside the sandbox."""
     own_network: bool
     may_nest: bool
-    """Whether it may make namespaces of its own: live runs of skyhop do."""
+    """Whether the program may create namespaces itself, as live runs of skyhop do."""
     limits: Limits
 
 
 @dataclass(frozen=True)
-class Ended:
-    """How a program ended: by a status, by a signal, or before it began."""
+class ProgramEnd:
+    """End of a program: its exit status, its signal, or why it did not start."""
 
     exit: int | None = None
     signal: int | None = None
@@ -75,96 +76,103 @@ class Ended:
 
 
 def user_of(run: str) -> int:
-    """Return the user as whom root's executor runs a program: one per run, who owns nothing."""
+    """Return the uid of a run's program under a root executor.
+
+    Each run has its own uid, which owns no other files.
+    """
     return _FIRST_USER + zlib.crc32(run.encode()) % _USERS
 
 
 class Sandbox:
-    """A sandbox with its program, as the executor sees it.
+    """Running sandbox with its program, as the executor sees it.
 
     Args:
-        plan: what is run.
-        user: as whom, where the executor is root's.
-        output: where standard output and error go, two descriptors.
-        furnish: called with the network namespace before the program starts.
+        plan: command, environment and limits.
+        user: uid of the program, if the executor runs as root.
+        output: descriptors for standard output and error.
+        attach_device: called with the network namespace before the program starts.
 
     Raises:
-        RunError: this machine does not let it be made.
+        RunError: this machine does not allow the sandbox.
     """
 
     def __init__(
-        self, plan: Plan, user: int | None, output: tuple[int, int], furnish: Furnish | None
+        self,
+        plan: Plan,
+        user: int | None,
+        output: tuple[int, int],
+        attach_device: AttachDevice | None,
     ) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._channel = ours
-        self._ended: Ended | None = None
+        self._ended: ProgramEnd | None = None
         executor = os.getpid()
         self.pid = os.fork()
         if self.pid == 0:
             ours.close()
-            _never_return(theirs, lambda: _outer(plan, user, output, theirs, executor))
+            _never_return(theirs, lambda: _run_outer(plan, user, output, theirs, executor))
         theirs.close()
         try:
-            self._set_up(furnish)
+            self._set_up(attach_device)
         except BaseException:
             self.kill()
             raise
 
-    def _set_up(self, furnish: Furnish | None) -> None:
+    def _set_up(self, attach_device: AttachDevice | None) -> None:
         message, descriptors, _, _ = socket.recv_fds(self._channel, _LONGEST_MESSAGE, 1)
         said = json.loads(message) if message else {"failed": "the sandbox ended at once"}
         if "failed" in said:
             raise RunError(f"cannot make a sandbox: {said['failed']}")
         cc = None
         try:
-            if furnish is not None:
-                cc = furnish(descriptors[0])
+            if attach_device is not None:
+                cc = attach_device(descriptors[0])
         finally:
             for descriptor in descriptors:
                 os.close(descriptor)
-        _tell(self._channel, {"cc": cc})
+        _send(self._channel, {"cc": cc})
 
     def fileno(self) -> int:
-        """Return a descriptor that can be read when there is news."""
+        """Return a descriptor that becomes readable when the program has ended."""
         return self._channel.fileno()
 
-    def news(self) -> Ended | None:
-        """Return how the program ended, when it has; waits for the word of it."""
+    def poll(self) -> ProgramEnd | None:
+        """Receive init's report of the program's end; return how the program ended."""
         try:
             message = self._channel.recv(_LONGEST_MESSAGE)
         except OSError:
             message = b""
-        return Ended(**json.loads(message)) if message else Ended(signal=signal.SIGKILL)
+        return ProgramEnd(**json.loads(message)) if message else ProgramEnd(signal=signal.SIGKILL)
 
     def terminate(self) -> None:
-        """Ask everything inside to end."""
+        """Send SIGTERM to all processes inside the sandbox."""
         with suppress(OSError):
             self._channel.send(b"end")
 
     def kill(self) -> None:
-        """End everything inside, and wait until it is gone."""
+        """Kill all processes inside the sandbox, and wait until they are gone."""
         for pid in children(self.pid) or [self.pid]:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         self.wait()
 
     def wait(self) -> None:
-        """Wait until nothing of it is left."""
+        """Wait until all processes inside the sandbox are gone."""
         self._channel.close()
         with suppress(ChildProcessError):
             os.waitpid(self.pid, 0)
 
     def processes(self) -> list[int]:
-        """Return the processes inside, init left out."""
-        return below(children(self.pid))
+        """Return the pids of the processes inside the sandbox, except init."""
+        return descendant_pids(children(self.pid))
 
     def network_process(self) -> int | None:
-        """Return a process in the program's network namespace."""
+        """Return the pid of a process in the program's network namespace."""
         return next(iter(children(self.pid)), None)
 
 
 def children(pid: int) -> list[int]:
-    """Return a process's children; none where it has ended."""
+    """Return the pids of a process's children; empty if it has ended."""
     found: list[int] = []
     for file in Path(f"/proc/{pid}/task").glob("*/children"):
         try:
@@ -174,16 +182,16 @@ def children(pid: int) -> list[int]:
     return found
 
 
-def below(pids: list[int]) -> list[int]:
-    """Return the processes below some."""
+def descendant_pids(pids: list[int]) -> list[int]:
+    """Return the pids of all descendants of processes."""
     found = [child for pid in pids for child in children(pid)]
     for pid in found:
         found.extend(children(pid))
     return found
 
 
-def give(work: Path, user: int) -> None:
-    """Make the work directory the program's: the files in it are those that the job brought."""
+def chown_tree(work: Path, user: int) -> None:
+    """Change the owner of the work directory and its files to the program's user."""
     for directory, names, files in os.walk(work):
         for name in (*names, *files):
             os.chown(Path(directory) / name, user, user, follow_symlinks=False)
@@ -191,16 +199,16 @@ def give(work: Path, user: int) -> None:
 
 
 def _never_return(channel: socket.socket, work: Callable[[], NoReturn]) -> NoReturn:
-    """Do the work of a forked process; what goes wrong goes to the executor, not up the stack."""
+    """Run the function of a forked process, report its exception to the executor, and exit."""
     try:
         work()
     except BaseException as error:
-        _tell(channel, {"failed": str(error) or type(error).__name__})
+        _send(channel, {"failed": str(error) or type(error).__name__})
     finally:
         os._exit(1)
 
 
-def _tell(channel: socket.socket, values: dict[str, Any], *descriptors: int) -> None:
+def _send(channel: socket.socket, values: dict[str, Any], *descriptors: int) -> None:
     text = json.dumps(values).encode()[:_LONGEST_MESSAGE]
     try:
         socket.send_fds(channel, [text], descriptors)
@@ -208,29 +216,30 @@ def _tell(channel: socket.socket, values: dict[str, Any], *descriptors: int) -> 
         os._exit(1)
 
 
-def _outer(
+def _run_outer(
     plan: Plan, user: int | None, output: tuple[int, int], channel: socket.socket, executor: int
 ) -> NoReturn:
-    """Be the process that has the namespaces, and waits for who lives in them."""
+    """Run the outer process: create the namespaces, fork init, and wait for it."""
     linux.die_with_parent(executor)
-    _forget_signals()
-    _leave(plan, user)
-    # A change of user takes the tie away.
+    _ignore_signals()
+    _enter_namespaces(plan, user)
+    # Changing the user clears the parent-death signal, so it is set again.
     linux.die_with_parent(executor)
     if plan.own_network:
         network = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
-        _tell(channel, {}, network)
+        _send(channel, {}, network)
         os.close(network)
     else:
-        _tell(channel, {})
+        _send(channel, {})
     said = channel.recv(_LONGEST_MESSAGE)
     if not said:
         os._exit(1)
     plan = _with_cc(plan, json.loads(said)["cc"])
     init = os.fork()
     if init == 0:
-        _never_return(channel, lambda: _init(plan, user, output, channel))
-    # Not at once: it keeps the run's lock until init, and all that lives below it, is gone.
+        _never_return(channel, lambda: _run_init(plan, user, output, channel))
+    # This process gets SIGTERM instead of SIGKILL at its parent's death, as it holds the run's lock
+    # until init and all its descendants are gone.
     signal.signal(signal.SIGTERM, lambda *_: os.kill(init, signal.SIGKILL))
     linux.die_with_parent(executor, signal.SIGTERM)
     channel.close()
@@ -241,49 +250,49 @@ def _outer(
 
 
 def _with_cc(plan: Plan, cc: str | None) -> Plan:
-    """Return the plan with the name that a congestion control has got for this run alone."""
+    """Return the plan with `{cc}` replaced by the name of this run's congestion control."""
     if cc is None:
         return plan
     command = [word.replace(_CC, cc) for word in plan.command]
     return replace(plan, command=command, environment={**plan.environment, "SKYHOP_CC": cc})
 
 
-def _forget_signals() -> None:
-    """Take back the executor's handlers: what the terminal sends is for it alone."""
+def _ignore_signals() -> None:
+    """Ignore the signals of the terminal (tty); only the executor handles them."""
     signal.set_wakeup_fd(-1)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 
 
-def _leave(plan: Plan, user: int | None) -> None:
+def _enter_namespaces(plan: Plan, user: int | None) -> None:
     own = linux.NEWNS | linux.NEWPID | linux.NEWIPC | linux.NEWUTS
     own |= linux.NEWNET if plan.own_network else 0
     uid, gid = os.geteuid(), os.getegid()
     try:
         linux.unshare(own if user is not None else own | linux.NEWUSER)
     except OSError as error:
-        raise RunError(f"{error.strerror}: see docs/limitations.md on namespaces") from None
+        raise RunError(f"{error.strerror}: see skyhop docs limitations on namespaces") from None
     if user is None:
         _map_self(uid, gid)
 
 
-def _init(
+def _run_init(
     plan: Plan, user: int | None, output: tuple[int, int], channel: socket.socket
 ) -> NoReturn:
-    """Be process 1: prepare everything, start the program, and end with it."""
-    # Seen from inside, the parent is no process.
+    """Run process 1: build the sandbox, start the program, and exit when it has ended."""
+    # In the new PID namespace getppid() returns 0 for the parent.
     linux.die_with_parent(0)
     socket.sethostname(plan.name)
     if plan.own_network:
         _raise_loopback()
-    places.lay_out(plan.places, plan.work, user, plan.limits.disk_bytes)
+    sandbox_fs.build_root(plan.mounts, plan.work, user, plan.limits.disk_bytes)
     if user is None and not plan.may_nest:
         _forbid_namespaces()
     program = _start(plan, user, output, channel)
     for descriptor in output:
         os.close(descriptor)
-    _tell(channel, _wait(program, channel))
+    _send(channel, _wait(program, channel))
     os._exit(0)
 
 
@@ -299,7 +308,7 @@ def _start(plan: Plan, user: int | None, output: tuple[int, int], channel: socke
     if program == 0:
         try:
             channel.close()
-            _become(plan, user, output, fails)
+            _exec_program(plan, user, output, fails)
         except BaseException as error:
             os.write(fails, str(error).encode()[:_LONGEST_MESSAGE])
         finally:
@@ -312,8 +321,8 @@ def _start(plan: Plan, user: int | None, output: tuple[int, int], channel: socke
     return program
 
 
-def _become(plan: Plan, user: int | None, output: tuple[int, int], fails: int) -> None:
-    """Become the program: this returns only by an exception."""
+def _exec_program(plan: Plan, user: int | None, output: tuple[int, int], fails: int) -> None:
+    """Execute the program in this process; raise an error if that fails."""
     os.setsid()
     _limit(plan.limits)
     if user is not None:
@@ -321,11 +330,11 @@ def _become(plan: Plan, user: int | None, output: tuple[int, int], fails: int) -
     linux.leave_keyring()
     linux.give_up_privileges()
     os.umask(0o022)
-    os.chdir(places.HOME)
+    os.chdir(sandbox_fs.HOME)
     for target, source in enumerate((os.open("/dev/null", os.O_RDONLY), *output)):
         os.dup2(source, target)
     os.dup2(fails, 3, inheritable=False)
-    # The lock among them: it is not the program's.
+    # This also closes the run's lock, which the program must not hold.
     os.closerange(4, 1 << 20)
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
         try:
@@ -340,7 +349,7 @@ def _become(plan: Plan, user: int | None, output: tuple[int, int], fails: int) -
 
 
 def _become_user(user: int, may_nest: bool) -> None:
-    """Change to a run's user, who makes no namespaces unless he may."""
+    """Change to a run's user, and forbid that user to create namespaces unless `may_nest`."""
     os.setgroups([])
     os.setresgid(user, user, user)
     os.setresuid(user, user, user)
@@ -349,13 +358,13 @@ def _become_user(user: int, may_nest: bool) -> None:
     try:
         linux.unshare(linux.NEWUSER)
     except OSError:
-        return  # Where ordinary users may make none there is nothing to forbid.
+        return  # Users without privileges cannot create namespaces here anyway.
     _map_self(user, user)
     _forbid_namespaces()
 
 
 def _map_self(uid: int, gid: int) -> None:
-    """Be the same user inside a new user namespace as outside, and the only one."""
+    """Map the user to itself in a new user namespace; no other user is mapped."""
     linux.become_dumpable()
     Path("/proc/self/setgroups").write_text("deny")
     Path("/proc/self/gid_map").write_text(f"{gid} {gid} 1")
@@ -381,13 +390,13 @@ def _limit(limits: Limits) -> None:
 
 
 def _wait(program: int, channel: socket.socket) -> dict[str, Any]:
-    """Wait for the program's end, bury what is orphaned, and pass on the word to end."""
-    news = os.pidfd_open(program)
+    """Wait for the program's end; meanwhile reap orphans and pass on requests to terminate."""
+    poll = os.pidfd_open(program)
     while True:
-        readable, _, _ = select.select([channel.fileno(), news], [], [], 1.0)
+        readable, _, _ = select.select([channel.fileno(), poll], [], [], 1.0)
         if channel.fileno() in readable:
             if not channel.recv(16):
-                os._exit(1)  # The executor is dead: all in here goes with process 1.
+                os._exit(1)  # The executor is dead; the exit of process 1 ends all inside.
             os.kill(-1, signal.SIGTERM)
         while True:
             try:

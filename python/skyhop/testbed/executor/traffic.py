@@ -1,10 +1,11 @@
-"""How much a run has sent and received.
+"""Traffic of a run: bytes received and sent.
 
-In a network namespace of its own (`veth`, `none`): the bytes of all its devices but the loopback,
-headers included. In the host's network: what its TCP sockets sent (repetitions included) and
-received, without headers, as the kernel counts for each socket; looked at twice a second, so that
-of a socket the bytes after the last look before its end are missing, and sockets that live less
-than half a second may be missing altogether. UDP and ICMP are not counted there.
+For a run in its own network namespace (`veth`, `none`), traffic is the bytes of all devices except
+the loopback, with headers. For a run in the host's namespace, it is the bytes that the run's TCP
+sockets sent (retransmissions included) and received, without headers, as the kernel counts them per
+socket. Sockets are read twice a second: bytes of a socket after its last reading are missing, and
+sockets that live for less than half a second may be missing altogether. UDP and ICMP are not
+counted in the host's namespace.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ _NLM_F_REQUEST_DUMP = 0x301
 _NLMSG_ERROR, _NLMSG_DONE = 2, 3
 _INFO = 2
 _ALL_STATES = 0xFFF & ~(1 << 10)
-"""All but those that listen."""
+"""Bit mask of all TCP states except LISTEN (10)."""
 _RECEIVED_AT, _SENT_AT = 128, 200
-"""Where `struct tcp_info` has tcpi_bytes_received and tcpi_bytes_sent (linux/tcp.h)."""
+"""Offsets of tcpi_bytes_received and tcpi_bytes_sent in `struct tcp_info` (linux/tcp.h)."""
 _SEGMENTS_SENT_AT, _SEGMENTS_RECEIVED_AT = 136, 140
-"""Where it has tcpi_segs_out and tcpi_segs_in."""
+"""Offsets of tcpi_segs_out and tcpi_segs_in in `struct tcp_info`."""
 _ATTRIBUTE = struct.Struct("=HH")
 _MESSAGE = struct.Struct("=LHHLL")
 _HEADER_OF_SOCKET = 72
@@ -38,7 +39,7 @@ _SOCKET = re.compile(r"socket:\[(\d+)\]")
 
 
 @dataclass(frozen=True)
-class Moved:
+class Traffic:
     """Bytes received and sent."""
 
     rx_bytes: int = 0
@@ -46,48 +47,51 @@ class Moved:
 
     @property
     def bytes(self) -> int:
-        """Both."""
+        """Sum of received and sent bytes."""
         return self.rx_bytes + self.tx_bytes
 
 
-def of_namespace(pid: int) -> Moved:
-    """Return what the devices of a process's network namespace moved; nothing once it is gone."""
+def namespace_traffic(pid: int) -> Traffic:
+    """Return the bytes of all devices in a process's network namespace; 0 if it is gone."""
     rx = tx = 0
     try:
         lines = Path(f"/proc/{pid}/net/dev").read_text("ascii").splitlines()[2:]
     except OSError:
-        return Moved()
+        return Traffic()
     for line in lines:
         name, _, counters = line.partition(":")
         if name.strip() != "lo":
             numbers = counters.split()
             rx, tx = rx + int(numbers[0]), tx + int(numbers[8])
-    return Moved(rx, tx)
+    return Traffic(rx, tx)
 
 
-class OfSockets:
-    """What the TCP sockets of some processes moved, those that are closed included."""
+class SocketCounters:
+    """Byte counts of the TCP sockets of processes, including sockets that have closed."""
 
     def __init__(self, header_bytes: int = 0) -> None:
-        """Begin to count.
+        """Set up the counters at 0.
 
         Args:
-            header_bytes: what is added for each segment.
+            header_bytes: bytes to add per segment, for its headers.
         """
         self._header_bytes = header_bytes
         self._seen: dict[int, tuple[int, int]] = {}
-        self._gone = Moved()
+        self._gone = Traffic()
 
-    def look(self, pids: list[int]) -> Moved:
-        """Count once more, and return the sum."""
+    def read(self, pids: list[int]) -> Traffic:
+        """Read the counters of the processes' sockets.
+
+        Return the total bytes since the first call.
+        """
         own = {inode for pid in pids for inode in _inodes(pid)}
         sockets = _tcp_sockets(self._header_bytes) if own else ()
         now = {inode: moved for inode, moved in sockets if inode in own}
         for inode, (rx, tx) in self._seen.items():
             if inode not in now:
-                self._gone = Moved(self._gone.rx_bytes + rx, self._gone.tx_bytes + tx)
+                self._gone = Traffic(self._gone.rx_bytes + rx, self._gone.tx_bytes + tx)
         self._seen = now
-        return Moved(
+        return Traffic(
             self._gone.rx_bytes + sum(rx for rx, _ in now.values()),
             self._gone.tx_bytes + sum(tx for _, tx in now.values()),
         )
@@ -108,7 +112,7 @@ def _inodes(pid: int) -> Iterator[int]:
 
 
 def _tcp_sockets(header_bytes: int) -> Iterator[tuple[int, tuple[int, int]]]:
-    """Return the inode of each TCP socket of this namespace, and what it received and sent."""
+    """Yield inode, and bytes received and sent, of each TCP socket in this network namespace."""
     for family in (socket.AF_INET, socket.AF_INET6):
         with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _SOCK_DIAG) as kernel:
             body = struct.pack(

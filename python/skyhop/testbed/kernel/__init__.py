@@ -1,8 +1,7 @@
-"""The kernel service: what runs may have done as root, and nothing else.
+"""Kernel service: the few operations of runs that need root.
 
-`service` serves typed requests (`requests`) on a Unix socket; `network` and `uplinks` give a run
-its device, `congestion`, `queues` and `settings` change what is the run's alone; `journal` has
-every change on the disk before it is made, so that a service that was killed undoes it when it
-returns.
-`client` is what executor and agent use.
+`service` answers typed requests (`requests`) on a Unix socket; `network` and `uplinks` give a run
+its device; `congestion`, `queues` and `settings` change only the run's own network namespace.
+`journal` has every change on disk before it is made, so that a restarted service can undo the
+changes of a killed one. `client` is used by the executor and the agent.
 """

@@ -1,9 +1,8 @@
-"""Congestion controls of a run: the kernel's own, and skyhop's, loaded under a name of the run's.
+"""Congestion controls of a run: the kernel's own, and skyhop's, loaded under a private name.
 
-The kernel has one list of congestion controls for all, but each namespace its own default. A module
-of skyhop's is loaded as BPF under a name that only its run knows, compiled from the same source as
-all others of its kind, with the run's parameters; it becomes the default of the run's namespace,
-never of the host's.
+The kernel has one global list of congestion controls, and a default per network namespace. A module
+of skyhop is compiled with the run's parameters and loaded as BPF under a name that only its run
+knows. It becomes the default of the run's namespace, never of the host's.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from typing import Any
 from skyhop import _core
 from skyhop.data.templates import template
 from skyhop.errors import InputError, RunError
-from skyhop.testbed.kernel.journal import Change, Changes
+from skyhop.testbed.kernel.journal import ChangeJournal, KernelChange
 from skyhop.testbed.kernel.network import Namespace
 from skyhop.testbed.kernel.programs import call
 
@@ -27,36 +26,42 @@ _DEFAULT = "tcp_congestion_control"
 _AVAILABLE = "tcp_available_congestion_control"
 _NAME_LETTERS = 8
 _PRIVATE = re.compile(r"[a-z0-9_]{1,8}_r[0-9a-f]{5}")
-"""One of `private_name`; those of live runs have six digits and no "r"."""
+"""Form of names that `private_name` makes. Names that live runs of skyhop use have six digits and
+no "r".
+"""
 _START = "from skyhop.cli import main; main()"
 _EACH_ENDS = re.compile(r"\s+(congctl \S+|linkdown)")
 
 
 def private_name(module: str) -> str:
-    """Return what a module is called for one run: at most 15 letters."""
+    """Return a module's private name for one run, of at most 15 characters (TCP_CA_NAME_MAX)."""
     return f"{module[:_NAME_LETTERS]}_r{secrets.randbits(20):05x}"
 
 
 class Congestion:
-    """A run's congestion controls.
+    """Congestion controls of a run.
 
     Args:
-        run: the run.
-        namespace: its own.
-        directory: where sources are written that are compiled.
-        changes: where a load is written down first.
+        run: id of the run.
+        namespace: the run's network namespace.
+        directory: directory for the sources that are compiled.
+        changes: journal that records a load before it happens.
     """
 
-    def __init__(self, run: str, namespace: Namespace, directory: Path, changes: Changes) -> None:
+    def __init__(
+        self, run: str, namespace: Namespace, directory: Path, changes: ChangeJournal
+    ) -> None:
         self._run, self._namespace, self._changes = run, namespace, changes
         self._directory = directory
         self._own: dict[str, str] = {}
         self._routed: str | None = None
-        """The one that the routes carry, which goes before the default."""
+        """Congestion control set on the namespace's routes, which takes precedence over its
+        default.
+        """
         self._loaded: tuple[str, dict[str, str]] | None = None
 
     def choice(self) -> dict[str, Any]:
-        """Return what the run may choose, and what it has."""
+        """Return the available congestion controls, those loaded for this run, and the default."""
         others = [name for name in self._available() if not _PRIVATE.fullmatch(name)]
         return {
             "kernel": others,
@@ -66,10 +71,10 @@ class Congestion:
         }
 
     def set(self, name: str) -> str:
-        """Make one the default of the run's namespace, and return what it is called there.
+        """Make a congestion control the namespace's default; return its name in the kernel.
 
         Raises:
-            InputError: there is none of that name, or it is another run's.
+            InputError: no congestion control has that name, or it belongs to another run.
             RunError: the kernel refuses it.
         """
         if name.startswith(_OURS):
@@ -81,10 +86,10 @@ class Congestion:
         return name
 
     def load(self, name: str, parameters: dict[str, str]) -> str:
-        """Load one of skyhop's with the run's parameters, and make it the default.
+        """Load a module of skyhop with parameters, and make it the default; return its name.
 
         Raises:
-            InputError: there is none of that name, or it has no such parameter or value.
+            InputError: no module has that name, or a parameter or value is wrong.
             RunError: this machine cannot load it.
         """
         module = name.removeprefix(_OURS)
@@ -94,10 +99,11 @@ class Congestion:
         private = private_name(module)
         file = self._directory / f"{private}.c"
         change = {"kind": "cc", "name": private, "file": str(file)}
-        self._changes.about_to(self._run, change)
+        self._changes.record(self._run, change)
         file.write_text(template(file, module), encoding="utf-8")
         sets = [word for key, text in parameters.items() for word in ("--set", f"{key}={text}")]
-        # In a process of its own, for compiling takes seconds; it dies with this thread.
+        # Compilation takes seconds, so it happens in a separate process, which dies with this
+        # thread.
         try:
             call(
                 "setpriv", "--pdeathsig", "KILL", sys.executable, "-c", _START, "cc", "load",
@@ -112,10 +118,10 @@ class Congestion:
         return private
 
     def change_parameter(self, module: str, parameter: str, value: str) -> str:
-        """Load a module again with one parameter changed: later connections have it.
+        """Load a module again with one parameter changed, which applies to later connections.
 
         Raises:
-            InputError, RunError: as `load`.
+            InputError, RunError: as for `load`.
         """
         before = self._loaded[1] if self._loaded and self._loaded[0] == module else {}
         return self.load(module, {**before, parameter: value})
@@ -127,7 +133,7 @@ class Congestion:
         try:
             self._namespace.write(_DEFAULT, name)
         except PermissionError:
-            # What the host's root has not allowed as a default a route can carry.
+            # A namespace's default must be in tcp_allowed_congestion_control; routes may use any.
             self._put_on_routes(name)
         except OSError as error:
             raise RunError(f"cc {name}: {error.strerror}") from None
@@ -149,16 +155,16 @@ def _environment(directory: Path) -> dict[str, str]:
 
 
 def _without(message: str, private: str, module: str) -> str:
-    """Return a message in the words of who asked."""
+    """Return a message with the module's public name in place of the private one."""
     return message.partition("skyhop: ")[2].replace(private, module) or message
 
 
-def undo_load(change: Change) -> None:
-    """Unload a module that was loaded for a run, or begun to be."""
+def undo_load(change: KernelChange) -> None:
+    """Unload a module, given the journal's record of its load for a run."""
     name, file = str(change["name"]), Path(str(change["file"]))
     if not _PRIVATE.fullmatch(name):
         return
-    # It may not have been loaded yet, or be unloaded already.
+    # The module may never have been loaded, or may be unloaded already.
     with suppress(InputError):
         _core.unload_cc(name)
     file.unlink(missing_ok=True)

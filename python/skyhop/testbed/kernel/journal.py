@@ -1,4 +1,4 @@
-"""What the service has changed and not undone yet, on the disk before it is made."""
+"""Journal of the kernel service: changes in force, written to disk before they are made."""
 
 from __future__ import annotations
 
@@ -10,32 +10,32 @@ from pathlib import Path
 from typing import Any
 
 FILE = "changes.jsonl"
-Change = dict[str, Any]
-"""Its `kind`, and what undoing it needs; the same change undone twice is undone."""
+KernelChange = dict[str, Any]
+"""Change: its `kind`, and the values needed to undo it; undoing twice does no harm."""
 
 
-class Changes:
-    """The journal of changes.
+class ChangeJournal:
+    """Journal of changes that are in force.
 
     Args:
-        directory: the service's own.
-        undo: undoes a change, or finds that it is not there.
+        directory: the service's directory.
+        undo: function that undoes a change; it does nothing if the change was never made.
     """
 
-    def __init__(self, directory: Path, undo: Callable[[Change], None]) -> None:
+    def __init__(self, directory: Path, undo: Callable[[KernelChange], None]) -> None:
         self._file = directory / FILE
         self._undo = undo
         self._lock = threading.Lock()
-        self._open: list[tuple[int, str, Change]] = []
+        self._open: list[tuple[int, str, KernelChange]] = []
         self._next = 0
         self._descriptor = os.open(
             self._file, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600
         )
 
-    def undo_what_was_left(self) -> list[str]:
-        """Undo what a killed service left, the last first; return a line on each.
+    def undo_leftovers(self) -> list[str]:
+        """Undo the changes of a killed service, newest first; return a log line per change.
 
-        What cannot be undone now stays in the journal, for the next start.
+        A change that cannot be undone stays in the journal for the next start.
         """
         said = []
         self._open = self._left()
@@ -57,8 +57,8 @@ class Changes:
         os.fsync(self._descriptor)
         return said
 
-    def _left(self) -> list[tuple[int, str, Change]]:
-        left: dict[int, tuple[int, str, Change]] = {}
+    def _left(self) -> list[tuple[int, str, KernelChange]]:
+        left: dict[int, tuple[int, str, KernelChange]] = {}
         for line in self._file.read_bytes().splitlines():
             try:
                 values = json.loads(line)
@@ -68,18 +68,18 @@ class Changes:
                 else:
                     left[number] = (number, str(values["run"]), dict(values["change"]))
             except (ValueError, KeyError, TypeError):
-                continue  # Half a line: what it was to announce was not made.
+                continue  # The change of a partial line was not made.
         return list(left.values())
 
-    def about_to(self, run: str, change: Change) -> None:
-        """Write down a change that is made next; when this returns it is on the disk."""
+    def record(self, run: str, change: KernelChange) -> None:
+        """Record a change before it is made, and sync the journal to disk."""
         with self._lock:
             number, self._next = self._next, self._next + 1
             self._open.append((number, run, change))
             self._write({"number": number, "run": run, "change": change})
 
     def undo_all(self, run: str) -> list[str]:
-        """Undo everything of a run, the last first; return what would not be undone, and why."""
+        """Undo all changes of a run, newest first; return a line per failure."""
         with self._lock:
             own = [entry for entry in self._open if entry[1] == run]
         failed = []
@@ -88,7 +88,7 @@ class Changes:
             try:
                 self._undo(change)
             except Exception as error:
-                # It stays in the journal: the next start tries again.
+                # The change stays in the journal, and the next start of the service tries again.
                 failed.append(f"{change['kind']}: {error}")
                 continue
             with self._lock:

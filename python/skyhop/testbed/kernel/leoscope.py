@@ -1,11 +1,11 @@
-"""LEOScope's three lines, for experiment images that speak them, mapped onto our requests.
+"""LEOScope's text protocol for experiment images, mapped onto requests of the kernel service.
 
-    cca.check                      the congestion control of the run's namespace
-    cca.change NAME                cc.set NAME
-    bbr2.param.set PATH VALUE      a parameter of skyhop:bbr2, for connections that begin later
+    cca.check                      return the congestion control of the run's namespace
+    cca.change NAME                set it: cc.set NAME
+    bbr2.param.set PATH VALUE      set a parameter of skyhop:bbr2, for later connections
 
-They are taken on port 9000 of the loopback in the run's own namespace: who speaks there is the run.
-The path is only looked at for the name at its end; no file is ever written.
+The service listens on port 9000 of the loopback in the run's own namespace, where only the run can
+connect. PATH only supplies the parameter's name; no file is written.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ _NAME = re.compile(r"[a-z][a-z0-9_]{0,14}")
 _PARAMETER = re.compile(r"/sys/module/tcp_bbr2/parameters/([a-z0-9_]{1,32})")
 _UNIT = 256
 _PARTS = {"loss_thresh": "loss_thresh", "beta": "beta", "inflight_headroom": "headroom"}
-"""Parameters of Linux's tcp_bbr2 in 256ths, and ours, parts of one."""
+"""Parameters that Linux's tcp_bbr2 has in units of 1/256 and skyhop has as fractions of 1; names in
+tcp_bbr2 and in skyhop.
+"""
 _SAME = {
     "full_loss_cnt": "full_loss_events",
     "full_bw_cnt": "full_bw_rounds",
@@ -41,38 +43,38 @@ _SAME = {
     "cwnd_min_target": "min_cwnd",
 }
 _SECONDS = frozenset({"min_rtt_win_sec"})
-"""Those in seconds there and in milliseconds here."""
+"""Parameters that are in seconds in tcp_bbr2 and in milliseconds in skyhop."""
 
 
 def answer(line: str, congestion: Congestion) -> str:
-    """Do what a line asks for, and return the answer.
+    """Execute a line of the protocol; return the answer.
 
     Raises:
-        InputError: it is none of the three, or asks for what there is not.
+        InputError: the command, its congestion control or its parameter is unknown.
     """
     match line.split():
         case ["cca.check"]:
             return str(congestion.choice()["default"])
         case ["cca.change", name] if _NAME.fullmatch(name):
-            # Where the kernel has no BBRv2, as few have, it is skyhop's.
+            # Few kernels have BBRv2, so skyhop's is used for a name that the kernel does not have.
             known = congestion.choice()["kernel"]
             return congestion.set(name if name in known else f"skyhop:{name}")
         case ["bbr2.param.set", path, value]:
             return congestion.change_parameter("bbr2", *parameter_of(path, value))
-    raise InputError("there are cca.check, cca.change NAME and bbr2.param.set PATH VALUE")
+    raise InputError("expected cca.check, cca.change NAME or bbr2.param.set PATH VALUE")
 
 
 def parameter_of(path: str, value: str) -> tuple[str, str]:
-    """Return skyhop:bbr2's parameter and value for one of Linux's tcp_bbr2.
+    """Convert a parameter of Linux's tcp_bbr2 and its value to those of skyhop:bbr2.
 
     Raises:
-        InputError: it is not known, or no whole number.
+        InputError: the parameter is unknown, or the value is no whole number.
     """
     found = _PARAMETER.fullmatch(path)
     name = found[1] if found else ""
     if name not in _PARTS and name not in _SAME:
         known = ", ".join(sorted({*_PARTS, *_SAME}))
-        raise InputError(f"bbr2.param.set: no parameter of tcp_bbr2's that is known: {known}")
+        raise InputError(f"bbr2.param.set: unknown parameter of tcp_bbr2; expected one of {known}")
     if not re.fullmatch(r"\d{1,7}", value):
         raise InputError(f"bbr2.param.set: {name} takes a whole number")
     if name in _PARTS:
@@ -81,7 +83,10 @@ def parameter_of(path: str, value: str) -> tuple[str, str]:
 
 
 class Listener:
-    """Port 9000 in a run's namespace, one short conversation after the other."""
+    """Server on port 9000 in a run's namespace.
+
+    It reads one line per connection, one connection at a time.
+    """
 
     def __init__(
         self,
@@ -97,7 +102,7 @@ class Listener:
         threading.Thread(target=self._serve, daemon=True).start()
 
     def close(self) -> None:
-        """Listen no more."""
+        """Close the port, and end the server's thread."""
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
@@ -111,11 +116,11 @@ class Listener:
             with connection:
                 connection.settimeout(_PATIENCE_S)
                 try:
-                    self._converse(connection)
+                    self._serve_client(connection)
                 except OSError:
-                    continue  # Who asked has gone, or says nothing.
+                    continue  # The client has gone, or sends nothing.
 
-    def _converse(self, connection: socket.socket) -> None:
+    def _serve_client(self, connection: socket.socket) -> None:
         line = connection.makefile("rb").readline(_LONGEST_BYTES)
         try:
             with self._lock:

@@ -1,4 +1,4 @@
-"""A run's network namespace, of which the service has a descriptor, and the device inside it."""
+"""Network namespace of a run, identified by its descriptor, and the device inside it."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from skyhop.testbed.kernel.programs import call
 T = TypeVar("T")
 
 DEVICE = "run0"
-"""What a run's device is called inside."""
+"""Name of a run's device inside its namespace."""
 _NS_GET_NSTYPE = 0xB703
 
 
 class Namespace:
-    """A namespace that an executor made for its run.
+    """Network namespace that an executor created for its run.
 
     Args:
-        descriptor: of it; taken over.
+        descriptor: the namespace's descriptor, which `close` closes.
 
     Raises:
-        InputError: it is no network namespace, or this machine's own.
+        InputError: the descriptor is no network namespace, or the host's own.
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -36,32 +36,32 @@ class Namespace:
             kind = 0
         if kind != NEWNET:
             os.close(descriptor)
-            raise InputError("run.attach: what came with it is no network namespace")
+            raise InputError("run.attach: the descriptor is no network namespace")
         self.descriptor = descriptor
         self.inode = os.fstat(descriptor).st_ino
         if self.inode in (_inode_of("self"), _inode_of("1")):
             os.close(descriptor)
-            raise InputError("run.attach: the host's network is not a run's to change")
+            raise InputError("run.attach: a run may not change the host's network")
 
     @property
     def path(self) -> str:
-        """How a program that inherits the descriptor finds it."""
+        """Path of the namespace, valid in a program that inherits the descriptor."""
         return f"/proc/self/fd/{self.descriptor}"
 
     def inside(self, work: Callable[[], T]) -> T:
-        """Do something inside."""
+        """Call a function in a thread inside the namespace; return its result."""
         return inside_network(self.descriptor, work)
 
     def call(self, *command: str, text: str | None = None) -> str:
-        """Run a program inside."""
+        """Run a program inside the namespace; return its output."""
         return self.inside(lambda: call(*command, text=text))
 
     def read(self, name: str) -> str:
-        """Return a sysctl of net.ipv4."""
+        """Return the value of a sysctl below net.ipv4."""
         return self.inside(lambda: _sysctl(name).read_text()).strip()
 
     def write(self, name: str, value: str) -> None:
-        """Set one.
+        """Set a sysctl below net.ipv4.
 
         Raises:
             OSError: the kernel refuses.
@@ -80,7 +80,7 @@ class Namespace:
         """Return the bytes that the run's device received and sent."""
 
         def read() -> tuple[int, int]:
-            # /proc/net is that of the process's first thread.
+            # /proc/net would show the namespace of the process's main thread.
             lines = Path("/proc/thread-self/net/dev").read_text().splitlines()
             for line in lines[2:]:
                 name, _, numbers = line.partition(":")
@@ -92,7 +92,7 @@ class Namespace:
         return self.inside(read)
 
     def close(self) -> None:
-        """Let go of it: it goes with its last process."""
+        """Close the descriptor; the namespace vanishes when its last process has ended."""
         os.close(self.descriptor)
 
 
@@ -108,7 +108,7 @@ def _sysctl(name: str) -> Path:
 
 
 def remove_device(name: str, inode: int) -> None:
-    """Remove a run's device: its end here, or where it has none, the one inside."""
+    """Remove a run's device: by its end in the host, or inside the namespace with inode `inode`."""
     if _exists(name):
         _delete(name)
         return
@@ -141,7 +141,7 @@ def _remove_inside() -> None:
 
 
 def _delete(name: str) -> None:
-    """Delete a device, which may go by itself meanwhile: with the namespace of its other end."""
+    """Delete a device; it is no error if it vanishes with the namespace of its other end."""
     try:
         call("ip", "link", "delete", name)
     except RunError:

@@ -1,4 +1,4 @@
-"""ip, tc, nft and skyhop's own loader: fixed programs, checked arguments, and no shell."""
+"""Calls of ip, tc, nft and skyhop's loader: fixed programs, checked arguments, no shell."""
 
 from __future__ import annotations
 
@@ -9,25 +9,28 @@ from skyhop.errors import RunError
 
 _PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 _LONGEST_S = 60.0
-_held: list[int] = []
-"""Descriptors that every program inherits."""
+_inherited: list[int] = []
+"""Descriptors that every started program inherits."""
 
 
-def hold(descriptor: int) -> None:
-    """Have every program inherit the service's lock: it is free when the last of them has ended.
+def inherit_lock(descriptor: int) -> None:
+    """Pass the service's lock to every program that it starts; the last one to end frees the lock.
 
-    A service that is killed leaves the program it had just started; the next one waits for it.
+    A killed service may leave a program running; the next service waits for it.
     """
-    _held.append(descriptor)
+    _inherited.append(descriptor)
 
 
-def let_go(descriptor: int) -> None:
-    """End that."""
-    _held.remove(descriptor)
+def drop_lock(descriptor: int) -> None:
+    """Stop passing a lock to programs that are started."""
+    _inherited.remove(descriptor)
 
 
 def missing(*names: str) -> str | None:
-    """Return which of the programs this machine lacks."""
+    """Return the programs that are not installed, separated by commas.
+
+    `None` if all are installed.
+    """
     lacking = [name for name in names if shutil.which(name, path=_PATH) is None]
     return ", ".join(lacking) or None
 
@@ -38,33 +41,33 @@ def call(
     fds: tuple[int, ...] = (),
     environment: dict[str, str] | None = None,
 ) -> str:
-    """Run a program, and return what it printed.
+    """Run a program; return its standard output.
 
     Args:
-        command: its name and arguments.
-        text: its standard input.
-        fds: descriptors that it inherits.
-        environment: what it has beside a PATH.
+        command: name and arguments.
+        text: standard input.
+        fds: descriptors that the program inherits.
+        environment: variables in addition to PATH and LANG.
 
     Raises:
-        RunError: it failed; the message is its first line.
+        RunError: the program failed; the message is the first line of its error output.
     """
     program = shutil.which(command[0], path=_PATH)
     if program is None:
-        raise RunError(f"this machine has no {command[0]}")
+        raise RunError(f"{command[0]} is not installed on this machine")
     try:
         done = subprocess.run(
             [program, *command[1:]],
             input=text if text is not None else "",
             capture_output=True,
             text=True,
-            pass_fds=(*fds, *_held),
+            pass_fds=(*fds, *_inherited),
             timeout=_LONGEST_S,
             env={"PATH": _PATH, "LANG": "C", **(environment or {})},
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise RunError(f"{command[0]} did not come to an end") from None
+        raise RunError(f"{command[0]} did not end within {_LONGEST_S:.0f} s") from None
     if done.returncode:
         said = (done.stderr or done.stdout).strip().splitlines()
         raise RunError(f"{command[0]}: {said[0] if said else f'status {done.returncode}'}")

@@ -1,4 +1,4 @@
-"""Queueing disciplines and shaping of a run's device: tc's kinds with the parameters we know."""
+"""Queueing discipline and shaper of a run's device: kinds and parameters of tc(8)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _BIGGEST = 1 << 31
 
 @dataclass(frozen=True)
 class _Range:
-    """A parameter: what it may be, and how tc wants it written."""
+    """Permitted range of a qdisc's parameter, and its unit in tc's syntax."""
 
     least: float
     most: float
@@ -55,19 +55,19 @@ KINDS: dict[str, dict[str, _Range]] = {
     "cake": {"bandwidth_bps": _BPS, "rtt_ms": _MS},
     "netem": {"limit": _PACKETS, "delay_ms": _MS, "loss_percent": _PERCENT, "rate_bps": _BPS},
 }  # fmt: skip
-"""The kinds that can be asked for, and their parameters."""
+"""Permitted kinds of queueing disciplines, and their parameters."""
 _SUFFIXES = ("_ms", "_bps", "_percent")
 
 
 def arguments(kind: str, parameters: dict[str, str]) -> list[str]:
-    """Return what tc is told of a discipline.
+    """Return the arguments of tc for a queueing discipline.
 
     Raises:
-        InputError: the kind or a parameter is not known, or out of its range.
+        InputError: the kind or a parameter is unknown, or a value is out of range.
     """
     known = KINDS.get(kind)
     if known is None:
-        raise InputError(f"qdisc {kind}: not known; there are {', '.join(KINDS)}")
+        raise InputError(f"qdisc {kind}: unknown; expected one of {', '.join(KINDS)}")
     words = [kind]
     for name, value in parameters.items():
         if name not in known:
@@ -84,7 +84,7 @@ def arguments(kind: str, parameters: dict[str, str]) -> list[str]:
 
 
 class Queue:
-    """What a run's device is queued and shaped by."""
+    """Queueing discipline and rate limit of a run's device."""
 
     def __init__(self, namespace: Namespace) -> None:
         self._namespace = namespace
@@ -92,10 +92,10 @@ class Queue:
         self._qdisc: list[str] = []
 
     def set(self, kind: str, parameters: dict[str, str]) -> None:
-        """Set the discipline; behind a shaper, if there is one.
+        """Set the queueing discipline, as a child of the shaper if there is one.
 
         Raises:
-            InputError: not known, not this kernel's, or out of range.
+            InputError: the kind is unknown or not in this kernel, or a value is out of range.
             RunError: the kernel refuses it.
         """
         words = arguments(kind, parameters)
@@ -107,8 +107,11 @@ class Queue:
             raise InputError(f"qdisc {kind}: this kernel has {', '.join(known)}") from error
 
     def shape(self, rate_bps: int, burst_bytes: int | None, latency_ms: int | None) -> None:
-        """Let no more than a rate out, by tbf."""
-        # What leaves in 4 ms, and a full offloaded packet at least.
+        """Limit the rate of the device with tbf.
+
+        `latency_ms` bounds the delay in tbf's own queue.
+        """
+        # The default burst is 4 ms at the rate, and at least one packet of full GSO size.
         burst = burst_bytes or max(65_536, rate_bps // 8 // 250)
         words = ["tbf", "rate", f"{rate_bps}bit", "burst", str(burst)]
         self._change([*words, "latency", f"{latency_ms or 50}ms"], self._qdisc)
@@ -124,7 +127,7 @@ class Queue:
 
     def _apply(self, shape: list[str], qdisc: list[str]) -> None:
         def lines() -> None:
-            # There may be none but the kernel's own.
+            # The deletion fails if the device has only the kernel's default qdisc.
             with suppress(RunError):
                 call("tc", "qdisc", "delete", "dev", DEVICE, "root")
             if shape:
@@ -137,7 +140,7 @@ class Queue:
 
 
 def offered() -> list[str]:
-    """Return the kinds that this kernel has: tried on the loopback of a namespace of our own."""
+    """Return the kinds that this kernel supports, by trying each in a new network namespace."""
     found: list[str] = []
 
     def attempt() -> None:

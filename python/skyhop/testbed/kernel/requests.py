@@ -1,7 +1,7 @@
-"""What the kernel service can be asked, and of what form: a line of JSON each.
+"""Requests of the kernel service and their forms: one line of JSON each.
 
-There is no request with a path or a command in it. What is not in the table, has a field too many
-or a value of another form is refused by its name.
+No request contains a path or a command. Requests that are not in the table, and requests with an
+unknown field or a value of another form, are refused; the message names the fault.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _LARGEST = 1 << 40
 
 
 class Grant(StrEnum):
-    """What the agent lets a run ask for."""
+    """Permission that the agent gives to a run, for a group of requests."""
 
     CC = "cc"
     QDISC = "qdisc"
@@ -45,7 +45,7 @@ def _text(form: re.Pattern[str], what: str) -> Callable[[Any], str]:
     return check
 
 
-def _whole(least: int, most: int) -> Callable[[Any], int]:
+def _integer(least: int, most: int) -> Callable[[Any], int]:
     def check(value: Any) -> int:
         if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
             raise ValueError(f"expected a whole number from {least:,} to {most:,}")
@@ -68,13 +68,13 @@ def _grants(value: Any) -> frozenset[Grant]:
 
 
 def _parameters(value: Any) -> dict[str, str]:
-    """Return parameters as text, numbers without an exponent."""
+    """Return parameters, after a check, as text; numbers are written without an exponent."""
     if not isinstance(value, dict) or len(value) > _MOST_PARAMETERS:
         raise ValueError(f"expected a table of at most {_MOST_PARAMETERS} parameters")
     texts = {}
     for name, given in value.items():
         if not _WORD.fullmatch(name):
-            raise ValueError("the name of a parameter has a-z, 0-9 and _")
+            raise ValueError("names of parameters consist of a-z, 0-9 and _")
         texts[name] = _parameter(given)
         if not _VALUE.fullmatch(texts[name]):
             raise ValueError(f"{name}: expected a number or a word")
@@ -126,21 +126,21 @@ FORMS = {
     "sysctl.set": _form(Grant.SYSCTL, name=_text(_SYSCTL, "tcp_NAME"), value=_numbers),
     "link.shape": _form(
         Grant.LINK,
-        rate_bps=_whole(1_000, 400_000_000_000),
-        burst_bytes_=_whole(1_500, _LARGEST),
-        latency_ms_=_whole(1, 60_000),
+        rate_bps=_integer(1_000, 400_000_000_000),
+        burst_bytes_=_integer(1_500, _LARGEST),
+        latency_ms_=_integer(1, 60_000),
     ),
     "link.cut": _form(),
     "counters": _form(),
 }
-"""Every request there is."""
+"""Forms of all requests, by name."""
 
 
 def check_value(request: str, field: str, value: object) -> None:
-    """Refuse a value that a request would be refused for, before there is one.
+    """Check the value of a request's field; jobs are checked with it when they are submitted.
 
     Raises:
-        ValueError: it has another form.
+        ValueError: the value has another form.
     """
     form = FORMS[request]
     {**form.required, **form.optional}[field](value)
@@ -148,36 +148,36 @@ def check_value(request: str, field: str, value: object) -> None:
 
 @dataclass(frozen=True)
 class Request:
-    """One that has its form."""
+    """Parsed and checked request."""
 
     name: str
     run: str
     token: str
     values: dict[str, Any]
     grant: Grant | None
-    """What the run needs to have been given for it."""
+    """Permission that the run needs for the request, if any."""
 
 
 def read_request(line: bytes) -> Request:
-    """Return the request in a line.
+    """Parse and check the line of a request.
 
     Raises:
-        InputError: it is none.
+        InputError: the line is no request; the message names the fault.
     """
     if len(line) > LONGEST_BYTES:
-        raise InputError(f"a request of more than {LONGEST_BYTES:,} bytes")
+        raise InputError(f"a request has more than {LONGEST_BYTES:,} bytes")
     try:
         values = json.loads(line)
     except (ValueError, RecursionError):
-        raise InputError("a request that is no line of JSON") from None
+        raise InputError("a request is no line of JSON") from None
     name = values.pop("request", None) if isinstance(values, dict) else None
     if not isinstance(name, str) or name not in FORMS:
-        raise InputError(f"{str(name)[:64]!r}: no such request; there are {', '.join(FORMS)}")
+        raise InputError(f"{str(name)[:64]!r}: unknown request; expected one of {', '.join(FORMS)}")
     form = FORMS[name]
     checks = {**form.required, **form.optional}
     for field in values:
         if field not in checks:
-            raise InputError(f"{name}: has no {field[:64]!r}")
+            raise InputError(f"{name}: unknown field {field[:64]!r}")
     read = {}
     for field, check in checks.items():
         if field not in values:

@@ -1,7 +1,7 @@
-"""The service: who asks, for which run, and what becomes of it.
+"""Kernel service: authentication of clients, and execution of their requests.
 
-A run is opened by the agent, which thereby gives it a token; attached by its executor, whose
-connection is from then on the run's life: when it ends, however it ends, everything is undone.
+The agent opens a run and registers its token. The executor attaches the run; when that connection
+ends, for whatever reason, the service undoes all changes of the run.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from skyhop.errors import InputError, RunError, SkyhopError
 from skyhop.testbed.clock import Clock
 from skyhop.testbed.kernel import programs, queues, uplinks
 from skyhop.testbed.kernel.congestion import Congestion, undo_load
-from skyhop.testbed.kernel.journal import Change, Changes
+from skyhop.testbed.kernel.journal import ChangeJournal, KernelChange
 from skyhop.testbed.kernel.leoscope import Listener
 from skyhop.testbed.kernel.network import DEVICE, Namespace, remove_device
 from skyhop.testbed.kernel.queues import Queue
@@ -37,15 +37,15 @@ from skyhop.testbed.kernel.uplinks import SERVICE, Uplink
 _MOST_RUNS = 64
 _MOST_CONNECTIONS = 128
 _UNATTACHED_S = 120.0
-"""How long a run may be open without an executor."""
+"""Time in s after which an open run is closed if no executor has attached it."""
 _CREDENTIALS = struct.Struct("3i")
 _MOST_FDS = 1
 _ROUND_S = 1.0
-_LAST_PROGRAM_S, _LOOK_S = 5.0, 0.02
+_LAST_PROGRAM_S, _POLL_S = 5.0, 0.02
 
 
 class _Run:
-    """A run that the agent has opened."""
+    """Run that the agent has opened."""
 
     def __init__(self, run: str, token: str, grants: frozenset[Grant], opened_s: float) -> None:
         self.id = run
@@ -62,8 +62,8 @@ class _Run:
     def has_token(self, token: str) -> bool:
         return hmac.compare_digest(self._token, _digest(token))
 
-    def give_up(self) -> bool:
-        """Close it, if no executor has come; return whether none has."""
+    def close_if_unattached(self) -> bool:
+        """Close the run if no executor has attached it; return whether it was closed."""
         if self.namespace is not None:
             return False
         with self.lock:
@@ -76,19 +76,19 @@ def _digest(token: str) -> bytes:
 
 
 class KernelService:
-    """The service.
+    """Server of the kernel service's requests, with a thread per connection.
 
     Args:
-        path: its socket.
-        directory: its own, for journal and sources.
-        uids: who may ask, beside root.
-        uplink: what runs' devices lead to.
-        clock: the measure of how long a run may be without an executor.
-        log: told of every request, in a line.
+        path: the service's socket.
+        directory: the service's directory, for journal and sources.
+        uids: users who may send requests, in addition to root.
+        uplink: how devices of runs are connected to the network.
+        clock: time and waiting.
+        log: called with a log line per request.
 
     Raises:
-        InputError: the machine lacks what the uplink needs.
-        RunError: another service is at work in the directory.
+        InputError: the machine does not have what the uplink needs.
+        RunError: another service uses the directory.
     """
 
     def __init__(
@@ -108,51 +108,51 @@ class KernelService:
         self._lock = threading.Lock()
         self._connections = threading.BoundedSemaphore(_MOST_CONNECTIONS)
         self._stopped = threading.Event()
-        self._told, self._tells = os.pipe()
+        self._stop_reader, self._stop_writer = os.pipe()
         directory.mkdir(parents=True, exist_ok=True)
         (directory / "cc").mkdir(exist_ok=True)
         directory.chmod(0o700)
         self._only = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self._take_lock()
-        self._changes = Changes(directory, _undo)
-        for line in self._changes.undo_what_was_left():
+        self._changes = ChangeJournal(directory, _undo)
+        for line in self._changes.undo_leftovers():
             self._log(f"at the start: {line}")
-        lacking = uplink.lacks()
+        lacking = uplink.unavailable_reason()
         if lacking:
-            programs.let_go(self._only)
+            programs.drop_lock(self._only)
             os.close(self._only)
             raise InputError(f"uplink {uplink.kind.value}: {lacking}")
 
     def _take_lock(self) -> None:
-        """Be the only one here; a killed one's last program may take a moment to end."""
+        """Lock the directory; wait for programs that a killed service has left running."""
         until_s = self._clock.monotonic_s() + _LAST_PROGRAM_S
         while True:
             try:
                 fcntl.flock(self._only, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 if self._clock.monotonic_s() < until_s:
-                    self._clock.sleep(_LOOK_S)
+                    self._clock.sleep(_POLL_S)
                     continue
-                message = f"{self._directory}: another kernel service is at work here"
+                message = f"{self._directory}: another kernel service uses this directory"
                 raise RunError(message) from None
-            programs.hold(self._only)
+            programs.inherit_lock(self._only)
             return
 
     def serve(self) -> None:
-        """Serve until `stop`; then undo everything."""
+        """Serve until `stop` is called; then undo all changes."""
         listener = self._listen()
         try:
             self._uplink.begin(self._changes)
             while not self._stopped.is_set():
                 self._close_forgotten()
-                waited = [listener.fileno(), self._told]
+                waited = [listener.fileno(), self._stop_reader]
                 if waited[0] not in select.select(waited, [], [], _ROUND_S)[0]:
                     continue
                 connection, _ = listener.accept()
                 if not self._connections.acquire(blocking=False):
                     connection.close()
                     continue
-                threading.Thread(target=self._converse, args=(connection,), daemon=True).start()
+                threading.Thread(target=self._serve_client, args=(connection,), daemon=True).start()
         finally:
             listener.close()
             self._path.unlink(missing_ok=True)
@@ -160,16 +160,16 @@ class KernelService:
                 self._close(run, "the service ends")
             for failed in self._changes.undo_all(SERVICE):
                 self._log(f"not undone: {failed}")
-            programs.let_go(self._only)
+            programs.drop_lock(self._only)
             os.close(self._only)
 
     def stop(self) -> None:
-        """Have `serve` come back."""
+        """Make `serve` return, from a signal handler or another thread."""
         self._stopped.set()
-        os.write(self._tells, b"!")
+        os.write(self._stop_writer, b"!")
 
     def _listen(self) -> socket.socket:
-        listener = bound(self._path)
+        listener = bind_socket(self._path)
         listener.listen(_MOST_CONNECTIONS)
         self._log(f"serves on {self._path}, uplink {self._uplink.kind.value}")
         return listener
@@ -180,16 +180,17 @@ class KernelService:
             if run.namespace is None and run.opened_s < opened_since_s:
                 self._close(run, "no executor came")
 
-    def _converse(self, connection: socket.socket) -> None:
-        """Answer one client's requests, and end the run that is attached here with it."""
+    def _serve_client(self, connection: socket.socket) -> None:
+        """Answer a client's requests; when the connection ends, close the run attached by it."""
         attached: list[_Run] = []
         try:
             with connection:
                 connection.setblocking(True)
                 uid = _uid(connection)
                 if uid not in self._uids:
-                    self._log(f"refused: uid {uid} may not ask")
-                    _send(connection, _error(f"uid {uid} may not ask: see --allow-uid"))
+                    self._log(f"refused: uid {uid} may not send requests")
+                    message = f"uid {uid} may not send requests: see --allow-uid"
+                    _send(connection, _error(message))
                     return
                 for line, descriptors in _lines(connection):
                     _send(connection, self._answer(line, descriptors, attached))
@@ -208,7 +209,7 @@ class KernelService:
             self._log(f"refused: {error}")
             return _error(str(error))
         try:
-            answer = self._do(request, descriptors, attached)
+            answer = self._execute(request, descriptors, attached)
         except (SkyhopError, OSError) as error:
             said = str(error) if isinstance(error, SkyhopError) else str(error.strerror)
             self._log(f"{request.run}: {request.name}: refused: {said}")
@@ -219,25 +220,28 @@ class KernelService:
             self._log(f"{request.run}: {request.name} {_shown(request.values)}: done")
         return {"ok": True, **answer}
 
-    def _do(self, request: Request, descriptors: list[int], attached: list[_Run]) -> dict[str, Any]:
+    def _execute(
+        self, request: Request, descriptors: list[int], attached: list[_Run]
+    ) -> dict[str, Any]:
         if request.name == "run.open":
             self._open(request)
             return {}
         run = self._runs.get(request.run)
         if run is None or not run.has_token(request.token):
-            # The same for both: who guesses learns nothing.
-            raise InputError("there is no such run, or the token is not its own")
+            # Both cases have the same message, so that guesses do not reveal which runs exist.
+            raise InputError("unknown run, or wrong token")
         if request.grant is not None and request.grant not in run.grants:
-            raise InputError(f"{request.name}: this run was not given {request.grant.value}")
+            raise InputError(f"{request.name}: this run has no grant {request.grant.value}")
         if request.name == "run.close":
             self._close(run, "asked for")
             return {}
         if request.name == "link.cut":
-            # Not behind a congestion control that is being compiled.
-            _of(run).call("ip", "link", "set", DEVICE, "down")
+            # This does not take the run's lock, which a compilation of a congestion control may
+            # hold.
+            _namespace_of(run).call("ip", "link", "set", DEVICE, "down")
             return {}
         if request.name == "counters":
-            rx, tx = _of(run).counters()
+            rx, tx = _namespace_of(run).counters()
             return {"rx_bytes": rx, "tx_bytes": tx}
         with run.lock:
             if run.is_closed:
@@ -247,13 +251,13 @@ class KernelService:
             return self._change(run, request)
 
     def _open(self, request: Request) -> None:
-        """Take note of a run; one that no executor came for is opened anew.
+        """Open a run; open it once more if no executor has attached it.
 
-        An agent that was killed after its request has forgotten the token.
+        An agent that was killed after its first request has lost the token.
         """
         with self._lock:
             before = self._runs.get(request.run)
-            if before is not None and not before.give_up():
+            if before is not None and not before.close_if_unattached():
                 raise InputError("the run is open already")
             if before is None and len(self._runs) >= _MOST_RUNS:
                 raise InputError(f"{_MOST_RUNS} runs are open: close some")
@@ -267,28 +271,28 @@ class KernelService:
         if run.namespace is not None:
             raise InputError("the run has its namespace already")
         if not descriptors:
-            raise InputError("run.attach: no network namespace came with it")
+            raise InputError("run.attach: the descriptor of a network namespace is missing")
         namespace = Namespace(descriptors.pop())
         run.namespace = namespace
         attached.append(run)
         name = f"shk{secrets.token_hex(4)}"
-        given = self._uplink.give(run.id, name, namespace, self._changes)
+        given = self._uplink.attach(run.id, name, namespace, self._changes)
         run.congestion = Congestion(run.id, namespace, self._directory / "cc", self._changes)
         run.queue = Queue(namespace)
         if request.values.get("leoscope"):
             if Grant.CC not in run.grants:
-                raise InputError("leoscope: this run was not given cc")
+                raise InputError("leoscope: this run has no grant cc")
             run.listener = Listener(namespace, run.congestion, run.lock, self._log)
         return {"device": DEVICE, "address": given.address, "gateway": given.gateway}
 
     def _change(self, run: _Run, request: Request) -> dict[str, Any]:
-        namespace, values = _of(run), request.values
+        namespace, values = _namespace_of(run), request.values
         assert run.congestion is not None
         assert run.queue is not None
         if request.grant is not None:
-            # Of the namespace, and gone with it: written down for who looks later.
+            # The change vanishes with the namespace; the journal entry only documents it.
             change = {"kind": "inside", "name": request.name, "values": _plain(values)}
-            self._changes.about_to(run.id, change)
+            self._changes.record(run.id, change)
         match request.name:
             case "cc.list":
                 return run.congestion.choice()
@@ -310,7 +314,7 @@ class KernelService:
         return {}
 
     def _close(self, run: _Run, why: str) -> None:
-        """Undo everything of a run."""
+        """Close a run, and undo all of its changes."""
         with run.lock:
             if run.is_closed:
                 return
@@ -321,20 +325,20 @@ class KernelService:
                 self._log(f"{run.id}: not undone: {failed}")
             if run.namespace is not None:
                 run.namespace.close()
-            self._uplink.take_back(run.id)
+            self._uplink.release(run.id)
         with self._lock:
             if self._runs.get(run.id) is run:
                 del self._runs[run.id]
         self._log(f"{run.id}: closed: {why}")
 
 
-def _of(run: _Run) -> Namespace:
+def _namespace_of(run: _Run) -> Namespace:
     if run.namespace is None or run.is_closed:
         raise InputError("the run has no namespace yet: run.attach comes first")
     return run.namespace
 
 
-def _undo(change: Change) -> None:
+def _undo(change: KernelChange) -> None:
     match change.get("kind"):
         case "device":
             remove_device(str(change["name"]), int(change["inode"]))
@@ -348,19 +352,19 @@ def _undo(change: Change) -> None:
             uplinks.undo_nft(change)
 
 
-def bound(path: Path) -> socket.socket:
-    """Return a socket that has its place, also that of a service that was killed.
+def bind_socket(path: Path) -> socket.socket:
+    """Return a Unix socket bound to a path; replace the socket of a killed service.
 
     Raises:
-        InputError: something else is there, or a program holds the socket.
-        RunError: there cannot be one.
+        InputError: the path is no socket, or another program listens on it.
+        RunError: the socket cannot be created.
     """
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    # Who may ask is decided by who he is. Changed afterwards, the permissions could be those of
-    # what somebody has put in its place.
+    # All users may connect, as the peer's uid decides on requests. This uses umask, because a later
+    # chmod could change another user's file that has replaced the socket.
     usual = os.umask(0o111)
     try:
-        _make_room(path)
+        _remove_stale_socket(path)
         listener.bind(str(path))
     except OSError as error:
         raise RunError(f"{path}: {error.strerror or error}") from None
@@ -369,19 +373,19 @@ def bound(path: Path) -> socket.socket:
     return listener
 
 
-def _make_room(path: Path) -> None:
-    """Remove the socket that a killed service has left; what somebody uses stays.
+def _remove_stale_socket(path: Path) -> None:
+    """Remove the socket of a killed service, unless a program listens on it.
 
     Raises:
-        InputError: something else is there, or a program holds the socket.
-        OSError: it cannot be removed.
+        InputError: the path is no socket, or another program listens on it.
+        OSError: the socket cannot be removed.
     """
     try:
         mode = path.lstat().st_mode
     except OSError:
-        return  # Whatever else is wrong with the place, taking it will tell.
+        return  # Other faults of the path show in bind().
     if not stat.S_ISSOCK(mode):
-        raise InputError(f"{path}: is there and is not a socket; give another --socket")
+        raise InputError(f"{path}: exists and is no socket; give another --socket")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as trying:
         trying.setblocking(False)
         try:
@@ -390,8 +394,8 @@ def _make_room(path: Path) -> None:
             path.unlink()
             return
         except OSError:
-            pass  # It is busy, or of another kind: somebody has it.
-    raise InputError(f"{path}: another program holds it; end that, or give another --socket")
+            pass  # A listener with a full backlog, or a socket of another type.
+    raise InputError(f"{path}: another program listens there; end it, or give another --socket")
 
 
 def _uid(connection: socket.socket) -> int:
@@ -400,7 +404,7 @@ def _uid(connection: socket.socket) -> int:
 
 
 def _lines(connection: socket.socket) -> Iterable[tuple[bytes, list[int]]]:
-    """Go through what a client says, with the descriptors that came along."""
+    """Yield the lines that a client sends, each with the descriptors that came with it."""
     pending = b""
     descriptors: list[int] = []
     try:
@@ -415,7 +419,7 @@ def _lines(connection: socket.socket) -> Iterable[tuple[bytes, list[int]]]:
                 handed, descriptors = descriptors, []
                 yield line, handed
             if len(pending) > LONGEST_BYTES or len(descriptors) > _MOST_FDS:
-                _send(connection, _error(f"a request of more than {LONGEST_BYTES:,} bytes"))
+                _send(connection, _error(f"a request has more than {LONGEST_BYTES:,} bytes"))
                 return
     finally:
         _close_all(descriptors)

@@ -1,4 +1,4 @@
-"""Sysctls that a run may have changed, all of them its namespace's own."""
+"""Sysctls that a run may change, all of them per network namespace."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ ALLOWED: dict[str, tuple[int, int, int]] = {
     "tcp_slow_start_after_idle": (1, 0, 1),
     "tcp_mtu_probing": (1, 0, 2),
 }
-"""Of each: how many numbers, the least and the most."""
+"""Number of values, and smallest and largest value, of each permitted sysctl."""
 
 
 def set_sysctl(namespace: Namespace, name: str, value: str) -> None:
-    """Set one.
+    """Set a sysctl in a run's namespace.
 
     Raises:
-        InputError: it is not allowed, or its value is out of range.
+        InputError: the sysctl is not permitted, or its value is out of range.
         RunError: the kernel refuses.
     """
     plain = name.removeprefix(_PREFIX)
     if plain not in ALLOWED:
-        raise InputError(f"sysctl {name}: not for runs to set; there are {', '.join(ALLOWED)}")
+        raise InputError(f"sysctl {name}: not permitted; expected one of {', '.join(ALLOWED)}")
     count, least, most = ALLOWED[plain]
     numbers = [int(word) for word in value.split()]
     if len(numbers) != count or numbers != sorted(numbers):

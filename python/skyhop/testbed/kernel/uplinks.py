@@ -1,12 +1,12 @@
-"""How a run's namespace reaches the world: the owner chooses, when he starts the service.
+"""Uplinks: how a run's namespace is connected to the network, chosen when the service starts.
 
-    none       a veth pair to this machine, and no further
-    nat        veth, forwarded and behind this machine's address: needs nft
-    routed     veth, forwarded, with an address of the LAN's for which this machine answers ARP
-    macvlan    a device on the interface with an address of its own: not over Wi-Fi
-    ipvlan     the same with the interface's MAC address
+    none       a veth pair to this machine, without forwarding
+    nat        veth, forwarded with NAT to this machine's address; needs nft
+    routed     veth, forwarded, with an address of the LAN that this machine answers ARP for
+    macvlan    a device on the interface with its own MAC address; does not work over Wi-Fi
+    ipvlan     a device on the interface with the interface's MAC address
 
-The run's own TCP sends in each of them: nothing ends connections on the way.
+With every uplink the run's TCP connections are end to end; no proxy terminates them.
 """
 
 from __future__ import annotations
@@ -23,21 +23,22 @@ from typing import Any
 from skyhop.errors import InputError, RunError
 from skyhop.testbed.executor import linux
 from skyhop.testbed.kernel import programs
-from skyhop.testbed.kernel.journal import Changes
+from skyhop.testbed.kernel.journal import ChangeJournal
 from skyhop.testbed.kernel.network import DEVICE, Namespace
 from skyhop.testbed.kernel.programs import call
 
 SERVICE = "service"
-"""The "run" of changes that last as long as the service."""
+"""Key in place of a run's id in the journal, for changes that last as long as the service."""
 _TABLE = "skyhop_runs"
 _PAIR_BITS = 31
 _LONGEST_NAME = 15
 _PING = "0 2147483647"
-"""All groups may ping (net.ipv4.ping_group_range): programs of runs have no privileges."""
+"""Groups that may ping (net.ipv4.ping_group_range): all, because programs of runs are unprivileged.
+"""
 
 
 class Kind(StrEnum):
-    """The ways there are."""
+    """Kind of uplink, as in the module's table."""
 
     NONE = "none"
     NAT = "nat"
@@ -47,26 +48,26 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True)
-class Given:
-    """What a run's device has."""
+class DeviceAddress:
+    """Address with prefix length, and gateway, for a run's device."""
 
     address: str
     gateway: str | None
 
 
 class Uplink:
-    """The way out that the owner has chosen.
+    """Uplink for all runs, chosen by the node's owner.
 
     Args:
-        kind: which.
-        interface: over which of this machine's interfaces; for all but "none".
-        addresses: a prefix; of "none" and "nat" any private one, of the others free addresses of
-            the LAN.
-        gateway: the LAN's, for "macvlan" and "ipvlan".
-        prefix_bits: of the LAN, for those two.
+        kind: the kind of uplink.
+        interface: this machine's interface; for all kinds but "none".
+        addresses: prefix of the runs' addresses: any private prefix for "none" and "nat", free
+            addresses of the LAN for the others.
+        gateway: gateway of the LAN, for "macvlan" and "ipvlan".
+        prefix_bits: prefix length of the LAN, for "macvlan" and "ipvlan".
 
     Raises:
-        InputError: something is missing or does not fit.
+        InputError: an argument is missing or wrong.
     """
 
     def __init__(
@@ -88,19 +89,22 @@ class Uplink:
         if interface and (
             len(interface) > _LONGEST_NAME or not interface.replace("-", "").isprintable()
         ):
-            raise InputError(f"{interface}: no interface is called so")
+            raise InputError(f"{interface}: is no name of an interface")
         self._taken: dict[str, int] = {}
 
     @property
     def _is_pair(self) -> bool:
         return self.kind in (Kind.NONE, Kind.NAT, Kind.ROUTED)
 
-    def lacks(self) -> str | None:
-        """Return in a line what this machine lacks for it."""
+    def unavailable_reason(self) -> str | None:
+        """Return, as one line, what is missing on this machine for the uplink.
+
+        `None` if nothing is.
+        """
         needed = ["ip", "tc", *(["nft"] if self.kind is Kind.NAT else [])]
         lacking = programs.missing(*needed)
         if lacking:
-            return f"this machine has no {lacking}"
+            return f"not installed on this machine: {lacking}"
         if self.interface and self.interface not in _interfaces():
             return f"there is no interface {self.interface}"
         kind = "veth" if self._is_pair else self.kind.value
@@ -110,14 +114,14 @@ class Uplink:
             return "the kernel has no masquerading in nftables"
         return None
 
-    def begin(self, changes: Changes) -> None:
-        """Change what has to be changed once; only "nat" and "routed" change anything."""
+    def begin(self, changes: ChangeJournal) -> None:
+        """Make the changes that last as long as the service: forwarding, and rules for NAT."""
         if self.kind not in (Kind.NAT, Kind.ROUTED):
             return
         assert self.interface is not None
         _forward(self.interface, changes)
         if self.kind is Kind.NAT:
-            changes.about_to(SERVICE, {"kind": "nft", "table": _TABLE})
+            changes.record(SERVICE, {"kind": "nft", "table": _TABLE})
             call("nft", "-f", "-", text=self._rules())
 
     def _rules(self) -> str:
@@ -126,32 +130,38 @@ class Uplink:
             f'ip saddr {self._prefix} oifname "{self.interface}" masquerade\n}} }}\n'
         )
 
-    def give(self, run: str, name: str, namespace: Namespace, changes: Changes) -> Given:
-        """Make a run's device and put it into its namespace.
+    def attach(
+        self, run: str, name: str, namespace: Namespace, changes: ChangeJournal
+    ) -> DeviceAddress:
+        """Create a run's device in its namespace; return its address and gateway.
 
         Args:
-            run: the run.
-            name: what the device's end on this machine is called.
-            namespace: the run's.
-            changes: where it is written down first.
+            run: id of the run.
+            name: name of the device's end on this machine.
+            namespace: the run's namespace.
+            changes: journal in which the device is recorded before it is created.
         """
-        changes.about_to(run, {"kind": "device", "name": name, "inode": namespace.inode})
-        given = self._pair(run, name, namespace) if self._is_pair else self._above(run, namespace)
+        changes.record(run, {"kind": "device", "name": name, "inode": namespace.inode})
+        given = (
+            self._attach_pair(run, name, namespace)
+            if self._is_pair
+            else self._attach_above(run, namespace)
+        )
         if self.kind is Kind.ROUTED:
             assert self.interface is not None
             address = given.address.partition("/")[0]
             entry = {"kind": "proxy", "address": address, "interface": self.interface}
-            changes.about_to(run, entry)
+            changes.record(run, entry)
             call("ip", "neighbour", "add", "proxy", address, "dev", self.interface)
         namespace.write("ping_group_range", _PING)
         return given
 
-    def take_back(self, run: str) -> None:
-        """Have a run's address free again."""
+    def release(self, run: str) -> None:
+        """Release a run's address, so that other runs can use it."""
         self._taken.pop(run, None)
 
-    def _pair(self, run: str, name: str, namespace: Namespace) -> Given:
-        place = self._place(run, 2 if self.kind is not Kind.ROUTED else 1)
+    def _attach_pair(self, run: str, name: str, namespace: Namespace) -> DeviceAddress:
+        place = self._allocate(run, 2 if self.kind is not Kind.ROUTED else 1)
         peer = ["peer", "name", DEVICE, "netns", namespace.path]
         call("ip", "link", "add", name, "type", "veth", *peer, fds=(namespace.descriptor,))
         if self.kind is Kind.ROUTED:
@@ -170,21 +180,21 @@ class Uplink:
         if self.kind is not Kind.NONE:
             _conf(name, "forwarding").write_text("1")
         namespace.call("ip", "-batch", "-", text=_inside(f"{own}/{bits}", here))
-        return Given(f"{own}/{bits}", here)
+        return DeviceAddress(f"{own}/{bits}", here)
 
-    def _above(self, run: str, namespace: Namespace) -> Given:
+    def _attach_above(self, run: str, namespace: Namespace) -> DeviceAddress:
         assert self.interface is not None
-        own = f"{self._prefix[self._place(run, 1)]}/{self.prefix_bits}"
+        own = f"{self._prefix[self._allocate(run, 1)]}/{self.prefix_bits}"
         mode = "bridge" if self.kind is Kind.MACVLAN else "l2"
         link = ["link", self.interface, "name", DEVICE, "netns", namespace.path]
         kind = ["type", self.kind.value, "mode", mode]
         call("ip", "link", "add", *link, *kind, fds=(namespace.descriptor,))
         gateway = None if self._gateway is None else str(self._gateway)
         namespace.call("ip", "-batch", "-", text=_inside(own, gateway))
-        return Given(own, gateway)
+        return DeviceAddress(own, gateway)
 
-    def _place(self, run: str, step: int) -> int:
-        """Return the first place in the prefix that no run has; that of the network is left out."""
+    def _allocate(self, run: str, step: int) -> int:
+        """Return the index of the first free address (or pair), never the network's own address."""
         taken = set(self._taken.values())
         least = 0 if step > 1 or self._prefix.num_addresses == 1 else 1
         for place in range(least, self._prefix.num_addresses // step):
@@ -205,13 +215,13 @@ def _conf(interface: str, name: str) -> Path:
     return Path("/proc/sys/net/ipv4/conf") / interface / name
 
 
-def _forward(interface: str, changes: Changes) -> None:
-    """Have one interface forward; the machine's others stay as they are."""
+def _forward(interface: str, changes: ChangeJournal) -> None:
+    """Enable forwarding on one interface; other interfaces stay unchanged."""
     file = _conf(interface, "forwarding")
     before = file.read_text().strip()
     if before != "1":
         change = {"kind": "forwarding", "interface": interface, "before": before}
-        changes.about_to(SERVICE, change)
+        changes.record(SERVICE, change)
         file.write_text("1")
 
 
@@ -221,7 +231,7 @@ def _interfaces() -> list[str]:
 
 
 def _works(attempt: Callable[[], object]) -> bool:
-    """Return whether something succeeds in a network namespace that goes at once."""
+    """Return whether a function succeeds inside a temporary network namespace."""
     worked: list[bool] = []
 
     def inside() -> None:
@@ -237,21 +247,21 @@ def _works(attempt: Callable[[], object]) -> bool:
 
 
 def _make_devices(kind: str) -> None:
-    # Those above an interface need one: of a pair made for that.
+    # macvlan and ipvlan need a lower device; one end of the veth pair is that device.
     call("ip", "link", "add", "try0", "type", "veth", "peer", "name", "try1")
     if kind != "veth":
         call("ip", "link", "add", "link", "try0", "name", "try2", "type", kind)
 
 
 def undo_forwarding(change: dict[str, Any]) -> None:
-    """Set an interface's forwarding to what it was."""
+    """Restore an interface's forwarding to its previous value."""
     file = _conf(str(change["interface"]), "forwarding")
     if file.exists():
         file.write_text(str(change["before"]))
 
 
 def undo_proxy(change: dict[str, Any]) -> None:
-    """No longer answer for a run's address."""
+    """Remove the proxy ARP entry of a run's address."""
     address, interface = str(change["address"]), str(change["interface"])
     shown = call("ip", "neighbour", "show", "proxy", "dev", interface)
     if address in shown.split():
@@ -259,7 +269,7 @@ def undo_proxy(change: dict[str, Any]) -> None:
 
 
 def undo_nft(change: dict[str, Any]) -> None:
-    """Remove the service's table."""
+    """Remove the service's nftables table."""
     table = str(change["table"])
     if f"table ip {table}" in call("nft", "list", "tables").splitlines():
         call("nft", "delete", "table", "ip", table)

@@ -1,5 +1,5 @@
-"""The orchestrator: what it knows and decides, one file per matter; `rpc` and `serve` are its net.
+"""The orchestrator: its state and its decisions, one module per subject.
 
-Everything but those two is synchronous and reads no clock: a `Desk` has the open transaction, the
-time, and who asks.
+Only `rpc`, `serve` and `page` do network I/O. All other modules are synchronous and read no clock:
+a `RequestContext` carries the open transaction, the time and the caller.
 """

@@ -1,13 +1,13 @@
-"""Who may call what: every remote procedure, once.
+"""Access control: the roles that may call each remote procedure, and checks of ownership.
 
-Whose job, run or node it is, the matter itself checks, with what stands below.
+The modules of jobs, runs and nodes check the owner themselves, with the functions below.
 """
 
 from __future__ import annotations
 
 import sqlalchemy as sa
 
-from skyhop.testbed.orchestrator.desk import Caller, DeniedError, Desk
+from skyhop.testbed.orchestrator.request_context import Caller, DeniedError, RequestContext
 from skyhop.testbed.store import tables
 from skyhop.testbed.words import Role
 
@@ -15,7 +15,7 @@ _USERS = frozenset({Role.ADMIN, Role.USER, Role.USER_PRIV})
 _ADMIN = frozenset({Role.ADMIN})
 _NODES = frozenset({Role.NODE})
 
-MAY: dict[str, frozenset[Role]] = {
+ALLOWED_ROLES: dict[str, frozenset[Role]] = {
     "Renew": _NODES,
     "Follow": _NODES,
     "Claim": _NODES,
@@ -58,7 +58,7 @@ MAY: dict[str, frozenset[Role]] = {
     "PutConfig": _ADMIN,
     "Audit": _ADMIN,
 }
-"""By the name of the procedure. `Enrol` alone is for everybody: it takes an invitation."""
+"""Roles that may call each procedure. `Enrol` is absent: its caller has only an invitation."""
 
 AUDITED = frozenset(
     {
@@ -81,48 +81,53 @@ AUDITED = frozenset(
         "Renew",
     }
 )
-"""Those whose calls stand in the audit log, refused ones too."""
+"""Procedures whose calls are written to the audit log, including refused calls."""
 
 
 def check_role(procedure: str, caller: Caller) -> None:
-    """Let those pass who may call a procedure.
+    """Check that the caller's role may call a procedure.
 
     Raises:
-        DeniedError: the caller's role may not.
+        DeniedError: the role may not.
     """
-    if caller.role not in MAY[procedure]:
+    if caller.role not in ALLOWED_ROLES[procedure]:
         raise DeniedError(f"{procedure} is not for the role {caller.role.value}")
 
 
-def owns_node(desk: Desk, node: str) -> bool:
-    """Return whether a node is the caller's, or the caller administers all."""
-    if desk.caller.is_admin:
+def owns_node(ctx: RequestContext, node: str) -> bool:
+    """Return whether the caller owns a node or is an administrator."""
+    if ctx.caller.is_admin:
         return True
     query = sa.select(tables.node.c.owner).where(tables.node.c.name == node)
-    return desk.connection.scalar(query) == desk.caller.name
+    return ctx.connection.scalar(query) == ctx.caller.name
 
 
-def my_nodes(desk: Desk) -> list[str]:
-    """Return the nodes that the caller owns."""
-    mine = sa.select(tables.node.c.name).where(tables.node.c.owner == desk.caller.name)
-    return list(desk.connection.scalars(mine))
+def my_nodes(ctx: RequestContext) -> list[str]:
+    """Return the names of the nodes that the caller owns."""
+    mine = sa.select(tables.node.c.name).where(tables.node.c.owner == ctx.caller.name)
+    return list(ctx.connection.scalars(mine))
 
 
-def check_owns_node(desk: Desk, node: str) -> None:
-    """Let a node's owner and administrators pass.
+def check_owns_node(ctx: RequestContext, node: str) -> None:
+    """Check that the caller owns a node or is an administrator.
 
     Raises:
-        DeniedError: it is another's.
+        DeniedError: the node has another owner.
     """
-    if not owns_node(desk, node):
+    if not owns_node(ctx, node):
         raise DeniedError(f"{node} is not your node")
 
 
-def check_owns_job(desk: Desk, owner: str, what: str) -> None:
-    """Let a job's user and administrators pass.
+def check_owns_job(ctx: RequestContext, owner: str, what: str) -> None:
+    """Check that the caller owns a job or is an administrator.
+
+    Args:
+        ctx: the request.
+        owner: the job's owner.
+        what: the job or run, for the message.
 
     Raises:
-        DeniedError: it is another's.
+        DeniedError: the job has another owner.
     """
-    if not desk.caller.is_admin and owner != desk.caller.name:
+    if not ctx.caller.is_admin and owner != ctx.caller.name:
         raise DeniedError(f"{what} is not yours")

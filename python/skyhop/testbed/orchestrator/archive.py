@@ -1,8 +1,8 @@
-"""Questions to kept telemetry, each answered by a process of its own, which ends with the answer.
+"""Queries of stored telemetry, each answered by a subprocess that exits afterwards.
 
-polars would take of the orchestrator's memory, for good, as much as that has without it. The
-process is told on its standard input what is asked, and writes the answer to a file without a name,
-from which it is sent in pieces: `python -m skyhop.testbed.orchestrator.archive < asked.json`.
+An import of polars would permanently double the orchestrator's memory. The subprocess reads the
+query from standard input and writes the answer to an unnamed temporary file, which the orchestrator
+then sends in pieces: `python -m skyhop.testbed.orchestrator.archive < query.json`.
 """
 
 from __future__ import annotations
@@ -24,25 +24,28 @@ if TYPE_CHECKING:
     import polars as pl
 
 _log = logging.getLogger("skyhop.testbed")
-_PATIENCE_S = 60.0
+_TIMEOUT_S = 60.0
 _MEMORY_BYTES = 4 << 30
-_WRONG, _FAILED = 2, 1
+_INVALID, _FAILED = 2, 1
+"""Exit statuses: `_INVALID` for a wrong query, `_FAILED` if reading the store failed."""
 
 
-def answer(telemetry: Path, kind: str, **asked: Any) -> BinaryIO:
-    """Return a file that holds the answer, opened at its beginning; for a thread of a service.
+def answer(telemetry: Path, kind: str, **query: Any) -> BinaryIO:
+    """Return a file with the answer, positioned at its beginning.
+
+    The function blocks until the subprocess ends, so coroutines call it in a thread.
 
     Args:
-        telemetry: the store's directory.
-        kind: "samples" (Arrow's stream of record batches) or "trigger" (JSON).
-        asked: `node`, `from_ns`, `to_ns`; of samples `fields` and `step_ns` too (empty and 0 for
-            all), of a trigger its `expression`.
+        telemetry: directory of the telemetry store.
+        kind: "samples" (answer: Arrow IPC stream) or "trigger" (answer: JSON).
+        query: `node`, `from_ns`, `to_ns`; for samples also `fields` and `step_ns` (empty and 0
+            for all samples of all fields), for a trigger its `expression`.
 
     Raises:
-        InputError: there is no such field, or the trigger is none.
-        RunError: it took too long, or what is kept cannot be read.
+        InputError: a field does not exist, or the trigger expression is invalid.
+        RunError: the query timed out, or the store cannot be read.
     """
-    text = json.dumps({"telemetry": str(telemetry), "kind": kind, **asked})
+    text = json.dumps({"telemetry": str(telemetry), "kind": kind, **query})
     command = [sys.executable, "-m", "skyhop.testbed.orchestrator.archive"]
     file = tempfile.TemporaryFile()  # noqa: SIM115
     try:
@@ -51,19 +54,19 @@ def answer(telemetry: Path, kind: str, **asked: Any) -> BinaryIO:
             input=text.encode(),
             stdout=file,
             stderr=subprocess.PIPE,
-            timeout=_PATIENCE_S,
+            timeout=_TIMEOUT_S,
             env={**os.environ, "POLARS_MAX_THREADS": "1"},
             check=False,
         )
-        if done.returncode == _WRONG:
+        if done.returncode == _INVALID:
             raise InputError(done.stderr.decode(errors="replace").strip())
         if done.returncode:
             _log.error("reading telemetry: %s", done.stderr.decode(errors="replace"))
-            raise RunError("the telemetry could not be read: the testbed's log says why")
+            raise RunError("the telemetry could not be read: see the testbed's log")
     except BaseException as error:
         file.close()
         if isinstance(error, subprocess.TimeoutExpired):
-            raise RunError("this takes too long to read: ask for a shorter time") from None
+            raise RunError("the query timed out: choose a shorter time range") from None
         if isinstance(error, OSError):
             raise RunError(f"the telemetry could not be read: {error.strerror}") from None
         raise
@@ -72,42 +75,48 @@ def answer(telemetry: Path, kind: str, **asked: Any) -> BinaryIO:
 
 
 def main() -> int:
-    """Answer what standard input asks."""
+    """Answer the query on standard input.
+
+    Memory is limited to 4 GiB and core dumps are disabled.
+    """
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     return respond(json.load(sys.stdin), sys.stdout.buffer, sys.stderr)
 
 
-def respond(asked: dict[str, Any], to: BinaryIO, errors: TextIO) -> int:
-    """Write the answer, or in a line why there is none; return the exit status."""
+def respond(query: dict[str, Any], to: BinaryIO, errors: TextIO) -> int:
+    """Write the answer to a query, or one line about its error; return the exit status.
+
+    The error line does not reveal the store's path.
+    """
     try:
-        _KINDS[asked["kind"]](asked, to)
+        _KINDS[query["kind"]](query, to)
     except SkyhopError as error:
-        errors.write(str(error).replace(asked["telemetry"], "the testbed"))
-        return _WRONG if isinstance(error, InputError) else _FAILED
+        errors.write(str(error).replace(query["telemetry"], "the testbed"))
+        return _INVALID if isinstance(error, InputError) else _FAILED
     return 0
 
 
-def _read(asked: dict[str, Any], fields: list[str] | None, step_ns: int | None) -> pl.DataFrame:
+def _read(query: dict[str, Any], fields: list[str] | None, step_ns: int | None) -> pl.DataFrame:
     from skyhop.telemetry.store import Store
 
-    store = Store(Path(asked["telemetry"]))
-    return store.read([asked["node"]], fields, asked["from_ns"], asked["to_ns"], step_ns)
+    store = Store(Path(query["telemetry"]))
+    return store.read([query["node"]], fields, query["from_ns"], query["to_ns"], step_ns)
 
 
-def _samples(asked: dict[str, Any], to: BinaryIO) -> None:
-    frame = _read(asked, asked["fields"] or None, asked["step_ns"] or None)
+def _samples(query: dict[str, Any], to: BinaryIO) -> None:
+    frame = _read(query, query["fields"] or None, query["step_ns"] or None)
     frame.write_ipc_stream(to)
 
 
-def _trigger(asked: dict[str, Any], to: BinaryIO) -> None:
-    from skyhop.testbed.orchestrator.desk import as_json
+def _trigger(query: dict[str, Any], to: BinaryIO) -> None:
+    from skyhop.testbed.orchestrator.request_context import as_json
     from skyhop.testbed.triggers.evaluate import Trigger
     from skyhop.testbed.triggers.replay import replay
 
-    trigger = Trigger(asked["expression"])
-    looks = replay(trigger, _read(asked, None, None)).evaluations
-    to.write(as_json({"evaluations": [look.as_json() for look in looks]}).encode())
+    trigger = Trigger(query["expression"])
+    evaluations = replay(trigger, _read(query, None, None)).evaluations
+    to.write(as_json({"evaluations": [each.as_json() for each in evaluations]}).encode())
 
 
 _KINDS: dict[str, Callable[[dict[str, Any], BinaryIO], None]] = {

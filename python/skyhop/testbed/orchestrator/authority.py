@@ -1,8 +1,8 @@
-"""The testbed's own authority, which signs nodes' certificates, and the key that signs orders.
+"""The testbed's certificate authority, which signs nodes' certificates, and the order-signing key.
 
-Nodes make their keys themselves and send a request; a certificate is valid for 90 days and is
-renewed from the 60th on. Schedules and tasks are signed with Ed25519, so that a node needs to trust
-nobody between.
+Nodes generate their own keys and send a certificate signing request. A certificate is valid for 90
+days; the node renews it from day 60 on. Schedules and tasks are signed with Ed25519, so that a node
+need not trust any proxy between it and the orchestrator.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _LARGEST_REQUEST = 16_384
 
 @dataclass(frozen=True)
 class Authority:
-    """The keys of a testbed, in its state directory."""
+    """Keys and certificates of a testbed, read from its state directory."""
 
     key: ec.EllipticCurvePrivateKey
     certificate: x509.Certificate
@@ -38,25 +38,25 @@ class Authority:
 
     @property
     def certificate_pem(self) -> bytes:
-        """What users and nodes trust."""
+        """The authority's certificate in PEM, the trust root of users and nodes."""
         return self.certificate.public_bytes(serialization.Encoding.PEM)
 
     @property
     def orders_key(self) -> bytes:
-        """The public key, 32 bytes, of what the orchestrator signs."""
+        """Ed25519 public key (32 bytes) that verifies the orchestrator's signed orders."""
         return self.orders.public_key().public_bytes(
             serialization.Encoding.Raw, serialization.PublicFormat.Raw
         )
 
     def sign_order(self, body: bytes) -> bytes:
-        """Return the signature of an order to a node, 64 bytes."""
+        """Return the Ed25519 signature of an order to a node, 64 bytes."""
         return self.orders.sign(body)
 
     def sign_node(self, node: str, request_pem: bytes, now: dt.datetime) -> bytes:
-        """Return a node's certificate, PEM.
+        """Return a client certificate for a node, PEM.
 
         Raises:
-            InputError: the request is none, or its signature is wrong.
+            InputError: the signing request cannot be parsed, or its signature is wrong.
         """
         if len(request_pem) > _LARGEST_REQUEST:
             raise InputError("the certificate request is too long")
@@ -67,7 +67,7 @@ class Authority:
             raise InputError(f"the certificate request cannot be read: {error}") from None
         if not request.is_signature_valid or not isinstance(key, ec.EllipticCurvePublicKey):
             raise InputError(
-                "the certificate request is not signed by an elliptic-curve key of its own"
+                "the certificate request is not signed with its own elliptic-curve key"
             )
         builder = _builder(node, key, self.certificate.subject, now, NODE_DAYS)
         usage = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH])
@@ -76,16 +76,16 @@ class Authority:
 
 
 def open_authority(directory: Path, names: list[str], now: dt.datetime) -> Authority:
-    """Read the keys of a state directory; make those that are not there.
+    """Read the keys in a state directory, and generate those that are missing.
 
     Args:
-        directory: for the keys, made with permissions for nobody else.
-        names: host names and addresses under which the orchestrator is reached.
-        now: the time, with its zone.
+        directory: directory of the keys, created with mode 0700.
+        names: host names and addresses under which clients reach the orchestrator.
+        now: the current time, timezone-aware.
 
     Raises:
-        InputError: what is there is no key, or others may read it.
-        RunError: it cannot be written.
+        InputError: a file there is not a key, or other users may read it.
+        RunError: the directory cannot be written.
     """
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -136,7 +136,7 @@ def _server(
     names: list[str],
     now: dt.datetime,
 ) -> tuple[bytes, bytes]:
-    """Return the server's key and certificate, new where the names are others or it ends soon."""
+    """Return the server's key and certificate, reissued if names changed or expiry is near."""
     key = _key(directory / "server.key")
     path = directory / "server.pem"
     wanted = x509.SubjectAlternativeName([_alternative(name) for name in sorted(set(names))])
@@ -170,7 +170,7 @@ def _builder(
     now: dt.datetime,
     days: int,
 ) -> x509.CertificateBuilder:
-    # Clocks of nodes may be slow.
+    # A node whose clock is slow would reject a certificate that is valid from now on.
     begin = now - dt.timedelta(minutes=10)
     return (
         x509.CertificateBuilder()

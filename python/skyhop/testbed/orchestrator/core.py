@@ -1,7 +1,8 @@
-"""The orchestrator as one thing: its database, keys, files and telemetry, and who waits for news.
+"""The orchestrator object: database, keys, files, telemetry store and change listeners.
 
-Whoever serves it (`rpc`, the page) asks for a desk, does one matter at it, and leaves; those who
-wait for news of a node or a run are told once the transaction is written.
+A front end (`rpc`, the web page) opens a request context for each request, which is one
+transaction. Listeners are notified of changed nodes and runs after the transaction has been
+committed.
 """
 
 from __future__ import annotations
@@ -16,26 +17,26 @@ from skyhop.errors import InputError, RunError
 from skyhop.telemetry.fields import Sample
 from skyhop.telemetry.store import Store
 from skyhop.testbed.clock import Clock
-from skyhop.testbed.orchestrator import people, planning, runs
+from skyhop.testbed.orchestrator import accounts, planning, runs
 from skyhop.testbed.orchestrator.authority import Authority, open_authority
-from skyhop.testbed.orchestrator.desk import ITSELF, Caller, Desk, settings_of
+from skyhop.testbed.orchestrator.request_context import ITSELF, Caller, RequestContext, settings_of
 from skyhop.testbed.orchestrator.uploads import Uploads
-from skyhop.testbed.store.database import Database, lies_in_a_file, open_database
+from skyhop.testbed.store.database import Database, is_file_database, open_database
 
 _DAY_NS = 86_400 * 1_000_000_000
 
 
-class Office:
-    """An orchestrator's state directory, opened.
+class Orchestrator:
+    """An orchestrator with its opened state directory and database.
 
     Args:
-        directory: for keys, files, telemetry and, unless `database` says otherwise, tables.
-        names: host names and addresses under which it is reached.
-        clock: the time of all that is decided, and the measure of requests per minute.
-        database: where the tables are, as SQLAlchemy writes it.
+        directory: directory of keys, files, telemetry and, unless `database` is given, tables.
+        names: host names and addresses under which clients reach the orchestrator.
+        clock: source of the time for all decisions and rate limits.
+        database: SQLAlchemy URL of the tables; default: SQLite in `directory`.
 
     Raises:
-        InputError, RunError: the directory cannot be used.
+        InputError, RunError: the directory or the database cannot be used.
     """
 
     def __init__(
@@ -49,9 +50,9 @@ class Office:
         self.directory = directory
         self.clock = clock
         url = database or f"sqlite:///{directory}/testbed.sqlite"
-        if lies_in_a_file(url):
+        if is_file_database(url):
             _make(directory)
-        # First: where the database cannot be had, no keys are made.
+        # Open the database first: if that fails, no keys are generated.
         self.database: Database = open_database(url)
         try:
             self.authority: Authority = open_authority(directory / "keys", names, self.now())
@@ -69,80 +70,84 @@ class Office:
         return self.clock.now_ns()
 
     def now(self) -> dt.datetime:
-        """Return the time with its zone, as certificates want it."""
+        """Return the time as a timezone-aware datetime, for certificates."""
         return dt.datetime.fromtimestamp(self.now_ns() / 1e9, dt.UTC)
 
     @contextmanager
-    def reading(self, caller: Caller) -> Iterator[Desk]:
-        """Give a desk that changes nothing."""
+    def reading(self, caller: Caller) -> Iterator[RequestContext]:
+        """Open a read-only request context."""
         with self.database.reading() as connection:
-            yield Desk(connection, self.now_ns(), caller, settings_of(connection))
+            yield RequestContext(connection, self.now_ns(), caller, settings_of(connection))
 
     @contextmanager
-    def writing(self, caller: Caller) -> Iterator[Desk]:
-        """Give a desk whose changes are made together; then tell those who wait for them."""
+    def writing(self, caller: Caller) -> Iterator[RequestContext]:
+        """Open a request context for writing; commit on exit, then notify the listeners."""
         with self.database.writing() as connection:
-            desk = Desk(connection, self.now_ns(), caller, settings_of(connection))
-            yield desk
-        for act in desk.afterwards:
+            ctx = RequestContext(connection, self.now_ns(), caller, settings_of(connection))
+            yield ctx
+        for act in ctx.after_commit:
             act()
-        if desk.changed or desk.watched:
-            for tell in list(self._listeners):
-                tell(desk.changed, desk.watched)
+        if ctx.changed_nodes or ctx.changed_runs:
+            for notify in list(self._listeners):
+                notify(ctx.changed_nodes, ctx.changed_runs)
 
-    def listen(self, tell: Callable[[set[str], set[str]], None]) -> Callable[[], None]:
-        """Have nodes and runs of which there is news told, from any thread; return what ends it."""
-        self._listeners.append(tell)
-        return lambda: self._listeners.remove(tell)
+    def listen(self, notify: Callable[[set[str], set[str]], None]) -> Callable[[], None]:
+        """Register a listener for changes; return a function that removes the listener.
 
-    def caller_of_token(self, token: str, kind: str = people.TOKEN) -> Caller:
-        """Return whose a token or session is.
+        Args:
+            notify: called, from any thread, with names of changed nodes and ids of changed runs.
+        """
+        self._listeners.append(notify)
+        return lambda: self._listeners.remove(notify)
+
+    def caller_of_token(self, token: str, kind: str = accounts.TOKEN) -> Caller:
+        """Return the caller that a token or session secret belongs to, and record its use.
 
         Raises:
-            UnknownCallerError: nobody's.
+            UnknownCallerError: the secret is unknown or expired, or its user is disabled.
         """
-        with self.reading(ITSELF) as desk:
-            caller, is_noted = people.caller_of_token(desk, token, kind)
+        with self.reading(ITSELF) as ctx:
+            caller, is_noted = accounts.caller_of_token(ctx, token, kind)
         if not is_noted:
-            with self.writing(ITSELF) as desk:
-                people.note_use(desk, token)
+            with self.writing(ITSELF) as ctx:
+                accounts.record_use(ctx, token)
         return caller
 
-    def keep_telemetry(self, node: str, samples: list[dict[str, object]]) -> None:
-        """Keep samples of a node: without columns that are not ours, and none that is no sample."""
+    def store_telemetry(self, node: str, samples: list[dict[str, object]]) -> None:
+        """Append a node's samples to the store; drop unknown columns and invalid samples."""
         from skyhop.telemetry.columns import checked, time_of
         from skyhop.telemetry.fields import BY_NAME, TIME
 
         kept: list[Sample] = []
         for sample in samples:
             known = {k: v for k, v in sample.items() if k in BY_NAME or k == TIME}
-            # One that is wrong must not keep back all that its node tells.
+            # Only the invalid sample is dropped, not the others.
             with suppress(InputError):
                 whole = checked(known)  # type: ignore[arg-type]
-                # Each day has its file: a node whose clock is years ahead would make thousands.
+                # The store has a file per day: a node whose clock is wrong could create thousands.
                 if time_of(whole) < self.now_ns() + _DAY_NS:
                     kept.append(whole)
         with self._telemetry_lock:
             self.telemetry.append(node, kept)
 
     def tick(self) -> None:
-        """Do what time brings: plan on, give up what was lost, delete what has had its time."""
-        with self.writing(ITSELF) as desk:
-            planning.go_on(desk)
-            runs.find_lost(desk)
-            people.forget_expired(desk)
-            self.uploads.expire(desk)
+        """Do periodic housekeeping: plan future runs, mark lost runs, delete expired data."""
+        with self.writing(ITSELF) as ctx:
+            planning.extend_plans(ctx)
+            runs.find_lost(ctx)
+            accounts.delete_expired(ctx)
+            self.uploads.expire(ctx)
 
-    def first_administrator(self, name: str = "admin") -> str | None:
-        """Return a token of a new administrator where there are no users yet."""
-        with self.writing(ITSELF) as desk:
-            if people.users(desk):
+    def create_first_administrator(self, name: str = "admin") -> str | None:
+        """Create an administrator if there are no users yet; return its token, otherwise `None`."""
+        with self.writing(ITSELF) as ctx:
+            if accounts.users(ctx):
                 return None
-            people.put_user(desk, {"name": name, "role": "admin"})
-            return people.issue(desk, people.TOKEN, of_user=name, label="first")
+            accounts.put_user(ctx, {"name": name, "role": "admin"})
+            return accounts.issue(ctx, accounts.TOKEN, of_user=name, label="first")
 
     def close(self) -> None:
-        """Close everything."""
+        """Close the telemetry store and the database."""
         self.telemetry.close()
         self.database.close()
 

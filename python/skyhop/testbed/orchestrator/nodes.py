@@ -1,4 +1,4 @@
-"""Nodes: what each has to do, what it tells, what its owner allows."""
+"""Nodes: their schedules, the events that they report, and their owners' policies."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from skyhop.telemetry import maps
 from skyhop.testbed.ids import is_id, new_id
 from skyhop.testbed.job import check_name
 from skyhop.testbed.orchestrator import access, runs
-from skyhop.testbed.orchestrator.desk import Desk, NotFoundError, as_json
+from skyhop.testbed.orchestrator.request_context import NotFoundError, RequestContext, as_json
 from skyhop.testbed.store.tables import (
     credential,
     job,
@@ -32,16 +32,16 @@ from skyhop.testbed.words import ACTIVE, ENDED, EventKind, Role, ScavengerMode, 
 
 _S_NS = 1_000_000_000
 _MOST_RUNS = 2_000
-"""Of one schedule; what comes later follows with a later one."""
+"""Upper limit on runs in one schedule; later schedules carry the later runs."""
 _LONGEST_EVENT = 256_000
-_LOGGED = 20_000
-"""So many evaluations of a job's trigger are kept."""
-_WRONG = (
+_TRIGGER_LOG_ROWS = 20_000
+"""Number of trigger evaluations kept per job and node."""
+_MALFORMED = (
     InputError,
     *(ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError),
     *(sa.exc.IntegrityError, sa.exc.DataError, sa.exc.InterfaceError),
 )
-"""What comes of an event that no agent of ours tells."""
+"""Exceptions that an event raises if it does not have the form that skyhop's agent sends."""
 _POLICY = frozenset(
     {
         "programs",
@@ -65,59 +65,59 @@ _POLICY = frozenset(
 )
 
 
-def get(desk: Desk, name: str) -> sa.RowMapping:
-    """Return a node.
+def get(ctx: RequestContext, name: str) -> sa.RowMapping:
+    """Return a node's row.
 
     Raises:
-        NotFoundError: there is none.
+        NotFoundError: there is no such node.
     """
-    row = desk.one(sa.select(node).where(node.c.name == name))
+    row = ctx.first(sa.select(node).where(node.c.name == name))
     if row is None:
         raise NotFoundError(f"there is no node {name[:80]}: skyhop testbed nodes lists them")
     return row
 
 
-def put(desk: Desk, values: dict[str, Any]) -> dict[str, Any]:
-    """Make a node, or change one: its owner, where it is, where it serves.
+def put(ctx: RequestContext, values: dict[str, Any]) -> dict[str, Any]:
+    """Create or change a node: owner, description, provider, address and location.
 
     Raises:
-        InputError: a value is not right.
+        InputError: a value is invalid.
     """
     try:
         name = check_name(str(values.get("name")))
     except ValueError as error:
         raise InputError(f"name: {error}") from None
-    old = desk.one(sa.select(node).where(node.c.name == name))
+    old = ctx.first(sa.select(node).where(node.c.name == name))
     row: dict[str, Any] = {}
     for key in ("description", "provider", "address", "owner"):
         value = values.get(key, old[key] if old else ("" if key != "owner" else None))
         if value is not None and (not isinstance(value, str) or len(value) > 512):  # noqa: PLR2004
             raise InputError(f"{key}: expected a text of at most 512 characters")
         row[key] = value or (None if key == "owner" else "")
-    if row["owner"] and not desk.one(sa.select(user).where(user.c.name == row["owner"])):
+    if row["owner"] and not ctx.first(sa.select(user).where(user.c.name == row["owner"])):
         raise NotFoundError(f"owner: there is no user {row['owner']}")
     for key, limit in (("latitude_deg", 90.0), ("longitude_deg", 180.0)):
         value = values.get(key, old[key] if old else None)
         if value is not None and not (isinstance(value, int | float) and abs(value) <= limit):
             raise InputError(f"{key}: expected a number from -{limit:g} to {limit:g}")
-        # A terminal's place is its owner's secret: a tenth of a degree is some eleven kilometres.
+        # The exact location of a terminal is private; a step of 0.1 degrees is about 11 km.
         row[key] = None if value is None else round(float(value), 1)
     if old is None:
-        desk.do(sa.insert(node).values(name=name, created_ns=desk.now_ns, **row))
+        ctx.execute(sa.insert(node).values(name=name, created_ns=ctx.now_ns, **row))
     else:
-        desk.do(sa.update(node).where(node.c.name == name).values(**row))
-    return document(desk, name)
+        ctx.execute(sa.update(node).where(node.c.name == name).values(**row))
+    return document(ctx, name)
 
 
-def set_policy(desk: Desk, name: str, policy: dict[str, Any]) -> dict[str, Any]:
-    """Set what a node's owner allows; the node enforces it.
+def set_policy(ctx: RequestContext, name: str, policy: dict[str, Any]) -> dict[str, Any]:
+    """Set the policy of a node's owner, which the node itself enforces.
 
     Raises:
-        NotFoundError, DeniedError: there is none, or it is another's.
-        InputError: a key is not known.
+        NotFoundError, DeniedError: there is no such node, or it has another owner.
+        InputError: a key is unknown, or the policy is too long.
     """
-    get(desk, name)
-    access.check_owns_node(desk, name)
+    get(ctx, name)
+    access.check_owns_node(ctx, name)
     for key in policy:
         if key not in _POLICY:
             raise InputError(
@@ -125,82 +125,86 @@ def set_policy(desk: Desk, name: str, policy: dict[str, Any]) -> dict[str, Any]:
             )
     text = as_json(policy)
     if len(text) > _LONGEST_EVENT:
-        raise InputError("policy: is too long")
-    desk.do(sa.update(node).where(node.c.name == name).values(policy=text))
-    desk.touch({name})
-    return document(desk, name)
+        raise InputError(f"policy: longer than {_LONGEST_EVENT:,} characters as JSON")
+    ctx.execute(sa.update(node).where(node.c.name == name).values(policy=text))
+    ctx.bump_revision({name})
+    return document(ctx, name)
 
 
-def set_scavenger(desk: Desk, name: str, mode: str) -> dict[str, Any]:
-    """Set whether a node's runs make room for its host.
+def set_scavenger(ctx: RequestContext, name: str, mode: str) -> dict[str, Any]:
+    """Set the scavenger mode of a node: whether its runs yield to the host's own traffic.
 
     Raises:
-        NotFoundError, DeniedError, InputError: no such node, another's, no such mode.
+        NotFoundError, DeniedError: there is no such node, or it has another owner.
+        InputError: there is no such mode.
     """
-    get(desk, name)
-    access.check_owns_node(desk, name)
+    get(ctx, name)
+    access.check_owns_node(ctx, name)
     if mode not in [each.value for each in ScavengerMode]:
-        raise InputError(f'scavenger: "{mode[:40]}" is none of auto, on, off')
-    desk.do(sa.update(node).where(node.c.name == name).values(scavenger_mode=mode))
-    desk.touch({name})
-    return document(desk, name)
+        raise InputError(f'scavenger: "{mode[:40]}" is not one of auto, on, off')
+    ctx.execute(sa.update(node).where(node.c.name == name).values(scavenger_mode=mode))
+    ctx.bump_revision({name})
+    return document(ctx, name)
 
 
-def delete(desk: Desk, name: str) -> None:
-    """Take a node off the testbed: its runs are ended and its certificates taken back.
+def delete(ctx: RequestContext, name: str) -> None:
+    """Delete a node and its certificates.
 
-    What runs left belongs to their users, and stays; its telemetry is deleted by the caller.
+    A node that had jobs keeps an anonymised row, since the files of its runs belong to their users
+    and stay. This function leaves the node's telemetry for the caller to delete.
 
     Raises:
-        NotFoundError: there is none.
-        InputError: jobs still name it.
+        NotFoundError: there is no such node.
+        InputError: an active job names the node.
     """
-    get(desk, name)
+    get(ctx, name)
     active = (job_node.c.node == name) & (job.c.state == "active")
-    named = desk.one(sa.select(job.c.name).join(job_node).where(active))
+    named = ctx.first(sa.select(job.c.name).join(job_node).where(active))
     if named:
-        raise InputError(f"{name}: job {named['name']} names it; cancel that first")
-    desk.do(sa.delete(credential).where(credential.c.node == name))
-    told = sa.select(job_node.c.job).where(job_node.c.node == name)
-    if desk.one(told):
+        raise InputError(f"{name}: job {named['name']} uses this node; cancel the job first")
+    ctx.execute(sa.delete(credential).where(credential.c.node == name))
+    past_jobs = sa.select(job_node.c.job).where(job_node.c.node == name)
+    if ctx.first(past_jobs):
         gone = {
             "description": "deleted",
             "address": "",
             "latitude_deg": None,
             "longitude_deg": None,
         }
-        desk.do(sa.update(node).where(node.c.name == name).values(owner=None, health="{}", **gone))
+        ctx.execute(
+            sa.update(node).where(node.c.name == name).values(owner=None, health="{}", **gone)
+        )
     else:
-        desk.do(sa.delete(preemption).where(preemption.c.node == name))
-        desk.do(sa.delete(node).where(node.c.name == name))
+        ctx.execute(sa.delete(preemption).where(preemption.c.node == name))
+        ctx.execute(sa.delete(node).where(node.c.name == name))
 
 
-def document(desk: Desk, name: str) -> dict[str, Any]:
-    """Return what the caller may know of a node: its policy is for its owner."""
-    row = get(desk, name)
-    owns = access.owns_node(desk, name)
-    return _public(desk, row, owns=owns) | (
-        {"policy": json.loads(row["policy"]), "preemptions": _preemptions(desk, name)}
+def document(ctx: RequestContext, name: str) -> dict[str, Any]:
+    """Return a node's document; its policy and preemptions are included for its owner only."""
+    row = get(ctx, name)
+    owns = access.owns_node(ctx, name)
+    return _public(ctx, row, owns=owns) | (
+        {"policy": json.loads(row["policy"]), "preemptions": _preemptions(ctx, name)}
         if owns
         else {}
     )
 
 
-def listing(desk: Desk, *, active: bool = False) -> list[dict[str, Any]]:
-    """Return all nodes, or those that were heard of within `active_s`."""
+def listing(ctx: RequestContext, *, active: bool = False) -> list[dict[str, Any]]:
+    """Return all nodes; with `active`, the nodes that reported within the setting `active_s`."""
     query = sa.select(node).order_by(node.c.name)
     if active:
-        query = query.where(node.c.last_seen_ns > desk.now_ns - desk.settings.active_s * _S_NS)
-    return [_public(desk, row, owns=False) for row in desk.all(query)]
+        query = query.where(node.c.last_seen_ns > ctx.now_ns - ctx.settings.active_s * _S_NS)
+    return [_public(ctx, row, owns=False) for row in ctx.all(query)]
 
 
-def _public(desk: Desk, row: sa.RowMapping, *, owns: bool) -> dict[str, Any]:
+def _public(ctx: RequestContext, row: sa.RowMapping, *, owns: bool) -> dict[str, Any]:
     seen = row["last_seen_ns"]
-    limit_s = desk.settings.heartbeat_s * desk.settings.missed_heartbeats
+    limit_s = ctx.settings.heartbeat_s * ctx.settings.missed_heartbeats
     shown = ("name", "owner", "description", "provider", "latitude_deg", "longitude_deg")
     values = {key: row[key] for key in shown}
     values |= {key: row[key] for key in ("scavenger_mode", "scavenger_active", "last_seen_ns")}
-    values["online"] = seen is not None and desk.now_ns - seen <= limit_s * _S_NS
+    values["online"] = seen is not None and ctx.now_ns - seen <= limit_s * _S_NS
     values["serves"] = bool(row["address"])
     values["health"] = json.loads(row["health"])
     values["clock_off_ms"] = runs.clock_off_ms(values["health"])
@@ -209,20 +213,21 @@ def _public(desk: Desk, row: sa.RowMapping, *, owns: bool) -> dict[str, Any]:
     return values
 
 
-def _preemptions(desk: Desk, name: str) -> list[dict[str, Any]]:
+def _preemptions(ctx: RequestContext, name: str) -> list[dict[str, Any]]:
     query = sa.select(preemption).where(preemption.c.node == name)
-    rows = desk.all(query.order_by(preemption.c.id.desc()).limit(50))
+    rows = ctx.all(query.order_by(preemption.c.id.desc()).limit(50))
     return [{**json.loads(r["body"]), "at_ns": r["at_ns"], "active": r["active"]} for r in rows]
 
 
-def schedule(desk: Desk, name: str) -> tuple[int, dict[str, Any]]:
-    """Return a node's revision, and all that it has to do from now on.
+def schedule(ctx: RequestContext, name: str) -> tuple[int, dict[str, Any]]:
+    """Return the revision and the content of a node's schedule.
 
-    What it serves for others is among it: it keeps that time free for them.
+    The content lists unfinished runs, their jobs, the owner's policy and settings. Runs in which
+    the node is only the server are included, so that the node keeps their time free.
     """
-    row = get(desk, name)
+    row = get(ctx, name)
     ended = [state.value for state in ENDED]
-    mine = desk.all(
+    mine = ctx.all(
         sa.select(run, node.c.address.label("server_address"))
         .join(node, node.c.name == run.c.server, isouter=True)
         .where((run.c.client == name) | (run.c.server == name), run.c.state.notin_(ended))
@@ -240,12 +245,12 @@ def schedule(desk: Desk, name: str) -> tuple[int, dict[str, Any]]:
         "state",
         "after",
     )
-    settings = asdict(desk.settings)
+    settings = asdict(ctx.settings)
     return row["revision"], {
         "node": name,
         "revision": row["revision"],
-        "issued_ns": desk.now_ns,
-        "jobs": {each: job_body(desk, each) for each in sorted({r["job"] for r in mine})},
+        "issued_ns": ctx.now_ns,
+        "jobs": {each: job_body(ctx, each) for each in sorted({r["job"] for r in mine})},
         "runs": [{key: each[key] for key in keys} for each in mine],
         "policy": json.loads(row["policy"]),
         "scavenger_mode": row["scavenger_mode"],
@@ -253,11 +258,11 @@ def schedule(desk: Desk, name: str) -> tuple[int, dict[str, Any]]:
     }
 
 
-def job_body(desk: Desk, name: str) -> dict[str, Any]:
-    """Return a job as orders to nodes hold it."""
-    row = desk.one(sa.select(job, user.c.role).join(user).where(job.c.id == name))
+def job_body(ctx: RequestContext, name: str) -> dict[str, Any]:
+    """Return a job in the form that orders to nodes contain."""
+    row = ctx.first(sa.select(job, user.c.role).join(user).where(job.c.id == name))
     assert row is not None
-    files = desk.all(sa.select(job_file).where(job_file.c.job == name))
+    files = ctx.all(sa.select(job_file).where(job_file.c.job == name))
     return {
         "owner": row["owner"],
         "priv": row["role"] in (Role.ADMIN, Role.USER_PRIV),
@@ -266,10 +271,10 @@ def job_body(desk: Desk, name: str) -> dict[str, Any]:
     }
 
 
-def tasks(desk: Desk, name: str) -> list[dict[str, Any]]:
-    """Return what a node is to do as a server, for runs of other nodes."""
+def tasks(ctx: RequestContext, name: str) -> list[dict[str, Any]]:
+    """Return a node's open tasks: requests to start or stop a server for runs of other nodes."""
     query = sa.select(task, run.c.job, run.c.client, run.c.start_ns, run.c.end_ns).join(run)
-    wanted = (task.c.node == name) & (task.c.state == "open") & (task.c.expires_ns > desk.now_ns)
+    wanted = (task.c.node == name) & (task.c.state == "open") & (task.c.expires_ns > ctx.now_ns)
     return [
         {
             "task": row["id"],
@@ -280,32 +285,37 @@ def tasks(desk: Desk, name: str) -> list[dict[str, Any]]:
             "client": row["client"],
             "start_ns": row["start_ns"],
             "end_ns": row["end_ns"],
-            "job": job_body(desk, row["job"]),
+            "job": job_body(ctx, row["job"]),
         }
-        for row in desk.all(query.where(wanted).order_by(task.c.id))
+        for row in ctx.all(query.where(wanted).order_by(task.c.id))
     ]
 
 
-def results(desk: Desk, name: str) -> list[dict[str, Any]]:
-    """Return what servers said to the runs of a client that wait for them."""
+def results(ctx: RequestContext, name: str) -> list[dict[str, Any]]:
+    """Return, for each run of a client that waits for its server, how the server's start went."""
     query = sa.select(task, run.c.client).join(run)
-    told = (run.c.client == name) & (run.c.state == State.WAITING_SERVER)
+    waiting = (run.c.client == name) & (run.c.state == State.WAITING_SERVER)
     settled = (task.c.kind == TaskKind.START) & (task.c.state != "open")
-    rows = desk.all(query.where(told, settled).order_by(task.c.id))
+    rows = ctx.all(query.where(waiting, settled).order_by(task.c.id))
     return [
         {"run": row["run"], "ready": row["state"] == "done", **json.loads(row["result"])}
         for row in rows
     ]
 
 
-def report(desk: Desk, events: list[tuple[int, int, str, str]]) -> tuple[int, list[dict[str, Any]]]:
-    """Enter what a node tells, each once; return its last number, and its telemetry's samples.
+def report(
+    ctx: RequestContext, events: list[tuple[int, int, str, str]]
+) -> tuple[int, list[dict[str, Any]]]:
+    """Apply the events of a node; an event that is sent twice is applied once.
 
     Args:
-        desk: the node's.
-        events: number, time, kind and JSON of each, in order.
+        ctx: the request of the node.
+        events: sequence number, time in ns, kind and JSON of each event, in order.
+
+    Returns:
+        the node's last sequence number, and the telemetry samples among the events.
     """
-    row = get(desk, desk.caller.name)
+    row = get(ctx, ctx.caller.name)
     last = row["last_seq"]
     samples: list[dict[str, Any]] = []
     for seq, at_ns, kind, body in events:
@@ -313,115 +323,120 @@ def report(desk: Desk, events: list[tuple[int, int, str, str]]) -> tuple[int, li
             continue
         last = seq
         try:
-            # One that is wrong must not keep back those behind it, nor leave half of itself.
-            with desk.connection.begin_nested():
-                samples += _enter(desk, at_ns, kind, body)
-        except _WRONG as error:
-            desk.note(f"report {kind[:20]}", f"event {seq}", f"refused: {str(error)[:300]}")
-    values = {"last_seq": last, "last_seen_ns": desk.now_ns}
-    desk.do(sa.update(node).where(node.c.name == row["name"]).values(**values))
+            # Only the malformed event is rolled back: later events of the batch still count.
+            with ctx.connection.begin_nested():
+                samples += _apply_event(ctx, at_ns, kind, body)
+        except _MALFORMED as error:
+            ctx.audit(f"report {kind[:20]}", f"event {seq}", f"refused: {str(error)[:300]}")
+    values = {"last_seq": last, "last_seen_ns": ctx.now_ns}
+    ctx.execute(sa.update(node).where(node.c.name == row["name"]).values(**values))
     return last, samples
 
 
-def _enter(desk: Desk, at_ns: int, kind: str, text: str) -> list[dict[str, Any]]:
+def _apply_event(ctx: RequestContext, at_ns: int, kind: str, text: str) -> list[dict[str, Any]]:
     if len(text) > _LONGEST_EVENT:
-        raise InputError("an event is too long")
+        raise InputError(f"an event is longer than {_LONGEST_EVENT:,} characters")
     body = json.loads(text)
     if not isinstance(body, dict):
-        raise InputError("an event is no table")
+        raise InputError("an event is not a JSON object")
     if kind == EventKind.MAP:
-        maps.unpacked(body.get("map"))
+        maps.decode_map(body.get("map"))
         return []
     if kind == EventKind.TELEMETRY:
         samples = body["samples"]
         return [each for each in samples if isinstance(each, dict) and "time_ns" in each]
-    _ENTERS[EventKind(kind)](desk, at_ns, body)
+    _EVENT_HANDLERS[EventKind(kind)](ctx, at_ns, body)
     return []
 
 
 def newest_map(events: list[tuple[int, int, str, str]]) -> bytes | None:
-    """Return the last obstruction map among what a node tells; None where there is none."""
+    """Return the last valid obstruction map among a node's events, or None."""
     for _, _, kind, text in reversed(events):
         if kind == EventKind.MAP and len(text) <= _LONGEST_EVENT:
-            with suppress(*_WRONG):
-                return maps.unpacked(json.loads(text)["map"])
+            with suppress(*_MALFORMED):
+                return maps.decode_map(json.loads(text)["map"])
     return None
 
 
-def _run(desk: Desk, _at_ns: int, body: dict[str, Any]) -> None:
-    runs.told(desk, body)
-    row = runs.get(desk, str(body["run"]))
+def _run(ctx: RequestContext, _at_ns: int, body: dict[str, Any]) -> None:
+    runs.apply_report(ctx, body)
+    row = runs.get(ctx, str(body["run"]))
     state = State(row["state"])
     if not row["server"]:
         return
     if state is State.WAITING_SERVER:
-        _ask_server(desk, row, TaskKind.START)
+        _ask_server(ctx, row, TaskKind.START)
     elif state is State.FINISHING or state in ENDED:
-        runs.end_tasks(desk, row["id"])
-        _ask_server(desk, row, TaskKind.STOP)
+        runs.end_tasks(ctx, row["id"])
+        _ask_server(ctx, row, TaskKind.STOP)
 
 
-def _ask_server(desk: Desk, row: sa.RowMapping, kind: TaskKind) -> None:
-    """Give the server node of a run a task, once of each kind; a stop only after a start."""
-    old = {each["kind"] for each in desk.all(sa.select(task.c.kind).where(task.c.run == row["id"]))}
+def _ask_server(ctx: RequestContext, row: sa.RowMapping, kind: TaskKind) -> None:
+    """Create a task for a run's server node.
+
+    A run has at most one task per kind, and a stop task only after a start task.
+    """
+    old = {each["kind"] for each in ctx.all(sa.select(task.c.kind).where(task.c.run == row["id"]))}
     if kind in old or (kind is TaskKind.STOP and TaskKind.START not in old):
         return
-    desk.do(
+    ctx.execute(
         sa.insert(task).values(
-            id=new_id(desk.now_ns),
+            id=new_id(ctx.now_ns),
             run=row["id"],
             node=row["server"],
             kind=kind,
             state="open",
-            created_ns=desk.now_ns,
+            created_ns=ctx.now_ns,
             expires_ns=row["end_ns"] + 3600 * _S_NS,
         )
     )
-    desk.changed.add(row["server"])
+    ctx.changed_nodes.add(row["server"])
 
 
-def _task(desk: Desk, _at_ns: int, body: dict[str, Any]) -> None:
+def _task(ctx: RequestContext, _at_ns: int, body: dict[str, Any]) -> None:
     name = str(body["task"])
-    row = desk.one(sa.select(task).where(task.c.id == name)) if is_id(name) else None
-    if row is None or row["node"] != desk.caller.name:
+    row = ctx.first(sa.select(task).where(task.c.id == name)) if is_id(name) else None
+    if row is None or row["node"] != ctx.caller.name:
         raise InputError("there is no such task of this node")
     result = {key: body[key] for key in ("port", "error") if body.get(key) is not None}
     state = "done" if body.get("ok") else "failed"
     chosen = (task.c.id == name) & (task.c.state == "open")
-    desk.do(sa.update(task).where(chosen).values(state=state, result=as_json(result)))
-    desk.changed.add(runs.get(desk, row["run"])["client"])
+    ctx.execute(sa.update(task).where(chosen).values(state=state, result=as_json(result)))
+    ctx.changed_nodes.add(runs.get(ctx, row["run"])["client"])
 
 
-def _trigger(desk: Desk, at_ns: int, body: dict[str, Any]) -> None:
+def _trigger(ctx: RequestContext, at_ns: int, body: dict[str, Any]) -> None:
     name = str(body["job"])
-    chosen = (job_node.c.job == name) & (job_node.c.node == desk.caller.name)
-    if not desk.one(sa.select(job_node).where(chosen)):
-        raise InputError("this trigger is not of this node")
+    chosen = (job_node.c.job == name) & (job_node.c.node == ctx.caller.name)
+    if not ctx.first(sa.select(job_node).where(chosen)):
+        raise InputError("the job of this trigger does not run on this node")
     of_run = str(body["run"]) if body.get("run") else None
     fired = bool(body.get("fired"))
-    row = {"job": name, "node": desk.caller.name, "at_ns": at_ns, "fired": fired, "run": of_run}
-    made = desk.connection.execute(
+    row = {"job": name, "node": ctx.caller.name, "at_ns": at_ns, "fired": fired, "run": of_run}
+    made = ctx.connection.execute(
         sa.insert(trigger_log).values(body=as_json(body), **row)
     ).inserted_primary_key
-    old = (trigger_log.c.job == name) & (trigger_log.c.node == desk.caller.name)
+    old = (trigger_log.c.job == name) & (trigger_log.c.node == ctx.caller.name)
     if made is not None:
-        desk.do(sa.delete(trigger_log).where(old, trigger_log.c.id < made[0] - _LOGGED))
+        ctx.execute(
+            sa.delete(trigger_log).where(old, trigger_log.c.id < made[0] - _TRIGGER_LOG_ROWS)
+        )
 
 
-def _scavenger(desk: Desk, at_ns: int, body: dict[str, Any]) -> None:
+def _scavenger(ctx: RequestContext, at_ns: int, body: dict[str, Any]) -> None:
     active = bool(body["active"])
-    row = {"node": desk.caller.name, "at_ns": at_ns, "active": active, "body": as_json(body)}
-    desk.do(sa.insert(preemption).values(**row))
-    mine = node.c.name == desk.caller.name
-    desk.do(sa.update(node).where(mine).values(scavenger_active=active))
+    row = {"node": ctx.caller.name, "at_ns": at_ns, "active": active, "body": as_json(body)}
+    ctx.execute(sa.insert(preemption).values(**row))
+    mine = node.c.name == ctx.caller.name
+    ctx.execute(sa.update(node).where(mine).values(scavenger_active=active))
 
 
-def _health(desk: Desk, _at_ns: int, body: dict[str, Any]) -> None:
-    mine = node.c.name == desk.caller.name
-    desk.do(sa.update(node).where(mine).values(health=as_json(body)))
+def _health(ctx: RequestContext, _at_ns: int, body: dict[str, Any]) -> None:
+    mine = node.c.name == ctx.caller.name
+    ctx.execute(sa.update(node).where(mine).values(health=as_json(body)))
 
 
-_ENTERS: dict[EventKind, Callable[[Desk, int, dict[str, Any]], None]] = {
+_EVENT_HANDLERS: dict[EventKind, Callable[[RequestContext, int, dict[str, Any]], None]] = {
     EventKind.RUN: _run,
     EventKind.TASK: _task,
     EventKind.TRIGGER: _trigger,
@@ -430,8 +445,8 @@ _ENTERS: dict[EventKind, Callable[[Desk, int, dict[str, Any]], None]] = {
 }
 
 
-def log_of_triggers(
-    desk: Desk,
+def trigger_evaluations(
+    ctx: RequestContext,
     *,
     of_job: str = "",
     of_node: str = "",
@@ -439,10 +454,19 @@ def log_of_triggers(
     to_ns: int = 0,
     limit: int = 0,
 ) -> list[dict[str, Any]]:
-    """Return why triggers did or did not fire, the latest first: of one's own jobs, or all."""
+    """Return trigger evaluations of the caller's jobs (for administrators, all), latest first.
+
+    Args:
+        ctx: the request.
+        of_job: id or name of a job; "" for all.
+        of_node: name of a node; "" for all.
+        from_ns: earliest time of an evaluation; 0 for no limit.
+        to_ns: end of the time range, exclusive; 0 for no limit.
+        limit: upper limit on rows; 0 for 200.
+    """
     query = sa.select(trigger_log, job.c.name.label("job_name"), job.c.owner).join(job)
-    if not desk.caller.is_admin:
-        query = query.where(job.c.owner == desk.caller.name)
+    if not ctx.caller.is_admin:
+        query = query.where(job.c.owner == ctx.caller.name)
     if of_job:
         query = query.where(sa.or_(job.c.id == of_job, job.c.name == of_job))
     if of_node:
@@ -451,12 +475,12 @@ def log_of_triggers(
         query = query.where(trigger_log.c.at_ns >= from_ns)
     if to_ns:
         query = query.where(trigger_log.c.at_ns < to_ns)
-    rows = desk.all(query.order_by(trigger_log.c.id.desc()).limit(runs.most(limit, 200)))
+    rows = ctx.all(query.order_by(trigger_log.c.id.desc()).limit(runs.row_limit(limit, 200)))
     keys = ("job_name", "owner", "node", "at_ns", "fired", "run")
     return [{**json.loads(row["body"]), **{key: row[key] for key in keys}} for row in rows]
 
 
-def is_busy(desk: Desk, name: str) -> bool:
-    """Return whether a node is at work on a run."""
+def is_busy(ctx: RequestContext, name: str) -> bool:
+    """Return whether a node executes a run now."""
     states = [state.value for state in ACTIVE]
-    return bool(desk.one(sa.select(run.c.id).where(run.c.client == name, run.c.state.in_(states))))
+    return bool(ctx.first(sa.select(run.c.id).where(run.c.client == name, run.c.state.in_(states))))

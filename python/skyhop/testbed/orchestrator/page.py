@@ -1,4 +1,7 @@
-"""The page's server in the orchestrator's loop: uvicorn, which here leaves signals to us."""
+"""HTTPS server of the web page in the orchestrator's event loop: uvicorn without signal handlers.
+
+The orchestrator handles SIGTERM and SIGINT itself.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ class _Server(uvicorn.Server):
 
 
 class PageServer:
-    """Serves an application over TLS."""
+    """Uvicorn server of an ASGI application over TLS."""
 
     def __init__(self, app: Any, key: Path, certificate: Path) -> None:
         self._server = _Server(
@@ -37,11 +40,11 @@ class PageServer:
         self._serving: asyncio.Task[None] | None = None
 
     def start(self, listener: socket.socket) -> None:
-        """Begin to serve on a bound socket."""
+        """Start serving on a bound socket."""
         self._serving = asyncio.create_task(self._server.serve([listener]))
 
     async def stop(self) -> None:
-        """End, a second after what is under way was told to."""
+        """Stop the server; requests in progress have one second to finish."""
         self._server.should_exit = True
         if self._serving is not None:
             await self._serving

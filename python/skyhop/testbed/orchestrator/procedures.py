@@ -1,6 +1,7 @@
-"""What each procedure of users and administrators does: one row each, from a message to an answer.
+"""Handlers of the unary remote procedures of users and administrators: from request to reply.
 
-All are synchronous and get a desk; `rpc` has asked before who calls and whether his role may.
+All are synchronous and receive a request context; `rpc` has authenticated the caller and checked
+the role before.
 """
 
 from __future__ import annotations
@@ -14,24 +15,24 @@ from typing import Any
 import sqlalchemy as sa
 
 from skyhop.errors import InputError
-from skyhop.testbed.orchestrator import jobs, nodes, people, planning, runs
-from skyhop.testbed.orchestrator.desk import (
+from skyhop.testbed.orchestrator import accounts, jobs, nodes, planning, runs
+from skyhop.testbed.orchestrator.core import Orchestrator
+from skyhop.testbed.orchestrator.request_context import (
     DeniedError,
-    Desk,
     NotFoundError,
+    RequestContext,
     Settings,
     as_json,
 )
-from skyhop.testbed.orchestrator.office import Office
 from skyhop.testbed.protocol import testbed_pb2 as pb
 from skyhop.testbed.store.tables import audit, config, job, run
 from skyhop.testbed.words import ENDED, JobKind
 
-Procedure = Callable[[Office, Desk, Any], Any]
+Procedure = Callable[[Orchestrator, RequestContext, Any], Any]
 
 _LARGEST_NS = 2**62
 _ADDRESSES = "addresses"
-"""Their key in the table of settings."""
+"""Key of the testbed's public addresses in the table `config`."""
 
 
 def _document(values: object) -> pb.Document:
@@ -52,54 +53,69 @@ def _table(text: str) -> dict[str, Any]:
     return values
 
 
-def _submit(office: Office, desk: Desk, asked: pb.JobText) -> pb.JobReply:
-    made = jobs.submit(desk, asked.toml, asked.files, office.objects)
+def _submit(orchestrator: Orchestrator, ctx: RequestContext, request: pb.JobText) -> pb.JobReply:
+    made = jobs.submit(ctx, request.toml, request.files, orchestrator.objects)
     return pb.JobReply(json=as_json(made))
 
 
-def _modify(office: Office, desk: Desk, asked: pb.ModifyJobRequest) -> pb.JobReply:
-    made = jobs.modify(desk, asked.job, asked.toml, asked.files, office.objects)
+def _modify(
+    orchestrator: Orchestrator, ctx: RequestContext, request: pb.ModifyJobRequest
+) -> pb.JobReply:
+    made = jobs.modify(ctx, request.job, request.toml, request.files, orchestrator.objects)
     return pb.JobReply(json=as_json(made))
 
 
-def _cancel(_office: Office, desk: Desk, asked: pb.JobName) -> pb.JobReply:
-    return pb.JobReply(json=as_json(jobs.cancel(desk, asked.job)))
+def _cancel(_orchestrator: Orchestrator, ctx: RequestContext, request: pb.JobName) -> pb.JobReply:
+    return pb.JobReply(json=as_json(jobs.cancel(ctx, request.job)))
 
 
-def _list_jobs(_office: Office, desk: Desk, asked: pb.ListJobsRequest) -> pb.Rows:
-    if asked.node:
-        nodes.get(desk, asked.node)
-    return _rows(jobs.listing(desk, of_node=asked.node, user=asked.user, ended=asked.ended))
+def _list_jobs(
+    _orchestrator: Orchestrator, ctx: RequestContext, request: pb.ListJobsRequest
+) -> pb.Rows:
+    if request.node:
+        nodes.get(ctx, request.node)
+    return _rows(jobs.listing(ctx, of_node=request.node, user=request.user, ended=request.ended))
 
 
-def _next_slot(_office: Office, desk: Desk, asked: pb.NextSlotRequest) -> pb.Slot:
-    for name in asked.nodes:
-        nodes.get(desk, name)
-    if not asked.nodes or not 0 < asked.length_ns < _LARGEST_NS:
+def _next_slot(
+    _orchestrator: Orchestrator, ctx: RequestContext, request: pb.NextSlotRequest
+) -> pb.Slot:
+    for name in request.nodes:
+        nodes.get(ctx, name)
+    if not request.nodes or not 0 < request.length_ns < _LARGEST_NS:
         raise InputError("expected nodes and a length")
-    from_ns = max(asked.from_ns, desk.now_ns)
-    slot = planning.next_slot(desk, asked.nodes, asked.length_ns, from_ns, asked.end_ns or None)
+    from_ns = max(request.from_ns, ctx.now_ns)
+    slot = planning.next_slot(
+        ctx, request.nodes, request.length_ns, from_ns, request.end_ns or None
+    )
     return pb.Slot(found=slot is not None, start_ns=slot or 0)
 
 
-def _calendar(_office: Office, desk: Desk, asked: pb.CalendarRequest) -> pb.Rows:
-    return _rows(calendar(desk, list(asked.nodes), asked.from_ns, asked.to_ns))
+def _calendar(
+    _orchestrator: Orchestrator, ctx: RequestContext, request: pb.CalendarRequest
+) -> pb.Rows:
+    return _rows(calendar(ctx, list(request.nodes), request.from_ns, request.to_ns))
 
 
-def calendar(desk: Desk, wanted: list[str], from_ns: int, to_ns: int) -> list[dict[str, Any]]:
-    """Return what has nodes in a time: all may see that, and whose it is, not what."""
+def calendar(
+    ctx: RequestContext, wanted: list[str], from_ns: int, to_ns: int
+) -> list[dict[str, Any]]:
+    """Return the runs on nodes (all nodes if `wanted` is empty) in a time range, earliest first.
+
+    Every user sees times and owners. The job's name is "" if the caller may not see the run.
+    """
     for name in wanted:
-        nodes.get(desk, name)
+        nodes.get(ctx, name)
     query = sa.select(run, job.c.name.label("job_name"), job.c.owner, job.c.kind, job.c.overhead)
     query = query.join(job).where(run.c.end_ns > from_ns, run.c.start_ns < (to_ns or _LARGEST_NS))
     if wanted:
         query = query.where(sa.or_(run.c.client.in_(wanted), run.c.server.in_(wanted)))
-    rows = desk.all(query.order_by(run.c.start_ns).limit(10_000))
+    rows = ctx.all(query.order_by(run.c.start_ns).limit(10_000))
     keys = ("id", "client", "server", "start_ns", "end_ns", "state", "owner", "kind", "overhead")
     ended = {state.value for state in ENDED}
     return [
         {key: row[key] for key in keys}
-        | {"job_name": row["job_name"] if runs.visible(desk, row, row["owner"]) else ""}
+        | {"job_name": row["job_name"] if runs.may_see(ctx, row, row["owner"]) else ""}
         | {"reserves": _reserves(row, ended)}
         for row in rows
     ]
@@ -110,80 +126,94 @@ def _reserves(row: sa.RowMapping, ended: set[str]) -> bool:
     return bool(row["overhead"]) and row["state"] not in ended and not waits
 
 
-def _list_runs(_office: Office, desk: Desk, asked: pb.ListRunsRequest) -> pb.Rows:
+def _list_runs(
+    _orchestrator: Orchestrator, ctx: RequestContext, request: pb.ListRunsRequest
+) -> pb.Rows:
     found = runs.listing(
-        desk,
-        of_job=asked.job,
-        node=asked.node,
-        user=asked.user,
-        states=list(asked.states),
-        from_ns=asked.from_ns,
-        to_ns=asked.to_ns,
-        limit=asked.limit,
+        ctx,
+        of_job=request.job,
+        node=request.node,
+        user=request.user,
+        states=list(request.states),
+        from_ns=request.from_ns,
+        to_ns=request.to_ns,
+        limit=request.limit,
     )
     if not found:
-        _check_named(desk, asked)
+        _check_named(ctx, request)
     return _rows(found)
 
 
-def _check_named(desk: Desk, asked: Any) -> None:
-    """Say where nothing was found because there is no such thing.
+def _check_named(ctx: RequestContext, request: Any) -> None:
+    """Check that the job and the node exist that a request with an empty result names.
 
     Raises:
         NotFoundError: there is no such job or node.
     """
-    if asked.node:
-        nodes.get(desk, asked.node)
-    if asked.job:
-        # Of another's job there is nothing to say, and so nothing to see.
+    if request.node:
+        nodes.get(ctx, request.node)
+    if request.job:
+        # For another user's job the empty result is the right answer.
         with contextlib.suppress(DeniedError):
-            jobs.get(desk, asked.job)
+            jobs.get(ctx, request.job)
 
 
-def _put_node(_office: Office, desk: Desk, asked: pb.Document) -> pb.Document:
-    return _document(nodes.put(desk, _table(asked.json)))
+def _put_node(
+    _orchestrator: Orchestrator, ctx: RequestContext, request: pb.Document
+) -> pb.Document:
+    return _document(nodes.put(ctx, _table(request.json)))
 
 
-def _delete_node(office: Office, desk: Desk, asked: pb.NodeName) -> pb.Document:
-    nodes.delete(desk, asked.node)
-    desk.afterwards.append(lambda: office.telemetry.delete(asked.node))
-    return _document({"deleted": asked.node})
+def _delete_node(
+    orchestrator: Orchestrator, ctx: RequestContext, request: pb.NodeName
+) -> pb.Document:
+    nodes.delete(ctx, request.node)
+    ctx.after_commit.append(lambda: orchestrator.telemetry.delete(request.node))
+    return _document({"deleted": request.node})
 
 
-def _invite(_office: Office, desk: Desk, asked: pb.NodeName) -> pb.Secret:
-    nodes.get(desk, asked.node)
-    expires_ns = desk.now_ns + people.INVITATION_NS
-    secret = people.issue(desk, people.INVITATION, of_node=asked.node, expires_ns=expires_ns)
+def _invite(_orchestrator: Orchestrator, ctx: RequestContext, request: pb.NodeName) -> pb.Secret:
+    nodes.get(ctx, request.node)
+    expires_ns = ctx.now_ns + accounts.INVITATION_NS
+    secret = accounts.issue(ctx, accounts.INVITATION, of_node=request.node, expires_ns=expires_ns)
     return pb.Secret(value=secret, expires_ns=expires_ns)
 
 
-def _issue_token(_office: Office, desk: Desk, asked: pb.IssueTokenRequest) -> pb.Secret:
-    expires_ns = asked.expires_ns or None
-    label = asked.label
-    secret = people.issue(
-        desk, people.TOKEN, of_user=asked.user, expires_ns=expires_ns, label=label
+def _issue_token(
+    _orchestrator: Orchestrator, ctx: RequestContext, request: pb.IssueTokenRequest
+) -> pb.Secret:
+    expires_ns = request.expires_ns or None
+    label = request.label
+    secret = accounts.issue(
+        ctx, accounts.TOKEN, of_user=request.user, expires_ns=expires_ns, label=label
     )
     return pb.Secret(value=secret, expires_ns=expires_ns or 0)
 
 
-def _revoke_token(_office: Office, desk: Desk, asked: pb.RevokeTokenRequest) -> pb.Document:
-    return _document({"revoked": people.revoke(desk, asked.user, asked.token)})
+def _revoke_token(
+    _orchestrator: Orchestrator, ctx: RequestContext, request: pb.RevokeTokenRequest
+) -> pb.Document:
+    return _document({"revoked": accounts.revoke(ctx, request.user, request.token)})
 
 
-def _delete_user(_office: Office, desk: Desk, asked: pb.UserName) -> pb.Document:
-    ended = people.delete_user(desk, asked.user)
-    return _document({"deleted": asked.user, "jobs_ended": ended})
+def _delete_user(
+    _orchestrator: Orchestrator, ctx: RequestContext, request: pb.UserName
+) -> pb.Document:
+    ended = accounts.delete_user(ctx, request.user)
+    return _document({"deleted": request.user, "jobs_ended": ended})
 
 
-def _put_config(_office: Office, desk: Desk, asked: pb.Document) -> pb.Document:
-    return _document(put_config(desk, _table(asked.json)))
+def _put_config(
+    _orchestrator: Orchestrator, ctx: RequestContext, request: pb.Document
+) -> pb.Document:
+    return _document(put_config(ctx, _table(request.json)))
 
 
-def put_config(desk: Desk, values: dict[str, Any]) -> dict[str, Any]:
-    """Change settings.
+def put_config(ctx: RequestContext, values: dict[str, Any]) -> dict[str, Any]:
+    """Change settings; return all settings.
 
     Raises:
-        InputError: there is no such key, or its value is no number above 0.
+        InputError: a key is unknown, or its value is not a number above 0.
     """
     known = asdict(Settings())
     for key, value in values.items():
@@ -191,80 +221,84 @@ def put_config(desk: Desk, values: dict[str, Any]) -> dict[str, Any]:
             raise InputError(f'"{key[:40]}" is not known; there are {", ".join(known)}')
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e10:  # noqa: PLR2004
             raise InputError(f"{key}: expected a number above 0")
-        desk.do(sa.delete(config).where(config.c.key == key))
-        desk.do(sa.insert(config).values(key=key, value=json.dumps(value)))
-    return asdict(replace(desk.settings, **values))
+        ctx.execute(sa.delete(config).where(config.c.key == key))
+        ctx.execute(sa.insert(config).values(key=key, value=json.dumps(value)))
+    return asdict(replace(ctx.settings, **values))
 
 
-def keep_addresses(desk: Desk, values: dict[str, str]) -> None:
-    """Keep where the testbed is reached, for invitations to say."""
-    desk.do(sa.delete(config).where(config.c.key == _ADDRESSES))
-    desk.do(sa.insert(config).values(key=_ADDRESSES, value=json.dumps(values)))
+def store_addresses(ctx: RequestContext, values: dict[str, str]) -> None:
+    """Store the testbed's public addresses, which invitations contain."""
+    ctx.execute(sa.delete(config).where(config.c.key == _ADDRESSES))
+    ctx.execute(sa.insert(config).values(key=_ADDRESSES, value=json.dumps(values)))
 
 
-def _addresses(desk: Desk) -> dict[str, Any]:
-    text = desk.connection.scalar(sa.select(config.c.value).where(config.c.key == _ADDRESSES))
+def _addresses(ctx: RequestContext) -> dict[str, Any]:
+    text = ctx.connection.scalar(sa.select(config.c.value).where(config.c.key == _ADDRESSES))
     return {_ADDRESSES: json.loads(text) if text else {}}
 
 
-def _audit(_office: Office, desk: Desk, asked: pb.AuditRequest) -> pb.Rows:
-    query = sa.select(audit).where(audit.c.at_ns >= asked.from_ns)
-    if asked.to_ns:
-        query = query.where(audit.c.at_ns < asked.to_ns)
-    query = query.order_by(audit.c.id.desc()).limit(runs.most(asked.limit, 200))
-    return _rows([dict(row) for row in desk.all(query)])
+def _audit(_orchestrator: Orchestrator, ctx: RequestContext, request: pb.AuditRequest) -> pb.Rows:
+    query = sa.select(audit).where(audit.c.at_ns >= request.from_ns)
+    if request.to_ns:
+        query = query.where(audit.c.at_ns < request.to_ns)
+    query = query.order_by(audit.c.id.desc()).limit(runs.row_limit(request.limit, 200))
+    return _rows([dict(row) for row in ctx.all(query)])
 
 
-def _obstruction_map(office: Office, desk: Desk, asked: pb.NodeName) -> pb.Document:
-    nodes.get(desk, asked.node)
-    file = office.telemetry.map_file(asked.node)
+def _obstruction_map(
+    orchestrator: Orchestrator, ctx: RequestContext, request: pb.NodeName
+) -> pb.Document:
+    nodes.get(ctx, request.node)
+    file = orchestrator.telemetry.map_file(request.node)
     if file is None:
-        raise NotFoundError(f"{asked.node}: has told of no obstruction map yet")
+        raise NotFoundError(f"{request.node}: no obstruction map has been reported yet")
     return pb.Document(json=file.read_text("utf-8"))
 
 
-def _trigger_log(_office: Office, desk: Desk, asked: pb.TriggerLogRequest) -> pb.Rows:
-    found = nodes.log_of_triggers(
-        desk,
-        of_job=asked.job,
-        of_node=asked.node,
-        from_ns=asked.from_ns,
-        to_ns=asked.to_ns,
-        limit=asked.limit,
+def _trigger_log(
+    _orchestrator: Orchestrator, ctx: RequestContext, request: pb.TriggerLogRequest
+) -> pb.Rows:
+    found = nodes.trigger_evaluations(
+        ctx,
+        of_job=request.job,
+        of_node=request.node,
+        from_ns=request.from_ns,
+        to_ns=request.to_ns,
+        limit=request.limit,
     )
     if not found:
-        _check_named(desk, asked)
+        _check_named(ctx, request)
     return _rows(found)
 
 
 READING: dict[str, Procedure] = {
-    "CheckJob": lambda _, desk, a: pb.Checked(json=as_json(jobs.check_job(desk, a.toml))),
+    "CheckJob": lambda _, ctx, a: pb.Checked(json=as_json(jobs.check_job(ctx, a.toml))),
     "ListJobs": _list_jobs,
     "NextSlot": _next_slot,
     "Calendar": _calendar,
     "ListRuns": _list_runs,
-    "GetRun": lambda _, desk, a: _document(runs.document(desk, a.run)),
-    "ListNodes": lambda _, desk, a: _rows(nodes.listing(desk, active=a.active)),
-    "GetNode": lambda _, desk, a: _document(nodes.document(desk, a.node)),
+    "GetRun": lambda _, ctx, a: _document(runs.document(ctx, a.run)),
+    "ListNodes": lambda _, ctx, a: _rows(nodes.listing(ctx, active=a.active)),
+    "GetNode": lambda _, ctx, a: _document(nodes.document(ctx, a.node)),
     "TriggerLog": _trigger_log,
     "ObstructionMap": _obstruction_map,
-    "GetProfile": lambda _, desk, __: _document(people.profile(desk)),
-    "ListUsers": lambda _, desk, __: _rows(people.users(desk)),
-    "GetConfig": lambda _, desk, __: _document(asdict(desk.settings) | _addresses(desk)),
+    "GetProfile": lambda _, ctx, __: _document(accounts.profile(ctx)),
+    "ListUsers": lambda _, ctx, __: _rows(accounts.users(ctx)),
+    "GetConfig": lambda _, ctx, __: _document(asdict(ctx.settings) | _addresses(ctx)),
     "Audit": _audit,
 }
-"""Those that change nothing."""
+"""RPC handlers that only read the database."""
 
 WRITING: dict[str, Procedure] = {
     "SubmitJob": _submit,
     "ModifyJob": _modify,
     "CancelJob": _cancel,
-    "AbortRun": lambda _, desk, a: _document(runs.abort(desk, a.run, a.reason)),
-    "RescheduleRun": lambda _, desk, a: _document(runs.reschedule(desk, a.run, a.from_ns)),
-    "SetScavenger": lambda _, desk, a: _document(nodes.set_scavenger(desk, a.node, a.mode)),
-    "SetPolicy": lambda _, desk, a: _document(nodes.set_policy(desk, a.node, _table(a.json))),
-    "PutProfile": lambda _, desk, a: _document(people.put_profile(desk, _table(a.json))),
-    "PutUser": lambda _, desk, a: _document(people.put_user(desk, _table(a.json))),
+    "AbortRun": lambda _, ctx, a: _document(runs.abort(ctx, a.run, a.reason)),
+    "RescheduleRun": lambda _, ctx, a: _document(runs.reschedule(ctx, a.run, a.from_ns)),
+    "SetScavenger": lambda _, ctx, a: _document(nodes.set_scavenger(ctx, a.node, a.mode)),
+    "SetPolicy": lambda _, ctx, a: _document(nodes.set_policy(ctx, a.node, _table(a.json))),
+    "PutProfile": lambda _, ctx, a: _document(accounts.put_profile(ctx, _table(a.json))),
+    "PutUser": lambda _, ctx, a: _document(accounts.put_user(ctx, _table(a.json))),
     "DeleteUser": _delete_user,
     "IssueToken": _issue_token,
     "RevokeToken": _revoke_token,
@@ -273,4 +307,4 @@ WRITING: dict[str, Procedure] = {
     "Invite": _invite,
     "PutConfig": _put_config,
 }
-"""Those that do."""
+"""RPC handlers that modify the database."""

@@ -1,4 +1,4 @@
-"""What every matter of the orchestrator is given: the transaction, the time, who asks."""
+"""Context of one request to the orchestrator: transaction, time and caller; and the errors."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from skyhop.testbed.words import Role
 
 
 class NotFoundError(InputError):
-    """There is no such thing, or it is not the caller's to see."""
+    """The named object does not exist, or the caller may not see it."""
 
 
 class DeniedError(SkyhopError):
-    """The caller may not do this."""
+    """The caller lacks the permission for the request."""
 
 
 class UnknownCallerError(SkyhopError):
-    """Who calls is not known: no credential, a wrong one, one that has expired."""
+    """The caller is not authenticated: it sent no credential, a wrong one or an expired one."""
 
 
 class ConflictError(InputError):
-    """It meets what others have reserved; `conflicts` says what, for programs."""
+    """A job overlaps existing reservations, which `conflicts` lists in machine-readable form."""
 
     def __init__(self, message: str, conflicts: list[dict[str, Any]] | None = None) -> None:
         super().__init__(message)
@@ -37,88 +37,92 @@ class ConflictError(InputError):
 
 @dataclass(frozen=True)
 class Caller:
-    """Who asks: a user, or a node by its certificate, or the orchestrator itself."""
+    """Authenticated caller: a user, a node (by its certificate) or the orchestrator itself."""
 
     name: str
     role: Role
 
     @property
     def actor(self) -> str:
-        """How events and the audit log call it."""
+        """Name of the caller in events and the audit log, such as `user:ann` or `node:bcn-1`."""
         if self.role is Role.NODE:
             return f"node:{self.name}"
         return f"user:{self.name}" if self.name else "orchestrator"
 
     @property
     def is_admin(self) -> bool:
-        """Whether it may do what administrators do."""
+        """Whether the caller has the rights of an administrator."""
         return self.role is Role.ADMIN
 
 
 ITSELF = Caller("", Role.ADMIN)
-"""The orchestrator, on its own account."""
+"""The orchestrator as caller of its own housekeeping."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What administrators can change while it runs; each is a key of the table `config`."""
+    """Settings that administrators change at run time; each is a key of the table `config`.
+
+    Durations are in seconds.
+    """
 
     reschedule_after_s: float = 1800.0
-    """A run that is moved begins no earlier than so long after it was."""
+    """Shortest time from a preemption (or a request to move the run) to the start of the moved run.
+    """
     heartbeat_s: float = 10.0
     missed_heartbeats: int = 3
-    """After so many, a node counts as offline."""
+    """Number of missed heartbeats after which a node counts as offline."""
     active_s: float = 600.0
-    """Which nodes are listed as active: heard of within this."""
+    """Time since a node's last report up to which the node is listed as active."""
     lost_after_s: float = 600.0
-    """A run is lost when nothing was heard of it for its length and this."""
+    """Time after which a run is lost: both its end and its last event are longer ago."""
     late_s: float = 60.0
-    """A run that could not begin for so long after its start is skipped."""
+    """Delay after its planned start up to which a run may begin; later it is skipped."""
     telemetry_retention_s: float = 400 * 86_400.0
     requests_per_minute: float = 600.0
-    """Of one caller."""
+    """Upper limit on requests per minute of one caller."""
     refused_per_minute: float = 60.0
-    """Of those from one address whose credential was wrong."""
+    """Upper limit on requests per minute with a wrong credential, per source address."""
 
 
 @dataclass
-class Desk:
-    """One request's view of the orchestrator."""
+class RequestContext:
+    """One request to the orchestrator, inside one database transaction."""
 
     connection: Connection
     now_ns: int
     caller: Caller
     settings: Settings = field(default_factory=Settings)
-    changed: set[str] = field(default_factory=set)
-    """Nodes whose schedule is another now: told after the transaction."""
-    watched: set[str] = field(default_factory=set)
-    """Runs of which there is news."""
-    afterwards: list[Callable[[], None]] = field(default_factory=list)
-    """What is done once the transaction has been written."""
+    changed_nodes: set[str] = field(default_factory=set)
+    """Nodes whose schedule changed; listeners are notified after the commit."""
+    changed_runs: set[str] = field(default_factory=set)
+    """Runs whose document changed; listeners are notified after the commit."""
+    after_commit: list[Callable[[], None]] = field(default_factory=list)
+    """Actions to execute once the transaction is committed."""
 
-    def one(self, query: sa.sql.Select[Any]) -> sa.RowMapping | None:
-        """Return the first row of a query, None without one."""
+    def first(self, query: sa.sql.Select[Any]) -> sa.RowMapping | None:
+        """Return the first row of a query, or None."""
         return self.connection.execute(query).mappings().first()
 
     def all(self, query: sa.sql.Select[Any]) -> list[sa.RowMapping]:
         """Return all rows of a query."""
         return list(self.connection.execute(query).mappings())
 
-    def do(self, statement: sa.sql.Executable) -> int:
-        """Execute a change; return how many rows it met."""
+    def execute(self, statement: sa.sql.Executable) -> int:
+        """Execute a statement; return the number of affected rows."""
         return int(self.connection.execute(statement).rowcount)
 
-    def note(self, what: str, target: str, outcome: str = "done") -> None:
-        """Write into the audit log who did what to whom."""
+    def audit(self, what: str, target: str, outcome: str = "done") -> None:
+        """Add a line to the audit log: caller, action, target and outcome."""
         row = {"who": self.caller.actor, "what": what, "target": target, "outcome": outcome}
-        self.do(sa.insert(tables.audit).values(at_ns=self.now_ns, **row))
+        self.execute(sa.insert(tables.audit).values(at_ns=self.now_ns, **row))
 
-    def touch(self, nodes: set[str]) -> None:
-        """Give these nodes a new revision of their schedule."""
+    def bump_revision(self, nodes: set[str]) -> None:
+        """Increment the schedule revision of nodes, so that their agents receive it."""
         if nodes:
-            self.changed |= nodes
+            self.changed_nodes |= nodes
             table = tables.node
-            self.do(
+            self.execute(
                 sa.update(table)
                 .where(table.c.name.in_(sorted(nodes)))
                 .values(revision=table.c.revision + 1)
@@ -126,7 +130,7 @@ class Desk:
 
 
 def settings_of(connection: Connection) -> Settings:
-    """Return the settings as they stand."""
+    """Read the settings from the table `config`, with defaults for absent keys."""
     rows = connection.execute(sa.select(tables.config)).mappings()
     known = {row["key"]: json.loads(row["value"]) for row in rows}
     names = Settings.__dataclass_fields__
@@ -134,5 +138,5 @@ def settings_of(connection: Connection) -> Settings:
 
 
 def as_json(value: object) -> str:
-    """Return a value as it stands in the tables."""
+    """Return a value as compact JSON with sorted keys, the form stored in the tables."""
     return json.dumps(value, separators=(",", ":"), sort_keys=True, ensure_ascii=False)

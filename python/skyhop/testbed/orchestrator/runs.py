@@ -1,4 +1,4 @@
-"""Runs: what is told of them, and what becomes of those that were stopped or never heard of."""
+"""Runs: claims, state changes reported by nodes, aborts, moves to another time, and lost runs."""
 
 from __future__ import annotations
 
@@ -12,48 +12,55 @@ import sqlalchemy as sa
 from skyhop.errors import InputError
 from skyhop.testbed.ids import is_id
 from skyhop.testbed.orchestrator import access
-from skyhop.testbed.orchestrator.desk import ITSELF, DeniedError, Desk, NotFoundError, as_json
+from skyhop.testbed.orchestrator.request_context import (
+    ITSELF,
+    DeniedError,
+    NotFoundError,
+    RequestContext,
+    as_json,
+)
 from skyhop.testbed.states import Change, allowed
 from skyhop.testbed.store.tables import artefact, event, job, node, run, task
 from skyhop.testbed.words import ACTIVE, ENDED, JobKind, Reason, Role, Side, State
 
 _SECOND = 1_000_000_000
-_FAST_NS = 86_400 * _SECOND
-"""No node's clock is so far ahead."""
+_MAX_CLOCK_LEAD_NS = 86_400 * _SECOND
+"""Longest time by which a reported change may lie in the future; later changes are refused."""
 _MOST_ROWS = 10_000
 _CLOCK_LIMIT_MS = 100.0
-"""What happens every 15 s in the sky cannot be told from runs whose clock is further off."""
+"""Clock offset above which events carry a warning: time stamps are then too inaccurate to relate to
+the 15 s reconfiguration of satellite links."""
 _LARGEST_FENCE, _LATEST_NS = 2**63, 2**62
-_MADE_ROOM = frozenset({Reason.SCAVENGER, Reason.BUSY})
-"""Why a run that happens once is given another time."""
+_PREEMPTED = frozenset({Reason.SCAVENGER, Reason.BUSY})
+"""Reasons that count as preemption: a run of a job with `at` is then moved to another time."""
 
 
-def get(desk: Desk, name: str) -> sa.RowMapping:
-    """Return a run.
+def get(ctx: RequestContext, name: str) -> sa.RowMapping:
+    """Return a run's row.
 
     Raises:
-        NotFoundError: there is none.
+        NotFoundError: there is no such run.
     """
-    row = desk.one(sa.select(run).where(run.c.id == name)) if is_id(name) else None
+    row = ctx.first(sa.select(run).where(run.c.id == name)) if is_id(name) else None
     if row is None:
         raise NotFoundError(f"there is no run {name[:40]}")
     return row
 
 
-def apply(desk: Desk, row: sa.RowMapping, change: Change) -> State:
-    """Enter a change into a run's life; return its state then.
+def apply(ctx: RequestContext, row: sa.RowMapping, change: Change) -> State:
+    """Apply a state change to a run, and log it as an event; return the resulting state.
 
-    What its life does not allow (a node tells of a run that was ended meanwhile) is kept beside,
-    and changes nothing.
+    A change that the state machine does not allow has no effect and is logged with `applied` false.
+    It happens when a node reports on a run that was ended meanwhile.
     """
     before = State(row["state"])
-    change = _with_another_time(desk, row, change) if allowed(before, change.state) else change
+    change = _moved_if_preempted(ctx, row, change) if allowed(before, change.state) else change
     applied = allowed(before, change.state)
-    desk.do(
+    ctx.execute(
         sa.insert(event).values(
             run=row["id"],
             at_ns=change.at_ns,
-            received_ns=desk.now_ns,
+            received_ns=ctx.now_ns,
             actor=change.actor,
             state=change.state.value,
             reason=change.reason.value if change.reason else None,
@@ -61,32 +68,35 @@ def apply(desk: Desk, row: sa.RowMapping, change: Change) -> State:
             applied=applied,
         )
     )
-    desk.watched.add(row["id"])
+    ctx.changed_runs.add(row["id"])
     if not applied:
         return before
     values: dict[str, Any] = {"state": change.state.value}
     if change.reason is not None or change.state in ENDED:
         values["reason"] = change.reason.value if change.reason else None
     if change.state in ENDED and change.at_ns < row["end_ns"] and before is not State.PLANNED:
-        # What is left of its time is free again.
+        # The run ended early; the rest of its reserved time is free again.
         values["end_ns"] = max(change.at_ns, row["start_ns"] + 1)
-    desk.do(sa.update(run).where(run.c.id == row["id"]).values(**values))
+    ctx.execute(sa.update(run).where(run.c.id == row["id"]).values(**values))
     if change.state in ENDED or before is State.LOST:
-        desk.touch(nodes_of(row))
+        ctx.bump_revision(nodes_of(row))
     return change.state
 
 
-def _with_another_time(desk: Desk, row: sa.RowMapping, change: Change) -> Change:
-    """Return the change, or that a run which had to make room begins anew later."""
-    stopped = change.state in (State.ABORTED, State.SKIPPED) and change.reason in _MADE_ROOM
+def _moved_if_preempted(ctx: RequestContext, row: sa.RowMapping, change: Change) -> Change:
+    """Return the change.
+
+    If it preempts an `at` run, move the run and return a rescheduling instead.
+    """
+    stopped = change.state in (State.ABORTED, State.SKIPPED) and change.reason in _PREEMPTED
     if not stopped:
         return change
-    found = desk.one(sa.select(job).where(job.c.id == row["job"]))
+    found = ctx.first(sa.select(job).where(job.c.id == row["job"]))
     if found is None or found["kind"] != JobKind.AT or found["state"] != "active":
         return change
     from skyhop.testbed.orchestrator.planning import move_run, soonest_ns
 
-    moved = move_run(desk, row, found, soonest_ns(desk, change.at_ns))
+    moved = move_run(ctx, row, found, soonest_ns(ctx, change.at_ns))
     details = {**change.details, "because": change.reason.value if change.reason else None}
     if moved is None:
         return Change(change.at_ns, change.state, change.actor, Reason.NO_SLOT, details)
@@ -94,21 +104,21 @@ def _with_another_time(desk: Desk, row: sa.RowMapping, change: Change) -> Change
     return Change(change.at_ns, State.RESCHEDULED, change.actor, change.reason, details)
 
 
-def claim(desk: Desk, name: str, fence: int, at_ns: int) -> tuple[bool, str]:
-    """Give a run to its node.
+def claim(ctx: RequestContext, name: str, fence: int, at_ns: int) -> tuple[bool, str]:
+    """Grant a run to its client node, which may then execute it.
 
     Args:
-        desk: the node's.
-        name: the run's.
-        fence: a number of the node's making, kept there before it asks: the same one twice is the
-            same claim.
-        at_ns: when it took it.
+        ctx: the request of the node.
+        name: id of the run.
+        fence: fencing token, chosen by the node and stored there before the call; a repeated call
+            with the same token is the same claim.
+        at_ns: time of the claim by the node's clock.
 
     Returns:
-        whether it is granted, and why not.
+        whether the claim is granted, and the reason if it is not.
     """
-    row = get(desk, name)
-    if row["client"] != desk.caller.name:
+    row = get(ctx, name)
+    if row["client"] != ctx.caller.name:
         return False, "it is another node's"
     state = State(row["state"])
     if state in ACTIVE and row["fence"] == fence:
@@ -117,172 +127,180 @@ def claim(desk: Desk, name: str, fence: int, at_ns: int) -> tuple[bool, str]:
         return False, f"it is {state.value}"
     if fence <= row["fence"]:
         return False, "a newer claim was granted"
-    desk.do(sa.update(run).where(run.c.id == name).values(fence=fence))
-    details = {"fence": fence, **_clock_of(desk)}
-    apply(desk, row, Change(at_ns, State.CLAIMED, desk.caller.actor, None, details))
+    ctx.execute(sa.update(run).where(run.c.id == name).values(fence=fence))
+    details = {"fence": fence, **_clock_of(ctx)}
+    apply(ctx, row, Change(at_ns, State.CLAIMED, ctx.caller.actor, None, details))
     return True, ""
 
 
-def told(desk: Desk, body: dict[str, Any]) -> None:
-    """Enter what a node tells of a run, one that it made itself among them.
+def apply_report(ctx: RequestContext, body: dict[str, Any]) -> None:
+    """Apply a node's report of a state change.
+
+    The report's key `new` describes a further run that the node created, for the same trigger.
 
     Raises:
-        InputError: it is not that node's to tell.
+        InputError: the report is invalid, or the node may not report this change.
     """
-    made = body.get("new")
-    if made:
-        _adopt(desk, made)
+    new_run = body.get("new")
+    if new_run:
+        _insert_follow_up(ctx, new_run)
     change = Change.from_json(body["change"])
-    if not 0 <= change.at_ns <= desk.now_ns + _FAST_NS:
-        raise InputError(f"a change of run {str(body['run'])[:40]} is of no time: {change.at_ns}")
-    row = get(desk, str(body["run"]))
-    if desk.caller.name not in (row["client"], row["server"]):
-        raise InputError(f"run {row['id']} is not {desk.caller.name}'s")
-    if row["client"] != desk.caller.name and change.state in ENDED | {State.CLAIMED}:
-        raise InputError(f"run {row['id']} is only served by {desk.caller.name}")
-    change = Change(change.at_ns, change.state, desk.caller.actor, change.reason, change.details)
+    if not 0 <= change.at_ns <= ctx.now_ns + _MAX_CLOCK_LEAD_NS:
+        raise InputError(f"run {str(body['run'])[:40]}: invalid time of a change: {change.at_ns}")
+    row = get(ctx, str(body["run"]))
+    if ctx.caller.name not in (row["client"], row["server"]):
+        raise InputError(f"run {row['id']} does not run on {ctx.caller.name}")
+    if row["client"] != ctx.caller.name and change.state in ENDED | {State.CLAIMED}:
+        raise InputError(f"run {row['id']}: its server {ctx.caller.name} may not claim or end it")
+    change = Change(change.at_ns, change.state, ctx.caller.actor, change.reason, change.details)
     fence = change.details.get("fence")
     if change.state is State.CLAIMED and isinstance(fence, int):
         if not 0 < fence < _LARGEST_FENCE:
-            raise InputError(f"run {row['id']}: no fence is {str(fence)[:40]}")
+            raise InputError(f"run {row['id']}: invalid fence {str(fence)[:40]}")
         if State(row["state"]) is State.CLAIMED and row["fence"] == fence:
-            # Granted before; the node could not know.
+            # The claim was granted already, but the reply did not reach the node.
             return
-        desk.do(sa.update(run).where(run.c.id == row["id"]).values(fence=fence))
-    row = _at_its_time(desk, row, change)
+        ctx.execute(sa.update(run).where(run.c.id == row["id"]).values(fence=fence))
+    row = _with_trigger_times(ctx, row, change)
     if change.state is State.CLAIMED:
-        change = replace(change, details={**change.details, **_clock_of(desk)})
-    apply(desk, row, change)
+        change = replace(change, details={**change.details, **_clock_of(ctx)})
+    apply(ctx, row, change)
 
 
 def clock_off_ms(health: dict[str, Any]) -> float | None:
-    """Return how wrong a node's clock is, by what it told, where that is enough to warn of."""
+    """Return the clock offset in ms that a node reports, if it deserves a warning; else `None`."""
     offset_ms = health.get("clock_offset_ms")
     if not isinstance(offset_ms, int | float) or not abs(offset_ms) > _CLOCK_LIMIT_MS:
         return None
     return float(offset_ms)
 
 
-def _clock_of(desk: Desk) -> dict[str, float]:
-    """Return what stands in the events of a run of the calling node about its clock."""
-    health = desk.connection.scalar(sa.select(node.c.health).where(node.c.name == desk.caller.name))
+def _clock_of(ctx: RequestContext) -> dict[str, float]:
+    """Return the event detail `clock_offset_ms` of the calling node.
+
+    Empty if its clock is accurate.
+    """
+    health = ctx.connection.scalar(sa.select(node.c.health).where(node.c.name == ctx.caller.name))
     off_ms = clock_off_ms(json.loads(health or "{}"))
     return {} if off_ms is None else {"clock_offset_ms": off_ms}
 
 
-def _at_its_time(desk: Desk, row: sa.RowMapping, change: Change) -> sa.RowMapping:
-    """Return the run with the times that its trigger gave it, in place of its window's."""
+def _with_trigger_times(ctx: RequestContext, row: sa.RowMapping, change: Change) -> sa.RowMapping:
+    """Replace the trigger's window in a run's row by the run's actual times; return the row."""
     times = [change.details.get(key) for key in ("start_ns", "end_ns")]
     begins = change.state in (State.CLAIMED, State.DEPLOYING)
     if not begins or not all(isinstance(time_ns, int) for time_ns in times):
         return row
     start_ns, end_ns = (int(time_ns) for time_ns in times if time_ns is not None)
-    kind = desk.connection.scalar(sa.select(job.c.kind).where(job.c.id == row["job"]))
+    kind = ctx.connection.scalar(sa.select(job.c.kind).where(job.c.id == row["job"]))
     if kind != JobKind.TRIGGER or not row["start_ns"] <= start_ns < end_ns < _LATEST_NS:
         return row
     chosen = sa.update(run).where(run.c.id == row["id"])
-    desk.do(chosen.values(start_ns=start_ns, end_ns=end_ns))
-    return get(desk, row["id"])
+    ctx.execute(chosen.values(start_ns=start_ns, end_ns=end_ns))
+    return get(ctx, row["id"])
 
 
-def _adopt(desk: Desk, made: dict[str, Any]) -> None:
-    """Take over a run that a node made: the next one of a trigger's window."""
-    name, after = str(made["run"]), str(made["after"])
-    if not is_id(name) or desk.one(sa.select(run.c.id).where(run.c.id == name)):
+def _insert_follow_up(ctx: RequestContext, new_run: dict[str, Any]) -> None:
+    """Insert a run that a node created: the next run within a trigger's window."""
+    name, after = str(new_run["run"]), str(new_run["after"])
+    if not is_id(name) or ctx.first(sa.select(run.c.id).where(run.c.id == name)):
         return
-    old = get(desk, after)
-    found = desk.one(sa.select(job).where(job.c.id == old["job"]))
-    if old["client"] != desk.caller.name or found is None or found["kind"] != JobKind.TRIGGER:
-        raise InputError(f"run {name} follows none of {desk.caller.name}'s")
+    old = get(ctx, after)
+    found = ctx.first(sa.select(job).where(job.c.id == old["job"]))
+    if old["client"] != ctx.caller.name or found is None or found["kind"] != JobKind.TRIGGER:
+        raise InputError(f"run {name}: {after[:40]} is not a triggered run of {ctx.caller.name}")
     row = {key: old[key] for key in ("job", "client", "server")}
-    start_ns, end_ns = int(made["start_ns"]), int(made["end_ns"])
+    start_ns, end_ns = int(new_run["start_ns"]), int(new_run["end_ns"])
     if not 0 <= start_ns < end_ns < _LATEST_NS:
-        raise InputError(f"run {name}: its window is none")
+        raise InputError(f"run {name}: invalid window from {start_ns} to {end_ns}")
     row |= {"start_ns": start_ns, "end_ns": end_ns, "after": after}
-    desk.do(
-        sa.insert(run).values(id=name, state=State.PLANNED, created_ns=desk.now_ns, fence=0, **row)
+    ctx.execute(
+        sa.insert(run).values(id=name, state=State.PLANNED, created_ns=ctx.now_ns, fence=0, **row)
     )
 
 
-def abort(desk: Desk, name: str, reason: str) -> dict[str, Any]:
-    """Stop a run, or take one that is to come off the calendar.
+def abort(ctx: RequestContext, name: str, reason: str) -> dict[str, Any]:
+    """Abort a run, planned or in progress; return the run's document.
 
     Raises:
-        NotFoundError, DeniedError: it is none, or not the caller's.
-        InputError: it has ended.
+        NotFoundError: there is no such run.
+        DeniedError: the caller owns neither its job nor one of its nodes.
+        InputError: the run has ended.
     """
-    row = get(desk, name)
-    why = _right_to_stop(desk, row)
+    row = get(ctx, name)
+    why = _stop_reason(ctx, row)
     if State(row["state"]) in ENDED:
         raise InputError(f"run {name} has ended: it is {row['state']}")
     apply(
-        desk,
+        ctx,
         row,
-        Change(desk.now_ns, State.ABORTED, desk.caller.actor, why, {"text": reason[:200]}),
+        Change(ctx.now_ns, State.ABORTED, ctx.caller.actor, why, {"text": reason[:200]}),
     )
-    end_tasks(desk, name)
-    desk.touch(nodes_of(row))
-    return document(desk, name)
+    end_tasks(ctx, name)
+    ctx.bump_revision(nodes_of(row))
+    return document(ctx, name)
 
 
-def reschedule(desk: Desk, name: str, from_ns: int = 0) -> dict[str, Any]:
-    """Move an `at` run that is still to come to the nearest free time; return the one in its place.
+def reschedule(ctx: RequestContext, name: str, from_ns: int = 0) -> dict[str, Any]:
+    """Move a planned run of a job with `at` to the nearest free time.
+
+    Return the new run's document.
 
     Args:
-        desk: of its user, or an administrator.
-        name: the run's.
-        from_ns: it begins no earlier; `reschedule_after_s` from now where this is 0.
+        ctx: the request of the job's owner or an administrator.
+        name: id of the run.
+        from_ns: earliest start; 0 for `reschedule_after_s` from now.
 
     Raises:
-        NotFoundError, DeniedError: there is none, or it is another's.
-        InputError: it has begun or ended, is of another kind of job, or there is no room.
+        NotFoundError, DeniedError: there is no such run, or its job has another owner.
+        InputError: the run has begun or ended, its job has no `at`, or there is no free time.
     """
     from skyhop.testbed.orchestrator.planning import move_run, soonest_ns
 
-    row = get(desk, name)
-    found = desk.one(sa.select(job).where(job.c.id == row["job"]))
+    row = get(ctx, name)
+    found = ctx.first(sa.select(job).where(job.c.id == row["job"]))
     assert found is not None, "runs are of jobs"
-    access.check_owns_job(desk, found["owner"], f"run {name}")
+    access.check_owns_job(ctx, found["owner"], f"run {name}")
     if State(row["state"]) is not State.PLANNED:
-        raise InputError(f"run {name} is {row['state']}: only what is still to come can be moved")
+        raise InputError(f"run {name} is {row['state']}: only planned runs can be moved")
     if found["kind"] != JobKind.AT or found["state"] != "active":
         raise InputError(
             f"run {name}: only runs of jobs with `at` can be moved: change its job instead"
         )
-    earliest_ns = max(from_ns, desk.now_ns) if from_ns else soonest_ns(desk)
-    moved = move_run(desk, row, found, earliest_ns, without=row["job"])
+    earliest_ns = max(from_ns, ctx.now_ns) if from_ns else soonest_ns(ctx)
+    moved = move_run(ctx, row, found, earliest_ns, without=row["job"])
     if moved is None:
-        raise InputError(f"run {name}: its nodes have no room left before its job's end")
+        raise InputError(f"run {name}: its nodes have no free time left before the end of its job")
     details = {"run": moved["id"], "start_ns": moved["start_ns"]}
-    apply(
-        desk, row, Change(desk.now_ns, State.RESCHEDULED, desk.caller.actor, Reason.USER, details)
-    )
-    return document(desk, moved["id"])
+    apply(ctx, row, Change(ctx.now_ns, State.RESCHEDULED, ctx.caller.actor, Reason.USER, details))
+    return document(ctx, moved["id"])
 
 
-def _right_to_stop(desk: Desk, row: sa.RowMapping) -> Reason:
-    owner = desk.connection.scalar(sa.select(job.c.owner).where(job.c.id == row["job"]))
-    if desk.caller.is_admin or owner == desk.caller.name:
+def _stop_reason(ctx: RequestContext, row: sa.RowMapping) -> Reason:
+    owner = ctx.connection.scalar(sa.select(job.c.owner).where(job.c.id == row["job"]))
+    if ctx.caller.is_admin or owner == ctx.caller.name:
         return Reason.USER
-    if any(access.owns_node(desk, node) for node in (row["client"], row["server"]) if node):
+    if any(access.owns_node(ctx, node) for node in (row["client"], row["server"]) if node):
         return Reason.OWNER
     raise DeniedError(f"run {row['id']} is not yours")
 
 
-def end_tasks(desk: Desk, name: str) -> None:
-    """Forget what a run wanted of its server."""
+def end_tasks(ctx: RequestContext, name: str) -> None:
+    """Close the open server tasks of a run as failed."""
     opened = (task.c.run == name) & (task.c.state == "open")
-    desk.do(sa.update(task).where(opened).values(state="failed", result=as_json({"error": "over"})))
+    ctx.execute(
+        sa.update(task).where(opened).values(state="failed", result=as_json({"error": "over"}))
+    )
 
 
 def nodes_of(row: sa.RowMapping) -> set[str]:
-    """Return the nodes that take part in a run."""
+    """Return the names of a run's client and server node."""
     return {name for name in (row["client"], row["server"]) if name}
 
 
-def find_lost(desk: Desk) -> None:
-    """Give up runs of which nothing was heard for longer than they can last."""
-    limit_ns = round(desk.settings.lost_after_s * _SECOND)
+def find_lost(ctx: RequestContext) -> None:
+    """Mark as lost the runs whose end and last event are both longer ago than `lost_after_s`."""
+    limit_ns = round(ctx.settings.lost_after_s * _SECOND)
     last = (
         sa.select(sa.func.max(event.c.received_ns)).where(event.c.run == run.c.id).scalar_subquery()
     )
@@ -290,46 +308,48 @@ def find_lost(desk: Desk) -> None:
     query = (
         sa.select(run)
         .where(run.c.state.in_(waiting))
-        .where(run.c.end_ns + limit_ns < desk.now_ns)
-        .where(sa.func.coalesce(last, run.c.created_ns) + limit_ns < desk.now_ns)
+        .where(run.c.end_ns + limit_ns < ctx.now_ns)
+        .where(sa.func.coalesce(last, run.c.created_ns) + limit_ns < ctx.now_ns)
         .limit(500)
     )
-    for row in desk.all(query):
-        apply(desk, row, Change(desk.now_ns, State.LOST, ITSELF.actor, Reason.OFFLINE))
-        end_tasks(desk, row["id"])
+    for row in ctx.all(query):
+        apply(ctx, row, Change(ctx.now_ns, State.LOST, ITSELF.actor, Reason.OFFLINE))
+        end_tasks(ctx, row["id"])
 
 
-def visible(desk: Desk, row: sa.RowMapping, owner: str) -> bool:
-    """Return whether the caller may see a run's files and reasons; that it is there, all may."""
-    if desk.caller.role is Role.ADMIN or owner == desk.caller.name:
+def may_see(ctx: RequestContext, row: sa.RowMapping, owner: str) -> bool:
+    """Return whether the caller may see a run's details; all users may know that the run exists."""
+    if ctx.caller.role is Role.ADMIN or owner == ctx.caller.name:
         return True
-    return any(access.owns_node(desk, node) for node in (row["client"], row["server"]) if node)
+    return any(access.owns_node(ctx, node) for node in (row["client"], row["server"]) if node)
 
 
-def check_files(desk: Desk, name: str) -> sa.RowMapping:
-    """Return a run whose files the caller may have: its user's and administrators', not its hosts'.
+def check_files(ctx: RequestContext, name: str) -> sa.RowMapping:
+    """Return the row of a run whose files the caller may read.
+
+    Files are for the job's owner and administrators, not for owners of nodes.
 
     Raises:
-        NotFoundError, DeniedError: there is none, or it is another's.
+        NotFoundError, DeniedError: there is no such run, or its job has another owner.
     """
-    row = get(desk, name)
-    owner = desk.connection.scalar(sa.select(job.c.owner).where(job.c.id == row["job"]))
-    access.check_owns_job(desk, str(owner), f"run {name}")
+    row = get(ctx, name)
+    owner = ctx.connection.scalar(sa.select(job.c.owner).where(job.c.id == row["job"]))
+    access.check_owns_job(ctx, str(owner), f"run {name}")
     return row
 
 
-def document(desk: Desk, name: str) -> dict[str, Any]:
-    """Return all that is known of a run: events, tasks and files.
+def document(ctx: RequestContext, name: str) -> dict[str, Any]:
+    """Return a run with its events, its files and its job's specification.
 
     Raises:
-        NotFoundError, DeniedError: there is none, or it is not the caller's to see.
+        NotFoundError, DeniedError: there is no such run, or the caller may not see it.
     """
-    row = get(desk, name)
-    found = desk.one(sa.select(job).where(job.c.id == row["job"]))
-    if found is None or not visible(desk, row, found["owner"]):
+    row = get(ctx, name)
+    found = ctx.first(sa.select(job).where(job.c.id == row["job"]))
+    if found is None or not may_see(ctx, row, found["owner"]):
         raise DeniedError(f"run {name} is not yours")
-    events = desk.all(sa.select(event).where(event.c.run == name).order_by(event.c.id))
-    files = desk.all(
+    events = ctx.all(sa.select(event).where(event.c.run == name).order_by(event.c.id))
+    files = ctx.all(
         sa.select(artefact).where(artefact.c.run == name).order_by(artefact.c.side, artefact.c.name)
     )
     return {
@@ -341,7 +361,7 @@ def document(desk: Desk, name: str) -> dict[str, Any]:
 
 
 def listing(
-    desk: Desk,
+    ctx: RequestContext,
     *,
     of_job: str = "",
     node: str = "",
@@ -351,22 +371,34 @@ def listing(
     to_ns: int = 0,
     limit: int = 0,
 ) -> list[dict[str, Any]]:
-    """Return runs that the caller may see, the latest first.
+    """Return runs that the caller may see, latest first.
 
-    Of those that are still to come there is the next one of each job on each node, unless their
-    state is asked for: a job of every minute has thousands.
+    Without `states`, only the next planned run of each job on each node is included: a job that
+    runs every minute has thousands of planned runs.
+
+    Args:
+        ctx: the request.
+        of_job: id or name of a job; "" for all.
+        node: client or server node; "" for all.
+        user: owner of the job; "" for all.
+        states: states of the runs; empty for all.
+        from_ns: start of the time range: runs that end before it are left out; 0 for no limit.
+        to_ns: end of the time range: runs that start after it are left out; 0 for no limit.
+        limit: upper limit on rows; 0 for 100.
 
     Raises:
         InputError: there is no such state.
     """
     for state in states:
         if state not in list(State):
-            raise InputError(f'state: "{state[:40]}" is none; there are {", ".join(State)}')
+            raise InputError(
+                f'state: "{state[:40]}" is not a state; choose from {", ".join(State)}'
+            )
     query = sa.select(run, job.c.name.label("job_name"), job.c.owner, job.c.kind).join(job)
-    if not desk.caller.is_admin:
-        mine = access.my_nodes(desk)
+    if not ctx.caller.is_admin:
+        mine = access.my_nodes(ctx)
         query = query.where(
-            sa.or_(job.c.owner == desk.caller.name, run.c.client.in_(mine), run.c.server.in_(mine))
+            sa.or_(job.c.owner == ctx.caller.name, run.c.client.in_(mine), run.c.server.in_(mine))
         )
     for wanted, clause in (
         (of_job, sa.or_(job.c.name == of_job, job.c.id == of_job)),
@@ -378,18 +410,18 @@ def listing(
     ):
         query = query.where(clause) if wanted else query
     if not states:
-        query = query.where(~_later_than_next(desk.now_ns))
-    query = query.order_by(run.c.start_ns.desc(), run.c.id.desc()).limit(most(limit, 100))
-    return [dict(row) for row in desk.all(query)]
+        query = query.where(~_after_next_planned(ctx.now_ns))
+    query = query.order_by(run.c.start_ns.desc(), run.c.id.desc()).limit(row_limit(limit, 100))
+    return [dict(row) for row in ctx.all(query)]
 
 
-def most(asked: int, usual: int) -> int:
-    """Return how many rows are given to who asks for so many, or does not say."""
-    return min(asked if asked > 0 else usual, _MOST_ROWS)
+def row_limit(requested: int, usual: int) -> int:
+    """Return the number of rows to list: `requested`, or `usual` if that is 0, capped."""
+    return min(requested if requested > 0 else usual, _MOST_ROWS)
 
 
-def _later_than_next(now_ns: int) -> sa.ColumnElement[bool]:
-    """Return what is true of runs to come that are not the next one of their job on their node."""
+def _after_next_planned(now_ns: int) -> sa.ColumnElement[bool]:
+    """Return an SQL condition: the run is planned, and not its job's next run on its client."""
     to_come = (run.c.state == State.PLANNED) & (run.c.start_ns > now_ns)
     first = sa.func.min(run.c.start_ns)
     next_ones = sa.select(run.c.job, run.c.client, first).where(to_come)
@@ -402,7 +434,7 @@ def _row(row: sa.RowMapping, found: sa.RowMapping) -> dict[str, Any]:
 
 
 def side_of(row: sa.RowMapping, node: str) -> Side | None:
-    """Return which side of a run a node is, None where it is neither."""
+    """Return the side (client or server) of a run that a node executes; `None` if neither."""
     if node == row["client"]:
         return Side.CLIENT
     return Side.SERVER if node == row["server"] else None

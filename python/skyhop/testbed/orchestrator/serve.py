@@ -1,7 +1,8 @@
-"""Serving: two ports for the protocol, one for the page, and what time brings.
+"""The orchestrator's server: two gRPC ports, one HTTPS port, and periodic housekeeping.
 
-One process and one loop. The agents' port wants a certificate of the testbed's authority, the
-users' a token; all three are TLS with the same server certificate.
+It is one process with one event loop. On the agents' port, clients authenticate with a certificate
+of the testbed's authority; on the users' port, with a token. All three ports use TLS with the same
+server certificate.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ import grpc
 import grpc.aio
 
 from skyhop.errors import InputError, RunError, SkyhopError
-from skyhop.testbed.orchestrator.office import Office
+from skyhop.testbed.orchestrator.core import Orchestrator
 from skyhop.testbed.orchestrator.rpc import OPTIONS, Service
 from skyhop.testbed.orchestrator.waiting import Wait, wait_in_loop
 
 _log = logging.getLogger("skyhop.testbed")
 USERS, NODES = ("Enrolment", "Testbed", "Administration"), ("Agent",)
-"""The services that are offered to users, who bring a token, and to nodes."""
+"""Services on the users' port (authenticated by token) and on the agents' port (by certificate)."""
 _GRACE_S = 1.0
 _TICK_S = 15.0
 _TIDY_EVERY = 240
@@ -33,68 +34,68 @@ _LARGEST_PORT = 65_535
 
 @dataclass(frozen=True)
 class Addresses:
-    """Where it listens: HOST:PORT each, port 0 for one that is free."""
+    """Addresses to listen on, each HOST:PORT; with port 0 the kernel chooses a free port."""
 
     users: str = "0.0.0.0:7400"
     agents: str = "0.0.0.0:7401"
     web: str = "0.0.0.0:7480"
 
     def __post_init__(self) -> None:
-        """Refuse what is no address, before anything is made.
+        """Check the form of the addresses, before the state directory is created.
 
         Raises:
-            InputError: one is none.
+            InputError: a value is not HOST:PORT.
         """
         for name, value in asdict(self).items():
             host, _, port = value.rpartition(":")
             if not host or not port.isdecimal() or int(port) > _LARGEST_PORT:
                 raise InputError(
                     f'--{name} "{value}": expected HOST:PORT, such as "0.0.0.0:7400", '
-                    "with port 0 for one that is free"
+                    "with port 0 for any free port"
                 )
 
 
 @dataclass(frozen=True)
-class Listening:
-    """Where it came to listen."""
+class BoundPorts:
+    """Port numbers to which the server is bound."""
 
     users: int
     agents: int
     web: int
 
 
-def serve(office: Office, addresses: Addresses, *, ready: Any = None) -> None:
+def serve(orchestrator: Orchestrator, addresses: Addresses, *, ready: Any = None) -> None:
     """Serve until SIGTERM or Ctrl-C.
 
     Args:
-        office: what is served; it is closed at the end.
-        addresses: where.
-        ready: called with the ports once they are open.
+        orchestrator: the orchestrator, closed at the end.
+        addresses: addresses to listen on.
+        ready: called with the `BoundPorts` once the ports are open.
 
     Raises:
-        RunError: an address cannot be had.
+        RunError: an address cannot be bound.
     """
     try:
-        asyncio.run(_serve(office, addresses, ready))
+        asyncio.run(_serve(orchestrator, addresses, ready))
     finally:
-        office.close()
+        orchestrator.close()
 
 
-async def _serve(office: Office, addresses: Addresses, ready: Any) -> None:
+async def _serve(orchestrator: Orchestrator, addresses: Addresses, ready: Any) -> None:
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
-    service = Service(office, wait_in_loop)
+    service = Service(orchestrator, wait_in_loop)
     servers = [
-        _server(office, addresses.users, service, USERS),
-        _server(office, addresses.agents, service, NODES, nodes_only=True),
+        _server(orchestrator, addresses.users, service, USERS),
+        _server(orchestrator, addresses.agents, service, NODES, nodes_only=True),
     ]
     for server, _ in servers:
         await server.start()
-    page, web_port = await _page(office, addresses.web)
-    ticking = asyncio.create_task(_tick(office, stopping, wait_in_loop))
+    page, web_port = await _page(orchestrator, addresses.web)
+    ticking = asyncio.create_task(_tick(orchestrator, stopping, wait_in_loop))
     if ready is not None:
-        ready(Listening(servers[0][1], servers[1][1], web_port))
+        ready(BoundPorts(servers[0][1], servers[1][1], web_port))
     await stopping.wait()
     service.close()
     ticking.cancel()
@@ -106,14 +107,14 @@ async def _serve(office: Office, addresses: Addresses, ready: Any) -> None:
 
 
 def _server(
-    office: Office,
+    orchestrator: Orchestrator,
     address: str,
     service: Service,
     offered: tuple[str, ...],
     *,
     nodes_only: bool = False,
 ) -> tuple[grpc.aio.Server, int]:
-    authority = office.authority
+    authority = orchestrator.authority
     server = grpc.aio.server(options=OPTIONS)
     server.add_generic_rpc_handlers(tuple(service.handlers(name) for name in offered))
     credentials = grpc.ssl_server_credentials(
@@ -126,18 +127,20 @@ def _server(
     except RuntimeError:
         port = 0
     if not port:
-        raise RunError(f"{address}: cannot be listened on: it is taken, or not this machine's")
+        raise RunError(
+            f"{address}: cannot listen there: port in use, or not an address of this machine"
+        )
     return server, port
 
 
-async def _page(office: Office, address: str) -> tuple[Any, int]:
-    """Serve the page; return its server and port."""
+async def _page(orchestrator: Orchestrator, address: str) -> tuple[Any, int]:
+    """Start the web server; return the server and its port."""
     from skyhop.testbed.orchestrator.page import PageServer
     from skyhop.testbed.web import make_app
 
     listener = _bound(address)
-    keys = office.directory / "keys"
-    server = PageServer(make_app(office), keys / "server.key", keys / "server.pem")
+    keys = orchestrator.directory / "keys"
+    server = PageServer(make_app(orchestrator), keys / "server.key", keys / "server.pem")
     server.start(listener)
     return server, int(listener.getsockname()[1])
 
@@ -151,34 +154,34 @@ def _bound(address: str) -> socket.socket:
         listener.bind((host, int(port)))
     except (OSError, ValueError, OverflowError) as error:
         listener.close()
-        why = getattr(error, "strerror", None) or "no address"
-        raise RunError(f"{address}: cannot be listened on: {why}") from None
+        why = getattr(error, "strerror", None) or "not an address"
+        raise RunError(f"{address}: cannot listen there: {why}") from None
     return listener
 
 
-async def _tick(office: Office, stopping: asyncio.Event, wait: Wait) -> None:
-    """Do what time brings, every so often, until the service stops."""
-    from skyhop.telemetry.tidying import tidy_apart
+async def _tick(orchestrator: Orchestrator, stopping: asyncio.Event, wait: Wait) -> None:
+    """Do the periodic housekeeping until the service stops."""
+    from skyhop.telemetry.tidying import tidy_in_subprocess
 
     count = 0
     while not stopping.is_set():
         try:
-            await asyncio.to_thread(office.tick)
-            # A day's telemetry is folded into its file by another process, which takes its memory
-            # with it.
+            await asyncio.to_thread(orchestrator.tick)
+            # Compaction of a day's telemetry needs much memory, which a subprocess returns when it
+            # ends.
             if count % _TIDY_EVERY == 0:
-                await asyncio.to_thread(tidy_apart, office.directory / "telemetry")
+                await asyncio.to_thread(tidy_in_subprocess, orchestrator.directory / "telemetry")
         except SkyhopError as error:
             _log.error("%s", error)
         except Exception:
-            # The next round may go well: a service does not end for one.
+            # One failure does not end the service: the next round may succeed.
             _log.exception("a round of housekeeping failed")
         count += 1
         await wait(stopping, _TICK_S)
 
 
 def names_of(addresses: Addresses, extra: list[str]) -> list[str]:
-    """Return the names that the server's certificate is for."""
+    """Return the names and addresses for the server's certificate, sorted."""
     hosts = {each.rpartition(":")[0] for each in (addresses.users, addresses.agents, addresses.web)}
     own = {host.strip("[]") for host in hosts} - {"0.0.0.0", "::", ""}
     return sorted({*extra, *own, socket.gethostname(), "localhost", "127.0.0.1"})

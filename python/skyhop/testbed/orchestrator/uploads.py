@@ -1,7 +1,8 @@
-"""Files of runs: taken in pieces, seen only when all of them are there.
+"""Files of runs: uploaded in pieces, and visible only when the upload is complete.
 
-Pieces go to `incoming/RUN/SIDE`; the manifest comes last, and when every file in it has its size
-and digest they move to `NODE/JOB/YYYY/MM/DD/RUN/SIDE` and get their rows.
+Pieces are written to `incoming/RUN/SIDE`. The manifest comes last. Once every file that it lists
+has the right size and digest, the directory moves to `NODE/JOB/YYYY/MM/DD/RUN/SIDE`, and each file
+gets a row in the table `artefact`.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ import sqlalchemy as sa
 from skyhop.errors import InputError, RunError
 from skyhop.testbed.ids import is_id
 from skyhop.testbed.orchestrator import runs
-from skyhop.testbed.orchestrator.desk import DeniedError, Desk, NotFoundError
 from skyhop.testbed.orchestrator.planning import spec_of
+from skyhop.testbed.orchestrator.request_context import DeniedError, NotFoundError, RequestContext
 from skyhop.testbed.store.tables import artefact, job, run
 from skyhop.testbed.words import Side
 
@@ -31,124 +32,126 @@ _LONGEST_NAME = 400
 
 
 class Uploads:
-    """The files of all runs below one directory."""
+    """Store for the files of all runs, below one directory."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
     def offsets(self, run: str, side: str) -> dict[str, int]:
-        """Return how much of each file is here; of a complete run all sizes."""
+        """Return the number of bytes received of each file of an upload in progress."""
         place = self._incoming(run, side)
         if not place.is_dir():
             return {}
         files = [path for path in place.rglob("*") if path.is_file()]
         return {str(path.relative_to(place)): path.stat().st_size for path in files}
 
-    def take(self, run: str, side: str, name: str, offset: int, data: bytes) -> int:
-        """Write a piece; return how much of the file is here then.
+    def write_piece(self, run: str, side: str, name: str, offset: int, data: bytes) -> int:
+        """Append a piece to a file; return the file's size in bytes.
 
-        A piece that does not begin where the file ends is not written.
+        A piece whose offset is not the file's present size is ignored. Offset 0 is the exception:
+        it restarts the file.
 
         Raises:
-            InputError: the name leaves the run's directory, or it is too much.
-            RunError: it cannot be written.
+            InputError: the name leaves the run's directory, or the piece or file is too large.
+            RunError: the file cannot be written.
         """
         if len(data) > LARGEST_PIECE:
-            raise InputError(f"a piece of more than {LARGEST_PIECE:,} bytes")
+            raise InputError(f"{name[:80]}: a piece is larger than {LARGEST_PIECE:,} bytes")
         path = self._incoming(run, side) / checked_name(name)
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             here = path.stat().st_size if path.exists() else 0
-            # A file that was changed since begins anew.
+            # The node sends the file again from its beginning, as it changed since the last piece.
             if offset == 0 and here:
                 path.unlink()
                 here = 0
             if offset != here:
                 return here
             if offset + len(data) > LARGEST_RUN:
-                raise InputError(f"{name}: more than a run may leave")
+                raise InputError(f"{name}: larger than {LARGEST_RUN:,} bytes")
             with path.open("ab") as file:
                 file.write(data)
             return here + len(data)
         except OSError as error:
             raise RunError(f"{run}/{name}: {error.strerror}") from None
 
-    def complete(self, desk: Desk, row: sa.RowMapping, side: str) -> bool:
-        """Check a run's files against their manifest, and make them seen; return whether they are.
+    def complete(self, ctx: RequestContext, row: sa.RowMapping, side: str) -> bool:
+        """Check an upload against its manifest and publish its files.
+
+        Returns:
+            whether the manifest has arrived and all files are published.
 
         Raises:
-            InputError: the manifest is none, or a file is not what it says.
+            InputError: the manifest is invalid, or a file differs from it.
         """
         place = self._incoming(row["id"], side)
         manifest = place / MANIFEST
         if not manifest.is_file():
             return False
-        found = desk.one(sa.select(job).where(job.c.id == row["job"]))
+        found = ctx.first(sa.select(job).where(job.c.id == row["job"]))
         assert found is not None
-        listed = _listed(manifest)
+        listed = _manifest_entries(manifest)
         for name, size, digest in listed:
             path = place / name
             if not path.is_file() or path.is_symlink() or path.stat().st_size != size:
-                raise InputError(f"{name}: is not {size:,} bytes, as the manifest says")
+                raise InputError(f"{name}: expected {size:,} bytes, as in the manifest")
             if _digest(path) != digest:
                 path.unlink()
-                raise InputError(f"{name}: is not what the manifest says: send it again")
+                raise InputError(f"{name}: its digest differs from the manifest: send it again")
         listed.append((MANIFEST, manifest.stat().st_size, _digest(manifest)))
-        goal = self._place(row, side)
+        goal = self._directory_of(row, side)
         goal.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        expires_ns = desk.now_ns + round(spec_of(found).retention_s * 1e9)
+        expires_ns = ctx.now_ns + round(spec_of(found).retention_s * 1e9)
         chosen = (artefact.c.run == row["id"]) & (artefact.c.side == side)
-        desk.do(sa.delete(artefact).where(chosen))
+        ctx.execute(sa.delete(artefact).where(chosen))
         for name, size, digest in listed:
             values = {"name": name, "size": size, "sha256": digest, "expires_ns": expires_ns}
-            desk.do(
-                sa.insert(artefact).values(
-                    run=row["id"], side=side, stored_ns=desk.now_ns, **values
-                )
+            ctx.execute(
+                sa.insert(artefact).values(run=row["id"], side=side, stored_ns=ctx.now_ns, **values)
             )
         if goal.exists():
             shutil.rmtree(goal)
         place.replace(goal)
-        # The other side's pieces may be there still.
+        # The run's directory is not empty while the other side still uploads.
         with contextlib.suppress(OSError):
             place.parent.rmdir()
         return True
 
-    def is_complete(self, desk: Desk, run: str, side: str) -> bool:
-        """Return whether a run's files have been taken."""
+    def is_complete(self, ctx: RequestContext, run: str, side: str) -> bool:
+        """Return whether the files of a run's side have been published."""
         chosen = (artefact.c.run == run) & (artefact.c.side == side)
-        return desk.one(sa.select(artefact.c.name).where(chosen)) is not None
+        return ctx.first(sa.select(artefact.c.name).where(chosen)) is not None
 
-    def file(self, desk: Desk, run: str, side: str, name: str) -> tuple[Path, int, str]:
-        """Return a file, its size and its digest, for one who may have it.
+    def file(self, ctx: RequestContext, run: str, side: str, name: str) -> tuple[Path, int, str]:
+        """Return path, size and SHA-256 digest of a published file, if the caller may read it.
 
         Raises:
-            NotFoundError, DeniedError: there is none, or it is another's.
+            NotFoundError, DeniedError: there is no such file, or its job has another owner.
         """
-        row = runs.check_files(desk, run)
+        row = runs.check_files(ctx, run)
         chosen = (artefact.c.run == run) & (artefact.c.side == side) & (artefact.c.name == name)
-        kept = desk.one(sa.select(artefact).where(chosen))
+        kept = ctx.first(sa.select(artefact).where(chosen))
         if kept is None:
             raise NotFoundError(f"run {run} has no file {side}/{name[:80]}")
-        return self._place(row, side) / name, int(kept["size"]), str(kept["sha256"])
+        return self._directory_of(row, side) / name, int(kept["size"]), str(kept["sha256"])
 
-    def expire(self, desk: Desk) -> None:
-        """Delete what has been kept for as long as its job wanted."""
-        old = sa.select(artefact.c.run, artefact.c.side).where(artefact.c.expires_ns < desk.now_ns)
-        for each in desk.all(old.distinct().limit(1000)):
-            row = runs.get(desk, each["run"])
-            shutil.rmtree(self._place(row, each["side"]), ignore_errors=True)
+    def expire(self, ctx: RequestContext) -> None:
+        """Delete files after the retention time of their job, and abandoned uploads."""
+        old = sa.select(artefact.c.run, artefact.c.side).where(artefact.c.expires_ns < ctx.now_ns)
+        for each in ctx.all(old.distinct().limit(1000)):
+            row = runs.get(ctx, each["run"])
+            shutil.rmtree(self._directory_of(row, each["side"]), ignore_errors=True)
             gone = (artefact.c.run == each["run"]) & (artefact.c.side == each["side"])
-            desk.do(sa.delete(artefact).where(gone))
-        self._forget_pieces(desk)
+            ctx.execute(sa.delete(artefact).where(gone))
+        self._delete_abandoned(ctx)
 
-    def _forget_pieces(self, desk: Desk) -> None:
-        """Delete what came of runs whose nodes do not try to send the rest any more."""
+    def _delete_abandoned(self, ctx: RequestContext) -> None:
+        """Delete incomplete uploads of runs that ended longer ago than the job's retention time."""
         for place in [*self._incoming_of_all.glob("*")]:
             chosen = sa.select(run.c.end_ns, job).join(job).where(run.c.id == place.name)
-            row = desk.one(chosen)
+            row = ctx.first(chosen)
             kept_ns = 0 if row is None else row["end_ns"] + round(spec_of(row).retention_s * 1e9)
-            if kept_ns < desk.now_ns:
+            if kept_ns < ctx.now_ns:
                 shutil.rmtree(place, ignore_errors=True)
 
     @property
@@ -160,46 +163,46 @@ class Uploads:
             raise InputError("there is no such run")
         return self._incoming_of_all / run / side
 
-    def _place(self, row: sa.RowMapping, side: str) -> Path:
+    def _directory_of(self, row: sa.RowMapping, side: str) -> Path:
         day = dt.datetime.fromtimestamp(row["created_ns"] / 1e9, dt.UTC)
         node = row["client"] if side == Side.CLIENT else row["server"]
         return self._directory.joinpath(str(node), row["job"], f"{day:%Y/%m/%d}", row["id"], side)
 
 
-def check_uploader(desk: Desk, run: str, side: str) -> sa.RowMapping:
-    """Return a run whose files the calling node may send.
+def check_uploader(ctx: RequestContext, run: str, side: str) -> sa.RowMapping:
+    """Return a run's row, if the calling node may upload files of the run's `side`.
 
     Raises:
-        NotFoundError, DeniedError: there is none, or that side of it is another node's.
+        NotFoundError, DeniedError: there is no such run, or that side is another node.
     """
-    row = runs.get(desk, run)
-    if runs.side_of(row, desk.caller.name) != side:
-        raise DeniedError(f"that side of run {run} is not {desk.caller.name}'s")
+    row = runs.get(ctx, run)
+    if runs.side_of(row, ctx.caller.name) != side:
+        raise DeniedError(f"that side of run {run} is not {ctx.caller.name}'s")
     return row
 
 
 def checked_name(name: str) -> str:
-    """Return a file's name inside its run.
+    """Return a file's path relative to the directory of its run, after a check.
 
     Raises:
-        InputError: it leaves the run's directory, or is no plain name.
+        InputError: the path leaves the directory, is not normalised, too long or unprintable.
     """
     path = PurePosixPath(name)
     plain = name.isprintable() and 0 < len(name.encode(errors="replace")) <= _LONGEST_NAME
     if not plain or not path.name or path.is_absolute() or ".." in path.parts or str(path) != name:
-        raise InputError("a file's name leaves the run's directory, or is none")
+        raise InputError("invalid file name: expected a plain path inside the run's directory")
     return name
 
 
-def _listed(manifest: Path) -> list[tuple[str, int, str]]:
+def _manifest_entries(manifest: Path) -> list[tuple[str, int, str]]:
     try:
         files = json.loads(manifest.read_bytes())["files"]
         listed = [(checked_name(str(f["name"])), int(f["size"]), str(f["sha256"])) for f in files]
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
-        raise InputError("the manifest is none") from None
+        raise InputError("the manifest is invalid") from None
     names = {name for name, _, _ in listed}
     if len(listed) > _MOST_FILES or MANIFEST in names or len(names) < len(listed):
-        raise InputError("the manifest is none")
+        raise InputError("the manifest is invalid")
     return listed
 
 

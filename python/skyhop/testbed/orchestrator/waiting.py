@@ -1,4 +1,4 @@
-"""Waiting in the orchestrator's loop, as an argument: tests hand in a wait that they end."""
+"""Functions with which the orchestrator's event loop waits; tests pass others."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import contextlib
 from collections.abc import Awaitable, Callable
 
 Wait = Callable[[asyncio.Event, float], Awaitable[None]]
-"""Waits until an event is set, and no longer than so many seconds."""
+"""Function that waits for an event, but at most for a number of seconds."""
 
 
 async def wait_in_loop(event: asyncio.Event, seconds: float) -> None:
-    """Wait until an event is set, and no longer than `seconds` of the loop's own clock."""
+    """Wait for an event, at most `seconds` of the event loop's clock."""
     with contextlib.suppress(TimeoutError):
         await asyncio.wait_for(event.wait(), seconds)

@@ -1,1 +1,1 @@
-"""The testbed's protocol: `testbed.proto`, and what the set-up generates from it."""
+"""The testbed's protocol: `testbed.proto`, and the modules that `scripts/setup.sh` generates."""

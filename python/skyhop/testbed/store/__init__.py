@@ -1,1 +1,1 @@
-"""The orchestrator's state in SQLite or PostgreSQL: its `tables`, and their `migrations`."""
+"""The orchestrator's database in SQLite or PostgreSQL: `tables` and their `migrations`."""

@@ -1,8 +1,8 @@
-"""Opening the orchestrator's database, and its transactions.
+"""Opening of the orchestrator's database, and its transactions.
 
-SQLite is in WAL mode: readers do not wait for the one writer, who takes its place at once (`BEGIN
-IMMEDIATE`), so that what is checked in a transaction still holds when it is written. In PostgreSQL
-writers take a lock of ours, and readers see one snapshot.
+SQLite is in WAL mode: readers do not wait for the writer. A writer locks the database at the start
+of its transaction (`BEGIN IMMEDIATE`), so that what it has checked still holds at the commit. In
+PostgreSQL, writers take an advisory lock, and readers see one snapshot (REPEATABLE READ).
 """
 
 from __future__ import annotations
@@ -30,85 +30,85 @@ _BUSY_MS = 20_000
 _ANSWER_S = 10
 _SQLITE, _POSTGRESQL = "sqlite", "postgresql"
 _ADVISORY_LOCK = 7249
-"""Whoever writes holds it."""
+"""Key of the PostgreSQL advisory lock that each writer holds."""
 HEAD = "0001"
-"""The newest of `migrations/versions`."""
+"""Revision of the newest migration in `migrations/versions`."""
 
 
 class Database:
-    """The tables, reached by transactions."""
+    """Connection pool that hands out reading and writing transactions."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._reading: dict[str, Any] = {}
-        # One writer at a time, as SQLite has it by itself.
-        self._one_by_one = engine.dialect.name == _POSTGRESQL
-        if self._one_by_one:
+        # PostgreSQL allows concurrent writers; this code relies on one writer at a time, as in
+        # SQLite.
+        self._needs_write_lock = engine.dialect.name == _POSTGRESQL
+        if self._needs_write_lock:
             self._reading = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """Give a connection that sees one state of everything."""
-        with _failures(), self._engine.connect() as opened:
+        """Open a read transaction, which sees one consistent snapshot."""
+        with _translated_errors(), self._engine.connect() as opened:
             connection = opened.execution_options(**self._reading)
             with connection.begin():
                 yield connection
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
-        """Give a connection whose changes are made together, or not at all.
+        """Open a write transaction: committed on exit, rolled back on an exception.
 
         Raises:
-            RunError: the database cannot be written: the disk is full, or it is gone.
+            RunError: the database cannot be written: the disk is full, or the server is away.
         """
-        with _failures(), self._engine.connect() as opened:
+        with _translated_errors(), self._engine.connect() as opened:
             connection = opened.execution_options(writing=True)
             with connection.begin():
-                if self._one_by_one:
+                if self._needs_write_lock:
                     connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_ADVISORY_LOCK})")
                 yield connection
 
     def close(self) -> None:
-        """Close all connections."""
+        """Close all connections of the pool."""
         self._engine.dispose()
 
 
 @contextmanager
-def _failures() -> Iterator[None]:
+def _translated_errors() -> Iterator[None]:
     try:
         yield
     except DataError as error:
-        # Such as a zero byte in a name that is looked for, which PostgreSQL's texts do not have.
-        raise InputError(f"no table can hold this: {_line(error)}") from error
+        # One example is a NUL byte in a requested name, which PostgreSQL text cannot hold.
+        raise InputError(f"the database cannot store this value: {_first_line(error)}") from error
     except IntegrityError:
-        # Of ours alone: what is written was not checked.
+        # This is a bug in skyhop: the values were not checked before they were written.
         raise
     except (DBAPIError, PoolTimeoutError) as error:
-        raise RunError(f"the testbed's database: {_line(error)}") from error
+        raise RunError(f"the testbed's database: {_first_line(error)}") from error
 
 
-def _line(error: SQLAlchemyError) -> str:
-    """Return what the database said, without the statement and in one line."""
+def _first_line(error: SQLAlchemyError) -> str:
+    """Return the first line of the database's message, without the SQL statement."""
     said = str(error.orig if isinstance(error, DBAPIError) else error).strip()
     return said.splitlines()[0] if said else type(error).__name__
 
 
 def open_database(url: str) -> Database:
-    """Open a database, and bring its tables up to date.
+    """Open a database, and migrate its tables to the newest revision.
 
     Args:
-        url: as SQLAlchemy writes it: "sqlite:////var/lib/skyhop/testbed.sqlite",
+        url: SQLAlchemy URL, such as "sqlite:////var/lib/skyhop/testbed.sqlite" or
             "postgresql://user@host/name".
 
     Raises:
-        InputError: it is no such address, its driver is missing, or its tables are those of a
-            newer skyhop.
-        RunError: it cannot be opened: it does not answer, or does not let us in.
+        InputError: the URL is invalid, its driver is missing, or a newer skyhop made the tables.
+        RunError: the server does not answer or refuses the login, or the file cannot be opened.
     """
     engine = _engine(url)
     try:
-        with _failures(), engine.connect() as connection:
-            # The migrations' library is ten megabytes that a service would carry on with.
+        with _translated_errors(), engine.connect() as connection:
+            # Import alembic only if needed: it would permanently add 10 MB to the service's memory.
             if _revision(connection) != HEAD:
                 _upgrade(connection, engine)
     except BaseException:
@@ -117,17 +117,17 @@ def open_database(url: str) -> Database:
     return Database(engine)
 
 
-def lies_in_a_file(url: str) -> bool:
-    """Return whether a database is a file, whose directory has to be there.
+def is_file_database(url: str) -> bool:
+    """Return whether a database is a SQLite file, whose directory must exist.
 
     Raises:
-        InputError: it is no address of one.
+        InputError: the URL is invalid.
     """
     return _parsed(url).get_backend_name() == _SQLITE
 
 
 def _revision(connection: Connection) -> str | None:
-    """Return which migration the tables stand at, None where there are none."""
+    """Return the migration revision of the tables, or None without tables."""
     if not sa.inspect(connection).has_table("alembic_version"):
         return None
     found = connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
@@ -138,15 +138,15 @@ def _parsed(url: str) -> URL:
     try:
         parsed = make_url(url)
     except (ArgumentError, ValueError):
-        # What is no address may hold a password all the same.
+        # Leave the URL out of the message: an invalid URL may still contain a password.
         raise InputError(
-            "the testbed's database: that is no address of one; there are "
-            "sqlite:////DIR/testbed.sqlite and postgresql://USER@HOST/NAME"
+            "the testbed's database: invalid URL; expected "
+            "sqlite:////DIR/testbed.sqlite or postgresql://USER@HOST/NAME"
         ) from None
     if parsed.get_backend_name() not in (_SQLITE, _POSTGRESQL):
         raise InputError(
-            f'the testbed\'s database: "{parsed.get_backend_name()}" is not known; '
-            "there are sqlite and postgresql"
+            f'the testbed\'s database: "{parsed.get_backend_name()}" is not supported; '
+            "use sqlite or postgresql"
         )
     if parsed.drivername == _POSTGRESQL:
         return parsed.set(drivername=f"{_POSTGRESQL}+psycopg")
@@ -156,34 +156,36 @@ def _parsed(url: str) -> URL:
 def _engine(url: str) -> Engine:
     parsed = _parsed(url)
     lite = parsed.get_backend_name() == _SQLITE
-    # Who waits for a lock for so long waits for one that is never given back.
+    # The lock timeout ends a writer's wait for a lock that is never released.
     arguments: dict[str, Any] = (
         {"check_same_thread": False}
         if lite
         else {"connect_timeout": _ANSWER_S, "options": f"-c lock_timeout={_BUSY_MS}"}
     )
     try:
-        # A server may have been started anew since a connection was made.
+        # `pool_pre_ping` replaces connections that a restart of the server has closed.
         engine = sa.create_engine(
             parsed, connect_args=arguments, pool_size=8, pool_pre_ping=not lite
         )
     except ImportError as error:
-        # Without a name it is there, and lacks the library that it calls.
+        # `name` is None if psycopg is installed but its library libpq is missing.
         if error.name in ("psycopg", None):
             raise InputError(
                 "the testbed's database: PostgreSQL needs psycopg: pip install 'skyhop[postgresql]'"
             ) from None
-        raise InputError(f"the testbed's database: there is no driver {error.name}") from None
+        raise InputError(
+            f"the testbed's database: the driver {error.name} is not installed"
+        ) from None
     except (SQLAlchemyError, ValueError, TypeError) as error:
         raise InputError(f"the testbed's database: {str(error).splitlines()[0]}") from None
     if lite:
-        sa.event.listen(engine, "connect", _as_we_use_it)
+        sa.event.listen(engine, "connect", _configure_sqlite)
         sa.event.listen(engine, "begin", _begin)
     return engine
 
 
-def _as_we_use_it(connection: Any, _record: object) -> None:
-    # The driver's own transactions begin too late: at the first change.
+def _configure_sqlite(connection: Any, _record: object) -> None:
+    # sqlite3 would begin a transaction only at the first change; `_begin` begins it earlier.
     connection.isolation_level = None
     for pragma in (
         "journal_mode = WAL",
@@ -214,7 +216,7 @@ def _upgrade(connection: Connection, engine: Engine) -> None:
         except CommandError as error:
             where = engine.url.render_as_string(hide_password=True)
             raise InputError(
-                f"{where}: was made by a newer skyhop, or is not ours: {error}"
+                f"{where}: made by a newer skyhop, or not a skyhop database: {error}"
             ) from None
         except SQLAlchemyError as error:
-            raise RunError(f"the testbed's database: {_line(error)}") from error
+            raise RunError(f"the testbed's database: {_first_line(error)}") from error

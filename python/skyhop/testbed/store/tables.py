@@ -1,7 +1,8 @@
-"""The orchestrator's tables. Times are UTC in nanoseconds, ids ULIDs; users and nodes have names.
+"""Tables of the orchestrator's database.
 
-A run's state is the fold of its rows in `event`; `run.state` is that fold kept, changed in the same
-transaction as the event.
+Times are UTC in nanoseconds since 1970. Ids are ULIDs, but users and nodes are identified by their
+names. A run's state follows from its rows in `event`; `run.state` is a copy, which is changed in
+the transaction that inserts the event.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ metadata = MetaData(
     }
 )
 
-# SQLite counts up only what it calls INTEGER.
+# SQLite autoincrements only columns of the type INTEGER.
 _Serial = BigInteger().with_variant(Integer, "sqlite")
 
 user = Table(
@@ -49,11 +50,11 @@ credential = Table(
     "credential",
     metadata,
     Column("id", String(26), primary_key=True),
-    # "token", "session", "invitation" or "certificate".
+    # One of "token", "session", "invitation" and "certificate".
     Column("kind", String(16), nullable=False),
     Column("user", ForeignKey("user.name", ondelete="CASCADE"), nullable=True),
     Column("node", ForeignKey("node.name", ondelete="CASCADE"), nullable=True),
-    # SHA-256 of the secret, or of the certificate: neither is kept.
+    # SHA-256 of the secret or certificate; neither is stored itself.
     Column("hash", LargeBinary(32), nullable=False, unique=True),
     Column("label", Text, nullable=False, default=""),
     Column("created_ns", BigInteger, nullable=False),
@@ -69,9 +70,9 @@ node = Table(
     Column("owner", ForeignKey("user.name"), nullable=True),
     Column("description", Text, nullable=False, default=""),
     Column("provider", Text, nullable=False, default=""),
-    # Where its clients find it, if it serves.
+    # Address at which clients reach the node as a server; "" if it does not serve.
     Column("address", Text, nullable=False, default=""),
-    # Rounded to a tenth of a degree unless the owner allows more.
+    # Rounded to 0.1 degrees (about 11 km): the exact location is private.
     Column("latitude_deg", Float, nullable=True),
     Column("longitude_deg", Float, nullable=True),
     Column("policy", Text, nullable=False, default="{}"),
@@ -89,15 +90,15 @@ job = Table(
     metadata,
     Column("id", String(26), primary_key=True),
     Column("owner", ForeignKey("user.name"), nullable=False, index=True),
-    # That of one that is over ends in "~" and its id, so that the name may be used again.
+    # When a finished job's name is used again, the old job gets the suffix "~" and its id.
     Column("name", String(90), nullable=False),
     Column("spec", Text, nullable=False),
     Column("kind", String(8), nullable=False),
     Column("overhead", Boolean, nullable=False),
-    # "active", "over" or "cancelled".
+    # One of "active", "over" and "cancelled".
     Column("state", String(16), nullable=False, index=True),
     Column("created_ns", BigInteger, nullable=False),
-    # Runs exist for all occurrences before this.
+    # Time in ns up to which runs exist for all occurrences.
     Column("planned_ns", BigInteger, nullable=False, default=0),
     UniqueConstraint("owner", "name"),
 )
@@ -126,14 +127,14 @@ run = Table(
     Column("job", ForeignKey("job.id"), nullable=False, index=True),
     Column("client", ForeignKey("node.name"), nullable=False),
     Column("server", ForeignKey("node.name"), nullable=True, index=True),
-    # Of a run that waits for a trigger: its window.
+    # Start and end of the run; for a run that waits for a trigger, of the trigger's window.
     Column("start_ns", BigInteger, nullable=False),
     Column("end_ns", BigInteger, nullable=False),
     Column("state", String(16), nullable=False, index=True),
     Column("reason", String(16), nullable=True),
-    # Goes up with each claim; who claims with an older one is refused.
+    # Fencing token: larger for each new claim; a claim with a smaller token is refused.
     Column("fence", BigInteger, nullable=False, default=0),
-    # The run that this one took the place of, or followed.
+    # Id of the run that this one replaces or follows.
     Column("after", String(26), nullable=True),
     Column("created_ns", BigInteger, nullable=False),
     Index(None, "client", "state", "start_ns"),
@@ -151,7 +152,7 @@ event = Table(
     Column("state", String(16), nullable=False),
     Column("reason", String(16), nullable=True),
     Column("details", Text, nullable=False, default="{}"),
-    # Whether the run's life allowed it; what it did not is kept all the same.
+    # Whether the state machine allowed the change; refused changes are logged too.
     Column("applied", Boolean, nullable=False),
 )
 
@@ -162,7 +163,7 @@ task = Table(
     Column("run", ForeignKey("run.id"), nullable=False, index=True),
     Column("node", ForeignKey("node.name"), nullable=False),
     Column("kind", String(8), nullable=False),
-    # "open", "done" or "failed".
+    # One of "open", "done" and "failed".
     Column("state", String(8), nullable=False),
     Column("created_ns", BigInteger, nullable=False),
     Column("expires_ns", BigInteger, nullable=False),

@@ -1,8 +1,8 @@
-"""What starts runs: conditions over telemetry, as LEOScope has them, with units and null.
+"""Triggers: conditions over telemetry that start runs, as in LEOScope, with units and null.
 
-`parse` makes a checked tree (`tree`) of a text, `units` converts what stands in it, `windows` keep
-of the past what it needs, `evaluate` says each second whether it fires and why not, `replay` does
-so over archived telemetry. docs/triggers.md is the language for users.
+`parse` turns a text into a checked tree (`tree`), `units` converts its numbers, and `windows` keeps
+the past values that it needs. `evaluate` decides each second whether the trigger fires and why not;
+`replay` does so over archived telemetry. docs/testbed/triggers.md describes the language for users.
 """
 
 from skyhop.testbed.triggers.evaluate import Evaluation, Outcome, Trigger

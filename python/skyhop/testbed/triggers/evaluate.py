@@ -1,11 +1,11 @@
-"""Whether a trigger fires, second by second, and why not.
+"""Evaluation of a trigger: decides each second whether it fires, and why not.
 
-A field without a value, or whose last one is older than three of its periods, is null; so is what
-is reckoned from null, a division by 0 and a result that is too large. Conditions are Kleene's:
-false & null is false, true | null is true, else null. Only true fires: at the moment at which it
-has held for `hold_s` since it last was not true, at most once a cooldown, at most `max_runs` times.
-An edge that falls into the cooldown is lost. What was not looked at for three of the fastest
-field's periods was not true.
+A field is null if it has no value, or if its last value is older than three of its periods. Results
+are null if they are computed from null, divide by 0 or overflow. Conditions follow Kleene's logic:
+false & null is false, true | null is true; other combinations with null are null. The trigger fires
+when its condition has been true for `hold_s`, at most once per cooldown, and at most `max_runs`
+times. A rising edge during the cooldown is lost. If two evaluations are further apart than three
+periods of the fastest field, a condition that is true after the gap counts as a new rising edge.
 """
 
 from __future__ import annotations
@@ -21,33 +21,33 @@ from enum import StrEnum
 from typing import Any
 
 from skyhop.errors import InputError
-from skyhop.telemetry.fields import Field, Sample, Type, Value, said
+from skyhop.telemetry.fields import Field, Sample, Type, Value, field_value
 from skyhop.testbed.triggers.parse import parse
 from skyhop.testbed.triggers.tree import (
     Absolute,
     Age,
-    All,
+    And,
     Changed,
     Compare,
     Constant,
     Current,
     Earlier,
-    Either,
     Kind,
-    Minus,
+    Negate,
     Node,
     Not,
-    Over,
+    Or,
     Product,
     Random,
     Sum,
+    WindowFunction,
     fields_of,
     label,
 )
-from skyhop.testbed.triggers.windows import Past, Values, least_count
+from skyhop.testbed.triggers.windows import FieldHistory, WindowValues, minimum_count
 
 STALE_PERIODS = 3
-"""A field older than so many of its periods is null."""
+"""Number of a field's periods after which a value that was not updated becomes null."""
 _S_NS = 1_000_000_000
 _COMPARE: Mapping[str, Callable[[float, float], bool]] = {
     "==": operator.eq,
@@ -60,39 +60,39 @@ _COMPARE: Mapping[str, Callable[[float, float], bool]] = {
 
 
 class Outcome(StrEnum):
-    """What an evaluation came to: the words of the log."""
+    """Outcome of an evaluation, in the words of the log."""
 
     FIRED = "fired"
     FALSE = "false"
     NULL = "null"
     HOLDING = "holding"
-    """True, but not yet for long enough."""
+    """The condition is true, but not yet for `hold_s`."""
     STILL = "still-true"
-    """True since its last edge, which has fired or was lost."""
+    """The condition is still true since a rising edge that has fired or was lost."""
     COOLDOWN = "cooldown"
-    """It would have fired, but did so too short a time ago."""
+    """The rising edge is lost, as the trigger last fired within the cooldown."""
     MAX_RUNS = "max-runs"
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """One look at a trigger."""
+    """Result of one evaluation of a trigger."""
 
     at_ns: int
     value: bool | None
     inputs: dict[str, Value]
-    """What the expression was reckoned from, by its words."""
+    """Values from which the expression was computed, by their names in it."""
     outcome: Outcome
     why: str
-    """Why it did not fire, "" where it did."""
+    """Reason why the trigger did not fire; "" if it fired."""
 
     @property
     def fired(self) -> bool:
-        """Whether a run is to start."""
+        """Whether the trigger fired, so that a run starts."""
         return self.outcome is Outcome.FIRED
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as it stands in logs and messages."""
+        """Return the JSON form that logs and messages contain."""
         return {
             "at_ns": self.at_ns,
             "value": self.value,
@@ -103,7 +103,7 @@ class Evaluation:
 
 
 class Trigger:
-    """A condition over telemetry, and what it has seen so far."""
+    """Condition over telemetry, with the state of its evaluation."""
 
     def __init__(
         self,
@@ -115,18 +115,18 @@ class Trigger:
         seed: int = 1,
         source: str = "trigger",
     ) -> None:
-        """Read a trigger.
+        """Parse a trigger, and set up its evaluation.
 
         Args:
             expression: the condition.
-            hold_s: how long it has to be true before it fires.
-            cooldown_s: how long it does not fire again.
-            max_runs: how often it fires at all.
-            seed: what `random` draws with.
-            source: what messages call it.
+            hold_s: time in s for which the condition has to be true before the trigger fires.
+            cooldown_s: time in s after a firing in which the trigger does not fire again.
+            max_runs: upper limit on firings; `None` for no limit.
+            seed: seed of `random`.
+            source: name of the trigger in messages.
 
         Raises:
-            InputError: the expression is none.
+            InputError: the expression is wrong.
         """
         self.expression = expression
         self.tree = parse(expression, source)
@@ -135,39 +135,39 @@ class Trigger:
         self.cooldown_ns = round(cooldown_s * _S_NS)
         self.max_runs = max_runs
         self.seed = seed
-        self._past = {used.name: Past.of(used, self.tree) for used in self.fields}
-        self._moments: dict[int, tuple[int, int]] = {}
+        self._past = {used.name: FieldHistory.of(used, self.tree) for used in self.fields}
+        self._random_events: dict[int, tuple[int, int]] = {}
         fastest_s = min((used.period_s for used in self.fields), default=1.0)
         self._gap_ns = round(STALE_PERIODS * fastest_s * _S_NS)
         self._edge = _Edge()
 
     @property
     def fired(self) -> int:
-        """How often it has fired."""
+        """Number of firings so far."""
         return self._edge.fired
 
     def update(self, now_ns: int, sample: Sample) -> Evaluation | None:
-        """Take a sample in and say whether the trigger fires now.
+        """Process a sample, and evaluate the trigger.
 
-        To be called each second, with what was measured in it: what the sample lacks, or has as
-        null, was not updated.
+        The caller passes one sample each second, with the values measured in that second; fields
+        that are missing or null were not updated.
 
         Returns:
-            None where the sample is not later than the last one, and nothing is changed.
+            The evaluation. If the sample is not later than the last one: `None`, and no change.
         """
         last_ns = self._edge.last_ns
         if last_ns is not None and now_ns <= last_ns:
             return None
         for past in self._past.values():
-            value = known(past.used, said(past.used, sample))
+            value = typed_value(past.used, field_value(past.used, sample))
             if value is not None:
                 past.add(now_ns, value)
             else:
                 past.advance(now_ns)
-        look = _Look(self._past, self._moments, self.seed, now_ns)
-        value = look.truth(self.tree)
-        outcome, why = self._decide(now_ns, value, look.missing)
-        return Evaluation(now_ns, value, look.inputs, outcome, why)
+        evaluator = _Evaluator(self._past, self._random_events, self.seed, now_ns)
+        value = evaluator.truth(self.tree)
+        outcome, why = self._decide(now_ns, value, evaluator.missing)
+        return Evaluation(now_ns, value, evaluator.inputs, outcome, why)
 
     def _decide(self, now_ns: int, value: bool | None, missing: list[str]) -> tuple[Outcome, str]:
         edge = self._edge
@@ -183,7 +183,7 @@ class Trigger:
             edge.since_ns, edge.is_spent = now_ns, False
         held_ns = now_ns - edge.since_ns
         if edge.is_spent:
-            return Outcome.STILL, f"true since {_clock(edge.since_ns)}: fires when it is so anew"
+            return Outcome.STILL, f"true since {_clock(edge.since_ns)}: fires at its next edge"
         if held_ns < self.hold_ns:
             return Outcome.HOLDING, f"holding {held_ns / 1e9:.1f} of {self.hold_ns / 1e9:g} s"
         edge.is_spent = True
@@ -199,50 +199,51 @@ class Trigger:
         return Outcome.FIRED, ""
 
     def as_json(self) -> dict[str, Any]:
-        """Return what it has seen, for an agent that is started anew."""
+        """Return the state of the evaluation, so that a restarted agent can restore it."""
         return {
             "expression": self.expression,
             "edge": self._edge.as_json(),
-            "random": {str(index): list(drawn) for index, drawn in self._moments.items()},
+            "random": {str(index): list(drawn) for index, drawn in self._random_events.items()},
             "fields": {name: past.as_json() for name, past in self._past.items()},
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on where `as_json` was written.
+        """Restore a state that `as_json` returned.
 
         Raises:
-            InputError: it is of another trigger, or damaged; the trigger is as it was.
+            InputError: the state is another trigger's, or damaged; this trigger is unchanged.
         """
         if not isinstance(state, Mapping) or state.get("expression") != self.expression:
-            raise InputError("a trigger's state is of another one: begin anew without it")
+            raise InputError("a trigger's stored state belongs to another expression")
         try:
             edge = _Edge.from_json(state["edge"])
-            moments = {int(i): (int(n), int(at)) for i, (n, at) in state["random"].items()}
+            random_events = {int(i): (int(n), int(at)) for i, (n, at) in state["random"].items()}
             past = {}
             for used in self.fields:
-                past[used.name] = Past.of(used, self.tree)
+                past[used.name] = FieldHistory.of(used, self.tree)
                 history = [
-                    (int(at), _kept(used, value)) for at, value in state["fields"][used.name]
+                    (int(at), _restored_value(used, value))
+                    for at, value in state["fields"][used.name]
                 ]
                 if history != sorted(history, key=lambda update: update[0]):
                     raise ValueError("its history is not in order")
-                past[used.name].fill(history, edge.last_ns or 0)
+                past[used.name].restore(history, edge.last_ns or 0)
         except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
-            raise InputError(f"a trigger's state is damaged ({error}): begin anew") from None
-        self._edge, self._moments, self._past = edge, moments, past
+            raise InputError(f"a trigger's stored state is damaged: {error}") from None
+        self._edge, self._random_events, self._past = edge, random_events, past
 
     def dumps(self) -> str:
-        """Return `as_json` as text."""
+        """Return the state of `as_json` as JSON text."""
         return json.dumps(self.as_json(), allow_nan=False, separators=(",", ":"))
 
 
 @dataclass
 class _Edge:
-    """Where a trigger stands between not true and fired."""
+    """State of a trigger's latest rising edge."""
 
     last_ns: int | None = None
     since_ns: int | None = None
-    """Since when it is true."""
+    """Time in ns since which the condition is true; `None` while it is not true."""
     is_spent: bool = False
     """Whether this edge has fired or was lost."""
     fired_ns: int | None = None
@@ -268,10 +269,12 @@ class _Edge:
         )
 
 
-def known(used: Field, value: object) -> float | str | None:
-    """Return a sample's value as triggers keep it, None where it is not one of the field's type.
+def typed_value(used: Field, value: object) -> float | str | None:
+    """Return a sample's value in the form that triggers store.
 
-    Booleans are 0 and 1; what is not a finite number is not known.
+    `None` if its type is not the field's.
+
+    Booleans become 0 and 1; numbers that are not finite become `None`.
     """
     if used.type is Type.TEXT:
         return value if isinstance(value, str) else None
@@ -288,36 +291,36 @@ def known(used: Field, value: object) -> float | str | None:
     return number if math.isfinite(number) else None
 
 
-def _kept(used: Field, value: object) -> float | str:
-    found = known(used, value)
+def _restored_value(used: Field, value: object) -> float | str:
+    found = typed_value(used, value)
     if found is None:
         raise ValueError(f"{used.name} cannot be {str(value)[:40]!r}")
     return found
 
 
 @dataclass
-class _Look:
-    """One evaluation of a tree: every part of it, so that logs have all inputs."""
+class _Evaluator:
+    """Evaluation of all nodes of a tree, without short-circuit, so that logs contain all inputs."""
 
-    past: dict[str, Past]
-    moments: dict[int, tuple[int, int]]
-    """Of each `random`: how many events there were, and when the next one is."""
+    past: dict[str, FieldHistory]
+    random_events: dict[int, tuple[int, int]]
+    """State of each `random`: number of events so far, and time of the next event in ns."""
     seed: int
     now_ns: int
     inputs: dict[str, Value] = field(default_factory=dict)
     missing: list[str] = field(default_factory=list)
-    """Why something is null, in the order in which it was found."""
+    """Reasons for null values, in order of evaluation."""
 
     def truth(self, node: Node) -> bool | None:
-        """Return whether a condition is true, None where that is not known."""
+        """Return the value of a condition; `None` stands for null."""
         match node:
             case Not(node=part):
                 value = self.truth(part)
                 return None if value is None else not value
-            case All(nodes=nodes):
+            case And(nodes=nodes):
                 each = [self.truth(part) for part in nodes]
                 return False if False in each else None if None in each else True
-            case Either(nodes=nodes):
+            case Or(nodes=nodes):
                 each = [self.truth(part) for part in nodes]
                 return True if True in each else None if None in each else False
             case Compare(sign=sign, left=left, right=right):
@@ -343,24 +346,27 @@ class _Look:
         return None if value is None else str(value)
 
     def number(self, node: Node) -> float | None:
-        """Return what a number is worth, None where that is not known."""
+        """Return the value of a number; `None` stands for null."""
         match node:
             case Constant(value=fixed):
                 return float(fixed)
-            case Minus(node=part):
+            case Negate(node=part):
                 found = self.number(part)
                 return None if found is None else -found
             case Absolute(node=part):
                 found = self.number(part)
                 return None if found is None else abs(found)
             case Sum(terms=parts) | Product(factors=parts):
-                return self._folded([(sign, self.number(part)) for sign, part in parts])
-        is_condition = isinstance(node, Not | All | Either | Compare)
+                return self._combined([(sign, self.number(part)) for sign, part in parts])
+        is_condition = isinstance(node, Not | And | Or | Compare)
         value = self.truth(node) if is_condition else self._input(node)
         return None if value is None else float(value)
 
-    def _folded(self, parts: list[tuple[str, float | None]]) -> float | None:
-        """Reckon from the left."""
+    def _combined(self, parts: list[tuple[str, float | None]]) -> float | None:
+        """Return a sum or product of signed operands, computed from the left.
+
+        `None` stands for null.
+        """
         total = parts[0][1]
         if parts[0][0] == "-" and total is not None:
             total = -total
@@ -380,7 +386,7 @@ class _Look:
         return total
 
     def _input(self, node: Node) -> float | str | None:
-        """Return what a leaf is worth, and note it for the log."""
+        """Return the value of a leaf, and record it for the log."""
         value = self._leaf(node)
         name = label(node)
         if name is not None:
@@ -401,8 +407,8 @@ class _Look:
                 return self._age(used)
             case Random(rate_hz=rate, index=index):
                 return float(self._event(rate, index))
-            case Over():
-                return self._over(node)
+            case WindowFunction():
+                return self._window_function(node)
         raise AssertionError(f"{type(node).__name__} is no leaf")
 
     def _age(self, used: Field) -> float | None:
@@ -432,7 +438,7 @@ class _Look:
             return None
         return past.history[-1 - steps][1]
 
-    def _over(self, node: Over) -> float | None:
+    def _window_function(self, node: WindowFunction) -> float | None:
         past = self.past[node.field.name]
         kept = past.before if node.function == "before_avg" else past.windows
         values = kept[node.window]
@@ -441,13 +447,13 @@ class _Look:
         needs_current = node.window.updates is not None or node.function in ("before_avg", "delta")
         if needs_current and self._current(node.field) is None:
             return None
-        least = least_count(node.window, past.period_ns)
+        least = minimum_count(node.window, past.period_ns)
         if len(values) < least:
             self.missing.append(f"{label(node)} has {len(values)} of {least} values")
             return None
         return self._function(node, values)
 
-    def _function(self, node: Over, values: Values) -> float | None:
+    def _function(self, node: WindowFunction, values: WindowValues) -> float | None:
         match node.function:
             case "avg" | "before_avg":
                 return values.mean
@@ -464,14 +470,17 @@ class _Look:
         return found if math.isfinite(found) else None
 
     def _event(self, rate_hz: float, index: int) -> bool:
-        """Return whether an event fell since the last look, and draw when the next one will."""
-        count, next_ns = self.moments.get(index, (0, -1))
+        """Return whether an event has occurred since the last call.
+
+        If so, draw the time of the next.
+        """
+        count, next_ns = self.random_events.get(index, (0, -1))
         happened = 0 <= next_ns <= self.now_ns
         if happened or next_ns < 0:
             count += happened
             gap_s = random.Random(f"{self.seed} {index} {count}").expovariate(rate_hz)
-            # A Poisson process has no memory: it may as well begin now.
-            self.moments[index] = (count, self.now_ns + max(1, round(gap_s * _S_NS)))
+            # A Poisson process has no memory, so the wait for the next event may start now.
+            self.random_events[index] = (count, self.now_ns + max(1, round(gap_s * _S_NS)))
         return happened
 
 

@@ -1,4 +1,4 @@
-"""What a trigger would have done: archived telemetry through the evaluator that agents use."""
+"""Replay of a trigger: archived telemetry through the evaluator of the agents."""
 
 from __future__ import annotations
 
@@ -18,35 +18,35 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Replay:
-    """All looks at a trigger, in order."""
+    """Evaluations of a trigger over archived telemetry, in order."""
 
     evaluations: tuple[Evaluation, ...]
 
     @property
     def firings(self) -> tuple[Evaluation, ...]:
-        """Those at which a run would have been started."""
+        """Evaluations at which a run would have started."""
         return tuple(one for one in self.evaluations if one.fired)
 
 
 def replay(trigger: Trigger, frame: pl.DataFrame) -> Replay:
-    """Evaluate a trigger over telemetry as an agent would have.
+    """Evaluate a trigger over telemetry, with the results that an agent would have had.
 
     Args:
-        trigger: it goes on from what it has seen.
+        trigger: the trigger, which continues from its present state.
         frame: `time_ns` and fields, a row per second, in any order.
 
     Raises:
-        InputError: the frame has no times.
+        InputError: the frame has no column of times.
     """
     if TIME not in frame.columns:
-        raise InputError(f'telemetry without "{TIME}": give what skyhop dish or an agent has kept')
+        raise InputError(f'telemetry without "{TIME}": give a file of skyhop dish or of an agent')
     names = {column_of(used) for used in trigger.fields} & set(frame.columns)
     rows = frame.select(TIME, *sorted(names)).drop_nulls(TIME).sort(TIME)
-    return Replay(tuple(evaluated(trigger, rows.iter_rows(named=True))))
+    return Replay(tuple(evaluations_of(trigger, rows.iter_rows(named=True))))
 
 
-def evaluated(trigger: Trigger, samples: Iterable[Sample]) -> Iterator[Evaluation]:
-    """Yield a trigger's evaluations over samples in order of time."""
+def evaluations_of(trigger: Trigger, samples: Iterable[Sample]) -> Iterator[Evaluation]:
+    """Yield a trigger's evaluations over samples, which must be in order of time."""
     for sample in samples:
         now_ns = sample[TIME]
         if not isinstance(now_ns, int):
@@ -58,7 +58,7 @@ def evaluated(trigger: Trigger, samples: Iterable[Sample]) -> Iterator[Evaluatio
 
 @dataclass(frozen=True)
 class Span:
-    """Evaluations in a row that came to the same."""
+    """Consecutive evaluations with the same outcome."""
 
     first: Evaluation
     last: Evaluation
@@ -66,7 +66,7 @@ class Span:
 
 
 def spans(evaluations: Iterable[Evaluation]) -> Iterator[Span]:
-    """Yield what a trigger came to, each firing by itself, the rest together while it lasts."""
+    """Group evaluations into spans of the same outcome; each firing is a span of its own."""
     span: Span | None = None
     for one in evaluations:
         if span is not None and _kind(span.last) == _kind(one) and not one.fired:
@@ -80,16 +80,16 @@ def spans(evaluations: Iterable[Evaluation]) -> Iterator[Span]:
 
 
 def _kind(one: Evaluation) -> tuple[Outcome, str]:
-    """Return what makes two evaluations the same to a reader: of null, what was missing too."""
+    """Return the key by which evaluations are grouped: the outcome, for null also the field."""
     return one.outcome, one.why.split()[1] if one.outcome is Outcome.NULL else ""
 
 
 def firings_table(evaluations: Iterable[Evaluation], *, only_firings: bool = False) -> Table:
-    """Return when a trigger fired and why it did not in between, as a table.
+    """Return a table of a trigger's firings and of the outcomes between them.
 
     Args:
-        evaluations: in order of time.
-        only_firings: leave out the reasons.
+        evaluations: the evaluations in order of time.
+        only_firings: whether to leave out the other outcomes.
     """
     columns = [
         Column("from", "from", "UTC", str, numeric=False),

@@ -1,7 +1,8 @@
-"""A trigger's tree: what `parse` makes, with types and units checked, and evaluators walk.
+"""Syntax tree of a trigger, with types and units checked.
 
-Numbers are in the unit of what they meet, so that evaluators need none. A boolean is 0 or 1 where
-a number is wanted, and a number is true where it is not 0, as in LEOScope.
+Constants are converted to the unit of their operands, so that evaluators need no units. As in
+LEOScope, a boolean in place of a number counts as 0 or 1, and a number in place of a boolean is
+true if it is not 0.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from skyhop.telemetry.fields import Field, Type
 
 
 class Kind(StrEnum):
-    """What a node is worth."""
+    """Type of a node's value."""
 
     NUMBER = "number"
     BOOLEAN = "boolean"
@@ -31,137 +32,137 @@ KINDS = {
 
 @dataclass(frozen=True)
 class Window:
-    """How much of the past: so many updates, or so long; exactly one of the two."""
+    """Window over past values: a number of updates or a time span, exactly one of which is set."""
 
     updates: int | None = None
     span_ns: int | None = None
     text: str = field(default="", compare=False)
-    """As it was written."""
+    """Text of the window in the expression."""
 
 
 @dataclass(frozen=True)
 class Node:
-    """A part of a trigger."""
+    """Node of the syntax tree."""
 
     at: int = field(compare=False)
-    """Where it begins in the text."""
+    """Offset in the text at which the node begins."""
     kind: Kind = field(compare=False)
     unit: str | None = field(compare=False)
-    """Of a number; None where it has none that is known, which for `Constant` is none at all."""
+    """Unit of a number; `None` if unknown, and for a `Constant` without a unit."""
 
     @property
     def children(self) -> tuple[Node, ...]:
-        """The parts that it is made of."""
+        """Child nodes, from left to right."""
         return ()
 
 
 @dataclass(frozen=True)
 class Constant(Node):
-    """A number, true, false or a string."""
+    """Literal: a number, true, false or a string."""
 
     value: float | bool | str
 
 
 @dataclass(frozen=True)
 class Current(Node):
-    """A field, null if older than three of its periods."""
+    """Current value of a field, null if older than three of its periods."""
 
     field: Field
 
 
 @dataclass(frozen=True)
 class Earlier(Node):
-    """A field as it was some updates ago."""
+    """Value of a field `steps` updates ago."""
 
     field: Field
     steps: int
 
 
 @dataclass(frozen=True)
-class Over(Node):
-    """A function of what a field was in a window."""
+class WindowFunction(Node):
+    """Function of the values that a field has in a window."""
 
     function: str
     field: Field
     window: Window
     percent: float = 50.0
-    """Of `p`."""
+    """Percentage of the function `p`, which returns a percentile."""
 
 
 @dataclass(frozen=True)
 class Age(Node):
-    """How long ago a field was updated, in s."""
+    """Time since a field's last update, in s."""
 
     field: Field
 
 
 @dataclass(frozen=True)
 class Changed(Node):
-    """Whether a field is another than one update ago."""
+    """Whether a field differs from its value one update ago."""
 
     field: Field
 
 
 @dataclass(frozen=True)
 class Random(Node):
-    """Whether an event of a Poisson process fell since the last look."""
+    """Whether an event of a Poisson process occurred since the last evaluation."""
 
     rate_hz: float
     index: int
-    """Which of the trigger's it is."""
+    """Offset of the call in the text, which identifies the Poisson process."""
 
 
 @dataclass(frozen=True)
-class Minus(Node):
-    """A number with the other sign."""
+class Negate(Node):
+    """Negation of a number."""
 
     node: Node
 
     @property
     def children(self) -> tuple[Node, ...]:
-        """The number."""
+        """Tuple of the negated number."""
         return (self.node,)
 
 
 @dataclass(frozen=True)
 class Absolute(Node):
-    """A number without its sign."""
+    """Absolute value of a number."""
 
     node: Node
 
     @property
     def children(self) -> tuple[Node, ...]:
-        """The number."""
+        """Tuple of the number."""
         return (self.node,)
 
 
 @dataclass(frozen=True)
 class Sum(Node):
-    """Terms, each with "+" or "-" before it, from the left."""
+    """Sum of terms, each with "+" or "-" before it, computed from the left."""
 
     terms: tuple[tuple[str, Node], ...]
 
     @property
     def children(self) -> tuple[Node, ...]:
-        """The terms."""
+        """Terms of the sum, in order."""
         return tuple(node for _, node in self.terms)
 
 
 @dataclass(frozen=True)
 class Product(Node):
-    """Factors, each with "*" or "/" before it, from the left."""
+    """Product of factors, each with "*" or "/" before it, computed from the left."""
 
     factors: tuple[tuple[str, Node], ...]
 
     @property
     def children(self) -> tuple[Node, ...]:
-        """The factors."""
+        """Factors of the product, in order."""
         return tuple(node for _, node in self.factors)
 
 
 @dataclass(frozen=True)
 class Compare(Node):
-    """A comparison; `sign` is one of == != < <= > >=."""
+    """Comparison of two values; `sign` is one of == != < <= > >=."""
 
     sign: str
     left: Node
@@ -169,75 +170,75 @@ class Compare(Node):
 
     @property
     def children(self) -> tuple[Node, ...]:
-        """Both sides."""
+        """Left and right side of the comparison."""
         return (self.left, self.right)
 
 
 @dataclass(frozen=True)
 class Not(Node):
-    """The contrary of a condition."""
+    """Logical negation of a condition."""
 
     node: Node
 
     @property
     def children(self) -> tuple[Node, ...]:
-        """The condition."""
+        """Tuple of the negated condition."""
         return (self.node,)
 
 
 @dataclass(frozen=True)
-class All(Node):
-    """Conditions joined by "and"."""
+class And(Node):
+    """Logical conjunction of conditions."""
 
     nodes: tuple[Node, ...]
 
     @property
     def children(self) -> tuple[Node, ...]:
-        """The conditions."""
+        """Conditions of the conjunction, in order."""
         return self.nodes
 
 
 @dataclass(frozen=True)
-class Either(Node):
-    """Conditions joined by "or"."""
+class Or(Node):
+    """Logical disjunction of conditions."""
 
     nodes: tuple[Node, ...]
 
     @property
     def children(self) -> tuple[Node, ...]:
-        """The conditions."""
+        """Conditions of the disjunction, in order."""
         return self.nodes
 
 
 def walk(node: Node) -> Iterator[Node]:
-    """Yield a node and all that it is made of."""
+    """Yield a node and all of its descendants, in pre-order."""
     yield node
     for child in node.children:
         yield from walk(child)
 
 
 def fields_of(node: Node) -> tuple[Field, ...]:
-    """Return the fields that a trigger looks at, each once, in the order of the text."""
+    """Return the fields that a trigger uses, each once, in the order of the text."""
     used = [
         part.field
         for part in walk(node)
-        if isinstance(part, Current | Earlier | Over | Age | Changed)
+        if isinstance(part, Current | Earlier | WindowFunction | Age | Changed)
     ]
     return tuple(dict.fromkeys(used))
 
 
 def label(node: Node) -> str | None:
-    """Return what logs call an input, None where a node is none."""
+    """Return the name under which logs show an input; `None` for nodes that are no inputs."""
     match node:
         case Current(field=used):
             text = used.name
         case Earlier(field=used, steps=steps):
             text = f"{used.name}_{steps}"
-        case Over(function="avg", field=used, window=Window(text="")):
+        case WindowFunction(function="avg", field=used, window=Window(text="")):
             text = f"{used.name}_avg"
-        case Over(function="p", field=used, window=window, percent=percent):
+        case WindowFunction(function="p", field=used, window=window, percent=percent):
             text = f"p({used.name}, {percent:g}, {window.text})"
-        case Over(function=function, field=used, window=window):
+        case WindowFunction(function=function, field=used, window=window):
             text = f"{function}({used.name}, {window.text})"
         case Age(field=used) | Changed(field=used):
             text = f"{type(node).__name__.lower()}({used.name})"

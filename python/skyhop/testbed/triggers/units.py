@@ -1,7 +1,7 @@
-"""Units of fields and of numbers in triggers: what is converted into what.
+"""Units of fields and numbers in triggers, and their conversion.
 
-Only numbers that have a unit are converted, into the unit of what they are compared with or added
-to; fields are numbers in their own.
+Only constants with a unit are converted: into the unit of the operand to which they are added or
+with which they are compared. Fields keep their own units.
 """
 
 from __future__ import annotations
@@ -31,25 +31,26 @@ UNITS: dict[str, tuple[str, float]] = {
     "/min": ("frequency", 1 / 60),
     "/h": ("frequency", 1 / 3600),
 }
-"""Each unit's dimension, and what one of it is in the dimension's base."""
+"""Dimension of each unit, and its factor to the dimension's base unit."""
 
 
 def converted(value: float, unit: str, into: str) -> float | None:
-    """Return a value in another unit, None where the two measure different things."""
+    """Return a value in another unit; `None` if the units have different dimensions."""
     (mine, factor), (theirs, base) = UNITS[unit], UNITS[into]
     if mine != theirs:
         return None
-    # Of two powers of ten the larger over the smaller is exact.
+    # The larger factor divided by the smaller is exact for powers of ten.
     return value * (factor / base) if factor >= base else value / (base / factor)
 
 
 def product(unit: str | None, other: str | None, factor: float | None) -> str | None:
-    """Return the unit of a product, None where it is none of ours.
+    """Return the unit of a product; `None` if that unit is not in `UNITS`.
 
     Args:
-        unit: of the first factor.
-        other: of the second.
-        factor: the second's value, where it is a number without a unit; 8 makes bits of bytes.
+        unit: unit of the first factor.
+        other: unit of the second factor.
+        factor: value of the second factor, if it is a constant without a unit; 8 converts bytes
+            to bits.
     """
     if factor is not None:
         return "bit/s" if unit == "byte/s" and factor == 8 else unit  # noqa: PLR2004
@@ -59,7 +60,7 @@ def product(unit: str | None, other: str | None, factor: float | None) -> str | 
 
 
 def quotient(unit: str | None, other: str | None, factor: float | None) -> str | None:
-    """Return the unit of a quotient, None where it is none of ours."""
+    """Return the unit of a quotient; `None` if it is not in `UNITS`."""
     if factor is not None:
         return "byte/s" if unit == "bit/s" and factor == 8 else unit  # noqa: PLR2004
     if unit is not None and unit == other:

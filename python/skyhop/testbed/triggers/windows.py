@@ -1,7 +1,8 @@
-"""What a trigger keeps of the past: of each field its last updates, of each window its own values.
+"""Past values of a trigger's fields: the last updates of each, and the values in each window.
 
-Sums are exact (integers of the smallest float), so that a mean does not depend on what has passed
-through the window; the least and largest are monotonic queues, percentiles a sorted list.
+Sums are exact (integers in units of the smallest float), so that a mean does not depend on values
+that have left the window. Minimum and maximum are kept in monotonic queues, percentiles in a sorted
+list.
 """
 
 from __future__ import annotations
@@ -13,18 +14,19 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from skyhop.telemetry.fields import Field
-from skyhop.testbed.triggers.tree import Node, Over, Window, walk
+from skyhop.testbed.triggers.tree import Node, Window, WindowFunction, walk
 
 _SMALLEST = 1 << 1074
-"""Every float is a multiple of 1 / 2^1074."""
-_KEPT = 6
-"""Updates that each field keeps: the current one and F_1 to F_5."""
+"""Reciprocal of the smallest positive float; every float is a multiple of 1 / 2^1074."""
+_STORED_UPDATES = 6
+"""Number of updates that each field keeps: the current one and F_1 to F_5."""
 
 
-def least_count(window: Window, period_ns: int) -> int:
-    """Return how many values a window has to have to be known.
+def minimum_count(window: Window, period_ns: int) -> int:
+    """Return the smallest number of values in a window for which its functions are not null.
 
-    In updates all of them; in time half of those that the field's period would give.
+    A window of updates must be full. A window of time must have half of the values that the field's
+    period implies.
     """
     if window.span_ns is None:
         return window.updates or 1
@@ -32,12 +34,12 @@ def least_count(window: Window, period_ns: int) -> int:
 
 
 @dataclass
-class Values:
-    """The values in one window, oldest first, and what functions ask of them."""
+class WindowValues:
+    """Values in one window, oldest first, with the statistics that functions need."""
 
     window: Window
     is_sorted: bool = False
-    """Whether percentiles are asked for."""
+    """Whether to keep a sorted list of the values, for percentiles."""
     _all: deque[tuple[int, float]] = field(default_factory=deque)
     _sum: int = 0
     _least: deque[tuple[int, float]] = field(default_factory=deque)
@@ -48,7 +50,7 @@ class Values:
         return len(self._all)
 
     def add(self, time_ns: int, value: float) -> None:
-        """Take an update in."""
+        """Add an update; if the window is full, drop the oldest one."""
         one = (time_ns, value)
         self._all.append(one)
         self._sum += _exact(value)
@@ -63,8 +65,8 @@ class Values:
         if self.window.updates is not None and len(self._all) > self.window.updates:
             self._drop()
 
-    def forget(self, until_ns: int) -> None:
-        """Drop what is not later than this."""
+    def drop_until(self, until_ns: int) -> None:
+        """Drop the values up to the time `until_ns`, inclusive."""
         while self._all and self._all[0][0] <= until_ns:
             self._drop()
 
@@ -79,31 +81,31 @@ class Values:
 
     @property
     def oldest(self) -> float:
-        """The first of the values."""
+        """Oldest value in the window."""
         return self._all[0][1]
 
     @property
     def least(self) -> float:
-        """The least of the values."""
+        """Minimum of the values."""
         return self._least[0][1]
 
     @property
     def most(self) -> float:
-        """The largest of the values."""
+        """Maximum of the values."""
         return self._most[0][1]
 
     @property
     def total(self) -> int:
-        """How many of the values are not 0 where all are 0 or 1."""
+        """Sum of the values; if all are 0 or 1, the number of ones."""
         return self._sum // _SMALLEST
 
     @property
     def mean(self) -> float:
-        """The mean, rounded once."""
+        """Mean of the values: an exact sum, rounded only once."""
         return self._sum / (len(self._all) * _SMALLEST)
 
     def percentile(self, percent: float) -> float:
-        """Return the percentile, between two values in proportion."""
+        """Return a percentile, linearly interpolated between two values."""
         place = (len(self._in_order) - 1) * percent / 100
         low = math.floor(place)
         high = min(low + 1, len(self._in_order) - 1)
@@ -117,28 +119,30 @@ def _exact(value: float) -> int:
 
 
 @dataclass
-class Past:
-    """What a trigger keeps of one field."""
+class FieldHistory:
+    """Past values of one field, as many as a trigger needs."""
 
     used: Field
     longest_ns: int
-    """Of its windows in time."""
+    """Length of the longest window of time, in ns."""
     longest_updates: int
-    """Of its windows in updates."""
-    windows: dict[Window, Values]
-    before: dict[Window, Values]
-    """Windows that end before the current value."""
+    """Number of updates in the longest window of updates."""
+    windows: dict[Window, WindowValues]
+    before: dict[Window, WindowValues]
+    """Windows of `before_avg`, which end just before the current value."""
     history: deque[tuple[int, float | str]] = field(default_factory=deque)
-    """As many updates as windows and F_1 to F_5 need, oldest first."""
+    """Updates (time in ns, value) that windows and F_1 to F_5 need, oldest first."""
 
     @classmethod
-    def of(cls, used: Field, tree: Node) -> Past:
-        """Return an empty past for what a tree asks of a field."""
-        overs = [part for part in walk(tree) if isinstance(part, Over) and part.field == used]
+    def of(cls, used: Field, tree: Node) -> FieldHistory:
+        """Return an empty history with the windows that a tree has for a field."""
+        overs = [
+            part for part in walk(tree) if isinstance(part, WindowFunction) and part.field == used
+        ]
         sizes = [part.window for part in overs]
         windows, before = (
             {
-                window: Values(window, is_sorted=_wants_order(overs, window))
+                window: WindowValues(window, is_sorted=_needs_sorting(overs, window))
                 for window in {o.window for o in overs if (o.function == "before_avg") == lagging}
             }
             for lagging in (False, True)
@@ -146,57 +150,58 @@ class Past:
         return cls(
             used,
             max([0, *(w.span_ns for w in sizes if w.span_ns is not None)]),
-            max([_KEPT, *(w.updates + 1 for w in sizes if w.updates is not None)]),
+            max([_STORED_UPDATES, *(w.updates + 1 for w in sizes if w.updates is not None)]),
             windows,
             before,
         )
 
     @property
     def period_ns(self) -> int:
-        """How often the field is updated."""
+        """Period of the field's updates in ns."""
         return round(self.used.period_s * 1e9)
 
     @property
     def last(self) -> tuple[int, float | str] | None:
-        """The last update."""
+        """Last update: time in ns and value."""
         return self.history[-1] if self.history else None
 
     def add(self, time_ns: int, value: float | str) -> None:
-        """Take an update in; texts are counted as 0."""
+        """Add an update to the history and the windows; texts count as 0 in windows."""
         if self.history:
             then, previous = self.history[-1]
             for window, values in self.before.items():
                 values.add(then, _as_number(previous))
                 if window.span_ns is not None:
-                    # [t - span, t): an update at its beginning still belongs to it.
-                    values.forget(time_ns - window.span_ns - 1)
+                    # The window is [t - span, t), so an update exactly at its beginning belongs to
+                    # it.
+                    values.drop_until(time_ns - window.span_ns - 1)
         self.history.append((time_ns, value))
         for values in self.windows.values():
             values.add(time_ns, _as_number(value))
         self.advance(time_ns)
 
     def advance(self, now_ns: int) -> None:
-        """Forget what no window reaches any more."""
+        """Drop values that have left all windows."""
         for window, values in self.windows.items():
             if window.span_ns is not None:
-                values.forget(now_ns - window.span_ns)
+                values.drop_until(now_ns - window.span_ns)
         last_ns = self.history[-1][0] if self.history else now_ns
         limit_ns = last_ns - self.longest_ns
         while len(self.history) > self.longest_updates and self.history[0][0] < limit_ns:
             self.history.popleft()
 
     def as_json(self) -> list[list[int | float | str]]:
-        """Return the history for a file."""
+        """Return the history in JSON form."""
         return [[time_ns, value] for time_ns, value in self.history]
 
-    def fill(self, history: Iterable[tuple[int, float | str]], now_ns: int) -> None:
-        """Take in what `as_json` wrote, up to the last evaluation."""
+    def restore(self, history: Iterable[tuple[int, float | str]], now_ns: int) -> None:
+        """Add a history that `as_json` returned; `now_ns` is the time of the last evaluation."""
         for time_ns, value in history:
             self.add(time_ns, value)
         self.advance(now_ns)
 
 
-def _wants_order(overs: list[Over], window: Window) -> bool:
+def _needs_sorting(overs: list[WindowFunction], window: Window) -> bool:
     return any(o.window == window and o.function in ("median", "p") for o in overs)
 
 

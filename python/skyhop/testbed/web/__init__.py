@@ -1,17 +1,18 @@
-"""The testbed's page: what goes on, for people with a browser.
+"""The testbed's web pages.
 
-`make_app` gives an ASGI application over an `Office`; `serve` runs it. Every page works without
-scripts, and nothing on one comes from elsewhere. What may be done is decided in `orchestrator`;
-here it is asked for and shown.
+`make_app` returns an ASGI application for an `Orchestrator`; `orchestrator.serve` runs it. Every
+page works without scripts and loads nothing from other hosts. The orchestrator checks permissions
+and changes states; this package sends it requests and shows the results.
 
-    guard       headers of every answer, how much a request may bring
-    session     who asks: cookies, forms' tokens, how often
-    ask         one request, as pages are given it
-    pages/      a file per matter
-    queries     what only pages want to know; they read
-    recent      the newest telemetry, without the libraries that read days of it
-    drawings    figures and reports, made by `figure` in processes of their own, and kept
-    plots, map  small pictures that are part of a page
+    guard         security headers of every response, limits on a request's size
+    session       sessions in cookies, CSRF tokens of forms, rate limits
+    page_request  one request as the page handlers receive it
+    rendering     templates and the formats of times, sizes and rates
+    pages/        page handlers, one module per subject
+    queries       read-only database queries that only pages need
+    recent        newest telemetry, read without pyarrow and polars
+    drawings      cache of figures and reports, which `figure` makes in subprocesses
+    plots, map    inline SVG charts and the map
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ __all__ = ["make_app"]
 
 
 def __getattr__(name: str) -> Any:
-    # `figure` is a program of its own, which needs none of it.
+    # The program `figure` imports this package, and must not import the web framework.
     if name == "make_app":
         return importlib.import_module("skyhop.testbed.web.app").make_app
     raise AttributeError(f"module 'skyhop.testbed.web' has no attribute '{name}'")

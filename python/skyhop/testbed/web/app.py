@@ -1,4 +1,4 @@
-"""The page as an ASGI application: which address is which page."""
+"""The web pages as an ASGI application: routes, middleware and error pages."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from starlette.responses import Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from skyhop.testbed.orchestrator.office import Office
-from skyhop.testbed.web.ask import Ask, Page, Rooms, endpoint, refused
+from skyhop.testbed.orchestrator.core import Orchestrator
 from skyhop.testbed.web.drawings import Drawings
 from skyhop.testbed.web.guard import Guard
-from skyhop.testbed.web.look import Look
+from skyhop.testbed.web.page_request import AppState, Page, PageRequest, endpoint, refused
 from skyhop.testbed.web.pages import admin, calendar, home, jobs, login, me, nodes, runs, submit
-from skyhop.testbed.web.recent import Recent
+from skyhop.testbed.web.recent import RecentTelemetry
+from skyhop.testbed.web.rendering import Renderer
 
 _OPEN: dict[str, tuple[Page | None, Page | None]] = {
     "/login": (login.show, login.log_in),
-    "/look": (None, login.set_look),
+    "/look": (None, login.set_theme),
 }
-"""What is for everybody: by address, what is shown and what its form does."""
+"""Routes that need no login: by path, the handlers of GET and POST."""
 
 _PAGES: dict[str, tuple[Page | None, Page | None]] = {
     "/": (home.show, None),
@@ -70,32 +70,33 @@ _PAGES: dict[str, tuple[Page | None, Page | None]] = {
     "/admin/config": (admin.config, None),
     "/admin/audit": (admin.audit, None),
 }
-"""For those who have logged in."""
+"""Routes for logged-in users: by path, the handlers of GET and POST."""
 
 
-def make_app(office: Office) -> Starlette:
-    """Return the page of an orchestrator; it is served over TLS, in the orchestrator's process.
+def make_app(orchestrator: Orchestrator) -> Starlette:
+    """Return the ASGI application of an orchestrator, to be served over TLS in the same process.
 
-    Cookies are sent over TLS alone. What is drawn is kept in `drawings` of its state directory.
+    Its cookies are `Secure`, so that they need TLS. Figures are cached in the directory `drawings`
+    of the orchestrator's state directory.
     """
-    telemetry = office.telemetry.directory
-    drawings = Drawings(office.directory / "drawings", telemetry, office.clock)
-    rooms = Rooms(office, Look(), drawings, Recent(telemetry))
+    telemetry = orchestrator.telemetry.directory
+    drawings = Drawings(orchestrator.directory / "drawings", telemetry, orchestrator.clock)
+    state = AppState(orchestrator, Renderer(), drawings, RecentTelemetry(telemetry))
     routes: list[Route | Mount] = []
     for pages, is_open in ((_OPEN, True), (_PAGES, False)):
         for address, (shown, done) in pages.items():
             if shown is not None:
-                answer = endpoint(rooms, shown, is_open=is_open)
+                answer = endpoint(state, shown, is_open=is_open)
                 routes.append(Route(address, answer, methods=["GET"]))
             if done is not None:
-                answer = endpoint(rooms, done, is_open=is_open)
+                answer = endpoint(state, done, is_open=is_open)
                 routes.append(Route(address, answer, methods=["POST"]))
     static = Path(str(files("skyhop.testbed.web"))) / "static"
     routes.append(Mount("/static", _Static(directory=static)))
 
-    async def unknown(request: Request, error: Exception) -> Response:
+    async def unknown(http: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        return refused(Ask(rooms, request), HTTPException(error.status_code, _plain(error)))
+        return refused(PageRequest(state, http), HTTPException(error.status_code, _plain(error)))
 
     return Starlette(
         routes=routes,
@@ -105,7 +106,7 @@ def make_app(office: Office) -> Starlette:
 
 
 class _Static(StaticFiles):
-    """Files that are the same for all; browsers may keep them for an hour."""
+    """Static files, which browsers may cache for an hour."""
 
     def file_response(self, *arguments: object, **named: object) -> Response:
         response = super().file_response(*arguments, **named)  # type: ignore[arg-type]
@@ -114,6 +115,6 @@ class _Static(StaticFiles):
 
 
 def _plain(error: HTTPException) -> str:
-    return {404: "the address leads nowhere", 405: "this address is for forms"}.get(
+    return {404: "there is no page at this address", 405: "this address only accepts forms"}.get(
         error.status_code, str(error.detail)
     )

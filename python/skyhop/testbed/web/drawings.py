@@ -1,9 +1,9 @@
-"""Figures, series and reports: made by processes of their own, one at a time, and kept.
+"""Cache of figures, series and reports, which subprocesses make one at a time.
 
-matplotlib and polars would take of the orchestrator's memory for good what one figure needs for a
-second. A maker is told on its standard input what to make, and writes files into a directory of
-its own; it may not take more than so much memory and time. What was made is found again by a digest
-of what was asked for.
+A subprocess makes each of them, because importing matplotlib and polars would permanently enlarge
+the orchestrator's memory. It reads the request from standard input and writes one file into a
+directory of its own, with limits on memory and time. The key in the cache is the SHA-256 digest of
+the request.
 """
 
 from __future__ import annotations
@@ -22,51 +22,51 @@ from typing import Any
 from skyhop.errors import InputError, RunError
 from skyhop.testbed.clock import Clock
 
-_PATIENCE_S = 60.0
-_MOST_KEPT = 300
-_MOST_KEPT_BYTES = 200_000_000
-_FAILED_KEPT_S = 5.0
-"""What there was nothing to draw of may have something to draw of soon."""
+_TIMEOUT_S = 60.0
+_MOST_DRAWINGS = 300
+_MOST_BYTES = 200_000_000
+_FAILURE_LIFETIME_S = 5.0
+"""Lifetime of a cached failure in s: data that make the drawing possible may arrive later."""
 FAILED = "failed"
-"""The file that says in one line why nothing was made."""
+"""Name of the file with the one-line reason of a failure."""
 
 
 class Drawings:
-    """What was drawn, in a directory of its own, which may be deleted at any time.
+    """Cache directory of drawings, which may be deleted at any time.
 
     Args:
-        directory: where it is kept.
-        telemetry: the store's directory, which makers read.
-        clock: the time of a failure, and of the last look at a drawing.
-        patience_s: how long a drawing may take, and how long a request waits for its turn.
+        directory: the cache directory.
+        telemetry: directory of the telemetry store, which the subprocess reads.
+        clock: source of the times of failures and of the last access.
+        timeout_s: limit on a drawing's duration, and on the wait for the subprocess.
     """
 
     def __init__(
-        self, directory: Path, telemetry: Path, clock: Clock, patience_s: float = _PATIENCE_S
+        self, directory: Path, telemetry: Path, clock: Clock, timeout_s: float = _TIMEOUT_S
     ) -> None:
         self._directory, self._telemetry = directory, telemetry
-        self._clock, self._patience_s = clock, patience_s
-        self._one = threading.Semaphore(1)
+        self._clock, self._timeout_s = clock, timeout_s
+        self._slot = threading.Semaphore(1)
 
-    def made(self, kind: str, **asked: Any) -> Path:
-        """Return the file of a figure, a series or a report; it is made if it is not there.
+    def get(self, kind: str, **arguments: Any) -> Path:
+        """Return the file of a figure, a series or a report; make it if it is not cached.
 
         Raises:
-            InputError: what was asked for cannot be made: there are no such data.
-            RunError: it took too long, or others are waited for.
+            InputError: there are no data to draw.
+            RunError: the drawing, or the wait for other drawings, took too long.
         """
-        asked = {"kind": kind, "telemetry": str(self._telemetry), **asked}
-        text = json.dumps(asked, sort_keys=True)
+        query = {"kind": kind, "telemetry": str(self._telemetry), **arguments}
+        text = json.dumps(query, sort_keys=True)
         place = self._directory / hashlib.sha256(text.encode()).hexdigest()
-        if not self._is_made(place):
-            if not self._one.acquire(timeout=self._patience_s):
-                raise RunError("others' figures are being drawn: try again in a minute")
+        if not self._is_cached(place):
+            if not self._slot.acquire(timeout=self._timeout_s):
+                raise RunError("the server is busy with other figures: try again in a minute")
             try:
-                if not self._is_made(place):
+                if not self._is_cached(place):
                     shutil.rmtree(place, ignore_errors=True)
                     self._make(place, text)
             finally:
-                self._one.release()
+                self._slot.release()
         failed = place / FAILED
         if failed.is_file():
             raise InputError(failed.read_text("utf-8"))
@@ -85,39 +85,41 @@ class Drawings:
                 input=text,
                 capture_output=True,
                 text=True,
-                timeout=self._patience_s,
+                timeout=self._timeout_s,
                 env=environment,
                 check=False,
             )
             if done.returncode or not any(aside.iterdir()):
-                raise RunError("this could not be drawn")
+                raise RunError("the figure could not be drawn")
             if (aside / FAILED).exists():
                 self._touch(aside / FAILED)
             aside.replace(place)
         except subprocess.TimeoutExpired:
-            raise RunError("this takes too long to draw: choose a shorter time") from None
+            raise RunError(
+                "the figure took too long to draw: choose a shorter time range"
+            ) from None
         except OSError as error:
-            raise RunError(f"this could not be drawn: {error.strerror}") from None
+            raise RunError(f"the figure could not be drawn: {error.strerror}") from None
         finally:
             shutil.rmtree(aside, ignore_errors=True)
 
     def _tidy(self) -> None:
-        """Delete what nobody has looked at for longest, where there is too much."""
+        """Delete the least recently used drawings beyond the limits on number and size."""
         kept = sorted(self._directory.iterdir(), key=lambda place: -place.stat().st_mtime)
-        held = 0
+        size = 0
         for number, place in enumerate(kept):
-            held += sum(file.stat().st_size for file in place.iterdir() if file.is_file())
-            if number >= _MOST_KEPT or held > _MOST_KEPT_BYTES:
+            size += sum(file.stat().st_size for file in place.iterdir() if file.is_file())
+            if number >= _MOST_DRAWINGS or size > _MOST_BYTES:
                 shutil.rmtree(place, ignore_errors=True)
 
     def _touch(self, path: Path) -> None:
-        """Note on a file or directory that it was made or looked at now."""
+        """Set the modification time to now: the time of the failure or of the last access."""
         now_ns = self._clock.now_ns()
         os.utime(path, ns=(now_ns, now_ns))
 
-    def _is_made(self, place: Path) -> bool:
+    def _is_cached(self, place: Path) -> bool:
         try:
             failed_ns = (place / FAILED).stat().st_mtime_ns
         except OSError:
             return place.is_dir()
-        return self._clock.now_ns() - failed_ns < _FAILED_KEPT_S * 1e9
+        return self._clock.now_ns() - failed_ns < _FAILURE_LIFETIME_S * 1e9

@@ -1,7 +1,7 @@
-"""Makes one figure, series or report, as a process of its own: `... figure DIRECTORY < asked.json`.
+"""Subprocess that makes one figure, series or report: `... figure DIRECTORY < query.json`.
 
-It writes one file into the directory: what was asked for, or `failed`, which says why not. Files of
-runs are others' work: they are read here, where little can be had and little be lost.
+It writes one file into the directory: the result, or `failed` with the reason. Files of runs are
+untrusted; this process reads them with limited memory and time, apart from the orchestrator.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _BINS = 288
 
 
 def main() -> int:
-    """Make what standard input asks for."""
+    """Answer the query on standard input, with limits on memory and CPU time."""
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_CPU, (_CPU_S, _CPU_S))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -43,45 +43,45 @@ def main() -> int:
     return 0
 
 
-def make(asked: dict[str, Any], directory: Path) -> None:
-    """Write what was asked for into a directory, or why it cannot be made."""
+def make(query: dict[str, Any], directory: Path) -> None:
+    """Write the result of a query into a directory, or the file `failed` with the reason."""
     try:
-        name, content = _KINDS[asked["kind"]](asked)
+        name, content = _KINDS[query["kind"]](query)
     except SkyhopError as error:
-        name, content = "failed", _told(error, asked).encode()
+        name, content = "failed", _public_message(error, query).encode()
     (directory / name).write_bytes(content)
 
 
-def _told(error: SkyhopError, asked: dict[str, Any]) -> str:
-    """Return what is wrong, without where the orchestrator keeps things."""
+def _public_message(error: SkyhopError, query: dict[str, Any]) -> str:
+    """Return an error's message without paths of the orchestrator, at most 300 characters."""
     text = str(error)
     for key in ("file", "directory", "telemetry"):
-        place = Path(asked.get(key, "/"))
+        place = Path(query.get(key, "/"))
         text = text.replace(str(place), place.name)
     return re.sub(r"(/[^\s/:]+)+/(?=[^\s/]+)", "", text)[:300]
 
 
-def _read(asked: dict[str, Any], fields: tuple[str, ...]) -> pl.DataFrame:
+def _read(query: dict[str, Any], fields: tuple[str, ...]) -> pl.DataFrame:
     from skyhop.telemetry.store import Store
 
-    store = Store(Path(asked["telemetry"]))
-    if asked["node"] not in store.nodes():
-        raise InputError(f"there is no telemetry of {asked['node']} yet")
-    frame = store.read([asked["node"]], fields, asked["from_ns"], asked["to_ns"])
+    store = Store(Path(query["telemetry"]))
+    if query["node"] not in store.nodes():
+        raise InputError(f"there is no telemetry of {query['node']} yet")
+    frame = store.read([query["node"]], fields, query["from_ns"], query["to_ns"])
     if frame.is_empty():
-        raise InputError(f"there is no telemetry of {asked['node']} in this time")
+        raise InputError(f"there is no telemetry of {query['node']} in this time range")
     return frame
 
 
-def _series(asked: dict[str, Any]) -> tuple[str, bytes]:
-    """Make columns of means over equal times, and quantiles of the latency."""
+def _series(query: dict[str, Any]) -> tuple[str, bytes]:
+    """Return telemetry as JSON: means over equal intervals, and 201 quantiles of the latency."""
     import numpy as np
     import polars as pl
 
-    frame = _read(asked, _SERIES)
-    span_ns = asked["to_ns"] - asked["from_ns"]
+    frame = _read(query, _SERIES)
+    span_ns = query["to_ns"] - query["from_ns"]
     step_ns = max(10**9, -(-span_ns // _BINS // 10**9) * 10**9)
-    at = (pl.col("time_ns") - asked["from_ns"]) // step_ns * step_ns + asked["from_ns"]
+    at = (pl.col("time_ns") - query["from_ns"]) // step_ns * step_ns + query["from_ns"]
     binned = (
         frame.group_by(at.alias("time_ns"))
         .agg(
@@ -114,48 +114,48 @@ def _drawn(sheet: Sheet) -> tuple[str, bytes]:
     return "figure.png", figure_bytes(sheet, "png")
 
 
-def _orientation(asked: dict[str, Any]) -> tuple[str, bytes]:
+def _orientation(query: dict[str, Any]) -> tuple[str, bytes]:
     from skyhop.analysis.orientation import FIELDS, by_orientation
     from skyhop.figures.orientation import orientation_figure
 
-    found = by_orientation(_read(asked, FIELDS), permutations=199)
-    return _drawn(orientation_figure(found, width=asked["width"]))
+    found = by_orientation(_read(query, FIELDS), permutations=199)
+    return _drawn(orientation_figure(found, width=query["width"]))
 
 
-def _spikes(asked: dict[str, Any]) -> tuple[str, bytes]:
+def _spikes(query: dict[str, Any]) -> tuple[str, bytes]:
     from skyhop.analysis.spikes import find_spikes, series_of
     from skyhop.figures.spikes import spikes_figure
 
-    frame = _read(asked, (_LATENCY, _DROP))
-    found = find_spikes(series_of(frame, _LATENCY, _DROP, asked["node"]))
-    return _drawn(spikes_figure(found, width=asked["width"]))
+    frame = _read(query, (_LATENCY, _DROP))
+    found = find_spikes(series_of(frame, _LATENCY, _DROP, query["node"]))
+    return _drawn(spikes_figure(found, width=query["width"]))
 
 
-def _segments(asked: dict[str, Any]) -> tuple[str, bytes]:
+def _segments(query: dict[str, Any]) -> tuple[str, bytes]:
     from skyhop.analysis.dissection import dissect
     from skyhop.figures.dissection import dissection_figure
     from skyhop.telemetry.traces import read_traces
 
-    traces = read_traces(Path(asked["file"]))
-    return _drawn(dissection_figure(dissect(traces), width=asked["width"]))
+    traces = read_traces(Path(query["file"]))
+    return _drawn(dissection_figure(dissect(traces), width=query["width"]))
 
 
-def _sky(asked: dict[str, Any]) -> tuple[str, bytes]:
-    from skyhop.dish.messages import seen_in
+def _sky(query: dict[str, Any]) -> tuple[str, bytes]:
+    from skyhop.dish.messages import read_obstruction_map
     from skyhop.figures.obstruction import draw_obstruction
 
-    seen = seen_in(Path(asked["file"]))
-    return _drawn(draw_obstruction(seen, "Obstruction map", asked["width"]))
+    seen = read_obstruction_map(Path(query["file"]))
+    return _drawn(draw_obstruction(seen, "Obstruction map", query["width"]))
 
 
-def _report(asked: dict[str, Any]) -> tuple[str, bytes]:
-    """Make skyhop's own report of a run directory, in one file."""
+def _report(query: dict[str, Any]) -> tuple[str, bytes]:
+    """Return skyhop's report of a run directory, as one HTML file."""
     from skyhop.report.page import write_report
 
     with tempfile.TemporaryDirectory() as aside:
-        # The run directory is the orchestrator's own copy: it is read where it cannot be changed.
+        # Work on a copy: the original is the orchestrator's.
         run = Path(aside) / "run"
-        shutil.copytree(asked["directory"], run, symlinks=True)
+        shutil.copytree(query["directory"], run, symlinks=True)
         page = write_report([run], Path(aside) / "report.html")
         return "report.html", page.read_bytes()
 

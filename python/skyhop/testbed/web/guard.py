@@ -1,4 +1,4 @@
-"""What holds for every request and answer: headers, and how much a request may bring."""
+"""ASGI middleware: security headers of every response, and limits on a request's size."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from skyhop.testbed.job import LONGEST_FILE_BYTES, LONGEST_INPUTS_BYTES
 
 LARGEST_FORM = 512_000
-"""Bytes of a request, with room for what a browser makes of a policy's letters."""
+"""Upper limit on a request body in bytes, with room for the percent-encoding of a policy's text."""
 LARGEST_JOB = LONGEST_INPUTS_BYTES + LARGEST_FORM + 4 * LONGEST_FILE_BYTES
 _WITH_FILES = ("/submit", "/jobs/")
 _LONGEST_ADDRESS = 4_000
@@ -27,17 +27,17 @@ _ALWAYS = {
     "strict-transport-security": "max-age=31536000",
     "x-frame-options": "DENY",
 }
-_UNLESS_SAID = {"content-security-policy": _POLICY, "cache-control": "no-store"}
+_DEFAULT_HEADERS = {"content-security-policy": _POLICY, "cache-control": "no-store"}
 
 
 class Guard:
-    """An ASGI application around another."""
+    """ASGI middleware that adds headers and refuses requests that are too large."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
+        """Check one request, and pass it to the inner application."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -50,29 +50,32 @@ class Guard:
         limit = LARGEST_JOB if scope["path"].startswith(_WITH_FILES) else LARGEST_FORM
         if len(scope["path"]) + len(scope.get("query_string", b"")) > _LONGEST_ADDRESS:
             await PlainTextResponse("the address is too long", 414)(scope, receive, guarded)
-        elif _said_bytes(Headers(scope=scope)) > limit:
+        elif _declared_bytes(Headers(scope=scope)) > limit:
             await PlainTextResponse(_TOO_MUCH, 413)(scope, receive, guarded)
         else:
             await self._app(scope, _counted(receive, limit), guarded)
 
 
-_TOO_MUCH = "this is more than a request may bring"
+_TOO_MUCH = "the request is too large"
 
 
 def _add_headers(headers: MutableHeaders) -> None:
     for name, value in _ALWAYS.items():
         headers[name] = value
-    for name, value in _UNLESS_SAID.items():
+    for name, value in _DEFAULT_HEADERS.items():
         headers.setdefault(name, value)
 
 
-def _said_bytes(headers: Headers) -> int:
+def _declared_bytes(headers: Headers) -> int:
     text = headers.get("content-length", "0")
     return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else 0  # noqa: PLR2004
 
 
 def _counted(receive: Receive, limit: int) -> Receive:
-    """Return `receive`, which ends a request that brings more than it said."""
+    """Return a `receive` that raises an HTTP error once the body exceeds the limit.
+
+    The header `content-length` may be absent or wrong, so the actual bytes are counted.
+    """
     taken = 0
 
     async def counted() -> Message:

@@ -1,6 +1,6 @@
-"""The map of nodes: coastlines and places as one SVG, with a region to look closer at.
+"""Map of the nodes as SVG: coastlines and node locations, of the world or of one region.
 
-Longitude and latitude are the two axes, a degree of each as wide as in the region's middle.
+The projection is equirectangular, true to scale at the middle latitude of the region.
 """
 
 from __future__ import annotations
@@ -20,20 +20,21 @@ REGIONS: dict[str, tuple[str, tuple[float, float, float, float]]] = {
     "asia": ("Asia", (58.0, 150.0, -2.0, 56.0)),
     "oceania": ("Oceania", (108.0, 182.0, -48.0, 2.0)),
 }
-"""By address: the name, and west, east, south, north in degrees."""
+"""Regions by their query parameter: name, and bounds west, east, south, north in degrees."""
 WIDTH = 720
 _FEWEST_PX = 0.7
-"""Points of a coast nearer than that to the last one are left out."""
+"""Shortest distance in pixels between successive points of a coastline; closer points are dropped.
+"""
 _ROOM_DEG = 2.0
 _LETTER_PX = 9.5
-"""How wide a letter of a name is, at most nearly."""
+"""Assumed width of a letter of a label in pixels, nearly an upper bound."""
 
 _Box = tuple[float, float, float, float]
 
 
 @dataclass(frozen=True)
 class Pin:
-    """A node on the map, and where its name stands."""
+    """Position of a node on the map and of its label, in pixels."""
 
     x: float
     y: float
@@ -45,11 +46,11 @@ class Pin:
 
 
 @dataclass(frozen=True)
-class Drawn:
-    """The map for one width; the letters of a picture shrink with it."""
+class MapDrawing:
+    """Map drawn for one screen width. Text in an SVG scales with it, so each width has its own."""
 
     size: str
-    """"wide" or "narrow"."""
+    """CSS class of the size: "wide" or "narrow"."""
     width: int
     height: int
     scale: float
@@ -58,36 +59,36 @@ class Drawn:
 
 @dataclass(frozen=True)
 class Map:
-    """What the template draws."""
+    """Content of the map for the template: region, land and drawings per width."""
 
     region: str
     land: str
-    sizes: Sequence[Drawn]
+    sizes: Sequence[MapDrawing]
     without_place: Sequence[str]
     elsewhere: Sequence[str]
-    """Nodes that are not in this region."""
+    """Names of the nodes outside this region."""
 
 
 def node_map(nodes: Sequence[dict[str, Any]], wanted: str = "") -> Map:
-    """Return the map of nodes, of a region, or of the smallest that holds all of them."""
+    """Return the map of nodes in a region; default: the first region that contains all of them."""
     placed = [n for n in nodes if n["latitude_deg"] is not None and n["longitude_deg"] is not None]
     region = wanted if wanted in REGIONS else _smallest(placed)
     inside = [node for node in placed if _is_in(region, node)]
     return Map(
         region,
         _land(region),
-        [_drawn("wide", 1.0, region, inside), _drawn("narrow", 0.5, region, inside)],
+        [_drawing("wide", 1.0, region, inside), _drawing("narrow", 0.5, region, inside)],
         [n["name"] for n in nodes if n not in placed],
         [n["name"] for n in placed if n not in inside],
     )
 
 
-def _drawn(size: str, scale: float, region: str, nodes: Sequence[dict[str, Any]]) -> Drawn:
-    """Place pins, and each one's name where it covers neither a pin nor another name."""
+def _drawing(size: str, scale: float, region: str, nodes: Sequence[dict[str, Any]]) -> MapDrawing:
+    """Place the pins; place each label so that it overlaps no pin and no other label."""
     height, to_px = _frame(region)
     at = {}
     for node in nodes:
-        x, y = to_px(_turned(region, node["longitude_deg"]), node["latitude_deg"])
+        x, y = to_px(_shifted(region, node["longitude_deg"]), node["latitude_deg"])
         at[node["name"]] = (round(x * scale, 1), round(y * scale, 1))
     taken = [(x - 8, y - 8, x + 8, y + 8) for x, y in at.values()]
     pins = []
@@ -105,16 +106,16 @@ def _drawn(size: str, scale: float, region: str, nodes: Sequence[dict[str, Any]]
             for each in boxes
             if each[2][0] >= 0
             and each[2][2] <= WIDTH * scale
-            and not any(_meet(each[2], other) for other in taken)
+            and not any(_overlap(each[2], other) for other in taken)
         ]
         side, drop, box = (free or boxes)[0]
         taken.append(box)
         anchor = "start" if side > 0 else "end"
         pins.append(Pin(x, y, node["name"], x + 11 * side, y + drop + 5, anchor, node))
-    return Drawn(size, round(WIDTH * scale), round(height * scale), scale, pins)
+    return MapDrawing(size, round(WIDTH * scale), round(height * scale), scale, pins)
 
 
-def _meet(one: _Box, other: _Box) -> bool:
+def _overlap(one: _Box, other: _Box) -> bool:
     across = one[0] < other[2] and other[0] < one[2]
     return across and one[1] < other[3] and other[1] < one[3]
 
@@ -128,32 +129,35 @@ def _smallest(placed: Sequence[dict[str, Any]]) -> str:
 
 
 def _stretch(region: str) -> float:
-    """Return how much longer a degree of latitude is drawn than one of longitude."""
+    """Return the ratio of a degree of latitude to a degree of longitude in the drawing."""
     _, _, south, north = REGIONS[region][1]
     return 1.15 if region == "world" else 1 / math.cos(math.radians((south + north) / 2))
 
 
 def _bounds(region: str) -> tuple[float, float, float, float]:
-    """Return a region's bounds, so wide that the map is half as high as wide, or less."""
+    """Return a region's bounds, widened so that the map is at most half as high as wide."""
     west, east, south, north = REGIONS[region][1]
     lacking = max(0.0, 2 * _stretch(region) * (north - south) - (east - west))
     return west - lacking / 2, east + lacking / 2, south, north
 
 
-def _turned(region: str, longitude_deg: float) -> float:
-    """Return a longitude that lies east of the region's western edge."""
+def _shifted(region: str, longitude_deg: float) -> float:
+    """Return the longitude shifted by multiples of 360 degrees to lie east of the western edge."""
     west = _bounds(region)[0]
     return (longitude_deg - west) % 360 + west
 
 
 def _is_in(region: str, node: dict[str, Any]) -> bool:
     _, east, south, north = _bounds(region)
-    inside = _turned(region, node["longitude_deg"]) <= east
+    inside = _shifted(region, node["longitude_deg"]) <= east
     return inside and south <= node["latitude_deg"] <= north
 
 
 def _frame(region: str) -> tuple[int, Callable[[float, float], tuple[float, float]]]:
-    """Return a region's height, and what makes pixels of longitude and latitude."""
+    """Return a region's height in pixels, and the projection to pixels.
+
+    The projection takes longitude and latitude in degrees.
+    """
     west, east, south, north = _bounds(region)
     stretch = _stretch(region)
     per_deg = WIDTH / (east - west)
@@ -167,7 +171,7 @@ def _frame(region: str) -> tuple[int, Callable[[float, float], tuple[float, floa
 
 @lru_cache(maxsize=len(REGIONS))
 def _land(region: str) -> str:
-    """Return the land of a region as what an SVG path holds; lakes are holes in it."""
+    """Return the land of a region as SVG path data; lakes are holes in it."""
     from skyhop.data.land import land_deg
 
     west, east, south, north = _bounds(region)

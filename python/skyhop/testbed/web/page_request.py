@@ -1,7 +1,7 @@
-"""One request as pages are given it: who asks, what was filled in, how to answer.
+"""Request object of the page handlers: caller, form fields and ways to respond.
 
-A page is a plain function that takes an `Ask` and returns a response. It runs in a thread; what it
-raises becomes an error page.
+A page handler is a function from a `PageRequest` to a response. It runs in a worker thread, and its
+exceptions become error pages.
 """
 
 from __future__ import annotations
@@ -20,206 +20,223 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
 from skyhop.errors import InputError, RunError, SkyhopError
-from skyhop.testbed.orchestrator import access, people
-from skyhop.testbed.orchestrator.desk import (
+from skyhop.testbed.orchestrator import access, accounts
+from skyhop.testbed.orchestrator.core import Orchestrator
+from skyhop.testbed.orchestrator.request_context import (
     Caller,
     ConflictError,
     DeniedError,
-    Desk,
     NotFoundError,
+    RequestContext,
     UnknownCallerError,
 )
-from skyhop.testbed.orchestrator.office import Office
 from skyhop.testbed.web import session as sessions
 from skyhop.testbed.web.drawings import Drawings
-from skyhop.testbed.web.look import Look
-from skyhop.testbed.web.recent import Recent
-from skyhop.testbed.web.session import Limit, Session
+from skyhop.testbed.web.recent import RecentTelemetry
+from skyhop.testbed.web.rendering import Renderer
+from skyhop.testbed.web.session import RateLimit, Session
 
 _MOST_FIELDS, _MOST_FILES = 200, 100
 _THREADS = 6
-"""Of pages at once; each may hold a connection to the database."""
+"""Upper limit on concurrent page handlers; each may hold a connection of the database pool."""
 
 _LOG = logging.getLogger(__name__)
 _Result = TypeVar("_Result")
-Page = Callable[["Ask"], Response]
+Page = Callable[["PageRequest"], Response]
+"""Page handler: builds the response of one request."""
 
 
 @dataclass
-class Rooms:
-    """What all requests share."""
+class AppState:
+    """Objects that all requests of the application share."""
 
-    office: Office
-    look: Look
+    orchestrator: Orchestrator
+    renderer: Renderer
     drawings: Drawings
-    recent: Recent
-    logins: Limit = field(default_factory=lambda: Limit(10))
-    all_logins: Limit = field(default_factory=lambda: Limit(120))
-    requests: Limit = field(default_factory=lambda: Limit(600))
+    recent: RecentTelemetry
+    logins: RateLimit = field(default_factory=lambda: RateLimit(10))
+    all_logins: RateLimit = field(default_factory=lambda: RateLimit(120))
+    requests: RateLimit = field(default_factory=lambda: RateLimit(600))
     threads: anyio.CapacityLimiter | None = None
 
 
 @dataclass
-class Ask:
-    """One request."""
+class PageRequest:
+    """One HTTP request, with its session and form fields."""
 
-    rooms: Rooms
-    request: Request
+    state: AppState
+    http: Request
     session: Session | None = None
     csrf: str = ""
-    """What the forms of the answer hold."""
+    """CSRF token for the forms of the response."""
     form: Mapping[str, list[str]] = field(default_factory=dict)
     files: Mapping[str, bytes] = field(default_factory=dict)
 
     @property
-    def office(self) -> Office:
-        """The orchestrator."""
-        return self.rooms.office
+    def orchestrator(self) -> Orchestrator:
+        """The orchestrator that the pages show."""
+        return self.state.orchestrator
 
     @property
     def caller(self) -> Caller:
-        """Who asks.
+        """The logged-in user.
 
         Raises:
-            UnknownCallerError: nobody has logged in.
+            UnknownCallerError: the request has no valid session.
         """
         if self.session is None:
             raise UnknownCallerError("log in first")
         return self.session.caller
 
     @property
-    def wants_part(self) -> bool:
-        """Whether a script asks for a part of a page."""
-        return self.request.headers.get("hx-request") == "true"
+    def is_partial(self) -> bool:
+        """Whether htmx requests a fragment of a page."""
+        return self.http.headers.get("hx-request") == "true"
 
-    def path(self, name: str) -> str:
-        """Return a part of the address that has a name."""
-        return str(self.request.path_params[name])
+    def path_param(self, name: str) -> str:
+        """Return a named parameter of the path."""
+        return str(self.http.path_params[name])
 
     def query(self, name: str, default: str = "") -> str:
-        """Return what stands behind the question mark, at most 200 characters of it."""
-        return self.request.query_params.get(name, default)[:200]
+        """Return a query parameter, cut to 200 characters."""
+        return self.http.query_params.get(name, default)[:200]
 
-    def number(self, name: str, default: int, least: int, most: int) -> int:
-        """Return a whole number from behind the question mark; what is none is the default."""
+    def query_number(self, name: str, default: int, least: int, most: int) -> int:
+        """Return an integer query parameter, clamped to a range; the default if it is invalid."""
         text = self.query(name)
         known = text.isascii() and text.isdigit() and len(text) <= len(str(most))
         return min(max(int(text), least), most) if known else default
 
-    def field(self, name: str, default: str = "") -> str:
-        """Return what was filled in."""
+    def form_field(self, name: str, default: str = "") -> str:
+        """Return the first value of a form field."""
         return next(iter(self.form.get(name, [])), default)
 
-    def page(self, template: str, status: int = 200, **values: Any) -> Response:
-        """Answer with a page."""
-        html = self.rooms.look.render(template, self, values)
+    def render(self, template: str, status: int = 200, **values: Any) -> Response:
+        """Return a page rendered from a template."""
+        html = self.state.renderer.render(template, self, values)
         return Response(html, status, media_type="text/html")
 
-    def go(self, path: str, done: str = "") -> Response:
-        """Answer with another page, which says that something was done."""
+    def redirect(self, path: str, done: str = "") -> Response:
+        """Return a redirect (303) to a page.
+
+        `done` is the key of the message that the page shows.
+        """
         return RedirectResponse(f"{path}?done={done}" if done else path, 303)
 
-    def reading(self) -> AbstractContextManager[Desk]:
-        """Give a desk that changes nothing."""
-        return self.office.reading(self.caller)
+    def reading(self) -> AbstractContextManager[RequestContext]:
+        """Open a read-only request context of the caller."""
+        return self.orchestrator.reading(self.caller)
 
-    def act(self, procedure: str, target: str, do: Callable[[Desk], _Result]) -> _Result:
-        """Do one matter, as the remote procedure of that name does it; the audit log tells of it.
+    def run_procedure(
+        self, procedure: str, target: str, action: Callable[[RequestContext], _Result]
+    ) -> _Result:
+        """Execute an action with the permissions and the audit line of a remote procedure.
 
         Raises:
-            DeniedError and what the matter raises: nothing was changed then.
+            DeniedError: the caller's role may not call the procedure.
+            SkyhopError: the action failed, and its transaction was rolled back.
         """
         try:
             access.check_role(procedure, self.caller)
-            return self.do(procedure, target, do)
+            return self.run_audited(procedure, target, action)
         except (DeniedError, InputError) as error:
             if procedure in access.AUDITED:
-                with self.office.writing(self.caller) as desk:
-                    desk.note(procedure, target[:200], f"refused: {str(error)[:300]}")
+                with self.orchestrator.writing(self.caller) as ctx:
+                    ctx.audit(procedure, target[:200], f"refused: {str(error)[:300]}")
             raise
 
-    def do(self, what: str, target: str, do: Callable[[Desk], _Result]) -> _Result:
-        """Do one matter that is everybody's own; the audit log tells of it."""
-        with self.office.writing(self.caller) as desk:
-            result = do(desk)
-            desk.note(what, target[:200])
+    def run_audited(
+        self, what: str, target: str, action: Callable[[RequestContext], _Result]
+    ) -> _Result:
+        """Execute an action that every user may do on their own account; add an audit line."""
+        with self.orchestrator.writing(self.caller) as ctx:
+            result = action(ctx)
+            ctx.audit(what, target[:200])
         return result
 
     def check_admin(self) -> None:
-        """Let administrators pass.
+        """Check that the caller is an administrator.
 
         Raises:
-            DeniedError: it is none.
+            DeniedError: the caller is not.
         """
         if not self.caller.is_admin:
             raise DeniedError("this page is for administrators")
 
 
 def endpoint(
-    rooms: Rooms, handler: Page, *, is_open: bool = False
+    state: AppState, handler: Page, *, is_open: bool = False
 ) -> Callable[[Request], Awaitable[Response]]:
-    """Return what the router calls: who asks, is it from one of our forms, the page, errors."""
+    """Return the ASGI endpoint for a handler.
 
-    async def answer(request: Request) -> Response:
-        ask = Ask(rooms, request)
-        if rooms.threads is None:
-            rooms.threads = anyio.CapacityLimiter(_THREADS)
+    The endpoint authenticates the user, checks the CSRF token, calls the handler, and turns
+    exceptions into error pages.
+    """
+
+    async def answer(http: Request) -> Response:
+        request = PageRequest(state, http)
+        if state.threads is None:
+            state.threads = anyio.CapacityLimiter(_THREADS)
         try:
-            await anyio.to_thread.run_sync(_know, ask, limiter=rooms.threads)
-            if ask.session is None and not is_open:
+            await anyio.to_thread.run_sync(_authenticate, request, limiter=state.threads)
+            if request.session is None and not is_open:
                 raise UnknownCallerError("log in first")
-            if request.method == "POST":
-                await _take_form(ask)
-            return await anyio.to_thread.run_sync(handler, ask, limiter=rooms.threads)
+            if http.method == "POST":
+                await _read_form(request)
+            return await anyio.to_thread.run_sync(handler, request, limiter=state.threads)
         except (SkyhopError, HTTPException, ClientDisconnect) as error:
-            return refused(ask, error)
+            return refused(request, error)
         except Exception:
-            # Whoever asks is told that it is not their fault; why, stands in the log.
-            _LOG.exception("%s %s", request.method, request.url.path)
-            return refused(ask, HTTPException(500, "this is a fault of the testbed's"))
+            # The user learns that it is a fault of the server; the log has the details.
+            _LOG.exception("%s %s", http.method, http.url.path)
+            return refused(
+                request,
+                HTTPException(500, "internal error of the testbed: its log has the details"),
+            )
 
     return answer
 
 
-def _know(ask: Ask) -> None:
-    """Find out who asks, from the cookie."""
-    rooms, secret = ask.rooms, sessions.cookie(ask.request, sessions.SESSION_COOKIE)
+def _authenticate(request: PageRequest) -> None:
+    """Set the session from the cookie, and check its user's rate limit."""
+    state, secret = request.state, sessions.cookie(request.http, sessions.SESSION_COOKIE)
     if secret:
         with suppress(UnknownCallerError):
-            caller = ask.office.caller_of_token(secret, people.SESSION)
-            ask.session = Session(secret, caller)
-            ask.csrf = ask.session.csrf
-    if ask.session is None:
+            caller = request.orchestrator.caller_of_token(secret, accounts.SESSION)
+            request.session = Session(secret, caller)
+            request.csrf = request.session.csrf
+    if request.session is None:
         return
-    with ask.reading() as desk:
-        most = desk.settings.requests_per_minute
-    if not rooms.requests.takes(ask.caller.name, ask.office.now_ns(), most):
+    with request.reading() as ctx:
+        most = ctx.settings.requests_per_minute
+    if not state.requests.allow(request.caller.name, request.orchestrator.now_ns(), most):
         raise HTTPException(429, "too many requests: wait a minute")
 
 
-async def _take_form(ask: Ask) -> None:
-    """Read what was filled in, and check that it was in one of our forms.
+async def _read_form(request: PageRequest) -> None:
+    """Read the form fields and files, and check the CSRF token.
 
     Raises:
-        HTTPException, DeniedError: it is too much, or was not.
+        HTTPException: the form has too many or too large fields.
+        DeniedError: the form was not sent by one of these pages, or its session has ended.
     """
-    request = ask.request
-    wrong = DeniedError("this form is not from here, or too old: load its page again")
-    if not sessions.is_from_here(request):
+    http = request.http
+    wrong = DeniedError("this form is not from this site, or it has expired: reload its page")
+    if not sessions.is_same_origin(http):
         raise wrong
     values: dict[str, list[str]] = {}
     files: dict[str, bytes] = {}
-    async with request.form(max_files=_MOST_FILES, max_fields=_MOST_FIELDS) as form:
+    async with http.form(max_files=_MOST_FILES, max_fields=_MOST_FIELDS) as form:
         for name, value in form.multi_items():
             if isinstance(value, UploadFile):
                 if value.filename:
                     files[value.filename] = await value.read()
             else:
                 values.setdefault(name, []).append(value)
-    ask.form, ask.files = values, files
-    name = sessions.SESSION_COOKIE if ask.session else sessions.LOGIN_COOKIE
-    secret = ask.session.secret if ask.session else sessions.cookie(request, name)
-    given = request.headers.get(sessions.CSRF_HEADER) or ask.field("csrf")
+    request.form, request.files = values, files
+    name = sessions.SESSION_COOKIE if request.session else sessions.LOGIN_COOKIE
+    secret = request.session.secret if request.session else sessions.cookie(http, name)
+    given = http.headers.get(sessions.CSRF_HEADER) or request.form_field("csrf")
     if not secret or not sessions.is_csrf(secret, given):
         raise wrong
 
@@ -232,33 +249,33 @@ _STATUS: tuple[tuple[type[Exception], int], ...] = (
     (InputError, 400),
     (RunError, 503),
 )
-_CALLED = {
-    400: "That cannot be",
+_TITLES = {
+    400: "Invalid request",
     401: "Log in first",
-    403: "Not for you",
-    404: "There is no such page",
-    405: "Not in that way",
-    409: "Others were first",
-    413: "Too much",
-    429: "Too often",
-    503: "It does not work now",
+    403: "Permission denied",
+    404: "Not found",
+    405: "Method not allowed",
+    409: "Conflict with other jobs",
+    413: "Request too large",
+    429: "Too many requests",
+    503: "Not available now",
 }
 
 
-def refused(ask: Ask, error: Exception) -> Response:
-    """Return the page of an error: one line, and where to go on."""
+def refused(request: PageRequest, error: Exception) -> Response:
+    """Return the error page of an exception; the log-in page if there is no session."""
     if isinstance(error, HTTPException):
-        status, said = error.status_code, str(error.detail)
+        status, problem = error.status_code, str(error.detail)
     elif isinstance(error, ClientDisconnect):
         return PlainTextResponse("", 400)
     else:
         status = next((number for kind, number in _STATUS if isinstance(error, kind)), 500)
-        said = str(error)
-    is_page = ask.request.method == "GET" and not ask.wants_part
-    if status == 401 and is_page and not ask.request.url.path.endswith(".json"):  # noqa: PLR2004
-        path = ask.request.url.path
-        return ask.go("/login" if path == "/" else f"/login?next={quote(path)}")
-    if ask.wants_part or ask.request.url.path.endswith(".json"):
-        return PlainTextResponse(said, status)
-    called = _CALLED.get(status, "It went wrong")
-    return ask.page("error.html", status, title=called, said=said)
+        problem = str(error)
+    is_page = request.http.method == "GET" and not request.is_partial
+    if status == 401 and is_page and not request.http.url.path.endswith(".json"):  # noqa: PLR2004
+        path = request.http.url.path
+        return request.redirect("/login" if path == "/" else f"/login?next={quote(path)}")
+    if request.is_partial or request.http.url.path.endswith(".json"):
+        return PlainTextResponse(problem, status)
+    title = _TITLES.get(status, "Internal error")
+    return request.render("error.html", status, title=title, problem=problem)

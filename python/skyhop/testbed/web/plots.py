@@ -1,7 +1,7 @@
-"""Small charts that are part of a page: lines over time, a distribution, a day's bookings, as SVG.
+"""Inline SVG charts of the pages: lines over time and a distribution.
 
-What a chart shows is a `Chart`, and the template that draws it asks it for paths and ticks. Each is
-drawn twice, for a desk and for a phone, since the letters of a picture shrink with it.
+A `Chart` holds the data, and gives paths and ticks to the template. Each chart is drawn twice, for
+wide and narrow screens, since text in an SVG scales with it.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ _UNITS = ((1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s"), (1.0, "bit/s"))
 
 @dataclass(frozen=True)
 class Line:
-    """One line of a chart, or an area between two."""
+    """Line of a chart, or an area between two lines."""
 
     name: str
     values: Numbers
     low: Numbers | None = None
-    """With this, the area between the two."""
+    """Lower bound of the area; None for a line."""
 
 
 @dataclass(frozen=True)
-class Drawn:
-    """A chart for one width."""
+class ChartDrawing:
+    """Chart drawn for one screen width, in pixels."""
 
     size: str
-    """"wide" or "narrow"."""
+    """CSS class of the size: "wide" or "narrow"."""
     width: int
     height: int
     x_ticks: Sequence[tuple[float, str]]
     y_ticks: Sequence[tuple[float, str]]
     paths: Sequence[tuple[str, str, int]]
-    """What an SVG path holds, whether it is an "area" or a "line", and the number of its colour."""
+    """SVG path data, CSS class ("area" or "line") and number of the colour, per line."""
     left: int = _LEFT
     right: int = _RIGHT
     top: int = _TOP
@@ -51,33 +51,33 @@ class Drawn:
 
 @dataclass(frozen=True)
 class Chart:
-    """Lines over one axis; without values there is nothing to draw."""
+    """Chart of lines over a common horizontal axis."""
 
     title: str
     unit: str
     x: Sequence[float]
-    """Seconds since 1970, or what the distribution is over."""
+    """Times in seconds since 1970, or the values of the distribution."""
     lines: Sequence[Line]
     x_limits: tuple[float, float]
     y_limits: tuple[float, float] | None = None
     is_time: bool = True
     x_unit: str = ""
-    least_most: float = 0.0
-    """The vertical axis reaches at least so far."""
+    min_upper_limit: float = 0.0
+    """Smallest permitted upper limit of the vertical axis."""
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is known."""
+        """Whether all values of all lines are missing."""
         return all(value is None for line in self.lines for value in line.values)
 
     @property
-    def sizes(self) -> list[Drawn]:
-        """The chart for a desk and for a phone."""
-        return [self._drawn("wide", 600, 210), self._drawn("narrow", 340, 210)]
+    def sizes(self) -> list[ChartDrawing]:
+        """The chart drawn for wide and for narrow screens."""
+        return [self._drawing("wide", 600, 210), self._drawing("narrow", 340, 210)]
 
-    def _drawn(self, size: str, width: int, height: int) -> Drawn:
+    def _drawing(self, size: str, width: int, height: int) -> ChartDrawing:
         values = [value for line in self.lines for value in line.values]
-        low, high = self.y_limits or _limits([*values, self.least_most or None])
+        low, high = self.y_limits or _limits([*values, self.min_upper_limit or None])
         across, up = width - _LEFT - _RIGHT, height - _TOP - _BOTTOM
         begin, end = self.x_limits
 
@@ -96,7 +96,7 @@ class Chart:
                 paths.append((_area(self.x, line, at_x, at_y), "area", number))
             else:
                 paths.append((_path(self.x, line.values, at_x, at_y), "line", number))
-        return Drawn(
+        return ChartDrawing(
             size, width, height,
             [(at_x(value), text) for value, text in ticks],
             [(at_y(value), text) for value, text in _round(low, high, _TICKS)],
@@ -105,7 +105,7 @@ class Chart:
 
 
 def in_unit(lines: Sequence[Line]) -> tuple[str, list[Line]]:
-    """Return a unit of rates that suits lines in bit/s, and these in it."""
+    """Return a suitable unit of rate for lines in bit/s, and the lines converted to it."""
     most = max((v for line in lines for v in line.values if v is not None), default=0.0)
     size, unit = next(((s, u) for s, u in _UNITS if most >= s), _UNITS[-1])
     scaled = [Line(e.name, [None if v is None else v / size for v in e.values]) for e in lines]
@@ -113,7 +113,7 @@ def in_unit(lines: Sequence[Line]) -> tuple[str, list[Line]]:
 
 
 def _limits(values: Iterable[float | None]) -> tuple[float, float]:
-    """Return the limits of an axis that begins at 0."""
+    """Return the limits of an axis from 0 to a round number above the largest value."""
     most = max((value for value in values if value is not None), default=1.0)
     step = _step(max(most, 1e-9) / _TICKS)
     return 0.0, step * math.ceil(max(most, 1e-9) / step)

@@ -1,4 +1,4 @@
-"""How things are written on pages: times, sizes, states; and the templates."""
+"""Rendering of pages: the Jinja templates, and formats of times, sizes, rates and states."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from skyhop.testbed.web import session as sessions
 from skyhop.testbed.words import ACTIVE, State
 
 if TYPE_CHECKING:
-    from skyhop.testbed.web.ask import Ask
+    from skyhop.testbed.web.page_request import PageRequest
 
 _S_NS = 10**9
 _MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86_400
 _DONE = {
-    "policy": "The policy is set; the node takes it over with its next call.",
-    "scavenger": "The switch is set; the node takes it over with its next call.",
+    "policy": "The policy is set; the node applies it once it has its new schedule.",
+    "scavenger": "The scavenger mode is set; the node applies it once it has its new schedule.",
     "submitted": "The job is accepted, and its runs are on the calendar.",
-    "modified": "The job is changed; runs that had begun go on as they were.",
+    "modified": "The job is changed; runs that had begun continue as before.",
     "cancelled": "The job is cancelled.",
-    "aborted": "The run is stopped.",
-    "rescheduled": "The run is moved: this one takes its place.",
-    "profile": "Your profile is changed.",
-    "revoked": "It is revoked.",
-    "user": "The user is kept.",
-    "out": "The user is out, and jobs of theirs that were going have ended.",
-    "deleted": "It is deleted.",
-    "node": "The node is kept.",
+    "aborted": "The run is aborted.",
+    "rescheduled": "The run is moved; this page shows its replacement.",
+    "profile": "Your profile is saved.",
+    "revoked": "The credential is revoked.",
+    "user": "The user is saved.",
+    "out": "The user is disabled or deleted, and their jobs are cancelled.",
+    "deleted": "The node is deleted.",
+    "node": "The node is saved.",
 }
-"""What pages say after a form; addresses carry only the word."""
+"""Messages after a submitted form, by the key in the query parameter `done`."""
 _LINKS = (
     ("/", "Now"),
     ("/nodes", "Nodes"),
@@ -44,8 +44,8 @@ _LINKS = (
 )
 
 
-class _Lacking(jinja2.StrictUndefined):
-    """What is not there: a fault of a template, unless it is a key of what users or nodes wrote."""
+class _Undefined(jinja2.StrictUndefined):
+    """Undefined value: an error, except for a missing key in a dict that users or nodes wrote."""
 
     def __bool__(self) -> bool:  # type: ignore[override]
         return False if isinstance(self._undefined_obj, dict) else super().__bool__()
@@ -56,43 +56,43 @@ class _Lacking(jinja2.StrictUndefined):
     __hash__ = object.__hash__  # type: ignore[assignment]
 
 
-class Look:
-    """The templates."""
+class Renderer:
+    """Jinja environment of the pages, with its filters and common variables."""
 
     def __init__(self) -> None:
         self._templates = jinja2.Environment(
             loader=jinja2.PackageLoader("skyhop.testbed.web"),
             autoescape=True,
-            undefined=_Lacking,
+            undefined=_Undefined,
             trim_blocks=True,
             lstrip_blocks=True,
         )
         self._templates.filters |= {
-            "when": when,
-            "clock": clock,
+            "timestamp": timestamp,
+            "time_of_day": time_of_day,
             "iso": iso,
-            "lasting": lasting,
-            "ago": ago,
-            "bytes": sized,
+            "duration": duration,
+            "relative": relative,
+            "bytes": size_text,
             "rate": rate,
-            "called": called,
+            "state_class": state_class,
             "json": lambda value: json.dumps(value, ensure_ascii=False, sort_keys=True),
         }
 
-    def render(self, template: str, ask: Ask, values: dict[str, Any]) -> str:
-        """Return a page for whoever asks."""
-        look = ask.request.cookies.get(sessions.LOOK_COOKIE, "")
+    def render(self, template: str, request: PageRequest, values: dict[str, Any]) -> str:
+        """Render a template with the variables that all pages have (user, links, message, time)."""
+        theme = request.http.cookies.get(sessions.THEME_COOKIE, "")
         links = list(_LINKS)
-        if ask.session is not None and ask.caller.is_admin:
+        if request.session is not None and request.caller.is_admin:
             links.append(("/admin", "Admin"))
         return self._templates.get_template(template).render(
-            myself=ask.session.caller if ask.session else None,
-            csrf=ask.csrf,
-            look=look if look in sessions.LOOKS else "",
-            links=links if ask.session else [],
-            here=ask.request.url.path,
-            done=_DONE.get(ask.request.query_params.get("done", ""), ""),
-            now_ns=ask.office.now_ns(),
+            myself=request.session.caller if request.session else None,
+            csrf=request.csrf,
+            look=theme if theme in sessions.THEMES else "",
+            links=links if request.session else [],
+            here=request.http.url.path,
+            done=_DONE.get(request.http.query_params.get("done", ""), ""),
+            now_ns=request.orchestrator.now_ns(),
             **values,
         )
 
@@ -103,27 +103,27 @@ def _moment(at_ns: int) -> dt.datetime:
 
 
 def iso(at_ns: int) -> str:
-    """Return an instant as job files have it."""
+    """Return a time in ISO 8601 (UTC, whole seconds), as in job files."""
     return _moment(at_ns).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def when(at_ns: int | None) -> Markup | str:
-    """Return an instant for people, UTC."""
+def timestamp(at_ns: int | None) -> Markup | str:
+    """Return date and time in UTC as a `<time>` element; "never" for None."""
     if at_ns is None:
         return "never"
     text = _moment(at_ns).strftime("%Y-%m-%d %H:%M:%S")
     return Markup('<time datetime="{}">{}</time>').format(iso(at_ns), text)
 
 
-def clock(at_ns: int) -> Markup:
-    """Return the time of the day of an instant, UTC."""
+def time_of_day(at_ns: int) -> Markup:
+    """Return hour and minute in UTC as a `<time>` element."""
     return Markup('<time datetime="{}">{}</time>').format(
         iso(at_ns), _moment(at_ns).strftime("%H:%M")
     )
 
 
-def lasting(seconds: float) -> str:
-    """Return a length of time in the two largest units that it has."""
+def duration(seconds: float) -> str:
+    """Return a duration in its two largest units, such as "2 h 5 min"."""
     left = round(seconds)
     if left < 1:
         return f"{seconds:.2g} s" if seconds > 0 else "0 s"
@@ -137,18 +137,18 @@ def lasting(seconds: float) -> str:
     return " ".join(words)
 
 
-def ago(at_ns: int | None, now_ns: int) -> str:
-    """Return how long ago something was, or in how long it will be."""
+def relative(at_ns: int | None, now_ns: int) -> str:
+    """Return a time relative to now, such as "5 min ago" or "in 2 h"; "never" for None."""
     if at_ns is None:
         return "never"
     away_s = (now_ns - at_ns) / _S_NS
     if abs(away_s) < 1:
         return "now"
-    return f"{lasting(away_s)} ago" if away_s > 0 else f"in {lasting(-away_s)}"
+    return f"{duration(away_s)} ago" if away_s > 0 else f"in {duration(-away_s)}"
 
 
-def sized(count: float | None) -> str:
-    """Return a size in bytes."""
+def size_text(count: float | None) -> str:
+    """Return a size with a decimal unit, such as "1.5 MB"."""
     if count is None:
         return "not known"
     for unit in ("bytes", "kB", "MB", "GB"):
@@ -159,7 +159,7 @@ def sized(count: float | None) -> str:
 
 
 def rate(bps: float | None) -> str:
-    """Return a rate."""
+    """Return a rate with its unit, such as "20 Mbit/s"."""
     if bps is None:
         return "not known"
     for unit in ("bit/s", "kbit/s", "Mbit/s"):
@@ -169,8 +169,8 @@ def rate(bps: float | None) -> str:
     return f"{bps:.3g} Gbit/s"
 
 
-def called(state: str) -> str:
-    """Return to which kind a state belongs, for its colour: its name stands beside it."""
+def state_class(state: str) -> str:
+    """Return the CSS class of a state's colour; the page shows the state's name as well."""
     if state in (State.COMPLETE, "active"):
         return "good"
     if state in (State.FAILED, State.LOST):

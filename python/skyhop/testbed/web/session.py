@@ -1,8 +1,9 @@
-"""Who asks: sessions in cookies, tokens in forms, and how often something may be tried.
+"""Sessions in cookies, CSRF tokens of forms, and rate limits.
 
-A session is a secret of 256 bits, kept by the orchestrator as a hash, with a user and an end. A
-form's token is made of the session's secret: who does not have the cookie cannot make one. Before
-there is a session, a cookie of its own takes that place on the page to log in.
+A session is a 256-bit secret, which the orchestrator stores as a hash with its user and expiry. The
+CSRF token of a form is an HMAC with the session's secret as key, so that only a holder of the
+cookie can make one. On the log-in page, where there is no session yet, a separate cookie holds the
+key.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ from dataclasses import dataclass
 from starlette.requests import Request
 from starlette.responses import Response
 
-from skyhop.testbed.orchestrator import people
-from skyhop.testbed.orchestrator.desk import Caller, Desk
+from skyhop.testbed.orchestrator import accounts
+from skyhop.testbed.orchestrator.request_context import Caller, RequestContext
 from skyhop.testbed.web import queries
 
-SESSION_COOKIE, LOGIN_COOKIE, LOOK_COOKIE = "__Host-skyhop", "__Host-skyhop-login", "skyhop-look"
+SESSION_COOKIE, LOGIN_COOKIE, THEME_COOKIE = "__Host-skyhop", "__Host-skyhop-login", "skyhop-look"
 SESSION_S = 12 * 3600
-LOOKS = ("light", "dark")
+THEMES = ("light", "dark")
 CSRF_HEADER = "x-csrf-token"
 _LOGIN_S = 3600
 _YEAR_S = 365 * 86_400
@@ -33,31 +34,31 @@ _MOST_KNOWN = 10_000
 
 @dataclass(frozen=True)
 class Session:
-    """One that is good."""
+    """Valid session of a logged-in user."""
 
     secret: str
     caller: Caller
 
     @property
     def csrf(self) -> str:
-        """What its forms hold."""
+        """CSRF token of the session's forms."""
         return csrf_of(self.secret)
 
 
 def csrf_of(secret: str) -> str:
-    """Return the token of forms that belong to a cookie's secret."""
+    """Return the CSRF token (HMAC-SHA-256, hexadecimal) for a cookie's secret."""
     return hmac.new(secret.encode(), b"skyhop form", hashlib.sha256).hexdigest()
 
 
 def is_csrf(secret: str, given: str) -> bool:
-    """Return whether a form belongs to a cookie's secret."""
+    """Return whether a CSRF token matches a cookie's secret, in constant time."""
     return hmac.compare_digest(csrf_of(secret).encode(), given.encode())
 
 
-def is_from_here(request: Request) -> bool:
-    """Return whether a request can come from one of our own pages, by what the browser says.
+def is_same_origin(request: Request) -> bool:
+    """Return whether a request comes from one of these pages, by `Sec-Fetch-Site` and `Origin`.
 
-    Pages that tell nobody where one comes from (`referrer-policy`) have the origin "null".
+    Because of the pages' `referrer-policy: no-referrer`, browsers may send the origin "null".
     """
     site = request.headers.get("sec-fetch-site")
     origin = request.headers.get("origin")
@@ -68,47 +69,47 @@ def is_from_here(request: Request) -> bool:
 
 
 def cookie(request: Request, name: str) -> str:
-    """Return a cookie that can be one of ours, "" without one."""
+    """Return a cookie's value, or "" if it is absent, too long or not ASCII."""
     value = request.cookies.get(name, "")
     return value if len(value) <= _LONGEST_SECRET and value.isascii() else ""
 
 
-def begin(desk: Desk) -> str:
-    """Make a session for the caller; return its secret."""
-    end_ns = desk.now_ns + SESSION_S * 1_000_000_000
-    return people.issue(
-        desk, people.SESSION, of_user=desk.caller.name, expires_ns=end_ns, label="page"
+def begin(ctx: RequestContext) -> str:
+    """Create a session for the caller; return the session's secret."""
+    end_ns = ctx.now_ns + SESSION_S * 1_000_000_000
+    return accounts.issue(
+        ctx, accounts.SESSION, of_user=ctx.caller.name, expires_ns=end_ns, label="page"
     )
 
 
-def end(desk: Desk, secret: str) -> None:
-    """Delete a session of the caller."""
-    key = queries.key_of_secret(desk, secret)
+def end(ctx: RequestContext, secret: str) -> None:
+    """Revoke a session of the caller."""
+    key = queries.key_of_secret(ctx, secret)
     if key is not None:
-        people.revoke(desk, desk.caller.name, key)
+        accounts.revoke(ctx, ctx.caller.name, key)
 
 
 def set_session(response: Response, secret: str) -> None:
-    """Have the browser keep a session."""
+    """Set the session cookie, valid for 12 hours."""
     _set(response, SESSION_COOKIE, secret, SESSION_S)
 
 
 def set_login(response: Response, secret: str) -> None:
-    """Have the browser keep what binds the form to log in."""
+    """Set the cookie with the CSRF key of the log-in form, valid for an hour."""
     _set(response, LOGIN_COOKIE, secret, _LOGIN_S)
 
 
 def forget(response: Response, name: str) -> None:
-    """Have the browser forget a cookie."""
+    """Delete a cookie in the browser."""
     _set(response, name, "", 0)
 
 
-def set_look(response: Response, look: str) -> None:
-    """Have the browser keep whether it is to be light or dark; else its own setting counts."""
-    if look in LOOKS:
-        _set(response, LOOK_COOKIE, look, _YEAR_S)
+def set_theme(response: Response, theme: str) -> None:
+    """Set the cookie of the colour theme; delete it to follow the browser's setting."""
+    if theme in THEMES:
+        _set(response, THEME_COOKIE, theme, _YEAR_S)
     else:
-        _set(response, LOOK_COOKIE, "", 0)
+        _set(response, THEME_COOKIE, "", 0)
 
 
 def _set(response: Response, name: str, value: str, seconds: int) -> None:
@@ -117,22 +118,22 @@ def _set(response: Response, name: str, value: str, seconds: int) -> None:
     )
 
 
-class Limit:
-    """How often something may be tried in a minute, by whom it is."""
+class RateLimit:
+    """Token bucket per caller, which limits attempts per minute."""
 
     def __init__(self, per_minute: float) -> None:
         self._per_minute = per_minute
         self._left: OrderedDict[str, tuple[float, int]] = OrderedDict()
         self._lock = threading.Lock()
 
-    def takes(self, who: str, now_ns: int, per_minute: float | None = None) -> bool:
-        """Count one try, and return whether it is among those that are allowed."""
+    def allow(self, who: str, now_ns: int, per_minute: float | None = None) -> bool:
+        """Count one attempt; return whether it is within the limit."""
         most = self._per_minute if per_minute is None else per_minute
         with self._lock:
             left, at_ns = self._left.pop(who, (most, now_ns))
             left = min(most, left + max(0, now_ns - at_ns) / _MINUTE_NS * most)
-            is_taken = left >= 1
-            self._left[who] = (left - is_taken, now_ns)
+            is_allowed = left >= 1
+            self._left[who] = (left - is_allowed, now_ns)
             if len(self._left) > _MOST_KNOWN:
                 self._left.popitem(last=False)
-        return is_taken
+        return is_allowed

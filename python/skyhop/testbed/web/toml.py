@@ -1,4 +1,4 @@
-"""Jobs and policies as TOML that people would write."""
+"""Formatting of jobs and policies as readable TOML."""
 
 from __future__ import annotations
 
@@ -10,15 +10,18 @@ _LIST = re.compile(r"\[\n((?: +[^\n]*,\n)+)\]")
 _LONGEST_LINE = 100
 
 
-def written(values: Mapping[str, Any]) -> str:
-    """Return a table as TOML, short lists in one line; TOML has no word for null."""
+def to_toml(values: Mapping[str, Any]) -> str:
+    """Return a table as TOML, with short lists on one line; keys that are `None` are omitted.
+
+    TOML has no null.
+    """
     import tomli_w
 
     return _LIST.sub(_in_one_line, tomli_w.dumps(_without_none(values)))
 
 
 def _in_one_line(found: re.Match[str]) -> str:
-    # Line ends inside of strings are written as escapes: each line is a value of its own.
+    # Newlines in strings are escaped, so each line is one element.
     items = [line.strip().removesuffix(",") for line in found[1].splitlines()]
     short = f"[{', '.join(items)}]"
     return short if len(short) <= _LONGEST_LINE and items[0] != "[" else found[0]

@@ -1,1 +1,1 @@
-"""A film in a real browser, over a live run's path."""
+"""Playback in a real browser with dash.js, over the path of a live run."""

@@ -1,8 +1,8 @@
-"""A picture that moves, encoded on the spot and cut into a film's chunks.
+"""Encoding of a small test video, split into the chunks of a film.
 
-It is as small as it goes. The server fills each chunk up to the size that the film gives it in its
-track, with a box of ISO 14496-12 (`free`) that players skip: so one picture serves all tracks, and
-sizes are the film's to the byte.
+The server pads each chunk to the film's chunk size in the requested track, with a `free` box of ISO
+14496-12, which players skip. So one video serves all tracks, and sizes match the film's to the
+byte.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ CODECS = "avc1.42c00b"
 WIDTH, HEIGHT = 160, 90
 _FRAMES_PER_S = 10
 _QUALITY = 45
-"""x264's constant rate factor: hardly anything of a picture this small."""
+"""Constant rate factor of x264; 45 keeps the chunks small."""
 _FREE_BYTES = 8
-"""Of a box's own head: its length, and its name."""
+"""Size of a box's header: length and type, four bytes each."""
 
 
 def encoder() -> str:
-    """Return the program that encodes.
+    """Return the path of ffmpeg.
 
     Raises:
-        RunError: it is not there.
+        RunError: ffmpeg is not installed.
     """
     program = shutil.which("ffmpeg")
     if program is None:
-        raise RunError("ffmpeg is not there, which encodes the film: sudo apt-get install ffmpeg")
+        raise RunError("ffmpeg is missing, which encodes the film: sudo apt-get install ffmpeg")
     return program
 
 
@@ -39,13 +39,14 @@ def make_clip(directory: Path, chunk_s: float, chunks: int, *, least_bytes: int)
     """Encode `init.mp4`, `1.m4s`, `2.m4s` … into a directory.
 
     Args:
-        directory: where to.
-        chunk_s: how long each chunk plays, s.
-        chunks: how many there are.
-        least_bytes: what the smallest chunk of the film has room for.
+        directory: output directory.
+        chunk_s: duration of each chunk in s.
+        chunks: number of chunks.
+        least_bytes: size of the film's smallest chunk, which no encoded chunk may exceed.
 
     Raises:
-        RunError: ffmpeg is not there, fails, or makes more than there is room for.
+        RunError: ffmpeg is missing or fails.
+        InputError: the film's smallest chunk is too small.
     """
     program = encoder()
     every = max(1, round(chunk_s * _FRAMES_PER_S))
@@ -65,7 +66,7 @@ def make_clip(directory: Path, chunk_s: float, chunks: int, *, least_bytes: int)
     )  # fmt: skip
     if done.returncode:
         said = done.stderr.strip().splitlines()
-        raise RunError(f"ffmpeg could not encode the film: {said[-1] if said else 'no word why'}")
+        raise RunError(f"ffmpeg could not encode the film: {said[-1] if said else 'no message'}")
     largest = max(file.stat().st_size for file in directory.glob("*.m4s"))
     if largest + _FREE_BYTES > least_bytes:
         raise InputError(
@@ -74,7 +75,7 @@ def make_clip(directory: Path, chunk_s: float, chunks: int, *, least_bytes: int)
         )
 
 
-def filled_up(chunk: bytes, size_bytes: int) -> bytes:
-    """Return a chunk with as much behind it that players skip as makes it that large."""
+def padded(chunk: bytes, size_bytes: int) -> bytes:
+    """Return a chunk that is padded to a size by a `free` box at its end."""
     more = size_bytes - len(chunk)
     return chunk + more.to_bytes(4, "big") + b"free" + bytes(more - _FREE_BYTES)

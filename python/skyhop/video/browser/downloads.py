@@ -1,4 +1,4 @@
-"""Downloads beside a film, through the same bottleneck: without an end, each on its connection."""
+"""Endless downloads, each over its own TCP connection, that compete with a film."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _BLOCK = bytes(1 << 18)
 
 class _Sender(socketserver.BaseRequestHandler):
     def handle(self) -> None:
-        # The route's is the film's.
+        # The route's congestion control is the film's; a download sets its own.
         self.request.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, CC.encode())
         with suppress(ConnectionError):
             while True:
@@ -22,7 +22,7 @@ class _Sender(socketserver.BaseRequestHandler):
 
 
 class DownloadServer(socketserver.ThreadingTCPServer):
-    """Sends to whoever connects at PORT, with CUBIC, until they go."""
+    """Server at PORT that sends to each client, with CUBIC, until the client disconnects."""
 
     allow_reuse_address = True
     daemon_threads = True
@@ -32,10 +32,10 @@ class DownloadServer(socketserver.ThreadingTCPServer):
 
 
 class Downloads:
-    """So many downloads, for as long as the block lasts.
+    """Context manager that keeps `count` downloads running while its block runs.
 
     Attributes:
-        ended: is set once one has ended before that.
+        ended: set if a download ends before the block does.
     """
 
     def __init__(self, server: str, count: int) -> None:
@@ -58,9 +58,9 @@ class Downloads:
                 opened.shutdown(socket.SHUT_RDWR)
 
     def _drain(self, opened: socket.socket) -> None:
-        place = bytearray(len(_BLOCK))
+        buffer = bytearray(len(_BLOCK))
         with suppress(OSError):
-            while opened.recv_into(place):
+            while opened.recv_into(buffer):
                 pass
         if not self._is_over:
             self.ended.set()

@@ -1,4 +1,4 @@
-"""What the two ends of a film in a browser are told: a folder that both see."""
+"""Description of the film, in the folder that the server and the viewer share."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ _FILE = "film.json"
 
 
 @dataclass(frozen=True)
-class Offer:
-    """A film as a server offers it."""
+class ServedFilm:
+    """Film in the form that the server offers: tracks, and sizes of all chunks."""
 
     chunk_s: float
     bitrates_bps: list[int]
     sizes_bytes: list[list[int]]
-    """Of each chunk, by track."""
+    """Chunk sizes in bytes; shape chunks x tracks."""
 
     def write(self, folder: Path) -> None:
-        """Write it into a folder."""
+        """Write the description into a folder."""
         (folder / _FILE).write_text(json.dumps(asdict(self)), "utf-8")
 
     @staticmethod
-    def read(folder: Path) -> Offer:
-        """Read it out of a folder."""
-        return Offer(**json.loads((folder / _FILE).read_text("utf-8")))
+    def read(folder: Path) -> ServedFilm:
+        """Read the description from a folder."""
+        return ServedFilm(**json.loads((folder / _FILE).read_text("utf-8")))
 
     def manifest(self) -> str:
-        """Return it as a DASH manifest (ISO 23009-1), whose chunks lie beside it."""
+        """Return the DASH manifest (ISO 23009-1); addresses of chunks are relative to it."""
         tracks = "".join(
             f'<Representation id="{track}" mimeType="video/mp4" codecs={quoteattr(CODECS)} '
             f'bandwidth="{bitrate}" width="{WIDTH}" height="{HEIGHT}">'

@@ -1,20 +1,20 @@
-// Plays a film with dash.js and tells the near end's program what became of each chunk.
+// Plays a film with dash.js, and reports all chunks, stalls and abandoned requests to the viewer program.
 "use strict";
 
 const began = performance.now();
 const now = () => (performance.now() - began) / 1000;
 const video = document.getElementById("video");
-const seen = { chunks: [], stalls: [], abandoned: [], predicted_bps: {}, started_s: null };
+const session = { chunks: [], stalls: [], abandoned: [], predicted_bps: {}, started_s: null };
 let viewing = null;
 let player = null;
-let standingSince = null;
+let stalledSince = null;
 let next = 0;
-let told = 0;
+let reported = 0;
 let loadedTo = 0;
-// What has come is in the buffer, though dash.js appends it somewhat later.
+// Loaded chunks count as buffered, although dash.js appends them somewhat later.
 const buffer_s = () => Math.max(0, loadedTo * viewing.chunk_s - video.currentTime);
 
-// The rule that asks the near end which track comes next: all of skyhop's controllers are behind it.
+// dash.js rule that asks the viewer program for the next track; all of skyhop's controllers use it.
 function AskingRule() {
   const context = this.context;
   const SwitchRequest = dashjs.FactoryMaker.getClassFactoryByName("SwitchRequest");
@@ -23,20 +23,20 @@ function AskingRule() {
     const tracks = rules.getAbrController()
       .getPossibleVoRepresentationsFilteredBySettings(rules.getMediaInfo())
       .sort((one, other) => one.bandwidth - other.bandwidth);
-    // A rule has to answer at once; the near end's program is on this machine.
-    const asked = new XMLHttpRequest();
-    asked.open("POST", "/decide", false);
-    const last = seen.chunks.at(-1);
-    asked.send(JSON.stringify({
+    // A rule is synchronous; the viewer program is on this machine.
+    const query = new XMLHttpRequest();
+    query.open("POST", "/decide", false);
+    const last = session.chunks.at(-1);
+    query.send(JSON.stringify({
       chunk: next,
       now_s: now(),
       buffer_s: buffer_s(),
-      came: seen.chunks.slice(told),
+      arrived: session.chunks.slice(reported),
       last_track: last ? last.track : null,
     }));
-    told = seen.chunks.length;
-    const answer = JSON.parse(asked.responseText);
-    seen.predicted_bps[next] = answer.predicted_bps;
+    reported = session.chunks.length;
+    const answer = JSON.parse(query.responseText);
+    session.predicted_bps[next] = answer.predicted_bps;
     request.representation = tracks[answer.track];
     request.reason = { rule: "skyhop" };
     request.priority = SwitchRequest.PRIORITY ? SwitchRequest.PRIORITY.STRONG : 1;
@@ -57,16 +57,16 @@ function settings() {
     streaming.buffer.bufferTimeAtTopQuality = viewing.buffer_cap_s;
     streaming.buffer.bufferTimeAtTopQualityLongForm = viewing.buffer_cap_s;
   }
-  // skyhop's controllers decide once per chunk: what has come stays.
+  // skyhop's controllers decide once per chunk: loaded chunks are never replaced.
   if (viewing.is_asking) streaming.buffer.fastSwitchEnabled = false;
   return { streaming };
 }
 
-function came({ request }) {
+function onChunkLoaded({ request }) {
   if (request.type !== "MediaSegment") return;
   next = request.index + 1;
   loadedTo = Math.max(loadedTo, next);
-  seen.chunks.push({
+  session.chunks.push({
     chunk: request.index,
     track: Number(request.representation.id),
     size_bytes: request.bytesTotal,
@@ -76,15 +76,15 @@ function came({ request }) {
   });
 }
 
-function plays() {
-  if (seen.started_s === null) seen.started_s = now();
-  else if (standingSince !== null) seen.stalls.push({ at_s: standingSince, took_s: now() - standingSince });
-  standingSince = null;
+function onPlaying() {
+  if (session.started_s === null) session.started_s = now();
+  else if (stalledSince !== null) session.stalls.push({ at_s: stalledSince, took_s: now() - stalledSince });
+  stalledSince = null;
 }
 
-async function tell(how, why) {
-  if (standingSince !== null && seen.started_s !== null) plays();
-  await fetch("/over", { method: "POST", body: JSON.stringify({ how, why, ...seen }) });
+async function finish(how, why) {
+  if (stalledSince !== null && session.started_s !== null) onPlaying();
+  await fetch("/over", { method: "POST", body: JSON.stringify({ how, why, ...session }) });
 }
 
 let epoch = 0;
@@ -96,19 +96,19 @@ async function main() {
   if (viewing.is_asking) {
     player.addABRCustomRule("qualitySwitchRules", "AskingRule", dashjs.FactoryMaker.getClassFactory(AskingRule));
   }
-  player.on(events.FRAGMENT_LOADING_COMPLETED, came);
+  player.on(events.FRAGMENT_LOADING_COMPLETED, onChunkLoaded);
   player.on(events.FRAGMENT_LOADING_ABANDONED, (event) => {
     const { index, bytesLoaded } = event.request || {};
-    seen.abandoned.push({ chunk: index ?? null, received_bytes: bytesLoaded ?? 0, at_s: now() });
+    session.abandoned.push({ chunk: index ?? null, received_bytes: bytesLoaded ?? 0, at_s: now() });
   });
-  player.on(events.PLAYBACK_WAITING, () => { if (standingSince === null) standingSince = now(); });
-  player.on(events.PLAYBACK_PLAYING, plays);
-  player.on(events.PLAYBACK_ENDED, () => tell("ended", ""));
-  player.on(events.ERROR, (event) => tell("error", String(event.error && event.error.message)));
-  // dash.js has times of the wall clock.
+  player.on(events.PLAYBACK_WAITING, () => { if (stalledSince === null) stalledSince = now(); });
+  player.on(events.PLAYBACK_PLAYING, onPlaying);
+  player.on(events.PLAYBACK_ENDED, () => finish("ended", ""));
+  player.on(events.ERROR, (event) => finish("error", String(event.error && event.error.message)));
+  // Times of dash.js are wall-clock times; this is the wall-clock time of `began`.
   epoch = Date.now() - now() * 1000;
-  seen.began_epoch_ms = epoch;
+  session.began_epoch_ms = epoch;
   player.initialize(video, viewing.manifest, true);
 }
 
-main().catch((error) => tell("error", String(error)));
+main().catch((error) => finish("error", String(error)));

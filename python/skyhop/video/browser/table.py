@@ -1,4 +1,4 @@
-"""What a browser told of a film, as the rows that every session has."""
+"""Table of a session's chunks from the browser's events, with the columns of simulated sessions."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from skyhop.video.browser.server import PORT
 _NS = 1_000_000_000
 _TABLE = "chunks"
 _SHORTEST_STALL_S = 0.01
-"""Less is two events in one breath, as where the picture first moves."""
+"""Shortest stall that counts, in s; at the start dash.js waits and plays in quick succession."""
 _SMALL = ("flow", "connection", "chunk", "track")
 
 
-def chunk_rows(told: Mapping[str, Any], bitrates_bps: Sequence[int]) -> list[dict[str, Any]]:
-    """Return a row per chunk; times count from when the player was told to begin, in ns.
+def chunk_rows(session: Mapping[str, Any], bitrates_bps: Sequence[int]) -> list[dict[str, Any]]:
+    """Return one row per chunk; times are in ns since the start of the page.
 
     Args:
-        told: what the page sent when the film was over.
-        bitrates_bps: of the tracks.
+        session: JSON object that the page sent at the end of the film.
+        bitrates_bps: bitrates of the tracks.
     """
-    came = sorted(told["chunks"], key=lambda one: (one["chunk"], one["arrived_s"]))
+    loaded = sorted(session["chunks"], key=lambda one: (one["chunk"], one["arrived_s"]))
     rows: list[dict[str, Any]] = []
     before_s = 0.0
-    for chunk, group in groupby(came, key=lambda one: one["chunk"]):
-        # dash.js takes another track's in place of one that it has, where there is time.
+    for chunk, group in groupby(loaded, key=lambda one: one["chunk"]):
+        # With enough buffer, dash.js replaces a chunk by the same chunk in a better track.
         *replaced, kept = group
-        given_up = (one for one in told["abandoned"] if one["chunk"] == chunk)
+        abandoned = (one for one in session["abandoned"] if one["chunk"] == chunk)
         wasted = sum(one["size_bytes"] for one in replaced)
         rows.append(
             {
@@ -46,69 +46,69 @@ def chunk_rows(told: Mapping[str, Any], bitrates_bps: Sequence[int]) -> list[dic
                 "stall_ns": 0,
                 "buffer_ns": _ns(kept["buffer_s"]),
                 "waited_ns": max(0, _ns(kept["asked_s"] - before_s)) if rows else 0,
-                "abandoned_bytes": wasted + sum(one["received_bytes"] for one in given_up),
-                "predicted_bps": told["predicted_bps"].get(str(chunk)),
+                "abandoned_bytes": wasted + sum(one["received_bytes"] for one in abandoned),
+                "predicted_bps": session["predicted_bps"].get(str(chunk)),
             }
         )
         before_s = kept["arrived_s"]
-    for row, stall_ns in _stalls(told, rows):
+    for row, stall_ns in _stalls(session, rows):
         row["stall_ns"] += stall_ns
     return rows
 
 
 def add_film(
     run: Run,
-    watched: Mapping[str, Any],
+    settings: Mapping[str, Any],
     film: _core.Film,
     rows: Sequence[Mapping[str, Any]],
     startup_s: float | None,
 ) -> None:
-    """Give a run the table of a film's chunks, and its summary what they amount to.
+    """Add the table of a film's chunks to a run, and their sums and means to its summary.
 
     Args:
-        run: of the programs that played it.
-        watched: what was watched and how, so that it can be watched again; `qoe` is among it.
-        film: the film.
-        rows: of `chunk_rows`.
-        startup_s: when the picture first moved.
+        run: live run of the programs that played the film.
+        settings: options of the session for run.json, so that it can be repeated; has `qoe`.
+        film: the film that was played.
+        rows: rows that `chunk_rows` returned.
+        startup_s: time from the start of the page to the beginning of playback, in s.
 
     Raises:
-        RunError: they cannot be written.
+        RunError: the files cannot be written.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    flow = _busiest(run)
+    flow = _busiest_flow(run)
     types = {
         name: pa.int32() if name in _SMALL else pa.int64() for name in _core.RUN_COLUMNS[_TABLE]
     }
-    whole = [{**_of_all_tables(row, flow), **row} for row in rows]
+    whole = [{**_application_columns(row, flow), **row} for row in rows]
     content = io.BytesIO()
     pq.write_table(pa.Table.from_pylist(whole, pa.schema(list(types.items()))), content)
     tracks, stalls = [row["track"] for row in rows], [row["stall_ns"] for row in rows]
     app = {
         "id": flow,
-        **_summed_up(rows),
+        **_totals(rows),
         "startup_ns": _ns(startup_s or 0.0),
-        "qoe": _core.score_chunks(film, watched["qoe"], tracks, stalls) if rows else None,
+        "qoe": _core.score_chunks(film, settings["qoe"], tracks, stalls) if rows else None,
     }
     summary = {**run.summary, "apps": [*run.summary.get("apps", ()), app]}
     contents = {
         f"{_TABLE}.parquet": content.getvalue(),
         "summary.json": json.dumps(summary, indent=2).encode(),
-        "run.json": json.dumps({**run.info, "film": dict(watched)}, indent=2).encode(),
+        "run.json": json.dumps({**run.info, "film": dict(settings)}, indent=2).encode(),
     }
     write_files(run.directory, contents)
 
 
-def _busiest(run: Run) -> int:
-    """Return the flow that carried most of what the film's server sent."""
+def _busiest_flow(run: Run) -> int:
+    """Return the id of the flow of the film's server with the highest goodput."""
     flows = [flow for flow in run.summary["flows"] if f":{PORT} ->" in flow["connection"]]
     return int(max(flows, key=lambda flow: flow.get("goodput_bps") or 0)["id"]) if flows else 0
 
 
-def _of_all_tables(row: Mapping[str, Any], flow: int) -> dict[str, Any]:
-    """Return the columns that all tables of applications have."""
+def _application_columns(row: Mapping[str, Any], flow: int) -> dict[str, Any]:
+    """Return the columns that the tables of all applications have."""
     return {
         "flow": flow, "connection": 0, "seq": row["chunk"], "t_ns": row["asked_ns"],
         "sent_bytes": 0, "answered_bytes": row["size_bytes"], "connect_ns": None,
@@ -116,7 +116,7 @@ def _of_all_tables(row: Mapping[str, Any], flow: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _summed_up(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _totals(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     took_us = sorted((row["arrived_ns"] - row["asked_ns"]) // 1000 for row in rows)
     latencies = {
         f"latency_p{share}_us": took_us[len(took_us) * share // 100] if took_us else None
@@ -134,10 +134,10 @@ def _summed_up(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _stalls(
-    told: Mapping[str, Any], rows: Sequence[dict[str, Any]]
+    session: Mapping[str, Any], rows: Sequence[dict[str, Any]]
 ) -> Iterator[tuple[dict[str, Any], int]]:
-    """Yield how long the picture stood still, each time with the chunk that ended it."""
-    for stall in told["stalls"]:
+    """Yield the duration of each stall in ns, with the row of the chunk that ended it."""
+    for stall in session["stalls"]:
         if stall["took_s"] < _SHORTEST_STALL_S:
             continue
         ended_ns = _ns(stall["at_s"] + stall["took_s"])

@@ -1,8 +1,8 @@
-"""The film's viewer, a program at the near end of a live run's path: a browser with dash.js.
+"""Viewer of the film: the program at the near end of a live run's path, a browser with dash.js.
 
     python -m skyhop.video.browser.viewer FOLDER
 
-A server of its own, on the loopback, has the page, and answers which track comes next.
+Its own HTTP server on the loopback device serves the page, and decides the track of each chunk.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from skyhop.video.browser.server import PORT, QuietServer
 
 SESSION = "session.json"
 FAILED = "failed.txt"
-"""Why there was no session."""
+"""File with the reason why there is no session."""
 _VIEWING = "viewing.json"
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 _SERVER_WITHIN_S = 15.0
@@ -39,9 +39,9 @@ _ENDS_WITHIN_S = 5.0
 _LONGEST_BODY = 64_000_000
 BUFFER_CAP_S = 60.0
 _SHORTEST_S = 1e-3
-"""dash.js has times in ms."""
+"""Shortest download time of a chunk in s: the resolution of dash.js's times."""
 _OPTIONS = (
-    # A run has namespaces of its own, where the browser cannot make others.
+    # The browser's sandbox needs namespaces, which it cannot create inside those of a run.
     "--no-sandbox", "--headless=new", "--disable-gpu", "--mute-audio", "--no-first-run",
     "--autoplay-policy=no-user-gesture-required", "--disable-background-networking",
     "--disable-component-update", "--no-proxy-server", "--disable-dev-shm-usage",
@@ -49,63 +49,66 @@ _OPTIONS = (
 
 
 @dataclass(frozen=True)
-class Viewing:
-    """What a viewer is told."""
+class ViewerOptions:
+    """Options of a viewer; the page receives them too, as JSON."""
 
     controller: str
     rules: dict[str, bool]
-    """dash.js's own, and which of them count."""
+    """Rules of dash.js by name, each with whether it is active."""
     is_asking: bool
-    """Whether a controller of skyhop's decides."""
+    """Whether a controller of skyhop decides; the page then requests a decision for each chunk."""
     film: str
     top: str | None
-    """The bitrate of the film's top track, where it is another than the film's own."""
+    """Bitrate of the top track to which the film is scaled; `None` for the film's own bitrates."""
     qoe: str
     chunk_s: float
     dash_js: str
     limit_s: float
-    """When the film has to be over."""
+    """Upper limit on the duration of a session in s."""
     buffer_cap_s: float | None = None
     start_bps: float | None = None
     seed: int = 0
     downloads: int = 0
-    """How many go on beside the film."""
+    """Number of downloads that compete with the film."""
     is_quiet: bool = False
 
     def write(self, folder: Path) -> None:
-        """Write it into a folder."""
+        """Write the options into a folder."""
         (folder / _VIEWING).write_text(json.dumps(asdict(self)), "utf-8")
 
     @staticmethod
-    def read(folder: Path) -> Viewing:
-        """Read it out of a folder."""
-        return Viewing(**json.loads((folder / _VIEWING).read_text("utf-8")))
+    def read(folder: Path) -> ViewerOptions:
+        """Read the options from a folder."""
+        return ViewerOptions(**json.loads((folder / _VIEWING).read_text("utf-8")))
 
 
 def browser() -> str | None:
-    """Return the browser of this machine."""
+    """Return the path of a Chromium-based browser; `None` if none is installed."""
     return next(filter(None, map(shutil.which, _BROWSERS)), None)
 
 
 class _Page(QuietServer):
-    """Has the page, and hears of it."""
+    """HTTP server of the page.
 
-    def __init__(self, viewing: Viewing, manifest: str, decide: Callable[[Any], Any]) -> None:
-        super().__init__(("127.0.0.1", 0), _Answer)
+    It answers the page's requests for decisions, and receives the session.
+    """
+
+    def __init__(self, options: ViewerOptions, manifest: str, decide: Callable[[Any], Any]) -> None:
+        super().__init__(("127.0.0.1", 0), _PageHandler)
         here = resources.files("skyhop.video.browser")
-        told = {**asdict(viewing), "manifest": manifest}
+        page_options = {**asdict(options), "manifest": manifest}
         self.files = {
             "/": ("text/html", (here / "player.html").read_bytes()),
             "/player.js": ("text/javascript", (here / "player.js").read_bytes()),
-            "/dash.js": ("text/javascript", Path(viewing.dash_js).read_bytes()),
-            "/viewing": ("application/json", json.dumps(told).encode()),
+            "/dash.js": ("text/javascript", Path(options.dash_js).read_bytes()),
+            "/viewing": ("application/json", json.dumps(page_options).encode()),
         }
         self.decide = decide
-        self.over: Any = None
+        self.session: Any = None
         self.is_over = threading.Event()
 
 
-class _Answer(http.server.BaseHTTPRequestHandler):
+class _PageHandler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server: _Page
 
@@ -122,7 +125,7 @@ class _Answer(http.server.BaseHTTPRequestHandler):
             self._send("application/json", json.dumps(self.server.decide(body)).encode())
         else:
             self._send("application/json", b"{}")
-            self.server.over = body
+            self.server.session = body
             self.server.is_over.set()
 
     def _send(self, kind: str, content: bytes) -> None:
@@ -137,30 +140,32 @@ class _Answer(http.server.BaseHTTPRequestHandler):
 
 
 def main() -> int:
-    """View the film, and write what became of it into the folder."""
+    """Show the film; write the session, or the reason of a failure, into the folder."""
     folder = Path(sys.argv[1])
-    viewing = Viewing.read(folder)
+    options = ViewerOptions.read(folder)
     server = os.environ["SKYHOP_SERVER"]
     if not _is_answering(server):
         return _failed(folder, "the film's server does not answer")
-    page = _Page(viewing, f"http://{server}:{PORT}/film.mpd", _decider(viewing))
+    page = _Page(options, f"http://{server}:{PORT}/film.mpd", _decider(options))
     threading.Thread(target=page.serve_forever, daemon=True).start()
     with (
-        Downloads(server, viewing.downloads) as downloads,
-        _browser(f"http://127.0.0.1:{page.server_port}/", folder) as shown,
+        Downloads(server, options.downloads) as downloads,
+        _BrowserProcess(f"http://127.0.0.1:{page.server_port}/", folder) as shown,
     ):
-        until = time.monotonic() + viewing.limit_s
+        until = time.monotonic() + options.limit_s
         while not page.is_over.wait(0.2) and time.monotonic() < until and shown.poll() is None:
             pass
     page.shutdown()
-    if page.over is None:
-        why = "the browser ended" if shown.returncode is not None else "no word of it"
-        return _failed(folder, f"the film did not come to its end: {why}")
+    if page.session is None:
+        ended = shown.returncode is not None
+        why = "the browser ended" if ended else f"it took over {options.limit_s:.0f} s"
+        return _failed(folder, f"the film did not play to its end: {why}")
     if downloads.ended.is_set():
-        return _failed(folder, "a download beside the film ended before it")
-    (folder / SESSION).write_text(json.dumps(page.over), "utf-8")
-    if not viewing.is_quiet:
-        how, chunks, why = page.over["how"], len(page.over["chunks"]), page.over["why"]
+        return _failed(folder, "a competing download ended before the film")
+    (folder / SESSION).write_text(json.dumps(page.session), "utf-8")
+    if not options.is_quiet:
+        session = page.session
+        how, chunks, why = session["how"], len(session["chunks"]), session["why"]
         print(f"the film {how}: {chunks} chunks {why}".strip())
     return 0
 
@@ -170,25 +175,26 @@ def _failed(folder: Path, why: str) -> int:
     return 1
 
 
-def _decider(viewing: Viewing) -> Callable[[Any], Any]:
-    """Return what answers which track a chunk is asked for in, and what is believed of the rate."""
-    if not viewing.is_asking:
-        return lambda _asked: {}
-    film = _core.Film.read(viewing.film, viewing.top)
-    cap_s = viewing.buffer_cap_s or BUFFER_CAP_S
-    player = _core.Player(film, viewing.controller, viewing.qoe, viewing.seed, cap_s)
+def _decider(options: ViewerOptions) -> Callable[[Any], Any]:
+    """Return the function that decides a chunk's track and returns it with the predicted rate."""
+    if not options.is_asking:
+        return lambda _question: {}
+    film = _core.Film.read(options.film, options.top)
+    cap_s = options.buffer_cap_s or BUFFER_CAP_S
+    player = _core.Player(film, options.controller, options.qoe, options.seed, cap_s)
     answers: dict[int, dict[str, float | None]] = {}
 
-    def decide(asked: Any) -> dict[str, float | None]:
-        chunk, last_track = asked["chunk"], None
-        # dash.js asks again for a chunk that it has not asked the server for yet.
+    def decide(question: Any) -> dict[str, float | None]:
+        chunk, last_track = question["chunk"], None
+        # dash.js repeats its request for a decision until it has requested the chunk.
         if chunk not in answers:
-            for came in asked["came"]:
-                took_s = max(came["arrived_s"] - came["asked_s"], _SHORTEST_S)
-                player.arrived(came["chunk"], came["track"], came["size_bytes"], took_s)
+            for one in question["arrived"]:
+                took_s = max(one["arrived_s"] - one["asked_s"], _SHORTEST_S)
+                player.arrived(one["chunk"], one["track"], one["size_bytes"], took_s)
             if chunk > 0:
-                last_track = asked["last_track"]
-            track, bps, _ = player.next(asked["now_s"], asked["buffer_s"], chunk, last_track)
+                last_track = question["last_track"]
+            now_s, buffer_s = question["now_s"], question["buffer_s"]
+            track, bps, _ = player.next(now_s, buffer_s, chunk, last_track)
             answers[chunk] = {"track": track, "predicted_bps": bps}
         return answers[chunk]
 
@@ -204,8 +210,8 @@ def _is_answering(server: str) -> bool:
     return False
 
 
-class _browser:  # noqa: N801
-    """A browser that shows a page, with files of its own that go with it."""
+class _BrowserProcess:
+    """Context manager of a browser that shows a page; the browser's profile is in the folder."""
 
     def __init__(self, address: str, folder: Path) -> None:
         self._command = [

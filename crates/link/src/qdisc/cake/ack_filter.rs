@@ -48,7 +48,7 @@ pub struct TcpFacts {
     /// Whether the segment is a pure acknowledgement: no data, no flags except ACK, ECE and CWR, no unusual
     /// options.
     pub is_pure: bool,
-    /// ECE and CWR flags; acknowledgements on both sides of a change of them are kept.
+    /// ECE and CWR flags. Where these flags change from one acknowledgement to the next, both are kept.
     pub ecn_flags: u8,
     /// Values TSval and TSecr of the timestamp option.
     pub timestamps: Option<[u32; 2]>,
@@ -57,7 +57,8 @@ pub struct TcpFacts {
 }
 
 impl AckFilter {
-    /// Index of a waiting packet that the last one supersedes and that is to be dropped.
+    /// Index of the waiting packet to drop because the last packet in the queue supersedes it; `None` if there
+    /// is none.
     pub(super) fn superfluous<P>(
         self,
         waiting: &VecDeque<Queued<P>>,
@@ -74,7 +75,7 @@ impl AckFilter {
                 continue;
             };
             if eligible.is_some_and(|(_, flags)| flags != old.ecn_flags) {
-                // It carries a change of the ECN flags.
+                // The flags change after the eligible packet, so it must be kept.
                 (eligible, found) = (None, found - 1);
             }
             if !new.supersedes(&old) {
@@ -136,13 +137,13 @@ impl TcpFacts {
     }
 }
 
-/// Coverage of one header's SACK blocks by those of another.
+/// Extent to which another header's SACK blocks cover the SACK blocks of a header.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum SackCoverage {
-    /// The other header covers not all of them.
+    /// The other header does not cover all these blocks.
     Not,
     Same,
-    /// The other header covers all of them and more.
+    /// The other header covers all these blocks and more.
     More,
 }
 

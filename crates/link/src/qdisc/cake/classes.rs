@@ -22,7 +22,8 @@ pub enum Diffserv {
     Diffserv8,
 }
 
-/// Share of a tin: the rate up to which it has priority over the tins before it; above, the other tins go first.
+/// Share of a tin in the rate. Up to this rate the tin has priority over the tins before it; above it, tins that are
+/// within their share are served first.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Share {
     pub(super) rate: Option<Rate>,
@@ -69,7 +70,7 @@ fn seven_eighths(all: u64, times: u32) -> u64 {
     (0..times).fold(all, |all, _| all * 7 / 8)
 }
 
-/// Map every codepoint to `usual` except those listed with another tin.
+/// Map every codepoint to the tin `usual`, except those listed with another tin.
 fn table(usual: u8, others: &[(u8, &[Dscp], Option<u8>)]) -> [u8; 64] {
     let mut tins = [usual; 64];
     for (tin, codepoints, older) in others {
@@ -79,8 +80,8 @@ fn table(usual: u8, others: &[(u8, &[Dscp], Option<u8>)]) -> [u8; 64] {
     tins
 }
 
-/// Codepoints of the TOS values for throughput and low delay of RFC 1349, older than DSCPs; third part of a
-/// tin's row.
+/// Codepoints of the TOS values for throughput and low delay of RFC 1349, older than DSCPs; they are the third
+/// part of a tin's row below.
 const THROUGHPUT: Option<u8> = Some(2);
 const LOW_DELAY: Option<u8> = Some(4);
 

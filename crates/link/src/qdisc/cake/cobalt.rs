@@ -7,7 +7,7 @@ use skyhop_units::{Duration, Instant, Rate};
 const BLUE_UP: f64 = 1.0 / 256.0;
 const BLUE_DOWN: f64 = 1.0 / 4096.0;
 
-/// CobaltParams of COBALT, derived from a tin's rate and the RTT.
+/// Parameters of COBALT, derived from a tin's rate and the RTT.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct CobaltParams {
     target: Duration,
@@ -22,7 +22,7 @@ pub(super) struct Cobalt {
     count: u32,
     dropping: bool,
     drop_next: Instant,
-    /// BLUE's drop probability; `changed` is when it last changed.
+    /// BLUE's drop probability; `changed` is the time of its last change.
     pub(super) probability: f64,
     changed: Instant,
 }
@@ -47,7 +47,8 @@ impl CobaltParams {
 }
 
 impl Cobalt {
-    /// Time of the next drop (`cobalt_control`): an interval later, divided by the square root of the count.
+    /// Time of the next drop (`cobalt_control`): CoDel's interval divided by the square root of the count,
+    /// after `from`.
     fn control(&self, from: Instant, params: &CobaltParams) -> Instant {
         let interval_ns = params.interval.as_nanos() as f64;
         from + Duration::from_nanos((interval_ns / f64::from(self.count.max(1)).sqrt()) as u64)
@@ -112,8 +113,8 @@ impl Cobalt {
         Verdict::Pass
     }
 
-    /// Update `drop_next` after the decision: end of `cobalt_should_drop`. Without drops it is the time until which
-    /// the state is kept.
+    /// Update `drop_next` after the decision: end of `cobalt_should_drop`. While the drop count is 0, `drop_next` is
+    /// the time until which the state is kept.
     #[inline]
     pub(super) fn update_drop_next(
         &mut self,

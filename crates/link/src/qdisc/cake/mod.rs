@@ -1,9 +1,10 @@
 //! CAKE (Høiland-Jørgensen, Täht, Morton, "Piece of CAKE: a comprehensive queue management solution for home
 //! gateways", 2018), as Linux implements it (`net/sched/sch_cake.c`): a shaper over priority classes (tins),
-//! each with deficit round robin over the queues of connections, sparse ones first, fairness between hosts too,
-//! and the AQM COBALT per queue.
+//! each with deficit round robin over the queues of connections. Sparse connections are served first, hosts
+//! share the rate fairly too, and each queue has the AQM COBALT.
 //!
-//! Each flow of a scenario counts as a pair of hosts of its own, and its connections as those of that pair.
+//! Each flow of a scenario counts as a separate pair of hosts, and its connections as the connections of that
+//! pair.
 
 mod ack_filter;
 mod classes;
@@ -33,7 +34,8 @@ use crate::stats::Verdicts;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct CakeConfig {
-    /// Rate of the shaper, Ethernet headers included; not shaped, so as fast as the link, if not given.
+    /// Rate of the shaper, Ethernet headers included; if not given, there is no shaper and packets leave at the
+    /// link's rate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bandwidth: Option<Rate>,
     /// Longest RTT to expect, CoDel's interval; CoDel's target is a twentieth of it.
@@ -129,8 +131,8 @@ pub(crate) struct Cake<P> {
 #[derive(Debug, Clone, Copy, Default)]
 struct Shaper {
     next: Instant,
-    /// Time of the next packet at two thirds of the rate. It advances with packets sent, so that drops never
-    /// hold the link up for longer.
+    /// Same clock at two thirds of the rate (Linux's `failsafe_next_packet`). Only packets that are sent
+    /// advance it, so that drops never delay the next packet beyond this time.
     failsafe: Instant,
 }
 
@@ -177,7 +179,7 @@ impl<P> Cake<P> {
         }
     }
 
-    /// Hash by which the packet's queue is found, equal for packets that share a queue.
+    /// Hash that selects the packet's queue; packets with the same hash share a queue.
     #[inline]
     fn tag_of(&self, packet: &Packet<P>) -> u32 {
         match self.isolation {
@@ -189,11 +191,11 @@ impl<P> Cake<P> {
 
     /// Drop the acknowledgement that the packet just enqueued supersedes, if the filter says so.
     #[inline]
-    fn filter(&mut self, (tin, place): (usize, usize), now: Instant, verdicts: &mut Verdicts<P>) {
+    fn filter(&mut self, (tin, queue): (usize, usize), now: Instant, verdicts: &mut Verdicts<P>) {
         let Some(read_tcp) = self.read_tcp else { return };
-        let waiting = self.tins[tin].waiting(place);
+        let waiting = self.tins[tin].waiting(queue);
         let Some(superfluous) = self.ack_filter.superfluous(waiting, read_tcp) else { return };
-        if let Some(lost) = self.tins[tin].remove(place, superfluous, &mut self.totals) {
+        if let Some(lost) = self.tins[tin].remove(queue, superfluous, &mut self.totals) {
             verdicts.lose(now, LossReason::Queue, lost.packet);
         }
     }
@@ -203,8 +205,8 @@ impl<P> Cake<P> {
     fn drop_from_fattest(&mut self, now: Instant, verdicts: &mut Verdicts<P>) {
         let of_tin = |(tin, it): (usize, &Tin<P>)| Some((it.fattest()?, tin));
         let each = self.tins.iter().enumerate().rev().filter_map(of_tin);
-        let Some(((_, place), tin)) = each.max_by_key(|((bytes, _), _)| *bytes) else { return };
-        self.tins[tin].overflow(place, now, &mut self.totals, verdicts);
+        let Some(((_, queue), tin)) = each.max_by_key(|((bytes, _), _)| *bytes) else { return };
+        self.tins[tin].overflow(queue, now, &mut self.totals, verdicts);
     }
 
     /// Index of the tin to take the next packet from; without a bandwidth tins are served round robin.
@@ -227,18 +229,18 @@ impl<P> Cake<P> {
         self.current
     }
 
-    /// Choose the tin of highest priority within its share of the rate, or else the one that is within it
-    /// earliest.
+    /// Choose the tin of highest priority that is within its share of the rate; if there is none, the tin that
+    /// is within its share again earliest.
     fn choose_by_rates(&self, now: Instant) -> Option<usize> {
         let active = self.tins.iter().enumerate().filter(|(_, tin)| tin.is_active());
         let mut chosen = None;
-        for (place, tin) in active {
+        for (index, tin) in active {
             let is_better = |(_, best): &(usize, Instant)| tin.next() <= now || tin.next() <= *best;
             if chosen.as_ref().is_none_or(is_better) {
-                chosen = Some((place, tin.next()));
+                chosen = Some((index, tin.next()));
             }
         }
-        chosen.map(|(place, _)| place)
+        chosen.map(|(index, _)| index)
     }
 }
 
@@ -251,11 +253,11 @@ impl<P> Qdisc<P> for Cake<P> {
         }
         let key = (self.tag_of(&arriving.packet), arriving.packet.flow);
         let tin = usize::from(self.tin_of[usize::from(arriving.packet.dscp())]);
-        let place = self.tins[tin].enqueue(arriving, key, &mut self.totals);
+        let queue = self.tins[tin].enqueue(arriving, key, &mut self.totals);
         if self.ack_filter != AckFilter::Off {
-            self.filter((tin, place), now, verdicts);
+            self.filter((tin, queue), now, verdicts);
         }
-        self.tins[tin].join(place, &mut self.rng);
+        self.tins[tin].join(queue, &mut self.rng);
         while self.totals.memory > self.memory_limit || !self.limit.allows(self.totals.backlog) {
             self.drop_from_fattest(now, verdicts);
         }

@@ -25,15 +25,16 @@ pub(super) struct Tin<P> {
     isolation: Isolation,
     params: CobaltParams,
     quantum: u64,
-    /// Weight in the round robin of tins that no bandwidth is given for, and the credit left in the current
-    /// round.
+    /// Weight in the round robin of tins, which applies if `cake` has no bandwidth, and credit left in the
+    /// current round, in bytes.
     weight: i64,
     deficit: i64,
     /// Time from which the tin is within its share of the rate again.
     next: Instant,
     /// Queues; empty before the tin's first packet, as most tins of most links never get one.
     flows: Vec<Flow<P>>,
-    /// Indices of flows in the order in which they are served; a flow's [`Set`] says which list it is on.
+    /// Three lists of flows: their indices in the order in which they are served. A flow's [`Set`] says which
+    /// list the flow is on.
     new: VecDeque<u16>,
     old: VecDeque<u16>,
     decaying: VecDeque<u16>,
@@ -46,14 +47,14 @@ pub(super) struct Tin<P> {
 /// Number of bulk flows of each host, by which a host's flows share its quantum.
 #[derive(Debug, Default)]
 struct Hosts {
-    /// Index into `bulk` for each host; flows keep theirs, as it is needed for every packet.
-    places: BTreeMap<u32, u32>,
+    /// Index into `bulk` for each host. A flow stores the index of its host, because every packet needs it.
+    indices: BTreeMap<u32, u32>,
     bulk: Vec<u32>,
 }
 
 impl Hosts {
-    fn place(&mut self, host: u32) -> u32 {
-        *self.places.entry(host).or_insert_with(|| {
+    fn index_of(&mut self, host: u32) -> u32 {
+        *self.indices.entry(host).or_insert_with(|| {
             self.bulk.push(0);
             self.bulk.len() as u32 - 1
         })
@@ -71,7 +72,7 @@ pub(super) struct Flow<P> {
     /// Host of that connection; `None` before its first packet.
     host: Option<u32>,
     /// Index of the host into [`Hosts::bulk`].
-    host_place: u32,
+    host_index: u32,
     pub(super) cobalt: Cobalt,
 }
 
@@ -84,7 +85,7 @@ impl<P> Default for Flow<P> {
             set: Set::None,
             tag: 0,
             host: None,
-            host_place: 0,
+            host_index: 0,
             cobalt: Cobalt::default(),
         }
     }
@@ -162,13 +163,13 @@ impl<P> Tin<P> {
             // Discard the credit that accumulated while no packet waited.
             self.next = self.next.max(arriving.since);
         }
-        let place = self.place(tag, host);
+        let queue = self.queue_of(tag, host);
         let wire_size = arriving.packet.wire_size;
-        self.flows[place].bytes += wire_size;
-        self.flows[place].waiting.push_back(arriving);
+        self.flows[queue].bytes += wire_size;
+        self.flows[queue].waiting.push_back(arriving);
         self.bytes += wire_size;
         totals.add(wire_size);
-        place
+        queue
     }
 
     /// Whether the tin has flows that have not been found empty.
@@ -194,10 +195,10 @@ impl<P> Tin<P> {
         has_turn
     }
 
-    /// Queue of a connection (`cake_hash`): the one that it has, or a free one of its set of eight, or else its
-    /// first choice.
+    /// Index of a connection's queue (`cake_hash`): the queue that the connection has already, or a free queue
+    /// of its set of eight, or else the queue that its hash selects.
     #[inline]
-    fn place(&mut self, tag: u32, host: u32) -> usize {
+    fn queue_of(&mut self, tag: u32, host: u32) -> usize {
         let first = tag as usize % QUEUES;
         // Fast path: the connection has used this queue last.
         if self.flows[first].tag == tag && self.flows[first].host == Some(host) {
@@ -205,26 +206,27 @@ impl<P> Tin<P> {
         }
         let set = first - first % WAYS;
         let ways = (0..WAYS).map(|way| set + (first + way) % WAYS);
-        let has_it = |place: &usize| self.flows[*place].tag == tag;
-        let is_free = |place: &usize| self.flows[*place].set == Set::None;
-        let place = ways.clone().find(has_it).or_else(|| ways.clone().find(is_free));
-        let place = place.unwrap_or(first);
-        let flow = &mut self.flows[place];
-        let host_place = self.hosts.place(host);
+        let has_it = |queue: &usize| self.flows[*queue].tag == tag;
+        let is_free = |queue: &usize| self.flows[*queue].set == Set::None;
+        let queue = ways.clone().find(has_it).or_else(|| ways.clone().find(is_free));
+        let queue = queue.unwrap_or(first);
+        let flow = &mut self.flows[queue];
+        let host_index = self.hosts.index_of(host);
         if flow.set == Set::Bulk {
-            // Two connections share a queue; it counts for the host of the newer packet.
-            self.hosts.bulk[flow.host_place as usize] -= 1;
-            self.hosts.bulk[host_place as usize] += 1;
+            // Two connections share a queue: it counts as a flow of the newer packet's host.
+            self.hosts.bulk[flow.host_index as usize] -= 1;
+            self.hosts.bulk[host_index as usize] += 1;
         }
-        (flow.tag, flow.host, flow.host_place) = (tag, Some(host), host_place);
-        place
+        (flow.tag, flow.host, flow.host_index) = (tag, Some(host), host_index);
+        queue
     }
 
-    /// Quantum of a flow (`cake_get_flow_quantum`): the smaller the more bulk flows its host has, dithered.
+    /// Quantum of a flow (`cake_get_flow_quantum`): divided by the number of bulk flows of its host, with
+    /// random rounding.
     #[inline]
-    fn flow_quantum(&self, host_place: u32, rng: &mut LinkRng) -> i64 {
+    fn flow_quantum(&self, host_index: u32, rng: &mut LinkRng) -> i64 {
         let load = match self.isolation {
-            Isolation::TripleIsolate => self.hosts.bulk[host_place as usize],
+            Isolation::TripleIsolate => self.hosts.bulk[host_index as usize],
             Isolation::Flows | Isolation::Hosts | Isolation::Flowblind => 1,
         };
         let share = if load > 1 { 65_535 / load } else { 65_535 };
@@ -234,25 +236,25 @@ impl<P> Tin<P> {
 
     /// List a flow that a packet has joined, or reclassify it.
     #[inline]
-    pub(super) fn join(&mut self, place: usize, rng: &mut LinkRng) {
-        let (set, host_place) = (self.flows[place].set, self.flows[place].host_place);
+    pub(super) fn join(&mut self, queue: usize, rng: &mut LinkRng) {
+        let (set, host_index) = (self.flows[queue].set, self.flows[queue].host_index);
         match set {
             Set::None | Set::Decaying => {
                 if set == Set::Decaying {
-                    // Its turn may have moved it from the decaying to the old list.
+                    // The flow may be on the decaying list, or on the old list if it was served since.
                     for list in [&mut self.decaying, &mut self.old] {
-                        list.retain(|other| usize::from(*other) != place);
+                        list.retain(|other| usize::from(*other) != queue);
                     }
                 }
-                self.new.push_back(place as u16);
+                self.new.push_back(queue as u16);
                 self.active += 1;
-                let deficit = self.flow_quantum(host_place, rng);
-                let flow = &mut self.flows[place];
+                let deficit = self.flow_quantum(host_index, rng);
+                let flow = &mut self.flows[queue];
                 (flow.set, flow.deficit) = (Set::Sparse, deficit);
             }
             Set::SparseWait => {
-                self.flows[place].set = Set::Bulk;
-                self.hosts.bulk[host_place as usize] += 1;
+                self.flows[queue].set = Set::Bulk;
+                self.hosts.bulk[host_index as usize] += 1;
             }
             Set::Sparse | Set::Bulk => {}
         }
@@ -260,18 +262,18 @@ impl<P> Tin<P> {
 
     /// Packets that wait in the queue with this index.
     #[inline]
-    pub(super) fn waiting(&self, place: usize) -> &VecDeque<Queued<P>> {
-        &self.flows[place].waiting
+    pub(super) fn waiting(&self, queue: usize) -> &VecDeque<Queued<P>> {
+        &self.flows[queue].waiting
     }
 
     /// Remove the packet at an index of a flow's queue.
     pub(super) fn remove(
         &mut self,
-        place: usize,
+        queue: usize,
         number: usize,
         totals: &mut Totals,
     ) -> Option<Queued<P>> {
-        let flow = &mut self.flows[place];
+        let flow = &mut self.flows[queue];
         let packet = flow.waiting.remove(number)?;
         let wire_size = packet.packet.wire_size;
         flow.bytes -= wire_size;
@@ -282,8 +284,8 @@ impl<P> Tin<P> {
 
     /// Remove a flow's first packet.
     #[inline]
-    fn pull(&mut self, place: usize, totals: &mut Totals) -> Option<Queued<P>> {
-        let flow = &mut self.flows[place];
+    fn pull(&mut self, queue: usize, totals: &mut Totals) -> Option<Queued<P>> {
+        let flow = &mut self.flows[queue];
         let first = flow.waiting.pop_front()?;
         let wire_size = first.packet.wire_size;
         flow.bytes -= wire_size;
@@ -295,27 +297,27 @@ impl<P> Tin<P> {
     /// Bytes and index of the flow with most bytes; of equal flows the one with the lowest index.
     pub(super) fn fattest(&self) -> Option<(Bytes, usize)> {
         let listed = self.new.iter().chain(&self.old).chain(&self.decaying);
-        let places = listed.map(|place| usize::from(*place));
-        let fattest = places.max_by_key(|place| (self.flows[*place].bytes, Reverse(*place)))?;
+        let queues = listed.map(|queue| usize::from(*queue));
+        let fattest = queues.max_by_key(|queue| (self.flows[*queue].bytes, Reverse(*queue)))?;
         Some((self.flows[fattest].bytes, fattest))
     }
 
     /// Drop a flow's first packet, as the queue is full.
     pub(super) fn overflow(
         &mut self,
-        place: usize,
+        queue: usize,
         now: Instant,
         totals: &mut Totals,
         verdicts: &mut Verdicts<P>,
     ) {
-        if let Some(lost) = self.pull(place, totals) {
-            self.flows[place].cobalt.on_overflow(now, &self.params);
+        if let Some(lost) = self.pull(queue, totals) {
+            self.flows[queue].cobalt.on_overflow(now, &self.params);
             verdicts.lose(now, LossReason::Queue, lost.packet);
         }
     }
 
-    /// Serve one flow: return a packet, or `None` if the flow was found empty. Once per packet a decaying flow
-    /// is served first, so that it is eventually retired.
+    /// Serve one flow: return a packet, or `None` if the flow was found empty. Once for each packet a decaying
+    /// flow is served before the others, so that it becomes unused in the end.
     #[inline]
     pub(super) fn step(
         &mut self,
@@ -325,28 +327,28 @@ impl<P> Tin<P> {
     ) -> Option<Queued<P>> {
         loop {
             let decaying_first = std::mem::take(serves_decaying);
-            let place = usize::from(*self.list(decaying_first).front()?);
-            if self.flows[place].deficit <= 0 {
+            let queue = usize::from(*self.list(decaying_first).front()?);
+            if self.flows[queue].deficit <= 0 {
                 self.list(decaying_first).pop_front();
-                self.end_turn(place, rng);
+                self.end_turn(queue, rng);
                 continue;
             }
-            let Some(first) = self.serve(place, now, (totals, rng, verdicts)) else {
+            let Some(first) = self.serve(queue, now, (totals, rng, verdicts)) else {
                 self.list(decaying_first).pop_front();
-                self.on_found_empty(place, now);
+                self.on_found_empty(queue, now);
                 return None;
             };
             // The flow keeps its place until its credit is used up.
-            self.charge(place, first.packet.wire_size, now);
+            self.charge(queue, first.packet.wire_size, now);
             return Some(first);
         }
     }
 
     /// Charge the flow and the tin for a packet that leaves: the tin's part of `cake_advance_shaper`.
     #[inline]
-    fn charge(&mut self, place: usize, wire_size: Bytes, now: Instant) {
+    fn charge(&mut self, queue: usize, wire_size: Bytes, now: Instant) {
         let bytes = wire_size.as_u64() as i64;
-        self.flows[place].deficit -= bytes;
+        self.flows[queue].deficit -= bytes;
         self.deficit -= bytes;
         if let Some(rate) = self.rate {
             let took = rate.transmit_time(wire_size);
@@ -372,26 +374,26 @@ impl<P> Tin<P> {
     }
 
     /// End a flow's turn: add its quantum to its credit and move it to the end of the old list.
-    fn end_turn(&mut self, place: usize, rng: &mut LinkRng) {
-        let host_place = self.flows[place].host_place;
-        if self.flows[place].set == Set::Sparse {
-            let has_packets = !self.flows[place].waiting.is_empty();
-            self.flows[place].set = if has_packets { Set::Bulk } else { Set::SparseWait };
+    fn end_turn(&mut self, queue: usize, rng: &mut LinkRng) {
+        let host_index = self.flows[queue].host_index;
+        if self.flows[queue].set == Set::Sparse {
+            let has_packets = !self.flows[queue].waiting.is_empty();
+            self.flows[queue].set = if has_packets { Set::Bulk } else { Set::SparseWait };
             if has_packets {
-                self.hosts.bulk[host_place as usize] += 1;
+                self.hosts.bulk[host_index as usize] += 1;
             }
         }
-        let quantum = self.flow_quantum(host_place, rng);
-        self.flows[place].deficit += quantum;
-        self.old.push_back(place as u16);
+        let quantum = self.flow_quantum(host_index, rng);
+        self.flows[queue].deficit += quantum;
+        self.old.push_back(queue as u16);
     }
 
     /// Reclassify a flow that was found empty, as unused or decaying.
-    fn on_found_empty(&mut self, place: usize, now: Instant) {
-        let flow = &mut self.flows[place];
+    fn on_found_empty(&mut self, queue: usize, now: Instant) {
+        let flow = &mut self.flows[queue];
         flow.cobalt.on_empty(now, &self.params);
         if flow.set == Set::Bulk {
-            self.hosts.bulk[flow.host_place as usize] -= 1;
+            self.hosts.bulk[flow.host_index as usize] -= 1;
         }
         if flow.set != Set::Decaying {
             self.active -= 1;
@@ -400,7 +402,7 @@ impl<P> Tin<P> {
             flow.set = Set::None;
         } else {
             flow.set = Set::Decaying;
-            self.decaying.push_back(place as u16);
+            self.decaying.push_back(queue as u16);
         }
     }
 
@@ -408,14 +410,14 @@ impl<P> Tin<P> {
     #[inline]
     fn serve(
         &mut self,
-        place: usize,
+        queue: usize,
         now: Instant,
         (totals, rng, verdicts): (&mut Totals, &mut LinkRng, &mut Verdicts<P>),
     ) -> Option<Queued<P>> {
         loop {
-            let mut first = self.pull(place, totals)?;
+            let mut first = self.pull(queue, totals)?;
             let waited = now.saturating_since(first.since);
-            let flow = &mut self.flows[place];
+            let flow = &mut self.flows[queue];
             let verdict = flow.cobalt.judge(now, waited, &self.params);
             let mut is_dropped =
                 verdict == Verdict::MarkOrDrop && !verdicts.mark(&mut first.packet);

@@ -44,7 +44,8 @@ struct Client<'f> {
     app: Box<dyn Application>,
     /// Connections that the application has requested and not yet closed.
     opened: Vec<Opened>,
-    /// Number of `Connect` actions so far, each of which replaces the current connection; the next one's number.
+    /// Number of `Connect` actions so far, which is also the number of the next connection. Each
+    /// action replaces the current connection.
     connects: u32,
     /// Number of the connection that the application's actions refer to.
     current: u32,
@@ -58,13 +59,13 @@ struct Client<'f> {
 /// Connection that the application has requested.
 struct Opened {
     number: u32,
-    /// Time at which to open it; meaningful until `connection` is set.
+    /// Time at which to open the connection; unused once `connection` is set.
     connect_at: Instant,
     connection: Option<Connection>,
 }
 
 impl Client<'_> {
-    /// Run until the flow is over; return the reason if that was early.
+    /// Run until the flow is over; return the reason if it ended early.
     fn run(&mut self) -> Result<Option<String>, HostError> {
         loop {
             let now = self.flow.now();
@@ -88,7 +89,7 @@ impl Client<'_> {
         }
     }
 
-    /// Whether the flow's sender has lost its last connection and waits forever.
+    /// Whether the flow's sender has lost its last connection and would wait forever.
     fn has_broken(&self, until: Instant) -> bool {
         let is_idle = self.opened.is_empty();
         is_idle && until == Instant::NEVER && self.flow.view.sends() == Side::Client
@@ -118,7 +119,7 @@ impl Client<'_> {
         if connection.is_over() { self.close(number) } else { Ok(()) }
     }
 
-    /// Execute the application's actions until it waits; return until when.
+    /// Execute the application's actions until it waits; return the time until which it waits.
     fn act(&mut self, now: Instant) -> Result<Instant, HostError> {
         loop {
             match self.app.poll(now) {
@@ -146,7 +147,7 @@ impl Client<'_> {
         (self.current, self.lost) = (number, None);
     }
 
-    /// Write to all connections; return false if one was lost.
+    /// Write to all connections; return false if a connection was lost.
     fn write(&mut self, now: Instant) -> Result<bool, HostError> {
         let mut failed = Vec::new();
         for one in &mut self.opened {
@@ -180,7 +181,8 @@ impl Client<'_> {
     }
 
     fn begin_handshake(&self, socket: &OwnedFd, number: u32) -> Result<(), Errno> {
-        // Locked until the number is inserted, because the server may look it up as soon as the SYN arrives.
+        // The map stays locked until the number is inserted, because the server may look it up as
+        // soon as the SYN arrives.
         let mut numbers = self.flow.numbers.lock().unwrap_or_else(PoisonError::into_inner);
         match socket::connect(socket.as_raw_fd(), &SockaddrIn::from(self.flow.address)) {
             Ok(()) | Err(Errno::EINPROGRESS) => {}
@@ -210,7 +212,7 @@ impl Client<'_> {
         self.abort(number)
     }
 
-    /// Abort a connection, opened or not; undelivered data is discarded.
+    /// Abort a connection, even before it is opened; undelivered data is discarded.
     fn abort(&mut self, number: u32) -> Result<(), HostError> {
         let Some(place) = self.opened.iter().position(|one| one.number == number) else {
             return Ok(());

@@ -31,7 +31,7 @@ impl Default for Zeros {
 pub(super) struct Connection {
     socket: Arc<OwnedFd>,
     connecting: bool,
-    /// Bytes left of each pending write of the application; writes are not merged.
+    /// Remaining bytes of each pending write of the application, the oldest first; writes are not merged.
     writes: VecDeque<u64>,
     writes_without_end: bool,
     finish: Finish,
@@ -99,7 +99,7 @@ impl Connection {
 
     // --- waiting ---
 
-    /// Events to poll(2) for at the socket; `None` if there are none to wait for now.
+    /// Socket events to wait for with poll(2); `None` if there are no events to wait for now.
     pub(super) fn poll_events(&self, now: Instant) -> Option<(BorrowedFd<'_>, PollFlags)> {
         let reads =
             !self.connecting && !self.peer_finished && self.reads_at().is_none_or(|at| at <= now);

@@ -1,8 +1,8 @@
 //! Applications over TCP: one thread per end of a flow, which executes the application's actions on sockets and
 //! reports socket events to it.
 //!
-//! The client is at the flow's `from`. The application determines which end sends most; that end takes the flow's
-//! last sample, and resets connections that are still open when the flow's time is over.
+//! The client is at the flow's end `from`. The application determines which end sends most of the data. That end
+//! takes the flow's last sample, and resets the connections that are still open at the flow's stop.
 
 mod client;
 mod connection;
@@ -85,7 +85,8 @@ impl RunningTcp {
         &self.flow.view
     }
 
-    /// Whether the thread of the end that sends most has ended; afterwards only answers to its data are sent.
+    /// Whether the thread of the end that sends most has ended; from then on, only replies to its
+    /// data are sent.
     pub(crate) fn sender_has_ended(&self) -> bool {
         match self.flow.view.sends() {
             Side::Client => self.client.is_finished(),
@@ -170,7 +171,8 @@ impl Flow {
             return self.discard_remaining(side, connections);
         }
         for connection in connections {
-            // Incomplete flows are reset, so that queued data does not extend into a later flow's time.
+            // Connections of incomplete flows are reset, so that their queued data does not compete
+            // with later flows.
             if self.view.is_complete() {
                 connection.deliver_when_closed()?;
             }
@@ -179,8 +181,8 @@ impl Flow {
         Ok(())
     }
 
-    /// Discard data that is still in flight, so that the kernel does not answer it with a reset. Connections stay open in
-    /// the view until the packets have been counted.
+    /// Receive and discard data that is still in flight, so that the kernel does not answer it with a reset. In the
+    /// view the connections stay open until their packets have been counted.
     fn discard_remaining(&self, side: Side, connections: Vec<Connection>) -> Result<(), HostError> {
         let (connecting, mut connections): (Vec<_>, Vec<_>) =
             connections.into_iter().partition(Connection::is_connecting);
@@ -194,7 +196,7 @@ impl Flow {
         Ok(())
     }
 
-    /// Take the number of the client's connection from this port.
+    /// Remove and return the number of the connection whose client has this port.
     fn number_of(&self, port: u16) -> Option<u32> {
         self.numbers.lock().unwrap_or_else(PoisonError::into_inner).remove(&port)
     }

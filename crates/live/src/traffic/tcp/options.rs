@@ -12,9 +12,9 @@ use skyhop_units::{Bytes, Duration};
 
 use super::TcpPlan;
 
-/// SO_RCVLOWAT of receivers whose arrivals are not timed: a wake-up per packet costs a quarter of the throughput of
-/// two cores. It is limited to an eighth of the initial buffer, so that the buffer grows as if all data were read at
-/// once.
+/// SO_RCVLOWAT of receivers whose applications do not measure arrival times: a wake-up per packet costs a quarter of
+/// the throughput of two cores. The value is limited to an eighth of the initial buffer, so that the kernel enlarges
+/// the buffer as if data were read on arrival.
 const WAKE_AT: Bytes = Bytes::new(64 * 1024);
 /// Kernel limits of keep-alive (net/tcp.h): `MAX_TCP_KEEPIDLE` and `MAX_TCP_KEEPINTVL` here, `MAX_TCP_KEEPCNT` below.
 const MOST_KEEPALIVE: Duration = Duration::from_secs(32_767);
@@ -45,7 +45,8 @@ pub(crate) fn check(options: &TcpOptions) -> Result<(), (&'static str, String)> 
 /// connects. Accepted connections inherit the options of the listening socket.
 pub(super) fn open(plan: &TcpPlan, side: Side) -> Result<OwnedFd, HostError> {
     let socket = socket::open()?;
-    // The other end sends little; it must not use the flow's congestion control, which would report its phases too.
+    // The other end sends little data. It does not use the flow's congestion control, which would
+    // report phases for that end too.
     if side == plan.app.sends() {
         socket::set_congestion_control(&socket, &plan.kernel_cc)?;
     }
@@ -89,7 +90,7 @@ fn limit_receive_buffer(socket: &OwnedFd, bytes: Bytes) -> Result<(), HostError>
     setsockopt(socket, sockopt::RcvBufForce, &asked)
         .or_else(|_| setsockopt(socket, sockopt::RcvBuf, &asked))
         .context("cannot size a flow's receive buffer")?;
-    // The kernel reports twice the requested size, half of it for its own overhead.
+    // The kernel reports twice the requested size; half of that is for its own overhead.
     let got =
         getsockopt(socket, sockopt::RcvBuf).context("cannot read a flow's receive buffer")? / 2;
     if got >= asked {
@@ -102,7 +103,8 @@ fn limit_receive_buffer(socket: &OwnedFd, bytes: Bytes) -> Result<(), HostError>
     )))
 }
 
-/// Set SO_RCVLOWAT at the side that receives most data, if its arrivals are neither timed nor rate-limited.
+/// Set SO_RCVLOWAT at the side that receives most data, unless its application measures arrival
+/// times or limits its read rate.
 pub(super) fn batch_reads(plan: &TcpPlan, side: Side, socket: &OwnedFd) -> Result<(), HostError> {
     let is_timed = plan.app.table().is_some();
     let is_slow = plan.app.read_rate().is_some() || plan.options.receive_buffer.is_some();

@@ -83,7 +83,7 @@ impl Server<'_> {
         Ok(())
     }
 
-    /// Poll each connection and its application; return the time of the next poll.
+    /// Poll each connection and its application; return the time at which to poll again.
     fn poll(&mut self, now: Instant) -> Result<Instant, HostError> {
         let (mut until, mut index) = (Instant::NEVER, 0);
         while let Some(one) = self.served.get_mut(index) {

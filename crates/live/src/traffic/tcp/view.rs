@@ -30,7 +30,7 @@ pub(crate) struct TcpEnd {
     pub(crate) at: Instant,
     pub(crate) last: TcpSample,
     pub(crate) completed: Option<Instant>,
-    /// Reason why the flow ended early; `None` if it did not.
+    /// Reason why the flow ended early; `None` if it did not end early.
     broken: Option<String>,
 }
 
@@ -107,13 +107,13 @@ impl TcpView {
         self.sockets(side).open.push(Arc::clone(connection.socket()));
     }
 
-    /// Remove a connection that is about to be closed; its counters are kept.
+    /// Remove a connection that is about to be closed, and add its counters to those of past connections.
     pub(super) fn closed(&self, side: Side, connection: &Connection) -> Result<(), HostError> {
         let mut sockets = self.sockets(side);
         let mut info = tcp_info(connection.socket())?;
         // The kernel counts the FIN as one byte.
-        let whole = connection.stream_length().map(Bytes::as_u64);
-        info.bytes_received = whole.unwrap_or(info.bytes_received);
+        let stream_length = connection.stream_length().map(Bytes::as_u64);
+        info.bytes_received = stream_length.unwrap_or(info.bytes_received);
         sockets.past.add(info);
         sockets.open.retain(|socket| !Arc::ptr_eq(socket, connection.socket()));
         Ok(())

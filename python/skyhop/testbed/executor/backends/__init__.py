@@ -1,4 +1,4 @@
-"""What a run's program is kept in: a file each, all with the same few calls."""
+"""Back ends: the sandbox or container in which a run's program executes, one module each."""
 
 from __future__ import annotations
 
@@ -7,60 +7,60 @@ from typing import Protocol
 
 from skyhop.testbed.clock import Clock
 from skyhop.testbed.executor.assignment import Assignment
-from skyhop.testbed.executor.sandbox import Ended, Furnish
+from skyhop.testbed.executor.sandbox import AttachDevice, ProgramEnd
 from skyhop.testbed.words import Backend
 
 
 class Program(Protocol):
-    """A program that was started."""
+    """Running program of a back end, in the form that the executor supervises."""
 
     def fileno(self) -> int:
-        """Return a descriptor that can be read when there is news."""
+        """Return a descriptor that becomes readable when the program may have ended."""
 
-    def news(self) -> Ended | None:
-        """Return how the program ended; `None` where it has not."""
+    def poll(self) -> ProgramEnd | None:
+        """Return how the program ended; `None` while it is running."""
 
     def terminate(self) -> None:
-        """Ask it to end."""
+        """Send SIGTERM to the program."""
 
     def kill(self) -> None:
-        """End it, and wait until nothing of it is left."""
+        """Kill the program, and wait until all its processes are gone."""
 
     def wait(self) -> None:
-        """After its end: wait until nothing of it is left."""
+        """Wait, after the program has ended, until all its processes are gone."""
 
     def processes(self) -> list[int]:
-        """Return its processes, as this machine numbers them; none where that is not known."""
+        """Return the pids of the program's processes in this PID namespace; empty if unknown."""
 
     def network_process(self) -> int | None:
-        """Return a process in its network namespace, where that is known."""
+        """Return the pid of a process in the program's network namespace; `None` if unknown."""
 
 
-class Keeper(Protocol):
-    """A back end."""
+class Launcher(Protocol):
+    """Back end that starts programs."""
 
-    def lacks(self, assignment: Assignment) -> str | None:
-        """Return in a line why it cannot be had here for this run; `None` where it can."""
+    def unavailable_reason(self, assignment: Assignment) -> str | None:
+        """Return, as one line, why the back end cannot execute this run; `None` if it can."""
 
     def start(
         self,
         assignment: Assignment,
         work: Path,
         output: tuple[int, int],
-        furnish: Furnish | None,
+        attach_device: AttachDevice | None,
     ) -> Program:
         """Start the run's program.
 
         Raises:
-            RunError: it cannot be started.
+            RunError: the program cannot be started.
         """
 
     def clean(self, run: str) -> None:
-        """Remove whatever a killed executor may have left of a run."""
+        """Remove what is left of a run whose executor was killed."""
 
 
-def keeper(backend: Backend, clock: Clock) -> Keeper:
-    """Return a back end by its word."""
+def launcher(backend: Backend, clock: Clock) -> Launcher:
+    """Return the launcher for a job's `backend`."""
     if backend is Backend.PODMAN:
         from skyhop.testbed.executor.backends.podman import Podman
 

@@ -1,4 +1,4 @@
-"""The back end `docker`: containers by docker's service."""
+"""Back end `docker`: containers of the docker service."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from skyhop.testbed.executor.backends.containers import Containers
 
 
 class Docker(Containers):
-    """Programs in docker's containers."""
+    """Back end that runs programs in docker's containers."""
 
     name = "docker"
 
     def user(self, run: str) -> str | None:
-        """Return always one: what the service's root writes would be root's."""
+        """Return the container's user; never root, who would own the files that it writes."""
         return super().user(run) or f"{os.getuid()}:{os.getgid()}"

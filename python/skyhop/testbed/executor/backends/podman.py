@@ -1,4 +1,4 @@
-"""The back end `podman`: containers without a service, and without root."""
+"""Back end `podman`: containers without a service, and without root."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from skyhop.testbed.executor.backends.containers import Containers
 
 
 class Podman(Containers):
-    """Programs in podman's containers."""
+    """Back end that runs programs in podman's containers."""
 
     name = "podman"
-    # The container's root is the user who runs it: what it writes is his.
+    # The container's root is the user who runs podman, and owns the files that the program writes.
     extra = ("--cgroups", "no-conmon")

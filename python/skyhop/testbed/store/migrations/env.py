@@ -1,4 +1,4 @@
-"""How alembic reaches the tables: over the connection that `database.open_database` gives it."""
+"""Alembic environment: migrates over the connection of `database.open_database`."""
 
 from __future__ import annotations
 

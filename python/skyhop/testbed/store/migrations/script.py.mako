@@ -10,10 +10,10 @@ down_revision = ${repr(down_revision)}
 
 
 def upgrade() -> None:
-    """Go on to it."""
+    """Upgrade to this revision from the previous one."""
     ${upgrades if upgrades else "pass"}
 
 
 def downgrade() -> None:
-    """Go back from it."""
+    """Downgrade from this revision to the previous one."""
     ${downgrades if downgrades else "pass"}

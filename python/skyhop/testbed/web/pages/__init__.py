@@ -1,1 +1,1 @@
-"""The pages, a file per matter: plain functions of an `Ask`."""
+"""Page handlers, one module per subject: functions from a `PageRequest` to a response."""

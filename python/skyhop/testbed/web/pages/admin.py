@@ -1,4 +1,4 @@
-"""For administrators: users, nodes and their invitations, settings, who did what."""
+"""Pages of administrators: users, nodes, invitations, settings and the audit log."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from starlette.responses import Response
 
 from skyhop.errors import InputError
 from skyhop.testbed.keys import fingerprint
-from skyhop.testbed.orchestrator import nodes as matters
-from skyhop.testbed.orchestrator import people
+from skyhop.testbed.orchestrator import accounts
+from skyhop.testbed.orchestrator import nodes as node_records
 from skyhop.testbed.web import queries
-from skyhop.testbed.web.ask import Ask
+from skyhop.testbed.web.page_request import PageRequest
 from skyhop.testbed.words import Role
 
 _ROLES = (Role.USER, Role.USER_PRIV, Role.ADMIN)
@@ -20,101 +20,105 @@ _DAY_NS = 86_400 * 10**9
 _TOKEN_DAYS = 90
 
 
-def show(ask: Ask) -> Response:
-    """Show what there is to administer."""
-    ask.check_admin()
-    with ask.reading() as desk:
+def show(request: PageRequest) -> Response:
+    """Show counts of users, nodes and invitations, and the latest lines of the audit log."""
+    request.check_admin()
+    with request.reading() as ctx:
         counts = {
-            "users": len(people.users(desk)),
-            "nodes": len(queries.names_of_nodes(desk)),
-            "invitations": len(queries.invitations(desk)),
+            "users": len(accounts.users(ctx)),
+            "nodes": len(queries.names_of_nodes(ctx)),
+            "invitations": len(queries.invitations(ctx)),
         }
-        log = queries.audit_log(desk, limit=10)
-    return ask.page("admin.html", title="Administration", counts=counts, log=log)
+        log = queries.audit_log(ctx, limit=10)
+    return request.render("admin.html", title="Administration", counts=counts, log=log)
 
 
-def users(ask: Ask) -> Response:
-    """Show users, and a form to make or change one."""
-    return _users(ask, 200)
+def users(request: PageRequest) -> Response:
+    """Show users, and a form to create or change one."""
+    return _users(request, 200)
 
 
-def _users(ask: Ask, status: int, *, said: str = "", secret: str = "", of: str = "") -> Response:
-    ask.check_admin()
-    with ask.reading() as desk:
-        listed = people.users(desk)
-    edited = next((u for u in listed if u["name"] == ask.query("edit")), None)
-    return ask.page(
+def _users(
+    request: PageRequest, status: int, *, problem: str = "", secret: str = "", of: str = ""
+) -> Response:
+    request.check_admin()
+    with request.reading() as ctx:
+        listed = accounts.users(ctx)
+    edited = next((u for u in listed if u["name"] == request.query("edit")), None)
+    return request.render(
         "admin_users.html",
         status,
         title="Users",
         users=listed,
         edited=edited or {},
         roles=[role.value for role in _ROLES],
-        said=said,
+        problem=problem,
         secret=secret,
         of=of,
         token_days=_TOKEN_DAYS,
     )
 
 
-def put_user(ask: Ask) -> Response:
-    """Make or change a user."""
+def put_user(request: PageRequest) -> Response:
+    """Create or change a user from the form."""
     values: dict[str, Any] = {
-        key: ask.field(key).strip() for key in ("name", "full_name", "team", "role")
+        key: request.form_field(key).strip() for key in ("name", "full_name", "team", "role")
     }
-    values["disabled"] = ask.field("disabled") == "yes"
+    values["disabled"] = request.form_field("disabled") == "yes"
     try:
-        ask.act("PutUser", values["name"], lambda desk: people.put_user(desk, values))
+        request.run_procedure("PutUser", values["name"], lambda ctx: accounts.put_user(ctx, values))
     except InputError as error:
-        return _users(ask, 400, said=str(error))
-    return ask.go("/admin/users", "out" if values["disabled"] else "user")
+        return _users(request, 400, problem=str(error))
+    return request.redirect("/admin/users", "out" if values["disabled"] else "user")
 
 
-def delete_user(ask: Ask) -> Response:
-    """Forget a user, whose jobs end; one who has jobs or nodes is disabled."""
-    name = ask.path("name")
-    ask.act("DeleteUser", name, lambda desk: people.delete_user(desk, name))
-    return ask.go("/admin/users", "out")
+def delete_user(request: PageRequest) -> Response:
+    """Delete a user and cancel the user's jobs; a user with jobs or nodes is disabled instead."""
+    name = request.path_param("name")
+    request.run_procedure("DeleteUser", name, lambda ctx: accounts.delete_user(ctx, name))
+    return request.redirect("/admin/users", "out")
 
 
-def make_token(ask: Ask) -> Response:
-    """Make a user's token, which is shown this once."""
-    name = ask.path("name")
-    expires_ns = ask.office.now_ns() + _TOKEN_DAYS * _DAY_NS
-    secret = ask.act(
+def make_token(request: PageRequest) -> Response:
+    """Create a token for a user, and show it on this one page only."""
+    name = request.path_param("name")
+    expires_ns = request.orchestrator.now_ns() + _TOKEN_DAYS * _DAY_NS
+    secret = request.run_procedure(
         "IssueToken",
         name,
-        lambda desk: people.issue(
-            desk,
-            people.TOKEN,
+        lambda ctx: accounts.issue(
+            ctx,
+            accounts.TOKEN,
             of_user=name,
             expires_ns=expires_ns,
             label="from the administrator",
         ),
     )
-    return _users(ask, 200, secret=secret, of=name)
+    return _users(request, 200, secret=secret, of=name)
 
 
-def revoke_tokens(ask: Ask) -> Response:
-    """Take all of a user's tokens and sessions away."""
-    name = ask.path("name")
-    ask.act("RevokeToken", name, lambda desk: people.revoke(desk, name, "*"))
-    return ask.go("/admin/users", "revoked")
+def revoke_tokens(request: PageRequest) -> Response:
+    """Revoke all tokens and sessions of a user."""
+    name = request.path_param("name")
+    request.run_procedure("RevokeToken", name, lambda ctx: accounts.revoke(ctx, name, "*"))
+    return request.redirect("/admin/users", "revoked")
 
 
-def nodes(ask: Ask) -> Response:
-    """Show nodes, and a form to make or change one."""
-    return _nodes(ask, 200)
+def nodes(request: PageRequest) -> Response:
+    """Show nodes, and a form to create or change one."""
+    return _nodes(request, 200)
 
 
-def _nodes(ask: Ask, status: int, *, said: str = "", secret: str = "", of: str = "") -> Response:
-    ask.check_admin()
-    with ask.reading() as desk:
-        listed = [matters.document(desk, name) for name in queries.names_of_nodes(desk)]
-        invited = queries.invitations(desk)
-        names = [user["name"] for user in people.users(desk)]
-    edited = next((node for node in listed if node["name"] == ask.query("edit")), None)
-    return ask.page(
+def _nodes(
+    request: PageRequest, status: int, *, problem: str = "", secret: str = "", of: str = ""
+) -> Response:
+    request.check_admin()
+    with request.reading() as ctx:
+        listed = [node_records.document(ctx, name) for name in queries.names_of_nodes(ctx)]
+        invited = queries.invitations(ctx)
+        names = [user["name"] for user in accounts.users(ctx)]
+    edited = next((node for node in listed if node["name"] == request.query("edit")), None)
+    return request.render(
         "admin_nodes.html",
         status,
         title="Nodes and invitations",
@@ -122,27 +126,27 @@ def _nodes(ask: Ask, status: int, *, said: str = "", secret: str = "", of: str =
         invited=invited,
         users=names,
         edited=edited or {},
-        said=said,
+        problem=problem,
         secret=secret,
         of=of,
-        authority=fingerprint(ask.office.authority.certificate_pem).hex(),
-        minutes=people.INVITATION_NS // (60 * 10**9),
+        authority=fingerprint(request.orchestrator.authority.certificate_pem).hex(),
+        minutes=accounts.INVITATION_NS // (60 * 10**9),
     )
 
 
-def put_node(ask: Ask) -> Response:
-    """Make or change a node."""
+def put_node(request: PageRequest) -> Response:
+    """Create or change a node from the form."""
     values: dict[str, Any] = {
-        key: ask.field(key).strip()
+        key: request.form_field(key).strip()
         for key in ("name", "owner", "description", "provider", "address")
     }
     try:
         for key in ("latitude_deg", "longitude_deg"):
-            values[key] = _degrees(key, ask.field(key).strip())
-        ask.act("PutNode", values["name"], lambda desk: matters.put(desk, values))
+            values[key] = _degrees(key, request.form_field(key).strip())
+        request.run_procedure("PutNode", values["name"], lambda ctx: node_records.put(ctx, values))
     except InputError as error:
-        return _nodes(ask, 400, said=str(error))
-    return ask.go("/admin/nodes", "node")
+        return _nodes(request, 400, problem=str(error))
+    return request.redirect("/admin/nodes", "node")
 
 
 def _degrees(key: str, text: str) -> float | None:
@@ -152,44 +156,44 @@ def _degrees(key: str, text: str) -> float | None:
         raise InputError(f"{key}: expected a number") from None
 
 
-def invite(ask: Ask) -> Response:
-    """Make an invitation for a node, which is shown this once."""
-    name = ask.path("name")
-    expires_ns = ask.office.now_ns() + people.INVITATION_NS
-    secret = ask.act(
+def invite(request: PageRequest) -> Response:
+    """Create an invitation for a node, and show it on this one page only."""
+    name = request.path_param("name")
+    expires_ns = request.orchestrator.now_ns() + accounts.INVITATION_NS
+    secret = request.run_procedure(
         "Invite",
         name,
-        lambda desk: people.issue(desk, people.INVITATION, of_node=name, expires_ns=expires_ns),
+        lambda ctx: accounts.issue(ctx, accounts.INVITATION, of_node=name, expires_ns=expires_ns),
     )
-    return _nodes(ask, 200, secret=secret, of=name)
+    return _nodes(request, 200, secret=secret, of=name)
 
 
-def delete_node(ask: Ask) -> Response:
-    """Take a node off the testbed, and its telemetry with it."""
-    name = ask.path("name")
-    ask.act("DeleteNode", name, lambda desk: matters.delete(desk, name))
-    ask.office.telemetry.delete(name)
-    return ask.go("/admin/nodes", "deleted")
+def delete_node(request: PageRequest) -> Response:
+    """Delete a node, its certificates and its telemetry."""
+    name = request.path_param("name")
+    request.run_procedure("DeleteNode", name, lambda ctx: node_records.delete(ctx, name))
+    request.orchestrator.telemetry.delete(name)
+    return request.redirect("/admin/nodes", "deleted")
 
 
-def config(ask: Ask) -> Response:
-    """Show the settings."""
-    ask.check_admin()
-    with ask.reading() as desk:
-        found = queries.settings(desk)
-    return ask.page("admin_config.html", title="Settings", settings=found)
+def config(request: PageRequest) -> Response:
+    """Show the orchestrator's settings, with defaults."""
+    request.check_admin()
+    with request.reading() as ctx:
+        found = queries.settings(ctx)
+    return request.render("admin_config.html", title="Settings", settings=found)
 
 
-def audit(ask: Ask) -> Response:
-    """Show who did what, the latest first."""
-    ask.check_admin()
-    before = ask.number("before", 0, 0, 2**62)
-    with ask.reading() as desk:
-        log = queries.audit_log(desk, before=before, who=ask.query("who"), limit=_ROWS + 1)
-    return ask.page(
+def audit(request: PageRequest) -> Response:
+    """Show the audit log, latest first, 100 lines per page."""
+    request.check_admin()
+    before = request.query_number("before", 0, 0, 2**62)
+    with request.reading() as ctx:
+        log = queries.audit_log(ctx, before=before, who=request.query("who"), limit=_ROWS + 1)
+    return request.render(
         "admin_audit.html",
         title="Audit log",
         log=log[:_ROWS],
         has_more=len(log) > _ROWS,
-        who=ask.query("who"),
+        who=request.query("who"),
     )

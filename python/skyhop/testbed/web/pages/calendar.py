@@ -1,4 +1,4 @@
-"""The calendar: which node is booked when, where there is room, and a way to take it."""
+"""Calendar page: reservations of the nodes, and free slots with links to submit a job."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from starlette.responses import Response
 
 from skyhop.testbed.calendar import Booking, Interval, Plan, bookings_of, free
 from skyhop.testbed.orchestrator import nodes
-from skyhop.testbed.orchestrator.desk import Desk
 from skyhop.testbed.orchestrator.planning import bookings
+from skyhop.testbed.orchestrator.request_context import RequestContext
 from skyhop.testbed.web import queries
-from skyhop.testbed.web.ask import Ask
+from skyhop.testbed.web.page_request import PageRequest
 
 DAYS = 7
 _S_NS = 10**9
@@ -26,75 +26,75 @@ LENGTHS_MIN = (1, 5, 10, 30, 60, 240)
 
 @dataclass(frozen=True)
 class Slot:
-    """A free time."""
+    """Interval in which a node is free."""
 
     start_ns: int
     end_ns: int
 
     @property
     def length_s(self) -> float:
-        """How long it is."""
+        """Length of the slot in seconds."""
         return (self.end_ns - self.start_ns) / _S_NS
 
 
 @dataclass(frozen=True)
 class Day:
-    """A node's day."""
+    """One day (UTC) of a node: reservations and free slots."""
 
     start_ns: int
     bars: Sequence[tuple[float, float]]
-    """Booked: from which minute of the day, and for how many."""
+    """Reserved intervals: start and length in minutes of the day."""
     past_min: float
-    """So much of it is over."""
+    """Minutes of the day that have passed."""
     slots: Sequence[Slot]
     slots_total: int
     free_s: float
     jobs: Sequence[dict[str, Any]]
-    """Who booked it: `name`, `owner`, `times`, and the first and last."""
+    """Jobs with reservations: `name`, `owner`, `times` (count), `first_ns` and `last_ns`."""
 
 
-def show(ask: Ask) -> Response:
-    """Show a week of all nodes, or of one with its free slots."""
-    chosen = ask.query("node")
-    length_min = ask.number("length", 5, 1, 31 * 1440)
-    with ask.reading() as desk:
+def show(request: PageRequest) -> Response:
+    """Show a week of all nodes, or of one node with its free slots."""
+    chosen = request.query("node")
+    length_min = request.query_number("length", 5, 1, 31 * 1440)
+    with request.reading() as ctx:
         if chosen:
-            nodes.get(desk, chosen)
-        names = queries.names_of_nodes(desk)
-        first_ns = _first_day(ask.query("from"), desk.now_ns)
+            nodes.get(ctx, chosen)
+        names = queries.names_of_nodes(ctx)
+        first_ns = _first_day(request.query("from"), ctx.now_ns)
         weeks = {
-            name: week(desk, name, first_ns, length_min * _MINUTE_NS)
+            name: week(ctx, name, first_ns, length_min * _MINUTE_NS)
             for name in ([chosen] if chosen else names)
         }
-        now_ns = desk.now_ns
+        now_ns = ctx.now_ns
     today_ns = now_ns // _DAY_NS * _DAY_NS
-    return ask.page(
+    return request.render(
         "calendar.html",
         title=f"Calendar of {chosen}" if chosen else "Calendar",
         chosen=chosen,
         names=names,
         weeks=weeks,
         days=[first_ns + day * _DAY_NS for day in range(DAYS)],
-        first=_named(first_ns),
-        earlier=_named(max(first_ns - DAYS * _DAY_NS, today_ns)) if first_ns > today_ns else "",
-        later=_named(first_ns + DAYS * _DAY_NS),
+        first=_date_text(first_ns),
+        earlier=_date_text(max(first_ns - DAYS * _DAY_NS, today_ns)) if first_ns > today_ns else "",
+        later=_date_text(first_ns + DAYS * _DAY_NS),
         length_min=length_min,
         lengths=LENGTHS_MIN,
-        named=_named,
+        named=_date_text,
         weekday=_weekday,
     )
 
 
 @dataclass(frozen=True)
-class _Reserved:
-    """What reserves a node."""
+class _Reservations:
+    """Reservations of a node: repeating jobs (plans) and single runs (bookings)."""
 
     node: str
     plans: Sequence[Plan]
     booked: Sequence[Booking]
 
     def within(self, begin_ns: int, end_ns: int) -> list[Booking]:
-        """Return the bookings that meet a time, by their start."""
+        """Return the bookings that overlap a time range, in order of start."""
         taken = [
             each
             for each in self.booked
@@ -106,7 +106,7 @@ class _Reserved:
         return sorted(taken, key=lambda each: each.start_ns)
 
     def free(self, begin_ns: int, end_ns: int, shortest_ns: int) -> list[Slot]:
-        """Return the free times of at least a length, by their start."""
+        """Return the free slots of at least `shortest_ns` in a time range, in order of start."""
         if begin_ns >= end_ns:
             return []
         nodes, interval = frozenset([self.node]), Interval(begin_ns, end_ns)
@@ -114,15 +114,22 @@ class _Reserved:
         return [Slot(each.start_ns, each.end_ns) for each in found]
 
 
-def week(desk: Desk, node: str, first_ns: int, shortest_ns: int) -> list[Day]:
-    """Return the days of a node."""
-    reserved = _Reserved(node, *bookings(desk, [node]))
+def week(ctx: RequestContext, node: str, first_ns: int, shortest_ns: int) -> list[Day]:
+    """Return seven days of a node, starting at `first_ns`.
+
+    Args:
+        ctx: the request.
+        node: name of the node.
+        first_ns: beginning of the first day.
+        shortest_ns: shortest free slot to show.
+    """
+    reserved = _Reservations(node, *bookings(ctx, [node]))
     keys = {*(plan.key for plan in reserved.plans), *(each.job for each in reserved.booked)}
-    names = queries.names_of_jobs(desk, keys)
+    names = queries.names_of_jobs(ctx, keys)
     days = []
     for start_ns in range(first_ns, first_ns + DAYS * _DAY_NS, _DAY_NS):
         end_ns = start_ns + _DAY_NS
-        begin_ns = min(max(start_ns, desk.now_ns), end_ns)
+        begin_ns = min(max(start_ns, ctx.now_ns), end_ns)
         taken = reserved.within(begin_ns, end_ns)
         slots = reserved.free(begin_ns, end_ns, shortest_ns)
         days.append(
@@ -140,7 +147,10 @@ def week(desk: Desk, node: str, first_ns: int, shortest_ns: int) -> list[Day]:
 
 
 def _bars(taken: Sequence[Booking], start_ns: int) -> list[tuple[float, float]]:
-    """Return what is booked in minutes of the day; what lies close together is one bar."""
+    """Return bookings as (start, length) in minutes of the day; close ones are merged.
+
+    Bookings less than a minute apart share a bar.
+    """
     bars: list[tuple[float, float]] = []
     for each in taken:
         begin = max(0.0, (each.start_ns - start_ns) / _MINUTE_NS)
@@ -165,7 +175,7 @@ def _by_job(taken: Sequence[Booking], names: dict[str, dict[str, str]]) -> list[
 
 
 def _first_day(text: str, now_ns: int) -> int:
-    """Return when a day begins; today where the text names none, or one that is over."""
+    """Return the beginning of a day in ns; today if the text is no date or a past one."""
     today_ns = now_ns // _DAY_NS * _DAY_NS
     try:
         day = dt.datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=dt.UTC)
@@ -175,7 +185,7 @@ def _first_day(text: str, now_ns: int) -> int:
     return min(max(start_ns, today_ns), today_ns + _AHEAD_DAYS * _DAY_NS)
 
 
-def _named(day_ns: int) -> str:
+def _date_text(day_ns: int) -> str:
     return dt.datetime.fromtimestamp(day_ns // _S_NS, dt.UTC).strftime("%Y-%m-%d")
 
 

@@ -1,4 +1,4 @@
-"""Jobs: one's own and those on one's nodes; and why triggers did or did not fire."""
+"""Pages of jobs, and of the evaluations of triggers."""
 
 from __future__ import annotations
 
@@ -8,58 +8,58 @@ from typing import Any
 from starlette.responses import Response
 
 from skyhop.testbed.orchestrator import access, jobs, nodes, planning, runs
-from skyhop.testbed.orchestrator.desk import DeniedError
+from skyhop.testbed.orchestrator.request_context import DeniedError
 from skyhop.testbed.web import queries
-from skyhop.testbed.web.ask import Ask
+from skyhop.testbed.web.page_request import PageRequest
 from skyhop.testbed.web.pages.submit import readable
-from skyhop.testbed.web.toml import written
+from skyhop.testbed.web.toml import to_toml
 
 _TRIGGER_KEYS = ("job", "job_name", "owner", "node", "at_ns", "fired", "run", "why", "expression")
 
 
-def listing(ask: Ask) -> Response:
-    """Show jobs."""
-    with_ended = ask.query("ended") == "1"
-    with ask.reading() as desk:
+def listing(request: PageRequest) -> Response:
+    """Show the list of jobs that the caller may see."""
+    with_ended = request.query("ended") == "1"
+    with request.reading() as ctx:
         listed = jobs.listing(
-            desk, of_node=ask.query("node"), user=ask.query("user"), ended=with_ended
+            ctx, of_node=request.query("node"), user=request.query("user"), ended=with_ended
         )
-        starts = queries.next_starts(desk)
-        names = queries.names_of_nodes(desk)
-    return ask.page(
+        starts = queries.next_starts(ctx)
+        names = queries.names_of_nodes(ctx)
+    return request.render(
         "jobs.html",
         title="Jobs",
         jobs=listed[:500],
         starts=starts,
         names=names,
-        node=ask.query("node"),
-        user=ask.query("user"),
+        node=request.query("node"),
+        user=request.query("user"),
         ended=with_ended,
     )
 
 
-def show(ask: Ask) -> Response:
-    """Show a job, and its runs.
+def show(request: PageRequest) -> Response:
+    """Show a job and its runs.
 
     Raises:
-        DeniedError: it is another's, and runs on none of one's nodes.
+        DeniedError: the caller owns neither the job nor one of its nodes.
     """
-    with ask.reading() as desk:
-        row = jobs.get(desk, ask.path("job"))
+    with request.reading() as ctx:
+        row = jobs.get(ctx, request.path_param("job"))
         spec = planning.spec_of(row)
-        is_mine = desk.caller.is_admin or row["owner"] == desk.caller.name
-        hosts = any(access.owns_node(desk, name) for name in spec.nodes)
-        if not is_mine and not hosts and not access.owns_node(desk, spec.server or ""):
+        is_mine = ctx.caller.is_admin or row["owner"] == ctx.caller.name
+        hosts = any(access.owns_node(ctx, name) for name in spec.nodes)
+        if not is_mine and not hosts and not access.owns_node(ctx, spec.server or ""):
             raise DeniedError("this job is not yours")
-        listed = runs.listing(desk, of_job=row["id"], to_ns=desk.now_ns, limit=20)
-        ahead = runs.listing(desk, of_job=row["id"], from_ns=desk.now_ns, limit=10_000)
-        counts = queries.counts_of_job(desk, row["id"])
-    return ask.page(
+        listed = runs.listing(ctx, of_job=row["id"], to_ns=ctx.now_ns, limit=20)
+        ahead = runs.listing(ctx, of_job=row["id"], from_ns=ctx.now_ns, limit=10_000)
+        counts = queries.counts_of_job(ctx, row["id"])
+    return request.render(
         "job.html",
         title=row["name"].partition("~")[0],
         job=dict(row),
         spec=spec,
-        toml=written(readable(spec.as_json())) if is_mine else "",
+        toml=to_toml(readable(spec.as_json())) if is_mine else "",
         is_mine=is_mine,
         may_stop=is_mine or hosts,
         runs=listed,
@@ -68,32 +68,32 @@ def show(ask: Ask) -> Response:
     )
 
 
-def cancel(ask: Ask) -> Response:
-    """End a job."""
-    name = ask.path("job")
-    ask.act("CancelJob", name, lambda desk: jobs.cancel(desk, name))
-    return ask.go(f"/jobs/{name}", "cancelled")
+def cancel(request: PageRequest) -> Response:
+    """Cancel a job, and redirect to its page."""
+    name = request.path_param("job")
+    request.run_procedure("CancelJob", name, lambda ctx: jobs.cancel(ctx, name))
+    return request.redirect(f"/jobs/{name}", "cancelled")
 
 
-def triggers(ask: Ask) -> Response:
-    """Show what triggers came to, and why."""
-    with ask.reading() as desk:
-        logged = nodes.log_of_triggers(
-            desk, of_job=ask.query("job"), of_node=ask.query("node"), limit=200
+def triggers(request: PageRequest) -> Response:
+    """Show the latest evaluations of triggers, and why they did or did not fire."""
+    with request.reading() as ctx:
+        logged = nodes.trigger_evaluations(
+            ctx, of_job=request.query("job"), of_node=request.query("node"), limit=200
         )
-        names = queries.names_of_nodes(desk)
-    return ask.page(
+        names = queries.names_of_nodes(ctx)
+    return request.render(
         "triggers.html",
         title="Triggers",
-        logged=[{**line, "told": told(line)} for line in logged],
+        logged=[{**line, "text": description(line)} for line in logged],
         names=names,
-        node=ask.query("node"),
-        job=ask.query("job"),
+        node=request.query("node"),
+        job=request.query("job"),
     )
 
 
-def told(line: dict[str, Any]) -> str:
-    """Return in words what a node told of an evaluation."""
+def description(line: dict[str, Any]) -> str:
+    """Return a node's report of an evaluation as one line of text."""
     parts = [str(line[key]) for key in ("expression", "why") if line.get(key)]
     for key, value in line.items():
         if key in _TRIGGER_KEYS or value in (None, "", {}):

@@ -1,4 +1,4 @@
-"""One's own profile, tokens and sessions."""
+"""Page of the caller's own profile, tokens and sessions."""
 
 from __future__ import annotations
 
@@ -6,77 +6,79 @@ from starlette.responses import Response
 
 from skyhop.errors import InputError
 from skyhop.testbed.ids import is_id
-from skyhop.testbed.orchestrator import people
+from skyhop.testbed.orchestrator import accounts
 from skyhop.testbed.web import queries
-from skyhop.testbed.web.ask import Ask
+from skyhop.testbed.web.page_request import PageRequest
 
 _DAY_NS = 86_400 * 10**9
 DAYS = (1, 30, 90, 365)
-"""How long tokens may be good for; and for ever."""
+"""Offered lifetimes of tokens in days; unlimited is offered as well."""
 
 
-def show(ask: Ask) -> Response:
-    """Show who one is, and which secrets of one's own are good."""
-    return _me(ask, 200)
+def show(request: PageRequest) -> Response:
+    """Show the caller's profile, valid tokens and sessions."""
+    return _me(request, 200)
 
 
-def _me(ask: Ask, status: int, *, said: str = "", secret: str = "") -> Response:
-    assert ask.session is not None
-    with ask.reading() as desk:
-        profile = people.profile(desk)
-        kept = queries.credentials(desk, ask.caller.name)
-        here = queries.key_of_secret(desk, ask.session.secret)
-    return ask.page(
+def _me(request: PageRequest, status: int, *, problem: str = "", secret: str = "") -> Response:
+    assert request.session is not None
+    with request.reading() as ctx:
+        profile = accounts.profile(ctx)
+        kept = queries.credentials(ctx, request.caller.name)
+        here = queries.key_of_secret(ctx, request.session.secret)
+    return request.render(
         "me.html",
         status,
-        title="You",
+        title="Your account",
         profile=profile,
-        tokens=[each for each in kept if each["kind"] == people.TOKEN],
-        open_sessions=[each for each in kept if each["kind"] == people.SESSION],
+        tokens=[each for each in kept if each["kind"] == accounts.TOKEN],
+        open_sessions=[each for each in kept if each["kind"] == accounts.SESSION],
         this_session=here,
         days=DAYS,
-        said=said,
+        problem=problem,
         secret=secret,
     )
 
 
-def change(ask: Ask) -> Response:
-    """Change what one may change about oneself."""
-    values = {key: ask.field(key).strip() for key in ("full_name", "team")}
+def change(request: PageRequest) -> Response:
+    """Change the caller's full name and team."""
+    values = {key: request.form_field(key).strip() for key in ("full_name", "team")}
     try:
-        ask.act("PutProfile", ask.caller.name, lambda desk: people.put_profile(desk, values))
+        request.run_procedure(
+            "PutProfile", request.caller.name, lambda ctx: accounts.put_profile(ctx, values)
+        )
     except InputError as error:
-        return _me(ask, 400, said=str(error))
-    return ask.go("/me", "profile")
+        return _me(request, 400, problem=str(error))
+    return request.redirect("/me", "profile")
 
 
-def make_token(ask: Ask) -> Response:
-    """Make a token, which is shown this once."""
-    label, days = ask.field("label").strip(), ask.field("days")
+def make_token(request: PageRequest) -> Response:
+    """Create a token, and show it on this one page only."""
+    label, days = request.form_field("label").strip(), request.form_field("days")
     if not label:
-        return _me(ask, 400, said="give the token a label, by which you will know it")
+        return _me(request, 400, problem="give the token a label, to recognise it by")
     if days not in ("", *map(str, DAYS)):
-        return _me(ask, 400, said="choose for how many days it is good")
-    expires_ns = ask.office.now_ns() + int(days) * _DAY_NS if days else None
-    secret = ask.do(
+        return _me(request, 400, problem="choose the lifetime of the token")
+    expires_ns = request.orchestrator.now_ns() + int(days) * _DAY_NS if days else None
+    secret = request.run_audited(
         "IssueToken",
-        ask.caller.name,
-        lambda desk: people.issue(
-            desk,
-            people.TOKEN,
-            of_user=ask.caller.name,
+        request.caller.name,
+        lambda ctx: accounts.issue(
+            ctx,
+            accounts.TOKEN,
+            of_user=request.caller.name,
             expires_ns=expires_ns,
             label=label,
         ),
     )
-    return _me(ask, 200, secret=secret)
+    return _me(request, 200, secret=secret)
 
 
-def revoke(ask: Ask) -> Response:
-    """Take one of one's own secrets away."""
-    which = ask.field("which")
+def revoke(request: PageRequest) -> Response:
+    """Revoke one of the caller's tokens or sessions."""
+    which = request.form_field("which")
     if not is_id(which):
         raise InputError("there is no such token")
-    name = ask.caller.name
-    ask.do("RevokeToken", name, lambda desk: people.revoke(desk, name, which))
-    return ask.go("/me", "revoked")
+    name = request.caller.name
+    request.run_audited("RevokeToken", name, lambda ctx: accounts.revoke(ctx, name, which))
+    return request.redirect("/me", "revoked")

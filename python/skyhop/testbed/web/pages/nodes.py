@@ -1,4 +1,4 @@
-"""Nodes: all of them, one of them, what its terminal says now and said before, what it allows."""
+"""Pages of nodes: list, single node with live telemetry and policy, and history."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from skyhop.data.toml import read_toml
 from skyhop.errors import InputError, RunError
 from skyhop.testbed.orchestrator import nodes, runs
 from skyhop.testbed.orchestrator.access import owns_node
-from skyhop.testbed.orchestrator.desk import NotFoundError
+from skyhop.testbed.orchestrator.request_context import NotFoundError
 from skyhop.testbed.web import queries, recent
-from skyhop.testbed.web.ask import Ask
 from skyhop.testbed.web.map import REGIONS, node_map
+from skyhop.testbed.web.page_request import PageRequest
 from skyhop.testbed.web.pages.pictures import picture
 from skyhop.testbed.web.plots import Chart, Line, in_unit
-from skyhop.testbed.web.toml import written
+from skyhop.testbed.web.toml import to_toml
 from skyhop.testbed.words import ACTIVE, ScavengerMode
 
 _S_NS = 10**9
@@ -27,40 +27,40 @@ _FIGURES = ("orientation", "spikes")
 HOURS = (1, 6, 24, 168)
 
 
-def listing(ask: Ask) -> Response:
-    """Show all nodes."""
-    with ask.reading() as desk:
-        listed = nodes.listing(desk, active=ask.query("active") == "1")
-        busy = queries.busy_nodes(desk)
-    return ask.page(
+def listing(request: PageRequest) -> Response:
+    """Show the list and the map of nodes."""
+    with request.reading() as ctx:
+        listed = nodes.listing(ctx, active=request.query("active") == "1")
+        busy = queries.busy_nodes(ctx)
+    return request.render(
         "nodes.html",
         title="Nodes",
         nodes=listed,
         busy=busy,
-        map=node_map(listed, ask.query("region")),
+        map=node_map(listed, request.query("region")),
         regions=REGIONS,
-        active=ask.query("active") == "1",
+        active=request.query("active") == "1",
     )
 
 
-def show(ask: Ask) -> Response:
-    """Show a node."""
-    return _node(ask, 200)
+def show(request: PageRequest) -> Response:
+    """Show a node, with its latest telemetry and runs."""
+    return _node(request, 200)
 
 
-def _node(ask: Ask, status: int, *, policy: str = "", said: str = "") -> Response:
-    name = ask.path("node")
-    with ask.reading() as desk:
-        node = nodes.document(desk, name)
-        owns = owns_node(desk, name)
-        busy = queries.busy_nodes(desk).get(name, 0)
-        going = runs.listing(desk, node=name, states=[s.value for s in ACTIVE], limit=50)
-        latest = runs.listing(desk, node=name, to_ns=desk.now_ns, limit=10)
-        now_ns = desk.now_ns
-    samples = ask.rooms.recent.samples(name, now_ns)
+def _node(request: PageRequest, status: int, *, policy: str = "", problem: str = "") -> Response:
+    name = request.path_param("node")
+    with request.reading() as ctx:
+        node = nodes.document(ctx, name)
+        owns = owns_node(ctx, name)
+        busy = queries.busy_nodes(ctx).get(name, 0)
+        going = runs.listing(ctx, node=name, states=[s.value for s in ACTIVE], limit=50)
+        latest = runs.listing(ctx, node=name, to_ns=ctx.now_ns, limit=10)
+        now_ns = ctx.now_ns
+    samples = request.state.recent.samples(name, now_ns)
     columns = recent.columns(samples)
     end_s = now_ns / _S_NS
-    return ask.page(
+    return request.render(
         "node.html",
         status,
         title=name,
@@ -69,8 +69,8 @@ def _node(ask: Ask, status: int, *, policy: str = "", said: str = "") -> Respons
         busy=busy,
         going=going,
         latest=latest,
-        policy=policy or (written(node["policy"]) if owns else ""),
-        said=said,
+        policy=policy or (to_toml(node["policy"]) if owns else ""),
+        problem=problem,
         modes=[mode.value for mode in ScavengerMode],
         newest=samples[-1] if samples else {},
         charts=charts(columns, (end_s - recent.SPAN_S, end_s)),
@@ -78,37 +78,37 @@ def _node(ask: Ask, status: int, *, policy: str = "", said: str = "") -> Respons
     )
 
 
-def live(ask: Ask) -> Response:
-    """Return the last minutes as columns, for charts that move."""
-    with ask.reading() as desk:
-        nodes.get(desk, ask.path("node"))
-        now_ns = desk.now_ns
-    samples = ask.rooms.recent.samples(ask.path("node"), now_ns)
+def live(request: PageRequest) -> Response:
+    """Return the telemetry of the last minutes as JSON columns, for the live charts."""
+    with request.reading() as ctx:
+        nodes.get(ctx, request.path_param("node"))
+        now_ns = ctx.now_ns
+    samples = request.state.recent.samples(request.path_param("node"), now_ns)
     return JSONResponse({"now_s": now_ns / _S_NS, **recent.columns(samples)})
 
 
-def history(ask: Ask) -> Response:
-    """Show what a terminal said in the last hours."""
-    name = ask.path("node")
-    hours = ask.number("hours", 24, 1, HOURS[-1])
-    with ask.reading() as desk:
-        nodes.get(desk, name)
-        now_ns = desk.now_ns
+def history(request: PageRequest) -> Response:
+    """Show a node's telemetry of the last hours."""
+    name = request.path_param("node")
+    hours = request.query_number("hours", 24, 1, HOURS[-1])
+    with request.reading() as ctx:
+        nodes.get(ctx, name)
+        now_ns = ctx.now_ns
     begin_ns, end_ns = window(now_ns, hours)
-    said, found = "", None
+    problem, found = "", None
     try:
-        found = series(ask, name, begin_ns, end_ns)
+        found = series(request, name, begin_ns, end_ns)
     except (InputError, RunError) as error:
-        said = str(error)
+        problem = str(error)
     limits = (begin_ns / _S_NS, end_ns / _S_NS)
-    seen = ask.office.telemetry.map_file(name)
-    return ask.page(
+    seen = request.orchestrator.telemetry.map_file(name)
+    return request.render(
         "history.html",
         title=f"{name}: telemetry",
         node=name,
         hours=hours,
         choices=HOURS,
-        said=said,
+        problem=problem,
         found=found,
         charts=charts(found, limits) if found else [],
         cdf=distribution(found["cdf"]) if found else None,
@@ -117,75 +117,78 @@ def history(ask: Ask) -> Response:
     )
 
 
-def figure(ask: Ask) -> Response:
-    """Return a figure of a node's telemetry."""
-    name, kind = ask.path("node"), ask.path("kind")
+def figure(request: PageRequest) -> Response:
+    """Return a figure of a node's telemetry, or of its obstruction map (`sky`)."""
+    name, kind = request.path_param("node"), request.path_param("kind")
     if kind == "sky":
-        return _sky(ask, name)
+        return _sky(request, name)
     if kind not in _FIGURES:
         raise InputError("there is no such figure")
-    with ask.reading() as desk:
-        nodes.get(desk, name)
-        now_ns = desk.now_ns
-    begin_ns, end_ns = window(now_ns, ask.number("hours", 24, 1, HOURS[-1]))
-    return picture(ask, kind, node=name, from_ns=begin_ns, to_ns=end_ns)
+    with request.reading() as ctx:
+        nodes.get(ctx, name)
+        now_ns = ctx.now_ns
+    begin_ns, end_ns = window(now_ns, request.query_number("hours", 24, 1, HOURS[-1]))
+    return picture(request, kind, node=name, from_ns=begin_ns, to_ns=end_ns)
 
 
-def _sky(ask: Ask, name: str) -> Response:
+def _sky(request: PageRequest, name: str) -> Response:
     """Return the figure of a node's newest obstruction map."""
-    with ask.reading() as desk:
-        nodes.get(desk, name)
-    file = ask.office.telemetry.map_file(name)
+    with request.reading() as ctx:
+        nodes.get(ctx, name)
+    file = request.orchestrator.telemetry.map_file(name)
     if file is None:
-        raise NotFoundError(f"{name}: has told of no obstruction map yet")
-    return picture(ask, "sky", file=str(file), changed_ns=file.stat().st_mtime_ns)
+        raise NotFoundError(f"{name}: no obstruction map has been reported yet")
+    return picture(request, "sky", file=str(file), changed_ns=file.stat().st_mtime_ns)
 
 
-def set_scavenger(ask: Ask) -> Response:
-    """Set whether a node's runs make room for its host."""
-    name = ask.path("node")
-    mode = ask.field("mode")
-    ask.act("SetScavenger", name, lambda desk: nodes.set_scavenger(desk, name, mode))
-    return ask.go(f"/nodes/{name}", "scavenger")
+def set_scavenger(request: PageRequest) -> Response:
+    """Set the scavenger mode of a node: whether its runs yield to the host's own traffic."""
+    name = request.path_param("node")
+    mode = request.form_field("mode")
+    request.run_procedure("SetScavenger", name, lambda ctx: nodes.set_scavenger(ctx, name, mode))
+    return request.redirect(f"/nodes/{name}", "scavenger")
 
 
-def set_policy(ask: Ask) -> Response:
-    """Set what a node's owner allows; what is wrong is said beside what was written."""
-    name, text = ask.path("node"), ask.field("policy").replace("\r\n", "\n")
+def set_policy(request: PageRequest) -> Response:
+    """Set the policy of a node; show the form again with the error if it is invalid."""
+    name, text = request.path_param("node"), request.form_field("policy").replace("\r\n", "\n")
     try:
         try:
             policy = read_toml(text, "policy")
             json.dumps(policy)
         except (RecursionError, TypeError) as error:
             raise InputError(f"policy: {error}") from None
-        ask.act("SetPolicy", name, lambda desk: nodes.set_policy(desk, name, policy))
+        request.run_procedure("SetPolicy", name, lambda ctx: nodes.set_policy(ctx, name, policy))
     except InputError as error:
         if type(error) is not InputError:
             raise
-        return _node(ask, 400, policy=text, said=str(error))
-    return ask.go(f"/nodes/{name}", "policy")
+        return _node(request, 400, policy=text, problem=str(error))
+    return request.redirect(f"/nodes/{name}", "policy")
 
 
 def window(now_ns: int, hours: int) -> tuple[int, int]:
-    """Return the last so many hours, the present minute included: for so long it is kept."""
+    """Return the time range of the last `hours`, up to the end of the current minute, in ns.
+
+    Ranges end at whole minutes, so that drawings can be cached for a minute.
+    """
     end_ns = -(-now_ns // _MINUTE_NS) * _MINUTE_NS
     return end_ns - hours * 60 * _MINUTE_NS, end_ns
 
 
-def series(ask: Ask, node: str, begin_ns: int, end_ns: int) -> dict[str, Any]:
+def series(request: PageRequest, node: str, begin_ns: int, end_ns: int) -> dict[str, Any]:
     """Return a node's telemetry as columns of means, and quantiles of its latency.
 
     Raises:
-        InputError: there is none in this time.
-        RunError: it cannot be read now.
+        InputError: there is no telemetry in the time range.
+        RunError: reading it failed or took too long.
     """
-    made: Path = ask.rooms.drawings.made("series", node=node, from_ns=begin_ns, to_ns=end_ns)
+    made: Path = request.state.drawings.get("series", node=node, from_ns=begin_ns, to_ns=end_ns)
     found: dict[str, Any] = json.loads(made.read_bytes())
     return found
 
 
 def charts(columns: dict[str, Any], limits: tuple[float, float]) -> list[Chart]:
-    """Return the charts of telemetry over time."""
+    """Return the charts of telemetry over time: latency, loss, terminal and user throughput."""
     times = columns["time_s"]
     latency = [Line("latency", columns["pop_ping_latency_ms"])]
     if "low" in columns:
@@ -200,14 +203,14 @@ def charts(columns: dict[str, Any], limits: tuple[float, float]) -> list[Chart]:
     own = in_unit([Line("received", columns["user_rx_bps"]), Line("sent", columns["user_tx_bps"])])
     return [
         Chart("Latency to the point of presence", "ms", times, latency, limits),
-        Chart("Lost probes", "%", times, [Line("lost", drops)], limits, least_most=5.0),
+        Chart("Lost probes", "%", times, [Line("lost", drops)], limits, min_upper_limit=5.0),
         Chart("What the terminal carries", terminal[0], times, terminal[1], limits),
         Chart("The owner's own traffic", own[0], times, own[1], limits),
     ]
 
 
 def distribution(quantiles: list[float]) -> Chart | None:
-    """Return the distribution of the latency, up to its 99.5th percentile."""
+    """Return a chart of the latency's CDF, up to its 99.5th percentile; None without data."""
     if not quantiles:
         return None
     steps = len(quantiles) - 1

@@ -1,4 +1,4 @@
-"""Figures that a process of its own draws, as pictures of a page."""
+"""Responses with figures, which a subprocess draws."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from markupsafe import escape
 from starlette.responses import Response
 
 from skyhop.errors import InputError, RunError
-from skyhop.testbed.web.ask import Ask
+from skyhop.testbed.web.page_request import PageRequest
 
 _LINE = 62
 _NARROW = "one-column"
 
 
-def picture(ask: Ask, kind: str, **asked: Any) -> Response:
-    """Return a figure; where there is none, a picture that says why."""
-    width = _NARROW if ask.query("width") == "narrow" else "page"
+def picture(request: PageRequest, kind: str, **arguments: Any) -> Response:
+    """Return a figure as PNG, or an SVG with the reason if it cannot be drawn."""
+    width = _NARROW if request.query("width") == "narrow" else "page"
     try:
-        made = ask.rooms.drawings.made(kind, width=width, **asked)
+        made = request.state.drawings.get(kind, width=width, **arguments)
     except (InputError, RunError) as error:
-        return Response(_said(str(error)), media_type="image/svg+xml")
+        return Response(_message_svg(str(error)), media_type="image/svg+xml")
     return Response(made.read_bytes(), media_type="image/png")
 
 
-def _said(text: str) -> str:
+def _message_svg(text: str) -> str:
     lines = [""]
     for word in text.split():
         if len(lines[-1]) + len(word) > _LINE:

@@ -1,4 +1,4 @@
-"""Runs: all of them, and one with its life, what it printed, its files and its terminal."""
+"""Pages of runs: list, single run with events, output and files, and its telemetry."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from starlette.responses import FileResponse, Response
 
 from skyhop.errors import InputError, RunError
 from skyhop.testbed.orchestrator import access, nodes, runs
-from skyhop.testbed.orchestrator.desk import NotFoundError
+from skyhop.testbed.orchestrator.request_context import NotFoundError
 from skyhop.testbed.web import queries
-from skyhop.testbed.web.ask import Ask
+from skyhop.testbed.web.page_request import PageRequest
 from skyhop.testbed.web.pages.nodes import charts, series
 from skyhop.testbed.web.pages.pictures import picture
 from skyhop.testbed.words import ACTIVE, ENDED, JobKind, State
@@ -33,24 +33,25 @@ _GROUPS = {
     "ahead": [State.PLANNED.value, State.ARMED.value],
     "ended": [state.value for state in ENDED],
 }
-_ALONE = (
+_REPORT_POLICY = (
     "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:; "
     "frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
 )
-"""What a report may: nothing but look as it does; it is made of others' files."""
+"""Content security policy of a report: no scripts or requests, since it shows untrusted files."""
 
 
-def listing(ask: Ask) -> Response:
-    """Show runs that the caller may see, the latest first."""
-    page = ask.number("page", 0, 0, _LAST_PAGE)
-    wanted = {name: ask.query(name) for name in ("job", "node", "user", "state", "from", "to")}
+def listing(request: PageRequest) -> Response:
+    """Show runs that the caller may see, latest first."""
+    page = request.query_number("page", 0, 0, _LAST_PAGE)
+    wanted = {name: request.query(name) for name in ("job", "node", "user", "state", "from", "to")}
     known = [state.value for state in State]
     states = _GROUPS.get(wanted["state"], [s for s in known if s == wanted["state"]])
-    with ask.reading() as desk:
-        # Runs are planned weeks ahead: unless they are asked for, those that have begun count.
-        end_ns = _day(wanted["to"], 1) or (0 if wanted["state"] else desk.now_ns)
+    with request.reading() as ctx:
+        # Runs are planned two weeks ahead: if the user chooses no state, show only runs that have
+        # begun.
+        end_ns = _day(wanted["to"], 1) or (0 if wanted["state"] else ctx.now_ns)
         found = runs.listing(
-            desk,
+            ctx,
             of_job=wanted["job"],
             node=wanted["node"],
             user=wanted["user"],
@@ -59,8 +60,8 @@ def listing(ask: Ask) -> Response:
             to_ns=end_ns,
             limit=(page + 1) * _ROWS + 1,
         )
-        names = queries.names_of_nodes(desk)
-    return ask.page(
+        names = queries.names_of_nodes(ctx)
+    return request.render(
         "runs.html",
         title="Runs",
         runs=found[page * _ROWS : (page + 1) * _ROWS],
@@ -88,42 +89,47 @@ def _day(text: str, after: int = 0) -> int:
     return min(max(0, round(day.timestamp()) * _S_NS + after * _DAY_NS), 2**63 - 1)
 
 
-def show(ask: Ask) -> Response:
-    """Show a run."""
-    return ask.page("run.html", **_run(ask))
+def show(request: PageRequest) -> Response:
+    """Show a run with its events, output, files and figures."""
+    return request.render("run.html", **_run(request))
 
 
-def state(ask: Ask) -> Response:
-    """Show a run's life alone, for a page that looks again and again."""
-    return ask.page("state.html", **_run(ask, alone=True))
+def state(request: PageRequest) -> Response:
+    """Return the fragment with a run's state and events, which the page polls."""
+    return request.render("state.html", **_run(request, state_only=True))
 
 
-def _run(ask: Ask, *, alone: bool = False) -> dict[str, Any]:
-    name = ask.path("run")
-    with ask.reading() as desk:
-        run = runs.document(desk, name)
-        is_users = desk.caller.is_admin or run["owner"] == desk.caller.name
+def _run(request: PageRequest, *, state_only: bool = False) -> dict[str, Any]:
+    name = request.path_param("run")
+    with request.reading() as ctx:
+        run = runs.document(ctx, name)
+        is_users = ctx.caller.is_admin or run["owner"] == ctx.caller.name
         files = run["files"] if is_users else []
         outputs = (
             []
-            if alone
+            if state_only
             else [
-                (file, _tail(ask.office.uploads.file(desk, name, file["side"], file["name"])[0]))
+                (
+                    file,
+                    _tail(
+                        request.orchestrator.uploads.file(ctx, name, file["side"], file["name"])[0]
+                    ),
+                )
                 for file in files[::-1]
                 if file["name"] in _OUTPUTS and file["size"]
             ]
         )
         logged = (
             []
-            if alone or run["kind"] != "trigger"
+            if state_only or run["kind"] != "trigger"
             else [
                 line
-                for line in nodes.log_of_triggers(desk, of_job=run["job"], limit=1000)
+                for line in nodes.trigger_evaluations(ctx, of_job=run["job"], limit=1000)
                 if line["run"] in (None, name) and line["node"] == run["client"]
             ][:20]
         )
         may_stop = is_users or any(
-            access.owns_node(desk, node) for node in (run["client"], run["server"]) if node
+            access.owns_node(ctx, node) for node in (run["client"], run["server"]) if node
         )
     names = {(file["side"], file["name"]) for file in files}
     return {
@@ -140,7 +146,7 @@ def _run(ask: Ask, *, alone: bool = False) -> dict[str, Any]:
         "figures": [(kind, *each) for each in sorted(names) for kind in [_kind(each[1])] if kind][
             :_FIGURES_SHOWN
         ],
-        "has_begun": run["start_ns"] < ask.office.now_ns(),
+        "has_begun": run["start_ns"] < request.orchestrator.now_ns(),
     }
 
 
@@ -151,46 +157,46 @@ def _is_run_directory(file: tuple[str, str], names: set[tuple[str, str]]) -> boo
 
 
 def _kind(name: str) -> str:
-    """Return which figure a file of a run is for, by its name."""
+    """Return the kind of figure for a run's file, by the file's name; "" for no figure."""
     last = PurePosixPath(name).name.lower()
     if re.search(r"traceroute|mtr|scamper|\.trace$", last):
         return "segments"
     return "sky" if re.search(r"obstruction.*\.(json|pb|bin)$", last) else ""
 
 
-def abort(ask: Ask) -> Response:
-    """Stop a run."""
-    name = ask.path("run")
-    why = ask.field("why")[:200]
-    ask.act("AbortRun", name, lambda desk: runs.abort(desk, name, why))
-    return ask.go(f"/runs/{name}", "aborted")
+def abort(request: PageRequest) -> Response:
+    """Abort a run, and redirect to its page."""
+    name = request.path_param("run")
+    why = request.form_field("why")[:200]
+    request.run_procedure("AbortRun", name, lambda ctx: runs.abort(ctx, name, why))
+    return request.redirect(f"/runs/{name}", "aborted")
 
 
-def reschedule(ask: Ask) -> Response:
-    """Move a run to the nearest free time, and show the one in its place."""
-    name = ask.path("run")
-    made = ask.act("RescheduleRun", name, lambda desk: runs.reschedule(desk, name))
-    return ask.go(f"/runs/{made['id']}", "rescheduled")
+def reschedule(request: PageRequest) -> Response:
+    """Move a run to the nearest free time, and redirect to the run that replaces it."""
+    name = request.path_param("run")
+    made = request.run_procedure("RescheduleRun", name, lambda ctx: runs.reschedule(ctx, name))
+    return request.redirect(f"/runs/{made['id']}", "rescheduled")
 
 
-def log(ask: Ask) -> Response:
-    """Show the end of a file as text."""
-    path, name = _file(ask)
+def log(request: PageRequest) -> Response:
+    """Show the last 400 kB of a file as text."""
+    path, name = _file(request)
     text = _tail(path, _LOG_BYTES)
-    return ask.page(
+    return request.render(
         "log.html",
         title=name,
-        run=ask.path("run"),
-        side=ask.path("side"),
+        run=request.path_param("run"),
+        side=request.path_param("side"),
         name=name,
         text=text,
         is_cut=path.stat().st_size > _LOG_BYTES,
     )
 
 
-def download(ask: Ask) -> Response:
-    """Return a file of a run, to be kept and not to be shown."""
-    path, name = _file(ask)
+def download(request: PageRequest) -> Response:
+    """Return a file of a run as a download, which browsers do not display."""
+    path, name = _file(request)
     headers = {"content-security-policy": "sandbox; default-src 'none'"}
     return FileResponse(
         path,
@@ -201,66 +207,68 @@ def download(ask: Ask) -> Response:
     )
 
 
-def report(ask: Ask) -> Response:
-    """Return skyhop's own report of a run directory among a run's files; it can do nothing."""
-    path, name = _file(ask)
+def report(request: PageRequest) -> Response:
+    """Return skyhop's report of a run directory among a run's files, sandboxed by its CSP."""
+    path, name = _file(request)
     if PurePosixPath(name).name != _RUN_DIRECTORY:
-        raise InputError("reports are of run directories: name its summary.json")
-    made = ask.rooms.drawings.made("report", directory=str(path.parent), run=ask.path("run"))
-    headers = {"content-security-policy": _ALONE}
+        raise InputError("a report needs a run directory: choose its summary.json")
+    made = request.state.drawings.get(
+        "report", directory=str(path.parent), run=request.path_param("run")
+    )
+    headers = {"content-security-policy": _REPORT_POLICY}
     return Response(made.read_bytes(), media_type="text/html", headers=headers)
 
 
-def figure(ask: Ask) -> Response:
-    """Return a figure of a file of a run."""
-    path, name = _file(ask)
-    kind = ask.path("kind")
+def figure(request: PageRequest) -> Response:
+    """Return a figure of a file of a run: path segments or obstruction map."""
+    path, name = _file(request)
+    kind = request.path_param("kind")
     if kind not in ("segments", "sky") or _kind(name) != kind:
         raise InputError("there is no such figure")
-    return picture(ask, kind, file=str(path))
+    return picture(request, kind, file=str(path))
 
 
-def telemetry(ask: Ask) -> Response:
-    """Show what the run's terminal said meanwhile, and a minute before and after."""
-    with ask.reading() as desk:
-        run = runs.document(desk, ask.path("run"))
-        now_ns = desk.now_ns
+def telemetry(request: PageRequest) -> Response:
+    """Show the client terminal's telemetry during the run, and a minute before and after."""
+    with request.reading() as ctx:
+        run = runs.document(ctx, request.path_param("run"))
+        now_ns = ctx.now_ns
     begin_ns = run["start_ns"] - _AROUND_NS
     end_ns = min(run["end_ns"] + _AROUND_NS, now_ns // (10 * _S_NS) * 10 * _S_NS)
     begin_ns = max(begin_ns, end_ns - _LONGEST_NS)
-    said, found = "", None
+    problem, found = "", None
     try:
         if end_ns <= begin_ns:
             raise InputError("this run has not begun")
-        found = series(ask, run["client"], begin_ns, end_ns)
+        found = series(request, run["client"], begin_ns, end_ns)
     except (InputError, RunError) as error:
-        said = str(error)
+        problem = str(error)
     limits = (begin_ns / _S_NS, end_ns / _S_NS)
-    return ask.page(
+    return request.render(
         "run_telemetry.html",
         title="Telemetry of the run",
         run=run,
-        said=said,
+        problem=problem,
         charts=charts(found, limits) if found else [],
     )
 
 
-def _file(ask: Ask) -> tuple[Path, str]:
-    """Return a file that the caller may have.
+def _file(request: PageRequest) -> tuple[Path, str]:
+    """Return path and name of the requested file, if the caller may read it.
 
     Raises:
-        NotFoundError, DeniedError: there is none, or it is another's.
+        NotFoundError, DeniedError: there is no such file, or its job has another owner.
     """
-    run, side, name = (ask.path(part) for part in ("run", "side", "name"))
-    with ask.reading() as desk:
-        path, _, _ = ask.office.uploads.file(desk, run, side, name)
+    run, side, name = (request.path_param(part) for part in ("run", "side", "name"))
+    with request.reading() as ctx:
+        path, _, _ = request.orchestrator.uploads.file(ctx, run, side, name)
     if not path.is_file() or path.is_symlink():
-        raise NotFoundError(f"{name[:80]}: has been deleted")
+        raise NotFoundError(f"{name[:80]}: the file has been deleted")
     return path, name
 
 
 def _tail(path: Path, most: int = _TAIL_BYTES) -> str:
-    """Return the end of a file as text that can be shown."""
+    """Return the last `most` bytes of a file as printable text; "" if it cannot be read."""
     try:
         with path.open("rb") as file:
             size = file.seek(0, 2)

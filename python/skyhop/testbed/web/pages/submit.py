@@ -1,4 +1,4 @@
-"""Submitting a job: its file, a small form that fills it in, and what stands in its way."""
+"""Page to submit or change a job: its TOML file, a small form that writes it, and conflicts."""
 
 from __future__ import annotations
 
@@ -12,140 +12,155 @@ from skyhop.data.toml import read_toml
 from skyhop.errors import InputError, SkyhopError
 from skyhop.testbed.calendar.occurrences import length_ns
 from skyhop.testbed.orchestrator import access, jobs, planning
-from skyhop.testbed.orchestrator.desk import ConflictError, DeniedError, Desk, NotFoundError
+from skyhop.testbed.orchestrator.request_context import (
+    ConflictError,
+    DeniedError,
+    NotFoundError,
+    RequestContext,
+)
 from skyhop.testbed.web import queries
-from skyhop.testbed.web.ask import Ask
-from skyhop.testbed.web.look import iso
-from skyhop.testbed.web.toml import written
+from skyhop.testbed.web.page_request import PageRequest
+from skyhop.testbed.web.rendering import iso
+from skyhop.testbed.web.toml import to_toml
 from skyhop.testbed.words import JobKind, Role
 
 _S_NS = 10**9
 _SHOWN = 10
-"""So many conflicts."""
+"""Upper limit on conflicts that the page shows."""
 
 
-def show(ask: Ask) -> Response:
-    """Show the form, with a job to begin with."""
-    with ask.reading() as desk:
-        names = queries.names_of_nodes(desk)
-    chosen = [name for name in ask.request.query_params.getlist("node")[:100] if name in names]
-    when = {"kind": "at", "at": ask.query("at")} if ask.query("at") else {"kind": "at", "at": "now"}
+def show(request: PageRequest) -> Response:
+    """Show the form with an example job, for the nodes and the time in the query."""
+    with request.reading() as ctx:
+        names = queries.names_of_nodes(ctx)
+    chosen = [name for name in request.http.query_params.getlist("node")[:100] if name in names]
+    when = (
+        {"kind": "at", "at": request.query("at")}
+        if request.query("at")
+        else {"kind": "at", "at": "now"}
+    )
     values = {
         "id": "my-job",
         "nodes": chosen or names[:1],
-        "length": ask.query("length") or "5 min",
+        "length": request.query("length") or "5 min",
         "client": "ping -c 60 8.8.8.8",
         **when,
     }
     text = _file(values)
-    told = verdict(ask, text) if ask.query("at") else None
-    return _form(ask, text=text, small=values, verdict=told)
+    checked = verdict(request, text) if request.query("at") else None
+    return _form(request, text=text, small=values, verdict=checked)
 
 
-def show_change(ask: Ask) -> Response:
-    """Show the form with a job of the caller's as it is."""
-    with ask.reading() as desk:
-        row = jobs.get(desk, ask.path("job"))
-        access.check_owns_job(desk, row["owner"], f"job {row['name']}")
+def show_change(request: PageRequest) -> Response:
+    """Show the form with an existing job of the caller, to change it."""
+    with request.reading() as ctx:
+        row = jobs.get(ctx, request.path_param("job"))
+        access.check_owns_job(ctx, row["owner"], f"job {row['name']}")
         spec = planning.spec_of(row).as_json()
-    return _form(ask, text=written(readable(spec)))
+    return _form(request, text=to_toml(readable(spec)))
 
 
-def fill(ask: Ask) -> Response:
-    """Fill the file in from the small form; or put a free time into it."""
-    free_ns = ask.field("use_at")
+def fill(request: PageRequest) -> Response:
+    """Write the job file from the small form, or set a free time in it."""
+    free_ns = request.form_field("use_at")
     try:
-        text = _with_time(_text(ask), free_ns) if free_ns else _file(_small(ask))
+        text = _with_time(_text(request), free_ns) if free_ns else _file(_small(request))
     except InputError as error:
-        return _form(ask, 400, text=_text(ask), small=_small(ask), verdict={"error": str(error)})
-    return _form(ask, text=text, small=_small(ask), verdict=verdict(ask, text))
+        return _form(
+            request, 400, text=_text(request), small=_small(request), verdict={"error": str(error)}
+        )
+    return _form(request, text=text, small=_small(request), verdict=verdict(request, text))
 
 
-def check(ask: Ask) -> Response:
-    """Say what submitting would come to."""
-    found = verdict(ask, _text(ask))
-    if ask.wants_part:
-        return ask.page("verdict.html", verdict=found)
-    return _form(ask, text=_text(ask), small=_small(ask), verdict=found)
+def check(request: PageRequest) -> Response:
+    """Show the result of a check of the job, without submitting it."""
+    found = verdict(request, _text(request))
+    if request.is_partial:
+        return request.render("verdict.html", verdict=found)
+    return _form(request, text=_text(request), small=_small(request), verdict=found)
 
 
-def submit(ask: Ask) -> Response:
-    """Accept the job, or say why not; nothing is written then."""
-    text = _text(ask)
+def submit(request: PageRequest) -> Response:
+    """Submit the job; show the form again with the reason if it is refused."""
+    text = _text(request)
     try:
-        made = ask.act(
+        made = request.run_procedure(
             "SubmitJob",
-            _named(text),
-            lambda desk: jobs.submit(desk, text, ask.files, ask.office.directory / "objects"),
+            _job_id(text),
+            lambda ctx: jobs.submit(
+                ctx, text, request.files, request.orchestrator.directory / "objects"
+            ),
         )
     except (InputError, DeniedError) as error:
-        return _refused(ask, text, error)
-    return ask.go(f"/jobs/{made['id']}", "submitted")
+        return _refused(request, text, error)
+    return request.redirect(f"/jobs/{made['id']}", "submitted")
 
 
-def change(ask: Ask) -> Response:
-    """Put another job in a job's place, or say why not."""
-    text, name = _text(ask), ask.path("job")
-    with ask.reading() as desk:
-        access.check_owns_job(desk, jobs.get(desk, name)["owner"], f"job {name}")
+def change(request: PageRequest) -> Response:
+    """Replace a job; show the form again with the reason if it is refused."""
+    text, name = _text(request), request.path_param("job")
+    with request.reading() as ctx:
+        access.check_owns_job(ctx, jobs.get(ctx, name)["owner"], f"job {name}")
     try:
-        made = ask.act(
+        made = request.run_procedure(
             "ModifyJob",
             name,
-            lambda desk: jobs.modify(desk, name, text, ask.files, ask.office.directory / "objects"),
+            lambda ctx: jobs.modify(
+                ctx, name, text, request.files, request.orchestrator.directory / "objects"
+            ),
         )
     except (InputError, DeniedError) as error:
-        return _refused(ask, text, error)
-    return ask.go(f"/jobs/{made['id']}", "modified")
+        return _refused(request, text, error)
+    return request.redirect(f"/jobs/{made['id']}", "modified")
 
 
-def verdict(ask: Ask, text: str) -> dict[str, Any]:
-    """Return what submitting would come to: an error, conflicts with a free time, or a start."""
-    changed = ask.request.path_params.get("job", "") or ask.field("changes")
+def verdict(request: PageRequest, text: str) -> dict[str, Any]:
+    """Check a job; return an error, conflicts with the next free time, or the first start."""
+    changed = request.http.path_params.get("job", "") or request.form_field("changes")
     try:
-        access.check_role("CheckJob", ask.caller)
-        with ask.reading() as desk:
-            found = jobs.check_job(desk, text)
+        access.check_role("CheckJob", request.caller)
+        with request.reading() as ctx:
+            found = jobs.check_job(ctx, text)
             if changed:
-                # Its own times are not in its way; they are not in `check_job`'s either.
+                # `check_job` ignores the reservations of the job that is being changed.
                 found["changes"] = changed
             if found["conflicts_total"]:
-                found["slot_ns"] = _free_ns(desk, text)
+                found["slot_ns"] = _free_ns(ctx, text)
         found["conflicts"] = found["conflicts"][:_SHOWN]
         return found
     except (InputError, DeniedError) as error:
         return {"error": str(error)}
 
 
-def _free_ns(desk: Desk, text: str) -> int | None:
-    """Return when the nodes of a job are free next for as long as it takes."""
+def _free_ns(ctx: RequestContext, text: str) -> int | None:
+    """Return the next time in ns at which all nodes of a job are free for its length, or None."""
     spec = jobs.read(text)
     names = [*spec.nodes, *([spec.server] if spec.server else [])]
     at = spec.when.at if spec.when.kind is JobKind.AT and spec.when.at != "now" else None
-    from_ns = max(desk.now_ns, at if isinstance(at, int) else spec.when.start or 0)
-    return planning.next_slot(desk, names, length_ns(spec), from_ns, spec.when.end)
+    from_ns = max(ctx.now_ns, at if isinstance(at, int) else spec.when.start or 0)
+    return planning.next_slot(ctx, names, length_ns(spec), from_ns, spec.when.end)
 
 
-def _refused(ask: Ask, text: str, error: SkyhopError) -> Response:
+def _refused(request: PageRequest, text: str, error: SkyhopError) -> Response:
     if isinstance(error, ConflictError):
-        return _form(ask, 409, text=text, small=_small(ask), verdict=verdict(ask, text))
+        return _form(request, 409, text=text, small=_small(request), verdict=verdict(request, text))
     kinds = ((DeniedError, 403), (NotFoundError, 404))
     status = next((number for kind, number in kinds if isinstance(error, kind)), 400)
-    return _form(ask, status, text=text, small=_small(ask), verdict={"error": str(error)})
+    return _form(request, status, text=text, small=_small(request), verdict={"error": str(error)})
 
 
 def _form(
-    ask: Ask,
+    request: PageRequest,
     status: int = 200,
     *,
     text: str,
     small: dict[str, Any] | None = None,
     verdict: dict[str, Any] | None = None,
 ) -> Response:
-    changes = ask.request.path_params.get("job", "")
-    with ask.reading() as desk:
-        names = queries.names_of_nodes(desk)
-    return ask.page(
+    changes = request.http.path_params.get("job", "")
+    with request.reading() as ctx:
+        names = queries.names_of_nodes(ctx)
+    return request.render(
         "submit.html",
         status,
         title="Change a job" if changes else "Submit a job",
@@ -154,16 +169,16 @@ def _form(
         names=names,
         verdict=verdict,
         changes=changes,
-        may_kernel=ask.caller.role in (Role.ADMIN, Role.USER_PRIV),
+        may_kernel=request.caller.role in (Role.ADMIN, Role.USER_PRIV),
     )
 
 
-def _text(ask: Ask) -> str:
-    return ask.field("toml").replace("\r\n", "\n")
+def _text(request: PageRequest) -> str:
+    return request.form_field("toml").replace("\r\n", "\n")
 
 
-def _named(text: str) -> str:
-    """Return what a job calls itself, for the audit log."""
+def _job_id(text: str) -> str:
+    """Return the id in a job file, for the audit log; "" if it cannot be read."""
     try:
         return str(read_toml(text, "job").get("id", ""))[:80]
     except InputError:
@@ -176,11 +191,11 @@ _SMALL = (
 )  # fmt: skip
 
 
-def _small(ask: Ask) -> dict[str, Any]:
+def _small(request: PageRequest) -> dict[str, Any]:
     return {
-        **{name: ask.field(name)[:4096].strip() for name in _SMALL},
-        "nodes": [name[:80] for name in ask.form.get("nodes", [])],
-        "light": ask.field("light") == "yes",
+        **{name: request.form_field(name)[:4096].strip() for name in _SMALL},
+        "nodes": [name[:80] for name in request.form.get("nodes", [])],
+        "light": request.form_field("light") == "yes",
     }
 
 
@@ -188,7 +203,7 @@ def _file(values: dict[str, Any]) -> str:
     """Return a job file from the small form's values.
 
     Raises:
-        InputError: a command line has a quotation mark without its other half.
+        InputError: a command line has an unclosed quotation mark.
     """
     kind = values.get("kind") or "at"
     when = {kind: values.get(kind) or {"at": "now", "cron": "0 * * * *"}.get(kind, "")}
@@ -203,7 +218,7 @@ def _file(values: dict[str, Any]) -> str:
         job["overhead"] = False
     if values.get("description"):
         job["description"] = values["description"]
-    return written({**job, "when": when, "run": run})
+    return to_toml({**job, "when": when, "run": run})
 
 
 def _words(text: str) -> list[str]:
@@ -214,10 +229,10 @@ def _words(text: str) -> list[str]:
 
 
 def _with_time(text: str, free_ns: str) -> str:
-    """Return a job file that runs at a time, written anew.
+    """Return a job file with another time in its `at`, formatted again.
 
     Raises:
-        InputError: it is no TOML, or the time is none.
+        InputError: the file is not TOML or its job has no `at`, or the time is invalid.
     """
     try:
         job = read_toml(text, "job")
@@ -226,13 +241,13 @@ def _with_time(text: str, free_ns: str) -> str:
         raise InputError(f"job: {error}") from None
     when = job.get("when")
     if not isinstance(when, dict) or "at" not in when:
-        raise InputError("job: a free time is for a job that runs once, at a time")
+        raise InputError("job: only a job that runs once (`at`) can take a free time")
     when["at"] = at
-    return written(job)
+    return to_toml(job)
 
 
 def readable(spec: dict[str, Any]) -> dict[str, Any]:
-    """Return a job as people would write it: instants as text."""
+    """Return a job's specification in a readable form: times as ISO 8601, length with unit."""
     when = dict(spec["when"])
     for key in ("at", "start", "end"):
         if isinstance(when.get(key), int):

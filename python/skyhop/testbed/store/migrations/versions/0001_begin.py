@@ -1,4 +1,4 @@
-"""Begin."""
+"""Create the first version of all tables."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ down_revision = None
 
 
 def upgrade() -> None:
-    """Go on to it."""
+    """Upgrade to this revision from the previous one."""
     op.create_table(
         "audit",
         sa.Column(
@@ -255,7 +255,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Go back from it."""
+    """Downgrade from this revision to the previous one."""
     with op.batch_alter_table("task", schema=None) as batch_op:
         batch_op.drop_index(batch_op.f("ix_task_run"))
         batch_op.drop_index(batch_op.f("ix_task_node_state"))

@@ -25,7 +25,7 @@ host=$(rustc -vV | sed -n 's/^host: //p')
 export "CFLAGS_${host//-/_}=-Wno-unknown-warning-option"
 pack() {
     env -u RUSTFLAGS CARGO_ENCODED_RUSTFLAGS="$flags" PATH="$PWD/.venv/bin:$PATH" VIRTUAL_ENV="$PWD/.venv" \
-        maturin build --profile wheel --locked --zig --target "$host" --compatibility manylinux_2_17 \
+        maturin build --release --locked --zig --target "$host" --compatibility manylinux_2_17 \
         --no-default-features --features wheel --out dist >build/wheel.log 2>&1 || {
             tail -n 40 build/wheel.log >&2
             fail "the build failed; its last messages are above, all messages are in build/wheel.log"

@@ -211,7 +211,8 @@ impl LoadedObject {
         self.handle(matches).map(|map| Some(SignalMap::new(map)))
     }
 
-    /// Map of the phases that the module's connections report.
+    /// BPF map in which the connections that use the congestion control report their phases (hold, drain,
+    /// probe-rtt).
     pub(super) fn phases(&self) -> Result<MapHandle, KernelError> {
         self.handle(|map| map.name() == OsStr::new("skyhop_phases"))
     }

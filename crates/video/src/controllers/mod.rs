@@ -134,7 +134,7 @@ pub(crate) trait Parameters {
 /// Entry of a controller in lists.
 #[derive(Debug, Clone, Copy)]
 pub struct ControllerEntry {
-    /// Name of the controller in files.
+    /// Name by which scenario and study files refer to the controller.
     pub name: &'static str,
     /// Description in one line.
     pub summary: &'static str,

@@ -66,7 +66,7 @@ inside() {
     local name
     name=$(skyhop cc load cubic) || fail "failed: skyhop cc load cubic"
     printf '\n$ skyhop cc load cubic\n%s\n' "$name"
-    gives " $name " skyhop cc list
+    gives "$name " skyhop cc list
     step skyhop cc unload cubic
 
     cat > study.toml <<'STUDY'
@@ -98,7 +98,9 @@ STUDY
     grep "skyhop\[testbed\]" <<< "$lacking" || fail "the command does not say what to install: $lacking"
     step pip install --quiet --disable-pip-version-check "$(ls skyhop-*.whl)[testbed]"
     step skyhop testbed check job.toml --offline
-    skyhop dish status --address 127.0.0.1:9 2>&1 | grep "no terminal answers" || fail "skyhop dish does not work"
+    local answer
+    answer=$(skyhop dish status --address 127.0.0.1:9 2>&1) && fail "skyhop dish found a terminal at port 9"
+    grep "no terminal answers" <<< "$answer" || fail "skyhop dish does not work: $answer"
     [ -s runs/study/report.html ] || fail "the study has no report"
     printf '\ncheck_wheel: %s works on a system with nothing but Python\n' "$(basename skyhop-*.whl)"
 }

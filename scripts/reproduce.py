@@ -26,6 +26,7 @@ from pathlib import Path
 
 import measured_paths
 import which_sender
+import which_sender_runs
 from reference import found
 
 from skyhop.analysis.tables import Table
@@ -374,8 +375,8 @@ def write_page(study: Reproduced) -> None:
     sections[name] = "\n".join([mark, *section(study)])
     write_paper(paper, sections)
     write_verdicts()
-    if name in which_sender.STUDIES:
-        made = which_sender.Provenance(build(), f"{datetime.now(UTC):%Y-%m-%d}")
+    if name in which_sender_runs.STUDIES:
+        made = which_sender_runs.Provenance(build(), f"{datetime.now(UTC):%Y-%m-%d}")
         which_sender.renew(name, study.done.results, made)
     for picture in PICTURES.get(name, ()):
         drawn = figures_directory(RUNS / name / "report.html")

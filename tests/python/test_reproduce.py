@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import reproduce
-import which_sender
+import which_sender_runs
 from small_study import content
 
 from skyhop.errors import SkyhopError
@@ -93,16 +93,16 @@ def pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_data_file_has_a_row_per_run(done: StudyRun) -> None:
-    frame = which_sender.collect("leo-beyond", done.results)
-    assert frame.columns == [*which_sender.KEYS, *which_sender.COLUMNS]
+    frame = which_sender_runs.collect("leo-beyond", done.results)
+    assert frame.columns == [*which_sender_runs.KEYS, *which_sender_runs.COLUMNS]
     assert frame.height == 2 * len(QUEUES) * 2 * 2 * 3
-    runs = which_sender.Runs(frame, {})
+    runs = which_sender_runs.Runs(frame, {})
     info = done.results.metrics.infos["used"]
     at = {"path": "lossy", "queue": "deep", "rival": "none", "sender": "BBR"}
-    values = runs.values(which_sender.GOODPUT, ("lossy", "deep"), "BBR")
+    values = runs.values(which_sender_runs.GOODPUT, ("lossy", "deep"), "BBR")
     assert values == pytest.approx(done.results.values(info, at), abs=0.01)
-    ranked = which_sender.rank(
-        runs, which_sender.GOODPUT, [("lossy", "deep")], which_sender.DEPLOYABLE
+    ranked = which_sender_runs.rank(
+        runs, which_sender_runs.GOODPUT, [("lossy", "deep")], which_sender_runs.DEPLOYABLE
     )
     # CUBIC takes loss for congestion.
     assert list(ranked.strata) == ["BBR", "CUBIC"]

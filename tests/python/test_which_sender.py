@@ -10,7 +10,11 @@ import numpy as np
 import polars as pl
 import pytest
 import which_sender
-from which_sender import DELAY, FAIRNESS, GOODPUT, NEXT_TO_CUBIC, READERS, Provenance, Runs
+import which_sender_answers
+import which_sender_runs
+import which_sender_text
+from which_sender_answers import READERS
+from which_sender_runs import DELAY, FAIRNESS, GOODPUT, NEXT_TO_CUBIC, Provenance, Runs
 
 COMPUTED = ("access", "true, ISL")
 MEASURED = ("Victoria 1", "Lagos, up")
@@ -41,15 +45,15 @@ def made_up(change: Change = SAME) -> Runs:
         if rival == "none":
             noisy["share"] = float("nan")
         rows.append([study, path, queue, rival, sender, seed, *noisy.values()])
-    names = [*which_sender.KEYS, *which_sender.COLUMNS]
+    names = [*which_sender_runs.KEYS, *which_sender_runs.COLUMNS]
     frame = pl.DataFrame(rows, schema=names, orient="row")
-    return Runs(frame, dict.fromkeys(which_sender.STUDIES, Provenance("0123", "2026-01-01")))
+    return Runs(frame, dict.fromkeys(which_sender_runs.STUDIES, Provenance("0123", "2026-01-01")))
 
 
 def items(runs: Runs) -> dict[str, str]:
     """Return the recommendation for each reader, on one line."""
     found = {}
-    for text in which_sender.recommendations(runs):
+    for text in which_sender_answers.recommendations(runs):
         who = re.match(r"- \*\*([^*]+)\*\*", text)
         assert who, text
         found[who[1]] = " ".join(text.split())
@@ -62,7 +66,7 @@ def test_each_reader_gets_the_best_deployable_sender_with_numbers_and_the_next()
     assert "use **BBR**. BBR has 90.0 [90.0, 90.0] Mbit/s over 2 computed paths" in edge
     assert "behind FIFO (10 runs)" in edge
     assert "next is CUBIC with 60.0" in edge
-    assert "BBR against CUBIC: +30.0 Mbit/s [+30.0, +30.0]." in edge
+    assert "BBR against CUBIC: +30.0 [+30.0, +30.0] Mbit/s." in edge
     assert "Over the measured Victoria 1 (5 runs) it is best: BBR has 90.0" in edge
     assert "LeoCC" not in edge, "a research sender is no recommendation"
     call = found["Video call"]
@@ -86,8 +90,8 @@ def test_the_better_sender_is_recommended_whichever_it_is() -> None:
 
 def test_a_sender_with_little_goodput_does_not_count_for_delay() -> None:
     slow = {(path, "BBR"): {"goodput": 40.0} for path in COMPUTED}
-    ranked = which_sender.rank(
-        made_up(slow), DELAY, [(path, "FIFO") for path in COMPUTED], which_sender.DEPLOYABLE
+    ranked = which_sender_runs.rank(
+        made_up(slow), DELAY, [(path, "FIFO") for path in COMPUTED], which_sender_runs.DEPLOYABLE
     )
     assert list(ranked.strata) == ["CUBIC"]
 
@@ -100,15 +104,17 @@ def test_an_even_share_is_judged_run_by_run() -> None:
         .otherwise(pl.col("share") + 3)
     )
     uneven = Runs(frame, runs.made)
-    ranked = which_sender.rank(uneven, FAIRNESS, [("access", "FIFO")], which_sender.DEPLOYABLE)
+    ranked = which_sender_runs.rank(
+        uneven, FAIRNESS, [("access", "FIFO")], which_sender_runs.DEPLOYABLE
+    )
     assert ranked.best == "CUBIC"
     assert ranked.mean("BBR") == pytest.approx(20)
 
 
 def test_measured_paths_that_contradict_computed_ones_are_named() -> None:
-    assert which_sender.contradictions(made_up()) == []
+    assert which_sender_answers.contradictions(made_up()) == []
     turned = made_up({("Victoria 1", "CUBIC"): {"goodput": 99.0}})
-    best, pair = which_sender.contradictions(turned)
+    best, pair = which_sender_answers.contradictions(turned)
     assert best.startswith("Goodput of a sender alone: BBR is the best deployable sender over")
     assert "CUBIC over measured ones" in best
     assert "+30.0 [+30.0, +30.0] over the computed access path" in pair
@@ -124,7 +130,7 @@ def test_measured_paths_that_contradict_computed_ones_are_named() -> None:
 @pytest.mark.parametrize("goodput", [90.0, 92.0])
 def test_a_difference_within_chance_or_5_percent_is_no_contradiction(goodput: float) -> None:
     runs = made_up({("Victoria 1", "CUBIC"): {"goodput": goodput}})
-    assert which_sender.contradictions(runs) == []
+    assert which_sender_answers.contradictions(runs) == []
     assert "use **BBR**" in items(runs)["CDN edge"]
 
 
@@ -139,7 +145,7 @@ def test_data_without_measured_paths_makes_a_page() -> None:
 def test_tables_hold_every_sender_and_compare_bbr_with_cubic() -> None:
     text = which_sender.page(made_up())
     blocks = text.split("\n### ")[1:]
-    assert len(blocks) == 2 * 2 * len(which_sender.QUESTIONS), "downloads, uploads; two queues"
+    assert len(blocks) == 2 * 2 * len(which_sender_runs.QUESTIONS), "downloads, uploads; two queues"
     for block in blocks:
         rows = [line for line in block.splitlines() if line.startswith("| ")]
         names = [row.split(" | ")[0].lstrip("| ") for row in rows]
@@ -165,7 +171,7 @@ def test_heat_maps_keep_deployable_senders_and_measured_paths_apart() -> None:
 
 def test_lines_fit() -> None:
     for line in which_sender.page(made_up()).splitlines():
-        assert len(line) <= which_sender.WIDTH or line.startswith("|"), line
+        assert len(line) <= which_sender_text.WIDTH or line.startswith("|"), line
 
 
 def test_readers_ask_what_the_questions_measure() -> None:
@@ -173,6 +179,6 @@ def test_readers_ask_what_the_questions_measure() -> None:
 
 
 def test_the_committed_page_is_what_the_data_file_gives() -> None:
-    runs = which_sender.read()
-    assert set(runs.made) == set(which_sender.STUDIES)
+    runs = which_sender_runs.read()
+    assert set(runs.made) == set(which_sender_runs.STUDIES)
     assert which_sender.PAGE.read_text("utf-8") == which_sender.page(runs)

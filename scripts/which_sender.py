@@ -36,9 +36,10 @@ from which_sender_runs import (
     rank,
     read,
 )
-from which_sender_text import bounds, item, listed, number, signed, wrapped
+from which_sender_text import bounds, item, number, signed, wrapped
 
 from skyhop.analysis.charts import HeatChart, Levels
+from skyhop.analysis.sentence_words import listed
 from skyhop.analysis.statistics import cohens_d, stratified_interval
 from skyhop.cli.terminal import print_error, print_note
 from skyhop.data.arrays import FloatArray

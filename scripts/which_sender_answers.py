@@ -25,8 +25,9 @@ from which_sender_runs import (
     is_upload,
     rank,
 )
-from which_sender_text import bounds, item, listed, number, signed, strong
+from which_sender_text import bounds, item, number, signed, strong
 
+from skyhop.analysis.sentence_words import listed
 from skyhop.analysis.statistics import stratified_interval
 from skyhop.data.arrays import FloatArray
 

@@ -28,11 +28,6 @@ def bounds(interval: Interval, *, plus: bool = False) -> str:
     return f"[{write(interval.low)}, {write(interval.high)}]"
 
 
-def listed(texts: Sequence[str]) -> str:
-    """Join texts by commas and a final "and"."""
-    return texts[0] if len(texts) == 1 else f"{', '.join(texts[:-1])} and {texts[-1]}"
-
-
 def strong(text: str, is_strong: bool = True) -> str:
     """Return a text in bold if `is_strong`."""
     return f"**{text}**" if is_strong else text

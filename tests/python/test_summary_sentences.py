@@ -15,15 +15,9 @@ from skyhop.analysis.comparison import compare
 from skyhop.analysis.flow_groups import flow_groups, link_mbps
 from skyhop.analysis.path_timeline import path_timeline
 from skyhop.analysis.run_page import runs_page
-from skyhop.analysis.summary_sentences import (
-    PathFacts,
-    RankedValues,
-    StudyOutcome,
-    counted,
-    listed,
-    run_summaries,
-    study_sentences,
-)
+from skyhop.analysis.sentence_words import counted, listed
+from skyhop.analysis.study_sentences import RankedValues, StudyOutcome, study_sentences
+from skyhop.analysis.summary_sentences import PathFacts, run_summaries
 from skyhop.data.reading import read_runs
 from skyhop.data.run_headers import RunHeader
 

@@ -1,6 +1,6 @@
-"""Sentences in plain English about runs and studies, made from their numbers.
+"""Sentences in plain English about runs, made from their numbers.
 
-One run, several compared runs and a study each get three sentences: on the rates of flows, on delay
+One run, or several compared runs, get three sentences: on the rates of flows, on delay
 or quality, and on handovers, losses and missing runs. This module reads and draws nothing.
 """
 
@@ -11,8 +11,23 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from skyhop.analysis.flow_groups import by_duration, flow_groups, has_changing_rate, link_mbps
+from skyhop.analysis.sentence_words import (
+    count_or_no,
+    counted,
+    in_brackets,
+    listed,
+    ms_text,
+    nominal_rate_text,
+    plural,
+    rate_text,
+    score_text,
+    seconds_text,
+    share_text,
+    span_text,
+    us_text,
+    was_or_were,
+)
 from skyhop.analysis.summary import rows_of
-from skyhop.analysis.tables import three_digits
 from skyhop.data.run_headers import RunHeader
 
 LISTED_AT_MOST = 4
@@ -20,9 +35,6 @@ LISTED_AT_MOST = 4
 
 _ALIKE = 1.02
 """Largest ratio of the highest to the lowest value at which values count as equal."""
-
-_LONG_MS, _LONG_S, _MINUTE_S = 2000, 600, 60
-"""Least time (ms) written in seconds; least time (s) written in minutes; a minute in s."""
 
 _CAUSES = {
     "queue": "at the queue",
@@ -94,7 +106,7 @@ def _of_run(run: RunHeader, path: PathFacts) -> list[str]:
     tcp = [row for row in rows if row["cc"] is not None]
     plain = [row for row in tcp if row["app"] in (None, "bulk")]
     apps = [row for row in rows if row["app"] not in (None, "bulk")]
-    duration = _seconds(run.duration_s)
+    duration = seconds_text(run.duration_s)
     if apps and not plain:
         first = f"In {duration}, {'; '.join(_applications(apps))}."
         second = _delays(tcp) if tcp else "No TCP flow ran next to it."
@@ -116,29 +128,30 @@ def _goodputs(
     goodputs = [float(row["goodput_bps"]) / 1e6 for row in rows]
     of_link = _link_text(run, rates)
     if len(rows) == 1:
-        share = f", {_share(goodputs[0], rates[0])} of {of_link}" if rates[0] else ""
+        share = f", {share_text(goodputs[0], rates[0])} of {of_link}" if rates[0] else ""
         name = f"the bulk flow ({rows[0]['cc']})" if has_applications else rows[0]["cc"]
-        return f"{name} carried {_rate(goodputs[0])}{share}{_while(run, rows[0])}"
+        return f"{name} carried {rate_text(goodputs[0])}{share}{_while(run, rows[0])}"
     if len(rows) <= LISTED_AT_MOST:
         names = _names(rows)
         parts = [
-            f"{name} got {_rate(goodput)}{_in_brackets(_share(goodput, rate))}{_while(run, row)}"
+            f"{name} got {rate_text(goodput)}{in_brackets(share_text(goodput, rate))}"
+            f"{_while(run, row)}"
             for name, goodput, rate, row in zip(names, goodputs, rates, rows, strict=True)
         ]
         return f"of {of_link}, {listed(parts)}" if of_link else listed(parts)
     carried = sum(g * _active_s(row) for g, row in zip(goodputs, rows, strict=True))
     total = carried / run.duration_s if run.duration_s > 0 else 0.0
-    share = _share(total, rates[0]) if of_link else ""
-    together = f"{len(rows):,} flows carried {_rate(total)} together"
+    share = share_text(total, rates[0]) if of_link else ""
+    together = f"{len(rows):,} flows carried {rate_text(total)} together"
     together += f", {share} of {of_link}" if share else ""
     by_cc = _by(rows, lambda row: str(row["cc"]))
     if 1 < len(by_cc) <= LISTED_AT_MOST:
         means = [
-            f"the {counted(len(own), 'flow')} of {cc} {_rate(_mean(own, 'goodput_bps') / 1e6)}"
+            f"the {counted(len(own), 'flow')} of {cc} {rate_text(_mean(own, 'goodput_bps') / 1e6)}"
             for cc, own in by_cc.items()
         ]
         return f"{together}: {listed(means)} each on average"
-    return f"{together}, each between {_span(goodputs, _rate, ' and ')}"
+    return f"{together}, each between {span_text(goodputs, rate_text, ' and ')}"
 
 
 def _link_text(run: RunHeader, rates: Sequence[float | None]) -> str:
@@ -148,15 +161,15 @@ def _link_text(run: RunHeader, rates: Sequence[float | None]) -> str:
     if len(known) != 1 or not rate:
         return ""
     mean = "mean rate of " if has_changing_rate(run) else ""
-    return f"the link's {mean}{_nominal_rate(rate)}"
+    return f"the link's {mean}{nominal_rate_text(rate)}"
 
 
 def _while(run: RunHeader, row: _Row) -> str:
     """Describe for how long a flow ran, if not for the whole run."""
     if row["completion_s"] is not None:
-        return f", complete after {_seconds(float(row['completion_s']))}"
+        return f", complete after {seconds_text(float(row['completion_s']))}"
     active_s = _active_s(row)
-    return f" while it ran ({_seconds(active_s)})" if active_s < 0.95 * run.duration_s else ""
+    return f" while it ran ({seconds_text(active_s)})" if active_s < 0.95 * run.duration_s else ""
 
 
 def _active_s(row: _Row) -> float:
@@ -169,20 +182,22 @@ def _delays(rows: Sequence[_Row]) -> str:
     if not known:
         return "No round trip was measured."
     bases = [float(row["base_rtt_mean_us"]) for row in known if row["base_rtt_mean_us"]]
-    against = f", against {_span(bases, _us)} for the path alone" if bases else ""
+    against = f", against {span_text(bases, us_text)} for the path alone" if bases else ""
     if len(known) == 1:
         p95 = known[0]["rtt_p95_us"]
-        and_p95 = "" if p95 is None else f" and {_us(p95)} at the 95th percentile"
+        and_p95 = "" if p95 is None else f" and {us_text(p95)} at the 95th percentile"
         whose = "Its" if len(rows) == 1 else f"{_names(known)[0]}'s"
-        return f"{whose} RTT was {_us(known[0]['srtt_mean_us'])} on average{and_p95}{against}."
+        return f"{whose} RTT was {us_text(known[0]['srtt_mean_us'])} on average{and_p95}{against}."
     means = [float(row["srtt_mean_us"]) for row in known]
     p95s = [float(row["rtt_p95_us"]) for row in known if row["rtt_p95_us"] is not None]
     if len(known) <= LISTED_AT_MOST:
-        parts = [f"{_us(mean)} ({name})" for mean, name in zip(means, _names(known), strict=True)]
-        and_p95 = f", and {_span(p95s, _us)} at the 95th percentile" if p95s else ""
+        parts = [
+            f"{us_text(mean)} ({name})" for mean, name in zip(means, _names(known), strict=True)
+        ]
+        and_p95 = f", and {span_text(p95s, us_text)} at the 95th percentile" if p95s else ""
         return f"RTTs were {listed(parts)} on average{and_p95}{against}."
-    and_p95 = f" and up to {_us(max(p95s))} at the 95th percentile" if p95s else ""
-    return f"RTTs were {_span(means, _us)} on average{and_p95}{against}."
+    and_p95 = f" and up to {us_text(max(p95s))} at the 95th percentile" if p95s else ""
+    return f"RTTs were {span_text(means, us_text)} on average{and_p95}{against}."
 
 
 def _probes(run: RunHeader) -> str:
@@ -193,8 +208,8 @@ def _probes(run: RunHeader) -> str:
         return "Nothing was measured but the link."
     sent = sum(int(probe["sent"]) for probe in probes)
     lost = sum(int(probe["lost"]) for probe in probes)
-    rtt = f" and their median RTT was {_span(medians, _us)}" if medians else ""
-    return f"Of {counted(sent, 'probe')}, {_none_or(lost)} {_was(lost)} lost{rtt}."
+    rtt = f" and their median RTT was {span_text(medians, us_text)}" if medians else ""
+    return f"Of {counted(sent, 'probe')}, {count_or_no(lost)} {was_or_were(lost)} lost{rtt}."
 
 
 def _applications(rows: Sequence[_Row]) -> list[str]:
@@ -209,12 +224,12 @@ def _application(kind: str, rows: Sequence[_Row]) -> str:
         return _film(rows)
     one, many, participle = _TRANSACTIONS.get(kind, ("transaction", "transactions", "completed"))
     done, failed = (sum(int(row[key] or 0) for row in rows) for key in ("completed", "failed"))
-    text = f"{_none_or(done)} {one if done == 1 else many} {_was(done)} {participle}"
+    text = f"{count_or_no(done)} {one if done == 1 else many} {was_or_were(done)} {participle}"
     medians, p95s = (_values(rows, f"latency_{q}_us") for q in ("p50", "p95"))
     if done and medians:
-        text += f", half of them within {_span(medians, _us)}" if done > 1 else ""
-        text += f" and 95 % within {_span(p95s, _us)}" if done > 1 and p95s else ""
-        text += f" within {_span(medians, _us)}" if done == 1 else ""
+        text += f", half of them within {span_text(medians, us_text)}" if done > 1 else ""
+        text += f" and 95 % within {span_text(p95s, us_text)}" if done > 1 and p95s else ""
+        text += f" within {span_text(medians, us_text)}" if done == 1 else ""
     return text + (f"; {failed:,} failed" if failed else "")
 
 
@@ -223,10 +238,10 @@ def _call(rows: Sequence[_Row]) -> str:
     name = "the call" if len(rows) == 1 else f"{len(rows)} calls"
     if not means:
         return f"{name} had no score"
-    text = f"{name} had a MOS of {_span(means, _score)} on average"
-    text += f" and {_score(min(least))} at worst (5 is best)" if least else " (5 is best)"
+    text = f"{name} had a MOS of {span_text(means, score_text)} on average"
+    text += f" and {score_text(min(least))} at worst (5 is best)" if least else " (5 is best)"
     delays = _values(rows, "latency_p50_us")
-    text += f", {_span(delays, _us)} from mouth to ear" if delays else ""
+    text += f", {span_text(delays, us_text)} from mouth to ear" if delays else ""
     return text
 
 
@@ -235,29 +250,31 @@ def _film(rows: Sequence[_Row]) -> str:
     name = "the film" if len(rows) == 1 else f"{len(rows)} films"
     if not bitrates:
         return f"{name} never began to play"
-    text = f"{name} played at {_span([rate / 1e6 for rate in bitrates], _rate)} on average"
-    text += f", began after {_span([t / 1e3 for t in startups], _us)}" if startups else ""
+    text = f"{name} played at {span_text([rate / 1e6 for rate in bitrates], rate_text)} on average"
+    text += f", began after {span_text([t / 1e3 for t in startups], us_text)}" if startups else ""
     stalls, stalled_s = int(sum(_values(rows, "stalls"))), sum(_values(rows, "stall_ns")) / 1e9
     how_often = "once" if stalls == 1 else f"{stalls:,} times"
     text += (
-        f" and stalled {how_often}, for {_seconds(stalled_s)}" if stalls else " and never stalled"
+        f" and stalled {how_often}, for {seconds_text(stalled_s)}"
+        if stalls
+        else " and never stalled"
     )
     qoe = _values(rows, "qoe")
-    return text + (f" (QoE {_span(qoe, _score)})" if qoe else "")
+    return text + (f" (QoE {span_text(qoe, score_text)})" if qoe else "")
 
 
 def _events(run: RunHeader, path: PathFacts) -> str:
     """Describe the run's handovers, outages and losses."""
     handovers = _handovers(run)
-    had = f"The path had {_none_or(handovers)} {_plural(handovers, 'handover')}"
+    had = f"The path had {count_or_no(handovers)} {plural(handovers, 'handover')}"
     had += _announced(run) if handovers else ""
     if path.outage_s:
-        had += f" and was down for {_seconds(path.outage_s)} in all"
+        had += f" and was down for {seconds_text(path.outage_s)} in all"
     lost = _lost(run)
     total = sum(lost.values())
     marks = int(run.summary["link"].get("marks") or 0)
-    marked = f", and {counted(marks, 'packet')} {_was(marks)} marked (ECN)" if marks else ""
-    packets = f"{_none_or(total)} {_plural(total, 'packet')} {_was(total)} lost"
+    marked = f", and {counted(marks, 'packet')} {was_or_were(marks)} marked (ECN)" if marks else ""
+    packets = f"{count_or_no(total)} {plural(total, 'packet')} {was_or_were(total)} lost"
     return f"{had}; {packets}{_causes(lost)}{marked}."
 
 
@@ -323,7 +340,7 @@ def _of_runs(runs: Sequence[RunHeader], paths: Sequence[PathFacts]) -> list[str]
     groups = _compared(runs, paths)
     plain = [group for group in groups if group.app in ("", "bulk")]
     apps = _compared_applications(runs, groups)
-    durations = _span([run.duration_s for run in runs], _seconds)
+    durations = span_text([run.duration_s for run in runs], seconds_text)
     if not groups and not apps:
         first, second = f"In {durations}, no run had a TCP flow.", _probes_of(runs)
     else:
@@ -386,11 +403,11 @@ def _compared_goodputs(runs: Sequence[RunHeader], groups: Sequence[_Compared]) -
             share += f" of {of_link}"
         elif share and not of_link:
             share += " of its link"
-        return f"{_rate(group.goodput_mbps)}{each if first else ''}{_in_brackets(share)}"
+        return f"{rate_text(group.goodput_mbps)}{each if first else ''}{in_brackets(share)}"
 
     if len(ranked) == 1:
         values = [float(row["goodput_bps"]) / 1e6 for row in most.rows]
-        span = _span(values, _rate)
+        span = span_text(values, rate_text)
         noun = "flow" if most.has_many_per_run else "run"
         over = f" on average over {counted(len(values), noun)}" if len(values) > 1 else ""
         spread = f", from {span}" if " to " in span else ""
@@ -406,7 +423,8 @@ def _compared_goodputs(runs: Sequence[RunHeader], groups: Sequence[_Compared]) -
     if least.goodput_mbps > 0 and most.goodput_mbps / least.goodput_mbps <= _ALIKE:
         values = [group.goodput_mbps for group in ranked]
         of = f" of {of_link}" if of_link else ""
-        return f"all {len(ranked)} senders carried about the same{each}, {_span(values, _rate)}{of}"
+        span = span_text(values, rate_text)
+        return f"all {len(ranked)} senders carried about the same{each}, {span}{of}"
     return (
         f"{most.name} carried most of {len(ranked)}, {text(most, first=True)}, "
         f"and {least.name} least, {text(least, first=False)}"
@@ -420,11 +438,11 @@ def _compared_delays(groups: Sequence[_Compared]) -> str:
         return "No round trip was measured."
     ranked = sorted(known, key=lambda item: item[0])
     bases = [group.base_ms for group in groups if group.base_ms]
-    against = f"; the path alone takes {_span(bases, _ms)}" if bases else ""
+    against = f"; the path alone takes {span_text(bases, ms_text)}" if bases else ""
 
     def text(rtt_ms: float, group: _Compared, *, first: bool) -> str:
-        p95 = "" if group.p95_ms is None else f"95th percentile {_ms(group.p95_ms)}"
-        return f"{_ms(rtt_ms)}{' on average' if first else ''}{_in_brackets(p95)}"
+        p95 = "" if group.p95_ms is None else f"95th percentile {ms_text(group.p95_ms)}"
+        return f"{ms_text(rtt_ms)}{' on average' if first else ''}{in_brackets(p95)}"
 
     if len(ranked) == 1:
         return f"RTTs were {text(*ranked[0], first=True)}{against}."
@@ -435,7 +453,7 @@ def _compared_delays(groups: Sequence[_Compared]) -> str:
         return f"RTTs were {listed(parts)}{against}."
     (low, shortest), (high, longest) = ranked[0], ranked[-1]
     if high / low <= _ALIKE:
-        return f"RTTs were about the same, {_span([low, high], _ms)} on average{against}."
+        return f"RTTs were about the same, {span_text([low, high], ms_text)} on average{against}."
     return (
         f"RTTs were shortest for {shortest.name}, {text(low, shortest, first=True)}, "
         f"and longest for {longest.name}, {text(high, longest, first=False)}{against}."
@@ -476,8 +494,8 @@ def _best_and_worst(kind: str, named: Mapping[str, Sequence[_Row]]) -> Iterator[
 
 def _compared_events(runs: Sequence[RunHeader], groups: Sequence[_Compared]) -> str:
     handovers = [_handovers(run) for run in runs]
-    numbers = _span(handovers, lambda count: f"{count:,.0f}")
-    each = f"Each run had {numbers} {_plural(max(handovers), 'handover')}"
+    numbers = span_text(handovers, lambda count: f"{count:,.0f}")
+    each = f"Each run had {numbers} {plural(max(handovers), 'handover')}"
     had = each if any(handovers) else "No run had a handover"
     lost = {run.name: sum(_lost(run).values()) for run in runs}
     most, least = max(lost, key=lambda name: lost[name]), min(lost, key=lambda name: lost[name])
@@ -522,202 +540,7 @@ def _probes_of(runs: Sequence[RunHeader]) -> str:
     return "; ".join(texts) + "."
 
 
-# A study
-
-
-@dataclass(frozen=True)
-class RankedValues:
-    """Levels of an axis at which a metric is highest and lowest."""
-
-    metric: str
-    """The metric's title, such as "goodput"."""
-    unit: str
-    axis: str
-    count: int
-    """Number of levels compared."""
-    averaged: tuple[str, ...]
-    """Names of the other axes, over whose values the metric is averaged."""
-    highest: str
-    highest_value: float
-    lowest: str
-    lowest_value: float
-    interval: tuple[float, float] | None
-    """95 % confidence interval of the difference; None if repeats are missing."""
-
-
-@dataclass(frozen=True)
-class StudyOutcome:
-    """Numbers of a study from which its three sentences are written."""
-
-    ranked: RankedValues | None
-    holding: int
-    failing: int
-    undecided: int
-    """Number of claims with the verdict "cannot be told"."""
-    within_chance: int
-    """Number of verdicts that other seeds could change."""
-    finished: int
-    planned: int
-    failed: int
-    warnings: int
-
-
-def study_sentences(study: StudyOutcome) -> list[str]:
-    """Return three sentences about a study: best and worst level, claims, and missing runs."""
-    return [_best(study.ranked), _claims(study), _missing(study)]
-
-
-def _best(ranked: RankedValues | None) -> str:
-    if ranked is None:
-        return "No finished run has numbers that can be compared."
-    over = (
-        f", averaged over {listed([_words(name) for name in ranked.averaged])}"
-        if ranked.averaged
-        else ""
-    )
-    unit = f" {ranked.unit}" if ranked.unit else ""
-
-    def write(value: float) -> str:
-        return f"{three_digits(value)}{unit}"
-
-    difference = ranked.highest_value - ranked.lowest_value
-    if ranked.count == 1:
-        value = write(ranked.highest_value)
-        return f"The {ranked.metric} of {_words(ranked.axis)} {ranked.highest} is {value}{over}."
-    if ranked.interval is None:
-        spread = "without an interval, for want of repeats"
-    else:
-        low, high = ranked.interval
-        chance = ", which is within chance" if low <= 0 <= high else ""
-        chosen = ", not corrected for the choice of these two" if ranked.count > 2 else ""  # noqa: PLR2004
-        spread = f"95 % interval {three_digits(low)} to {three_digits(high)}{chance}{chosen}"
-    return (
-        f"Of {ranked.count} values of {_words(ranked.axis)}, {ranked.highest} has the highest "
-        f"{ranked.metric} ({write(ranked.highest_value)}) and {ranked.lowest} the lowest "
-        f"({write(ranked.lowest_value)}){over}: a difference of {write(difference)} ({spread})."
-    )
-
-
-def _claims(study: StudyOutcome) -> str:
-    total = study.holding + study.failing + study.undecided
-    if not total:
-        return "The study makes no claims."
-    holds = "holds" if study.holding == 1 else "hold"
-    parts = [f"{study.holding:,} of {counted(total, 'claim')} {holds}"]
-    if study.failing:
-        parts.append(f"{study.failing:,} {'does' if study.failing == 1 else 'do'} not hold")
-    if study.undecided:
-        parts.append(f"{study.undecided:,} cannot be told")
-    chance = study.within_chance
-    verdicts = "verdict is" if chance == 1 else "verdicts are"
-    return listed(parts) + (f"; {chance:,} {verdicts} within chance" if chance else "") + "."
-
-
-def _missing(study: StudyOutcome) -> str:
-    absent = max(study.planned - study.finished - study.failed, 0)
-    if study.finished == study.planned:
-        text = (
-            f"All {study.planned:,} runs finished" if study.planned > 1 else "The only run finished"
-        )
-    else:
-        text = f"{study.finished:,} of {counted(study.planned, 'run')} finished"
-        if study.failed:
-            text += f", {study.failed:,} failed"
-        if absent:
-            text += f" and {absent:,} {'is' if absent == 1 else 'are'} missing"
-    are = "is" if study.warnings == 1 else "are"
-    warned = f"; {counted(study.warnings, 'warning')} {are} listed below"
-    unwarned = ", and none has a warning" if study.finished else ""
-    return text + (warned if study.warnings else unwarned) + "."
-
-
-# Words and numbers
-
-
-def listed(words: Sequence[str]) -> str:
-    """Return words separated by commas, with "and" before the last word."""
-    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
-
-
-def counted(count: int, noun: str) -> str:
-    """Return a number with its noun, singular for 1: "1 run", "2,000 runs"."""
-    return f"{count:,} {_plural(count, noun)}"
-
-
-def _plural(count: int, noun: str) -> str:
-    return noun if count == 1 else f"{noun}s"
-
-
-def _was(count: int) -> str:
-    return "was" if count == 1 else "were"
-
-
-def _none_or(count: int) -> str:
-    return f"{count:,}" if count else "no"
-
-
-def _words(name: str) -> str:
-    return name.replace("_", " ")
-
-
-def _in_brackets(text: str) -> str:
-    return f" ({text})" if text else ""
-
-
-def _share(value: float, whole: float | None) -> str:
-    """Return a share in percent as text; empty if the whole is not known."""
-    if not whole:
-        return ""
-    percent = 100 * value / whole
-    return f"{percent:.0f} %" if percent >= 1 or percent == 0 else f"{percent:.1f} %"
-
-
-def _rate(mbps: float) -> str:
-    if 0 < mbps < 1:
-        return f"{three_digits(1000 * mbps)} kbit/s"
-    return f"{three_digits(mbps)} Mbit/s"
-
-
-def _nominal_rate(mbps: float) -> str:
-    """Return a rate of the scenario as text, without trailing zeros."""
-    return f"{mbps:g} Mbit/s" if 1 <= mbps < 1000 else _rate(mbps)  # noqa: PLR2004
-
-
-def _us(microseconds: float) -> str:
-    return _ms(float(microseconds) / 1e3)
-
-
-def _ms(milliseconds: float) -> str:
-    return (
-        f"{three_digits(milliseconds)} ms"
-        if milliseconds < _LONG_MS
-        else _seconds(milliseconds / 1e3)
-    )
-
-
-def _seconds(seconds: float) -> str:
-    if 0 < seconds < 1:
-        return f"{three_digits(1e3 * seconds)} ms"
-    if seconds >= _LONG_S or (seconds >= 2 * _MINUTE_S and seconds % _MINUTE_S == 0):
-        minutes = seconds / _MINUTE_S
-        return f"{minutes:,.0f} min" if minutes.is_integer() else f"{three_digits(minutes)} min"
-    return f"{seconds:,.0f} s" if float(seconds).is_integer() else f"{three_digits(seconds)} s"
-
-
-def _score(value: float) -> str:
-    return f"{value:.2f}"
-
-
-def _span(values: Sequence[float], write: Callable[[float], str], to: str = " to ") -> str:
-    """Return the lowest and the highest value as text, or only one if their texts are equal.
-
-    If both have the same unit, the unit appears once.
-    """
-    low, high = write(min(values)), write(max(values))
-    if low == high:
-        return high
-    number, _, unit = low.partition(" ")
-    return f"{number if unit and high.endswith(f' {unit}') else low}{to}{high}"
+# Rows of flows
 
 
 def _values(rows: Sequence[_Row], key: str) -> list[float]:
@@ -751,12 +574,12 @@ def _by(items: Sequence[Any], key: Callable[[Any], str]) -> dict[str, list[Any]]
 
 
 _JUDGED: Mapping[str, tuple[str, str, str, Callable[[float], str], int]] = {
-    "call": ("mos_mean", "calls had the best MOS", "the worst", _score, -1),
-    "dash": ("qoe", "films had the best QoE", "the worst", _score, -1),
-    "page": ("latency_p95_us", "pages loaded fastest", "slowest", _us, 1),
+    "call": ("mos_mean", "calls had the best MOS", "the worst", score_text, -1),
+    "dash": ("qoe", "films had the best QoE", "the worst", score_text, -1),
+    "page": ("latency_p95_us", "pages loaded fastest", "slowest", us_text, 1),
 }
 """Ranking of applications by kind: key, words for best and worst, formatter, 1 if low is good."""
 
 _RANKED_BY_LATENCY = (
-    "latency_p95_us", "waited least", "longest", _us, 1,
+    "latency_p95_us", "waited least", "longest", us_text, 1,
 )  # fmt: skip

@@ -233,7 +233,7 @@ def _description(study: Study, distinct: int) -> dict[str, Any]:
 
 
 def _print_outcome(done: StudyRun, verdicts: list[ClaimResult], *, as_json: bool) -> None:
-    from skyhop.analysis.summary_sentences import study_sentences
+    from skyhop.analysis.study_sentences import study_sentences
     from skyhop.cli.tables import print_wrapped
     from skyhop.study.outcome import study_outcome
     from skyhop.study.page import shown_failures, shown_warnings, verdict_text

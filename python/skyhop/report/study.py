@@ -10,7 +10,7 @@ from pathlib import Path
 
 import polars as pl
 
-from skyhop.analysis.summary_sentences import study_sentences
+from skyhop.analysis.study_sentences import study_sentences
 from skyhop.analysis.tables import Table
 from skyhop.data.figure_files import FIGURE_KINDS
 from skyhop.data.reading import run_record

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from skyhop.analysis.statistics import stratified_interval
-from skyhop.analysis.summary_sentences import RankedValues, StudyOutcome
+from skyhop.analysis.study_sentences import RankedValues, StudyOutcome
 from skyhop.data.arrays import FloatArray
 from skyhop.study.claims import ClaimResult
 from skyhop.study.expression import parse_expression

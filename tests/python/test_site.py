@@ -150,3 +150,8 @@ def test_every_congestion_control_has_its_parameters() -> None:
     assert re.search(r"^\| `probe_wait` \| `2000` ms \| ", page, re.MULTILINE)
     for name, _ in _core.policy_cards():
         assert f"| `{name}` |" in page, name
+
+
+@pytest.mark.parametrize(("page", "most"), [("README.md", 350), ("docs/index.md", 400)])
+def test_the_first_pages_stay_short(page: str, most: int) -> None:
+    assert 200 < len((ROOT / page).read_text("utf-8").split()) <= most

@@ -205,6 +205,10 @@ def test_runs_are_compared_by_what_sets_them_apart() -> None:
         "Each run had 6 handovers; cubic-fq_codel lost fewest packets (0) and cubic-fifo most "
         "(8, mainly at the queue)."
     )
+    assert sentences(queues[0], queues[1])[2] == (
+        "Each run had 6 handovers; cubic-fq_codel lost fewer packets (0) than cubic-fifo "
+        "(8, mainly at the queue)."
+    )
 
 
 def test_many_compared_senders_are_ranked() -> None:

@@ -506,9 +506,11 @@ def _compared_events(runs: Sequence[RunHeader], groups: Sequence[_Compared]) -> 
     else:
         causes = _lost(next(run for run in runs if run.name == most))
         reason = max(causes, key=lambda name: causes[name])
+        worst = f"({lost[most]:,}, mainly {_CAUSES.get(reason, reason)})"
         losses = (
-            f"{least} lost fewest packets ({lost[least]:,}) and {most} most ({lost[most]:,}, "
-            f"mainly {_CAUSES.get(reason, reason)})"
+            f"{least} lost fewer packets ({lost[least]:,}) than {most} {worst}"
+            if len(lost) == 2  # noqa: PLR2004
+            else f"{least} lost fewest packets ({lost[least]:,}) and {most} most {worst}"
         )
     return f"{had}; {losses}{_engines(groups)}."
 

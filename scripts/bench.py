@@ -11,6 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import skyhop
 from bench_gym import bench_gym
 from bench_linux import bench_linux
 from bench_policy import bench_policies
@@ -19,8 +20,6 @@ from bench_sim import bench_sim
 from bench_start import bench_start
 from bench_study import bench_studies
 from bench_video import bench_video
-
-import skyhop
 from skyhop.cli.terminal import print_error, print_rows
 from skyhop.engines import live
 from skyhop.errors import SkyhopError

@@ -8,8 +8,8 @@ import time
 from typing import Any
 
 import numpy as np
-from bench_previous import previous
 
+from bench_previous import previous
 from skyhop.cli.terminal import print_note, print_rows
 
 ENVIRONMENTS, WARM_STEPS, STEPS = 64, 50, 400
@@ -29,7 +29,7 @@ def _world(rate: str) -> dict[str, Any]:
 
 def gym_row(rate: str, threads: int) -> dict[str, object]:
     """Measure the steps per second of environments over a link of a given rate."""
-    from skyhop import gym
+    from skyhop_lab import gym
 
     env = gym.Environments(_world(rate), "astraea", num_envs=ENVIRONMENTS, threads=threads)
     env.reset(seed=1)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import resource
 
 from bench_previous import previous
-
 from skyhop import linux
 from skyhop.cli.terminal import print_rows
 

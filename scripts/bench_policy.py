@@ -8,11 +8,11 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
-from bench_previous import previous
 
+from bench_previous import previous
 from skyhop import _core
 from skyhop.cli.terminal import print_rows
-from skyhop.policies.onnx import INPUT_NAME, OUTPUT_NAME, Node, encode
+from skyhop_lab.policies.onnx import INPUT_NAME, OUTPUT_NAME, Node, encode
 
 DECISIONS = 100_000
 SIZES = (50, 256, 128, 64, 1)

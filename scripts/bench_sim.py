@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from bench_previous import previous
-
 from skyhop import _core
 from skyhop.cli.terminal import print_rows
 

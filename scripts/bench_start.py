@@ -11,7 +11,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from bench_previous import previous
-
 from skyhop.cli.terminal import print_rows
 
 TIMES = 9

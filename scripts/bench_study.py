@@ -12,9 +12,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from bench_previous import previous
-
 import skyhop
+from bench_previous import previous
 from skyhop.cli.terminal import print_rows
 from skyhop.study import load_study, run_study
 

@@ -6,7 +6,6 @@ import random
 import time
 
 from bench_previous import previous
-
 from skyhop import _core
 from skyhop.cli.terminal import print_rows
 

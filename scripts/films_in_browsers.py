@@ -20,7 +20,7 @@ from skyhop.data.toml import toml_text
 from skyhop.engines import Observer
 from skyhop.errors import RunError, SkyhopError
 from skyhop.video import playing
-from skyhop.video.browser.watching import WatchOptions, check_programs, watch
+from skyhop_lab.browser.watching import WatchOptions, check_programs, watch
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "results" / "validation.md"
 CONTROLLER = "robust-mpc"

@@ -7,8 +7,10 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any
 
-import linux_runs
 import numpy as np
+from scipy import stats
+
+import linux_runs
 from linux_reference import (
     GOODPUT,
     LINUX_OWN,
@@ -25,8 +27,6 @@ from linux_reference import (
     sum_of,
     verdict,
 )
-from scipy import stats
-
 from skyhop.data.arrays import FloatArray
 
 SEEDS = 40

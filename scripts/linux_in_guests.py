@@ -21,11 +21,10 @@ from typing import Any
 import linux_runs
 import linux_short
 import simulator_and_kernel
+import skyhop
 from linux_chance import starts
 from linux_reference import LINUX_OWN, Scenario, is_certain, scenario
 from linux_short import Runner
-
-import skyhop
 from skyhop.cli.terminal import print_error, print_note
 from skyhop.data.progress import ignore_progress
 from skyhop.engines import Observer

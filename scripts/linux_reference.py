@@ -11,10 +11,10 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any
 
-import linux_runs
 import numpy as np
 from matplotlib import rc_context
 
+import linux_runs
 import skyhop
 from skyhop.analysis.styles import COLOURS
 from skyhop.figures.style import Sheet, dress

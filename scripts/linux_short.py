@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from typing import Any
 
-import linux_runs
 import numpy as np
-from linux_reference import Scenario, percent, scenario, verdict
 
+import linux_runs
 import skyhop
+from linux_reference import Scenario, percent, scenario, verdict
 
 TOLERANCE = 0.05
 ANSWERS = 100

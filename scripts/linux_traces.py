@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import linux_runs
-
 import skyhop
 from skyhop.cli.terminal import print_note
 from skyhop.errors import SkyhopError

@@ -6,9 +6,8 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from reference import found
-
 import skyhop
+from reference import found
 from skyhop import predict
 from skyhop.cli.terminal import print_note
 

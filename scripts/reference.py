@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import pooch
-from reference_steps import STEPS
 
+from reference_steps import STEPS
 from skyhop.data.files import write_file
 from skyhop.errors import SkyhopError
 

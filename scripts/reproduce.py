@@ -28,7 +28,6 @@ import measured_paths
 import which_sender
 import which_sender_runs
 from reference import found
-
 from skyhop.analysis.tables import Table
 from skyhop.cli.terminal import print_error, print_note
 from skyhop.data.files import write_file
@@ -45,7 +44,7 @@ from skyhop.study.plan import describe
 from skyhop.study.prediction import find_data
 from skyhop.study.table_engines import TABLE_ENGINES
 from skyhop.study.tables import table_of
-from skyhop.video.browser.watching import check_programs
+from skyhop_lab.browser.watching import check_programs
 
 ROOT = Path(__file__).resolve().parents[1]
 RUNS = ROOT / "runs" / "studies"

@@ -10,7 +10,6 @@ import linux_in_guests
 import linux_reference
 import linux_runs
 import modules_in_guest
-
 from skyhop.cli.terminal import print_note
 from skyhop.linux import Kernel, built
 from skyhop.linux.kernels import VERSION

@@ -16,19 +16,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import measured_paths
 import polars as pl
 
+import measured_paths
 from skyhop.cli.terminal import print_error, print_note
 from skyhop.data.paths import Path as PathOfPackets
 from skyhop.data.paths import path
 from skyhop.data.toml import toml_value
-from skyhop.dish.emulate.path_feed import PathFeed
 from skyhop.errors import SkyhopError
 from skyhop.study.file import StudyFile, read_study_file
 from skyhop.telemetry.fields import TIME
-from skyhop.testbed.triggers.evaluate import Trigger
-from skyhop.testbed.triggers.replay import replay
+from skyhop_lab.dish.path_feed import PathFeed
+from skyhop_testbed.triggers.evaluate import Trigger
+from skyhop_testbed.triggers.replay import replay
 
 ROOT = Path(__file__).resolve().parents[1]
 LATENCY, DROP = "pop_ping_latency_ms", "pop_ping_drop_rate"

@@ -25,9 +25,8 @@ import linux_traces
 import reference
 import satcp_table
 import simulator_and_kernel
-import three_engines
-
 import skyhop
+import three_engines
 from skyhop.cli.terminal import print_note
 from skyhop.errors import InputError, SkyhopError
 from skyhop.figures import save

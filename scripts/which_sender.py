@@ -13,6 +13,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 import polars as pl
+
+from skyhop.analysis.charts import HeatChart, Levels
+from skyhop.analysis.sentence_words import listed
+from skyhop.analysis.statistics import cohens_d, stratified_interval
+from skyhop.cli.terminal import print_error, print_note
+from skyhop.data.arrays import FloatArray
+from skyhop.data.files import write_file
+from skyhop.study.results import Results
 from which_sender_answers import contradictions, overall, queue_strata, recommendations
 from which_sender_runs import (
     DELAY,
@@ -37,14 +45,6 @@ from which_sender_runs import (
     read,
 )
 from which_sender_text import bounds, item, number, signed, wrapped
-
-from skyhop.analysis.charts import HeatChart, Levels
-from skyhop.analysis.sentence_words import listed
-from skyhop.analysis.statistics import cohens_d, stratified_interval
-from skyhop.cli.terminal import print_error, print_note
-from skyhop.data.arrays import FloatArray
-from skyhop.data.files import write_file
-from skyhop.study.results import Results
 
 PAGE = PLACE / "which-sender.md"
 

@@ -6,6 +6,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+
+from skyhop.analysis.sentence_words import listed
+from skyhop.analysis.statistics import stratified_interval
+from skyhop.data.arrays import FloatArray
 from which_sender_runs import (
     DELAY,
     DEPLOYABLE,
@@ -26,10 +30,6 @@ from which_sender_runs import (
     rank,
 )
 from which_sender_text import bounds, item, number, signed, strong
-
-from skyhop.analysis.sentence_words import listed
-from skyhop.analysis.statistics import stratified_interval
-from skyhop.data.arrays import FloatArray
 
 TRAFFIC = ("CUBIC", "BBR", "BBRv3")
 """Senders of most traffic in the Internet, which a gateway's queue has to serve."""

@@ -1,0 +1,185 @@
+"""The page that says which sender serves whom: made of a data file, by the statistics of runs."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Mapping
+
+import numpy as np
+import polars as pl
+import pytest
+
+import which_sender
+import which_sender_answers
+import which_sender_runs
+import which_sender_text
+from which_sender_answers import READERS
+from which_sender_runs import DELAY, FAIRNESS, GOODPUT, NEXT_TO_CUBIC, Provenance, Runs
+
+COMPUTED = ("access", "true, ISL")
+MEASURED = ("Victoria 1", "Lagos, up")
+SENDERS = ("CUBIC", "BBR", "LeoCC")
+Change = Mapping[tuple[str, str], Mapping[str, float]]
+"""Values by path and sender that differ from those of `VALUES`."""
+VALUES = {
+    "CUBIC": {"goodput": 60.0, "inflation": 1.5, "inflation_p95": 1.9, "share": 50.0},
+    "BBR": {"goodput": 90.0, "inflation": 1.2, "inflation_p95": 1.3, "share": 80.0},
+    "LeoCC": {"goodput": 95.0, "inflation": 1.1, "inflation_p95": 1.2, "share": 70.0},
+}
+SAME: Change = {}
+
+
+def made_up(change: Change = SAME) -> Runs:
+    """Return runs of three senders over two computed and two measured paths, five seeds each."""
+    rng = np.random.default_rng(1)
+    rows = []
+    everything = itertools.product(
+        [*COMPUTED, *MEASURED], ("FIFO", "FQ-CoDel"), ("none", NEXT_TO_CUBIC), SENDERS, range(5)
+    )
+    for path, queue, rival, sender, seed in everything:
+        study = "leo-beyond" if path in COMPUTED else "leo-beyond-measured"
+        values = {**VALUES[sender], **change.get((path, sender), {})}
+        if queue == "FQ-CoDel":
+            values |= {"inflation_p95": 1.05, "share": 50.0}
+        noisy = {name: value + 0.01 * rng.normal() for name, value in values.items()}
+        if rival == "none":
+            noisy["share"] = float("nan")
+        rows.append([study, path, queue, rival, sender, seed, *noisy.values()])
+    names = [*which_sender_runs.KEYS, *which_sender_runs.COLUMNS]
+    frame = pl.DataFrame(rows, schema=names, orient="row")
+    return Runs(frame, dict.fromkeys(which_sender_runs.STUDIES, Provenance("0123", "2026-01-01")))
+
+
+def items(runs: Runs) -> dict[str, str]:
+    """Return the recommendation for each reader, on one line."""
+    found = {}
+    for text in which_sender_answers.recommendations(runs):
+        who = re.match(r"- \*\*([^*]+)\*\*", text)
+        assert who, text
+        found[who[1]] = " ".join(text.split())
+    return found
+
+
+def test_each_reader_gets_the_best_deployable_sender_with_numbers_and_the_next() -> None:
+    found = items(made_up())
+    edge = found["CDN edge"]
+    assert "use **BBR**. BBR has 90.0 [90.0, 90.0] Mbit/s over 2 computed paths" in edge
+    assert "behind FIFO (10 runs)" in edge
+    assert "next is CUBIC with 60.0" in edge
+    assert "BBR against CUBIC: +30.0 [+30.0, +30.0] Mbit/s." in edge
+    assert "Over the measured Victoria 1 (5 runs) it is best: BBR has 90.0" in edge
+    assert "LeoCC" not in edge, "a research sender is no recommendation"
+    call = found["Video call"]
+    assert re.search(r"use \*\*BBR\*\*\. BBR has 1\.(29|30|31) ", call)
+    operator = found["Gateway operator"]
+    assert "use **FQ-CoDel**" in operator
+    shares = "BBR takes 50 % [50.0, 50.0] of both with FQ-CoDel, 80 % [80.0, 80.0] with FIFO"
+    assert shares in operator
+    assert re.search(r"Over measured paths it is the same: FQ-CoDel has 1\.0[456] ", operator)
+    researcher = found["Researcher"]
+    assert "compare with **BBR**" in researcher
+    assert "The best research sender is LeoCC" in researcher
+
+
+def test_the_better_sender_is_recommended_whichever_it_is() -> None:
+    swapped = made_up({(path, "CUBIC"): {"goodput": 99.0} for path in (*COMPUTED, *MEASURED)})
+    edge = items(swapped)["CDN edge"]
+    assert "use **CUBIC**" in edge
+    assert "BBR against CUBIC: \N{MINUS SIGN}9.0" in edge.replace("9.00", "9.0")
+
+
+def test_a_sender_with_little_goodput_does_not_count_for_delay() -> None:
+    slow = {(path, "BBR"): {"goodput": 40.0} for path in COMPUTED}
+    ranked = which_sender_runs.rank(
+        made_up(slow), DELAY, [(path, "FIFO") for path in COMPUTED], which_sender_runs.DEPLOYABLE
+    )
+    assert list(ranked.strata) == ["CUBIC"]
+
+
+def test_an_even_share_is_judged_run_by_run() -> None:
+    runs = made_up()
+    frame = runs.frame.with_columns(
+        share=pl.when(pl.col("sender") == "BBR")
+        .then(50 + 20 * (pl.col("seed") % 2 * 2.0 - 1))
+        .otherwise(pl.col("share") + 3)
+    )
+    uneven = Runs(frame, runs.made)
+    ranked = which_sender_runs.rank(
+        uneven, FAIRNESS, [("access", "FIFO")], which_sender_runs.DEPLOYABLE
+    )
+    assert ranked.best == "CUBIC"
+    assert ranked.mean("BBR") == pytest.approx(20)
+
+
+def test_measured_paths_that_contradict_computed_ones_are_named() -> None:
+    assert which_sender_answers.contradictions(made_up()) == []
+    turned = made_up({("Victoria 1", "CUBIC"): {"goodput": 99.0}})
+    best, pair = which_sender_answers.contradictions(turned)
+    assert best.startswith("Goodput of a sender alone: BBR is the best deployable sender over")
+    assert "CUBIC over measured ones" in best
+    assert "+30.0 [+30.0, +30.0] over the computed access path" in pair
+    assert "Victoria 1 (\N{MINUS SIGN}9.0" in pair
+    edge = items(turned)["CDN edge"]
+    assert "computed paths say **BBR**; measured paths say **CUBIC**. BBR has 90.0" in edge
+    assert "**Over the measured Victoria 1 (5 runs) it differs**: CUBIC has 99.0" in edge
+    assert "No answer differs by more than chance" in which_sender.page(made_up())
+    slow = made_up({("Victoria 1", "BBR"): {"inflation_p95": 2.5}})
+    assert "packets arrive closer together" in " ".join(which_sender.page(slow).split())
+
+
+@pytest.mark.parametrize("goodput", [90.0, 92.0])
+def test_a_difference_within_chance_or_5_percent_is_no_contradiction(goodput: float) -> None:
+    runs = made_up({("Victoria 1", "CUBIC"): {"goodput": goodput}})
+    assert which_sender_answers.contradictions(runs) == []
+    assert "use **BBR**" in items(runs)["CDN edge"]
+
+
+def test_data_without_measured_paths_makes_a_page() -> None:
+    runs = made_up()
+    computed = Runs(runs.frame.filter(pl.col("study") == "leo-beyond"), runs.made)
+    text = which_sender.page(computed)
+    assert "The data has no measured paths." in text
+    assert "| access | true, ISL | ± |" in text
+
+
+def test_tables_hold_every_sender_and_compare_bbr_with_cubic() -> None:
+    text = which_sender.page(made_up())
+    blocks = text.split("\n### ")[1:]
+    assert len(blocks) == 2 * 2 * len(which_sender_runs.QUESTIONS), "downloads, uploads; two queues"
+    for block in blocks:
+        rows = [line for line in block.splitlines() if line.startswith("| ")]
+        names = [row.split(" | ")[0].lstrip("| ") for row in rows]
+        assert names == [
+            "sender", *SENDERS, "BBR \N{MINUS SIGN} CUBIC", "95 % interval", "Cohen's d",
+        ]  # fmt: skip
+        assert len({row.count("|") for row in rows}) == 1
+    downloads = next(b for b in blocks if b.startswith("Goodput of a sender alone (Mbit/s): FIFO"))
+    assert "| access | true, ISL | Victoria 1\N{DAGGER} |" in downloads
+    assert "| BBR | **90.0** | **90.0** | **90.0** |" in downloads
+    assert "| LeoCC | *95.0* |" in downloads, "the best research sender is apart"
+
+
+def test_heat_maps_keep_deployable_senders_and_measured_paths_apart() -> None:
+    charts = which_sender.heat_charts(made_up())
+    assert set(charts) == {"goodput", "delay", "fairness", "queue"}
+    chart = charts["goodput"]
+    assert list(chart.rows) == list(SENDERS)
+    assert (list(chart.row_breaks), list(chart.column_breaks)) == ([2], [2])
+    assert chart.columns.names == [*COMPUTED, *MEASURED]
+    assert chart.grid[2] == pytest.approx(100.0), "of the best sender's"
+
+
+def test_lines_fit() -> None:
+    for line in which_sender.page(made_up()).splitlines():
+        assert len(line) <= which_sender_text.WIDTH or line.startswith("|"), line
+
+
+def test_readers_ask_what_the_questions_measure() -> None:
+    assert {reader.question for reader in READERS} == {GOODPUT, DELAY}
+
+
+def test_the_committed_page_is_what_the_data_file_gives() -> None:
+    runs = which_sender_runs.read()
+    assert set(runs.made) == set(which_sender_runs.STUDIES)
+    assert which_sender.PAGE.read_text("utf-8") == which_sender.page(runs)

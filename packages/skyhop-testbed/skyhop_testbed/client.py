@@ -3,7 +3,7 @@
     testbed = Testbed.of_file("ann.testbed")
     testbed.submit("job.toml")
     for run in testbed.runs():
-        print(run["id"], run["state"])
+        print(run.id, run.state)
 
 A credential is a file with the orchestrator's address, its certificate authority, and the user's
 token. Its path is given by `--as FILE` or the variable SKYHOP_TESTBED; the default is
@@ -17,30 +17,29 @@ import io
 import json
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import grpc
+from typing import TYPE_CHECKING
 
 from skyhop.errors import InputError, RunError
+from skyhop_testbed import api, wire
+from skyhop_testbed.api import A, ApiError, Document, ErrorKind, Operation, Q
 from skyhop_testbed.job import LONGEST_FILE_BYTES, Job, read_job
 from skyhop_testbed.keys import read_private, write_private
-from skyhop_testbed.protocol import testbed_pb2 as pb
-from skyhop_testbed.protocol import testbed_pb2_grpc as stubs
 
 if TYPE_CHECKING:
     import polars as pl
 
 VARIABLE = "SKYHOP_TESTBED"
-_TIMEOUT_S = 30.0
-_LARGEST_MESSAGE = 64 << 20
+_TIMEOUT_S, _TELEMETRY_TIMEOUT_S = 30.0, 90.0
+"""Longest waits in s for an answer, and for telemetry, which a subprocess reads first."""
 _WRONG = (
-    grpc.StatusCode.INVALID_ARGUMENT,
-    grpc.StatusCode.NOT_FOUND,
-    grpc.StatusCode.UNAUTHENTICATED,
-    grpc.StatusCode.PERMISSION_DENIED,
-    grpc.StatusCode.FAILED_PRECONDITION,
+    ErrorKind.INVALID,
+    ErrorKind.NOT_FOUND,
+    ErrorKind.UNAUTHENTICATED,
+    ErrorKind.DENIED,
+    ErrorKind.CONFLICT,
 )
 
 
@@ -89,16 +88,6 @@ def default_credential() -> Path:
     return Path(home) / "skyhop" / "testbed.json"
 
 
-def open_channel(credential: Credential) -> grpc.Channel:
-    """Return a gRPC channel to a testbed's port for users; it connects at the first call."""
-    trusted = grpc.ssl_channel_credentials(credential.authority_pem.encode())
-    options = [
-        ("grpc.max_receive_message_length", _LARGEST_MESSAGE),
-        ("grpc.enable_http_proxy", 0),
-    ]
-    return grpc.secure_channel(credential.address, trusted, options)
-
-
 class Testbed:
     """Connection of a user to an orchestrator.
 
@@ -111,10 +100,11 @@ class Testbed:
     def __init__(self, credential: Credential) -> None:
         self._address = credential.address
         self._authority_pem = credential.authority_pem
-        self._metadata = (("authorization", f"Bearer {credential.token}"),)
-        self._channel = open_channel(credential)
-        self._testbed = stubs.TestbedStub(self._channel)
-        self._administration = stubs.AdministrationStub(self._channel)
+        try:
+            trusted = wire.client_context(credential.authority_pem.encode())
+        except ValueError as error:
+            raise InputError(f"the credential's authority_pem is no certificate: {error}") from None
+        self._wire = wire.Wire(wire.open_http(credential.address, trusted), credential.token)
 
     @classmethod
     def of_file(cls, path: Path | str | None = None) -> Testbed:
@@ -133,7 +123,7 @@ class Testbed:
 
     def close(self) -> None:
         """Close the connection to the orchestrator."""
-        self._channel.close()
+        self._wire.close()
 
     def __enter__(self) -> Testbed:
         return self
@@ -143,121 +133,137 @@ class Testbed:
 
     # --- jobs ---
 
-    def check(self, text: str) -> dict[str, Any]:
+    def check(self, text: str) -> api.Check:
         """Check a job file's text without submitting it.
 
         Return its conflicts and first occurrence.
         """
-        return self._values("CheckJob", pb.JobText(toml=text))
+        return self._call(api.CHECK_JOB, api.CheckJob(toml=text))
 
-    def submit(self, path: Path | str) -> dict[str, Any]:
+    def submit(self, path: Path | str) -> api.SubmittedJob:
         """Submit a job file and the input files that it names; return the job."""
         text, files = read_files(Path(path))
-        return self._values("SubmitJob", pb.JobText(toml=text, files=files))
+        return self._call(api.SUBMIT_JOB, api.SubmitJob(toml=text, files=files))
 
-    def modify(self, name: str, path: Path | str) -> dict[str, Any]:
+    def modify(self, name: str, path: Path | str) -> api.SubmittedJob:
         """Replace a job by a new job file; return the new job."""
         text, files = read_files(Path(path))
-        return self._values("ModifyJob", pb.ModifyJobRequest(job=name, toml=text, files=files))
+        return self._call(api.MODIFY_JOB, api.ModifyJob(job=name, toml=text, files=files))
 
-    def cancel(self, name: str) -> dict[str, Any]:
+    def cancel(self, name: str) -> api.JobInfo:
         """Cancel a job and its planned runs, and stop its runs in progress."""
-        return self._values("CancelJob", pb.JobName(job=name))
+        return self._call(api.CANCEL_JOB, api.NamedJob(job=name))
 
-    def jobs(self, *, node: str = "", user: str = "", ended: bool = False) -> list[dict[str, Any]]:
+    def jobs(self, *, node: str = "", user: str = "", ended: bool = False) -> list[api.JobInfo]:
         """Return the jobs that the user may see, filtered by node and user."""
-        return self._rows("ListJobs", pb.ListJobsRequest(node=node, user=user, ended=ended))
+        return self._call(api.LIST_JOBS, api.ListJobs(node=node, user=user, ended=ended))
 
     def next_slot(self, nodes: list[str], length_ns: int, from_ns: int = 0) -> int | None:
         """Return the next time in ns at which all nodes are free for `length_ns`.
 
         `None` if never.
         """
-        request = pb.NextSlotRequest(nodes=nodes, length_ns=length_ns, from_ns=from_ns)
-        slot = self._call("NextSlot", request)
-        return int(slot.start_ns) if slot.found else None
+        request = api.NextSlot(nodes=nodes, length_ns=length_ns, from_ns=from_ns)
+        return self._call(api.NEXT_SLOT, request).start_ns
 
-    def calendar(self, nodes: list[str], from_ns: int, to_ns: int) -> list[dict[str, Any]]:
+    def calendar(self, nodes: list[str], from_ns: int, to_ns: int) -> list[api.Reservation]:
         """Return the bookings of nodes in a time range."""
-        return self._rows("Calendar", pb.CalendarRequest(nodes=nodes, from_ns=from_ns, to_ns=to_ns))
+        request = api.Calendar(nodes=nodes, from_ns=from_ns, to_ns=to_ns)
+        return self._call(api.CALENDAR, request)
 
     # --- runs ---
 
-    def runs(self, **chosen: Any) -> list[dict[str, Any]]:
-        """Return runs, the latest first: by `job`, `node`, `user`, `states`, `from_ns`, `limit`.
+    def runs(
+        self,
+        *,
+        job: str = "",
+        node: str = "",
+        user: str = "",
+        states: list[str] | None = None,
+        from_ns: int = 0,
+        to_ns: int = 0,
+        limit: int = 0,
+    ) -> list[api.RunInfo]:
+        """Return runs, the latest first.
 
         The list contains only the next future run of each job on each node; `states=["planned"]`
         returns all future runs that are planned so far.
         """
-        return self._rows("ListRuns", pb.ListRunsRequest(**chosen))
+        request = api.ListRuns(
+            job=job,
+            node=node,
+            user=user,
+            states=states or [],
+            from_ns=from_ns,
+            to_ns=to_ns,
+            limit=limit,
+        )
+        return self._call(api.LIST_RUNS, request)
 
-    def run(self, name: str) -> dict[str, Any]:
+    def run(self, name: str) -> api.RunDocument:
         """Return a run with its events and files."""
-        return self._values("GetRun", pb.RunName(run=name))
+        return self._call(api.GET_RUN, api.NamedRun(run=name))
 
-    def watch(self, name: str) -> Iterator[dict[str, Any]]:
+    def watch(self, name: str) -> Iterator[api.RunDocument]:
         """Yield a run whenever it changes, until it has ended."""
-        with _translated_errors(self._address):
-            for document in self._testbed.WatchRun(pb.RunName(run=name), metadata=self._metadata):
-                yield json.loads(document.json)
+        with self._translated_errors():
+            yield from self._wire.stream(api.WATCH_RUN, api.NamedRun(run=name))
 
-    def abort(self, name: str, reason: str = "") -> dict[str, Any]:
+    def abort(self, name: str, reason: str = "") -> api.RunDocument:
         """Stop a run, or remove a planned one from the calendar."""
-        return self._values("AbortRun", pb.AbortRunRequest(run=name, reason=reason))
+        return self._call(api.ABORT_RUN, api.AbortRun(run=name, reason=reason))
 
-    def reschedule(self, name: str, from_ns: int = 0) -> dict[str, Any]:
-        """Move a planned run of a job with `at` to the nearest free time; return the new run.
-
-        Args:
-            name: id of the run.
-            from_ns: earliest start; 0 is half an hour from now.
-        """
-        return self._values("RescheduleRun", pb.RescheduleRunRequest(run=name, from_ns=from_ns))
+    def reschedule(self, name: str, from_ns: int = 0) -> api.RunDocument:
+        """Move a planned run to the nearest free time from `from_ns` on; return the new run."""
+        return self._call(api.RESCHEDULE_RUN, api.RescheduleRun(run=name, from_ns=from_ns))
 
     def fetch(self, name: str, directory: Path) -> list[Path]:
         """Download a run's files into a directory, except files already there; return all paths."""
         made = []
-        for each in self.run(name)["files"]:
-            path = directory / each["side"] / each["name"]
-            if not _is_downloaded(path, each["size"], each["sha256"]):
+        for each in self.run(name).files:
+            path = directory / each.side / each.name
+            if not _is_downloaded(path, each):
                 self._fetch_file(name, each, path)
             made.append(path)
         return made
 
-    def _fetch_file(self, name: str, each: dict[str, Any], path: Path) -> None:
-        request = pb.FetchRequest(run=name, side=each["side"], name=each["name"])
+    def _fetch_file(self, name: str, each: api.RunFile, path: Path) -> None:
+        """Download a file; what an interrupted download left is kept and continued."""
         aside = path.with_name(f".{path.name}.partial")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            with _translated_errors(self._address), aside.open("wb") as file:
-                for piece in self._testbed.Fetch(request, metadata=self._metadata):
-                    file.write(piece.data)
-            if not _is_downloaded(aside, each["size"], each["sha256"]):
+            offset = aside.stat().st_size if aside.exists() else 0
+            request = api.Fetch(run=name, side=each.side, name=each.name, offset=offset)
+            with self._translated_errors(), aside.open("ab") as file:
+                for piece in self._wire.download(api.FETCH, request):
+                    file.write(piece)
+            if not _is_downloaded(aside, each):
+                aside.unlink()
                 raise RunError(f"{path}: arrived damaged; fetch it again")
             aside.replace(path)
         except OSError as error:
             raise RunError(f"{path}: {error.strerror}") from None
         finally:
-            aside.unlink(missing_ok=True)
+            if aside.exists() and not aside.stat().st_size:
+                aside.unlink()
 
     # --- nodes ---
 
-    def nodes(self, *, active: bool = False) -> list[dict[str, Any]]:
+    def nodes(self, *, active: bool = False) -> list[api.NodeInfo]:
         """Return all nodes; with `active`, only nodes that reported lately."""
-        return self._rows("ListNodes", pb.ListNodesRequest(active=active))
+        return self._call(api.LIST_NODES, api.ListNodes(active=active))
 
-    def node(self, name: str) -> dict[str, Any]:
+    def node(self, name: str) -> api.NodeDocument:
         """Return the fields of a node that the user may see."""
-        return self._values("GetNode", pb.NodeName(node=name))
+        return self._call(api.GET_NODE, api.NamedNode(node=name))
 
-    def set_scavenger(self, node: str, mode: str) -> dict[str, Any]:
+    def set_scavenger(self, node: str, mode: str) -> api.NodeDocument:
         """Set when runs on a node give way to its host's traffic: `auto`, `on` or `off`."""
-        return self._values("SetScavenger", pb.SetScavengerRequest(node=node, mode=mode))
+        return self._call(api.SET_SCAVENGER, api.SetScavenger(node=node, mode=mode))
 
-    def set_policy(self, node: str, policy: dict[str, Any]) -> dict[str, Any]:
+    def set_policy(self, node: str, policy: Document) -> api.NodeDocument:
         """Set the owner's policy of a node."""
-        request = pb.SetPolicyRequest(node=node, json=json.dumps(policy))
-        return self._values("SetPolicy", request)
+        return self._call(api.SET_POLICY, api.SetPolicy(node=node, policy=policy))
 
     def telemetry(
         self, node: str, from_ns: int, to_ns: int, fields: list[str] | None = None, step_ns: int = 0
@@ -265,78 +271,77 @@ class Testbed:
         """Return a node's telemetry in a time range, optionally thinned to a row per `step_ns`."""
         import polars as pl
 
-        request = pb.TelemetryRequest(
-            node=node, fields=fields or [], from_ns=from_ns, to_ns=to_ns, step_ns=step_ns
+        request = api.Telemetry(
+            node=node, columns=fields or [], from_ns=from_ns, to_ns=to_ns, step_ns=step_ns
         )
-        with _translated_errors(self._address):
-            pieces = self._testbed.Telemetry(request, metadata=self._metadata)
-            data = b"".join(piece.data for piece in pieces)
-        return pl.read_ipc_stream(io.BytesIO(data))
+        return pl.read_ipc_stream(io.BytesIO(self._download(api.TELEMETRY, request)))
 
-    def obstruction_map(self, node: str) -> dict[str, Any]:
+    def obstruction_map(self, node: str) -> Document:
         """Return the newest obstruction map of a node's terminal, in grpcurl's JSON form."""
-        return self._values("ObstructionMap", pb.NodeName(node=node))
+        content = self._download(api.OBSTRUCTION_MAP, api.NamedNode(node=node))
+        return dict(json.loads(content))
 
-    def test_trigger(self, expression: str, node: str, from_ns: int, to_ns: int) -> list[Any]:
+    def test_trigger(
+        self, expression: str, node: str, from_ns: int, to_ns: int
+    ) -> list[api.Evaluation]:
         """Evaluate a trigger on a node's stored telemetry; return the evaluations."""
-        request = pb.TestTriggerRequest(
-            expression=expression, node=node, from_ns=from_ns, to_ns=to_ns
-        )
-        return list(self._values("TestTrigger", request)["evaluations"])
+        request = api.TestTrigger(expression=expression, node=node, from_ns=from_ns, to_ns=to_ns)
+        return self._call(api.TEST_TRIGGER, request, _TELEMETRY_TIMEOUT_S).evaluations
 
-    def trigger_log(self, **chosen: Any) -> list[dict[str, Any]]:
+    def trigger_log(
+        self, *, job: str = "", node: str = "", from_ns: int = 0, to_ns: int = 0, limit: int = 0
+    ) -> list[api.TriggerLine]:
         """Return evaluations of triggers that nodes have reported, with their reasons."""
-        return self._rows("TriggerLog", pb.TriggerLogRequest(**chosen))
+        request = api.TriggerLog(job=job, node=node, from_ns=from_ns, to_ns=to_ns, limit=limit)
+        return self._call(api.TRIGGER_LOG, request)
 
     # --- people and the testbed itself ---
 
-    def profile(self) -> dict[str, Any]:
+    def profile(self) -> api.Profile:
         """Return the user's own profile."""
-        return self._values("GetProfile", pb.Nothing())
+        return self._call(api.GET_PROFILE, api.Nothing())
 
-    def put_profile(self, values: dict[str, Any]) -> dict[str, Any]:
+    def put_profile(self, values: api.PutProfile) -> api.Profile:
         """Change the user's own full name and team."""
-        return self._values("PutProfile", pb.Document(json=json.dumps(values)))
+        return self._call(api.PUT_PROFILE, values)
 
-    def users(self) -> list[dict[str, Any]]:
+    def users(self) -> list[api.ListedUser]:
         """Return all users. This method and those that follow are for administrators only."""
-        return self._rows("ListUsers", pb.Nothing())
+        return self._call(api.LIST_USERS, api.Nothing())
 
-    def put_user(self, values: dict[str, Any]) -> dict[str, Any]:
+    def put_user(self, user: api.PutUser) -> api.ChangedUser:
         """Create or change a user."""
-        return self._values("PutUser", pb.Document(json=json.dumps(values)))
+        return self._call(api.PUT_USER, user)
 
     def delete_user(self, name: str) -> int:
         """Delete a user; return the number of the user's jobs that were ended."""
-        return int(self._values("DeleteUser", pb.UserName(user=name))["jobs_ended"])
+        return self._call(api.DELETE_USER, api.NamedUser(user=name)).jobs_ended
 
     def issue_token(self, user: str, label: str = "", expires_ns: int = 0) -> str:
         """Issue a token for a user; return the token."""
-        request = pb.IssueTokenRequest(user=user, label=label, expires_ns=expires_ns)
-        return str(self._call("IssueToken", request).value)
+        request = api.IssueToken(user=user, label=label, expires_ns=expires_ns)
+        return self._call(api.ISSUE_TOKEN, request).value
 
     def revoke_tokens(self, user: str, which: str = "*") -> int:
         """Revoke tokens of a user; return the number of revoked tokens."""
-        request = pb.RevokeTokenRequest(user=user, token=which)
-        return int(self._values("RevokeToken", request)["revoked"])
+        return self._call(api.REVOKE_TOKEN, api.RevokeToken(user=user, token=which)).revoked
 
-    def put_node(self, values: dict[str, Any]) -> dict[str, Any]:
+    def put_node(self, node: api.PutNode) -> api.NodeDocument:
         """Create or change a node."""
-        return self._values("PutNode", pb.Document(json=json.dumps(values)))
+        return self._call(api.PUT_NODE, node)
 
     def delete_node(self, name: str) -> None:
         """Delete a node with its telemetry."""
-        self._call("DeleteNode", pb.NodeName(node=name))
+        self._call(api.DELETE_NODE, api.NamedNode(node=name))
 
     def invitation(self, node: str) -> dict[str, str]:
         """Return the content of an invitation, which enrols a node once within fifteen minutes."""
-        token = str(self._call("Invite", pb.NodeName(node=node)).value)
-        addresses = self.config()["addresses"]
+        token = self._call(api.INVITE, api.NamedNode(node=node)).value
         return {
             "node": node,
             "token": token,
             "address": self._address,
-            "agents": addresses["agents"],
+            "agents": self.config().addresses["agents"],
             "authority_pem": self._authority_pem,
         }
 
@@ -345,30 +350,41 @@ class Testbed:
         token = self.issue_token(user, label, expires_ns)
         return Credential(self._address, token, self._authority_pem)
 
-    def config(self) -> dict[str, Any]:
+    def config(self) -> api.Config:
         """Return the testbed's settings."""
-        return self._values("GetConfig", pb.Nothing())
+        return self._call(api.GET_CONFIG, api.Nothing())
 
-    def put_config(self, values: dict[str, Any]) -> dict[str, Any]:
+    def put_config(self, values: Document) -> api.Settings:
         """Change settings of the testbed; return all settings."""
-        return self._values("PutConfig", pb.Document(json=json.dumps(values)))
+        return self._call(api.PUT_CONFIG, api.PutConfig(values=values))
 
-    def audit(self, from_ns: int = 0, limit: int = 0) -> list[dict[str, Any]]:
+    def audit(self, from_ns: int = 0, limit: int = 0) -> list[api.AuditLine]:
         """Return the audit log of changes, the latest first."""
-        return self._rows("Audit", pb.AuditRequest(from_ns=from_ns, limit=limit))
+        return self._call(api.AUDIT, api.ListAudit(from_ns=from_ns, limit=limit))
 
     # --- calls ---
 
-    def _call(self, name: str, request: Any) -> Any:
-        stub = self._testbed if hasattr(self._testbed, name) else self._administration
-        with _translated_errors(self._address):
-            return getattr(stub, name)(request, metadata=self._metadata, timeout=_TIMEOUT_S)
+    def _call(self, operation: Operation[Q, A], request: Q, timeout_s: float = _TIMEOUT_S) -> A:
+        with self._translated_errors():
+            return self._wire.call(operation, request, timeout_s)
 
-    def _values(self, name: str, request: Any) -> dict[str, Any]:
-        return dict(json.loads(self._call(name, request).json))
+    def _download(self, operation: Operation[Q, bytes], request: Q) -> bytes:
+        with self._translated_errors():
+            return b"".join(self._wire.download(operation, request, _TELEMETRY_TIMEOUT_S))
 
-    def _rows(self, name: str, request: Any) -> list[dict[str, Any]]:
-        return list(json.loads(self._call(name, request).json))
+    @contextmanager
+    def _translated_errors(self) -> Iterator[None]:
+        """Turn errors of the API into `InputError` and `RunError`."""
+        try:
+            yield
+        except ApiError as error:
+            if error.kind in _WRONG:
+                raise InputError(str(error)) from None
+            if error.kind is ErrorKind.UNREACHABLE:
+                raise RunError(
+                    f"{self._address}: no testbed answers there, or it is not this credential's"
+                ) from None
+            raise RunError(f"{self._address}: {error}") from None
 
 
 def read_files(path: Path) -> tuple[str, dict[str, bytes]]:
@@ -391,30 +407,8 @@ def read_files(path: Path) -> tuple[str, dict[str, bytes]]:
         raise InputError(f"{path}: is no text in UTF-8") from None
 
 
-def _is_downloaded(path: Path, size: int, digest: str) -> bool:
-    if not path.is_file() or path.stat().st_size != size:
+def _is_downloaded(path: Path, file: api.RunFile) -> bool:
+    if not path.is_file() or path.stat().st_size != file.size:
         return False
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest() == digest
-
-
-class _translated_errors:  # noqa: N801
-    """Context manager that turns gRPC errors into `InputError` and `RunError`."""
-
-    def __init__(self, address: str) -> None:
-        self._address = address
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        if not isinstance(error, grpc.RpcError):
-            return
-        code, details = error.code(), error.details() or ""
-        if code in _WRONG:
-            raise InputError(details) from None
-        if code is grpc.StatusCode.UNAVAILABLE:
-            raise RunError(
-                f"{self._address}: no testbed answers there, or it is not this credential's"
-            ) from None
-        raise RunError(f"{self._address}: {details or code.name}") from None
+    with path.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest() == file.sha256

@@ -1,8 +1,8 @@
-"""The orchestrator's server: two gRPC ports, one HTTPS port, and periodic housekeeping.
+"""The orchestrator's server: three HTTPS ports, and periodic housekeeping.
 
 It is one process with one event loop. On the agents' port, clients authenticate with a certificate
-of the testbed's authority; on the users' port, with a token. All three ports use TLS with the same
-server certificate.
+of the testbed's authority; on the users' port, with a token; the third port has the web pages. All
+three use TLS with the same server certificate.
 """
 
 from __future__ import annotations
@@ -12,21 +12,16 @@ import contextlib
 import logging
 import signal
 import socket
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import Any
 
-import grpc
-import grpc.aio
-
-from skyhop.errors import InputError, RunError, SkyhopError
+from skyhop.errors import InputError, SkyhopError
 from skyhop_testbed.orchestrator.core import Orchestrator
-from skyhop_testbed.orchestrator.rpc import OPTIONS, Service
+from skyhop_testbed.orchestrator.https import HttpsServer, bound
+from skyhop_testbed.orchestrator.service import Service
 from skyhop_testbed.orchestrator.waiting import Wait, wait_in_loop
 
 _log = logging.getLogger("skyhop_testbed")
-USERS, NODES = ("Enrolment", "Testbed", "Administration"), ("Agent",)
-"""Services on the users' port (authenticated by token) and on the agents' port (by certificate)."""
-_GRACE_S = 1.0
 _TICK_S = 15.0
 _TIDY_EVERY = 240
 _LARGEST_PORT = 65_535
@@ -64,7 +59,12 @@ class BoundPorts:
     web: int
 
 
-def serve(orchestrator: Orchestrator, addresses: Addresses, *, ready: Any = None) -> None:
+def serve(
+    orchestrator: Orchestrator,
+    addresses: Addresses,
+    *,
+    ready: Callable[[BoundPorts], None] | None = None,
+) -> None:
     """Serve until SIGTERM or Ctrl-C.
 
     Args:
@@ -81,82 +81,35 @@ def serve(orchestrator: Orchestrator, addresses: Addresses, *, ready: Any = None
         orchestrator.close()
 
 
-async def _serve(orchestrator: Orchestrator, addresses: Addresses, ready: Any) -> None:
+async def _serve(
+    orchestrator: Orchestrator,
+    addresses: Addresses,
+    ready: Callable[[BoundPorts], None] | None,
+) -> None:
+    from skyhop_testbed.web import make_app
+
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
-    service = Service(orchestrator, wait_in_loop)
+    listeners = [bound(each) for each in (addresses.users, addresses.agents, addresses.web)]
+    service, keys = Service(orchestrator, wait_in_loop), orchestrator.directory / "keys"
+    pair = keys / "server.key", keys / "server.pem"
     servers = [
-        _server(orchestrator, addresses.users, service, USERS),
-        _server(orchestrator, addresses.agents, service, NODES, nodes_only=True),
+        HttpsServer(service.app(of_nodes=False), *pair),
+        HttpsServer(service.app(of_nodes=True), *pair, clients=keys / "authority.pem"),
+        HttpsServer(make_app(orchestrator), *pair),
     ]
-    for server, _ in servers:
-        await server.start()
-    page, web_port = await _page(orchestrator, addresses.web)
+    for server, listener in zip(servers, listeners, strict=True):
+        server.start(listener)
     ticking = asyncio.create_task(_tick(orchestrator, stopping, wait_in_loop))
     if ready is not None:
-        ready(BoundPorts(servers[0][1], servers[1][1], web_port))
+        ready(BoundPorts(*(int(each.getsockname()[1]) for each in listeners)))
     await stopping.wait()
     service.close()
     ticking.cancel()
-    for server, _ in servers:
-        await server.stop(_GRACE_S)
+    await asyncio.gather(*(server.stop() for server in servers))
     with contextlib.suppress(asyncio.CancelledError):
         await ticking
-    await page.stop()
-
-
-def _server(
-    orchestrator: Orchestrator,
-    address: str,
-    service: Service,
-    offered: tuple[str, ...],
-    *,
-    nodes_only: bool = False,
-) -> tuple[grpc.aio.Server, int]:
-    authority = orchestrator.authority
-    server = grpc.aio.server(options=OPTIONS)
-    server.add_generic_rpc_handlers(tuple(service.handlers(name) for name in offered))
-    credentials = grpc.ssl_server_credentials(
-        [(authority.server_key_pem, authority.server_certificate_pem)],
-        root_certificates=authority.certificate_pem if nodes_only else None,
-        require_client_auth=nodes_only,
-    )
-    try:
-        port = server.add_secure_port(address, credentials)
-    except RuntimeError:
-        port = 0
-    if not port:
-        raise RunError(
-            f"{address}: cannot listen there: port in use, or not an address of this machine"
-        )
-    return server, port
-
-
-async def _page(orchestrator: Orchestrator, address: str) -> tuple[Any, int]:
-    """Start the web server; return the server and its port."""
-    from skyhop_testbed.orchestrator.page import PageServer
-    from skyhop_testbed.web import make_app
-
-    listener = _bound(address)
-    keys = orchestrator.directory / "keys"
-    server = PageServer(make_app(orchestrator), keys / "server.key", keys / "server.pem")
-    server.start(listener)
-    return server, int(listener.getsockname()[1])
-
-
-def _bound(address: str) -> socket.socket:
-    host, _, port = address.rpartition(":")
-    host = host.strip("[]")
-    listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((host, int(port)))
-    except (OSError, ValueError, OverflowError) as error:
-        listener.close()
-        why = getattr(error, "strerror", None) or "not an address"
-        raise RunError(f"{address}: cannot listen there: {why}") from None
-    return listener
 
 
 async def _tick(orchestrator: Orchestrator, stopping: asyncio.Event, wait: Wait) -> None:

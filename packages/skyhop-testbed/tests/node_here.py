@@ -1,14 +1,13 @@
 """Node of the testbed in the test's own process, on a clock that the test advances.
 
 The agent, its link, its database, its runners and the executors are real. A call to the
-orchestrator is a direct call of its method, without gRPC. A thread replaces each executor's
+orchestrator is a direct call of its method, without HTTP. A thread replaces each executor's
 process, and a `Script` each run's program.
 """
 
 from __future__ import annotations
 
 import datetime as dt
-import inspect
 import json
 import os
 import signal
@@ -20,16 +19,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import grpc
 import pytest
 from manual_clock import S_NS, ManualClock
 from testbed_fake_orchestrator import NODE, FakeOrchestrator
 
+from skyhop.errors import SkyhopError
 from skyhop.telemetry import tidying
+from skyhop_testbed import api
 from skyhop_testbed.agent import running, sensing, uploading
 from skyhop_testbed.agent.identity import Identity
 from skyhop_testbed.agent.service import Agent, Options
 from skyhop_testbed.agent.settings import Settings
+from skyhop_testbed.api import ApiError, ErrorKind, Operation
 from skyhop_testbed.executor import execution
 from skyhop_testbed.executor.assignment import Assignment
 from skyhop_testbed.executor.journal import read_journal
@@ -175,23 +176,6 @@ class _Executor:
         return 0
 
 
-class _RefusedError(grpc.RpcError):
-    """Error of a request for an unknown object."""
-
-    def code(self) -> grpc.StatusCode:
-        return grpc.StatusCode.NOT_FOUND
-
-
-class _AwayError(grpc.RpcError):
-    """Error of a call while the orchestrator is away."""
-
-    def code(self) -> grpc.StatusCode:
-        return grpc.StatusCode.UNAVAILABLE
-
-    def details(self) -> str:
-        return "no answer"
-
-
 class OrchestratorHere(FakeOrchestrator):
     """Orchestrator whose methods the node calls directly."""
 
@@ -209,7 +193,7 @@ class OrchestratorHere(FakeOrchestrator):
         self.is_away = True
         self.hears.set()
 
-    def send(self, order: Any) -> None:
+    def send(self, order: api.Order) -> None:
         """Send an order to the agents that follow."""
         super().send(order)
         self.hears.set()
@@ -222,7 +206,7 @@ class OrchestratorHere(FakeOrchestrator):
 
 
 class _Orders:
-    """Stream of orders to an agent, as the call `Follow` returns it."""
+    """Stream of orders to an agent, with the interface of `wire.Lines`."""
 
     def __init__(self, orchestrator: OrchestratorHere, revision: int) -> None:
         self._orchestrator, self._is_cancelled = orchestrator, False
@@ -232,17 +216,17 @@ class _Orders:
         self._is_cancelled = True
         self._orchestrator.hears.set()
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[api.Order]:
         return self._orders
 
-    def _all(self, revision: int) -> Iterator[Any]:
+    def _all(self, revision: int) -> Iterator[api.Order]:
         at = self._orchestrator
         place = len(at._orders)
         if revision != at.revision:
             yield at.schedule()
         while not self._is_cancelled:
             if at.is_away:
-                raise _AwayError
+                raise _away()
             at.hears.clear()
             new, place = at._orders[place:], len(at._orders)
             yield from new
@@ -250,29 +234,42 @@ class _Orders:
                 at.clock.wait(at.hears, 1e6)
 
 
-class _Stub:
-    """Fake gRPC stub, which calls the orchestrator's methods."""
+def _away() -> ApiError:
+    return ApiError(ErrorKind.UNREACHABLE, "no answer")
+
+
+class _Wire:
+    """Connection that calls the orchestrator's methods, with the interface of `wire.Wire`."""
 
     def __init__(self, orchestrator: OrchestratorHere) -> None:
         self._orchestrator = orchestrator
 
-    def __getattr__(self, name: str) -> Callable[..., Any]:
-        def call(asked: Any, timeout: float | None = None) -> Any:
-            del timeout
-            if self._orchestrator.is_away:
-                raise _AwayError
-            try:
-                answer = getattr(self._orchestrator, name)(asked, None)
-                return list(answer) if inspect.isgenerator(answer) else answer
-            except LookupError as error:
-                raise _RefusedError(str(error)) from error
-
-        return call
-
-    def Follow(self, asked: Any) -> _Orders:  # noqa: N802
+    def call(self, operation: Operation[Any, Any], *asked: Any) -> Any:
         if self._orchestrator.is_away:
-            raise _AwayError
-        return _Orders(self._orchestrator, asked.revision)
+            raise _away()
+        try:
+            method = getattr(self._orchestrator, operation.name.lower())
+            return method(*asked[: 2 if operation.uploads else 1])
+        except SkyhopError as error:
+            raise ApiError(ErrorKind.NOT_FOUND, str(error)) from error
+
+    def download(self, operation: Operation[Any, Any], request: Any, _: float) -> Iterator[bytes]:
+        yield self.call(operation, request)
+
+    def upload(
+        self, operation: Operation[Any, Any], request: Any, pieces: Iterator[bytes], _: float
+    ) -> Any:
+        frames = api.Frames()
+        fed = [each for data in pieces for each in frames.feed(data)]
+        return self.call(operation, request, fed)
+
+    def stream(self, _: Operation[Any, Any], request: api.Follow) -> _Orders:
+        if self._orchestrator.is_away:
+            raise _away()
+        return _Orders(self._orchestrator, request.revision)
+
+    def close(self) -> None:
+        pass
 
 
 class NodeHere:
@@ -313,7 +310,7 @@ class NodeHere:
             clock=self.clock,
         )
         self.agent = Agent(self.state, self._identity, options, Settings())
-        self.agent._node.link.stub = _Stub(self.orchestrator)
+        self.agent._node.link.wire = _Wire(self.orchestrator)
         self.agent._node.fetching = defaultdict(self.clock.lock)
         threading.Thread(target=self.agent.run, name="agent", daemon=True).start()
 

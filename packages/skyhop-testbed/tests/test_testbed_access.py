@@ -1,4 +1,4 @@
-"""Access control over gRPC: every role with every procedure, and every wrong credential.
+"""Access control of the API: every role with every operation, and every wrong credential.
 
 All calls are within this process; test_testbed_served.py tests TLS and subprocesses.
 """
@@ -10,19 +10,20 @@ import io
 import json
 import os
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
-import grpc
 import pytest
-from testbed_harness import job
+from testbed_harness import event, job
 from testbed_line import Local, local
 
 from command_line import run_here
 from skyhop.errors import InputError, RunError
+from skyhop_testbed import api
+from skyhop_testbed.api import ApiError, ErrorKind, Operation
 from skyhop_testbed.cli.testbed_events import print_events
 from skyhop_testbed.client import VARIABLE, Testbed
 from skyhop_testbed.ids import new_id
@@ -30,15 +31,12 @@ from skyhop_testbed.job import read_job
 from skyhop_testbed.keys import is_signed, make_request
 from skyhop_testbed.orchestrator import archive
 from skyhop_testbed.orchestrator import procedures as procedures_of
-from skyhop_testbed.orchestrator.access import ALLOWED_ROLES
+from skyhop_testbed.orchestrator.procedures import READING, WRITING
 from skyhop_testbed.orchestrator.request_context import ITSELF
-from skyhop_testbed.protocol import testbed_pb2 as pb
-from skyhop_testbed.protocol import testbed_pb2_grpc as stubs
-from skyhop_testbed.words import Role
+from skyhop_testbed.wire import Lines, Wire
+from skyhop_testbed.words import Reason, Role, State
 
-_USERS = ("Testbed", "Administration")
-_OUT = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED)
-
+_OUT = (ErrorKind.UNAUTHENTICATED, ErrorKind.DENIED)
 
 _OFTEN = 100_000.0
 """Rate limit for tests, which send more requests than users do."""
@@ -51,41 +49,42 @@ def testbed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Local]:
         with made.testbed() as admin:
             admin.put_config({"requests_per_minute": _OFTEN, "refused_per_minute": _OFTEN})
             for name, role in (("ann", "user"), ("pia", "user-priv")):
-                admin.put_user({"name": name, "role": role})
-            admin.put_node({"name": "a", "owner": "ann"})
+                admin.put_user(api.PutUser(name=name, role=role))
+            admin.put_node(api.PutNode(name="a", owner="ann"))
         yield made
 
 
-def procedures() -> list[tuple[str, str]]:
-    services = pb.DESCRIPTOR.services_by_name
-    return [(name, m.name) for name in (*_USERS, "Agent") for m in services[name].methods]
-
-
-def code_of(call: Callable[[], Any]) -> grpc.StatusCode:
-    """Return the status code of a call; of a stream, that of its first message."""
+def asked(wire: Wire, operation: Operation[Any, Any], request: Any) -> ErrorKind | None:
+    """Return the kind of the error with which a request ends; of a stream, its first answer."""
     try:
-        answer = call()
-        if hasattr(answer, "__next__"):
-            next(answer)
-    except StopIteration:
-        return grpc.StatusCode.OK
-    except grpc.RpcError as error:
-        return error.code()
-    return grpc.StatusCode.OK
+        if operation.uploads:
+            wire.upload(operation, request, iter([]), 10.0)
+        elif operation.answer is bytes:
+            list(wire.download(operation, request))
+        elif operation.lines:
+            next(iter(wire.stream(operation, request)))
+        else:
+            wire.call(operation, request, 10.0)
+    except ApiError as error:
+        return error.kind
+    return None
 
 
-def called(channel: grpc.Channel, service: str, name: str, token: str | None) -> grpc.StatusCode:
-    stub = getattr(stubs, f"{service}Stub")(channel)
-    method = pb.DESCRIPTOR.services_by_name[service].methods_by_name[name]
-    asked: Any = getattr(pb, method.input_type.name)()
-    metadata = (("authorization", f"Bearer {token}"),) if token is not None else ()
-    if method.client_streaming:
-        asked = iter([asked])
-    return code_of(lambda: getattr(stub, name)(asked, metadata=metadata, timeout=10))
+def bare(operation: Operation[Any, Any]) -> Any:
+    """Return a request of an operation in which the fields of the path name nothing."""
+    required = {
+        name: ["x"] if field.annotation == list[str] else 1 if name.endswith("_ns") else "x"
+        for name, field in operation.request.model_fields.items()
+        if field.is_required()
+    }
+    if "policy" in required or "values" in required:
+        required = {name: {} if name in ("policy", "values") else "x" for name in required}
+    if "fence" in required:
+        required |= {"fence": 1}
+    return operation.request.model_validate(required)
 
 
-def test_every_procedure_is_for_those_that_the_table_says(testbed: Local) -> None:
-    users = testbed.channel(testbed.users)
+def test_every_operation_is_for_those_that_the_table_says(testbed: Local) -> None:
     with testbed.testbed() as admin:
         tokens = {
             Role.ADMIN: admin.issue_token("admin"),
@@ -94,81 +93,92 @@ def test_every_procedure_is_for_those_that_the_table_says(testbed: Local) -> Non
         }
     agent = testbed.agent("roles")
     seen = 0
-    for service, name in procedures():
-        if service == "Agent":
-            method = pb.DESCRIPTOR.services_by_name[service].methods_by_name[name]
-            asked: Any = getattr(pb, method.input_type.name)()
-            asked = iter([asked]) if method.client_streaming else asked
-            assert code_of(lambda a=asked, n=name: getattr(agent, n)(a, timeout=10)) not in _OUT, (
-                name
-            )
-            # The users' port does not offer the procedures of nodes.
-            code = called(users, service, name, tokens[Role.ADMIN])
-            assert code is grpc.StatusCode.UNIMPLEMENTED, name
+    for name, operation in api.OPERATIONS.items():
+        if operation is api.ENROL:
+            continue
+        request = bare(operation)
+        if operation.roles == api.NODES:
+            assert asked(agent, operation, request) not in _OUT, name
+            # The users' port does not offer the operations of nodes.
+            users = testbed.wire(testbed.users, token=tokens[Role.ADMIN])
+            with pytest.raises(ApiError, match="no such operation"):
+                users.call(operation, request)
             continue
         for role, token in tokens.items():
-            code = called(users, service, name, token)
-            refused = code is grpc.StatusCode.PERMISSION_DENIED
-            assert refused == (role not in ALLOWED_ROLES[name]), (name, role, code)
+            kind = asked(testbed.wire(testbed.users, token=token), operation, request)
+            assert (kind is ErrorKind.DENIED) == (role not in operation.roles), (name, role, kind)
             seen += 1
         for wrong in (None, "", "x" * 43, tokens[Role.USER][:-2]):
-            assert called(users, service, name, wrong) is grpc.StatusCode.UNAUTHENTICATED, name
+            kind = asked(testbed.wire(testbed.users, token=wrong), operation, request)
+            assert kind is ErrorKind.UNAUTHENTICATED, name
             seen += 1
-    assert {name for _, name in procedures()} == set(ALLOWED_ROLES)
-    assert seen == 7 * sum(service in _USERS for service, _ in procedures())
+        with pytest.raises(ApiError, match="no such operation"):
+            agent.call(operation, request)
+    of_nodes = sum(operation.roles == api.NODES for operation in api.OPERATIONS.values())
+    assert seen == 7 * (len(api.OPERATIONS) - of_nodes - 1)
+
+
+def test_every_operation_has_one_handler(testbed: Local) -> None:
+    others = {*testbed.service._handlers, api.UPLOAD.name}
+    assert not READING.keys() & WRITING.keys()
+    assert not (READING.keys() | WRITING.keys()) & others
+    assert READING.keys() | WRITING.keys() | others == api.OPERATIONS.keys()
+    assert all(api.OPERATIONS[name].is_audited for name in WRITING.keys() - {"PutProfile"})
+    assert not any(api.OPERATIONS[name].is_audited for name in READING)
 
 
 def test_an_invitation_enrols_once(testbed: Local) -> None:
     with testbed.testbed() as admin:
-        admin.put_node({"name": "new"})
+        admin.put_node(api.PutNode(name="new"))
         token = admin.invitation("new")["token"]
     for node, secret in (("new", "x" * 43), ("a", token)):
-        with pytest.raises(grpc.RpcError) as caught:
+        with pytest.raises(ApiError) as caught:
             testbed.enrol(node, secret)
-        assert caught.value.code() is grpc.StatusCode.UNAUTHENTICATED
+        assert caught.value.kind is ErrorKind.UNAUTHENTICATED
     first = testbed.enrol("new", token)
-    with pytest.raises(grpc.RpcError, match="used before"):
+    with pytest.raises(ApiError, match="used before"):
         testbed.enrol("new", token)
     # Enrolling the node again revokes its old certificate.
     with testbed.testbed() as admin:
         second = testbed.enrol("new", admin.invitation("new")["token"])
-    old, new = (stubs.AgentStub(testbed.channel(testbed.agents, *pair)) for pair in (first, second))
-    assert code_of(lambda: new.Report(pb.Batch(), timeout=5)) is grpc.StatusCode.OK
-    assert code_of(lambda: old.Report(pb.Batch(), timeout=5)) is grpc.StatusCode.UNAUTHENTICATED
+    old, new = (testbed.wire(testbed.agents, identity_pem) for identity_pem in (first, second))
+    assert asked(new, api.REPORT, api.Batch()) is None
+    assert asked(old, api.REPORT, api.Batch()) is ErrorKind.UNAUTHENTICATED
 
 
 def test_a_request_for_another_name_gets_a_certificate_of_the_nodes_own(testbed: Local) -> None:
     with testbed.testbed() as admin:
-        admin.put_node({"name": "honest"})
+        admin.put_node(api.PutNode(name="honest"))
         token = admin.invitation("honest")["token"]
     key, request = make_request("a")
-    stub = stubs.EnrolmentStub(testbed.channel(testbed.users))
-    pem = stub.Enrol(pb.EnrolRequest(node="honest", token=token, csr_pem=request)).certificate_pem
-    agent = stubs.AgentStub(testbed.channel(testbed.agents, key, pem))
-    order = next(agent.Follow(pb.FollowRequest(), timeout=5))
-    assert b'"node":"honest"' in order.schedule.body
+    enrol = api.Enrol(node="honest", token=token, csr_pem=request)
+    pem = testbed.wire(testbed.users).call(api.ENROL, enrol).certificate_pem
+    agent = testbed.wire(testbed.agents, key + pem)
+    order = next(iter(agent.stream(api.FOLLOW, api.Follow())))
+    assert b'"node":"honest"' in order.body
 
 
 def test_a_renewed_certificate_is_good_beside_the_old_one(testbed: Local) -> None:
     agent = testbed.agent("renewed")
     key, request = make_request("renewed")
-    pem = agent.Renew(pb.RenewRequest(csr_pem=request), timeout=5).certificate_pem
-    renewed = stubs.AgentStub(testbed.channel(testbed.agents, key, pem))
+    pem = agent.call(api.RENEW, api.Renew(csr_pem=request)).certificate_pem
+    renewed = testbed.wire(testbed.agents, key + pem)
     for each in (agent, renewed):
-        assert code_of(lambda e=each: e.Report(pb.Batch(), timeout=5)) is grpc.StatusCode.OK
-    with pytest.raises(grpc.RpcError, match="certificate request"):
-        agent.Renew(pb.RenewRequest(csr_pem=b"nonsense"), timeout=5)
+        assert asked(each, api.REPORT, api.Batch()) is None
+    with pytest.raises(ApiError, match="certificate request"):
+        agent.call(api.RENEW, api.Renew(csr_pem=b"nonsense"))
 
 
 def test_orders_are_signed(testbed: Local) -> None:
     with testbed.testbed() as admin:
-        admin.put_node({"name": "signed"})
+        admin.put_node(api.PutNode(name="signed"))
         token = admin.invitation("signed")["token"]
     key, request = make_request("signed")
-    stub = stubs.EnrolmentStub(testbed.channel(testbed.users))
-    given = stub.Enrol(pb.EnrolRequest(node="signed", token=token, csr_pem=request))
-    agent = stubs.AgentStub(testbed.channel(testbed.agents, key, given.certificate_pem))
-    schedule = next(agent.Follow(pb.FollowRequest(), timeout=5)).schedule
+    enrol = api.Enrol(node="signed", token=token, csr_pem=request)
+    given = testbed.wire(testbed.users).call(api.ENROL, enrol)
+    agent = testbed.wire(testbed.agents, key + given.certificate_pem)
+    schedule = next(iter(agent.stream(api.FOLLOW, api.Follow())))
+    assert schedule.kind is api.OrderKind.SCHEDULE
     assert is_signed(given.orders_key, schedule.body, schedule.signature)
     assert not is_signed(given.orders_key, schedule.body + b" ", schedule.signature)
 
@@ -177,7 +187,7 @@ def test_a_token_that_was_taken_back_is_refused(testbed: Local) -> None:
     with testbed.testbed() as admin:
         credential = admin.credential("pia", "to be revoked")
         with Testbed(credential) as pia:
-            assert pia.profile()["name"] == "pia"
+            assert pia.profile().name == "pia"
             assert admin.revoke_tokens("pia", "to be revoked") == 1
             with pytest.raises(InputError, match="not known"):
                 pia.profile()
@@ -214,20 +224,20 @@ def test_requests_are_limited_per_minute(testbed: Local) -> None:
 
 
 def test_wrong_tokens_are_limited_per_minute(testbed: Local) -> None:
-    users = testbed.channel(testbed.users)
     with testbed.testbed() as admin:
         token = admin.issue_token("ann")
+    guess, good = (testbed.wire(testbed.users, token=each) for each in ("x" * 43, token))
     with limited(testbed, refused_per_minute=3):
-        codes = [called(users, "Testbed", "ListNodes", "x" * 43) for _ in range(5)]
-        known = called(users, "Testbed", "ListNodes", token)
-    assert codes[:3] == [grpc.StatusCode.UNAUTHENTICATED] * 3
-    assert codes[3:] == [grpc.StatusCode.RESOURCE_EXHAUSTED] * 2
-    assert known is grpc.StatusCode.OK, "one who guesses keeps out no other"
+        kinds = [asked(guess, api.LIST_NODES, api.ListNodes()) for _ in range(5)]
+        known = asked(good, api.LIST_NODES, api.ListNodes())
+    assert kinds[:3] == [ErrorKind.UNAUTHENTICATED] * 3
+    assert kinds[3:] == [ErrorKind.TOO_OFTEN] * 2
+    assert known is None, "one who guesses keeps out no other"
 
 
 def _said(user: Testbed) -> str:
     try:
-        return str(user.profile()["name"])
+        return user.profile().name
     except RunError as error:
         return str(error)
 
@@ -235,49 +245,49 @@ def _said(user: Testbed) -> str:
 def test_a_new_schedule_reaches_all_who_follow(testbed: Local) -> None:
     names = [f"f{number}" for number in range(10)]
     with testbed.testbed() as admin:
-        streams = [testbed.agent(name).Follow(pb.FollowRequest()) for name in names]
-        first = [next(stream).schedule.revision for stream in streams]
+        streams = [followed(testbed.agent(name)) for name in names]
+        first = [json.loads(next(orders).body)["revision"] for _, orders in streams]
         for number in range(20):
             when = f'at = "2099-01-01T{number:02}:00:00Z"'
             admin_submit(admin, job(f"f{number}", when, nodes=f'["{names[number % 10]}"]'))
         listed = ", ".join(f'"{name}"' for name in names)
         admin_submit(admin, job("all", 'at = "2099-01-02T00:00:00Z"', nodes=f"[{listed}]"))
     testbed.silences.clear()
-    for revision, stream in zip(first, streams, strict=True):
-        schedule = next(stream).schedule
-        assert schedule.revision > revision
+    for revision, (_, orders) in zip(first, streams, strict=True):
+        schedule = next(orders)
+        assert json.loads(schedule.body)["revision"] > revision
         assert b'"id":"all"' in schedule.body
         assert len(json.loads(schedule.body)["runs"]) == 3
-        stream.cancel()
     assert testbed.silences == [], "all streams were notified, none fell back to polling"
 
 
 def test_a_missed_notification_is_made_up_for_by_polling(testbed: Local) -> None:
-    stream = testbed.agent("untold").Follow(pb.FollowRequest())
-    next(stream)
+    _, orders = followed(testbed.agent("untold"))
+    next(orders)
     testbed.silences.clear()
     with mock.patch.object(testbed.orchestrator, "_listeners", []), testbed.testbed() as admin:
         admin_submit(admin, job("unheard", 'at = "2099-01-01T00:00:00Z"', nodes='["untold"]'))
-    assert b'"id":"unheard"' in next(stream).schedule.body
+    assert b'"id":"unheard"' in next(orders).body
     assert testbed.silences == [20.0]
-    stream.cancel()
 
 
-def admin_submit(admin: Testbed, text: str) -> None:
-    admin._call("SubmitJob", pb.JobText(toml=text))
+def followed(agent: Wire) -> tuple[Lines[api.Order], Iterator[api.Order]]:
+    """Return the stream of a node's orders, and an iterator over it."""
+    stream = agent.stream(api.FOLLOW, api.Follow())
+    return stream, iter(stream)
 
 
-_YES, _NO, _NONE = (
-    grpc.StatusCode.OK,
-    grpc.StatusCode.PERMISSION_DENIED,
-    grpc.StatusCode.NOT_FOUND,
-)
-_OTHERS: list[tuple[str, Any, dict[str, grpc.StatusCode]]] = [
-    ("GetRun", lambda it: pb.RunName(run=it.run), {"stranger": _NO, "priv": _NO}),
-    ("WatchRun", lambda it: pb.RunName(run=it.run), {"stranger": _NO, "priv": _NO}),
+def admin_submit(admin: Testbed, text: str) -> api.SubmittedJob:
+    return admin._call(api.SUBMIT_JOB, api.SubmitJob(toml=text))
+
+
+_YES, _NO, _NONE = (None, ErrorKind.DENIED, ErrorKind.NOT_FOUND)
+_OTHERS: list[tuple[Operation[Any, Any], Any, dict[str, ErrorKind | None]]] = [
+    (api.GET_RUN, lambda it: api.NamedRun(run=it.run), {"stranger": _NO, "priv": _NO}),
+    (api.WATCH_RUN, lambda it: api.NamedRun(run=it.run), {"stranger": _NO, "priv": _NO}),
     (
-        "Fetch",
-        lambda it: pb.FetchRequest(run=it.run, side="client", name="x"),
+        api.FETCH,
+        lambda it: api.Fetch(run=it.run, side="client", name="x"),
         # Only the user reads the files; node owners see that they exist.
         {
             "user": _NONE,
@@ -286,33 +296,33 @@ _OTHERS: list[tuple[str, Any, dict[str, grpc.StatusCode]]] = [
         },
     ),
     (
-        "SetScavenger",
-        lambda it: pb.SetScavengerRequest(node=it.node, mode="auto"),
+        api.SET_SCAVENGER,
+        lambda it: api.SetScavenger(node=it.node, mode="auto"),
         dict.fromkeys(("user", "server", "stranger", "priv"), _NO),
     ),
     (
-        "SetPolicy",
-        lambda it: pb.SetPolicyRequest(node=it.node, json="{}"),
+        api.SET_POLICY,
+        lambda it: api.SetPolicy(node=it.node, policy={}),
         dict.fromkeys(("user", "server", "stranger", "priv"), _NO),
     ),
     (
-        "ModifyJob",
-        lambda it: pb.ModifyJobRequest(job=it.job, toml=it.text),
+        api.MODIFY_JOB,
+        lambda it: api.ModifyJob(job=it.job, toml=it.text),
         dict.fromkeys(("host", "server", "stranger", "priv"), _NO),
     ),
     (
-        "AbortRun",
-        lambda it: pb.AbortRunRequest(run=it.run),
+        api.ABORT_RUN,
+        lambda it: api.AbortRun(run=it.run),
         {"stranger": _NO, "priv": _NO},
     ),
     (
-        "RescheduleRun",
-        lambda it: pb.RescheduleRunRequest(run=it.run),
+        api.RESCHEDULE_RUN,
+        lambda it: api.RescheduleRun(run=it.run),
         dict.fromkeys(("host", "server", "stranger", "priv"), _NO),
     ),
     (
-        "CancelJob",
-        lambda it: pb.JobName(job=it.job),
+        api.CANCEL_JOB,
+        lambda it: api.NamedJob(job=it.job),
         # The owner of the server node may abort a run there, but not cancel the job.
         {"server": _NO, "stranger": _NO, "priv": _NO},
     ),
@@ -322,12 +332,12 @@ _OTHERS: list[tuple[str, Any, dict[str, grpc.StatusCode]]] = [
 The job belongs to `user`; `host` owns its client node, and `server` its server node.
 """
 _ROLES = ("stranger", "priv", "server", "host", "user", "admin")
-_LISTS: list[tuple[str, Any, set[str]]] = [
-    ("ListJobs", lambda _: pb.ListJobsRequest(user="user"), {"user", "host", "server", "admin"}),
-    ("ListJobs", lambda it: pb.ListJobsRequest(node=it.node), {"user", "host", "server", "admin"}),
-    ("ListRuns", lambda it: pb.ListRunsRequest(job=it.job), {"user", "host", "server", "admin"}),
-    ("ListRuns", lambda _: pb.ListRunsRequest(user="user"), {"user", "host", "server", "admin"}),
-    ("ListRuns", lambda it: pb.ListRunsRequest(node=it.node), {"user", "host", "server", "admin"}),
+_LISTS: list[tuple[Operation[Any, Any], Any, set[str]]] = [
+    (api.LIST_JOBS, lambda _: api.ListJobs(user="user"), {"user", "host", "server", "admin"}),
+    (api.LIST_JOBS, lambda it: api.ListJobs(node=it.node), {"user", "host", "server", "admin"}),
+    (api.LIST_RUNS, lambda it: api.ListRuns(job=it.job), {"user", "host", "server", "admin"}),
+    (api.LIST_RUNS, lambda _: api.ListRuns(user="user"), {"user", "host", "server", "admin"}),
+    (api.LIST_RUNS, lambda it: api.ListRuns(node=it.node), {"user", "host", "server", "admin"}),
 ]
 """Listing calls, and the roles that see the job or its run in them."""
 
@@ -348,9 +358,9 @@ def others_job(testbed: Local) -> Iterator[tuple[_Others, dict[str, Testbed]]]:
     roles = {"user": "user", "host": "user", "server": "user", "stranger": "user"}
     with contextlib.ExitStack() as stack, testbed.testbed() as admin:
         for name, role in (*roles.items(), ("priv", "user-priv")):
-            admin.put_user({"name": name, "role": role})
-        admin.put_node({"name": "client-node", "owner": "host"})
-        admin.put_node({"name": "server-node", "owner": "server", "address": "192.0.2.7"})
+            admin.put_user(api.PutUser(name=name, role=role))
+        admin.put_node(api.PutNode(name="client-node", owner="host"))
+        admin.put_node(api.PutNode(name="server-node", owner="server", address="192.0.2.7"))
         users = {"admin": admin}
         for name in (*roles, "priv"):
             users[name] = stack.enter_context(Testbed(admin.credential(name)))
@@ -359,14 +369,9 @@ def others_job(testbed: Local) -> Iterator[tuple[_Others, dict[str, Testbed]]]:
         text = job("theirs", 'at = "2099-03-01T00:00:00Z"', **keys, run=run)
         admin_submit(users["user"], text)
         (row,) = users["user"].runs(job="theirs")
-        yield _Others(row["job"], row["id"], "client-node", text), users
+        yield _Others(row.job, row.id, "client-node", text), users
         with contextlib.suppress(InputError):
             users["user"].cancel("theirs")
-
-
-def asked_by(user: Testbed, name: str, asked: Any) -> grpc.StatusCode:
-    stub = getattr(user._testbed, name)
-    return code_of(lambda: stub(asked, metadata=user._metadata, timeout=10))
 
 
 def test_access_to_another_users_objects_is_as_in_the_tables(
@@ -375,27 +380,29 @@ def test_access_to_another_users_objects_is_as_in_the_tables(
     theirs, users = others_job
     for name, ask, codes in _OTHERS[:5]:
         for role in _ROLES:
-            code = asked_by(users[role], name, ask(theirs))
+            code = asked(users[role]._wire, name, ask(theirs))
             assert code is codes.get(role, _YES), (name, role, code)
     for name, ask, seen in _LISTS:
         for role in _ROLES:
-            rows = users[role]._rows(name, ask(theirs))
+            rows = users[role]._call(name, ask(theirs))
             assert bool(rows) == (role in seen), (name, role, rows)
     # The changing procedures: roles without permission first, then one with it.
     for name, ask, codes in _OTHERS[5:]:
         for role in _ROLES:
             if codes.get(role, _YES) is not _YES:
-                code = asked_by(users[role], name, ask(theirs))
+                code = asked(users[role]._wire, name, ask(theirs))
                 assert code is codes[role], (name, role, code)
     (row,) = users["user"].runs(job="theirs")
-    assert (row["id"], row["state"]) == (theirs.run, "planned"), "refused calls have no effect"
+    assert (row.id, row.state) == (theirs.run, "planned"), "refused calls have no effect"
     # The tables cover each procedure that names a job, run or user.
     named = {
-        method.name
-        for method in pb.DESCRIPTOR.services_by_name["Testbed"].methods
-        if {f.name for f in method.input_type.fields} & {"job", "run", "user"}
+        operation.name
+        for operation in api.OPERATIONS.values()
+        if operation.roles == api.USERS
+        and operation.request.model_fields.keys() & {"job", "run", "user"}
     }
-    assert named == {name for name, *_ in (*_OTHERS[:3], *_OTHERS[5:], *_LISTS)} | {"TriggerLog"}
+    tested = {operation.name for operation, *_ in (*_OTHERS[:3], *_OTHERS[5:], *_LISTS)}
+    assert named == tested | {"TriggerLog"}
 
 
 @pytest.mark.parametrize(
@@ -410,8 +417,8 @@ def test_who_may_abort_or_change_another_users_objects(
     others_job: tuple[_Others, dict[str, Testbed]], name: str, role: str
 ) -> None:
     theirs, users = others_job
-    (ask,) = (ask for other, ask, _ in _OTHERS if other == name)
-    assert asked_by(users[role], name, ask(theirs)) is _YES
+    ((operation, ask),) = ((o, ask) for o, ask, _ in _OTHERS if o.name == name)
+    assert asked(users[role]._wire, operation, ask(theirs)) is _YES
 
 
 def test_nodes_take_part_in_their_own_runs_alone(
@@ -419,55 +426,55 @@ def test_nodes_take_part_in_their_own_runs_alone(
 ) -> None:
     theirs, users = others_job
     other = testbed.agent("other-node")
-    claimed = other.Claim(pb.ClaimRequest(run=theirs.run, fence=1, at_ns=1), timeout=5)
+    claimed = other.call(api.CLAIM, api.Claim(run=theirs.run, fence=1, at_ns=1))
     assert (claimed.granted, claimed.reason) == (False, "it is another node's")
-    file = pb.InputRequest(job=theirs.job, name="x")
-    assert code_of(lambda: other.Input(file, timeout=5)) is _NONE
+    assert asked(other, api.INPUT, api.Input(job=theirs.job, name="x")) is _NONE
     for side in ("client", "server"):
-        named = pb.RunName(run=theirs.run, side=side)
-        assert code_of(lambda n=named: other.UploadState(n, timeout=5)) is _NO
-        chunk = pb.Chunk(run=theirs.run, side=side, name="x", data=b"x")
-        assert code_of(lambda c=chunk: other.Upload(iter([c]), timeout=5)) is _NO
+        named = api.RunSide(run=theirs.run, side=side)
+        assert asked(other, api.UPLOAD_STATE, named) is _NO
+        with pytest.raises(ApiError) as caught:
+            other.upload(api.UPLOAD, named, iter([api.frame("x", 0, b"x")]), 5.0)
+        assert caught.value.kind is _NO
     (row,) = users["user"].runs(job="theirs")
-    assert row["state"] == "planned"
+    assert row.state == "planned"
 
 
 def test_planned_runs_are_listed_once_per_job_and_node(testbed: Local) -> None:
     with testbed.testbed() as admin:
         for node in ("early", "late"):
-            admin.put_node({"name": node})
+            admin.put_node(api.PutNode(name=node))
         when = 'cron = "30 * * * *"'
         admin_submit(admin, job("hourly", when, nodes='["early", "late"]'))
         found = admin.runs(job="hourly")
-        assert sorted(each["client"] for each in found) == ["early", "late"]
+        assert sorted(each.client for each in found) == ["early", "late"]
         planned = admin.runs(job="hourly", states=["planned"], limit=1000)
         assert len(planned) > 2 * 24
-        first_ns = min(each["start_ns"] for each in planned)
-        assert {each["start_ns"] for each in found} == {first_ns}
+        first_ns = min(each.start_ns for each in planned)
+        assert {each.start_ns for each in found} == {first_ns}
 
 
 def test_other_users_job_names_are_hidden(testbed: Local) -> None:
     with testbed.testbed() as admin:
-        admin.put_user({"name": "ben", "role": "user"})
+        admin.put_user(api.PutUser(name="ben", role="user"))
         with Testbed(admin.credential("ben")) as ben:
             text = job("secret", 'at = "2099-02-01T00:00:00Z"', nodes='["a"]')
             admin_submit(ben, text)
-        admin.put_user({"name": "eve", "role": "user"})
+        admin.put_user(api.PutUser(name="eve", role="user"))
         (row,) = admin.runs(job="secret", states=["planned"])
         with Testbed(admin.credential("eve")) as eve:
-            assert eve.runs(node="a", states=["planned"]) == eve.runs(job=row["job"]) == []
+            assert eve.runs(node="a", states=["planned"]) == eve.runs(job=row.job) == []
             with pytest.raises(InputError, match="there is no job secret of yours"):
                 eve.runs(job="secret")
             assert eve.jobs() == []
             with pytest.raises(InputError, match="not yours"):
-                eve.run(row["id"])
+                eve.run(row.id)
             with pytest.raises(InputError, match="not yours"):
-                eve.abort(row["id"])
+                eve.abort(row.id)
             with pytest.raises(InputError, match="not yours"):
-                eve.fetch(row["id"], Path("nowhere"))
+                eve.fetch(row.id, Path("nowhere"))
             # All users see that the node is reserved, and by whom.
-            (booked,) = [r for r in eve.calendar(["a"], 0, 2**62) if r["id"] == row["id"]]
-            assert (booked["owner"], booked["job_name"]) == ("ben", "")
+            (booked,) = [r for r in eve.calendar(["a"], 0, 2**62) if r.id == row.id]
+            assert (booked.owner, booked.job_name) == ("ben", "")
             with pytest.raises(InputError, match="there is no run"):
                 eve.run(new_id(0))
 
@@ -491,15 +498,15 @@ def test_stored_telemetry_is_read_in_steps_and_by_triggers(testbed: Local) -> No
     now_ns = testbed.clock.ns // 10**9 * 10**9
     agent = testbed.agent("measured")
     samples = [{"time_ns": now_ns + n * 10**9, "pop_ping_latency_ms": 20.0 * n} for n in range(4)]
-    told = pb.Event(seq=1, at_ns=now_ns, kind="telemetry", json=json.dumps({"samples": samples}))
-    agent.Report(pb.Batch(events=[told]))
+    told = event(1, now_ns, "telemetry", json.dumps({"samples": samples}))
+    agent.call(api.REPORT, api.Batch(events=[told]))
     with testbed.testbed() as admin:
         fields, end_ns = ["pop_ping_latency_ms"], now_ns + 10**10
         frame = admin.telemetry("measured", now_ns, end_ns, fields)
         assert frame["pop_ping_latency_ms"].to_list() == [0.0, 20.0, 40.0, 60.0]
         assert admin.telemetry("measured", now_ns, end_ns, fields, 2 * 10**9).height < 4
         looks = admin.test_trigger("pop_ping_latency_ms > 30", "measured", now_ns, end_ns)
-        assert [look["outcome"] for look in looks].count("fired") == 1
+        assert [look.outcome for look in looks].count("fired") == 1
         for wrong, said in (
             (lambda: admin.telemetry("measured", 0, end_ns, ["bogus"]), 'no field "bogus"'),
             (lambda: admin.test_trigger("tilt >", "measured", 0, end_ns), "trigger"),
@@ -562,19 +569,40 @@ def test_commands_print_json_and_events_in_words(testbed: Local) -> None:
     slot = json.loads(skyhop(testbed, "next", "a", "--json").stdout)
     assert slot["nodes"] == ["a"]
     modified = json.loads(skyhop(testbed, "modify", "mine", "mine.toml", "--json").stdout)
-    assert modified["id"] != made["id"]
+    assert modified["id"] != made.id
     assert json.loads(skyhop(testbed, "cancel", "mine", "--json").stdout)["state"] == "cancelled"
     assert json.loads(skyhop(testbed, "scavenger", "a", "auto", "--json").stdout)["name"] == "a"
-    shown = skyhop(testbed, "run", planned["id"])
+    shown = skyhop(testbed, "run", planned.id)
     assert "skipped (job-ended) user:admin" in shown.stdout
 
 
 def test_events_of_a_run_are_printed_in_words_and_units(capsys: pytest.CaptureFixture[str]) -> None:
-    moved = {"rx_bytes": 12_345_678, "tx_bytes": 999, "counted": "bytes of its sockets"}
-    details = {"exit": 1, "traffic": moved, "began_ns": 10**9, "ended_ns": 3 * 10**9, "fence": 7}
-    event = {"at_ns": 0, "state": "failed", "reason": "exit", "actor": "node:a", "details": details}
-    claimed = {**event, "state": "claimed", "reason": None, "details": {"clock_offset_ms": 250.4}}
-    print_events([event, claimed])
+    moved: api.Document = {
+        "rx_bytes": 12_345_678,
+        "tx_bytes": 999,
+        "counted": "bytes of its sockets",
+    }
+    details: api.Document = {
+        "exit": 1,
+        "traffic": moved,
+        "began_ns": 10**9,
+        "ended_ns": 3 * 10**9,
+        "fence": 7,
+    }
+    failed = api.RunEvent(
+        id=1,
+        run="r",
+        at_ns=0,
+        received_ns=0,
+        actor="node:a",
+        state=State.FAILED,
+        reason=Reason.EXIT,
+        details=details,
+        applied=True,
+    )
+    clock: api.Document = {"clock_offset_ms": 250.4}
+    claimed = failed.model_copy(update={"state": State.CLAIMED, "reason": None, "details": clock})
+    print_events([failed, claimed])
     first, second = capsys.readouterr().out.splitlines()
     assert first.endswith(
         "failed (exit) node:a exit status 1; received 12.3 MB, sent 999 byte "

@@ -20,6 +20,7 @@ from testbed_fake_orchestrator import NODE, TOKEN, AgentProcess, FakeOrchestrato
 
 from needs import cases, needs_namespaces
 from skyhop.errors import InputError
+from skyhop_testbed import api
 from skyhop_testbed.agent.agent_db import FILE, AgentDb
 from skyhop_testbed.agent.identity import enrol, read_identity, renew
 from skyhop_testbed.agent.link import Link
@@ -27,7 +28,6 @@ from skyhop_testbed.agent.running import listens
 from skyhop_testbed.agent.service import Options, run_agent
 from skyhop_testbed.clock import SYSTEM_CLOCK
 from skyhop_testbed.executor.journal import read_journal
-from skyhop_testbed.protocol import testbed_pb2 as wire
 from skyhop_testbed.words import ENDED
 from waiting import wait_for
 
@@ -195,11 +195,11 @@ def test_an_agent_that_is_killed_settles_its_run_once(
         wait_for(lambda: agent.log().count("follows") > 1, why=agent.log)
         time.sleep(0.5)
         answer = {"run": run, "ready": True, "port": 5201}
-        forged = orchestrator.signed_message(
-            wire.TaskResult, {**answer, "ready": False}, forged=True
+        forged = orchestrator.signed(
+            api.OrderKind.TASK_RESULT, {**answer, "ready": False}, forged=True
         )
-        for result in (forged, orchestrator.signed_message(wire.TaskResult, answer)):
-            orchestrator.send(wire.Order(task_result=result))
+        for result in (forged, orchestrator.signed(api.OrderKind.TASK_RESULT, answer)):
+            orchestrator.send(result)
     wait_for(lambda: is_settled(orchestrator, run), why=agent.log)
     assert orchestrator.states(run)[-1] == "complete"
     assert len(set(orchestrator.states(run))) == len(orchestrator.states(run))
@@ -438,7 +438,7 @@ def test_a_certificate_is_renewed_with_a_new_key(
         say=said.append,
         clock=SYSTEM_CLOCK,
     )
-    new = renew(state, old, link.stub)
+    new = renew(state, old, link.wire)
     assert new.key_pem != old.key_pem
     assert new == read_identity(state)
     link.connect(new)
@@ -457,10 +457,10 @@ def test_a_run_that_is_stopped_keeps_its_files(
     run = orchestrator.plan(job("sh", "-c", "echo x > out; exec sleep 300"))
     wait_for((agent.state / "runs" / run / "work" / "out").exists, why=agent.log)
     stop = {"run": run, "reason": "owner"}
-    forged = orchestrator.signed_message(wire.Stop, {**stop, "reason": "user"}, forged=True)
-    orchestrator.send(wire.Order(stop=forged))
+    forged = orchestrator.signed(api.OrderKind.STOP, {**stop, "reason": "user"}, forged=True)
+    orchestrator.send(forged)
     wait_for(lambda: "refused: an order is not signed" in agent.log(), why=agent.log)
-    orchestrator.send(wire.Order(stop=orchestrator.signed_message(wire.Stop, stop)))
+    orchestrator.send(orchestrator.signed(api.OrderKind.STOP, stop))
     wait_for(lambda: (run, "client") in orchestrator.complete, why=agent.log)
     assert orchestrator.states(run)[-1] == "aborted(owner)"
     manifest = json.loads(orchestrator.files[f"{run}/client/manifest.json"])

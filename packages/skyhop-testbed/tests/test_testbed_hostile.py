@@ -30,6 +30,7 @@ from testbed_machine import Machine, machine
 from damaged import Trial
 from needs import cases, needs_namespaces
 from skyhop.errors import InputError, SkyhopError
+from skyhop_testbed import api
 from skyhop_testbed.calendar import occurrences
 from skyhop_testbed.client import Testbed, read_files
 from skyhop_testbed.ids import new_id
@@ -470,7 +471,7 @@ def test_no_secret_is_where_others_look(tmp_path: Path) -> None:
         (tmp_path / "a.invitation").unlink()
         agent.start()
         with made.testbed() as user:
-            user.put_user({"name": "ann", "role": "user"})
+            user.put_user(api.PutUser(name="ann", role="user"))
             ann = user.credential("ann")
             wait_for(lambda: user.node("a")["online"], why=lambda: made.log)
         ann.write(tmp_path / "ann.json")

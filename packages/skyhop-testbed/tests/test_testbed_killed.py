@@ -33,6 +33,7 @@ from testbed_machine import (
 
 from needs import cases, needs_namespaces, needs_program, recorded
 from skyhop.errors import SkyhopError
+from skyhop_testbed import api
 from skyhop_testbed.client import Testbed
 from skyhop_testbed.words import ENDED, State
 from waiting import wait_for
@@ -455,7 +456,7 @@ def test_a_node_whose_disk_is_full_goes_on_when_there_is_room(made: Machine) -> 
 
 def _make_users(testbed: Testbed, count: int) -> None:
     for place in range(count):
-        testbed.put_user({"name": f"u{place}", "role": "user", "team": "y" * 500})
+        testbed.put_user(api.PutUser(name=f"u{place}", role="user", team="y" * 500))
 
 
 def _enlarge(pid: int, place: Path) -> None:

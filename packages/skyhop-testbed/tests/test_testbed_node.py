@@ -16,8 +16,8 @@ from node_here import NodeHere, Script
 from testbed_fake_orchestrator import NODE
 
 from needs import cases
+from skyhop_testbed import api
 from skyhop_testbed.executor.execution import GRACE_S, GRACE_WITH_NETWORK_S
-from skyhop_testbed.protocol import testbed_pb2 as wire
 
 SERVED, OTHER = "01JZZZZZZZZZZZZZZZZZZZZZZZ", "01JZZZZZZZZZZZZZZZZZZZZZZY"
 
@@ -164,9 +164,9 @@ def test_an_agent_that_is_killed_settles_its_run_once(node: NodeHere, state: str
     if has_server:
         node.clock.advance(1)
         answer = {"run": run, "ready": True, "port": 5201}
-        forged = at.signed_message(wire.TaskResult, {**answer, "ready": False}, forged=True)
-        for result in (forged, at.signed_message(wire.TaskResult, answer)):
-            at.send(wire.Order(task_result=result))
+        forged = at.signed(api.OrderKind.TASK_RESULT, {**answer, "ready": False}, forged=True)
+        for result in (forged, at.signed(api.OrderKind.TASK_RESULT, answer)):
+            at.send(result)
     node.until_settled(run)
     assert at.states(run)[-1] == "complete"
     assert len(set(at.states(run))) == len(at.states(run))
@@ -243,9 +243,7 @@ def test_orders_that_are_old_or_not_signed_are_refused(node: NodeHere) -> None:
     node.start()
     at.publish()
     node.until(lambda: kept_revision(node) == 1)
-    forged = at.schedule(revision=9)
-    forged.schedule.signature = bytes(64)
-    at.send(forged)
+    at.send(at.schedule(revision=9).model_copy(update={"signature": bytes(64)}))
     at.send(at.schedule(revision=0))
     at.send(at.schedule(node="edh", revision=9))
     node.until(lambda: node.log().count("refused:") == 3)
@@ -389,10 +387,10 @@ def test_a_run_that_is_stopped_keeps_its_files(node: NodeHere) -> None:
     run = at.plan(job("sleep", "30"))
     node.until(lambda: node.started(run))
     stop = {"run": run, "reason": "owner"}
-    forged = at.signed_message(wire.Stop, {**stop, "reason": "user"}, forged=True)
-    at.send(wire.Order(stop=forged))
+    forged = at.signed(api.OrderKind.STOP, {**stop, "reason": "user"}, forged=True)
+    at.send(forged)
     node.until(lambda: "refused: an order is not signed" in node.log())
-    at.send(wire.Order(stop=at.signed_message(wire.Stop, stop)))
+    at.send(at.signed(api.OrderKind.STOP, stop))
     node.until(lambda: (run, "client") in at.complete)
     assert at.states(run)[-1] == "aborted(owner)"
     assert manifest(node, run)["result"]["partial"]

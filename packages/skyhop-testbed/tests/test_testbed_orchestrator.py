@@ -28,6 +28,7 @@ from testbed_harness import (
 
 from needs import cases
 from skyhop.errors import InputError, SkyhopError
+from skyhop_testbed import api
 from skyhop_testbed.agent.deciding import Situation, hindrance
 from skyhop_testbed.agent.schedule import read_schedule
 from skyhop_testbed.ids import is_id, new_id
@@ -569,9 +570,9 @@ def test_a_disabled_user_cannot_log_in_and_the_last_administrator_stays(
 ) -> None:
     with at.writing(ADMIN) as ctx:
         token = accounts.issue(ctx, "token", of_user="bob")
-        accounts.put_user(ctx, {"name": "bob", "disabled": True})
+        accounts.put_user(ctx, api.PutUser(name="bob", disabled=True))
         with pytest.raises(InputError, match="last administrator"):
-            accounts.put_user(ctx, {"name": "root", "role": "user"})
+            accounts.put_user(ctx, api.PutUser(name="root", role="user"))
         with pytest.raises(InputError, match="last administrator"):
             accounts.delete_user(ctx, "root")
     with pytest.raises(UnknownCallerError, match="disabled"):
@@ -593,7 +594,7 @@ def test_disabling_or_deleting_a_user_cancels_the_jobs(at: LocalOrchestrator, wa
         if way == "removed":
             assert accounts.delete_user(ctx, "bob") == 3
         else:
-            assert accounts.put_user(ctx, {"name": "bob", "disabled": True})["jobs_ended"] == 3
+            assert accounts.put_user(ctx, api.PutUser(name="bob", disabled=True))["jobs_ended"] == 3
     assert state_of(at, going) == ("aborted", "user")
     left = [row for row in all_runs(at) if State(row["state"]) not in ENDED]
     assert [row["job"] for row in left] == [others]
@@ -603,7 +604,7 @@ def test_disabling_or_deleting_a_user_cancels_the_jobs(at: LocalOrchestrator, wa
         (bobs,) = [row for row in accounts.users(ctx) if row["name"] == "bob"]
         assert bobs["disabled"]
         # A user who is enabled again has no jobs.
-        accounts.put_user(ctx, {"name": "bob", "disabled": False})
+        accounts.put_user(ctx, api.PutUser(name="bob", disabled=False))
         assert jobs.listing(ctx, user="bob") == []
 
 

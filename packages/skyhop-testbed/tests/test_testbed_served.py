@@ -9,17 +9,16 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import grpc
 import pytest
-from test_testbed_access import admin_submit, code_of
-from testbed_harness import Served, job, served
+from test_testbed_access import admin_submit, asked, followed
+from testbed_harness import Served, event, job, served
 
 from skyhop.errors import InputError, RunError
+from skyhop_testbed import api
+from skyhop_testbed.api import ErrorKind
 from skyhop_testbed.client import Credential, Testbed
 from skyhop_testbed.keys import make_request
 from skyhop_testbed.orchestrator.authority import open_authority
-from skyhop_testbed.protocol import testbed_pb2 as pb
-from skyhop_testbed.protocol import testbed_pb2_grpc as stubs
 
 pytestmark = pytest.mark.integration
 
@@ -32,7 +31,7 @@ def testbed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
             # Tests send more requests than users do.
             often = 100_000
             admin.put_config({"requests_per_minute": often, "refused_per_minute": often})
-            admin.put_node({"name": "a"})
+            admin.put_node(api.PutNode(name="a"))
         yield made
 
 
@@ -44,14 +43,15 @@ def test_the_agents_port_wants_a_certificate_of_this_testbeds(
     forged = other.sign_node("a", request, dt.datetime.now(dt.UTC))
     expired_key, expired = _certificate(testbed, "a", days_ago=91)
     unknown_key, unknown = _certificate(testbed, "a", days_ago=0)
-    for channel, code in (
-        (testbed.channel(testbed.agents), grpc.StatusCode.UNAVAILABLE),
-        (testbed.channel(testbed.agents, key, forged), grpc.StatusCode.UNAVAILABLE),
-        (testbed.channel(testbed.agents, expired_key, expired), grpc.StatusCode.UNAVAILABLE),
+    for identity_pem, kind in (
+        (None, ErrorKind.UNREACHABLE),
+        (key + forged, ErrorKind.UNREACHABLE),
+        (expired_key + expired, ErrorKind.UNREACHABLE),
         # Signed by the testbed's authority, but never issued, or revoked.
-        (testbed.channel(testbed.agents, unknown_key, unknown), grpc.StatusCode.UNAUTHENTICATED),
+        (unknown_key + unknown, ErrorKind.UNAUTHENTICATED),
     ):
-        assert code_of(lambda c=channel: stubs.AgentStub(c).Report(pb.Batch(), timeout=60)) is code
+        wire = testbed.wire(testbed.agents, identity_pem)
+        assert asked(wire, api.REPORT, api.Batch()) is kind
 
 
 def _certificate(testbed: Served, node: str, *, days_ago: float) -> tuple[bytes, bytes]:
@@ -76,8 +76,8 @@ def test_kept_telemetry_is_read_by_a_process_of_its_own(testbed: Served) -> None
     now_ns = time.time_ns() // 10**9 * 10**9
     agent = testbed.agent("measured")
     samples = [{"time_ns": now_ns + n * 10**9, "pop_ping_latency_ms": 20.0 * n} for n in range(4)]
-    told = pb.Event(seq=1, at_ns=now_ns, kind="telemetry", json=json.dumps({"samples": samples}))
-    agent.Report(pb.Batch(events=[told]), timeout=60)
+    told = event(1, now_ns, "telemetry", json.dumps({"samples": samples}))
+    agent.call(api.REPORT, api.Batch(events=[told]), 60.0)
     with testbed.testbed() as admin:
         fields, end_ns = ["pop_ping_latency_ms"], now_ns + 10**10
         frame = admin.telemetry("measured", now_ns, end_ns, fields)
@@ -99,22 +99,22 @@ def test_a_new_schedule_reaches_fifty_agents_in_two_seconds(testbed: Served) -> 
             node, hour = names[number % 50], number // 50
             when = f'at = "2099-01-01T{hour:02}:00:00Z"'
             admin_submit(admin, job(f"j{number}", when, nodes=f'["{node}"]'))
-        streams = [agent.Follow(pb.FollowRequest(), timeout=60) for agent in agents]
-        first = list(pool.map(next, streams))
-        waiting = [pool.submit(_arrives, stream, "last") for stream in streams]
+        streams = list(pool.map(followed, agents))
+        first = list(pool.map(next, (orders for _, orders in streams)))
+        waiting = [pool.submit(_arrives, orders, "last") for _, orders in streams]
         listed = ", ".join(f'"{name}"' for name in names)
         when = 'at = "2099-01-02T00:00:00Z"'
         begin = time.monotonic()
         admin_submit(admin, job("last", when, nodes=f"[{listed}]"))
         took = [each.result(30) - begin for each in waiting]
-        for stream in streams:
+        for stream, _ in streams:
             stream.cancel()
     assert len(first) == len(took) == 50
     assert max(took) < 2.0, f"{max(took):.2f} s"
 
 
-def _arrives(stream: Iterator[pb.Order], name: str) -> float:
-    for order in stream:
-        if f'"id":"{name}"'.encode() in order.schedule.body:
+def _arrives(orders: Iterator[api.Order], name: str) -> float:
+    for order in orders:
+        if f'"id":"{name}"'.encode() in order.body:
             return time.monotonic()
     raise AssertionError("the stream ended")

@@ -32,6 +32,7 @@ from damaged import Trial
 from needs import missing
 from skyhop.errors import InputError, RunError
 from skyhop.telemetry.maps import recorded_map
+from skyhop_testbed import api
 from skyhop_testbed.orchestrator import accounts, jobs, nodes, runs
 from skyhop_testbed.orchestrator.core import Orchestrator
 from skyhop_testbed.orchestrator.request_context import ITSELF, Caller
@@ -135,12 +136,12 @@ def fill(directory: Path) -> Testbed:
     bed.tokens["admin"] = token
     with orchestrator.writing(ITSELF) as ctx:
         for name, role in (("ann", "user"), ("bob", "user-priv"), ("cem", "user")):
-            accounts.put_user(ctx, {"name": name, "role": role, "full_name": f"{name} {HOSTILE}"})
+            accounts.put_user(ctx, api.PutUser(name=name, role=role, full_name=f"{name} {HOSTILE}"))
             bed.tokens[name] = accounts.issue(ctx, accounts.TOKEN, of_user=name, label=HOSTILE)
         place = {"latitude_deg": 41.41, "longitude_deg": 2.1}
         about = {"description": HOSTILE, "provider": HOSTILE}
-        nodes.put(ctx, {"name": "bcn-1", "owner": "ann", **about, **place})
-        nodes.put(ctx, {"name": "ams-1", "address": "192.0.2.7"})
+        nodes.put(ctx, api.PutNode(name="bcn-1", owner="ann", **about, **place))
+        nodes.put(ctx, api.PutNode(name="ams-1", address="192.0.2.7"))
         nodes.set_policy(ctx, "bcn-1", {"programs": ["ping", "only-its-owner-reads-this"]})
     _add_job(bed, directory)
     bed.app = make_app(orchestrator)
@@ -343,7 +344,7 @@ def test_sessions_end_by_time_by_logging_out_and_with_their_user(own: Testbed) -
     kept.cookies.set("__Host-skyhop", cookie)
     assert kept.get("/").status_code == 303, "a stolen cookie is invalid after the log-out"
     with own.orchestrator.writing(ITSELF) as ctx:
-        accounts.put_user(ctx, {"name": "cem", "disabled": True})
+        accounts.put_user(ctx, api.PutUser(name="cem", disabled=True))
     assert own.client("cem").get("/").status_code == 303
     own.now_ns += 12 * HOUR - S
     assert own.client("ann").get("/").status_code == 200

@@ -1,8 +1,8 @@
-# ruff: noqa: N802, D102
-"""Fake orchestrator for tests of the agent: real gRPC and TLS, with orders that a test makes."""
+"""Fake orchestrator for tests of the agent: real HTTP and TLS, with orders that a test makes."""
 
 from __future__ import annotations
 
+import asyncio
 import datetime as dt
 import hashlib
 import json
@@ -11,27 +11,29 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
-from concurrent import futures
+from collections.abc import AsyncIterator, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import grpc
+from starlette.requests import Request
 
+from skyhop_testbed import api
 from skyhop_testbed.agent.identity import enrol
 from skyhop_testbed.clock import SYSTEM_CLOCK, Clock
 from skyhop_testbed.ids import new_id
 from skyhop_testbed.orchestrator.authority import open_authority
-from skyhop_testbed.protocol import testbed_pb2 as wire
-from skyhop_testbed.protocol import testbed_pb2_grpc as services
+from skyhop_testbed.orchestrator.http import make_app, read_message
+from skyhop_testbed.orchestrator.https import HttpsServer, bound
+from skyhop_testbed.orchestrator.request_context import NotFoundError, UnknownCallerError
 
 NODE = "bcn-1"
 TOKEN = "good-once"
 S_NS = 1_000_000_000
 
 
-class FakeOrchestrator(services.AgentServicer, services.EnrolmentServicer):
+class FakeOrchestrator:
     """Orchestrator that records the agent's calls, and can delay or refuse them.
 
     The timestamps of its orders are those of `clock`.
@@ -55,32 +57,53 @@ class FakeOrchestrator(services.AgentServicer, services.EnrolmentServicer):
         self.batches = 0
         self.reached: dict[str, threading.Event] = {}
         self.held: dict[str, threading.Event] = {}
-        self._orders: list[Any] = []
-        self._news = threading.Condition()
+        self._orders: list[api.Order] = []
         self._ports = (0, 0)
-        self._server: Any = None
         self.start()
 
     def start(self) -> None:
         """Serve, on the same ports as before a stop."""
-        self._server = grpc.server(
-            futures.ThreadPoolExecutor(16), options=[("grpc.so_reuseport", 0)]
-        )
-        services.add_AgentServicer_to_server(self, self._server)
-        services.add_EnrolmentServicer_to_server(self, self._server)
-        pair = [(self.authority.server_key_pem, self.authority.server_certificate_pem)]
-        authority = self.authority.certificate_pem
-        users = grpc.ssl_server_credentials(pair)
-        agents = grpc.ssl_server_credentials(pair, authority, True)
-        self._ports = (
-            self._server.add_secure_port(f"localhost:{self._ports[0]}", users),
-            self._server.add_secure_port(f"localhost:{self._ports[1]}", agents),
-        )
-        self._server.start()
+        listeners = [bound(f"localhost:{port}") for port in self._ports]
+        users, agents = (int(each.getsockname()[1]) for each in listeners)
+        self._ports = (users, agents)
+        self._loop, self._stopping = asyncio.new_event_loop(), asyncio.Event()
+        pair = (self.directory / "server.key", self.directory / "server.pem")
+
+        async def serve() -> None:
+            servers = [
+                HttpsServer(make_app([api.ENROL], self._act), *pair),
+                HttpsServer(
+                    make_app(api.OPERATIONS.values(), self._act),
+                    *pair,
+                    clients=self.directory / "authority.pem",
+                ),
+            ]
+            for server, listener in zip(servers, listeners, strict=True):
+                server.start(listener)
+            await self._stopping.wait()
+            await asyncio.gather(*(server.stop() for server in servers))
+
+        self._loop.set_default_executor(ThreadPoolExecutor(16))
+        self._thread = threading.Thread(target=self._loop.run_until_complete, args=[serve()])
+        self._thread.start()
 
     def stop(self) -> None:
         """Stop serving, as in an outage."""
-        self._server.stop(None).wait()
+        self._loop.call_soon_threadsafe(self._stopping.set)
+        self._thread.join()
+        self._loop.close()
+
+    async def _act(self, operation: api.Operation[Any, Any], http: Request) -> Any:
+        message = await read_message(operation, http)
+        if operation is api.FOLLOW:
+            return self._follow(message)
+        more: list[Any] = []
+        if operation is api.UPLOAD:
+            frames = api.Frames()
+            more = [[each async for data in http.stream() for each in frames.feed(data)]]
+        method = getattr(self, operation.name.lower())
+        made = await asyncio.to_thread(method, message, *more)
+        return _only(made) if isinstance(made, bytes) else made
 
     def invitation(self, token: str = TOKEN) -> Path:
         """Write an invitation file for the node; return its path."""
@@ -135,16 +158,13 @@ class FakeOrchestrator(services.AgentServicer, services.EnrolmentServicer):
         self.revision += 1
         self.send(self.schedule())
 
-    def schedule(self, **others: Any) -> Any:
+    def schedule(self, **others: Any) -> api.Order:
         """Return the schedule, signed."""
         body = {"node": NODE, "revision": self.revision, "issued_ns": self.clock.now_ns()}
         body |= {"jobs": self.jobs, "runs": self.runs, "policy": self.policy}
         body |= {"scavenger_mode": self.mode}
         body["settings"] = {"heartbeat_s": 1.0, "late_s": 120.0, "reschedule_after_s": 1800.0}
-        text = json.dumps({**body, **others}).encode()
-        signature = self.authority.sign_order(text)
-        order = wire.Schedule(revision=self.revision, body=text, signature=signature)
-        return wire.Order(schedule=order)
+        return self.signed(api.OrderKind.SCHEDULE, {**body, **others})
 
     def task(
         self,
@@ -172,22 +192,20 @@ class FakeOrchestrator(services.AgentServicer, services.EnrolmentServicer):
             "client": "edh",
         }
         body |= {"start_ns": now_ns, "end_ns": now_ns + round(spec["length"] * S_NS)}
-        text = json.dumps(body).encode()
-        signed = self.authority.sign_order(text)
-        self.send(wire.Order(task=wire.Task(task=name, body=text, signature=signed)))
+        self.send(self.signed(api.OrderKind.TASK, body))
         return name
 
-    def signed_message(self, kind: Any, body: dict[str, Any], *, forged: bool = False) -> Any:
-        """Return a signed message of a kind; with `forged`, its signature is wrong."""
+    def signed(
+        self, kind: api.OrderKind, body: dict[str, Any], *, forged: bool = False
+    ) -> api.Order:
+        """Return a signed order of a kind; with `forged`, its signature is wrong."""
         text = json.dumps({"node": NODE, **body}).encode()
         signature = self.authority.sign_order(text + b" " if forged else text)
-        return kind(body=text, signature=signature)
+        return api.Order(kind=kind, body=text, signature=signature)
 
-    def send(self, order: Any) -> None:
+    def send(self, order: api.Order) -> None:
         """Send an order to all agents that follow."""
-        with self._news:
-            self._orders.append(order)
-            self._news.notify_all()
+        self._orders.append(order)
 
     def states(self, run: str) -> list[str]:
         """Return the reported states of a run in order, with reasons in parentheses."""
@@ -199,78 +217,85 @@ class FakeOrchestrator(services.AgentServicer, services.EnrolmentServicer):
 
     # Called by the agent.
 
-    def Enrol(self, request: Any, context: Any) -> Any:
+    def enrol(self, request: api.Enrol) -> api.Certificate:
+        """Sign the first certificate of a node, if its token is good."""
         if request.token not in self.tokens:
-            context.abort(grpc.StatusCode.UNAUTHENTICATED, "the token is not good any more")
+            raise UnknownCallerError("the token is not good any more")
         self.tokens.discard(request.token)
-        return self._signed(request.node, request.csr_pem)
+        return self._certificate(request.node, request.csr_pem)
 
-    def Renew(self, request: Any, context: Any) -> Any:
-        name = context.auth_context()["x509_common_name"][0].decode()
-        return self._signed(name, request.csr_pem)
+    def renew(self, request: api.Renew) -> api.Certificate:
+        """Sign the next certificate of the node."""
+        return self._certificate(NODE, request.csr_pem)
 
-    def _signed(self, node: str, request_pem: bytes) -> Any:
+    def _certificate(self, node: str, request_pem: bytes) -> api.Certificate:
         now = dt.datetime.now(dt.UTC)
-        certificate = self.authority.sign_node(node, request_pem, now)
-        return wire.Certificate(
-            certificate_pem=certificate,
+        return api.Certificate(
+            certificate_pem=self.authority.sign_node(node, request_pem, now),
             authority_pem=self.authority.certificate_pem,
             orders_key=self.authority.orders_key,
         )
 
-    def Follow(self, request: Any, context: Any) -> Iterator[Any]:
-        if request.revision != self.revision:
-            yield self.schedule()
+    async def _follow(self, request: api.Follow) -> AsyncIterator[api.Order | None]:
+        yield self.schedule() if request.revision != self.revision else None
         place = len(self._orders)
-        while context.is_active():
-            with self._news:
-                if len(self._orders) == place:
-                    self._news.wait(0.2)
-                new, place = self._orders[place:], len(self._orders)
-            yield from new
+        while not self._stopping.is_set():
+            new, place = self._orders[place:], len(self._orders)
+            for order in new:
+                yield order
+            await asyncio.sleep(0.05)
 
-    def Claim(self, request: Any, _context: Any) -> Any:
+    def claim(self, request: api.Claim) -> api.Grant:
+        """Grant the first claim of a run."""
         self.claims.append((request.run, request.fence))
         self._pass("claim")
         fences = {fence for run, fence in self.claims if run == request.run}
         granted = self.grants and len(fences) == 1
-        return wire.ClaimReply(granted=granted, fence=request.fence, reason="" if granted else "no")
+        return api.Grant(granted=granted, reason="" if granted else "no")
 
-    def Report(self, request: Any, _context: Any) -> Any:
+    def report(self, request: api.Batch) -> api.Ack:
+        """Record events that are new."""
         self.batches += 1
         known = {seq for seq, _, _ in self.events}
         for event in request.events:
             if event.seq not in known:
-                self.events.append((event.seq, event.kind, json.loads(event.json)))
+                self.events.append((event.seq, event.kind, json.loads(event.body)))
         last = max((event.seq for event in request.events), default=0)
-        return wire.Ack(seq=last, at_ns=self.clock.now_ns())
+        return api.Ack(seq=last, at_ns=self.clock.now_ns())
 
-    def Input(self, request: Any, _context: Any) -> Iterator[Any]:
+    def input(self, request: api.Input) -> bytes:
+        """Return an input file from an offset on."""
         self._pass("input")
-        yield wire.Piece(data=self.inputs[request.name][request.offset :])
+        if request.name not in self.inputs:
+            raise NotFoundError(f"there is no {request.name}")
+        return self.inputs[request.name][request.offset :]
 
-    def UploadState(self, request: Any, _context: Any) -> Any:
+    def uploadstate(self, request: api.RunSide) -> api.Offsets:
+        """Return the received bytes of each file of a run's side."""
         prefix = f"{request.run}/{request.side}/"
         there = {n.removeprefix(prefix): len(d) for n, d in self.files.items() if prefix in n}
-        return wire.Offsets(offsets=there)
+        return api.Offsets(offsets=there)
 
-    def Upload(self, request_iterator: Any, _context: Any) -> Any:
+    def upload(self, of: api.RunSide, pieces: Iterable[tuple[api.Piece, bytes]]) -> api.Stored:
+        """Store pieces of files; the manifest completes a run's side."""
         self._pass("upload")
-        complete = False
-        for chunk in request_iterator:
-            name = f"{chunk.run}/{chunk.side}/{chunk.name}"
-            self.files[name] = self.files.get(name, b"")[: chunk.offset] + chunk.data
-            if chunk.name == "manifest.json":
-                listed = json.loads(self.files[name])["files"]
+        complete, place = False, f"{of.run}/{of.side}"
+        for piece, data in pieces:
+            name = f"{place}/{piece.name}"
+            self.files[name] = self.files.get(name, b"")[: piece.offset] + data
+            if piece.name == "manifest.json":
+                listed = json.loads(data)["files"]
                 complete = all(
-                    hashlib.sha256(
-                        self.files[f"{chunk.run}/{chunk.side}/{each['name']}"]
-                    ).hexdigest()
+                    hashlib.sha256(self.files[f"{place}/{each['name']}"]).hexdigest()
                     == each["sha256"]
                     for each in listed
                 )
-                self.complete.add((chunk.run, chunk.side))
-        return wire.Stored(complete=complete)
+                self.complete.add((of.run, of.side))
+        return api.Stored(complete=complete)
+
+
+async def _only(data: bytes) -> AsyncIterator[bytes]:
+    yield data
 
 
 class AgentProcess:

@@ -16,16 +16,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import grpc
 from conftest import skyhop_command
 
+from skyhop_testbed import api
 from skyhop_testbed.client import Credential, Testbed
 from skyhop_testbed.keys import make_request
 from skyhop_testbed.orchestrator import accounts, jobs, nodes
 from skyhop_testbed.orchestrator.core import Orchestrator
 from skyhop_testbed.orchestrator.request_context import ITSELF, Caller
-from skyhop_testbed.protocol import testbed_pb2 as pb
-from skyhop_testbed.protocol import testbed_pb2_grpc as stubs
+from skyhop_testbed.wire import Wire, client_context, open_http
 from skyhop_testbed.words import Role
 
 S = 1_000_000_000
@@ -82,7 +81,7 @@ class LocalOrchestrator:
         """Open a writing request context of a caller."""
         return self.orchestrator.writing(caller)
 
-    def submit(self, text: str, caller: Caller = ANN) -> dict[str, Any]:
+    def submit(self, text: str, caller: Caller = ANN) -> api.SubmittedJob:
         """Submit a job as a caller."""
         with self.writing(caller) as ctx:
             return jobs.submit(ctx, text, {}, self.orchestrator.objects)
@@ -92,7 +91,7 @@ class LocalOrchestrator:
         with self.writing(Caller(node, Role.NODE)) as ctx:
             last = first or nodes.get(ctx, node)["last_seq"] + 1
             events = [
-                (last + place, self.now_ns, kind, json.dumps(body))
+                event(last + place, self.now_ns, kind, json.dumps(body))
                 for place, (kind, body) in enumerate(bodies)
             ]
             return nodes.report(ctx, events)[0]
@@ -142,10 +141,15 @@ def _fill(orchestrator: Orchestrator) -> None:
             ("bob", "user"),
             ("pia", "user-priv"),
         ):
-            accounts.put_user(ctx, {"name": name, "role": role})
+            accounts.put_user(ctx, api.PutUser(name=name, role=role))
         for name in ("a", "b"):
-            nodes.put(ctx, {"name": name, "owner": "ann", "latitude_deg": 41.387})
-        nodes.put(ctx, {"name": "s", "address": "192.0.2.1"})
+            nodes.put(ctx, api.PutNode(name=name, owner="ann", latitude_deg=41.387))
+        nodes.put(ctx, api.PutNode(name="s", address="192.0.2.1"))
+
+
+def event(seq: int, at_ns: int, kind: str, body: str) -> api.Event:
+    """Return an event of a node, with a body that need not be valid."""
+    return api.Event(seq=seq, at_ns=at_ns, kind=kind, body=body)
 
 
 def job(name: str = "j", when: str = 'at = "now"', **keys: str) -> str:
@@ -165,7 +169,7 @@ class Served:
     users: str
     agents: str
     web: str
-    channels: list[grpc.Channel] = field(default_factory=list)
+    wires: list[Wire] = field(default_factory=list)
 
     def testbed(self, path: Path | None = None) -> Testbed:
         """Return a client with a credential file, by default the administrator's."""
@@ -176,28 +180,31 @@ class Served:
         """Certificate of the authority that signs its certificates, PEM."""
         return (self.directory / "keys" / "authority.pem").read_bytes()
 
-    def channel(
-        self, address: str, key: bytes | None = None, chain: bytes | None = None
-    ) -> grpc.Channel:
-        """Return a TLS channel to one of its ports, closed with the orchestrator."""
-        trusted = grpc.ssl_channel_credentials(self.authority_pem, key, chain)
-        made = grpc.secure_channel(address, trusted, [("grpc.enable_http_proxy", 0)])
-        self.channels.append(made)
+    def wire(
+        self, address: str, identity_pem: bytes | None = None, token: str | None = None
+    ) -> Wire:
+        """Return a connection to one of its ports, closed with the orchestrator."""
+        made = Wire(open_http(address, client_context(self.authority_pem, identity_pem)), token)
+        self.wires.append(made)
         return made
 
-    def enrol(self, node: str, token: str) -> tuple[bytes, bytes]:
+    def enrol(self, node: str, token: str) -> bytes:
         """Enrol a node; return its key and certificate."""
-        key, request = make_request(node)
-        asked = pb.EnrolRequest(node=node, token=token, csr_pem=request)
-        stub = stubs.EnrolmentStub(self.channel(self.users))
-        return key, stub.Enrol(asked, timeout=60).certificate_pem
+        return enrolled(self.wire(self.users), node, token)
 
-    def agent(self, node: str) -> stubs.AgentStub:
-        """Create and enrol a node; return a stub of the agents' port for it."""
+    def agent(self, node: str) -> Wire:
+        """Create and enrol a node; return its connection to the agents' port."""
         with self.testbed() as testbed:
-            testbed.put_node({"name": node})
-            key, chain = self.enrol(node, testbed.invitation(node)["token"])
-        return stubs.AgentStub(self.channel(self.agents, key, chain))
+            testbed.put_node(api.PutNode(name=node))
+            identity_pem = self.enrol(node, testbed.invitation(node)["token"])
+        return self.wire(self.agents, identity_pem)
+
+
+def enrolled(users: Wire, node: str, token: str) -> bytes:
+    """Enrol a node over the users' port; return its key and certificate."""
+    key, request = make_request(node)
+    asked = api.Enrol(node=node, token=token, csr_pem=request)
+    return key + users.call(api.ENROL, asked, 60.0).certificate_pem
 
 
 @contextlib.contextmanager
@@ -225,8 +232,8 @@ def served(directory: Path, *more: str) -> Iterator[Served]:
     try:
         yield made
     finally:
-        for channel in made.channels:
-            channel.close()
+        for wire in made.wires:
+            wire.close()
         process.terminate()
         try:
             process.wait(60)
@@ -236,5 +243,4 @@ def served(directory: Path, *more: str) -> Iterator[Served]:
 
 
 def _environment() -> dict[str, str]:
-    # With GRPC_* set, the gRPC library would log to standard error.
-    return {k: v for k, v in os.environ.items() if not k.startswith(("GRPC_", "SKYHOP_TESTBED"))}
+    return {k: v for k, v in os.environ.items() if not k.startswith("SKYHOP_TESTBED")}

@@ -1,168 +1,111 @@
-"""Orchestrator in the test process: real procedures, roles and messages, no socket and TLS."""
+"""Orchestrator in the test process: real operations, roles and messages, no socket and TLS."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+import ssl
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
-import grpc
-from cryptography import x509
-from cryptography.x509.oid import NameOID
-from testbed_harness import StandingClock
+import httpx
+from testbed_harness import StandingClock, enrolled
 
-from skyhop_testbed import client
+from skyhop_testbed import api, wire
 from skyhop_testbed.cli import testbed_admin
 from skyhop_testbed.client import Credential, Testbed
-from skyhop_testbed.keys import make_request
 from skyhop_testbed.orchestrator.core import Orchestrator
-from skyhop_testbed.orchestrator.rpc import Service
-from skyhop_testbed.protocol import testbed_pb2 as pb
-from skyhop_testbed.protocol import testbed_pb2_grpc as stubs
-from skyhop_testbed.serve import NODES, USERS, BoundPorts
+from skyhop_testbed.orchestrator.service import Service
+from skyhop_testbed.serve import BoundPorts
+from skyhop_testbed.wire import Wire
 
 ADDRESS = "in-process.test:1"
-_PEER = "ipv4:192.0.2.50:40000"
+_PEER = ("192.0.2.50", 40_000)
 
 
-class RefusedError(grpc.RpcError):  # type: ignore[misc]
-    """Call that ended with a status other than OK."""
+class Line(httpx.BaseTransport):
+    """Transport that calls an ASGI application in a loop that runs only meanwhile.
 
-    def __init__(self, code: grpc.StatusCode, details: str, trailing: Sequence[Any] = ()) -> None:
-        super().__init__(details)
-        self._code, self._details, self._trailing = code, details, tuple(trailing)
+    Args:
+        loop: the application's loop.
+        app: the application.
+        certificate: the client's certificate, PEM; "" for none.
+    """
 
-    def code(self) -> grpc.StatusCode:
-        """Return the gRPC status code."""
-        return self._code
+    def __init__(self, loop: asyncio.AbstractEventLoop, app: Any, certificate: str = "") -> None:
+        self._loop, self._app, self._certificate = loop, app, certificate
 
-    def details(self) -> str:
-        """Return the text of the status."""
-        return self._details
-
-    def trailing_metadata(self) -> tuple[Any, ...]:
-        """Return the metadata that came with the status."""
-        return self._trailing
-
-
-class _Context:
-    """Fake of gRPC's servicer context: metadata and certificate of the caller."""
-
-    def __init__(self, metadata: Any, certificate: bytes | None) -> None:
-        self._metadata, self._certificate = metadata, certificate
-
-    def invocation_metadata(self) -> Any:
-        return tuple(self._metadata or ())
-
-    def auth_context(self) -> dict[str, list[bytes]]:
-        if self._certificate is None:
-            return {}
-        subject = x509.load_pem_x509_certificate(self._certificate).subject
-        name = str(subject.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value)
-        return {"x509_common_name": [name.encode()], "x509_pem_cert": [self._certificate]}
-
-    def peer(self) -> str:
-        return _PEER
-
-    async def abort(self, code: grpc.StatusCode, details: str, trailing: Any = ()) -> None:
-        raise RefusedError(code, details, trailing)
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        """Send a request; return the response once its head has arrived."""
+        chain = [self._certificate] if self._certificate else []
+        scope = {
+            "type": "http",
+            "asgi": {"version": "3.0", "spec_version": "2.3"},
+            "http_version": "1.1",
+            "method": request.method,
+            "path": request.url.path,
+            "raw_path": request.url.raw_path,
+            "root_path": "",
+            "scheme": "https",
+            "query_string": request.url.query,
+            "headers": [(name.lower(), value) for name, value in request.headers.raw],
+            "client": _PEER,
+            "server": ("in-process.test", 1),
+            "extensions": {"tls": {"client_cert_chain": chain}},
+        }
+        exchange = _Exchange(self._loop, self._app, scope, request.read())
+        head = exchange.next()
+        return httpx.Response(head["status"], headers=head["headers"], stream=exchange)
 
 
-class _Stream:
-    """Iterator over the messages of a streaming call."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, pieces: Any, read: Any) -> None:
-        self._loop, self._pieces, self._read = loop, pieces, read
-
-    def __iter__(self) -> _Stream:
-        return self
-
-    def __next__(self) -> Any:
-        try:
-            return self._read(self._loop.run_until_complete(anext(self._pieces)))
-        except StopAsyncIteration:
-            raise StopIteration from None
-
-    def cancel(self) -> None:
-        """Close the stream from the client's side."""
-        self._loop.run_until_complete(self._pieces.aclose())
-
-
-class Line:
-    """Channel of a caller, with the methods of `grpc.Channel` that stubs call."""
+class _Exchange(httpx.SyncByteStream):
+    """Request and its response; the application goes on only when the next piece is wanted."""
 
     def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        offered: Sequence[grpc.GenericRpcHandler[Any, Any]],
-        certificate: bytes | None = None,
+        self, loop: asyncio.AbstractEventLoop, app: Any, scope: dict[str, Any], content: bytes
     ) -> None:
-        self._loop, self._offered, self._certificate = loop, offered, certificate
+        self._loop = loop
+        self._requests = [{"type": "http.request", "body": content, "more_body": False}]
+        self._sent = asyncio.Queue[Any]()
+        self._wanted = asyncio.Semaphore(0)
+        self._task = loop.create_task(app(scope, self._receive, self._send))
 
-    def unary_unary(
-        self, path: str, request_serializer: Any, response_deserializer: Any, **_: Any
-    ) -> Callable[..., Any]:
-        """Return a function that calls a procedure with one request and one answer."""
+    async def _receive(self) -> Any:
+        return self._requests.pop() if self._requests else await asyncio.Event().wait()
 
-        def call(asked: Any, metadata: Any = None, **_: Any) -> Any:
-            found, context = self._found(path, metadata)
-            message = found.request_deserializer(request_serializer(asked))
-            answer = self._loop.run_until_complete(found.unary_unary(message, context))
-            return response_deserializer(found.response_serializer(answer))
+    async def _send(self, message: Any) -> None:
+        self._sent.put_nowait(message)
+        await self._wanted.acquire()
 
-        return call
+    def next(self) -> Any:
+        """Run the loop until the application sends a message."""
 
-    def stream_unary(
-        self, path: str, request_serializer: Any, response_deserializer: Any, **_: Any
-    ) -> Callable[..., Any]:
-        """Return what calls a procedure of many messages and one answer."""
+        async def wait() -> Any:
+            waiting = asyncio.ensure_future(self._sent.get())
+            await asyncio.wait({self._task, waiting}, return_when=asyncio.FIRST_COMPLETED)
+            if not waiting.done():
+                waiting.cancel()
+                self._task.result()
+            return waiting.result()
 
-        def call(pieces: Iterator[Any], metadata: Any = None, **_: Any) -> Any:
-            found, context = self._found(path, metadata)
+        return self._loop.run_until_complete(wait())
 
-            async def messages() -> Any:
-                for piece in pieces:
-                    yield found.request_deserializer(request_serializer(piece))
-
-            answer = self._loop.run_until_complete(found.stream_unary(messages(), context))
-            return response_deserializer(found.response_serializer(answer))
-
-        return call
-
-    def unary_stream(
-        self, path: str, request_serializer: Any, response_deserializer: Any, **_: Any
-    ) -> Callable[..., _Stream]:
-        """Return what calls a procedure of one message and many answers."""
-
-        def call(asked: Any, metadata: Any = None, **_: Any) -> _Stream:
-            found, context = self._found(path, metadata)
-            message = found.request_deserializer(request_serializer(asked))
-
-            def read(piece: Any) -> Any:
-                return response_deserializer(found.response_serializer(piece))
-
-            return _Stream(self._loop, found.unary_stream(message, context), read)
-
-        return call
+    def __iter__(self) -> Iterator[bytes]:
+        more = True
+        while more:
+            self._wanted.release()
+            message = self.next()
+            more = message.get("more_body", False)
+            yield message.get("body", b"")
 
     def close(self) -> None:
-        """Close the channel; nothing to release."""
-
-    def _found(self, path: str, metadata: Any) -> tuple[Any, Any]:
-        @dataclass
-        class Details:
-            method: str
-            invocation_metadata: Any
-
-        for handlers in self._offered:
-            found = handlers.service(Details(path, metadata))  # type: ignore[arg-type]
-            if found is not None:
-                return found, _Context(metadata, self._certificate)
-        raise RefusedError(grpc.StatusCode.UNIMPLEMENTED, f"{path} is not offered here")
+        """End the exchange, as a client that hangs up does."""
+        self._task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            self._loop.run_until_complete(self._task)
 
 
 @dataclass
@@ -187,24 +130,24 @@ class Local:
         """Return a user's client of the orchestrator; by default the administrator's."""
         return Testbed(Credential.read(path or self.directory / "admin.json"))
 
-    def channel(self, where: str, key: bytes | None = None, chain: bytes | None = None) -> Any:
-        """Return a channel to the users' services, or with a certificate to the nodes' services."""
-        assert (key is None) == (chain is None)
-        names = USERS if where == self.users else NODES
-        return Line(self.loop, [self.service.handlers(name) for name in names], chain)
+    def wire(self, where: str, identity_pem: bytes | None = None, token: str | None = None) -> Wire:
+        """Return a connection to the users' port, or with a certificate to the agents' port."""
+        certificate = (identity_pem or b"").partition(b"-----BEGIN CERTIFICATE-----")
+        pem = b"".join(certificate[1:]).decode()
+        app = self.service.app(of_nodes=where == self.agents)
+        line = Line(self.loop, app, pem)
+        return Wire(httpx.Client(base_url=f"https://{ADDRESS}", transport=line), token)
 
-    def enrol(self, node: str, token: str) -> tuple[bytes, bytes]:
+    def enrol(self, node: str, token: str) -> bytes:
         """Enrol a node; return its key and certificate."""
-        key, request = make_request(node)
-        asked = pb.EnrolRequest(node=node, token=token, csr_pem=request)
-        return key, stubs.EnrolmentStub(self.channel(self.users)).Enrol(asked).certificate_pem
+        return enrolled(self.wire(self.users), node, token)
 
-    def agent(self, node: str) -> stubs.AgentStub:
-        """Return a new node's way in, as an agent has it."""
+    def agent(self, node: str) -> Wire:
+        """Return a new node's connection to the agents' port."""
         with self.testbed() as testbed:
-            testbed.put_node({"name": node})
-            key, chain = self.enrol(node, testbed.invitation(node)["token"])
-        return stubs.AgentStub(self.channel(self.agents, key, chain))
+            testbed.put_node(api.PutNode(name=node))
+            identity_pem = self.enrol(node, testbed.invitation(node)["token"])
+        return self.wire(self.agents, identity_pem)
 
 
 @contextlib.contextmanager
@@ -229,13 +172,16 @@ def local(directory: Path) -> Iterator[Local]:
         return Service(orchestrator, wait)
 
     made = Local(orchestrator, clock, loop, loop.run_until_complete(begin()), silences)
-    elsewhere = client.open_channel
+    elsewhere: Callable[[str, ssl.SSLContext], httpx.Client] = wire.open_http
 
-    def open_channel(credential: Credential) -> Any:
-        return made.channel(made.users) if credential.address == ADDRESS else elsewhere(credential)
+    def open_http(address: str, context: ssl.SSLContext) -> httpx.Client:
+        if address != ADDRESS:
+            return elsewhere(address, context)
+        line = Line(loop, made.service.app(of_nodes=False))
+        return httpx.Client(base_url=f"https://{ADDRESS}", transport=line)
 
     try:
-        with mock.patch.object(client, "open_channel", open_channel):
+        with mock.patch.object(wire, "open_http", open_http):
             yield made
     finally:
         made.service.close()

@@ -25,6 +25,7 @@ from conftest import skyhop_command
 from testbed_harness import Served, _environment
 
 from needs import needs_program, needs_root
+from skyhop_testbed import api
 from skyhop_testbed.agent.identity import enrol
 from skyhop_testbed.client import Testbed
 from skyhop_testbed.executor.journal import is_alive, read_journal
@@ -238,7 +239,7 @@ class Machine:
     def agent(self, name: str, *options: str, wire: Wire | None = None, **node: Any) -> Agent:
         """Make a node with its agent, not started yet; with a wire, it goes over that."""
         with self.served.testbed() as testbed:
-            testbed.put_node({"name": name, **node})
+            testbed.put_node(api.PutNode(name=name, **node))
             invitation = testbed.invitation(name)
         if wire is not None:
             invitation["agents"] = wire.address

@@ -26,6 +26,7 @@ from skyhop_testbed.words import ENDED, State
 if TYPE_CHECKING:
     import socket
 
+    from skyhop_testbed.api import PutNode, RunDocument, RunInfo, TriggerLine
     from skyhop_testbed.client import Testbed
 
 _S = 1_000_000_000
@@ -70,7 +71,7 @@ class _TestbenchState:
     is_finished: bool = False
 
 
-def run_demo(options: Options, clock: Clock = SYSTEM_CLOCK) -> list[dict[str, Any]]:
+def run_demo(options: Options, clock: Clock = SYSTEM_CLOCK) -> list[RunDocument]:
     """Start a testbed, run the demo's experiments, and delete all but their files.
 
     Returns:
@@ -134,7 +135,7 @@ class _Story:
         self._begin_ns = clock.now_ns()
         self._testbench = _TestbenchState()
 
-    def run(self) -> list[dict[str, Any]]:
+    def run(self) -> list[RunDocument]:
         """Run all experiments, and download their files."""
         from skyhop_testbed.client import Testbed
 
@@ -213,7 +214,7 @@ class _Story:
         """Print the page's address, and write a token for the login; return the address."""
         from skyhop_testbed.keys import write_private
 
-        address = str(testbed.config()["addresses"]["web"])
+        address = str(testbed.config().addresses["web"])
         token = str(json.loads(credential.read_text())["token"])
         login = self._state / "login.txt"
         write_private(login, f"{token}\n".encode())
@@ -224,41 +225,42 @@ class _Story:
 
     def _bring_nodes(self, testbed: Testbed) -> None:
         """Invite and enrol all nodes, start their agents, and wait until all are online."""
+        from skyhop_testbed.api import PutNode
+
         testbed.put_config({"reschedule_after_s": self._lengths.again_s})
         for site in plan.SITES:
-            self._enrol(
-                testbed,
+            node = PutNode(
                 name=site.name,
                 description=site.city,
                 latitude_deg=site.latitude_deg,
                 longitude_deg=site.longitude_deg,
             )
-        self._enrol(testbed, name=plan.SERVER_NODE, address=plan.SERVER)
+            self._enrol(testbed, node)
+        self._enrol(testbed, PutNode(name=plan.SERVER_NODE, address=plan.SERVER))
         # Connections of a second or two end between two readings of their counters; bytes that are
         # not counted as the run's would count as the owner's traffic.
         for name in (plan.SERVER_NODE, plan.SCHEDULED.name):
             testbed.set_scavenger(name, "off")
-        rule = {"idle_s": self._lengths.idle_s}
-        testbed.set_policy(plan.PREEMPTED.name, {"scavenger": rule})
-        port = int(str(testbed.config()["addresses"]["agents"]).rpartition(":")[2])
+        testbed.set_policy(plan.PREEMPTED.name, {"scavenger": {"idle_s": self._lengths.idle_s}})
+        port = int(str(testbed.config().addresses["agents"]).rpartition(":")[2])
         self._guard.send_order(do="agents", port=port)
         wanted = len(plan.SITES) + 1
         self._await(
-            lambda: sum(node["online"] for node in testbed.nodes()) == wanted,
+            lambda: sum(node.online for node in testbed.nodes()) == wanted,
             _READY_S,
             "not all agents are online",
         )
-        self._say(f"enrolled and online: {', '.join(node['name'] for node in testbed.nodes())}")
+        self._say(f"enrolled and online: {', '.join(node.name for node in testbed.nodes())}")
 
-    def _enrol(self, testbed: Testbed, **node: Any) -> None:
+    def _enrol(self, testbed: Testbed, node: PutNode) -> None:
         from skyhop_testbed.agent import enrol
         from skyhop_testbed.keys import write_private
 
         testbed.put_node(node)
-        place = self._state / "agents" / node["name"]
+        place = self._state / "agents" / node.name
         place.mkdir(mode=0o700, parents=True)
         invitation = place / "invitation.json"
-        write_private(invitation, json.dumps(testbed.invitation(node["name"])).encode())
+        write_private(invitation, json.dumps(testbed.invitation(node.name)).encode())
         enrol(invitation, place)
 
     # --- the three experiments ---
@@ -268,55 +270,55 @@ class _Story:
         submitted_ns = self._clock.now_ns()
         run = self._submitted(testbed, file)
         tool = "iperf3" if self._programs.has_iperf3 else "TCP streams"
-        self._say(f"scheduled: {run['job_name']} on {run['client']}, now: round trips and {tool}")
-        run = self._ended(testbed, run["id"], self._lengths.scheduled_s)
+        self._say(f"scheduled: {run.job_name} on {run.client}, now: round trips and {tool}")
+        run = self._ended(testbed, run.id, self._lengths.scheduled_s)
         begun_ns = _time_of(run, State.EXECUTING)
         if begun_ns:
             self._say(
                 f"  executing {(begun_ns - submitted_ns) / _S:.2f} s after it was submitted",
                 begun_ns,
             )
-        self._say(f"  {_end(run)}, {len(run['files'])} files")
+        self._say(f"  {_end(run)}, {len(run.files)} files")
 
     def _arm(self, testbed: Testbed, file: Path) -> str:
         """Submit the triggered experiment, and wait until it is armed; return the run's id."""
         run = self._submitted(testbed, file)
-        self._say(f"armed: {run['job_name']} on {run['client']}: {jobs.TRIGGER}")
+        self._say(f"armed: {run.job_name} on {run.client}: {jobs.TRIGGER}")
         self._await(
-            lambda: testbed.run(run["id"])["state"] != State.PLANNED,
+            lambda: testbed.run(run.id).state != State.PLANNED,
             _SLACK_S,
             "the run is not armed",
         )
-        return str(run["id"])
+        return str(run.id)
 
     def _triggered(self, testbed: Testbed, name: str) -> None:
         """Wait until the trigger starts the run; report the delays, then wait for the run's end."""
         patience_s = 2 * self._lengths.period_s + _BEFORE_RISE_S
         self._await(
-            lambda: testbed.run(name)["state"] != State.ARMED, patience_s, "no trigger has fired"
+            lambda: testbed.run(name).state != State.ARMED, patience_s, "no trigger has fired"
         )
         fired = self._firing(testbed, testbed.run(name))
         begun_ns = _time_of(testbed.run(name), State.EXECUTING)
         if fired is not None and begun_ns:
             rise_ns, node = self._rise_before(begun_ns), plan.TRIGGERED.name
             self._say(f"triggered: the round trips of {node}'s link rise to {plan.RAISED}", rise_ns)
-            self._say("  the trigger fires, by the sample of that second", fired["at_ns"])
+            self._say("  the trigger fires, by the sample of that second", fired.at_ns)
             self._say(
-                f"  executing {(begun_ns - fired['at_ns']) / _S:.2f} s after the sample, "
+                f"  executing {(begun_ns - fired.at_ns) / _S:.2f} s after the sample, "
                 f"{(begun_ns - rise_ns) / _S:.2f} s after the rise",
                 begun_ns,
             )
         run = self._ended(testbed, name, self._lengths.triggered_s)
-        self._say(f"  {_end(run)}, {len(run['files'])} files: each hop's round-trip time")
+        self._say(f"  {_end(run)}, {len(run.files)} files: each hop's round-trip time")
 
-    def _firing(self, testbed: Testbed, run: dict[str, Any]) -> dict[str, Any] | None:
+    def _firing(self, testbed: Testbed, run: RunInfo) -> TriggerLine | None:
         """Wait for the reports of the firing and of the run's start; return the firing, if any."""
-        fired: list[dict[str, Any]] = []
+        fired: list[TriggerLine] = []
 
         def is_known() -> bool:
-            fired[:] = [each for each in testbed.trigger_log(job=run["job"]) if each["fired"]]
-            now = testbed.run(run["id"])
-            return now["state"] in ENDED or bool(fired and _time_of(now, State.EXECUTING))
+            fired[:] = [each for each in testbed.trigger_log(job=run.job) if each.fired]
+            now = testbed.run(run.id)
+            return now.state in ENDED or bool(fired and _time_of(now, State.EXECUTING))
 
         self._await(is_known, _SLACK_S, "a triggered run has not begun")
         return fired[0] if fired else None
@@ -330,8 +332,8 @@ class _Story:
     def _preempted(self, testbed: Testbed, file: Path) -> None:
         """Start the owner's traffic while a run loads the link; report how fast the run stops."""
         run = self._submitted(testbed, file)
-        name = str(run["id"])
-        self._say(f"loading: {run['job_name']} on {run['client']}")
+        name = str(run.id)
+        self._say(f"loading: {run.job_name} on {run.client}")
         self._await(
             lambda: self._testbench.packets.get("run_first_ns"),
             _SLACK_S,
@@ -345,7 +347,7 @@ class _Story:
             "the owner has not begun",
         )
         owner_ns = self._testbench.packets["owner_first_ns"]
-        self._say(f"  the owner of {run['client']} begins to watch a film", owner_ns)
+        self._say(f"  the owner of {run.client} begins to watch a film", owner_ns)
         self._await(self._is_silent, self._lengths.preempted_s + _SLACK_S, "the upload goes on")
         last_ns = self._testbench.packets["run_last_ns"]
         self._say(
@@ -356,42 +358,42 @@ class _Story:
         self._say(f"  {_end(run)}")
         again = self._after(testbed, name)
         if again:
-            later_s = (again["start_ns"] - self._clock.now_ns()) / _S
+            later_s = (again.start_ns - self._clock.now_ns()) / _S
             self._say(f"  the run is planned again in {later_s:.0f} s")
 
     def _is_silent(self) -> bool:
         last_ns = self._testbench.packets.get("run_last_ns", 0)
         return self._clock.now_ns() - last_ns > _SILENCE_S * _S
 
-    def _after(self, testbed: Testbed, name: str) -> dict[str, Any] | None:
-        found = testbed.runs(job=testbed.run(name)["job"], states=_ALL_STATES)
-        return next((run for run in found if run.get("after") == name), None)
+    def _after(self, testbed: Testbed, name: str) -> RunInfo | None:
+        found = testbed.runs(job=testbed.run(name).job, states=_ALL_STATES)
+        return next((run for run in found if run.after == name), None)
 
     def _tried_again(self, testbed: Testbed) -> None:
         """Wait for the end of the run that replaces the preempted one."""
         rescheduled = [State.RESCHEDULED.value]
         stopped = testbed.runs(node=plan.PREEMPTED.name, states=rescheduled)
-        again = self._after(testbed, stopped[0]["id"]) if stopped else None
+        again = self._after(testbed, stopped[0].id) if stopped else None
         if again is None:
             return
-        run = self._ended(testbed, again["id"], self._lengths.preempted_s + self._lengths.again_s)
+        run = self._ended(testbed, again.id, self._lengths.preempted_s + self._lengths.again_s)
         begun_ns = _time_of(run, State.EXECUTING)
-        self._say(f"  {run['job_name']} once more", begun_ns or None)
+        self._say(f"  {run.job_name} once more", begun_ns or None)
         self._say(f"  {_end(run)}")
 
-    def _submitted(self, testbed: Testbed, file: Path) -> dict[str, Any]:
+    def _submitted(self, testbed: Testbed, file: Path) -> RunInfo:
         """Submit a job; return its only run."""
         made = testbed.submit(file)
-        found = testbed.runs(job=made["id"], states=_ALL_STATES)
+        found = testbed.runs(job=made.id, states=_ALL_STATES)
         if not found:
             raise RunError(f"{file.name}: has no run")
         return found[0]
 
-    def _ended(self, testbed: Testbed, name: str, length_s: float) -> dict[str, Any]:
+    def _ended(self, testbed: Testbed, name: str, length_s: float) -> RunDocument:
         """Wait for a run to end; return the run."""
         ended = {state.value for state in ENDED}
         self._await(
-            lambda: testbed.run(name)["state"] in ended,
+            lambda: testbed.run(name).state in ended,
             length_s + _SLACK_S,
             f"run {name} has not ended",
         )
@@ -404,12 +406,12 @@ class _Story:
 
     # --- the end ---
 
-    def _fetch(self, testbed: Testbed) -> list[dict[str, Any]]:
+    def _fetch(self, testbed: Testbed) -> list[RunDocument]:
         """Download the files of all runs; return the runs."""
-        runs = [testbed.run(each["id"]) for each in reversed(testbed.runs())]
+        runs = [testbed.run(each.id) for each in reversed(testbed.runs())]
         for run in runs:
-            if run["files"]:
-                testbed.fetch(run["id"], self._options.output / _RUNS / _directory(run))
+            if run.files:
+                testbed.fetch(run.id, self._options.output / _RUNS / _directory(run))
         return runs
 
     def _keep(self, page: str) -> None:
@@ -439,29 +441,29 @@ class _Story:
         )
 
 
-def _time_of(run: dict[str, Any], state: State) -> int:
+def _time_of(run: RunDocument, state: State) -> int:
     """Return the time in ns at which a run changed to a state; 0 if it did not."""
-    return next((int(e["at_ns"]) for e in run["events"] if e["state"] == state), 0)
+    return next((e.at_ns for e in run.events if e.state is state), 0)
 
 
-def _end(run: dict[str, Any]) -> str:
-    return f"{run['state']}" + (f" ({run['reason']})" if run["reason"] else "")
+def _end(run: RunDocument) -> str:
+    return f"{run.state}" + (f" ({run.reason})" if run.reason else "")
 
 
-def _directory(run: dict[str, Any]) -> str:
-    name = str(run["job_name"]).partition("~")[0]
-    return f"{name}-again" if run.get("after") else name
+def _directory(run: RunDocument) -> str:
+    name = str(run.job_name).partition("~")[0]
+    return f"{name}-again" if run.after else name
 
 
-def _row(run: dict[str, Any]) -> dict[str, Any]:
-    begun_ns, planned_ns = _time_of(run, State.EXECUTING), int(run["start_ns"])
+def _row(run: RunDocument) -> dict[str, Any]:
+    begun_ns, planned_ns = _time_of(run, State.EXECUTING), run.start_ns
     return {
-        "job": run["job_name"],
-        "node": run["client"],
-        "server": run["server"] or "",
-        "state": run["state"],
-        "reason": run["reason"] or "",
+        "job": run.job_name,
+        "node": run.client,
+        "server": run.server or "",
+        "state": run.state.value,
+        "reason": run.reason.value if run.reason else "",
         "start_to_program_(s)": round((begun_ns - planned_ns) / _S, 2) if begun_ns else None,
-        "files": len(run["files"]),
-        "kB": round(sum(file["size"] for file in run["files"]) / 1000),
+        "files": len(run.files),
+        "kB": round(sum(file.size for file in run.files) / 1000),
     }

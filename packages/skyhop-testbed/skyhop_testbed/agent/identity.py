@@ -10,16 +10,16 @@ import datetime as dt
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from skyhop.errors import InputError, RunError
 
 if TYPE_CHECKING:
-    import grpc
+    from skyhop_testbed.api import Certificate
+    from skyhop_testbed.wire import Wire
 
 _ENROL_PATIENCE_S = 20.0
 _LARGEST_INVITATION = 100_000
-_OPTIONS = [("grpc.enable_http_proxy", 0)]
 _KEYS = ("address", "agents", "node", "token", "authority_pem")
 _KEY, _CERTIFICATE, _AUTHORITY, _ORDERS = "node.key", "node.pem", "authority.pem", "orders.pub"
 _ADDRESSES = "node.json"
@@ -38,11 +38,12 @@ class Identity:
     orders_key: bytes
     """Public key (Ed25519, 32 bytes) that signs the orchestrator's orders."""
 
-    def credentials(self) -> grpc.ChannelCredentials:
-        """Return the TLS credentials for a connection to the orchestrator."""
-        import grpc
+    def open_wire(self) -> Wire:
+        """Return a connection to the orchestrator's port for agents."""
+        from skyhop_testbed.wire import Wire, client_context, open_http
 
-        return grpc.ssl_channel_credentials(self.authority_pem, self.key_pem, self.certificate_pem)
+        context = client_context(self.authority_pem, self.key_pem + self.certificate_pem)
+        return Wire(open_http(self.agents, context))
 
     def is_to_renew(self, now: dt.datetime) -> bool:
         """Return whether the certificate is due for renewal: at least `RENEWED_AFTER_DAYS` old."""
@@ -112,18 +113,18 @@ def read_identity(state: Path) -> Identity:
         raise InputError(f"{directory}: cannot be read: {error}: enrol the node again") from None
 
 
-def renew(state: Path, identity: Identity, stub: Any) -> Identity:
+def renew(state: Path, identity: Identity, wire: Wire) -> Identity:
     """Generate a new key, have it certified over a connection that uses the old key, and store it.
 
     Raises:
-        grpc.RpcError: the orchestrator is unreachable, or refuses.
+        ApiError: the orchestrator is unreachable, or refuses.
         OSError: the key cannot be written; the old one stays in use.
     """
+    from skyhop_testbed import api
     from skyhop_testbed.keys import make_request
-    from skyhop_testbed.protocol import testbed_pb2 as wire
 
     key, request = make_request(identity.node)
-    issued = stub.Renew(wire.RenewRequest(csr_pem=request), timeout=_ENROL_PATIENCE_S)
+    issued = wire.call(api.RENEW, api.Renew(csr_pem=request), _ENROL_PATIENCE_S)
     _store(state / "identity", key, issued)
     return read_identity(state)
 
@@ -141,28 +142,29 @@ def _invitation(file: Path) -> dict[str, str]:
     return {key_name: values[key_name] for key_name in _KEYS}
 
 
-def _request_certificate(values: dict[str, str], request: bytes) -> Any:
+def _request_certificate(values: dict[str, str], request: bytes) -> Certificate:
     """Send the invitation's token and a signing request; return the orchestrator's reply."""
-    import grpc
+    from skyhop_testbed import api
+    from skyhop_testbed.wire import Wire, client_context, open_http
 
-    from skyhop_testbed.protocol import testbed_pb2 as wire
-    from skyhop_testbed.protocol import testbed_pb2_grpc as services
+    where = f"orchestrator at {values['address']}"
+    asked = api.Enrol(node=values["node"], token=values["token"], csr_pem=request)
+    try:
+        context = client_context(values["authority_pem"].encode())
+    except ValueError as error:
+        raise InputError(f"the invitation's authority_pem is no certificate: {error}") from None
+    wire = Wire(open_http(values["address"], context))
+    try:
+        return wire.call(api.ENROL, asked, _ENROL_PATIENCE_S)
+    except api.ApiError as error:
+        if error.kind in (api.ErrorKind.UNREACHABLE, api.ErrorKind.TIMEOUT):
+            raise RunError(f"{where}: cannot be reached: {str(error)[:200]}") from None
+        raise InputError(f"{where}: refuses: {str(error)[:200]}") from None
+    finally:
+        wire.close()
 
-    credentials = grpc.ssl_channel_credentials(values["authority_pem"].encode())
-    with grpc.secure_channel(values["address"], credentials, _OPTIONS) as channel:
-        stub = services.EnrolmentStub(channel)
-        asked = wire.EnrolRequest(node=values["node"], token=values["token"], csr_pem=request)
-        try:
-            return stub.Enrol(asked, timeout=_ENROL_PATIENCE_S)
-        except grpc.RpcError as error:
-            why = " ".join(str(error.details()).split())[:200]
-            where = f"orchestrator at {values['address']}"
-            if error.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
-                raise RunError(f"{where}: cannot be reached: {why}") from None
-            raise InputError(f"{where}: refuses: {why}") from None
 
-
-def _store(directory: Path, key: bytes, issued: Any) -> None:
+def _store(directory: Path, key: bytes, issued: Certificate) -> None:
     """Store a key and its certificate in one file, so that both are replaced atomically."""
     _write(directory / _AUTHORITY, issued.authority_pem)
     _write(directory / _ORDERS, issued.orders_key)

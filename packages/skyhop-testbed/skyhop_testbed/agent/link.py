@@ -11,31 +11,21 @@ import random
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
-
-import grpc
 
 from skyhop.errors import InputError, RunError
+from skyhop_testbed import api
 from skyhop_testbed.agent.agent_db import AgentDb
 from skyhop_testbed.agent.identity import Identity
+from skyhop_testbed.api import ApiError, ErrorKind
 from skyhop_testbed.clock import Clock
-from skyhop_testbed.protocol import testbed_pb2 as wire
-from skyhop_testbed.protocol import testbed_pb2_grpc as services
+from skyhop_testbed.wire import Lines
 
-_FINAL = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED)
+_FINAL = (ErrorKind.UNAUTHENTICATED, ErrorKind.DENIED)
 _FINAL_WAIT_S = 60.0
 _SHORTEST_WAIT_S, _LONGEST_WAIT_S = 1.0, 30.0
 _CONTACT_S = 2.0
-_PATIENCE_S = 20.0
-_OPTIONS = [
-    ("grpc.enable_http_proxy", 0),
-    ("grpc.keepalive_time_ms", 20_000),
-    ("grpc.keepalive_timeout_ms", 10_000),
-    ("grpc.initial_reconnect_backoff_ms", 500),
-    ("grpc.min_reconnect_backoff_ms", 500),
-    ("grpc.max_reconnect_backoff_ms", 20_000),
-    ("grpc.max_receive_message_length", 80_000_000),
-]
+_PATIENCE_S, _UPLOAD_PATIENCE_S = 20.0, 60.0
+"""Longest waits in s for a peer that neither sends nor takes bytes."""
 
 
 class Backoff:
@@ -49,12 +39,12 @@ class Backoff:
         """Reset the backoff after a success."""
         self._failures = 0
 
-    def next_s(self, code: object = None) -> float:
+    def next_s(self, kind: ErrorKind | None = None) -> float:
         """Return the wait in s after one more failure.
 
-        `code` is the failure's gRPC status, if any.
+        `kind` is the kind of the error, if there was one.
         """
-        if code in _FINAL:
+        if kind in _FINAL:
             return _FINAL_WAIT_S
         wait_s: float = min(_SHORTEST_WAIT_S * 2**self._failures, _LONGEST_WAIT_S)
         self._failures = min(self._failures + 1, 10)
@@ -79,7 +69,7 @@ class Link:
         identity: Identity,
         db: AgentDb,
         *,
-        on_order: Callable[[Any], None],
+        on_order: Callable[[api.Order], None],
         revision: Callable[[], int],
         heartbeat_s: Callable[[], float],
         say: Callable[[str], None],
@@ -93,21 +83,19 @@ class Link:
         retried at once.
         """
         self._troubles: set[str] = set()
-        self._orders: Any = None
+        self._orders: Lines[api.Order] | None = None
         self.is_connected = False
-        self.connect(identity)
+        self.wire = identity.open_wire()
         self._threads = [
             threading.Thread(target=self._follow, name="follow", daemon=True),
             threading.Thread(target=self._report, name="report", daemon=True),
         ]
 
     def connect(self, identity: Identity) -> None:
-        """Open a channel with an identity, and close the previous channel."""
-        old = getattr(self, "_channel", None)
-        self._channel = grpc.secure_channel(identity.agents, identity.credentials(), _OPTIONS)
-        self.stub = services.AgentStub(self._channel)
-        if old is not None:
-            old.close()
+        """Open a connection with another identity; calls in progress end on the old one."""
+        self.wire = identity.open_wire()
+        if self._orders is not None:
+            self._orders.cancel()
 
     def start(self) -> None:
         """Start the threads that receive orders and send reports."""
@@ -122,7 +110,7 @@ class Link:
         if self._orders is not None:
             self._orders.cancel()
         self._threads[1].join(3.0)
-        self._channel.close()
+        self.wire.close()
 
     def claim(self, run: str, fence: int, at_ns: int, patience_s: float) -> tuple[bool | None, str]:
         """Claim a run; return whether the orchestrator grants it, and why not.
@@ -131,12 +119,12 @@ class Link:
         """
         if not self.is_connected:
             return None, "the orchestrator does not answer"
-        asked = wire.ClaimRequest(run=run, fence=fence, at_ns=at_ns)
+        asked = api.Claim(run=run, fence=fence, at_ns=at_ns)
         try:
-            reply = self.stub.Claim(asked, timeout=patience_s)
-        except (grpc.RpcError, ValueError) as error:
+            reply = self.wire.call(api.CLAIM, asked, patience_s)
+        except ApiError as error:
             return None, error_line(error)
-        return bool(reply.granted), str(reply.reason)
+        return reply.granted, reply.reason
 
     def fetch(self, job: str, name: str, file: Path, most: int) -> None:
         """Download a job's input file; a partial download in `file` is resumed.
@@ -145,14 +133,14 @@ class Link:
             RunError: the download failed, or the file is longer than `most` bytes.
         """
         offset = file.stat().st_size if file.exists() else 0
-        asked = wire.InputRequest(job=job, name=name, offset=offset)
+        asked = api.Input(job=job, name=name, offset=offset)
         try:
             with file.open("ab") as stream:
-                for piece in self.stub.Input(asked, timeout=_PATIENCE_S):
-                    stream.write(piece.data)
+                for piece in self.wire.download(api.INPUT, asked, _PATIENCE_S):
+                    stream.write(piece)
                     if stream.tell() > most:
                         raise RunError(f"{name}: is longer than its announced size")
-        except (grpc.RpcError, ValueError) as error:
+        except ApiError as error:
             raise RunError(f"{name}: {error_line(error)}") from None
 
     def offsets(self, run: str, side: str) -> dict[str, int]:
@@ -162,45 +150,47 @@ class Link:
             RunError: the orchestrator is unreachable, or refuses.
         """
         try:
-            asked = wire.RunName(run=run, side=side)
-            return dict(self.stub.UploadState(asked, timeout=_PATIENCE_S).offsets)
-        except (grpc.RpcError, ValueError) as error:
+            asked = api.RunSide(run=run, side=side)
+            return self.wire.call(api.UPLOAD_STATE, asked, _PATIENCE_S).offsets
+        except ApiError as error:
             raise RunError(error_line(error)) from None
 
-    def upload(self, chunks: Iterator[Any], patience_s: float) -> bool:
-        """Send chunks of a run's files; return whether the orchestrator then has all files.
+    def upload(self, run: str, side: str, pieces: Iterator[bytes]) -> bool:
+        """Send pieces of a run's files; return whether the orchestrator then has all files.
 
         Raises:
-            RunError: not all chunks arrived within `patience_s` seconds.
+            RunError: the orchestrator is unreachable, or refuses.
         """
         try:
-            return bool(self.stub.Upload(chunks, timeout=patience_s).complete)
-        except (grpc.RpcError, ValueError) as error:
+            asked = api.RunSide(run=run, side=side)
+            return self.wire.upload(api.UPLOAD, asked, pieces, _UPLOAD_PATIENCE_S).complete
+        except ApiError as error:
             raise RunError(error_line(error)) from None
 
     def _follow(self) -> None:
         backoff = Backoff()
         while not self._stopped.is_set():
-            code: object = None
+            kind: ErrorKind | None = None
             began = self._clock.monotonic_s()
             try:
-                self._orders = self.stub.Follow(wire.FollowRequest(revision=self._revision()))
+                asked = api.Follow(revision=self._revision())
+                self._orders = self.wire.stream(api.FOLLOW, asked)
                 for order in self._orders:
                     self._log_trouble("orders", None)
                     self.is_connected = True
                     backoff.clear()
                     self._dispatch(order)
-            except (grpc.RpcError, ValueError) as error:
-                code = error.code() if isinstance(error, grpc.RpcError) else None
+            except ApiError as error:
+                kind = error.kind
                 if not self._stopped.is_set():
                     self._log_trouble("orders", error)
             # A call that stayed open this long had reached the orchestrator, even if no order came.
             if self._clock.monotonic_s() - began > _CONTACT_S:
                 backoff.clear()
-            self._clock.wait(self._again, backoff.next_s(code))
+            self._clock.wait(self._again, backoff.next_s(kind))
             self._again.clear()
 
-    def _dispatch(self, order: Any) -> None:
+    def _dispatch(self, order: api.Order) -> None:
         try:
             self._on_order(order)
         except InputError as error:
@@ -212,7 +202,7 @@ class Link:
         backoff = Backoff()
         while True:
             is_last = self._stopped.is_set()
-            code: object = None
+            kind: ErrorKind | None = None
             try:
                 self._send_all()
                 if not self.is_connected:
@@ -220,9 +210,9 @@ class Link:
                 self.is_connected = True
                 self._log_trouble("reports", None)
                 backoff.clear()
-            except (grpc.RpcError, ValueError) as error:
+            except ApiError as error:
                 self.is_connected = False
-                code = error.code() if isinstance(error, grpc.RpcError) else None
+                kind = error.kind
                 self._log_trouble("reports", None if is_last else error)
             except Exception as error:  # reporting must go on after any failure.
                 self._say(f"reports: {type(error).__name__}: {error}")
@@ -231,7 +221,7 @@ class Link:
             if self.is_connected:
                 self._clock.wait(self._db.has_reports, self._heartbeat_s())
             else:
-                self._clock.wait(self._stopped, backoff.next_s(code))
+                self._clock.wait(self._stopped, backoff.next_s(kind))
 
     def _send_all(self) -> None:
         """Send reports until the outbox is empty.
@@ -242,20 +232,21 @@ class Link:
             self._db.has_reports.clear()
             rows = self._db.next_batch()
             events = [
-                wire.Event(seq=seq, at_ns=at_ns, kind=kind, json=text)
+                api.Event(seq=seq, at_ns=at_ns, kind=kind, body=text)
                 for seq, at_ns, kind, text in rows
             ]
-            batch = wire.Batch(events=events, at_ns=self._clock.now_ns())
-            ack = self.stub.Report(batch, timeout=_PATIENCE_S)
+            batch = api.Batch(events=events, at_ns=self._clock.now_ns())
+            ack = self.wire.call(api.REPORT, batch, _PATIENCE_S)
             if not rows:
                 return
             self._db.acknowledge(ack.seq)
             if ack.seq < rows[-1][0]:
-                raise ValueError(f"the orchestrator accepted reports up to {ack.seq} only")
+                said = f"the orchestrator accepted reports up to {ack.seq} only"
+                raise ApiError(ErrorKind.INTERNAL, said)
             if not self._db.next_batch():
                 return
 
-    def _log_trouble(self, what: str, trouble: BaseException | None) -> None:
+    def _log_trouble(self, what: str, trouble: ApiError | None) -> None:
         """Log a failure of `what` when it begins; with `trouble` `None`, log that it is over."""
         if trouble is not None and what not in self._troubles:
             self._troubles.add(what)
@@ -265,10 +256,6 @@ class Link:
             self._say(f"{what}: the orchestrator answers again")
 
 
-def error_line(error: BaseException) -> str:
+def error_line(error: ApiError) -> str:
     """Return the error of a failed call as one line of at most about 200 characters."""
-    if isinstance(error, grpc.RpcError) and isinstance(error, grpc.Call):
-        code = error.code()
-        words = " ".join(str(error.details()).split())[:200]
-        return f"{code.name.lower().replace('_', ' ')}: {words}" if code else words
-    return f"{type(error).__name__}: {error}"[:200]
+    return f"{error.kind.replace('-', ' ')}: {str(error)[:200]}"

@@ -50,6 +50,7 @@ from skyhop_testbed.agent.settings import FILE as SETTINGS
 from skyhop_testbed.agent.settings import Settings, read_settings
 from skyhop_testbed.agent.surroundings import Surroundings
 from skyhop_testbed.agent.triggering import ArmedTrigger, Triggers
+from skyhop_testbed.api import Order, OrderKind
 from skyhop_testbed.clock import SYSTEM_CLOCK, Clock
 from skyhop_testbed.ids import is_id, new_id
 from skyhop_testbed.words import ENDED, EventKind, Reason, Side, State, TaskKind
@@ -170,7 +171,7 @@ class Agent:
             clock=self._clock,
         )
         self._node = Node(identity.node, state, db, link, options.say, self._clock, options.kernel)
-        self._orders: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._orders: queue.SimpleQueue[Order] = queue.SimpleQueue()
         self._samples: queue.SimpleQueue[Sequence[Sample]] = queue.SimpleQueue()
         self._local_runs = {local_run.key: local_run for local_run in db.local_runs()}
         self._runners: dict[str, Runner] = {}
@@ -428,31 +429,29 @@ class Agent:
 
     # Orders from the orchestrator.
 
-    def _on_order(self, order: Any) -> None:
+    def _on_order(self, order: Order) -> None:
         self._orders.put(order)
         self._node.waking.set()
 
-    def _handle_order(self, order: Any) -> None:
-        which = order.WhichOneof("kind")
+    def _handle_order(self, order: Order) -> None:
+        handlers = {
+            OrderKind.SCHEDULE: self._handle_schedule,
+            OrderKind.STOP: self._handle_stop,
+            OrderKind.TASK: self._handle_task,
+            OrderKind.TASK_RESULT: self._handle_task_result,
+        }
         try:
-            if which == "schedule":
-                self._handle_schedule(order.schedule)
-            elif which == "stop":
-                self._handle_stop(order.stop)
-            elif which == "task":
-                self._handle_task(order.task)
-            elif which == "task_result":
-                self._handle_task_result(order.task_result)
+            handlers[order.kind](order)
         except InputError as error:
             self._say(f"refused: {error}")
 
-    def _handle_schedule(self, order: Any) -> None:
+    def _handle_schedule(self, order: Order) -> None:
         node = self._node
         new = schedule.read_schedule(
             self._identity.orders_key,
             node.name,
-            bytes(order.body),
-            bytes(order.signature),
+            order.body,
+            order.signature,
             node.schedule.revision,
         )
         node.db.put("schedule", new.dumps())
@@ -471,16 +470,16 @@ class Agent:
         except InputError as error:
             self._say(f"{error}: the previous policy stays in force")
 
-    def _verified(self, order: Any) -> dict[str, Any]:
+    def _verified(self, order: Order) -> dict[str, Any]:
         """Verify a signed order; return its content.
 
         Raises:
             InputError: the signature is wrong, or the order is for another node.
         """
         key = self._identity.orders_key
-        return schedule.verified(key, self._node.name, bytes(order.body), bytes(order.signature))
+        return schedule.verified(key, self._node.name, order.body, order.signature)
 
-    def _handle_stop(self, order: Any) -> None:
+    def _handle_stop(self, order: Order) -> None:
         body = self._verified(order)
         local_run = self._local_runs.get(str(body.get("run")))
         if local_run is None:
@@ -491,13 +490,13 @@ class Agent:
             reason = Reason.USER
         self._stop(local_run, reason, "the run was stopped", is_silent=False)
 
-    def _handle_task_result(self, order: Any) -> None:
+    def _handle_task_result(self, order: Order) -> None:
         body = self._verified(order)
         runner = self._runners.get(str(body.get("run")))
         if runner is not None:
             runner.answer(bool(body.get("ready")), body)
 
-    def _handle_task(self, order: Any) -> None:
+    def _handle_task(self, order: Order) -> None:
         body = self._verified(order)
         if not is_id(str(body.get("run"))):
             raise InputError("a task names no run")
@@ -746,7 +745,7 @@ class Agent:
 
     def _renew(self) -> None:
         if self._identity.is_to_renew(_utc(self._clock.now_ns())):
-            self._identity = renew(self._state, self._identity, self._node.link.stub)
+            self._identity = renew(self._state, self._identity, self._node.link.wire)
             self._node.link.connect(self._identity)
             self._say(f"node {self._node.name}: has a new certificate")
 

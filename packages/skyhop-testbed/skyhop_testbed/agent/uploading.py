@@ -16,12 +16,13 @@ from pathlib import Path
 from typing import Any
 
 import skyhop
+from skyhop.errors import RunError
 from skyhop.telemetry import maps
 from skyhop_testbed.agent.local_run import LocalRun
 from skyhop_testbed.agent.node import Node, clock_offset_ms
+from skyhop_testbed.api import frame
 from skyhop_testbed.executor import keep
 from skyhop_testbed.executor.assignment import RESULT_FILE, WORK, write_durably
-from skyhop_testbed.protocol import testbed_pb2 as wire
 from skyhop_testbed.words import Side
 
 FILE = "upload.json"
@@ -50,23 +51,23 @@ def send(node: Node, local_run: LocalRun, stopped: Callable[[], bool]) -> bool:
     received = node.link.offsets(local_run.run, local_run.side.value)
     left = sum(int(f["size"]) for f in manifest["files"]) - sum(received.values()) + len(content)
     patience_s = _LEAST_PATIENCE_S + max(0, left) * _SECONDS_PER_BYTE
-    chunks = (
-        _chunk(local_run, *piece) for piece in _pieces(directory, manifest, content, received)
-    )
-    return node.link.upload(_until(stopped, chunks), patience_s)
+    end_s = node.clock.monotonic_s() + patience_s
 
+    def pieces() -> Iterator[bytes]:
+        for name, offset, data in _pieces(directory, manifest, content, received):
+            if stopped():
+                return
+            if node.clock.monotonic_s() > end_s:
+                raise RunError(f"the upload took longer than {patience_s:.0f} s")
+            yield frame(name, offset, data)
 
-def _until(stopped: Callable[[], bool], chunks: Iterator[Any]) -> Iterator[Any]:
-    for chunk in chunks:
-        if stopped():
-            return
-        yield chunk
+    return node.link.upload(local_run.run, local_run.side.value, pieces())
 
 
 def _pieces(
     directory: Path, manifest: dict[str, Any], content: bytes, received: dict[str, int]
-) -> Iterator[tuple[dict[str, Any], int, bytes]]:
-    """Yield file entry, offset and data of the bytes that the orchestrator does not have yet.
+) -> Iterator[tuple[str, int, bytes]]:
+    """Yield file name, offset and data of the bytes that the orchestrator does not have yet.
 
     The manifest comes last. `received` maps a file's name to the bytes that have arrived.
     """
@@ -78,24 +79,11 @@ def _pieces(
             stream.seek(offset)
             while True:
                 data = stream.read(PIECE_BYTES)
-                yield entry, offset, data
+                yield entry["name"], offset, data
                 offset += len(data)
                 if not data or offset >= entry["size"]:
                     break
-    digest = hashlib.sha256(content).hexdigest()
-    yield {"name": MANIFEST, "size": len(content), "sha256": digest}, 0, content
-
-
-def _chunk(local_run: LocalRun, entry: dict[str, Any], offset: int, data: bytes) -> Any:
-    return wire.Chunk(
-        run=local_run.run,
-        side=local_run.side.value,
-        name=entry["name"],
-        offset=offset,
-        size=entry["size"],
-        sha256=bytes.fromhex(entry["sha256"]),
-        data=data,
-    )
+    yield MANIFEST, 0, content
 
 
 def _open_listed(directory: Path, name: str) -> int:

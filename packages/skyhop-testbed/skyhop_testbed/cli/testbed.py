@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -21,10 +21,15 @@ from skyhop_testbed.cli.testbed_shared import (
     now_ns,
     opened,
     print_found,
+    print_json,
     print_outcome,
     when,
 )
 from skyhop_testbed.cli.testbed_triggers import trigger_app
+
+if TYPE_CHECKING:
+    from skyhop_testbed.api import Conflict, Document, JobInfo, NodeInfo, Reservation, RunInfo
+    from skyhop_testbed.serve import BoundPorts
 
 app = group(
     "Run experiments on the hosts of satellite terminals.\n\n"
@@ -90,7 +95,7 @@ def serve(
     public = (name or [_reached(users)])[0]
     orchestrator = Orchestrator(state.absolute(), called, clock=SYSTEM_CLOCK, database=database)
 
-    def ready(ports: Any) -> None:
+    def ready(ports: BoundPorts) -> None:
         testbed_admin.write_addresses(orchestrator, public, ports)
         written = testbed_admin.write_first_credential(orchestrator, f"{public}:{ports.users}")
         if written:
@@ -191,12 +196,9 @@ def submit(file: JobFile, credential: As = None, as_json: Json = False) -> None:
     """Submit a job; if it conflicts with other jobs, print these jobs and change nothing."""
     with opened(credential) as testbed:
         made = testbed.submit(file)
-    if as_json:
-        print(json.dumps(made, indent=2))
-        return
-    first = made.get("first") or {}
-    begin = f", the first at {when(first.get('start_ns'))} UTC" if first else ""
-    print(f"job {made['name']} ({made['id']}): {made['runs']} runs planned{begin}")
+    begin = f", the first at {when(made.first.start_ns)} UTC" if made.first else ""
+    said = f"job {made.name} ({made.id}): {made.runs} runs planned{begin}"
+    print_outcome(made, said, as_json)
 
 
 @app.command()
@@ -218,25 +220,25 @@ def check(
     with opened(credential) as testbed:
         found = testbed.check(text)
     if as_json:
-        print(json.dumps(found, indent=2))
+        print_json(found)
     else:
-        first = found["first"] or {}
-        print(f"job {found['job']}: its first time is {when(first.get('start_ns'))} UTC")
-        if found["conflicts"]:
-            rows = [_conflict(each) for each in found["conflicts"][:20]]
-            print_rows(rows, as_json=False, title=f"{found['conflicts_total']:,} conflicts")
-    if found["conflicts_total"]:
+        first_ns = found.first.start_ns if found.first else None
+        print(f"job {found.job}: its first time is {when(first_ns)} UTC")
+        if found.conflicts:
+            rows = [_conflict(each) for each in found.conflicts[:20]]
+            print_rows(rows, as_json=False, title=f"{found.conflicts_total:,} conflicts")
+    if found.conflicts_total:
         raise typer.Exit(1)
 
 
-def _conflict(each: dict[str, Any]) -> dict[str, Any]:
+def _conflict(each: Conflict) -> dict[str, object]:
     return {
-        "time (UTC)": when(each["mine"]["start_ns"]),
-        "meets": each["job"] or "itself",
-        "of": each["owner"],
-        "from (UTC)": when(each["theirs"]["start_ns"]),
-        "to (UTC)": when(each["theirs"]["end_ns"]),
-        "on": ", ".join(each["nodes"]),
+        "time (UTC)": when(each.mine.start_ns),
+        "meets": each.job or "itself",
+        "of": each.owner,
+        "from (UTC)": when(each.theirs.start_ns),
+        "to (UTC)": when(each.theirs.end_ns),
+        "on": ", ".join(each.nodes),
     }
 
 
@@ -250,7 +252,7 @@ def modify(
     """Replace a job by a job file; runs in progress continue as before."""
     with opened(credential) as testbed:
         made = testbed.modify(job, file)
-    said = f"job {made['name']} ({made['id']}): {made['runs']} runs planned"
+    said = f"job {made.name} ({made.id}): {made.runs} runs planned"
     print_outcome(made, said, as_json)
 
 
@@ -263,7 +265,7 @@ def cancel(
     """Cancel a job: skip planned runs, and abort runs in progress."""
     with opened(credential) as testbed:
         made = testbed.cancel(job)
-    print_outcome(made, f"job {made['name']} is cancelled", as_json)
+    print_outcome(made, f"job {made.name} is cancelled", as_json)
 
 
 @app.command()
@@ -277,8 +279,7 @@ def jobs(
     """List your jobs, and those on your nodes."""
     with opened(credential) as testbed:
         found = testbed.jobs(node=node, user=user, ended=ended)
-    rows = found if as_json else [_job_row(each) for each in found]
-    print_found(rows, as_json, "no jobs")
+    print_found(found, _job_row, as_json, "no jobs")
 
 
 @app.command()
@@ -294,28 +295,29 @@ def job(
 
     with opened(credential) as testbed:
         listed = testbed.jobs(ended=True)
-    found = [each for each in listed if name in (each["id"], each["name"])]
+    found = [each for each in listed if name in (each.id, each.name)]
     if not found:
         raise InputError(f"there is no job {name} of yours: skyhop testbed jobs --all lists them")
     # Jobs are in order, the latest first; prefer an active job to finished ones of the same name.
-    made = min(found, key=lambda each: each["state"] != "active")
-    print_outcome(made, tomli_w.dumps(made["spec"]).rstrip("\n"), as_json)
+    made = min(found, key=lambda each: each.state != "active")
+    spec = made.as_json()["spec"]
+    assert isinstance(spec, dict)
+    print_outcome(made, tomli_w.dumps(spec).rstrip("\n"), as_json)
 
 
-def _job_row(each: dict[str, Any]) -> dict[str, Any]:
-    spec = each["spec"]
-    timing = spec["when"]
-    at = timing.get("at")
-    text = timing.get("cron") or timing.get("trigger") or (when(at) if isinstance(at, int) else at)
+def _job_row(each: JobInfo) -> dict[str, object]:
+    spec = each.spec
+    at = spec.when.at
+    text = spec.when.cron or spec.when.trigger or (when(at) if isinstance(at, int) else at)
     return {
-        "job": each["name"],
-        "of": each["owner"],
-        "state": each["state"],
+        "job": each.name,
+        "of": each.owner,
+        "state": each.state,
         "when": text,
-        "length_(s)": spec["length"],
-        "nodes": ", ".join(spec["nodes"]),
-        "server": spec.get("server"),
-        "overhead": "yes" if each["overhead"] else "no",
+        "length_(s)": spec.length_s,
+        "nodes": ", ".join(spec.nodes),
+        "server": spec.server,
+        "overhead": "yes" if each.overhead else "no",
     }
 
 
@@ -336,19 +338,18 @@ def runs(
     """
     with opened(credential) as testbed:
         found = testbed.runs(job=job, node=node, states=state or [], limit=limit)
-    rows = found if as_json else [_run_row(each) for each in found]
-    print_found(rows, as_json, "no runs")
+    print_found(found, _run_row, as_json, "no runs")
 
 
-def _run_row(each: dict[str, Any]) -> dict[str, Any]:
+def _run_row(each: RunInfo) -> dict[str, object]:
     return {
-        "run": each["id"],
-        "job": each["job_name"].partition("~")[0],
-        "node": each["client"],
-        "server": each["server"],
-        "start_(UTC)": when(each["start_ns"]),
-        "state": each["state"],
-        "reason": each["reason"],
+        "run": each.id,
+        "job": each.job_name.partition("~")[0],
+        "node": each.client,
+        "server": each.server,
+        "start_(UTC)": when(each.start_ns),
+        "state": each.state,
+        "reason": each.reason,
     }
 
 
@@ -368,16 +369,16 @@ def run(
         if wait:
             for found in testbed.watch(name):
                 if not as_json:
-                    print_events(found["events"][shown:])
-                    shown = len(found["events"])
+                    print_events(found.events[shown:])
+                    shown = len(found.events)
     if as_json:
-        print(json.dumps(found, indent=2))
+        print_json(found)
     else:
-        print_events(found["events"][shown:])
-        files = [{"side": f["side"], "file": f["name"], "bytes": f["size"]} for f in found["files"]]
+        print_events(found.events[shown:])
+        files = [{"side": f.side, "file": f.name, "bytes": f.size} for f in found.files]
         if files:
             print_rows(files, as_json=False, title=f"files: skyhop testbed fetch {name}")
-    if wait and found["state"] != "complete":
+    if wait and found.state != "complete":
         raise typer.Exit(1)
 
 
@@ -414,7 +415,7 @@ def abort(
     """Abort a run, planned or in progress."""
     with opened(credential) as testbed:
         found = testbed.abort(name, reason)
-    print_outcome(found, f"run {name} is {found['state']}", as_json)
+    print_outcome(found, f"run {name} is {found.state}", as_json)
 
 
 @app.command()
@@ -431,8 +432,8 @@ def reschedule(
     from_ns = instant_ns(begin, 0)
     with opened(credential) as testbed:
         found = testbed.reschedule(name, from_ns)
-    said = dt.datetime.fromtimestamp(found["start_ns"] / 1e9, dt.UTC).isoformat(timespec="seconds")
-    print_outcome(found, f"run {found['id']} replaces it, at {said}", as_json)
+    said = dt.datetime.fromtimestamp(found.start_ns / 1e9, dt.UTC).isoformat(timespec="seconds")
+    print_outcome(found, f"run {found.id} replaces it, at {said}", as_json)
 
 
 @app.command()
@@ -446,21 +447,20 @@ def nodes(
     """List nodes: location, whether online, and whether runs yield to the host's traffic."""
     with opened(credential) as testbed:
         found = testbed.nodes(active=active)
-    rows = found if as_json else [_node_row(each) for each in found]
-    print_found(rows, as_json, "no nodes")
+    print_found(found, _node_row, as_json, "no nodes")
 
 
-def _node_row(each: dict[str, Any]) -> dict[str, Any]:
+def _node_row(each: NodeInfo) -> dict[str, object]:
     return {
-        "node": each["name"],
-        "owner": each["owner"],
-        "online": "yes" if each["online"] else "no",
-        "last_heard_(UTC)": when(each["last_seen_ns"]),
-        "clock": _clock(each["clock_off_ms"]),
-        "scavenger": each["scavenger_mode"] + (", making room" if each["scavenger_active"] else ""),
-        "latitude_(deg)": each["latitude_deg"],
-        "longitude_(deg)": each["longitude_deg"],
-        "serves": "yes" if each["serves"] else "no",
+        "node": each.name,
+        "owner": each.owner,
+        "online": "yes" if each.online else "no",
+        "last_heard_(UTC)": when(each.last_seen_ns),
+        "clock": _clock(each.clock_off_ms),
+        "scavenger": each.scavenger_mode + (", making room" if each.scavenger_active else ""),
+        "latitude_(deg)": each.latitude_deg,
+        "longitude_(deg)": each.longitude_deg,
+        "serves": "yes" if each.serves else "no",
     }
 
 
@@ -486,18 +486,17 @@ def calendar(
     to_ns = instant_ns(end, from_ns + 86_400 * 1_000_000_000)
     with opened(credential) as testbed:
         found = testbed.calendar([node], from_ns, to_ns)
-    rows = found if as_json else [_calendar_row(each) for each in found]
-    print_found(rows, as_json, f"{node} is free")
+    print_found(found, _calendar_row, as_json, f"{node} is free")
 
 
-def _calendar_row(each: dict[str, Any]) -> dict[str, Any]:
+def _calendar_row(each: Reservation) -> dict[str, object]:
     return {
-        "from_(UTC)": when(each["start_ns"]),
-        "to_(UTC)": when(each["end_ns"]),
-        "of": each["owner"],
-        "job": each["job_name"],
-        "state": each["state"],
-        "reserves": "yes" if each["reserves"] else "no",
+        "from_(UTC)": when(each.start_ns),
+        "to_(UTC)": when(each.end_ns),
+        "of": each.owner,
+        "job": each.job_name,
+        "state": each.state,
+        "reserves": "yes" if each.reserves else "no",
     }
 
 
@@ -546,7 +545,7 @@ def scavenger(
     """Set whether runs on a node yield to its host's own traffic."""
     with opened(credential) as testbed:
         found = testbed.set_scavenger(node, mode)
-    print_outcome(found, f"{node}: {found['scavenger_mode']}", as_json)
+    print_outcome(found, f"{node}: {found.scavenger_mode}", as_json)
 
 
 @app.command("map")
@@ -600,15 +599,15 @@ def policy(
     with opened(credential) as testbed:
         if file is None:
             found = testbed.node(node)
-            if "policy" not in found:
+            if found.policy is None:
                 raise InputError(f"{node} is not your node")
         else:
             values = _read_policy(file, node)
             found = testbed.set_policy(node, values)
-    print(json.dumps(found["policy"], indent=2))
+    print(json.dumps(found.policy, indent=2))
 
 
-def _read_policy(file: Path, node: str) -> dict[str, Any]:
+def _read_policy(file: Path, node: str) -> Document:
     from skyhop.errors import InputError
 
     try:

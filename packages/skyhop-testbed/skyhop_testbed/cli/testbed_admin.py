@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import json
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from skyhop.cli.options import Json, group
-from skyhop.cli.terminal import print_rows
-from skyhop_testbed.cli.testbed_shared import print_outcome
+from skyhop_testbed.cli.testbed_shared import opened, print_found, print_outcome, when
 
 if TYPE_CHECKING:
-    from skyhop_testbed.client import Testbed
+    from skyhop_testbed.api import AuditLine, Document
     from skyhop_testbed.orchestrator.core import Orchestrator
+    from skyhop_testbed.serve import BoundPorts
 
 As = Annotated[
     Path | None, typer.Option("--as", metavar="FILE", help="Credential of an administrator.")
@@ -36,7 +36,7 @@ def register(app: typer.Typer) -> None:
     app.add_typer(config_app, name="config")
 
 
-def write_addresses(orchestrator: Orchestrator, host: str, ports: Any) -> None:
+def write_addresses(orchestrator: Orchestrator, host: str, ports: BoundPorts) -> None:
     """Store the public addresses, which invitations and credentials contain."""
     from skyhop_testbed.orchestrator.procedures import store_addresses
     from skyhop_testbed.orchestrator.request_context import ITSELF
@@ -57,12 +57,6 @@ def write_first_credential(orchestrator: Orchestrator, address: str) -> str | No
         return None
     Credential(address, token, orchestrator.authority.certificate_pem.decode()).write(path)
     return str(path)
-
-
-def _open(credential: Path | None) -> Testbed:
-    from skyhop_testbed.client import Testbed
-
-    return Testbed.of_file(credential)
 
 
 def invite(
@@ -90,19 +84,19 @@ def invite(
 ) -> None:
     """Write an invitation file, which enrols one machine as a node within fifteen minutes."""
     from skyhop.errors import InputError
+    from skyhop_testbed.api import PutNode
     from skyhop_testbed.keys import write_private
 
-    values: dict[str, Any] = {"name": node}
     given = {"owner": owner, "address": address, "description": description, "provider": provider}
-    values |= {key: value for key, value in given.items() if value is not None}
+    values: Document = {key: value for key, value in given.items() if value is not None}
     if place is not None:
         try:
             latitude, longitude = map(float, place.split(","))
         except ValueError:
             raise InputError(f'--place "{place}": expected LAT,LON in degrees') from None
         values |= {"latitude_deg": latitude, "longitude_deg": longitude}
-    with _open(credential) as testbed:
-        testbed.put_node(values)
+    with opened(credential) as testbed:
+        testbed.put_node(PutNode.model_validate({**values, "name": node}))
         content = testbed.invitation(node)
     path = output or Path(f"{node}.invitation")
     try:
@@ -119,7 +113,7 @@ def remove_node(
     as_json: Json = False,
 ) -> None:
     """Delete a node and its telemetry; files of its runs are kept for their users."""
-    with _open(credential) as testbed:
+    with opened(credential) as testbed:
         testbed.delete_node(node)
     print_outcome({"deleted": node}, f"{node} is deleted", as_json)
 
@@ -130,29 +124,28 @@ def audit(
     as_json: Json = False,
 ) -> None:
     """Show the audit log, latest first."""
-    with _open(credential) as testbed:
+    with opened(credential) as testbed:
         found = testbed.audit(limit=limit)
-    if as_json:
-        print_rows(found, as_json=True)
-        return
-    rows = [
-        {
-            "time_(UTC)": f"{dt.datetime.fromtimestamp(each['at_ns'] / 1e9, dt.UTC):%F %T}",
-            **{key: each[key] for key in ("who", "what", "target", "outcome")},
-        }
-        for each in found
-    ]
-    print_rows(rows, as_json=False)
+    print_found(found, _audit_row, as_json, "no lines")
+
+
+def _audit_row(each: AuditLine) -> dict[str, object]:
+    return {
+        "time_(UTC)": when(each.at_ns),
+        "who": each.who,
+        "what": each.what,
+        "target": each.target,
+        "outcome": each.outcome,
+    }
 
 
 @users_app.command("list")
 def users_list(credential: As = None, as_json: Json = False) -> None:
     """List the users of the testbed."""
-    with _open(credential) as testbed:
+    with opened(credential) as testbed:
         found = testbed.users()
     keys = ("name", "full_name", "team", "role", "disabled", "tokens")
-    shown = found if as_json else [{key: each[key] for key in keys} for each in found]
-    print_rows(shown, as_json=as_json)
+    print_found(found, lambda user: {key: getattr(user, key) for key in keys}, as_json, "no users")
 
 
 @users_app.command("add")
@@ -176,12 +169,14 @@ def users_add(
     as_json: Json = False,
 ) -> None:
     """Create or change a user, and write a credential file for the user."""
+    from skyhop_testbed.api import PutUser
+
     path = output or Path(f"{name}.testbed")
-    with _open(credential) as testbed:
-        made = testbed.put_user({"name": name, "role": role, "full_name": full_name, "team": team})
+    with opened(credential) as testbed:
+        made = testbed.put_user(PutUser(name=name, role=role, full_name=full_name, team=team))
         testbed.credential(name, "command line").write(path)
     said = f"{path}: give it to {name}; skyhop testbed … --as {path.name}"
-    print_outcome({**made, "file": str(path)}, said, as_json)
+    print_outcome({**made.as_json(), "file": str(path)}, said, as_json)
 
 
 @users_app.command("remove")
@@ -191,7 +186,7 @@ def users_remove(
     as_json: Json = False,
 ) -> None:
     """Delete a user and cancel the user's jobs; a user with jobs or nodes is disabled instead."""
-    with _open(credential) as testbed:
+    with opened(credential) as testbed:
         ended = testbed.delete_user(name)
     said = f"; {ended} {'job' if ended == 1 else 'jobs'} cancelled" if ended else ""
     values = {"deleted": name, "jobs_ended": ended}
@@ -217,7 +212,7 @@ def tokens_issue(
     import time
 
     expires_ns = 0 if days is None else time.time_ns() + round(days * 86_400e9)
-    with _open(credential) as testbed:
+    with opened(credential) as testbed:
         testbed.credential(user, label, expires_ns).write(output)
     values = {"user": user, "file": str(output), "expires_ns": expires_ns or None}
     print_outcome(values, f"{output}: give it to {user}", as_json)
@@ -231,7 +226,7 @@ def tokens_revoke(
     as_json: Json = False,
 ) -> None:
     """Revoke tokens of a user."""
-    with _open(credential) as testbed:
+    with opened(credential) as testbed:
         count = testbed.revoke_tokens(user, which)
     print_outcome({"revoked": count}, f"{count} tokens revoked", as_json)
 
@@ -242,8 +237,8 @@ def config_show(
     as_json: Json = False,  # noqa: ARG001
 ) -> None:
     """Print the settings as JSON."""
-    with _open(credential) as testbed:
-        print(json.dumps(testbed.config(), indent=2))
+    with opened(credential) as testbed:
+        print(json.dumps(asdict(testbed.config()), indent=2, sort_keys=True))
 
 
 @config_app.command("set")
@@ -257,12 +252,12 @@ def config_set(
     """Change settings, and print all of them as JSON."""
     from skyhop.errors import InputError
 
-    values = {}
+    values: Document = {}
     for each in settings:
         key, _, value = each.partition("=")
         try:
             values[key] = float(value)
         except ValueError:
             raise InputError(f"{each}: expected KEY=NUMBER") from None
-    with _open(credential) as testbed:
-        print(json.dumps(testbed.put_config(values), indent=2))
+    with opened(credential) as testbed:
+        print(json.dumps(asdict(testbed.put_config(values)), indent=2, sort_keys=True))

@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import TYPE_CHECKING
 
 from skyhop.cli.terminal import shown_text
 from skyhop_testbed.cli.testbed_shared import when
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pydantic import JsonValue
+
+    from skyhop_testbed.api import Document, RunEvent
 
 _HIDDEN = frozenset({"began_ns", "start_ns", "end_ns", "fence"})
 """Keys of details that are not printed: event times show them, or users do not need them."""
 
 
-def print_events(events: list[dict[str, Any]]) -> None:
+def print_events(events: Sequence[RunEvent]) -> None:
     """Print the events of a run: time, state, reason, actor and details."""
     for each in events:
-        reason = f"({each['reason']})" if each["reason"] else ""
-        words = [each["state"], reason, each["actor"], _details_text(each["details"])]
-        print(f"{when(each['at_ns'])}  {shown_text(' '.join(word for word in words if word))}")
+        reason = f"({each.reason})" if each.reason else ""
+        words = [each.state, reason, each.actor, _details_text(each.details)]
+        print(f"{when(each.at_ns)}  {shown_text(' '.join(word for word in words if word))}")
     sys.stdout.flush()
 
 
-def _details_text(details: dict[str, Any]) -> str:
+def _details_text(details: Document) -> str:
     """Return an event's details in words and units; unknown details as key and value."""
     parts = []
     for key, value in details.items():
@@ -54,7 +61,7 @@ _WORDS = {
 }
 
 
-def _traffic(moved: dict[str, Any]) -> str:
+def _traffic(moved: dict[str, JsonValue]) -> str:
     """Return the traffic of a run in words, and how the traffic was counted."""
     sizes = [_size(moved.get(key)) for key in ("rx_bytes", "tx_bytes")]
     how = f" ({moved['counted']})" if moved.get("counted") else ""

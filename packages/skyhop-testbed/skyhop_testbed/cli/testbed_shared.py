@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
 from skyhop.cli.terminal import print_rows
 
 if TYPE_CHECKING:
+    from skyhop_testbed.api import Message
     from skyhop_testbed.client import Testbed
 
+M = TypeVar("M", bound="Message")
 As = Annotated[
     Path | None,
     typer.Option(
@@ -62,14 +65,24 @@ def now_ns() -> int:
     return time.time_ns()
 
 
-def print_found(rows: list[dict[str, Any]], as_json: bool, empty: str) -> None:
-    """Print rows as a table or JSON; for an empty table print `empty`."""
-    if rows or as_json:
-        print_rows(rows, as_json=as_json)
+def print_found(
+    found: Sequence[M], row: Callable[[M], Mapping[str, object]], as_json: bool, empty: str
+) -> None:
+    """Print messages as JSON, or as a table with a `row` each; for an empty table print `empty`."""
+    if as_json:
+        print_rows([each.as_json() for each in found], as_json=True)
+    elif found:
+        print_rows([row(each) for each in found], as_json=False)
     else:
         print(empty)
 
 
-def print_outcome(result: object, text: str, as_json: bool) -> None:
+def print_outcome(result: Message | Mapping[str, object], text: str, as_json: bool) -> None:
     """Print the result of a command, as text or JSON."""
-    print(json.dumps(result, indent=2) if as_json else text)
+    print_json(result) if as_json else print(text)
+
+
+def print_json(result: Message | Mapping[str, object]) -> None:
+    """Print the result of a command as JSON."""
+    values = result if isinstance(result, Mapping) else result.as_json()
+    print(json.dumps(values, indent=2))

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from skyhop.cli.options import Json, group
 from skyhop_testbed.cli.testbed_shared import As, instant_ns, now_ns, opened, print_found, when
+
+if TYPE_CHECKING:
+    from skyhop_testbed.api import TriggerLine
 
 trigger_app = group("Test triggers on telemetry, and show their past evaluations.")
 
@@ -93,16 +96,15 @@ def trigger_log(
     """Show evaluations of triggers, and why they did or did not fire."""
     with opened(credential) as testbed:
         found = testbed.trigger_log(job=job, node=node, limit=limit)
-    rows = found if as_json else [_log_row(each) for each in found]
-    print_found(rows, as_json, "no evaluations")
+    print_found(found, _log_row, as_json, "no evaluations")
 
 
-def _log_row(each: dict[str, Any]) -> dict[str, Any]:
+def _log_row(each: TriggerLine) -> dict[str, object]:
     return {
-        "time_(UTC)": when(each["at_ns"]),
-        "job": each["job_name"],
-        "node": each["node"],
-        "fired": "yes" if each["fired"] else "no",
-        "why": each.get("why"),
-        "run": each["run"],
+        "time_(UTC)": when(each.at_ns),
+        "job": each.job_name,
+        "node": each.node,
+        "fired": "yes" if each.fired else "no",
+        "why": each.why,
+        "run": each.run,
     }

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import secrets
-from typing import Any
 
 import sqlalchemy as sa
 
 from skyhop.errors import InputError
+from skyhop_testbed.api import ChangedUser, ListedUser, Profile, PutProfile, PutUser
 from skyhop_testbed.ids import new_id
 from skyhop_testbed.job import check_name
 from skyhop_testbed.keys import secret_hash
@@ -33,21 +33,20 @@ def new_secret() -> str:
     return secrets.token_urlsafe(32)
 
 
-def put_user(ctx: RequestContext, values: dict[str, Any]) -> dict[str, Any]:
-    """Create or change a user: `name`, `full_name`, `team`, `role`, `disabled`.
-
-    Disabling a user cancels the user's jobs; `jobs_ended` in the result is their number.
+def put_user(ctx: RequestContext, values: PutUser) -> ChangedUser:
+    """Create or change a user; disabling a user cancels the user's jobs.
 
     Raises:
         InputError: a value is invalid, or the user is the last administrator.
     """
-    name = _checked_name(values.get("name"))
+    name = _checked_name(values.name)
     old = ctx.first(sa.select(user).where(user.c.name == name))
-    role = _role(values.get("role", old["role"] if old else Role.USER))
-    disabled = bool(values.get("disabled", old["disabled"] if old else False))
+    before = {"full_name": "", "team": "", "role": Role.USER, "disabled": False, **(old or {})}
+    role = _role(before["role"] if values.role is None else values.role)
+    disabled = bool(before["disabled"] if values.disabled is None else values.disabled)
     row = {
-        "full_name": _text(values, "full_name", old),
-        "team": _text(values, "team", old),
+        "full_name": _text("full_name", values.full_name, before["full_name"]),
+        "team": _text("team", values.team, before["team"]),
         "role": role,
         "disabled": disabled,
     }
@@ -56,27 +55,31 @@ def put_user(ctx: RequestContext, values: dict[str, Any]) -> dict[str, Any]:
         ctx.execute(sa.insert(user).values(name=name, created_ns=ctx.now_ns, **row))
     else:
         ctx.execute(sa.update(user).where(user.c.name == name).values(**row))
-    return {"name": name, **row, "jobs_ended": jobs.close_all(ctx, name) if disabled else 0}
+    ended = jobs.close_all(ctx, name) if disabled else 0
+    return ChangedUser.model_validate({"name": name, **row, "jobs_ended": ended})
 
 
-def put_profile(ctx: RequestContext, values: dict[str, Any]) -> dict[str, Any]:
+def put_profile(ctx: RequestContext, values: PutProfile) -> Profile:
     """Change the caller's full name and team."""
-    old = ctx.first(sa.select(user).where(user.c.name == ctx.caller.name))
-    row = {key: _text(values, key, old) for key in ("full_name", "team")}
+    old = profile(ctx)
+    row = {
+        "full_name": _text("full_name", values.full_name, old.full_name),
+        "team": _text("team", values.team, old.team),
+    }
     ctx.execute(sa.update(user).where(user.c.name == ctx.caller.name).values(**row))
     return profile(ctx)
 
 
-def profile(ctx: RequestContext) -> dict[str, Any]:
-    """Return the caller's row of the table `user`, as a dictionary."""
+def profile(ctx: RequestContext) -> Profile:
+    """Return the caller's own user."""
     row = ctx.first(sa.select(user).where(user.c.name == ctx.caller.name))
     if row is None:
         raise NotFoundError(f"there is no user {ctx.caller.name}")
-    return dict(row)
+    return Profile.model_validate(dict(row))
 
 
-def users(ctx: RequestContext) -> list[dict[str, Any]]:
-    """Return all users, each with the number of its valid tokens (`tokens`)."""
+def users(ctx: RequestContext) -> list[ListedUser]:
+    """Return all users."""
     count = (
         sa.select(sa.func.count())
         .where(
@@ -88,7 +91,7 @@ def users(ctx: RequestContext) -> list[dict[str, Any]]:
         .scalar_subquery()
     )
     rows = ctx.all(sa.select(user, count.label("tokens")).order_by(user.c.name))
-    return [dict(row) for row in rows]
+    return [ListedUser.model_validate(dict(row)) for row in rows]
 
 
 def delete_user(ctx: RequestContext, name: str) -> int:
@@ -291,8 +294,8 @@ def _role(value: object) -> Role:
     return Role(str(value))
 
 
-def _text(values: dict[str, Any], key: str, old: sa.RowMapping | None) -> str:
-    value = values.get(key, old[key] if old else "")
-    if not isinstance(value, str) or len(value) > _LONGEST:
+def _text(key: str, new: str | None, old: str) -> str:
+    value = old if new is None else new
+    if len(value) > _LONGEST:
         raise InputError(f"{key}: expected text of at most {_LONGEST} characters")
     return value

@@ -1,6 +1,6 @@
 """The orchestrator object: database, keys, files, telemetry store and change listeners.
 
-A front end (`rpc`, the web page) opens a request context for each request, which is one
+A front end (`service`, the web page) opens a request context for each request, which is one
 transaction. Listeners are notified of changed nodes and runs after the transaction has been
 committed.
 """
@@ -9,19 +9,22 @@ from __future__ import annotations
 
 import datetime as dt
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from skyhop.errors import InputError, RunError
 from skyhop.telemetry.fields import Sample
 from skyhop.telemetry.store import Store
+from skyhop_testbed.api import PutUser
 from skyhop_testbed.clock import Clock
 from skyhop_testbed.orchestrator import accounts, planning, runs
 from skyhop_testbed.orchestrator.authority import Authority, open_authority
+from skyhop_testbed.orchestrator.limits import RateLimiter
 from skyhop_testbed.orchestrator.request_context import ITSELF, Caller, RequestContext, settings_of
 from skyhop_testbed.orchestrator.uploads import Uploads
 from skyhop_testbed.store.database import Database, is_file_database, open_database
+from skyhop_testbed.words import Role
 
 _DAY_NS = 86_400 * 1_000_000_000
 
@@ -49,6 +52,7 @@ class Orchestrator:
     ) -> None:
         self.directory = directory
         self.clock = clock
+        self.rates = RateLimiter(clock)
         url = database or f"sqlite:///{directory}/testbed.sqlite"
         if is_file_database(url):
             _make(directory)
@@ -113,7 +117,7 @@ class Orchestrator:
                 accounts.record_use(ctx, token)
         return caller
 
-    def store_telemetry(self, node: str, samples: list[dict[str, object]]) -> None:
+    def store_telemetry(self, node: str, samples: Sequence[Mapping[str, object]]) -> None:
         """Append a node's samples to the store; drop unknown columns and invalid samples."""
         from skyhop.telemetry.columns import checked, time_of
         from skyhop.telemetry.fields import BY_NAME, TIME
@@ -143,7 +147,7 @@ class Orchestrator:
         with self.writing(ITSELF) as ctx:
             if accounts.users(ctx):
                 return None
-            accounts.put_user(ctx, {"name": name, "role": "admin"})
+            accounts.put_user(ctx, PutUser(name=name, role=Role.ADMIN))
             return accounts.issue(ctx, accounts.TOKEN, of_user=name, label="first")
 
     def close(self) -> None:

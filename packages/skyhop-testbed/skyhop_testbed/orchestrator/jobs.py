@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,8 @@ from typing import Any
 import sqlalchemy as sa
 
 from skyhop.errors import InputError
+from skyhop_testbed import calendar
+from skyhop_testbed.api import Check, Conflict, Interval, JobInfo, SubmittedJob
 from skyhop_testbed.calendar import Findings, Plan, check
 from skyhop_testbed.ids import new_id
 from skyhop_testbed.job import LONGEST_INPUTS_BYTES, Job, read_job
@@ -67,19 +68,19 @@ def find_conflicts(ctx: RequestContext, spec: Job, *, without: str = "") -> Find
     return check(Plan("", spec, ctx.now_ns), others, booked, now_ns=ctx.now_ns)
 
 
-def check_job(ctx: RequestContext, text: str) -> dict[str, Any]:
+def check_job(ctx: RequestContext, text: str) -> Check:
     """Check a job without submitting it; return its conflicts and its first free time."""
     spec = read(text)
     findings = find_conflicts(ctx, spec, without=_active_job_id(ctx, spec.id))
-    return {
-        "job": spec.id,
-        "kind": spec.when.kind.value,
-        "nodes": spec.nodes,
-        "server": spec.server,
-        "first": _times(findings.first),
-        "conflicts": _conflicts(ctx, findings),
-        "conflicts_total": findings.total,
-    }
+    return Check(
+        job=spec.id,
+        kind=spec.when.kind,
+        nodes=spec.nodes,
+        server=spec.server,
+        first=_times(findings.first),
+        conflicts=_conflicts(ctx, findings),
+        conflicts_total=findings.total,
+    )
 
 
 def submit(
@@ -89,7 +90,7 @@ def submit(
     objects: Path,
     *,
     owner: str | None = None,
-) -> dict[str, Any]:
+) -> SubmittedJob:
     """Accept a job, and plan its runs.
 
     Raises:
@@ -123,12 +124,13 @@ def submit(
     kept = ctx.first(sa.select(job).where(job.c.id == row["id"]))
     assert kept is not None
     made = plan_runs(ctx, kept)
-    return {**_public(kept), "runs": len(made), "first": _times(findings.first)}
+    values = _columns(kept)
+    return SubmittedJob(**values, runs=len(made), first=_times(findings.first))
 
 
 def modify(
     ctx: RequestContext, name: str, text: str, files: Mapping[str, bytes], objects: Path
-) -> dict[str, Any]:
+) -> SubmittedJob:
     """Replace a job; runs that have begun continue under the old specification.
 
     Raises:
@@ -148,7 +150,7 @@ def modify(
     return submit(ctx, text, files, objects, owner=old["owner"])
 
 
-def cancel(ctx: RequestContext, name: str) -> dict[str, Any]:
+def cancel(ctx: RequestContext, name: str) -> JobInfo:
     """Cancel a job: skip its planned runs and abort its runs in progress.
 
     Raises:
@@ -159,7 +161,7 @@ def cancel(ctx: RequestContext, name: str) -> dict[str, Any]:
     if not any(access.owns_node(ctx, client) for client in spec_of(row).nodes):
         access.check_owns_job(ctx, row["owner"], f"job {name}")
     _close(ctx, row, Reason.USER)
-    return {**_public(row), "state": "cancelled"}
+    return JobInfo(**{**_columns(row), "state": "cancelled"})
 
 
 def close_all(ctx: RequestContext, owner: str) -> int:
@@ -215,7 +217,7 @@ def may_see(ctx: RequestContext, row: sa.RowMapping) -> bool:
 
 def listing(
     ctx: RequestContext, *, of_node: str = "", user: str = "", ended: bool = False
-) -> list[dict[str, Any]]:
+) -> list[JobInfo]:
     """Return the caller's own jobs and the jobs on the caller's nodes; all for administrators."""
     query = sa.select(job).order_by(job.c.created_ns.desc()).limit(10_000)
     on = sa.select(job_node.c.job)
@@ -228,7 +230,7 @@ def listing(
         query = query.where(job.c.owner == user)
     if not ended:
         query = query.where(job.c.state == "active")
-    return [_public(row) for row in ctx.all(query)]
+    return [JobInfo(**_columns(row)) for row in ctx.all(query)]
 
 
 def input_file(ctx: RequestContext, job_id: str, name: str, objects: Path) -> Path:
@@ -263,30 +265,32 @@ def _refuse(ctx: RequestContext, findings: Findings) -> None:
             met = _conflicts(ctx, findings)
             text = str(error)
             for conflict, each in zip(findings.conflicts, met, strict=False):
-                text = text.replace(f"job {conflict.other}", f"{each['owner']}'s job {each['job']}")
+                text = text.replace(f"job {conflict.other}", f"{each.owner}'s job {each.job}")
             raise ConflictError(text, met) from None
 
 
-def _conflicts(ctx: RequestContext, findings: Findings) -> list[dict[str, Any]]:
+def _conflicts(ctx: RequestContext, findings: Findings) -> list[Conflict]:
     keys = {conflict.other for conflict in findings.conflicts}
     query = sa.select(job.c.id, job.c.name, job.c.owner).where(job.c.id.in_(sorted(keys)))
     names = {row["id"]: row for row in ctx.all(query)}
     return [
-        {
-            "mine": _times(each.mine),
-            "theirs": _times(each.theirs),
-            "job": names[each.other]["name"] if each.other in names else "",
-            "owner": names[each.other]["owner"] if each.other in names else ctx.caller.name,
-            "nodes": list(each.nodes),
-        }
+        Conflict(
+            mine=_interval(each.mine),
+            theirs=_interval(each.theirs),
+            job=names[each.other]["name"] if each.other in names else "",
+            owner=names[each.other]["owner"] if each.other in names else ctx.caller.name,
+            nodes=list(each.nodes),
+        )
         for each in findings.conflicts[:100]
     ]
 
 
-def _times(interval: Any) -> dict[str, int] | None:
-    if interval is None:
-        return None
-    return {"start_ns": interval.start_ns, "end_ns": interval.end_ns}
+def _times(interval: calendar.Interval | None) -> Interval | None:
+    return None if interval is None else _interval(interval)
+
+
+def _interval(interval: calendar.Interval) -> Interval:
+    return Interval(start_ns=interval.start_ns, end_ns=interval.end_ns)
 
 
 def _check_files(spec: Job, files: Mapping[str, bytes]) -> None:
@@ -315,15 +319,8 @@ def _insert_nodes(ctx: RequestContext, name: str, spec: Job) -> None:
         ctx.execute(sa.insert(job_node).values(job=name, node=spec.server, side=Side.SERVER))
 
 
-def _public(row: sa.RowMapping) -> dict[str, Any]:
-    spec = json.loads(row["spec"])
-    return {
-        "id": row["id"],
-        "name": row["name"].partition("~")[0],
-        "owner": row["owner"],
-        "kind": row["kind"],
-        "state": row["state"],
-        "created_ns": row["created_ns"],
-        "overhead": row["overhead"],
-        "spec": spec,
-    }
+def _columns(row: sa.RowMapping) -> dict[str, Any]:
+    """Return the fields of a `JobInfo`."""
+    keys = ("id", "owner", "kind", "state", "created_ns", "overhead")
+    values = {key: row[key] for key in keys}
+    return {**values, "name": row["name"].partition("~")[0], "spec": spec_of(row)}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
@@ -12,6 +12,7 @@ import sqlalchemy as sa
 
 from skyhop.errors import InputError
 from skyhop.telemetry import maps
+from skyhop_testbed.api import Document, Event, NodeDocument, NodeInfo, PutNode, TriggerLine
 from skyhop_testbed.ids import is_id, new_id
 from skyhop_testbed.job import check_name
 from skyhop_testbed.orchestrator import access, runs
@@ -34,6 +35,7 @@ _S_NS = 1_000_000_000
 _MOST_RUNS = 2_000
 """Upper limit on runs in one schedule; later schedules carry the later runs."""
 _LONGEST_EVENT = 256_000
+_LONGEST_TEXT = 512
 _TRIGGER_LOG_ROWS = 20_000
 """Number of trigger evaluations kept per job and node."""
 _MALFORMED = (
@@ -77,28 +79,30 @@ def get(ctx: RequestContext, name: str) -> sa.RowMapping:
     return row
 
 
-def put(ctx: RequestContext, values: dict[str, Any]) -> dict[str, Any]:
+def put(ctx: RequestContext, values: PutNode) -> NodeDocument:
     """Create or change a node: owner, description, provider, address and location.
 
     Raises:
         InputError: a value is invalid.
     """
     try:
-        name = check_name(str(values.get("name")))
+        name = check_name(values.name)
     except ValueError as error:
         raise InputError(f"name: {error}") from None
     old = ctx.first(sa.select(node).where(node.c.name == name))
-    row: dict[str, Any] = {}
+    # A field that the request does not set keeps its value.
+    new = {**(old or {}), **values.model_dump(exclude_unset=True)}
+    row: dict[str, str | float | None] = {}
     for key in ("description", "provider", "address", "owner"):
-        value = values.get(key, old[key] if old else ("" if key != "owner" else None))
-        if value is not None and (not isinstance(value, str) or len(value) > 512):  # noqa: PLR2004
-            raise InputError(f"{key}: expected a text of at most 512 characters")
+        value = new.get(key)
+        if value is not None and len(value) > _LONGEST_TEXT:
+            raise InputError(f"{key}: expected a text of at most {_LONGEST_TEXT} characters")
         row[key] = value or (None if key == "owner" else "")
     if row["owner"] and not ctx.first(sa.select(user).where(user.c.name == row["owner"])):
         raise NotFoundError(f"owner: there is no user {row['owner']}")
     for key, limit in (("latitude_deg", 90.0), ("longitude_deg", 180.0)):
-        value = values.get(key, old[key] if old else None)
-        if value is not None and not (isinstance(value, int | float) and abs(value) <= limit):
+        value = new.get(key)
+        if value is not None and not abs(value) <= limit:
             raise InputError(f"{key}: expected a number from -{limit:g} to {limit:g}")
         # The exact location of a terminal is private; a step of 0.1 degrees is about 11 km.
         row[key] = None if value is None else round(float(value), 1)
@@ -109,7 +113,7 @@ def put(ctx: RequestContext, values: dict[str, Any]) -> dict[str, Any]:
     return document(ctx, name)
 
 
-def set_policy(ctx: RequestContext, name: str, policy: dict[str, Any]) -> dict[str, Any]:
+def set_policy(ctx: RequestContext, name: str, policy: Document) -> NodeDocument:
     """Set the policy of a node's owner, which the node itself enforces.
 
     Raises:
@@ -131,7 +135,7 @@ def set_policy(ctx: RequestContext, name: str, policy: dict[str, Any]) -> dict[s
     return document(ctx, name)
 
 
-def set_scavenger(ctx: RequestContext, name: str, mode: str) -> dict[str, Any]:
+def set_scavenger(ctx: RequestContext, name: str, mode: str) -> NodeDocument:
     """Set the scavenger mode of a node: whether its runs yield to the host's own traffic.
 
     Raises:
@@ -179,26 +183,26 @@ def delete(ctx: RequestContext, name: str) -> None:
         ctx.execute(sa.delete(node).where(node.c.name == name))
 
 
-def document(ctx: RequestContext, name: str) -> dict[str, Any]:
-    """Return a node's document; its policy and preemptions are included for its owner only."""
+def document(ctx: RequestContext, name: str) -> NodeDocument:
+    """Return a node; its address, policy and preemptions are included for its owner only."""
     row = get(ctx, name)
-    owns = access.owns_node(ctx, name)
-    return _public(ctx, row, owns=owns) | (
-        {"policy": json.loads(row["policy"]), "preemptions": _preemptions(ctx, name)}
-        if owns
-        else {}
-    )
+    values = _public(ctx, row)
+    if access.owns_node(ctx, name):
+        values |= {"address": row["address"], "policy": json.loads(row["policy"])}
+        values["preemptions"] = _preemptions(ctx, name)
+    return NodeDocument(**values)
 
 
-def listing(ctx: RequestContext, *, active: bool = False) -> list[dict[str, Any]]:
+def listing(ctx: RequestContext, *, active: bool = False) -> list[NodeInfo]:
     """Return all nodes; with `active`, the nodes that reported within the setting `active_s`."""
     query = sa.select(node).order_by(node.c.name)
     if active:
         query = query.where(node.c.last_seen_ns > ctx.now_ns - ctx.settings.active_s * _S_NS)
-    return [_public(ctx, row, owns=False) for row in ctx.all(query)]
+    return [NodeInfo(**_public(ctx, row)) for row in ctx.all(query)]
 
 
-def _public(ctx: RequestContext, row: sa.RowMapping, *, owns: bool) -> dict[str, Any]:
+def _public(ctx: RequestContext, row: sa.RowMapping) -> dict[str, Any]:
+    """Return the fields of a `NodeInfo`."""
     seen = row["last_seen_ns"]
     limit_s = ctx.settings.heartbeat_s * ctx.settings.missed_heartbeats
     shown = ("name", "owner", "description", "provider", "latitude_deg", "longitude_deg")
@@ -208,12 +212,10 @@ def _public(ctx: RequestContext, row: sa.RowMapping, *, owns: bool) -> dict[str,
     values["serves"] = bool(row["address"])
     values["health"] = json.loads(row["health"])
     values["clock_off_ms"] = runs.clock_off_ms(values["health"])
-    if owns:
-        values["address"] = row["address"]
     return values
 
 
-def _preemptions(ctx: RequestContext, name: str) -> list[dict[str, Any]]:
+def _preemptions(ctx: RequestContext, name: str) -> list[Document]:
     query = sa.select(preemption).where(preemption.c.node == name)
     rows = ctx.all(query.order_by(preemption.c.id.desc()).limit(50))
     return [{**json.loads(r["body"]), "at_ns": r["at_ns"], "active": r["active"]} for r in rows]
@@ -303,58 +305,58 @@ def results(ctx: RequestContext, name: str) -> list[dict[str, Any]]:
     ]
 
 
-def report(
-    ctx: RequestContext, events: list[tuple[int, int, str, str]]
-) -> tuple[int, list[dict[str, Any]]]:
+def report(ctx: RequestContext, events: Sequence[Event]) -> tuple[int, list[Document]]:
     """Apply the events of a node; an event that is sent twice is applied once.
 
     Args:
         ctx: the request of the node.
-        events: sequence number, time in ns, kind and JSON of each event, in order.
+        events: the events, in order of their sequence numbers.
 
     Returns:
         the node's last sequence number, and the telemetry samples among the events.
     """
     row = get(ctx, ctx.caller.name)
     last = row["last_seq"]
-    samples: list[dict[str, Any]] = []
-    for seq, at_ns, kind, body in events:
-        if seq <= last:
+    samples: list[Document] = []
+    for each in events:
+        if each.seq <= last:
             continue
-        last = seq
+        last = each.seq
         try:
             # Only the malformed event is rolled back: later events of the batch still count.
             with ctx.connection.begin_nested():
-                samples += _apply_event(ctx, at_ns, kind, body)
+                samples += _apply_event(ctx, each)
         except _MALFORMED as error:
-            ctx.audit(f"report {kind[:20]}", f"event {seq}", f"refused: {str(error)[:300]}")
+            what, said = f"report {each.kind[:20]}", f"refused: {str(error)[:300]}"
+            ctx.audit(what, f"event {each.seq}", said)
     values = {"last_seq": last, "last_seen_ns": ctx.now_ns}
     ctx.execute(sa.update(node).where(node.c.name == row["name"]).values(**values))
     return last, samples
 
 
-def _apply_event(ctx: RequestContext, at_ns: int, kind: str, text: str) -> list[dict[str, Any]]:
-    if len(text) > _LONGEST_EVENT:
+def _apply_event(ctx: RequestContext, event: Event) -> list[Document]:
+    """Apply an event; return the telemetry samples in it."""
+    if len(event.body) > _LONGEST_EVENT:
         raise InputError(f"an event is longer than {_LONGEST_EVENT:,} characters")
-    body = json.loads(text)
+    body = json.loads(event.body)
     if not isinstance(body, dict):
         raise InputError("an event is not a JSON object")
-    if kind == EventKind.MAP:
+    if event.kind == EventKind.MAP:
         maps.decode_map(body.get("map"))
         return []
-    if kind == EventKind.TELEMETRY:
+    if event.kind == EventKind.TELEMETRY:
         samples = body["samples"]
         return [each for each in samples if isinstance(each, dict) and "time_ns" in each]
-    _EVENT_HANDLERS[EventKind(kind)](ctx, at_ns, body)
+    _EVENT_HANDLERS[EventKind(event.kind)](ctx, event.at_ns, body)
     return []
 
 
-def newest_map(events: list[tuple[int, int, str, str]]) -> bytes | None:
+def newest_map(events: Sequence[Event]) -> bytes | None:
     """Return the last valid obstruction map among a node's events, or None."""
-    for _, _, kind, text in reversed(events):
-        if kind == EventKind.MAP and len(text) <= _LONGEST_EVENT:
+    for event in reversed(events):
+        if event.kind == EventKind.MAP and len(event.body) <= _LONGEST_EVENT:
             with suppress(*_MALFORMED):
-                return maps.decode_map(json.loads(text)["map"])
+                return maps.decode_map(json.loads(event.body)["map"])
     return None
 
 
@@ -453,7 +455,7 @@ def trigger_evaluations(
     from_ns: int = 0,
     to_ns: int = 0,
     limit: int = 0,
-) -> list[dict[str, Any]]:
+) -> list[TriggerLine]:
     """Return trigger evaluations of the caller's jobs (for administrators, all), latest first.
 
     Args:
@@ -477,7 +479,10 @@ def trigger_evaluations(
         query = query.where(trigger_log.c.at_ns < to_ns)
     rows = ctx.all(query.order_by(trigger_log.c.id.desc()).limit(runs.row_limit(limit, 200)))
     keys = ("job_name", "owner", "node", "at_ns", "fired", "run")
-    return [{**json.loads(row["body"]), **{key: row[key] for key in keys}} for row in rows]
+    return [
+        TriggerLine(**{**json.loads(row["body"]), **{key: row[key] for key in keys}})
+        for row in rows
+    ]
 
 
 def is_busy(ctx: RequestContext, name: str) -> bool:

@@ -1,109 +1,101 @@
-"""Handlers of the unary remote procedures of users and administrators: from request to reply.
+"""Handlers of the operations that are one transaction: from a request to its answer.
 
-All are synchronous and receive a request context; `rpc` has authenticated the caller and checked
-the role before.
+All are synchronous and receive a request context; `service` has authenticated the caller and
+checked the role before. `@reading` and `@writing` enter them into the tables by operation.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
 import sqlalchemy as sa
 
 from skyhop.errors import InputError
+from skyhop_testbed import api
+from skyhop_testbed.api import A, Operation, Q
 from skyhop_testbed.orchestrator import accounts, jobs, nodes, planning, runs
 from skyhop_testbed.orchestrator.core import Orchestrator
-from skyhop_testbed.orchestrator.request_context import (
-    DeniedError,
-    NotFoundError,
-    RequestContext,
-    Settings,
-    as_json,
-)
-from skyhop_testbed.protocol import testbed_pb2 as pb
+from skyhop_testbed.orchestrator.request_context import DeniedError, RequestContext
 from skyhop_testbed.store.tables import audit, config, job, run
 from skyhop_testbed.words import ENDED, JobKind
-
-Procedure = Callable[[Orchestrator, RequestContext, Any], Any]
 
 _LARGEST_NS = 2**62
 _ADDRESSES = "addresses"
 """Key of the testbed's public addresses in the table `config`."""
 
+READING: dict[str, Callable[[Orchestrator, RequestContext, Any], Any]] = {}
+"""Handlers that only read the database, by the operation's name."""
+WRITING: dict[str, Callable[[Orchestrator, RequestContext, Any], Any]] = {}
+"""Handlers that modify the database, by the operation's name."""
 
-def _document(values: object) -> pb.Document:
-    return pb.Document(json=as_json(values))
-
-
-def _rows(values: object) -> pb.Rows:
-    return pb.Rows(json=as_json(values))
-
-
-def _table(text: str) -> dict[str, Any]:
-    try:
-        values = json.loads(text)
-    except (ValueError, RecursionError):
-        values = None
-    if not isinstance(values, dict):
-        raise InputError("expected a JSON object")
-    return values
+Handler = Callable[[Orchestrator, RequestContext, Q], A]
 
 
-def _submit(orchestrator: Orchestrator, ctx: RequestContext, request: pb.JobText) -> pb.JobReply:
-    made = jobs.submit(ctx, request.toml, request.files, orchestrator.objects)
-    return pb.JobReply(json=as_json(made))
+def reading(operation: Operation[Q, A]) -> Callable[[Handler[Q, A]], Handler[Q, A]]:
+    """Return a decorator that makes a function the handler of an operation that only reads."""
+    return lambda handler: READING.setdefault(operation.name, handler)
 
 
-def _modify(
-    orchestrator: Orchestrator, ctx: RequestContext, request: pb.ModifyJobRequest
-) -> pb.JobReply:
-    made = jobs.modify(ctx, request.job, request.toml, request.files, orchestrator.objects)
-    return pb.JobReply(json=as_json(made))
+def writing(operation: Operation[Q, A]) -> Callable[[Handler[Q, A]], Handler[Q, A]]:
+    """Return a decorator that makes a function the handler of an operation that writes."""
+    return lambda handler: WRITING.setdefault(operation.name, handler)
 
 
-def _cancel(_orchestrator: Orchestrator, ctx: RequestContext, request: pb.JobName) -> pb.JobReply:
-    return pb.JobReply(json=as_json(jobs.cancel(ctx, request.job)))
+# --- jobs ---
 
 
-def _list_jobs(
-    _orchestrator: Orchestrator, ctx: RequestContext, request: pb.ListJobsRequest
-) -> pb.Rows:
+@reading(api.CHECK_JOB)
+def _check_job(_: Orchestrator, ctx: RequestContext, request: api.CheckJob) -> api.Check:
+    return jobs.check_job(ctx, request.toml)
+
+
+@writing(api.SUBMIT_JOB)
+def _submit(of: Orchestrator, ctx: RequestContext, request: api.SubmitJob) -> api.SubmittedJob:
+    return jobs.submit(ctx, request.toml, request.files, of.objects)
+
+
+@writing(api.MODIFY_JOB)
+def _modify(of: Orchestrator, ctx: RequestContext, request: api.ModifyJob) -> api.SubmittedJob:
+    return jobs.modify(ctx, request.job, request.toml, request.files, of.objects)
+
+
+@writing(api.CANCEL_JOB)
+def _cancel(_: Orchestrator, ctx: RequestContext, request: api.NamedJob) -> api.JobInfo:
+    return jobs.cancel(ctx, request.job)
+
+
+@reading(api.LIST_JOBS)
+def _list_jobs(_: Orchestrator, ctx: RequestContext, request: api.ListJobs) -> list[api.JobInfo]:
     if request.node:
         nodes.get(ctx, request.node)
-    return _rows(jobs.listing(ctx, of_node=request.node, user=request.user, ended=request.ended))
+    return jobs.listing(ctx, of_node=request.node, user=request.user, ended=request.ended)
 
 
-def _next_slot(
-    _orchestrator: Orchestrator, ctx: RequestContext, request: pb.NextSlotRequest
-) -> pb.Slot:
+@reading(api.NEXT_SLOT)
+def _next_slot(_: Orchestrator, ctx: RequestContext, request: api.NextSlot) -> api.Slot:
     for name in request.nodes:
         nodes.get(ctx, name)
     if not request.nodes or not 0 < request.length_ns < _LARGEST_NS:
         raise InputError("expected nodes and a length")
     from_ns = max(request.from_ns, ctx.now_ns)
-    slot = planning.next_slot(
-        ctx, request.nodes, request.length_ns, from_ns, request.end_ns or None
-    )
-    return pb.Slot(found=slot is not None, start_ns=slot or 0)
+    end_ns = request.end_ns or None
+    slot = planning.next_slot(ctx, request.nodes, request.length_ns, from_ns, end_ns)
+    return api.Slot(start_ns=slot)
 
 
-def _calendar(
-    _orchestrator: Orchestrator, ctx: RequestContext, request: pb.CalendarRequest
-) -> pb.Rows:
-    return _rows(calendar(ctx, list(request.nodes), request.from_ns, request.to_ns))
+@reading(api.CALENDAR)
+def _calendar(_: Orchestrator, ctx: RequestContext, request: api.Calendar) -> list[api.Reservation]:
+    return calendar(ctx, request.nodes, request.from_ns, request.to_ns)
 
 
 def calendar(
-    ctx: RequestContext, wanted: list[str], from_ns: int, to_ns: int
-) -> list[dict[str, Any]]:
-    """Return the runs on nodes (all nodes if `wanted` is empty) in a time range, earliest first.
-
-    Every user sees times and owners. The job's name is "" if the caller may not see the run.
-    """
+    ctx: RequestContext, wanted: Sequence[str], from_ns: int, to_ns: int
+) -> list[api.Reservation]:
+    """Return the runs on nodes (all nodes if `wanted` is empty) in a time range, earliest first."""
     for name in wanted:
         nodes.get(ctx, name)
     query = sa.select(run, job.c.name.label("job_name"), job.c.owner, job.c.kind, job.c.overhead)
@@ -111,14 +103,13 @@ def calendar(
     if wanted:
         query = query.where(sa.or_(run.c.client.in_(wanted), run.c.server.in_(wanted)))
     rows = ctx.all(query.order_by(run.c.start_ns).limit(10_000))
-    keys = ("id", "client", "server", "start_ns", "end_ns", "state", "owner", "kind", "overhead")
     ended = {state.value for state in ENDED}
-    return [
-        {key: row[key] for key in keys}
-        | {"job_name": row["job_name"] if runs.may_see(ctx, row, row["owner"]) else ""}
-        | {"reserves": _reserves(row, ended)}
-        for row in rows
-    ]
+    found = []
+    for row in rows:
+        name = row["job_name"] if runs.may_see(ctx, row, row["owner"]) else ""
+        values = {**row, "job_name": name, "reserves": _reserves(row, ended)}
+        found.append(api.Reservation.model_validate(values))
+    return found
 
 
 def _reserves(row: sa.RowMapping, ended: set[str]) -> bool:
@@ -126,25 +117,27 @@ def _reserves(row: sa.RowMapping, ended: set[str]) -> bool:
     return bool(row["overhead"]) and row["state"] not in ended and not waits
 
 
-def _list_runs(
-    _orchestrator: Orchestrator, ctx: RequestContext, request: pb.ListRunsRequest
-) -> pb.Rows:
+# --- runs ---
+
+
+@reading(api.LIST_RUNS)
+def _list_runs(_: Orchestrator, ctx: RequestContext, request: api.ListRuns) -> list[api.RunInfo]:
     found = runs.listing(
         ctx,
         of_job=request.job,
         node=request.node,
         user=request.user,
-        states=list(request.states),
+        states=request.states,
         from_ns=request.from_ns,
         to_ns=request.to_ns,
         limit=request.limit,
     )
     if not found:
         _check_named(ctx, request)
-    return _rows(found)
+    return found
 
 
-def _check_named(ctx: RequestContext, request: Any) -> None:
+def _check_named(ctx: RequestContext, request: api.ListRuns | api.TriggerLog) -> None:
     """Check that the job and the node exist that a request with an empty result names.
 
     Raises:
@@ -158,106 +151,72 @@ def _check_named(ctx: RequestContext, request: Any) -> None:
             jobs.get(ctx, request.job)
 
 
-def _put_node(
-    _orchestrator: Orchestrator, ctx: RequestContext, request: pb.Document
-) -> pb.Document:
-    return _document(nodes.put(ctx, _table(request.json)))
+@reading(api.GET_RUN)
+def _get_run(_: Orchestrator, ctx: RequestContext, request: api.NamedRun) -> api.RunDocument:
+    return runs.document(ctx, request.run)
 
 
-def _delete_node(
-    orchestrator: Orchestrator, ctx: RequestContext, request: pb.NodeName
-) -> pb.Document:
+@writing(api.ABORT_RUN)
+def _abort(_: Orchestrator, ctx: RequestContext, request: api.AbortRun) -> api.RunDocument:
+    return runs.abort(ctx, request.run, request.reason)
+
+
+@writing(api.RESCHEDULE_RUN)
+def _reschedule(
+    _: Orchestrator, ctx: RequestContext, request: api.RescheduleRun
+) -> api.RunDocument:
+    return runs.reschedule(ctx, request.run, request.from_ns)
+
+
+# --- nodes ---
+
+
+@reading(api.LIST_NODES)
+def _list_nodes(_: Orchestrator, ctx: RequestContext, request: api.ListNodes) -> list[api.NodeInfo]:
+    return nodes.listing(ctx, active=request.active)
+
+
+@reading(api.GET_NODE)
+def _get_node(_: Orchestrator, ctx: RequestContext, request: api.NamedNode) -> api.NodeDocument:
+    return nodes.document(ctx, request.node)
+
+
+@writing(api.SET_SCAVENGER)
+def _set_scavenger(
+    _: Orchestrator, ctx: RequestContext, request: api.SetScavenger
+) -> api.NodeDocument:
+    return nodes.set_scavenger(ctx, request.node, request.mode)
+
+
+@writing(api.SET_POLICY)
+def _set_policy(_: Orchestrator, ctx: RequestContext, request: api.SetPolicy) -> api.NodeDocument:
+    return nodes.set_policy(ctx, request.node, request.policy)
+
+
+@writing(api.PUT_NODE)
+def _put_node(_: Orchestrator, ctx: RequestContext, request: api.PutNode) -> api.NodeDocument:
+    return nodes.put(ctx, request)
+
+
+@writing(api.DELETE_NODE)
+def _delete_node(of: Orchestrator, ctx: RequestContext, request: api.NamedNode) -> api.Deleted:
     nodes.delete(ctx, request.node)
-    ctx.after_commit.append(lambda: orchestrator.telemetry.delete(request.node))
-    return _document({"deleted": request.node})
+    ctx.after_commit.append(lambda: of.telemetry.delete(request.node))
+    return api.Deleted(deleted=request.node)
 
 
-def _invite(_orchestrator: Orchestrator, ctx: RequestContext, request: pb.NodeName) -> pb.Secret:
+@writing(api.INVITE)
+def _invite(_: Orchestrator, ctx: RequestContext, request: api.NamedNode) -> api.Secret:
     nodes.get(ctx, request.node)
     expires_ns = ctx.now_ns + accounts.INVITATION_NS
     secret = accounts.issue(ctx, accounts.INVITATION, of_node=request.node, expires_ns=expires_ns)
-    return pb.Secret(value=secret, expires_ns=expires_ns)
+    return api.Secret(value=secret, expires_ns=expires_ns)
 
 
-def _issue_token(
-    _orchestrator: Orchestrator, ctx: RequestContext, request: pb.IssueTokenRequest
-) -> pb.Secret:
-    expires_ns = request.expires_ns or None
-    label = request.label
-    secret = accounts.issue(
-        ctx, accounts.TOKEN, of_user=request.user, expires_ns=expires_ns, label=label
-    )
-    return pb.Secret(value=secret, expires_ns=expires_ns or 0)
-
-
-def _revoke_token(
-    _orchestrator: Orchestrator, ctx: RequestContext, request: pb.RevokeTokenRequest
-) -> pb.Document:
-    return _document({"revoked": accounts.revoke(ctx, request.user, request.token)})
-
-
-def _delete_user(
-    _orchestrator: Orchestrator, ctx: RequestContext, request: pb.UserName
-) -> pb.Document:
-    ended = accounts.delete_user(ctx, request.user)
-    return _document({"deleted": request.user, "jobs_ended": ended})
-
-
-def _put_config(
-    _orchestrator: Orchestrator, ctx: RequestContext, request: pb.Document
-) -> pb.Document:
-    return _document(put_config(ctx, _table(request.json)))
-
-
-def put_config(ctx: RequestContext, values: dict[str, Any]) -> dict[str, Any]:
-    """Change settings; return all settings.
-
-    Raises:
-        InputError: a key is unknown, or its value is not a number above 0.
-    """
-    known = asdict(Settings())
-    for key, value in values.items():
-        if key not in known:
-            raise InputError(f'"{key[:40]}" is not known; there are {", ".join(known)}')
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e10:  # noqa: PLR2004
-            raise InputError(f"{key}: expected a number above 0")
-        ctx.execute(sa.delete(config).where(config.c.key == key))
-        ctx.execute(sa.insert(config).values(key=key, value=json.dumps(value)))
-    return asdict(replace(ctx.settings, **values))
-
-
-def store_addresses(ctx: RequestContext, values: dict[str, str]) -> None:
-    """Store the testbed's public addresses, which invitations contain."""
-    ctx.execute(sa.delete(config).where(config.c.key == _ADDRESSES))
-    ctx.execute(sa.insert(config).values(key=_ADDRESSES, value=json.dumps(values)))
-
-
-def _addresses(ctx: RequestContext) -> dict[str, Any]:
-    text = ctx.connection.scalar(sa.select(config.c.value).where(config.c.key == _ADDRESSES))
-    return {_ADDRESSES: json.loads(text) if text else {}}
-
-
-def _audit(_orchestrator: Orchestrator, ctx: RequestContext, request: pb.AuditRequest) -> pb.Rows:
-    query = sa.select(audit).where(audit.c.at_ns >= request.from_ns)
-    if request.to_ns:
-        query = query.where(audit.c.at_ns < request.to_ns)
-    query = query.order_by(audit.c.id.desc()).limit(runs.row_limit(request.limit, 200))
-    return _rows([dict(row) for row in ctx.all(query)])
-
-
-def _obstruction_map(
-    orchestrator: Orchestrator, ctx: RequestContext, request: pb.NodeName
-) -> pb.Document:
-    nodes.get(ctx, request.node)
-    file = orchestrator.telemetry.map_file(request.node)
-    if file is None:
-        raise NotFoundError(f"{request.node}: no obstruction map has been reported yet")
-    return pb.Document(json=file.read_text("utf-8"))
-
-
+@reading(api.TRIGGER_LOG)
 def _trigger_log(
-    _orchestrator: Orchestrator, ctx: RequestContext, request: pb.TriggerLogRequest
-) -> pb.Rows:
+    _: Orchestrator, ctx: RequestContext, request: api.TriggerLog
+) -> list[api.TriggerLine]:
     found = nodes.trigger_evaluations(
         ctx,
         of_job=request.job,
@@ -268,43 +227,92 @@ def _trigger_log(
     )
     if not found:
         _check_named(ctx, request)
-    return _rows(found)
+    return found
 
 
-READING: dict[str, Procedure] = {
-    "CheckJob": lambda _, ctx, a: pb.Checked(json=as_json(jobs.check_job(ctx, a.toml))),
-    "ListJobs": _list_jobs,
-    "NextSlot": _next_slot,
-    "Calendar": _calendar,
-    "ListRuns": _list_runs,
-    "GetRun": lambda _, ctx, a: _document(runs.document(ctx, a.run)),
-    "ListNodes": lambda _, ctx, a: _rows(nodes.listing(ctx, active=a.active)),
-    "GetNode": lambda _, ctx, a: _document(nodes.document(ctx, a.node)),
-    "TriggerLog": _trigger_log,
-    "ObstructionMap": _obstruction_map,
-    "GetProfile": lambda _, ctx, __: _document(accounts.profile(ctx)),
-    "ListUsers": lambda _, ctx, __: _rows(accounts.users(ctx)),
-    "GetConfig": lambda _, ctx, __: _document(asdict(ctx.settings) | _addresses(ctx)),
-    "Audit": _audit,
-}
-"""RPC handlers that only read the database."""
+# --- users and settings ---
 
-WRITING: dict[str, Procedure] = {
-    "SubmitJob": _submit,
-    "ModifyJob": _modify,
-    "CancelJob": _cancel,
-    "AbortRun": lambda _, ctx, a: _document(runs.abort(ctx, a.run, a.reason)),
-    "RescheduleRun": lambda _, ctx, a: _document(runs.reschedule(ctx, a.run, a.from_ns)),
-    "SetScavenger": lambda _, ctx, a: _document(nodes.set_scavenger(ctx, a.node, a.mode)),
-    "SetPolicy": lambda _, ctx, a: _document(nodes.set_policy(ctx, a.node, _table(a.json))),
-    "PutProfile": lambda _, ctx, a: _document(accounts.put_profile(ctx, _table(a.json))),
-    "PutUser": lambda _, ctx, a: _document(accounts.put_user(ctx, _table(a.json))),
-    "DeleteUser": _delete_user,
-    "IssueToken": _issue_token,
-    "RevokeToken": _revoke_token,
-    "PutNode": _put_node,
-    "DeleteNode": _delete_node,
-    "Invite": _invite,
-    "PutConfig": _put_config,
-}
-"""RPC handlers that modify the database."""
+
+@reading(api.GET_PROFILE)
+def _get_profile(_: Orchestrator, ctx: RequestContext, _request: api.Nothing) -> api.Profile:
+    return accounts.profile(ctx)
+
+
+@writing(api.PUT_PROFILE)
+def _put_profile(_: Orchestrator, ctx: RequestContext, request: api.PutProfile) -> api.Profile:
+    return accounts.put_profile(ctx, request)
+
+
+@reading(api.LIST_USERS)
+def _list_users(
+    _: Orchestrator, ctx: RequestContext, _request: api.Nothing
+) -> list[api.ListedUser]:
+    return accounts.users(ctx)
+
+
+@writing(api.PUT_USER)
+def _put_user(_: Orchestrator, ctx: RequestContext, request: api.PutUser) -> api.ChangedUser:
+    return accounts.put_user(ctx, request)
+
+
+@writing(api.DELETE_USER)
+def _delete_user(_: Orchestrator, ctx: RequestContext, request: api.NamedUser) -> api.DeletedUser:
+    ended = accounts.delete_user(ctx, request.user)
+    return api.DeletedUser(deleted=request.user, jobs_ended=ended)
+
+
+@writing(api.ISSUE_TOKEN)
+def _issue_token(_: Orchestrator, ctx: RequestContext, request: api.IssueToken) -> api.Secret:
+    expires_ns = request.expires_ns or None
+    secret = accounts.issue(
+        ctx, accounts.TOKEN, of_user=request.user, expires_ns=expires_ns, label=request.label
+    )
+    return api.Secret(value=secret, expires_ns=expires_ns or 0)
+
+
+@writing(api.REVOKE_TOKEN)
+def _revoke_token(_: Orchestrator, ctx: RequestContext, request: api.RevokeToken) -> api.Revoked:
+    return api.Revoked(revoked=accounts.revoke(ctx, request.user, request.token))
+
+
+@reading(api.GET_CONFIG)
+def _get_config(_: Orchestrator, ctx: RequestContext, _request: api.Nothing) -> api.Config:
+    text = ctx.connection.scalar(sa.select(config.c.value).where(config.c.key == _ADDRESSES))
+    return api.Config(**asdict(ctx.settings), addresses=json.loads(text) if text else {})
+
+
+@writing(api.PUT_CONFIG)
+def _put_config(_: Orchestrator, ctx: RequestContext, request: api.PutConfig) -> api.Settings:
+    return put_config(ctx, request.values)
+
+
+def put_config(ctx: RequestContext, values: api.Document) -> api.Settings:
+    """Change settings; return all settings.
+
+    Raises:
+        InputError: a key is unknown, or its value is not a number above 0.
+    """
+    known = asdict(api.Settings())
+    for key, value in values.items():
+        if key not in known:
+            raise InputError(f'"{key[:40]}" is not known; there are {", ".join(known)}')
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e10:  # noqa: PLR2004
+            raise InputError(f"{key}: expected a number above 0")
+        ctx.execute(sa.delete(config).where(config.c.key == key))
+        ctx.execute(sa.insert(config).values(key=key, value=json.dumps(value)))
+    return replace(ctx.settings, **values)  # type: ignore[arg-type]
+
+
+def store_addresses(ctx: RequestContext, values: dict[str, str]) -> None:
+    """Store the testbed's public addresses, which invitations contain."""
+    ctx.execute(sa.delete(config).where(config.c.key == _ADDRESSES))
+    ctx.execute(sa.insert(config).values(key=_ADDRESSES, value=json.dumps(values)))
+
+
+@reading(api.AUDIT)
+def _audit(_: Orchestrator, ctx: RequestContext, request: api.ListAudit) -> list[api.AuditLine]:
+    query = sa.select(audit).where(audit.c.at_ns >= request.from_ns)
+    if request.to_ns:
+        query = query.where(audit.c.at_ns < request.to_ns)
+    query = query.order_by(audit.c.id.desc()).limit(runs.row_limit(request.limit, 200))
+    return [api.AuditLine.model_validate(dict(row)) for row in ctx.all(query)]

@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from skyhop.errors import InputError, SkyhopError
+from skyhop_testbed.api import Conflict, Settings
 from skyhop_testbed.store import tables
 from skyhop_testbed.words import Role
 
@@ -30,9 +31,13 @@ class UnknownCallerError(SkyhopError):
 class ConflictError(InputError):
     """A job overlaps existing reservations, which `conflicts` lists in machine-readable form."""
 
-    def __init__(self, message: str, conflicts: list[dict[str, Any]] | None = None) -> None:
+    def __init__(self, message: str, conflicts: list[Conflict]) -> None:
         super().__init__(message)
-        self.conflicts = conflicts or []
+        self.conflicts = conflicts
+
+
+class TooOftenError(SkyhopError):
+    """The caller exceeded the limit of requests per minute."""
 
 
 @dataclass(frozen=True)
@@ -57,32 +62,6 @@ class Caller:
 
 ITSELF = Caller("", Role.ADMIN)
 """The orchestrator as caller of its own housekeeping."""
-
-
-@dataclass(frozen=True)
-class Settings:
-    """Settings that administrators change at run time; each is a key of the table `config`.
-
-    Durations are in seconds.
-    """
-
-    reschedule_after_s: float = 1800.0
-    """Shortest time from a preemption (or a request to move the run) to the start of the moved run.
-    """
-    heartbeat_s: float = 10.0
-    missed_heartbeats: int = 3
-    """Number of missed heartbeats after which a node counts as offline."""
-    active_s: float = 600.0
-    """Time since a node's last report up to which the node is listed as active."""
-    lost_after_s: float = 600.0
-    """Time after which a run is lost: both its end and its last event are longer ago."""
-    late_s: float = 60.0
-    """Delay after its planned start up to which a run may begin; later it is skipped."""
-    telemetry_retention_s: float = 400 * 86_400.0
-    requests_per_minute: float = 600.0
-    """Upper limit on requests per minute of one caller."""
-    refused_per_minute: float = 60.0
-    """Upper limit on requests per minute with a wrong credential, per source address."""
 
 
 @dataclass

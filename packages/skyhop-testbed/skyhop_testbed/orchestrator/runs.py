@@ -10,6 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from skyhop.errors import InputError
+from skyhop_testbed.api import Document, RunDocument, RunInfo
 from skyhop_testbed.ids import is_id
 from skyhop_testbed.orchestrator import access
 from skyhop_testbed.orchestrator.request_context import (
@@ -167,7 +168,7 @@ def apply_report(ctx: RequestContext, body: dict[str, Any]) -> None:
     apply(ctx, row, change)
 
 
-def clock_off_ms(health: dict[str, Any]) -> float | None:
+def clock_off_ms(health: Document) -> float | None:
     """Return the clock offset in ms that a node reports, if it deserves a warning; else `None`."""
     offset_ms = health.get("clock_offset_ms")
     if not isinstance(offset_ms, int | float) or not abs(offset_ms) > _CLOCK_LIMIT_MS:
@@ -219,7 +220,7 @@ def _insert_follow_up(ctx: RequestContext, new_run: dict[str, Any]) -> None:
     )
 
 
-def abort(ctx: RequestContext, name: str, reason: str) -> dict[str, Any]:
+def abort(ctx: RequestContext, name: str, reason: str) -> RunDocument:
     """Abort a run, planned or in progress; return the run's document.
 
     Raises:
@@ -241,7 +242,7 @@ def abort(ctx: RequestContext, name: str, reason: str) -> dict[str, Any]:
     return document(ctx, name)
 
 
-def reschedule(ctx: RequestContext, name: str, from_ns: int = 0) -> dict[str, Any]:
+def reschedule(ctx: RequestContext, name: str, from_ns: int = 0) -> RunDocument:
     """Move a planned run of a job with `at` to the nearest free time.
 
     Return the new run's document.
@@ -338,7 +339,7 @@ def check_files(ctx: RequestContext, name: str) -> sa.RowMapping:
     return row
 
 
-def document(ctx: RequestContext, name: str) -> dict[str, Any]:
+def document(ctx: RequestContext, name: str) -> RunDocument:
     """Return a run with its events, its files and its job's specification.
 
     Raises:
@@ -352,12 +353,15 @@ def document(ctx: RequestContext, name: str) -> dict[str, Any]:
     files = ctx.all(
         sa.select(artefact).where(artefact.c.run == name).order_by(artefact.c.side, artefact.c.name)
     )
-    return {
-        **_row(row, found),
-        "events": [{**e, "details": json.loads(e["details"])} for e in map(dict, events)],
-        "files": [dict(file) for file in files],
-        "spec": json.loads(found["spec"]),
-    }
+    return RunDocument.model_validate(
+        {
+            **row,
+            **{"job_name": found["name"], "owner": found["owner"], "kind": found["kind"]},
+            "events": [{**e, "details": json.loads(e["details"])} for e in events],
+            "files": [dict(file) for file in files],
+            "spec": json.loads(found["spec"]),
+        }
+    )
 
 
 def listing(
@@ -370,7 +374,7 @@ def listing(
     from_ns: int = 0,
     to_ns: int = 0,
     limit: int = 0,
-) -> list[dict[str, Any]]:
+) -> list[RunInfo]:
     """Return runs that the caller may see, latest first.
 
     Without `states`, only the next planned run of each job on each node is included: a job that
@@ -412,7 +416,7 @@ def listing(
     if not states:
         query = query.where(~_after_next_planned(ctx.now_ns))
     query = query.order_by(run.c.start_ns.desc(), run.c.id.desc()).limit(row_limit(limit, 100))
-    return [dict(row) for row in ctx.all(query)]
+    return [RunInfo.model_validate(dict(row)) for row in ctx.all(query)]
 
 
 def row_limit(requested: int, usual: int) -> int:
@@ -427,10 +431,6 @@ def _after_next_planned(now_ns: int) -> sa.ColumnElement[bool]:
     next_ones = sa.select(run.c.job, run.c.client, first).where(to_come)
     key = sa.tuple_(run.c.job, run.c.client, run.c.start_ns)
     return to_come & key.not_in(next_ones.group_by(run.c.job, run.c.client))
-
-
-def _row(row: sa.RowMapping, found: sa.RowMapping) -> dict[str, Any]:
-    return {**row, "job_name": found["name"], "owner": found["owner"], "kind": found["kind"]}
 
 
 def side_of(row: sa.RowMapping, node: str) -> Side | None:

@@ -5,7 +5,7 @@ page works without scripts and loads nothing from other hosts. The orchestrator 
 and changes states; this package sends it requests and shows the results.
 
     guard         security headers of every response, limits on a request's size
-    session       sessions in cookies, CSRF tokens of forms, rate limits
+    session       sessions in cookies, CSRF tokens of forms
     page_request  one request as the page handlers receive it
     rendering     templates and the formats of times, sizes and rates
     pages/        page handlers, one module per subject

@@ -9,7 +9,9 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import NamedTuple
+
+from skyhop_testbed.api import NodeInfo
 
 REGIONS: dict[str, tuple[str, tuple[float, float, float, float]]] = {
     "world": ("World", (-170.0, 190.0, -58.0, 78.0)),
@@ -42,7 +44,7 @@ class Pin:
     text_x: float
     text_y: float
     anchor: str
-    node: dict[str, Any]
+    node: NodeInfo
 
 
 @dataclass(frozen=True)
@@ -69,32 +71,45 @@ class Map:
     """Names of the nodes outside this region."""
 
 
-def node_map(nodes: Sequence[dict[str, Any]], wanted: str = "") -> Map:
+class _Placed(NamedTuple):
+    """Node with a location."""
+
+    node: NodeInfo
+    latitude_deg: float
+    longitude_deg: float
+
+
+def node_map(nodes: Sequence[NodeInfo], wanted: str = "") -> Map:
     """Return the map of nodes in a region; default: the first region that contains all of them."""
-    placed = [n for n in nodes if n["latitude_deg"] is not None and n["longitude_deg"] is not None]
+    placed = [
+        _Placed(n, n.latitude_deg, n.longitude_deg)
+        for n in nodes
+        if n.latitude_deg is not None and n.longitude_deg is not None
+    ]
+    names = {each.node.name for each in placed}
     region = wanted if wanted in REGIONS else _smallest(placed)
     inside = [node for node in placed if _is_in(region, node)]
     return Map(
         region,
         _land(region),
         [_drawing("wide", 1.0, region, inside), _drawing("narrow", 0.5, region, inside)],
-        [n["name"] for n in nodes if n not in placed],
-        [n["name"] for n in placed if n not in inside],
+        [n.name for n in nodes if n.name not in names],
+        [each.node.name for each in placed if each not in inside],
     )
 
 
-def _drawing(size: str, scale: float, region: str, nodes: Sequence[dict[str, Any]]) -> MapDrawing:
+def _drawing(size: str, scale: float, region: str, nodes: Sequence[_Placed]) -> MapDrawing:
     """Place the pins; place each label so that it overlaps no pin and no other label."""
     height, to_px = _frame(region)
     at = {}
-    for node in nodes:
-        x, y = to_px(_shifted(region, node["longitude_deg"]), node["latitude_deg"])
-        at[node["name"]] = (round(x * scale, 1), round(y * scale, 1))
+    for node, latitude_deg, longitude_deg in nodes:
+        x, y = to_px(_shifted(region, longitude_deg), latitude_deg)
+        at[node.name] = (round(x * scale, 1), round(y * scale, 1))
     taken = [(x - 8, y - 8, x + 8, y + 8) for x, y in at.values()]
     pins = []
-    for node in sorted(nodes, key=lambda each: (-each["latitude_deg"], each["name"])):
-        x, y = at[node["name"]]
-        wide = _LETTER_PX * len(node["name"])
+    for node, *_ in sorted(nodes, key=lambda each: (-each.latitude_deg, each.node.name)):
+        x, y = at[node.name]
+        wide = _LETTER_PX * len(node.name)
         places = [
             (side, drop, (x + 10 if side > 0 else x - 10 - wide, y + drop - 9))
             for drop in (0, -9, 9, -18, 18, -28, 28, 40)
@@ -111,7 +126,7 @@ def _drawing(size: str, scale: float, region: str, nodes: Sequence[dict[str, Any
         side, drop, box = (free or boxes)[0]
         taken.append(box)
         anchor = "start" if side > 0 else "end"
-        pins.append(Pin(x, y, node["name"], x + 11 * side, y + drop + 5, anchor, node))
+        pins.append(Pin(x, y, node.name, x + 11 * side, y + drop + 5, anchor, node))
     return MapDrawing(size, round(WIDTH * scale), round(height * scale), scale, pins)
 
 
@@ -120,7 +135,7 @@ def _overlap(one: _Box, other: _Box) -> bool:
     return across and one[1] < other[3] and other[1] < one[3]
 
 
-def _smallest(placed: Sequence[dict[str, Any]]) -> str:
+def _smallest(placed: Sequence[_Placed]) -> str:
     if placed:
         for region in REGIONS:
             if region != "world" and all(_is_in(region, node) for node in placed):
@@ -147,10 +162,10 @@ def _shifted(region: str, longitude_deg: float) -> float:
     return (longitude_deg - west) % 360 + west
 
 
-def _is_in(region: str, node: dict[str, Any]) -> bool:
+def _is_in(region: str, node: _Placed) -> bool:
     _, east, south, north = _bounds(region)
-    inside = _shifted(region, node["longitude_deg"]) <= east
-    return inside and south <= node["latitude_deg"] <= north
+    inside = _shifted(region, node.longitude_deg) <= east
+    return inside and south <= node.latitude_deg <= north
 
 
 def _frame(region: str) -> tuple[int, Callable[[float, float], tuple[float, float]]]:

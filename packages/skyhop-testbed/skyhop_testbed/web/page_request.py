@@ -19,14 +19,14 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
-from skyhop.errors import InputError, RunError, SkyhopError
+from skyhop.errors import InputError, SkyhopError
+from skyhop_testbed.api import Operation
 from skyhop_testbed.orchestrator import access, accounts
 from skyhop_testbed.orchestrator.core import Orchestrator
+from skyhop_testbed.orchestrator.http import STATUS
 from skyhop_testbed.orchestrator.request_context import (
     Caller,
-    ConflictError,
     DeniedError,
-    NotFoundError,
     RequestContext,
     UnknownCallerError,
 )
@@ -34,7 +34,7 @@ from skyhop_testbed.web import session as sessions
 from skyhop_testbed.web.drawings import Drawings
 from skyhop_testbed.web.recent import RecentTelemetry
 from skyhop_testbed.web.rendering import Renderer
-from skyhop_testbed.web.session import RateLimit, Session
+from skyhop_testbed.web.session import Session
 
 _MOST_FIELDS, _MOST_FILES = 200, 100
 _THREADS = 6
@@ -54,9 +54,6 @@ class AppState:
     renderer: Renderer
     drawings: Drawings
     recent: RecentTelemetry
-    logins: RateLimit = field(default_factory=lambda: RateLimit(10))
-    all_logins: RateLimit = field(default_factory=lambda: RateLimit(120))
-    requests: RateLimit = field(default_factory=lambda: RateLimit(600))
     threads: anyio.CapacityLimiter | None = None
 
 
@@ -128,21 +125,24 @@ class PageRequest:
         return self.orchestrator.reading(self.caller)
 
     def run_procedure(
-        self, procedure: str, target: str, action: Callable[[RequestContext], _Result]
+        self,
+        operation: Operation[Any, Any],
+        target: str,
+        action: Callable[[RequestContext], _Result],
     ) -> _Result:
-        """Execute an action with the permissions and the audit line of a remote procedure.
+        """Execute an action with the permissions and the audit line of an operation of the API.
 
         Raises:
-            DeniedError: the caller's role may not call the procedure.
+            DeniedError: the caller's role may not call the operation.
             SkyhopError: the action failed, and its transaction was rolled back.
         """
         try:
-            access.check_role(procedure, self.caller)
-            return self.run_audited(procedure, target, action)
+            access.check_role(operation, self.caller)
+            return self.run_audited(operation.name, target, action)
         except (DeniedError, InputError) as error:
-            if procedure in access.AUDITED:
+            if operation.is_audited:
                 with self.orchestrator.writing(self.caller) as ctx:
-                    ctx.audit(procedure, target[:200], f"refused: {str(error)[:300]}")
+                    ctx.audit(operation.name, target[:200], f"refused: {str(error)[:300]}")
             raise
 
     def run_audited(
@@ -199,7 +199,7 @@ def endpoint(
 
 def _authenticate(request: PageRequest) -> None:
     """Set the session from the cookie, and check its user's rate limit."""
-    state, secret = request.state, sessions.cookie(request.http, sessions.SESSION_COOKIE)
+    secret = sessions.cookie(request.http, sessions.SESSION_COOKIE)
     if secret:
         with suppress(UnknownCallerError):
             caller = request.orchestrator.caller_of_token(secret, accounts.SESSION)
@@ -209,8 +209,7 @@ def _authenticate(request: PageRequest) -> None:
         return
     with request.reading() as ctx:
         most = ctx.settings.requests_per_minute
-    if not state.requests.allow(request.caller.name, request.orchestrator.now_ns(), most):
-        raise HTTPException(429, "too many requests: wait a minute")
+    request.orchestrator.rates.check(f"page {request.caller.name}", most)
 
 
 async def _read_form(request: PageRequest) -> None:
@@ -241,14 +240,6 @@ async def _read_form(request: PageRequest) -> None:
         raise wrong
 
 
-_STATUS: tuple[tuple[type[Exception], int], ...] = (
-    (UnknownCallerError, 401),
-    (DeniedError, 403),
-    (NotFoundError, 404),
-    (ConflictError, 409),
-    (InputError, 400),
-    (RunError, 503),
-)
 _TITLES = {
     400: "Invalid request",
     401: "Log in first",
@@ -269,7 +260,7 @@ def refused(request: PageRequest, error: Exception) -> Response:
     elif isinstance(error, ClientDisconnect):
         return PlainTextResponse("", 400)
     else:
-        status = next((number for kind, number in _STATUS if isinstance(error, kind)), 500)
+        status = next((number for kind, _, number in STATUS if isinstance(error, kind)), 500)
         problem = str(error)
     is_page = request.http.method == "GET" and not request.is_partial
     if status == 401 and is_page and not request.http.url.path.endswith(".json"):  # noqa: PLR2004

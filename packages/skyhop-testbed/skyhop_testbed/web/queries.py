@@ -9,9 +9,10 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from skyhop_testbed.api import Settings
 from skyhop_testbed.keys import secret_hash
 from skyhop_testbed.orchestrator import accounts
-from skyhop_testbed.orchestrator.request_context import RequestContext, Settings
+from skyhop_testbed.orchestrator.request_context import RequestContext
 from skyhop_testbed.store.tables import audit, config, credential, job, node, run
 from skyhop_testbed.words import ACTIVE, ENDED
 

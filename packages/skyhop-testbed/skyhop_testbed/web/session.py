@@ -1,4 +1,4 @@
-"""Sessions in cookies, CSRF tokens of forms, and rate limits.
+"""Sessions in cookies, and CSRF tokens of forms.
 
 A session is a 256-bit secret, which the orchestrator stores as a hash with its user and expiry. The
 CSRF token of a form is an HMAC with the session's secret as key, so that only a holder of the
@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import threading
-from collections import OrderedDict
 from dataclasses import dataclass
 
 from starlette.requests import Request
@@ -28,8 +26,6 @@ CSRF_HEADER = "x-csrf-token"
 _LOGIN_S = 3600
 _YEAR_S = 365 * 86_400
 _LONGEST_SECRET = 200
-_MINUTE_NS = 60_000_000_000
-_MOST_KNOWN = 10_000
 
 
 @dataclass(frozen=True)
@@ -116,24 +112,3 @@ def _set(response: Response, name: str, value: str, seconds: int) -> None:
     response.set_cookie(
         name, value, max_age=seconds, path="/", secure=True, httponly=True, samesite="strict"
     )
-
-
-class RateLimit:
-    """Token bucket per caller, which limits attempts per minute."""
-
-    def __init__(self, per_minute: float) -> None:
-        self._per_minute = per_minute
-        self._left: OrderedDict[str, tuple[float, int]] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def allow(self, who: str, now_ns: int, per_minute: float | None = None) -> bool:
-        """Count one attempt; return whether it is within the limit."""
-        most = self._per_minute if per_minute is None else per_minute
-        with self._lock:
-            left, at_ns = self._left.pop(who, (most, now_ns))
-            left = min(most, left + max(0, now_ns - at_ns) / _MINUTE_NS * most)
-            is_allowed = left >= 1
-            self._left[who] = (left - is_allowed, now_ns)
-            if len(self._left) > _MOST_KNOWN:
-                self._left.popitem(last=False)
-        return is_allowed

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from starlette.responses import Response
 
 from skyhop.errors import InputError
+from skyhop_testbed import api
 from skyhop_testbed.keys import fingerprint
 from skyhop_testbed.orchestrator import accounts
 from skyhop_testbed.orchestrator import nodes as node_records
@@ -44,7 +43,7 @@ def _users(
     request.check_admin()
     with request.reading() as ctx:
         listed = accounts.users(ctx)
-    edited = next((u for u in listed if u["name"] == request.query("edit")), None)
+    edited = next((u for u in listed if u.name == request.query("edit")), None)
     return request.render(
         "admin_users.html",
         status,
@@ -61,21 +60,19 @@ def _users(
 
 def put_user(request: PageRequest) -> Response:
     """Create or change a user from the form."""
-    values: dict[str, Any] = {
-        key: request.form_field(key).strip() for key in ("name", "full_name", "team", "role")
-    }
-    values["disabled"] = request.form_field("disabled") == "yes"
+    texts = {key: request.form_field(key).strip() for key in ("name", "full_name", "team", "role")}
+    values = api.PutUser(**texts, disabled=request.form_field("disabled") == "yes")
     try:
-        request.run_procedure("PutUser", values["name"], lambda ctx: accounts.put_user(ctx, values))
+        request.run_procedure(api.PUT_USER, values.name, lambda ctx: accounts.put_user(ctx, values))
     except InputError as error:
         return _users(request, 400, problem=str(error))
-    return request.redirect("/admin/users", "out" if values["disabled"] else "user")
+    return request.redirect("/admin/users", "out" if values.disabled else "user")
 
 
 def delete_user(request: PageRequest) -> Response:
     """Delete a user and cancel the user's jobs; a user with jobs or nodes is disabled instead."""
     name = request.path_param("name")
-    request.run_procedure("DeleteUser", name, lambda ctx: accounts.delete_user(ctx, name))
+    request.run_procedure(api.DELETE_USER, name, lambda ctx: accounts.delete_user(ctx, name))
     return request.redirect("/admin/users", "out")
 
 
@@ -84,7 +81,7 @@ def make_token(request: PageRequest) -> Response:
     name = request.path_param("name")
     expires_ns = request.orchestrator.now_ns() + _TOKEN_DAYS * _DAY_NS
     secret = request.run_procedure(
-        "IssueToken",
+        api.ISSUE_TOKEN,
         name,
         lambda ctx: accounts.issue(
             ctx,
@@ -100,7 +97,7 @@ def make_token(request: PageRequest) -> Response:
 def revoke_tokens(request: PageRequest) -> Response:
     """Revoke all tokens and sessions of a user."""
     name = request.path_param("name")
-    request.run_procedure("RevokeToken", name, lambda ctx: accounts.revoke(ctx, name, "*"))
+    request.run_procedure(api.REVOKE_TOKEN, name, lambda ctx: accounts.revoke(ctx, name, "*"))
     return request.redirect("/admin/users", "revoked")
 
 
@@ -116,8 +113,8 @@ def _nodes(
     with request.reading() as ctx:
         listed = [node_records.document(ctx, name) for name in queries.names_of_nodes(ctx)]
         invited = queries.invitations(ctx)
-        names = [user["name"] for user in accounts.users(ctx)]
-    edited = next((node for node in listed if node["name"] == request.query("edit")), None)
+        names = [user.name for user in accounts.users(ctx)]
+    edited = next((node for node in listed if node.name == request.query("edit")), None)
     return request.render(
         "admin_nodes.html",
         status,
@@ -136,14 +133,15 @@ def _nodes(
 
 def put_node(request: PageRequest) -> Response:
     """Create or change a node from the form."""
-    values: dict[str, Any] = {
-        key: request.form_field(key).strip()
-        for key in ("name", "owner", "description", "provider", "address")
-    }
+    keys = ("name", "owner", "description", "provider", "address")
+    texts = {key: request.form_field(key).strip() for key in keys}
     try:
-        for key in ("latitude_deg", "longitude_deg"):
-            values[key] = _degrees(key, request.form_field(key).strip())
-        request.run_procedure("PutNode", values["name"], lambda ctx: node_records.put(ctx, values))
+        values = api.PutNode(
+            **texts,
+            latitude_deg=_degrees("latitude_deg", request.form_field("latitude_deg").strip()),
+            longitude_deg=_degrees("longitude_deg", request.form_field("longitude_deg").strip()),
+        )
+        request.run_procedure(api.PUT_NODE, values.name, lambda ctx: node_records.put(ctx, values))
     except InputError as error:
         return _nodes(request, 400, problem=str(error))
     return request.redirect("/admin/nodes", "node")
@@ -161,7 +159,7 @@ def invite(request: PageRequest) -> Response:
     name = request.path_param("name")
     expires_ns = request.orchestrator.now_ns() + accounts.INVITATION_NS
     secret = request.run_procedure(
-        "Invite",
+        api.INVITE,
         name,
         lambda ctx: accounts.issue(ctx, accounts.INVITATION, of_node=name, expires_ns=expires_ns),
     )
@@ -171,7 +169,7 @@ def invite(request: PageRequest) -> Response:
 def delete_node(request: PageRequest) -> Response:
     """Delete a node, its certificates and its telemetry."""
     name = request.path_param("name")
-    request.run_procedure("DeleteNode", name, lambda ctx: node_records.delete(ctx, name))
+    request.run_procedure(api.DELETE_NODE, name, lambda ctx: node_records.delete(ctx, name))
     request.orchestrator.telemetry.delete(name)
     return request.redirect("/admin/nodes", "deleted")
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 from starlette.responses import Response
 
+from skyhop_testbed import api
 from skyhop_testbed.orchestrator import access, jobs, nodes, planning, runs
 from skyhop_testbed.orchestrator.request_context import DeniedError
 from skyhop_testbed.web import queries
@@ -63,7 +63,7 @@ def show(request: PageRequest) -> Response:
         is_mine=is_mine,
         may_stop=is_mine or hosts,
         runs=listed,
-        ahead=[run for run in ahead[::-1] if run["state"] in ("planned", "armed")][:5],
+        ahead=[run for run in ahead[::-1] if run.state in ("planned", "armed")][:5],
         counts=counts,
     )
 
@@ -71,7 +71,7 @@ def show(request: PageRequest) -> Response:
 def cancel(request: PageRequest) -> Response:
     """Cancel a job, and redirect to its page."""
     name = request.path_param("job")
-    request.run_procedure("CancelJob", name, lambda ctx: jobs.cancel(ctx, name))
+    request.run_procedure(api.CANCEL_JOB, name, lambda ctx: jobs.cancel(ctx, name))
     return request.redirect(f"/jobs/{name}", "cancelled")
 
 
@@ -85,17 +85,17 @@ def triggers(request: PageRequest) -> Response:
     return request.render(
         "triggers.html",
         title="Triggers",
-        logged=[{**line, "text": description(line)} for line in logged],
+        logged=[(line, description(line)) for line in logged],
         names=names,
         node=request.query("node"),
         job=request.query("job"),
     )
 
 
-def description(line: dict[str, Any]) -> str:
+def description(line: api.TriggerLine) -> str:
     """Return a node's report of an evaluation as one line of text."""
-    parts = [str(line[key]) for key in ("expression", "why") if line.get(key)]
-    for key, value in line.items():
+    parts = [str(each) for each in (line.expression, line.why) if each]
+    for key, value in line.as_json().items():
         if key in _TRIGGER_KEYS or value in (None, "", {}):
             continue
         if isinstance(value, dict):

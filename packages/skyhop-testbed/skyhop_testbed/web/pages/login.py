@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse, Response
 
 from skyhop_testbed.orchestrator import accounts
@@ -11,6 +10,7 @@ from skyhop_testbed.web import session as sessions
 from skyhop_testbed.web.page_request import PageRequest
 
 _LONGEST = 300
+_LOGINS_PER_MINUTE, _ALL_LOGINS_PER_MINUTE = 10, 120
 
 
 def show(request: PageRequest) -> Response:
@@ -33,16 +33,13 @@ def log_in(request: PageRequest) -> Response:
     """Check a token and create a session.
 
     Raises:
-        HTTPException: there were too many attempts, from this address or in total.
+        TooOftenError: there were too many attempts, from this address or in total.
     """
     if request.session is not None:
         return request.redirect("/")
-    now_ns = request.orchestrator.now_ns()
     client = request.http.client.host if request.http.client else ""
-    if not (
-        request.state.logins.allow(client, now_ns) and request.state.all_logins.allow("", now_ns)
-    ):
-        raise HTTPException(429, "too many attempts: wait a minute")
+    request.orchestrator.rates.check(f"log-in at {client}", _LOGINS_PER_MINUTE)
+    request.orchestrator.rates.check("log-in", _ALL_LOGINS_PER_MINUTE)
     try:
         caller = request.orchestrator.caller_of_token(
             request.form_field("token").strip()[:_LONGEST]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from starlette.responses import Response
 
 from skyhop.errors import InputError
+from skyhop_testbed import api
 from skyhop_testbed.ids import is_id
 from skyhop_testbed.orchestrator import accounts
 from skyhop_testbed.web import queries
@@ -42,10 +43,11 @@ def _me(request: PageRequest, status: int, *, problem: str = "", secret: str = "
 
 def change(request: PageRequest) -> Response:
     """Change the caller's full name and team."""
-    values = {key: request.form_field(key).strip() for key in ("full_name", "team")}
+    names = {key: request.form_field(key).strip() for key in ("full_name", "team")}
+    values = api.PutProfile(**names)
     try:
         request.run_procedure(
-            "PutProfile", request.caller.name, lambda ctx: accounts.put_profile(ctx, values)
+            api.PUT_PROFILE, request.caller.name, lambda ctx: accounts.put_profile(ctx, values)
         )
     except InputError as error:
         return _me(request, 400, problem=str(error))

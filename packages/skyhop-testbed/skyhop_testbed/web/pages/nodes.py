@@ -10,6 +10,7 @@ from starlette.responses import JSONResponse, Response
 
 from skyhop.data.toml import read_toml
 from skyhop.errors import InputError, RunError
+from skyhop_testbed import api
 from skyhop_testbed.orchestrator import nodes, runs
 from skyhop_testbed.orchestrator.access import owns_node
 from skyhop_testbed.orchestrator.request_context import NotFoundError
@@ -69,7 +70,7 @@ def _node(request: PageRequest, status: int, *, policy: str = "", problem: str =
         busy=busy,
         going=going,
         latest=latest,
-        policy=policy or (to_toml(node["policy"]) if owns else ""),
+        policy=policy or (to_toml(node.policy or {}) if owns else ""),
         problem=problem,
         modes=[mode.value for mode in ScavengerMode],
         newest=samples[-1] if samples else {},
@@ -145,7 +146,7 @@ def set_scavenger(request: PageRequest) -> Response:
     """Set the scavenger mode of a node: whether its runs yield to the host's own traffic."""
     name = request.path_param("node")
     mode = request.form_field("mode")
-    request.run_procedure("SetScavenger", name, lambda ctx: nodes.set_scavenger(ctx, name, mode))
+    request.run_procedure(api.SET_SCAVENGER, name, lambda ctx: nodes.set_scavenger(ctx, name, mode))
     return request.redirect(f"/nodes/{name}", "scavenger")
 
 
@@ -158,7 +159,7 @@ def set_policy(request: PageRequest) -> Response:
             json.dumps(policy)
         except (RecursionError, TypeError) as error:
             raise InputError(f"policy: {error}") from None
-        request.run_procedure("SetPolicy", name, lambda ctx: nodes.set_policy(ctx, name, policy))
+        request.run_procedure(api.SET_POLICY, name, lambda ctx: nodes.set_policy(ctx, name, policy))
     except InputError as error:
         if type(error) is not InputError:
             raise

@@ -10,6 +10,7 @@ from typing import Any
 from starlette.responses import FileResponse, Response
 
 from skyhop.errors import InputError, RunError
+from skyhop_testbed import api
 from skyhop_testbed.orchestrator import access, nodes, runs
 from skyhop_testbed.orchestrator.request_context import NotFoundError
 from skyhop_testbed.web import queries
@@ -103,42 +104,40 @@ def _run(request: PageRequest, *, state_only: bool = False) -> dict[str, Any]:
     name = request.path_param("run")
     with request.reading() as ctx:
         run = runs.document(ctx, name)
-        is_users = ctx.caller.is_admin or run["owner"] == ctx.caller.name
-        files = run["files"] if is_users else []
+        is_users = ctx.caller.is_admin or run.owner == ctx.caller.name
+        files = run.files if is_users else []
         outputs = (
             []
             if state_only
             else [
                 (
                     file,
-                    _tail(
-                        request.orchestrator.uploads.file(ctx, name, file["side"], file["name"])[0]
-                    ),
+                    _tail(request.orchestrator.uploads.file(ctx, name, file.side, file.name)[0]),
                 )
                 for file in files[::-1]
-                if file["name"] in _OUTPUTS and file["size"]
+                if file.name in _OUTPUTS and file.size
             ]
         )
         logged = (
             []
-            if state_only or run["kind"] != "trigger"
+            if state_only or run.kind is not JobKind.TRIGGER
             else [
                 line
-                for line in nodes.trigger_evaluations(ctx, of_job=run["job"], limit=1000)
-                if line["run"] in (None, name) and line["node"] == run["client"]
+                for line in nodes.trigger_evaluations(ctx, of_job=run.job, limit=1000)
+                if line.run in (None, name) and line.node == run.client
             ][:20]
         )
         may_stop = is_users or any(
-            access.owns_node(ctx, node) for node in (run["client"], run["server"]) if node
+            access.owns_node(ctx, node) for node in (run.client, run.server) if node
         )
-    names = {(file["side"], file["name"]) for file in files}
+    names = {(str(file.side), file.name) for file in files}
     return {
-        "title": f"Run of {run['job_name'].partition('~')[0]}",
+        "title": f"Run of {run.job_name.partition('~')[0]}",
         "run": run,
-        "has_ended": State(run["state"]) in ENDED,
+        "has_ended": run.state in ENDED,
         "is_users": is_users,
-        "may_move": is_users and run["kind"] == JobKind.AT and run["state"] == State.PLANNED,
-        "may_stop": may_stop and State(run["state"]) not in ENDED,
+        "may_move": is_users and run.kind == JobKind.AT and run.state == State.PLANNED,
+        "may_stop": may_stop and run.state not in ENDED,
         "files": files,
         "outputs": outputs,
         "logged": logged,
@@ -146,7 +145,7 @@ def _run(request: PageRequest, *, state_only: bool = False) -> dict[str, Any]:
         "figures": [(kind, *each) for each in sorted(names) for kind in [_kind(each[1])] if kind][
             :_FIGURES_SHOWN
         ],
-        "has_begun": run["start_ns"] < request.orchestrator.now_ns(),
+        "has_begun": run.start_ns < request.orchestrator.now_ns(),
     }
 
 
@@ -168,15 +167,15 @@ def abort(request: PageRequest) -> Response:
     """Abort a run, and redirect to its page."""
     name = request.path_param("run")
     why = request.form_field("why")[:200]
-    request.run_procedure("AbortRun", name, lambda ctx: runs.abort(ctx, name, why))
+    request.run_procedure(api.ABORT_RUN, name, lambda ctx: runs.abort(ctx, name, why))
     return request.redirect(f"/runs/{name}", "aborted")
 
 
 def reschedule(request: PageRequest) -> Response:
     """Move a run to the nearest free time, and redirect to the run that replaces it."""
     name = request.path_param("run")
-    made = request.run_procedure("RescheduleRun", name, lambda ctx: runs.reschedule(ctx, name))
-    return request.redirect(f"/runs/{made['id']}", "rescheduled")
+    made = request.run_procedure(api.RESCHEDULE_RUN, name, lambda ctx: runs.reschedule(ctx, name))
+    return request.redirect(f"/runs/{made.id}", "rescheduled")
 
 
 def log(request: PageRequest) -> Response:
@@ -233,14 +232,14 @@ def telemetry(request: PageRequest) -> Response:
     with request.reading() as ctx:
         run = runs.document(ctx, request.path_param("run"))
         now_ns = ctx.now_ns
-    begin_ns = run["start_ns"] - _AROUND_NS
-    end_ns = min(run["end_ns"] + _AROUND_NS, now_ns // (10 * _S_NS) * 10 * _S_NS)
+    begin_ns = run.start_ns - _AROUND_NS
+    end_ns = min(run.end_ns + _AROUND_NS, now_ns // (10 * _S_NS) * 10 * _S_NS)
     begin_ns = max(begin_ns, end_ns - _LONGEST_NS)
     problem, found = "", None
     try:
         if end_ns <= begin_ns:
             raise InputError("this run has not begun")
-        found = series(request, run["client"], begin_ns, end_ns)
+        found = series(request, run.client, begin_ns, end_ns)
     except (InputError, RunError) as error:
         problem = str(error)
     limits = (begin_ns / _S_NS, end_ns / _S_NS)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import datetime as dt
 import shlex
+from dataclasses import dataclass
 from typing import Any
 
 from starlette.responses import Response
 
 from skyhop.data.toml import read_toml
 from skyhop.errors import InputError, SkyhopError
+from skyhop_testbed import api
 from skyhop_testbed.calendar.occurrences import length_ns
 from skyhop_testbed.orchestrator import access, jobs, planning
 from skyhop_testbed.orchestrator.request_context import (
@@ -67,7 +69,7 @@ def fill(request: PageRequest) -> Response:
         text = _with_time(_text(request), free_ns) if free_ns else _file(_small(request))
     except InputError as error:
         return _form(
-            request, 400, text=_text(request), small=_small(request), verdict={"error": str(error)}
+            request, 400, text=_text(request), small=_small(request), verdict=Verdict(str(error))
         )
     return _form(request, text=text, small=_small(request), verdict=verdict(request, text))
 
@@ -85,7 +87,7 @@ def submit(request: PageRequest) -> Response:
     text = _text(request)
     try:
         made = request.run_procedure(
-            "SubmitJob",
+            api.SUBMIT_JOB,
             _job_id(text),
             lambda ctx: jobs.submit(
                 ctx, text, request.files, request.orchestrator.directory / "objects"
@@ -93,7 +95,7 @@ def submit(request: PageRequest) -> Response:
         )
     except (InputError, DeniedError) as error:
         return _refused(request, text, error)
-    return request.redirect(f"/jobs/{made['id']}", "submitted")
+    return request.redirect(f"/jobs/{made.id}", "submitted")
 
 
 def change(request: PageRequest) -> Response:
@@ -103,7 +105,7 @@ def change(request: PageRequest) -> Response:
         access.check_owns_job(ctx, jobs.get(ctx, name)["owner"], f"job {name}")
     try:
         made = request.run_procedure(
-            "ModifyJob",
+            api.MODIFY_JOB,
             name,
             lambda ctx: jobs.modify(
                 ctx, name, text, request.files, request.orchestrator.directory / "objects"
@@ -111,25 +113,32 @@ def change(request: PageRequest) -> Response:
         )
     except (InputError, DeniedError) as error:
         return _refused(request, text, error)
-    return request.redirect(f"/jobs/{made['id']}", "modified")
+    return request.redirect(f"/jobs/{made.id}", "modified")
 
 
-def verdict(request: PageRequest, text: str) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Verdict:
+    """Result of the check of a job: an error, or conflicts and the next free time."""
+
+    error: str = ""
+    check: api.Check | None = None
+    slot_ns: int | None = None
+
+    @property
+    def conflicts(self) -> list[api.Conflict]:
+        """Conflicts that the page shows."""
+        return [] if self.check is None else self.check.conflicts[:_SHOWN]
+
+
+def verdict(request: PageRequest, text: str) -> Verdict:
     """Check a job; return an error, conflicts with the next free time, or the first start."""
-    changed = request.http.path_params.get("job", "") or request.form_field("changes")
     try:
-        access.check_role("CheckJob", request.caller)
+        access.check_role(api.CHECK_JOB, request.caller)
         with request.reading() as ctx:
             found = jobs.check_job(ctx, text)
-            if changed:
-                # `check_job` ignores the reservations of the job that is being changed.
-                found["changes"] = changed
-            if found["conflicts_total"]:
-                found["slot_ns"] = _free_ns(ctx, text)
-        found["conflicts"] = found["conflicts"][:_SHOWN]
-        return found
+            return Verdict("", found, _free_ns(ctx, text) if found.conflicts_total else None)
     except (InputError, DeniedError) as error:
-        return {"error": str(error)}
+        return Verdict(str(error))
 
 
 def _free_ns(ctx: RequestContext, text: str) -> int | None:
@@ -146,7 +155,7 @@ def _refused(request: PageRequest, text: str, error: SkyhopError) -> Response:
         return _form(request, 409, text=text, small=_small(request), verdict=verdict(request, text))
     kinds = ((DeniedError, 403), (NotFoundError, 404))
     status = next((number for kind, number in kinds if isinstance(error, kind)), 400)
-    return _form(request, status, text=text, small=_small(request), verdict={"error": str(error)})
+    return _form(request, status, text=text, small=_small(request), verdict=Verdict(str(error)))
 
 
 def _form(
@@ -155,7 +164,7 @@ def _form(
     *,
     text: str,
     small: dict[str, Any] | None = None,
-    verdict: dict[str, Any] | None = None,
+    verdict: Verdict | None = None,
 ) -> Response:
     changes = request.http.path_params.get("job", "")
     with request.reading() as ctx:

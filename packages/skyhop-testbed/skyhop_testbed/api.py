@@ -1,0 +1,958 @@
+"""HTTP/JSON API of the orchestrator: its messages, and the table of its operations.
+
+Client, agent, orchestrator and web pages share these types. A new operation is one entry in the
+table below and one handler in the orchestrator. Each operation is served on one of two ports over
+TLS: users authenticate with a token (`Authorization: Bearer TOKEN`), nodes with their certificate.
+
+A request's fields are parts of the path, and otherwise the query (GET, DELETE) or a JSON object in
+the body (POST, PUT). The answer is JSON, the bytes of a file, or for `lines` a stream of JSON
+objects, one per line, in which an empty line is a heartbeat. The answer to a refused request is a
+`Problem`. Times are UTC in nanoseconds since 1970, sizes bytes; ids are ULIDs.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Annotated, Any, Generic, TypeVar
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    JsonValue,
+    PlainSerializer,
+    TypeAdapter,
+    ValidationError,
+)
+from pydantic.dataclasses import dataclass as pydantic_dataclass
+
+from skyhop.errors import InputError, SkyhopError
+from skyhop_testbed.job import Job
+from skyhop_testbed.words import JobKind, Reason, Role, ScavengerMode, Side, State
+
+LARGEST_REQUEST = 64 << 20
+LARGEST_PIECE = 1 << 20
+"""Upper limits in bytes on a request's JSON, and on a piece of an upload."""
+HEARTBEAT_S = 20.0
+"""Longest time in s between two lines of a stream."""
+
+
+def _decoded(value: object) -> object:
+    try:
+        return base64.b64decode(value, validate=True) if isinstance(value, str) else value
+    except binascii.Error:
+        raise ValueError("expected base64") from None
+
+
+def _encoded(value: bytes) -> str:
+    return base64.b64encode(value).decode()
+
+
+Document = dict[str, JsonValue]
+"""JSON object whose form the API does not determine."""
+Int64 = Annotated[int, Field(ge=-(2**63), lt=2**63)]
+Base64 = Annotated[bytes, BeforeValidator(_decoded), PlainSerializer(_encoded, when_used="json")]
+"""Bytes that are base64 in JSON; plain `bytes` are text in UTF-8, such as PEM."""
+Spec = Annotated[Job, PlainSerializer(Job.as_json)]
+
+
+class Message(BaseModel):
+    """Message of the API; the receiver of an answer ignores fields that it does not know."""
+
+    model_config = ConfigDict(frozen=True)
+
+    def as_json(self) -> Document:
+        """Return the JSON object with the fields that were set, sorted by their names."""
+        values = self.model_dump(mode="json", by_alias=True, exclude_unset=True)
+        return dict(json.loads(json.dumps(values, sort_keys=True)))
+
+
+class Request(Message):
+    """Request to the orchestrator; fields that it does not know are refused."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+# --- errors ---
+
+
+class ErrorKind(StrEnum):
+    """Kind of an error; the last two arise at the client, when no answer comes."""
+
+    INVALID = "invalid"
+    UNAUTHENTICATED = "unauthenticated"
+    DENIED = "denied"
+    NOT_FOUND = "not-found"
+    CONFLICT = "conflict"
+    TOO_OFTEN = "too-often"
+    INTERNAL = "internal"
+    UNREACHABLE = "unreachable"
+    TIMEOUT = "timeout"
+
+
+class Problem(Message):
+    """Answer to a refused or failed request: kind of the error, and one line for the user."""
+
+    error: ErrorKind
+    message: str
+
+
+class ApiError(SkyhopError):
+    """Request that was refused, failed or not answered."""
+
+    def __init__(self, kind: ErrorKind, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+# --- requests of users ---
+
+
+class Nothing(Request):
+    """Request without fields."""
+
+
+class CheckJob(Request):
+    """Text of a job file to check."""
+
+    toml: str
+
+
+class SubmitJob(Request):
+    """Text of a job file, and the content of the input files that it names."""
+
+    toml: str
+    files: dict[str, Base64] = {}
+
+
+class ModifyJob(SubmitJob):
+    """Job file that replaces a job."""
+
+    job: str
+
+
+class NamedJob(Request):
+    """Name or id of a job."""
+
+    job: str
+
+
+class ListJobs(Request):
+    """Filters of a list of jobs; "" for all."""
+
+    node: str = ""
+    user: str = ""
+    ended: bool = False
+
+
+class NextSlot(Request):
+    """Nodes and length of a free time; `end_ns` 0 for no limit."""
+
+    nodes: list[str] = []
+    length_ns: Int64
+    from_ns: Int64 = 0
+    end_ns: Int64 = 0
+
+
+class Calendar(Request):
+    """Nodes (none for all) and time range of the calendar; `to_ns` 0 for no limit."""
+
+    nodes: list[str] = []
+    from_ns: Int64 = 0
+    to_ns: Int64 = 0
+
+
+class ListRuns(Request):
+    """Filters of a list of runs; "", 0 and an empty list for all."""
+
+    job: str = ""
+    node: str = ""
+    user: str = ""
+    states: list[str] = []
+    from_ns: Int64 = 0
+    to_ns: Int64 = 0
+    limit: Int64 = 0
+    """Upper limit on rows; 0 for 100."""
+
+
+class NamedRun(Request):
+    """Id of a run."""
+
+    run: str
+
+
+class AbortRun(NamedRun):
+    """Run to abort, and a text for its events."""
+
+    reason: str = ""
+
+
+class RescheduleRun(NamedRun):
+    """Planned run to move; `from_ns` is its earliest start, 0 for the testbed's usual delay."""
+
+    from_ns: Int64 = 0
+
+
+class Fetch(NamedRun):
+    """File of a run to download, from an offset on."""
+
+    side: str
+    name: str
+    offset: Int64 = 0
+
+
+class ListNodes(Request):
+    """Filter of the list of nodes: with `active`, those that reported lately."""
+
+    active: bool = False
+
+
+class NamedNode(Request):
+    """Name of a node."""
+
+    node: str
+
+
+class SetScavenger(NamedNode):
+    """Mode in which a node's runs give way to its host's traffic: auto, on or off."""
+
+    mode: str
+
+
+class SetPolicy(NamedNode):
+    """Policy of a node's owner."""
+
+    policy: Document
+
+
+class Telemetry(NamedNode):
+    """Columns (none for all), time range and step (0 for all samples) of a node's telemetry."""
+
+    columns: list[str] = []
+    from_ns: Int64 = 0
+    to_ns: Int64 = 0
+    step_ns: Int64 = 0
+
+
+class TestTrigger(NamedNode):
+    """Trigger to evaluate on a node's stored telemetry in a time range."""
+
+    __test__ = False
+
+    expression: str
+    from_ns: Int64 = 0
+    to_ns: Int64 = 0
+
+
+class TriggerLog(Request):
+    """Filters of the evaluations of triggers; "" and 0 for all."""
+
+    job: str = ""
+    node: str = ""
+    from_ns: Int64 = 0
+    to_ns: Int64 = 0
+    limit: Int64 = 0
+    """Upper limit on rows; 0 for 200."""
+
+
+class PutProfile(Request):
+    """Changes of the user's own profile; `None` leaves a value."""
+
+    full_name: str | None = None
+    team: str | None = None
+
+
+# --- requests of administrators ---
+
+
+class PutUser(Request):
+    """User to create or change; `None` leaves a value."""
+
+    name: str
+    full_name: str | None = None
+    team: str | None = None
+    role: str | None = None
+    disabled: bool | None = None
+
+
+class NamedUser(Request):
+    """Name of a user."""
+
+    user: str
+
+
+class IssueToken(NamedUser):
+    """Label and expiry (0 for never) of a new token of a user."""
+
+    label: str = ""
+    expires_ns: Int64 = 0
+
+
+class RevokeToken(NamedUser):
+    """Label or id of the tokens of a user to revoke; "*" for all."""
+
+    token: str
+
+
+class PutNode(Request):
+    """Node to create or change; a field that is not set leaves its value."""
+
+    name: str
+    owner: str | None = None
+    description: str | None = None
+    provider: str | None = None
+    address: str | None = None
+    latitude_deg: float | None = None
+    longitude_deg: float | None = None
+
+
+class PutConfig(Request):
+    """Settings of the testbed to change."""
+
+    values: Document
+
+
+class ListAudit(Request):
+    """Time range of the audit log; `to_ns` 0 for no limit, `limit` 0 for 200 lines."""
+
+    from_ns: Int64 = 0
+    to_ns: Int64 = 0
+    limit: Int64 = 0
+
+
+# --- requests of nodes ---
+
+
+class Enrol(NamedNode):
+    """Token of an invitation, and the signing request for the node's first certificate, PEM."""
+
+    token: str
+    csr_pem: bytes
+
+
+class Renew(Request):
+    """Signing request for a node's next certificate, PEM."""
+
+    csr_pem: bytes
+
+
+class Follow(Request):
+    """Revision of the schedule that the node has."""
+
+    revision: Int64 = 0
+
+
+class Claim(NamedRun):
+    """Claim of a run by its node, with a fencing token."""
+
+    fence: Int64
+    at_ns: Int64
+
+
+class Event(Message):
+    """Report of a node."""
+
+    seq: Int64
+    at_ns: Int64
+    kind: str
+    body: str
+    """JSON text of the report; it is parsed by itself, so that a malformed one is refused alone."""
+
+
+class Batch(Request):
+    """Reports of a node in order of `seq`, each applied once; an empty batch is a heartbeat."""
+
+    events: list[Event] = []
+    at_ns: Int64 = 0
+
+
+class Input(NamedJob):
+    """Input file of a job to download, from an offset on."""
+
+    name: str
+    offset: Int64 = 0
+
+
+class RunSide(NamedRun):
+    """Side of a run whose files a node uploads."""
+
+    side: str
+
+
+class Piece(Message):
+    """Header of a piece of an upload, in a line of its own before the piece's bytes."""
+
+    name: str
+    offset: Int64
+    length: Annotated[int, Field(ge=0, le=LARGEST_PIECE)]
+
+
+# --- answers ---
+
+
+class Interval(Message):
+    """Time from start to end."""
+
+    start_ns: int
+    end_ns: int
+
+
+class Conflict(Message):
+    """Reservation that a job meets, of another job or of itself (`job` is "")."""
+
+    mine: Interval
+    theirs: Interval
+    job: str
+    owner: str
+    nodes: list[str]
+
+
+class Check(Message):
+    """Result of the check of a job: its first free time, and the first of its conflicts."""
+
+    job: str
+    kind: JobKind
+    nodes: list[str]
+    server: str | None
+    first: Interval | None
+    conflicts: list[Conflict]
+    conflicts_total: int
+
+
+class JobInfo(Message):
+    """Job with its specification."""
+
+    id: str
+    name: str
+    owner: str
+    kind: JobKind
+    state: str
+    """One of "active", "over" and "cancelled"."""
+    created_ns: int
+    overhead: bool
+    spec: Spec
+
+
+class SubmittedJob(JobInfo):
+    """Job that was accepted, the number of its planned runs, and the time of the first."""
+
+    runs: int
+    first: Interval | None
+
+
+class Slot(Message):
+    """Start of a free time; `None` if there is none."""
+
+    start_ns: int | None
+
+
+class Reservation(Message):
+    """Run in the calendar; every user sees times and owners."""
+
+    id: str
+    client: str
+    server: str | None
+    start_ns: int
+    end_ns: int
+    state: State
+    owner: str
+    kind: JobKind
+    overhead: bool
+    job_name: str
+    """Name of the job; "" if the caller may not see the run."""
+    reserves: bool
+
+
+class RunInfo(Message):
+    """Run with name, owner and kind of its job."""
+
+    id: str
+    job: str
+    client: str
+    server: str | None
+    start_ns: int
+    end_ns: int
+    state: State
+    reason: Reason | None
+    fence: int
+    after: str | None
+    created_ns: int
+    job_name: str
+    owner: str
+    kind: JobKind
+
+
+class RunEvent(Message):
+    """Change of a run's state."""
+
+    id: int
+    run: str
+    at_ns: int
+    received_ns: int
+    actor: str
+    state: State
+    reason: Reason | None
+    details: Document
+    applied: bool
+
+
+class RunFile(Message):
+    """File that a run left."""
+
+    run: str
+    side: Side
+    name: str
+    size: int
+    sha256: str
+    stored_ns: int
+    expires_ns: int
+
+
+class RunDocument(RunInfo):
+    """Run with its events, its files and its job's specification."""
+
+    events: list[RunEvent]
+    files: list[RunFile]
+    spec: Spec
+
+
+class NodeInfo(Message):
+    """Node as every user sees it."""
+
+    name: str
+    owner: str | None
+    description: str
+    provider: str
+    latitude_deg: float | None
+    longitude_deg: float | None
+    scavenger_mode: ScavengerMode
+    scavenger_active: bool
+    last_seen_ns: int | None
+    online: bool
+    serves: bool
+    health: Document
+    clock_off_ms: float | None
+
+
+class NodeDocument(NodeInfo):
+    """Node; the fields of this class are set for its owner and administrators only."""
+
+    address: str = ""
+    policy: Document | None = None
+    preemptions: list[Document] = []
+
+
+class Evaluation(Message):
+    """Evaluation of a trigger on one sample."""
+
+    at_ns: int
+    outcome: str
+    value: JsonValue
+    why: str | None
+    inputs: Document
+
+
+class Evaluations(Message):
+    """Evaluations of a trigger, in order of time."""
+
+    evaluations: list[Evaluation]
+
+
+class TriggerLine(Message):
+    """Evaluation of a trigger that a node has reported, with what its agent told of it."""
+
+    model_config = ConfigDict(extra="allow")
+
+    job_name: str
+    owner: str
+    node: str
+    at_ns: int
+    fired: bool
+    run: str | None
+    expression: JsonValue = None
+    why: JsonValue = None
+
+
+class UserInfo(Message):
+    """User of the testbed."""
+
+    name: str
+    full_name: str
+    team: str
+    role: Role
+    disabled: bool
+
+
+class ChangedUser(UserInfo):
+    """User that was created or changed, and the number of jobs that a disabled user lost."""
+
+    jobs_ended: int
+
+
+class Profile(UserInfo):
+    """User with the time of creation."""
+
+    created_ns: int
+
+
+class ListedUser(Profile):
+    """User with the number of valid tokens."""
+
+    tokens: int
+
+
+class Secret(Message):
+    """Token or invitation, shown once; `expires_ns` is 0 if it does not expire."""
+
+    value: str
+    expires_ns: int
+
+
+class DeletedUser(Message):
+    """Name of a user that was deleted or disabled, and the number of cancelled jobs."""
+
+    deleted: str
+    jobs_ended: int
+
+
+class Revoked(Message):
+    """Number of revoked tokens."""
+
+    revoked: int
+
+
+class Deleted(Message):
+    """Name of a deleted node."""
+
+    deleted: str
+
+
+@pydantic_dataclass(frozen=True)
+class Settings:
+    """Settings that administrators change at run time. Durations are in seconds."""
+
+    reschedule_after_s: float = 1800.0
+    """Shortest time from a preemption (or a request to move the run) to the start of the moved run.
+    """
+    heartbeat_s: float = 10.0
+    missed_heartbeats: float = 3
+    """Number of missed heartbeats after which a node counts as offline."""
+    active_s: float = 600.0
+    """Time since a node's last report up to which the node is listed as active."""
+    lost_after_s: float = 600.0
+    """Time after which a run is lost: both its end and its last event are longer ago."""
+    late_s: float = 60.0
+    """Delay after its planned start up to which a run may begin; later it is skipped."""
+    telemetry_retention_s: float = 400 * 86_400.0
+    requests_per_minute: float = 600.0
+    """Upper limit on requests per minute of one caller."""
+    refused_per_minute: float = 60.0
+    """Upper limit on requests per minute with a wrong credential, per source address."""
+
+
+@pydantic_dataclass(frozen=True)
+class Config(Settings):
+    """Settings, and the testbed's public addresses by port: users, agents and web."""
+
+    addresses: dict[str, str] = field(default_factory=dict)
+
+
+class AuditLine(Message):
+    """Line of the audit log."""
+
+    id: int
+    at_ns: int
+    who: str
+    what: str
+    target: str
+    outcome: str
+
+
+class Certificate(Message):
+    """Certificate of a node and of the authority, PEM, and the key that verifies orders."""
+
+    certificate_pem: bytes
+    authority_pem: bytes
+    orders_key: Base64
+    """Public key (Ed25519, 32 bytes) that signs the orchestrator's orders."""
+
+
+class OrderKind(StrEnum):
+    """Kind of an order to a node, which determines its body."""
+
+    SCHEDULE = "schedule"
+    """Complete schedule of the node: it drops runs that are not in it."""
+    STOP = "stop"
+    """Order to stop a run: node, run, reason."""
+    TASK = "task"
+    """Order to the server node of a run: start or stop the server program."""
+    TASK_RESULT = "task-result"
+    """Reply of the server node, for the client that waits: node, run, ready, port, error."""
+
+
+class Order(Message):
+    """Order to a node, signed (Ed25519) over the exact bytes of its body, which is JSON."""
+
+    kind: OrderKind
+    body: bytes
+    signature: Base64
+
+
+class Grant(Message):
+    """Whether a claim is granted, and the reason if it is not."""
+
+    granted: bool
+    reason: str
+
+
+class Ack(Message):
+    """Last sequence number that the orchestrator has, and the time."""
+
+    seq: int
+    at_ns: int
+
+
+class Offsets(Message):
+    """Number of bytes received of each file of an upload."""
+
+    offsets: dict[str, int]
+
+
+class Stored(Message):
+    """Whether the orchestrator has all files of a run's side."""
+
+    complete: bool
+
+
+# --- the table of operations ---
+
+Q = TypeVar("Q", bound=Request)
+A = TypeVar("A")
+
+USERS = frozenset({Role.ADMIN, Role.USER, Role.USER_PRIV})
+ADMINS = frozenset({Role.ADMIN})
+NODES = frozenset({Role.NODE})
+INVITED: frozenset[Role] = frozenset()
+"""No role: the caller of `Enrol` has only an invitation."""
+
+
+@dataclass(frozen=True)
+class Operation(Generic[Q, A]):
+    """Operation of the API.
+
+    Attributes:
+        name: name in the audit log and in messages.
+        method: HTTP method.
+        path: path; fields of the request in braces.
+        request: type of the request.
+        answer: type of the answer (of each line with `lines`); `bytes` for a file.
+        roles: roles that may call it; those of nodes are served on the agents' port.
+        is_audited: whether calls are written to the audit log, including refused calls.
+        lines: whether the answer is a stream of lines.
+        uploads: whether the request's body is a stream of pieces; its fields are then in the path.
+    """
+
+    name: str
+    method: str
+    path: str
+    request: type[Q]
+    answer: type[A]
+    roles: frozenset[Role]
+    is_audited: bool = False
+    lines: bool = False
+    uploads: bool = False
+
+    @property
+    def path_fields(self) -> list[str]:
+        """Names of the request's fields that are in the path."""
+        return re.findall(r"{(\w+)}", self.path)
+
+    @property
+    def has_query(self) -> bool:
+        """Whether the other fields are in the query, not in the body."""
+        return self.method in ("GET", "DELETE")
+
+    @property
+    def adapter(self) -> TypeAdapter[A]:
+        """Reader and writer of the answer's JSON."""
+        return _adapter(self.answer)
+
+
+OPERATIONS: dict[str, Operation[Any, Any]] = {}
+"""All operations by name."""
+_ADAPTERS: dict[Any, TypeAdapter[Any]] = {}
+
+
+def _adapter(kind: type[A]) -> TypeAdapter[A]:
+    key = repr(kind)
+    if key not in _ADAPTERS:
+        _ADAPTERS[key] = TypeAdapter(kind)
+    return _ADAPTERS[key]
+
+
+def _operation(
+    name: str,
+    where: str,
+    request: type[Q],
+    answer: type[A],
+    roles: frozenset[Role],
+    **more: bool,
+) -> Operation[Q, A]:
+    method, path = where.split()
+    made = Operation(name, method, f"/v1{path}", request, answer, roles, **more)
+    OPERATIONS[name] = made
+    return made
+
+
+_op = _operation
+# fmt: off
+ENROL = _op("Enrol", "POST /enrol", Enrol, Certificate, INVITED, is_audited=True)
+
+RENEW = _op("Renew", "POST /renew", Renew, Certificate, NODES, is_audited=True)
+FOLLOW = _op("Follow", "GET /orders", Follow, Order, NODES, lines=True)
+CLAIM = _op("Claim", "POST /runs/{run}/claim", Claim, Grant, NODES)
+REPORT = _op("Report", "POST /events", Batch, Ack, NODES)
+INPUT = _op("Input", "GET /jobs/{job}/input", Input, bytes, NODES)
+UPLOAD_STATE = _op("UploadState", "GET /runs/{run}/uploads/{side}", RunSide, Offsets, NODES)
+UPLOAD = _op("Upload", "POST /runs/{run}/uploads/{side}", RunSide, Stored, NODES, uploads=True)
+
+CHECK_JOB = _op("CheckJob", "POST /jobs/check", CheckJob, Check, USERS)
+SUBMIT_JOB = _op("SubmitJob", "POST /jobs", SubmitJob, SubmittedJob, USERS, is_audited=True)
+MODIFY_JOB = _op("ModifyJob", "PUT /jobs/{job}", ModifyJob, SubmittedJob, USERS, is_audited=True)
+CANCEL_JOB = _op("CancelJob", "POST /jobs/{job}/cancel", NamedJob, JobInfo, USERS, is_audited=True)
+LIST_JOBS = _op("ListJobs", "GET /jobs", ListJobs, list[JobInfo], USERS)
+NEXT_SLOT = _op("NextSlot", "GET /calendar/next", NextSlot, Slot, USERS)
+CALENDAR = _op("Calendar", "GET /calendar", Calendar, list[Reservation], USERS)
+LIST_RUNS = _op("ListRuns", "GET /runs", ListRuns, list[RunInfo], USERS)
+GET_RUN = _op("GetRun", "GET /runs/{run}", NamedRun, RunDocument, USERS)
+WATCH_RUN = _op("WatchRun", "GET /runs/{run}/watch", NamedRun, RunDocument, USERS, lines=True)
+ABORT_RUN = _op("AbortRun", "POST /runs/{run}/abort", AbortRun, RunDocument, USERS, is_audited=True)
+RESCHEDULE_RUN = _op(
+    "RescheduleRun", "POST /runs/{run}/reschedule", RescheduleRun, RunDocument, USERS,
+    is_audited=True,
+)
+FETCH = _op("Fetch", "GET /runs/{run}/file", Fetch, bytes, USERS)
+LIST_NODES = _op("ListNodes", "GET /nodes", ListNodes, list[NodeInfo], USERS)
+GET_NODE = _op("GetNode", "GET /nodes/{node}", NamedNode, NodeDocument, USERS)
+SET_SCAVENGER = _op(
+    "SetScavenger", "PUT /nodes/{node}/scavenger", SetScavenger, NodeDocument, USERS,
+    is_audited=True,
+)
+SET_POLICY = _op(
+    "SetPolicy", "PUT /nodes/{node}/policy", SetPolicy, NodeDocument, USERS, is_audited=True
+)
+TELEMETRY = _op("Telemetry", "GET /nodes/{node}/telemetry", Telemetry, bytes, USERS)
+OBSTRUCTION_MAP = _op("ObstructionMap", "GET /nodes/{node}/map", NamedNode, bytes, USERS)
+TEST_TRIGGER = _op("TestTrigger", "POST /nodes/{node}/trigger", TestTrigger, Evaluations, USERS)
+TRIGGER_LOG = _op("TriggerLog", "GET /triggers", TriggerLog, list[TriggerLine], USERS)
+GET_PROFILE = _op("GetProfile", "GET /profile", Nothing, Profile, USERS)
+PUT_PROFILE = _op("PutProfile", "PUT /profile", PutProfile, Profile, USERS)
+
+PUT_USER = _op("PutUser", "PUT /users/{name}", PutUser, ChangedUser, ADMINS, is_audited=True)
+DELETE_USER = _op(
+    "DeleteUser", "DELETE /users/{user}", NamedUser, DeletedUser, ADMINS, is_audited=True
+)
+LIST_USERS = _op("ListUsers", "GET /users", Nothing, list[ListedUser], ADMINS)
+ISSUE_TOKEN = _op(
+    "IssueToken", "POST /users/{user}/tokens", IssueToken, Secret, ADMINS, is_audited=True
+)
+REVOKE_TOKEN = _op(
+    "RevokeToken", "DELETE /users/{user}/tokens", RevokeToken, Revoked, ADMINS, is_audited=True
+)
+PUT_NODE = _op("PutNode", "PUT /nodes/{name}", PutNode, NodeDocument, ADMINS, is_audited=True)
+DELETE_NODE = _op(
+    "DeleteNode", "DELETE /nodes/{node}", NamedNode, Deleted, ADMINS, is_audited=True
+)
+INVITE = _op("Invite", "POST /nodes/{node}/invite", NamedNode, Secret, ADMINS, is_audited=True)
+GET_CONFIG = _op("GetConfig", "GET /config", Nothing, Config, ADMINS)
+PUT_CONFIG = _op("PutConfig", "PUT /config", PutConfig, Settings, ADMINS, is_audited=True)
+AUDIT = _op("Audit", "GET /audit", ListAudit, list[AuditLine], ADMINS)
+# fmt: on
+
+
+# --- forms that both sides read and write ---
+
+
+def read_request(operation: Operation[Q, Any], values: object) -> Q:
+    """Return a request from its fields.
+
+    Raises:
+        InputError: a field is missing, unknown or wrong; the message names it.
+    """
+    try:
+        return operation.request.model_validate(values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"]) or "request"
+        raise InputError(f"{place[:80]}: {first['msg'][:200]}") from None
+
+
+def frame(name: str, offset: int, data: bytes) -> bytes:
+    """Return a piece of an upload as bytes: the line of its header, and the data."""
+    return (
+        Piece(name=name, offset=offset, length=len(data)).model_dump_json().encode() + b"\n" + data
+    )
+
+
+_LONGEST_HEADER = 4096
+
+
+class Frames:
+    """Reader of an upload's pieces, fed with the bytes of the body as they arrive."""
+
+    def __init__(self) -> None:
+        self._held = bytearray()
+        self._piece: Piece | None = None
+
+    def feed(self, data: bytes) -> Iterator[tuple[Piece, bytes]]:
+        """Yield the pieces that are complete now.
+
+        Raises:
+            InputError: a header is damaged, or a piece is larger than `LARGEST_PIECE`.
+        """
+        self._held += data
+        while True:
+            if self._piece is None:
+                end = self._held.find(b"\n", 0, _LONGEST_HEADER)
+                if end < 0:
+                    if len(self._held) >= _LONGEST_HEADER:
+                        raise InputError("the header of a piece is too long")
+                    return
+                self._piece = _header(bytes(self._held[:end]))
+                del self._held[: end + 1]
+            if len(self._held) < self._piece.length:
+                return
+            piece, self._piece = self._piece, None
+            content = bytes(self._held[: piece.length])
+            del self._held[: piece.length]
+            yield piece, content
+
+
+def _header(line: bytes) -> Piece:
+    try:
+        return Piece.model_validate_json(line)
+    except ValidationError as error:
+        raise InputError(f"a piece is damaged: {error.errors()[0]['msg'][:200]}") from None
+
+
+def lines_of(pieces: Iterable[bytes], longest: int) -> Iterator[bytes]:
+    """Yield the lines of a stream, without their ends.
+
+    Raises:
+        ValueError: a line is longer than `longest` bytes.
+    """
+    held = bytearray()
+    for piece in pieces:
+        held += piece
+        while (end := held.find(b"\n")) >= 0:
+            yield bytes(held[:end])
+            del held[: end + 1]
+        if len(held) > longest:
+            raise ValueError(f"a line is longer than {longest:,} bytes")

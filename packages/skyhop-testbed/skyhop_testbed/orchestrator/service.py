@@ -1,0 +1,406 @@
+"""API of one orchestrator: authentication, permissions, rate limits, streams and files.
+
+`http` reads requests and writes answers, `access` has the permissions, and `procedures`, `nodes`
+and `uploads` make the decisions. They run in threads, so that no caller waits for another caller's
+disk I/O.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from cryptography import x509
+from cryptography.x509.oid import NameOID
+from starlette.applications import Starlette
+from starlette.requests import Request
+
+from skyhop.errors import SkyhopError
+from skyhop_testbed import api
+from skyhop_testbed.api import Operation
+from skyhop_testbed.keys import fingerprint, valid_until
+from skyhop_testbed.orchestrator import access, accounts, archive, jobs, nodes, runs, uploads
+from skyhop_testbed.orchestrator.core import Orchestrator
+from skyhop_testbed.orchestrator.http import make_app, read_message
+from skyhop_testbed.orchestrator.procedures import READING, WRITING
+from skyhop_testbed.orchestrator.request_context import (
+    ITSELF,
+    Caller,
+    NotFoundError,
+    RequestContext,
+    TooOftenError,
+    UnknownCallerError,
+    as_json,
+)
+from skyhop_testbed.orchestrator.subscriptions import Subscriptions
+from skyhop_testbed.orchestrator.waiting import Wait
+from skyhop_testbed.words import ENDED, Role
+
+_PIECE = 256 << 10
+_BEARER = "Bearer "
+
+
+class Service:
+    """Handlers of one orchestrator's API; created in the event loop that serves it.
+
+    Args:
+        orchestrator: the orchestrator.
+        wait: function with which a stream waits for a change.
+    """
+
+    def __init__(self, orchestrator: Orchestrator, wait: Wait) -> None:
+        self._orchestrator, self._wait = orchestrator, wait
+        self._subscriptions = Subscriptions(asyncio.get_running_loop())
+        self._archive = asyncio.Semaphore(1)
+        self._end = orchestrator.listen(self._subscriptions.notify)
+        self._handlers: dict[str, Callable[[Caller, Any], Any]] = {
+            api.ENROL.name: self._enrol,
+            api.RENEW.name: self._renew,
+            api.FOLLOW.name: self._follow,
+            api.CLAIM.name: self._claim,
+            api.REPORT.name: self._report,
+            api.INPUT.name: self._input,
+            api.UPLOAD_STATE.name: self._upload_state,
+            api.WATCH_RUN.name: self._watch_run,
+            api.FETCH.name: self._fetch,
+            api.TELEMETRY.name: self._telemetry,
+            api.OBSTRUCTION_MAP.name: self._obstruction_map,
+            api.TEST_TRIGGER.name: self._test_trigger,
+        }
+
+    def close(self) -> None:
+        """End all streams."""
+        self._end()
+        self._subscriptions.close()
+
+    def app(self, *, of_nodes: bool) -> Starlette:
+        """Return the application of the agents' port or of the users' port."""
+        offered = [o for o in api.OPERATIONS.values() if (o.roles == api.NODES) == of_nodes]
+        return make_app(offered, self._act)
+
+    async def _act(self, operation: Operation[Any, Any], http: Request) -> Any:
+        message = None
+        try:
+            caller = await asyncio.to_thread(self._caller, operation, http)
+            message = await read_message(operation, http)
+            if operation is api.UPLOAD:
+                return await self._upload(caller, message, http)
+            handler = self._handlers.get(operation.name)
+            if handler is None:
+                return await asyncio.to_thread(self._call, operation, caller, message)
+            made = handler(caller, message)
+            return made if isinstance(made, AsyncIterator) else await made
+        except SkyhopError as error:
+            target = _target(message or http.path_params)
+            await asyncio.to_thread(self._note_refusal, operation, http, target, error)
+            raise
+
+    def _call(self, operation: Operation[Any, Any], caller: Caller, message: Any) -> Any:
+        """Call the handler of an operation that is a transaction."""
+        orchestrator = self._orchestrator
+        if operation.name in READING:
+            with orchestrator.reading(caller) as ctx:
+                return READING[operation.name](orchestrator, ctx, message)
+        with orchestrator.writing(caller) as ctx:
+            done = WRITING[operation.name](orchestrator, ctx, message)
+            if operation.is_audited:
+                ctx.audit(operation.name, _target(message))
+            return done
+
+    # --- authentication ---
+
+    def _caller(self, operation: Operation[Any, Any], http: Request) -> Caller:
+        """Authenticate the caller; check the role and the rate limit.
+
+        Raises:
+            UnknownCallerError: no valid token or certificate.
+            DeniedError: the caller's role may not call this operation.
+            TooOftenError: the caller exceeded the rate limit.
+        """
+        if operation.roles == api.INVITED:
+            self._count_refusal(http)
+            return ITSELF
+        caller = self._node(http) if operation.roles == api.NODES else self._user(http)
+        access.check_role(operation, caller)
+        if caller.role is not Role.NODE:
+            with self._orchestrator.reading(caller) as ctx:
+                limit = ctx.settings.requests_per_minute
+            self._orchestrator.rates.check(caller.actor, limit)
+        return caller
+
+    def _user(self, http: Request) -> Caller:
+        value = http.headers.get("authorization", "")
+        try:
+            if not value.startswith(_BEARER):
+                raise UnknownCallerError("expected a token: pass the credential file (--as FILE)")
+            return self._orchestrator.caller_of_token(value[len(_BEARER) :])
+        except UnknownCallerError:
+            self._count_refusal(http)
+            raise
+
+    def _count_refusal(self, http: Request) -> None:
+        with self._orchestrator.reading(ITSELF) as ctx:
+            limit = ctx.settings.refused_per_minute
+        self._orchestrator.rates.check(f"unauthenticated {_host(http)}", limit)
+
+    def _node(self, http: Request) -> Caller:
+        chain = http.scope.get("extensions", {}).get("tls", {}).get("client_cert_chain")
+        if not chain:
+            raise UnknownCallerError("expected a node's certificate")
+        pem = chain[0].encode()
+        subject = x509.load_pem_x509_certificate(pem).subject
+        name = str(subject.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value)
+        with self._orchestrator.reading(ITSELF) as ctx:
+            return accounts.caller_of_certificate(ctx, name, fingerprint(pem))
+
+    def _note_refusal(
+        self, operation: Operation[Any, Any], http: Request, target: str, error: SkyhopError
+    ) -> None:
+        if not operation.is_audited or isinstance(error, TooOftenError):
+            return
+        try:
+            caller = self._user(http)
+        except SkyhopError:
+            caller = Caller(f"unknown at {_host(http)}", Role.USER)
+        with contextlib.suppress(SkyhopError), self._orchestrator.writing(caller) as ctx:
+            ctx.audit(operation.name, target, f"refused: {error}"[:300])
+
+    # --- nodes ---
+
+    async def _enrol(self, _caller: Caller, message: api.Enrol) -> api.Certificate:
+        def act() -> api.Certificate:
+            with self._orchestrator.writing(ITSELF) as ctx:
+                accounts.redeem_invitation(ctx, message.token, message.node)
+                nodes.get(ctx, message.node)
+                accounts.delete_certificates(ctx, message.node)
+                ctx.audit("Enrol", message.node)
+                return self._certificate(ctx, message.node, message.csr_pem)
+
+        return await asyncio.to_thread(act)
+
+    async def _renew(self, caller: Caller, message: api.Renew) -> api.Certificate:
+        def act() -> api.Certificate:
+            with self._orchestrator.writing(caller) as ctx:
+                ctx.audit("Renew", caller.name)
+                return self._certificate(ctx, caller.name, message.csr_pem)
+
+        return await asyncio.to_thread(act)
+
+    def _certificate(self, ctx: RequestContext, name: str, request_pem: bytes) -> api.Certificate:
+        authority = self._orchestrator.authority
+        pem = authority.sign_node(name, request_pem, self._orchestrator.now())
+        expires_ns = round(valid_until(pem)[1].timestamp() * 1e9)
+        accounts.register_certificate(ctx, name, fingerprint(pem), expires_ns)
+        return api.Certificate(
+            certificate_pem=pem,
+            authority_pem=authority.certificate_pem,
+            orders_key=authority.orders_key,
+        )
+
+    async def _follow(self, caller: Caller, message: api.Follow) -> AsyncIterator[api.Order | None]:
+        """Stream a node's orders: first those that the node has not received yet, then new ones."""
+        revision, sent = message.revision, set[str]()
+        with self._subscriptions.of_node(caller.name) as changed:
+            while not self._subscriptions.closed:
+                changed.clear()
+                orders, revision = await asyncio.to_thread(self._orders, caller, revision, sent)
+                for order in orders or [None]:
+                    yield order
+                await self._wait(changed, api.HEARTBEAT_S)
+
+    def _orders(
+        self, caller: Caller, revision: int, sent: set[str]
+    ) -> tuple[list[api.Order | None], int]:
+        """Return a node's orders that it does not have yet, and its schedule's revision.
+
+        `sent` holds the tasks and results that were sent on this stream.
+        """
+        orders: list[api.Order | None] = []
+        with self._orchestrator.reading(caller) as ctx:
+            now, schedule = nodes.schedule(ctx, caller.name)
+            if now != revision:
+                orders.append(self._signed(api.OrderKind.SCHEDULE, schedule))
+            for task in nodes.tasks(ctx, caller.name):
+                if task["task"] not in sent:
+                    sent.add(task["task"])
+                    orders.append(self._signed(api.OrderKind.TASK, task))
+            for result in nodes.results(ctx, caller.name):
+                if result["run"] not in sent:
+                    sent.add(result["run"])
+                    body = {"node": caller.name, **result}
+                    orders.append(self._signed(api.OrderKind.TASK_RESULT, body))
+        return orders, now
+
+    def _signed(self, kind: api.OrderKind, values: object) -> api.Order:
+        body = as_json(values).encode()
+        return api.Order(
+            kind=kind, body=body, signature=self._orchestrator.authority.sign_order(body)
+        )
+
+    async def _claim(self, caller: Caller, message: api.Claim) -> api.Grant:
+        def act() -> api.Grant:
+            with self._orchestrator.writing(caller) as ctx:
+                granted, reason = runs.claim(ctx, message.run, message.fence, message.at_ns)
+                return api.Grant(granted=granted, reason=reason)
+
+        return await asyncio.to_thread(act)
+
+    async def _report(self, caller: Caller, message: api.Batch) -> api.Ack:
+        def act() -> api.Ack:
+            with self._orchestrator.writing(caller) as ctx:
+                last, samples = nodes.report(ctx, message.events)
+                # Store samples before the commit: if the commit fails, it is harmless to store them
+                # twice.
+                if samples:
+                    self._orchestrator.store_telemetry(caller.name, samples)
+                seen = nodes.newest_map(message.events)
+                if seen is not None:
+                    self._orchestrator.telemetry.write_map(caller.name, seen)
+            return api.Ack(seq=last, at_ns=self._orchestrator.now_ns())
+
+        return await asyncio.to_thread(act)
+
+    async def _input(self, caller: Caller, message: api.Input) -> AsyncIterator[bytes]:
+        def find() -> BinaryIO:
+            with self._orchestrator.reading(caller) as ctx:
+                objects = self._orchestrator.objects
+                return _opened(jobs.input_file(ctx, message.job, message.name, objects))
+
+        return _pieces(await asyncio.to_thread(find), message.offset)
+
+    async def _upload_state(self, caller: Caller, message: api.RunSide) -> api.Offsets:
+        def act() -> api.Offsets:
+            self._check_uploader(caller, message)
+            return api.Offsets(
+                offsets=self._orchestrator.uploads.offsets(message.run, message.side)
+            )
+
+        return await asyncio.to_thread(act)
+
+    async def _upload(self, caller: Caller, of: api.RunSide, http: Request) -> api.Stored:
+        """Write the pieces of an upload as they arrive; publish the files if it is complete."""
+        store, frames = self._orchestrator.uploads, api.Frames()
+        await asyncio.to_thread(self._check_uploader, caller, of)
+        async for data in http.stream():
+            for piece, content in frames.feed(data):
+                await asyncio.to_thread(
+                    store.write_piece, of.run, of.side, piece.name, piece.offset, content
+                )
+
+        def finish() -> api.Stored:
+            with self._orchestrator.writing(caller) as ctx:
+                row = uploads.check_uploader(ctx, of.run, of.side)
+                ctx.changed_runs.add(of.run)
+                return api.Stored(complete=store.complete(ctx, row, of.side))
+
+        return await asyncio.to_thread(finish)
+
+    def _check_uploader(self, caller: Caller, of: api.RunSide) -> None:
+        with self._orchestrator.reading(caller) as ctx:
+            uploads.check_uploader(ctx, of.run, of.side)
+
+    # --- users: streams and files ---
+
+    async def _watch_run(
+        self, caller: Caller, message: api.NamedRun
+    ) -> AsyncIterator[api.RunDocument | None]:
+        """Stream a run's document at each change, until the run has ended."""
+        with self._subscriptions.of_run(message.run) as changed:
+            last = None
+            while not self._subscriptions.closed:
+                changed.clear()
+                document = await asyncio.to_thread(self._document, caller, message.run)
+                yield None if document == last else document
+                last = document
+                if document.state in ENDED:
+                    return
+                await self._wait(changed, api.HEARTBEAT_S)
+
+    def _document(self, caller: Caller, run: str) -> api.RunDocument:
+        with self._orchestrator.reading(caller) as ctx:
+            return runs.document(ctx, run)
+
+    async def _fetch(self, caller: Caller, message: api.Fetch) -> AsyncIterator[bytes]:
+        def find() -> BinaryIO:
+            with self._orchestrator.reading(caller) as ctx:
+                store = self._orchestrator.uploads
+                return _opened(store.file(ctx, message.run, message.side, message.name)[0])
+
+        return _pieces(await asyncio.to_thread(find), message.offset)
+
+    async def _obstruction_map(
+        self, caller: Caller, message: api.NamedNode
+    ) -> AsyncIterator[bytes]:
+        def find() -> BinaryIO:
+            with self._orchestrator.reading(caller) as ctx:
+                nodes.get(ctx, message.node)
+            path = self._orchestrator.telemetry.map_file(message.node)
+            if path is None:
+                raise NotFoundError(f"{message.node}: no obstruction map has been reported yet")
+            return _opened(path)
+
+        return _pieces(await asyncio.to_thread(find), 0)
+
+    async def _telemetry(self, caller: Caller, message: api.Telemetry) -> AsyncIterator[bytes]:
+        """Send a node's telemetry as an Arrow IPC stream."""
+        fields, step_ns = message.columns, message.step_ns
+        return _pieces(
+            await self._query_archive(caller, "samples", message, fields=fields, step_ns=step_ns), 0
+        )
+
+    async def _test_trigger(self, caller: Caller, message: api.TestTrigger) -> api.Evaluations:
+        with await self._query_archive(
+            caller, "trigger", message, expression=message.expression
+        ) as file:
+            return api.Evaluations.model_validate_json(await asyncio.to_thread(file.read))
+
+    async def _query_archive(
+        self, caller: Caller, kind: str, message: api.Telemetry | api.TestTrigger, **more: object
+    ) -> BinaryIO:
+        """Query a node's stored telemetry in a subprocess, one query at a time."""
+
+        def act() -> BinaryIO:
+            with self._orchestrator.reading(caller) as ctx:
+                nodes.get(ctx, message.node)
+            to_ns = message.to_ns or self._orchestrator.now_ns()
+            times = {"from_ns": message.from_ns, "to_ns": to_ns}
+            directory = self._orchestrator.telemetry.directory
+            return archive.answer(directory, kind, node=message.node, **times, **more)
+
+        # Waiting for the lock here occupies no worker thread; the calls of agents need those.
+        async with self._archive:
+            return await asyncio.to_thread(act)
+
+
+def _opened(path: Path) -> BinaryIO:
+    try:
+        return path.open("rb")
+    except OSError as error:
+        raise NotFoundError(f"the file no longer exists: {error.strerror}") from None
+
+
+async def _pieces(file: BinaryIO, offset: int) -> AsyncIterator[bytes]:
+    """Yield the bytes of a file from an offset on, and close it."""
+    with file:
+        await asyncio.to_thread(file.seek, max(0, offset), os.SEEK_SET)
+        while data := await asyncio.to_thread(file.read, _PIECE):
+            yield data
+
+
+def _host(http: Request) -> str:
+    """Return the caller's address without its port."""
+    return http.client.host if http.client else ""
+
+
+def _target(message: Any) -> str:
+    """Return the job, run, node or user that a request names, for the audit log; never a secret."""
+    values = message if isinstance(message, dict) else dict(message)
+    for name in ("job", "run", "node", "user", "name"):
+        if values.get(name):
+            return str(values[name])[:200]
+    lines = str(values.get("toml", "")).splitlines()
+    return next((line for line in lines if line.startswith("id")), "")[:200]

@@ -1,1 +1,0 @@
-"""The testbed's protocol: `testbed.proto`, and the modules that `scripts/setup.sh` generates."""

@@ -12,6 +12,8 @@ from testbed_harness import S, StandingClock
 from skyhop.errors import RunError
 from skyhop_lab.testbed_demo import jobs, plan
 from skyhop_lab.testbed_demo.story import Options, _Story
+from skyhop_testbed.api import RunDocument, RunInfo, SubmittedJob
+from skyhop_testbed.words import Reason, State
 
 
 @dataclass
@@ -43,25 +45,33 @@ class Testbed:
 
     __test__ = False
     testbench: FakeTestbench
-    again: dict[str, Any] = field(default_factory=dict)
+    again: list[RunInfo] = field(default_factory=list)
     asked: int = 0
 
-    def submit(self, _file: Path) -> dict[str, Any]:
-        """Accept a job; return its id."""
-        return {"id": "j"}
+    def submit(self, _file: Path) -> SubmittedJob:
+        """Accept a job; return it."""
+        return SubmittedJob.model_construct(id="j")
 
-    def run(self, name: str) -> dict[str, Any]:
+    def run(self, name: str) -> RunDocument:
         """Return a run in its present state."""
         self.asked += 1
         began_s, now_s = self.testbench.ordered_s, self.testbench.clock.monotonic_s()
         is_over = began_s is not None and now_s > began_s + 3
-        state, reason = ("rescheduled", "scavenger") if is_over else ("executing", None)
-        return {"id": name, "job": "j", "job_name": "upload", "client": "edh-1", "state": state,
-                "reason": reason, "after": None, "files": [], "events": []}  # fmt: skip
+        return RunDocument.model_construct(
+            id=name,
+            job="j",
+            job_name="upload",
+            client="edh-1",
+            state=State.RESCHEDULED if is_over else State.EXECUTING,
+            reason=Reason.SCAVENGER if is_over else None,
+            after=None,
+            files=[],
+            events=[],
+        )
 
-    def runs(self, **_: Any) -> list[dict[str, Any]]:
+    def runs(self, **_: Any) -> list[RunInfo]:
         """Return all runs of the job."""
-        return [self.run("r1"), *([self.again] if self.again else [])]
+        return [self.run("r1"), *self.again]
 
 
 @dataclass
@@ -119,7 +129,9 @@ def packets(owner_first_s: float, run_last_s: float) -> dict[str, Any]:
 
 
 def test_a_run_makes_room_and_when_it_is_tried_again_is_said(told: Told) -> None:
-    testbed = Testbed(told.testbench, {"id": "r2", "after": "r1", "start_ns": 40 * S})
+    testbed = Testbed(
+        told.testbench, [RunInfo.model_construct(id="r2", after="r1", start_ns=40 * S)]
+    )
     told.testbench.messages_at = {
         2.0: packets(0, 2.0),
         9.0: packets(8.0, 9.0),

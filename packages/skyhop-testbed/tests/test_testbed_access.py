@@ -72,15 +72,9 @@ def asked(wire: Wire, operation: Operation[Any, Any], request: Any) -> ErrorKind
 
 def bare(operation: Operation[Any, Any]) -> Any:
     """Return a request of an operation in which the fields of the path name nothing."""
-    required = {
-        name: ["x"] if field.annotation == list[str] else 1 if name.endswith("_ns") else "x"
-        for name, field in operation.request.model_fields.items()
-        if field.is_required()
-    }
-    if "policy" in required or "values" in required:
-        required = {name: {} if name in ("policy", "values") else "x" for name in required}
-    if "fence" in required:
-        required |= {"fence": 1}
+    known: dict[str, Any] = {"policy": {}, "values": {}, "fence": 1, "at_ns": 1, "length_ns": 1}
+    fields = operation.request.model_fields
+    required = {name: known.get(name, "x") for name, field in fields.items() if field.is_required()}
     return operation.request.model_validate(required)
 
 

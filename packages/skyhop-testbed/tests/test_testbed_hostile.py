@@ -7,11 +7,10 @@ import json
 import re
 import ssl
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import grpc
 import httpx
 import pytest
 import sqlalchemy as sa
@@ -21,6 +20,7 @@ from testbed_harness import (
     LocalOrchestrator,
     S,
     Served,
+    event,
     job,
     local_orchestrator,
     served,
@@ -31,15 +31,16 @@ from damaged import Trial
 from needs import cases, needs_namespaces
 from skyhop.errors import InputError, SkyhopError
 from skyhop_testbed import api
+from skyhop_testbed.api import ApiError, ErrorKind
 from skyhop_testbed.calendar import occurrences
 from skyhop_testbed.client import Testbed, read_files
 from skyhop_testbed.ids import new_id
 from skyhop_testbed.job import job_of, read_job
 from skyhop_testbed.orchestrator import nodes
 from skyhop_testbed.orchestrator.request_context import Caller
-from skyhop_testbed.orchestrator.uploads import LARGEST_PIECE, checked_name
-from skyhop_testbed.protocol import testbed_pb2 as pb
+from skyhop_testbed.orchestrator.uploads import checked_name
 from skyhop_testbed.store.tables import audit, run
+from skyhop_testbed.wire import Wire
 from skyhop_testbed.words import Role
 from waiting import wait_for
 
@@ -266,9 +267,9 @@ def _hostile_events(theirs: str, mine: str, job_id: str) -> list[tuple[str, str]
 def _planned(at: LocalOrchestrator, name: str, node: str) -> tuple[str, str]:
     made = at.submit(job(name, 'at = "2027-01-01T05:00:00Z"', nodes=f'["{node}"]'))
     with at.orchestrator.reading(ADMIN) as ctx:
-        row = ctx.first(sa.select(run).where(run.c.job == made["id"]))
+        row = ctx.first(sa.select(run).where(run.c.job == made.id))
     assert row is not None
-    return str(made["id"]), str(row["id"])
+    return str(made.id), str(row.id)
 
 
 def test_a_rogue_nodes_events_change_nothing_and_hold_up_nothing(at: LocalOrchestrator) -> None:
@@ -279,7 +280,7 @@ def test_a_rogue_nodes_events_change_nothing_and_hold_up_nothing(at: LocalOrches
     refused = 0
     for place, (kind, text) in enumerate(_hostile_events(theirs, mine, own_job)):
         with at.writing(Caller("a", Role.NODE)) as ctx:
-            last, samples = nodes.report(ctx, [(place + 1, BEGIN_NS, kind, text)])
+            last, samples = nodes.report(ctx, [event(place + 1, BEGIN_NS, kind, text)])
             if samples:
                 at.orchestrator.store_telemetry("a", samples)
         assert last == place + 1, (kind, text[:100])
@@ -303,7 +304,7 @@ def testbed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         yield made
 
 
-def _claimed(testbed: Served, node: Any, name: str) -> str:
+def _claimed(testbed: Served, node: Wire, name: str) -> str:
     """Claim a run of a new job on a node; return its id."""
     with testbed.testbed() as user:
         text = job(name, nodes=f'["{name}"]', overhead="false")
@@ -311,33 +312,44 @@ def _claimed(testbed: Served, node: Any, name: str) -> str:
         path.write_text(text)
         user.submit(path)
         row = user.runs(node=name, limit=1)[0]
-    assert node.Claim(pb.ClaimRequest(run=row["id"], fence=1, at_ns=time.time_ns())).granted
-    return str(row["id"])
+    assert node.call(api.CLAIM, api.Claim(run=row.id, fence=1, at_ns=time.time_ns())).granted
+    return row.id
+
+
+def _reported(node: Wire, *events: api.Event) -> int:
+    """Report events of a node; return the last number that the orchestrator has."""
+    return node.call(api.REPORT, api.Batch(events=list(events)), 120.0).seq
 
 
 @pytest.mark.soak
 def test_numbers_and_sizes_that_no_node_sends(testbed: Served) -> None:
     rogue, good = testbed.agent("rogue"), testbed.agent("good")
-    event = pb.Event(seq=10**9, at_ns=-1, kind="health", json="{}")
-    assert rogue.Report(pb.Batch(events=[event])).seq == 10**9
+    assert _reported(rogue, event(10**9, -1, "health", "{}")) == 10**9
     for seq in (2**63 - 1, -(2**63), 0, 5):
-        rogue.Report(pb.Batch(events=[pb.Event(seq=seq, at_ns=2**63 - 1, kind="x", json="{")]))
-    with pytest.raises(grpc.RpcError) as caught:
-        rogue.Report(pb.Batch(events=[pb.Event(seq=1, json="x" * (65 << 20))]))
-    assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
-    many = [pb.Event(seq=i + 1, kind="health", json="[" * 5000) for i in range(200)]
-    assert good.Report(pb.Batch(events=many)).seq == 200
+        _reported(rogue, event(seq, 2**63 - 1, "x", "{"))
+    for seq, body in ((1, "x" * (65 << 20)), (2**63, "{}"), (10**400, "{}")):
+        with pytest.raises(ApiError) as caught:
+            _reported(rogue, api.Event.model_construct(seq=seq, at_ns=1, kind="x", body=body))
+        assert caught.value.kind is ErrorKind.INVALID
+    many = [event(i + 1, 0, "health", "[" * 5000) for i in range(200)]
+    assert _reported(good, *many) == 200
     run_id = _claimed(testbed, good, "good")
     for fence in (-(2**63), -1, 0, 2**63 - 1):
-        assert not rogue.Claim(pb.ClaimRequest(run=run_id, fence=fence, at_ns=-5)).granted
+        claim = api.Claim(run=run_id, fence=fence, at_ns=-5)
+        assert not rogue.call(api.CLAIM, claim).granted
     with testbed.testbed() as user:
-        assert user.run(run_id)["state"] == "claimed"
-        assert user.node("good")["online"]
+        assert user.run(run_id).state == "claimed"
+        assert user.node("good").online
 
 
-def _chunk(run_id: str, name: str, data: bytes, **others: Any) -> pb.Chunk:
-    values = {"run": run_id, "side": "client", "name": name, "offset": 0, "data": data, **others}
-    return pb.Chunk(**values)
+def _upload(node: Wire, run: str, *frames: bytes, side: str = "client") -> bool:
+    """Upload frames of a side of a run; return whether it is complete."""
+    of = api.RunSide(run=run, side=side)
+    return node.upload(api.UPLOAD, of, iter(frames), 120.0).complete
+
+
+def _frame(name: str, data: bytes, offset: int = 0) -> bytes:
+    return api.frame(name, offset, data)
 
 
 def _manifest(*files: dict[str, Any]) -> bytes:
@@ -348,47 +360,44 @@ def _said(name: str, data: bytes, **others: Any) -> dict[str, Any]:
     return {"name": name, "size": len(data), "sha256": hashlib.sha256(data).hexdigest(), **others}
 
 
-_UPLOADS: dict[str, Callable[[str], list[pb.Chunk]]] = {
-    "a name that leaves": lambda r: [_chunk(r, "../../../../x", b"1")],
-    "a name from the root": lambda r: [_chunk(r, "/tmp/skyhop-hostile", b"1")],
-    "a name with its parts": lambda r: [_chunk(r, "a/../../b", b"1")],
-    "a name with backslashes and a zero": lambda r: [_chunk(r, "..\\..\\x\0", b"1")],
-    "a name with a line's end": lambda r: [_chunk(r, "a\nb", b"1")],
-    "a name that is long": lambda r: [_chunk(r, "a" * 3000, b"1")],
-    "no name": lambda r: [_chunk(r, "", b"1")],
-    "a name that is a directory": lambda r: [_chunk(r, "a", b"1"), _chunk(r, "a/b", b"1")],
-    "a run that leaves": lambda _: [_chunk("../../x", "a", b"1")],
-    "a side that leaves": lambda r: [_chunk(r, "a", b"1", side="../..")],
-    "the other side": lambda r: [_chunk(r, "a", b"1", side="server")],
-    "two runs": lambda r: [_chunk(r, "a", b"1"), _chunk(new_id(BEGIN_NS), "a", b"1")],
-    "a large piece": lambda r: [_chunk(r, "a", bytes(LARGEST_PIECE + 1))],
-    "a manifest that is none": lambda r: [_chunk(r, "manifest.json", b"[[[")],
-    "a manifest that nests": lambda r: [_chunk(r, "manifest.json", b"[" * 100_000)],
-    "a manifest of a missing file": lambda r: [
-        _chunk(r, "manifest.json", _manifest(_said("not there", b"1")))
+_UPLOADS: dict[str, list[bytes]] = {
+    "a name that leaves": [_frame("../../../../x", b"1")],
+    "a name from the root": [_frame("/tmp/skyhop-hostile", b"1")],
+    "a name with its parts": [_frame("a/../../b", b"1")],
+    "a name with backslashes and a zero": [_frame("..\\..\\x\0", b"1")],
+    "a name with a line's end": [_frame("a\nb", b"1")],
+    "a name that is long": [_frame("a" * 3000, b"1")],
+    "no name": [_frame("", b"1")],
+    "a name that is a directory": [_frame("a", b"1"), _frame("a/b", b"1")],
+    "a header that is none": [b"[1]\n"],
+    "a header that nests": [b"[" * 4000 + b"\n"],
+    "a header without an end": [b"x" * 100_000],
+    "a header of a negative length": [b'{"name": "a", "offset": 0, "length": -1}\n'],
+    "a header of an endless offset": [b'{"name": "a", "offset": 1e999, "length": 1}\nx'],
+    "a large piece": [b'{"name": "a", "offset": 0, "length": %d}\n' % (api.LARGEST_PIECE + 1)],
+    "a manifest that is none": [_frame("manifest.json", b"[[[")],
+    "a manifest that nests": [_frame("manifest.json", b"[" * 100_000)],
+    "a manifest of a missing file": [_frame("manifest.json", _manifest(_said("not there", b"1")))],
+    "a manifest of other sizes": [
+        _frame("a", b"1"),
+        _frame("manifest.json", _manifest(_said("a", b"1", size=2))),
     ],
-    "a manifest of other sizes": lambda r: [
-        _chunk(r, "a", b"1"),
-        _chunk(r, "manifest.json", _manifest(_said("a", b"1", size=2))),
+    "a manifest of endless sizes": [
+        _frame("a", b"1"),
+        _frame("manifest.json", _manifest(_said("a", b"1")).replace(b": 1,", b": 1e999,")),
     ],
-    "a manifest of endless sizes": lambda r: [
-        _chunk(r, "a", b"1"),
-        _chunk(r, "manifest.json", _manifest(_said("a", b"1")).replace(b": 1,", b": 1e999,")),
+    "a manifest of other digests": [
+        _frame("a", b"1"),
+        _frame("manifest.json", _manifest(_said("a", b"2"))),
     ],
-    "a manifest of other digests": lambda r: [
-        _chunk(r, "a", b"1"),
-        _chunk(r, "manifest.json", _manifest(_said("a", b"2"))),
+    "a manifest that leaves": [
+        _frame("manifest.json", _manifest(_said("../../../keys/authority.key", b"1")))
     ],
-    "a manifest that leaves": lambda r: [
-        _chunk(r, "manifest.json", _manifest(_said("../../../keys/authority.key", b"1")))
+    "a manifest of a file twice": [
+        _frame("a", b"1"),
+        _frame("manifest.json", _manifest(_said("a", b"1"), _said("a", b"1"))),
     ],
-    "a manifest of a file twice": lambda r: [
-        _chunk(r, "a", b"1"),
-        _chunk(r, "manifest.json", _manifest(_said("a", b"1"), _said("a", b"1"))),
-    ],
-    "a manifest of itself": lambda r: [
-        _chunk(r, "manifest.json", _manifest(_said("manifest.json", b"1")))
-    ],
+    "a manifest of itself": [_frame("manifest.json", _manifest(_said("manifest.json", b"1")))],
 }
 
 
@@ -397,35 +406,30 @@ def test_rogue_uploads_are_refused_and_nothing_of_them_is_seen(testbed: Served) 
     node, other = testbed.agent("up"), testbed.agent("other")
     run_id = _claimed(testbed, node, "up")
     for offset in (-1, 1, 2**62):
-        assert not node.Upload(iter([_chunk(run_id, "late", b"1", offset=offset)])).complete
-    for which, chunks in _UPLOADS.items():
-        with pytest.raises(grpc.RpcError) as caught:
-            node.Upload(iter(chunks(run_id)), timeout=120)
-        said = caught.value
-        assert said.code() in {
-            grpc.StatusCode.INVALID_ARGUMENT,
-            grpc.StatusCode.PERMISSION_DENIED,
-            grpc.StatusCode.NOT_FOUND,
-            grpc.StatusCode.INTERNAL,
-        }, which
-        assert "Unexpected" not in said.details(), (which, said.details())
+        assert not _upload(node, run_id, _frame("late", b"1", offset))
+    for which, frames in _UPLOADS.items():
+        with pytest.raises(ApiError) as caught:
+            _upload(node, run_id, *frames)
+        assert caught.value.kind in {ErrorKind.INVALID, ErrorKind.INTERNAL}, which
+        assert "internal error" not in str(caught.value), (which, str(caught.value))
         with testbed.testbed() as user:
-            assert user.run(run_id)["files"] == [], which
-    for asked in (pb.RunName(run=run_id, side="client"), pb.RunName(run="../x", side="client")):
-        with pytest.raises(grpc.RpcError):
-            other.UploadState(asked)
-    with pytest.raises(grpc.RpcError):
-        other.Upload(iter([_chunk(run_id, "a", b"1")]))
+            assert user.run(run_id).files == [], which
+    for name, side in (("../../x", "client"), (run_id, "../.."), (run_id, "server"), ("..", "..")):
+        with pytest.raises(ApiError) as caught:
+            _upload(node, name, _frame("a", b"1"), side=side)
+        assert caught.value.kind in {ErrorKind.DENIED, ErrorKind.NOT_FOUND}, (name, side)
+    for name in (run_id, "../x"):
+        with pytest.raises(ApiError):
+            other.call(api.UPLOAD_STATE, api.RunSide(run=name, side="client"))
+    with pytest.raises(ApiError):
+        _upload(other, run_id, _frame("a", b"1"))
     assert not Path("/tmp/skyhop-hostile").exists()
     data = b"whole"
     # The correct files of the same run are accepted after the hostile ones.
-    whole = [
-        _chunk(run_id, "a", data),
-        _chunk(run_id, "manifest.json", _manifest(_said("a", data))),
-    ]
-    assert node.Upload(iter(whole)).complete
+    manifest = _frame("manifest.json", _manifest(_said("a", data)))
+    assert _upload(node, run_id, _frame("a", data), manifest)
     with testbed.testbed() as user:
-        assert {file["name"] for file in user.run(run_id)["files"]} == {"a", "manifest.json"}
+        assert {file.name for file in user.run(run_id).files} == {"a", "manifest.json"}
         (path, *_) = user.fetch(run_id, testbed.directory / "fetched")
         assert path.read_bytes() == data
     found = {path.name for path in (testbed.directory / "runs").rglob("*") if path.is_file()}
@@ -473,7 +477,7 @@ def test_no_secret_is_where_others_look(tmp_path: Path) -> None:
         with made.testbed() as user:
             user.put_user(api.PutUser(name="ann", role="user"))
             ann = user.credential("ann")
-            wait_for(lambda: user.node("a")["online"], why=lambda: made.log)
+            wait_for(lambda: user.node("a").online, why=lambda: made.log)
         ann.write(tmp_path / "ann.json")
         place = str(tmp_path).replace("\\", "\\\\")
         text = json.dumps(
@@ -487,7 +491,7 @@ def test_no_secret_is_where_others_look(tmp_path: Path) -> None:
         _check_processes(secrets, str(tmp_path))
         runs = made.wait_ended()
         with made.testbed() as user:
-            files = {file["name"] for file in user.run(name)["files"]}
+            files = {file.name for file in user.run(name).files}
             said = json.loads(_fetched(user, name, tmp_path, "manifest.json"))
             stolen = _fetched(user, name, tmp_path, "stolen.bin")
         assert runs[name]["state"] == "complete"

@@ -178,7 +178,7 @@ def _prepared(made: Machine, seed: int) -> Trial:
         for name in made.agents:
             # The next cleanup removes all runs that have ended.
             testbed.set_policy(name, {"keep_days": 0})
-        wait_for(lambda: all(node["online"] for node in testbed.nodes()), 120, lambda: made.log)
+        wait_for(lambda: all(node.online for node in testbed.nodes()), 120, lambda: made.log)
     return Trial(made, seed)
 
 
@@ -287,7 +287,7 @@ def made(tmp_path: Path) -> Iterator[Machine]:
 
 def _online(made: Machine) -> None:
     with made.testbed() as testbed:
-        wait_for(lambda: all(n["online"] for n in testbed.nodes()), 120, lambda: made.log)
+        wait_for(lambda: all(n.online for n in testbed.nodes()), 120, lambda: made.log)
 
 
 @pytest.mark.soak
@@ -323,7 +323,7 @@ def test_runs_that_come_due_while_nobody_answers_are_told_of_afterwards_once(
     check_tables(made)
     with made.testbed() as testbed:
         for name in names:
-            told = [each["state"] for each in testbed.run(name)["events"]]
+            told = [each.state for each in testbed.run(name).events]
             assert told == ["claimed", "deploying", "executing", "finishing", "complete"]
             testbed.fetch(name, made.directory / name)
             assert (made.directory / name / "client" / "name.txt").read_text() == f"{name}\n"
@@ -374,7 +374,7 @@ def test_after_ten_minutes_without_network_nothing_is_lost_and_nothing_comes_twi
     given_up = {name for name, run in made.runs().items() if run["state"] == "lost"}
     assert len(given_up) >= 2, made.runs()
     with made.testbed() as testbed:
-        assert not testbed.node("a")["online"]
+        assert not testbed.node("a").online
     wire.mend()
     mended_ns = time.time_ns()
     try:
@@ -388,7 +388,7 @@ def test_after_ten_minutes_without_network_nothing_is_lost_and_nothing_comes_twi
     check_tables(made)
     with made.testbed() as testbed:
         for name, run in runs.items():
-            told = [each["state"] for each in testbed.run(name)["events"]]
+            told = [each.state for each in testbed.run(name).events]
             assert [state for state in told if state != "lost"] == [
                 "claimed", "deploying", "executing", "finishing", "complete",
             ], run  # fmt: skip
@@ -484,7 +484,7 @@ def test_a_testbed_whose_disk_is_full_serves_nothing_half_and_goes_on(tmp_path: 
         (name,) = made.runs()
         with made.testbed() as testbed:
             with contextlib.suppress(SkyhopError):
-                assert testbed.run(name)["files"] == []
+                assert testbed.run(name).files == []
             filler = fill(made.state)
             with pytest.raises(SkyhopError, match="disk"):
                 _make_users(testbed, 500)
@@ -493,7 +493,7 @@ def test_a_testbed_whose_disk_is_full_serves_nothing_half_and_goes_on(tmp_path: 
         runs = made.wait_ended()
         assert runs[name]["state"] == "complete"
         with made.testbed() as testbed:
-            files = {file["name"]: file["size"] for file in testbed.run(name)["files"]}
+            files = {file.name: file.size for file in testbed.run(name).files}
             testbed.fetch(name, tmp_path / "fetched")
         assert files["bulk"] == 20_000_000
         assert made.sink.starts() == {name: 1}
@@ -533,9 +533,9 @@ def test_an_experiment_is_silent_three_seconds_after_the_hosts_traffic_begins(
     assert 0 < last - began <= 3.0
     follower = next(run for run in made.runs().values() if run["after"] == first)
     with made.testbed() as testbed:
-        event = next(e for e in testbed.run(first)["events"] if e["state"] == "rescheduled")
-    assert event["reason"] == "scavenger"
-    assert follower["start_ns"] >= event["at_ns"] + 2 * 10**9
+        event = next(e for e in testbed.run(first).events if e.state == "rescheduled")
+    assert event.reason == "scavenger"
+    assert follower["start_ns"] >= event.at_ns + 2 * 10**9
     # The owner's switch takes precedence over the ongoing traffic.
     _switch(made, "off")
     wait_for(lambda: made.sink.starts().get(follower["id"]), 120, lambda: agent.log)
@@ -547,8 +547,8 @@ def test_an_experiment_is_silent_three_seconds_after_the_hosts_traffic_begins(
     assert last - switched <= 3.0
     _switch(made, "auto")
     with made.testbed() as testbed:
-        assert testbed.node("a")["scavenger_mode"] == "auto"
-        wait_for(lambda: testbed.node("a")["scavenger_active"], 120, lambda: agent.log)
+        assert testbed.node("a").scavenger_mode == "auto"
+        wait_for(lambda: testbed.node("a").scavenger_active, 120, lambda: agent.log)
         testbed.cancel("sends")
     made.wait_ended()
     check_tables(made)

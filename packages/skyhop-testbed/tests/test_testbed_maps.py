@@ -12,7 +12,7 @@ from manual_clock import ManualClock
 from node_here import NodeHere
 from test_testbed_agent import is_settled, job
 from testbed_fake_orchestrator import AgentProcess, FakeOrchestrator
-from testbed_harness import BEGIN_NS
+from testbed_harness import BEGIN_NS, event
 from testbed_harness import served as orchestrator_served
 
 from command_line import run_here
@@ -25,12 +25,12 @@ from skyhop.telemetry.maps import parse_map, recorded_map
 from skyhop.telemetry.obstruction import Frame, ObstructionMap
 from skyhop.telemetry.store import Store
 from skyhop_lab.dish.recorded import RecordedAnswers
+from skyhop_testbed import api
 from skyhop_testbed.agent.sensing import Watch
 from skyhop_testbed.dish import device_pb2
 from skyhop_testbed.dish.messages import read_obstruction_map
 from skyhop_testbed.dish.readings import obstruction_map_of
 from skyhop_testbed.orchestrator import nodes
-from skyhop_testbed.protocol import testbed_pb2 as pb
 from waiting import wait_for
 
 SIDE = 21
@@ -167,15 +167,12 @@ def test_the_newest_map_of_a_node_is_kept_and_told(tmp_path: Path) -> None:
     bodies = [{"map": "nonsense"}, {"map": maps.encode_map(recorded_map(seen()))}, {"map": "last"}]
     with orchestrator_served(tmp_path / "state") as testbed:
         agent = testbed.agent("a")
-        events = [
-            pb.Event(seq=n + 1, at_ns=BEGIN_NS, kind="map", json=json.dumps(body))
-            for n, body in enumerate(bodies)
-        ]
+        events = [event(n + 1, BEGIN_NS, "map", json.dumps(body)) for n, body in enumerate(bodies)]
         credential = ("--as", str(testbed.directory / "admin.json"))
         early = skyhop("testbed", "map", "a", *credential)
         assert early.returncode == 2
         assert "no obstruction map has been reported yet" in early.stderr
-        assert agent.Report(pb.Batch(events=events, at_ns=BEGIN_NS), timeout=120).seq == 3
+        assert agent.call(api.REPORT, api.Batch(events=events, at_ns=BEGIN_NS), 120.0).seq == 3
         with testbed.testbed() as admin:
             assert len(admin.obstruction_map("a")["dishGetObstructionMap"]["snr"]) == SIDE * SIDE
         drawn = skyhop("testbed", "map", "a", "-o", str(tmp_path / "sky.png"), *credential)
@@ -189,7 +186,8 @@ def test_the_newest_map_of_a_node_is_kept_and_told(tmp_path: Path) -> None:
 def test_the_newest_map_of_a_report_is_the_last_that_is_one() -> None:
     bodies = ["nonsense", maps.encode_map(b"{}"), maps.encode_map(recorded_map(seen())), "last"]
     events = [
-        (place, BEGIN_NS, "map", json.dumps({"map": body})) for place, body in enumerate(bodies)
+        event(place, BEGIN_NS, "map", json.dumps({"map": body}))
+        for place, body in enumerate(bodies)
     ]
     assert nodes.newest_map(events) == recorded_map(seen())
     assert nodes.newest_map(events[:2]) is None
@@ -197,4 +195,4 @@ def test_the_newest_map_of_a_report_is_the_last_that_is_one() -> None:
 
 def test_an_event_of_a_map_that_is_too_long_is_none() -> None:
     text = json.dumps({"map": maps.encode_map(recorded_map(seen())), "more": "x" * 300_000})
-    assert nodes.newest_map([(1, BEGIN_NS, "map", text)]) is None
+    assert nodes.newest_map([event(1, BEGIN_NS, "map", text)]) is None

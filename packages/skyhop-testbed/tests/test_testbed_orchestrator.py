@@ -74,7 +74,7 @@ def state_of(at: LocalOrchestrator, name: str) -> tuple[str, str | None]:
 def test_a_repeated_jobs_runs_are_planned_a_fortnight_ahead_and_on(at: LocalOrchestrator) -> None:
     made = at.submit(job(when='cron = "0 * * * *"'))
     starts = [row["start_ns"] for row in all_runs(at)]
-    assert made["runs"] == len(starts) == 14 * 24
+    assert made.runs == len(starts) == 14 * 24
     assert starts == [BEGIN_NS + hour * 3600 * S for hour in range(14 * 24)]
     at.pass_s(2 * 86_400)
     at.orchestrator.tick()
@@ -88,7 +88,7 @@ def test_a_job_that_meets_another_is_refused_whole(at: LocalOrchestrator) -> Non
     before = all_runs(at)
     with pytest.raises(ConflictError, match="ann's job hourly on a") as caught:
         at.submit(job("other", 'at = "2027-01-01T05:00:30Z"', nodes='["b", "a"]'), BOB)
-    assert caught.value.conflicts[0]["theirs"]["start_ns"] == BEGIN_NS + 5 * 3600 * S
+    assert caught.value.conflicts[0].theirs.start_ns == BEGIN_NS + 5 * 3600 * S
     assert all_runs(at) == before
     # Adjacent times do not conflict, nor do jobs that do not load the link.
     at.submit(job("touching", 'at = "2027-01-01T05:01:00Z"'), BOB)
@@ -152,7 +152,7 @@ def test_kernel_requests_need_the_role_user_priv(at: LocalOrchestrator) -> None:
 
 
 def test_a_claim_is_granted_once_and_to_its_node(at: LocalOrchestrator) -> None:
-    name = only_run(at, at.submit(job())["id"])
+    name = only_run(at, at.submit(job()).id)
     with at.writing(B) as ctx:
         assert runs.claim(ctx, name, 5, at.now_ns) == (False, "it is another node's")
     with at.writing(A) as ctx:
@@ -161,21 +161,21 @@ def test_a_claim_is_granted_once_and_to_its_node(at: LocalOrchestrator) -> None:
         assert runs.claim(ctx, name, 7, at.now_ns) == (True, "")
         assert runs.claim(ctx, name, 8, at.now_ns)[0] is False
     with at.writing(ADMIN) as ctx:
-        assert [e["state"] for e in runs.document(ctx, name)["events"]] == ["claimed"]
+        assert [e.state for e in runs.document(ctx, name).events] == ["claimed"]
 
 
 def test_an_event_that_is_reported_twice_is_applied_once(at: LocalOrchestrator) -> None:
-    name = only_run(at, at.submit(job())["id"])
+    name = only_run(at, at.submit(job()).id)
     body = {"run": name, "change": Change(at.now_ns, State.CLAIMED, "").as_json()}
     assert at.report("a", ("run", body), ("health", {"load": 1})) == 2
     assert at.report("a", ("run", body), ("health", {"load": 2}), first=1) == 2
     with at.writing(ADMIN) as ctx:
-        assert len(runs.document(ctx, name)["events"]) == 1
-        assert nodes.document(ctx, "a")["health"] == {"load": 1}
+        assert len(runs.document(ctx, name).events) == 1
+        assert nodes.document(ctx, "a").health == {"load": 1}
 
 
 def test_a_malformed_event_does_not_block_later_ones(at: LocalOrchestrator) -> None:
-    name = only_run(at, at.submit(job())["id"])
+    name = only_run(at, at.submit(job()).id)
     wrong: list[tuple[str, Any]] = [
         ("run", {"run": name}),
         (
@@ -193,7 +193,7 @@ def test_a_malformed_event_does_not_block_later_ones(at: LocalOrchestrator) -> N
     last = at.report("a", *wrong, ("health", {"load": 3}))
     assert last == len(wrong) + 1
     with at.writing(ADMIN) as ctx:
-        assert nodes.document(ctx, "a")["health"] == {"load": 3}
+        assert nodes.document(ctx, "a").health == {"load": 3}
     assert state_of(at, name) == ("planned", None)
 
 
@@ -201,20 +201,20 @@ def test_a_malformed_event_does_not_block_later_ones(at: LocalOrchestrator) -> N
 def test_a_clock_that_is_off_is_warned_of(at: LocalOrchestrator, way: str) -> None:
     for number, (offset_ms, warned) in enumerate([(99.0, None), (-250.0, -250.0), ("x", None)]):
         at.report("a", ("health", {"clock_offset_ms": offset_ms}))
-        name = only_run(at, at.submit(job(f"j{number}", overhead="false"))["id"])
+        name = only_run(at, at.submit(job(f"j{number}", overhead="false")).id)
         if way == "claim":
             with at.writing(A) as ctx:
                 assert runs.claim(ctx, name, 1, at.now_ns)[0]
         else:
             at.change("a", name, "claimed", fence=1)
         with at.writing(ANN) as ctx:
-            (event,) = runs.document(ctx, name)["events"]
-            assert event["details"].get("clock_offset_ms") == warned
-            assert nodes.document(ctx, "a")["clock_off_ms"] == warned
+            (event,) = runs.document(ctx, name).events
+            assert event.details.get("clock_offset_ms") == warned
+            assert nodes.document(ctx, "a").clock_off_ms == warned
 
 
 def test_a_node_reports_only_on_its_own_runs(at: LocalOrchestrator) -> None:
-    name = only_run(at, at.submit(job())["id"])
+    name = only_run(at, at.submit(job()).id)
     at.change("b", name, "claimed")
     assert state_of(at, name)[0] == "planned"
 
@@ -222,7 +222,7 @@ def test_a_node_reports_only_on_its_own_runs(at: LocalOrchestrator) -> None:
 def test_a_preempted_run_is_moved(at: LocalOrchestrator) -> None:
     made = at.submit(job(when='at = "now"\nend = "2027-01-01T02:00:00Z"'))
     at.submit(job("later", 'at = "2027-01-01T00:30:20Z"'))
-    name = only_run(at, made["id"])
+    name = only_run(at, made.id)
     at.change("a", name, "claimed", fence=1)
     at.change("a", name, "deploying")
     at.change("a", name, "executing")
@@ -239,20 +239,20 @@ def test_a_preempted_run_is_moved(at: LocalOrchestrator) -> None:
 
 def test_a_preempted_run_without_free_time_left_says_so(at: LocalOrchestrator) -> None:
     made = at.submit(job(when='at = "now"\nend = "2027-01-01T00:20:00Z"'))
-    name = only_run(at, made["id"])
+    name = only_run(at, made.id)
     at.change("a", name, "skipped", "scavenger")
     assert state_of(at, name) == ("skipped", "no-slot")
 
 
 def test_a_preempted_run_of_a_repeated_job_is_not_moved(at: LocalOrchestrator) -> None:
-    name = only_run(at, at.submit(job(when='cron = "0 * * * *"'))["id"])
+    name = only_run(at, at.submit(job(when='cron = "0 * * * *"')).id)
     at.change("a", name, "claimed", fence=1)
     at.change("a", name, "aborted", "scavenger")
     assert state_of(at, name) == ("aborted", "scavenger")
 
 
 def test_a_run_without_reports_is_lost_and_settled_later(at: LocalOrchestrator) -> None:
-    name = only_run(at, at.submit(job())["id"])
+    name = only_run(at, at.submit(job()).id)
     at.pass_s(60 + 590)
     at.orchestrator.tick()
     assert state_of(at, name)[0] == "planned"
@@ -265,7 +265,7 @@ def test_a_run_without_reports_is_lost_and_settled_later(at: LocalOrchestrator) 
 
 
 def test_a_run_with_reports_is_not_lost(at: LocalOrchestrator) -> None:
-    name = only_run(at, at.submit(job())["id"])
+    name = only_run(at, at.submit(job()).id)
     for state in ("claimed", "deploying", "executing", "finishing"):
         at.pass_s(400)
         at.change("a", name, state)
@@ -274,7 +274,7 @@ def test_a_run_with_reports_is_not_lost(at: LocalOrchestrator) -> None:
 
 
 def test_a_stopped_run_stays_stopped_whatever_its_node_says_later(at: LocalOrchestrator) -> None:
-    name = only_run(at, at.submit(job())["id"])
+    name = only_run(at, at.submit(job()).id)
     at.change("a", name, "claimed", fence=1)
     with at.writing(BOB) as ctx, pytest.raises(DeniedError):
         runs.abort(ctx, name, "")
@@ -283,15 +283,15 @@ def test_a_stopped_run_stays_stopped_whatever_its_node_says_later(at: LocalOrche
     at.change("a", name, "executing")
     with at.writing(ANN) as ctx:
         document = runs.document(ctx, name)
-        assert (document["state"], document["reason"]) == ("aborted", "user")
-        assert [e["applied"] for e in document["events"]] == [True, True, False]
+        assert (document.state, document.reason) == ("aborted", "user")
+        assert [e.applied for e in document.events] == [True, True, False]
         with pytest.raises(InputError, match="has ended"):
             runs.abort(ctx, name, "")
 
 
 def test_a_planned_run_is_moved_to_the_nearest_free_time(at: LocalOrchestrator) -> None:
     mine = at.submit(job("mine", 'at = "2027-01-01T05:00:00Z"'))
-    name = only_run(at, mine["id"])
+    name = only_run(at, mine.id)
     begin_ns = next(row for row in all_runs(at) if row["id"] == name)["start_ns"]
     taken = at.submit(job("taken", 'at = "2027-01-01T04:30:00Z"'))
     with at.writing(BOB) as ctx, pytest.raises(DeniedError):
@@ -300,38 +300,38 @@ def test_a_planned_run_is_moved_to_the_nearest_free_time(at: LocalOrchestrator) 
         wanted_ns = begin_ns - 1800 * S
         moved = runs.reschedule(ctx, name, wanted_ns)
         # Half an hour earlier, another job has reserved the node for a minute.
-        (other,) = runs.listing(ctx, of_job=taken["id"])
-        assert moved["start_ns"] == other["end_ns"]
-        assert (moved["state"], moved["after"], moved["job"]) == ("planned", name, mine["id"])
+        (other,) = runs.listing(ctx, of_job=taken.id)
+        assert moved.start_ns == other.end_ns
+        assert (moved.state, moved.after, moved.job) == ("planned", name, mine.id)
     assert state_of(at, name) == ("rescheduled", "user")
     with at.writing(ANN) as ctx:
         # A run's own reservation does not count, and a moved run cannot be moved again.
-        again = runs.reschedule(ctx, moved["id"], moved["start_ns"] + 30 * S)
-        assert again["start_ns"] == moved["start_ns"] + 30 * S
+        again = runs.reschedule(ctx, moved.id, moved.start_ns + 30 * S)
+        assert again.start_ns == moved.start_ns + 30 * S
         with pytest.raises(InputError, match="is rescheduled: only planned runs"):
             runs.reschedule(ctx, name)
-        soonest = runs.reschedule(ctx, again["id"])
-        assert soonest["start_ns"] >= ctx.now_ns + 1800 * S
-    at.change("a", soonest["id"], "claimed", fence=1)
+        soonest = runs.reschedule(ctx, again.id)
+        assert soonest.start_ns >= ctx.now_ns + 1800 * S
+    at.change("a", soonest.id, "claimed", fence=1)
     with at.writing(ANN) as ctx, pytest.raises(InputError, match="is claimed"):
-        runs.reschedule(ctx, soonest["id"])
+        runs.reschedule(ctx, soonest.id)
 
 
 def test_runs_of_other_jobs_than_at_are_not_moved(at: LocalOrchestrator) -> None:
     name = only_run(
-        at, at.submit(job(when='trigger = "tilt > 3"\nend = "2027-01-02T00:00:00Z"'))["id"]
+        at, at.submit(job(when='trigger = "tilt > 3"\nend = "2027-01-02T00:00:00Z"')).id
     )
     with at.writing(ANN) as ctx, pytest.raises(InputError, match="only runs of jobs with `at`"):
         runs.reschedule(ctx, name)
     last = at.submit(job("last", 'at = "2027-01-01T05:00:00Z"\nend = "2027-01-01T05:10:00Z"'))
-    name = only_run(at, last["id"])
+    name = only_run(at, last.id)
     with at.writing(ANN) as ctx, pytest.raises(InputError, match="no free time left"):
         runs.reschedule(ctx, name, at.now_ns + 86_400 * S)
 
 
 def test_a_trigger_window_continues_in_a_run_that_the_node_makes(at: LocalOrchestrator) -> None:
     window = 'trigger = "pop_ping_latency_ms > 50"\nend = "2027-01-02T00:00:00Z"'
-    name = only_run(at, at.submit(job(when=window))["id"])
+    name = only_run(at, at.submit(job(when=window)).id)
     at.change("a", name, "armed")
     follower = new_id(at.now_ns)
     new = {"run": follower, "after": name, "start_ns": at.now_ns, "end_ns": BEGIN_NS + 86_400 * S}
@@ -351,7 +351,7 @@ def test_a_trigger_window_continues_in_a_run_that_the_node_makes(at: LocalOrches
 
 def test_a_server_gets_its_tasks_and_its_client_the_result(at: LocalOrchestrator) -> None:
     serve = {"server": '"s"', "run": 'client = ["true"]\nserve = ["true"]'}
-    name = only_run(at, at.submit(job(**serve))["id"])
+    name = only_run(at, at.submit(job(**serve)).id)
     for state in ("claimed", "deploying", "waiting-server"):
         at.change("a", name, state)
     with at.orchestrator.reading(SERVER) as ctx:
@@ -373,7 +373,7 @@ def test_the_state_is_the_fold_of_what_happened(at: LocalOrchestrator) -> None:
     """The stored state equals the fold of the run's events, for any sequence of reports."""
     chance = random.Random(17)
     for number in range(cases(30)):
-        name = only_run(at, at.submit(job(f"j{number}"))["id"])
+        name = only_run(at, at.submit(job(f"j{number}")).id)
         for _ in range(chance.randrange(1, 12)):
             state = chance.choice(list(State))
             reason = chance.choice([None, *Reason])
@@ -397,7 +397,7 @@ def test_a_schedule_holds_what_a_node_has_to_do_and_nothing_else(at: LocalOrches
     at.submit(job("others", 'at = "2027-01-01T05:00:00Z"', nodes='["b"]'))
     with at.orchestrator.reading(A) as ctx:
         before, body = nodes.schedule(ctx, "a")
-    assert [each["job"] for each in body["runs"]] == [mine["id"]] == list(body["jobs"])
+    assert [each["job"] for each in body["runs"]] == [mine.id] == list(body["jobs"])
     assert body["node"] == "a"
     with at.writing(ANN) as ctx:
         jobs.cancel(ctx, "mine")
@@ -418,7 +418,7 @@ def test_a_node_knows_what_it_will_serve_and_keeps_the_time_free(at: LocalOrches
         revisions.append(revision)
         if len(revisions) == 1:
             (run,) = body["runs"]
-            assert (run["client"], run["server"], list(body["jobs"])) == ("b", "s", [served["id"]])
+            assert (run["client"], run["server"], list(body["jobs"])) == ("b", "s", [served.id])
             text = json.dumps(body).encode()
             key, signature = (
                 at.orchestrator.authority.orders_key,
@@ -450,9 +450,10 @@ def test_an_owner_sets_what_his_node_allows(at: LocalOrchestrator) -> None:
         with pytest.raises(DeniedError):
             nodes.set_scavenger(ctx, "a", "off")
         seen = nodes.document(ctx, "a")
-        assert "policy" not in seen
+        assert seen.policy is None
+        assert "policy" not in seen.as_json()
         # All users, including the owner, see the location rounded to 0.1 degrees.
-        assert seen["latitude_deg"] == 41.4
+        assert seen.latitude_deg == 41.4
     with at.orchestrator.reading(A) as ctx:
         body = nodes.schedule(ctx, "a")[1]
     assert (body["policy"], body["scavenger_mode"]) == ({"programs": ["ping"]}, "on")
@@ -478,7 +479,7 @@ def upload(at: LocalOrchestrator, name: str, files: dict[str, bytes], caller: Ca
 
 
 def test_files_are_seen_when_all_are_there_by_those_who_may(at: LocalOrchestrator) -> None:
-    name = only_run(at, at.submit(job())["id"])
+    name = only_run(at, at.submit(job()).id)
     files = {"out.txt": b"x" * 1000, "dir/more.json": b"{}"}
     store = at.orchestrator.uploads
     assert store.write_piece(name, "client", "out.txt", 0, files["out.txt"][:400]) == 400
@@ -490,8 +491,8 @@ def test_files_are_seen_when_all_are_there_by_those_who_may(at: LocalOrchestrato
         assert not store.complete(ctx, uploads.check_uploader(ctx, name, "client"), "client")
     assert upload(at, name, files)
     with at.writing(ANN) as ctx:
-        listed = runs.document(ctx, name)["files"]
-        assert [f["name"] for f in listed] == ["dir/more.json", "manifest.json", "out.txt"]
+        listed = runs.document(ctx, name).files
+        assert [f.name for f in listed] == ["dir/more.json", "manifest.json", "out.txt"]
         path, size, digest = store.file(ctx, name, "client", "out.txt")
         assert (path.read_bytes(), size) == (files["out.txt"], 1000)
         assert digest == hashlib.sha256(files["out.txt"]).hexdigest()
@@ -500,7 +501,7 @@ def test_files_are_seen_when_all_are_there_by_those_who_may(at: LocalOrchestrato
 
 
 def test_a_file_that_is_not_what_its_manifest_says_is_refused(at: LocalOrchestrator) -> None:
-    name = only_run(at, at.submit(job())["id"])
+    name = only_run(at, at.submit(job()).id)
     store = at.orchestrator.uploads
     store.write_piece(name, "client", "out.txt", 0, b"damaged!")
     store.write_piece(name, "client", "manifest.json", 0, manifest({"out.txt": b"original"}))
@@ -515,7 +516,7 @@ def test_a_file_that_is_not_what_its_manifest_says_is_refused(at: LocalOrchestra
     "name", ["../x", "/etc/passwd", "a/../../b", "", ".", "a//b", "a\nb", "x" * 500, "a\0b", "./a"]
 )
 def test_no_files_name_leaves_its_run(at: LocalOrchestrator, name: str) -> None:
-    run_name = only_run(at, at.submit(job())["id"])
+    run_name = only_run(at, at.submit(job()).id)
     with pytest.raises(InputError, match="name"):
         at.orchestrator.uploads.write_piece(run_name, "client", name, 0, b"x")
     for wrong in ("../../keys", "client/../..", "x"):
@@ -526,14 +527,14 @@ def test_no_files_name_leaves_its_run(at: LocalOrchestrator, name: str) -> None:
 
 
 def test_only_its_node_sends_a_runs_files(at: LocalOrchestrator) -> None:
-    name = only_run(at, at.submit(job())["id"])
+    name = only_run(at, at.submit(job()).id)
     for caller, side in ((B, "client"), (A, "server"), (SERVER, "server")):
         with at.orchestrator.reading(caller) as ctx, pytest.raises(DeniedError):
             uploads.check_uploader(ctx, name, side)
 
 
 def test_files_are_deleted_after_their_retention_time(at: LocalOrchestrator) -> None:
-    name = only_run(at, at.submit(job(retention='"1 h"'))["id"])
+    name = only_run(at, at.submit(job(retention='"1 h"')).id)
     assert upload(at, name, {"out.txt": b"x"})
     with at.orchestrator.reading(ANN) as ctx:
         path = at.orchestrator.uploads.file(ctx, name, "client", "out.txt")[0]
@@ -544,7 +545,7 @@ def test_files_are_deleted_after_their_retention_time(at: LocalOrchestrator) -> 
     at.orchestrator.tick()
     assert not path.exists()
     with at.orchestrator.reading(ANN) as ctx:
-        assert runs.document(ctx, name)["files"] == []
+        assert runs.document(ctx, name).files == []
 
 
 # --- users and credentials ---
@@ -582,8 +583,8 @@ def test_a_disabled_user_cannot_log_in_and_the_last_administrator_stays(
 @pytest.mark.parametrize("way", ["removed", "disabled"])
 def test_disabling_or_deleting_a_user_cancels_the_jobs(at: LocalOrchestrator, way: str) -> None:
     at.submit(job("hourly", 'cron = "0 * * * *"'), BOB)
-    going = only_run(at, at.submit(job("going", nodes='["b"]'), BOB)["id"])
-    others = at.submit(job("others", 'at = "2027-01-01T05:01:00Z"'))["id"]
+    going = only_run(at, at.submit(job("going", nodes='["b"]'), BOB).id)
+    others = at.submit(job("others", 'at = "2027-01-01T05:01:00Z"')).id
     for state in ("claimed", "deploying", "executing"):
         at.change("b", going, state)
     with at.writing(BOB) as ctx:
@@ -594,15 +595,15 @@ def test_disabling_or_deleting_a_user_cancels_the_jobs(at: LocalOrchestrator, wa
         if way == "removed":
             assert accounts.delete_user(ctx, "bob") == 3
         else:
-            assert accounts.put_user(ctx, api.PutUser(name="bob", disabled=True))["jobs_ended"] == 3
+            assert accounts.put_user(ctx, api.PutUser(name="bob", disabled=True)).jobs_ended == 3
     assert state_of(at, going) == ("aborted", "user")
     left = [row for row in all_runs(at) if State(row["state"]) not in ENDED]
     assert [row["job"] for row in left] == [others]
     with at.orchestrator.reading(B) as ctx:
         assert nodes.schedule(ctx, "b")[1]["runs"] == []
     with at.writing(ADMIN) as ctx:
-        (bobs,) = [row for row in accounts.users(ctx) if row["name"] == "bob"]
-        assert bobs["disabled"]
+        (bobs,) = [row for row in accounts.users(ctx) if row.name == "bob"]
+        assert bobs.disabled
         # A user who is enabled again has no jobs.
         accounts.put_user(ctx, api.PutUser(name="bob", disabled=False))
         assert jobs.listing(ctx, user="bob") == []
@@ -634,7 +635,7 @@ def test_settings_are_checked_and_take_effect(at: LocalOrchestrator) -> None:
             with pytest.raises(InputError):
                 procedures.put_config(ctx, wrong)
         procedures.put_config(ctx, {"reschedule_after_s": 60})
-    name = only_run(at, at.submit(job())["id"])
+    name = only_run(at, at.submit(job()).id)
     at.change("a", name, "skipped", "busy")
     moved = next(row for row in all_runs(at) if row["after"] == name)
     assert moved["start_ns"] == BEGIN_NS + 60 * S
@@ -715,12 +716,12 @@ def test_an_administrator_who_mends_a_job_does_not_take_it_over(at: LocalOrchest
     made = at.submit(job("mine", 'cron = "0 * * * *"'))
     with at.writing(ADMIN) as ctx:
         text = job("mine", 'cron = "30 * * * *"')
-        mended = jobs.modify(ctx, made["id"], text, {}, at.orchestrator.objects)
-    assert mended["owner"] == "ann"
+        mended = jobs.modify(ctx, made.id, text, {}, at.orchestrator.objects)
+    assert mended.owner == "ann"
 
 
 def test_a_job_is_found_by_those_who_may_see_it(at: LocalOrchestrator) -> None:
-    theirs = at.submit(job("hidden", 'at = "2027-02-01T00:00:00Z"'), BOB)["id"]
+    theirs = at.submit(job("hidden", 'at = "2027-02-01T00:00:00Z"'), BOB).id
     for caller in (ADMIN, BOB, ANN):
         # The job runs on a node that ann owns.
         with at.writing(caller) as ctx:
@@ -734,7 +735,7 @@ def test_a_job_is_found_by_those_who_may_see_it(at: LocalOrchestrator) -> None:
 
 def test_why_a_trigger_fired_is_for_its_user(at: LocalOrchestrator) -> None:
     when = f'trigger = "tilt > 3"\nend = {BEGIN_NS + 86_400 * S}'
-    theirs = at.submit(job("watching", when), BOB)["id"]
+    theirs = at.submit(job("watching", when), BOB).id
     at.report("a", ("trigger", {"job": theirs, "fired": False, "why": "false"}))
     for caller, seen in ((ADMIN, 1), (BOB, 1), (ANN, 0), (PIA, 0)):
         # Ann owns the node: she may see the job, but not its evaluations.

@@ -18,9 +18,9 @@ from testbed_harness import ANN, BOB, LocalOrchestrator, job, local_orchestrator
 from testbed_postgresql import Cluster, cluster
 
 from skyhop.errors import InputError, RunError
+from skyhop_testbed import api
 from skyhop_testbed.orchestrator import jobs
 from skyhop_testbed.orchestrator.request_context import ConflictError
-from skyhop_testbed.protocol import testbed_pb2 as pb
 from skyhop_testbed.store import database as store
 from skyhop_testbed.store.tables import metadata, run
 
@@ -98,8 +98,8 @@ def test_one_of_many_concurrent_submissions_gets_the_time(at: LocalOrchestrator)
             assert list(threads.map(submit, range(6))).count(True) == 1
         with at.orchestrator.reading(ANN) as ctx:
             (kept,) = jobs.listing(ctx, user="ann") + jobs.listing(ctx, user="bob")
-        with at.writing(ANN if kept["owner"] == "ann" else BOB) as ctx:
-            jobs.cancel(ctx, kept["id"])
+        with at.writing(ANN if kept.owner == "ann" else BOB) as ctx:
+            jobs.cancel(ctx, kept.id)
 
 
 def test_a_reader_sees_one_state_of_everything_and_changes_nothing(at: LocalOrchestrator) -> None:
@@ -139,23 +139,23 @@ def test_a_testbed_serves_over_it_and_goes_on_after_a_restart(
     server: Cluster, url: str, tmp_path: Path
 ) -> None:
     with served(tmp_path / "state", "--database", url) as made:
-        follow = made.agent("a").Follow(pb.FollowRequest(revision=0), timeout=30)
-        assert next(follow).schedule.revision > 0
+        follow = iter(made.agent("a").stream(api.FOLLOW, api.Follow()))
+        assert next(follow).kind is api.OrderKind.SCHEDULE
         text = tmp_path / "job.toml"
         text.write_text(job())
         with made.testbed() as testbed:
             testbed.submit(text)
             (planned,) = testbed.runs()
-            assert next(follow).schedule.revision > 0
+            assert next(follow).kind is api.OrderKind.SCHEDULE
             agent = made.agent("a")
-            claim = pb.ClaimRequest(run=planned["id"], fence=1, at_ns=time.time_ns())
-            assert agent.Claim(claim, timeout=10).granted
+            claim = api.Claim(run=planned.id, fence=1, at_ns=time.time_ns())
+            assert agent.call(api.CLAIM, claim).granted
             server.stop()
             with pytest.raises(RunError, match="the testbed's database") as caught:
                 testbed.runs()
             assert "\n" not in str(caught.value)
             server.start()
-            assert testbed.run(planned["id"])["state"] == "claimed"
+            assert testbed.run(planned.id).state == "claimed"
         assert not (tmp_path / "state" / "testbed.sqlite").exists()
 
 

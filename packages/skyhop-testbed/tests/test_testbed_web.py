@@ -26,7 +26,7 @@ import pytest
 import sqlalchemy as sa
 from starlette.testclient import TestClient
 from test_testbed_maps import seen
-from testbed_harness import StandingClock
+from testbed_harness import StandingClock, event
 
 from damaged import Trial
 from needs import missing
@@ -138,9 +138,9 @@ def fill(directory: Path) -> Testbed:
         for name, role in (("ann", "user"), ("bob", "user-priv"), ("cem", "user")):
             accounts.put_user(ctx, api.PutUser(name=name, role=role, full_name=f"{name} {HOSTILE}"))
             bed.tokens[name] = accounts.issue(ctx, accounts.TOKEN, of_user=name, label=HOSTILE)
-        place = {"latitude_deg": 41.41, "longitude_deg": 2.1}
-        about = {"description": HOSTILE, "provider": HOSTILE}
-        nodes.put(ctx, api.PutNode(name="bcn-1", owner="ann", **about, **place))
+        place: dict[str, Any] = {"latitude_deg": 41.41, "longitude_deg": 2.1}
+        about = {"description": HOSTILE, "provider": HOSTILE, **place}
+        nodes.put(ctx, api.PutNode(name="bcn-1", owner="ann", **about))
         nodes.put(ctx, api.PutNode(name="ams-1", address="192.0.2.7"))
         nodes.set_policy(ctx, "bcn-1", {"programs": ["ping", "only-its-owner-reads-this"]})
     _add_job(bed, directory)
@@ -154,19 +154,19 @@ def _add_job(bed: Testbed, directory: Path) -> None:
         made = jobs.submit(ctx, job("pings", 'cron = "0 * * * *"', described), {}, directory)
         armed = 'trigger = "tilt > 3"\nend = "2026-12-08T00:00:00Z"'
         trigger = jobs.submit(ctx, job("tilted", armed), {}, directory)
-        first = runs.listing(ctx, of_job=made["id"], limit=1000)[-1]
-    bed.job, bed.run = made["id"], first["id"]
-    bed.now_ns = first["start_ns"] + 60 * S
+        first = runs.listing(ctx, of_job=made.id, limit=1000)[-1]
+    bed.job, bed.run = made.id, first.id
+    bed.now_ns = first.start_ns + 60 * S
     with bed.orchestrator.writing(Caller("bcn-1", Role.NODE)) as ctx:
         row = runs.get(ctx, bed.run)
         for state in (State.CLAIMED, State.DEPLOYING, State.EXECUTING, State.FINISHING):
             runs.apply(ctx, runs.get(ctx, bed.run), Change(bed.now_ns, state, "node:bcn-1"))
         said = Change(bed.now_ns, State.FAILED, "node:bcn-1", Reason.EXIT, {"text": HOSTILE})
         runs.apply(ctx, runs.get(ctx, bed.run), said)
-        told = {"job": trigger["id"], "fired": False, "why": f"busy {HOSTILE}"}
+        told = {"job": trigger.id, "fired": False, "why": f"busy {HOSTILE}"}
         health = {"version": HOSTILE, "programs": [HOSTILE], "kernel": {"release": HOSTILE}}
         events = [("trigger", told), ("health", health), ("scavenger", {"active": True})]
-        numbered = [(n, bed.now_ns, k, json.dumps(b)) for n, (k, b) in enumerate(events, 1)]
+        numbered = [event(n, bed.now_ns, k, json.dumps(b)) for n, (k, b) in enumerate(events, 1)]
         nodes.report(ctx, numbered)
     contents = {"stdout": f"seq=1 {HOSTILE}\n".encode(), "page.html": HOSTILE.encode()}
     listed = []
@@ -509,7 +509,7 @@ def test_owners_set_policy_and_switch_and_others_cannot(own: Testbed) -> None:
         assert post(other, f"/nodes/bcn-1/{path}", **values).status_code == 403
     with own.orchestrator.reading(ITSELF) as ctx:
         node = nodes.document(ctx, "bcn-1")
-    assert (node["scavenger_mode"], node["policy"]) == ("on", {"kernel": True})
+    assert (node.scavenger_mode, node.policy) == ("on", {"kernel": True})
 
 
 def test_a_planned_run_is_moved_by_its_user_alone(own: Testbed) -> None:
@@ -521,7 +521,7 @@ def test_a_planned_run_is_moved_by_its_user_alone(own: Testbed) -> None:
     assert post(bob, "/submit", toml=text).status_code == 303
     with own.orchestrator.reading(ITSELF) as ctx:
         (row,) = runs.listing(ctx, of_job="later")
-    place = f"/runs/{row['id']}"
+    place = f"/runs/{row.id}"
     assert 'reschedule"' in bob.get(place).text
     # The node's owner sees the run, but may not move it.
     assert 'reschedule"' not in own.client("ann").get(place).text
@@ -536,7 +536,7 @@ def test_a_planned_run_is_moved_by_its_user_alone(own: Testbed) -> None:
 
 def test_runs_are_stopped_by_their_user_and_their_host_alone(own: Testbed) -> None:
     with own.orchestrator.reading(ITSELF) as ctx:
-        ahead = [r["id"] for r in runs.listing(ctx, states=["planned"], limit=9)]
+        ahead = [r.id for r in runs.listing(ctx, states=["planned"], limit=9)]
     assert post(own.client("cem"), f"/runs/{ahead[0]}/abort", why="x").status_code == 403
     assert post(own.client("ann"), f"/runs/{ahead[0]}/abort", why=HOSTILE).status_code == 303
     assert post(own.client("bob"), f"/runs/{ahead[1]}/abort").status_code == 303
@@ -883,20 +883,23 @@ def test_a_reported_obstruction_map_is_drawn(own: Testbed) -> None:
 
 
 def test_names_on_the_map_cover_no_pin_and_no_other_name() -> None:
-    listed = [
-        {"name": f"node-{n}", "latitude_deg": 52.0 + n, "longitude_deg": 4.0 + n % 2,
-         "online": True} for n in range(6)
-    ]  # fmt: skip
-    drawn = node_map([*listed, {"name": "x", "latitude_deg": None, "longitude_deg": None}])
+    listed = [placed(f"node-{n}", 52.0 + n, 4.0 + n % 2) for n in range(6)]
+    drawn = node_map([*listed, placed("x", None, None)])
     assert drawn.region == "europe"
     assert drawn.without_place == ["x"]
     assert len({pin.text_y for pin in drawn.sizes[0].pins}) == 6
-    far = node_map([*listed, {**listed[0], "name": "far", "longitude_deg": -179.0}])
+    all_nodes = [*listed, placed("far", 52.0, -179.0)]
+    far = node_map(all_nodes)
     assert far.region == "world"
     assert all(0 <= pin.x <= 720 for pin in far.sizes[0].pins)
-    assert "far" in node_map([*listed, {**listed[0], "name": "far", "longitude_deg": -179.0}],
-                             "europe").elsewhere  # fmt: skip
+    assert "far" in node_map(all_nodes, "europe").elsewhere
     assert 1000 < len(drawn.land) < 60_000
+
+
+def placed(name: str, latitude_deg: float | None, longitude_deg: float | None) -> api.NodeInfo:
+    return api.NodeInfo.model_construct(
+        name=name, latitude_deg=latitude_deg, longitude_deg=longitude_deg, online=True
+    )
 
 
 def test_a_line_is_broken_where_nothing_is_known() -> None:

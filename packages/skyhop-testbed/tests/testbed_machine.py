@@ -224,8 +224,8 @@ class Machine:
     def end_serving(self, number: int = signal.SIGKILL) -> None:
         """End the orchestrator, at once or as it likes to be."""
         process = self.served.process
-        for channel in self.served.channels:
-            channel.close()
+        for wire in self.served.wires:
+            wire.close()
         process.send_signal(number)
         process.wait(120)
         assert process.stdout is not None
@@ -256,7 +256,7 @@ class Machine:
         with self.served.testbed() as testbed:
             yield testbed
 
-    def submit(self, text: str, **files: bytes) -> dict[str, Any]:
+    def submit(self, text: str, **files: bytes) -> api.SubmittedJob:
         """Submit a job; files are named without their ending, `.bin`."""
         place = self.directory / "jobs"
         place.mkdir(exist_ok=True)

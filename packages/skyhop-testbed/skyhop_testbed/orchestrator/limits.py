@@ -30,9 +30,9 @@ class RateLimiter:
         with self._lock:
             if len(self._recent) > _MOST_KNOWN:
                 begin = now - _MINUTE_S
-                self._recent = {name: t for name, t in self._recent.items() if t[-1] >= begin}
+                self._recent = {name: t for name, t in self._recent.items() if t[-1] > begin}
             times = self._recent.setdefault(who, deque())
-            while times and times[0] < now - _MINUTE_S:
+            while times and times[0] <= now - _MINUTE_S:
                 times.popleft()
             if len(times) >= limit:
                 raise TooOftenError(f"more than {limit:g} requests per minute: wait a minute")

@@ -25,7 +25,6 @@ from skyhop_testbed.store.tables import artefact, job, run
 from skyhop_testbed.words import Side
 
 MANIFEST = "manifest.json"
-LARGEST_PIECE = 1 << 20
 LARGEST_RUN = 20_000_000_000
 _MOST_FILES = 10_000
 _LONGEST_NAME = 400
@@ -52,11 +51,9 @@ class Uploads:
         it restarts the file.
 
         Raises:
-            InputError: the name leaves the run's directory, or the piece or file is too large.
+            InputError: the name leaves the run's directory, or the file is too large.
             RunError: the file cannot be written.
         """
-        if len(data) > LARGEST_PIECE:
-            raise InputError(f"{name[:80]}: a piece is larger than {LARGEST_PIECE:,} bytes")
         path = self._incoming(run, side) / checked_name(name)
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

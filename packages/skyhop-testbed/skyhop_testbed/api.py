@@ -559,12 +559,6 @@ class Evaluation(Message):
     inputs: Document
 
 
-class Evaluations(Message):
-    """Evaluations of a trigger, in order of time."""
-
-    evaluations: list[Evaluation]
-
-
 class TriggerLine(Message):
     """Evaluation of a trigger that a node has reported, with what its agent told of it."""
 
@@ -588,50 +582,11 @@ class UserInfo(Message):
     team: str
     role: Role
     disabled: bool
-
-
-class ChangedUser(UserInfo):
-    """User that was created or changed, and the number of jobs that a disabled user lost."""
-
-    jobs_ended: int
-
-
-class Profile(UserInfo):
-    """User with the time of creation."""
-
-    created_ns: int
-
-
-class ListedUser(Profile):
-    """User with the number of valid tokens."""
-
-    tokens: int
-
-
-class Secret(Message):
-    """Token or invitation, shown once; `expires_ns` is 0 if it does not expire."""
-
-    value: str
-    expires_ns: int
-
-
-class DeletedUser(Message):
-    """Name of a user that was deleted or disabled, and the number of cancelled jobs."""
-
-    deleted: str
-    jobs_ended: int
-
-
-class Revoked(Message):
-    """Number of revoked tokens."""
-
-    revoked: int
-
-
-class Deleted(Message):
-    """Name of a deleted node."""
-
-    deleted: str
+    created_ns: int = 0
+    tokens: int = 0
+    """Number of valid tokens, in the list of users."""
+    jobs_ended: int = 0
+    """Number of jobs that were cancelled because the user was disabled."""
 
 
 @pydantic_dataclass(frozen=True)
@@ -710,25 +665,6 @@ class Grant(Message):
 
     granted: bool
     reason: str
-
-
-class Ack(Message):
-    """Last sequence number that the orchestrator has, and the time."""
-
-    seq: int
-    at_ns: int
-
-
-class Offsets(Message):
-    """Number of bytes received of each file of an upload."""
-
-    offsets: dict[str, int]
-
-
-class Stored(Message):
-    """Whether the orchestrator has all files of a run's side."""
-
-    complete: bool
 
 
 # --- the table of operations ---
@@ -818,10 +754,10 @@ ENROL = _op("Enrol", "POST /enrol", Enrol, Certificate, INVITED, is_audited=True
 RENEW = _op("Renew", "POST /renew", Renew, Certificate, NODES, is_audited=True)
 FOLLOW = _op("Follow", "GET /orders", Follow, Order, NODES, lines=True)
 CLAIM = _op("Claim", "POST /runs/{run}/claim", Claim, Grant, NODES)
-REPORT = _op("Report", "POST /events", Batch, Ack, NODES)
+REPORT = _op("Report", "POST /events", Batch, int, NODES)
 INPUT = _op("Input", "GET /jobs/{job}/input", Input, bytes, NODES)
-UPLOAD_STATE = _op("UploadState", "GET /runs/{run}/uploads/{side}", RunSide, Offsets, NODES)
-UPLOAD = _op("Upload", "POST /runs/{run}/uploads/{side}", RunSide, Stored, NODES, uploads=True)
+UPLOAD_STATE = _op("UploadState", "GET /runs/{run}/uploads/{side}", RunSide, dict[str, int], NODES)
+UPLOAD = _op("Upload", "POST /runs/{run}/uploads/{side}", RunSide, bool, NODES, uploads=True)
 
 CHECK_JOB = _op("CheckJob", "POST /jobs/check", CheckJob, Check, USERS)
 SUBMIT_JOB = _op("SubmitJob", "POST /jobs", SubmitJob, SubmittedJob, USERS, is_audited=True)
@@ -850,27 +786,29 @@ SET_POLICY = _op(
 )
 TELEMETRY = _op("Telemetry", "GET /nodes/{node}/telemetry", Telemetry, bytes, USERS)
 OBSTRUCTION_MAP = _op("ObstructionMap", "GET /nodes/{node}/map", NamedNode, bytes, USERS)
-TEST_TRIGGER = _op("TestTrigger", "POST /nodes/{node}/trigger", TestTrigger, Evaluations, USERS)
-TRIGGER_LOG = _op("TriggerLog", "GET /triggers", TriggerLog, list[TriggerLine], USERS)
-GET_PROFILE = _op("GetProfile", "GET /profile", Nothing, Profile, USERS)
-PUT_PROFILE = _op("PutProfile", "PUT /profile", PutProfile, Profile, USERS)
-
-PUT_USER = _op("PutUser", "PUT /users/{name}", PutUser, ChangedUser, ADMINS, is_audited=True)
-DELETE_USER = _op(
-    "DeleteUser", "DELETE /users/{user}", NamedUser, DeletedUser, ADMINS, is_audited=True
+TEST_TRIGGER = _op(
+    "TestTrigger", "POST /nodes/{node}/trigger", TestTrigger, list[Evaluation], USERS
 )
-LIST_USERS = _op("ListUsers", "GET /users", Nothing, list[ListedUser], ADMINS)
+TRIGGER_LOG = _op("TriggerLog", "GET /triggers", TriggerLog, list[TriggerLine], USERS)
+GET_PROFILE = _op("GetProfile", "GET /profile", Nothing, UserInfo, USERS)
+PUT_PROFILE = _op("PutProfile", "PUT /profile", PutProfile, UserInfo, USERS)
+
+PUT_USER = _op("PutUser", "PUT /users/{name}", PutUser, UserInfo, ADMINS, is_audited=True)
+DELETE_USER = _op(
+    "DeleteUser", "DELETE /users/{user}", NamedUser, int, ADMINS, is_audited=True
+)
+LIST_USERS = _op("ListUsers", "GET /users", Nothing, list[UserInfo], ADMINS)
 ISSUE_TOKEN = _op(
-    "IssueToken", "POST /users/{user}/tokens", IssueToken, Secret, ADMINS, is_audited=True
+    "IssueToken", "POST /users/{user}/tokens", IssueToken, str, ADMINS, is_audited=True
 )
 REVOKE_TOKEN = _op(
-    "RevokeToken", "DELETE /users/{user}/tokens", RevokeToken, Revoked, ADMINS, is_audited=True
+    "RevokeToken", "DELETE /users/{user}/tokens", RevokeToken, int, ADMINS, is_audited=True
 )
 PUT_NODE = _op("PutNode", "PUT /nodes/{name}", PutNode, NodeDocument, ADMINS, is_audited=True)
 DELETE_NODE = _op(
-    "DeleteNode", "DELETE /nodes/{node}", NamedNode, Deleted, ADMINS, is_audited=True
+    "DeleteNode", "DELETE /nodes/{node}", NamedNode, str, ADMINS, is_audited=True
 )
-INVITE = _op("Invite", "POST /nodes/{node}/invite", NamedNode, Secret, ADMINS, is_audited=True)
+INVITE = _op("Invite", "POST /nodes/{node}/invite", NamedNode, str, ADMINS, is_audited=True)
 GET_CONFIG = _op("GetConfig", "GET /config", Nothing, Config, ADMINS)
 PUT_CONFIG = _op("PutConfig", "PUT /config", PutConfig, Settings, ADMINS, is_audited=True)
 AUDIT = _op("Audit", "GET /audit", ListAudit, list[AuditLine], ADMINS)

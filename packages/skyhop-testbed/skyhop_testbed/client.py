@@ -286,7 +286,7 @@ class Testbed:
     ) -> list[api.Evaluation]:
         """Evaluate a trigger on a node's stored telemetry; return the evaluations."""
         request = api.TestTrigger(expression=expression, node=node, from_ns=from_ns, to_ns=to_ns)
-        return self._call(api.TEST_TRIGGER, request, _TELEMETRY_TIMEOUT_S).evaluations
+        return self._call(api.TEST_TRIGGER, request, _TELEMETRY_TIMEOUT_S)
 
     def trigger_log(
         self, *, job: str = "", node: str = "", from_ns: int = 0, to_ns: int = 0, limit: int = 0
@@ -297,34 +297,34 @@ class Testbed:
 
     # --- people and the testbed itself ---
 
-    def profile(self) -> api.Profile:
+    def profile(self) -> api.UserInfo:
         """Return the user's own profile."""
         return self._call(api.GET_PROFILE, api.Nothing())
 
-    def put_profile(self, values: api.PutProfile) -> api.Profile:
+    def put_profile(self, values: api.PutProfile) -> api.UserInfo:
         """Change the user's own full name and team."""
         return self._call(api.PUT_PROFILE, values)
 
-    def users(self) -> list[api.ListedUser]:
+    def users(self) -> list[api.UserInfo]:
         """Return all users. This method and those that follow are for administrators only."""
         return self._call(api.LIST_USERS, api.Nothing())
 
-    def put_user(self, user: api.PutUser) -> api.ChangedUser:
+    def put_user(self, user: api.PutUser) -> api.UserInfo:
         """Create or change a user."""
         return self._call(api.PUT_USER, user)
 
     def delete_user(self, name: str) -> int:
         """Delete a user; return the number of the user's jobs that were ended."""
-        return self._call(api.DELETE_USER, api.NamedUser(user=name)).jobs_ended
+        return self._call(api.DELETE_USER, api.NamedUser(user=name))
 
     def issue_token(self, user: str, label: str = "", expires_ns: int = 0) -> str:
         """Issue a token for a user; return the token."""
         request = api.IssueToken(user=user, label=label, expires_ns=expires_ns)
-        return self._call(api.ISSUE_TOKEN, request).value
+        return self._call(api.ISSUE_TOKEN, request)
 
     def revoke_tokens(self, user: str, which: str = "*") -> int:
         """Revoke tokens of a user; return the number of revoked tokens."""
-        return self._call(api.REVOKE_TOKEN, api.RevokeToken(user=user, token=which)).revoked
+        return self._call(api.REVOKE_TOKEN, api.RevokeToken(user=user, token=which))
 
     def put_node(self, node: api.PutNode) -> api.NodeDocument:
         """Create or change a node."""
@@ -336,7 +336,7 @@ class Testbed:
 
     def invitation(self, node: str) -> dict[str, str]:
         """Return the content of an invitation, which enrols a node once within fifteen minutes."""
-        token = self._call(api.INVITE, api.NamedNode(node=node)).value
+        token = self._call(api.INVITE, api.NamedNode(node=node))
         return {
             "node": node,
             "token": token,

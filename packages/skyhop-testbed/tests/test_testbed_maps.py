@@ -172,7 +172,7 @@ def test_the_newest_map_of_a_node_is_kept_and_told(tmp_path: Path) -> None:
         early = skyhop("testbed", "map", "a", *credential)
         assert early.returncode == 2
         assert "no obstruction map has been reported yet" in early.stderr
-        assert agent.call(api.REPORT, api.Batch(events=events, at_ns=BEGIN_NS), 120.0).seq == 3
+        assert agent.call(api.REPORT, api.Batch(events=events, at_ns=BEGIN_NS), 120.0) == 3
         with testbed.testbed() as admin:
             assert len(admin.obstruction_map("a")["dishGetObstructionMap"]["snr"]) == SIDE * SIDE
         drawn = skyhop("testbed", "map", "a", "-o", str(tmp_path / "sky.png"), *credential)

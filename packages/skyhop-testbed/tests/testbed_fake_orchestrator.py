@@ -253,15 +253,14 @@ class FakeOrchestrator:
         granted = self.grants and len(fences) == 1
         return api.Grant(granted=granted, reason="" if granted else "no")
 
-    def report(self, request: api.Batch) -> api.Ack:
+    def report(self, request: api.Batch) -> int:
         """Record events that are new."""
         self.batches += 1
         known = {seq for seq, _, _ in self.events}
         for event in request.events:
             if event.seq not in known:
                 self.events.append((event.seq, event.kind, json.loads(event.body)))
-        last = max((event.seq for event in request.events), default=0)
-        return api.Ack(seq=last, at_ns=self.clock.now_ns())
+        return max((event.seq for event in request.events), default=0)
 
     def input(self, request: api.Input) -> bytes:
         """Return an input file from an offset on."""
@@ -270,13 +269,12 @@ class FakeOrchestrator:
             raise NotFoundError(f"there is no {request.name}")
         return self.inputs[request.name][request.offset :]
 
-    def uploadstate(self, request: api.RunSide) -> api.Offsets:
+    def uploadstate(self, request: api.RunSide) -> dict[str, int]:
         """Return the received bytes of each file of a run's side."""
         prefix = f"{request.run}/{request.side}/"
-        there = {n.removeprefix(prefix): len(d) for n, d in self.files.items() if prefix in n}
-        return api.Offsets(offsets=there)
+        return {n.removeprefix(prefix): len(d) for n, d in self.files.items() if prefix in n}
 
-    def upload(self, of: api.RunSide, pieces: Iterable[tuple[api.Piece, bytes]]) -> api.Stored:
+    def upload(self, of: api.RunSide, pieces: Iterable[tuple[api.Piece, bytes]]) -> bool:
         """Store pieces of files; the manifest completes a run's side."""
         self._pass("upload")
         complete, place = False, f"{of.run}/{of.side}"
@@ -291,7 +289,7 @@ class FakeOrchestrator:
                     for each in listed
                 )
                 self.complete.add((of.run, of.side))
-        return api.Stored(complete=complete)
+        return complete
 
 
 async def _only(data: bytes) -> AsyncIterator[bytes]:

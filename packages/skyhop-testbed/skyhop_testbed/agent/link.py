@@ -151,7 +151,7 @@ class Link:
         """
         try:
             asked = api.RunSide(run=run, side=side)
-            return self.wire.call(api.UPLOAD_STATE, asked, _PATIENCE_S).offsets
+            return self.wire.call(api.UPLOAD_STATE, asked, _PATIENCE_S)
         except ApiError as error:
             raise RunError(error_line(error)) from None
 
@@ -163,7 +163,7 @@ class Link:
         """
         try:
             asked = api.RunSide(run=run, side=side)
-            return self.wire.upload(api.UPLOAD, asked, pieces, _UPLOAD_PATIENCE_S).complete
+            return self.wire.upload(api.UPLOAD, asked, pieces, _UPLOAD_PATIENCE_S)
         except ApiError as error:
             raise RunError(error_line(error)) from None
 
@@ -236,12 +236,12 @@ class Link:
                 for seq, at_ns, kind, text in rows
             ]
             batch = api.Batch(events=events, at_ns=self._clock.now_ns())
-            ack = self.wire.call(api.REPORT, batch, _PATIENCE_S)
+            last = self.wire.call(api.REPORT, batch, _PATIENCE_S)
             if not rows:
                 return
-            self._db.acknowledge(ack.seq)
-            if ack.seq < rows[-1][0]:
-                said = f"the orchestrator accepted reports up to {ack.seq} only"
+            self._db.acknowledge(last)
+            if last < rows[-1][0]:
+                said = f"the orchestrator accepted reports up to {last} only"
                 raise ApiError(ErrorKind.INTERNAL, said)
             if not self._db.next_batch():
                 return

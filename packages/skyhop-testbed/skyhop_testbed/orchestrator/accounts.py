@@ -7,7 +7,7 @@ import secrets
 import sqlalchemy as sa
 
 from skyhop.errors import InputError
-from skyhop_testbed.api import ChangedUser, ListedUser, Profile, PutProfile, PutUser
+from skyhop_testbed.api import PutProfile, PutUser, UserInfo
 from skyhop_testbed.ids import new_id
 from skyhop_testbed.job import check_name
 from skyhop_testbed.keys import secret_hash
@@ -33,7 +33,7 @@ def new_secret() -> str:
     return secrets.token_urlsafe(32)
 
 
-def put_user(ctx: RequestContext, values: PutUser) -> ChangedUser:
+def put_user(ctx: RequestContext, values: PutUser) -> UserInfo:
     """Create or change a user; disabling a user cancels the user's jobs.
 
     Raises:
@@ -56,10 +56,10 @@ def put_user(ctx: RequestContext, values: PutUser) -> ChangedUser:
     else:
         ctx.execute(sa.update(user).where(user.c.name == name).values(**row))
     ended = jobs.close_all(ctx, name) if disabled else 0
-    return ChangedUser.model_validate({"name": name, **row, "jobs_ended": ended})
+    return UserInfo.model_validate({"name": name, **row, "jobs_ended": ended})
 
 
-def put_profile(ctx: RequestContext, values: PutProfile) -> Profile:
+def put_profile(ctx: RequestContext, values: PutProfile) -> UserInfo:
     """Change the caller's full name and team."""
     old = profile(ctx)
     row = {
@@ -70,15 +70,15 @@ def put_profile(ctx: RequestContext, values: PutProfile) -> Profile:
     return profile(ctx)
 
 
-def profile(ctx: RequestContext) -> Profile:
+def profile(ctx: RequestContext) -> UserInfo:
     """Return the caller's own user."""
     row = ctx.first(sa.select(user).where(user.c.name == ctx.caller.name))
     if row is None:
         raise NotFoundError(f"there is no user {ctx.caller.name}")
-    return Profile.model_validate(dict(row))
+    return UserInfo.model_validate(dict(row))
 
 
-def users(ctx: RequestContext) -> list[ListedUser]:
+def users(ctx: RequestContext) -> list[UserInfo]:
     """Return all users."""
     count = (
         sa.select(sa.func.count())
@@ -91,7 +91,7 @@ def users(ctx: RequestContext) -> list[ListedUser]:
         .scalar_subquery()
     )
     rows = ctx.all(sa.select(user, count.label("tokens")).order_by(user.c.name))
-    return [ListedUser.model_validate(dict(row)) for row in rows]
+    return [UserInfo.model_validate(dict(row)) for row in rows]
 
 
 def delete_user(ctx: RequestContext, name: str) -> int:

@@ -116,7 +116,7 @@ def _trigger(query: dict[str, Any], to: BinaryIO) -> None:
 
     trigger = Trigger(query["expression"])
     evaluations = replay(trigger, _read(query, None, None)).evaluations
-    to.write(as_json({"evaluations": [each.as_json() for each in evaluations]}).encode())
+    to.write(as_json([each.as_json() for each in evaluations]).encode())
 
 
 _KINDS: dict[str, Callable[[dict[str, Any], BinaryIO], None]] = {

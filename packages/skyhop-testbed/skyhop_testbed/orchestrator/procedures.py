@@ -1,7 +1,7 @@
 """Handlers of the operations that are one transaction: from a request to its answer.
 
 All are synchronous and receive a request context; `service` has authenticated the caller and
-checked the role before. `@reading` and `@writing` enter them into the tables by operation.
+checked the role before. `reading` and `writing` enter them into the tables by operation.
 """
 
 from __future__ import annotations
@@ -45,29 +45,6 @@ def writing(operation: Operation[Q, A]) -> Callable[[Handler[Q, A]], Handler[Q, 
     return lambda handler: WRITING.setdefault(operation.name, handler)
 
 
-# --- jobs ---
-
-
-@reading(api.CHECK_JOB)
-def _check_job(_: Orchestrator, ctx: RequestContext, request: api.CheckJob) -> api.Check:
-    return jobs.check_job(ctx, request.toml)
-
-
-@writing(api.SUBMIT_JOB)
-def _submit(of: Orchestrator, ctx: RequestContext, request: api.SubmitJob) -> api.SubmittedJob:
-    return jobs.submit(ctx, request.toml, request.files, of.objects)
-
-
-@writing(api.MODIFY_JOB)
-def _modify(of: Orchestrator, ctx: RequestContext, request: api.ModifyJob) -> api.SubmittedJob:
-    return jobs.modify(ctx, request.job, request.toml, request.files, of.objects)
-
-
-@writing(api.CANCEL_JOB)
-def _cancel(_: Orchestrator, ctx: RequestContext, request: api.NamedJob) -> api.JobInfo:
-    return jobs.cancel(ctx, request.job)
-
-
 @reading(api.LIST_JOBS)
 def _list_jobs(_: Orchestrator, ctx: RequestContext, request: api.ListJobs) -> list[api.JobInfo]:
     if request.node:
@@ -85,11 +62,6 @@ def _next_slot(_: Orchestrator, ctx: RequestContext, request: api.NextSlot) -> a
     end_ns = request.end_ns or None
     slot = planning.next_slot(ctx, request.nodes, request.length_ns, from_ns, end_ns)
     return api.Slot(start_ns=slot)
-
-
-@reading(api.CALENDAR)
-def _calendar(_: Orchestrator, ctx: RequestContext, request: api.Calendar) -> list[api.Reservation]:
-    return calendar(ctx, request.nodes, request.from_ns, request.to_ns)
 
 
 def calendar(
@@ -115,9 +87,6 @@ def calendar(
 def _reserves(row: sa.RowMapping, ended: set[str]) -> bool:
     waits = row["kind"] == JobKind.TRIGGER and row["state"] in ("planned", "armed")
     return bool(row["overhead"]) and row["state"] not in ended and not waits
-
-
-# --- runs ---
 
 
 @reading(api.LIST_RUNS)
@@ -151,66 +120,18 @@ def _check_named(ctx: RequestContext, request: api.ListRuns | api.TriggerLog) ->
             jobs.get(ctx, request.job)
 
 
-@reading(api.GET_RUN)
-def _get_run(_: Orchestrator, ctx: RequestContext, request: api.NamedRun) -> api.RunDocument:
-    return runs.document(ctx, request.run)
-
-
-@writing(api.ABORT_RUN)
-def _abort(_: Orchestrator, ctx: RequestContext, request: api.AbortRun) -> api.RunDocument:
-    return runs.abort(ctx, request.run, request.reason)
-
-
-@writing(api.RESCHEDULE_RUN)
-def _reschedule(
-    _: Orchestrator, ctx: RequestContext, request: api.RescheduleRun
-) -> api.RunDocument:
-    return runs.reschedule(ctx, request.run, request.from_ns)
-
-
-# --- nodes ---
-
-
-@reading(api.LIST_NODES)
-def _list_nodes(_: Orchestrator, ctx: RequestContext, request: api.ListNodes) -> list[api.NodeInfo]:
-    return nodes.listing(ctx, active=request.active)
-
-
-@reading(api.GET_NODE)
-def _get_node(_: Orchestrator, ctx: RequestContext, request: api.NamedNode) -> api.NodeDocument:
-    return nodes.document(ctx, request.node)
-
-
-@writing(api.SET_SCAVENGER)
-def _set_scavenger(
-    _: Orchestrator, ctx: RequestContext, request: api.SetScavenger
-) -> api.NodeDocument:
-    return nodes.set_scavenger(ctx, request.node, request.mode)
-
-
-@writing(api.SET_POLICY)
-def _set_policy(_: Orchestrator, ctx: RequestContext, request: api.SetPolicy) -> api.NodeDocument:
-    return nodes.set_policy(ctx, request.node, request.policy)
-
-
-@writing(api.PUT_NODE)
-def _put_node(_: Orchestrator, ctx: RequestContext, request: api.PutNode) -> api.NodeDocument:
-    return nodes.put(ctx, request)
-
-
 @writing(api.DELETE_NODE)
-def _delete_node(of: Orchestrator, ctx: RequestContext, request: api.NamedNode) -> api.Deleted:
+def _delete_node(of: Orchestrator, ctx: RequestContext, request: api.NamedNode) -> str:
     nodes.delete(ctx, request.node)
     ctx.after_commit.append(lambda: of.telemetry.delete(request.node))
-    return api.Deleted(deleted=request.node)
+    return request.node
 
 
 @writing(api.INVITE)
-def _invite(_: Orchestrator, ctx: RequestContext, request: api.NamedNode) -> api.Secret:
+def _invite(_: Orchestrator, ctx: RequestContext, request: api.NamedNode) -> str:
     nodes.get(ctx, request.node)
     expires_ns = ctx.now_ns + accounts.INVITATION_NS
-    secret = accounts.issue(ctx, accounts.INVITATION, of_node=request.node, expires_ns=expires_ns)
-    return api.Secret(value=secret, expires_ns=expires_ns)
+    return accounts.issue(ctx, accounts.INVITATION, of_node=request.node, expires_ns=expires_ns)
 
 
 @reading(api.TRIGGER_LOG)
@@ -230,60 +151,21 @@ def _trigger_log(
     return found
 
 
-# --- users and settings ---
-
-
-@reading(api.GET_PROFILE)
-def _get_profile(_: Orchestrator, ctx: RequestContext, _request: api.Nothing) -> api.Profile:
-    return accounts.profile(ctx)
-
-
-@writing(api.PUT_PROFILE)
-def _put_profile(_: Orchestrator, ctx: RequestContext, request: api.PutProfile) -> api.Profile:
-    return accounts.put_profile(ctx, request)
-
-
-@reading(api.LIST_USERS)
-def _list_users(
-    _: Orchestrator, ctx: RequestContext, _request: api.Nothing
-) -> list[api.ListedUser]:
-    return accounts.users(ctx)
-
-
-@writing(api.PUT_USER)
-def _put_user(_: Orchestrator, ctx: RequestContext, request: api.PutUser) -> api.ChangedUser:
-    return accounts.put_user(ctx, request)
-
-
-@writing(api.DELETE_USER)
-def _delete_user(_: Orchestrator, ctx: RequestContext, request: api.NamedUser) -> api.DeletedUser:
-    ended = accounts.delete_user(ctx, request.user)
-    return api.DeletedUser(deleted=request.user, jobs_ended=ended)
-
-
 @writing(api.ISSUE_TOKEN)
-def _issue_token(_: Orchestrator, ctx: RequestContext, request: api.IssueToken) -> api.Secret:
-    expires_ns = request.expires_ns or None
-    secret = accounts.issue(
-        ctx, accounts.TOKEN, of_user=request.user, expires_ns=expires_ns, label=request.label
+def _issue_token(_: Orchestrator, ctx: RequestContext, request: api.IssueToken) -> str:
+    return accounts.issue(
+        ctx,
+        accounts.TOKEN,
+        of_user=request.user,
+        expires_ns=request.expires_ns or None,
+        label=request.label,
     )
-    return api.Secret(value=secret, expires_ns=expires_ns or 0)
-
-
-@writing(api.REVOKE_TOKEN)
-def _revoke_token(_: Orchestrator, ctx: RequestContext, request: api.RevokeToken) -> api.Revoked:
-    return api.Revoked(revoked=accounts.revoke(ctx, request.user, request.token))
 
 
 @reading(api.GET_CONFIG)
 def _get_config(_: Orchestrator, ctx: RequestContext, _request: api.Nothing) -> api.Config:
     text = ctx.connection.scalar(sa.select(config.c.value).where(config.c.key == _ADDRESSES))
     return api.Config(**asdict(ctx.settings), addresses=json.loads(text) if text else {})
-
-
-@writing(api.PUT_CONFIG)
-def _put_config(_: Orchestrator, ctx: RequestContext, request: api.PutConfig) -> api.Settings:
-    return put_config(ctx, request.values)
 
 
 def put_config(ctx: RequestContext, values: api.Document) -> api.Settings:
@@ -316,3 +198,25 @@ def _audit(_: Orchestrator, ctx: RequestContext, request: api.ListAudit) -> list
         query = query.where(audit.c.at_ns < request.to_ns)
     query = query.order_by(audit.c.id.desc()).limit(runs.row_limit(request.limit, 200))
     return [api.AuditLine.model_validate(dict(row)) for row in ctx.all(query)]
+
+
+reading(api.CHECK_JOB)(lambda _, ctx, a: jobs.check_job(ctx, a.toml))
+writing(api.SUBMIT_JOB)(lambda of, ctx, a: jobs.submit(ctx, a.toml, a.files, of.objects))
+writing(api.MODIFY_JOB)(lambda of, ctx, a: jobs.modify(ctx, a.job, a.toml, a.files, of.objects))
+writing(api.CANCEL_JOB)(lambda _, ctx, a: jobs.cancel(ctx, a.job))
+reading(api.CALENDAR)(lambda _, ctx, a: calendar(ctx, a.nodes, a.from_ns, a.to_ns))
+reading(api.GET_RUN)(lambda _, ctx, a: runs.document(ctx, a.run))
+writing(api.ABORT_RUN)(lambda _, ctx, a: runs.abort(ctx, a.run, a.reason))
+writing(api.RESCHEDULE_RUN)(lambda _, ctx, a: runs.reschedule(ctx, a.run, a.from_ns))
+reading(api.LIST_NODES)(lambda _, ctx, a: nodes.listing(ctx, active=a.active))
+reading(api.GET_NODE)(lambda _, ctx, a: nodes.document(ctx, a.node))
+writing(api.SET_SCAVENGER)(lambda _, ctx, a: nodes.set_scavenger(ctx, a.node, a.mode))
+writing(api.SET_POLICY)(lambda _, ctx, a: nodes.set_policy(ctx, a.node, a.policy))
+writing(api.PUT_NODE)(lambda _, ctx, a: nodes.put(ctx, a))
+reading(api.GET_PROFILE)(lambda _, ctx, __: accounts.profile(ctx))
+writing(api.PUT_PROFILE)(lambda _, ctx, a: accounts.put_profile(ctx, a))
+reading(api.LIST_USERS)(lambda _, ctx, __: accounts.users(ctx))
+writing(api.PUT_USER)(lambda _, ctx, a: accounts.put_user(ctx, a))
+writing(api.DELETE_USER)(lambda _, ctx, a: accounts.delete_user(ctx, a.user))
+writing(api.REVOKE_TOKEN)(lambda _, ctx, a: accounts.revoke(ctx, a.user, a.token))
+writing(api.PUT_CONFIG)(lambda _, ctx, a: put_config(ctx, a.values))

@@ -249,8 +249,8 @@ class Service:
 
         return await asyncio.to_thread(act)
 
-    async def _report(self, caller: Caller, message: api.Batch) -> api.Ack:
-        def act() -> api.Ack:
+    async def _report(self, caller: Caller, message: api.Batch) -> int:
+        def act() -> int:
             with self._orchestrator.writing(caller) as ctx:
                 last, samples = nodes.report(ctx, message.events)
                 # Store samples before the commit: if the commit fails, it is harmless to store them
@@ -260,7 +260,7 @@ class Service:
                 seen = nodes.newest_map(message.events)
                 if seen is not None:
                     self._orchestrator.telemetry.write_map(caller.name, seen)
-            return api.Ack(seq=last, at_ns=self._orchestrator.now_ns())
+            return last
 
         return await asyncio.to_thread(act)
 
@@ -272,16 +272,14 @@ class Service:
 
         return _pieces(await asyncio.to_thread(find), message.offset)
 
-    async def _upload_state(self, caller: Caller, message: api.RunSide) -> api.Offsets:
-        def act() -> api.Offsets:
+    async def _upload_state(self, caller: Caller, message: api.RunSide) -> dict[str, int]:
+        def act() -> dict[str, int]:
             self._check_uploader(caller, message)
-            return api.Offsets(
-                offsets=self._orchestrator.uploads.offsets(message.run, message.side)
-            )
+            return self._orchestrator.uploads.offsets(message.run, message.side)
 
         return await asyncio.to_thread(act)
 
-    async def _upload(self, caller: Caller, of: api.RunSide, http: Request) -> api.Stored:
+    async def _upload(self, caller: Caller, of: api.RunSide, http: Request) -> bool:
         """Write the pieces of an upload as they arrive; publish the files if it is complete."""
         store, frames = self._orchestrator.uploads, api.Frames()
         await asyncio.to_thread(self._check_uploader, caller, of)
@@ -291,11 +289,11 @@ class Service:
                     store.write_piece, of.run, of.side, piece.name, piece.offset, content
                 )
 
-        def finish() -> api.Stored:
+        def finish() -> bool:
             with self._orchestrator.writing(caller) as ctx:
                 row = uploads.check_uploader(ctx, of.run, of.side)
                 ctx.changed_runs.add(of.run)
-                return api.Stored(complete=store.complete(ctx, row, of.side))
+                return store.complete(ctx, row, of.side)
 
         return await asyncio.to_thread(finish)
 
@@ -352,11 +350,11 @@ class Service:
             await self._query_archive(caller, "samples", message, fields=fields, step_ns=step_ns), 0
         )
 
-    async def _test_trigger(self, caller: Caller, message: api.TestTrigger) -> api.Evaluations:
+    async def _test_trigger(self, caller: Caller, message: api.TestTrigger) -> list[api.Evaluation]:
         with await self._query_archive(
             caller, "trigger", message, expression=message.expression
         ) as file:
-            return api.Evaluations.model_validate_json(await asyncio.to_thread(file.read))
+            return api.TEST_TRIGGER.adapter.validate_json(await asyncio.to_thread(file.read))
 
     async def _query_archive(
         self, caller: Caller, kind: str, message: api.Telemetry | api.TestTrigger, **more: object

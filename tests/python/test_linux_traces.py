@@ -6,12 +6,12 @@ import functools
 import statistics
 from typing import Any
 
-import linux_runs
 import pytest
 
 import skyhop
+from validation.linux import recorded
 
-TRACES = linux_runs.traces()
+TRACES = recorded.traces()
 KERNEL_HZ = 250
 GOODPUT = 0.02
 SRTT = 0.03

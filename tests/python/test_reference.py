@@ -19,13 +19,14 @@ from urllib.parse import urlsplit
 import numpy as np
 import pyarrow
 import pytest
-import reference
 from needs import missing
 from openpyxl import Workbook
-from reference import Reference, listed, obtain, provide
 from reference_files import reference as reference_file
-from reference_steps import STEPS, drives, matrix, ping, sheet
 from scipy.io import savemat
+
+from validation import reference
+from validation.reference import Reference, listed, obtain, provide
+from validation.reference_steps import STEPS, drives, matrix, ping, sheet
 
 # Public hosts that may serve the originals.
 HOSTS = {"raw.githubusercontent.com", "zenodo.org"}

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-import triggered_starts
 
 import skyhop as sh
 from skyhop.data.shipped import shipped_files
 from skyhop.study import load_study
 from skyhop.telemetry.fields import TIME
+from validation import triggered_starts
 
 STUDIES = shipped_files("studies")
 

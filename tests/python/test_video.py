@@ -13,7 +13,6 @@ from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-import films_in_browsers
 import numpy as np
 import polars as pl
 import pytest
@@ -32,6 +31,7 @@ from skyhop.study.claims import judge
 from skyhop.video import playing
 from skyhop.video.browser import clip, downloads, server, table, viewer, watching
 from skyhop.video.browser.film_folder import ServedFilm
+from validation import films_in_browsers
 
 EXAMPLES = ROOT / "examples"
 RATES = np.tile([6.0, 6.0, 1.0, 3.0], 150)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import skyhop
+from validation.flows import first_flow
 from validation.pages import row
 from validation.reference import required
 
@@ -101,12 +102,6 @@ def bent_pipe(sender: Sender, duration_s: int, sample: str) -> dict[str, Any]:
         "signal": sender.signal,
         "run": {"duration": f"{duration_s} s", "sample": sample},
     }
-
-
-def first_flow(scenario: dict[str, Any]) -> dict[str, Any]:
-    """Simulate a scenario; return the summary of its first flow."""
-    flow: dict[str, Any] = skyhop.sim(scenario).summary["flows"][0]
-    return flow
 
 
 def satcp(hold: str) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import os
+import shutil
 import tomllib
 import zlib
 from collections.abc import Iterable, Mapping
@@ -102,27 +103,24 @@ def provide(entry: Reference, path: Path, large: bool) -> str:
 def _has_digest(entry: Reference, path: Path) -> bool:
     content = path.read_bytes()
     try:
-        return (
-            _digest(gzip.decompress(content) if path.suffix == ".gz" else content) == entry.sha256
-        )
+        text = gzip.decompress(content) if path.suffix == ".gz" else content
     except (OSError, EOFError, zlib.error):  # An incomplete gzip file.
         return False
+    return hashlib.sha256(text).hexdigest() == entry.sha256
 
 
 def _obtain(entry: Reference, address: str, path: Path) -> None:
     """Download the original file, convert it, check the digest of the result, and write it."""
     originals = path.parent / ".originals"
     try:
-        original = _download(address, originals)
-        content = _convert(entry, original)
-        if _digest(content) != entry.sha256:
+        content = _convert(entry, _download(address, originals))
+        if hashlib.sha256(content).hexdigest() != entry.sha256:
             raise NotObtainedError(f"{address}: differs from the version that the tests expect")
-        packed = gzip.compress(content, mtime=0) if path.suffix == ".gz" else content
-        write_file(path, packed)
+        write_file(path, gzip.compress(content, mtime=0) if path.suffix == ".gz" else content)
     except SkyhopError as error:
         raise NotObtainedError(str(error)) from None
     finally:
-        _remove(originals)
+        shutil.rmtree(originals, ignore_errors=True)
 
 
 def _download(address: str, originals: Path) -> Path:
@@ -159,17 +157,6 @@ def _convert(entry: Reference, original: Path) -> bytes:
         return step(original, **terms).encode()
     except Exception as error:  # Any change of the original's format.
         raise NotObtainedError(f"{original.name} is not as expected: {error!r}") from None
-
-
-def _digest(text: bytes) -> str:
-    return hashlib.sha256(text).hexdigest()
-
-
-def _remove(originals: Path) -> None:
-    if originals.is_dir():
-        for leftover in originals.iterdir():
-            leftover.unlink()
-        originals.rmdir()
 
 
 def obtain(entries: Iterable[Reference], into: Path, large: bool) -> bool:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import tomllib
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
@@ -30,6 +31,7 @@ from skyhop.runs import Run
 from skyhop.study.file import read_scenario_table
 from skyhop.study.plan import load_study
 
+EVERYTHING = Path(__file__).with_name("everything.toml")
 TABLES = ("flows", "link", "events", "probes")
 MEASURED = ("wall_s", "warnings")
 """Summary keys that are not compared: they are no results of the simulation, or are sentences."""
@@ -40,41 +42,12 @@ Digests = dict[str, str]
 
 def everything() -> dict[str, Any]:
     """Return a scenario with every congestion control, and with features that no example has."""
-    flows: list[dict[str, Any]] = [
-        {
-            "cc": module.name,
-            "start": f"{index} s",
-            "via": ["path"] if index % 2 else ["path", "narrow"],
-        }
+    scenario = tomllib.loads(EVERYTHING.read_text("utf-8"))
+    flows = [
+        {"cc": module.name, "start": f"{index} s", "via": ["path", "narrow"][: 2 - index % 2]}
         for index, module in enumerate(_core.list_cc())
     ]
-    flows += [
-        {"cc": "cubic", "from": "to", "bytes": "5 MB", "start": "3 s", "extra_rtt": "31 ms"},
-        {"cc": "bbr", "via": ["narrow"], "stop": "20 s"},
-        {"kind": "probe", "interval": "7 ms", "size": "200 B", "via": ["path", "wide"]},
-        {"kind": "probe", "from": "to"},
-    ]
-    return {
-        "path": {"constellation": "starlink-shell1", "from": "San Diego", "to": "New York"},
-        "link": {
-            "rate": "80 Mbit/s",
-            "queue": "300 packets",
-            "loss": "0.01 %",
-            "back": {"rate": "20 Mbit/s", "loss": "0.02 %"},
-        },
-        "links": {
-            "narrow": {"rtt": "12 ms", "rate": "30 Mbit/s", "queue": "60 ms"},
-            "wide": {"rtt": "5 ms", "rate": "400 Mbit/s", "loss": "0.1 %"},
-        },
-        "change": [
-            {"at": "11 s", "rate": "40 Mbit/s", "outage": "250 ms"},
-            {"at": "17 s", "link": "narrow", "rtt": "44 ms", "loss": "0.5 %"},
-            {"at": "23 s", "flow": 1, "via": ["wide", "path"]},
-        ],
-        "flow": flows,
-        "signal": {"source": "path", "lead": "0.4 s", "error": "report-timing"},
-        "run": {"duration": "60 s", "seed": 5, "sample": "50 ms"},
-    }
+    return scenario | {"flow": [*flows, *scenario["flow"]]}
 
 
 def cases() -> Iterator[tuple[str, str, str, tuple[str, ...]]]:
@@ -152,18 +125,13 @@ def compare(before: Mapping[str, Digests], after: Mapping[str, Digests]) -> list
             print(f"{name}: only {'before' if name in before else 'after'}")
             continue
         old, new = before[name], after[name]
-        differing = sorted(key for key in {*old} & {*new} if old[key] != new[key])
-        gone, added = sorted({*old} - {*new}), sorted({*new} - {*old})
-        notes = [
-            f"{len({*old} & {*new})} alike"
-            if not differing
-            else f"DIFFERS in {', '.join(differing)}"
-        ]
-        notes += [f"gone: {', '.join(gone)}"] if gone else []
-        notes += [f"new: {', '.join(added)}"] if added else []
+        both = sorted({*old} & {*new})
+        differing = [key for key in both if old[key] != new[key]]
+        notes = [f"DIFFERS in {', '.join(differing)}" if differing else f"{len(both)} alike"]
+        for what, keys in (("gone", {*old} - {*new}), ("new", {*new} - {*old})):
+            notes += [f"{what}: {', '.join(sorted(keys))}"] if keys else []
         print(f"{name}: {'; '.join(notes)}")
-        if differing:
-            wrong.append(name)
+        wrong += [name] if differing else []
     return wrong
 
 

@@ -23,7 +23,8 @@ from skyhop.analysis.styles import COLOURS
 from skyhop.cli.terminal import print_note
 from skyhop.errors import RunError
 from skyhop.figures.style import Sheet
-from validation.leoem import Sender, bent_pipe, first_flow
+from validation.flows import Flow, apart, cells_of, first_flow
+from validation.leoem import Sender, bent_pipe
 from validation.pages import percent, row, table, yes_or_no
 from validation.panels import sheet
 
@@ -89,11 +90,9 @@ FIXED_HEAD = (
 
 def fixed_table(executor: Executor, runs: int = RUNS, duration: str = "60 s") -> str:
     """Return the table: rows for goodput and srtt, per congestion control and device."""
-    waiting = {
-        cc: [executor.submit(first_flow, fixed_path(cc, 1 + k, duration)) for k in range(runs)]
-        for cc in FIXED
-    }
-    simulations = {cc: [run.result() for run in submitted] for cc, submitted in waiting.items()}
+    texts = [fixed_path(cc, 1 + k, duration) for cc in FIXED for k in range(runs)]
+    simulated = list(executor.map(first_flow, texts))
+    simulations = {cc: simulated[k * runs : (k + 1) * runs] for k, cc in enumerate(FIXED)}
     rows = []
     for cc, ours in simulations.items():
         # Only one live run executes at a time, because load makes it late. The devices alternate,
@@ -110,27 +109,27 @@ def fixed_table(executor: Executor, runs: int = RUNS, duration: str = "60 s") ->
 
 
 def fixed_rows(
-    cc: str, device: str, ours: list[dict[str, Any]], kernel: list[tuple[Run, bool]]
+    cc: str, device: str, ours: list[Flow], kernel: list[tuple[Run, bool]]
 ) -> list[list[object]]:
     """Return the two rows of one congestion control over one device."""
-    late = sum(was_late for _, was_late in kernel)
+    summaries = [run.summary for run, _ in kernel]
+    flows = [summary["flows"][0] for summary in summaries]
     lateness = [
-        statistics.median(run.summary["lateness_us"][q] for run, _ in kernel)
+        f"{statistics.median(summary['lateness_us'][q] for summary in summaries):.0f}"
         for q in ("p50", "p99")
     ]
     cpu_s = statistics.mean(run.info["timing"]["cpu_s"] for run, _ in kernel)
-    costs = [f"{lateness[0]:.0f}, {lateness[1]:.0f}", f"{cpu_s:.1f}", late]
+    late = sum(was_late for _, was_late in kernel)
     rows: list[list[object]] = []
     for what, key, scale, tolerance in (
         ("goodput (Mbit/s)", "goodput_bps", 1e6, GOODPUT_TOLERANCE),
         ("mean srtt (ms)", "srtt_mean_us", 1e3, SRTT_TOLERANCE),
     ):
-        simulator = [flow[key] / scale for flow in ours]
-        on_kernel = [run.summary["flows"][0][key] / scale for run, _ in kernel]
-        difference = statistics.mean(simulator) / statistics.mean(on_kernel) - 1
-        values = [", ".join(f"{one:.2f}" for one in each) for each in (simulator, on_kernel)]
+        values = [", ".join(f"{one[key] / scale:.2f}" for one in each) for each in (ours, flows)]
+        difference = apart(ours, flows, key)
         judged = [f"{100 * tolerance:.0f} %", yes_or_no(abs(difference) <= tolerance)]
-        rows.append([cc, device, what, *values, percent(difference), *judged, *costs])
+        cells = [cc, device, what, *values, percent(difference), *judged]
+        rows.append([*cells, ", ".join(lateness), f"{cpu_s:.1f}", late])
     return rows
 
 
@@ -189,8 +188,8 @@ SENDERS = (
     Sender("vivudt", {"cc": "vivudt"}, {}),
 )
 ORBIT_TOLERANCE = 0.07
-NEAR_MS = 50
-"""Largest difference in ms between the starts of a phase that counts as the same in both engines.
+NEAR_S = 0.05
+"""Largest difference in s between the starts of a phase that counts as the same in both engines.
 """
 
 
@@ -220,33 +219,38 @@ def orbit_table(pairs: list[Pair]) -> str:
     """Return a table row for each sender and device: goodput, and phases around handovers."""
     lines = []
     for pair in pairs:
-        ours, kernel = (
-            run.summary["flows"][0]["goodput_bps"] / 1e6 for run in (pair.simulated, pair.on_kernel)
-        )
-        apart = ours / kernel - 1
-        cells = [f"{ours:.1f}", f"{kernel:.1f}", percent(apart)]
-        cells += [yes_or_no(abs(apart) <= ORBIT_TOLERANCE), "yes" if pair.late else "no"]
-        lines.append(row(pair.sender.name, pair.device, *cells, phases_written(pair)))
+        both = pair.simulated.summary["flows"][:1], pair.on_kernel.summary["flows"][:1]
+        is_within = abs(apart(*both, "goodput_bps")) <= ORBIT_TOLERANCE
+        cells = [*cells_of("goodput_bps", 1e6, 1, *both), yes_or_no(is_within)]
+        cells += ["yes" if pair.late else "no", phases_written(pair)]
+        lines.append(row(pair.sender.name, pair.device, *cells))
     return "\n".join(lines)
 
 
 def phases_written(pair: Pair) -> str:
     """Return the number of phases in each engine, and how many of them both engines have."""
-    ours, kernel = phases(pair.simulated), phases(pair.on_kernel)
+    ours, kernel = (
+        [(kind, start_s) for kind, start_s, _ in phases(run)]
+        for run in (pair.simulated, pair.on_kernel)
+    )
     if not ours and not kernel:
         return ""
     both = sum(
-        any(kind == other and abs(begin - at) < NEAR_MS for other, at in kernel)
-        for kind, begin in ours
+        any(kind == other and abs(begin_s - at_s) < NEAR_S for other, at_s in kernel)
+        for kind, begin_s in ours
     )
     kinds = " and ".join(sorted({kind for kind, _ in ours + kernel}))
-    return f"{kinds}: {len(ours)} and {len(kernel)}, {both} of them within {NEAR_MS} ms"
+    return f"{kinds}: {len(ours)} and {len(kernel)}, {both} of them within {1e3 * NEAR_S:.0f} ms"
 
 
-def phases(run: Run) -> list[tuple[str, float]]:
-    """Return kind and start (ms) of each phase that the congestion control reported."""
-    events = run.events.select(["kind", "t_ns"]).to_pylist()
-    return [(event["kind"], event["t_ns"] / 1e6) for event in events if event["kind"] in PHASES]
+def phases(run: Run) -> list[tuple[str, float, float]]:
+    """Return kind, start and length (s) of each phase that the congestion control reported."""
+    events = run.events.select(["kind", "t_ns", "length_ns"]).to_pylist()
+    return [
+        (event["kind"], event["t_ns"] / 1e9, (event["length_ns"] or 0) / 1e9)
+        for event in events
+        if event["kind"] in PHASES
+    ]
 
 
 SHOWN_S = (60.0, 80.0)
@@ -281,18 +285,9 @@ def draw_pair(ax: Axes, pair: Pair) -> None:
         most = max(most, float(np.percentile(cwnd, 99.5)))
         ax.plot(t_s[shown], cwnd, color=colour, linewidth=width, label=label)
         bars = (0.93 - 0.08 * place, 0.06)
-        ax.broken_barh(bars_of(run), bars, color=colour, transform=ax.get_xaxis_transform())
+        phases_s = [(t, took) for _, t, took in phases(run) if SHOWN_S[0] <= t <= SHOWN_S[1]]
+        ax.broken_barh(phases_s, bars, color=colour, transform=ax.get_xaxis_transform())
     ax.set_ylim(0, 1.35 * most)
-
-
-def bars_of(run: Run) -> list[tuple[float, float]]:
-    """Return start and length in s of every phase in the shown interval."""
-    events = run.events.select(["kind", "t_ns", "length_ns"]).to_pylist()
-    return [
-        (event["t_ns"] / 1e9, event["length_ns"] / 1e9)
-        for event in events
-        if event["kind"] in PHASES and SHOWN_S[0] <= event["t_ns"] / 1e9 <= SHOWN_S[1]
-    ]
 
 
 def main(

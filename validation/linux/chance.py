@@ -23,7 +23,7 @@ from validation.linux.scenarios import (
     are_near,
     scenario,
     share,
-    simulate,
+    simulate_all,
     sum_of,
     verdict,
 )
@@ -99,23 +99,21 @@ def relative_difference(
 
 def lossy(executor: Executor) -> list[Row]:
     """Simulate every scenario with random loss, once for each of `SEEDS` seeds."""
-    waiting = []
+    texts, of_linux = {}, {}
     for name, linux in _draws().items():
-        if not name.startswith("loss-") or linux["draws"][0][0]["cc"] not in LINUX_OWN:
-            continue
-        text = scenario(name, {**linux, "flows": linux["draws"][0]})
-        seeds = ({**text, "run": {**text["run"], "seed": 1 + k}} for k in range(SEEDS))
-        runs = [executor.submit(simulate, seeded) for seeded in seeds]
-        waiting.append((name, [flows[0] for flows in linux["draws"]], runs))
-    return [Row(name, linux, [run.result() for run in runs]) for name, linux, runs in waiting]
+        if name.startswith("loss-") and linux["draws"][0][0]["cc"] in LINUX_OWN:
+            text = scenario(name, {**linux, "flows": linux["draws"][0]})
+            texts[name] = [{**text, "run": {**text["run"], "seed": 1 + k}} for k in range(SEEDS)]
+            of_linux[name] = [flows[0] for flows in linux["draws"]]
+    runs = simulate_all(executor, texts)
+    return [Row(name, flows, runs[name]) for name, flows in of_linux.items()]
 
 
 def _draws() -> dict[str, Any]:
     """Return the scenarios with all their draws, including the run in the summary."""
-    found = {name: dict(linux) for name, linux in recorded.draws().items()}
+    found = recorded.draws()
     for name, linux in recorded.summary().items():
-        one = found.setdefault(name, {**linux, "draws": []})
-        one["draws"] = [*one["draws"], linux["flows"]]
+        found.setdefault(name, {**linux, "draws": []})["draws"].append(linux["flows"])
     return found
 
 
@@ -177,11 +175,7 @@ def sharing(executor: Executor) -> dict[str, list[Outcome]]:
         for name, linux in recorded.summary().items()
         if name.startswith("aqm-") and all(flow["cc"] in LINUX_OWN for flow in linux["flows"])
     }
-    waiting = {
-        name: [executor.submit(simulate, later) for later in starts(text)]
-        for name, text in texts.items()
-    }
-    return {name: [run.result() for run in runs] for name, runs in waiting.items()}
+    return simulate_all(executor, {name: starts(text) for name, text in texts.items()})
 
 
 def starts(text: Scenario) -> Iterator[Scenario]:

@@ -5,21 +5,19 @@ from __future__ import annotations
 import platform
 from concurrent.futures import Executor, ProcessPoolExecutor
 from multiprocessing import get_context
-from typing import Any
 
 from skyhop.cli.terminal import print_note
 from skyhop.linux import Kernel, built
 from skyhop.linux.kernels import VERSION
 from validation import pages
+from validation.flows import Flow
 from validation.linux import guests, modules, recorded
-from validation.linux.scenarios import is_certain, relative, scenario, simulate
+from validation.linux.scenarios import is_certain, relative, scenario, simulate_all
 
 REFERENCE_KERNEL = "6.12"
 """Kernel that the simulator's TCP profile follows, and with which the others are compared."""
 
 NONE = "No kernel was built where this page was made."
-
-Flow = dict[str, Any]
 
 
 def kernels() -> list[Kernel]:
@@ -54,11 +52,12 @@ def table(executor: Executor) -> str:
     found = kernels()
     if not found:
         return NONE
-    simulated = {
-        name: executor.submit(simulate, scenario(name, linux))
+    texts = {
+        name: [scenario(name, linux)]
         for name, linux in recorded.summary().items()
         if is_certain(name, linux["flows"])
     }
+    simulated = simulate_all(executor, texts)
     reference = next((kernel for kernel in found if kernel.name == REFERENCE_KERNEL), found[0])
     of_kernels = {
         kernel.name: recorded.summary(recorded.GENERATED / kernel.name) for kernel in found
@@ -68,8 +67,8 @@ def table(executor: Executor) -> str:
     head += [f"live, Linux {platform.release()}", f"simulator against {reference.name}"]
     head.append(f"the others against {reference.name}, at most")
     rows = []
-    for name, run in simulated.items():
-        ours, theirs = run.result().flows[0], of_kernels[reference.name][name]["flows"][0]
+    for name, (run,) in simulated.items():
+        ours, theirs = run.flows[0], of_kernels[reference.name][name]["flows"][0]
         others = [of[name]["flows"][0] for of in (*of_kernels.values(), live)]
         apart = [differences(flow, theirs) for flow in others]
         cells = [name, *map(cell, (ours, *others)), percents(differences(ours, theirs))]

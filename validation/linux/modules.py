@@ -13,18 +13,17 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import mean
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-import skyhop
 from skyhop import _core
 from skyhop.cli.terminal import print_note
 from skyhop.data.progress import ignore_progress
 from skyhop.engines import Observer
 from skyhop.linux import Kernel, find, run
-from validation.pages import percent, row, yes_or_no
+from validation.flows import Flow, apart, cells_of, first_flow, mean_of
+from validation.pages import row, yes_or_no
 
 DURATION = "10 s"
 RTTS_US = range(38_000, 42_001, 500)
@@ -43,59 +42,36 @@ class Pair:
     """Congestion control in both engines: flows of summary.json, one per RTT."""
 
     name: str
-    simulated: list[dict[str, Any]]
-    in_guest: list[dict[str, Any]]
-
-    def means(self, key: str) -> tuple[float, float]:
-        """Return the mean of a value in the simulator and in the guest."""
-        simulated, in_guest = (
-            mean(flow[key] for flow in flows) for flows in (self.simulated, self.in_guest)
-        )
-        return simulated, in_guest
-
-    def differ_by(self, key: str) -> float:
-        """Return the relative difference of the simulator's mean from the guest's."""
-        simulated, in_guest = self.means(key)
-        return simulated / in_guest - 1
-
-    @property
-    def is_within(self) -> bool:
-        """Return whether goodput and srtt are within their tolerances."""
-        goodput, srtt = self.differ_by("goodput_bps"), self.differ_by("srtt_mean_us")
-        return abs(goodput) <= GOODPUT and abs(srtt) <= SRTT
+    simulated: list[Flow]
+    in_guest: list[Flow]
 
     def line(self) -> str:
         """Return the row of the table."""
-        cells = [self.name]
-        for key, scale in (("goodput_bps", 1e6), ("srtt_mean_us", 1e3)):
-            cells += [f"{figure / scale:.2f}" for figure in self.means(key)]
-            cells.append(percent(self.differ_by(key)))
-        cells += [f"{figure:.0f}" for figure in self.means("retransmits")]
-        return row(*cells, yes_or_no(self.is_within))
+        both = self.simulated, self.in_guest
+        tolerances = {"goodput_bps": GOODPUT, "srtt_mean_us": SRTT}
+        is_within = all(abs(apart(*both, key)) <= most for key, most in tolerances.items())
+        cells = [*cells_of("goodput_bps", 1e6, 2, *both), *cells_of("srtt_mean_us", 1e3, 2, *both)]
+        cells += [f"{mean_of(flows, 'retransmits'):.0f}" for flows in both]
+        return row(self.name, *cells, yes_or_no(is_within))
 
 
 def pair(name: str, kernel: Kernel, duration: str = DURATION) -> Pair:
     """Run a congestion control in both engines, with each RTT."""
-    both = [_both(name, rtt_us, kernel, duration) for rtt_us in RTTS_US]
+    both = Pair(name, [], [])
+    for rtt_us in RTTS_US:
+        scenario: dict[str, object] = {
+            "path": {"kind": "fixed", "rtt": f"{rtt_us} us"},
+            "link": {"rate": "50 Mbit/s", "queue": "1 BDP"},
+            "flow": [{"cc": f"skyhop:{name}"}],
+            "run": {"duration": duration},
+            "linux": {"link": "skyhop"},
+        }
+        hosts = {"profile": PROFILE, "hz": kernel.hz}
+        both.simulated.append(first_flow(scenario | {"tcp": hosts}))
+        in_guest = run(scenario, kernel=kernel.name, observer=Observer(run=ignore_progress))
+        both.in_guest.append(in_guest.summary["flows"][0])
     print_note(f"{name}: done")
-    return Pair(name, [simulated for simulated, _ in both], [in_guest for _, in_guest in both])
-
-
-def _both(
-    name: str, rtt_us: int, kernel: Kernel, duration: str
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the flow's summaries from the simulator and from the guest."""
-    scenario = {
-        "path": {"kind": "fixed", "rtt": f"{rtt_us} us"},
-        "link": {"rate": "50 Mbit/s", "queue": "1 BDP"},
-        "flow": [{"cc": f"skyhop:{name}"}],
-        "run": {"duration": duration},
-        "linux": {"link": "skyhop"},
-    }
-    quiet = Observer(run=ignore_progress)
-    ours = skyhop.sim({**scenario, "tcp": {"profile": PROFILE, "hz": kernel.hz}}, observer=quiet)
-    theirs = run(scenario, kernel=kernel.name, observer=quiet)
-    return ours.summary["flows"][0], theirs.summary["flows"][0]
+    return both
 
 
 def pairs(names: Sequence[str], kernel: Kernel, duration: str, at_a_time: int) -> list[Pair]:

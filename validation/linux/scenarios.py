@@ -6,7 +6,7 @@ figure; `chance` has random loss and sharing, `short` short transfers and short 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any
@@ -168,14 +168,20 @@ def simulate(text: Scenario) -> Outcome:
     return Outcome(run.summary["flows"], curves, srtts_us)
 
 
+def simulate_all(
+    executor: Executor, texts: Mapping[str, Iterable[Scenario]]
+) -> dict[str, list[Outcome]]:
+    """Simulate the variants of some scenarios, all at the same time."""
+    waiting = {name: [executor.submit(simulate, one) for one in of] for name, of in texts.items()}
+    return {name: [run.result() for run in runs] for name, runs in waiting.items()}
+
+
 def rows(executor: Executor) -> list[Row]:
     """Simulate every supported scenario once."""
-    waiting = []
-    for name, linux in recorded.summary().items():
-        if not missing(linux):
-            run = executor.submit(simulate, scenario(name, linux))
-            waiting.append((name, linux["flows"], run))
-    return [Row(name, flows, [run.result()]) for name, flows, run in waiting]
+    of_linux = {name: linux for name, linux in recorded.summary().items() if not missing(linux)}
+    texts = {name: [scenario(name, linux)] for name, linux in of_linux.items()}
+    runs = simulate_all(executor, texts)
+    return [Row(name, linux["flows"], runs[name]) for name, linux in of_linux.items()]
 
 
 def is_certain(name: str, flows: list[dict[str, Any]]) -> bool:
@@ -202,21 +208,21 @@ def reading_table(rows: list[Row]) -> str:
 def line(of: Row, flow: int, srtt_tolerance: float | None) -> str:
     """Return the table row of a flow, with a verdict if there is a tolerance."""
     linux, ours = of.linux[flow], of.runs[0].flows[flow]
-    goodput, srtt = relative(ours, linux, "goodput_bps"), relative(ours, linux, "srtt_mean_us")
-    cells = [
-        of.name if len(of.linux) == 1 else f"{of.name}, {linux['cc']}",
-        *(f"{one['goodput_bps'] / 1e6:.2f}" for one in (linux, ours)),
-        percent(goodput),
-        *(f"{one['srtt_mean_us'] / 1e3:.1f}" for one in (linux, ours)),
-        percent(srtt),
-        *(one["retransmits"] for one in (linux, ours)),
-        *(f"{one['cwnd_mean_packets']:.0f}" for one in (linux, ours)),
-    ]
+    name = of.name if len(of.linux) == 1 else f"{of.name}, {linux['cc']}"
+    cells = []
+    for key, scale, decimals in (("goodput_bps", 1e6, 2), ("srtt_mean_us", 1e3, 1)):
+        cells += [f"{one[key] / scale:.{decimals}f}" for one in (linux, ours)]
+        cells.append(percent(relative(ours, linux, key)))
+    cells += [linux["retransmits"], ours["retransmits"]]
+    cells += [f"{one['cwnd_mean_packets']:.0f}" for one in (linux, ours)]
     if srtt_tolerance is None:
-        return row(*cells)
-    is_near = are_near(ours["retransmits"], linux["retransmits"])
-    within = abs(goodput) <= GOODPUT and abs(srtt) <= srtt_tolerance and is_near
-    return row(*cells, verdict(of.name, within=within))
+        return row(name, *cells)
+    within = (
+        abs(relative(ours, linux, "goodput_bps")) <= GOODPUT
+        and abs(relative(ours, linux, "srtt_mean_us")) <= srtt_tolerance
+        and are_near(ours["retransmits"], linux["retransmits"])
+    )
+    return row(name, *cells, verdict(of.name, within=within))
 
 
 def are_near(ours: float, linux: float) -> bool:

@@ -42,8 +42,8 @@ lint: setup
 	$(CARGO) fmt --all --check
 	. build/cargo-env && $(CARGO) clippy --workspace --all-targets --locked $$(cat build/features) -- -D warnings
 	$(CARGO) run --quiet --locked -p skyhop-bindings -- --check
-	$(PYTHON) -m ruff check python tests scripts validation
-	$(PYTHON) -m ruff format --check python tests scripts validation
+	$(PYTHON) -m ruff check conftest.py packages tests scripts validation
+	$(PYTHON) -m ruff format --check conftest.py packages tests scripts validation
 	$(PYTHON) -m mypy
 	$(dir $(PYTHON))lint-imports --no-cache --no-logo
 	$(PYTHON) scripts/words.py
@@ -71,11 +71,11 @@ validate: setup-release
 reproduce: setup-release
 	$(PYTHON) -m validation reproduce
 
-# Builds dist/skyhop-*.whl, for machines without Rust and clang.
+# Builds the wheels of the three packages in dist/, for machines without Rust and clang.
 wheel:
 	@scripts/wheel.sh
 
-# Installs and uses that wheel in a layer over ROOT, the directory of a bare root file system.
+# Installs the wheels one by one and uses each in a layer over ROOT, the directory of a bare root file system.
 check-wheel:
 	@scripts/check_wheel.sh "$(ROOT)"
 
@@ -90,8 +90,9 @@ bindings:
 
 # Regenerates requirements.lock after a change of pyproject.toml: all extras and groups, all platforms; UPGRADE=--upgrade
 lock: setup
-	.venv/bin/uv pip compile pyproject.toml --universal --python-version 3.11 --all-extras \
-		--group build --group lint --group test --group docs --group soak --group wheel \
+	.venv/bin/uv pip compile packages/*/pyproject.toml --universal --python-version 3.11 --all-extras \
+		$(foreach group,build lint test docs soak wheel,--group pyproject.toml:$(group)) \
+		$(foreach package,skyhop skyhop-testbed skyhop-lab,--no-emit-package $(package)) \
 		--generate-hashes --no-header --no-annotate --no-emit-index-url $(UPGRADE) -o requirements.lock
 
 clean:

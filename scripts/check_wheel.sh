@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Installs the wheel from dist/ on a system that has only Python, and uses it: runs, the kernel, a study, reports.
-# Usage: check_wheel.sh ROOT [WHEEL]: ROOT is the directory of a bare root file system, which is not changed:
+# Installs the wheels from dist/ one by one on a system that has only Python, prints the dependencies and sizes, and uses each:
+# runs, the kernel, a study, reports; then the testbed; then the lab.
+# Usage: check_wheel.sh ROOT: ROOT is the directory of a bare root file system, which is not changed:
 #   mmdebstrap --variant=apt --include=python3,python3-venv,ca-certificates trixie ROOT
 # Needs root; only pip uses the network.
 set -euo pipefail
@@ -20,6 +21,28 @@ gives() { # PATTERN COMMAND...: runs a command, and fails unless its output has 
     grep -- "$pattern" <<< "$output" || fail "no $pattern in the output of: $*"
 }
 
+add() { # WHEEL: installs a wheel; prints its dependencies, and the size of all installed packages
+    local before after
+    before=$(du -sm venv | cut -f1)
+    step pip install --quiet --disable-pip-version-check --find-links . "$1"
+    after=$(du -sm venv | cut -f1)
+    printf '%s: %s direct dependencies, %s MB installed, %s MB in all, %s packages\n' "$1" \
+        "$(unzipped "$1" | grep -c '^Requires-Dist: [^;]*$')" "$((after - before))" "$after" "$(pip list 2>/dev/null | tail -n +3 | wc -l)"
+    unzipped "$1" | grep '^Requires-Dist: [^;]*$'
+}
+
+unzipped() { # WHEEL: prints the wheel's metadata
+    python3 -c 'import sys, zipfile; z = zipfile.ZipFile(sys.argv[1]); print(z.read(next(n for n in z.namelist() if n.endswith("/METADATA"))).decode())' "$1"
+}
+
+lacks() { # PACKAGE COMMAND...: runs a command that fails, and names the package that it lacks
+    local package=$1 said
+    shift
+    printf '\n$ %s\n' "$*"
+    said=$("$@" 2>&1) && fail "works without $package: $*"
+    grep "pip install .*$package" <<< "$said" || fail "the command does not say what to install: $said"
+}
+
 inside() {
     cd /check
     export PATH=/check/venv/bin:$PATH
@@ -27,7 +50,7 @@ inside() {
         ! command -v "$tool" || fail "$tool is installed: this root file system is not bare"
     done
     step python3 -m venv venv
-    step pip install --quiet --disable-pip-version-check skyhop-*.whl
+    add skyhop-[0-9]*.whl
     gives '^skyhop [0-9]' skyhop --version
     gives starlink-shell1 skyhop list constellations
     gives starlink-gateways skyhop list sites
@@ -93,28 +116,32 @@ STUDY
     step skyhop study run study.toml -o runs/study
     # Both commands need modules that are generated when the wheel is built.
     printf 'id = "job"\nnodes = ["a"]\nlength = "5 s"\n[when]\nat = "now"\n[run]\nclient = ["true"]\n' >job.toml
-    local lacking
-    lacking=$(skyhop testbed check job.toml --offline 2>&1) && fail "the testbed's packages are installed without the extra"
-    grep "skyhop\[testbed\]" <<< "$lacking" || fail "the command does not say what to install: $lacking"
-    step pip install --quiet --disable-pip-version-check "$(ls skyhop-*.whl)[testbed]"
+    lacks skyhop-testbed skyhop testbed check job.toml --offline
+    lacks skyhop-lab skyhop policy rewards
+    add skyhop_testbed-*.whl
     step skyhop testbed check job.toml --offline
     local answer
     answer=$(skyhop dish status --address 127.0.0.1:9 2>&1) && fail "skyhop dish found a terminal at port 9"
     grep "no terminal answers" <<< "$answer" || fail "skyhop dish does not work: $answer"
+    lacks "skyhop-lab\[dish\]" skyhop testbed demo
+    add skyhop_lab-*.whl
+    gives Example skyhop testbed demo --help
+    gives leo skyhop policy rewards
+    gives xgboost skyhop predict train --help
+    lacks "skyhop-lab\[predict\]" skyhop predict train runs/sim
     [ -s runs/study/report.html ] || fail "the study has no report"
-    printf '\ncheck_wheel: %s works on a system with nothing but Python\n' "$(basename skyhop-*.whl)"
+    printf '\ncheck_wheel: the three wheels work on a system with nothing but Python\n'
 }
 
 [ "${1:-}" != --inside ] || { inside; exit; }
 
-[ -d "${1:-}" ] || fail "give the directory of a bare root file system: check_wheel.sh ROOT [WHEEL]"
+[ -d "${1:-}" ] || fail "give the directory of a bare root file system: check_wheel.sh ROOT"
 [ "$(id -u)" = 0 ] || fail "needs root: it mounts file systems and loads modules into the kernel"
 root=$(realpath "$1")
-wheel=${2:-$(echo "$(dirname "$0")"/../dist/skyhop-*.whl)}
-[ -f "$wheel" ] || fail "$wheel: no such wheel: run make wheel"
-wheel=$(realpath "$wheel")
+wheels=("$(dirname "$0")"/../dist/skyhop*.whl)
+[ "${#wheels[@]}" = 3 ] || fail "dist has not the three wheels: run make wheel"
 layer=$(mktemp -d "$root.XXXXXX")
 trap 'rm -rf "$layer"' EXIT
 mkdir -p "$layer/upper/check"
-cp "$wheel" "$0" "$layer/upper/check/"
+cp "${wheels[@]}" "$0" "$layer/upper/check/"
 "$(dirname "$0")/in_root.sh" "$root" "$layer" /bin/bash /check/check_wheel.sh --inside

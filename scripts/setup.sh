@@ -7,6 +7,7 @@
 #   soak   all these, and those of `make soak`   wheel  packages to build a wheel, without a core in .venv
 set -euo pipefail
 cd "$(dirname "$0")/.."
+root=$PWD
 mkdir -p build
 
 level=${1:-dev}
@@ -16,10 +17,11 @@ TOOLS="autoconf automake autopoint flex bison gawk make pkg-config"
 case $level in
     demo)  WANTED="$DEMO" REQUIRED="" CHOSEN="--group build" ;;
     dev)   WANTED="$DEMO slirp4netns" REQUIRED=""
-           CHOSEN="--group build --group lint --group test --group docs --extra testbed --extra gym" ;;
+           CHOSEN="--group build --group lint --group test --group docs"
+           MEMBERS="skyhop-testbed skyhop-lab[dish,gym]" ;;
     soak)  WANTED="$DEMO slirp4netns bwrap chromium curl ffmpeg ping podman traceroute" REQUIRED=""
-           CHOSEN="--group build --group lint --group test --group docs --group soak --extra testbed --extra postgresql"
-           CHOSEN+=" --extra ray --extra xgboost --extra gym" ;;
+           CHOSEN="--group build --group lint --group test --group docs --group soak --extra ray"
+           MEMBERS="skyhop-testbed skyhop-lab[dish,gym,xgboost]" ;;
     # libelf's build needs all of these except clang.
     wheel) WANTED="compiler python clang $TOOLS" REQUIRED="clang $TOOLS" CHOSEN="--group build --group wheel --group protocols" ;;
     *) echo "setup: no level $level; there are demo, dev, soak and wheel" >&2; exit 2 ;;
@@ -167,6 +169,14 @@ install() {
         || fail "the installation of Python packages failed; its message is above"
 }
 
+# Installs the workspace's other packages in place, so that changes of them are seen at once. `--no-sources`: they depend on
+# the core that maturin has just installed, and do not build it again.
+install_members() {
+    local member arguments=()
+    for member in ${MEMBERS:-}; do arguments+=(-e "packages/$member"); done
+    [ ${#arguments[@]} = 0 ] || install --no-sources "${arguments[@]}"
+}
+
 # Cargo features of the core: without libelf's headers it cannot load modules into the kernel. The Makefile reads them.
 choose_features() {
     features=""
@@ -177,7 +187,7 @@ choose_features() {
 # maturin ARGUMENT...: builds the core with the Cargo profile PROFILE; the log is build/setup.log.
 maturin() {
     # shellcheck disable=SC2086  # the features are words
-    VIRTUAL_ENV="$PWD/.venv" .venv/bin/maturin develop --profile "${PROFILE:-dev}" --locked --uv $features "$@" 2>&1
+    (cd packages/skyhop && VIRTUAL_ENV="$root/.venv" "$root/.venv/bin/maturin" develop --profile "${PROFILE:-dev}" --locked --uv $features "$@" 2>&1)
 }
 
 # Shows cargo's progress: number of compiled crates, out of the total.
@@ -199,12 +209,13 @@ build_core() {
     local status=0
     : >build/setup.log
     # shellcheck disable=SC2086  # words
-    install -r pyproject.toml $CHOSEN &
+    install -r packages/skyhop/pyproject.toml $CHOSEN &
     packages=$!
     trap 'kill "$packages" 2>/dev/null || true' EXIT
     maturin --skip-install | crates_compiled || status=$?
     wait "$packages" || exit 1
     [ "$status" != 0 ] || maturin >>build/setup.log || status=$?
+    [ "$status" != 0 ] || install_members
     [ "$status" = 0 ] || {
         tail -n 40 build/setup.log >&2
         fail "the build failed; its last messages are above, all messages are in build/setup.log"
@@ -223,15 +234,15 @@ export PYO3_ENVIRONMENT_SIGNATURE="$version" PYO3_CONFIG_FILE="$PWD/$config"
 END
 }
 
-# Generates the modules of python/skyhop/**/*.proto, and their types.
+# Generates the modules of the testbed's .proto files, and their types.
 generate_protocols() {
-    local file
+    local file TESTBED=packages/skyhop-testbed
     while read -r file; do
         [ "${file%.proto}_pb2.py" -ot "$file" ] || [ "${file%.proto}_pb2.py" -ot requirements.lock ] || continue
-        PATH="$PWD/.venv/bin:$PATH" .venv/bin/python -m grpc_tools.protoc -Ipython --python_out=python \
-            --grpc_python_out=python --mypy_out=quiet:python --mypy_grpc_out=quiet:python "$file" \
+        PATH="$PWD/.venv/bin:$PATH" .venv/bin/python -m grpc_tools.protoc -I$TESTBED --python_out=$TESTBED \
+            --grpc_python_out=$TESTBED --mypy_out=quiet:$TESTBED --mypy_grpc_out=quiet:$TESTBED "$file" \
             || fail "the build of $file failed; its messages are above"
-    done < <(find python -name "*.proto")
+    done < <(find $TESTBED -name "*.proto")
 }
 
 install_missing

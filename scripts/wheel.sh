@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Builds the wheel in dist/, whose installation needs neither Rust nor clang: it contains libelf, zlib and the
-# BPF objects. zig links it against glibc 2.17, so that it works with that version and any newer one.
+# Builds the wheels of the three packages in dist/. The installation of skyhop's needs neither Rust nor clang: it contains
+# libelf, zlib and the BPF objects. zig links it against glibc 2.17, so that it works with that version and any newer one.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+root=$PWD
 
 fail() { printf 'wheel: %s\n' "$1" >&2; exit 1; }
 
@@ -19,14 +20,14 @@ done
 
 echo "wheel: building (the first time takes some minutes)"
 mkdir -p build dist
-rm -f dist/skyhop-*.whl
+rm -f dist/skyhop*.whl
 host=$(rustc -vV | sed -n 's/^host: //p')
 # On arm, libelf is compiled with an option that only gcc knows.
 export "CFLAGS_${host//-/_}=-Wno-unknown-warning-option"
 pack() {
-    env -u RUSTFLAGS CARGO_ENCODED_RUSTFLAGS="$flags" PATH="$PWD/.venv/bin:$PATH" VIRTUAL_ENV="$PWD/.venv" \
-        maturin build --release --locked --zig --target "$host" --compatibility manylinux_2_17 \
-        --no-default-features --features wheel --out dist >build/wheel.log 2>&1 || {
+    (cd packages/skyhop && env -u RUSTFLAGS CARGO_ENCODED_RUSTFLAGS="$flags" PATH="$root/.venv/bin:$PATH" \
+        VIRTUAL_ENV="$root/.venv" maturin build --release --locked --zig --target "$host" \
+        --compatibility manylinux_2_17 --no-default-features --features wheel --out "$root/dist") >build/wheel.log 2>&1 || {
             tail -n 40 build/wheel.log >&2
             fail "the build failed; its last messages are above, all messages are in build/wheel.log"
         }
@@ -36,12 +37,17 @@ pack
 # The documentation has lists from the core. .venv may have no core, so this wheel is installed into another environment.
 # The second build packs the site into the wheel; it compiles nothing again.
 echo "wheel: building its documentation"
-site=python/skyhop/site
+site=packages/skyhop/skyhop/site
 trap 'rm -rf "$site"' EXIT
 rm -rf build/docs-env
 .venv/bin/uv --quiet venv --python .venv/bin/python build/docs-env
-.venv/bin/uv --quiet pip install --python build/docs-env/bin/python --constraint requirements.lock --group docs dist/skyhop-*.whl
+.venv/bin/uv --quiet pip install --python build/docs-env/bin/python --constraint requirements.lock --group docs dist/skyhop-[0-9]*.whl
 NO_MKDOCS_2_WARNING=1 build/docs-env/bin/python -m mkdocs build --strict --site-dir "$PWD/$site" \
     || fail "the documentation was not built; its messages are above"
 pack
-du -h --apparent-size dist/skyhop-*.whl
+for member in skyhop-testbed skyhop-lab; do
+    .venv/bin/uv --quiet build --wheel --python .venv/bin/python --no-build-isolation --no-sources --out-dir dist "packages/$member" \
+        || fail "the build of $member failed; its messages are above"
+done
+rm -f dist/.gitignore
+du -h --apparent-size dist/skyhop*.whl

@@ -25,14 +25,14 @@ PLACES = (
     "data",
     "docs",
     "examples",
-    "python",
+    "packages",
     "scripts",
     "studies",
     "tests",
     "validation",
 )
 SUFFIXES = {".py", ".rs", ".c", ".h", ".md", ".toml", ".sh"}
-EXEMPT = {"crates/cc/src/bindings.rs", "scripts/words.py", "tests/python/test_words.py"}
+EXEMPT = {"crates/cc/src/bindings.rs", "scripts/words.py", "tests/repository/test_words.py"}
 """Files that are not checked: a generated file, and the two files that name the banned words."""
 SHORTEST = 4
 """Smallest number of words in a doc comment."""

@@ -19,7 +19,7 @@ from skyhop.data.toml import toml_text
 from skyhop.engines import Observer
 from skyhop.errors import RunError
 from skyhop.video import playing
-from skyhop.video.browser.watching import WatchOptions, check_programs, watch
+from skyhop_lab.browser.watching import WatchOptions, check_programs, watch
 from validation import pages
 from validation.pages import yes_or_no
 from validation.this_kernel import ATTEMPTS, PAYLOAD_SHARE, punctual

@@ -26,7 +26,7 @@ from skyhop.study.catalogue import find_study, list_studies
 from skyhop.study.claims import judge
 from skyhop.study.prediction import find_data
 from skyhop.study.table_engines import TABLE_ENGINES
-from skyhop.video.browser.watching import check_programs
+from skyhop_lab.browser.watching import check_programs
 from validation import ROOT, measured_paths
 from validation.reference import found
 from validation.reproduced import (
@@ -125,9 +125,9 @@ def elements() -> tuple[Path, Path] | None:
 
 def has_data(file: Path) -> bool:
     """Return whether a study without scenarios has its data and the libraries of its models."""
-    from skyhop.predict.models import kinds
+    from skyhop_lab.predict.kinds import trainers
 
-    modules = {name for kind in kinds().values() for name in kind.libraries}
+    modules = {name for trainer in trainers().values() for name in trainer.libraries}
     if not all(importlib.util.find_spec(name) for name in modules):
         return False
     data = [run.resolved["data"] for run in load_study(file).runs()]

@@ -20,11 +20,11 @@ import typer
 from skyhop.cli.terminal import print_note
 from skyhop.data.paths import Path, path
 from skyhop.data.toml import toml_value
-from skyhop.dish.emulate.path_feed import PathFeed
 from skyhop.study.file import StudyFile, read_study_file
 from skyhop.telemetry.fields import TIME
-from skyhop.testbed.triggers.evaluate import Trigger
-from skyhop.testbed.triggers.replay import replay
+from skyhop_lab.dish.path_feed import PathFeed
+from skyhop_testbed.triggers.evaluate import Trigger
+from skyhop_testbed.triggers.replay import replay
 from validation import ROOT, measured_paths
 
 LATENCY, DROP = "pop_ping_latency_ms", "pop_ping_drop_rate"

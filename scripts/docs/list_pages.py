@@ -101,8 +101,8 @@ def rewards_page() -> str:
 
     return page(
         "Rewards",
-        "For everyone who trains a policy: the rewards of `skyhop policy train` and `skyhop.gym`, "
-        "per interval.",
+        "For everyone who trains a policy: the rewards of `skyhop policy train` and "
+        "`skyhop_lab.gym`, per interval.",
         table(
             ("reward", "per interval"),
             ((code(name), sentence(about)) for name, about in _core.list_rewards()),

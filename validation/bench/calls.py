@@ -17,7 +17,7 @@ import numpy as np
 import skyhop
 from skyhop import _core
 from skyhop.cli.terminal import print_note, print_rows
-from skyhop.policies.onnx import INPUT_NAME, OUTPUT_NAME, Node, encode
+from skyhop_lab.policies.onnx import INPUT_NAME, OUTPUT_NAME, Node, encode
 from validation.bench.measure import cost, previous
 
 # --- start-up ---
@@ -220,7 +220,7 @@ def bench_gym() -> None:
 
 def gym_row(rate: str, threads: int) -> dict[str, object]:
     """Measure the steps per second of environments over a link of a given rate."""
-    from skyhop import gym
+    from skyhop_lab import gym
 
     world = {
         "path": {"kind": "fixed", "rtt": "40 ms"},

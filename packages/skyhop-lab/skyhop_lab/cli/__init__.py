@@ -1,0 +1,1 @@
+"""Commands of skyhop-lab, which join `skyhop` by its entry points."""

@@ -1,0 +1,138 @@
+"""Server of an emulated terminal: gRPC without TLS and with reflection, like real terminals."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from types import TracebackType
+from typing import NoReturn
+
+import grpc
+from grpc_reflection.v1alpha import reflection
+
+from skyhop.errors import RunError
+from skyhop_lab.dish.device import Device, RefusedError
+from skyhop_testbed.dish import device_pb2, device_pb2_grpc
+
+LISTEN = "127.0.0.1:9200"
+
+_THREADS = 8
+_TICK_S = 1.0
+_GRACE_S = 0.5
+
+
+class Server:
+    """gRPC server that answers requests until it is stopped.
+
+    Args:
+        device: emulated terminal that handles the requests.
+        listen: HOST:PORT; port 0 chooses a free port.
+        clock: function that returns the time in ns since 1970 (UTC); by default the machine's.
+
+    Raises:
+        RunError: the server cannot listen on that address.
+
+    Attributes:
+        address: address on which the server listens, HOST:PORT.
+    """
+
+    def __init__(
+        self, device: Device, listen: str = LISTEN, clock: Callable[[], int] = time.time_ns
+    ) -> None:
+        self._servicer = _Servicer(device, clock)
+        self._server = grpc.server(
+            ThreadPoolExecutor(_THREADS),
+            # With SO_REUSEPORT, a second server at the same address would get half of the requests.
+            options=[("grpc.so_reuseport", 0)],
+        )
+        device_pb2_grpc.add_DeviceServicer_to_server(self._servicer, self._server)
+        services = [device_pb2.DESCRIPTOR.services_by_name["Device"].full_name]
+        reflection.enable_server_reflection([*services, reflection.SERVICE_NAME], self._server)
+        try:
+            port = self._server.add_insecure_port(listen)
+        except RuntimeError:
+            port = 0
+        if not port:
+            raise RunError(
+                f"--listen {listen}: cannot listen there; is something else, or is it not an "
+                "address of this machine?"
+            )
+        self.address = f"{listen.rpartition(':')[0]}:{port}"
+        self._stopped = threading.Event()
+        self._ticker = threading.Thread(target=self._tick, name="terminal", daemon=True)
+
+    def start(self) -> None:
+        """Start to answer requests."""
+        self._server.start()
+        self._ticker.start()
+
+    def stop(self) -> None:
+        """Stop the server; requests in progress get half a second to finish."""
+        self._stopped.set()
+        self._server.stop(_GRACE_S).wait()
+        self._ticker.join()
+
+    def __enter__(self) -> Server:
+        """Start to answer requests."""
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Stop the server and its thread."""
+        self.stop()
+
+    def _tick(self) -> None:
+        while not self._stopped.wait(_TICK_S):
+            self._servicer.tick()
+
+
+def scaled_clock(speed: float, begin_ns: int) -> Callable[[], int]:
+    """Return a clock that starts at `begin_ns` and runs at `speed` times the machine's speed."""
+    started_ns = time.monotonic_ns()
+    return lambda: begin_ns + round((time.monotonic_ns() - started_ns) * speed)
+
+
+class _Servicer(device_pb2_grpc.DeviceServicer):
+    """gRPC servicer that passes requests to the device, one at a time."""
+
+    def __init__(self, device: Device, clock: Callable[[], int]) -> None:
+        self._device, self._clock = device, clock
+        self._lock = threading.Lock()
+
+    def tick(self) -> None:
+        with self._lock:
+            self._device.tick(self._clock())
+
+    def Handle(  # noqa: N802 (the protocol's name)
+        self, request: device_pb2.Request, context: grpc.ServicerContext
+    ) -> device_pb2.Response:
+        """Answer a single request."""
+        try:
+            with self._lock:
+                return self._device.handle(request, self._clock())
+        except RefusedError as error:
+            _refuse(context, error)
+
+    def Stream(  # noqa: N802 (the protocol's name)
+        self, request_iterator: Iterator[device_pb2.ToDevice], context: grpc.ServicerContext
+    ) -> Iterator[device_pb2.FromDevice]:
+        """Answer a stream of requests in their order."""
+        for message in request_iterator:
+            answer = device_pb2.FromDevice()
+            if message.WhichOneof("message") == "health_check":
+                answer.health_check.SetInParent()
+            else:
+                answer.response.CopyFrom(self.Handle(message.request, context))
+            yield answer
+
+
+def _refuse(context: grpc.ServicerContext, error: RefusedError) -> NoReturn:
+    context.abort(grpc.StatusCode[error.refusal.value], str(error))
+    raise AssertionError("abort raises")

@@ -1,0 +1,44 @@
+"""Agent of a node: the process next to a terminal that executes the orchestrator's schedule.
+
+The agent opens connections only to the outside, keeps its whole state on its own disk (`agent_db`)
+and goes on working while the orchestrator is unreachable. `deciding` chooses the next actions
+without side effects; `running` drives one run through its states; `link` talks to the orchestrator;
+`sensing` measures terminal and host; `triggering` evaluates the conditions that start runs;
+`service` is the main loop. Programs run in executors, processes of their own session: killing the
+agent does not stop them, and the next agent finds them again.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from skyhop_testbed.agent.service import Options
+
+__all__ = ["enrol", "run_agent"]
+
+
+def enrol(invitation: Path, state: Path) -> str:
+    """Enrol this machine as a node, with an invitation; return the node's name.
+
+    Raises:
+        InputError: the file is no invitation, its token is used or expired, or the directory
+            holds an identity already.
+        RunError: the orchestrator cannot be reached, or the directory cannot be written.
+    """
+    from skyhop_testbed.agent import identity
+
+    return identity.enrol(invitation, state).node
+
+
+def run_agent(state: Path, *, options: Options | None = None) -> int:
+    """Run a node's agent until SIGTERM or SIGINT, and return 0; see `service.run_agent`.
+
+    Raises:
+        InputError: the node is not enrolled, or another agent uses the directory.
+        RunError: the directory cannot be written.
+    """
+    from skyhop_testbed.agent import service
+
+    return service.run_agent(state, options=options)

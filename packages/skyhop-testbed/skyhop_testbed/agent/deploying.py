@@ -1,0 +1,194 @@
+"""Deployment of a run: its input files, its program, and its access to the kernel service."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import shutil
+import socket
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from skyhop.errors import RunError, SkyhopError
+from skyhop_testbed.agent.local_run import LocalRun
+from skyhop_testbed.agent.node import Node
+from skyhop_testbed.executor.assignment import Assignment
+from skyhop_testbed.kernel.access import KernelAccess
+from skyhop_testbed.words import Backend, Network, Side
+
+if TYPE_CHECKING:
+    from skyhop_testbed.job import Job
+
+_LARGEST_INPUT = 16_000_000
+_PIECE_BYTES = 1 << 20
+
+
+class MissingError(RunError):
+    """An input file of a run cannot be fetched, or is not the file that was submitted."""
+
+
+class KernelError(RunError):
+    """The kernel service is unreachable, or refuses a run's requests."""
+
+
+def missing_requirement(job: dict[str, Any], side: Side, kernel: str | None) -> str | None:
+    """Return, as text, what a job needs and this node does not have; `None` if nothing is missing.
+
+    Args:
+        job: the job's entry in the schedule.
+        side: the side of the run (client or server) that this node would execute.
+        kernel: path of the kernel service's socket.
+    """
+    run = job["spec"].get("run", {})
+    backend = run.get("backend", Backend.PROCESS.value)
+    if backend != Backend.PROCESS and not shutil.which(backend):
+        return f"{backend} is not installed on this node"
+    command = run.get("client" if side is Side.CLIENT else "serve")
+    if command and backend == Backend.PROCESS:
+        program = str(command[0])
+        input_names = {name.removeprefix("./") for name in job.get("files", {})}
+        if program.removeprefix("./") not in input_names and not shutil.which(program):
+            return f"{program[:100]} is not installed on this node"
+    wants_kernel = side is Side.CLIENT and run.get("network") == Network.VETH
+    if wants_kernel and not kernel_answers(kernel):
+        return 'network = "veth" needs the kernel service, which does not run on this node'
+    return None
+
+
+def kernel_answers(kernel: str | None) -> bool:
+    """Return whether the kernel service accepts connections at the socket path `kernel`."""
+    if kernel is None:
+        return False
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(1.0)
+        try:
+            probe.connect(kernel)
+        except OSError:
+            return False
+    return True
+
+
+def fetch_inputs(node: Node, local_run: LocalRun) -> Path | None:
+    """Copy a run's input files from the cache into the run's directory.
+
+    Download missing ones first.
+
+    Returns:
+        the directory of the copies; `None` if the run has no input files.
+
+    Raises:
+        MissingError: a file cannot be fetched, or its digest is not the signed one.
+        OSError: a file cannot be written.
+    """
+    if not local_run.files:
+        return None
+    place = local_run.directory(node.runs) / "inputs"
+    for name, entry in sorted(local_run.files.items()):
+        target = place / name
+        if target.resolve().is_relative_to(place.resolve()) and not Path(name).is_absolute():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(cached_input(node, local_run.job, name, entry), target)
+            # Input files may be programs; the sandbox confines them.
+            target.chmod(0o755)
+        else:
+            raise MissingError(f"{name}: its path leaves the run's directory")
+    return place
+
+
+def cached_input(node: Node, job: str, name: str, entry: dict[str, Any]) -> Path:
+    """Return the path of a job's input file in the cache; download the file first if necessary.
+
+    Raises:
+        MissingError: the file cannot be fetched, or its digest is not the signed one.
+    """
+    digest, size = str(entry["sha256"]), int(entry["size"])
+    file = node.inputs / hashlib.sha256(digest.encode()).hexdigest()
+    with node.fetching[file.name]:
+        if file.exists() and _digest(file) == digest:
+            file.touch()
+            return file
+        node.inputs.mkdir(parents=True, exist_ok=True)
+        aside = file.with_suffix(f".{secrets.token_hex(4)}")
+        try:
+            node.link.fetch(job, name, aside, min(size, _LARGEST_INPUT))
+            if aside.stat().st_size != size or _digest(aside) != digest:
+                raise MissingError(f"{name}: is not the file that was submitted")
+            aside.replace(file)
+        except RunError as error:
+            raise MissingError(str(error)) from None
+        finally:
+            aside.unlink(missing_ok=True)
+    return file
+
+
+def _digest(file: Path) -> str:
+    digest = hashlib.sha256()
+    with file.open("rb") as stream:
+        while piece := stream.read(_PIECE_BYTES):
+            digest.update(piece)
+    return digest.hexdigest()
+
+
+def assignment_of(node: Node, local_run: LocalRun, inputs: Path | None) -> Assignment:
+    """Return the assignment for a run's executor.
+
+    Raises:
+        InputError: this version of skyhop cannot read the job.
+        KernelError: the kernel service does not run, or refuses.
+    """
+    from skyhop_testbed.job import job_of
+
+    job = job_of(local_run.spec, f"job {local_run.job}")
+    others: dict[str, Any] = {
+        "run": local_run.run,
+        "node": node.name,
+        "deadline_ns": local_run.deadline_ns,
+        "server": local_run.server_address,
+        "server_node": local_run.server,
+        "port": local_run.port,
+        "cc": (job.kernel.cc or "").removeprefix("skyhop:"),
+        "inputs": str(inputs) if inputs else None,
+        "limits": node.policy.limits,
+    }
+    if local_run.side is Side.SERVER and job.run.network is Network.VETH:
+        # The server has to be reachable from other nodes; a veth device inside this node is not.
+        others["network"] = Network.HOST
+    elif job.run.network is Network.VETH:
+        others["kernel"] = _access(node, local_run, job)
+    return Assignment.of(job, local_run.side, **others)
+
+
+def _access(node: Node, local_run: LocalRun, job: Job) -> KernelAccess:
+    """Register a run at the kernel service, with its own token and only the job's permissions.
+
+    Raises:
+        KernelError: the service does not run, or refuses.
+    """
+    from skyhop_testbed.kernel.client import KernelClient
+
+    if node.kernel is None:
+        raise KernelError("this node has no kernel service")
+    access = job.kernel.access(node.kernel, secrets.token_urlsafe(32))
+    try:
+        client = KernelClient(node.kernel)
+        try:
+            client.open(local_run.run, access.token, access.grants())
+        finally:
+            client.close()
+    except SkyhopError as error:
+        raise KernelError(str(error)) from None
+    return access
+
+
+def prefetch(node: Node, job: str, files: dict[str, dict[str, Any]]) -> bool:
+    """Download a job's input files into the cache ahead of its runs; return whether all are there.
+
+    The link may be down when a run starts. The caller tries again after a failure.
+    """
+    try:
+        for name, entry in files.items():
+            cached_input(node, job, name, entry)
+    except (SkyhopError, OSError) as error:
+        node.say(f"job {job}: {error}")
+        return False
+    return True

@@ -1,0 +1,104 @@
+"""Context that the agent's parts share: directories, database, link, schedule and policy."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from skyhop_testbed.agent.agent_db import AgentDb
+from skyhop_testbed.agent.link import Link
+from skyhop_testbed.agent.policy import Policy
+from skyhop_testbed.agent.schedule import Schedule
+from skyhop_testbed.clock import Clock
+
+_STA_NANO, _STA_UNSYNC = 0x2000, 0x40
+
+
+@dataclass
+class Node:
+    """Shared context of the agent's parts."""
+
+    name: str
+    state: Path
+    db: AgentDb
+    link: Link
+    say: Callable[[str], None]
+    clock: Clock
+    kernel: str | None = None
+    """Path of the kernel service's socket."""
+    schedule: Schedule = field(default_factory=Schedule)
+    policy: Policy = field(default_factory=Policy)
+    closing: threading.Event = field(default_factory=threading.Event)
+    """Event that is set when the agent ends; executors of runs continue without it."""
+    waking: threading.Event = field(default_factory=threading.Event)
+    """Event that wakes the main loop before its next full second."""
+    fetching: defaultdict[str, threading.Lock] = field(
+        default_factory=lambda: defaultdict(threading.Lock)
+    )
+    """Locks by name of a file in the input cache: one thread downloads the file, others wait for
+    it.
+    """
+
+    @property
+    def runs(self) -> Path:
+        """Directory of all runs, with a directory per run."""
+        return self.state / "runs"
+
+    @property
+    def inputs(self) -> Path:
+        """Cache of input files of jobs, named by their digests."""
+        return self.state / "inputs"
+
+    @property
+    def telemetry(self) -> Path:
+        """Telemetry store, which holds the terminal's last days."""
+        return self.state / "telemetry"
+
+    def add_traffic(self, month: str, added: int = 0) -> int:
+        """Add bytes to the traffic of all runs in a month (`YYYY-MM`).
+
+        Return the month's total in bytes.
+        """
+        name = f"moved:{month}"
+        total = int(self.db.get(name) or 0) + added
+        if added:
+            self.db.put(name, str(total))
+        return total
+
+
+def boot_id() -> str:
+    """Return the kernel's boot id, which differs at every boot; empty if it cannot be read."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
+    except OSError:
+        return ""
+
+
+class _Timex(ctypes.Structure):
+    """First fields of `struct timex` (adjtimex(2)), and padding for the other fields."""
+
+    _fields_ = (
+        ("modes", ctypes.c_uint),
+        ("offset", ctypes.c_long),
+        ("freq", ctypes.c_long),
+        ("maxerror", ctypes.c_long),
+        ("esterror", ctypes.c_long),
+        ("status", ctypes.c_int),
+        ("rest", ctypes.c_byte * 256),
+    )
+
+
+def clock_offset_ms() -> float | None:
+    """Return the kernel's estimate of the clock offset in ms; `None` if unsynchronized."""
+    clock = _Timex()
+    try:
+        state = ctypes.CDLL(None, use_errno=True).adjtimex(ctypes.byref(clock))
+    except (OSError, AttributeError):
+        return None
+    if state < 0 or clock.status & _STA_UNSYNC:
+        return None
+    return float(clock.offset) / (1e6 if clock.status & _STA_NANO else 1e3)

@@ -1,0 +1,137 @@
+"""Policy of a node's owner: what runs may do on the node.
+
+    {"programs": ["iperf3", "ping"], "hours": ["22:00-06:00"], "networks": ["host", "none"],
+     "backends": ["process"], "kernel": true, "data_cap_bytes_per_month": 50e9,
+     "memory_bytes": 1e9, "disk_bytes": 1e9, "processes": 100, "nice": 10, "ports": [5201, 5300],
+     "quiet_hours": ["18:00-23:00"], "scavenger": {"rx_bps": 40e3}, "keep_days": 1}
+
+Every key is optional. By default all programs, hours, networks and back ends are allowed, the data
+per month has no cap, and the kernel service is not allowed. Hours are UTC.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from skyhop.errors import InputError
+from skyhop_testbed.executor.assignment import Limits
+from skyhop_testbed.scavenger import QuietHours, Rule, parse_rule
+from skyhop_testbed.words import ScavengerMode, Side
+
+_PORTS = (5201, 5300)
+_KEEP_DAYS = 1.0
+_LARGEST_PORT = 65_535
+_LIMITS = ("memory_bytes", "disk_bytes", "processes", "nice")
+
+
+@dataclass(frozen=True)
+class Policy:
+    """Limits that a node's owner sets: programs, hours, networks, monthly data, sandbox limits."""
+
+    programs: frozenset[str] | None = None
+    hours: tuple[QuietHours, ...] = ()
+    """Hours (UTC) in which runs may begin; empty allows all."""
+    networks: frozenset[str] | None = None
+    backends: frozenset[str] | None = None
+    has_kernel: bool = False
+    month_bytes: float | None = None
+    ports: tuple[int, int] = _PORTS
+    keep_days: float = _KEEP_DAYS
+    """Days for which a run's files stay on the node after their upload."""
+    limits: Limits = field(default_factory=Limits)
+    rule: Rule = field(default_factory=Rule)
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any], mode: ScavengerMode = ScavengerMode.AUTO) -> Policy:
+        """Parse the policy that is part of a schedule.
+
+        Raises:
+            InputError: a value has the wrong type or range.
+        """
+        try:
+            low, high = (int(port) for port in values.get("ports", _PORTS))
+            if not 0 < low <= high <= _LARGEST_PORT:
+                raise ValueError("ports")
+            cap = values.get("data_cap_bytes_per_month")
+            quiet = values.get("quiet_hours")
+            scavenger = dict(values.get("scavenger") or {})
+            scavenger |= {"mode": mode} | ({"quiet": quiet} if quiet else {})
+            return cls(
+                programs=_names(values.get("programs")),
+                hours=tuple(QuietHours.read(str(text)) for text in values.get("hours") or ()),
+                networks=_names(values.get("networks")),
+                backends=_names(values.get("backends")),
+                has_kernel=bool(values.get("kernel", False)),
+                month_bytes=None if cap is None else float(cap),
+                ports=(low, high),
+                keep_days=float(values.get("keep_days", _KEEP_DAYS)),
+                limits=Limits(**{n: int(values[n]) for n in _LIMITS if values.get(n) is not None}),
+                rule=parse_rule(scavenger),
+            )
+        except (TypeError, ValueError, AttributeError) as error:
+            raise InputError(f"the node's policy cannot be read: {error}") from None
+
+    def refusal(
+        self, job: dict[str, Any], now_ns: int, month_bytes: int, side: Side = Side.CLIENT
+    ) -> str | None:
+        """Return, as text, why a job's run may not begin now; `None` if it may.
+
+        Args:
+            job: the job's entry in the schedule.
+            now_ns: the time.
+            month_bytes: traffic of all runs since the month began.
+            side: the side of the run (client or server) that this node would execute.
+        """
+        run = job["spec"].get("run", {})
+        program = _program(run, side)
+        # A job that sets PATH could run another program under an allowed name.
+        has_path = "PATH" in run.get("env", {})
+        for is_refused, why in (
+            (
+                bool(self.hours) and not any(hours.contains(now_ns) for hours in self.hours),
+                "not at this hour",
+            ),
+            (
+                self.programs is not None and (program not in self.programs or has_path),
+                f'the program "{program[:100]}" is not among those allowed',
+            ),
+            (
+                not _has(self.networks, run.get("network", "host")),
+                f"the network {run.get('network', 'host')} is not allowed",
+            ),
+            (
+                not _has(self.backends, run.get("backend", "process")),
+                f"the back end {run.get('backend', 'process')} is not allowed",
+            ),
+            (
+                bool(job["spec"].get("kernel")) and not (self.has_kernel and job.get("priv")),
+                "kernel services are not allowed",
+            ),
+            (
+                self.month_bytes is not None and month_bytes >= self.month_bytes,
+                f"this month's {self.month_bytes or 0:,.0f} bytes are used up",
+            ),
+        ):
+            if is_refused:
+                return why
+        return None
+
+
+def _has(allowed: frozenset[str] | None, word: str) -> bool:
+    return allowed is None or word in allowed
+
+
+def _names(values: Any) -> frozenset[str] | None:
+    return None if values is None else frozenset(str(value) for value in values)
+
+
+def _program(run: dict[str, Any], side: Side) -> str:
+    """Return the name by which a policy allows a program: the image, the command, or `skyhop`."""
+    if run.get("image"):
+        return str(run["image"])
+    command = run.get("client" if side is Side.CLIENT else "serve")
+    if command:
+        return str(command[0])
+    return "skyhop"

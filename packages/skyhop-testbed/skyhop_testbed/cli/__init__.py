@@ -1,0 +1,1 @@
+"""Commands of skyhop-testbed, which join `skyhop` by its entry points."""

@@ -1,0 +1,298 @@
+"""Users, and the credentials of users and nodes; secrets are shown once and stored as hashes."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Any
+
+import sqlalchemy as sa
+
+from skyhop.errors import InputError
+from skyhop_testbed.ids import new_id
+from skyhop_testbed.job import check_name
+from skyhop_testbed.keys import secret_hash
+from skyhop_testbed.orchestrator import jobs
+from skyhop_testbed.orchestrator.request_context import (
+    Caller,
+    NotFoundError,
+    RequestContext,
+    UnknownCallerError,
+)
+from skyhop_testbed.store.tables import credential, job, node, user
+from skyhop_testbed.words import Role
+
+TOKEN, SESSION, INVITATION, CERTIFICATE = "token", "session", "invitation", "certificate"
+INVITATION_NS = 15 * 60 * 1_000_000_000
+_ASSIGNABLE_ROLES = (Role.ADMIN, Role.USER, Role.USER_PRIV)
+_LONGEST = 512
+_MINUTE_NS = 60_000_000_000
+
+
+def new_secret() -> str:
+    """Return 256 random bits as URL-safe text."""
+    return secrets.token_urlsafe(32)
+
+
+def put_user(ctx: RequestContext, values: dict[str, Any]) -> dict[str, Any]:
+    """Create or change a user: `name`, `full_name`, `team`, `role`, `disabled`.
+
+    Disabling a user cancels the user's jobs; `jobs_ended` in the result is their number.
+
+    Raises:
+        InputError: a value is invalid, or the user is the last administrator.
+    """
+    name = _checked_name(values.get("name"))
+    old = ctx.first(sa.select(user).where(user.c.name == name))
+    role = _role(values.get("role", old["role"] if old else Role.USER))
+    disabled = bool(values.get("disabled", old["disabled"] if old else False))
+    row = {
+        "full_name": _text(values, "full_name", old),
+        "team": _text(values, "team", old),
+        "role": role,
+        "disabled": disabled,
+    }
+    _check_admin_remains(ctx, name, role, disabled=disabled)
+    if old is None:
+        ctx.execute(sa.insert(user).values(name=name, created_ns=ctx.now_ns, **row))
+    else:
+        ctx.execute(sa.update(user).where(user.c.name == name).values(**row))
+    return {"name": name, **row, "jobs_ended": jobs.close_all(ctx, name) if disabled else 0}
+
+
+def put_profile(ctx: RequestContext, values: dict[str, Any]) -> dict[str, Any]:
+    """Change the caller's full name and team."""
+    old = ctx.first(sa.select(user).where(user.c.name == ctx.caller.name))
+    row = {key: _text(values, key, old) for key in ("full_name", "team")}
+    ctx.execute(sa.update(user).where(user.c.name == ctx.caller.name).values(**row))
+    return profile(ctx)
+
+
+def profile(ctx: RequestContext) -> dict[str, Any]:
+    """Return the caller's row of the table `user`, as a dictionary."""
+    row = ctx.first(sa.select(user).where(user.c.name == ctx.caller.name))
+    if row is None:
+        raise NotFoundError(f"there is no user {ctx.caller.name}")
+    return dict(row)
+
+
+def users(ctx: RequestContext) -> list[dict[str, Any]]:
+    """Return all users, each with the number of its valid tokens (`tokens`)."""
+    count = (
+        sa.select(sa.func.count())
+        .where(
+            credential.c.user == user.c.name,
+            credential.c.kind == TOKEN,
+            ~credential.c.spent,
+            sa.or_(credential.c.expires_ns.is_(None), credential.c.expires_ns > ctx.now_ns),
+        )
+        .scalar_subquery()
+    )
+    rows = ctx.all(sa.select(user, count.label("tokens")).order_by(user.c.name))
+    return [dict(row) for row in rows]
+
+
+def delete_user(ctx: RequestContext, name: str) -> int:
+    """Delete a user; a user with jobs or nodes is disabled instead, and the jobs are cancelled.
+
+    Returns:
+        the number of cancelled jobs.
+
+    Raises:
+        NotFoundError: there is no such user.
+        InputError: the user is the last administrator.
+    """
+    _check_admin_remains(ctx, name, Role.USER, disabled=True)
+    used = ctx.first(sa.select(job.c.id).where(job.c.owner == name)) or ctx.first(
+        sa.select(node.c.name).where(node.c.owner == name)
+    )
+    if used:
+        found = ctx.execute(sa.update(user).where(user.c.name == name).values(disabled=True))
+        ctx.execute(sa.delete(credential).where(credential.c.user == name))
+    else:
+        found = ctx.execute(sa.delete(user).where(user.c.name == name))
+    if not found:
+        raise NotFoundError(f"there is no user {name}")
+    return jobs.close_all(ctx, name)
+
+
+def issue(
+    ctx: RequestContext,
+    kind: str,
+    *,
+    of_user: str | None = None,
+    of_node: str | None = None,
+    expires_ns: int | None = None,
+    label: str = "",
+) -> str:
+    """Create a credential; return its secret, of which only the hash is stored.
+
+    Raises:
+        NotFoundError: there is no such user or node.
+        InputError: `expires_ns` is in the past.
+    """
+    _check_exists(ctx, of_user, of_node)
+    if expires_ns is not None and expires_ns <= ctx.now_ns:
+        raise InputError("the expiry of a credential must be in the future")
+    secret = new_secret()
+    row = {"user": of_user, "node": of_node, "label": label[:_LONGEST], "expires_ns": expires_ns}
+    ctx.execute(
+        sa.insert(credential).values(
+            id=new_id(ctx.now_ns),
+            kind=kind,
+            hash=secret_hash(secret),
+            created_ns=ctx.now_ns,
+            **row,
+        )
+    )
+    return secret
+
+
+def revoke(ctx: RequestContext, name: str, which: str) -> int:
+    """Revoke credentials of a user: those with a label or an id, or all ("*").
+
+    Returns:
+        the number of revoked credentials.
+
+    Raises:
+        NotFoundError: there is no such user, or no credential with the label or id.
+    """
+    _check_exists(ctx, name, None)
+    chosen = credential.c.user == name
+    if which != "*":
+        chosen &= sa.or_(credential.c.label == which, credential.c.id == which)
+    count = ctx.execute(sa.delete(credential).where(chosen))
+    if not count and which != "*":
+        raise NotFoundError(f'{name} has no token with the label or id "{which[:80]}"')
+    return count
+
+
+def caller_of_token(ctx: RequestContext, secret: str, kind: str = TOKEN) -> tuple[Caller, bool]:
+    """Authenticate the caller of a token or session secret.
+
+    Returns:
+        the caller, and whether a use of the secret was recorded within the last minute.
+
+    Raises:
+        UnknownCallerError: the secret is unknown or has expired, or its user is disabled.
+    """
+    row = _valid_credential(ctx, secret, kind)
+    found = ctx.first(sa.select(user).where(user.c.name == row["user"]))
+    if found is None or found["disabled"]:
+        raise UnknownCallerError("this user is disabled: ask the testbed's administrator")
+    used_ns = row["used_ns"]
+    is_noted = used_ns is not None and ctx.now_ns - used_ns <= _MINUTE_NS
+    return Caller(found["name"], Role(found["role"])), is_noted
+
+
+def record_use(ctx: RequestContext, secret: str) -> None:
+    """Record the time of use of a token or session; callers do so at most once a minute."""
+    mine = credential.c.hash == secret_hash(secret)
+    ctx.execute(sa.update(credential).where(mine).values(used_ns=ctx.now_ns))
+
+
+def redeem_invitation(ctx: RequestContext, secret: str, of_node: str) -> None:
+    """Redeem the invitation of a node, which is valid once.
+
+    Raises:
+        UnknownCallerError: the invitation is for another node, was used before or has expired.
+    """
+    row = _valid_credential(ctx, secret, INVITATION)
+    if row["node"] != of_node:
+        raise UnknownCallerError(f"this invitation is not for {of_node}")
+    ctx.execute(sa.update(credential).where(credential.c.id == row["id"]).values(spent=True))
+
+
+def register_certificate(ctx: RequestContext, of_node: str, digest: bytes, expires_ns: int) -> None:
+    """Store the SHA-256 digest of a certificate issued to a node."""
+    ctx.execute(
+        sa.insert(credential).values(
+            id=new_id(ctx.now_ns),
+            kind=CERTIFICATE,
+            node=of_node,
+            hash=digest,
+            created_ns=ctx.now_ns,
+            expires_ns=expires_ns,
+        )
+    )
+
+
+def caller_of_certificate(ctx: RequestContext, name: str, digest: bytes) -> Caller:
+    """Authenticate a node by its certificate.
+
+    Args:
+        ctx: the request.
+        name: common name of the certificate.
+        digest: SHA-256 digest of the certificate.
+
+    Raises:
+        UnknownCallerError: the certificate is unknown, revoked, expired or of another node.
+    """
+    row = ctx.first(sa.select(credential).where(credential.c.hash == digest))
+    if row is None or row["kind"] != CERTIFICATE or row["node"] != name or row["spent"]:
+        raise UnknownCallerError("this certificate is not known: enrol the node again")
+    if row["expires_ns"] is not None and row["expires_ns"] <= ctx.now_ns:
+        raise UnknownCallerError("this certificate has expired: enrol the node again")
+    return Caller(name, Role.NODE)
+
+
+def delete_certificates(ctx: RequestContext, of_node: str) -> None:
+    """Revoke all certificates of a node, before the node is enrolled again."""
+    mine = (credential.c.node == of_node) & (credential.c.kind == CERTIFICATE)
+    ctx.execute(sa.delete(credential).where(mine))
+
+
+def delete_expired(ctx: RequestContext) -> None:
+    """Delete credentials that expired more than a day ago."""
+    ctx.execute(
+        sa.delete(credential).where(credential.c.expires_ns < ctx.now_ns - 86_400_000_000_000)
+    )
+
+
+def _valid_credential(ctx: RequestContext, secret: str, kind: str) -> sa.RowMapping:
+    row = ctx.first(sa.select(credential).where(credential.c.hash == secret_hash(secret)))
+    if row is None or row["kind"] != kind:
+        raise UnknownCallerError(f"this {kind} is not known")
+    if row["spent"]:
+        raise UnknownCallerError(f"this {kind} has been used before")
+    if row["expires_ns"] is not None and row["expires_ns"] <= ctx.now_ns:
+        raise UnknownCallerError(f"this {kind} has expired")
+    return row
+
+
+def _check_exists(ctx: RequestContext, of_user: str | None, of_node: str | None) -> None:
+    if of_user is not None and not ctx.first(sa.select(user).where(user.c.name == of_user)):
+        raise NotFoundError(f"there is no user {of_user}")
+    if of_node is not None and not ctx.first(sa.select(node).where(node.c.name == of_node)):
+        raise NotFoundError(f"there is no node {of_node}")
+
+
+def _check_admin_remains(
+    ctx: RequestContext, name: str, role: Role | str, *, disabled: bool
+) -> None:
+    """Refuse a change that would leave the testbed without an administrator."""
+    if role == Role.ADMIN and not disabled:
+        return
+    admins = ctx.all(sa.select(user.c.name).where(user.c.role == Role.ADMIN, ~user.c.disabled))
+    if [row["name"] for row in admins] == [name]:
+        raise InputError(f"{name} is the last administrator: make another one first")
+
+
+def _checked_name(value: object) -> str:
+    try:
+        return check_name(str(value))
+    except ValueError as error:
+        raise InputError(f"name: {error}") from None
+
+
+def _role(value: object) -> Role:
+    if value not in [role.value for role in _ASSIGNABLE_ROLES]:
+        known = ", ".join(role.value for role in _ASSIGNABLE_ROLES)
+        raise InputError(f'role: "{value}" is not a role; choose from {known}')
+    return Role(str(value))
+
+
+def _text(values: dict[str, Any], key: str, old: sa.RowMapping | None) -> str:
+    value = values.get(key, old[key] if old else "")
+    if not isinstance(value, str) or len(value) > _LONGEST:
+        raise InputError(f"{key}: expected text of at most {_LONGEST} characters")
+    return value

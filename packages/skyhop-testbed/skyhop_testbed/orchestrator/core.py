@@ -1,0 +1,155 @@
+"""The orchestrator object: database, keys, files, telemetry store and change listeners.
+
+A front end (`rpc`, the web page) opens a request context for each request, which is one
+transaction. Listeners are notified of changed nodes and runs after the transaction has been
+committed.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from skyhop.errors import InputError, RunError
+from skyhop.telemetry.fields import Sample
+from skyhop.telemetry.store import Store
+from skyhop_testbed.clock import Clock
+from skyhop_testbed.orchestrator import accounts, planning, runs
+from skyhop_testbed.orchestrator.authority import Authority, open_authority
+from skyhop_testbed.orchestrator.request_context import ITSELF, Caller, RequestContext, settings_of
+from skyhop_testbed.orchestrator.uploads import Uploads
+from skyhop_testbed.store.database import Database, open_database
+
+_DAY_NS = 86_400 * 1_000_000_000
+
+
+class Orchestrator:
+    """An orchestrator with its opened state directory and database.
+
+    Args:
+        directory: directory of keys, files, telemetry and tables.
+        names: host names and addresses under which clients reach the orchestrator.
+        clock: source of the time for all decisions and rate limits.
+
+    Raises:
+        InputError, RunError: the directory or the database cannot be used.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        names: list[str],
+        *,
+        clock: Clock,
+    ) -> None:
+        self.directory = directory
+        self.clock = clock
+        _make(directory)
+        # Open the database first: if that fails, no keys are generated.
+        self.database: Database = open_database(directory / "testbed.sqlite")
+        try:
+            self.authority: Authority = open_authority(directory / "keys", names, self.now())
+        except BaseException:
+            self.database.close()
+            raise
+        self.objects = directory / "objects"
+        self.uploads = Uploads(directory / "runs")
+        self.telemetry = Store(directory / "telemetry")
+        self._telemetry_lock = threading.Lock()
+        self._listeners: list[Callable[[set[str], set[str]], None]] = []
+
+    def now_ns(self) -> int:
+        """Return UTC in nanoseconds since 1970."""
+        return self.clock.now_ns()
+
+    def now(self) -> dt.datetime:
+        """Return the time as a timezone-aware datetime, for certificates."""
+        return dt.datetime.fromtimestamp(self.now_ns() / 1e9, dt.UTC)
+
+    @contextmanager
+    def reading(self, caller: Caller) -> Iterator[RequestContext]:
+        """Open a read-only request context."""
+        with self.database.reading() as connection:
+            yield RequestContext(connection, self.now_ns(), caller, settings_of(connection))
+
+    @contextmanager
+    def writing(self, caller: Caller) -> Iterator[RequestContext]:
+        """Open a request context for writing; commit on exit, then notify the listeners."""
+        with self.database.writing() as connection:
+            ctx = RequestContext(connection, self.now_ns(), caller, settings_of(connection))
+            yield ctx
+        for act in ctx.after_commit:
+            act()
+        if ctx.changed_nodes or ctx.changed_runs:
+            for notify in list(self._listeners):
+                notify(ctx.changed_nodes, ctx.changed_runs)
+
+    def listen(self, notify: Callable[[set[str], set[str]], None]) -> Callable[[], None]:
+        """Register a listener for changes; return a function that removes the listener.
+
+        Args:
+            notify: called, from any thread, with names of changed nodes and ids of changed runs.
+        """
+        self._listeners.append(notify)
+        return lambda: self._listeners.remove(notify)
+
+    def caller_of_token(self, token: str, kind: str = accounts.TOKEN) -> Caller:
+        """Return the caller that a token or session secret belongs to, and record its use.
+
+        Raises:
+            UnknownCallerError: the secret is unknown or expired, or its user is disabled.
+        """
+        with self.reading(ITSELF) as ctx:
+            caller, is_noted = accounts.caller_of_token(ctx, token, kind)
+        if not is_noted:
+            with self.writing(ITSELF) as ctx:
+                accounts.record_use(ctx, token)
+        return caller
+
+    def store_telemetry(self, node: str, samples: list[dict[str, object]]) -> None:
+        """Append a node's samples to the store; drop unknown columns and invalid samples."""
+        from skyhop.telemetry.columns import checked, time_of
+        from skyhop.telemetry.fields import BY_NAME, TIME
+
+        kept: list[Sample] = []
+        for sample in samples:
+            known = {k: v for k, v in sample.items() if k in BY_NAME or k == TIME}
+            # Only the invalid sample is dropped, not the others.
+            with suppress(InputError):
+                whole = checked(known)  # type: ignore[arg-type]
+                # The store has a file per day: a node whose clock is wrong could create thousands.
+                if time_of(whole) < self.now_ns() + _DAY_NS:
+                    kept.append(whole)
+        with self._telemetry_lock:
+            self.telemetry.append(node, kept)
+
+    def tick(self) -> None:
+        """Do periodic housekeeping: plan future runs, mark lost runs, delete expired data."""
+        with self.writing(ITSELF) as ctx:
+            planning.extend_plans(ctx)
+            runs.find_lost(ctx)
+            accounts.delete_expired(ctx)
+            self.uploads.expire(ctx)
+
+    def create_first_administrator(self, name: str = "admin") -> str | None:
+        """Create an administrator if there are no users yet; return its token, otherwise `None`."""
+        with self.writing(ITSELF) as ctx:
+            if accounts.users(ctx):
+                return None
+            accounts.put_user(ctx, {"name": name, "role": "admin"})
+            return accounts.issue(ctx, accounts.TOKEN, of_user=name, label="first")
+
+    def close(self) -> None:
+        """Close the telemetry store and the database."""
+        self.telemetry.close()
+        self.database.close()
+
+
+def _make(directory: Path) -> None:
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise RunError(f"{directory}: {error.strerror}") from None

@@ -1,0 +1,329 @@
+"""Jobs: parse, check against the calendar, and accept or reject within one transaction."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+
+from skyhop.errors import InputError
+from skyhop_testbed.calendar import Findings, Plan, check
+from skyhop_testbed.ids import new_id
+from skyhop_testbed.job import LONGEST_INPUTS_BYTES, Job, read_job
+from skyhop_testbed.keys import write_private
+from skyhop_testbed.orchestrator import access, runs
+from skyhop_testbed.orchestrator.planning import bookings, plan_runs, spec_of
+from skyhop_testbed.orchestrator.request_context import (
+    ConflictError,
+    DeniedError,
+    NotFoundError,
+    RequestContext,
+    as_json,
+)
+from skyhop_testbed.states import Change
+from skyhop_testbed.store.tables import job, job_file, job_node, node, run
+from skyhop_testbed.triggers.parse import parse
+from skyhop_testbed.words import ENDED, Reason, Role, Side, State
+
+
+def read(text: str) -> Job:
+    """Parse a job file, including its trigger expression.
+
+    Raises:
+        InputError: the file or the expression is invalid.
+    """
+    spec = read_job(text)
+    if spec.when.trigger is not None:
+        parse(spec.when.trigger)
+    return spec
+
+
+def find_conflicts(ctx: RequestContext, spec: Job, *, without: str = "") -> Findings:
+    """Return the reservations that conflict with a job, and the first time without conflict.
+
+    Args:
+        ctx: the request.
+        spec: the job.
+        without: id of a job whose reservations are ignored, such as the job to be replaced.
+
+    Raises:
+        InputError: a node does not exist, or the server has no address.
+        DeniedError: the job is not permitted to this user.
+    """
+    if spec.kernel.is_needed and ctx.caller.role not in (Role.ADMIN, Role.USER_PRIV):
+        raise DeniedError('[kernel] is for users with the role "user-priv"')
+    wanted = [*spec.nodes, *([spec.server] if spec.server else [])]
+    known = set(ctx.connection.scalars(sa.select(node.c.name).where(node.c.name.in_(wanted))))
+    for name in wanted:
+        if name not in known:
+            raise NotFoundError(f"there is no node {name}: skyhop testbed nodes lists them")
+    if spec.server and not _address(ctx, spec.server):
+        raise InputError(f"server: {spec.server} has no address; its owner gives it one")
+    others, booked = bookings(ctx, wanted, without=without)
+    return check(Plan("", spec, ctx.now_ns), others, booked, now_ns=ctx.now_ns)
+
+
+def check_job(ctx: RequestContext, text: str) -> dict[str, Any]:
+    """Check a job without submitting it; return its conflicts and its first free time."""
+    spec = read(text)
+    findings = find_conflicts(ctx, spec, without=_active_job_id(ctx, spec.id))
+    return {
+        "job": spec.id,
+        "kind": spec.when.kind.value,
+        "nodes": spec.nodes,
+        "server": spec.server,
+        "first": _times(findings.first),
+        "conflicts": _conflicts(ctx, findings),
+        "conflicts_total": findings.total,
+    }
+
+
+def submit(
+    ctx: RequestContext,
+    text: str,
+    files: Mapping[str, bytes],
+    objects: Path,
+    *,
+    owner: str | None = None,
+) -> dict[str, Any]:
+    """Accept a job, and plan its runs.
+
+    Raises:
+        ConflictError: other jobs have reserved the nodes; nothing is written.
+        InputError, DeniedError: the job is invalid, or not permitted to this user.
+    """
+    spec = read(text)
+    owner = owner or ctx.caller.name
+    if _active_job_id(ctx, spec.id):
+        raise InputError(f"job {spec.id}: you have an active job of this name; cancel or modify it")
+    findings = find_conflicts(ctx, spec)
+    _refuse(ctx, findings)
+    _check_files(spec, files)
+    row: dict[str, Any] = {
+        "id": new_id(ctx.now_ns),
+        "owner": owner,
+        "name": spec.id,
+        "spec": as_json(spec.as_json()),
+        "kind": spec.when.kind.value,
+        "overhead": spec.overhead,
+        "state": "active",
+        "created_ns": ctx.now_ns,
+        "planned_ns": 0,
+    }
+    # A finished job of this name is renamed: (owner, name) is unique.
+    old = (job.c.owner == owner) & (job.c.name == spec.id)
+    ctx.execute(sa.update(job).where(old).values(name=job.c.name + "~" + job.c.id))
+    ctx.execute(sa.insert(job).values(**row))
+    _insert_nodes(ctx, row["id"], spec)
+    _store_files(ctx, row["id"], files, objects)
+    kept = ctx.first(sa.select(job).where(job.c.id == row["id"]))
+    assert kept is not None
+    made = plan_runs(ctx, kept)
+    return {**_public(kept), "runs": len(made), "first": _times(findings.first)}
+
+
+def modify(
+    ctx: RequestContext, name: str, text: str, files: Mapping[str, bytes], objects: Path
+) -> dict[str, Any]:
+    """Replace a job; runs that have begun continue under the old specification.
+
+    Raises:
+        NotFoundError, DeniedError, ConflictError, InputError: as for `submit`.
+    """
+    old = get(ctx, name)
+    access.check_owns_job(ctx, old["owner"], f"job {name}")
+    spec = read(text)
+    if spec.id != old["name"]:
+        raise InputError(f"the file's id is {spec.id}, not {old['name']}")
+    _refuse(ctx, find_conflicts(ctx, spec, without=old["id"]))
+    _close(ctx, old, Reason.JOB_ENDED)
+    ctx.execute(
+        sa.update(job).where(job.c.id == old["id"]).values(name=f"{old['name']}~{old['id']}")
+    )
+    # A job that an administrator corrects keeps its owner.
+    return submit(ctx, text, files, objects, owner=old["owner"])
+
+
+def cancel(ctx: RequestContext, name: str) -> dict[str, Any]:
+    """Cancel a job: skip its planned runs and abort its runs in progress.
+
+    Raises:
+        NotFoundError: there is no such job.
+        DeniedError: the caller owns neither the job nor one of its client nodes.
+    """
+    row = get(ctx, name)
+    if not any(access.owns_node(ctx, client) for client in spec_of(row).nodes):
+        access.check_owns_job(ctx, row["owner"], f"job {name}")
+    _close(ctx, row, Reason.USER)
+    return {**_public(row), "state": "cancelled"}
+
+
+def close_all(ctx: RequestContext, owner: str) -> int:
+    """Cancel all unfinished jobs of a user; return their number."""
+    open_runs = sa.select(run.c.job).where(run.c.state.notin_([state.value for state in ENDED]))
+    # A replaced job is no longer active, but its runs may still be in progress.
+    unfinished = sa.or_(job.c.state == "active", job.c.id.in_(open_runs))
+    rows = ctx.all(sa.select(job).where(job.c.owner == owner, unfinished).order_by(job.c.id))
+    for row in rows:
+        _close(ctx, row, Reason.USER)
+    return len(rows)
+
+
+def _close(ctx: RequestContext, row: sa.RowMapping, reason: Reason) -> None:
+    waiting = run.c.state.notin_([state.value for state in ENDED])
+    for each in ctx.all(sa.select(run).where(run.c.job == row["id"], waiting)):
+        begun = State(each["state"]) not in (State.PLANNED, State.ARMED)
+        if begun and reason is Reason.JOB_ENDED:
+            continue
+        state = State.ABORTED if begun else State.SKIPPED
+        runs.apply(ctx, each, Change(ctx.now_ns, state, ctx.caller.actor, reason))
+        runs.end_tasks(ctx, each["id"])
+    ctx.execute(sa.update(job).where(job.c.id == row["id"]).values(state="cancelled"))
+    spec = spec_of(row)
+    ctx.bump_revision({*spec.nodes, *([spec.server] if spec.server else [])})
+
+
+def get(ctx: RequestContext, name: str) -> sa.RowMapping:
+    """Return a job that the caller may see, by its id, or by its name among the caller's jobs.
+
+    Raises:
+        NotFoundError: there is no such job.
+        DeniedError: the caller owns neither the job nor one of its nodes.
+    """
+    mine = (job.c.name == name) & (job.c.owner == ctx.caller.name)
+    row = ctx.first(sa.select(job).where(sa.or_(job.c.id == name, mine)))
+    if row is None and ctx.caller.is_admin:
+        row = ctx.first(sa.select(job).where(job.c.name == name))
+    if row is None:
+        raise NotFoundError(f"there is no job {name[:80]} of yours")
+    if not may_see(ctx, row):
+        raise DeniedError(f"job {name[:80]} is not yours")
+    return row
+
+
+def may_see(ctx: RequestContext, row: sa.RowMapping) -> bool:
+    """Return whether the caller owns the job or one of its nodes, or is an administrator."""
+    if ctx.caller.is_admin or row["owner"] == ctx.caller.name:
+        return True
+    hosts = sa.select(job_node.c.node).where(job_node.c.job == row["id"])
+    return any(access.owns_node(ctx, name) for name in ctx.connection.scalars(hosts))
+
+
+def listing(
+    ctx: RequestContext, *, of_node: str = "", user: str = "", ended: bool = False
+) -> list[dict[str, Any]]:
+    """Return the caller's own jobs and the jobs on the caller's nodes; all for administrators."""
+    query = sa.select(job).order_by(job.c.created_ns.desc()).limit(10_000)
+    on = sa.select(job_node.c.job)
+    if not ctx.caller.is_admin:
+        hosted = on.where(job_node.c.node.in_(access.my_nodes(ctx)))
+        query = query.where(sa.or_(job.c.owner == ctx.caller.name, job.c.id.in_(hosted)))
+    if of_node:
+        query = query.where(job.c.id.in_(on.where(job_node.c.node == of_node)))
+    if user:
+        query = query.where(job.c.owner == user)
+    if not ended:
+        query = query.where(job.c.state == "active")
+    return [_public(row) for row in ctx.all(query)]
+
+
+def input_file(ctx: RequestContext, job_id: str, name: str, objects: Path) -> Path:
+    """Return the path of a job's input file, for a node that runs the job.
+
+    Raises:
+        NotFoundError: there is no such file, or the calling node is not one of the job's.
+    """
+    chosen = (job_node.c.job == job_id) & (job_node.c.node == ctx.caller.name)
+    kept = (job_file.c.job == job_id) & (job_file.c.name == name)
+    row = ctx.first(sa.select(job_file).where(kept, sa.exists().where(chosen)))
+    if row is None:
+        raise NotFoundError(f"there is no such file of job {job_id[:40]} for {ctx.caller.name}")
+    return objects / "inputs" / str(row["sha256"])
+
+
+def _address(ctx: RequestContext, name: str) -> str:
+    return str(ctx.connection.scalar(sa.select(node.c.address).where(node.c.name == name)) or "")
+
+
+def _active_job_id(ctx: RequestContext, name: str) -> str:
+    """Return the id of the caller's active job named `name`; "" if there is none."""
+    chosen = (job.c.owner == ctx.caller.name) & (job.c.name == name) & (job.c.state == "active")
+    return str(ctx.connection.scalar(sa.select(job.c.id).where(chosen)) or "")
+
+
+def _refuse(ctx: RequestContext, findings: Findings) -> None:
+    if findings.total:
+        try:
+            findings.raise_if_conflicting()
+        except InputError as error:
+            met = _conflicts(ctx, findings)
+            text = str(error)
+            for conflict, each in zip(findings.conflicts, met, strict=False):
+                text = text.replace(f"job {conflict.other}", f"{each['owner']}'s job {each['job']}")
+            raise ConflictError(text, met) from None
+
+
+def _conflicts(ctx: RequestContext, findings: Findings) -> list[dict[str, Any]]:
+    keys = {conflict.other for conflict in findings.conflicts}
+    query = sa.select(job.c.id, job.c.name, job.c.owner).where(job.c.id.in_(sorted(keys)))
+    names = {row["id"]: row for row in ctx.all(query)}
+    return [
+        {
+            "mine": _times(each.mine),
+            "theirs": _times(each.theirs),
+            "job": names[each.other]["name"] if each.other in names else "",
+            "owner": names[each.other]["owner"] if each.other in names else ctx.caller.name,
+            "nodes": list(each.nodes),
+        }
+        for each in findings.conflicts[:100]
+    ]
+
+
+def _times(interval: Any) -> dict[str, int] | None:
+    if interval is None:
+        return None
+    return {"start_ns": interval.start_ns, "end_ns": interval.end_ns}
+
+
+def _check_files(spec: Job, files: Mapping[str, bytes]) -> None:
+    if sorted(files) != sorted(spec.run.files):
+        lacking = sorted(set(spec.run.files) ^ set(files))
+        raise InputError(f"run.files: {lacking[0]} is either not listed there or was not sent")
+    if sum(len(content) for content in files.values()) > LONGEST_INPUTS_BYTES:
+        raise InputError(f"run.files: more than {LONGEST_INPUTS_BYTES:,} bytes in total")
+
+
+def _store_files(ctx: RequestContext, name: str, files: Mapping[str, bytes], objects: Path) -> None:
+    place = objects / "inputs"
+    for each, content in files.items():
+        digest = hashlib.sha256(content).hexdigest()
+        place.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not (place / digest).exists():
+            write_private(place / digest, content)
+        row = {"job": name, "name": each, "size": len(content), "sha256": digest}
+        ctx.execute(sa.insert(job_file).values(**row))
+
+
+def _insert_nodes(ctx: RequestContext, name: str, spec: Job) -> None:
+    for client in spec.nodes:
+        ctx.execute(sa.insert(job_node).values(job=name, node=client, side=Side.CLIENT))
+    if spec.server:
+        ctx.execute(sa.insert(job_node).values(job=name, node=spec.server, side=Side.SERVER))
+
+
+def _public(row: sa.RowMapping) -> dict[str, Any]:
+    spec = json.loads(row["spec"])
+    return {
+        "id": row["id"],
+        "name": row["name"].partition("~")[0],
+        "owner": row["owner"],
+        "kind": row["kind"],
+        "state": row["state"],
+        "created_ns": row["created_ns"],
+        "overhead": row["overhead"],
+        "spec": spec,
+    }

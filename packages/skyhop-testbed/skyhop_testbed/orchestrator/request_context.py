@@ -1,0 +1,142 @@
+"""Context of one request to the orchestrator: transaction, time and caller; and the errors."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from skyhop.errors import InputError, SkyhopError
+from skyhop_testbed.store import tables
+from skyhop_testbed.words import Role
+
+
+class NotFoundError(InputError):
+    """The named object does not exist, or the caller may not see it."""
+
+
+class DeniedError(SkyhopError):
+    """The caller lacks the permission for the request."""
+
+
+class UnknownCallerError(SkyhopError):
+    """The caller is not authenticated: it sent no credential, a wrong one or an expired one."""
+
+
+class ConflictError(InputError):
+    """A job overlaps existing reservations, which `conflicts` lists in machine-readable form."""
+
+    def __init__(self, message: str, conflicts: list[dict[str, Any]] | None = None) -> None:
+        super().__init__(message)
+        self.conflicts = conflicts or []
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Authenticated caller: a user, a node (by its certificate) or the orchestrator itself."""
+
+    name: str
+    role: Role
+
+    @property
+    def actor(self) -> str:
+        """Name of the caller in events and the audit log, such as `user:ann` or `node:bcn-1`."""
+        if self.role is Role.NODE:
+            return f"node:{self.name}"
+        return f"user:{self.name}" if self.name else "orchestrator"
+
+    @property
+    def is_admin(self) -> bool:
+        """Whether the caller has the rights of an administrator."""
+        return self.role is Role.ADMIN
+
+
+ITSELF = Caller("", Role.ADMIN)
+"""The orchestrator as caller of its own housekeeping."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Settings that administrators change at run time; each is a key of the table `config`.
+
+    Durations are in seconds.
+    """
+
+    reschedule_after_s: float = 1800.0
+    """Shortest time from a preemption (or a request to move the run) to the start of the moved run.
+    """
+    heartbeat_s: float = 10.0
+    missed_heartbeats: int = 3
+    """Number of missed heartbeats after which a node counts as offline."""
+    active_s: float = 600.0
+    """Time since a node's last report up to which the node is listed as active."""
+    lost_after_s: float = 600.0
+    """Time after which a run is lost: both its end and its last event are longer ago."""
+    late_s: float = 60.0
+    """Delay after its planned start up to which a run may begin; later it is skipped."""
+    telemetry_retention_s: float = 400 * 86_400.0
+    requests_per_minute: float = 600.0
+    """Upper limit on requests per minute of one caller."""
+    refused_per_minute: float = 60.0
+    """Upper limit on requests per minute with a wrong credential, per source address."""
+
+
+@dataclass
+class RequestContext:
+    """One request to the orchestrator, inside one database transaction."""
+
+    connection: Connection
+    now_ns: int
+    caller: Caller
+    settings: Settings = field(default_factory=Settings)
+    changed_nodes: set[str] = field(default_factory=set)
+    """Nodes whose schedule changed; listeners are notified after the commit."""
+    changed_runs: set[str] = field(default_factory=set)
+    """Runs whose document changed; listeners are notified after the commit."""
+    after_commit: list[Callable[[], None]] = field(default_factory=list)
+    """Actions to execute once the transaction is committed."""
+
+    def first(self, query: sa.sql.Select[Any]) -> sa.RowMapping | None:
+        """Return the first row of a query, or None."""
+        return self.connection.execute(query).mappings().first()
+
+    def all(self, query: sa.sql.Select[Any]) -> list[sa.RowMapping]:
+        """Return all rows of a query."""
+        return list(self.connection.execute(query).mappings())
+
+    def execute(self, statement: sa.sql.Executable) -> int:
+        """Execute a statement; return the number of affected rows."""
+        return int(self.connection.execute(statement).rowcount)
+
+    def audit(self, what: str, target: str, outcome: str = "done") -> None:
+        """Add a line to the audit log: caller, action, target and outcome."""
+        row = {"who": self.caller.actor, "what": what, "target": target, "outcome": outcome}
+        self.execute(sa.insert(tables.audit).values(at_ns=self.now_ns, **row))
+
+    def bump_revision(self, nodes: set[str]) -> None:
+        """Increment the schedule revision of nodes, so that their agents receive it."""
+        if nodes:
+            self.changed_nodes |= nodes
+            table = tables.node
+            self.execute(
+                sa.update(table)
+                .where(table.c.name.in_(sorted(nodes)))
+                .values(revision=table.c.revision + 1)
+            )
+
+
+def settings_of(connection: Connection) -> Settings:
+    """Read the settings from the table `config`, with defaults for absent keys."""
+    rows = connection.execute(sa.select(tables.config)).mappings()
+    known = {row["key"]: json.loads(row["value"]) for row in rows}
+    names = Settings.__dataclass_fields__
+    return Settings(**{name: value for name, value in known.items() if name in names})
+
+
+def as_json(value: object) -> str:
+    """Return a value as compact JSON with sorted keys, the form stored in the tables."""
+    return json.dumps(value, separators=(",", ":"), sort_keys=True, ensure_ascii=False)

@@ -1,0 +1,440 @@
+"""Runs: claims, state changes reported by nodes, aborts, moves to another time, and lost runs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+import sqlalchemy as sa
+
+from skyhop.errors import InputError
+from skyhop_testbed.ids import is_id
+from skyhop_testbed.orchestrator import access
+from skyhop_testbed.orchestrator.request_context import (
+    ITSELF,
+    DeniedError,
+    NotFoundError,
+    RequestContext,
+    as_json,
+)
+from skyhop_testbed.states import Change, allowed
+from skyhop_testbed.store.tables import artefact, event, job, node, run, task
+from skyhop_testbed.words import ACTIVE, ENDED, JobKind, Reason, Role, Side, State
+
+_SECOND = 1_000_000_000
+_MAX_CLOCK_LEAD_NS = 86_400 * _SECOND
+"""Longest time by which a reported change may lie in the future; later changes are refused."""
+_MOST_ROWS = 10_000
+_CLOCK_LIMIT_MS = 100.0
+"""Clock offset above which events carry a warning: time stamps are then too inaccurate to relate to
+the 15 s reconfiguration of satellite links."""
+_LARGEST_FENCE, _LATEST_NS = 2**63, 2**62
+_PREEMPTED = frozenset({Reason.SCAVENGER, Reason.BUSY})
+"""Reasons that count as preemption: a run of a job with `at` is then moved to another time."""
+
+
+def get(ctx: RequestContext, name: str) -> sa.RowMapping:
+    """Return a run's row.
+
+    Raises:
+        NotFoundError: there is no such run.
+    """
+    row = ctx.first(sa.select(run).where(run.c.id == name)) if is_id(name) else None
+    if row is None:
+        raise NotFoundError(f"there is no run {name[:40]}")
+    return row
+
+
+def apply(ctx: RequestContext, row: sa.RowMapping, change: Change) -> State:
+    """Apply a state change to a run, and log it as an event; return the resulting state.
+
+    A change that the state machine does not allow has no effect and is logged with `applied` false.
+    It happens when a node reports on a run that was ended meanwhile.
+    """
+    before = State(row["state"])
+    change = _moved_if_preempted(ctx, row, change) if allowed(before, change.state) else change
+    applied = allowed(before, change.state)
+    ctx.execute(
+        sa.insert(event).values(
+            run=row["id"],
+            at_ns=change.at_ns,
+            received_ns=ctx.now_ns,
+            actor=change.actor,
+            state=change.state.value,
+            reason=change.reason.value if change.reason else None,
+            details=as_json(change.details),
+            applied=applied,
+        )
+    )
+    ctx.changed_runs.add(row["id"])
+    if not applied:
+        return before
+    values: dict[str, Any] = {"state": change.state.value}
+    if change.reason is not None or change.state in ENDED:
+        values["reason"] = change.reason.value if change.reason else None
+    if change.state in ENDED and change.at_ns < row["end_ns"] and before is not State.PLANNED:
+        # The run ended early; the rest of its reserved time is free again.
+        values["end_ns"] = max(change.at_ns, row["start_ns"] + 1)
+    ctx.execute(sa.update(run).where(run.c.id == row["id"]).values(**values))
+    if change.state in ENDED or before is State.LOST:
+        ctx.bump_revision(nodes_of(row))
+    return change.state
+
+
+def _moved_if_preempted(ctx: RequestContext, row: sa.RowMapping, change: Change) -> Change:
+    """Return the change.
+
+    If it preempts an `at` run, move the run and return a rescheduling instead.
+    """
+    stopped = change.state in (State.ABORTED, State.SKIPPED) and change.reason in _PREEMPTED
+    if not stopped:
+        return change
+    found = ctx.first(sa.select(job).where(job.c.id == row["job"]))
+    if found is None or found["kind"] != JobKind.AT or found["state"] != "active":
+        return change
+    from skyhop_testbed.orchestrator.planning import move_run, soonest_ns
+
+    moved = move_run(ctx, row, found, soonest_ns(ctx, change.at_ns))
+    details = {**change.details, "because": change.reason.value if change.reason else None}
+    if moved is None:
+        return Change(change.at_ns, change.state, change.actor, Reason.NO_SLOT, details)
+    details |= {"run": moved["id"], "start_ns": moved["start_ns"]}
+    return Change(change.at_ns, State.RESCHEDULED, change.actor, change.reason, details)
+
+
+def claim(ctx: RequestContext, name: str, fence: int, at_ns: int) -> tuple[bool, str]:
+    """Grant a run to its client node, which may then execute it.
+
+    Args:
+        ctx: the request of the node.
+        name: id of the run.
+        fence: fencing token, chosen by the node and stored there before the call; a repeated call
+            with the same token is the same claim.
+        at_ns: time of the claim by the node's clock.
+
+    Returns:
+        whether the claim is granted, and the reason if it is not.
+    """
+    row = get(ctx, name)
+    if row["client"] != ctx.caller.name:
+        return False, "it is another node's"
+    state = State(row["state"])
+    if state in ACTIVE and row["fence"] == fence:
+        return True, ""
+    if state not in (State.PLANNED, State.ARMED):
+        return False, f"it is {state.value}"
+    if fence <= row["fence"]:
+        return False, "a newer claim was granted"
+    ctx.execute(sa.update(run).where(run.c.id == name).values(fence=fence))
+    details = {"fence": fence, **_clock_of(ctx)}
+    apply(ctx, row, Change(at_ns, State.CLAIMED, ctx.caller.actor, None, details))
+    return True, ""
+
+
+def apply_report(ctx: RequestContext, body: dict[str, Any]) -> None:
+    """Apply a node's report of a state change.
+
+    The report's key `new` describes a further run that the node created, for the same trigger.
+
+    Raises:
+        InputError: the report is invalid, or the node may not report this change.
+    """
+    new_run = body.get("new")
+    if new_run:
+        _insert_follow_up(ctx, new_run)
+    change = Change.from_json(body["change"])
+    if not 0 <= change.at_ns <= ctx.now_ns + _MAX_CLOCK_LEAD_NS:
+        raise InputError(f"run {str(body['run'])[:40]}: invalid time of a change: {change.at_ns}")
+    row = get(ctx, str(body["run"]))
+    if ctx.caller.name not in (row["client"], row["server"]):
+        raise InputError(f"run {row['id']} does not run on {ctx.caller.name}")
+    if row["client"] != ctx.caller.name and change.state in ENDED | {State.CLAIMED}:
+        raise InputError(f"run {row['id']}: its server {ctx.caller.name} may not claim or end it")
+    change = Change(change.at_ns, change.state, ctx.caller.actor, change.reason, change.details)
+    fence = change.details.get("fence")
+    if change.state is State.CLAIMED and isinstance(fence, int):
+        if not 0 < fence < _LARGEST_FENCE:
+            raise InputError(f"run {row['id']}: invalid fence {str(fence)[:40]}")
+        if State(row["state"]) is State.CLAIMED and row["fence"] == fence:
+            # The claim was granted already, but the reply did not reach the node.
+            return
+        ctx.execute(sa.update(run).where(run.c.id == row["id"]).values(fence=fence))
+    row = _with_trigger_times(ctx, row, change)
+    if change.state is State.CLAIMED:
+        change = replace(change, details={**change.details, **_clock_of(ctx)})
+    apply(ctx, row, change)
+
+
+def clock_off_ms(health: dict[str, Any]) -> float | None:
+    """Return the clock offset in ms that a node reports, if it deserves a warning; else `None`."""
+    offset_ms = health.get("clock_offset_ms")
+    if not isinstance(offset_ms, int | float) or not abs(offset_ms) > _CLOCK_LIMIT_MS:
+        return None
+    return float(offset_ms)
+
+
+def _clock_of(ctx: RequestContext) -> dict[str, float]:
+    """Return the event detail `clock_offset_ms` of the calling node.
+
+    Empty if its clock is accurate.
+    """
+    health = ctx.connection.scalar(sa.select(node.c.health).where(node.c.name == ctx.caller.name))
+    off_ms = clock_off_ms(json.loads(health or "{}"))
+    return {} if off_ms is None else {"clock_offset_ms": off_ms}
+
+
+def _with_trigger_times(ctx: RequestContext, row: sa.RowMapping, change: Change) -> sa.RowMapping:
+    """Replace the trigger's window in a run's row by the run's actual times; return the row."""
+    times = [change.details.get(key) for key in ("start_ns", "end_ns")]
+    begins = change.state in (State.CLAIMED, State.DEPLOYING)
+    if not begins or not all(isinstance(time_ns, int) for time_ns in times):
+        return row
+    start_ns, end_ns = (int(time_ns) for time_ns in times if time_ns is not None)
+    kind = ctx.connection.scalar(sa.select(job.c.kind).where(job.c.id == row["job"]))
+    if kind != JobKind.TRIGGER or not row["start_ns"] <= start_ns < end_ns < _LATEST_NS:
+        return row
+    chosen = sa.update(run).where(run.c.id == row["id"])
+    ctx.execute(chosen.values(start_ns=start_ns, end_ns=end_ns))
+    return get(ctx, row["id"])
+
+
+def _insert_follow_up(ctx: RequestContext, new_run: dict[str, Any]) -> None:
+    """Insert a run that a node created: the next run within a trigger's window."""
+    name, after = str(new_run["run"]), str(new_run["after"])
+    if not is_id(name) or ctx.first(sa.select(run.c.id).where(run.c.id == name)):
+        return
+    old = get(ctx, after)
+    found = ctx.first(sa.select(job).where(job.c.id == old["job"]))
+    if old["client"] != ctx.caller.name or found is None or found["kind"] != JobKind.TRIGGER:
+        raise InputError(f"run {name}: {after[:40]} is not a triggered run of {ctx.caller.name}")
+    row = {key: old[key] for key in ("job", "client", "server")}
+    start_ns, end_ns = int(new_run["start_ns"]), int(new_run["end_ns"])
+    if not 0 <= start_ns < end_ns < _LATEST_NS:
+        raise InputError(f"run {name}: invalid window from {start_ns} to {end_ns}")
+    row |= {"start_ns": start_ns, "end_ns": end_ns, "after": after}
+    ctx.execute(
+        sa.insert(run).values(id=name, state=State.PLANNED, created_ns=ctx.now_ns, fence=0, **row)
+    )
+
+
+def abort(ctx: RequestContext, name: str, reason: str) -> dict[str, Any]:
+    """Abort a run, planned or in progress; return the run's document.
+
+    Raises:
+        NotFoundError: there is no such run.
+        DeniedError: the caller owns neither its job nor one of its nodes.
+        InputError: the run has ended.
+    """
+    row = get(ctx, name)
+    why = _stop_reason(ctx, row)
+    if State(row["state"]) in ENDED:
+        raise InputError(f"run {name} has ended: it is {row['state']}")
+    apply(
+        ctx,
+        row,
+        Change(ctx.now_ns, State.ABORTED, ctx.caller.actor, why, {"text": reason[:200]}),
+    )
+    end_tasks(ctx, name)
+    ctx.bump_revision(nodes_of(row))
+    return document(ctx, name)
+
+
+def reschedule(ctx: RequestContext, name: str, from_ns: int = 0) -> dict[str, Any]:
+    """Move a planned run of a job with `at` to the nearest free time.
+
+    Return the new run's document.
+
+    Args:
+        ctx: the request of the job's owner or an administrator.
+        name: id of the run.
+        from_ns: earliest start; 0 for `reschedule_after_s` from now.
+
+    Raises:
+        NotFoundError, DeniedError: there is no such run, or its job has another owner.
+        InputError: the run has begun or ended, its job has no `at`, or there is no free time.
+    """
+    from skyhop_testbed.orchestrator.planning import move_run, soonest_ns
+
+    row = get(ctx, name)
+    found = ctx.first(sa.select(job).where(job.c.id == row["job"]))
+    assert found is not None, "runs are of jobs"
+    access.check_owns_job(ctx, found["owner"], f"run {name}")
+    if State(row["state"]) is not State.PLANNED:
+        raise InputError(f"run {name} is {row['state']}: only planned runs can be moved")
+    if found["kind"] != JobKind.AT or found["state"] != "active":
+        raise InputError(
+            f"run {name}: only runs of jobs with `at` can be moved: change its job instead"
+        )
+    earliest_ns = max(from_ns, ctx.now_ns) if from_ns else soonest_ns(ctx)
+    moved = move_run(ctx, row, found, earliest_ns, without=row["job"])
+    if moved is None:
+        raise InputError(f"run {name}: its nodes have no free time left before the end of its job")
+    details = {"run": moved["id"], "start_ns": moved["start_ns"]}
+    apply(ctx, row, Change(ctx.now_ns, State.RESCHEDULED, ctx.caller.actor, Reason.USER, details))
+    return document(ctx, moved["id"])
+
+
+def _stop_reason(ctx: RequestContext, row: sa.RowMapping) -> Reason:
+    owner = ctx.connection.scalar(sa.select(job.c.owner).where(job.c.id == row["job"]))
+    if ctx.caller.is_admin or owner == ctx.caller.name:
+        return Reason.USER
+    if any(access.owns_node(ctx, node) for node in (row["client"], row["server"]) if node):
+        return Reason.OWNER
+    raise DeniedError(f"run {row['id']} is not yours")
+
+
+def end_tasks(ctx: RequestContext, name: str) -> None:
+    """Close the open server tasks of a run as failed."""
+    opened = (task.c.run == name) & (task.c.state == "open")
+    ctx.execute(
+        sa.update(task).where(opened).values(state="failed", result=as_json({"error": "over"}))
+    )
+
+
+def nodes_of(row: sa.RowMapping) -> set[str]:
+    """Return the names of a run's client and server node."""
+    return {name for name in (row["client"], row["server"]) if name}
+
+
+def find_lost(ctx: RequestContext) -> None:
+    """Mark as lost the runs whose end and last event are both longer ago than `lost_after_s`."""
+    limit_ns = round(ctx.settings.lost_after_s * _SECOND)
+    last = (
+        sa.select(sa.func.max(event.c.received_ns)).where(event.c.run == run.c.id).scalar_subquery()
+    )
+    waiting = [State.PLANNED.value, State.ARMED.value, *(state.value for state in ACTIVE)]
+    query = (
+        sa.select(run)
+        .where(run.c.state.in_(waiting))
+        .where(run.c.end_ns + limit_ns < ctx.now_ns)
+        .where(sa.func.coalesce(last, run.c.created_ns) + limit_ns < ctx.now_ns)
+        .limit(500)
+    )
+    for row in ctx.all(query):
+        apply(ctx, row, Change(ctx.now_ns, State.LOST, ITSELF.actor, Reason.OFFLINE))
+        end_tasks(ctx, row["id"])
+
+
+def may_see(ctx: RequestContext, row: sa.RowMapping, owner: str) -> bool:
+    """Return whether the caller may see a run's details; all users may know that the run exists."""
+    if ctx.caller.role is Role.ADMIN or owner == ctx.caller.name:
+        return True
+    return any(access.owns_node(ctx, node) for node in (row["client"], row["server"]) if node)
+
+
+def check_files(ctx: RequestContext, name: str) -> sa.RowMapping:
+    """Return the row of a run whose files the caller may read.
+
+    Files are for the job's owner and administrators, not for owners of nodes.
+
+    Raises:
+        NotFoundError, DeniedError: there is no such run, or its job has another owner.
+    """
+    row = get(ctx, name)
+    owner = ctx.connection.scalar(sa.select(job.c.owner).where(job.c.id == row["job"]))
+    access.check_owns_job(ctx, str(owner), f"run {name}")
+    return row
+
+
+def document(ctx: RequestContext, name: str) -> dict[str, Any]:
+    """Return a run with its events, its files and its job's specification.
+
+    Raises:
+        NotFoundError, DeniedError: there is no such run, or the caller may not see it.
+    """
+    row = get(ctx, name)
+    found = ctx.first(sa.select(job).where(job.c.id == row["job"]))
+    if found is None or not may_see(ctx, row, found["owner"]):
+        raise DeniedError(f"run {name} is not yours")
+    events = ctx.all(sa.select(event).where(event.c.run == name).order_by(event.c.id))
+    files = ctx.all(
+        sa.select(artefact).where(artefact.c.run == name).order_by(artefact.c.side, artefact.c.name)
+    )
+    return {
+        **_row(row, found),
+        "events": [{**e, "details": json.loads(e["details"])} for e in map(dict, events)],
+        "files": [dict(file) for file in files],
+        "spec": json.loads(found["spec"]),
+    }
+
+
+def listing(
+    ctx: RequestContext,
+    *,
+    of_job: str = "",
+    node: str = "",
+    user: str = "",
+    states: Iterable[str] = (),
+    from_ns: int = 0,
+    to_ns: int = 0,
+    limit: int = 0,
+) -> list[dict[str, Any]]:
+    """Return runs that the caller may see, latest first.
+
+    Without `states`, only the next planned run of each job on each node is included: a job that
+    runs every minute has thousands of planned runs.
+
+    Args:
+        ctx: the request.
+        of_job: id or name of a job; "" for all.
+        node: client or server node; "" for all.
+        user: owner of the job; "" for all.
+        states: states of the runs; empty for all.
+        from_ns: start of the time range: runs that end before it are left out; 0 for no limit.
+        to_ns: end of the time range: runs that start after it are left out; 0 for no limit.
+        limit: upper limit on rows; 0 for 100.
+
+    Raises:
+        InputError: there is no such state.
+    """
+    for state in states:
+        if state not in list(State):
+            raise InputError(
+                f'state: "{state[:40]}" is not a state; choose from {", ".join(State)}'
+            )
+    query = sa.select(run, job.c.name.label("job_name"), job.c.owner, job.c.kind).join(job)
+    if not ctx.caller.is_admin:
+        mine = access.my_nodes(ctx)
+        query = query.where(
+            sa.or_(job.c.owner == ctx.caller.name, run.c.client.in_(mine), run.c.server.in_(mine))
+        )
+    for wanted, clause in (
+        (of_job, sa.or_(job.c.name == of_job, job.c.id == of_job)),
+        (node, sa.or_(run.c.client == node, run.c.server == node)),
+        (user, job.c.owner == user),
+        (from_ns, run.c.end_ns > from_ns),
+        (to_ns, run.c.start_ns < to_ns),
+        (list(states), run.c.state.in_(list(states))),
+    ):
+        query = query.where(clause) if wanted else query
+    if not states:
+        query = query.where(~_after_next_planned(ctx.now_ns))
+    query = query.order_by(run.c.start_ns.desc(), run.c.id.desc()).limit(row_limit(limit, 100))
+    return [dict(row) for row in ctx.all(query)]
+
+
+def row_limit(requested: int, usual: int) -> int:
+    """Return the number of rows to list: `requested`, or `usual` if that is 0, capped."""
+    return min(requested if requested > 0 else usual, _MOST_ROWS)
+
+
+def _after_next_planned(now_ns: int) -> sa.ColumnElement[bool]:
+    """Return an SQL condition: the run is planned, and not its job's next run on its client."""
+    to_come = (run.c.state == State.PLANNED) & (run.c.start_ns > now_ns)
+    first = sa.func.min(run.c.start_ns)
+    next_ones = sa.select(run.c.job, run.c.client, first).where(to_come)
+    key = sa.tuple_(run.c.job, run.c.client, run.c.start_ns)
+    return to_come & key.not_in(next_ones.group_by(run.c.job, run.c.client))
+
+
+def _row(row: sa.RowMapping, found: sa.RowMapping) -> dict[str, Any]:
+    return {**row, "job_name": found["name"], "owner": found["owner"], "kind": found["kind"]}
+
+
+def side_of(row: sa.RowMapping, node: str) -> Side | None:
+    """Return the side (client or server) of a run that a node executes; `None` if neither."""
+    if node == row["client"]:
+        return Side.CLIENT
+    return Side.SERVER if node == row["server"] else None

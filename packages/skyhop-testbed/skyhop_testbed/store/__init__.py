@@ -1,0 +1,1 @@
+"""Database of the orchestrator in SQLite: its `tables`, and their opening."""

@@ -1,0 +1,582 @@
+"""Access control over gRPC: every role with every procedure, and every wrong credential.
+
+All calls are within this process; test_testbed_served.py tests TLS and subprocesses.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import grpc
+import pytest
+from testbed_harness import job
+from testbed_line import Local, local
+
+from command_line import run_here
+from skyhop.errors import InputError, RunError
+from skyhop_testbed.cli.testbed_events import print_events
+from skyhop_testbed.client import VARIABLE, Testbed
+from skyhop_testbed.ids import new_id
+from skyhop_testbed.job import read_job
+from skyhop_testbed.keys import is_signed, make_request
+from skyhop_testbed.orchestrator import archive
+from skyhop_testbed.orchestrator import procedures as procedures_of
+from skyhop_testbed.orchestrator.access import ALLOWED_ROLES
+from skyhop_testbed.orchestrator.request_context import ITSELF
+from skyhop_testbed.protocol import testbed_pb2 as pb
+from skyhop_testbed.protocol import testbed_pb2_grpc as stubs
+from skyhop_testbed.words import Role
+
+_USERS = ("Testbed", "Administration")
+_OUT = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED)
+
+
+_OFTEN = 100_000.0
+"""Rate limit for tests, which send more requests than users do."""
+
+
+@pytest.fixture(scope="module")
+def testbed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Local]:
+    """Yield a testbed in this process."""
+    with local(tmp_path_factory.mktemp("testbed") / "state") as made:
+        with made.testbed() as admin:
+            admin.put_config({"requests_per_minute": _OFTEN, "refused_per_minute": _OFTEN})
+            for name, role in (("ann", "user"), ("pia", "user-priv")):
+                admin.put_user({"name": name, "role": role})
+            admin.put_node({"name": "a", "owner": "ann"})
+        yield made
+
+
+def procedures() -> list[tuple[str, str]]:
+    services = pb.DESCRIPTOR.services_by_name
+    return [(name, m.name) for name in (*_USERS, "Agent") for m in services[name].methods]
+
+
+def code_of(call: Callable[[], Any]) -> grpc.StatusCode:
+    """Return the status code of a call; of a stream, that of its first message."""
+    try:
+        answer = call()
+        if hasattr(answer, "__next__"):
+            next(answer)
+    except StopIteration:
+        return grpc.StatusCode.OK
+    except grpc.RpcError as error:
+        return error.code()
+    return grpc.StatusCode.OK
+
+
+def called(channel: grpc.Channel, service: str, name: str, token: str | None) -> grpc.StatusCode:
+    stub = getattr(stubs, f"{service}Stub")(channel)
+    method = pb.DESCRIPTOR.services_by_name[service].methods_by_name[name]
+    asked: Any = getattr(pb, method.input_type.name)()
+    metadata = (("authorization", f"Bearer {token}"),) if token is not None else ()
+    if method.client_streaming:
+        asked = iter([asked])
+    return code_of(lambda: getattr(stub, name)(asked, metadata=metadata, timeout=10))
+
+
+def test_every_procedure_is_for_those_that_the_table_says(testbed: Local) -> None:
+    users = testbed.channel(testbed.users)
+    with testbed.testbed() as admin:
+        tokens = {
+            Role.ADMIN: admin.issue_token("admin"),
+            Role.USER: admin.issue_token("ann"),
+            Role.USER_PRIV: admin.issue_token("pia"),
+        }
+    agent = testbed.agent("roles")
+    seen = 0
+    for service, name in procedures():
+        if service == "Agent":
+            method = pb.DESCRIPTOR.services_by_name[service].methods_by_name[name]
+            asked: Any = getattr(pb, method.input_type.name)()
+            asked = iter([asked]) if method.client_streaming else asked
+            assert code_of(lambda a=asked, n=name: getattr(agent, n)(a, timeout=10)) not in _OUT, (
+                name
+            )
+            # The users' port does not offer the procedures of nodes.
+            code = called(users, service, name, tokens[Role.ADMIN])
+            assert code is grpc.StatusCode.UNIMPLEMENTED, name
+            continue
+        for role, token in tokens.items():
+            code = called(users, service, name, token)
+            refused = code is grpc.StatusCode.PERMISSION_DENIED
+            assert refused == (role not in ALLOWED_ROLES[name]), (name, role, code)
+            seen += 1
+        for wrong in (None, "", "x" * 43, tokens[Role.USER][:-2]):
+            assert called(users, service, name, wrong) is grpc.StatusCode.UNAUTHENTICATED, name
+            seen += 1
+    assert {name for _, name in procedures()} == set(ALLOWED_ROLES)
+    assert seen == 7 * sum(service in _USERS for service, _ in procedures())
+
+
+def test_an_invitation_enrols_once(testbed: Local) -> None:
+    with testbed.testbed() as admin:
+        admin.put_node({"name": "new"})
+        token = admin.invitation("new")["token"]
+    for node, secret in (("new", "x" * 43), ("a", token)):
+        with pytest.raises(grpc.RpcError) as caught:
+            testbed.enrol(node, secret)
+        assert caught.value.code() is grpc.StatusCode.UNAUTHENTICATED
+    first = testbed.enrol("new", token)
+    with pytest.raises(grpc.RpcError, match="used before"):
+        testbed.enrol("new", token)
+    # Enrolling the node again revokes its old certificate.
+    with testbed.testbed() as admin:
+        second = testbed.enrol("new", admin.invitation("new")["token"])
+    old, new = (stubs.AgentStub(testbed.channel(testbed.agents, *pair)) for pair in (first, second))
+    assert code_of(lambda: new.Report(pb.Batch(), timeout=5)) is grpc.StatusCode.OK
+    assert code_of(lambda: old.Report(pb.Batch(), timeout=5)) is grpc.StatusCode.UNAUTHENTICATED
+
+
+def test_a_request_for_another_name_gets_a_certificate_of_the_nodes_own(testbed: Local) -> None:
+    with testbed.testbed() as admin:
+        admin.put_node({"name": "honest"})
+        token = admin.invitation("honest")["token"]
+    key, request = make_request("a")
+    stub = stubs.EnrolmentStub(testbed.channel(testbed.users))
+    pem = stub.Enrol(pb.EnrolRequest(node="honest", token=token, csr_pem=request)).certificate_pem
+    agent = stubs.AgentStub(testbed.channel(testbed.agents, key, pem))
+    order = next(agent.Follow(pb.FollowRequest(), timeout=5))
+    assert b'"node":"honest"' in order.schedule.body
+
+
+def test_a_renewed_certificate_is_good_beside_the_old_one(testbed: Local) -> None:
+    agent = testbed.agent("renewed")
+    key, request = make_request("renewed")
+    pem = agent.Renew(pb.RenewRequest(csr_pem=request), timeout=5).certificate_pem
+    renewed = stubs.AgentStub(testbed.channel(testbed.agents, key, pem))
+    for each in (agent, renewed):
+        assert code_of(lambda e=each: e.Report(pb.Batch(), timeout=5)) is grpc.StatusCode.OK
+    with pytest.raises(grpc.RpcError, match="certificate request"):
+        agent.Renew(pb.RenewRequest(csr_pem=b"nonsense"), timeout=5)
+
+
+def test_orders_are_signed(testbed: Local) -> None:
+    with testbed.testbed() as admin:
+        admin.put_node({"name": "signed"})
+        token = admin.invitation("signed")["token"]
+    key, request = make_request("signed")
+    stub = stubs.EnrolmentStub(testbed.channel(testbed.users))
+    given = stub.Enrol(pb.EnrolRequest(node="signed", token=token, csr_pem=request))
+    agent = stubs.AgentStub(testbed.channel(testbed.agents, key, given.certificate_pem))
+    schedule = next(agent.Follow(pb.FollowRequest(), timeout=5)).schedule
+    assert is_signed(given.orders_key, schedule.body, schedule.signature)
+    assert not is_signed(given.orders_key, schedule.body + b" ", schedule.signature)
+
+
+def test_a_token_that_was_taken_back_is_refused(testbed: Local) -> None:
+    with testbed.testbed() as admin:
+        credential = admin.credential("pia", "to be revoked")
+        with Testbed(credential) as pia:
+            assert pia.profile()["name"] == "pia"
+            assert admin.revoke_tokens("pia", "to be revoked") == 1
+            with pytest.raises(InputError, match="not known"):
+                pia.profile()
+
+
+@contextlib.contextmanager
+def limited(testbed: Local, **limits: float) -> Iterator[None]:
+    """Set rate limits of a testbed for the duration of the context."""
+
+    def put(values: dict[str, float]) -> None:
+        with testbed.orchestrator.writing(ITSELF) as ctx:
+            procedures_of.put_config(ctx, values)
+        testbed.clock.sleep(61)
+
+    put(limits)
+    try:
+        yield
+    finally:
+        put(dict.fromkeys(limits, _OFTEN))
+
+
+def test_requests_are_limited_per_minute(testbed: Local) -> None:
+    with testbed.testbed() as admin:
+        credential = admin.credential("ann")
+    with Testbed(credential) as ann, limited(testbed, requests_per_minute=5):
+        said = [_said(ann) for _ in range(7)]
+        testbed.clock.sleep(59)
+        said.append(_said(ann))
+        testbed.clock.sleep(2)
+        then = _said(ann)
+    assert said[:5] == ["ann"] * 5
+    assert all("more than 5 requests per minute" in each for each in said[5:])
+    assert then == "ann"
+
+
+def test_wrong_tokens_are_limited_per_minute(testbed: Local) -> None:
+    users = testbed.channel(testbed.users)
+    with testbed.testbed() as admin:
+        token = admin.issue_token("ann")
+    with limited(testbed, refused_per_minute=3):
+        codes = [called(users, "Testbed", "ListNodes", "x" * 43) for _ in range(5)]
+        known = called(users, "Testbed", "ListNodes", token)
+    assert codes[:3] == [grpc.StatusCode.UNAUTHENTICATED] * 3
+    assert codes[3:] == [grpc.StatusCode.RESOURCE_EXHAUSTED] * 2
+    assert known is grpc.StatusCode.OK, "one who guesses keeps out no other"
+
+
+def _said(user: Testbed) -> str:
+    try:
+        return str(user.profile()["name"])
+    except RunError as error:
+        return str(error)
+
+
+def test_a_new_schedule_reaches_all_who_follow(testbed: Local) -> None:
+    names = [f"f{number}" for number in range(10)]
+    with testbed.testbed() as admin:
+        streams = [testbed.agent(name).Follow(pb.FollowRequest()) for name in names]
+        first = [next(stream).schedule.revision for stream in streams]
+        for number in range(20):
+            when = f'at = "2099-01-01T{number:02}:00:00Z"'
+            admin_submit(admin, job(f"f{number}", when, nodes=f'["{names[number % 10]}"]'))
+        listed = ", ".join(f'"{name}"' for name in names)
+        admin_submit(admin, job("all", 'at = "2099-01-02T00:00:00Z"', nodes=f"[{listed}]"))
+    testbed.silences.clear()
+    for revision, stream in zip(first, streams, strict=True):
+        schedule = next(stream).schedule
+        assert schedule.revision > revision
+        assert b'"id":"all"' in schedule.body
+        assert len(json.loads(schedule.body)["runs"]) == 3
+        stream.cancel()
+    assert testbed.silences == [], "all streams were notified, none fell back to polling"
+
+
+def test_a_missed_notification_is_made_up_for_by_polling(testbed: Local) -> None:
+    stream = testbed.agent("untold").Follow(pb.FollowRequest())
+    next(stream)
+    testbed.silences.clear()
+    with mock.patch.object(testbed.orchestrator, "_listeners", []), testbed.testbed() as admin:
+        admin_submit(admin, job("unheard", 'at = "2099-01-01T00:00:00Z"', nodes='["untold"]'))
+    assert b'"id":"unheard"' in next(stream).schedule.body
+    assert testbed.silences == [20.0]
+    stream.cancel()
+
+
+def admin_submit(admin: Testbed, text: str) -> None:
+    admin._call("SubmitJob", pb.JobText(toml=text))
+
+
+_YES, _NO, _NONE = (
+    grpc.StatusCode.OK,
+    grpc.StatusCode.PERMISSION_DENIED,
+    grpc.StatusCode.NOT_FOUND,
+)
+_OTHERS: list[tuple[str, Any, dict[str, grpc.StatusCode]]] = [
+    ("GetRun", lambda it: pb.RunName(run=it.run), {"stranger": _NO, "priv": _NO}),
+    ("WatchRun", lambda it: pb.RunName(run=it.run), {"stranger": _NO, "priv": _NO}),
+    (
+        "Fetch",
+        lambda it: pb.FetchRequest(run=it.run, side="client", name="x"),
+        # Only the user reads the files; node owners see that they exist.
+        {
+            "user": _NONE,
+            "admin": _NONE,
+            **dict.fromkeys(("host", "server", "stranger", "priv"), _NO),
+        },
+    ),
+    (
+        "SetScavenger",
+        lambda it: pb.SetScavengerRequest(node=it.node, mode="auto"),
+        dict.fromkeys(("user", "server", "stranger", "priv"), _NO),
+    ),
+    (
+        "SetPolicy",
+        lambda it: pb.SetPolicyRequest(node=it.node, json="{}"),
+        dict.fromkeys(("user", "server", "stranger", "priv"), _NO),
+    ),
+    (
+        "ModifyJob",
+        lambda it: pb.ModifyJobRequest(job=it.job, toml=it.text),
+        dict.fromkeys(("host", "server", "stranger", "priv"), _NO),
+    ),
+    (
+        "AbortRun",
+        lambda it: pb.AbortRunRequest(run=it.run),
+        {"stranger": _NO, "priv": _NO},
+    ),
+    (
+        "RescheduleRun",
+        lambda it: pb.RescheduleRunRequest(run=it.run),
+        dict.fromkeys(("host", "server", "stranger", "priv"), _NO),
+    ),
+    (
+        "CancelJob",
+        lambda it: pb.JobName(job=it.job),
+        # The owner of the server node may abort a run there, but not cancel the job.
+        {"server": _NO, "stranger": _NO, "priv": _NO},
+    ),
+]
+"""Calls that name a job, run, file or node, and the status codes other than OK by role.
+
+The job belongs to `user`; `host` owns its client node, and `server` its server node.
+"""
+_ROLES = ("stranger", "priv", "server", "host", "user", "admin")
+_LISTS: list[tuple[str, Any, set[str]]] = [
+    ("ListJobs", lambda _: pb.ListJobsRequest(user="user"), {"user", "host", "server", "admin"}),
+    ("ListJobs", lambda it: pb.ListJobsRequest(node=it.node), {"user", "host", "server", "admin"}),
+    ("ListRuns", lambda it: pb.ListRunsRequest(job=it.job), {"user", "host", "server", "admin"}),
+    ("ListRuns", lambda _: pb.ListRunsRequest(user="user"), {"user", "host", "server", "admin"}),
+    ("ListRuns", lambda it: pb.ListRunsRequest(node=it.node), {"user", "host", "server", "admin"}),
+]
+"""Listing calls, and the roles that see the job or its run in them."""
+
+
+@dataclass(frozen=True)
+class _Others:
+    """Another user's job, its run, its client node and its job file."""
+
+    job: str
+    run: str
+    node: str
+    text: str
+
+
+@pytest.fixture
+def others_job(testbed: Local) -> Iterator[tuple[_Others, dict[str, Testbed]]]:
+    """Yield a job of `user` on a node of `host` with a server of `server`, and all clients."""
+    roles = {"user": "user", "host": "user", "server": "user", "stranger": "user"}
+    with contextlib.ExitStack() as stack, testbed.testbed() as admin:
+        for name, role in (*roles.items(), ("priv", "user-priv")):
+            admin.put_user({"name": name, "role": role})
+        admin.put_node({"name": "client-node", "owner": "host"})
+        admin.put_node({"name": "server-node", "owner": "server", "address": "192.0.2.7"})
+        users = {"admin": admin}
+        for name in (*roles, "priv"):
+            users[name] = stack.enter_context(Testbed(admin.credential(name)))
+        keys = {"nodes": '["client-node"]', "server": '"server-node"'}
+        run = 'client = ["true"]\nserve = ["true"]'
+        text = job("theirs", 'at = "2099-03-01T00:00:00Z"', **keys, run=run)
+        admin_submit(users["user"], text)
+        (row,) = users["user"].runs(job="theirs")
+        yield _Others(row["job"], row["id"], "client-node", text), users
+        with contextlib.suppress(InputError):
+            users["user"].cancel("theirs")
+
+
+def asked_by(user: Testbed, name: str, asked: Any) -> grpc.StatusCode:
+    stub = getattr(user._testbed, name)
+    return code_of(lambda: stub(asked, metadata=user._metadata, timeout=10))
+
+
+def test_access_to_another_users_objects_is_as_in_the_tables(
+    others_job: tuple[_Others, dict[str, Testbed]],
+) -> None:
+    theirs, users = others_job
+    for name, ask, codes in _OTHERS[:5]:
+        for role in _ROLES:
+            code = asked_by(users[role], name, ask(theirs))
+            assert code is codes.get(role, _YES), (name, role, code)
+    for name, ask, seen in _LISTS:
+        for role in _ROLES:
+            rows = users[role]._rows(name, ask(theirs))
+            assert bool(rows) == (role in seen), (name, role, rows)
+    # The changing procedures: roles without permission first, then one with it.
+    for name, ask, codes in _OTHERS[5:]:
+        for role in _ROLES:
+            if codes.get(role, _YES) is not _YES:
+                code = asked_by(users[role], name, ask(theirs))
+                assert code is codes[role], (name, role, code)
+    (row,) = users["user"].runs(job="theirs")
+    assert (row["id"], row["state"]) == (theirs.run, "planned"), "refused calls have no effect"
+    # The tables cover each procedure that names a job, run or user.
+    named = {
+        method.name
+        for method in pb.DESCRIPTOR.services_by_name["Testbed"].methods
+        if {f.name for f in method.input_type.fields} & {"job", "run", "user"}
+    }
+    assert named == {name for name, *_ in (*_OTHERS[:3], *_OTHERS[5:], *_LISTS)} | {"TriggerLog"}
+
+
+@pytest.mark.parametrize(
+    ("name", "role"),
+    [
+        *(("AbortRun", role) for role in ("server", "host", "user", "admin")),
+        *(("CancelJob", role) for role in ("host", "user", "admin")),
+        *(("ModifyJob", role) for role in ("user", "admin")),
+    ],
+)
+def test_who_may_abort_or_change_another_users_objects(
+    others_job: tuple[_Others, dict[str, Testbed]], name: str, role: str
+) -> None:
+    theirs, users = others_job
+    (ask,) = (ask for other, ask, _ in _OTHERS if other == name)
+    assert asked_by(users[role], name, ask(theirs)) is _YES
+
+
+def test_nodes_take_part_in_their_own_runs_alone(
+    testbed: Local, others_job: tuple[_Others, dict[str, Testbed]]
+) -> None:
+    theirs, users = others_job
+    other = testbed.agent("other-node")
+    claimed = other.Claim(pb.ClaimRequest(run=theirs.run, fence=1, at_ns=1), timeout=5)
+    assert (claimed.granted, claimed.reason) == (False, "it is another node's")
+    file = pb.InputRequest(job=theirs.job, name="x")
+    assert code_of(lambda: other.Input(file, timeout=5)) is _NONE
+    for side in ("client", "server"):
+        named = pb.RunName(run=theirs.run, side=side)
+        assert code_of(lambda n=named: other.UploadState(n, timeout=5)) is _NO
+        chunk = pb.Chunk(run=theirs.run, side=side, name="x", data=b"x")
+        assert code_of(lambda c=chunk: other.Upload(iter([c]), timeout=5)) is _NO
+    (row,) = users["user"].runs(job="theirs")
+    assert row["state"] == "planned"
+
+
+def test_planned_runs_are_listed_once_per_job_and_node(testbed: Local) -> None:
+    with testbed.testbed() as admin:
+        for node in ("early", "late"):
+            admin.put_node({"name": node})
+        when = 'cron = "30 * * * *"'
+        admin_submit(admin, job("hourly", when, nodes='["early", "late"]'))
+        found = admin.runs(job="hourly")
+        assert sorted(each["client"] for each in found) == ["early", "late"]
+        planned = admin.runs(job="hourly", states=["planned"], limit=1000)
+        assert len(planned) > 2 * 24
+        first_ns = min(each["start_ns"] for each in planned)
+        assert {each["start_ns"] for each in found} == {first_ns}
+
+
+def test_other_users_job_names_are_hidden(testbed: Local) -> None:
+    with testbed.testbed() as admin:
+        admin.put_user({"name": "ben", "role": "user"})
+        with Testbed(admin.credential("ben")) as ben:
+            text = job("secret", 'at = "2099-02-01T00:00:00Z"', nodes='["a"]')
+            admin_submit(ben, text)
+        admin.put_user({"name": "eve", "role": "user"})
+        (row,) = admin.runs(job="secret", states=["planned"])
+        with Testbed(admin.credential("eve")) as eve:
+            assert eve.runs(node="a", states=["planned"]) == eve.runs(job=row["job"]) == []
+            with pytest.raises(InputError, match="there is no job secret of yours"):
+                eve.runs(job="secret")
+            assert eve.jobs() == []
+            with pytest.raises(InputError, match="not yours"):
+                eve.run(row["id"])
+            with pytest.raises(InputError, match="not yours"):
+                eve.abort(row["id"])
+            with pytest.raises(InputError, match="not yours"):
+                eve.fetch(row["id"], Path("nowhere"))
+            # All users see that the node is reserved, and by whom.
+            (booked,) = [r for r in eve.calendar(["a"], 0, 2**62) if r["id"] == row["id"]]
+            assert (booked["owner"], booked["job_name"]) == ("ben", "")
+            with pytest.raises(InputError, match="there is no run"):
+                eve.run(new_id(0))
+
+
+@pytest.fixture
+def answers_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Answer queries of stored telemetry in this process instead of a subprocess."""
+
+    def answer(
+        command: list[str], *, stdout: Any, **others: Any
+    ) -> subprocess.CompletedProcess[bytes]:
+        errors = io.StringIO()
+        status = archive.respond(json.loads(others["input"]), stdout, errors)
+        return subprocess.CompletedProcess(command, status, None, errors.getvalue().encode())
+
+    monkeypatch.setattr(archive.subprocess, "run", answer)
+
+
+@pytest.mark.usefixtures("answers_here")
+def test_stored_telemetry_is_read_in_steps_and_by_triggers(testbed: Local) -> None:
+    now_ns = testbed.clock.ns // 10**9 * 10**9
+    agent = testbed.agent("measured")
+    samples = [{"time_ns": now_ns + n * 10**9, "pop_ping_latency_ms": 20.0 * n} for n in range(4)]
+    told = pb.Event(seq=1, at_ns=now_ns, kind="telemetry", json=json.dumps({"samples": samples}))
+    agent.Report(pb.Batch(events=[told]))
+    with testbed.testbed() as admin:
+        fields, end_ns = ["pop_ping_latency_ms"], now_ns + 10**10
+        frame = admin.telemetry("measured", now_ns, end_ns, fields)
+        assert frame["pop_ping_latency_ms"].to_list() == [0.0, 20.0, 40.0, 60.0]
+        assert admin.telemetry("measured", now_ns, end_ns, fields, 2 * 10**9).height < 4
+        looks = admin.test_trigger("pop_ping_latency_ms > 30", "measured", now_ns, end_ns)
+        assert [look["outcome"] for look in looks].count("fired") == 1
+        for wrong, said in (
+            (lambda: admin.telemetry("measured", 0, end_ns, ["bogus"]), 'no field "bogus"'),
+            (lambda: admin.test_trigger("tilt >", "measured", 0, end_ns), "trigger"),
+            (lambda: admin.telemetry("a", 0, end_ns), 'the testbed: .* no telemetry of a node "a"'),
+            (lambda: admin.telemetry("nowhere", 0, end_ns), "there is no node nowhere"),
+        ):
+            with pytest.raises(InputError, match=said) as caught:
+                wrong()
+            assert "\n" not in str(caught.value)
+            assert str(testbed.directory) not in str(caught.value)
+
+
+def skyhop(testbed: Local, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run a `skyhop testbed` command as an administrator."""
+    with mock.patch.dict(os.environ, {VARIABLE: str(testbed.directory / "admin.json")}):
+        return run_here(testbed.directory.parent, "testbed", *words)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("trigger test tilt>1 --history nowhere", "nowhere: there is no such directory"),
+        ("runs --state bogus", 'state: "bogus" is not a state; choose from planned, armed, '),
+        ("runs --job nope", "there is no job nope of yours"),
+        ("trigger log --job nope", "there is no job nope of yours"),
+        ("trigger log --node nope", "there is no node nope"),
+        ("jobs --node nope", "there is no node nope"),
+        ("tokens revoke ann nope", 'ann has no token with the label or id "nope"'),
+        ("tokens revoke absent", "there is no user absent"),
+        (
+            "tokens issue ann -o ann.testbed --days -1",
+            "the expiry of a credential must be in the future",
+        ),
+        ("check wrong.toml --offline", 'kernel: cc "nonsense;rm": expected a congestion control'),
+        ("policy a wrong.toml", "wrong.toml: not a JSON object; skyhop testbed policy a prints"),
+        ("policy a nowhere.json", "nowhere.json: No such file"),
+        ("serve --users nonsense --state new", '--users "nonsense": expected HOST:PORT'),
+        ("serve --web 127.0.0.1:99999 --state new", '--web "127.0.0.1:99999": expected HOST'),
+    ],
+)
+def test_wrong_arguments_are_refused_in_a_line(testbed: Local, words: str, said: str) -> None:
+    wrong = job("x", run='client = ["true"]\nnetwork = "veth"\n[kernel]\ncc = "nonsense;rm"')
+    (testbed.directory.parent / "wrong.toml").write_text(wrong)
+    done = skyhop(testbed, *words.split())
+    assert (done.returncode, done.stdout) == (2, ""), done
+    assert said in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert not (testbed.directory.parent / "new").exists()
+
+
+def test_commands_print_json_and_events_in_words(testbed: Local) -> None:
+    place = testbed.directory.parent
+    (place / "mine.toml").write_text(job("mine", 'at = "2099-05-01T00:00:00Z"', length='"90 s"'))
+    with testbed.testbed() as admin:
+        made = admin.submit(place / "mine.toml")
+        (planned,) = admin.runs(job="mine")
+    printed = skyhop(testbed, "job", "mine").stdout
+    assert read_job(printed) == read_job((place / "mine.toml").read_text())
+    slot = json.loads(skyhop(testbed, "next", "a", "--json").stdout)
+    assert slot["nodes"] == ["a"]
+    modified = json.loads(skyhop(testbed, "modify", "mine", "mine.toml", "--json").stdout)
+    assert modified["id"] != made["id"]
+    assert json.loads(skyhop(testbed, "cancel", "mine", "--json").stdout)["state"] == "cancelled"
+    assert json.loads(skyhop(testbed, "scavenger", "a", "auto", "--json").stdout)["name"] == "a"
+    shown = skyhop(testbed, "run", planned["id"])
+    assert "skipped (job-ended) user:admin" in shown.stdout
+
+
+def test_events_of_a_run_are_printed_in_words_and_units(capsys: pytest.CaptureFixture[str]) -> None:
+    moved = {"rx_bytes": 12_345_678, "tx_bytes": 999, "counted": "bytes of its sockets"}
+    details = {"exit": 1, "traffic": moved, "began_ns": 10**9, "ended_ns": 3 * 10**9, "fence": 7}
+    event = {"at_ns": 0, "state": "failed", "reason": "exit", "actor": "node:a", "details": details}
+    claimed = {**event, "state": "claimed", "reason": None, "details": {"clock_offset_ms": 250.4}}
+    print_events([event, claimed])
+    first, second = capsys.readouterr().out.splitlines()
+    assert first.endswith(
+        "failed (exit) node:a exit status 1; received 12.3 MB, sent 999 byte "
+        "(bytes of its sockets); ran for 2.0 s"
+    )
+    assert second.endswith("claimed node:a its clock is +250 ms off")

@@ -1,0 +1,302 @@
+"""Figures and tables for papers: widths, formats, files, and captions."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+import pytest
+from conftest import Skyhop
+from matplotlib.axis import Tick
+from matplotlib.text import Text
+from test_study_report import LATE, PANELS, SUM
+
+from skyhop.analysis.run_timeline import run_timeline
+from skyhop.analysis.tables import Column, Table
+from skyhop.cli.figures import figure_files
+from skyhop.data.figure_files import FIGURE_KINDS, FIGURE_WIDTHS, FigureWidth
+from skyhop.data.reading import read_runs, run_record
+from skyhop.errors import InputError
+from skyhop.figures import comparison_figure, path_figure, run_figure
+from skyhop.figures.charts import draw_chart
+from skyhop.figures.style import Sheet
+from skyhop.report import FigureFiles, write_figure, write_report
+from skyhop.report.latex import latex_table
+from skyhop.runs import Run
+from skyhop.study import load_study, run_study
+from skyhop.study.charts import ChartSource, chart_of
+from small_study import write
+from synthetic_run import SyntheticRun
+
+WIDTHS_IN = {"page": 11.0, "two-column": 7.16, "one-column": 3.5}
+LEAST_PT = 6.0
+NARROW_FIRST = [
+    width if width == "one-column" else pytest.param(width, marks=pytest.mark.soak)
+    for width in FIGURE_WIDTHS
+]
+"""Figure widths: the narrowest always, because it is the hardest to fit; others in soak."""
+
+pytestmark = pytest.mark.filterwarnings("error::UserWarning")
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("runs")
+    SyntheticRun(("cubic", "bbr"), 12.0, probe=True, apps=("requests",)).write(place / "both")
+    SyntheticRun(("a-rather-long-name-of-mine",), 12.0).write(place / "mine")
+    return place
+
+
+@pytest.fixture(scope="module")
+def studied(tmp_path_factory: pytest.TempPathFactory) -> ChartSource:
+    """Run a study with every kind of panel; return the source of its charts."""
+    place = tmp_path_factory.mktemp("studied")
+    published = [{"metric": "goodput", "by": ["cc"], "values": [["bbr", 9.5]]}]
+    keys = {"panel": list(PANELS), "metric": [LATE, SUM], "published": published}
+    study = load_study(write(place / "s.toml", **keys))
+    done = run_study(study, place / "out", jobs=2)
+    read = cache(lambda run: run_record(Run(done.directory.runs / run)))
+    return ChartSource(study, done.results, read)
+
+
+@pytest.fixture(scope="module")
+def charts(studied: ChartSource) -> dict[str, Any]:
+    """Return the chart of each panel by its title; None for a table."""
+    return {panel.title: chart_of(panel, studied) for panel in studied.study.file.panel}
+
+
+def test_every_width_is_tested() -> None:
+    assert set(WIDTHS_IN) == set(FIGURE_WIDTHS) == set(get_args(FigureWidth))
+
+
+@pytest.mark.parametrize("width", NARROW_FIRST)
+def test_figures_of_runs_fit_their_width(runs: Path, width: FigureWidth) -> None:
+    records = read_runs([runs / "both", runs / "mine"])
+    check_fits(run_figure(records[0], width=width), width)
+    check_fits(comparison_figure(records, width=width), width)
+    check_fits(path_figure(runs / "both" / "path.parquet", width=width), width)
+
+
+@pytest.mark.parametrize("width", NARROW_FIRST)
+def test_figures_of_studies_fit_their_width(charts: dict[str, Any], width: FigureWidth) -> None:
+    drawn = [draw_chart(chart, width) for chart in charts.values() if chart is not None]
+    tables = [panel for panel in PANELS if panel["kind"] in ("table", "comparison")]
+    assert len(drawn) == len(PANELS) - len(tables)
+    for figure in drawn:
+        check_fits(figure, width)
+
+
+def check_fits(figure: Sheet, width: FigureWidth) -> None:
+    """Check that a figure has the given width, readable texts, and nothing cut off."""
+    assert figure.get_figwidth() == WIDTHS_IN[width]
+    figure.draw_without_rendering()
+    right, top = figure.bbox.width, figure.bbox.height
+    texts = [text for text in figure.findobj(Text) if text.get_visible() and text.get_text()]
+    # Labels of ticks outside an axis's limits are not drawn, so they are not checked.
+    ticks = [label for tick in figure.findobj(Tick) for label in (tick.label1, tick.label2)]
+    shown = [text for text in texts if text not in ticks]
+    assert shown
+    for text in shown:
+        assert text.get_fontsize() >= LEAST_PT, text
+        box = text.get_window_extent()
+        assert box.x0 > -2, text
+        assert box.x1 < right + 2, text
+        assert box.y0 > -2, text
+        assert box.y1 < top + 2, text
+    legends = [ax.get_legend().get_window_extent() for ax in figure.axes if ax.get_legend()]
+    for legend in legends:
+        assert legend.x0 > -2
+        assert legend.x1 < right + 2
+    drawn = [ax for ax in figure.axes if ax.axison and ax.get_label() != "<colorbar>"]
+    assert all(ax.get_window_extent().width > 0.08 * right for ax in drawn)
+
+
+@pytest.mark.parametrize("width", NARROW_FIRST)
+def test_pdfs_are_as_wide_as_a_column(runs: Path, tmp_path: Path, width: FigureWidth) -> None:
+    write_figure([runs / "mine"], tmp_path / "x.pdf", width=width)
+    page = re.search(rb"/MediaBox \[ ?0 0 ([\d.]+) ", (tmp_path / "x.pdf").read_bytes())
+    assert page is not None
+    assert float(page[1]) == pytest.approx(72 * WIDTHS_IN[width], abs=0.1)
+
+
+@pytest.mark.usefixtures("pictures")
+def test_files_have_the_given_directory_and_formats(
+    skyhop: Skyhop, runs: Path, tmp_path: Path
+) -> None:
+    done = skyhop("report", runs / "mine", "-o", "r.html", "--figures", "my figs",
+                  "--format", "pdf", "--format", "svg", "--width", "one-column")  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    found = {file.name for file in (tmp_path / "my figs").iterdir()}
+    assert found == {f"{name}.{kind}" for name in ("path", "run-1-mine") for kind in ("pdf", "svg")}
+    page = (tmp_path / "r.html").read_text("utf-8")
+    assert 'href="my%20figs/path.pdf"' in page
+    svg = (tmp_path / "my figs" / "path.svg").read_text("utf-8")
+    assert re.search(r'<svg[^>]* width="252pt"', svg)
+    assert not (tmp_path / "r-figures").exists()
+
+
+def test_a_single_figure_has_the_format_of_its_name(
+    skyhop: Skyhop, runs: Path, tmp_path: Path
+) -> None:
+    done = skyhop("report", runs / "mine", "-o", "one.svg", "--width", "two-column")
+    assert done.returncode == 0, done.stderr
+    assert "figure: one.svg" in done.stderr
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["one.svg"]
+    text = (tmp_path / "one.svg").read_text("utf-8")
+    assert re.search(r'<svg[^>]* width="515.52pt"', text)
+
+
+@pytest.mark.usefixtures("pictures")
+def test_figures_of_all_formats_go_to_the_given_directory(runs: Path, tmp_path: Path) -> None:
+    wanted = FigureFiles(tmp_path / "paper")
+    write_report([runs / "mine"], tmp_path / "r.html", figures=wanted)
+    (tmp_path / "paper" / "path.pdf").write_bytes(b"mine")
+    write_report([runs / "mine"], tmp_path / "r.html", figures=replace(wanted, kinds=("png",)))
+    # Files in a directory that the user gave are overwritten, never removed.
+    kinds = {file.suffix[1:] for file in (tmp_path / "paper").glob("path.*")}
+    assert kinds == set(FIGURE_KINDS)
+    assert (tmp_path / "paper" / "path.pdf").read_bytes() == b"mine"
+
+
+def test_wrong_options_are_named_before_any_work(skyhop: Skyhop, tmp_path: Path) -> None:
+    write(tmp_path / "s.toml")
+    done = skyhop("study", "run", "s.toml", "-o", "out", "--width", "3in")
+    assert done.returncode == 2
+    said = 'skyhop: --width: expected page, two-column or one-column, not "3in"\n'
+    assert done.stderr == said
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("directory", "kinds", "said"),
+    [
+        (None, ["eps"], '--format: expected png, svg or pdf, not "eps"'),
+        ("no/such/place", [], "there is no such directory"),
+        ("taken", [], "taken is not a directory"),
+    ],
+)
+def test_impossible_figures_are_named(
+    tmp_path: Path, directory: str | None, kinds: list[str], said: str
+) -> None:
+    (tmp_path / "taken").write_text("", "utf-8")
+    place = None if directory is None else tmp_path / directory
+    with pytest.raises(InputError, match=re.escape(said)):
+        figure_files(place, kinds, "page", FIGURE_KINDS)
+
+
+def test_one_figure_has_no_directory_of_figures(skyhop: Skyhop, runs: Path) -> None:
+    done = skyhop("report", runs / "both", "-o", "x.pdf", "--figures", "here")
+    assert done.returncode == 2
+    assert "--figures and --format are for pages" in done.stderr
+
+
+@pytest.mark.usefixtures("pictures")
+def test_a_study_writes_its_tables_as_latex(skyhop: Skyhop, tmp_path: Path) -> None:
+    published = [{"metric": "goodput", "by": ["cc"], "values": [["bbr", 9.5]]}]
+    table = {**PANELS[0], "title": "50 % & more"}
+    write(tmp_path / "s.toml", panel=[table, PANELS[2]], published=published, repeats=1)
+    done = skyhop("study", "run", "s.toml", "-o", "out", "--figures", "paper", "--format", "pdf",
+                  "--width", "one-column")  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    names = {file.name for file in (tmp_path / "paper").iterdir()}
+    assert names == {"1-50-more.csv", "1-50-more.tex", "2-bars.csv", "2-bars.pdf"}
+    lines = (tmp_path / "paper" / "1-50-more.tex").read_text("utf-8").splitlines()
+    assert lines[0] == "% 50 % & more"
+    assert r"\begin{tabular}{llrrrr}" in lines
+    assert r" &  & \multicolumn{3}{c}{goodput (Mbit/s)} &  \\" in lines
+    head = lines.index(r"cc & loss & ours & published & ours / published & mean srtt \\")
+    assert lines[head + 1] == r" &  &  &  &  & (ms) \\"
+    (row,) = [line for line in lines if line.startswith(r"bbr & 1 \% & ")]
+    assert row.split(" & ")[3] == "9.50"
+    page = (tmp_path / "out" / "report.html").read_text("utf-8")
+    assert 'href="../paper/1-50-more.tex"' in page
+
+
+def test_latex_prints_what_the_page_shows() -> None:
+    columns = [Column("a", r"50 % of $x_1$ & \more", "", str, numeric=False),
+               Column("b", "~^{}#", "\N{MICRO SIGN}s", str)]  # fmt: skip
+    rows = [["[1] <a-b> | \N{RIGHTWARDS ARROW}", "-1.5"], ["\N{EN DASH}", "1,234"]]
+    text = latex_table(Table([("", 2)], columns, rows), "two\nlines")
+    lines = text.splitlines()
+    assert lines[0] == "% two lines"
+    assert lines[2:5] == [
+        r"\begin{tabular}{lr}", r"\toprule",
+        r"50 \% of \$x\_1\$ \& \textbackslash{}more & "
+        r"\textasciitilde{}\textasciicircum{}\{\}\# \\",
+    ]  # fmt: skip
+    assert lines[5] == r" & ($\mu$s) \\"
+    # LaTeX takes a bracket after the end of a row (\\) for its argument.
+    assert lines[7] == r"{}[1] \textless{}a-b\textgreater{} \textbar{} $\rightarrow$ & $-$1.5 \\"
+    assert lines[8] == r"-- & 1,234 \\"
+
+
+def test_panels_name_the_runs_behind_them(charts: dict[str, Any]) -> None:
+    said = {title: getattr(chart, "pooled", None) for title, chart in charts.items()}
+    assert said == {
+        "A table": None,
+        "Compared": None,
+        "Bars": "each bar: 2 runs (2 seeds, 3 s each), with the mean's 95 % interval",
+        "Boxes": "each box: all samples (means over 1 s) of 2 runs (2 seeds, 3 s each)",
+        "Boxes of runs": "each box: 4 runs (2 seeds, 3 s each)",
+        "Shares": "each curve: all samples (means over 1 s) of 4 runs (2 seeds, 3 s each)",
+        "Lines": "each point: 2 runs (2 seeds, 3 s each), with the mean's 95 % interval",
+        "Scatter": "each point: one flow of one run; 8 in all",
+        "Ellipses": "each point: one run; 4 in all; ellipses: one standard deviation "
+        "around the mean",
+        "Heat": "each cell: 2 runs (2 seeds, 3 s each)",
+        "Series": "each line: one run, with seed 1, all samples",
+        "Link": "each line: one run, with seed 1, as means over 500 ms",
+        "Boxes of bins": "each box: all samples (means over 500 ms) of 2 runs (2 seeds)",
+        "Shares of bins": "each curve: all samples (means over 500 ms) of 4 runs (2 seeds)",
+        "Shares of sums": "each curve: all samples (means over 500 ms) of 4 runs (2 seeds)",
+        "Transfers": "each point: 4 runs (2 seeds, 3 s each), with the mean's 95 % interval",
+        "One transfer": "each point: 8 runs (2 seeds, 3 s each), less and plus their "
+        "standard deviation",
+    }
+    written = [text.get_text() for text in draw_chart(charts["Shares"]).findobj(Text)]
+    assert said["Shares"] in written
+
+
+def test_comparisons_name_the_samples_behind_their_shares(runs: Path) -> None:
+    figure = comparison_figure(read_runs([runs / "both", runs / "mine"]))
+    written = {text.get_text() for text in figure.findobj(Text)}
+    assert "shares: each curve is of all samples of one flow over 12 s, one every 0.1 s" in written
+
+
+def test_a_burst_after_a_hole_is_explained(tmp_path: Path) -> None:
+    run = read_runs([SyntheticRun(duration_s=12.0).write(tmp_path / "run")])[0]
+    note = "above the link's rate: what waited behind a lost packet is read at once"
+    for highest_mbps, expected in ((150.0, ""), (151.0, ""), (400.0, note)):
+        goodput_mbps = np.full_like(run.flows[0].goodput_mbps, 90.0)
+        goodput_mbps[50] = highest_mbps
+        series = replace(run.flows[0], goodput_mbps=goodput_mbps)
+        shown = run_timeline(replace(run, flows={0: series}))
+        assert shown.panels[0].note == expected
+    narrow = {text.get_text() for text in draw(shown, "one-column").findobj(Text)}
+    assert f"goodput {note}" in {" ".join(text.split()) for text in narrow}
+    # With a higher rate after a change, the goodput stays below it.
+    run.scenario["change"] = [{"at": "4 s", "rate": "500 Mbit/s"}]
+    assert run_timeline(replace(run, flows={0: series})).panels[0].note == ""
+
+
+def draw(timeline: Any, width: FigureWidth) -> Sheet:
+    from skyhop.figures.timeline import draw_timeline
+
+    return draw_timeline(timeline, width)
+
+
+@pytest.mark.usefixtures("pictures")
+def test_the_page_has_figures_for_phones_and_for_dark_mode(runs: Path, tmp_path: Path) -> None:
+    page = write_report([runs / "mine"], tmp_path / "r.html").read_text("utf-8")
+    assert page.count('<source media="(max-width: 640px)" srcset="data:image/png') == 2
+    dark = page[page.index("@media (prefers-color-scheme: dark) {\n  figure img") :]
+    assert "invert(1) hue-rotate(180deg)" in dark[:300]
+
+
+def test_widths_are_checked_in_python_too(runs: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"\.png, \.svg or \.pdf"):
+        write_figure([runs / "mine"], tmp_path / "x.jpg")

@@ -1,0 +1,147 @@
+"""Paths through the command line and from Python."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from conftest import ROOT, Skyhop
+
+import skyhop as sh
+from reference_files import reference
+
+# interface: the columns of a path file.
+COLUMNS = {
+    "t_ns": pa.int64(),
+    "delay_ns": pa.int64(),
+    "delay_back_ns": pa.int64(),
+    "rate_bps": pa.int64(),
+    "loss": pa.float64(),
+}
+
+
+def test_a_path_is_computed_and_drawn(skyhop: Skyhop, tmp_path: Path) -> None:
+    done = skyhop(
+        *("path", "--from", "San Diego", "--to", "New York", "--relay", "bent-pipe"),
+        *("--duration", "2 min", "-o", "x.parquet", "--plot", "x.png"),
+    )
+    assert done.returncode == 0, done.stderr
+    assert "x.parquet: 120 frames, mean base RTT" in done.stderr
+    table = pq.ParquetFile(tmp_path / "x.parquet").read()
+    assert table["t_ns"].to_pylist() == [second * 10**9 for second in range(120)]
+    for name, kind in COLUMNS.items():
+        assert table.schema.field(name).type == kind
+    assert table["nodes"][0].as_py()[0] == -1
+    assert table["nodes"][0].as_py()[-1] == -2
+    header = json.loads(table.schema.metadata[b"skyhop"])
+    assert header["constellation"] == "starlink-shell1"
+    assert header["from"]["name"] == "San Diego, US"
+    assert (tmp_path / "x.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_options_override_a_scenario(skyhop: Skyhop, tmp_path: Path) -> None:
+    scenario = ROOT / "examples" / "san-diego-new-york.toml"
+    done = skyhop("path", scenario, "--relay", "isl", "--duration", "20 s", "-o", "x.parquet")
+    assert done.returncode == 0, done.stderr
+    header = json.loads(pq.read_schema(tmp_path / "x.parquet").metadata[b"skyhop"])
+    assert header["relay"] == "isl"
+    assert header["duration_ns"] == 20 * 10**9
+
+
+def test_python_gives_the_same_path() -> None:
+    once = sh.path("Seattle", "New York", relay="isl", duration="30 s")
+    again = sh.path(
+        scenario={
+            "path": {"from": "Seattle", "to": "New York", "relay": "isl"},
+            "run": {"duration": "30 s"},
+        }
+    )
+    assert once.frames.equals(again.frames)
+    assert once.frames.num_rows == 30
+
+
+def test_a_written_path_reads_back(tmp_path: Path) -> None:
+    path = sh.path("Seattle", "New York", duration="10 s")
+    path.write(tmp_path / "x.parquet")
+    assert sh.read_path(tmp_path / "x.parquet").frames.equals(path.frames)
+
+
+def test_other_sites_and_constellations_may_be_files(skyhop: Skyhop, tmp_path: Path) -> None:
+    text = (ROOT / "data" / "constellations" / "starlink-shell1.toml").read_text("utf-8")
+    (tmp_path / "mine.toml").write_text(text, "utf-8")
+    rows = (ROOT / "data" / "sites" / "starlink-gateways.csv").read_text("utf-8")
+    (tmp_path / "mine.csv").write_text(rows, "utf-8")
+    common = ("path", "--from", "San Diego", "--to", "Seattle", "--duration", "5 s", "-o")
+    mine = ("--constellation", "mine.toml", "--gateways", "mine.csv")
+    assert skyhop(*common, "mine.parquet", *mine).returncode == 0
+    assert skyhop(*common, "theirs.parquet").returncode == 0
+    frames = [pq.ParquetFile(tmp_path / name).read() for name in ("mine.parquet", "theirs.parquet")]
+    assert frames[0].equals(frames[1])
+
+
+def test_a_leoem_log_is_imported(skyhop: Skyhop, tmp_path: Path) -> None:
+    log = reference("leoem/SD_NY_15_BP.log.gz")
+    done = skyhop("path", "import", log, "--format", "leoem", "-o", "x.parquet")
+    assert done.returncode == 0, done.stderr
+    table = pq.ParquetFile(tmp_path / "x.parquet").read()
+    with gzip.open(log, "rt") as lines:
+        logged = [line.rstrip("\n").split("$") for line in lines]
+    assert table.num_rows == len(logged)
+    for index in (0, 1000, 5731):
+        fields = logged[index]
+        nodes = json.loads(fields[1]) if fields[1] != "NULL" else []
+        assert table["nodes"][index].as_py() == nodes
+    events = [event for events in table["events"].to_pylist() for event in events]
+    # models.md: the broken links of an orbit.
+    assert sum(event["kind"] == "intermediate" for event in events) == 3584
+
+
+def test_leoem_compatibility_follows_a_log(skyhop: Skyhop, tmp_path: Path) -> None:
+    """Compute the first ten minutes; the tests of crates/path compare whole orbits."""
+    gateways = reference("leoem/ground_stations.csv")
+    done = skyhop(
+        *("path", "--from", "32.881,-117.237", "--to", "40.845,-73.932", "--relay", "bent-pipe"),
+        *("--constellation", "leoem-starlink", "--compat", "leoem", "--gateways", gateways),
+        *("--duration", "600 s", "-o", "x.parquet"),
+    )
+    assert done.returncode == 0, done.stderr
+    sh.import_path(reference("leoem/SD_NY_15_BP.log.gz"), "leoem").write(tmp_path / "log.parquet")
+    computed = pq.ParquetFile(tmp_path / "x.parquet").read()["nodes"].to_pylist()
+    logged = pq.ParquetFile(tmp_path / "log.parquet").read()["nodes"].to_pylist()
+    same = sum(ours == theirs for ours, theirs in zip(computed, logged, strict=False))
+    assert same >= 0.93 * 600
+
+
+@pytest.mark.parametrize("command", [["path", "--help"], ["path", "import", "--help"]])
+def test_help_has_an_example(skyhop: Skyhop, command: list[str]) -> None:
+    done = skyhop(*command)
+    assert done.returncode == 0
+    assert "skyhop path" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "times",
+    [pytest.param(1, marks=pytest.mark.integration), pytest.param(8, marks=pytest.mark.soak)],
+)
+def test_a_script_that_ends_with_a_table_ends_well(tmp_path: Path, times: int) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import skyhop\n"
+        'path = skyhop.path("San Diego", "New York", relay="bent-pipe", duration="30 s")\n'
+        "assert path.frames.num_rows == 30\n"
+        'scenario = {"path": {"kind": "fixed", "rtt": "20 ms"}, "flow": [{}]}\n'
+        'run = skyhop.sim({**scenario, "run": {"duration": "1 s"}})\n'
+        "assert run.flows.num_rows > 0\n"
+    )
+    # Whether threads of a library disturb the exit depends on timing.
+    for _ in range(times):
+        done = subprocess.run(
+            [sys.executable, script], capture_output=True, text=True, timeout=120, check=False
+        )
+        assert (done.returncode, done.stderr) == (0, "")

@@ -1,0 +1,102 @@
+"""Places by name or position."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from conftest import Skyhop
+
+import small_study
+from skyhop.data.places import ambiguity_note, find_place
+from skyhop.errors import InputError
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "latitude_deg", "longitude_deg"),
+    [
+        ("San Diego", "San Diego, US", 32.7, -117.2),
+        ("New York", "New York City, US", 40.7, -74.0),
+        ("London, GB", "London, GB", 51.5, -0.1),
+        ("London, CA", "London, CA", 43.0, -81.2),
+        ("London, UK", "London, GB", 51.5, -0.1),
+        ("Berlin, Germany", "Berlin, DE", 52.5, 13.4),
+        ("Portland, OR", "Portland, US", 45.5, -122.7),
+        ("Portland, Maine", "Portland, US", 43.7, -70.3),
+        ("San Diego, CA", "San Diego, US", 32.7, -117.2),
+        ("münchen", "Munich, DE", 48.1, 11.6),
+        ("32.881,-117.237", "32.881,-117.237", 32.881, -117.237),
+        (" 10 , 20 , 30 ", "10 , 20 , 30", 10.0, 20.0),
+    ],
+)
+def test_place_is_found(text: str, name: str, latitude_deg: float, longitude_deg: float) -> None:
+    place = find_place(text)
+    assert place.name == name
+    assert place.latitude_deg == pytest.approx(latitude_deg, abs=0.1)
+    assert place.longitude_deg == pytest.approx(longitude_deg, abs=0.1)
+
+
+def test_altitude_is_the_third_number() -> None:
+    assert find_place("10,20,30").altitude_m == 30
+    assert find_place("10,20").altitude_m == 0
+
+
+def test_largest_city_of_a_name_wins() -> None:
+    assert find_place("Paris").name == "Paris, FR"
+
+
+def test_a_name_that_may_mean_others_says_which_it_is_taken_for() -> None:
+    assert ambiguity_note("Portland") == (
+        '"Portland" is taken as Portland, US (45.52, -122.68); for another write "Portland, ME"'
+    )
+    assert find_place("Portland, ME").latitude_deg == pytest.approx(43.66, abs=0.05)
+    victoria = ambiguity_note("Victoria")
+    assert victoria is not None, "the largest city is called otherwise"
+    assert "Hong Kong, HK" in victoria
+    for text in ("London", "New York", "Portland, OR", "Hawthorne CA US", "1,2"):
+        assert ambiguity_note(text) is None, text
+
+
+def test_a_command_prints_which_place_it_took(skyhop: Skyhop, tmp_path: Path) -> None:
+    note = '"Portland" is taken as Portland, US (45.52, -122.68)'
+    ends = ("--from", "Portland", "--to", "New York", "--duration", "2 s")
+    assert note in skyhop("path", *ends, "-o", "p.parquet").stderr
+    scenario = '[path]\nfrom = "Portland"\nto = "Seattle"\n[[flow]]\n[run]\nduration = "1 s"\n'
+    (tmp_path / "s.toml").write_text(scenario, "utf-8")
+    assert skyhop("sim", "s.toml", "-o", "run").stderr.count(note) == 1
+
+
+def test_a_study_prints_which_places_it_took(skyhop: Skyhop, tmp_path: Path) -> None:
+    scenario = {
+        "path": {"from": "Portland", "to": "Denver"},
+        "flow": [{"cc": "cubic"}],
+        "run": {"duration": "1 s"},
+    }
+    study = small_study.write(tmp_path / "study.toml", scenario=scenario, repeats=1)
+    for command in (("show",), ("run",)):
+        output = ("-o", str(tmp_path / "out")) if command == ("run",) else ()
+        done = skyhop("study", *command, str(study), *output)
+        assert done.returncode == 0, done.stderr
+        assert done.stderr.count('"Portland" is taken as Portland, US (45.52, -122.68)') == 1
+
+
+def test_gateways_are_places_too() -> None:
+    assert find_place("Hawthorne CA US").latitude_deg == pytest.approx(33.9, abs=0.1)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("San Diegoo", "did you mean San Diego?"),
+        ("Atlantis Of The Deep", 'unknown place "Atlantis Of The Deep"; expected'),
+        ("91,0", "is not on Earth"),
+        ("1.2.3,4", "is not a position"),
+        ("London, XX", 'unknown place "London, XX"'),
+        ("", 'unknown place ""'),
+    ],
+)
+def test_unknown_place_is_named_with_a_remedy(text: str, expected: str) -> None:
+    with pytest.raises(InputError) as caught:
+        find_place(text)
+    assert expected in str(caught.value)
+    assert "\n" not in str(caught.value)

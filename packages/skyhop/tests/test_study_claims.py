@@ -1,0 +1,319 @@
+"""Expressions and claims: values, refusals, and verdicts on made-up data."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skyhop.data.shipped import shipped_files
+from skyhop.errors import InputError
+from skyhop.study import Results, load_study
+from skyhop.study.axes import expand, numeric_axes
+from skyhop.study.catalogue import find_study
+from skyhop.study.claims import judge
+from skyhop.study.expression import UnknownValueError, parse_expression
+from skyhop.study.page import verdict_text
+from skyhop.study.plan import Study
+from skyhop.study.results import dataset
+from small_study import content
+
+NUMBERS = st.floats(0.1, 1e3)
+
+
+@given(NUMBERS, NUMBERS, NUMBERS)
+def test_arithmetic_is_pythons(a: float, b: float, c: float) -> None:
+    text = "a + b * (c - a) / b - -c + min(a, b, c) * max(1, abs(-2)) + mean(a, b)"
+    expected = a + b * (c - a) / b + c + min(a, b, c) * 2 + (a + b) / 2
+    value = parse_expression(text, "here").number({"a": a, "b": b, "c": c})
+    assert value == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "__import__('os').system('true')", "().__class__", "goodput.real", "[1][0]", "lambda: 1",
+        "(1 for x in ())", "9**9**9", "f'{1}'", "'text'", "goodput('cubic')", "goodput(**{})",
+        "goodput(cc={[]: 1})", "goodput(cc={[1]})",
+        "goodput(cc=print)", "x if y else z", "1 < 'a'", "(1 < 2) + 1", "not 1", "a and b", "True",
+        "1 if", "", "abs(1, 2)", "min()", "1 in 2", "(" * 500 + "1" + ")" * 500, "1" * 400,
+    ],
+)  # fmt: skip
+def test_other_syntax_is_refused(text: str) -> None:
+    with pytest.raises(InputError, match="here"):
+        parse_expression(text, "here")
+
+
+def test_a_missing_value_raises_an_error() -> None:
+    for text in ("a / 0", "b", "a / (1 - 1)", "1e300 * 1e300"):
+        with pytest.raises(UnknownValueError):
+            parse_expression(text, "here").number({"a": 1.0, "b": None})
+
+
+def made_up(study: Study, goodput_mbps: dict[str, list[float]]) -> Results:
+    """Return made-up results: a goodput in Mbit/s per congestion control and seed."""
+    rows = [
+        {"cc": cc, "loss": loss, "seed": seed, "run": f"{cc}{loss}{seed}", "flow": 0,
+         "goodput_bps": mbps * 1e6}
+        for cc, values in goodput_mbps.items()
+        for loss in ("0.1 %", "1 %")
+        for seed, mbps in enumerate(values, start=1)
+    ]  # fmt: skip
+    return Results(dataset(rows, numeric_axes(study.file)), study.metrics)
+
+
+def verdicts(check: str, data: dict[str, list[float]], **claim: Any) -> str:
+    study = load_study(content(claim=[{"text": "…", "check": check, **claim}]))
+    (result,) = judge(study.claims, made_up(study, data))
+    return result.verdict
+
+
+DATA = {"cubic": [10.0, 14.0], "bbr": [36.0, 37.0]}
+
+
+@pytest.mark.parametrize(
+    ("check", "verdict"),
+    [
+        ('goodput(cc="bbr") / goodput(cc="cubic") > 3', "holds"),
+        ('goodput(cc="bbr") / goodput(cc="cubic") > 3.1', "does not hold"),
+        ('goodput(cc="cubic") == 12', "holds"),
+        ('goodput(cc="cubic", seed=2) == 14', "holds"),
+        ('goodput(cc="cubic", stat="max") == 14', "holds"),
+        ('10 <= goodput(cc="cubic", stat="min") < 10', "does not hold"),
+        ('goodput(cc=["cubic", "bbr"]) == 24.25', "holds"),
+        ('goodput(cc="bbr") > 36 and goodput(cc="cubic") > 13', "does not hold"),
+        ('goodput(cc="bbr") > 99 or not goodput(cc="cubic") > 13', "holds"),
+        ('srtt(cc="bbr") > 1', "cannot be told"),
+    ],
+)
+def test_made_up_data_gets_the_expected_verdict(check: str, verdict: str) -> None:
+    assert verdicts(check, DATA) == verdict
+
+
+NEAR = {"cubic": [12.0, 13.0, 12.5], "bbr": [12.2, 13.1, 12.4]}
+FAR = {"cubic": [12.0, 13.0, 12.5], "bbr": [22.2, 23.1, 22.4]}
+
+
+@pytest.mark.parametrize(
+    ("check", "data", "said"),
+    [
+        ('goodput(cc="bbr") > goodput(cc="cubic")', FAR, "holds"),
+        (
+            'goodput(cc="bbr") > goodput(cc="cubic")',
+            NEAR,
+            "holds, but 12.6 against 12.5 is within chance",
+        ),
+        (
+            'goodput(cc="cubic") > goodput(cc="bbr")',
+            NEAR,
+            "does not hold, but 12.5 against 12.6 is within chance",
+        ),
+        ('goodput(cc="bbr") / goodput(cc="cubic") < 1.5', NEAR, "holds"),
+        (
+            'goodput(cc="bbr") / goodput(cc="cubic") > 1',
+            NEAR,
+            "holds, but 1.01 against 1.00 is within chance",
+        ),
+        # A certain part of an expression decides it, even if another is within chance.
+        ('goodput(cc="bbr") > goodput(cc="cubic") or goodput(cc="bbr") > 5', NEAR, "holds"),
+        (
+            'goodput(cc="bbr") > goodput(cc="cubic") and goodput(cc="bbr") > 90',
+            NEAR,
+            "does not hold",
+        ),
+        # Single runs and exact values have no intervals.
+        ('goodput(cc="bbr") > 12', {"bbr": [12.1]}, "holds"),
+        ('goodput(cc="bbr", stat="max") > 13', NEAR, "holds"),
+        ('goodput(cc="bbr") != 12', NEAR, "holds"),
+        ('goodput(cc="bbr") >= 12', {"bbr": [12.0, 12.0]}, "holds"),
+    ],
+)
+def test_verdicts_within_chance_say_so(check: str, data: dict[str, list[float]], said: str) -> None:
+    study = load_study(content(claim=[{"text": "…", "check": check}]))
+    (result,) = judge(study.claims, made_up(study, data))
+    assert verdict_text(result) == said
+    assert result.within_chance == ("within chance" in said)
+
+
+def test_a_claim_whose_runs_failed_cannot_be_told() -> None:
+    checks = [f"goodput({chosen}) > 1" for chosen in ("", 'cc="bbr"', 'cc="bbr", seed=1', "seed=2")]
+    study = load_study(content(claim=[{"text": "…", "check": check} for check in checks]))
+    found = made_up(study, NEAR)
+    failed = Results(found.frame, found.metrics, [{"cc": "bbr", "loss": "1 %", "seed": 2}])
+    verdicts = [result.verdict for result in judge(study.claims, failed)]
+    assert verdicts == ["cannot be told", "cannot be told", "holds", "cannot be told"]
+    said = verdict_text(judge(study.claims, failed)[0])
+    assert said == "cannot be told"
+    assert "goodput(): 1 of its runs failed" in judge(study.claims, failed)[0].findings[0].why
+
+
+def test_flows_of_a_run_are_not_independent_samples() -> None:
+    """Compare the flows of each run in pairs: one's larger share is the other's smaller one."""
+    from scipy import stats
+
+    source = np.random.default_rng(3)
+    shares = 50 + source.normal(2, 3, 10)
+    study = load_study(
+        content(claim=[{"text": "…", "check": "goodput(flow=0) > goodput(flow=1)"}], axis=[])
+    )
+    rows = [
+        {"seed": seed, "run": f"{seed}", "flow": flow, "goodput_bps": 1e6 * mbps}
+        for seed, share in enumerate(shares, start=1)
+        for flow, mbps in enumerate((share, 100 - share))
+    ]
+    results = Results(dataset(rows, numeric_axes(study.file)), study.metrics)
+    (result,) = judge(study.claims, results)
+    (comparison,) = result.findings[0].comparisons
+    pairs = stats.ttest_rel(shares, 100 - shares).confidence_interval()
+    found = (comparison.interval.low, comparison.interval.high)
+    assert found == pytest.approx((pairs.low, pairs.high))
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "chance"),
+    [(10.0, 20.0, False), (14.9, 15.1, True), (15.1, 14.9, True)],
+)
+def test_medians_are_compared_by_resampling_runs(low: float, high: float, chance: bool) -> None:
+    source = random.Random(1)
+    data = {
+        "cubic": [source.gauss(low, 3) for _ in range(25)],
+        "bbr": [source.gauss(high, 3) for _ in range(20)],
+    }
+    chosen = 'loss="1 %", stat="median"'
+    check = f'goodput(cc="cubic", {chosen}) < goodput(cc="bbr", {chosen})'
+    study = load_study(content(claim=[{"text": "…", "check": check}]))
+    results = made_up(study, data)
+    (result,), (again,) = judge(study.claims, results), judge(study.claims, results)
+    (comparison,) = result.findings[0].comparisons
+    assert comparison.interval == again.findings[0].comparisons[0].interval
+    assert result.within_chance == chance
+    assert comparison.interval.low is not None
+    assert comparison.interval.high is not None
+    # A median's standard error is about 1.25 sd / sqrt(n); that of the difference is 1.1 Mbit/s.
+    assert 2 < comparison.interval.high - comparison.interval.low < 7
+    assert comparison.interval.low < low - high + 2.5
+    assert comparison.interval.high > low - high - 2.5
+
+
+def test_single_runs_have_medians_without_an_interval() -> None:
+    check = 'goodput(cc="cubic", stat="median") < goodput(cc="bbr", stat="median")'
+    study = load_study(content(claim=[{"text": "…", "check": check}]))
+    (result,) = judge(study.claims, made_up(study, {"cubic": [10.0, 12.0], "bbr": []}))
+    assert result.verdict == "cannot be told"
+    rows = made_up(study, {"cubic": [10.0], "bbr": [12.0]})
+    (result,) = judge(study.claims, Results(rows.frame.filter(loss="1 %"), study.metrics))
+    assert result.findings[0].comparisons[0].interval.low is None
+    assert not result.within_chance
+
+
+def test_a_claim_is_within_chance_if_its_deciding_findings_are() -> None:
+    each = {"cc": ["cubic", "bbr"]}
+    data = {"cubic": [12.0, 13.0, 12.5], "bbr": [36.0, 37.0, 36.5]}
+    for check, said in [
+        ("goodput() > 12.4", "holds, but 12.5 against 12.4 (cc = cubic) is within chance"),
+        ("goodput() < 12.6", "does not hold"),
+        ("goodput() > 1", "holds"),
+    ]:
+        study = load_study(content(claim=[{"text": "…", "check": check, "each": each}]))
+        (result,) = judge(study.claims, made_up(study, data))
+        assert verdict_text(result) == said
+
+
+def test_a_claim_that_fails_at_one_value_fails() -> None:
+    each = {"cc": ["cubic", "bbr"]}
+    assert verdicts("goodput() > 11", DATA, each=each) == "holds"
+    assert verdicts("goodput() > 12.5", DATA, each=each) == "does not hold"
+    assert verdicts("goodput() > 11", {"cubic": [12.0]}, each=each) == "cannot be told"
+    assert verdicts("goodput() > 12.5", {"cubic": [12.0]}, each=each) == "does not hold"
+
+
+def test_comparisons_keep_both_sides() -> None:
+    study = load_study(content(claim=[{"text": "…", "check": 'goodput(cc="bbr") > 40'}]))
+    ((finding,),) = [r.findings for r in judge(study.claims, made_up(study, DATA))]
+    (comparison,) = finding.comparisons
+    assert (comparison.left, comparison.right, comparison.holds) == (36.5, 40.0, False)
+
+
+UNTOLD = {"text": "Sage is slowest", "cannot_be_told": "its weights are not to be had"}
+
+
+def test_a_claim_can_say_that_it_cannot_be_told() -> None:
+    study = load_study(content(claim=[UNTOLD, {"text": "…", "check": "goodput() > 1"}]))
+    untold, told = judge(study.claims, made_up(study, DATA))
+    assert (untold.verdict, told.verdict) == ("cannot be told", "holds")
+    assert not untold.within_chance
+    assert verdict_text(untold) == "cannot be told: its weights are not to be had"
+    (finding,) = untold.findings
+    assert (finding.why, finding.comparisons) == ("its weights are not to be had", ())
+
+
+@pytest.mark.parametrize(
+    ("claim", "expected"),
+    [
+        ({**UNTOLD, "check": "goodput() > 1"}, "either `check`, or the reason `cannot_be_told`"),
+        ({"text": "…"}, "either `check`, or the reason `cannot_be_told`"),
+        ({"text": "…", "cannot_be_told": " "}, "either `check`, or the reason `cannot_be_told`"),
+        ({**UNTOLD, "each": {"cc": ["bbr"]}}, "`each` goes with `check`"),
+    ],
+)
+def test_a_claim_needs_a_check_or_a_reason(claim: dict[str, Any], expected: str) -> None:
+    with pytest.raises(InputError) as caught:
+        load_study(content(claim=[claim]))
+    assert expected in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("check", "expected"),
+    [
+        ("goodput(cc='reno') > 1", "cc has no value 'reno'"),
+        ("goodput(hold='1 s') > 1", "no axis `hold`"),
+        ("speed(cc='bbr') > 1", "no metric `speed`"),
+        ("goodput(cc='bbr')", "expected a comparison"),
+        ("goodput > 1", "a metric needs parentheses"),
+        ("goodput(stat='best') > 1", "stat: expected mean"),
+    ],
+)
+def test_a_claim_with_a_wrong_expression_is_refused(check: str, expected: str) -> None:
+    with pytest.raises(InputError) as caught:
+        load_study(content(claim=[{"text": "…", "check": check}]))
+    assert expected in str(caught.value)
+    assert "claim.0.check" in str(caught.value)
+
+
+def test_a_run_counts_its_flows_as_one() -> None:
+    """Check that two flows of a run do not count as two repeats."""
+    study = load_study(content())
+    rows = [
+        {"cc": "cubic", "loss": "1 %", "seed": seed, "run": str(seed), "flow": flow,
+         "goodput_bps": 1e6 * (10 * seed + flow)}
+        for seed in (1, 2) for flow in (0, 1)
+    ]  # fmt: skip
+    results = Results(dataset(rows, numeric_axes(study.file)), study.metrics)
+    goodput = study.metrics.infos["goodput"]
+    assert results.values(goodput, {"cc": "cubic"}).tolist() == [10.5, 20.5]
+    assert results.values(goodput, {"cc": "cubic", "flow": 1}).tolist() == [11.0, 21.0]
+    assert np.isnan(results.values(goodput, {"cc": "bbr"})).all()
+
+
+@pytest.mark.parametrize("name", sorted(shipped_files("studies")))
+def test_every_shipped_claim_can_be_judged(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Fewer resamples are enough: they affect intervals, not verdicts.
+    monkeypatch.setattr("skyhop.study.claims._DRAWS", 20)
+    study = load_study(find_study(name))
+    rng = random.Random(1)
+    columns = study.metrics.columns - {"run", "seed", "flow", "flow_cc"}
+    rows = [
+        {column: rng.uniform(1, 2) for column in sorted(columns)}
+        | {**point.labels, "seed": seed, "run": f"{place} {seed}", "flow": flow}
+        for place, point in enumerate(expand(study.file, name))
+        for seed in (1, 2)
+        for flow in range(10)
+    ]
+    results = Results(dataset(rows, numeric_axes(study.file)), study.metrics)
+    for result in judge(study.claims, results):
+        told_not = bool(result.claim.cannot_be_told)
+        assert (result.verdict == "cannot be told") == told_not, result

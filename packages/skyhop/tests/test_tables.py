@@ -1,0 +1,273 @@
+"""Tables on a terminal: complete columns at any width, and their content for runs."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import pty
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import Skyhop, skyhop_command
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+from scipy import stats
+
+from skyhop.analysis.run_tables import run_tables
+from skyhop.cli import tables
+from skyhop.cli.runs import print_csv, print_runs
+from skyhop.cli.tables import Cells, blocks, print_table
+from skyhop.cli.terminal import print_rows
+from skyhop.data.run_headers import read_run_headers
+from synthetic_run import SyntheticRun
+
+LONG = "a-run-with-a-name-as-long-as-some-people-make-them-who-name-their-parameters"
+WIDTHS = (60, 80, 120)
+
+
+def printed(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, width: int
+) -> None:
+    """Set the width of tables to `width` columns, and discard earlier output."""
+    capsys.readouterr()
+    monkeypatch.setattr(tables, "terminal_width", lambda: width)
+
+
+def runs(place: Path) -> list[Path]:
+    """Write a run with a long name and three flows, one with one flow, and three repeats."""
+    SyntheticRun(("cubic",) * 3, 12.0).write(place / LONG)
+    SyntheticRun(("bbr",), 12.0, engine="sim").write(place / "b")
+    (place / "repeated").mkdir()
+    for seed, goodput_bps in ((1, 40_000_000), (2, 44_000_000), (3, 45_000_000)):
+        made = SyntheticRun(("satcp",), 12.0, engine="sim")
+        flow = {**made.summary_json()["flows"][0], "goodput_bps": goodput_bps}
+        SyntheticRun(("satcp",), 12.0, engine="sim", summary={"flows": [flow]}).write(
+            place / "repeated" / f"seed-{seed}"
+        )
+    return [place / LONG, place / "b", place / "repeated"]
+
+
+RULE = "\N{BOX DRAWINGS LIGHT HORIZONTAL}"
+
+
+def tables_of(lines: list[str]) -> list[tuple[str, list[str]]]:
+    """Return the heading and the lines of each printed table."""
+    rules = [place for place, line in enumerate(lines) if set(line) == {RULE}]
+    begins = [next((p + 1 for p in range(rule, -1, -1) if not lines[p]), 0) for rule in rules]
+    ends = [*(begin - 1 for begin in begins[1:]), len(lines)]
+    return [
+        (" ".join(lines[begin:rule]), lines[rule + 1 : end])
+        for begin, rule, end in zip(begins, rules, ends, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_a_table_of_runs_fits_and_holds_every_column(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    width: int,
+) -> None:
+    directories = runs(tmp_path)
+    made = run_tables(read_run_headers(directories)).flows
+    printed(capsys, monkeypatch, width)
+    print_runs(directories)
+    lines = capsys.readouterr().out.splitlines()
+    assert all(cell_len(line) <= width or LONG in line for line in lines)
+    shown = tables_of(lines)
+    for heading, _ in shown:
+        assert {"run", "cc"} <= set(heading.split()), "each table names its rows"
+    heading, body = shown[0]
+    first = {"goodput", "p95"} if width > 80 else {"goodput"}
+    assert first <= set(heading.split()), "the most important ones are in the first"
+    together = "".join(line[:48].split("  ")[0].strip() for line in body)
+    assert LONG in together, "a name that takes the line is folded, and nothing of it is lost"
+    assert any(line.startswith("repeated (x3)") for line in body), "others are not"
+    everything = "\n".join(lines)
+    for place, column in enumerate(made.columns):
+        assert any(set(column.title.split()) <= set(heading.split()) for heading, _ in shown)
+        if column.numeric:
+            assert all(row[place] in everything for row in made.rows), "figures are never folded"
+
+
+def test_the_main_columns_fit_into_80_characters(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Check that names of runs are complete, and RTT p95 and MOS are in the first table."""
+    names = ("bloat-cubic-fq_codel", "bloat-bbr-fq_codel")
+    call = {
+        "id": 1, "kind": "call", "completed": 120, "failed": 0, "mos_mean": 4.4, "mos_least": 4.03,
+        "latency_p50_us": 99_000, "latency_p95_us": 99_000, "latency_p99_us": 99_000,
+        "audio_late": 0.0, "audio_lost": 0.0, "video_late": 0.0, "video_lost": 0.0,
+    }  # fmt: skip
+    for name in names:
+        SyntheticRun(("cubic",), 3.0, summary={"apps": [call]}).write(tmp_path / name)
+    printed(capsys, monkeypatch, 80)
+    print_runs([tmp_path / name for name in names])
+    (heading, body), *_ = tables_of(capsys.readouterr().out.splitlines())
+    assert {"p95", "MOS", "least"} <= set(heading.split())
+    for name in names:
+        assert sum(line.startswith(f"{name} ") for line in body) == 2
+    assert sum("4.40   4.03" in line for line in body) == 2
+
+
+def test_long_names_break_at_separators(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    printed(capsys, monkeypatch, 27)
+    print_table([Cells("run", "", ["london-new-york/bbr-fq_codel"], numeric=False),
+                 Cells("goodput", "Mbit/s", ["139"])])  # fmt: skip
+    words = capsys.readouterr().out.split()
+    assert words[-3:] == ["london-new-york/", "139", "bbr-fq_codel"]
+
+
+@pytest.mark.parametrize(("given", "width"), [("120", 120), ("", 80), ("0", 80), ("wide", 80)])
+def test_a_pipe_is_as_wide_as_columns_says(
+    monkeypatch: pytest.MonkeyPatch, given: str, width: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", given)
+    assert tables.terminal_width() == width
+    monkeypatch.delenv("COLUMNS")
+    assert tables.terminal_width() == tables.PIPE_WIDTH == 80
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize(
+    "what", [("list", "profiles"), ("list", "constellations"), ("study", "list")]
+)
+def test_lists_fit_their_width(
+    skyhop: Skyhop, monkeypatch: pytest.MonkeyPatch, width: int, what: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr(tables, "terminal_width", lambda: width)
+    done = skyhop(*what)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("\n") > 3
+    assert all(cell_len(line) <= width for line in done.stdout.splitlines())
+
+
+@pytest.mark.integration
+def test_a_list_fits_a_terminal() -> None:
+    shown = on_terminal([*skyhop_command(), "list", "profiles"], 60)
+    assert shown.count("\n") > 3
+    assert all(cell_len(line) <= 60 for line in shown.splitlines())
+
+
+def on_terminal(command: list[str], width: int) -> str:
+    """Return the output of a command on a terminal of a given width."""
+    ours, theirs = pty.openpty()
+    environment = {**os.environ, "COLUMNS": str(width), "NO_COLOR": "1", "TERM": "dumb"}
+    with subprocess.Popen(command, stdout=theirs, env=environment) as process:
+        os.close(theirs)
+        said = b""
+        while True:
+            try:
+                said += os.read(ours, 1 << 16)
+            except OSError:  # EIO: the other end is closed
+                break
+    os.close(ours)
+    assert process.returncode == 0
+    return said.decode().replace("\r\n", "\n")
+
+
+def test_repeats_are_shown_as_mean_and_interval_or_separately(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directories = [runs(tmp_path)[2]]
+    values = np.array([40, 44, 45])
+    low, high = stats.t.interval(0.95, 2, values.mean(), stats.sem(values))
+    printed(capsys, monkeypatch, 120)
+    print_runs(directories)
+    together = capsys.readouterr().out
+    assert f"{values.mean():.1f} ± {(high - low) / 2:.2f}" in together
+    assert "repeated (x3)" in together
+    print_runs(directories, each=True)
+    each = capsys.readouterr().out
+    assert [f"{value}.0" in each for value in (40, 44, 45)] == [True] * 3
+
+
+def test_values_of_the_link_are_shown_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = runs(tmp_path)[0]
+    printed(capsys, monkeypatch, 120)
+    print_runs([directory])
+    out = capsys.readouterr().out
+    summary = json.loads((directory / "summary.json").read_text())
+    used = f"{100 * summary['link']['utilisation']:,.1f} % of the link used"
+    assert out.count(used) == 1
+    goodputs = np.array([flow["goodput_bps"] for flow in summary["flows"]], float)
+    index = goodputs.sum() ** 2 / (len(goodputs) * (goodputs**2).sum())
+    assert f"Jain's index {index:.3f}" in out
+
+
+def test_csv_has_every_figure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    directories = runs(tmp_path)
+    capsys.readouterr()
+    print_runs(directories, as_csv=True)
+    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    assert [row["run"] for row in rows] == [LONG] * 3 + ["b", "seed-1", "seed-2", "seed-3"]
+    assert rows[4]["goodput_bps"] == "40000000"
+
+
+def test_csv_of_nothing_is_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    print_csv([])
+    assert capsys.readouterr().out.strip() == ""
+
+
+TEXTS = st.lists(
+    st.text(st.characters(codec="ascii", categories=("L", "N", "Zs")), max_size=40),
+    min_size=1,
+    max_size=1,
+)
+COLUMNS = st.lists(
+    st.builds(
+        Cells,
+        st.sampled_from(["goodput", "base RTT mean", "x"]),
+        st.just("ms"),
+        TEXTS,
+        st.booleans(),
+    ),
+    min_size=1,
+    max_size=12,
+)
+
+
+@given(COLUMNS, st.integers(20, 150))
+def test_tables_are_readable_and_fit(columns: list[Cells], width: int) -> None:
+    found = list(blocks(columns, range(len(columns)), (0,), width))
+    assert set().union(*found) == set(range(len(columns))), "nothing is left out"
+    for shown in found:
+        assert 0 in shown, "the first column names the rows of each"
+        for place, wide in shown.items():
+            assert columns[place].least(width) <= wide <= max(columns[place].full, wide)
+        if len(shown) > 2:
+            assert sum(shown.values()) + 2 * (len(shown) - 1) <= width
+
+
+def test_markup_in_names_is_printed_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table([Cells("run", "", ["[red]a[/red] :smile:"], numeric=False)])
+    assert "[red]a[/red] :smile:" in capsys.readouterr().out
+
+
+def test_thousands_are_separated(capsys: pytest.CaptureFixture[str]) -> None:
+    print_rows([{"sent_packets": 1234567, "is": True, "none": None}], as_json=False)
+    out = capsys.readouterr().out
+    assert "1,234,567" in out
+    assert "sent" in out
+    assert "True" in out
+
+
+def test_names_from_files_send_no_control_characters_to_the_terminal(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    names = ["Zürich", "\x1b[2Jcleared", "abc\u202egnp.exe", "two\nlines", "a\u200cb"]
+    print_table([Cells("name\u2066", "", names, numeric=False)], title="of\x07")
+    said = capsys.readouterr().out
+    assert not set(said) & set("\x1b\x07\u202e\u2066")
+    for shown in ["Zürich", r"\x1b[2Jcleared", r"abc\u202egnp.exe", r"two\nlines", "a\u200cb"]:
+        assert shown in said

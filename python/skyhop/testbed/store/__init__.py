@@ -1,1 +1,0 @@
-"""The orchestrator's database in SQLite or PostgreSQL: `tables` and their `migrations`."""

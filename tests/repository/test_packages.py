@@ -1,0 +1,87 @@
+"""The three packages, their commands and their extras; names of Cargo's profiles."""
+
+from __future__ import annotations
+
+import re
+import sys
+import tomllib
+from importlib.metadata import EntryPoints
+from typing import Any
+from unittest import mock
+
+import pytest
+import typer
+from conftest import ROOT, Skyhop
+
+from skyhop.cli import commands, packages
+from skyhop.errors import RunError
+
+
+def test_a_missing_package_is_named_with_the_extra_that_installs_it(skyhop: Skyhop) -> None:
+    error = ModuleNotFoundError("No module named 'grpc'", name="grpc")
+    with (
+        mock.patch.object(commands, "app", side_effect=error),
+        mock.patch.object(sys, "argv", ["skyhop", "testbed", "nodes"]),
+    ):
+        done = skyhop("testbed", "nodes")
+    assert done.returncode == 1
+    assert done.stderr == (
+        "skyhop: the Python package grpc is not installed: run pip install skyhop-testbed, or make "
+        "setup in a checkout\n"
+    )
+
+
+def test_a_command_of_a_package_that_is_missing_names_the_line_that_installs_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(packages, "entry_points", lambda **_: EntryPoints())
+    app, policy = typer.Typer(), typer.Typer()
+    packages.add_commands(app, {"policy": policy})
+    found = {
+        command.name: command.callback
+        for command in (*app.registered_commands, *policy.registered_commands)
+    }
+    # A missing group stands for all commands in it.
+    assert sorted(map(str, found)) == sorted(
+        name.rpartition(".")[2]
+        for name in packages.PACKAGES
+        if name.partition(".")[0] == "policy" or "." not in name
+    )
+    with pytest.raises(RunError, match=r"testbed comes with skyhop-testbed, .* pip install skyhop"):
+        found["testbed"](None)
+
+
+def test_every_package_registers_the_commands_that_skyhop_says_it_has() -> None:
+    registered = {
+        name: f"{project['name']}"
+        for project in map(project_of, ("skyhop-testbed", "skyhop-lab"))
+        for name in project["entry-points"][packages.GROUP]
+    }
+    assert registered == {
+        name: package.partition("[")[0] for name, package in packages.PACKAGES.items()
+    }
+
+
+def test_skyhop_has_twelve_dependencies_at_most_and_the_others_its_version() -> None:
+    assert len(project_of("skyhop")["dependencies"]) <= 12
+    version = tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]["package"]["version"]
+    for name in ("skyhop-testbed", "skyhop-lab"):
+        project = project_of(name)
+        assert project["version"] == version
+        assert f"skyhop=={version}" in project["dependencies"]
+
+
+def project_of(package: str) -> dict[str, Any]:
+    """Return the table [project] of a package's pyproject.toml."""
+    text = (ROOT / "packages" / package / "pyproject.toml").read_text("utf-8")
+    project: dict[str, Any] = tomllib.loads(text)["project"]
+    return project
+
+
+def test_every_build_names_a_profile_of_cargo() -> None:
+    profiles = {"dev", "release", *tomllib.loads((ROOT / "Cargo.toml").read_text())["profile"]}
+    scripts = [ROOT / "Makefile", *(ROOT / "scripts").glob("*.sh")]
+    text = "\n".join(file.read_text() for file in scripts)
+    named = re.findall(r"--profile[ =]([a-z]+)|\bPROFILE=([a-z]+)|PROFILE:-([a-z]+)", text)
+    assert {name for match in named for name in match if name} <= profiles
+    assert named

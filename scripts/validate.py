@@ -244,7 +244,7 @@ Linux 6.18 with 250 ticks per second ran live over skyhop's links, and the simul
 profile of that kernel. The paths are: packets that overtake others by less (reordering) or by more
 (dsack) than RACK's reordering window; a round trip that becomes longer than the retransmission
 timeout, without loss (spurious-timeout); ten minutes of outage; and an ACK path of 300 kbit/s
-(ack-bottleneck). tests/repository/test_linux_traces.py checks tolerances of 2 % for goodput, 3 % for
+(ack-bottleneck). test_linux_traces.py checks tolerances of 2 % for goodput, 3 % for
 srtt, and 25 % plus 20 for retransmits. Open: during the outage, srtt keeps for 650 s its value
 after the last acknowledgement, which is about 116 ms in the kernel's run and 104 ms in the
 simulator.

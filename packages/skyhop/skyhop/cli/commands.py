@@ -72,9 +72,10 @@ app.add_typer(list_.app, name="list")
 app.command("docs", help=docs.HELP)(docs.docs)
 _OPEN_GROUPS = {"policy": policy.app, "video": video.app}
 """Groups to which other packages add commands."""
-_ALONE = {
-    command.name for command in (*app.registered_commands, *app.registered_groups)
-} - _OPEN_GROUPS.keys()
+_ALONE = (
+    {command.name for command in app.registered_commands}
+    | {group.name for group in app.registered_groups}
+) - _OPEN_GROUPS.keys()
 """Commands that no other package changes: they start without a search for packages (20 ms)."""
 
 

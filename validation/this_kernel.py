@@ -23,6 +23,7 @@ from skyhop.analysis.styles import COLOURS
 from skyhop.cli.terminal import print_note
 from skyhop.errors import RunError
 from skyhop.figures.style import Sheet
+from validation.fixed import over_fixed_path
 from validation.flows import Flow, apart, cells_of, first_flow
 from validation.leoem import Sender, bent_pipe
 from validation.pages import percent, row, table, yes_or_no
@@ -74,12 +75,9 @@ SRTT_TOLERANCE = 0.10
 
 def fixed_path(cc: str, seed: int, duration: str = "60 s") -> Scenario:
     """Return a scenario of one flow over 50 Mbit/s and 40 ms with a queue of one BDP."""
-    return {
-        "path": {"kind": "fixed", "rtt": "40 ms"},
-        "link": {"rate": "50 Mbit/s", "queue": "1 BDP"},
-        "flow": [{"cc": cc}],
-        "run": {"duration": duration, "seed": seed},
-    }
+    text = over_fixed_path("50 Mbit/s", "40 ms", duration, {"cc": cc}, queue="1 BDP")
+    text["run"]["seed"] = seed
+    return text
 
 
 FIXED_HEAD = (
@@ -148,15 +146,9 @@ def punctuality_rows() -> str:
 
 def punctuality_row(rate_mbps: int, rtt_ms: int, device: str) -> str:
     """Return the row of a live run: probe RTT and goodput against those of the path."""
-    run = skyhop.live(
-        {
-            "path": {"kind": "fixed", "rtt": f"{rtt_ms} ms"},
-            "link": {"rate": f"{rate_mbps} Mbit/s"},
-            "flow": [{"kind": "probe", "stop": "5 s"}, {"cc": "cubic", "start": "6 s"}],
-            "run": {"duration": "36 s"},
-            "live": {"device": device},
-        }
-    )
+    flows = {"kind": "probe", "stop": "5 s"}, {"cc": "cubic", "start": "6 s"}
+    text = over_fixed_path(f"{rate_mbps} Mbit/s", f"{rtt_ms} ms", "36 s", *flows)
+    run = skyhop.live(text | {"live": {"device": device}})
     probe, flow = run.summary["probes"][0], run.summary["flows"][0]
     return row(
         f"{rate_mbps} Mbit/s, {rtt_ms} ms",

@@ -19,6 +19,7 @@ from skyhop import _core
 from skyhop.cli.terminal import print_note, print_rows
 from skyhop_lab.policies.onnx import INPUT_NAME, OUTPUT_NAME, Node, encode
 from validation.bench.measure import cost, previous
+from validation.fixed import over_fixed_path
 
 # --- start-up ---
 
@@ -222,13 +223,8 @@ def gym_row(rate: str, threads: int) -> dict[str, object]:
     """Measure the steps per second of environments over a link of a given rate."""
     from skyhop_lab import gym
 
-    world = {
-        "path": {"kind": "fixed", "rtt": "40 ms"},
-        "link": {"rate": rate, "queue": "1 BDP"},
-        "run": {"duration": "20 s"},
-        "flow": [{"cc": "policy"}],
-        "draw": [{"key": "path.rtt", "range": {"from": 20, "to": 60, "unit": "ms"}}],
-    }
+    world = over_fixed_path(rate, "40 ms", "20 s", {"cc": "policy"}, queue="1 BDP")
+    world["draw"] = [{"key": "path.rtt", "range": {"from": 20, "to": 60, "unit": "ms"}}]
     env = gym.Environments(world, "astraea", num_envs=ENVIRONMENTS, threads=threads)
     env.reset(seed=1)
     # The window first grows to some BDP, and then action 0 keeps it.

@@ -9,13 +9,15 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 from skyhop import linux
 from skyhop.cli.terminal import print_rows
 from skyhop.engines import live
 from skyhop.runs import Run
 from validation.bench.measure import cost, previous
+from validation.fixed import over_fixed_path
+
+CUBIC = {"cc": "cubic"}
 
 # --- guests ---
 
@@ -39,23 +41,16 @@ def linux_row(link: str) -> dict[str, object]:
     took = []
     for duration_s in (SHORT_S, LONG_S):
         with cost() as one:
-            linux.run(scenario("50 Mbit/s", "40 ms", duration_s) | {"linux": {"link": link}})
+            linux.run(
+                over_fixed_path("50 Mbit/s", "40 ms", f"{duration_s} s", CUBIC, queue="1 BDP")
+                | {"linux": {"link": link}}
+            )
         took.append(one.children_s)
     return {
         "linux.link": link,
         f"cpu_s of {SHORT_S} s": round(took[0], 1),
         "cpu_s per further s": round((took[1] - took[0]) / (LONG_S - SHORT_S), 2),
         "before": previous("linux", link, "cpu_s_per_s"),
-    }
-
-
-def scenario(rate: str, rtt: str, duration_s: float) -> dict[str, Any]:
-    """Return a scenario of one CUBIC flow over a fixed path, with a queue of one BDP."""
-    return {
-        "path": {"kind": "fixed", "rtt": rtt},
-        "link": {"rate": rate, "queue": "1 BDP"},
-        "flow": [{"cc": "cubic"}],
-        "run": {"duration": f"{duration_s} s"},
     }
 
 
@@ -71,7 +66,7 @@ def bench_live() -> None:
     rows = []
     for rate, rtt in LIVE.items():
         with descendants_memory() as samples, cost() as took:
-            run = live(scenario(rate, rtt, LIVE_S))
+            run = live(over_fixed_path(rate, rtt, f"{LIVE_S} s", CUBIC))
         row = lateness_row(f"{rate}, {rtt}", run)
         row["memory last/first"] = f"{growth(samples):.2f}"
         rows.append(row | {"wall_s": round(took.wall_s, 1)})

@@ -16,6 +16,7 @@ from skyhop.cli.terminal import print_rows
 # Imported at the top, so that the import's time does not count as time of a run.
 from skyhop.engines import sim
 from validation.bench.measure import cost, previous
+from validation.fixed import over_fixed_path
 
 
 @dataclass(frozen=True)
@@ -36,12 +37,7 @@ class Simulation:
     @property
     def scenario(self) -> Mapping[str, Any]:
         """Scenario of the simulation, for `skyhop.sim`."""
-        return {
-            "path": {"kind": "fixed", "rtt": self.rtt},
-            "link": {"rate": self.rate},
-            "flow": [self.flow],
-            "run": {"duration": f"{self.duration_s} s"},
-        }
+        return over_fixed_path(self.rate, self.rtt, f"{self.duration_s} s", self.flow)
 
 
 SIMULATIONS = (
@@ -132,12 +128,8 @@ def with_qdisc(name: str) -> Mapping[str, Any]:
     """Return a scenario of two CUBIC flows over a queue discipline."""
     # CAKE's own limit is memory in bytes (docs/explanation/links-and-hosts.md).
     room = {"queue": "64 MB"} if name == "cake" else {}
-    return {
-        "path": {"kind": "fixed", "rtt": "40 ms"},
-        "link": {"rate": "200 Mbit/s", "qdisc": name, **room},
-        "flow": [{"cc": "cubic", "count": 2}],
-        "run": {"duration": "120 s"},
-    }
+    flows = {"cc": "cubic", "count": 2}
+    return over_fixed_path("200 Mbit/s", "40 ms", "120 s", flows, qdisc=name, **room)
 
 
 def ring() -> Mapping[str, Any]:

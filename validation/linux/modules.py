@@ -22,6 +22,7 @@ from skyhop.cli.terminal import print_note
 from skyhop.data.progress import ignore_progress
 from skyhop.engines import Observer
 from skyhop.linux import Kernel, find, run
+from validation.fixed import over_fixed_path
 from validation.flows import Flow, apart, cells_of, first_flow, mean_of
 from validation.pages import row, yes_or_no
 
@@ -59,13 +60,9 @@ def pair(name: str, kernel: Kernel, duration: str = DURATION) -> Pair:
     """Run a congestion control in both engines, with each RTT."""
     both = Pair(name, [], [])
     for rtt_us in RTTS_US:
-        scenario: dict[str, object] = {
-            "path": {"kind": "fixed", "rtt": f"{rtt_us} us"},
-            "link": {"rate": "50 Mbit/s", "queue": "1 BDP"},
-            "flow": [{"cc": f"skyhop:{name}"}],
-            "run": {"duration": duration},
-            "linux": {"link": "skyhop"},
-        }
+        flow = {"cc": f"skyhop:{name}"}
+        scenario = over_fixed_path("50 Mbit/s", f"{rtt_us} us", duration, flow, queue="1 BDP")
+        scenario["linux"] = {"link": "skyhop"}
         hosts = {"profile": PROFILE, "hz": kernel.hz}
         both.simulated.append(first_flow(scenario | {"tcp": hosts}))
         in_guest = run(scenario, kernel=kernel.name, observer=Observer(run=ignore_progress))

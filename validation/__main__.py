@@ -41,9 +41,9 @@ def main() -> int:
         return 0 if words in ([], ["-h"], ["--help"]) else EXIT_WRONG_INPUT
     module = import_module(f"validation.{COMMANDS[name][0]}")
     app = typer.Typer(rich_markup_mode=None, add_completion=False, pretty_exceptions_enable=False)
-    app.command(help=module.__doc__, context_settings={"help_option_names": ["-h", "--help"]})(
-        module.main
-    )
+    # The mark \b keeps the lines of examples, which are indented.
+    text = (module.__doc__ or "").replace("\n\n    ", "\n\n\b\n    ")
+    app.command(help=text, context_settings={"help_option_names": ["-h", "--help"]})(module.main)
     try:
         own = words[len(name.split()) :]
         return app(own, prog_name=f"python -m validation {name}", standalone_mode=False) or 0

@@ -17,7 +17,7 @@ import numpy as np
 import skyhop
 from skyhop import _core
 from skyhop.cli.terminal import print_note, print_rows
-from skyhop_lab.policies.onnx import INPUT_NAME, OUTPUT_NAME, Node, encode
+from skyhop_lab.policies.networks import Activation, DenseNetwork, Layer
 from validation.bench.measure import cost, previous
 from validation.fixed import over_fixed_path
 
@@ -190,15 +190,12 @@ def write_card(directory: Path, *, tcp: str = "", moves: str = "cwnd", step: flo
 def _network() -> bytes:
     """Return a network with layers of `SIZES` and random weights, as ONNX."""
     draws = np.random.default_rng(1)
-    nodes, constants, name = [], {}, INPUT_NAME
-    for layer, (inputs, outputs) in enumerate(pairwise(SIZES)):
-        constants[f"w{layer}"] = draws.normal(0.0, inputs**-0.5, (inputs, outputs))
-        constants[f"b{layer}"] = draws.normal(0.0, 0.1, outputs)
-        is_last = outputs == SIZES[-1]
-        nodes.append(Node("Gemm", (name, f"w{layer}", f"b{layer}"), f"sum{layer}"))
-        name = OUTPUT_NAME if is_last else f"out{layer}"
-        nodes.append(Node("Tanh" if is_last else "Relu", (f"sum{layer}",), name))
-    return encode(nodes, constants, SIZES[0], SIZES[-1])
+    layers = []
+    for inputs, outputs in pairwise(SIZES):
+        weight = draws.normal(0.0, inputs**-0.5, (inputs, outputs))
+        then = Activation("tanh" if outputs == SIZES[-1] else "relu")
+        layers.append(Layer(weight, draws.normal(0.0, 0.1, outputs), then))
+    return DenseNetwork(layers).onnx()
 
 
 # --- environments ---

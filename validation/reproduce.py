@@ -96,7 +96,11 @@ def missing_requirement(file: Path) -> str | None:
     """Return the measurement or program that a study needs and this machine lacks, or `None`."""
     study = load_study(file).file
     if study.engine == "browser":
-        return no_browser()
+        try:
+            check_programs()
+        except RunError as error:
+            return str(error)
+        return None
     if study.engine in TABLE_ENGINES:
         return None if has_data(file) else "its data or libraries are not here"
     if study.engine == "elements":
@@ -106,15 +110,6 @@ def missing_requirement(file: Path) -> str | None:
     named = [str(path["file"]) for path in paths if "file" in path]
     gone = [n for n in named if not ((file.parent / n).is_file() or Path(n).is_file())]
     return f"{gone[0]} is not here" if gone else None
-
-
-def no_browser() -> str | None:
-    """Return why studies in a browser cannot run here (a missing program), or `None`."""
-    try:
-        check_programs()
-    except RunError as error:
-        return str(error)
-    return None
 
 
 def elements() -> tuple[Path, Path] | None:

@@ -52,12 +52,6 @@ class Reader:
     is_path: Callable[[str], bool]
     where: str
     """Description of the computed paths, for the page."""
-    queue: str = "FIFO"
-
-    def places(self, runs: Runs, kind: Kind) -> list[Place]:
-        """Return the places, of computed or measured paths, that matter to the reader."""
-        paths = filter(self.is_path, runs.paths(kind))
-        return [(path, self.queue) for path in paths if self.queue in runs.queues(path)]
 
 
 READERS = (
@@ -84,13 +78,13 @@ READERS = (
     ),
 )
 
-RESEARCHER = Reader(
-    "Researcher",
-    "needs the baseline that a new sender has to beat",
-    POWER,
-    lambda _: True,
-    "computed paths",
-)
+
+def behind_fifo(
+    runs: Runs, kind: Kind, is_path: Callable[[str], bool] = lambda _: True
+) -> list[Place]:
+    """Return the paths of a kind that a reader has, behind FIFO."""
+    paths = filter(is_path, runs.paths(kind))
+    return [(path, "FIFO") for path in paths if "FIFO" in runs.queues(path)]
 
 
 def recommendations(runs: Runs) -> Iterator[str]:
@@ -103,20 +97,21 @@ def recommendations(runs: Runs) -> Iterator[str]:
 
 def recommendation(runs: Runs, reader: Reader) -> str:
     """Return the item for a reader: the best deployable sender, its value, and the next best."""
-    places = reader.places(runs, "computed")
+    places = behind_fifo(runs, "computed", reader.is_path)
     ranked = rank(runs, reader.question, places, DEPLOYABLE)
     if not ranked.strata:
         return item(f"**{reader.who}**: the data has no runs.")
     best = ranked.best
     found = quantity(ranked, best)
     others = list(ranked.strata)[1:]
-    measured = rank(runs, reader.question, reader.places(runs, "measured"), DEPLOYABLE)
+    there = behind_fifo(runs, "measured", reader.is_path)
+    measured = rank(runs, reader.question, there, DEPLOYABLE)
     is_open = differs(measured, best)
     lead = "computed paths say" if is_open else "use"
     say = f"; measured paths say **{measured.best}**" if is_open else ""
     text = (
         f"**{reader.who}** ({reader.need}): {lead} **{best}**{say}. {best} has {found} over "
-        f"{len(places)} {reader.where} behind {reader.queue} ({ranked.runs(best)} runs)"
+        f"{len(places)} {reader.where} behind FIFO ({ranked.runs(best)} runs)"
     )
     text += f"; next is {others[0]} with {quantity(ranked, others[0])}." if others else "."
     below = [head_to_head(runs, reader.question, places), over_measured(measured, best)]
@@ -255,7 +250,7 @@ def researcher(runs: Runs) -> str:
 
     Both are compared by goodput per delay.
     """
-    places = RESEARCHER.places(runs, "computed")
+    places = behind_fifo(runs, "computed")
     baseline = rank(runs, POWER, places, DEPLOYABLE)
     research = rank(runs, POWER, places, runs.research)
     if not baseline.strata or not research.strata:
@@ -273,7 +268,7 @@ def researcher(runs: Runs) -> str:
     below = [head_to_head(runs, POWER, places)]
     there = [
         place
-        for place in RESEARCHER.places(runs, "measured")
+        for place in behind_fifo(runs, "measured")
         if all(len(runs.values(POWER, place, s)) for s in (research.best, baseline.best))
     ]
     measured = rank(runs, POWER, there, runs.senders)

@@ -24,6 +24,7 @@ from skyhop.errors import RunError
 from skyhop.study.results import Results
 from validation import pages
 from validation.which_sender.answers import (
+    behind_fifo,
     bounds,
     contradictions,
     item,
@@ -168,12 +169,9 @@ def heat_charts(runs: Runs) -> dict[str, HeatChart]:
 
 def heat_chart(runs: Runs, question: Question) -> HeatChart:
     """Return the heat map of a question, behind FIFO: senders by computed and measured paths."""
-    groups = [
-        [p for p in runs.paths(kind) if "FIFO" in runs.queues(p)]
-        for kind in ("computed", "measured")
-    ]
-    paths = [path for group in groups for path in group]
-    cells = [[runs.values(question, (p, "FIFO"), s) for p in paths] for s in runs.senders]
+    computed, measured = behind_fifo(runs, "computed"), behind_fifo(runs, "measured")
+    places = [*computed, *measured]
+    cells = [[runs.values(question, place, s) for place in places] for s in runs.senders]
     grid = np.array([[v.mean() if len(v) else np.nan for v in row] for row in cells])
     title = f"{question.title} ({question.unit})"
     if question is DELAY:
@@ -182,8 +180,9 @@ def heat_chart(runs: Runs, question: Question) -> HeatChart:
         # Rates differ between paths, so colours compare senders on the same path.
         grid = 100 * grid / np.nanmax(grid, axis=0)
         title = "Goodput alone, % of the best sender's on the same path"
-    breaks = [len(groups[0])] if all(groups) else []
+    breaks = [len(computed)] if computed and measured else []
     top = HIGHEST_DELAY if question is DELAY else None
+    paths = [path for path, _ in places]
     return chart_of(runs, f"{title}, behind FIFO", paths, grid, breaks=breaks, top=top)
 
 

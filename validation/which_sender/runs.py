@@ -35,12 +35,10 @@ COLUMNS = {
 """Columns of the data file: for each, the studies' metric and the number of decimals."""
 
 KEYS = ("study", "path", "queue", "rival", "sender", "seed")
-
 DEPLOYABLE = ("CUBIC", "BBR", "BBRv3", "Reno", "Hybla", "Vegas")
 """Senders in mainline Linux, and BBRv3, whose authors publish the kernel in which they run it."""
 
 ALONE, NEXT_TO_CUBIC = "none", "CUBIC"
-
 FLOOR = 0.8
 """Goodput, as a fraction of the best sender's, that a sender needs for its delay to count."""
 
@@ -48,7 +46,6 @@ PAIR = ("BBR", "CUBIC")
 """The two senders that every table compares."""
 
 Kind = Literal["computed", "measured"]
-
 Place = tuple[str, str]
 """Path and queue in which runs took place."""
 
@@ -93,7 +90,6 @@ GOODPUT = Question(
     "more",
     "Mean goodput of one flow, without its first 20 s. More is better.",
 )
-
 DELAY = Question(
     "delay",
     "Delay of a sender alone",
@@ -105,7 +101,6 @@ DELAY = Question(
     f"Less is better. Senders with less than {100 * FLOOR:.0f} % of the best goodput on a path are "
     "in the table, but do not count as best.",
 )
-
 FAIRNESS = Question(
     "fairness",
     "Share next to a CUBIC flow",
@@ -116,7 +111,6 @@ FAIRNESS = Question(
     "A sender's part of both goodputs when the second flow is CUBIC. 50 is even; more takes from "
     "CUBIC, less gives way. The best is nearest to 50 in each run.",
 )
-
 POWER = Question(
     "power",
     "Goodput per delay of a sender alone",
@@ -126,7 +120,6 @@ POWER = Question(
     "more",
     "Goodput divided by mean delay inflation.",
 )
-
 QUESTIONS = (GOODPUT, DELAY, FAIRNESS)
 
 

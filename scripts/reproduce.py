@@ -38,8 +38,9 @@ from skyhop.report import figures_directory, write_study_report
 from skyhop.study import StudyRun, load_study, run_study
 from skyhop.study.catalogue import find_study, list_studies
 from skyhop.study.claims import ClaimResult, judge
-from skyhop.study.file import Claim, StudyFile, TablePanel, read_study_file
+from skyhop.study.file import Claim, StudyFile, read_study_file
 from skyhop.study.page import numbers_text, verdict_text
+from skyhop.study.panel_kinds import TablePanel
 from skyhop.study.plan import describe
 from skyhop.study.prediction import find_data
 from skyhop.study.table_engines import TABLE_ENGINES

@@ -41,7 +41,9 @@ from skyhop.data.progress import ignore_progress
 from skyhop.data.quantities import seconds
 from skyhop.data.toml import toml_value
 from skyhop.errors import InputError
-from skyhop.study.file import StrictModel, Value, first_error, read_scenario_table
+from skyhop.study.file import read_scenario_table
+from skyhop.study.key_errors import first_error
+from skyhop.study.keys import StrictModel, Value
 
 Source: TypeAlias = str | os.PathLike[str] | Mapping[str, Any]
 
@@ -262,4 +264,4 @@ def _drawing(content: object, origin: str, index: int) -> Drawing:
     try:
         return Drawing.model_validate(content)
     except ValidationError as error:
-        raise InputError(f"{origin}: draw.{index}.{first_error(error)}") from None
+        raise InputError(f"{origin}: draw.{index}.{first_error(error, Drawing)}") from None

@@ -18,8 +18,8 @@ from skyhop import _core
 from skyhop.data.quantities import seconds
 from skyhop.data.scenarios import PATH_FILES, path_sections
 from skyhop.errors import InputError, RunError
-from skyhop.study.file import Duration
 from skyhop.study.films import SESSION_METRICS, scores_by_qoe, user_films
+from skyhop.study.keys import Duration
 from skyhop.study.metrics import WARNINGS, MetricInfo, MetricSet
 from skyhop.study.prediction import find_data, validated_table
 

@@ -21,7 +21,7 @@ from skyhop import _core
 from skyhop.data.files import Scratch
 from skyhop.data.quantities import mbps_or_none, seconds
 from skyhop.errors import InputError
-from skyhop.study.file import Duration
+from skyhop.study.keys import Duration
 from skyhop.study.metrics import WARNINGS, MetricInfo, MetricSet
 from skyhop.study.prediction import find_data, validated_table
 

@@ -19,7 +19,8 @@ from skyhop.data.toml import toml_value
 from skyhop.errors import InputError
 from skyhop.study.axes import Point, expand
 from skyhop.study.claims import CheckedClaim, check_claims
-from skyhop.study.file import StudyFile, Value, parse_study, read_scenario_table, read_study_file
+from skyhop.study.file import StudyFile, parse_study, read_scenario_table, read_study_file
+from skyhop.study.keys import Value
 from skyhop.study.metrics import BUILT_IN, MetricSet
 from skyhop.study.panels import check_panels, check_published
 from skyhop.study.prediction import find_data

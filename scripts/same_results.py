@@ -29,6 +29,7 @@ from skyhop.engines import sim
 from skyhop.runs import Run
 from skyhop.study.file import read_scenario_table
 from skyhop.study.plan import load_study
+from skyhop.study.scenario_runs import ScenarioKind
 
 TABLES = ("flows", "link", "events", "probes")
 MEASURED = ("wall_s", "warnings")
@@ -86,7 +87,7 @@ def cases() -> Iterator[tuple[str, str, str, tuple[str, ...]]]:
     for name, file in shipped_files("studies").items():
         study = load_study(file)
         # Studies of films, browsers and predictions do not run scenarios.
-        if study.file.engine not in ("sim", "live", "linux"):
+        if not isinstance(study.kind, ScenarioKind):
             continue
         if (first := next(study.runs(), None)) is not None:
             yield f"study {name}", json.dumps(study.base), study.scenario_origin, first.sets

@@ -12,9 +12,12 @@ import json
 import textwrap
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from markup import code, page, prose, sentence, table
+
+if TYPE_CHECKING:
+    from skyhop.study.table_runs import TableKind
 
 Schema = Mapping[str, Any]
 
@@ -72,10 +75,11 @@ def study_page(schema: Schema) -> str:
             path = f"{name}.{kind}" if kind else name
             parts.append(f"## {title} {{#{path}}}\n\n{paragraphs(inner.get('description', ''))}")
             parts.extend(object_parts(schema, inner, path))
-    for name, model in engine_tables().items():
+    for kind in table_kinds():
+        name, model = kind.table, kind.model
         described = {"$defs": {}, **model.model_json_schema(by_alias=True)}
         described["properties"] = documented(model)
-        parts.append(f'## [{name}] {{#table.{name}}}\n\nWith `engine = "{ENGINES[name]}"`.')
+        parts.append(f'## [{name}] {{#table.{name}}}\n\nWith `engine = "{kind.engine}"`.')
         parts.extend(object_parts(described, described, name, f"table.{name}"))
     return page(
         "Study keys",
@@ -98,17 +102,12 @@ PIECES = {
 }
 
 
-ENGINES = {"prediction": "predict", "video": "video", "browser": "browser"}
-"""Keys of the study tables whose runs are not a single scenario, and the engine of each."""
+def table_kinds() -> list[TableKind[Any]]:
+    """Return the kinds of runs that a table of the study file configures."""
+    from skyhop.study.run_kinds import RUN_KINDS
+    from skyhop.study.table_runs import TableKind
 
-
-def engine_tables() -> dict[str, Any]:
-    """Return the types of the tables in `ENGINES`."""
-    from skyhop.study.browsers import Browser
-    from skyhop.study.films import Video
-    from skyhop.study.prediction import Prediction
-
-    return {"prediction": Prediction, "video": Video, "browser": Browser}
+    return [kind for kind in RUN_KINDS.values() if isinstance(kind, TableKind)]
 
 
 def documented(model: Any) -> dict[str, Any]:

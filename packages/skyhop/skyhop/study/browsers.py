@@ -21,11 +21,8 @@ from skyhop.errors import InputError, RunError
 from skyhop.study.films import SESSION_METRICS, scores_by_qoe, user_films
 from skyhop.study.keys import Duration
 from skyhop.study.metrics import WARNINGS, MetricInfo, MetricSet
-from skyhop.study.prediction import find_data, validated_table
-
-LAYOUT = 1
-"""Version of the engine's results; after an increase, studies repeat their finished runs."""
-IS_LIVE = NEEDS_CORE = True
+from skyhop.study.run_kinds import RunKind
+from skyhop.study.table_runs import TableKind, find_data, json_values, validated_table
 
 METRICS: tuple[MetricInfo, ...] = (
     *SESSION_METRICS,
@@ -85,72 +82,80 @@ class BrowserRun:
         return _core.Scenario.from_json(text, self.origin, [*self.sets, f"run.seed={seed}"])
 
 
-def resolve(base: Mapping[str, Any], sets: Sequence[str], origin: str) -> BrowserRun:
-    """Return the configuration of a run: the study's table [browser] with the axes' overrides.
+class _BrowserKind(TableKind[BrowserRun]):
+    """Kind of runs that play a film in a real browser."""
 
-    Raises:
-        InputError: a key of the table is wrong.
-    """
-    from skyhop_lab.browser.watching import check_controller
+    engine = "browser"
+    table = "browser"
+    model = Browser
+    metrics = METRICS
+    layout = 1
+    needs_core = True
+    is_live = True
 
-    own = [text for text in sets if not text.startswith(_SCENARIO)]
-    of_scenario = [text.removeprefix(_SCENARIO) for text in sets if text.startswith(_SCENARIO)]
-    table = validated_table(Browser, base, own, f"{origin}: browser")
-    run_config = BrowserRun(table, tuple(of_scenario), origin)
-    run_config.scenario(seed=1)
-    try:
-        check_controller(table.controller)
-        _core.Film.read(run_config.film, table.top)
-    except InputError as error:
-        raise InputError(f"{origin}: browser: {error}") from None
-    return run_config
+    def resolve(self, base: Mapping[str, Any], sets: Sequence[str], origin: str) -> BrowserRun:
+        """Return the table [browser] with the axes' overrides, and those of its scenario."""
+        from skyhop_lab.browser.watching import check_controller
+
+        own = [text for text in sets if not text.startswith(_SCENARIO)]
+        of_scenario = [text.removeprefix(_SCENARIO) for text in sets if text.startswith(_SCENARIO)]
+        table = validated_table(Browser, base, own, f"{origin}: browser")
+        run_config = BrowserRun(table, tuple(of_scenario), origin)
+        run_config.scenario(seed=1)
+        try:
+            check_controller(table.controller)
+            _core.Film.read(run_config.film, table.top)
+        except InputError as error:
+            raise InputError(f"{origin}: browser: {error}") from None
+        return run_config
+
+    def config_dict(self, config: BrowserRun) -> dict[str, Any]:
+        """Return the table with the whole scenario as JSON values."""
+        scenario = json.loads(config.scenario(seed=1).to_json())
+        return {**json_values(config.table), "scenario": scenario}
+
+    def input_files(self, config: BrowserRun) -> Sequence[str]:
+        """Return the names of the user's film, and of the files of the path."""
+        paths = path_sections(json.loads(config.scenario(seed=1).to_json())).values()
+        named = [path[key] for path in paths for key in PATH_FILES if path.get(key)]
+        study_dir = Path(config.origin).parent
+        files = [name for name in named if os.path.isfile(find_data(name, study_dir))]  # noqa: PTH113
+        return [*user_films(config.table.film), *files]
+
+    def rows(
+        self, metrics: MetricSet, config: BrowserRun, seed: int, _study_dir: Path
+    ) -> list[dict[str, Any]]:
+        """Play the film in a browser, and return the run's row."""
+        import polars as pl
+
+        from skyhop.engines import Observer
+        from skyhop_lab.browser.watching import WatchOptions, watch
+
+        table = config.table
+        cap_s = None if table.buffer_cap is None else seconds(table.buffer_cap)
+        options = WatchOptions(
+            config.film, table.top, table.controller, table.qoe, table.chunks, cap_s, seed,
+            table.downloads,
+        )  # fmt: skip
+        run = watch(
+            config.scenario(seed), None, options, cc=table.cc, observer=Observer(), is_quiet=True
+        )
+        (app,) = run.summary["apps"]
+        film = _core.Film.read(config.film, table.top)
+        if app["completed"] < (expected := min(film.chunks, table.chunks or film.chunks)):
+            raise RunError(f"the film ended after {app['completed']} of {expected} chunks")
+        chunks = pl.DataFrame(pl.from_arrow(run.apps["chunks"]))
+        tracks, stalls = (chunks[name].to_list() for name in ("track", "stall_ns"))
+        row = {
+            "flow": None,
+            **{info.column: app[info.column] for info in SESSION_METRICS if info.column in app},
+            **scores_by_qoe(film, tracks, stalls),
+            **_transport_values(run.summary, app["id"]),
+        }
+        return [{**metrics.with_expressions(row), WARNINGS: list(run.summary["warnings"])}]
 
 
-def input_files(run_config: BrowserRun) -> Sequence[str]:
-    """Return the names of the files that a run reads: the user's film, and files of its path."""
-    paths = path_sections(json.loads(run_config.scenario(seed=1).to_json())).values()
-    named = [path[key] for path in paths for key in PATH_FILES if path.get(key)]
-    study_dir = Path(run_config.origin).parent
-    files = [name for name in named if os.path.isfile(find_data(name, study_dir))]  # noqa: PTH113
-    return [*user_films(run_config.table.film), *files]
-
-
-def run_rows(
-    metrics: MetricSet, run_config: BrowserRun, seed: int, _study_dir: Path
-) -> list[dict[str, Any]]:
-    """Play the film in a browser, and return the run's row.
-
-    Raises:
-        InputError: the film or the scenario is wrong.
-        RunError: a program is missing, or the film ended early.
-    """
-    import polars as pl
-
-    from skyhop.engines import Observer
-    from skyhop_lab.browser.watching import WatchOptions, watch
-
-    table = run_config.table
-    cap_s = None if table.buffer_cap is None else seconds(table.buffer_cap)
-    options = WatchOptions(
-        run_config.film, table.top, table.controller, table.qoe, table.chunks, cap_s, seed,
-        table.downloads,
-    )  # fmt: skip
-    run = watch(
-        run_config.scenario(seed), None, options, cc=table.cc, observer=Observer(), is_quiet=True
-    )
-    (app,) = run.summary["apps"]
-    film = _core.Film.read(run_config.film, table.top)
-    if app["completed"] < (expected := min(film.chunks, table.chunks or film.chunks)):
-        raise RunError(f"the film ended after {app['completed']} of {expected} chunks")
-    chunks = pl.DataFrame(pl.from_arrow(run.apps["chunks"]))
-    tracks, stalls = (chunks[name].to_list() for name in ("track", "stall_ns"))
-    row = {
-        "flow": None,
-        **{info.column: app[info.column] for info in SESSION_METRICS if info.column in app},
-        **scores_by_qoe(film, tracks, stalls),
-        **_transport_values(run.summary, app["id"]),
-    }
-    return [{**metrics.with_expressions(row), WARNINGS: list(run.summary["warnings"])}]
+BROWSER: RunKind = _BrowserKind()
 
 
 def _transport_values(summary: Mapping[str, Any], film: int) -> dict[str, Any]:
@@ -169,9 +174,3 @@ def _transport_values(summary: Mapping[str, Any], film: int) -> dict[str, Any]:
         "utilisation_back": summary["link"]["utilisation_back"],
         "lateness_p99_us": (summary.get("lateness_us") or {}).get("p99"),
     }
-
-
-def config_dict(run_config: BrowserRun) -> dict[str, Any]:
-    """Return the configuration of a run as JSON values; the run's id is a hash of it."""
-    content: dict[str, Any] = json.loads(run_config.table.model_dump_json())
-    return {**content, "scenario": json.loads(run_config.scenario(seed=1).to_json())}

@@ -18,7 +18,7 @@ from skyhop.data.toml import read_toml
 from skyhop.errors import InputError
 from skyhop.study.key_errors import first_error
 from skyhop.study.keys import Choice, Duration, Setting, StrictModel, Value
-from skyhop.study.metric_kinds import ExpressionMetric, Metric, RelativeMetric
+from skyhop.study.metric_kinds import Metric
 from skyhop.study.panel_kinds import Panel
 
 _MOST_VALUES = 10_000
@@ -256,29 +256,11 @@ class StudyFile(StrictModel):
     panel: list[Panel] = []
     """Panels of the page."""
 
-    @model_validator(mode="after")
-    def _has_a_base(self) -> StudyFile:
-        if self.engine == "elements":
-            if self.base or self.scenario or self.axis or self.metric:
-                raise ValueError('engine = "elements" takes no scenario, axes or metrics')
-            return self
-        tables = {"predict": "prediction", "video": "video", "browser": "browser"}
-        for engine, name in tables.items():
-            if (self.engine == engine) != (getattr(self, name) is not None):
-                raise ValueError(f'[{name}] goes with engine = "{engine}", which needs it')
-        if self.engine in tables:
-            if self.base or self.scenario:
-                raise ValueError(f'engine = "{self.engine}" takes no scenario')
-            for metric in self.metric:
-                if not isinstance(metric, ExpressionMetric | RelativeMetric):
-                    raise ValueError(
-                        f'engine = "{self.engine}" takes metrics of kind "expression" or '
-                        '"relative" only'
-                    )
-            return self
-        if (self.base is None) == (self.scenario is None):
-            raise ValueError("expected either `base`, a scenario file, or a [scenario]")
-        return self
+    @property
+    def engine_tables(self) -> dict[str, bool]:
+        """Tables of engines without scenarios by name, and whether the file has each."""
+        tables = {"prediction": self.prediction, "video": self.video, "browser": self.browser}
+        return {name: table is not None for name, table in tables.items()}
 
 
 RESERVED = frozenset({"run", "seed", "flow", "flow_cc", "stat", "virtual_s", "warnings"})

@@ -27,7 +27,7 @@ from skyhop import _core
 from skyhop.data.shipped import shipped_files
 from skyhop.engines import sim
 from skyhop.runs import Run
-from skyhop.study.file import read_scenario_table
+from skyhop.study.file import read_table
 from skyhop.study.plan import load_study
 from skyhop.study.scenario_runs import ScenarioKind
 
@@ -82,7 +82,7 @@ def cases() -> Iterator[tuple[str, str, str, tuple[str, ...]]]:
     """Yield the runs: name, scenario as JSON (or ""), scenario file, and overrides."""
     for name, file in shipped_files("examples").items():
         # Examples for the user's own programs have no flow.
-        if "flow" in read_scenario_table(file):
+        if "flow" in read_table(file):
             yield f"example {name}", "", str(file), ()
     for name, file in shipped_files("studies").items():
         study = load_study(file)

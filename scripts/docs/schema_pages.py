@@ -5,11 +5,7 @@ Each key has a heading, so that the search finds it.
 
 from __future__ import annotations
 
-import ast
-import inspect
-import itertools
 import json
-import textwrap
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -76,9 +72,7 @@ def study_page(schema: Schema) -> str:
             parts.append(f"## {title} {{#{path}}}\n\n{paragraphs(inner.get('description', ''))}")
             parts.extend(object_parts(schema, inner, path))
     for kind in table_kinds():
-        name, model = kind.table, kind.model
-        described = {"$defs": {}, **model.model_json_schema(by_alias=True)}
-        described["properties"] = documented(model)
+        name, described = kind.table, {"$defs": {}, **kind.model.model_json_schema()}
         parts.append(f'## [{name}] {{#table.{name}}}\n\nWith `engine = "{kind.engine}"`.')
         parts.extend(object_parts(described, described, name, f"table.{name}"))
     return page(
@@ -108,21 +102,6 @@ def table_kinds() -> list[TableKind[Any]]:
     from skyhop.study.table_runs import TableKind
 
     return [kind for kind in RUN_KINDS.values() if isinstance(kind, TableKind)]
-
-
-def documented(model: Any) -> dict[str, Any]:
-    """Return the keys of a type, each with the docstring below it in the source."""
-    (cls,) = ast.parse(textwrap.dedent(inspect.getsource(model))).body
-    told = {
-        before.target.id: statement.value.value
-        for before, statement in itertools.pairwise(getattr(cls, "body", []))
-        if isinstance(before, ast.AnnAssign)
-        and isinstance(before.target, ast.Name)
-        and isinstance(statement, ast.Expr)
-        and isinstance(statement.value, ast.Constant)
-    }
-    keys = model.model_json_schema(by_alias=True)["properties"]
-    return {name: {"description": told.get(name, ""), **value} for name, value in keys.items()}
 
 
 def applications_page(schema: Schema, described: Mapping[str, str]) -> str:

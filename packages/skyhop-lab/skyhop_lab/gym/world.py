@@ -41,7 +41,7 @@ from skyhop.data.progress import ignore_progress
 from skyhop.data.quantities import seconds
 from skyhop.data.toml import toml_value
 from skyhop.errors import InputError
-from skyhop.study.file import read_scenario_table
+from skyhop.study.file import read_table
 from skyhop.study.key_errors import first_error
 from skyhop.study.keys import StrictModel, Value
 
@@ -257,7 +257,7 @@ def read_world(source: Source | World, sets: Sequence[str] = ()) -> World:
         return source
     if isinstance(source, Mapping):
         return World(source, "the world", sets)
-    return World(read_scenario_table(Path(source)), os.fspath(source), sets)
+    return World(read_table(Path(source)), os.fspath(source), sets)
 
 
 def _drawing(content: object, origin: str, index: int) -> Drawing:

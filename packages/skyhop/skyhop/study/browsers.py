@@ -12,16 +12,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from skyhop import _core
 from skyhop.data.quantities import seconds
 from skyhop.data.scenarios import PATH_FILES, path_sections
 from skyhop.errors import InputError, RunError
 from skyhop.study.films import SESSION_METRICS, scores_by_qoe, user_films
-from skyhop.study.keys import Duration
-from skyhop.study.metrics import WARNINGS, MetricInfo, MetricSet
-from skyhop.study.run_kinds import RunKind
+from skyhop.study.keys import Duration, StrictModel
+from skyhop.study.metrics import MetricInfo
 from skyhop.study.table_runs import TableKind, find_data, json_values, validated_table
 
 METRICS: tuple[MetricInfo, ...] = (
@@ -36,10 +35,8 @@ METRICS: tuple[MetricInfo, ...] = (
 _SCENARIO = "scenario."
 
 
-class Browser(BaseModel):
+class Browser(StrictModel):
     """Table [browser] of a study file; axes set its keys, such as `scenario.link.rate`."""
-
-    model_config = ConfigDict(extra="forbid")
 
     scenario: dict[str, Any]
     """Scenario that provides the path and the links; its flows do not run."""
@@ -94,7 +91,6 @@ class _BrowserKind(TableKind[BrowserRun]):
     is_live = True
 
     def resolve(self, base: Mapping[str, Any], sets: Sequence[str], origin: str) -> BrowserRun:
-        """Return the table [browser] with the axes' overrides, and those of its scenario."""
         from skyhop_lab.browser.watching import check_controller
 
         own = [text for text in sets if not text.startswith(_SCENARIO)]
@@ -110,22 +106,19 @@ class _BrowserKind(TableKind[BrowserRun]):
         return run_config
 
     def config_dict(self, config: BrowserRun) -> dict[str, Any]:
-        """Return the table with the whole scenario as JSON values."""
         scenario = json.loads(config.scenario(seed=1).to_json())
         return {**json_values(config.table), "scenario": scenario}
 
     def input_files(self, config: BrowserRun) -> Sequence[str]:
-        """Return the names of the user's film, and of the files of the path."""
         paths = path_sections(json.loads(config.scenario(seed=1).to_json())).values()
         named = [path[key] for path in paths for key in PATH_FILES if path.get(key)]
         study_dir = Path(config.origin).parent
         files = [name for name in named if os.path.isfile(find_data(name, study_dir))]  # noqa: PTH113
         return [*user_films(config.table.film), *files]
 
-    def rows(
-        self, metrics: MetricSet, config: BrowserRun, seed: int, _study_dir: Path
-    ) -> list[dict[str, Any]]:
-        """Play the film in a browser, and return the run's row."""
+    def row(
+        self, config: BrowserRun, seed: int, _study_dir: Path
+    ) -> tuple[dict[str, Any], list[str]]:
         import polars as pl
 
         from skyhop.engines import Observer
@@ -147,15 +140,14 @@ class _BrowserKind(TableKind[BrowserRun]):
         chunks = pl.DataFrame(pl.from_arrow(run.apps["chunks"]))
         tracks, stalls = (chunks[name].to_list() for name in ("track", "stall_ns"))
         row = {
-            "flow": None,
             **{info.column: app[info.column] for info in SESSION_METRICS if info.column in app},
             **scores_by_qoe(film, tracks, stalls),
             **_transport_values(run.summary, app["id"]),
         }
-        return [{**metrics.with_expressions(row), WARNINGS: list(run.summary["warnings"])}]
+        return row, list(run.summary["warnings"])
 
 
-BROWSER: RunKind = _BrowserKind()
+BROWSER = _BrowserKind()
 
 
 def _transport_values(summary: Mapping[str, Any], film: int) -> dict[str, Any]:

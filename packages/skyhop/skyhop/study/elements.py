@@ -17,23 +17,19 @@ from skyhop.study.run_kinds import RunKind, check_tables
 from skyhop.study.worker_context import WorkerContext
 
 
-class _ElementsKind:
+class _ElementsKind(RunKind):
     """Kind of studies without runs, whose rows are the satellites of two snapshots."""
 
-    table = None
     metrics = BUILT_IN
-    is_live = False
     compares_elements = True
 
     def base(self, file: StudyFile, origin: str) -> tuple[dict[str, Any], str]:
-        """Return an empty table."""
         check_tables(file, self, origin)
         if file.base or file.scenario or file.axis or file.metric:
             raise InputError(f'{origin}: engine = "elements" takes no scenario, axes or metrics')
         return {}, origin
 
     def plan(self, _study: Study) -> Iterator[PlannedRun]:
-        """Return an iterator over no runs."""
         return iter(())
 
     def prepare(self, study: Study, runs: Sequence[PlannedRun]) -> None:
@@ -42,11 +38,10 @@ class _ElementsKind:
     def run(
         self, _recipe: Recipe, _task: Task, _context: WorkerContext, _staged: Path
     ) -> list[dict[str, Any]]:
-        """Return no rows; there are no runs."""
         return []
 
 
-ELEMENTS: RunKind = _ElementsKind()
+ELEMENTS = _ElementsKind()
 
 
 def timing_error_rows(old: Path, new: Path) -> list[dict[str, object]]:

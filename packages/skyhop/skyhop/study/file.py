@@ -274,7 +274,7 @@ def read_study_file(file: str | os.PathLike[str]) -> StudyFile:
         InputError: the file cannot be read, or a key is wrong; one line names file and key.
     """
     file = Path(file)
-    study = parse_study(_toml(file), str(file))
+    study = parse_study(read_table(file), str(file))
     return study.model_copy(
         update={"axis": [_with_absolute_csv(axis, file.parent) for axis in study.axis]}
     )
@@ -290,15 +290,6 @@ def _with_absolute_csv(axis: Axis, directory: Path) -> Axis:
     return axis.model_copy(update={"changes": changes})
 
 
-def read_scenario_table(file: Path) -> dict[str, Any]:
-    """Read a scenario file as a dictionary, without checking its keys.
-
-    Raises:
-        InputError: the file cannot be read.
-    """
-    return _toml(file)
-
-
 def parse_study(content: dict[str, Any], origin: str) -> StudyFile:
     """Check the content of a study file; `origin` names it in error messages.
 
@@ -311,7 +302,12 @@ def parse_study(content: dict[str, Any], origin: str) -> StudyFile:
         raise InputError(f"{origin}: {first_error(error, StudyFile)}") from None
 
 
-def _toml(file: Path) -> dict[str, Any]:
+def read_table(file: Path) -> dict[str, Any]:
+    """Read the file of a scenario or study as a dictionary, without checking its keys.
+
+    Raises:
+        InputError: the file cannot be read.
+    """
     try:
         text = file.read_text("utf-8")
         content = read_toml(text, str(file))

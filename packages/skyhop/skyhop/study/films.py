@@ -14,15 +14,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from skyhop import _core
 from skyhop.data.files import Scratch
 from skyhop.data.quantities import mbps_or_none, seconds
 from skyhop.errors import InputError
-from skyhop.study.keys import Duration
-from skyhop.study.metrics import WARNINGS, MetricInfo, MetricSet
-from skyhop.study.run_kinds import RunKind
+from skyhop.study.keys import Duration, StrictModel
+from skyhop.study.metrics import MetricInfo
 from skyhop.study.table_runs import TableKind, find_data, json_values, validated_table
 
 if TYPE_CHECKING:
@@ -38,10 +37,8 @@ _HORIZONS = (1, 2, 3, 5, 8, 12, 16, 20, 25, 30)
 """Horizons in s for which the model is trained; other horizons use the nearest of these."""
 
 
-class Video(BaseModel):
+class Video(StrictModel):
     """Table [video] of a study file; axes set its keys."""
-
-    model_config = ConfigDict(extra="forbid")
 
     data: str
     """File with the throughput of each second, in a format that `skyhop predict` reads."""
@@ -116,21 +113,15 @@ class _VideoKind(TableKind[Video]):
     needs_core = True
 
     def resolve(self, base: Mapping[str, Any], sets: Sequence[str], origin: str) -> Video:
-        """Return the table [video] with the axes' overrides."""
         return validated_table(Video, base, sets, f"{origin}: video")
 
     def config_dict(self, config: Video) -> dict[str, Any]:
-        """Return the table as JSON values."""
         return json_values(config)
 
     def input_files(self, config: Video) -> Sequence[str]:
-        """Return the names of the files of rates, and of the user's film."""
         return [config.data, *user_films(config.film)]
 
-    def rows(
-        self, metrics: MetricSet, config: Video, seed: int, study_dir: Path
-    ) -> list[dict[str, Any]]:
-        """Play the session of a seed, and return the run's row."""
+    def row(self, config: Video, seed: int, study_dir: Path) -> tuple[dict[str, Any], list[str]]:
         from skyhop.video import playing
 
         rates, trace = _playback_rates(str(find_data(config.data, study_dir)), config.direction)
@@ -157,17 +148,17 @@ class _VideoKind(TableKind[Video]):
         bound = playing.optimum(trace, options, offsets=offsets)
         film = options.read_film()
         tracks, stalls = (played.chunks[name].to_list() for name in ("track", "stall_ns"))
-        row: dict[str, Any] = {"flow": None, "qoe_bound": float(bound[0])}
+        row: dict[str, Any] = {"qoe_bound": float(bound[0])}
         row |= scores_by_qoe(film, tracks, stalls)
         row |= {
             info.column: played.sessions[info.column][0]
             for info in SESSION_METRICS
             if info.column not in row
         }
-        return [{**metrics.with_expressions(row), WARNINGS: []}]
+        return row, []
 
 
-VIDEO: RunKind = _VideoKind()
+VIDEO = _VideoKind()
 
 
 def _top_bps(top: str, rates: FloatArray) -> float:

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo
 
-from skyhop.data.quantities import DURATION, MOMENT, SIZE
+from skyhop.data.quantities import DURATION, MOMENT, SIZE, seconds
+
+
+def _above_zero(duration: str, key: ValidationInfo) -> str:
+    if seconds(duration) <= 0:
+        raise ValueError(f"expected `{key.field_name}` above 0 s")
+    return duration
+
 
 Value: TypeAlias = bool | int | float | str
 Setting: TypeAlias = Value | list[Value] | dict[str, Any]
@@ -14,6 +21,8 @@ Setting: TypeAlias = Value | list[Value] | dict[str, Any]
 Choice: TypeAlias = dict[str, Value | list[Value]]
 """Selection of runs: names of axes, `seed` or `flow`, each with the value or values to select."""
 Duration = Annotated[str, Field(pattern=DURATION)]
+Length = Annotated[Duration, AfterValidator(_above_zero)]
+"""Duration above 0 s."""
 Moment = Annotated[str, Field(pattern=MOMENT)]
 """Time in a run or flow: "20 s" after its start, "-1 s" before its end, "75 %" of its length."""
 Size = Annotated[str, Field(pattern=SIZE)]

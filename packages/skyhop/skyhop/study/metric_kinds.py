@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal, Self, TypeAlias
 from pydantic import Field, model_validator
 
 from skyhop.data.quantities import moment_s, seconds, size_bytes
-from skyhop.study.keys import Duration, Moment, Series, Size, StrictModel, Value
+from skyhop.study.keys import Duration, Length, Moment, Series, Size, StrictModel, Value
 
 
 class MetricBase(StrictModel):
@@ -76,12 +76,11 @@ class _BytesMetric(MetricBase):
 
     bytes: Size
     """Number of bytes, counted from the flow's start, whose arrival ends the measurement."""
-    cut: Duration | None = None
+    cut: Length | None = None
     """Resolution to which times are rounded down, such as "1 s"; times are exact by default."""
 
     @model_validator(mode="after")
-    def _has_lengths(self) -> Self:
-        _check_positive("cut", self.cut)
+    def _has_bytes(self) -> Self:
         if size_bytes(self.bytes) <= 0:
             raise ValueError("expected `bytes` above 0 B")
         return self
@@ -200,13 +199,8 @@ class _SeriesMetric(StatisticMetric):
 
     series: Literal[Series, "srtt_over_base"] = "goodput"
     """Sampled quantity; srtt_over_base: ratio of srtt to the mean base RTT of the same second."""
-    bin: Duration | None = None
+    bin: Length | None = None
     """Length in time of the bins whose means are used; without it, the samples are used."""
-
-    @model_validator(mode="after")
-    def _has_a_length(self) -> Self:
-        _check_positive("bin", self.bin)
-        return self
 
 
 class _FlowMetric(_SeriesMetric):
@@ -310,11 +304,6 @@ SampledMetric: TypeAlias = (
 RunMetric: TypeAlias = ExpressionMetric | SampledMetric | GridErrorMetric
 """Metric that is computed from a single run."""
 Metric = Annotated[RunMetric | RelativeMetric, Field(discriminator="kind")]
-
-
-def _check_positive(key: str, duration: str | None) -> None:
-    if duration is not None and seconds(duration) <= 0:
-        raise ValueError(f"expected `{key}` above 0 s")
 
 
 def _check_bytes(after: str | None, size: str) -> None:

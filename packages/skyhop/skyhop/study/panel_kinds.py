@@ -6,8 +6,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from skyhop.data.quantities import seconds, size_bytes
-from skyhop.study.keys import Choice, Duration, Series, Size, Spread, StrictModel, Value
+from skyhop.data.quantities import size_bytes
+from skyhop.study.keys import Choice, Duration, Length, Series, Size, Spread, StrictModel, Value
 
 _MOST_STEPS = 1000
 """Largest number of points of a panel's line."""
@@ -134,7 +134,7 @@ class TransferPanel(_Panel):
     """Number of bytes between two points of a line."""
     hue: str | None = None
     """Axis whose values have a colour each."""
-    cut: Duration | None = None
+    cut: Length | None = None
     """Resolution to which times are rounded down; times are exact by default."""
     spread: Literal["interval", "sd"] = "interval"
     """Spread next to the means."""
@@ -144,8 +144,6 @@ class TransferPanel(_Panel):
         count = size_bytes(self.upto) / max(size_bytes(self.step), 1)
         if not 1 <= count <= _MOST_STEPS:
             raise ValueError(f"expected `upto` to be 1 to {_MOST_STEPS} of `step`")
-        if self.cut and seconds(self.cut) <= 0:
-            raise ValueError("expected `cut` above 0 s")
         return self
 
 

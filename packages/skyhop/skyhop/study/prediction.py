@@ -7,11 +7,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from skyhop.data.files import Scratch
-from skyhop.study.metrics import WARNINGS, MetricInfo, MetricSet
-from skyhop.study.run_kinds import RunKind
+from skyhop.study.keys import StrictModel
+from skyhop.study.metrics import MetricInfo
 from skyhop.study.table_runs import TableKind, find_data, json_values, validated_table
 
 if TYPE_CHECKING:
@@ -39,10 +39,8 @@ METRICS: tuple[MetricInfo, ...] = (
 """Metrics for claims and panels; RMSE and MAE are in ms for latency, in Mbit/s for throughput."""
 
 
-class Prediction(BaseModel):
+class Prediction(StrictModel):
     """Table [prediction] of a study file; axes set its keys."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     data: list[str] = Field(min_length=1)
     """Runs, paths, telemetry or measurements, in a format that `skyhop predict` reads."""
@@ -52,8 +50,9 @@ class Prediction(BaseModel):
     """Kind of model of `skyhop predict train`, or a baseline such as "last value"."""
     horizon: int = Field(1, ge=1, le=30)
     """Horizon in s: time from the prediction to the end of the predicted second."""
-    features: list[str] = ["history", "position", "dish", "satellites", "obstruction", "hour",
-                           "grid", "serving"]  # fmt: skip
+    features: list[str] = Field(
+        ["history", "position", "dish", "satellites", "obstruction", "hour", "grid", "serving"]
+    )
     """Groups of features (docs/how-to/prediction.md); groups that the data lacks are left out."""
 
 
@@ -68,25 +67,20 @@ class _PredictKind(TableKind[Prediction]):
     needs_core = False
 
     def resolve(self, base: Mapping[str, Any], sets: Sequence[str], origin: str) -> Prediction:
-        """Return the table [prediction] with the axes' overrides."""
         return validated_table(Prediction, base, sets, f"{origin}: prediction")
 
     def config_dict(self, config: Prediction) -> dict[str, Any]:
-        """Return the table as JSON values."""
         return json_values(config)
 
     def input_files(self, config: Prediction) -> Sequence[str]:
-        """Return the names of the data files."""
         return config.data
 
-    def rows(
-        self, metrics: MetricSet, config: Prediction, seed: int, study_dir: Path
-    ) -> list[dict[str, Any]]:
-        """Train and test the predictor of a run, and return the run's row."""
+    def row(
+        self, config: Prediction, seed: int, study_dir: Path
+    ) -> tuple[dict[str, Any], list[str]]:
         compared, grid, notes = _tested_scores(config, seed, study_dir)
         scale = 1.0 if config.target == "latency" else 1e-6
         row: dict[str, Any] = {
-            "flow": None,
             "seconds": compared.model.seconds,
             "nonzero_seconds": compared.model.nonzero_seconds,
         }
@@ -94,10 +88,10 @@ class _PredictKind(TableKind[Prediction]):
             row[name] = _measure(compared.model, name, scale)
             row[f"grid_{name}"] = _measure(grid.model, name, scale)
             row[f"best_{name}"] = _best(compared.baselines, name, scale)
-        return [{**metrics.with_expressions(row), WARNINGS: notes}]
+        return row, notes
 
 
-PREDICT: RunKind = _PredictKind()
+PREDICT = _PredictKind()
 
 
 def _measure(measures: Measures, name: str, scale: float) -> float | None:

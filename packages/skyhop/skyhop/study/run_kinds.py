@@ -25,21 +25,14 @@ if TYPE_CHECKING:
 class RunKind(Protocol):
     """Kind of the runs of a study, which the study's engine selects."""
 
-    @property
-    def table(self) -> str | None:
-        """Table of the study file that only this engine has."""
-
-    @property
-    def metrics(self) -> Sequence[MetricInfo]:
-        """Built-in metrics of the rows."""
-
-    @property
-    def is_live(self) -> bool:
-        """Whether runs take real time; only one of them may run at a time."""
-
-    @property
-    def compares_elements(self) -> bool:
-        """Whether the study compares two snapshots of element sets, and has no runs."""
+    metrics: Sequence[MetricInfo]
+    """Built-in metrics of the rows."""
+    table: str | None = None
+    """Table of the study file that only this engine has."""
+    is_live: bool = False
+    """Whether runs take real time; only one of them may run at a time."""
+    compares_elements: bool = False
+    """Whether the study compares two snapshots of element sets, and has no runs."""
 
     def base(self, file: StudyFile, origin: str) -> tuple[dict[str, Any], str]:
         """Return the scenario or table whose keys the axes set, and the file that it is in.

@@ -20,7 +20,7 @@ from skyhop.data.toml import toml_text, toml_value
 from skyhop.errors import InputError
 from skyhop.study.axes import Point
 from skyhop.study.execution import Recipe, Task
-from skyhop.study.file import StudyFile, read_scenario_table
+from skyhop.study.file import StudyFile, read_table
 from skyhop.study.metrics import BUILT_IN
 from skyhop.study.plan import Study
 from skyhop.study.run_ids import FileDigests, PlannedRun, core_digest, describe, digest
@@ -28,13 +28,10 @@ from skyhop.study.run_kinds import RunKind, check_tables
 from skyhop.study.worker_context import WorkerContext
 
 
-class ScenarioKind:
+class ScenarioKind(RunKind):
     """Kind of runs that execute a scenario, whose keys the axes set; here in virtual time."""
 
-    table = None
     metrics = BUILT_IN
-    is_live = False
-    compares_elements = False
     can_omit_files = True
     """Whether a run can return its summary without writing files."""
 
@@ -49,7 +46,7 @@ class ScenarioKind:
         if file.scenario is not None:
             return file.scenario, origin
         place = Path(origin).parent / (file.base or "")
-        return read_scenario_table(place), str(place)
+        return read_table(place), str(place)
 
     def plan(self, study: Study) -> Iterator[PlannedRun]:
         """Yield the runs of a study: for each point, one run per seed."""
@@ -181,9 +178,9 @@ class _GuestKind(ScenarioKind):
         return find(resolved.get("linux", {}).get("kernel")).digest
 
 
-SIM: RunKind = ScenarioKind("sim")
-LIVE: RunKind = _LiveKind("live")
-LINUX: RunKind = _GuestKind("linux")
+SIM = ScenarioKind("sim")
+LIVE = _LiveKind("live")
+LINUX = _GuestKind("linux")
 
 
 def _resolved_point(study: Study, point: Point) -> tuple[list[str], _core.Scenario]:

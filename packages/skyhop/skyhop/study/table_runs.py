@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -15,11 +15,12 @@ from skyhop.data.toml import read_toml, toml_value
 from skyhop.errors import InputError
 from skyhop.study.execution import Recipe, Task
 from skyhop.study.file import StudyFile
+from skyhop.study.key_errors import first_error
 from skyhop.study.metric_kinds import ExpressionMetric, RelativeMetric
-from skyhop.study.metrics import MetricInfo, MetricSet
+from skyhop.study.metrics import WARNINGS
 from skyhop.study.plan import Study
 from skyhop.study.run_ids import FileDigests, PlannedRun, core_digest, digest
-from skyhop.study.run_kinds import check_tables
+from skyhop.study.run_kinds import RunKind, check_tables
 from skyhop.study.worker_context import WorkerContext
 
 Config = TypeVar("Config")
@@ -27,7 +28,7 @@ Config = TypeVar("Config")
 _Table = TypeVar("_Table", bound=BaseModel)
 
 
-class TableKind(ABC, Generic[Config]):
+class TableKind(RunKind, Generic[Config]):
     """Kind of runs that the table `table` of the study file configures.
 
     A subclass sets the attributes below, and implements the abstract methods.
@@ -37,13 +38,10 @@ class TableKind(ABC, Generic[Config]):
     table: str
     model: type[BaseModel]
     """Type of the table, after the overrides of the axes."""
-    metrics: Sequence[MetricInfo]
     layout: int
     """Version of the results; after an increase, studies repeat their finished runs."""
     needs_core: bool
     """Whether results depend on the compiled core."""
-    is_live = False
-    compares_elements = False
 
     @abstractmethod
     def resolve(self, base: Mapping[str, Any], sets: Sequence[str], origin: str) -> Config:
@@ -62,10 +60,8 @@ class TableKind(ABC, Generic[Config]):
         """Return the names of the files that a run reads."""
 
     @abstractmethod
-    def rows(
-        self, metrics: MetricSet, config: Config, seed: int, study_dir: Path
-    ) -> list[dict[str, Any]]:
-        """Make the run of a seed, and return its rows.
+    def row(self, config: Config, seed: int, study_dir: Path) -> tuple[dict[str, Any], list[str]]:
+        """Make the run of a seed, and return its row and warnings.
 
         Raises:
             InputError: a file or a library is missing, or the configuration is wrong.
@@ -113,9 +109,10 @@ class TableKind(ABC, Generic[Config]):
     def run(
         self, recipe: Recipe, task: Task, _context: WorkerContext, _staged: Path
     ) -> list[dict[str, Any]]:
-        """Execute a run and return its rows; it keeps no files."""
+        """Execute a run and return its row; it keeps no files."""
         config = self.resolve(recipe.base, task.sets, recipe.origin)
-        return self.rows(recipe.metrics, config, task.seed, Path(recipe.origin).parent)
+        row, warnings = self.row(config, task.seed, Path(recipe.origin).parent)
+        return [{**recipe.metrics.with_expressions({"flow": None, **row}), WARNINGS: warnings}]
 
 
 def validated_table(
@@ -132,9 +129,7 @@ def validated_table(
     try:
         return model.model_validate(content)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        key = ".".join(str(step) for step in first["loc"])
-        raise InputError(f"{where}.{key}: {first['msg']}") from None
+        raise InputError(f"{where}.{first_error(error, model)}") from None
 
 
 def json_values(table: BaseModel) -> dict[str, Any]:

@@ -6,13 +6,13 @@ import typing
 from importlib.metadata import EntryPoint, EntryPoints
 
 import pytest
-from small_study import content
 
 from skyhop.errors import InputError
 from skyhop.study import load_study, run_kinds
 from skyhop.study.file import StudyFile
 from skyhop.study.run_kinds import RUN_KINDS
 from skyhop.study.scenario_runs import ScenarioKind
+from small_study import content
 
 IN_ANOTHER_PACKAGE = ScenarioKind("predict")
 

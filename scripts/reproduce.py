@@ -36,7 +36,6 @@ from skyhop.data.quantities import seconds
 from skyhop.errors import RunError, SkyhopError
 from skyhop.report import figures_directory, write_study_report
 from skyhop.study import StudyRun, load_study, run_study
-from skyhop.study.browsers import BROWSER
 from skyhop.study.catalogue import find_study, list_studies
 from skyhop.study.claims import ClaimResult, judge
 from skyhop.study.file import Claim, StudyFile, read_study_file
@@ -45,6 +44,7 @@ from skyhop.study.panel_kinds import TablePanel
 from skyhop.study.run_ids import describe
 from skyhop.study.table_runs import TableKind, find_data
 from skyhop.study.tables import table_of
+from skyhop_lab.browser.study_runs import BROWSER
 from skyhop_lab.browser.watching import check_programs
 
 ROOT = Path(__file__).resolve().parents[1]

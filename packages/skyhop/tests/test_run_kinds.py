@@ -14,15 +14,13 @@ from skyhop.study.run_kinds import RUN_KINDS
 from skyhop.study.scenario_runs import ScenarioKind
 from small_study import content
 
-IN_ANOTHER_PACKAGE = ScenarioKind("predict")
+IN_ANOTHER_PACKAGE = ScenarioKind("browser")
 
 
 @pytest.fixture
 def elsewhere(monkeypatch: pytest.MonkeyPatch) -> list[EntryPoint]:
-    """Take `predict` from this package, and return the entry points of other packages."""
-    here = {name: place for name, place in run_kinds._BUILT_IN.items() if name != "predict"}
+    """Return the entry points of other packages, to which a test adds its own."""
     found: list[EntryPoint] = []
-    monkeypatch.setattr(run_kinds, "_BUILT_IN", here)
     monkeypatch.setattr(run_kinds, "entry_points", lambda **_: EntryPoints(found))
     return found
 
@@ -35,15 +33,15 @@ def test_every_engine_of_study_files_has_a_kind() -> None:
 
 @pytest.mark.usefixtures("elsewhere")
 def test_an_engine_of_a_missing_package_names_the_package() -> None:
-    with pytest.raises(InputError, match="predict comes with skyhop-lab: run pip install skyhop-l"):
-        load_study(content(engine="predict"))
+    with pytest.raises(InputError, match=r"browser comes with skyhop-lab, .* pip install skyhop"):
+        load_study(content(engine="browser"))
     with pytest.raises(InputError, match="goes with another engine"):
-        load_study(content(prediction={}))
+        load_study(content(browser={}))
 
 
 def test_an_entry_point_adds_an_engine(elsewhere: list[EntryPoint]) -> None:
     place = f"{__name__}:IN_ANOTHER_PACKAGE"
-    elsewhere.append(EntryPoint("predict", place, "skyhop.run_kinds"))
-    study = load_study(content(engine="predict"))
+    elsewhere.append(EntryPoint("browser", place, "skyhop.run_kinds"))
+    study = load_study(content(engine="browser"))
     assert study.kind is IN_ANOTHER_PACKAGE
-    assert list(RUN_KINDS)[-1] == "predict"
+    assert list(RUN_KINDS)[-1] == "browser"

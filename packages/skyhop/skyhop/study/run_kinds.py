@@ -72,14 +72,12 @@ _BUILT_IN = {
     "live": "skyhop.study.scenario_runs:LIVE",
     "linux": "skyhop.study.scenario_runs:LINUX",
     "elements": "skyhop.study.elements:ELEMENTS",
-    # The next two become entry points of skyhop-lab when their modules move there.
     "predict": "skyhop.study.prediction:PREDICT",
     "video": "skyhop.study.films:VIDEO",
-    "browser": "skyhop.study.browsers:BROWSER",
 }
 """Kinds of this package by engine; each is imported at its first use."""
-_PACKAGES = {"predict": "skyhop-lab", "browser": "skyhop-lab"}
-"""Packages with the kinds that a study file can name but this package may not have."""
+_PACKAGES = {"browser": "skyhop-lab"}
+"""Packages of the other engines that a study file can name."""
 
 
 class _RunKinds(Mapping[str, RunKind]):
@@ -114,7 +112,10 @@ def run_kind(engine: str) -> RunKind:
     """
     if engine not in RUN_KINDS:
         package = _PACKAGES[engine]
-        raise InputError(f"the engine {engine} comes with {package}: run pip install {package}")
+        raise InputError(
+            f"the engine {engine} comes with {package}, which is not installed: "
+            f"pip install {package}"
+        )
     return RUN_KINDS[engine]
 
 

@@ -247,9 +247,9 @@ def elements() -> tuple[Path, Path] | None:
 
 def has_data(file: Path) -> bool:
     """Return whether a study without scenarios has its data and the libraries of its models."""
-    from skyhop.predict.models import kinds
+    from skyhop_lab.predict.kinds import trainers
 
-    modules = {name for kind in kinds().values() for name in kind.libraries}
+    modules = {name for trainer in trainers().values() for name in trainer.libraries}
     if not all(importlib.util.find_spec(name) for name in modules):
         return False
     data = [run.resolved["data"] for run in load_study(file).runs()]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import typing
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from skyhop.analysis.transfer import rounded_down, seconds_to
 from skyhop.data.reading import run_record
 from skyhop.errors import InputError
 from skyhop.runs import Run
-from skyhop.study import load_study, run_study
+from skyhop.study import load_study, metric_digest, run_study
 from skyhop.study.catalogue import find_study
 from skyhop.study.metric_kinds import FlowsMetric, Metric, RelativeMetric
 from skyhop.study.metrics import MetricSet
@@ -574,6 +575,12 @@ def test_digests_of_shipped_studies_are_unchanged() -> None:
     own = MetricSet.build([RelativeMetric.model_validate(RELATIVE)], "here")
     assert own.digest == MetricSet.build([], "here").digest
     assert MetricSet.build([FlowsMetric.model_validate(RATIO)], "here").digest != own.digest
+
+
+def test_every_key_of_a_metric_has_a_place_in_the_digest() -> None:
+    kinds = typing.get_args(typing.get_args(Metric)[0])
+    keys = {key for kind in kinds for key in kind.model_fields}
+    assert keys == {*metric_digest._FIRST_KEYS, *metric_digest._LATER_KEYS}
 
 
 FLOWS = {"name": "x", "kind": "flows", "over": "sum"}

@@ -38,12 +38,13 @@ from skyhop.report import figures_directory, write_study_report
 from skyhop.study import StudyRun, load_study, run_study
 from skyhop.study.catalogue import find_study, list_studies
 from skyhop.study.claims import ClaimResult, judge
-from skyhop.study.file import Claim, StudyFile, TablePanel, read_study_file
+from skyhop.study.file import Claim, StudyFile, read_study_file
 from skyhop.study.page import numbers_text, verdict_text
-from skyhop.study.plan import describe
-from skyhop.study.prediction import find_data
-from skyhop.study.table_engines import TABLE_ENGINES
+from skyhop.study.panel_kinds import TablePanel
+from skyhop.study.run_ids import describe
+from skyhop.study.table_runs import TableKind, find_data
 from skyhop.study.tables import table_of
+from skyhop_lab.browser.study_runs import BROWSER
 from skyhop_lab.browser.watching import check_programs
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -214,12 +215,13 @@ def can_run(file: Path) -> bool:
 
 def missing_requirement(file: Path) -> str | None:
     """Return the measurement or program that a study needs and this machine lacks, or `None`."""
-    study = load_study(file).file
-    if study.engine == "browser":
+    planned = load_study(file)
+    study, kind = planned.file, planned.kind
+    if kind is BROWSER:
         return no_browser()
-    if study.engine in TABLE_ENGINES:
+    if isinstance(kind, TableKind):
         return None if has_data(file) else "its data or libraries are not here"
-    if study.engine == "elements":
+    if kind.compares_elements:
         return None if elements() is not None else "its element sets are not here"
     points = [point for axis in study.axis for point in (axis.points or {}).values()]
     paths = [path for point in points if isinstance(path := point.get("path"), dict)]
@@ -245,9 +247,9 @@ def elements() -> tuple[Path, Path] | None:
 
 def has_data(file: Path) -> bool:
     """Return whether a study without scenarios has its data and the libraries of its models."""
-    from skyhop.predict.models import kinds
+    from skyhop_lab.predict.kinds import trainers
 
-    modules = {name for kind in kinds().values() for name in kind.libraries}
+    modules = {name for trainer in trainers().values() for name in trainer.libraries}
     if not all(importlib.util.find_spec(name) for name in modules):
         return False
     data = [run.resolved["data"] for run in load_study(file).runs()]
@@ -258,7 +260,7 @@ def has_data(file: Path) -> bool:
 def reproduce(name: str, jobs: int | None) -> Reproduced:
     """Run one study and write its report."""
     study = load_study(find_study(name))
-    compared = elements() if study.file.engine == "elements" else None
+    compared = elements() if study.kind.compares_elements else None
     print_note(f"{name}: {study.run_count} runs")
     with timed(name), progress_bar(name) as progress:
         done = run_study(
@@ -349,7 +351,7 @@ def times_of(sections: Mapping[str, str]) -> dict[str, float]:
 
 def simulated_s(name: str) -> float:
     """Return the simulated time of a study in s, summed over all flows."""
-    if load_study(find_study(name)).file.engine in TABLE_ENGINES:
+    if isinstance(load_study(find_study(name)).kind, TableKind):
         # The study simulates no flow; only the pages know its duration.
         return 0.0
     return sum(

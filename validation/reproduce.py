@@ -24,8 +24,8 @@ from skyhop.report import figures_directory, write_study_report
 from skyhop.study import load_study, run_study
 from skyhop.study.catalogue import find_study, list_studies
 from skyhop.study.claims import judge
-from skyhop.study.prediction import find_data
-from skyhop.study.table_engines import TABLE_ENGINES
+from skyhop.study.table_runs import TableKind, find_data
+from skyhop_lab.browser.study_runs import BROWSER
 from skyhop_lab.browser.watching import check_programs
 from validation import ROOT, measured_paths
 from validation.reference import found
@@ -94,16 +94,17 @@ def run_all(named: list[str], jobs: int | None) -> list[str]:
 
 def missing_requirement(file: Path) -> str | None:
     """Return the measurement or program that a study needs and this machine lacks, or `None`."""
-    study = load_study(file).file
-    if study.engine == "browser":
+    planned = load_study(file)
+    study, kind = planned.file, planned.kind
+    if kind is BROWSER:
         try:
             check_programs()
         except RunError as error:
             return str(error)
         return None
-    if study.engine in TABLE_ENGINES:
+    if isinstance(kind, TableKind):
         return None if has_data(file) else "its data or libraries are not here"
-    if study.engine == "elements":
+    if kind.compares_elements:
         return None if elements() is not None else "its element sets are not here"
     points = [point for axis in study.axis for point in (axis.points or {}).values()]
     paths = [path for point in points if isinstance(path := point.get("path"), dict)]
@@ -133,7 +134,7 @@ def has_data(file: Path) -> bool:
 def reproduce(name: str, jobs: int | None) -> Reproduced:
     """Run one study and write its report."""
     study = load_study(find_study(name))
-    compared = elements() if study.file.engine == "elements" else None
+    compared = elements() if study.kind.compares_elements else None
     print_note(f"{name}: {study.run_count} runs")
     with timed(name), progress_bar(name) as progress:
         done = run_study(
@@ -218,7 +219,7 @@ class RemainingStudies:
 
 def simulated_s(name: str) -> float:
     """Return the simulated time of a study in s, summed over all flows."""
-    if load_study(find_study(name)).file.engine in TABLE_ENGINES:
+    if isinstance(load_study(find_study(name)).kind, TableKind):
         # The study simulates no flow; only the pages know its duration.
         return 0.0
     return sum(

@@ -22,9 +22,10 @@ from skyhop.errors import SkyhopError
 from skyhop.study import StudyRun
 from skyhop.study.catalogue import find_study
 from skyhop.study.claims import ClaimResult
-from skyhop.study.file import Claim, StudyFile, TablePanel, read_study_file
+from skyhop.study.file import Claim, StudyFile, read_study_file
 from skyhop.study.page import numbers_text, verdict_text
-from skyhop.study.plan import describe
+from skyhop.study.panel_kinds import TablePanel
+from skyhop.study.run_ids import describe
 from skyhop.study.tables import table_of
 from validation import ROOT, pages
 

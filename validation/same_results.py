@@ -28,8 +28,9 @@ from skyhop.data.shipped import shipped_files
 from skyhop.engines import sim
 from skyhop.errors import InputError
 from skyhop.runs import Run
-from skyhop.study.file import read_scenario_table
+from skyhop.study.file import read_table
 from skyhop.study.plan import load_study
+from skyhop.study.scenario_runs import ScenarioKind
 
 EVERYTHING = Path(__file__).with_name("everything.toml")
 TABLES = ("flows", "link", "events", "probes")
@@ -54,12 +55,12 @@ def cases() -> Iterator[tuple[str, str, str, tuple[str, ...]]]:
     """Yield the runs: name, scenario as JSON (or ""), scenario file, and overrides."""
     for name, file in shipped_files("examples").items():
         # Examples for the user's own programs have no flow.
-        if "flow" in read_scenario_table(file):
+        if "flow" in read_table(file):
             yield f"example {name}", "", str(file), ()
     for name, file in shipped_files("studies").items():
         study = load_study(file)
         # Studies of films, browsers and predictions do not run scenarios.
-        if study.file.engine not in ("sim", "live", "linux"):
+        if not isinstance(study.kind, ScenarioKind):
             continue
         if (first := next(study.runs(), None)) is not None:
             yield f"study {name}", json.dumps(study.base), study.scenario_origin, first.sets

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import jinja2
 
+from skyhop.errors import RunError
 from validation import ROOT
 
 RESULTS = ROOT / "docs" / "results"
@@ -91,5 +92,5 @@ def with_part(page: str, name: str, text: str) -> str:
     mark = re.compile(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", re.DOTALL)
     page, count = mark.subn(lambda found: f"{found[1]}\n{text}\n\n{found[2]}", page)
     if count != 1:
-        raise SystemExit(f"the page has no mark <!-- {name} -->")
+        raise RunError(f"the page has no mark <!-- {name} -->")
     return page

@@ -18,10 +18,10 @@ case $level in
     demo)  WANTED="$DEMO" REQUIRED="" CHOSEN="--group build" ;;
     dev)   WANTED="$DEMO slirp4netns" REQUIRED=""
            CHOSEN="--group build --group lint --group test --group docs"
-           MEMBERS="skyhop-testbed skyhop-lab[dish,gym]" ;;
+           MEMBERS="skyhop-testbed skyhop-lab[convert,dish,gym]" ;;
     soak)  WANTED="$DEMO slirp4netns bwrap chromium curl ffmpeg ping podman traceroute" REQUIRED=""
            CHOSEN="--group build --group lint --group test --group docs --group soak --extra ray"
-           MEMBERS="skyhop-testbed[postgresql] skyhop-lab[dish,gym,xgboost]" ;;
+           MEMBERS="skyhop-testbed skyhop-lab[convert,dish,gym,xgboost]" ;;
     # libelf's build needs all of these except clang.
     wheel) WANTED="compiler python clang $TOOLS" REQUIRED="clang $TOOLS" CHOSEN="--group build --group wheel --group protocols" ;;
     *) echo "setup: no level $level; there are demo, dev, soak and wheel" >&2; exit 2 ;;

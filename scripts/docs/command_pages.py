@@ -20,7 +20,7 @@ def command_pages() -> dict[str, str]:
 
     from skyhop.cli import commands
 
-    root: Any = typer.main.get_command(commands.app)
+    root: Any = typer.main.get_command(commands.complete_app())
     shown = {name: command for name, command in root.commands.items() if not command.hidden}
     rows = [
         (f"[skyhop {words}]({words.split()[0]}.md#{anchor(words)})", first_line(command))

@@ -5,16 +5,15 @@ Each key has a heading, so that the search finds it.
 
 from __future__ import annotations
 
-import ast
-import inspect
-import itertools
 import json
-import textwrap
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from markup import code, page, prose, sentence, table
+
+if TYPE_CHECKING:
+    from skyhop.study.table_runs import TableKind
 
 Schema = Mapping[str, Any]
 
@@ -72,10 +71,9 @@ def study_page(schema: Schema) -> str:
             path = f"{name}.{kind}" if kind else name
             parts.append(f"## {title} {{#{path}}}\n\n{paragraphs(inner.get('description', ''))}")
             parts.extend(object_parts(schema, inner, path))
-    for name, model in engine_tables().items():
-        described = {"$defs": {}, **model.model_json_schema(by_alias=True)}
-        described["properties"] = documented(model)
-        parts.append(f'## [{name}] {{#table.{name}}}\n\nWith `engine = "{ENGINES[name]}"`.')
+    for kind in table_kinds():
+        name, described = kind.table, {"$defs": {}, **kind.model.model_json_schema()}
+        parts.append(f'## [{name}] {{#table.{name}}}\n\nWith `engine = "{kind.engine}"`.')
         parts.extend(object_parts(described, described, name, f"table.{name}"))
     return page(
         "Study keys",
@@ -98,32 +96,12 @@ PIECES = {
 }
 
 
-ENGINES = {"prediction": "predict", "video": "video", "browser": "browser"}
-"""Keys of the study tables whose runs are not a single scenario, and the engine of each."""
+def table_kinds() -> list[TableKind[Any]]:
+    """Return the kinds of runs that a table of the study file configures."""
+    from skyhop.study.run_kinds import RUN_KINDS
+    from skyhop.study.table_runs import TableKind
 
-
-def engine_tables() -> dict[str, Any]:
-    """Return the types of the tables in `ENGINES`."""
-    from skyhop.study.browsers import Browser
-    from skyhop.study.films import Video
-    from skyhop.study.prediction import Prediction
-
-    return {"prediction": Prediction, "video": Video, "browser": Browser}
-
-
-def documented(model: Any) -> dict[str, Any]:
-    """Return the keys of a type, each with the docstring below it in the source."""
-    (cls,) = ast.parse(textwrap.dedent(inspect.getsource(model))).body
-    told = {
-        before.target.id: statement.value.value
-        for before, statement in itertools.pairwise(getattr(cls, "body", []))
-        if isinstance(before, ast.AnnAssign)
-        and isinstance(before.target, ast.Name)
-        and isinstance(statement, ast.Expr)
-        and isinstance(statement.value, ast.Constant)
-    }
-    keys = model.model_json_schema(by_alias=True)["properties"]
-    return {name: {"description": told.get(name, ""), **value} for name, value in keys.items()}
+    return [kind for kind in RUN_KINDS.values() if isinstance(kind, TableKind)]
 
 
 def applications_page(schema: Schema, described: Mapping[str, str]) -> str:

@@ -20,7 +20,7 @@ from skyhop.errors import RunError
 def test_a_missing_package_is_named_with_the_extra_that_installs_it(skyhop: Skyhop) -> None:
     error = ModuleNotFoundError("No module named 'grpc'", name="grpc")
     with (
-        mock.patch.object(commands, "app", side_effect=error),
+        mock.patch.object(commands, "_app_for", side_effect=error),
         mock.patch.object(sys, "argv", ["skyhop", "testbed", "nodes"]),
     ):
         done = skyhop("testbed", "nodes")
@@ -34,7 +34,7 @@ def test_a_missing_package_is_named_with_the_extra_that_installs_it(skyhop: Skyh
 def test_a_command_of_a_package_that_is_missing_names_the_line_that_installs_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(packages, "entry_points", lambda **_: EntryPoints())
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda **_: EntryPoints())
     app, policy = typer.Typer(), typer.Typer()
     packages.add_commands(app, {"policy": policy})
     found = {

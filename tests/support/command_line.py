@@ -20,8 +20,9 @@ from skyhop.cli import commands
 
 Skyhop = Callable[..., "subprocess.CompletedProcess[str]"]
 
+commands.complete_app()
 _command_tree = functools.cache(typer.main.get_command)
-"""Tree of commands and options, cached because its construction takes 0.1 s."""
+"""Tree of all packages' commands and options, cached as its construction takes 0.1 s."""
 
 _FILE_CACHES = {
     "skyhop.data.positions": ("_satellites", "_satellite_names"),

@@ -74,6 +74,12 @@ def needs_ray() -> None:
         missing("ray", "it is not installed")
 
 
+def needs_framework(name: str) -> None:
+    """Skip the test where a framework that writes checkpoints is missing: tensorflow or torch."""
+    if importlib.util.find_spec(name) is None:
+        missing(name, "it is not installed")
+
+
 def needs_predict(*names: str) -> None:
     """Skip the test where a module for training predictors is missing: one of these, or any."""
     for name in names or ("jax", "optax", "statsmodels", "xgboost"):

@@ -6,13 +6,18 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from skyhop_lab.policies.onnx import INPUT_NAME, OUTPUT_NAME, Node, encode
+import numpy as np
+
+from skyhop_lab.policies.graph import INPUT_NAME, OUTPUT_NAME, Graph
 
 
 def linear(weights: Sequence[float], bias: float) -> bytes:
     """Return the ONNX file of a network with the output weights x inputs + bias."""
-    constants = {"w": [[weight] for weight in weights], "b": [bias]}
-    return encode([Node("Gemm", (INPUT_NAME, "w", "b"), OUTPUT_NAME)], constants, len(weights), 1)
+    graph = Graph(len(weights))
+    graph.add(
+        "Gemm", INPUT_NAME, np.reshape(weights, (-1, 1)), np.array([bias]), output=OUTPUT_NAME
+    )
+    return graph.onnx()
 
 
 def forty_packets(directory: Path) -> Path:

@@ -19,7 +19,7 @@ from damaged import Trial
 from predictors import BEGIN_S, data_of, levels, write_model
 from reference_files import reference
 from skyhop import predict
-from skyhop.cli.commands import app
+from skyhop.cli.commands import complete_app
 from skyhop.errors import InputError
 from skyhop.predict.baselines import BASELINES
 from skyhop.predict.cards import better_baselines, read_card
@@ -537,7 +537,7 @@ def test_wrong_input_is_one_line(
     data_of(tmp_path, levels(60))
     monkeypatch.chdir(tmp_path)
     with pytest.raises(InputError) as refused:
-        app(["predict", *arguments], standalone_mode=False)
+        complete_app()(["predict", *arguments], standalone_mode=False)
     assert says in str(refused.value)
     assert len(str(refused.value).splitlines()) == 1
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import random
-import sys
+import sqlite3
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,7 +29,7 @@ from testbed_harness import (
 )
 
 from needs import cases
-from skyhop.errors import InputError, SkyhopError
+from skyhop.errors import InputError, RunError
 from skyhop_testbed import api
 from skyhop_testbed.agent.deciding import Situation, hindrance
 from skyhop_testbed.agent.schedule import read_schedule
@@ -42,6 +44,7 @@ from skyhop_testbed.orchestrator.request_context import (
     UnknownCallerError,
 )
 from skyhop_testbed.states import Change, fold
+from skyhop_testbed.store.database import VERSION, open_database
 from skyhop_testbed.store.tables import event, run
 from skyhop_testbed.words import ENDED, JobKind, Reason, Role, State
 
@@ -658,44 +661,51 @@ def test_ids_sort_by_their_time() -> None:
     assert not any(map(is_id, ["", "0" * 25, "U" * 26, "../" + "0" * 23]))
 
 
-def test_tables_are_those_that_the_migrations_make(tmp_path: Path) -> None:
-    from alembic.autogenerate import compare_metadata
-    from alembic.migration import MigrationContext
-
-    from skyhop_testbed.store.database import HEAD, open_database
-    from skyhop_testbed.store.tables import metadata
-
-    database = open_database(f"sqlite:///{tmp_path}/t.sqlite")
-    with database.reading() as connection:
-        context = MigrationContext.configure(connection)
-        assert compare_metadata(context, metadata) == []
-        assert context.get_current_revision() == HEAD
-    database.close()
+def test_a_database_of_a_newer_skyhop_is_refused_and_kept(tmp_path: Path) -> None:
+    file = tmp_path / "testbed.sqlite"
+    open_database(file).close()
+    with sqlite3.connect(file) as connection:
+        connection.execute(f"PRAGMA user_version = {VERSION + 1}")
+    with pytest.raises(InputError, match=r"testbed.sqlite: made by a newer skyhop"):
+        open_database(file)
+    with sqlite3.connect(file) as connection:
+        connection.execute(f"PRAGMA user_version = {VERSION}")
+    open_database(file).close()
 
 
-@pytest.mark.parametrize(
-    ("url", "said"),
-    [
-        ("nonsense", "invalid URL; expected sqlite:.* or postgresql:"),
-        ("postgresql://ann:secret@host:port/x", "invalid URL"),
-        ("sqlite:////nowhere/at/all.sqlite", "unable to open"),
-        ("oracle://x/y", '"oracle" is not supported; use sqlite or postgresql'),
-        ("foo://", '"foo" is not supported; use sqlite or postgresql'),
-        ("postgresql://x/y", r"pip install 'skyhop-testbed\[postgresql\]'"),
-        ("postgresql+psycopg2://x/y", "the driver psycopg2 is not installed"),
-    ],
-)
-def test_an_unusable_database_is_reported_in_a_line(
-    url: str, said: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    for module in ("psycopg", "psycopg2"):
-        monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(SkyhopError, match=f"the testbed's database: .*{said}") as caught:
-        Orchestrator(tmp_path / "state", ["localhost"], clock=StandingClock(), database=url)
+def test_an_unusable_database_is_reported_in_a_line(tmp_path: Path) -> None:
+    (tmp_path / "state" / "testbed.sqlite").mkdir(parents=True)
+    with pytest.raises(RunError, match="the testbed's database: unable to open") as caught:
+        Orchestrator(tmp_path / "state", ["localhost"], clock=StandingClock())
     assert "\n" not in str(caught.value)
-    assert "secret" not in str(caught.value)
     # No keys are generated if the database cannot be opened.
     assert not list(tmp_path.rglob("*.key"))
+
+
+def test_one_of_many_concurrent_submissions_gets_the_time(at: LocalOrchestrator) -> None:
+    """Concurrent submissions are serialised: exactly one of six gets the time."""
+    together = threading.Barrier(6)
+
+    def submit(number: int) -> bool:
+        together.wait(10)
+        try:
+            at.submit(job(f"j{number}", 'at = "2027-01-01T05:00:00Z"'), (ANN, BOB)[number % 2])
+        except ConflictError:
+            return False
+        return True
+
+    with ThreadPoolExecutor(6) as threads:
+        assert list(threads.map(submit, range(6))).count(True) == 1
+
+
+def test_a_reader_sees_one_state_of_everything(at: LocalOrchestrator) -> None:
+    count = sa.select(sa.func.count()).select_from(run)
+    with at.orchestrator.reading(ANN) as ctx:
+        assert ctx.connection.scalar(count) == 0
+        at.submit(job())
+        assert ctx.connection.scalar(count) == 0
+    with at.orchestrator.reading(ANN) as ctx:
+        assert ctx.connection.scalar(count) == 1
 
 
 def test_others_may_not_read_the_keys(tmp_path: Path) -> None:

@@ -105,14 +105,12 @@ class LocalOrchestrator:
 
 
 @contextlib.contextmanager
-def local_orchestrator(directory: Path, database: str | None = None) -> Iterator[LocalOrchestrator]:
+def local_orchestrator(directory: Path) -> Iterator[LocalOrchestrator]:
     """Yield an orchestrator with users ann, bob and pia, ann's nodes a and b, and the server s."""
-    if database is None and not directory.exists():
+    if not directory.exists():
         shutil.copytree(_filled(), directory)
     clock = StandingClock()
-    orchestrator = Orchestrator(directory, ["localhost"], clock=clock, database=database)
-    if database is not None:
-        _fill(orchestrator)
+    orchestrator = Orchestrator(directory, ["localhost"], clock=clock)
     try:
         yield LocalOrchestrator(orchestrator, clock)
     finally:

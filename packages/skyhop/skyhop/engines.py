@@ -150,7 +150,11 @@ def live(
         "internet": program.internet if program else False,
         "guest": None,
     }
-    return run_with("live", loaded, output, options, force=force, observer=observer)
+    # A program replaces the flows, so the kernel needs none of their congestion controls.
+    for_kernel = program is None
+    return run_with(
+        "live", loaded, output, options, for_kernel=for_kernel, force=force, observer=observer
+    )
 
 
 def run_with(
@@ -159,10 +163,13 @@ def run_with(
     output: str | os.PathLike[str] | None = None,
     options: _core.EngineOptions | None = None,
     *,
+    for_kernel: bool = False,
     force: bool = False,
     observer: Observer | None = None,
 ) -> Run:
     """Run a checked scenario with the named engine; arguments and errors as for `sim` and `live`.
+
+    With `for_kernel`, files of congestion controls are also compiled for this machine's kernel.
 
     With SKYHOP_MOCK=1 in the environment, every engine is replaced by a mock with invented numbers,
     for tests of code that reads runs.
@@ -173,8 +180,7 @@ def run_with(
         _reserved_output(output, force=force) as place,
         _observer_or_bars(observer, options) as progress,
     ):
-        # A program replaces the flows, so the kernel needs none of their congestion controls.
-        load_cc_files(scenario, for_kernel=engine == "live" and not has_program)
+        load_cc_files(scenario, for_kernel=for_kernel)
         experiment = _core.Experiment.build(
             scenario, position_of, progress.path, default_cc=default_cc, for_program=has_program,
             predict_rates=_predict_rates,

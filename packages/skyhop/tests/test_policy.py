@@ -9,6 +9,7 @@ import resource
 from contextlib import suppress
 from pathlib import Path
 
+import numpy as np
 import pytest
 from conftest import ROOT, Skyhop
 
@@ -18,7 +19,7 @@ from onnx_file import forty_packets, linear
 from skyhop import _core
 from skyhop.errors import InputError, RunError
 from skyhop.study.plan import load_study
-from skyhop_lab.policies.onnx import OUTPUT_NAME, Memory, Node, encode
+from skyhop_lab.policies.graph import OUTPUT_NAME, Graph
 
 PAGE = ROOT / "docs" / "reference" / "policy-card.md"
 SCENARIO = """\
@@ -137,9 +138,11 @@ def test_flows_have_separate_recurrent_memory(card: Path) -> None:
     text = text.replace('moves = "cwnd"', 'moves = "own-cwnd"\nfirst_cwnd = 20.0')
     card.write_text(text, "utf-8")
     # The n-th output is n * 0.0002.
-    count = [Node("Add", ("h", "one"), "h_next"), Node("Mul", ("h_next", "slight"), OUTPUT_NAME)]
-    constants, memory = {"one": [[1.0]], "slight": [[0.0002]]}, [Memory("h", "h_next", 1)]
-    card.with_name("forty.onnx").write_bytes(encode(count, constants, 1, 1, memory))
+    network = Graph(1)
+    network.remember("h", "h_next", 1)
+    network.add("Add", "h", np.ones((1, 1)), output="h_next")
+    network.add("Mul", "h_next", np.full((1, 1), 0.0002), output=OUTPUT_NAME)
+    card.with_name("forty.onnx").write_bytes(network.onnx())
     scenario = card.with_name("scenario.toml")
     later = '[[flow]]\ncc = "policy"\npolicy = "forty.toml"\nstart = "2.5 s"\n'
     scenario.write_text(SCENARIO.replace('"125 kB"', '"10 MB"') + later, "utf-8")

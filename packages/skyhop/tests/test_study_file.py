@@ -171,7 +171,7 @@ def test_run_ids_depend_on_each_of_several_files_of_one_name(tmp_path: Any) -> N
 def test_run_ids_of_films_depend_on_the_core(monkeypatch: pytest.MonkeyPatch) -> None:
     study = load_study(find_study("t3p-video"))
     before = next(study.runs()).run_id
-    monkeypatch.setattr("skyhop.study.plan.core_digest", lambda: "another")
+    monkeypatch.setattr("skyhop.study.table_runs.core_digest", lambda: "another")
     assert next(study.runs()).run_id != before
 
 

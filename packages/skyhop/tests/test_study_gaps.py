@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 import skyhop
-from skyhop.study.file import Metric
+from skyhop.study.metric_kinds import GapMetric
 from skyhop.study.metrics import MetricSet
 
 
 def gap_value(directory: Path, **keys: Any) -> float | None:
     """Return the value of a metric of gaps in a run of one flow."""
-    metric = Metric.model_validate({"name": "own", "kind": "gap", **keys})
+    metric = GapMetric.model_validate({"name": "own", "kind": "gap", **keys})
     (row,) = MetricSet.build([metric], "here").rows(directory)
     found: float | None = row["own"]
     return found

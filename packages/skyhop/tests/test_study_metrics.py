@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import typing
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from pydantic import TypeAdapter
 
 import skyhop
 from skyhop.analysis.base_rtt import base_rtt_by_second, rises_of_base_rtt
@@ -18,9 +20,9 @@ from skyhop.analysis.transfer import rounded_down, seconds_to
 from skyhop.data.reading import run_record
 from skyhop.errors import InputError
 from skyhop.runs import Run
-from skyhop.study import load_study, run_study
+from skyhop.study import load_study, metric_digest, run_study
 from skyhop.study.catalogue import find_study
-from skyhop.study.file import Metric
+from skyhop.study.metric_kinds import FlowsMetric, Metric, RelativeMetric
 from skyhop.study.metrics import MetricSet
 from skyhop.study.series import samples_of
 from small_study import content
@@ -71,7 +73,7 @@ def bins_of(directory: Path, flow: int, width_ms: int = 1000) -> dict[int, float
 
 def measure(directory: Path, **keys: Any) -> list[float | None]:
     """Return the value of a metric for each flow of a run."""
-    metric = Metric.model_validate({"name": "own", **keys})
+    metric = TypeAdapter(Metric).validate_python({"name": "own", **keys})
     rows = MetricSet.build([metric], "here").rows(directory)
     return [row["own"] for row in sorted(rows, key=lambda row: row["flow"])]
 
@@ -113,7 +115,7 @@ def test_flows_are_compared_in_each_bin(directory: Path) -> None:
 
 
 def test_study_files_accept_all_aggregates() -> None:
-    words = Metric.model_json_schema(by_alias=True)["properties"]["over"]["anyOf"][0]["enum"]
+    words = FlowsMetric.model_json_schema()["properties"]["over"]["enum"]
     assert words == list(AGGREGATES)
 
 
@@ -570,13 +572,23 @@ def test_digests_of_shipped_studies_are_unchanged() -> None:
     found = {name: load_study(find_study(name)).metrics.digest for name in expected}
     assert found == expected
     # A relative metric measures nothing in the run itself.
-    own = MetricSet.build([Metric.model_validate(RELATIVE)], "here")
+    own = MetricSet.build([RelativeMetric.model_validate(RELATIVE)], "here")
     assert own.digest == MetricSet.build([], "here").digest
-    assert MetricSet.build([Metric.model_validate(RATIO)], "here").digest != own.digest
+    assert MetricSet.build([FlowsMetric.model_validate(RATIO)], "here").digest != own.digest
+
+
+def test_every_key_of_a_metric_has_a_place_in_the_digest() -> None:
+    kinds = typing.get_args(typing.get_args(Metric)[0])
+    keys = {key for kind in kinds for key in kind.model_fields}
+    assert keys == {*metric_digest._FIRST_KEYS, *metric_digest._LATER_KEYS}
 
 
 FLOWS = {"name": "x", "kind": "flows", "over": "sum"}
+NO_KIND = {"name": "x"}
 WRONG: Sequence[tuple[dict[str, Any], str]] = (
+    (NO_KIND, "metric.0.kind: is missing"),
+    ({**NO_KIND, "kind": "mean"}, "metric.0.kind: expected 'expression', 'samples'"),
+    ({**NO_KIND, "kind": "probe", "bin": "1 s"}, '`bin` goes with kind = "samples" or'),
     ({"name": "x", "kind": "flows"}, 'kind = "flows" needs `over`'),
     ({"name": "x", "kind": "samples", "over": "sum"}, '`over` goes with kind = "flows"'),
     ({**FLOWS, "over": "one/others"}, '`flow` goes with over = "one/others"'),

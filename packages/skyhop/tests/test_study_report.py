@@ -20,8 +20,9 @@ from skyhop.report import write_study_report
 from skyhop.study import Results, load_study
 from skyhop.study.axes import numeric_axes
 from skyhop.study.charts import ChartSource, chart_of
-from skyhop.study.file import ComparisonPanel, Metric, ScatterPanel, TablePanel
+from skyhop.study.metric_kinds import TimeToBytesMetric
 from skyhop.study.metrics import MetricSet
+from skyhop.study.panel_kinds import ComparisonPanel, ScatterPanel, TablePanel
 from skyhop.study.plan import Study
 from skyhop.study.results import dataset
 from skyhop.study.tables import comparison_table, table_of
@@ -162,7 +163,7 @@ def test_bins_of_flows_count_once_for_each_run(reported: Path) -> None:
 
 
 def test_transfer_panels_show_times_to_bytes(reported: Path) -> None:
-    times = Metric(name="t", kind="time_to_bytes", bytes="500 kB")
+    times = TimeToBytesMetric(name="t", kind="time_to_bytes", bytes="500 kB")
     metrics = MetricSet.build([times], "here")
     frame = pl.read_parquet(reported / "results.parquet")
     shown = figure_rows(reported, "transfers")

@@ -23,7 +23,7 @@ from reference_files import reference
 from skyhop.data.scenarios import load_scenario
 from skyhop.errors import InputError
 from skyhop.study import load_study, run_study
-from skyhop.study.file import Metric
+from skyhop.study.metric_kinds import ExpressionMetric
 from skyhop.study.metrics import MetricSet
 from skyhop.study.worker_context import WorkerContext
 from small_study import content, write
@@ -74,7 +74,7 @@ def test_samples_count_within_the_flows_lifetime(tmp_path: Path) -> None:
 
 def test_metrics_of_applications_belong_to_the_rows_flow(tmp_path: Path) -> None:
     made = SyntheticRun(("cubic", "bbr"), duration_s=6.0, apps=(None, "messages"))
-    slowest = Metric(name="slowest", kind="expression", value="latency_p99 / latency_p50")
+    slowest = ExpressionMetric(name="slowest", kind="expression", value="latency_p99 / latency_p50")
     metrics = MetricSet.build([slowest], "x")
     bulk, messages = metrics.rows(made.write(tmp_path / "run"))
     (app,) = made.summary_json()["apps"]

@@ -109,7 +109,7 @@ def test_the_command_gives_the_same_delays(done: StudyRun, skyhop: Skyhop, tmp_p
         ({"hops": HOPS[:3]}, "as many `flows` as `hops`"),
         ({"hops": ["somewhere"], "flows": [1]}, "somewhere"),
         ({"segment": "S7"}, "S7"),
-        ({"stat": "sd", "above": 3}, "`above` goes with"),
+        ({"above": 3}, "`above` goes with"),
     ],
 )
 def test_wrong_keys_are_named(keys: dict[str, Any], expected: str) -> None:

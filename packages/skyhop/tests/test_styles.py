@@ -19,7 +19,7 @@ from skyhop.figures.style import MARKERS as DRAWN
 from skyhop.study import Results, load_study
 from skyhop.study.axes import numeric_axes
 from skyhop.study.charts import ChartSource, chart_of
-from skyhop.study.file import BarsPanel, LinesPanel
+from skyhop.study.panel_kinds import BarsPanel, LinesPanel
 from skyhop.study.results import dataset
 from small_study import content
 from synthetic_run import SyntheticRun

@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 Source = Annotated[
     Path,
     typer.Argument(
-        metavar="FILE_OR_DIR",
-        help="Checkpoint of TensorFlow (its .index file or model directory) or PyTorch.",
+        metavar="TENSORS.npz", help="Tensors of a checkpoint, from export_checkpoint.py."
     ),
 ]
 
@@ -44,12 +43,13 @@ def convert(
         typer.Option(help="Slope of leaky-relu below 0; default: TensorFlow 0.2, PyTorch 0.01."),
     ] = None,
 ) -> None:
-    """Convert a published checkpoint into the ONNX network of its card.
+    """Convert the tensors of a published checkpoint into the ONNX network of its card.
 
-    Needs neither TensorFlow nor PyTorch, and executes no code of the checkpoint. A network of
-    dense layers without a card in skyhop can be converted with --activation.
+    The script export_checkpoint.py writes the tensors where TensorFlow or PyTorch is installed
+    (skyhop docs policies). A network of dense layers without a card in skyhop can be converted with
+    --activation. Needs pip install 'skyhop-lab[convert]'.
 
-    Example: skyhop policy convert Orca/models --card orca -o orca.onnx
+    Example: skyhop policy convert orca.npz --card orca -o orca.onnx
     """
     from skyhop.data.files import write_file
     from skyhop.errors import InputError

@@ -24,7 +24,7 @@ import numpy as np
 
 from skyhop import _core
 from skyhop.errors import InputError, RunError
-from skyhop.study.file import read_scenario_table
+from skyhop.study.file import read_table
 from skyhop_lab.gym.episodes import EpisodeSlots
 from skyhop_lab.gym.rollouts import Batch, Reals, RolloutBuffer
 from skyhop_lab.gym.world import Worlds
@@ -109,7 +109,7 @@ def network_file(card: str | os.PathLike[str]) -> Path:
         InputError: the card cannot be read, or its network is of a kind that is not trained here.
     """
     file = Path(card)
-    content = read_scenario_table(file)
+    content = read_table(file)
     network = content.get("network", {})
     name = network.get("file", "") if isinstance(network, dict) else ""
     is_plain_name = isinstance(name, str) and name == Path(name).name

@@ -41,7 +41,9 @@ from skyhop.data.progress import ignore_progress
 from skyhop.data.quantities import seconds
 from skyhop.data.toml import toml_value
 from skyhop.errors import InputError
-from skyhop.study.file import StrictModel, Value, first_error, read_scenario_table
+from skyhop.study.file import read_table
+from skyhop.study.key_errors import first_error
+from skyhop.study.keys import StrictModel, Value
 
 Source: TypeAlias = str | os.PathLike[str] | Mapping[str, Any]
 
@@ -255,11 +257,11 @@ def read_world(source: Source | World, sets: Sequence[str] = ()) -> World:
         return source
     if isinstance(source, Mapping):
         return World(source, "the world", sets)
-    return World(read_scenario_table(Path(source)), os.fspath(source), sets)
+    return World(read_table(Path(source)), os.fspath(source), sets)
 
 
 def _drawing(content: object, origin: str, index: int) -> Drawing:
     try:
         return Drawing.model_validate(content)
     except ValidationError as error:
-        raise InputError(f"{origin}: draw.{index}.{first_error(error)}") from None
+        raise InputError(f"{origin}: draw.{index}.{first_error(error, Drawing)}") from None

@@ -1,19 +1,17 @@
 """Published networks of learned congestion controls, as the ONNX files that cards name.
 
-Checkpoints are read with numpy alone; neither the frameworks that wrote them nor code inside them
-is run.
+export_checkpoint.py is a script for users: it runs where TensorFlow or PyTorch is installed, and
+writes the tensors of a checkpoint to a .npz file. Everything else runs without these frameworks.
 
-    wire.py         encoding of protocol buffers, the format of TensorFlow's and ONNX's files
-    bundle.py       checkpoints of TensorFlow
-    torch_file.py   checkpoints of PyTorch
-    checkpoint.py   finds and opens either kind, from a path of the user
-    tensors.py      reads and checks single tensors of a checkpoint
-    networks.py     the dense networks of published policies, and plain dense networks
+    tensors.py      reads and checks the tensors of a .npz file
+    published.py    the dense networks of published policies, and plain dense networks
     sage.py         the recurrent network of Sage
-    onnx.py         encoding of ONNX files
+    networks.py     dense networks, of checkpoints and of skyhop's own training
+    graph.py        graphs of operators as ONNX files, with the package `onnx`
 """
 
-from skyhop_lab.policies.checkpoint import open_checkpoint
-from skyhop_lab.policies.networks import NETWORKS, Activation, Network, plain_network
+from skyhop_lab.policies.networks import Activation, Network
+from skyhop_lab.policies.published import NETWORKS, plain_network
+from skyhop_lab.policies.tensors import open_checkpoint
 
 __all__ = ["NETWORKS", "Activation", "Network", "open_checkpoint", "plain_network"]

@@ -8,14 +8,11 @@ attributes that lead to them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 import numpy as np
 
 from skyhop.data.arrays import FloatArray
-from skyhop_lab.policies.checkpoint import Checkpoint
-from skyhop_lab.policies.onnx import INPUT_NAME, OUTPUT_NAME, Memory, Node, encode
-from skyhop_lab.policies.tensors import read_dense, read_tensor
+from skyhop_lab.policies.graph import INPUT_NAME, OUTPUT_NAME, Graph
+from skyhop_lab.policies.tensors import Checkpoint
 
 _UNITS = 1024
 """Units of the GRU: size of the recurrent memory in the card."""
@@ -25,47 +22,13 @@ _LAYERS = "policy/_layers"
 _VARIABLE = "/.ATTRIBUTES/VARIABLE_VALUE"
 
 
-@dataclass
-class GraphBuilder:
-    """Network under construction, from any graph of operators."""
-
-    inputs: int
-    nodes: list[Node] = field(default_factory=list)
-    constants: dict[str, FloatArray] = field(default_factory=dict)
-    memory: list[Memory] = field(default_factory=list)
-    parts: list[str] = field(default_factory=list)
-    """Descriptions of the network's parts, shown to users."""
-
-    def __str__(self) -> str:
-        return " -> ".join([str(self.inputs), *self.parts])
-
-    def onnx(self) -> bytes:
-        """Encode the network as an ONNX file."""
-        return encode(self.nodes, self.constants, self.inputs, 1, self.memory)
-
-    def add(self, operator: str, *inputs: str | FloatArray, output: str = "") -> str:
-        """Add an operator; its inputs are constants or names of other outputs.
-
-        Return its output's name.
-        """
-        names = [given if isinstance(given, str) else self._add_constant(given) for given in inputs]
-        made = output or f"made{len(self.nodes)}"
-        self.nodes.append(Node(operator, names, made))
-        return made
-
-    def _add_constant(self, numbers: FloatArray) -> str:
-        name = f"held{len(self.constants)}"
-        self.constants[name] = numbers
-        return name
-
-
-def sage_network(checkpoint: Checkpoint, inputs: int, units: int = _UNITS) -> GraphBuilder:
+def sage_network(checkpoint: Checkpoint, inputs: int, units: int = _UNITS) -> Graph:
     """Read Sage's policy: 69 -> 256 -> GRU 1024 -> 256 -> 256 -> the mean of five Gaussians.
 
     The agent's action is the mean (rl_module/tcpactor_evalcrr.py, StochasticMeanHead), clipped to
     its bounds. The card does the clipping.
     """
-    graph = GraphBuilder(inputs)
+    graph = Graph(inputs)
     encoded, width = _encoder(graph, checkpoint, 0, INPUT_NAME, inputs)
     state = _gru(graph, checkpoint, encoded, width, units)
     encoded, width = _encoder(graph, checkpoint, 2, state, units)
@@ -75,7 +38,7 @@ def sage_network(checkpoint: Checkpoint, inputs: int, units: int = _UNITS) -> Gr
 
 
 def _encoder(
-    graph: GraphBuilder, checkpoint: Checkpoint, index: int, source: str, inputs: int
+    graph: Graph, checkpoint: Checkpoint, index: int, source: str, inputs: int
 ) -> tuple[str, int]:
     """Add a dense layer, a layer norm and tanh; return the name and width of their output."""
     scope = f"{_LAYERS}/{index}/_proprio_encoder/_network/_layers"
@@ -86,7 +49,7 @@ def _encoder(
     return made, len(bias)
 
 
-def _gru(graph: GraphBuilder, checkpoint: Checkpoint, source: str, inputs: int, units: int) -> str:
+def _gru(graph: Graph, checkpoint: Checkpoint, source: str, inputs: int, units: int) -> str:
     """Add Sonnet's GRU, whose update gate weights the new state; ONNX's weights the old state.
 
     The reset gate is applied to the state before the multiplication with the weights.
@@ -104,21 +67,19 @@ def _gru(graph: GraphBuilder, checkpoint: Checkpoint, source: str, inputs: int, 
     reset = graph.add("Sigmoid", sums(1, _MEMORY))
     new = graph.add("Tanh", sums(2, graph.add("Mul", reset, _MEMORY)))
     change = graph.add("Mul", update, graph.add("Sub", new, _MEMORY))
-    graph.memory.append(Memory(_MEMORY, _NEXT, units))
+    graph.remember(_MEMORY, _NEXT, units)
     graph.parts.append(f"GRU {units}")
     return graph.add("Add", _MEMORY, change, output=_NEXT)
 
 
-def _residual(
-    graph: GraphBuilder, checkpoint: Checkpoint, source: str, inputs: int
-) -> tuple[str, int]:
+def _residual(graph: Graph, checkpoint: Checkpoint, source: str, inputs: int) -> tuple[str, int]:
     """Add a dense layer and residual blocks of two dense layers and a layer norm each."""
     scope = f"{_LAYERS}/3/_module/_layers"
     weight, bias = _linear(checkpoint, f"{scope}/0/_layers/0", inputs)
     made, width = graph.add("Gemm", source, weight, bias), len(bias)
     blocks = 1
     # The number of blocks is chosen at training; only the first block is required.
-    while f"{scope}/{blocks + 1}/_layer_norm/scale{_VARIABLE}" in checkpoint.shapes:
+    while f"{scope}/{blocks + 1}/_layer_norm/scale{_VARIABLE}" in checkpoint.tensors:
         blocks += 1
     for block in range(1, blocks + 1):
         layers = f"{scope}/{block}/_layer/_layers"
@@ -132,7 +93,7 @@ def _residual(
     return made, width
 
 
-def _mixture_mean(graph: GraphBuilder, checkpoint: Checkpoint, source: str, inputs: int) -> None:
+def _mixture_mean(graph: Graph, checkpoint: Checkpoint, source: str, inputs: int) -> None:
     """Add the mean of a Gaussian mixture: the components' means, weighted by probability."""
     scope = f"{_LAYERS}/4"
     logits, bias = _linear(checkpoint, f"{scope}/_logit_layer", inputs)
@@ -145,7 +106,7 @@ def _mixture_mean(graph: GraphBuilder, checkpoint: Checkpoint, source: str, inpu
     graph.parts.append(f"mean of {components} Gaussians")
 
 
-def _norm(graph: GraphBuilder, checkpoint: Checkpoint, scope: str, source: str, width: int) -> str:
+def _norm(graph: Graph, checkpoint: Checkpoint, scope: str, source: str, width: int) -> str:
     """Add a layer norm; Sonnet and ONNX have the same default epsilon, 1e-5."""
     scale, offset = (
         _read_variable(checkpoint, f"{scope}/{name}", width) for name in ("scale", "offset")
@@ -156,8 +117,8 @@ def _norm(graph: GraphBuilder, checkpoint: Checkpoint, scope: str, source: str, 
 def _linear(
     checkpoint: Checkpoint, scope: str, inputs: int, outputs: int | None = None
 ) -> tuple[FloatArray, FloatArray]:
-    return read_dense(checkpoint, f"{scope}/w{_VARIABLE}", f"{scope}/b{_VARIABLE}", inputs, outputs)
+    return checkpoint.read_dense(f"{scope}/w{_VARIABLE}", f"{scope}/b{_VARIABLE}", inputs, outputs)
 
 
 def _read_variable(checkpoint: Checkpoint, name: str, *sizes: int) -> FloatArray:
-    return read_tensor(checkpoint, f"{name}{_VARIABLE}", *sizes)
+    return checkpoint.read(f"{name}{_VARIABLE}", *sizes)

@@ -74,10 +74,6 @@ def serve(
             "credentials contain the first.",
         ),
     ] = None,
-    database: Annotated[
-        str | None,
-        typer.Option(metavar="URL", help="SQLAlchemy URL; default: a SQLite file in DIR."),
-    ] = None,
 ) -> None:
     """Serve a testbed until Ctrl-C: ports for users and agents, and the web pages.
 
@@ -93,7 +89,7 @@ def serve(
     addresses = Addresses(users, agents, web)
     called = names_of(addresses, name or [])
     public = (name or [_reached(users)])[0]
-    orchestrator = Orchestrator(state.absolute(), called, clock=SYSTEM_CLOCK, database=database)
+    orchestrator = Orchestrator(state.absolute(), called, clock=SYSTEM_CLOCK)
 
     def ready(ports: BoundPorts) -> None:
         testbed_admin.write_addresses(orchestrator, public, ports)

@@ -23,7 +23,7 @@ from skyhop_testbed.orchestrator.authority import Authority, open_authority
 from skyhop_testbed.orchestrator.limits import RateLimiter
 from skyhop_testbed.orchestrator.request_context import ITSELF, Caller, RequestContext, settings_of
 from skyhop_testbed.orchestrator.uploads import Uploads
-from skyhop_testbed.store.database import Database, is_file_database, open_database
+from skyhop_testbed.store.database import Database, open_database
 from skyhop_testbed.words import Role
 
 _DAY_NS = 86_400 * 1_000_000_000
@@ -33,10 +33,9 @@ class Orchestrator:
     """An orchestrator with its opened state directory and database.
 
     Args:
-        directory: directory of keys, files, telemetry and, unless `database` is given, tables.
+        directory: directory of keys, files, telemetry and tables.
         names: host names and addresses under which clients reach the orchestrator.
         clock: source of the time for all decisions and rate limits.
-        database: SQLAlchemy URL of the tables; default: SQLite in `directory`.
 
     Raises:
         InputError, RunError: the directory or the database cannot be used.
@@ -48,16 +47,13 @@ class Orchestrator:
         names: list[str],
         *,
         clock: Clock,
-        database: str | None = None,
     ) -> None:
         self.directory = directory
         self.clock = clock
         self.rates = RateLimiter(clock)
-        url = database or f"sqlite:///{directory}/testbed.sqlite"
-        if is_file_database(url):
-            _make(directory)
+        _make(directory)
         # Open the database first: if that fails, no keys are generated.
-        self.database: Database = open_database(url)
+        self.database: Database = open_database(directory / "testbed.sqlite")
         try:
             self.authority: Authority = open_authority(directory / "keys", names, self.now())
         except BaseException:

@@ -1,1 +1,1 @@
-"""The orchestrator's database in SQLite or PostgreSQL: `tables` and their `migrations`."""
+"""Database of the orchestrator in SQLite: its `tables`, and their opening."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+from collections.abc import Sequence
+from functools import cache
 from typing import Annotated
 
 import typer
@@ -68,7 +70,25 @@ app.command("dissect", help=dissect.HELP)(dissect.dissect)
 app.add_typer(telemetry_.app, name="telemetry")
 app.add_typer(list_.app, name="list")
 app.command("docs", help=docs.HELP)(docs.docs)
-add_commands(app, {"policy": policy.app, "video": video.app})
+_OPEN_GROUPS = {"policy": policy.app, "video": video.app}
+"""Groups to which other packages add commands."""
+_ALONE = (
+    {command.name for command in app.registered_commands}
+    | {group.name for group in app.registered_groups}
+) - _OPEN_GROUPS.keys()
+"""Commands that no other package changes: they start without a search for packages (20 ms)."""
+
+
+@cache
+def complete_app() -> typer.Typer:
+    """Return the application with the commands of all installed packages."""
+    add_commands(app, _OPEN_GROUPS)
+    return app
+
+
+def _app_for(words: Sequence[str]) -> typer.Typer:
+    is_alone = bool(words) and words[0] in _ALONE and "_SKYHOP_COMPLETE" not in os.environ
+    return app if is_alone else complete_app()
 
 
 def _print_version(wanted: bool) -> None:
@@ -101,7 +121,7 @@ def run() -> None:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
         check_processes()
-        status = app(standalone_mode=False)
+        status = _app_for(sys.argv[1:])(standalone_mode=False)
         # After Ctrl-C, Typer returns 130 instead of raising an exception.
         if status == EXIT_INTERRUPTED:
             print_error("interrupted")

@@ -9,12 +9,14 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.metadata import EntryPoint, entry_points
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from skyhop.errors import RunError
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 GROUP = "skyhop.commands"
 
@@ -22,10 +24,10 @@ PACKAGES: Mapping[str, str] = {
     "dish": "skyhop-testbed",
     "testbed": "skyhop-testbed",
     "dish.emulate": "skyhop-lab[dish]",
-    "policy.convert": "skyhop-lab",
+    "policy.convert": "skyhop-lab[convert]",
     "policy.look": "skyhop-lab",
     "policy.rewards": "skyhop-lab",
-    "policy.train": "skyhop-lab",
+    "policy.train": "skyhop-lab[train]",
     "predict": "skyhop-lab",
     "testbed.demo": "skyhop-lab[dish]",
     "video.watch": "skyhop-lab",
@@ -48,6 +50,8 @@ def add_commands(app: typer.Typer, groups: Mapping[str, typer.Typer]) -> None:
         app: the application.
         groups: groups of commands that packages add commands to, by name.
     """
+    from importlib.metadata import entry_points
+
     installed = {point.name: point for point in entry_points(group=GROUP)}
     known = dict(groups)
     # A group is added before the commands in it.

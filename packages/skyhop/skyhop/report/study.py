@@ -29,9 +29,9 @@ from skyhop.report.parts import (
 from skyhop.runs import Run
 from skyhop.study.charts import ChartSource, chart_of
 from skyhop.study.claims import ClaimResult
-from skyhop.study.file import ComparisonPanel, Panel, TablePanel
 from skyhop.study.outcome import study_outcome
 from skyhop.study.page import study_page
+from skyhop.study.panel_kinds import ComparisonPanel, Panel, TablePanel
 from skyhop.study.running import StudyRun
 from skyhop.study.tables import claims_table, comparison_table, table_of
 

@@ -11,16 +11,8 @@ from typing import Any
 from skyhop.errors import InputError
 from skyhop.study.changes import drawn_changes, read_changes
 from skyhop.study.csv_axes import check_rows, csv_labels, keys_of_rows, rows_with
-from skyhop.study.file import (
-    MOST_DRAWS,
-    Axis,
-    Changes,
-    Choice,
-    Range,
-    Setting,
-    StudyFile,
-    Value,
-)
+from skyhop.study.file import MOST_DRAWS, Axis, Changes, Range, StudyFile
+from skyhop.study.keys import Choice, Setting, Value
 
 
 @dataclass(frozen=True)

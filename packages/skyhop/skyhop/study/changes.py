@@ -15,7 +15,8 @@ from typing import Any
 
 from skyhop.data.quantities import seconds
 from skyhop.errors import InputError
-from skyhop.study.file import Changes, Draw, Value
+from skyhop.study.file import Changes, Draw
+from skyhop.study.keys import Value
 
 _CHANGED = ("link", "rtt", "rate", "loss", "outage")
 

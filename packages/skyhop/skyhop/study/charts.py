@@ -36,19 +36,19 @@ from skyhop.data.quantities import leading_number, seconds, size_bytes
 from skyhop.data.records import Events, RunRecord
 from skyhop.study.captions import runs_caption, samples_caption
 from skyhop.study.expression import Selected
-from skyhop.study.file import (
+from skyhop.study.keys import Spread
+from skyhop.study.metric_kinds import BinsMetric, FlowsMetric, GapMetric
+from skyhop.study.panel_kinds import (
     BarsPanel,
     BoxPanel,
     CdfPanel,
     HeatmapPanel,
     LinesPanel,
-    Metric,
     ScatterPanel,
     SeriesPanel,
-    Spread,
     TransferPanel,
 )
-from skyhop.study.file import Panel as StudyPanel
+from skyhop.study.panel_kinds import Panel as StudyPanel
 from skyhop.study.plan import Study
 from skyhop.study.published import published_value
 from skyhop.study.results import Results
@@ -287,8 +287,7 @@ def _values(panel: BoxPanel | CdfPanel, source: ChartSource, chosen: Selected) -
     if panel.metric is not None:
         return source.results.values(source.study.metrics.infos[panel.metric], chosen)
     rows = _flows_of(source, chosen).select("run", "flow").unique(maintain_order=True)
-    own = _bins_metric(panel, source)
-    if own is not None and own.over is not None:
+    if isinstance(_bins_metric(panel, source), FlowsMetric):
         # A metric over several flows of a run has the same value in each flow's row.
         rows = rows.unique("run", keep="first", maintain_order=True)
     found = [_samples(panel, source, run, flow) for run, flow in rows.iter_rows()]
@@ -304,8 +303,9 @@ def _samples(panel: BoxPanel | CdfPanel, source: ChartSource, run: str, flow: in
     return samples_of(record, flow, panel.series or "goodput", seconds(panel.bin))[1]
 
 
-def _bins_metric(panel: BoxPanel | CdfPanel, source: ChartSource) -> Metric | None:
-    return None if panel.bins_of is None else source.study.metrics.infos[panel.bins_of].definition
+def _bins_metric(panel: BoxPanel | CdfPanel, source: ChartSource) -> BinsMetric | None:
+    own = source.study.metrics.infos[panel.bins_of].definition if panel.bins_of else None
+    return own if isinstance(own, BinsMetric) else None
 
 
 def _flows_of(source: ChartSource, chosen: Selected) -> pl.DataFrame:
@@ -325,7 +325,7 @@ def _values_caption(
     runs = pl.concat(rows).get_column("run").unique().to_list()
     own = _bins_metric(panel, source)
     if own is not None:
-        return samples_caption(what, own.bin, rows, [])
+        return samples_caption(what, None if isinstance(own, GapMetric) else own.bin, rows, [])
     return samples_caption(what, panel.bin, rows, [source.record(run).duration_s for run in runs])
 
 
@@ -334,7 +334,7 @@ def _title_of(panel: BoxPanel | CdfPanel, source: ChartSource) -> tuple[str, str
         info = source.study.metrics.infos[panel.metric]
         return info.title, info.unit
     own = _bins_metric(panel, source)
-    if own is not None and own.over is not None:
+    if isinstance(own, FlowsMetric | GapMetric):
         return source.study.metrics.infos[own.name].title, own.unit
     name, bin_width = (panel.series, panel.bin) if own is None else (own.series, own.bin)
     what, unit = _SERIES_TITLES[name or "goodput"]

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from skyhop.errors import InputError
 from skyhop.study.changes import read_table
-from skyhop.study.file import Setting, Value
+from skyhop.study.keys import Setting, Value
 
 
 def csv_labels(file: str, name: str) -> list[Value]:

@@ -1,10 +1,47 @@
-"""Rows of a study with engine = "elements", which compares two snapshots of element sets."""
+"""Engine "elements" of studies, which has no runs: it compares two snapshots of element sets."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from skyhop.analysis.report_timing import report_timing
+from skyhop.errors import InputError
+from skyhop.study.execution import Recipe, Task
+from skyhop.study.file import StudyFile
+from skyhop.study.metrics import BUILT_IN
+from skyhop.study.plan import Study
+from skyhop.study.run_ids import PlannedRun
+from skyhop.study.run_kinds import RunKind, check_tables
+from skyhop.study.worker_context import WorkerContext
+
+
+class _ElementsKind(RunKind):
+    """Kind of studies without runs, whose rows are the satellites of two snapshots."""
+
+    metrics = BUILT_IN
+    compares_elements = True
+
+    def base(self, file: StudyFile, origin: str) -> tuple[dict[str, Any], str]:
+        check_tables(file, self, origin)
+        if file.base or file.scenario or file.axis or file.metric:
+            raise InputError(f'{origin}: engine = "elements" takes no scenario, axes or metrics')
+        return {}, origin
+
+    def plan(self, _study: Study) -> Iterator[PlannedRun]:
+        return iter(())
+
+    def prepare(self, study: Study, runs: Sequence[PlannedRun]) -> None:
+        """Do nothing, because there are no runs."""
+
+    def run(
+        self, _recipe: Recipe, _task: Task, _context: WorkerContext, _staged: Path
+    ) -> list[dict[str, Any]]:
+        return []
+
+
+ELEMENTS = _ElementsKind()
 
 
 def timing_error_rows(old: Path, new: Path) -> list[dict[str, object]]:

@@ -7,7 +7,6 @@ later than that of the preceding seed.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -15,24 +14,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from skyhop import _core
 from skyhop.data.files import Scratch
 from skyhop.data.quantities import mbps_or_none, seconds
 from skyhop.errors import InputError
-from skyhop.study.file import Duration
-from skyhop.study.metrics import WARNINGS, MetricInfo, MetricSet
-from skyhop.study.prediction import find_data, validated_table
+from skyhop.study.keys import Duration, StrictModel
+from skyhop.study.metrics import MetricInfo
+from skyhop.study.table_runs import TableKind, find_data, json_values, validated_table
 
 if TYPE_CHECKING:
     from skyhop.data.arrays import FloatArray
     from skyhop.predict import Data
     from skyhop.video.playing import Predictions
-
-LAYOUT = 2
-"""Version of the engine's results; after an increase, studies repeat their finished runs."""
-IS_LIVE, NEEDS_CORE = False, True
 
 _SHARE = 0.5
 """Share of each node's seconds that the model is trained on; sessions play over the rest."""
@@ -42,10 +37,8 @@ _HORIZONS = (1, 2, 3, 5, 8, 12, 16, 20, 25, 30)
 """Horizons in s for which the model is trained; other horizons use the nearest of these."""
 
 
-class Video(BaseModel):
+class Video(StrictModel):
     """Table [video] of a study file; axes set its keys."""
-
-    model_config = ConfigDict(extra="forbid")
 
     data: str
     """File with the throughput of each second, in a format that `skyhop predict` reads."""
@@ -104,66 +97,68 @@ def scores_by_qoe(
     return found
 
 
-def resolve(base: Mapping[str, Any], sets: Sequence[str], origin: str) -> Video:
-    """Return the configuration of a run: the study's table [video] with the axes' overrides.
-
-    Raises:
-        InputError: a key of the table is wrong.
-    """
-    return validated_table(Video, base, sets, f"{origin}: video")
-
-
-def input_files(config: Video) -> Sequence[str]:
-    """Return the names of the files that a run reads: its rates, and the user's film."""
-    return [config.data, *user_films(config.film)]
-
-
 def user_films(film: str) -> list[str]:
     """Return the film's name if it is a file or directory of the user; empty if skyhop ships it."""
     return [] if film in [entry.name for entry in _core.list_films()] else [film]
 
 
-def run_rows(metrics: MetricSet, config: Video, seed: int, study_dir: Path) -> list[dict[str, Any]]:
-    """Play the session of a seed, and return the run's row.
+class _VideoKind(TableKind[Video]):
+    """Kind of runs that play a film over measured rates."""
 
-    Raises:
-        InputError: data or a library is missing, or the data is too short for this seed's session.
-        RunError: training failed.
-    """
-    from skyhop.video import playing
+    engine = "video"
+    table = "video"
+    model = Video
+    metrics = METRICS
+    layout = 2
+    needs_core = True
 
-    rates, trace = _playback_rates(str(find_data(config.data, study_dir)), config.direction)
-    length_s = seconds(config.every)
-    offset_s = (seed - 1) * length_s
-    if offset_s + length_s > trace.length_s:
-        raise InputError(
-            f"{config.data}: has {trace.length_s:g} s for sessions, too few for seed {seed} with "
-            f"sessions every {config.every}: lower `repeats` or `every`"
+    def resolve(self, base: Mapping[str, Any], sets: Sequence[str], origin: str) -> Video:
+        return validated_table(Video, base, sets, f"{origin}: video")
+
+    def config_dict(self, config: Video) -> dict[str, Any]:
+        return json_values(config)
+
+    def input_files(self, config: Video) -> Sequence[str]:
+        return [config.data, *user_films(config.film)]
+
+    def row(self, config: Video, seed: int, study_dir: Path) -> tuple[dict[str, Any], list[str]]:
+        from skyhop.video import playing
+
+        rates, trace = _playback_rates(str(find_data(config.data, study_dir)), config.direction)
+        length_s = seconds(config.every)
+        offset_s = (seed - 1) * length_s
+        if offset_s + length_s > trace.length_s:
+            raise InputError(
+                f"{config.data}: has {trace.length_s:g} s for sessions, too few for seed {seed} "
+                f"with sessions every {config.every}: lower `repeats` or `every`"
+            )
+        top = f"{_top_bps(config.top, rates):.0f} bit/s" if config.top else None
+        options = playing.PlaybackOptions(
+            config.film, top, config.qoe, relative_sd=config.relative_sd, without_first=False
         )
-    top = f"{_top_bps(config.top, rates):.0f} bit/s" if config.top else None
-    options = playing.PlaybackOptions(
-        config.film, top, config.qoe, relative_sd=config.relative_sd, without_first=False
-    )
-    predictions = None
-    if config.model is not None:
-        predictions = _rate_predictions(
-            str(find_data(config.data, study_dir)), config.direction, config.model
+        predictions = None
+        if config.model is not None:
+            predictions = _rate_predictions(
+                str(find_data(config.data, study_dir)), config.direction, config.model
+            )
+        offsets = np.array([offset_s])
+        played = playing.play(
+            trace, config.controller, options, offsets=offsets, seed=seed, predictions=predictions
         )
-    offsets = np.array([offset_s])
-    played = playing.play(
-        trace, config.controller, options, offsets=offsets, seed=seed, predictions=predictions
-    )
-    bound = playing.optimum(trace, options, offsets=offsets)
-    film = options.read_film()
-    tracks, stalls = (played.chunks[name].to_list() for name in ("track", "stall_ns"))
-    row: dict[str, Any] = {"flow": None, "qoe_bound": float(bound[0])}
-    row |= scores_by_qoe(film, tracks, stalls)
-    row |= {
-        info.column: played.sessions[info.column][0]
-        for info in SESSION_METRICS
-        if info.column not in row
-    }
-    return [{**metrics.with_expressions(row), WARNINGS: []}]
+        bound = playing.optimum(trace, options, offsets=offsets)
+        film = options.read_film()
+        tracks, stalls = (played.chunks[name].to_list() for name in ("track", "stall_ns"))
+        row: dict[str, Any] = {"qoe_bound": float(bound[0])}
+        row |= scores_by_qoe(film, tracks, stalls)
+        row |= {
+            info.column: played.sessions[info.column][0]
+            for info in SESSION_METRICS
+            if info.column not in row
+        }
+        return row, []
+
+
+VIDEO = _VideoKind()
 
 
 def _top_bps(top: str, rates: FloatArray) -> float:
@@ -240,9 +235,3 @@ def _rate_predictions(file: str, direction: str, kind: str) -> Predictions:
     # Only a part of the rate is payload, as in the trace. A second's rate is known at its end.
     rates = np.maximum(np.concatenate(ahead), 0.0) * PAYLOAD_SHARE
     return Predictions(np.arange(1, len(rates) + 1, dtype=np.float64), 1.0, rates)
-
-
-def config_dict(config: Video) -> dict[str, Any]:
-    """Return the configuration of a run as JSON values; the run's id is a hash of it."""
-    content: dict[str, Any] = json.loads(config.model_dump_json())
-    return content

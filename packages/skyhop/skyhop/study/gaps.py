@@ -14,11 +14,11 @@ import numpy as np
 from skyhop.data.arrays import FloatArray
 from skyhop.data.quantities import moment_s, seconds
 from skyhop.data.records import RunRecord
-from skyhop.study.file import Metric
+from skyhop.study.metric_kinds import GapMetric
 from skyhop.study.series import link_of
 
 
-def gaps_near_grid(metric: Metric, record: RunRecord, flow_id: int) -> FloatArray:
+def gaps_near_grid(metric: GapMetric, record: RunRecord, flow_id: int) -> FloatArray:
     """Return begin, end or length (`edge`) in ms of the largest gaps near the grid, shape (n,).
 
     A gap counts if both of its ends lie within `window` of the same moment of the grid. Times are
@@ -44,7 +44,7 @@ def gaps_near_grid(metric: Metric, record: RunRecord, flow_id: int) -> FloatArra
     phases_s, lengths_s = phases_s[near], lengths_s[near]
     largest = np.argsort(-lengths_s, kind="stable")[: metric.largest]
     edges = {"begin": phases_s, "end": phases_s + lengths_s, "length": lengths_s}
-    return np.asarray(1e3 * edges[metric.edge or "length"][largest], dtype=np.float64)
+    return np.asarray(1e3 * edges[metric.edge][largest], dtype=np.float64)
 
 
 def _silences(t_s: FloatArray, delivered: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -6,8 +6,6 @@ link and probes. Columns have the names and units of summary.json; metrics have 
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,14 +17,22 @@ import numpy as np
 from skyhop._core import HANDOVER_KINDS, LOSS_REASONS
 from skyhop.analysis.statistics import delay_inflation, jain, power
 from skyhop.analysis.summary import LATENCY_QUANTILES, summary_row_values
-from skyhop.data.quantities import seconds
 from skyhop.data.records import RunRecord
 from skyhop.data.run_headers import FLOW_SUMMARY_KEYS
 from skyhop.errors import InputError
 from skyhop.runs import Run
 from skyhop.study.blind import grid_error_ms
 from skyhop.study.expression import FUNCTIONS, Expression, UnknownValueError, parse_expression
-from skyhop.study.file import LATER_METRIC_KEYS, RESERVED, Metric
+from skyhop.study.file import RESERVED
+from skyhop.study.metric_digest import metrics_digest
+from skyhop.study.metric_kinds import (
+    ExpressionMetric,
+    GridErrorMetric,
+    Metric,
+    RelativeMetric,
+    RunMetric,
+    StatisticMetric,
+)
 from skyhop.study.sampling import measure
 
 _LAYOUT_VERSION = 6
@@ -55,7 +61,7 @@ class MetricInfo:
     @property
     def pooling_columns(self) -> tuple[str, ...]:
         """Columns with the bins' count, mean and squared deviations; empty without `pool`."""
-        if self.definition is None or not self.definition.pool:
+        if not (isinstance(self.definition, StatisticMetric) and self.definition.pool):
             return ()
         return tuple(f"{self.column}_bins_{what}" for what in ("count", "mean", "squares"))
 
@@ -146,11 +152,12 @@ class MetricSet:
             where = f"{origin}: metric.{place}"
             if metric.name in infos or metric.name in FUNCTIONS or metric.name in RESERVED:
                 raise InputError(f"{where}.name: `{metric.name}` is taken: choose another name")
-            if metric.value is not None:
-                expression = _row_expression(metric, where)
-                _check_names(expression.names(), infos, f"{where}.value")
-            if metric.of is not None:
-                _check_names({metric.of}, infos, f"{where}.of")
+            match metric:
+                case ExpressionMetric():
+                    names = _row_expression(metric, where).names()
+                    _check_names(names, infos, f"{where}.value")
+                case RelativeMetric():
+                    _check_names({metric.of}, infos, f"{where}.of")
             infos[metric.name] = _info(metric)
         return MetricSet(infos, tuple(own))
 
@@ -169,8 +176,7 @@ class MetricSet:
     @cached_property
     def digest(self) -> str:
         """Hash of the metrics and their layout; if it changes, metrics are computed again."""
-        content = [_LAYOUT_VERSION, *map(_measured_keys, self._run_metrics)]
-        return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:8]
+        return metrics_digest(_LAYOUT_VERSION, self._run_metrics)
 
     @property
     def needs_series(self) -> bool:
@@ -178,9 +184,9 @@ class MetricSet:
         return any(metric.needs_series for metric in self.definitions)
 
     @property
-    def _run_metrics(self) -> list[Metric]:
+    def _run_metrics(self) -> list[RunMetric]:
         """Metrics of the study file that can be computed from a single run."""
-        return [metric for metric in self.definitions if metric.kind != "relative"]
+        return [m for m in self.definitions if not isinstance(m, RelativeMetric)]
 
     def rows(self, directory: Path) -> list[dict[str, Any]]:
         """Measure the run in a directory, and return its rows by column.
@@ -203,25 +209,26 @@ class MetricSet:
         for row in rows:
             for metric in self._run_metrics:
                 info = self.infos[metric.name]
-                if metric.value is not None:
-                    row[info.column] = self._expression_value(metric, row)
-                elif metric.kind == "grid_error":
-                    row[info.column] = grid_error_ms(summary, metric.period, seconds(metric.offset))
-                elif record is not None:
-                    found = measure(metric, record, row["flow"])
-                    row |= {info.column: found.value}
-                    row |= dict(zip(info.pooling_columns, found.moments, strict=False))
+                match metric:
+                    case ExpressionMetric():
+                        row[info.column] = self._expression_value(metric, row)
+                    case GridErrorMetric():
+                        row[info.column] = grid_error_ms(metric, summary)
+                    case _ if record is not None:
+                        found = measure(metric, record, row["flow"])
+                        row |= {info.column: found.value}
+                        row |= dict(zip(info.pooling_columns, found.moments, strict=False))
         return rows
 
     def with_expressions(self, row: Mapping[str, Any]) -> dict[str, Any]:
         """Return a row with the values of the study's expressions added."""
         whole = dict(row)
         for metric in self._run_metrics:
-            if metric.value is not None:
+            if isinstance(metric, ExpressionMetric):
                 whole[self.infos[metric.name].column] = self._expression_value(metric, whole)
         return whole
 
-    def _expression_value(self, metric: Metric, row: Mapping[str, Any]) -> float | None:
+    def _expression_value(self, metric: ExpressionMetric, row: Mapping[str, Any]) -> float | None:
         values = {}
         for info in self.infos.values():
             value = row.get(info.column)
@@ -232,8 +239,8 @@ class MetricSet:
             return None
 
 
-def _row_expression(metric: Metric, origin: str) -> Expression:
-    expression = parse_expression(metric.value or "", f"{origin}.value")
+def _row_expression(metric: ExpressionMetric, origin: str) -> Expression:
+    expression = parse_expression(metric.value, f"{origin}.value")
     if expression.is_comparison() or list(expression.calls()):
         raise InputError(f"{origin}.value: expected a number from metrics' names, without calls")
     return expression
@@ -243,7 +250,7 @@ def _check_names(names: set[str], infos: Mapping[str, MetricInfo], origin: str) 
     """Check that these metrics exist and can be computed from a single run."""
     for name in sorted(names):
         of_one_run = {
-            n: i for n, i in infos.items() if i.definition is None or i.definition.of is None
+            n: i for n, i in infos.items() if not isinstance(i.definition, RelativeMetric)
         }
         if name not in of_one_run:
             raise InputError(
@@ -251,23 +258,11 @@ def _check_names(names: set[str], infos: Mapping[str, MetricInfo], origin: str) 
             )
 
 
-def _measured_keys(metric: Metric) -> dict[str, Any]:
-    """Return the keys of a metric that enter the digest."""
-    content = metric.model_dump(mode="json")
-    defaults = {key: field.default for key, field in Metric.model_fields.items()}
-    unused = {key for key in LATER_METRIC_KEYS if content[key] == defaults[key]}
-    return {key: value for key, value in content.items() if key not in unused}
-
-
 def _info(metric: Metric) -> MetricInfo:
     suffix = _SUFFIXES.get(metric.unit, metric.unit)
     column = f"{metric.name}_{suffix}" if suffix else metric.name
-    title = metric.title or _title(metric)
+    title = metric.title or metric.name.replace("_", " ")
     return MetricInfo(metric.name, column, title, metric.unit, definition=metric)
-
-
-def _title(metric: Metric) -> str:
-    return metric.name.replace("_", " ")
 
 
 def _base_row(row: dict[str, Any], summary: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,8 +12,8 @@ from skyhop.analysis.study_sentences import RankedValues, StudyOutcome
 from skyhop.data.arrays import FloatArray
 from skyhop.study.claims import ClaimResult
 from skyhop.study.expression import parse_expression
-from skyhop.study.file import ScatterPanel, SeriesPanel
 from skyhop.study.metrics import MetricInfo
+from skyhop.study.panel_kinds import ScatterPanel, SeriesPanel
 from skyhop.study.plan import Study
 from skyhop.study.results import Results
 from skyhop.study.running import StudyRun

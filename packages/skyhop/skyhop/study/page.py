@@ -12,7 +12,8 @@ from skyhop.analysis.tables import three_digits
 from skyhop.data.toml import toml_text
 from skyhop.study.claims import ClaimResult, Finding
 from skyhop.study.expression import Comparison
-from skyhop.study.plan import Study, core_digest, describe
+from skyhop.study.plan import Study
+from skyhop.study.run_ids import core_digest, describe
 from skyhop.study.running import FailedRun, StudyRun
 
 _FINDINGS_SHOWN = 40

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from skyhop.errors import InputError
 from skyhop.study.axes import check_choice
-from skyhop.study.file import (
+from skyhop.study.file import StudyFile
+from skyhop.study.metric_kinds import BinsMetric
+from skyhop.study.metrics import MetricSet
+from skyhop.study.panel_kinds import (
     BarsPanel,
     BoxPanel,
     CdfPanel,
@@ -14,11 +17,9 @@ from skyhop.study.file import (
     Panel,
     ScatterPanel,
     SeriesPanel,
-    StudyFile,
     TablePanel,
     TransferPanel,
 )
-from skyhop.study.metrics import MetricSet
 
 
 def check_published(study: StudyFile, metrics: MetricSet, origin: str) -> None:
@@ -74,7 +75,7 @@ def _check_pooled(panel: Panel, metrics: MetricSet, origin: str) -> None:
 
 def _check_bins(name: str, metrics: MetricSet, origin: str) -> None:
     own = metrics.infos[name].definition
-    if own is None or own.kind not in ("samples", "transient", "flows", "gap"):
+    if not isinstance(own, BinsMetric):
         raise InputError(
             f'{origin}: `{name}` has no bins; expected a metric of kind "samples", "transient", '
             '"flows" or "gap"'

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field
 
 from skyhop.data.files import Scratch
-from skyhop.data.toml import read_toml
-from skyhop.errors import InputError
-from skyhop.study.metrics import WARNINGS, MetricInfo, MetricSet
+from skyhop.study.keys import StrictModel
+from skyhop.study.metrics import MetricInfo
+from skyhop.study.table_runs import TableKind, find_data, json_values, validated_table
 
 if TYPE_CHECKING:
     from skyhop.predict import Data
     from skyhop.predict.cards import Comparison, Measures
-
-Table = TypeVar("Table", bound=BaseModel)
 
 _ABSOLUTE = "ms or Mbit/s"
 _UNITS = {"mape": "%", "weighted_ape": "%", "rmse": _ABSOLUTE, "mae": _ABSOLUTE, "within_5": "%",
@@ -29,10 +26,6 @@ _TITLES = {"mape": "MAPE", "weighted_ape": "weighted APE", "rmse": "RMSE", "mae"
            "ape_p95": "APE p95", "ape_p99": "APE p99"}  # fmt: skip
 _KINDS = {"": "", "best_": "best baseline's ", "grid_": "at the grid: "}
 """Prefixes of metrics and titles: predictor, best baseline, predictor at the handover grid."""
-
-LAYOUT = 1
-"""Version of the engine's results; after an increase, studies repeat their finished runs."""
-IS_LIVE = NEEDS_CORE = False
 
 METRICS: tuple[MetricInfo, ...] = (
     *(
@@ -46,10 +39,8 @@ METRICS: tuple[MetricInfo, ...] = (
 """Metrics for claims and panels; RMSE and MAE are in ms for latency, in Mbit/s for throughput."""
 
 
-class Prediction(BaseModel):
+class Prediction(StrictModel):
     """Table [prediction] of a study file; axes set its keys."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     data: list[str] = Field(min_length=1)
     """Runs, paths, telemetry or measurements, in a format that `skyhop predict` reads."""
@@ -59,71 +50,48 @@ class Prediction(BaseModel):
     """Kind of model of `skyhop predict train`, or a baseline such as "last value"."""
     horizon: int = Field(1, ge=1, le=30)
     """Horizon in s: time from the prediction to the end of the predicted second."""
-    features: list[str] = ["history", "position", "dish", "satellites", "obstruction", "hour",
-                           "grid", "serving"]  # fmt: skip
+    features: list[str] = Field(
+        ["history", "position", "dish", "satellites", "obstruction", "hour", "grid", "serving"]
+    )
     """Groups of features (docs/how-to/prediction.md); groups that the data lacks are left out."""
 
 
-def resolve(base: Mapping[str, Any], sets: Sequence[str], origin: str) -> Prediction:
-    """Return the configuration of a run: the table [prediction] with the axes' overrides.
+class _PredictKind(TableKind[Prediction]):
+    """Kind of runs that train and test a predictor, or test a baseline."""
 
-    Raises:
-        InputError: a key of the table is wrong.
-    """
-    return validated_table(Prediction, base, sets, f"{origin}: prediction")
+    engine = "predict"
+    table = "prediction"
+    model = Prediction
+    metrics = METRICS
+    layout = 1
+    needs_core = False
 
+    def resolve(self, base: Mapping[str, Any], sets: Sequence[str], origin: str) -> Prediction:
+        return validated_table(Prediction, base, sets, f"{origin}: prediction")
 
-def validated_table(
-    kind: type[Table], base: Mapping[str, Any], sets: Sequence[str], where: str
-) -> Table:
-    """Return a study's table with the axes' overrides, checked; `where` names it in messages.
+    def config_dict(self, config: Prediction) -> dict[str, Any]:
+        return json_values(config)
 
-    Raises:
-        InputError: a key of the table is wrong.
-    """
-    content = dict(base)
-    for text in sets:
-        content |= read_toml(text, where)
-    try:
-        return kind.model_validate(content)
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        key = ".".join(str(step) for step in first["loc"])
-        raise InputError(f"{where}.{key}: {first['msg']}") from None
+    def input_files(self, config: Prediction) -> Sequence[str]:
+        return config.data
 
-
-def input_files(config: Prediction) -> Sequence[str]:
-    """Return the names of the data files that a run reads."""
-    return config.data
-
-
-def find_data(name: str, study_dir: Path) -> Path:
-    """Return the path of data, relative to the study's directory or else the current one."""
-    place = study_dir / name
-    return place if place.exists() else Path(name)
+    def row(
+        self, config: Prediction, seed: int, study_dir: Path
+    ) -> tuple[dict[str, Any], list[str]]:
+        compared, grid, notes = _tested_scores(config, seed, study_dir)
+        scale = 1.0 if config.target == "latency" else 1e-6
+        row: dict[str, Any] = {
+            "seconds": compared.model.seconds,
+            "nonzero_seconds": compared.model.nonzero_seconds,
+        }
+        for name in _UNITS:
+            row[name] = _measure(compared.model, name, scale)
+            row[f"grid_{name}"] = _measure(grid.model, name, scale)
+            row[f"best_{name}"] = _best(compared.baselines, name, scale)
+        return row, notes
 
 
-def run_rows(
-    metrics: MetricSet, config: Prediction, seed: int, study_dir: Path
-) -> list[dict[str, Any]]:
-    """Train and test the predictor of a run, and return the run's row.
-
-    Raises:
-        InputError: data or a library is missing, or the data is too short.
-        RunError: training failed.
-    """
-    compared, grid, notes = _tested_scores(config, seed, study_dir)
-    scale = 1.0 if config.target == "latency" else 1e-6
-    row: dict[str, Any] = {
-        "flow": None,
-        "seconds": compared.model.seconds,
-        "nonzero_seconds": compared.model.nonzero_seconds,
-    }
-    for name in _UNITS:
-        row[name] = _measure(compared.model, name, scale)
-        row[f"grid_{name}"] = _measure(grid.model, name, scale)
-        row[f"best_{name}"] = _best(compared.baselines, name, scale)
-    return [{**metrics.with_expressions(row), WARNINGS: notes}]
+PREDICT = _PredictKind()
 
 
 def _measure(measures: Measures, name: str, scale: float) -> float | None:
@@ -167,9 +135,3 @@ def _data(files: tuple[str, ...], direction: str) -> Data:
     from skyhop import predict
 
     return predict.read_data(files, predict.Options(direction=direction))  # type: ignore[arg-type]
-
-
-def config_dict(config: Prediction) -> dict[str, Any]:
-    """Return the configuration of a run as JSON values; the run's id is a hash of it."""
-    content: dict[str, Any] = json.loads(config.model_dump_json())
-    return content

@@ -8,7 +8,9 @@ import polars as pl
 
 from skyhop.errors import InputError
 from skyhop.study.axes import check_choice
-from skyhop.study.file import Metric, StudyFile, Value
+from skyhop.study.file import StudyFile
+from skyhop.study.keys import Value
+from skyhop.study.metric_kinds import RelativeMetric
 from skyhop.study.metrics import MetricSet
 
 
@@ -19,31 +21,28 @@ def check_relative(study: StudyFile, origin: str) -> None:
         InputError: an axis or a value does not exist.
     """
     for place, metric in enumerate(study.metric):
-        where = f"{origin}: metric.{place}.to"
-        for name in metric.to or {}:
-            if name in ("seed", "flow"):
-                raise InputError(f"{where}: {name} is not an axis")
-        check_choice(study, metric.to or {}, where)
+        if isinstance(metric, RelativeMetric):
+            where = f"{origin}: metric.{place}.to"
+            for name in metric.to:
+                if name in ("seed", "flow"):
+                    raise InputError(f"{where}: {name} is not an axis")
+            check_choice(study, metric.to, where)
 
 
 def with_relative(frame: pl.DataFrame, study: StudyFile, metrics: MetricSet) -> pl.DataFrame:
     """Return the dataset with relative metrics; null where the reference run has no value."""
     for metric in study.metric:
-        if metric.to is not None:
-            values = _relative(frame, metric, metric.to, study, metrics)
+        if isinstance(metric, RelativeMetric):
+            values = _relative(frame, metric, study, metrics)
             column = metrics.infos[metric.name].column
             frame = frame.with_columns(pl.Series(column, values, dtype=pl.Float64))
     return frame
 
 
 def _relative(
-    frame: pl.DataFrame,
-    metric: Metric,
-    to: Mapping[str, Value],
-    study: StudyFile,
-    metrics: MetricSet,
+    frame: pl.DataFrame, metric: RelativeMetric, study: StudyFile, metrics: MetricSet
 ) -> list[float | None]:
-    info = metrics.infos[metric.of or ""]
+    info, to = metrics.infos[metric.of], metric.to
     if info.column not in frame.columns:
         return [None] * frame.height
     # Axes that are zipped with an axis of `to` also have another value at the reference point.
@@ -72,7 +71,7 @@ def _is_reference(frame: pl.DataFrame, to: Mapping[str, Value]) -> list[bool]:
     return [row == wanted for row in frame.select(list(to)).rows()]
 
 
-def _compared(value: float | None, reference: float | None, metric: Metric) -> float | None:
+def _compared(value: float | None, reference: float | None, metric: RelativeMetric) -> float | None:
     if value is None or reference is None:
         return None
     if metric.by == "difference":

@@ -21,7 +21,8 @@ from skyhop.analysis.statistics import (
 )
 from skyhop.data.arrays import FloatArray
 from skyhop.study.expression import Selected, UnknownValueError
-from skyhop.study.file import Spread
+from skyhop.study.keys import Spread
+from skyhop.study.metric_kinds import FlowsMetric, StatisticMetric
 from skyhop.study.metrics import WARNINGS, MetricInfo, MetricSet
 
 POOLED_STATS = ("pooled_mean", "pooled_sd")
@@ -111,7 +112,7 @@ class Results:
             return np.zeros((0, 3))
         keys = [name for name in frame.columns if name in self._point_columns()]
         known = frame.drop_nulls(columns)
-        if metric.definition is not None and metric.definition.over:
+        if isinstance(metric.definition, FlowsMetric):
             # A metric over several flows of a run has the same value in each flow's row.
             known = known.unique(keys, keep="first", maintain_order=True)
         per_run = known.partition_by(keys, maintain_order=True)
@@ -192,7 +193,7 @@ def _is_among(label: object, wanted: object) -> bool:
 
 
 def _ddof(metric: MetricInfo) -> int:
-    return metric.definition.ddof if metric.definition is not None else 1
+    return metric.definition.ddof if isinstance(metric.definition, StatisticMetric) else 1
 
 
 def _together(samples: FloatArray) -> FloatArray:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -11,9 +10,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 import skyhop
-from skyhop import _core
 from skyhop.data.progress import Progress, progress_or_bar
-from skyhop.data.scenarios import load_cc_files, place_notes
+from skyhop.data.scenarios import place_notes
 from skyhop.data.toml import toml_text
 from skyhop.errors import InputError
 from skyhop.study.axes import numeric_axes
@@ -21,10 +19,10 @@ from skyhop.study.directory import StudyDirectory
 from skyhop.study.elements import timing_error_rows
 from skyhop.study.execution import Failure, Recipe, Task
 from skyhop.study.metrics import WARNINGS
-from skyhop.study.plan import PlannedRun, Study, core_digest, describe
+from skyhop.study.plan import Study
 from skyhop.study.relative import with_relative
 from skyhop.study.results import Results, dataset
-from skyhop.study.table_engines import TABLE_ENGINES, is_live
+from skyhop.study.run_ids import PlannedRun, core_digest, describe
 from skyhop.study.workers import run_locally
 
 
@@ -106,13 +104,12 @@ def run_study(
         InputError: a scenario is wrong, the directory has other content, or ray or the element
             sets are missing.
     """
-    if study.file.engine == "elements":
+    if study.kind.compares_elements:
         return _compare_elements(study, StudyDirectory(Path(output)), elements)
     if elements is not None:
         raise InputError(f"{study.origin}: takes no element sets: leave --elements out")
     runs = list(study.runs())
-    if study.file.engine not in TABLE_ENGINES:
-        _load_cc_files(study, runs)
+    study.kind.prepare(study, runs)
     directory, others = StudyDirectory(Path(output)), _others(reuse)
     with directory.opened(_description(study)):
         for run_id in dict.fromkeys(run.run_id for run in runs):
@@ -147,16 +144,6 @@ def places_of(runs: Iterable[PlannedRun]) -> list[str]:
     return list(dict.fromkeys(notes))
 
 
-def _load_cc_files(study: Study, runs: Sequence[PlannedRun]) -> None:
-    """Compile the files of congestion controls once, before any run starts."""
-    of_each = {json.dumps([f.get("cc") for f in run.resolved["flow"]]): run for run in runs}
-    for run in of_each.values():
-        scenario = _core.Scenario.from_json(
-            json.dumps(study.base), study.scenario_origin, list(run.sets)
-        )
-        load_cc_files(scenario, for_kernel=study.file.engine == "live")
-
-
 def _compare_elements(
     study: Study, directory: StudyDirectory, elements: tuple[Path, Path] | None
 ) -> StudyRun:
@@ -178,7 +165,7 @@ class _Workers:
 
 
 def _jobs(study: Study, jobs: int | None) -> int:
-    if is_live(study.file.engine):
+    if study.kind.is_live:
         # Concurrent live runs would compete for processors and disturb each other.
         return 1
     return jobs or len(os.sched_getaffinity(0))
@@ -200,7 +187,7 @@ def _run_missing(
     if not missing:
         return errors
     tasks = (Task(run.run_id, run.sets, run.path_id, run.seed) for run in missing.values())
-    outcomes = _start(workers, _recipe(study), tasks, directory.root)
+    outcomes = _start(study, workers, tasks, directory.root)
     with progress_or_bar(progress, f"{len(missing)} runs") as report:
         for done, outcome in enumerate(outcomes, start=1):
             if outcome is not None:
@@ -210,25 +197,18 @@ def _run_missing(
 
 
 def _start(
-    workers: _Workers, recipe: Recipe, tasks: Iterator[Task], root: Path
+    study: Study, workers: _Workers, tasks: Iterator[Task], root: Path
 ) -> Iterator[Failure | None]:
+    recipe = Recipe(
+        study.base, study.scenario_origin, study.file.engine, study.file.keep, study.metrics
+    )
     if workers.engine == "local":
         return run_locally(recipe, tasks, root, workers.jobs)
-    if is_live(recipe.engine):
+    if study.kind.is_live:
         raise InputError("--engine ray: live runs need this machine to themselves; leave it out")
     from skyhop.study.cluster import run_on_ray
 
     return run_on_ray(recipe, tasks, root, workers.jobs)
-
-
-def _recipe(study: Study) -> Recipe:
-    return Recipe(
-        base=study.base,
-        origin=study.scenario_origin,
-        engine=study.file.engine if study.file.engine != "elements" else "sim",
-        keep=study.file.keep,
-        metrics=study.metrics,
-    )
 
 
 def _gather(

@@ -13,8 +13,21 @@ from skyhop.analysis.transfer import rounded_down, seconds_to
 from skyhop.data.arrays import BoolArray, FloatArray
 from skyhop.data.quantities import moment_s, seconds, size_bytes
 from skyhop.data.records import RunRecord
-from skyhop.study.file import Metric
 from skyhop.study.gaps import gaps_near_grid
+from skyhop.study.metric_kinds import (
+    BinsMetric,
+    BytesMetric,
+    DissectionMetric,
+    FlowMetric,
+    FlowsMetric,
+    GapMetric,
+    ProbeMetric,
+    RateOverBytesMetric,
+    SampledMetric,
+    StatisticMetric,
+    TimeToBytesMetric,
+    TransientMetric,
+)
 from skyhop.study.series import samples_of
 from skyhop.study.traceroute import segment_value
 
@@ -35,29 +48,29 @@ _NONE = np.array([], dtype=np.float64)
 _NO_MOMENTS = (0.0, 0.0, 0.0)
 
 
-def measure(metric: Metric, record: RunRecord, flow_id: int | None) -> Measurement:
-    """Return the value of a metric that needs samples, for one flow of a run."""
-    if metric.kind in ("time_to_bytes", "rate_over_bytes"):
-        is_there = flow_id is not None and flow_id in record.flows
-        return Measurement(
-            _bytes_value(metric, record, flow_id or 0) if is_there else None, _NO_MOMENTS
-        )
-    if metric.kind == "dissection":
-        return Measurement(segment_value(metric, record), _NO_MOMENTS)
+def measure(metric: SampledMetric, record: RunRecord, flow_id: int | None) -> Measurement:
+    """Return the value of a metric for one flow of a run."""
+    match metric:
+        case TimeToBytesMetric() | RateOverBytesMetric():
+            return Measurement(_bytes_value(metric, record, flow_id), _NO_MOMENTS)
+        case DissectionMetric():
+            return Measurement(segment_value(metric, record), _NO_MOMENTS)
     values = metric_values(metric, record, flow_id)
     count, middle, squares = moments(values).tolist()
     return Measurement(statistic(values, metric.stat, metric.ddof), (count, middle, squares))
 
 
-def metric_values(metric: Metric, record: RunRecord, flow_id: int | None) -> FloatArray:
+def metric_values(
+    metric: ProbeMetric | BinsMetric, record: RunRecord, flow_id: int | None
+) -> FloatArray:
     """Return the values of one run whose statistic is the metric, shape (n,)."""
-    if metric.kind == "probe":
+    if isinstance(metric, ProbeMetric):
         values = _probe_values(metric, record)
     elif flow_id is None or flow_id not in record.flows:
         values = _NONE
-    elif metric.kind == "gap":
+    elif isinstance(metric, GapMetric):
         values = gaps_near_grid(metric, record, flow_id)
-    elif metric.over:
+    elif isinstance(metric, FlowsMetric):
         values = _joined_flow_values(metric, record)
     else:
         values = _flow_values(metric, record, flow_id)
@@ -70,7 +83,7 @@ def metric_values(metric: Metric, record: RunRecord, flow_id: int | None) -> Flo
     return np.asarray(100.0 * ((known > least) & (known <= most)), dtype=np.float64)
 
 
-def _probe_values(metric: Metric, record: RunRecord) -> FloatArray:
+def _probe_values(metric: ProbeMetric, record: RunRecord) -> FloatArray:
     """Return the round trips (ms) of the first probe's packets in the metric's window."""
     if not record.probes:
         return _NONE
@@ -80,30 +93,33 @@ def _probe_values(metric: Metric, record: RunRecord) -> FloatArray:
     return probe.rtt_ms[kept | (probe.t_s == 0.0) if metric.from_ is None else kept]
 
 
-def _flow_values(metric: Metric, record: RunRecord, flow_id: int) -> FloatArray:
+def _flow_values(metric: FlowMetric, record: RunRecord, flow_id: int) -> FloatArray:
     """Return the bins of a flow, or its samples, in the metric's window."""
     t_s, values = samples_of(record, flow_id, metric.series, _seconds_or_none(metric.bin))
     span_s = _reference_span(metric, record, flow_id)
     if span_s is None:
         return _NONE
-    kept = _is_in_window(metric, t_s, span_s)
+    # Sampling continues after the end of a flow, so the end of its span limits the window.
+    kept = _is_in_window(metric, t_s, span_s, may_end_later=metric.within == "run")
     # A sample's time is the end of its interval: a sample at the flow's start precedes the flow.
     kept &= t_s > _flow_span(record, flow_id)[0]
-    if metric.kind == "transient":
+    if isinstance(metric, TransientMetric):
         events_s = _events(metric, record, flow_id)
         kept &= in_windows(t_s, events_s, seconds(metric.window))
         kept &= ~in_windows(t_s, events_s, seconds(metric.skip))
     return values[kept]
 
 
-def _events(metric: Metric, record: RunRecord, flow_id: int) -> FloatArray:
-    """Return the times in s of the events after which a metric of kind "transient" measures."""
+def _events(metric: TransientMetric, record: RunRecord, flow_id: int) -> FloatArray:
+    """Return the times in s of the events after which a metric measures."""
     if metric.rise is None:
         return record.events.times(metric.after)
     return rises_of_base_rtt(record, flow_id, metric.rise)
 
 
-def _reference_span(metric: Metric, record: RunRecord, flow_id: int) -> tuple[float, float] | None:
+def _reference_span(
+    metric: FlowMetric, record: RunRecord, flow_id: int
+) -> tuple[float, float] | None:
     """Return begin and end in s of the period that `from` and `until` refer to (`within`).
 
     None if fewer than the metric's `bytes` arrived.
@@ -113,11 +129,11 @@ def _reference_span(metric: Metric, record: RunRecord, flow_id: int) -> tuple[fl
     if metric.within == "flow":
         return _flow_span(record, flow_id)
     begin_s = _flow_span(record, flow_id)[0]
-    first_s, last_s = _times_of_bytes(metric, record, flow_id)
+    first_s, last_s = _times_of_bytes((metric.after_bytes, metric.bytes), record, flow_id)
     return None if first_s is None or last_s is None else (begin_s + first_s, begin_s + last_s)
 
 
-def _joined_flow_values(metric: Metric, record: RunRecord) -> FloatArray:
+def _joined_flow_values(metric: FlowsMetric, record: RunRecord) -> FloatArray:
     """Return the combined value of several flows, per bin or for the whole window."""
     ids = metric.flows if metric.flows is not None else list(record.flows)
     ids = [*ids, *(metric.against or ())]
@@ -134,20 +150,27 @@ def _joined_flow_values(metric: Metric, record: RunRecord) -> FloatArray:
         ends_s, shares = bins_of_flows(samples, seconds(metric.bin))
         shares = shares[:, _is_in_window(metric, ends_s, whole_run)]
     shares = cut_off(shares, metric.least, truncate=metric.truncate)
-    return AGGREGATES[metric.over or "sum"](shares, place)
+    return AGGREGATES[metric.over](shares, place)
 
 
-def _after_start(metric: Metric, record: RunRecord, flow_id: int) -> tuple[FloatArray, FloatArray]:
+def _after_start(
+    metric: FlowsMetric, record: RunRecord, flow_id: int
+) -> tuple[FloatArray, FloatArray]:
     t_s, values = samples_of(record, flow_id, metric.series)
     kept = t_s > _flow_span(record, flow_id)[0]
     return t_s[kept], values[kept]
 
 
-def _is_in_window(metric: Metric, t_s: FloatArray, span_s: tuple[float, float]) -> BoolArray:
+def _is_in_window(
+    metric: StatisticMetric,
+    t_s: FloatArray,
+    span_s: tuple[float, float],
+    *,
+    may_end_later: bool = True,
+) -> BoolArray:
     """Return for each time whether it is in the metric's window; `span_s` is what it refers to."""
     first_s = moment_s(metric.from_, *span_s) if metric.from_ else span_s[0]
-    # Sampling continues after the end of a flow, so the end of its span limits the window.
-    end_s = np.inf if metric.within == "run" else span_s[1]
+    end_s = np.inf if may_end_later else span_s[1]
     last_s = moment_s(metric.until, *span_s) if metric.until else end_s
     within = (t_s > first_s * (1 + _ROUNDING)) & (t_s <= last_s * (1 + _ROUNDING))
     return np.asarray(within, dtype=bool)
@@ -160,15 +183,18 @@ def _flow_span(record: RunRecord, flow_id: int) -> tuple[float, float]:
     return begin_s, float(flow["stop_s"]) if lasted_s is None else begin_s + float(lasted_s)
 
 
-def _bytes_value(metric: Metric, record: RunRecord, flow_id: int) -> float | None:
+def _bytes_value(metric: BytesMetric, record: RunRecord, flow_id: int | None) -> float | None:
     """Return the time in s in which the metric's bytes arrived, or their rate in Mbit/s."""
-    first_s, last_s = _times_of_bytes(metric, record, flow_id)
+    if flow_id is None or flow_id not in record.flows:
+        return None
+    after = metric.after_bytes if isinstance(metric, RateOverBytesMetric) else None
+    first_s, last_s = _times_of_bytes((after, metric.bytes), record, flow_id)
     if first_s is None or last_s is None:
         return None
     took_s = rounded_down(last_s - first_s, _seconds_or_none(metric.cut))
-    if metric.kind == "time_to_bytes":
+    if isinstance(metric, TimeToBytesMetric):
         return took_s
-    sent_bytes = size_bytes(metric.bytes or "0 B") - size_bytes(metric.after_bytes or "0 B")
+    sent_bytes = size_bytes(metric.bytes) - size_bytes(after or "0 B")
     return sent_bytes * 8 / 1e6 / took_s if took_s > 0 else None
 
 
@@ -185,10 +211,10 @@ def seconds_to_bytes(
 
 
 def _times_of_bytes(
-    metric: Metric, record: RunRecord, flow_id: int
+    numbers: tuple[str | None, str | None], record: RunRecord, flow_id: int
 ) -> tuple[float | None, float | None]:
-    """Return the times in s from the flow's start until `after_bytes` and `bytes` had arrived."""
-    sizes = (size_bytes(text or "0 B") for text in (metric.after_bytes, metric.bytes))
+    """Return the times in s from the flow's start until two numbers of bytes had arrived."""
+    sizes = (size_bytes(text or "0 B") for text in numbers)
     first_s, last_s = (seconds_to_bytes(record, flow_id, size) for size in sizes)
     return first_s, last_s
 

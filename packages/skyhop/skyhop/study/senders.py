@@ -7,7 +7,8 @@ from pathlib import Path
 
 from skyhop import _core
 from skyhop.errors import InputError
-from skyhop.study.file import Axis, Setting, StudyFile
+from skyhop.study.file import Axis, StudyFile
+from skyhop.study.keys import Setting
 
 
 def with_policies(file: StudyFile, policies: Mapping[str, Path], origin: str) -> StudyFile:

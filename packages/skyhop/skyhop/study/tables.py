@@ -19,12 +19,14 @@ from skyhop.analysis.statistics import (
 from skyhop.analysis.tables import Column, Table, three_digits
 from skyhop.data.arrays import FloatArray
 from skyhop.study.claims import ClaimResult
-from skyhop.study.file import ComparisonPanel, Spread, TablePanel
+from skyhop.study.keys import Spread
 from skyhop.study.metrics import MetricInfo
 from skyhop.study.page import numbers_text, verdict_text
-from skyhop.study.plan import Study, describe
+from skyhop.study.panel_kinds import ComparisonPanel, TablePanel
+from skyhop.study.plan import Study
 from skyhop.study.published import published_value
 from skyhop.study.results import Results
+from skyhop.study.run_ids import describe
 
 
 @dataclass(frozen=True)

@@ -14,11 +14,11 @@ import numpy as np
 
 from skyhop.data.records import RunRecord
 from skyhop.errors import InputError
-from skyhop.study.file import Metric
+from skyhop.study.metric_kinds import DissectionMetric
 from skyhop.telemetry.traces import Hop, Trace
 
 
-def segment_value(metric: Metric, record: RunRecord) -> float | None:
+def segment_value(metric: DissectionMetric, record: RunRecord) -> float | None:
     """Return the one-way delay of a metric's segment in ms, or its share in %.
 
     None if the segment is not separable from its neighbours, medians give no value, or no packet
@@ -26,7 +26,7 @@ def segment_value(metric: Metric, record: RunRecord) -> float | None:
     """
     from skyhop.analysis.dissection import dissect
 
-    hops = metric.hops or []
+    hops = metric.hops
     ids = metric.flows if metric.flows is not None else sorted(record.probes)[: len(hops)]
     if len(ids) < len(hops) or not set(ids) <= set(record.probes):
         return None

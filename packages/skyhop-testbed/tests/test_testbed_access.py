@@ -481,7 +481,7 @@ def answers_here(monkeypatch: pytest.MonkeyPatch) -> None:
         command: list[str], *, stdout: Any, **others: Any
     ) -> subprocess.CompletedProcess[bytes]:
         errors = io.StringIO()
-        status = archive.respond(json.loads(others["input"]), stdout, errors)
+        status = archive.respond(archive.Query(**json.loads(others["input"])), stdout, errors)
         return subprocess.CompletedProcess(command, status, None, errors.getvalue().encode())
 
     monkeypatch.setattr(archive.subprocess, "run", answer)

@@ -799,7 +799,7 @@ def drawn_here(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     def make(command: list[str], **others: Any) -> subprocess.CompletedProcess[str]:
         asked = json.loads(others["input"])
         kinds.append(asked["kind"])
-        figure.make(asked, Path(command[-1]))
+        figure.make(figure.Query(**asked), Path(command[-1]))
         return subprocess.CompletedProcess(command, 0, "", "")
 
     monkeypatch.setattr(drawings.subprocess, "run", make)

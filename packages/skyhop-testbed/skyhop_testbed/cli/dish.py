@@ -268,7 +268,7 @@ def _text(value: Value) -> str:
     return f"{value:,}" if isinstance(value, int) else value or "none"
 
 
-def _figures(rows: Sequence[Sample]) -> list[dict[str, Any]]:
+def _figures(rows: Sequence[Sample]) -> list[dict[str, str]]:
     """Return mean, quantiles and maximum of each column over the seconds with a value."""
     columns = (
         ("pop_ping_latency_ms", "latency (ms)", 1.0),
@@ -328,7 +328,7 @@ def _map_title(seen: ObstructionMap) -> str:
     )
 
 
-def _map_of(seen: ObstructionMap) -> dict[str, Any]:
+def _map_of(seen: ObstructionMap) -> dict[str, object]:
     return {
         "rows": seen.grid.rows,
         "columns": seen.grid.columns,

@@ -14,9 +14,10 @@ import resource
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
+from typing import TYPE_CHECKING, BinaryIO, TextIO
 
 from skyhop.errors import InputError, RunError, SkyhopError
 
@@ -30,22 +31,41 @@ _INVALID, _FAILED = 2, 1
 """Exit statuses: `_INVALID` for a wrong query, `_FAILED` if reading the store failed."""
 
 
-def answer(telemetry: Path, kind: str, **query: Any) -> BinaryIO:
+@dataclass(frozen=True)
+class Query:
+    """Query of a node's telemetry in a time range.
+
+    Attributes:
+        telemetry: directory of the telemetry store.
+        kind: "samples" (answer: Arrow IPC stream) or "trigger" (answer: JSON).
+        node: name of the node.
+        from_ns: start of the time range.
+        to_ns: end of the time range.
+        fields: for samples, their columns; empty for all.
+        step_ns: for samples, the time between two rows; 0 for all samples.
+        expression: for a trigger, its expression.
+    """
+
+    telemetry: str
+    kind: str
+    node: str
+    from_ns: int
+    to_ns: int
+    fields: Sequence[str] = ()
+    step_ns: int = 0
+    expression: str = ""
+
+
+def answer(query: Query) -> BinaryIO:
     """Return a file with the answer, positioned at its beginning.
 
     The function blocks until the subprocess ends, so coroutines call it in a thread.
-
-    Args:
-        telemetry: directory of the telemetry store.
-        kind: "samples" (answer: Arrow IPC stream) or "trigger" (answer: JSON).
-        query: `node`, `from_ns`, `to_ns`; for samples also `fields` and `step_ns` (empty and 0
-            for all samples of all fields), for a trigger its `expression`.
 
     Raises:
         InputError: a field does not exist, or the trigger expression is invalid.
         RunError: the query timed out, or the store cannot be read.
     """
-    text = json.dumps({"telemetry": str(telemetry), "kind": kind, **query})
+    text = json.dumps(asdict(query))
     command = [sys.executable, "-m", "skyhop_testbed.orchestrator.archive"]
     file = tempfile.TemporaryFile()  # noqa: SIM115
     try:
@@ -81,45 +101,45 @@ def main() -> int:
     """
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    return respond(json.load(sys.stdin), sys.stdout.buffer, sys.stderr)
+    return respond(Query(**json.load(sys.stdin)), sys.stdout.buffer, sys.stderr)
 
 
-def respond(query: dict[str, Any], to: BinaryIO, errors: TextIO) -> int:
+def respond(query: Query, to: BinaryIO, errors: TextIO) -> int:
     """Write the answer to a query, or one line about its error; return the exit status.
 
     The error line does not reveal the store's path.
     """
     try:
-        _KINDS[query["kind"]](query, to)
+        _KINDS[query.kind](query, to)
     except SkyhopError as error:
-        errors.write(str(error).replace(query["telemetry"], "the testbed"))
+        errors.write(str(error).replace(query.telemetry, "the testbed"))
         return _INVALID if isinstance(error, InputError) else _FAILED
     return 0
 
 
-def _read(query: dict[str, Any], fields: list[str] | None, step_ns: int | None) -> pl.DataFrame:
+def _read(query: Query, fields: Sequence[str] | None, step_ns: int | None) -> pl.DataFrame:
     from skyhop.telemetry.store import Store
 
-    store = Store(Path(query["telemetry"]))
-    return store.read([query["node"]], fields, query["from_ns"], query["to_ns"], step_ns)
+    store = Store(Path(query.telemetry))
+    return store.read([query.node], fields, query.from_ns, query.to_ns, step_ns)
 
 
-def _samples(query: dict[str, Any], to: BinaryIO) -> None:
-    frame = _read(query, query["fields"] or None, query["step_ns"] or None)
+def _samples(query: Query, to: BinaryIO) -> None:
+    frame = _read(query, query.fields or None, query.step_ns or None)
     frame.write_ipc_stream(to)
 
 
-def _trigger(query: dict[str, Any], to: BinaryIO) -> None:
+def _trigger(query: Query, to: BinaryIO) -> None:
     from skyhop_testbed.orchestrator.request_context import as_json
     from skyhop_testbed.triggers.evaluate import Trigger
     from skyhop_testbed.triggers.replay import replay
 
-    trigger = Trigger(query["expression"])
+    trigger = Trigger(query.expression)
     evaluations = replay(trigger, _read(query, None, None)).evaluations
     to.write(as_json([each.as_json() for each in evaluations]).encode())
 
 
-_KINDS: dict[str, Callable[[dict[str, Any], BinaryIO], None]] = {
+_KINDS: dict[str, Callable[[Query, BinaryIO], None]] = {
     "samples": _samples,
     "trigger": _trigger,
 }

@@ -16,6 +16,14 @@ from skyhop_testbed.api import Document, Event, NodeDocument, NodeInfo, PutNode,
 from skyhop_testbed.ids import is_id, new_id
 from skyhop_testbed.job import check_name
 from skyhop_testbed.orchestrator import access, runs
+from skyhop_testbed.orchestrator.reports import (
+    HealthReport,
+    RunReport,
+    ScavengerReport,
+    TaskReport,
+    Told,
+    TriggerReport,
+)
 from skyhop_testbed.orchestrator.request_context import NotFoundError, RequestContext, as_json
 from skyhop_testbed.store.tables import (
     credential,
@@ -293,7 +301,7 @@ def tasks(ctx: RequestContext, name: str) -> list[dict[str, Any]]:
     ]
 
 
-def results(ctx: RequestContext, name: str) -> list[dict[str, Any]]:
+def results(ctx: RequestContext, name: str) -> list[Document]:
     """Return, for each run of a client that waits for its server, how the server's start went."""
     query = sa.select(task, run.c.client).join(run)
     waiting = (run.c.client == name) & (run.c.state == State.WAITING_SERVER)
@@ -338,16 +346,13 @@ def _apply_event(ctx: RequestContext, event: Event) -> list[Document]:
     """Apply an event; return the telemetry samples in it."""
     if len(event.body) > _LONGEST_EVENT:
         raise InputError(f"an event is longer than {_LONGEST_EVENT:,} characters")
-    body = json.loads(event.body)
-    if not isinstance(body, dict):
-        raise InputError("an event is not a JSON object")
     if event.kind == EventKind.MAP:
-        maps.decode_map(body.get("map"))
+        maps.decode_map(json.loads(event.body)["map"])
         return []
     if event.kind == EventKind.TELEMETRY:
-        samples = body["samples"]
+        samples = json.loads(event.body)["samples"]
         return [each for each in samples if isinstance(each, dict) and "time_ns" in each]
-    _EVENT_HANDLERS[EventKind(event.kind)](ctx, event.at_ns, body)
+    _EVENT_HANDLERS[EventKind(event.kind)](ctx, event)
     return []
 
 
@@ -360,9 +365,10 @@ def newest_map(events: Sequence[Event]) -> bytes | None:
     return None
 
 
-def _run(ctx: RequestContext, _at_ns: int, body: dict[str, Any]) -> None:
-    runs.apply_report(ctx, body)
-    row = runs.get(ctx, str(body["run"]))
+def _run(ctx: RequestContext, event: Event) -> None:
+    report = RunReport.model_validate_json(event.body)
+    runs.apply_report(ctx, report)
+    row = runs.get(ctx, report.run)
     state = State(row["state"])
     if not row["server"]:
         return
@@ -395,28 +401,28 @@ def _ask_server(ctx: RequestContext, row: sa.RowMapping, kind: TaskKind) -> None
     ctx.changed_nodes.add(row["server"])
 
 
-def _task(ctx: RequestContext, _at_ns: int, body: dict[str, Any]) -> None:
-    name = str(body["task"])
+def _task(ctx: RequestContext, event: Event) -> None:
+    report = TaskReport.model_validate_json(event.body)
+    name = report.task
     row = ctx.first(sa.select(task).where(task.c.id == name)) if is_id(name) else None
     if row is None or row["node"] != ctx.caller.name:
         raise InputError("there is no such task of this node")
-    result = {key: body[key] for key in ("port", "error") if body.get(key) is not None}
-    state = "done" if body.get("ok") else "failed"
+    result = report.model_dump(include={"port", "error"}, exclude_none=True)
+    state = "done" if report.ok else "failed"
     chosen = (task.c.id == name) & (task.c.state == "open")
     ctx.execute(sa.update(task).where(chosen).values(state=state, result=as_json(result)))
     ctx.changed_nodes.add(runs.get(ctx, row["run"])["client"])
 
 
-def _trigger(ctx: RequestContext, at_ns: int, body: dict[str, Any]) -> None:
-    name = str(body["job"])
+def _trigger(ctx: RequestContext, event: Event) -> None:
+    report = TriggerReport.model_validate_json(event.body)
+    name = report.job
     chosen = (job_node.c.job == name) & (job_node.c.node == ctx.caller.name)
     if not ctx.first(sa.select(job_node).where(chosen)):
         raise InputError("the job of this trigger does not run on this node")
-    of_run = str(body["run"]) if body.get("run") else None
-    fired = bool(body.get("fired"))
-    row = {"job": name, "node": ctx.caller.name, "at_ns": at_ns, "fired": fired, "run": of_run}
+    row = {"job": name, "node": ctx.caller.name, "at_ns": event.at_ns, "fired": report.fired}
     made = ctx.connection.execute(
-        sa.insert(trigger_log).values(body=as_json(body), **row)
+        sa.insert(trigger_log).values(body=_told(report), run=report.run or None, **row)
     ).inserted_primary_key
     old = (trigger_log.c.job == name) & (trigger_log.c.node == ctx.caller.name)
     if made is not None:
@@ -425,20 +431,26 @@ def _trigger(ctx: RequestContext, at_ns: int, body: dict[str, Any]) -> None:
         )
 
 
-def _scavenger(ctx: RequestContext, at_ns: int, body: dict[str, Any]) -> None:
-    active = bool(body["active"])
-    row = {"node": ctx.caller.name, "at_ns": at_ns, "active": active, "body": as_json(body)}
-    ctx.execute(sa.insert(preemption).values(**row))
+def _scavenger(ctx: RequestContext, event: Event) -> None:
+    report = ScavengerReport.model_validate_json(event.body)
+    row = {"node": ctx.caller.name, "at_ns": event.at_ns, "active": report.active}
+    ctx.execute(sa.insert(preemption).values(body=_told(report), **row))
     mine = node.c.name == ctx.caller.name
-    ctx.execute(sa.update(node).where(mine).values(scavenger_active=active))
+    ctx.execute(sa.update(node).where(mine).values(scavenger_active=report.active))
 
 
-def _health(ctx: RequestContext, _at_ns: int, body: dict[str, Any]) -> None:
+def _health(ctx: RequestContext, event: Event) -> None:
+    report = HealthReport.model_validate_json(event.body)
     mine = node.c.name == ctx.caller.name
-    ctx.execute(sa.update(node).where(mine).values(health=as_json(body)))
+    ctx.execute(sa.update(node).where(mine).values(health=_told(report)))
 
 
-_EVENT_HANDLERS: dict[EventKind, Callable[[RequestContext, int, dict[str, Any]], None]] = {
+def _told(report: Told) -> str:
+    """Return a report as the node has told it."""
+    return as_json(report.model_dump(exclude_unset=True))
+
+
+_EVENT_HANDLERS: dict[EventKind, Callable[[RequestContext, Event], None]] = {
     EventKind.RUN: _run,
     EventKind.TASK: _task,
     EventKind.TRIGGER: _trigger,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
 
 import sqlalchemy as sa
 
@@ -13,6 +12,7 @@ from skyhop.errors import InputError
 from skyhop_testbed.api import Document, RunDocument, RunInfo
 from skyhop_testbed.ids import is_id
 from skyhop_testbed.orchestrator import access
+from skyhop_testbed.orchestrator.reports import FollowUp, RunReport
 from skyhop_testbed.orchestrator.request_context import (
     ITSELF,
     DeniedError,
@@ -72,7 +72,7 @@ def apply(ctx: RequestContext, row: sa.RowMapping, change: Change) -> State:
     ctx.changed_runs.add(row["id"])
     if not applied:
         return before
-    values: dict[str, Any] = {"state": change.state.value}
+    values: dict[str, str | int | None] = {"state": change.state.value}
     if change.reason is not None or change.state in ENDED:
         values["reason"] = change.reason.value if change.reason else None
     if change.state in ENDED and change.at_ns < row["end_ns"] and before is not State.PLANNED:
@@ -134,21 +134,18 @@ def claim(ctx: RequestContext, name: str, fence: int, at_ns: int) -> tuple[bool,
     return True, ""
 
 
-def apply_report(ctx: RequestContext, body: dict[str, Any]) -> None:
+def apply_report(ctx: RequestContext, report: RunReport) -> None:
     """Apply a node's report of a state change.
-
-    The report's key `new` describes a further run that the node created, for the same trigger.
 
     Raises:
         InputError: the report is invalid, or the node may not report this change.
     """
-    new_run = body.get("new")
-    if new_run:
-        _insert_follow_up(ctx, new_run)
-    change = Change.from_json(body["change"])
+    if report.new:
+        _insert_follow_up(ctx, report.new)
+    change = report.change
     if not 0 <= change.at_ns <= ctx.now_ns + _MAX_CLOCK_LEAD_NS:
-        raise InputError(f"run {str(body['run'])[:40]}: invalid time of a change: {change.at_ns}")
-    row = get(ctx, str(body["run"]))
+        raise InputError(f"run {report.run[:40]}: invalid time of a change: {change.at_ns}")
+    row = get(ctx, report.run)
     if ctx.caller.name not in (row["client"], row["server"]):
         raise InputError(f"run {row['id']} does not run on {ctx.caller.name}")
     if row["client"] != ctx.caller.name and change.state in ENDED | {State.CLAIMED}:
@@ -201,9 +198,9 @@ def _with_trigger_times(ctx: RequestContext, row: sa.RowMapping, change: Change)
     return get(ctx, row["id"])
 
 
-def _insert_follow_up(ctx: RequestContext, new_run: dict[str, Any]) -> None:
+def _insert_follow_up(ctx: RequestContext, new_run: FollowUp) -> None:
     """Insert a run that a node created: the next run within a trigger's window."""
-    name, after = str(new_run["run"]), str(new_run["after"])
+    name, after = new_run.run, new_run.after
     if not is_id(name) or ctx.first(sa.select(run.c.id).where(run.c.id == name)):
         return
     old = get(ctx, after)
@@ -211,7 +208,7 @@ def _insert_follow_up(ctx: RequestContext, new_run: dict[str, Any]) -> None:
     if old["client"] != ctx.caller.name or found is None or found["kind"] != JobKind.TRIGGER:
         raise InputError(f"run {name}: {after[:40]} is not a triggered run of {ctx.caller.name}")
     row = {key: old[key] for key in ("job", "client", "server")}
-    start_ns, end_ns = int(new_run["start_ns"]), int(new_run["end_ns"])
+    start_ns, end_ns = new_run.start_ns, new_run.end_ns
     if not 0 <= start_ns < end_ns < _LATEST_NS:
         raise InputError(f"run {name}: invalid window from {start_ns} to {end_ns}")
     row |= {"start_ns": start_ns, "end_ns": end_ns, "after": after}

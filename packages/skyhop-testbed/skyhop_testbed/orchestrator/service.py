@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import os
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -229,8 +230,8 @@ class Service:
                     sent.add(task["task"])
                     orders.append(self._signed(api.OrderKind.TASK, task))
             for result in nodes.results(ctx, caller.name):
-                if result["run"] not in sent:
-                    sent.add(result["run"])
+                if str(result["run"]) not in sent:
+                    sent.add(str(result["run"]))
                     body = {"node": caller.name, **result}
                     orders.append(self._signed(api.OrderKind.TASK_RESULT, body))
         return orders, now
@@ -345,29 +346,27 @@ class Service:
 
     async def _telemetry(self, caller: Caller, message: api.Telemetry) -> AsyncIterator[bytes]:
         """Send a node's telemetry as an Arrow IPC stream."""
-        fields, step_ns = message.columns, message.step_ns
-        return _pieces(
-            await self._query_archive(caller, "samples", message, fields=fields, step_ns=step_ns), 0
-        )
+        query = self._query("samples", message)
+        query = replace(query, fields=message.columns, step_ns=message.step_ns)
+        return _pieces(await self._answer(caller, query), 0)
 
     async def _test_trigger(self, caller: Caller, message: api.TestTrigger) -> list[api.Evaluation]:
-        with await self._query_archive(
-            caller, "trigger", message, expression=message.expression
-        ) as file:
+        query = replace(self._query("trigger", message), expression=message.expression)
+        with await self._answer(caller, query) as file:
             return api.TEST_TRIGGER.adapter.validate_json(await asyncio.to_thread(file.read))
 
-    async def _query_archive(
-        self, caller: Caller, kind: str, message: api.Telemetry | api.TestTrigger, **more: object
-    ) -> BinaryIO:
+    def _query(self, kind: str, message: api.Telemetry | api.TestTrigger) -> archive.Query:
+        telemetry = str(self._orchestrator.telemetry.directory)
+        to_ns = message.to_ns or self._orchestrator.now_ns()
+        return archive.Query(telemetry, kind, message.node, message.from_ns, to_ns)
+
+    async def _answer(self, caller: Caller, query: archive.Query) -> BinaryIO:
         """Query a node's stored telemetry in a subprocess, one query at a time."""
 
         def act() -> BinaryIO:
             with self._orchestrator.reading(caller) as ctx:
-                nodes.get(ctx, message.node)
-            to_ns = message.to_ns or self._orchestrator.now_ns()
-            times = {"from_ns": message.from_ns, "to_ns": to_ns}
-            directory = self._orchestrator.telemetry.directory
-            return archive.answer(directory, kind, node=message.node, **times, **more)
+                nodes.get(ctx, query.node)
+            return archive.answer(query)
 
         # Waiting for the lock here occupies no worker thread; the calls of agents need those.
         async with self._archive:

@@ -17,7 +17,6 @@ import sys
 import tempfile
 import threading
 from pathlib import Path
-from typing import Any
 
 from skyhop.errors import InputError, RunError
 from skyhop_testbed.clock import Clock
@@ -48,7 +47,7 @@ class Drawings:
         self._clock, self._timeout_s = clock, timeout_s
         self._slot = threading.Semaphore(1)
 
-    def get(self, kind: str, **arguments: Any) -> Path:
+    def get(self, kind: str, **arguments: str | int | float) -> Path:
         """Return the file of a figure, a series or a report; make it if it is not cached.
 
         Raises:

@@ -13,14 +13,16 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from skyhop.errors import InputError, SkyhopError
 
 if TYPE_CHECKING:
     import polars as pl
 
+    from skyhop.data.figure_files import FigureWidth
     from skyhop.figures.style import Sheet
 
 _MEMORY_BYTES = 4 << 30
@@ -34,54 +36,71 @@ _QUANTILES = 201
 _BINS = 288
 
 
+@dataclass(frozen=True)
+class Query:
+    """Query of a figure, series or report; which fields it has depends on its kind."""
+
+    kind: str
+    telemetry: str
+    node: str = ""
+    from_ns: int = 0
+    to_ns: int = 0
+    file: str = ""
+    changed_ns: int = 0
+    """Time of the file's last change, which makes the figure of a changed file another one."""
+    directory: str = ""
+    run: str = ""
+    width: FigureWidth = "page"
+
+
 def main() -> int:
     """Answer the query on standard input, with limits on memory and CPU time."""
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_CPU, (_CPU_S, _CPU_S))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    make(json.load(sys.stdin), Path(sys.argv[1]))
+    make(Query(**json.load(sys.stdin)), Path(sys.argv[1]))
     return 0
 
 
-def make(query: dict[str, Any], directory: Path) -> None:
+def make(query: Query, directory: Path) -> None:
     """Write the result of a query into a directory, or the file `failed` with the reason."""
     try:
-        name, content = _KINDS[query["kind"]](query)
+        name, content = _KINDS[query.kind](query)
     except SkyhopError as error:
         name, content = "failed", _public_message(error, query).encode()
     (directory / name).write_bytes(content)
 
 
-def _public_message(error: SkyhopError, query: dict[str, Any]) -> str:
+def _public_message(error: SkyhopError, query: Query) -> str:
     """Return an error's message without paths of the orchestrator, at most 300 characters."""
     text = str(error)
-    for key in ("file", "directory", "telemetry"):
-        place = Path(query.get(key, "/"))
+    for each in (query.file, query.directory, query.telemetry):
+        place = Path(each or "/")
         text = text.replace(str(place), place.name)
     return re.sub(r"(/[^\s/:]+)+/(?=[^\s/]+)", "", text)[:300]
 
 
-def _read(query: dict[str, Any], fields: tuple[str, ...]) -> pl.DataFrame:
+def _read(query: Query, fields: tuple[str, ...]) -> pl.DataFrame:
     from skyhop.telemetry.store import Store
 
-    store = Store(Path(query["telemetry"]))
-    if query["node"] not in store.nodes():
-        raise InputError(f"there is no telemetry of {query['node']} yet")
-    frame = store.read([query["node"]], fields, query["from_ns"], query["to_ns"])
+    store = Store(Path(query.telemetry))
+    if query.node not in store.nodes():
+        raise InputError(f"there is no telemetry of {query.node} yet")
+    frame = store.read([query.node], fields, query.from_ns, query.to_ns)
     if frame.is_empty():
-        raise InputError(f"there is no telemetry of {query['node']} in this time range")
+        raise InputError(f"there is no telemetry of {query.node} in this time range")
     return frame
 
 
-def _series(query: dict[str, Any]) -> tuple[str, bytes]:
+def _series(query: Query) -> tuple[str, bytes]:
     """Return telemetry as JSON: means over equal intervals, and 201 quantiles of the latency."""
     import numpy as np
     import polars as pl
 
     frame = _read(query, _SERIES)
-    span_ns = query["to_ns"] - query["from_ns"]
+    span_ns = query.to_ns - query.from_ns
     step_ns = max(10**9, -(-span_ns // _BINS // 10**9) * 10**9)
-    at = (pl.col("time_ns") - query["from_ns"]) // step_ns * step_ns + query["from_ns"]
+    at = (pl.col("time_ns") - query.from_ns) // step_ns * step_ns + query.from_ns
     binned = (
         frame.group_by(at.alias("time_ns"))
         .agg(
@@ -114,53 +133,53 @@ def _drawn(sheet: Sheet) -> tuple[str, bytes]:
     return "figure.png", figure_bytes(sheet, "png")
 
 
-def _orientation(query: dict[str, Any]) -> tuple[str, bytes]:
+def _orientation(query: Query) -> tuple[str, bytes]:
     from skyhop.analysis.orientation import FIELDS, by_orientation
     from skyhop.figures.orientation import orientation_figure
 
     found = by_orientation(_read(query, FIELDS), permutations=199)
-    return _drawn(orientation_figure(found, width=query["width"]))
+    return _drawn(orientation_figure(found, width=query.width))
 
 
-def _spikes(query: dict[str, Any]) -> tuple[str, bytes]:
+def _spikes(query: Query) -> tuple[str, bytes]:
     from skyhop.analysis.spikes import find_spikes, series_of
     from skyhop.figures.spikes import spikes_figure
 
     frame = _read(query, (_LATENCY, _DROP))
-    found = find_spikes(series_of(frame, _LATENCY, _DROP, query["node"]))
-    return _drawn(spikes_figure(found, width=query["width"]))
+    found = find_spikes(series_of(frame, _LATENCY, _DROP, query.node))
+    return _drawn(spikes_figure(found, width=query.width))
 
 
-def _segments(query: dict[str, Any]) -> tuple[str, bytes]:
+def _segments(query: Query) -> tuple[str, bytes]:
     from skyhop.analysis.dissection import dissect
     from skyhop.figures.dissection import dissection_figure
     from skyhop.telemetry.traces import read_traces
 
-    traces = read_traces(Path(query["file"]))
-    return _drawn(dissection_figure(dissect(traces), width=query["width"]))
+    traces = read_traces(Path(query.file))
+    return _drawn(dissection_figure(dissect(traces), width=query.width))
 
 
-def _sky(query: dict[str, Any]) -> tuple[str, bytes]:
+def _sky(query: Query) -> tuple[str, bytes]:
     from skyhop.figures.obstruction import draw_obstruction
     from skyhop.telemetry.maps import read_map
 
-    seen = read_map(Path(query["file"]))
-    return _drawn(draw_obstruction(seen, "Obstruction map", query["width"]))
+    seen = read_map(Path(query.file))
+    return _drawn(draw_obstruction(seen, "Obstruction map", query.width))
 
 
-def _report(query: dict[str, Any]) -> tuple[str, bytes]:
+def _report(query: Query) -> tuple[str, bytes]:
     """Return skyhop's report of a run directory, as one HTML file."""
     from skyhop.report.page import write_report
 
     with tempfile.TemporaryDirectory() as aside:
         # Work on a copy: the original is the orchestrator's.
         run = Path(aside) / "run"
-        shutil.copytree(query["directory"], run, symlinks=True)
+        shutil.copytree(query.directory, run, symlinks=True)
         page = write_report([run], Path(aside) / "report.html")
         return "report.html", page.read_bytes()
 
 
-_KINDS: dict[str, Callable[[dict[str, Any]], tuple[str, bytes]]] = {
+_KINDS: dict[str, Callable[[Query], tuple[str, bytes]]] = {
     "series": _series,
     "orientation": _orientation,
     "spikes": _spikes,

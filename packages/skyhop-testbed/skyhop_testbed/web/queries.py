@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import asdict
-from typing import Any
+from typing import NamedTuple
 
 import sqlalchemy as sa
 
@@ -27,7 +27,7 @@ def key_of_secret(ctx: RequestContext, secret: str) -> str | None:
     )
 
 
-def credentials(ctx: RequestContext, user: str) -> list[dict[str, Any]]:
+def credentials(ctx: RequestContext, user: str) -> list[sa.RowMapping]:
     """Return a user's valid tokens and sessions, latest first, without secrets."""
     shown = ("id", "kind", "label", "created_ns", "expires_ns", "used_ns")
     query = sa.select(*(credential.c[name] for name in shown)).where(
@@ -36,22 +36,22 @@ def credentials(ctx: RequestContext, user: str) -> list[dict[str, Any]]:
         ~credential.c.spent,
         sa.or_(credential.c.expires_ns.is_(None), credential.c.expires_ns > ctx.now_ns),
     )
-    return [dict(row) for row in ctx.all(query.order_by(credential.c.id.desc()).limit(500))]
+    return ctx.all(query.order_by(credential.c.id.desc()).limit(500))
 
 
-def invitations(ctx: RequestContext) -> list[dict[str, Any]]:
+def invitations(ctx: RequestContext) -> list[sa.RowMapping]:
     """Return invitations that are neither used nor expired, latest first, without secrets."""
     query = sa.select(credential.c.node, credential.c.created_ns, credential.c.expires_ns).where(
         credential.c.kind == accounts.INVITATION,
         ~credential.c.spent,
         credential.c.expires_ns > ctx.now_ns,
     )
-    return [dict(row) for row in ctx.all(query.order_by(credential.c.id.desc()))]
+    return ctx.all(query.order_by(credential.c.id.desc()))
 
 
 def audit_log(
     ctx: RequestContext, *, before: int = 0, who: str = "", limit: int = 100
-) -> list[Any]:
+) -> list[sa.RowMapping]:
     """Return lines of the audit log, latest first.
 
     Args:
@@ -66,13 +66,21 @@ def audit_log(
     return ctx.all(query)
 
 
-def settings(ctx: RequestContext) -> list[dict[str, Any]]:
-    """Return every setting: value, default (`usual`), and whether it was set explicitly (`set`)."""
+class Setting(NamedTuple):
+    """Setting of the testbed with its default, and whether it was set explicitly."""
+
+    key: str
+    value: float
+    usual: float
+    is_set: bool
+
+
+def settings(ctx: RequestContext) -> list[Setting]:
+    """Return every setting."""
     were_set = {row["key"]: json.loads(row["value"]) for row in ctx.all(sa.select(config))}
-    usual = asdict(Settings())
     return [
-        {"key": key, "value": were_set.get(key, value), "usual": value, "set": key in were_set}
-        for key, value in usual.items()
+        Setting(key, were_set.get(key, usual), usual, key in were_set)
+        for key, usual in asdict(Settings()).items()
     ]
 
 
@@ -89,13 +97,11 @@ def busy_nodes(ctx: RequestContext) -> dict[str, int]:
     return counted
 
 
-def names_of_jobs(ctx: RequestContext, ids: Iterable[str]) -> dict[str, dict[str, str]]:
+def names_of_jobs(ctx: RequestContext, ids: Iterable[str]) -> dict[str, tuple[str, str]]:
     """Return name and owner of jobs, by id; every user may see who has reserved a node."""
     query = sa.select(job.c.id, job.c.name, job.c.owner).where(job.c.id.in_(sorted(set(ids))))
-    return {
-        row["id"]: {"name": row["name"].partition("~")[0], "owner": row["owner"]}
-        for row in ctx.all(query)
-    }
+    rows = ctx.all(query)
+    return {row["id"]: (row["name"].partition("~")[0], row["owner"]) for row in rows}
 
 
 def counts_of_job(ctx: RequestContext, job_id: str) -> dict[str, int]:

@@ -15,10 +15,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
-from skyhop.telemetry.fields import TIME
+from skyhop.telemetry.fields import TIME, Sample
 
+Columns = dict[str, list[float | None]]
+"""Telemetry by field, with the times in s in `time_s`."""
 SPAN_S = 600
 FIELDS = (
     "pop_ping_latency_ms",
@@ -42,7 +43,7 @@ _S_NS = 10**9
 class _NodeCache:
     """Samples of a node whose page is open, and read positions in its journals."""
 
-    samples: dict[int, dict[str, Any]] = field(default_factory=dict)
+    samples: dict[int, Sample] = field(default_factory=dict)
     read: dict[str, tuple[int, bytes]] = field(default_factory=dict)
     """Read position and last bytes before it, by the journal's file name."""
     last_used_ns: int = 0
@@ -56,7 +57,7 @@ class RecentTelemetry:
         self._caches: dict[str, _NodeCache] = {}
         self._lock = threading.Lock()
 
-    def samples(self, node: str, now_ns: int, span_s: int = SPAN_S) -> list[dict[str, Any]]:
+    def samples(self, node: str, now_ns: int, span_s: int = SPAN_S) -> list[Sample]:
         """Return a node's samples of the last `span_s` seconds, in order of time."""
         with self._lock:
             self._forget(now_ns)
@@ -112,10 +113,10 @@ def _read_on(cache: _NodeCache, journal: Path) -> None:
             cache.samples[at_ns] = {**cache.samples.get(at_ns, {}), **known}
 
 
-def columns(samples: Sequence[dict[str, Any]], names: Sequence[str] = FIELDS) -> dict[str, Any]:
+def columns(samples: Sequence[Sample], names: Sequence[str] = FIELDS) -> Columns:
     """Return samples as columns: `time_s` since 1970, and one per field, None where missing."""
     return {
-        "time_s": [sample[TIME] / _S_NS for sample in samples],
+        "time_s": [int(sample[TIME] or 0) / _S_NS for sample in samples],
         **{name: [_number(sample.get(name)) for sample in samples] for name in names},
     }
 

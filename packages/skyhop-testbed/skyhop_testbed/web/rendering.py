@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import jinja2
 from markupsafe import Markup
@@ -79,7 +80,7 @@ class Renderer:
             "json": lambda value: json.dumps(value, ensure_ascii=False, sort_keys=True),
         }
 
-    def render(self, template: str, request: PageRequest, values: dict[str, Any]) -> str:
+    def render(self, template: str, request: PageRequest, values: Mapping[str, object]) -> str:
         """Render a template with the variables that all pages have (user, links, message, time)."""
         theme = request.http.cookies.get(sessions.THEME_COOKIE, "")
         links = list(_LINKS)

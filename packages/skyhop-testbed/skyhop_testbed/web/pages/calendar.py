@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from starlette.responses import Response
 
@@ -37,6 +36,17 @@ class Slot:
         return (self.end_ns - self.start_ns) / _S_NS
 
 
+@dataclass
+class BookedJob:
+    """Job with reservations on a day: their number, and the times of the first and the last."""
+
+    name: str
+    owner: str
+    times: int
+    first_ns: int
+    last_ns: int
+
+
 @dataclass(frozen=True)
 class Day:
     """One day (UTC) of a node: reservations and free slots."""
@@ -49,8 +59,7 @@ class Day:
     slots: Sequence[Slot]
     slots_total: int
     free_s: float
-    jobs: Sequence[dict[str, Any]]
-    """Jobs with reservations: `name`, `owner`, `times` (count), `first_ns` and `last_ns`."""
+    jobs: Sequence[BookedJob]
 
 
 def show(request: PageRequest) -> Response:
@@ -162,15 +171,13 @@ def _bars(taken: Sequence[Booking], start_ns: int) -> list[tuple[float, float]]:
     return bars
 
 
-def _by_job(taken: Sequence[Booking], names: dict[str, dict[str, str]]) -> list[dict[str, Any]]:
-    found: dict[str, dict[str, Any]] = {}
+def _by_job(taken: Sequence[Booking], names: dict[str, tuple[str, str]]) -> list[BookedJob]:
+    found: dict[str, BookedJob] = {}
     for each in taken:
-        known = names.get(each.job, {"name": "", "owner": ""})
-        row = found.setdefault(
-            each.job, {**known, "id": each.job, "times": 0, "first_ns": each.start_ns}
-        )
-        row["times"] += 1
-        row["last_ns"] = each.end_ns
+        name, owner = names.get(each.job, ("", ""))
+        row = found.setdefault(each.job, BookedJob(name, owner, 0, each.start_ns, each.end_ns))
+        row.times += 1
+        row.last_ns = each.end_ns
     return list(found.values())
 
 

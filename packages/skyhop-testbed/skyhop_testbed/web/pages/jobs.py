@@ -59,7 +59,7 @@ def show(request: PageRequest) -> Response:
         title=row["name"].partition("~")[0],
         job=dict(row),
         spec=spec,
-        toml=to_toml(readable(spec.as_json())) if is_mine else "",
+        toml=to_toml(readable(spec)) if is_mine else "",
         is_mine=is_mine,
         may_stop=is_mine or hosts,
         runs=listed,

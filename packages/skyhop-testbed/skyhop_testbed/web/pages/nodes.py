@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from starlette.responses import JSONResponse, Response
 
@@ -176,7 +176,7 @@ def window(now_ns: int, hours: int) -> tuple[int, int]:
     return end_ns - hours * 60 * _MINUTE_NS, end_ns
 
 
-def series(request: PageRequest, node: str, begin_ns: int, end_ns: int) -> dict[str, Any]:
+def series(request: PageRequest, node: str, begin_ns: int, end_ns: int) -> recent.Columns:
     """Return a node's telemetry as columns of means, and quantiles of its latency.
 
     Raises:
@@ -184,13 +184,13 @@ def series(request: PageRequest, node: str, begin_ns: int, end_ns: int) -> dict[
         RunError: reading it failed or took too long.
     """
     made: Path = request.state.drawings.get("series", node=node, from_ns=begin_ns, to_ns=end_ns)
-    found: dict[str, Any] = json.loads(made.read_bytes())
+    found: recent.Columns = json.loads(made.read_bytes())
     return found
 
 
-def charts(columns: dict[str, Any], limits: tuple[float, float]) -> list[Chart]:
+def charts(columns: recent.Columns, limits: tuple[float, float]) -> list[Chart]:
     """Return the charts of telemetry over time: latency, loss, terminal and user throughput."""
-    times = columns["time_s"]
+    times = [time_s or 0.0 for time_s in columns["time_s"]]
     latency = [Line("latency", columns["pop_ping_latency_ms"])]
     if "low" in columns:
         latency.insert(0, Line("5 to 95 %", columns["high"], columns["low"]))
@@ -210,8 +210,9 @@ def charts(columns: dict[str, Any], limits: tuple[float, float]) -> list[Chart]:
     ]
 
 
-def distribution(quantiles: list[float]) -> Chart | None:
+def distribution(cdf: Sequence[float | None]) -> Chart | None:
     """Return a chart of the latency's CDF, up to its 99.5th percentile; None without data."""
+    quantiles = [value for value in cdf if value is not None]
     if not quantiles:
         return None
     steps = len(quantiles) - 1

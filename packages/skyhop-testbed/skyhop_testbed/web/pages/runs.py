@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 import re
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 from starlette.responses import FileResponse, Response
 
@@ -92,15 +91,15 @@ def _day(text: str, after: int = 0) -> int:
 
 def show(request: PageRequest) -> Response:
     """Show a run with its events, output, files and figures."""
-    return request.render("run.html", **_run(request))
+    return request.render("run.html", 200, **_run(request))
 
 
 def state(request: PageRequest) -> Response:
     """Return the fragment with a run's state and events, which the page polls."""
-    return request.render("state.html", **_run(request, state_only=True))
+    return request.render("state.html", 200, **_run(request, state_only=True))
 
 
-def _run(request: PageRequest, *, state_only: bool = False) -> dict[str, Any]:
+def _run(request: PageRequest, *, state_only: bool = False) -> dict[str, object]:
     name = request.path_param("run")
     with request.reading() as ctx:
         run = runs.document(ctx, name)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from starlette.responses import Response
 
@@ -13,6 +13,7 @@ from skyhop.data.toml import read_toml
 from skyhop.errors import InputError, SkyhopError
 from skyhop_testbed import api
 from skyhop_testbed.calendar.occurrences import length_ns
+from skyhop_testbed.job import Job
 from skyhop_testbed.orchestrator import access, jobs, planning
 from skyhop_testbed.orchestrator.request_context import (
     ConflictError,
@@ -36,18 +37,14 @@ def show(request: PageRequest) -> Response:
     with request.reading() as ctx:
         names = queries.names_of_nodes(ctx)
     chosen = [name for name in request.http.query_params.getlist("node")[:100] if name in names]
-    when = (
-        {"kind": "at", "at": request.query("at")}
-        if request.query("at")
-        else {"kind": "at", "at": "now"}
+    values = Small(
+        id="my-job",
+        nodes=chosen or names[:1],
+        length=request.query("length") or "5 min",
+        client="ping -c 60 8.8.8.8",
+        kind="at",
+        at=request.query("at") or "now",
     )
-    values = {
-        "id": "my-job",
-        "nodes": chosen or names[:1],
-        "length": request.query("length") or "5 min",
-        "client": "ping -c 60 8.8.8.8",
-        **when,
-    }
     text = _file(values)
     checked = verdict(request, text) if request.query("at") else None
     return _form(request, text=text, small=values, verdict=checked)
@@ -58,7 +55,7 @@ def show_change(request: PageRequest) -> Response:
     with request.reading() as ctx:
         row = jobs.get(ctx, request.path_param("job"))
         access.check_owns_job(ctx, row["owner"], f"job {row['name']}")
-        spec = planning.spec_of(row).as_json()
+        spec = planning.spec_of(row)
     return _form(request, text=to_toml(readable(spec)))
 
 
@@ -163,7 +160,7 @@ def _form(
     status: int = 200,
     *,
     text: str,
-    small: dict[str, Any] | None = None,
+    small: Small | None = None,
     verdict: Verdict | None = None,
 ) -> Response:
     changes = request.http.path_params.get("job", "")
@@ -174,7 +171,7 @@ def _form(
         status,
         title="Change a job" if changes else "Submit a job",
         text=text,
-        small={"nodes": [], **(small or {})},
+        small=small or Small(),
         names=names,
         verdict=verdict,
         changes=changes,
@@ -194,39 +191,55 @@ def _job_id(text: str) -> str:
         return ""
 
 
-_SMALL = (
-    "id", "server", "length", "kind", "cron", "at", "trigger", "start", "end", "client", "serve",
-    "description",
-)  # fmt: skip
+@dataclass(frozen=True)
+class Small:
+    """Fields of the small form."""
+
+    id: str = ""
+    server: str = ""
+    length: str = ""
+    kind: str = ""
+    cron: str = ""
+    at: str = ""
+    trigger: str = ""
+    start: str = ""
+    end: str = ""
+    client: str = ""
+    serve: str = ""
+    nodes: Sequence[str] = ()
+    light: bool = False
 
 
-def _small(request: PageRequest) -> dict[str, Any]:
-    return {
-        **{name: request.form_field(name)[:4096].strip() for name in _SMALL},
-        "nodes": [name[:80] for name in request.form.get("nodes", [])],
-        "light": request.form_field("light") == "yes",
-    }
+def _small(request: PageRequest) -> Small:
+    texts = [name for name, field in Small.__dataclass_fields__.items() if field.default == ""]
+    return Small(
+        **{name: request.form_field(name)[:4096].strip() for name in texts},
+        nodes=[name[:80] for name in request.form.get("nodes", [])],
+        light=request.form_field("light") == "yes",
+    )
 
 
-def _file(values: dict[str, Any]) -> str:
-    """Return a job file from the small form's values.
+def _file(form: Small) -> str:
+    """Return a job file from the small form's fields.
 
     Raises:
         InputError: a command line has an unclosed quotation mark.
     """
-    kind = values.get("kind") or "at"
-    when = {kind: values.get(kind) or {"at": "now", "cron": "0 * * * *"}.get(kind, "")}
-    when |= {name: values[name] for name in ("start", "end") if values.get(name)}
-    run: dict[str, Any] = {"client": _words(values.get("client") or "true")}
-    job: dict[str, Any] = {"id": values.get("id") or "my-job", "nodes": values.get("nodes") or []}
-    if values.get("server"):
-        job["server"] = values["server"]
-        run["serve"] = _words(values.get("serve") or "iperf3 -s -1 -p {port}")
-    job["length"] = values.get("length") or "5 min"
-    if values.get("light"):
+    starts = {
+        "at": form.at or "now",
+        "cron": form.cron or "0 * * * *",
+        "trigger": form.trigger,
+    }
+    kind = form.kind or "at"
+    when = {kind: starts.get(kind, ""), "start": form.start or None, "end": form.end or None}
+    run: dict[str, object] = {"client": _words(form.client or "true")}
+    job: dict[str, object] = {"id": form.id or "my-job", "nodes": list(form.nodes)}
+    if form.server:
+        job["server"] = form.server
+        run["serve"] = _words(form.serve or "iperf3 -s -1 -p {port}")
+    job["length"] = form.length or "5 min"
+    if form.light:
         job["overhead"] = False
-    if values.get("description"):
-        job["description"] = values["description"]
     return to_toml({**job, "when": when, "run": run})
 
 
@@ -255,12 +268,14 @@ def _with_time(text: str, free_ns: str) -> str:
     return to_toml(job)
 
 
-def readable(spec: dict[str, Any]) -> dict[str, Any]:
+def readable(spec: Job) -> dict[str, object]:
     """Return a job's specification in a readable form: times as ISO 8601, length with unit."""
-    when = dict(spec["when"])
+    values: dict[str, object] = {**spec.as_json()}
+    when = spec.when.model_dump(mode="json", by_alias=True, exclude_defaults=True)
     for key in ("at", "start", "end"):
         if isinstance(when.get(key), int):
             moment = dt.datetime.fromtimestamp(when[key] / _S_NS, dt.UTC)
             when[key] = moment.isoformat().replace("+00:00", "Z")
-    length = spec["length"]
-    return {**spec, "length": f"{length:g} s" if length == round(length) else length, "when": when}
+    length = spec.length_s
+    text = f"{length:g} s" if length == round(length) else length
+    return {**values, "length": text, "when": when}

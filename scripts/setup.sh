@@ -234,7 +234,7 @@ export PYO3_ENVIRONMENT_SIGNATURE="$version" PYO3_CONFIG_FILE="$PWD/$config"
 END
 }
 
-# Generates the modules of the testbed's .proto files, and their types.
+# Generates the modules of the terminals' protocol (dish/device.proto), and their types.
 generate_protocols() {
     local file TESTBED=packages/skyhop-testbed
     while read -r file; do

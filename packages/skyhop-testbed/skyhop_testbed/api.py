@@ -116,7 +116,7 @@ class ApiError(SkyhopError):
 
 
 class Nothing(Request):
-    """Request without fields."""
+    """Request that has no fields."""
 
 
 class CheckJob(Request):

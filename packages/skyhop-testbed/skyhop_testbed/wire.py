@@ -94,7 +94,7 @@ class Wire:
             http.headers["authorization"] = f"Bearer {token}"
 
     def close(self) -> None:
-        """Close all connections."""
+        """Close all connections to the port."""
         self._http.close()
 
     def call(self, operation: Operation[Q, A], request: Q, timeout_s: float = _TIMEOUT_S) -> A:

@@ -30,8 +30,8 @@ from skyhop_testbed.ids import new_id
 from skyhop_testbed.job import read_job
 from skyhop_testbed.keys import is_signed, make_request
 from skyhop_testbed.orchestrator import archive
-from skyhop_testbed.orchestrator import procedures as procedures_of
-from skyhop_testbed.orchestrator.procedures import READING, WRITING
+from skyhop_testbed.orchestrator import handlers as handlers_of
+from skyhop_testbed.orchestrator.handlers import READING, WRITING
 from skyhop_testbed.orchestrator.request_context import ITSELF
 from skyhop_testbed.wire import Lines, Wire
 from skyhop_testbed.words import Reason, Role, State
@@ -193,7 +193,7 @@ def limited(testbed: Local, **limits: float) -> Iterator[None]:
 
     def put(values: dict[str, float]) -> None:
         with testbed.orchestrator.writing(ITSELF) as ctx:
-            procedures_of.put_config(ctx, values)
+            handlers_of.put_config(ctx, values)
         testbed.clock.sleep(61)
 
     put(limits)
@@ -380,7 +380,7 @@ def test_access_to_another_users_objects_is_as_in_the_tables(
         for role in _ROLES:
             rows = users[role]._call(name, ask(theirs))
             assert bool(rows) == (role in seen), (name, role, rows)
-    # The changing procedures: roles without permission first, then one with it.
+    # The changing operations: roles without permission first, then one with it.
     for name, ask, codes in _OTHERS[5:]:
         for role in _ROLES:
             if codes.get(role, _YES) is not _YES:
@@ -388,7 +388,7 @@ def test_access_to_another_users_objects_is_as_in_the_tables(
                 assert code is codes[role], (name, role, code)
     (row,) = users["user"].runs(job="theirs")
     assert (row.id, row.state) == (theirs.run, "planned"), "refused calls have no effect"
-    # The tables cover each procedure that names a job, run or user.
+    # The tables cover each operation that names a job, run or user.
     named = {
         operation.name
         for operation in api.OPERATIONS.values()

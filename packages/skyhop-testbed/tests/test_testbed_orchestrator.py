@@ -34,7 +34,7 @@ from skyhop_testbed import api
 from skyhop_testbed.agent.deciding import Situation, hindrance
 from skyhop_testbed.agent.schedule import read_schedule
 from skyhop_testbed.ids import is_id, new_id
-from skyhop_testbed.orchestrator import accounts, jobs, nodes, procedures, runs, uploads
+from skyhop_testbed.orchestrator import accounts, handlers, jobs, nodes, runs, uploads
 from skyhop_testbed.orchestrator.core import Orchestrator
 from skyhop_testbed.orchestrator.request_context import (
     Caller,
@@ -636,8 +636,8 @@ def test_settings_are_checked_and_take_effect(at: LocalOrchestrator) -> None:
     with at.writing(ADMIN) as ctx:
         for wrong in ({"nonsense": 1}, {"late_s": -1}, {"late_s": "x"}, {"late_s": True}):
             with pytest.raises(InputError):
-                procedures.put_config(ctx, wrong)
-        procedures.put_config(ctx, {"reschedule_after_s": 60})
+                handlers.put_config(ctx, wrong)
+        handlers.put_config(ctx, {"reschedule_after_s": 60})
     name = only_run(at, at.submit(job()).id)
     at.change("a", name, "skipped", "busy")
     moved = next(row for row in all_runs(at) if row["after"] == name)

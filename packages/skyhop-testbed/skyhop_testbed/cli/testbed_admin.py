@@ -38,7 +38,7 @@ def register(app: typer.Typer) -> None:
 
 def write_addresses(orchestrator: Orchestrator, host: str, ports: BoundPorts) -> None:
     """Store the public addresses, which invitations and credentials contain."""
-    from skyhop_testbed.orchestrator.procedures import store_addresses
+    from skyhop_testbed.orchestrator.handlers import store_addresses
     from skyhop_testbed.orchestrator.request_context import ITSELF
 
     values = {"users": f"{host}:{ports.users}", "agents": f"{host}:{ports.agents}"}

@@ -1,5 +1,5 @@
 """The orchestrator: its state and its decisions, one module per subject.
 
-Only `rpc`, `serve` and `page` do network I/O. All other modules are synchronous and read no clock:
+Only `service`, `http` and `https` do network I/O. All other modules are synchronous and read no clock:
 a `RequestContext` carries the open transaction, the time and the caller.
 """

@@ -79,7 +79,7 @@ def profile(ctx: RequestContext) -> UserInfo:
 
 
 def users(ctx: RequestContext) -> list[UserInfo]:
-    """Return all users."""
+    """Return all users of the testbed."""
     count = (
         sa.select(sa.func.count())
         .where(

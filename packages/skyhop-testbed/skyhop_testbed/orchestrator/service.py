@@ -1,6 +1,6 @@
 """API of one orchestrator: authentication, permissions, rate limits, streams and files.
 
-`http` reads requests and writes answers, `access` has the permissions, and `procedures`, `nodes`
+`http` reads requests and writes answers, `access` has the permissions, and `handlers`, `nodes`
 and `uploads` make the decisions. They run in threads, so that no caller waits for another caller's
 disk I/O.
 """
@@ -26,8 +26,8 @@ from skyhop_testbed.api import Operation
 from skyhop_testbed.keys import fingerprint, valid_until
 from skyhop_testbed.orchestrator import access, accounts, archive, jobs, nodes, runs, uploads
 from skyhop_testbed.orchestrator.core import Orchestrator
+from skyhop_testbed.orchestrator.handlers import READING, WRITING
 from skyhop_testbed.orchestrator.http import make_app, read_message
-from skyhop_testbed.orchestrator.procedures import READING, WRITING
 from skyhop_testbed.orchestrator.request_context import (
     ITSELF,
     Caller,
@@ -74,7 +74,7 @@ class Service:
         }
 
     def close(self) -> None:
-        """End all streams."""
+        """End all streams in progress."""
         self._end()
         self._subscriptions.close()
 

@@ -124,7 +124,7 @@ class PageRequest:
         """Open a read-only request context of the caller."""
         return self.orchestrator.reading(self.caller)
 
-    def run_procedure(
+    def run_operation(
         self,
         operation: Operation[Any, Any],
         target: str,

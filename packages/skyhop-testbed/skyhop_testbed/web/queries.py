@@ -76,7 +76,7 @@ class Setting(NamedTuple):
 
 
 def settings(ctx: RequestContext) -> list[Setting]:
-    """Return every setting."""
+    """Return every setting with its default."""
     were_set = {row["key"]: json.loads(row["value"]) for row in ctx.all(sa.select(config))}
     return [
         Setting(key, were_set.get(key, usual), usual, key in were_set)

@@ -63,7 +63,7 @@ def put_user(request: PageRequest) -> Response:
     texts = {key: request.form_field(key).strip() for key in ("name", "full_name", "team", "role")}
     values = api.PutUser(**texts, disabled=request.form_field("disabled") == "yes")
     try:
-        request.run_procedure(api.PUT_USER, values.name, lambda ctx: accounts.put_user(ctx, values))
+        request.run_operation(api.PUT_USER, values.name, lambda ctx: accounts.put_user(ctx, values))
     except InputError as error:
         return _users(request, 400, problem=str(error))
     return request.redirect("/admin/users", "out" if values.disabled else "user")
@@ -72,7 +72,7 @@ def put_user(request: PageRequest) -> Response:
 def delete_user(request: PageRequest) -> Response:
     """Delete a user and cancel the user's jobs; a user with jobs or nodes is disabled instead."""
     name = request.path_param("name")
-    request.run_procedure(api.DELETE_USER, name, lambda ctx: accounts.delete_user(ctx, name))
+    request.run_operation(api.DELETE_USER, name, lambda ctx: accounts.delete_user(ctx, name))
     return request.redirect("/admin/users", "out")
 
 
@@ -80,7 +80,7 @@ def make_token(request: PageRequest) -> Response:
     """Create a token for a user, and show it on this one page only."""
     name = request.path_param("name")
     expires_ns = request.orchestrator.now_ns() + _TOKEN_DAYS * _DAY_NS
-    secret = request.run_procedure(
+    secret = request.run_operation(
         api.ISSUE_TOKEN,
         name,
         lambda ctx: accounts.issue(
@@ -97,7 +97,7 @@ def make_token(request: PageRequest) -> Response:
 def revoke_tokens(request: PageRequest) -> Response:
     """Revoke all tokens and sessions of a user."""
     name = request.path_param("name")
-    request.run_procedure(api.REVOKE_TOKEN, name, lambda ctx: accounts.revoke(ctx, name, "*"))
+    request.run_operation(api.REVOKE_TOKEN, name, lambda ctx: accounts.revoke(ctx, name, "*"))
     return request.redirect("/admin/users", "revoked")
 
 
@@ -141,7 +141,7 @@ def put_node(request: PageRequest) -> Response:
             latitude_deg=_degrees("latitude_deg", request.form_field("latitude_deg").strip()),
             longitude_deg=_degrees("longitude_deg", request.form_field("longitude_deg").strip()),
         )
-        request.run_procedure(api.PUT_NODE, values.name, lambda ctx: node_records.put(ctx, values))
+        request.run_operation(api.PUT_NODE, values.name, lambda ctx: node_records.put(ctx, values))
     except InputError as error:
         return _nodes(request, 400, problem=str(error))
     return request.redirect("/admin/nodes", "node")
@@ -158,7 +158,7 @@ def invite(request: PageRequest) -> Response:
     """Create an invitation for a node, and show it on this one page only."""
     name = request.path_param("name")
     expires_ns = request.orchestrator.now_ns() + accounts.INVITATION_NS
-    secret = request.run_procedure(
+    secret = request.run_operation(
         api.INVITE,
         name,
         lambda ctx: accounts.issue(ctx, accounts.INVITATION, of_node=name, expires_ns=expires_ns),
@@ -169,7 +169,7 @@ def invite(request: PageRequest) -> Response:
 def delete_node(request: PageRequest) -> Response:
     """Delete a node, its certificates and its telemetry."""
     name = request.path_param("name")
-    request.run_procedure(api.DELETE_NODE, name, lambda ctx: node_records.delete(ctx, name))
+    request.run_operation(api.DELETE_NODE, name, lambda ctx: node_records.delete(ctx, name))
     request.orchestrator.telemetry.delete(name)
     return request.redirect("/admin/nodes", "deleted")
 

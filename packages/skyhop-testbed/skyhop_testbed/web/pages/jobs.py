@@ -71,7 +71,7 @@ def show(request: PageRequest) -> Response:
 def cancel(request: PageRequest) -> Response:
     """Cancel a job, and redirect to its page."""
     name = request.path_param("job")
-    request.run_procedure(api.CANCEL_JOB, name, lambda ctx: jobs.cancel(ctx, name))
+    request.run_operation(api.CANCEL_JOB, name, lambda ctx: jobs.cancel(ctx, name))
     return request.redirect(f"/jobs/{name}", "cancelled")
 
 

@@ -46,7 +46,7 @@ def change(request: PageRequest) -> Response:
     names = {key: request.form_field(key).strip() for key in ("full_name", "team")}
     values = api.PutProfile(**names)
     try:
-        request.run_procedure(
+        request.run_operation(
             api.PUT_PROFILE, request.caller.name, lambda ctx: accounts.put_profile(ctx, values)
         )
     except InputError as error:

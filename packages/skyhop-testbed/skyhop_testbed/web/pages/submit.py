@@ -83,7 +83,7 @@ def submit(request: PageRequest) -> Response:
     """Submit the job; show the form again with the reason if it is refused."""
     text = _text(request)
     try:
-        made = request.run_procedure(
+        made = request.run_operation(
             api.SUBMIT_JOB,
             _job_id(text),
             lambda ctx: jobs.submit(
@@ -101,7 +101,7 @@ def change(request: PageRequest) -> Response:
     with request.reading() as ctx:
         access.check_owns_job(ctx, jobs.get(ctx, name)["owner"], f"job {name}")
     try:
-        made = request.run_procedure(
+        made = request.run_operation(
             api.MODIFY_JOB,
             name,
             lambda ctx: jobs.modify(

@@ -32,6 +32,7 @@ from pydantic import (
     ValidationError,
 )
 from pydantic.dataclasses import dataclass as pydantic_dataclass
+from pydantic_core import from_json
 
 from skyhop.errors import InputError, SkyhopError
 from skyhop_testbed.job import Job
@@ -66,7 +67,8 @@ Spec = Annotated[Job, PlainSerializer(Job.as_json)]
 class Message(BaseModel):
     """Message of the API; the receiver of an answer ignores fields that it does not know."""
 
-    model_config = ConfigDict(frozen=True)
+    # A program builds the validators of those messages only that it uses.
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     def as_json(self) -> Document:
         """Return the JSON object with the fields that were set, sorted by their names."""
@@ -816,6 +818,21 @@ AUDIT = _op("Audit", "GET /audit", ListAudit, list[AuditLine], ADMINS)
 
 
 # --- forms that both sides read and write ---
+
+
+def read_object(content: bytes) -> dict[str, object]:
+    """Return the JSON object in a request's body.
+
+    Raises:
+        InputError: it is no JSON object, or has characters that no text in UTF-8 has.
+    """
+    try:
+        values = from_json(content)
+    except ValueError:
+        values = None
+    if not isinstance(values, dict):
+        raise InputError("expected a JSON object")
+    return values
 
 
 def read_request(operation: Operation[Q, Any], values: object) -> Q:

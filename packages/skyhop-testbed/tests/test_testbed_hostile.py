@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import httpx
 import pytest
@@ -431,6 +432,12 @@ def test_rogue_uploads_are_refused_and_nothing_of_them_is_seen(testbed: Served) 
     with testbed.testbed() as user:
         assert {file.name for file in user.run(run_id).files} == {"a", "manifest.json"}
         (path, *_) = user.fetch(run_id, testbed.directory / "fetched")
+        assert path.read_bytes() == data
+        # An interrupted download goes on where it ended.
+        path.rename(path.with_name(".a.partial")).write_bytes(data[:2])
+        with mock.patch.object(user._wire, "download", wraps=user._wire.download) as asked:
+            user.fetch(run_id, testbed.directory / "fetched")
+        assert [call.args[1].offset for call in asked.call_args_list] == [2]
         assert path.read_bytes() == data
     found = {path.name for path in (testbed.directory / "runs").rglob("*") if path.is_file()}
     assert found == {"a", "manifest.json"}

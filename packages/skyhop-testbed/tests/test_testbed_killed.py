@@ -94,7 +94,7 @@ files = ["input.bin"]
 """,
             input=bytes(200_000),
         )
-        return str(made["id"])
+        return made.id
 
     def state_of(self, job: str) -> tuple[str, str, str] | None:
         """Return client, id and state of a job's run, as in its client's database."""

@@ -81,6 +81,10 @@ class FakeOrchestrator:
             for server, listener in zip(servers, listeners, strict=True):
                 server.start(listener)
             await self._stopping.wait()
+            for server in servers:
+                server._server.force_exit = True
+                for connection in [*server._server.server_state.connections]:
+                    connection.transport.abort()
             await asyncio.gather(*(server.stop() for server in servers))
 
         self._loop.set_default_executor(ThreadPoolExecutor(16))

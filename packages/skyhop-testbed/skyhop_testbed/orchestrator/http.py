@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import Any
@@ -129,7 +128,7 @@ async def read_message(operation: Operation[Any, Any], http: Request) -> Any:
             is_list = name in fields and fields[name].annotation == list[str]
             values[name] = found if is_list else found[-1]
     elif not operation.uploads:
-        values = _object(await _body(http))
+        values = api.read_object(await _body(http) or b"{}")
     return api.read_request(operation, {**values, **http.path_params})
 
 
@@ -140,13 +139,3 @@ async def _body(http: Request) -> bytes:
         if len(content) > api.LARGEST_REQUEST:
             raise InputError(f"a request is larger than {api.LARGEST_REQUEST:,} bytes")
     return bytes(content)
-
-
-def _object(content: bytes) -> dict[str, object]:
-    try:
-        values = json.loads(content or b"{}")
-    except (ValueError, RecursionError):
-        values = None
-    if not isinstance(values, dict):
-        raise InputError("expected a JSON object")
-    return values

@@ -1,0 +1,164 @@
+"""Forms of the HTTP API: pieces of uploads, lines of streams, fields of requests; silent peers."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from unittest import mock
+
+import httpx
+import pytest
+
+from damaged import Trial
+from skyhop.errors import InputError
+from skyhop_testbed import api, wire
+from skyhop_testbed.api import ApiError, ErrorKind
+from skyhop_testbed.wire import Wire
+
+_PIECES = [("a", 0, b"whole\n"), ("empty", 0, b""), ("b/c", 7, bytes(range(256)))]
+
+
+def fed(content: bytes, step: int) -> list[tuple[str, int, bytes]]:
+    """Return the pieces of an upload that arrives in parts of `step` bytes."""
+    frames = api.Frames()
+    parts = [content[at : at + step] for at in range(0, len(content), step)]
+    return [(p.name, p.offset, data) for part in parts for p, data in frames.feed(part)]
+
+
+@pytest.mark.parametrize("step", [1, 7, 64, 10_000])
+def test_an_upload_is_read_however_it_is_cut(step: int) -> None:
+    content = b"".join(api.frame(*piece) for piece in _PIECES)
+    assert fed(content, step) == _PIECES
+    assert fed(content[:-1], step) == _PIECES[:-1]
+
+
+def test_damaged_uploads_are_refused_in_a_line() -> None:
+    def read(content: bytes) -> None:
+        assert fed(content, 100) == fed(content, 7)
+
+    Trial("upload", [b"".join(api.frame(*piece) for piece in _PIECES)], usual=60).run(read)
+
+
+def test_damaged_requests_are_refused_in_a_line() -> None:
+    event = {"seq": 1, "at_ns": 2, "kind": "health", "body": "{}"}
+    samples = {
+        api.REPORT: {"events": [event], "at_ns": 3},
+        api.SUBMIT_JOB: {"toml": "id = 1", "files": {"a": "aGFsbG8="}},
+        api.PUT_NODE: {"name": "a", "owner": None, "latitude_deg": 41.4, "address": "192.0.2.1"},
+    }
+    for operation, values in samples.items():
+
+        def read(content: bytes, operation: api.Operation = operation) -> None:  # type: ignore[type-arg]
+            request = api.read_request(operation, api.read_object(content))
+            text = request.model_dump_json(exclude_unset=True).encode()
+            assert api.read_request(operation, api.read_object(text)) == request
+
+        Trial("request", [json.dumps(values).encode()], usual=40).run(read)
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"limit": "many"}, "limit: "),
+        ({"limit": 2**63}, "limit: "),
+        ({"bogus": 1}, "bogus: Extra inputs are not permitted"),
+        ([], "request: "),
+    ],
+)
+def test_a_wrong_field_is_named(values: object, said: str) -> None:
+    with pytest.raises(InputError, match=said) as caught:
+        api.read_request(api.LIST_RUNS, values)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_line_has_a_limit() -> None:
+    assert list(api.lines_of([b"a\nb", b"c\n\nd"], 10)) == [b"a", b"bc", b""]
+    with pytest.raises(ValueError, match="longer than 10 bytes"):
+        list(api.lines_of([b"x" * 6, b"x" * 6], 10))
+
+
+@pytest.mark.parametrize(
+    ("status", "content", "kind"),
+    [
+        (404, b'{"error": "not-found", "message": "there is\\nno run"}', ErrorKind.NOT_FOUND),
+        (502, b"<html>Bad Gateway</html>", ErrorKind.INTERNAL),
+        (200, b"[]", ErrorKind.INTERNAL),
+        (307, b"", ErrorKind.INTERNAL),
+    ],
+)
+def test_an_answer_that_is_none_is_an_error_of_one_line(
+    status: int, content: bytes, kind: ErrorKind
+) -> None:
+    transport = httpx.MockTransport(lambda _: httpx.Response(status, content=content))
+    made = Wire(httpx.Client(base_url="https://x", transport=transport))
+    with pytest.raises(ApiError) as caught:
+        made.call(api.GET_RUN, api.NamedRun(run="r"))
+    assert caught.value.kind is kind
+    assert "\n" not in str(caught.value)
+
+
+def test_an_error_after_the_first_line_ends_a_stream() -> None:
+    order = api.Order(kind=api.OrderKind.STOP, body=b"{}", signature=b"s")
+    text = f'{order.model_dump_json()}\n\n{{"error":"internal","message":"away"}}\n'
+    transport = httpx.MockTransport(
+        lambda _: httpx.Response(200, stream=httpx.ByteStream(text.encode()))
+    )
+    lines = iter(
+        Wire(httpx.Client(base_url="https://x", transport=transport)).stream(
+            api.FOLLOW, api.Follow()
+        )
+    )
+    assert next(lines) == order
+    with pytest.raises(ApiError, match="away"):
+        next(lines)
+
+
+@contextmanager
+def silent_after(head: bytes) -> Iterator[Wire]:
+    """Give a connection without TLS to a peer that sends `head` and then nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        peers: list[socket.socket] = []
+
+        def answer() -> None:
+            peers.append(listener.accept()[0])
+            peers[0].recv(65_536)
+            peers[0].sendall(head)
+
+        threading.Thread(target=answer, daemon=True).start()
+        address = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        yield Wire(httpx.Client(base_url=address, trust_env=False))
+        for peer in peers:
+            peer.close()
+
+
+_HEAD = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1\r\n\n\r\n"
+
+
+@pytest.mark.integration
+def test_a_peer_that_is_silent_has_vanished() -> None:
+    with mock.patch.object(wire, "_SILENCE_S", 0.2), silent_after(_HEAD) as made:
+        with pytest.raises(ApiError) as caught:
+            next(iter(made.stream(api.FOLLOW, api.Follow())))
+        assert caught.value.kind is ErrorKind.TIMEOUT
+
+
+@pytest.mark.integration
+def test_a_stream_is_ended_from_another_thread() -> None:
+    with silent_after(_HEAD) as made:
+        lines = made.stream(api.FOLLOW, api.Follow())
+        kinds: list[ErrorKind] = []
+
+        def wait() -> None:
+            try:
+                next(iter(lines))
+            except ApiError as error:
+                kinds.append(error.kind)
+
+        thread = threading.Thread(target=wait, daemon=True)
+        thread.start()
+        lines.cancel()
+        thread.join(60)
+    assert kinds == [ErrorKind.UNREACHABLE]

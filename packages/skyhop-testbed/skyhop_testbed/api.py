@@ -19,6 +19,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 from typing import Annotated, Any, Generic, TypeVar
 
 from pydantic import (
@@ -717,31 +718,18 @@ class Operation(Generic[Q, A]):
         """Whether the other fields are in the query, not in the body."""
         return self.method in ("GET", "DELETE")
 
-    @property
+    @cached_property
     def adapter(self) -> TypeAdapter[A]:
         """Reader and writer of the answer's JSON."""
-        return _adapter(self.answer)
+        return TypeAdapter(self.answer)
 
 
 OPERATIONS: dict[str, Operation[Any, Any]] = {}
 """All operations by name."""
-_ADAPTERS: dict[Any, TypeAdapter[Any]] = {}
 
 
-def _adapter(kind: type[A]) -> TypeAdapter[A]:
-    key = repr(kind)
-    if key not in _ADAPTERS:
-        _ADAPTERS[key] = TypeAdapter(kind)
-    return _ADAPTERS[key]
-
-
-def _operation(
-    name: str,
-    where: str,
-    request: type[Q],
-    answer: type[A],
-    roles: frozenset[Role],
-    **more: bool,
+def _op(
+    name: str, where: str, request: type[Q], answer: type[A], roles: frozenset[Role], **more: bool
 ) -> Operation[Q, A]:
     method, path = where.split()
     made = Operation(name, method, f"/v1{path}", request, answer, roles, **more)
@@ -749,7 +737,6 @@ def _operation(
     return made
 
 
-_op = _operation
 # fmt: off
 ENROL = _op("Enrol", "POST /enrol", Enrol, Certificate, INVITED, is_audited=True)
 
@@ -793,7 +780,7 @@ TEST_TRIGGER = _op(
 )
 TRIGGER_LOG = _op("TriggerLog", "GET /triggers", TriggerLog, list[TriggerLine], USERS)
 GET_PROFILE = _op("GetProfile", "GET /profile", Nothing, UserInfo, USERS)
-PUT_PROFILE = _op("PutProfile", "PUT /profile", PutProfile, UserInfo, USERS)
+PUT_PROFILE = _op("PutProfile", "PUT /profile", PutProfile, UserInfo, USERS, is_audited=True)
 
 PUT_USER = _op("PutUser", "PUT /users/{name}", PutUser, UserInfo, ADMINS, is_audited=True)
 DELETE_USER = _op(

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
-from typing import Any
+from typing import Any, cast
 
 import sqlalchemy as sa
 
-from skyhop.errors import InputError
+from skyhop.errors import InputError, SkyhopError
 from skyhop_testbed import api
 from skyhop_testbed.api import A, Operation, Q
 from skyhop_testbed.orchestrator import accounts, jobs, nodes, planning, runs
 from skyhop_testbed.orchestrator.core import Orchestrator
-from skyhop_testbed.orchestrator.request_context import DeniedError, RequestContext
+from skyhop_testbed.orchestrator.request_context import Caller, DeniedError, RequestContext
 from skyhop_testbed.store.tables import audit, config, job, run
 from skyhop_testbed.words import ENDED, JobKind
 
@@ -43,6 +43,40 @@ def reading(operation: Operation[Q, A]) -> Callable[[Handler[Q, A]], Handler[Q, 
 def writing(operation: Operation[Q, A]) -> Callable[[Handler[Q, A]], Handler[Q, A]]:
     """Return a decorator that makes a function the handler of an operation that writes."""
     return lambda handler: WRITING.setdefault(operation.name, handler)
+
+
+def call(orchestrator: Orchestrator, operation: Operation[Q, A], caller: Caller, request: Q) -> A:
+    """Call an operation's handler in a transaction, with a line of the audit log."""
+    if operation.name in READING:
+        with orchestrator.reading(caller) as ctx:
+            return cast("A", READING[operation.name](orchestrator, ctx, request))
+    with orchestrator.writing(caller) as ctx:
+        done = cast("A", WRITING[operation.name](orchestrator, ctx, request))
+        if operation.is_audited:
+            ctx.audit(operation.name, target_of(dict(request)))
+        return done
+
+
+def note_refusal(
+    orchestrator: Orchestrator,
+    operation: Operation[Any, Any],
+    caller: Caller,
+    target: str,
+    error: SkyhopError,
+) -> None:
+    """Write a refused call to the audit log, if the operation's calls are written there."""
+    if operation.is_audited:
+        with orchestrator.writing(caller) as ctx:
+            ctx.audit(operation.name, target, f"refused: {error}"[:300])
+
+
+def target_of(values: Mapping[str, object]) -> str:
+    """Return the job, run, node or user that a request names, for the audit log; never a secret."""
+    for name in ("job", "run", "node", "user", "name"):
+        if values.get(name):
+            return str(values[name])[:200]
+    lines = str(values.get("toml", "")).splitlines()
+    return next((line for line in lines if line.startswith("id")), "")[:200]
 
 
 @reading(api.LIST_JOBS)

@@ -26,7 +26,7 @@ from skyhop_testbed.api import Operation
 from skyhop_testbed.keys import fingerprint, valid_until
 from skyhop_testbed.orchestrator import access, accounts, archive, jobs, nodes, runs, uploads
 from skyhop_testbed.orchestrator.core import Orchestrator
-from skyhop_testbed.orchestrator.handlers import READING, WRITING
+from skyhop_testbed.orchestrator.handlers import call, note_refusal, target_of
 from skyhop_testbed.orchestrator.http import make_app, read_message
 from skyhop_testbed.orchestrator.request_context import (
     ITSELF,
@@ -92,25 +92,13 @@ class Service:
                 return await self._upload(caller, message, http)
             handler = self._handlers.get(operation.name)
             if handler is None:
-                return await asyncio.to_thread(self._call, operation, caller, message)
+                return await asyncio.to_thread(call, self._orchestrator, operation, caller, message)
             made = handler(caller, message)
             return made if isinstance(made, AsyncIterator) else await made
         except SkyhopError as error:
-            target = _target(message or http.path_params)
+            target = target_of(dict(message) if message else http.path_params)
             await asyncio.to_thread(self._note_refusal, operation, http, target, error)
             raise
-
-    def _call(self, operation: Operation[Any, Any], caller: Caller, message: Any) -> Any:
-        """Call the handler of an operation that is a transaction."""
-        orchestrator = self._orchestrator
-        if operation.name in READING:
-            with orchestrator.reading(caller) as ctx:
-                return READING[operation.name](orchestrator, ctx, message)
-        with orchestrator.writing(caller) as ctx:
-            done = WRITING[operation.name](orchestrator, ctx, message)
-            if operation.is_audited:
-                ctx.audit(operation.name, _target(message))
-            return done
 
     # --- authentication ---
 
@@ -167,8 +155,8 @@ class Service:
             caller = self._user(http)
         except SkyhopError:
             caller = Caller(f"unknown at {_host(http)}", Role.USER)
-        with contextlib.suppress(SkyhopError), self._orchestrator.writing(caller) as ctx:
-            ctx.audit(operation.name, target, f"refused: {error}"[:300])
+        with contextlib.suppress(SkyhopError):
+            note_refusal(self._orchestrator, operation, caller, target, error)
 
     # --- nodes ---
 
@@ -391,13 +379,3 @@ async def _pieces(file: BinaryIO, offset: int) -> AsyncIterator[bytes]:
 def _host(http: Request) -> str:
     """Return the caller's address without its port."""
     return http.client.host if http.client else ""
-
-
-def _target(message: Any) -> str:
-    """Return the job, run, node or user that a request names, for the audit log; never a secret."""
-    values = message if isinstance(message, dict) else dict(message)
-    for name in ("job", "run", "node", "user", "name"):
-        if values.get(name):
-            return str(values[name])[:200]
-    lines = str(values.get("toml", "")).splitlines()
-    return next((line for line in lines if line.startswith("id")), "")[:200]

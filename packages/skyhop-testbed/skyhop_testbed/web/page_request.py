@@ -20,8 +20,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
 from skyhop.errors import InputError, SkyhopError
-from skyhop_testbed.api import Operation
-from skyhop_testbed.orchestrator import access, accounts
+from skyhop_testbed.api import A, Operation, Q
+from skyhop_testbed.orchestrator import access, accounts, handlers
 from skyhop_testbed.orchestrator.core import Orchestrator
 from skyhop_testbed.orchestrator.http import STATUS
 from skyhop_testbed.orchestrator.request_context import (
@@ -67,7 +67,7 @@ class PageRequest:
     csrf: str = ""
     """CSRF token for the forms of the response."""
     form: Mapping[str, list[str]] = field(default_factory=dict)
-    files: Mapping[str, bytes] = field(default_factory=dict)
+    files: dict[str, bytes] = field(default_factory=dict)
 
     @property
     def orchestrator(self) -> Orchestrator:
@@ -124,25 +124,19 @@ class PageRequest:
         """Open a read-only request context of the caller."""
         return self.orchestrator.reading(self.caller)
 
-    def run_operation(
-        self,
-        operation: Operation[Any, Any],
-        target: str,
-        action: Callable[[RequestContext], _Result],
-    ) -> _Result:
-        """Execute an action with the permissions and the audit line of an operation of the API.
+    def perform(self, operation: Operation[Q, A], request: Q) -> A:
+        """Perform an operation of the API, with its permissions and audit line.
 
         Raises:
             DeniedError: the caller's role may not call the operation.
-            SkyhopError: the action failed, and its transaction was rolled back.
+            SkyhopError: the operation failed, and its transaction was rolled back.
         """
         try:
             access.check_role(operation, self.caller)
-            return self.run_audited(operation.name, target, action)
+            return handlers.call(self.orchestrator, operation, self.caller, request)
         except (DeniedError, InputError) as error:
-            if operation.is_audited:
-                with self.orchestrator.writing(self.caller) as ctx:
-                    ctx.audit(operation.name, target[:200], f"refused: {str(error)[:300]}")
+            target = handlers.target_of(dict(request))
+            handlers.note_refusal(self.orchestrator, operation, self.caller, target, error)
             raise
 
     def run_audited(

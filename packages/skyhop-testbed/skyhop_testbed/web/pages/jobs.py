@@ -71,7 +71,7 @@ def show(request: PageRequest) -> Response:
 def cancel(request: PageRequest) -> Response:
     """Cancel a job, and redirect to its page."""
     name = request.path_param("job")
-    request.run_operation(api.CANCEL_JOB, name, lambda ctx: jobs.cancel(ctx, name))
+    request.perform(api.CANCEL_JOB, api.NamedJob(job=name))
     return request.redirect(f"/jobs/{name}", "cancelled")
 
 

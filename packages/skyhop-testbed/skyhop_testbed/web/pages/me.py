@@ -46,9 +46,7 @@ def change(request: PageRequest) -> Response:
     names = {key: request.form_field(key).strip() for key in ("full_name", "team")}
     values = api.PutProfile(**names)
     try:
-        request.run_operation(
-            api.PUT_PROFILE, request.caller.name, lambda ctx: accounts.put_profile(ctx, values)
-        )
+        request.perform(api.PUT_PROFILE, values)
     except InputError as error:
         return _me(request, 400, problem=str(error))
     return request.redirect("/me", "profile")

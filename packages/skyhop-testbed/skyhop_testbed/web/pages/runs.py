@@ -166,14 +166,14 @@ def abort(request: PageRequest) -> Response:
     """Abort a run, and redirect to its page."""
     name = request.path_param("run")
     why = request.form_field("why")[:200]
-    request.run_operation(api.ABORT_RUN, name, lambda ctx: runs.abort(ctx, name, why))
+    request.perform(api.ABORT_RUN, api.AbortRun(run=name, reason=why))
     return request.redirect(f"/runs/{name}", "aborted")
 
 
 def reschedule(request: PageRequest) -> Response:
     """Move a run to the nearest free time, and redirect to the run that replaces it."""
     name = request.path_param("run")
-    made = request.run_operation(api.RESCHEDULE_RUN, name, lambda ctx: runs.reschedule(ctx, name))
+    made = request.perform(api.RESCHEDULE_RUN, api.RescheduleRun(run=name))
     return request.redirect(f"/runs/{made.id}", "rescheduled")
 
 

@@ -83,13 +83,7 @@ def submit(request: PageRequest) -> Response:
     """Submit the job; show the form again with the reason if it is refused."""
     text = _text(request)
     try:
-        made = request.run_operation(
-            api.SUBMIT_JOB,
-            _job_id(text),
-            lambda ctx: jobs.submit(
-                ctx, text, request.files, request.orchestrator.directory / "objects"
-            ),
-        )
+        made = request.perform(api.SUBMIT_JOB, api.SubmitJob(toml=text, files=request.files))
     except (InputError, DeniedError) as error:
         return _refused(request, text, error)
     return request.redirect(f"/jobs/{made.id}", "submitted")
@@ -101,13 +95,8 @@ def change(request: PageRequest) -> Response:
     with request.reading() as ctx:
         access.check_owns_job(ctx, jobs.get(ctx, name)["owner"], f"job {name}")
     try:
-        made = request.run_operation(
-            api.MODIFY_JOB,
-            name,
-            lambda ctx: jobs.modify(
-                ctx, name, text, request.files, request.orchestrator.directory / "objects"
-            ),
-        )
+        asked = api.ModifyJob(job=name, toml=text, files=request.files)
+        made = request.perform(api.MODIFY_JOB, asked)
     except (InputError, DeniedError) as error:
         return _refused(request, text, error)
     return request.redirect(f"/jobs/{made.id}", "modified")
@@ -181,14 +170,6 @@ def _form(
 
 def _text(request: PageRequest) -> str:
     return request.form_field("toml").replace("\r\n", "\n")
-
-
-def _job_id(text: str) -> str:
-    """Return the id in a job file, for the audit log; "" if it cannot be read."""
-    try:
-        return str(read_toml(text, "job").get("id", ""))[:80]
-    except InputError:
-        return ""
 
 
 @dataclass(frozen=True)

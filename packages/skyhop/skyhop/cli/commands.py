@@ -107,8 +107,22 @@ def skyhop(
             "--version", callback=_print_version, is_eager=True, help="Print the version and stop."
         ),
     ] = False,
+    verbose: Annotated[
+        int,
+        typer.Option(
+            "-v",
+            "--verbose",
+            count=True,
+            show_default=False,
+            help="Log the steps of a live run or service to standard error; -vv: each decision.",
+        ),
+    ] = 0,
 ) -> None:
     """Accept the options of `skyhop` itself, before a command."""
+    if verbose or os.environ.get("SKYHOP_LOG"):
+        from skyhop import logs
+
+        logs.configure(verbose)
 
 
 def run() -> None:

@@ -8,7 +8,7 @@ use tracing_subscriber::prelude::*;
 
 use crate::errors::{Fallible, input_error};
 
-/// Environment variable with the directives, as in `python/skyhop/logs.py`: a level, or TARGET=LEVEL for each target.
+/// Environment variable with the directives, as in `packages/skyhop/skyhop/logs.py`: a level, or TARGET=LEVEL for each target.
 const VARIABLE: &str = "SKYHOP_LOG";
 
 /// Begin to log, for the rest of the process and its forked children, if the variable is set. Without a bare level,

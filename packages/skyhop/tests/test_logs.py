@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from command_line import Skyhop
 
+from command_line import Skyhop
 from skyhop import logs
 from skyhop.errors import InputError
 

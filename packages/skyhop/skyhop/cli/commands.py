@@ -7,6 +7,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 from functools import cache
+from itertools import dropwhile
 from typing import Annotated
 
 import typer
@@ -171,7 +172,8 @@ def _not_installed(error: ModuleNotFoundError) -> str:
     name = (error.name or "").partition(".")[0]
     if not name or name == "skyhop":
         raise error
-    line = f"pip install {shlex.quote(package_of(sys.argv[1:]))}"
+    words = list(dropwhile(lambda word: word.startswith("-"), sys.argv[1:]))
+    line = f"pip install {shlex.quote(package_of(words))}"
     return f"the Python package {name} is not installed: run {line}, or make setup in a checkout"
 
 

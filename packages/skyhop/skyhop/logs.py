@@ -56,6 +56,11 @@ def configure(verbosity: int = 0, *, otherwise: str = "") -> None:
     root.setLevel(min(handler.levels.values()))
 
 
+def fields(values: Mapping[str, object]) -> str:
+    """Return values as the fields of a log line, in the core's format."""
+    return " ".join(f"{name}={value}" for name, value in values.items())
+
+
 def _levels(directives: str) -> Mapping[str, int]:
     """Return the level of each target; that of "" applies to all other names."""
     levels = {"": logging.WARNING}

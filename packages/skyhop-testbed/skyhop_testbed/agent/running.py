@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from skyhop.errors import RunError, SkyhopError
+from skyhop.logs import fields
 from skyhop_testbed.agent import deploying, uploading
 from skyhop_testbed.agent.agent_db import OutboxEntry
 from skyhop_testbed.agent.link import Backoff
@@ -192,7 +193,9 @@ class Runner:
             if not allowed(local_run.state, state):
                 raise EndedError(f"run {local_run.key} is {local_run.state.value}")
             local_run.state, local_run.reason = state, reason
-            _LOG.info("run %s %s reason=%s %s", local_run.key, state.value, reason, details)
+            _LOG.info(
+                "run %s %s %s", local_run.key, state.value, fields({"reason": reason, **details})
+            )
             entries = []
             if local_run.side is Side.CLIENT and not local_run.is_silent:
                 entries.append(run_entry(local_run, self._clock.now_ns(), details))

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from skyhop.errors import RunError
+from skyhop.logs import fields
 
 _LOG = logging.getLogger(__name__)
 FILE = "journal.jsonl"
@@ -82,7 +83,7 @@ class Journal:
             os.ftruncate(self._file, before)
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         os.fdatasync(self._file)
-        _LOG.info("step %s %s", step.value, details)
+        _LOG.info("step %s %s", step.value, fields(details))
 
 
 def read_journal(directory: Path) -> list[dict[str, Any]]:

@@ -25,9 +25,9 @@ import typer
 
 from skyhop import _core
 from skyhop.data.shipped import shipped_files
-from skyhop.engines import sim
+from skyhop.simulation import sim
 from skyhop.errors import InputError
-from skyhop.runs import Run
+from skyhop.data.runs import Run
 from skyhop.study.file import read_table
 from skyhop.study.plan import load_study
 from skyhop.study.scenario_runs import ScenarioKind

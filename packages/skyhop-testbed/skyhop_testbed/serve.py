@@ -138,7 +138,7 @@ def _server(
 async def _page(orchestrator: Orchestrator, address: str) -> tuple[Any, int]:
     """Start the web server; return the server and its port."""
     from skyhop_testbed.orchestrator.page import PageServer
-    from skyhop_testbed.web import make_app
+    from skyhop_testbed.web.app import make_app
 
     listener = _bound(address)
     keys = orchestrator.directory / "keys"

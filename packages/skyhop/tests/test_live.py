@@ -490,7 +490,7 @@ def test_live_runs_work_without_root(tmp_path: Path) -> None:
         return
     # Everything is imported before the change of user: the environment may be in root's home.
     script = (
-        "import skyhop, skyhop.engines, skyhop.runs, pyarrow.parquet, tempfile\n"
+        "import skyhop, skyhop.engines, skyhop.data.runs, pyarrow.parquet, tempfile\n"
         "tempfile.gettempdir()\n"
         + UNPRIVILEGED.format(scenario=scenario, output=str(tmp_path / "out" / "run"))
     )

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-import skyhop
+from skyhop import _core
 from skyhop.errors import InputError, RunError
 from skyhop.predict import cards
 from skyhop.predict.cards import Card, HorizonCard, PartCard, SourceCard, better_baselines
@@ -118,7 +118,7 @@ def _card(
     names = data.frame["node"].unique(maintain_order=True).to_list()
     return Card(
         schema=cards.SCHEMA,
-        skyhop=skyhop.__version__,
+        skyhop=_core.VERSION,
         model=kind.name,
         target=plan.target,
         column=features.column,

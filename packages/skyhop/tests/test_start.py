@@ -124,7 +124,7 @@ def test_all_names_of_the_package_exist() -> None:
 
 def test_only_commands_use_the_names_of_the_package() -> None:
     """Check what `make lint` cannot see: names that the package looks up when they are used."""
-    package = ROOT / "python" / "skyhop"
+    package = ROOT / "packages" / "skyhop" / "skyhop"
     parts = {file.name.partition(".")[0] for file in package.iterdir()}
     for file in package.rglob("*.py"):
         text = file.read_text("utf-8")

@@ -212,10 +212,10 @@ impl<P> Eq for PendingDelivery<P> {}
 
 #[cfg(test)]
 mod tests {
-    use skyhop_units::{Bytes, QueueLimit, Rate, Ratio};
+    use skyhop_units::{Bytes, Rate, Ratio};
 
     use super::*;
-    use crate::{LinkSchedule, QueueDiscipline};
+    use crate::{Limit, LinkSchedule, QueueDiscipline};
 
     const fn ms(ms: u64) -> Duration {
         Duration::from_millis(ms)
@@ -226,7 +226,7 @@ mod tests {
         LinkConfig {
             schedule: LinkSchedule::fixed(delay, rate, Ratio::ZERO),
             qdisc: QueueDiscipline::default(),
-            queue: QueueLimit::Packets(packets),
+            queue: Limit::Packets(packets),
             seed: 1,
         }
     }

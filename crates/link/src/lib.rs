@@ -39,14 +39,14 @@
 //!
 //! ```
 //! use skyhop_model::ETHERNET_HEADER;
-//! use skyhop_link::{Link, LinkConfig, LinkSchedule, Packet, QueueDiscipline};
-//! use skyhop_units::{Bytes, Duration, Instant, QueueLimit, Rate, Ratio};
+//! use skyhop_link::{Limit, Link, LinkConfig, LinkSchedule, Packet, QueueDiscipline};
+//! use skyhop_units::{Bytes, Duration, Instant, Rate, Ratio};
 //!
 //! let rate = Rate::from_bits_per_second(12_000_000);
 //! let mut link = Link::new(LinkConfig {
 //!     schedule: LinkSchedule::fixed(Duration::from_millis(20), rate, Ratio::ZERO),
 //!     qdisc: QueueDiscipline::default(),
-//!     queue: QueueLimit::Packets(100),
+//!     queue: Limit::Packets(100),
 //!     seed: 1,
 //! })?;
 //!
@@ -89,7 +89,7 @@ pub use link::Link;
 pub use packet::{Arrival, Drop, NO_FLOW, Packet};
 pub use qdisc::{
     AckFilter, CakeConfig, CarriesTcp, CodelConfig, Diffserv, FifoConfig, FqCodelConfig, FqConfig,
-    FqPieConfig, Isolation, PieConfig, QDISCS, QdiscEntry, QueueDiscipline, RedConfig,
+    FqPieConfig, Isolation, Limit, PieConfig, QDISCS, QdiscEntry, QueueDiscipline, RedConfig,
     RedThresholds, SfqConfig, TcpFacts, ThresholdDropConfig,
 };
 pub use schedule::{DelayPiece, Dismantled, LinkSchedule, Outage, Piece};

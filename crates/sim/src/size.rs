@@ -3,9 +3,9 @@
 use skyhop_app::AppKind as _;
 use skyhop_engine::Unsupported;
 use skyhop_experiment::{Experiment, FlowPlan, LinkPlan, Route};
-use skyhop_link::LinkConfig;
+use skyhop_link::{Limit, LinkConfig};
 use skyhop_model::{Direction, End, LARGEST_PACKET, OR_FORCE_SIZE, thousands};
-use skyhop_units::{Duration, Instant, QueueLimit};
+use skyhop_units::{Duration, Instant};
 
 /// Largest number of packet hops of a run (each packet counts once for each link that it crosses): about two
 /// hours of computing.
@@ -152,10 +152,8 @@ fn least_rtt(link: &LinkPlan) -> Duration {
 fn capacity_in_packets(config: &LinkConfig) -> f64 {
     let size = LARGEST_PACKET.as_u64() as f64;
     let queued = match config.queue {
-        QueueLimit::Packets(packets) => packets as f64,
-        QueueLimit::Bytes(bytes) => bytes.as_u64() as f64 / size,
-        // An experiment's limits are resolved to packets or bytes, so limits in time or BDP do not occur.
-        QueueLimit::Time(_) | QueueLimit::Bdp(_) => 0.0,
+        Limit::Packets(packets) => packets as f64,
+        Limit::Bytes(bytes) => bytes.as_u64() as f64 / size,
     };
     let schedule = &config.schedule;
     let fastest = schedule.rate.iter().map(|piece| piece.value.bits_per_second()).max();

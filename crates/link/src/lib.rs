@@ -77,6 +77,7 @@ mod on_arrival;
 mod packet;
 mod qdisc;
 mod rng;
+mod routes;
 mod schedule;
 mod stats;
 mod timeline;
@@ -84,7 +85,7 @@ mod transmitter;
 
 pub use config::LinkConfig;
 pub use error::{LinkError, ScheduleError};
-pub use fabric::{Fabric, FabricRoute};
+pub use fabric::Fabric;
 pub use link::Link;
 pub use packet::{Arrival, Drop, NO_FLOW, Packet};
 pub use qdisc::{
@@ -92,5 +93,6 @@ pub use qdisc::{
     FqPieConfig, Isolation, Limit, PieConfig, QDISCS, QdiscEntry, QueueDiscipline, RedConfig,
     RedThresholds, SfqConfig, TcpFacts, ThresholdDropConfig,
 };
+pub use routes::{Hop, LinkRoute, Routes, Step};
 pub use schedule::{DelayPiece, Dismantled, LinkSchedule, Outage, Piece};
 pub use stats::LinkStats;

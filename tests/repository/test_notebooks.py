@@ -154,7 +154,7 @@ def test_a_sweep_crosses_its_axes_and_keeps_runs_with_an_output(tmp_path: Path) 
         ({"flow.0.cc": "cubic"}, "flow.0.cc: expected a list of values"),
         ({"flow.0.cc": []}, "flow.0.cc: no values"),
         ({"queue": {"deep": "2 BDP"}}, "queue: expected a list of values, or labels"),
-        ({"flow.0.ccc": ["bbr"]}, "flow.0.ccc: unknown key"),
+        ({"flow.0.ccc": ["bbr"]}, "flow.0.ccc: unknown field"),
         ({"seed": {"a": {"link.loss": "1 %"}}}, "`seed` is a column of the results"),
         ({"link.loss": ["1 %"], "l": {"a": {"link.loss": "1 %"}}}, "is set by the axis"),
     ],

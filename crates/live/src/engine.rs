@@ -13,9 +13,9 @@ use nix::sys::utsname::uname;
 use skyhop_app::{TcpOptions, Transaction};
 use skyhop_engine::Ended;
 use skyhop_experiment::Experiment;
-use skyhop_link::LinkConfig;
+use skyhop_link::{Limit, LinkConfig};
 use skyhop_record::{Recorder, RunConclusion};
-use skyhop_units::{Bytes, Duration, Instant, QueueLimit};
+use skyhop_units::{Bytes, Duration, Instant};
 use tracing::{debug, info, warn};
 
 use crate::announcer::RunningAnnouncer;
@@ -504,10 +504,8 @@ fn longest_drain(experiment: &Experiment) -> Duration {
     let end = Instant::START + experiment.duration;
     let one_way = |config: &LinkConfig| {
         let queue = match config.queue {
-            QueueLimit::Bytes(bytes) => bytes,
-            QueueLimit::Packets(packets) => Bytes::new(packets * LARGEST_PACKET.as_u64()),
-            // The plan has resolved limits in time and BDP to bytes.
-            QueueLimit::Time(_) | QueueLimit::Bdp(_) => Bytes::ZERO,
+            Limit::Bytes(bytes) => bytes,
+            Limit::Packets(packets) => Bytes::new(packets * LARGEST_PACKET.as_u64()),
         };
         config.schedule.rate_at(end).transmit_time(queue) + config.schedule.delay_at(end)
     };

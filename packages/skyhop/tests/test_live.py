@@ -118,7 +118,7 @@ def test_a_packet_device_is_used_where_it_is_asked_for(
 def test_a_device_that_does_not_exist_is_named(skyhop: Skyhop, scenario: Path) -> None:
     done = skyhop("live", scenario, "--set", "live.device=tap")
     assert done.returncode == 2
-    assert "live.device: there is no `tap`" in done.stderr
+    assert "live.device: unknown variant `tap`" in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
 
 

@@ -24,10 +24,10 @@ import pyarrow as pa
 import typer
 
 from skyhop import _core
+from skyhop.data.runs import Run
 from skyhop.data.shipped import shipped_files
-from skyhop.engines import sim
 from skyhop.errors import InputError
-from skyhop.runs import Run
+from skyhop.simulation import sim
 from skyhop.study.file import read_table
 from skyhop.study.plan import load_study
 from skyhop.study.scenario_runs import ScenarioKind

@@ -12,8 +12,8 @@ from tempfile import TemporaryDirectory
 
 from skyhop import linux
 from skyhop.cli.terminal import print_rows
+from skyhop.data.runs import Run
 from skyhop.engines import live
-from skyhop.runs import Run
 from validation.bench.measure import cost, previous
 from validation.fixed import over_fixed_path
 

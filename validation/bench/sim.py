@@ -14,7 +14,7 @@ from skyhop import _core
 from skyhop.cli.terminal import print_rows
 
 # Imported at the top, so that the import's time does not count as time of a run.
-from skyhop.engines import sim
+from skyhop.simulation import sim
 from validation.bench.measure import cost, previous
 from validation.fixed import over_fixed_path
 

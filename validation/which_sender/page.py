@@ -199,11 +199,13 @@ def chart_of(
     count = sum(sender in DEPLOYABLE for sender in runs.senders)
     rows = [count] if 0 < count < len(runs.senders) else []
     return HeatChart(
-        title=title,
+        what=title,
+        unit="",
         columns=Levels(list(columns), ""),
         rows=runs.senders,
         grid=grid,
         data=pl.DataFrame(),
+        pooled="",
         row_breaks=rows,
         column_breaks=list(breaks),
         top=top,

@@ -21,7 +21,7 @@ from skyhop_testbed.orchestrator.https import HttpsServer, bound
 from skyhop_testbed.orchestrator.service import Service
 from skyhop_testbed.orchestrator.waiting import Wait, wait_in_loop
 
-_log = logging.getLogger("skyhop_testbed")
+_LOG = logging.getLogger(__name__)
 _TICK_S = 15.0
 _TIDY_EVERY = 240
 _LARGEST_PORT = 65_535
@@ -86,7 +86,7 @@ async def _serve(
     addresses: Addresses,
     ready: Callable[[BoundPorts], None] | None,
 ) -> None:
-    from skyhop_testbed.web import make_app
+    from skyhop_testbed.web.app import make_app
 
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -102,9 +102,12 @@ async def _serve(
     for server, listener in zip(servers, listeners, strict=True):
         server.start(listener)
     ticking = asyncio.create_task(_tick(orchestrator, stopping, wait_in_loop))
+    ports = BoundPorts(*(int(each.getsockname()[1]) for each in listeners))
     if ready is not None:
-        ready(BoundPorts(*(int(each.getsockname()[1]) for each in listeners)))
+        ready(ports)
+    _LOG.info("serves users at %s, agents at %s", ports.users, ports.agents)
     await stopping.wait()
+    _LOG.info("is told to end")
     service.close()
     ticking.cancel()
     await asyncio.gather(*(server.stop() for server in servers))
@@ -125,10 +128,10 @@ async def _tick(orchestrator: Orchestrator, stopping: asyncio.Event, wait: Wait)
             if count % _TIDY_EVERY == 0:
                 await asyncio.to_thread(tidy_in_subprocess, orchestrator.directory / "telemetry")
         except SkyhopError as error:
-            _log.error("%s", error)
+            _LOG.error("%s", error)
         except Exception:
             # One failure does not end the service: the next round may succeed.
-            _log.exception("a round of housekeeping failed")
+            _LOG.exception("a round of housekeeping failed")
         count += 1
         await wait(stopping, _TICK_S)
 

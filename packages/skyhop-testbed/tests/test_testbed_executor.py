@@ -7,6 +7,7 @@ import json
 import os
 import platform
 import random
+import re
 import signal
 import socket
 import subprocess
@@ -241,6 +242,24 @@ def test_files_of_the_job_are_there_and_not_kept_unchanged(
     assert printed(tmp_path) == "a\n"
     manifest = json.loads((tmp_path / "run" / keep.FILE).read_text())
     assert [each["name"] for each in manifest["files"]] == ["log.txt"]
+
+
+@pytest.mark.integration
+@pytest.mark.usefixtures("namespaces")
+@pytest.mark.parametrize(
+    ("directives", "steps"), [("", []), ("skyhop_testbed.executor=info", ["started", "executing"])]
+)
+def test_the_environment_chooses_the_log_lines_and_not_the_output(
+    tmp_path: Path, directives: str, steps: list[str]
+) -> None:
+    assignment("echo out; echo error >&2").write(tmp_path)
+    done = start(tmp_path, SKYHOP_LOG=directives)
+    _, said = done.communicate(timeout=120)
+    assert done.returncode == 0, said
+    found = re.findall(r"Z  INFO skyhop_testbed\.executor\.journal: step (\w+)", said.decode())
+    assert [step for step in found if step in ("started", "executing")] == steps
+    assert said.count(b"\n") == len(found)
+    assert (tmp_path / "stdout").read_text() + (tmp_path / "stderr").read_text() == "out\nerror\n"
 
 
 @pytest.mark.soak

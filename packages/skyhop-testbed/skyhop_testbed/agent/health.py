@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import skyhop
+from skyhop.version import __version__
 from skyhop_testbed.agent.deploying import kernel_answers
 from skyhop_testbed.agent.node import Node, clock_offset_ms
 from skyhop_testbed.words import Backend, Network
@@ -26,7 +26,7 @@ def health(node: Node) -> dict[str, Any]:
     has_kernel = kernel_answers(node.kernel)
     room = shutil.disk_usage(node.state)
     return {
-        "version": skyhop.__version__,
+        "version": __version__,
         "programs": [name for name in _PROGRAMS if shutil.which(name)],
         "kernel": {
             "release": os.uname().release,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import json
+import logging
 import os
 import secrets
 import shutil
@@ -22,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from skyhop.errors import RunError, SkyhopError
+from skyhop.logs import fields
 from skyhop_testbed.agent import deploying, uploading
 from skyhop_testbed.agent.agent_db import OutboxEntry
 from skyhop_testbed.agent.link import Backoff
@@ -32,6 +34,7 @@ from skyhop_testbed.executor.journal import Step, has_started, is_alive, read_jo
 from skyhop_testbed.states import Change, allowed
 from skyhop_testbed.words import ACTIVE, ENDED, EventKind, JobKind, Reason, Side, State
 
+_LOG = logging.getLogger(__name__)
 _S = 1_000_000_000
 POLL_S = 0.1
 """Interval in s at which a run's executor is checked."""
@@ -190,6 +193,9 @@ class Runner:
             if not allowed(local_run.state, state):
                 raise EndedError(f"run {local_run.key} is {local_run.state.value}")
             local_run.state, local_run.reason = state, reason
+            _LOG.info(
+                "run %s %s %s", local_run.key, state.value, fields({"reason": reason, **details})
+            )
             entries = []
             if local_run.side is Side.CLIENT and not local_run.is_silent:
                 entries.append(run_entry(local_run, self._clock.now_ns(), details))
@@ -385,6 +391,9 @@ class Runner:
                     start_new_session=True,
                     cwd=self._directory,
                 )
+        _LOG.debug(
+            "run %s: executor pid=%s start=%s", local_run.key, self._process.pid, local_run.starts
+        )
         limit = self._clock.monotonic_s() + 5.0
         while self._clock.monotonic_s() < limit and self._process.poll() is None:
             if is_alive(self._directory):

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import datetime as dt
 import fcntl
+import logging
 import os
 import queue
 import shutil
 import signal
-import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from skyhop.telemetry.store import Store
     from skyhop_testbed.triggers import Evaluation
 
+_LOG = logging.getLogger(__name__)
 _S = 1_000_000_000
 _TELEMETRY_EVERY_S = 2.0
 _MOST_SAMPLES = 60
@@ -92,7 +93,8 @@ class Options:
     """File of the owner's settings; `None` is `agent.toml` in the agent's directory, if present."""
     net_dev: Path = Path("/proc/net/dev")
     """File with the interface's counters."""
-    say: Callable[[str], None] = lambda line: print(line, file=sys.stderr, flush=True)
+    say: Callable[[str], None] = _LOG.warning
+    """Function for warnings; other steps go to the logger itself."""
     clock: Clock = SYSTEM_CLOCK
 
 
@@ -215,7 +217,7 @@ class Agent:
         """Run the main loop until `end` is called."""
         node = self._node
         self._predictions.start()
-        self._say(f"node {node.name}: follows {self._identity.agents}")
+        _LOG.info("node %s: follows %s", node.name, self._identity.agents)
         for local_run in self._local_runs.values():
             if has_work_left(local_run) and local_run.state is not State.ARMED:
                 self._start_runner(local_run)
@@ -434,6 +436,7 @@ class Agent:
         self._node.waking.set()
 
     def _handle_order(self, order: Order) -> None:
+        _LOG.debug("order %s", order.kind)
         handlers = {
             OrderKind.SCHEDULE: self._handle_schedule,
             OrderKind.STOP: self._handle_stop,
@@ -456,6 +459,7 @@ class Agent:
         )
         node.db.put("schedule", new.dumps())
         self._follow(new)
+        _LOG.info("schedule revision=%s runs=%s", new.revision, len(new.runs))
 
     def _follow(self, new: schedule.Schedule) -> None:
         self._node.schedule = new
@@ -747,7 +751,7 @@ class Agent:
         if self._identity.is_to_renew(_utc(self._clock.now_ns())):
             self._identity = renew(self._state, self._identity, self._node.link.wire)
             self._node.link.connect(self._identity)
-            self._say(f"node {self._node.name}: has a new certificate")
+            _LOG.info("node %s: has a new certificate", self._node.name)
 
     def _tidy(self) -> None:
         """Compact the telemetry store in a separate process; delete samples that are too old."""

@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import skyhop
 from skyhop.errors import RunError
 from skyhop.telemetry import maps
+from skyhop.version import __version__
 from skyhop_testbed.agent.local_run import LocalRun
 from skyhop_testbed.agent.node import Node, clock_offset_ms
 from skyhop_testbed.api import frame
@@ -118,7 +118,7 @@ def _manifest(node: Node, local_run: LocalRun, directory: Path) -> dict[str, Any
         "job": local_run.job,
         "files": files,
         "clock_offset_ms": clock_offset_ms(),
-        "versions": {"skyhop": skyhop.__version__, "kernel": os.uname().release},
+        "versions": {"skyhop": __version__, "kernel": os.uname().release},
         "result": result,
     }
     write_durably(directory / FILE, json.dumps(manifest).encode())

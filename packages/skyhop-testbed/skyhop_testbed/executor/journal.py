@@ -9,13 +9,16 @@ from __future__ import annotations
 import errno
 import fcntl
 import json
+import logging
 import os
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 from skyhop.errors import RunError
+from skyhop.logs import fields
 
+_LOG = logging.getLogger(__name__)
 FILE = "journal.jsonl"
 LOCK = "lock"
 _LONGEST_BYTES = 10_000_000
@@ -80,6 +83,7 @@ class Journal:
             os.ftruncate(self._file, before)
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         os.fdatasync(self._file)
+        _LOG.info("step %s %s", step.value, fields(details))
 
 
 def read_journal(directory: Path) -> list[dict[str, Any]]:

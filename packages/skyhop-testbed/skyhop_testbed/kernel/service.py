@@ -10,13 +10,13 @@ import fcntl
 import hashlib
 import hmac
 import json
+import logging
 import os
 import secrets
 import select
 import socket
 import stat
 import struct
-import sys
 import threading
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -34,6 +34,7 @@ from skyhop_testbed.kernel.requests import LONGEST_BYTES, Grant, Request, read_r
 from skyhop_testbed.kernel.settings import set_sysctl
 from skyhop_testbed.kernel.uplinks import SERVICE, Uplink
 
+_LOG = logging.getLogger(__name__)
 _MOST_RUNS = 64
 _MOST_CONNECTIONS = 128
 _UNATTACHED_S = 120.0
@@ -103,7 +104,7 @@ class KernelService:
     ) -> None:
         self._path, self._directory, self._uplink, self._clock = path, directory, uplink, clock
         self._uids = {0, *uids}
-        self._log = log or _print
+        self._log = log or _LOG.info
         self._runs: dict[str, _Run] = {}
         self._lock = threading.Lock()
         self._connections = threading.BoundedSemaphore(_MOST_CONNECTIONS)
@@ -449,7 +450,3 @@ def _shown(values: dict[str, Any]) -> str:
     return json.dumps(
         {name: str(value)[:200] for name, value in values.items() if name != "grants"}
     )
-
-
-def _print(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)

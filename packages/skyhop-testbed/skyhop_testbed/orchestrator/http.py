@@ -27,7 +27,7 @@ from skyhop_testbed.orchestrator.request_context import (
     UnknownCallerError,
 )
 
-_log = logging.getLogger("skyhop_testbed")
+_LOG = logging.getLogger(__name__)
 STATUS: tuple[tuple[type[SkyhopError], ErrorKind, int], ...] = (
     (UnknownCallerError, ErrorKind.UNAUTHENTICATED, 401),
     (DeniedError, ErrorKind.DENIED, 403),
@@ -100,12 +100,12 @@ def _dumped(operation: Operation[Any, Any], message: object) -> bytes:
 def _described(operation: Operation[Any, Any], error: Exception) -> tuple[ErrorKind, int, str]:
     """Return kind, status and message of an error; an unexpected one is only logged in detail."""
     if not isinstance(error, SkyhopError):
-        _log.error("%s: %s: %s", operation.name, type(error).__name__, error, exc_info=error)
+        _LOG.error("%s: %s: %s", operation.name, type(error).__name__, error, exc_info=error)
         said = f"internal error in {operation.name}: see the testbed's log"
         return ErrorKind.INTERNAL, 500, said
     _, kind, status = next(row for row in STATUS if isinstance(error, row[0]))
     if kind is ErrorKind.INTERNAL:
-        _log.error("%s", error)
+        _LOG.error("%s", error)
     return kind, status, str(error)
 
 

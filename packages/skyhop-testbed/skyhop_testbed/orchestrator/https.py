@@ -68,6 +68,7 @@ class HttpsServer:
                 ssl_certfile=str(certificate),
                 ssl_ca_certs=None if clients is None else str(clients),
                 ssl_cert_reqs=ssl.CERT_NONE if clients is None else ssl.CERT_REQUIRED,
+                log_config=None,
                 log_level="warning",
                 access_log=False,
                 lifespan="off",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
@@ -41,6 +42,7 @@ from skyhop_testbed.orchestrator.subscriptions import Subscriptions
 from skyhop_testbed.orchestrator.waiting import Wait
 from skyhop_testbed.words import ENDED, Role
 
+_LOG = logging.getLogger(__name__)
 _PIECE = 256 << 10
 _BEARER = "Bearer "
 
@@ -193,11 +195,13 @@ class Service:
     async def _follow(self, caller: Caller, message: api.Follow) -> AsyncIterator[api.Order | None]:
         """Stream a node's orders: first those that the node has not received yet, then new ones."""
         revision, sent = message.revision, set[str]()
+        _LOG.info("node %s follows from revision=%s", caller.name, revision)
         with self._subscriptions.of_node(caller.name) as changed:
             while not self._subscriptions.closed:
                 changed.clear()
                 orders, revision = await asyncio.to_thread(self._orders, caller, revision, sent)
                 for order in orders or [None]:
+                    _LOG.debug("node %s: order %s", caller.name, order and order.kind)
                     yield order
                 await self._wait(changed, api.HEARTBEAT_S)
 

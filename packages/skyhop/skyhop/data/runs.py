@@ -1,8 +1,4 @@
-"""Runs: the measurements of an engine, read from a run directory.
-
-Modules that draw runs import this module. To avoid a cycle, it imports them when they are needed,
-through the package (`skyhop.figures`).
-"""
+"""Runs: the measurements of an engine, read from a run directory."""
 
 from __future__ import annotations
 
@@ -13,12 +9,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import skyhop
-from skyhop import _core, tables
+from skyhop import _core, tables, views
 from skyhop.errors import InputError
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from skyhop.data import paths
 
 
 class Run:
@@ -110,10 +107,12 @@ class Run:
         }
 
     @cached_property
-    def path(self) -> skyhop.Path | None:
+    def path(self) -> paths.Path | None:
         """Path of the run; None if the run directory has no copy of it."""
+        from skyhop.data import paths
+
         file = self.directory / "path.parquet"
-        return skyhop.read_path(file, force_size=self.is_large) if file.exists() else None
+        return paths.read_path(file, force_size=self.is_large) if file.exists() else None
 
     @property
     def is_large(self) -> bool:
@@ -124,7 +123,7 @@ class Run:
         section = scenario.get("run") if isinstance(scenario, dict) else None
         return isinstance(section, dict) and section.get("force_size") is True
 
-    def plot(self, output: str | os.PathLike[str] | None = None) -> skyhop.figures.Sheet:
+    def plot(self, output: str | os.PathLike[str] | None = None) -> views.Drawing:
         """Draw the flows, their applications, the probes and the link over time.
 
         Args:
@@ -137,10 +136,7 @@ class Run:
             InputError: a table is missing or damaged, or `output` has another suffix.
             RunError: `output` cannot be written.
         """
-        figure = skyhop.figures.run_figure(self.directory)
-        if output is not None:
-            skyhop.figures.save(figure, os.fspath(output))
-        return figure
+        return views.plot(self, output=output)
 
     def _json(self, name: str) -> dict[str, Any]:
         try:
@@ -179,7 +175,7 @@ class Run:
             raise InputError(f"{file}: cannot read: {error}") from error
 
     def _repr_html_(self) -> str:
-        return skyhop.report.run_html(self)
+        return views.html(self)
 
     def __repr__(self) -> str:
         return f"<skyhop.Run {self.directory} ({self.summary['engine']})>"

@@ -10,6 +10,7 @@ import contextlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any, cast
 
 import sqlalchemy as sa
@@ -17,9 +18,15 @@ import sqlalchemy as sa
 from skyhop.errors import InputError, SkyhopError
 from skyhop_testbed import api
 from skyhop_testbed.api import A, Operation, Q
-from skyhop_testbed.orchestrator import accounts, jobs, nodes, planning, runs
+from skyhop_testbed.keys import fingerprint, valid_until
+from skyhop_testbed.orchestrator import accounts, jobs, nodes, planning, runs, uploads
 from skyhop_testbed.orchestrator.core import Orchestrator
-from skyhop_testbed.orchestrator.request_context import Caller, DeniedError, RequestContext
+from skyhop_testbed.orchestrator.request_context import (
+    Caller,
+    DeniedError,
+    NotFoundError,
+    RequestContext,
+)
 from skyhop_testbed.store.tables import audit, config, job, run
 from skyhop_testbed.words import ENDED, JobKind
 
@@ -31,6 +38,9 @@ READING: dict[str, Callable[[Orchestrator, RequestContext, Any], Any]] = {}
 """Handlers that only read the database, by the operation's name."""
 WRITING: dict[str, Callable[[Orchestrator, RequestContext, Any], Any]] = {}
 """Handlers that modify the database, by the operation's name."""
+
+FILES: dict[str, Callable[[Orchestrator, RequestContext, Any], Path]] = {}
+"""Handlers of downloads, which return the path of the file, by the operation's name."""
 
 Handler = Callable[[Orchestrator, RequestContext, Q], A]
 
@@ -45,6 +55,11 @@ def writing(operation: Operation[Q, A]) -> Callable[[Handler[Q, A]], Handler[Q, 
     return lambda handler: WRITING.setdefault(operation.name, handler)
 
 
+def file(operation: Operation[Q, bytes]) -> Callable[[Handler[Q, Path]], Handler[Q, Path]]:
+    """Return a decorator that makes a function the handler of a download."""
+    return lambda handler: FILES.setdefault(operation.name, handler)
+
+
 def call(orchestrator: Orchestrator, operation: Operation[Q, A], caller: Caller, request: Q) -> A:
     """Call an operation's handler in a transaction, with a line of the audit log."""
     if operation.name in READING:
@@ -53,7 +68,7 @@ def call(orchestrator: Orchestrator, operation: Operation[Q, A], caller: Caller,
     with orchestrator.writing(caller) as ctx:
         done = cast("A", WRITING[operation.name](orchestrator, ctx, request))
         if operation.is_audited:
-            ctx.audit(operation.name, target_of(dict(request)))
+            ctx.audit(operation.name, target_of(dict(request)) or caller.name)
         return done
 
 
@@ -77,6 +92,60 @@ def target_of(values: Mapping[str, object]) -> str:
             return str(values[name])[:200]
     lines = str(values.get("toml", "")).splitlines()
     return next((line for line in lines if line.startswith("id")), "")[:200]
+
+
+@writing(api.ENROL)
+def _enrol(of: Orchestrator, ctx: RequestContext, request: api.Enrol) -> api.Certificate:
+    accounts.redeem_invitation(ctx, request.token, request.node)
+    nodes.get(ctx, request.node)
+    accounts.delete_certificates(ctx, request.node)
+    return _certificate(of, ctx, request.node, request.csr_pem)
+
+
+def _certificate(
+    of: Orchestrator, ctx: RequestContext, node: str, request_pem: bytes
+) -> api.Certificate:
+    pem = of.authority.sign_node(node, request_pem, of.now())
+    expires_ns = round(valid_until(pem)[1].timestamp() * 1e9)
+    accounts.register_certificate(ctx, node, fingerprint(pem), expires_ns)
+    return api.Certificate(
+        certificate_pem=pem,
+        authority_pem=of.authority.certificate_pem,
+        orders_key=of.authority.orders_key,
+    )
+
+
+@writing(api.CLAIM)
+def _claim(_: Orchestrator, ctx: RequestContext, request: api.Claim) -> api.Grant:
+    granted, reason = runs.claim(ctx, request.run, request.fence, request.at_ns)
+    return api.Grant(granted=granted, reason=reason)
+
+
+@writing(api.REPORT)
+def _report(of: Orchestrator, ctx: RequestContext, request: api.Batch) -> int:
+    last, samples = nodes.report(ctx, request.events)
+    # Store samples before the commit: if the commit fails, it is harmless to store them twice.
+    if samples:
+        of.store_telemetry(ctx.caller.name, samples)
+    seen = nodes.newest_map(request.events)
+    if seen is not None:
+        of.telemetry.write_map(ctx.caller.name, seen)
+    return last
+
+
+@reading(api.UPLOAD_STATE)
+def _upload_state(of: Orchestrator, ctx: RequestContext, request: api.RunSide) -> dict[str, int]:
+    uploads.check_uploader(ctx, request.run, request.side)
+    return of.uploads.offsets(request.run, request.side)
+
+
+@file(api.OBSTRUCTION_MAP)
+def _obstruction_map(of: Orchestrator, ctx: RequestContext, request: api.NamedNode) -> Path:
+    nodes.get(ctx, request.node)
+    path = of.telemetry.map_file(request.node)
+    if path is None:
+        raise NotFoundError(f"{request.node}: no obstruction map has been reported yet")
+    return path
 
 
 @reading(api.LIST_JOBS)
@@ -234,6 +303,9 @@ def _audit(_: Orchestrator, ctx: RequestContext, request: api.ListAudit) -> list
     return [api.AuditLine.model_validate(dict(row)) for row in ctx.all(query)]
 
 
+writing(api.RENEW)(lambda of, ctx, a: _certificate(of, ctx, ctx.caller.name, a.csr_pem))
+file(api.INPUT)(lambda of, ctx, a: jobs.input_file(ctx, a.job, a.name, of.objects))
+file(api.FETCH)(lambda of, ctx, a: of.uploads.file(ctx, a.run, a.side, a.name)[0])
 reading(api.CHECK_JOB)(lambda _, ctx, a: jobs.check_job(ctx, a.toml))
 writing(api.SUBMIT_JOB)(lambda of, ctx, a: jobs.submit(ctx, a.toml, a.files, of.objects))
 writing(api.MODIFY_JOB)(lambda of, ctx, a: jobs.modify(ctx, a.job, a.toml, a.files, of.objects))

@@ -13,7 +13,6 @@ import logging
 import os
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, BinaryIO
 
 from cryptography import x509
@@ -24,16 +23,15 @@ from starlette.requests import Request
 from skyhop.errors import SkyhopError
 from skyhop_testbed import api
 from skyhop_testbed.api import Operation
-from skyhop_testbed.keys import fingerprint, valid_until
-from skyhop_testbed.orchestrator import access, accounts, archive, jobs, nodes, runs, uploads
+from skyhop_testbed.keys import fingerprint
+from skyhop_testbed.orchestrator import access, accounts, archive, nodes, runs, uploads
 from skyhop_testbed.orchestrator.core import Orchestrator
-from skyhop_testbed.orchestrator.handlers import call, note_refusal, target_of
+from skyhop_testbed.orchestrator.handlers import FILES, call, note_refusal, target_of
 from skyhop_testbed.orchestrator.http import make_app, read_message
 from skyhop_testbed.orchestrator.request_context import (
     ITSELF,
     Caller,
     NotFoundError,
-    RequestContext,
     TooOftenError,
     UnknownCallerError,
     as_json,
@@ -61,17 +59,9 @@ class Service:
         self._archive = asyncio.Semaphore(1)
         self._end = orchestrator.listen(self._subscriptions.notify)
         self._handlers: dict[str, Callable[[Caller, Any], Any]] = {
-            api.ENROL.name: self._enrol,
-            api.RENEW.name: self._renew,
             api.FOLLOW.name: self._follow,
-            api.CLAIM.name: self._claim,
-            api.REPORT.name: self._report,
-            api.INPUT.name: self._input,
-            api.UPLOAD_STATE.name: self._upload_state,
             api.WATCH_RUN.name: self._watch_run,
-            api.FETCH.name: self._fetch,
             api.TELEMETRY.name: self._telemetry,
-            api.OBSTRUCTION_MAP.name: self._obstruction_map,
             api.TEST_TRIGGER.name: self._test_trigger,
         }
 
@@ -92,6 +82,9 @@ class Service:
             message = await read_message(operation, http)
             if operation is api.UPLOAD:
                 return await self._upload(caller, message, http)
+            if operation.name in FILES:
+                file = await asyncio.to_thread(self._opened, operation, caller, message)
+                return _pieces(file, getattr(message, "offset", 0))
             handler = self._handlers.get(operation.name)
             if handler is None:
                 return await asyncio.to_thread(call, self._orchestrator, operation, caller, message)
@@ -101,6 +94,14 @@ class Service:
             target = target_of(dict(message) if message else http.path_params)
             await asyncio.to_thread(self._note_refusal, operation, http, target, error)
             raise
+
+    def _opened(self, operation: Operation[Any, Any], caller: Caller, message: Any) -> BinaryIO:
+        with self._orchestrator.reading(caller) as ctx:
+            path = FILES[operation.name](self._orchestrator, ctx, message)
+        try:
+            return path.open("rb")
+        except OSError as error:
+            raise NotFoundError(f"the file no longer exists: {error.strerror}") from None
 
     # --- authentication ---
 
@@ -162,36 +163,6 @@ class Service:
 
     # --- nodes ---
 
-    async def _enrol(self, _caller: Caller, message: api.Enrol) -> api.Certificate:
-        def act() -> api.Certificate:
-            with self._orchestrator.writing(ITSELF) as ctx:
-                accounts.redeem_invitation(ctx, message.token, message.node)
-                nodes.get(ctx, message.node)
-                accounts.delete_certificates(ctx, message.node)
-                ctx.audit("Enrol", message.node)
-                return self._certificate(ctx, message.node, message.csr_pem)
-
-        return await asyncio.to_thread(act)
-
-    async def _renew(self, caller: Caller, message: api.Renew) -> api.Certificate:
-        def act() -> api.Certificate:
-            with self._orchestrator.writing(caller) as ctx:
-                ctx.audit("Renew", caller.name)
-                return self._certificate(ctx, caller.name, message.csr_pem)
-
-        return await asyncio.to_thread(act)
-
-    def _certificate(self, ctx: RequestContext, name: str, request_pem: bytes) -> api.Certificate:
-        authority = self._orchestrator.authority
-        pem = authority.sign_node(name, request_pem, self._orchestrator.now())
-        expires_ns = round(valid_until(pem)[1].timestamp() * 1e9)
-        accounts.register_certificate(ctx, name, fingerprint(pem), expires_ns)
-        return api.Certificate(
-            certificate_pem=pem,
-            authority_pem=authority.certificate_pem,
-            orders_key=authority.orders_key,
-        )
-
     async def _follow(self, caller: Caller, message: api.Follow) -> AsyncIterator[api.Order | None]:
         """Stream a node's orders: first those that the node has not received yet, then new ones."""
         revision, sent = message.revision, set[str]()
@@ -234,44 +205,6 @@ class Service:
             kind=kind, body=body, signature=self._orchestrator.authority.sign_order(body)
         )
 
-    async def _claim(self, caller: Caller, message: api.Claim) -> api.Grant:
-        def act() -> api.Grant:
-            with self._orchestrator.writing(caller) as ctx:
-                granted, reason = runs.claim(ctx, message.run, message.fence, message.at_ns)
-                return api.Grant(granted=granted, reason=reason)
-
-        return await asyncio.to_thread(act)
-
-    async def _report(self, caller: Caller, message: api.Batch) -> int:
-        def act() -> int:
-            with self._orchestrator.writing(caller) as ctx:
-                last, samples = nodes.report(ctx, message.events)
-                # Store samples before the commit: if the commit fails, it is harmless to store them
-                # twice.
-                if samples:
-                    self._orchestrator.store_telemetry(caller.name, samples)
-                seen = nodes.newest_map(message.events)
-                if seen is not None:
-                    self._orchestrator.telemetry.write_map(caller.name, seen)
-            return last
-
-        return await asyncio.to_thread(act)
-
-    async def _input(self, caller: Caller, message: api.Input) -> AsyncIterator[bytes]:
-        def find() -> BinaryIO:
-            with self._orchestrator.reading(caller) as ctx:
-                objects = self._orchestrator.objects
-                return _opened(jobs.input_file(ctx, message.job, message.name, objects))
-
-        return _pieces(await asyncio.to_thread(find), message.offset)
-
-    async def _upload_state(self, caller: Caller, message: api.RunSide) -> dict[str, int]:
-        def act() -> dict[str, int]:
-            self._check_uploader(caller, message)
-            return self._orchestrator.uploads.offsets(message.run, message.side)
-
-        return await asyncio.to_thread(act)
-
     async def _upload(self, caller: Caller, of: api.RunSide, http: Request) -> bool:
         """Write the pieces of an upload as they arrive; publish the files if it is complete."""
         store, frames = self._orchestrator.uploads, api.Frames()
@@ -294,7 +227,7 @@ class Service:
         with self._orchestrator.reading(caller) as ctx:
             uploads.check_uploader(ctx, of.run, of.side)
 
-    # --- users: streams and files ---
+    # --- streams and queries of users ---
 
     async def _watch_run(
         self, caller: Caller, message: api.NamedRun
@@ -314,27 +247,6 @@ class Service:
     def _document(self, caller: Caller, run: str) -> api.RunDocument:
         with self._orchestrator.reading(caller) as ctx:
             return runs.document(ctx, run)
-
-    async def _fetch(self, caller: Caller, message: api.Fetch) -> AsyncIterator[bytes]:
-        def find() -> BinaryIO:
-            with self._orchestrator.reading(caller) as ctx:
-                store = self._orchestrator.uploads
-                return _opened(store.file(ctx, message.run, message.side, message.name)[0])
-
-        return _pieces(await asyncio.to_thread(find), message.offset)
-
-    async def _obstruction_map(
-        self, caller: Caller, message: api.NamedNode
-    ) -> AsyncIterator[bytes]:
-        def find() -> BinaryIO:
-            with self._orchestrator.reading(caller) as ctx:
-                nodes.get(ctx, message.node)
-            path = self._orchestrator.telemetry.map_file(message.node)
-            if path is None:
-                raise NotFoundError(f"{message.node}: no obstruction map has been reported yet")
-            return _opened(path)
-
-        return _pieces(await asyncio.to_thread(find), 0)
 
     async def _telemetry(self, caller: Caller, message: api.Telemetry) -> AsyncIterator[bytes]:
         """Send a node's telemetry as an Arrow IPC stream."""
@@ -363,13 +275,6 @@ class Service:
         # Waiting for the lock here occupies no worker thread; the calls of agents need those.
         async with self._archive:
             return await asyncio.to_thread(act)
-
-
-def _opened(path: Path) -> BinaryIO:
-    try:
-        return path.open("rb")
-    except OSError as error:
-        raise NotFoundError(f"the file no longer exists: {error.strerror}") from None
 
 
 async def _pieces(file: BinaryIO, offset: int) -> AsyncIterator[bytes]:

@@ -11,6 +11,7 @@ import random
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from skyhop.errors import InputError, RunError
 from skyhop_testbed import api
@@ -18,7 +19,9 @@ from skyhop_testbed.agent.agent_db import AgentDb
 from skyhop_testbed.agent.identity import Identity
 from skyhop_testbed.api import ApiError, ErrorKind
 from skyhop_testbed.clock import Clock
-from skyhop_testbed.wire import Lines
+
+if TYPE_CHECKING:
+    from skyhop_testbed.wire import Lines
 
 _FINAL = (ErrorKind.UNAUTHENTICATED, ErrorKind.DENIED)
 _FINAL_WAIT_S = 60.0

@@ -600,7 +600,7 @@ class Settings:
     """Shortest time from a preemption (or a request to move the run) to the start of the moved run.
     """
     heartbeat_s: float = 10.0
-    missed_heartbeats: float = 3
+    missed_heartbeats: int | float = 3
     """Number of missed heartbeats after which a node counts as offline."""
     active_s: float = 600.0
     """Time since a node's last report up to which the node is listed as active."""

@@ -138,7 +138,10 @@ class Wire:
         values = request.model_dump(mode="json", by_alias=True, exclude_unset=True)
         path = operation.path
         for name in operation.path_fields:
-            path = path.replace(f"{{{name}}}", quote(str(values.pop(name)), safe=""))
+            value = str(values.pop(name))
+            if not value or "/" in value or value in (".", ".."):
+                raise ApiError(ErrorKind.NOT_FOUND, f"there is no {name} {value[:40]}".rstrip())
+            path = path.replace(f"{{{name}}}", quote(value, safe=""))
         more: dict[str, Any] = {"params": values} if operation.has_query else {"json": values}
         if pieces is not None:
             more = {"content": pieces}

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from unittest import mock
+from urllib.parse import quote
 
 import httpx
 import pytest
@@ -416,6 +417,9 @@ def test_rogue_uploads_are_refused_and_nothing_of_them_is_seen(testbed: Served) 
         with testbed.testbed() as user:
             assert user.run(run_id).files == [], which
     for name, side in (("../../x", "client"), (run_id, "../.."), (run_id, "server"), ("..", "..")):
+        place = f"/v1/runs/{quote(name, safe='')}/uploads/{quote(side, safe='')}"
+        answer = node._http.post(place, content=_frame("a", b"1"))
+        assert answer.status_code in {403, 404}, (name, side)
         with pytest.raises(ApiError) as caught:
             _upload(node, name, _frame("a", b"1"), side=side)
         assert caught.value.kind in {ErrorKind.DENIED, ErrorKind.NOT_FOUND}, (name, side)

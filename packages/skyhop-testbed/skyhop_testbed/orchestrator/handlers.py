@@ -34,6 +34,9 @@ _LARGEST_NS = 2**62
 _ADDRESSES = "addresses"
 """Key of the testbed's public addresses in the table `config`."""
 
+_OF_CALLER = (api.RENEW.name, api.PUT_PROFILE.name)
+"""Operations that change the caller."""
+
 READING: dict[str, Callable[[Orchestrator, RequestContext, Any], Any]] = {}
 """Handlers that only read the database, by the operation's name."""
 WRITING: dict[str, Callable[[Orchestrator, RequestContext, Any], Any]] = {}
@@ -68,7 +71,8 @@ def call(orchestrator: Orchestrator, operation: Operation[Q, A], caller: Caller,
     with orchestrator.writing(caller) as ctx:
         done = cast("A", WRITING[operation.name](orchestrator, ctx, request))
         if operation.is_audited:
-            ctx.audit(operation.name, target_of(dict(request)) or caller.name)
+            own = operation.name in _OF_CALLER
+            ctx.audit(operation.name, caller.name if own else target_of(dict(request)))
         return done
 
 

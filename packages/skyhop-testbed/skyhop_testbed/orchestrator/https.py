@@ -75,6 +75,7 @@ class HttpsServer:
                 timeout_keep_alive=_KEEP_ALIVE_S,
                 timeout_graceful_shutdown=1,
                 server_header=False,
+                proxy_headers=False,
             )
         )
         self._serving: asyncio.Task[None] | None = None

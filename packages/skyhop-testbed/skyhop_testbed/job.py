@@ -22,7 +22,7 @@ from __future__ import annotations
 import datetime as dt
 import re
 from pathlib import PurePosixPath
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import (
     AfterValidator,
@@ -291,7 +291,12 @@ class Job(_Part):
             )
         return self
 
-    def as_json(self) -> dict[str, Any]:
+    @property
+    def length_ns(self) -> int:
+        """Length of a run in ns."""
+        return round(self.length_s * 1_000_000_000)
+
+    def as_json(self) -> dict[str, object]:
         """Return the JSON form that the orchestrator stores and signed schedules contain."""
         return self.model_dump(mode="json", by_alias=True, exclude_defaults=True)
 

@@ -12,12 +12,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from skyhop_testbed.agent.local_run import key_of
 from skyhop_testbed.words import ACTIVE, ENDED, JobKind, Reason, Side, State
 
 Objection = tuple[Reason, str]
 _WORKING = ACTIVE - {State.FINISHING}
 _WAITING = {State.ARMED}
+
+
+def key_of(run: str, side: Side) -> str:
+    """Return the key of one side of a run, in the database and as a directory name."""
+    return run if side is Side.CLIENT else f"{run}.server"
 
 
 class ActionKind(StrEnum):

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ValidationError
 
 from skyhop.errors import InputError
 from skyhop_testbed.agent.deciding import PlannedRun
+from skyhop_testbed.job import first_fault
 from skyhop_testbed.keys import is_signed
 from skyhop_testbed.schedule import NodeSchedule, NodeSettings, ScheduledJob, ScheduledRun
 from skyhop_testbed.words import ScavengerMode
@@ -59,9 +60,7 @@ def verified(orders_key: bytes, node: str, body: bytes, signature: bytes, kind: 
     try:
         return kind.model_validate(values)
     except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"])
-        raise InputError(f"an order cannot be read: {place}: {first['msg']}") from None
+        raise InputError(f"an order cannot be read: {first_fault(error, 'testbed')}") from None
 
 
 def read_schedule(

@@ -17,7 +17,6 @@ import sqlalchemy as sa
 
 from skyhop.errors import InputError
 from skyhop_testbed.calendar import Booking, Plan, nearest_slot, occurrences
-from skyhop_testbed.calendar.occurrences import length_ns
 from skyhop_testbed.ids import new_id
 from skyhop_testbed.job import Job, job_of
 from skyhop_testbed.orchestrator.request_context import RequestContext
@@ -204,7 +203,7 @@ def move_run(
     """
     spec = spec_of(of)
     nodes = [name for name in (row["client"], row["server"]) if name]
-    length = length_ns(spec)
+    length = spec.length_ns
     start_ns = next_slot(ctx, nodes, length, from_ns, spec.when.end, without=without)
     if start_ns is None:
         return None

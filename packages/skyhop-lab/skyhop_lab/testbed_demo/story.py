@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -42,11 +42,6 @@ _FINISH_S = 40.0
 _ALL_STATES = [state.value for state in State]
 _LINKS, _RUNS = "links", "runs"
 
-Run = Mapping[str, Any]
-"""Run or trigger evaluation, in the form of the testbed's protocol."""
-Row = dict[str, str | int | float | None]
-"""Run as a row of the table that the demo prints."""
-
 
 @dataclass(frozen=True)
 class Options:
@@ -60,7 +55,7 @@ class Options:
     keep: bool = False
     on_page: Callable[[str], None] = lambda _address: None
     say: Callable[[str], None] = print
-    show: Callable[[list[Row]], None] = lambda _rows: None
+    show: Callable[[list[dict[str, Any]]], None] = lambda _rows: None
     """Function that prints the runs as a table."""
 
 
@@ -75,11 +70,11 @@ class _TestbenchState:
     is_finished: bool = False
 
 
-def run_demo(options: Options, clock: Clock = SYSTEM_CLOCK) -> list[Run]:
+def run_demo(options: Options, clock: Clock = SYSTEM_CLOCK) -> list[dict[str, Any]]:
     """Start a testbed, run the demo's experiments, and delete all but their files.
 
     Returns:
-        The runs, in order.
+        The runs, in the form of the testbed's protocol, in order.
 
     Raises:
         InputError: a directory is not empty.
@@ -139,7 +134,7 @@ class _Story:
         self._begin_ns = clock.now_ns()
         self._testbench = _TestbenchState()
 
-    def run(self) -> list[Run]:
+    def run(self) -> list[dict[str, Any]]:
         """Run all experiments, and download their files."""
         from skyhop_testbed.client import Testbed
 
@@ -314,9 +309,9 @@ class _Story:
         run = self._ended(testbed, name, self._lengths.triggered_s)
         self._say(f"  {_end(run)}, {len(run['files'])} files: each hop's round-trip time")
 
-    def _firing(self, testbed: Testbed, run: Run) -> Run | None:
+    def _firing(self, testbed: Testbed, run: dict[str, Any]) -> dict[str, Any] | None:
         """Wait for the reports of the firing and of the run's start; return the firing, if any."""
-        fired: list[Run] = []
+        fired: list[dict[str, Any]] = []
 
         def is_known() -> bool:
             fired[:] = [each for each in testbed.trigger_log(job=run["job"]) if each["fired"]]
@@ -368,7 +363,7 @@ class _Story:
         last_ns = self._testbench.packets.get("run_last_ns", 0)
         return self._clock.now_ns() - last_ns > _SILENCE_S * _S
 
-    def _after(self, testbed: Testbed, name: str) -> Run | None:
+    def _after(self, testbed: Testbed, name: str) -> dict[str, Any] | None:
         found = testbed.runs(job=testbed.run(name)["job"], states=_ALL_STATES)
         return next((run for run in found if run.get("after") == name), None)
 
@@ -384,7 +379,7 @@ class _Story:
         self._say(f"  {run['job_name']} once more", begun_ns or None)
         self._say(f"  {_end(run)}")
 
-    def _submitted(self, testbed: Testbed, file: Path) -> Run:
+    def _submitted(self, testbed: Testbed, file: Path) -> dict[str, Any]:
         """Submit a job; return its only run."""
         made = testbed.submit(file)
         found = testbed.runs(job=made["id"], states=_ALL_STATES)
@@ -392,7 +387,7 @@ class _Story:
             raise RunError(f"{file.name}: has no run")
         return found[0]
 
-    def _ended(self, testbed: Testbed, name: str, length_s: float) -> Run:
+    def _ended(self, testbed: Testbed, name: str, length_s: float) -> dict[str, Any]:
         """Wait for a run to end; return the run."""
         ended = {state.value for state in ENDED}
         self._await(
@@ -409,9 +404,9 @@ class _Story:
 
     # --- the end ---
 
-    def _fetch(self, testbed: Testbed) -> list[Run]:
+    def _fetch(self, testbed: Testbed) -> list[dict[str, Any]]:
         """Download the files of all runs; return the runs."""
-        runs: list[Run] = [testbed.run(each["id"]) for each in reversed(testbed.runs())]
+        runs = [testbed.run(each["id"]) for each in reversed(testbed.runs())]
         for run in runs:
             if run["files"]:
                 testbed.fetch(run["id"], self._options.output / _RUNS / _directory(run))
@@ -444,21 +439,21 @@ class _Story:
         )
 
 
-def _time_of(run: Run, state: State) -> int:
+def _time_of(run: dict[str, Any], state: State) -> int:
     """Return the time in ns at which a run changed to a state; 0 if it did not."""
     return next((int(e["at_ns"]) for e in run["events"] if e["state"] == state), 0)
 
 
-def _end(run: Run) -> str:
+def _end(run: dict[str, Any]) -> str:
     return f"{run['state']}" + (f" ({run['reason']})" if run["reason"] else "")
 
 
-def _directory(run: Run) -> str:
+def _directory(run: dict[str, Any]) -> str:
     name = str(run["job_name"]).partition("~")[0]
     return f"{name}-again" if run.get("after") else name
 
 
-def _row(run: Run) -> Row:
+def _row(run: dict[str, Any]) -> dict[str, Any]:
     begun_ns, planned_ns = _time_of(run, State.EXECUTING), int(run["start_ns"])
     return {
         "job": run["job_name"],

@@ -74,18 +74,7 @@ class LocalRuns:
         """Return the runs in the schedule, and those that wait for a trigger beyond it."""
         schedule = self._node.schedule
         made = [
-            PlannedRun(
-                run=local_run.run,
-                job=local_run.job,
-                kind=local_run.spec.when.kind,
-                is_overhead=local_run.spec.overhead,
-                is_client=True,
-                start_ns=local_run.start_ns,
-                end_ns=local_run.end_ns,
-                length_ns=local_run.spec.length_ns,
-                state=local_run.state,
-                after=local_run.after,
-            )
+            PlannedRun.of(local_run.spec, local_run, run=local_run.run)
             for local_run in self
             if local_run.is_made
             and local_run.run not in schedule.runs

@@ -86,7 +86,10 @@ def read_schedule(
         revision=content.revision,
         jobs=content.jobs,
         runs=runs,
-        planned=tuple(_planned(run, content.jobs[run.job], node) for run in runs.values()),
+        planned=tuple(
+            PlannedRun.of(content.jobs[run.job].spec, run, run=run.id, is_client=run.client == node)
+            for run in runs.values()
+        ),
         policy=content.policy,
         mode=content.scavenger_mode,
         settings=content.settings,
@@ -103,19 +106,3 @@ def load_stored(orders_key: bytes, node: str, text: str | None) -> Schedule:
         return read_schedule(orders_key, node, body, signature)
     except (InputError, ValueError, TypeError):
         return Schedule()
-
-
-def _planned(run: ScheduledRun, job: ScheduledJob, node: str) -> PlannedRun:
-    """Convert a run in a schedule to the form that `deciding` uses."""
-    return PlannedRun(
-        run=run.id,
-        job=run.job,
-        kind=job.spec.when.kind,
-        is_overhead=job.spec.overhead,
-        is_client=run.client == node,
-        start_ns=run.start_ns,
-        end_ns=run.end_ns,
-        length_ns=job.spec.length_ns,
-        state=run.state,
-        after=run.after,
-    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from skyhop.telemetry.fields import Sample
@@ -94,19 +95,7 @@ class TriggerRuns:
 
 
 def _next(before: LocalRun, now_ns: int, end_ns: int) -> LocalRun:
-    """Return the next run of a trigger, which waits in the rest of the window."""
-    return LocalRun(
-        run=new_id(now_ns),
-        side=Side.CLIENT,
-        state=State.ARMED,
-        job=before.job,
-        spec=before.spec,
-        start_ns=now_ns,
-        end_ns=end_ns,
-        client=before.client,
-        server=before.server,
-        server_address=before.server_address,
-        files=before.files,
-        after=before.run,
-        is_made=True,
+    """Return the next run of a trigger, which waits, as `before` did, in the rest of the window."""
+    return replace(
+        before, run=new_id(now_ns), start_ns=now_ns, end_ns=end_ns, after=before.run, is_made=True
     )

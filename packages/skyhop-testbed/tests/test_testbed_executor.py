@@ -406,7 +406,7 @@ def test_a_killed_executor_leaves_nothing_and_is_never_repeated(
 
 def _kill_at(executor: subprocess.Popen[bytes], directory: Path, moment: str) -> None:
     def reached() -> bool:
-        return any(step["step"] == moment for step in read_journal(directory))
+        return any(step.step == moment for step in read_journal(directory))
 
     if moment == "any":
         time.sleep(random.uniform(0.0, 0.3))
@@ -443,7 +443,7 @@ def test_a_journal_that_was_cut_off_still_says_what_it_says(tmp_path: Path) -> N
     assert has_started(tmp_path)
     journal = Journal(tmp_path)
     journal.add(3, Step.FINISHED)
-    assert [step["step"] for step in read_journal(tmp_path)] == ["started", "finished"]
+    assert [step.step for step in read_journal(tmp_path)] == ["started", "finished"]
     with (tmp_path / "lock").open() as lock, pytest.raises(BlockingIOError):
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
 

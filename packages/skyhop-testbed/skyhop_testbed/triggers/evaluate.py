@@ -15,10 +15,10 @@ import json
 import math
 import operator
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypedDict
 
 from skyhop.errors import InputError
 from skyhop.telemetry.fields import Field, Sample, Type, Value, field_value
@@ -91,7 +91,7 @@ class Evaluation:
         """Whether the trigger fired, so that a run starts."""
         return self.outcome is Outcome.FIRED
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> Mapping[str, object]:
         """Return the JSON form that logs and messages contain."""
         return {
             "at_ns": self.at_ns,
@@ -100,6 +100,17 @@ class Evaluation:
             "outcome": self.outcome.value,
             "why": self.why,
         }
+
+
+class TriggerState(TypedDict):
+    """State of a trigger's evaluation, which a restarted agent restores."""
+
+    expression: str
+    edge: Mapping[str, int | bool | None]
+    random: Mapping[str, Sequence[int]]
+    """Number of events so far, and time of the next, by the index of each `random`."""
+    fields: Mapping[str, Sequence[Sequence[int | float | str]]]
+    """Time and value of the updates of each field, by its name."""
 
 
 class Trigger:
@@ -198,7 +209,7 @@ class Trigger:
         edge.fired_ns, edge.fired = now_ns, edge.fired + 1
         return Outcome.FIRED, ""
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> TriggerState:
         """Return the state of the evaluation, so that a restarted agent can restore it."""
         return {
             "expression": self.expression,
@@ -249,7 +260,7 @@ class _Edge:
     fired_ns: int | None = None
     fired: int = 0
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> Mapping[str, int | bool | None]:
         return dict(vars(self))
 
     @classmethod

@@ -106,19 +106,17 @@ def table_of(samples: Sequence[Sample], names: Iterable[str] | None = None) -> p
 
 
 def merge_by_time(tables: Sequence[pa.Table]) -> pa.Table:
-    """Merge tables of the same columns into one, sorted by time, with one row per time.
+    """Merge tables into one, sorted by time, with one row per time and null in missing columns.
 
-    If several rows have the same time, each column takes its last value that is not null.
+    If several rows have the same time, each column takes its last value that is not null. The first
+    column of each table is `time_ns`.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    rows = pa.concat_tables(tables)
-    names = rows.schema.names
+    rows = pa.concat_tables(tables, promote_options="default")
     if pc.count_distinct(rows[TIME]).as_py() < rows.num_rows:
-        known = pc.ScalarAggregateOptions(skip_nulls=True, min_count=1)
-        last = [(name, "last", known) for name in names if name != TIME]
-        rows = rows.group_by(TIME, use_threads=False).aggregate(last)
-        rows = rows.rename_columns([name.removesuffix("_last") for name in rows.schema.names])
-        rows = rows.select(names)
-    return rows.take(pc.sort_indices(rows, sort_keys=[(TIME, "ascending")]))
+        names = rows.column_names
+        last = [(name, "last") for name in names if name != TIME]
+        rows = rows.group_by(TIME, use_threads=False).aggregate(last).rename_columns(names)
+    return rows.sort_by(TIME)

@@ -5,7 +5,7 @@ The module needs pyarrow only, so that services that store telemetry need not lo
 
 from __future__ import annotations
 
-import math
+import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
@@ -15,8 +15,7 @@ from skyhop.telemetry.fields import BY_NAME, FIELDS, TIME, Sample, Type, Value
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_END_OF_TIME_NS = 2**63
-_LARGEST = 2**63
+_INT64_END = 2**63
 
 
 def time_of(sample: Sample) -> int:
@@ -35,7 +34,7 @@ def checked(sample: Sample) -> Sample:
         InputError: the sample has no time, an unknown field, or a value of a wrong type.
     """
     time_ns = sample.get(TIME)
-    if type(time_ns) is not int or not 0 <= time_ns < _END_OF_TIME_NS:
+    if type(time_ns) is not int or not 0 <= time_ns < _INT64_END:
         raise InputError(f'telemetry: {TIME}: expected nanoseconds since 1970, not "{time_ns}"')
     values: Sample = {TIME: time_ns}
     for name, value in sample.items():
@@ -64,18 +63,10 @@ def checked_value(name: str, value: Value) -> Value:
         return value
     if isinstance(value, int | float) and not isinstance(value, bool):
         if field.type is Type.NUMBER:
-            return _finite(value)
-        if field.type is Type.INTEGER and value == value // 1 and abs(value) < _LARGEST:
+            return float(value) if abs(value) <= sys.float_info.max else None
+        if field.type is Type.INTEGER and value == value // 1 and abs(value) < _INT64_END:
             return int(value)
     raise InputError(f'telemetry: {name}: expected a value of type {field.type}, not "{value}"')
-
-
-def _finite(value: float) -> float | None:
-    try:
-        number = float(value)
-    except OverflowError:
-        return None
-    return number if math.isfinite(number) else None
 
 
 def schema(names: Iterable[str] | None = None) -> pa.Schema:

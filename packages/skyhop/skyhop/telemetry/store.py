@@ -57,12 +57,7 @@ class Telemetry(ABC):
 
     @abstractmethod
     def days(self, node: str) -> list[date]:
-        """Return the days (UTC) for which a node has telemetry, earliest first.
-
-        Raises:
-            InputError: there is no such node, or the file is damaged.
-            RunError: the file cannot be read.
-        """
+        """Return the days (UTC) for which a node has telemetry, earliest first."""
 
     @abstractmethod
     def _tables(

@@ -92,6 +92,7 @@ class Telemetry(ABC):
             RunError: a file cannot be read.
         """
         import polars as pl
+        import pyarrow as pa
 
         names = [field.name for field in FIELDS] if fields is None else list(dict.fromkeys(fields))
         for name in names:
@@ -101,8 +102,9 @@ class Telemetry(ABC):
                 )
         if step_ns is not None and step_ns <= 0:
             raise InputError("telemetry: the step has to be longer than 0")
-        # The empty table has all columns, in their order.
-        found = [("", schema(names).empty_table()), *self._tables(nodes, names, (from_ns, to_ns))]
+        # The empty table has all columns, in their order (pyarrow's `empty_table` loads pandas).
+        empty = pa.Table.from_batches([], schema(names))
+        found = [("", empty), *self._tables(nodes, names, (from_ns, to_ns))]
         frames = [
             pl.DataFrame(pl.from_arrow(table)).select(pl.lit(node).alias("node"), pl.all())
             for node, table in found
@@ -394,6 +396,9 @@ def _trying(what: str, place: Path) -> Iterator[None]:
 def _locked(journal: Path, mode: Literal["ab+", "rb+"]) -> Iterator[io.FileIO]:
     """Open a journal with an exclusive lock; again if it is folded and deleted meanwhile."""
     while True:
+        if mode == "ab+":
+            # Another process may delete the node meanwhile.
+            _make(journal.parent)
         with journal.open(mode, buffering=0) as stream:
             fcntl.flock(stream, fcntl.LOCK_EX)
             if os.fstat(stream.fileno()).st_nlink > 0:
@@ -403,7 +408,6 @@ def _locked(journal: Path, mode: Literal["ab+", "rb+"]) -> Iterator[io.FileIO]:
 
 def _write_lines(journal: Path, lines: bytes) -> None:
     """Append lines to a journal; on failure remove the lines that were already written."""
-    _make(journal.parent)
     with _trying("write", journal), _locked(journal, "ab+") as stream:
         end = stream.seek(0, os.SEEK_END)
         # End the partial line that a killed process may have left.
@@ -445,7 +449,7 @@ def _read_day(file: Path, names: Sequence[str]) -> pa.Table:
 
     content = _content(file)
     if content is None:
-        return schema(()).empty_table()
+        return pa.Table.from_batches([], schema(()))
     columns = schema(names)
     try:
         rows = tables.read_table(pa.BufferReader(content), columns.names, tables.MOST_BYTES)

@@ -9,6 +9,8 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import date
 from pathlib import Path
 
@@ -30,6 +32,19 @@ DAY = 20_000 * DAY_NS
 
 def sample(second: float, **values: Value) -> Sample:
     return {TIME: DAY + int(second * S), **values}
+
+
+@contextmanager
+def full_disk() -> Iterator[None]:
+    """Make writes beyond 8 kB of a file fail, as on a full disk."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (8192, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
 
 
 def test_what_was_appended_is_read_by_node_time_and_field(tmp_path: Path) -> None:
@@ -235,15 +250,9 @@ def test_writers_folders_and_readers_do_not_lose_each_others(tmp_path: Path) -> 
 def test_a_full_disk_is_one_line_and_costs_nothing_that_was_there(tmp_path: Path) -> None:
     store = Store(tmp_path)
     store.append("a", [sample(n, tilt=float(n)) for n in range(100)])
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (8192, before[1]))
-    try:
-        with pytest.raises(RunError, match=r"2024-10-04\.jsonl: cannot write: ") as raised:
-            store.append("a", [sample(n, tilt=float(n)) for n in range(100, 1000)])
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-        signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+    cannot_write = r"2024-10-04\.jsonl: cannot write: "
+    with full_disk(), pytest.raises(RunError, match=cannot_write) as raised:
+        store.append("a", [sample(n, tilt=float(n)) for n in range(100, 1000)])
     assert "\n" not in str(raised.value)
     assert store.read().height == 100
     store.append("a", [sample(100, tilt=0.0)])
@@ -254,15 +263,8 @@ def test_a_disk_that_is_too_full_to_tidy_up_costs_nothing_either(tmp_path: Path)
     store = Store(tmp_path)
     draw = random.Random(17)
     store.append("a", [sample(n, tilt=draw.random()) for n in range(2000)])
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (8192, before[1]))
-    try:
-        with pytest.raises(RunError, match=r"2024-10-04\.parquet: "):
-            store.close()
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-        signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+    with full_disk(), pytest.raises(RunError, match=r"2024-10-04\.parquet: "):
+        store.close()
     assert store.read().height == 2000
     store.close()
     assert [file.name for file in (tmp_path / "a").iterdir()] == ["2024-10-04.parquet"]

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from skyhop.analysis.orientation import Orientation
     from skyhop.analysis.spikes import Series, Spikes
     from skyhop.telemetry.fields import Sample
+    from skyhop.telemetry.store import Telemetry
 
 HELP = """\
 Telemetry of terminals: import it, show it, analyse its latency, convert it to paths.
@@ -558,7 +559,7 @@ def _chunks(samples: Iterator[Sample]) -> Iterator[list[Sample]]:
         yield chunk
 
 
-def _days(store: Any, nodes: Sequence[str] | None) -> Iterator[dict[str, Any]]:
+def _days(store: Telemetry, nodes: Sequence[str] | None) -> Iterator[dict[str, Any]]:
     from skyhop.telemetry.fields import TIME
 
     for node in nodes or store.nodes():

@@ -5,7 +5,7 @@ The module needs pyarrow only, so that services that store telemetry need not lo
 
 from __future__ import annotations
 
-import math
+import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
@@ -15,8 +15,7 @@ from skyhop.telemetry.fields import BY_NAME, FIELDS, TIME, Sample, Type, Value
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_END_OF_TIME_NS = 2**63
-_LARGEST = 2**63
+_INT64_END = 2**63
 
 
 def time_of(sample: Sample) -> int:
@@ -35,7 +34,7 @@ def checked(sample: Sample) -> Sample:
         InputError: the sample has no time, an unknown field, or a value of a wrong type.
     """
     time_ns = sample.get(TIME)
-    if type(time_ns) is not int or not 0 <= time_ns < _END_OF_TIME_NS:
+    if type(time_ns) is not int or not 0 <= time_ns < _INT64_END:
         raise InputError(f'telemetry: {TIME}: expected nanoseconds since 1970, not "{time_ns}"')
     values: Sample = {TIME: time_ns}
     for name, value in sample.items():
@@ -64,18 +63,10 @@ def checked_value(name: str, value: Value) -> Value:
         return value
     if isinstance(value, int | float) and not isinstance(value, bool):
         if field.type is Type.NUMBER:
-            return _finite(value)
-        if field.type is Type.INTEGER and value == value // 1 and abs(value) < _LARGEST:
+            return float(value) if abs(value) <= sys.float_info.max else None
+        if field.type is Type.INTEGER and value == value // 1 and abs(value) < _INT64_END:
             return int(value)
     raise InputError(f'telemetry: {name}: expected a value of type {field.type}, not "{value}"')
-
-
-def _finite(value: float) -> float | None:
-    try:
-        number = float(value)
-    except OverflowError:
-        return None
-    return number if math.isfinite(number) else None
 
 
 def schema(names: Iterable[str] | None = None) -> pa.Schema:
@@ -106,19 +97,17 @@ def table_of(samples: Sequence[Sample], names: Iterable[str] | None = None) -> p
 
 
 def merge_by_time(tables: Sequence[pa.Table]) -> pa.Table:
-    """Merge tables of the same columns into one, sorted by time, with one row per time.
+    """Merge tables into one, sorted by time, with one row per time and null in missing columns.
 
-    If several rows have the same time, each column takes its last value that is not null.
+    If several rows have the same time, each column takes its last value that is not null. The first
+    column of each table is `time_ns`.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    rows = pa.concat_tables(tables)
-    names = rows.schema.names
+    rows = pa.concat_tables(tables, promote_options="default")
     if pc.count_distinct(rows[TIME]).as_py() < rows.num_rows:
-        known = pc.ScalarAggregateOptions(skip_nulls=True, min_count=1)
-        last = [(name, "last", known) for name in names if name != TIME]
-        rows = rows.group_by(TIME, use_threads=False).aggregate(last)
-        rows = rows.rename_columns([name.removesuffix("_last") for name in rows.schema.names])
-        rows = rows.select(names)
-    return rows.take(pc.sort_indices(rows, sort_keys=[(TIME, "ascending")]))
+        names = rows.column_names
+        last = [(name, "last") for name in names if name != TIME]
+        rows = rows.group_by(TIME, use_threads=False).aggregate(last).rename_columns(names)
+    return rows.sort_by(TIME)

@@ -1,12 +1,12 @@
 """Storage of telemetry: a Parquet file per node and day, DIR/NODE/YYYY-MM-DD.parquet.
 
 New samples are appended to the day's journal (YYYY-MM-DD.jsonl in the same directory), a line per
-sample. To fold a journal is to merge its lines into the day's Parquet file. `tidy` folds a journal
-that has grown large or whose day is over, and `close` folds all journals. A line without its
-newline is ignored, files are replaced atomically, and a journal is deleted only after the Parquet
-file is written: a killed process loses at most the lines that it had not written. A lock on the
-journal serialises writers. Readers take no lock: they read the journal before the Parquet file, so
-that they miss no line that is folded in between.
+sample. To fold a journal is to merge its lines into the day's Parquet file. `tidy` folds journals
+that have grown large or whose day is over, and `close` folds all journals. A partial line is
+ignored, files are replaced atomically, and a journal is deleted only after the Parquet file is
+written: a killed process loses at most the lines that it had not written. A lock on the journal
+serialises writers. Readers take no lock: they read the journal before the Parquet file, so that
+they miss no line that is folded in between.
 """
 
 from __future__ import annotations
@@ -17,14 +17,16 @@ import json
 import os
 import re
 import shutil
+from abc import ABC, abstractmethod
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from skyhop import tables
-from skyhop.errors import InputError, RunError
+from skyhop.errors import InputError, RunError, SkyhopError
 from skyhop.telemetry import maps
 from skyhop.telemetry.columns import checked, merge_by_time, schema, table_of, time_of
 from skyhop.telemetry.fields import BY_NAME, FIELDS, TIME, Sample, Type
@@ -42,9 +44,80 @@ _LARGE_JOURNAL = 4 << 20
 _ROWS_TO_JUDGE = 4096
 _PARQUET = b"PAR1"
 """Magic number at the beginning of a Parquet file."""
+_Period = tuple[int | None, int | None]
+"""Start (included) and end (excluded) in ns since 1970; None for no limit."""
 
 
-class Store:
+class Telemetry(ABC):
+    """Telemetry that can be read: a directory of several nodes, or one file of one node."""
+
+    @abstractmethod
+    def nodes(self) -> list[str]:
+        """Return the names of the nodes that have telemetry, sorted."""
+
+    @abstractmethod
+    def days(self, node: str) -> list[date]:
+        """Return the days (UTC) for which a node has telemetry, earliest first."""
+
+    @abstractmethod
+    def _tables(
+        self, nodes: Sequence[str] | None, names: Sequence[str], period: _Period
+    ) -> Iterator[tuple[str, pa.Table]]:
+        """Yield nodes and tables of their rows, by time: at least the stored rows of the period.
+
+        A table has `time_ns`, and may lack others of the columns `names`.
+        """
+
+    def read(
+        self,
+        nodes: Sequence[str] | None = None,
+        fields: Sequence[str] | None = None,
+        from_ns: int | None = None,
+        to_ns: int | None = None,
+        step_ns: int | None = None,
+    ) -> pl.DataFrame:
+        """Return samples as a frame: `node`, `time_ns`, and a column per field.
+
+        Args:
+            nodes: the nodes, in the order of the result; all by default.
+            fields: the fields, in the order of columns; all by default.
+            from_ns: start of the period in ns since 1970, included.
+            to_ns: end of the period in ns since 1970, excluded.
+            step_ns: length of intervals in ns. Each interval becomes one row with its start as
+                `time_ns`: a number is the mean, a value of another type is the last known one.
+
+        Raises:
+            InputError: there is no such field or node, the step is not positive, or a file is
+                damaged.
+            RunError: a file cannot be read.
+        """
+        import polars as pl
+        import pyarrow as pa
+
+        names = [field.name for field in FIELDS] if fields is None else list(dict.fromkeys(fields))
+        for name in names:
+            if name not in BY_NAME:
+                raise InputError(
+                    f'telemetry: there is no field "{name}": see skyhop docs telemetry-fields'
+                )
+        if step_ns is not None and step_ns <= 0:
+            raise InputError("telemetry: the step has to be longer than 0")
+        # The empty table has all columns, in their order (pyarrow's `empty_table` loads pandas).
+        empty = pa.Table.from_batches([], schema(names))
+        found = [("", empty), *self._tables(nodes, names, (from_ns, to_ns))]
+        frames = [
+            pl.DataFrame(pl.from_arrow(table)).select(pl.lit(node).alias("node"), pl.all())
+            for node, table in found
+        ]
+        frame = pl.concat(frames, how="diagonal")
+        if from_ns is not None:
+            frame = frame.filter(pl.col(TIME) >= from_ns)
+        if to_ns is not None:
+            frame = frame.filter(pl.col(TIME) < to_ns)
+        return frame if step_ns is None else _stepped(frame, step_ns)
+
+
+class Store(Telemetry):
     """Telemetry of nodes in a directory, which is created if it is missing.
 
     Any number of threads and processes may append and read.
@@ -73,92 +146,47 @@ class Store:
             RunError: writing fails, for example because the disk is full. Earlier samples are kept;
                 some of the new samples may have been stored. Append all of the new samples again.
         """
-        days: dict[date, list[Sample]] = {}
+        lines: dict[date, list[str]] = defaultdict(list)
         for sample in map(checked, samples):
-            days.setdefault(_day_of(time_of(sample)), []).append(sample)
+            line = json.dumps(sample, separators=(",", ":"))
+            lines[_day_of(time_of(sample))].append(f"{line}\n")
         place = self._directory_of(node)
-        if days:
-            _make(place)
-        for day, of_day in days.items():
-            lines = "".join(json.dumps(s, separators=(",", ":")) + "\n" for s in of_day)
-            _write_lines(place / f"{day}{_JOURNAL}", lines.encode())
+        for day, of_day in lines.items():
+            _write_lines(place / f"{day}{_JOURNAL}", "".join(of_day).encode())
 
-    def tidy(self, now_ns: int, only: str | None = None) -> bool:
-        """Fold one journal that is large or whose day is over; return whether one was due.
+    def tidy(self, now_ns: int | None = None) -> int:
+        """Fold the journals that are large or whose day is over; return how many there were.
 
         A day at 1 Hz takes half a second and 200 MB, pyarrow included; services leave it to
         `tidying.tidy_in_subprocess`.
 
         Args:
-            now_ns: current time, UTC in ns since 1970.
-            only: name of a node, to fold journals of this node only.
+            now_ns: current time, UTC in ns since 1970; by default all journals are folded.
 
         Raises:
-            InputError: the day's file is damaged.
-            RunError: the day's file cannot be written; the journal is kept.
+            InputError: a day's file is damaged. The other journals are folded.
+            RunError: a day's file cannot be written; its journal is kept. The others are folded.
         """
-        today = _day_of(now_ns)
-        for node, day, journal in self._journals():
-            if only not in (None, node):
-                continue
-            # Wait a minute past midnight for the day's last samples to arrive.
-            if day < _day_of(now_ns - 60 * 10**9) or (
-                day <= today and _size(journal) > _LARGE_JOURNAL
-            ):
-                self._fold(node, day)
-                return True
-        return False
+        folded, failures = 0, []
+        for node in self.nodes():
+            for day, file in _files(self._directory_of(node)):
+                if file.suffix == _JOURNAL and (now_ns is None or _is_due(day, file, now_ns)):
+                    try:
+                        self._fold(node, day)
+                    except SkyhopError as error:
+                        failures.append(error)
+                    folded += 1
+        if failures:
+            raise failures[0]
+        return folded
 
     def close(self) -> None:
         """Fold all journals; the store can be used again.
 
         Raises:
-            InputError: a day's file is damaged.
-            RunError: a day's file cannot be written; its journal is kept.
+            InputError, RunError: as for `tidy`.
         """
-        for node, day, _ in list(self._journals()):
-            self._fold(node, day)
-
-    def read(
-        self,
-        nodes: Sequence[str] | None = None,
-        fields: Sequence[str] | None = None,
-        from_ns: int | None = None,
-        to_ns: int | None = None,
-        step_ns: int | None = None,
-    ) -> pl.DataFrame:
-        """Return samples as a frame: `node`, `time_ns`, and a column per field.
-
-        Args:
-            nodes: the nodes, in the order of the result; all by default.
-            fields: the fields, in the order of columns; all by default.
-            from_ns: start of the period in ns since 1970, included.
-            to_ns: end of the period in ns since 1970, excluded.
-            step_ns: length of intervals in ns. Each interval becomes one row with its start as
-                `time_ns`: a number is the mean, a value of another type is the last known one.
-
-        Raises:
-            InputError: there is no such field or node, the step is not positive, or a file is
-                damaged.
-            RunError: a file cannot be read.
-        """
-        import polars as pl
-
-        names = _names(fields, step_ns)
-        frames = []
-        for node in self.nodes() if nodes is None else dict.fromkeys(nodes):
-            for day in self.days(node):
-                begin_ns = _begin_ns(day)
-                if (to_ns is not None and begin_ns >= to_ns) or (
-                    from_ns is not None and begin_ns + DAY_NS <= from_ns
-                ):
-                    continue
-                of_day = pl.DataFrame(pl.from_arrow(self._day(node, day, names)))
-                frames.append(of_day.select(pl.lit(node).alias("node"), pl.all()))
-        if not frames:
-            empty = pl.DataFrame(pl.from_arrow(schema(names).empty_table()))
-            frames.append(empty.select(pl.lit("").alias("node"), pl.all()))
-        return _chosen(pl.concat(frames), from_ns, to_ns, step_ns)
+        self.tidy()
 
     def nodes(self) -> list[str]:
         """Return the names of the nodes that have telemetry, sorted."""
@@ -209,11 +237,8 @@ class Store:
             RunError: the telemetry cannot be removed.
         """
         place = self._directory_of(node)
-        try:
-            with suppress(FileNotFoundError):
-                shutil.rmtree(place)
-        except OSError as error:
-            raise RunError(f"{place}: cannot remove: {error.strerror}") from None
+        with _trying("remove", place), suppress(FileNotFoundError):
+            shutil.rmtree(place)
 
     def expire(self, before_ns: int) -> int:
         """Remove the files of days that ended before a time; return the number of removed files.
@@ -223,12 +248,10 @@ class Store:
         """
         removed = 0
         for node in self.nodes():
-            for day, file in list(_files(self._directory_of(node))):
+            for day, file in _files(self._directory_of(node)):
                 if _begin_ns(day) + DAY_NS <= before_ns:
-                    try:
+                    with _trying("remove", file):
                         file.unlink(missing_ok=True)
-                    except OSError as error:
-                        raise RunError(f"{file}: cannot remove: {error.strerror}") from None
                     removed += 1
         return removed
 
@@ -240,45 +263,55 @@ class Store:
             )
         return self.directory / node
 
-    def _journals(self) -> Iterator[tuple[str, date, Path]]:
-        for node in self.nodes():
-            for day, file in _files(self._directory_of(node)):
-                if file.suffix == _JOURNAL:
-                    yield node, day, file
+    def _tables(
+        self, nodes: Sequence[str] | None, names: Sequence[str], period: _Period
+    ) -> Iterator[tuple[str, pa.Table]]:
+        from_ns, to_ns = period
+        for node in self.nodes() if nodes is None else dict.fromkeys(nodes):
+            for day in self.days(node):
+                begin_ns = _begin_ns(day)
+                if (to_ns is None or begin_ns < to_ns) and (
+                    from_ns is None or begin_ns + DAY_NS > from_ns
+                ):
+                    yield node, self._day(node, day, names)
 
     def _day(self, node: str, day: date, names: Sequence[str]) -> pa.Table:
         """Return a day's rows by time; it reads the journal first (see the module's docstring)."""
-        place = self._directory_of(node)
-        with suppress(FileNotFoundError):
-            lines = (place / f"{day}{_JOURNAL}").read_bytes()
-            new = table_of(_samples(lines), names)
-            return merge_by_time([_read_day(place / f"{day}{_FOLDED}", names), new])
-        return _read_day(place / f"{day}{_FOLDED}", names)
+        file = self._directory_of(node) / f"{day}{_FOLDED}"
+        new = _samples(_content(file.with_suffix(_JOURNAL)) or b"")
+        rows = _read_day(file, names)
+        return merge_by_time([rows, table_of(new, names)]) if new else rows
 
     def _fold(self, node: str, day: date) -> None:
         """Merge the journal of a day into the day's file, and delete the journal."""
         import pyarrow as pa
+        import pyarrow.compute as pc
 
         from skyhop.data.files import write_file
 
-        place = self._directory_of(node)
-        journal, file = place / f"{day}{_JOURNAL}", place / f"{day}{_FOLDED}"
-        with _locked(journal, create=False) as stream:
-            if stream is None:
-                return
-            new = _samples(stream.read())
-            known = _column_names(file).union(*new)
-            names = [field.name for field in FIELDS if field.name in known]
-            rows = _read_day(file, names)
+        file = self._directory_of(node) / f"{day}{_FOLDED}"
+        journal = file.with_suffix(_JOURNAL)
+        with (
+            _trying("fold", journal),
+            suppress(FileNotFoundError),
+            _locked(journal, "rb+") as lines,
+        ):
+            new = _samples(lines.read())
+            added = table_of(new, {name for sample in new for name in sample} - {TIME})
+            rows = _read_day(file, list(BY_NAME))
             # New samples are usually later than all rows: merge only rows from the first one on.
-            before, after = _split_at(rows, min(map(time_of, new), default=0))
-            rows = pa.concat_tables([before, merge_by_time([after, table_of(new, names)])])
-            write_file(file, _parquet(rows))
+            first_ns = min(map(time_of, new), default=0)
+            count = pc.sum(pc.less(rows[TIME], first_ns)).as_py() or 0
+            parts = [rows.slice(0, count), merge_by_time([rows.slice(count), added])]
+            write_file(file, _parquet(pa.concat_tables(parts, promote_options="default")))
             journal.unlink()
 
 
-class TelemetryFile:
-    """Telemetry of one node in a Parquet file (such as a run's); it is read like a `Store`.
+class TelemetryFile(Telemetry):
+    """Telemetry of one node in a Parquet file (such as a run's).
+
+    The file does not name its node: `read` uses the node's name that it is given, or else the
+    file's name.
 
     Args:
         file: the file, which has `time_ns` and any of the fields; other columns are ignored.
@@ -286,33 +319,6 @@ class TelemetryFile:
 
     def __init__(self, file: Path) -> None:
         self._file = file
-
-    def read(
-        self,
-        nodes: Sequence[str] | None = None,
-        fields: Sequence[str] | None = None,
-        from_ns: int | None = None,
-        to_ns: int | None = None,
-        step_ns: int | None = None,
-    ) -> pl.DataFrame:
-        """Return samples as a frame, as `Store.read` does.
-
-        The file does not name its node: the frame has the node in `nodes`, by default the file's
-        name.
-
-        Raises:
-            InputError: there is no such field, the step is not positive, several nodes are given,
-                or the file is not telemetry.
-            RunError: the file cannot be read.
-        """
-        import polars as pl
-
-        if nodes is not None and len(nodes) > 1:
-            raise InputError(f"{self._file}: is of one node: name one with --node")
-        node = nodes[0] if nodes else self.nodes()[0]
-        rows = merge_by_time([_read_day(self._file, _names(fields, step_ns))])
-        frame = pl.DataFrame(pl.from_arrow(rows)).select(pl.lit(node).alias("node"), pl.all())
-        return _chosen(frame, from_ns, to_ns, step_ns)
 
     def nodes(self) -> list[str]:
         """Return the default name of the file's node: the file's name without its suffix."""
@@ -328,8 +334,16 @@ class TelemetryFile:
         times = self.read(fields=())[TIME].to_list()
         return sorted(set(map(_day_of, times)))
 
+    def _tables(
+        self, nodes: Sequence[str] | None, names: Sequence[str], _period: _Period
+    ) -> Iterator[tuple[str, pa.Table]]:
+        if nodes is not None and len(nodes) > 1:
+            raise InputError(f"{self._file}: is of one node: name one with --node")
+        node = nodes[0] if nodes else self.nodes()[0]
+        yield node, merge_by_time([_read_day(self._file, names)])
 
-def open_telemetry(place: Path) -> Store | TelemetryFile:
+
+def open_telemetry(place: Path) -> Telemetry:
     """Open a telemetry directory, or a Parquet file of telemetry, for reading.
 
     Raises:
@@ -356,31 +370,6 @@ def is_telemetry_file(file: Path) -> bool:
         return False
 
 
-def _names(fields: Sequence[str] | None, step_ns: int | None) -> list[str]:
-    """Return the names of the requested fields, by default all; check the names and the step."""
-    names = [field.name for field in FIELDS] if fields is None else list(dict.fromkeys(fields))
-    for name in names:
-        if name not in BY_NAME:
-            raise InputError(
-                f'telemetry: there is no field "{name}": see skyhop docs telemetry-fields'
-            )
-    if step_ns is not None and step_ns <= 0:
-        raise InputError("telemetry: the step has to be longer than 0")
-    return names
-
-
-def _chosen(
-    frame: pl.DataFrame, from_ns: int | None, to_ns: int | None, step_ns: int | None
-) -> pl.DataFrame:
-    import polars as pl
-
-    if from_ns is not None:
-        frame = frame.filter(pl.col(TIME) >= from_ns)
-    if to_ns is not None:
-        frame = frame.filter(pl.col(TIME) < to_ns)
-    return frame if step_ns is None else _stepped(frame, step_ns)
-
-
 def _stepped(frame: pl.DataFrame, step_ns: int) -> pl.DataFrame:
     import polars as pl
 
@@ -395,60 +384,42 @@ def _stepped(frame: pl.DataFrame, step_ns: int) -> pl.DataFrame:
 
 
 @contextmanager
-def _locked(journal: Path, *, create: bool) -> Iterator[io.FileIO | None]:
-    """Open a journal with an exclusive lock; yield None if it does not exist.
+def _trying(what: str, place: Path) -> Iterator[None]:
+    """Convert an OSError to a RunError, such as "PLACE: cannot read: Permission denied"."""
+    try:
+        yield
+    except OSError as error:
+        raise RunError(f"{place}: cannot {what}: {error.strerror}") from None
 
-    If the journal is folded and deleted while this waits for the lock, it is opened again.
-    """
+
+@contextmanager
+def _locked(journal: Path, mode: Literal["ab+", "rb+"]) -> Iterator[io.FileIO]:
+    """Open a journal with an exclusive lock; again if it is folded and deleted meanwhile."""
     while True:
-        try:
-            flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-            stream = io.FileIO(os.open(journal, flags, 0o644), "r+")
-        except FileNotFoundError:
-            if create:
-                _make(journal.parent)
-                continue
-            yield None
-            return
-        except OSError as error:
-            raise RunError(f"{journal}: cannot write: {error.strerror}") from None
-        with stream:
+        if mode == "ab+":
+            # Another process may delete the node meanwhile.
+            _make(journal.parent)
+        with journal.open(mode, buffering=0) as stream:
             fcntl.flock(stream, fcntl.LOCK_EX)
-            if os.fstat(stream.fileno()).st_nlink == 0:
-                continue
-            yield stream
-            return
+            if os.fstat(stream.fileno()).st_nlink > 0:
+                yield stream
+                return
 
 
 def _write_lines(journal: Path, lines: bytes) -> None:
     """Append lines to a journal; on failure remove the lines that were already written."""
-    with _locked(journal, create=True) as stream:
-        assert stream is not None, "created if it was missing"
-        end = _end_of_lines(stream)
+    with _trying("write", journal), _locked(journal, "ab+") as stream:
+        end = stream.seek(0, os.SEEK_END)
+        # End the partial line that a killed process may have left.
+        if end > 0 and os.pread(stream.fileno(), 1, end - 1) != b"\n":
+            lines = b"\n" + lines
         try:
-            stream.truncate(end)
-            stream.seek(end)
-            written = 0
-            while written < len(lines):
-                written += stream.write(lines[written:]) or 0
-        except OSError as error:
+            while lines:
+                lines = lines[stream.write(lines) :]
+        except OSError:
             with suppress(OSError):
                 stream.truncate(end)
-            raise RunError(f"{journal}: cannot write: {error.strerror}") from None
-
-
-def _end_of_lines(stream: io.FileIO) -> int:
-    """Return the offset after the last complete line; a killed process may leave a partial one."""
-    size = stream.seek(0, os.SEEK_END)
-    end = size
-    while end > 0:
-        begin = max(end - 4096, 0)
-        stream.seek(begin)
-        found = stream.read(end - begin).rfind(b"\n")
-        if found >= 0:
-            return begin + found + 1
-        end = begin
-    return 0
+            raise
 
 
 def _samples(lines: bytes) -> list[Sample]:
@@ -460,60 +431,33 @@ def _samples(lines: bytes) -> list[Sample]:
     return samples
 
 
-def _column_names(file: Path) -> set[str]:
-    """Return the names of the columns in a day's file; empty if there is no file."""
-    with _opened(file) as content:
-        return set() if content is None else set(_names_in(content))
+def _content(file: Path) -> bytes | None:
+    """Return the content of a file; None if it does not exist."""
+    with _trying("read", file), suppress(FileNotFoundError):
+        return file.read_bytes()
+    return None
 
 
 def _read_day(file: Path, names: Sequence[str]) -> pa.Table:
-    """Return the rows of a day's file; an empty table if there is no file."""
+    """Return the rows of a day's file, with those columns of `names` that it has; none if missing.
+
+    Raises:
+        InputError: the file is damaged, or too large.
+        RunError: the file cannot be read.
+    """
     import pyarrow as pa
 
+    content = _content(file)
+    if content is None:
+        return pa.Table.from_batches([], schema(()))
     columns = schema(names)
-    with _opened(file) as content:
-        if content is None:
-            return columns.empty_table()
-        present = _names_in(content)
-        if TIME not in present:
+    try:
+        rows = tables.read_table(pa.BufferReader(content), columns.names, tables.MOST_BYTES)
+        if TIME not in rows.column_names:
             raise ValueError(f"it has no column {TIME}")
-        known = [name for name in columns.names if name in present]
-        rows = tables.read_table(content, known, tables.MOST_BYTES)
-        # Older files lack fields that were added later.
-        arrays = [
-            rows[column.name].cast(column.type)
-            if column.name in known
-            else pa.nulls(rows.num_rows, column.type)
-            for column in columns
-        ]
-        rows = pa.Table.from_arrays(arrays, schema=columns)
-        if rows[TIME].null_count:
-            raise ValueError("rows without a time")
-    return rows
-
-
-def _names_in(content: pa.BufferReader) -> list[str]:
-    import pyarrow.parquet as pq
-
-    names: list[str] = pq.ParquetFile(content).schema_arrow.names
-    content.seek(0)
-    return names
-
-
-@contextmanager
-def _opened(file: Path) -> Iterator[pa.BufferReader | None]:
-    """Yield the content of a day's file, None if it does not exist; convert errors to skyhop's."""
-    import pyarrow as pa
-
-    try:
-        content = file.read_bytes()
-    except FileNotFoundError:
-        yield None
-        return
-    except OSError as error:
-        raise RunError(f"{file}: cannot read: {error.strerror}") from None
-    try:
-        yield pa.BufferReader(content)
+        known = [column for column in columns if column.name in rows.column_names]
+        # The cast refuses rows without a time.
+        return rows.select([column.name for column in known]).cast(pa.schema(known))
     except tables.TooLargeError as error:
         raise InputError(f"{file}: {error}: move it away, or split it") from None
     except (pa.ArrowException, OSError, ValueError, KeyError) as error:
@@ -521,20 +465,13 @@ def _opened(file: Path) -> Iterator[pa.BufferReader | None]:
         raise InputError(f"{file}: is damaged ({why}): move it away, or delete it") from None
 
 
-def _split_at(rows: pa.Table, time_ns: int) -> tuple[pa.Table, pa.Table]:
-    """Split rows, which are sorted by time, into rows before `time_ns` and rows from it on."""
-    import pyarrow.compute as pc
-
-    count = pc.sum(pc.less(rows[TIME], time_ns)).as_py() or 0
-    return rows.slice(0, count), rows.slice(count)
-
-
 def _parquet(rows: pa.Table) -> bytes:
     """Return the content of a day's file, compressed, without columns that are all null."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    known = [n for n in rows.schema.names if n == TIME or rows[n].null_count < rows.num_rows]
+    known = [TIME]
+    known += [n for n in BY_NAME if n in rows.column_names and rows[n].null_count < rows.num_rows]
     rows = rows.select(known)
     few = [name for name in known if _has_few_values(rows[name])]
     numbers = [n for n in known if n not in few and rows.schema.field(n).type == pa.float64()]
@@ -565,6 +502,14 @@ def _has_few_values(column: pa.ChunkedArray) -> bool:
     return bool(pc.count_distinct(head).as_py() < len(head) / 8)
 
 
+def _is_due(day: date, journal: Path, now_ns: int) -> bool:
+    """Return whether a journal is large, or its day ended a minute ago, so that none is late."""
+    with suppress(FileNotFoundError):
+        is_large = journal.stat().st_size > _LARGE_JOURNAL
+        return day < _day_of(now_ns - 60 * 10**9) or (day <= _day_of(now_ns) and is_large)
+    return False
+
+
 def _files(place: Path) -> Iterator[tuple[date, Path]]:
     for file in _listed(place):
         if file.suffix in (_FOLDED, _JOURNAL) and _DAY.fullmatch(file.stem):
@@ -573,26 +518,14 @@ def _files(place: Path) -> Iterator[tuple[date, Path]]:
 
 
 def _listed(place: Path) -> list[Path]:
-    try:
+    with _trying("read", place), suppress(FileNotFoundError):
         return sorted(place.iterdir())
-    except FileNotFoundError:
-        return []
-    except OSError as error:
-        raise RunError(f"{place}: cannot read: {error.strerror}") from None
+    return []
 
 
 def _make(place: Path) -> None:
-    try:
+    with _trying("make it", place):
         place.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise RunError(f"{place}: cannot make it: {error.strerror}") from None
-
-
-def _size(file: Path) -> int:
-    try:
-        return file.stat().st_size
-    except FileNotFoundError:
-        return 0
 
 
 def _day_of(time_ns: int) -> date:
@@ -600,4 +533,4 @@ def _day_of(time_ns: int) -> date:
 
 
 def _begin_ns(day: date) -> int:
-    return (day - date(1970, 1, 1)) // timedelta(days=1) * DAY_NS
+    return (day - date(1970, 1, 1)).days * DAY_NS

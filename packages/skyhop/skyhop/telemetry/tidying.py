@@ -12,7 +12,7 @@ import sys
 import time
 from pathlib import Path
 
-from skyhop.errors import InputError, RunError, SkyhopError
+from skyhop.errors import RunError, SkyhopError
 from skyhop.telemetry.store import Store
 
 _LONGEST_S = 600.0
@@ -36,22 +36,8 @@ def tidy_in_subprocess(directory: Path) -> None:
         raise RunError(f"{directory}: cannot tidy up: {lines[-1]}")
 
 
-def main() -> None:
-    """Fold the journals of the store named on the command line; continue after a damaged file."""
-    store = Store(Path(sys.argv[1]))
-    now_ns, failures = time.time_ns(), []
-    for node in store.nodes():
-        try:
-            while store.tidy(now_ns, node):
-                pass
-        except (InputError, RunError) as error:
-            failures.append(str(error))
-    if failures:
-        sys.exit("\n".join(failures))
-
-
 if __name__ == "__main__":
     try:
-        main()
+        Store(Path(sys.argv[1])).tidy(time.time_ns())
     except SkyhopError as error:
         sys.exit(str(error))

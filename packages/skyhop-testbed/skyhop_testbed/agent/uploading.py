@@ -13,7 +13,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 from skyhop.errors import RunError
 from skyhop.telemetry import maps
@@ -38,6 +38,27 @@ _LEAST_PATIENCE_S = 60.0
 _TELEMETRY_PATIENCE_S = 120.0
 
 
+class ListedFile(TypedDict):
+    """File of an upload, as the manifest lists it."""
+
+    name: str
+    size: int
+    sha256: str
+
+
+class Manifest(TypedDict):
+    """Manifest of a run's side: its files, and how the run went."""
+
+    run: str
+    side: str
+    node: str
+    job: str
+    files: list[ListedFile]
+    clock_offset_ms: float | None
+    versions: dict[str, str]
+    result: object
+
+
 def send(node: Node, local_run: LocalRun, stopped: Callable[[], bool]) -> bool:
     """Upload the bytes that the orchestrator does not have yet; return whether all files are there.
 
@@ -49,7 +70,7 @@ def send(node: Node, local_run: LocalRun, stopped: Callable[[], bool]) -> bool:
     manifest = _manifest(node, local_run, directory)
     content = json.dumps(manifest, indent=1).encode()
     received = node.link.offsets(local_run.run, local_run.side.value)
-    left = sum(int(f["size"]) for f in manifest["files"]) - sum(received.values()) + len(content)
+    left = sum(f["size"] for f in manifest["files"]) - sum(received.values()) + len(content)
     patience_s = _LEAST_PATIENCE_S + max(0, left) * _SECONDS_PER_BYTE
     end_s = node.clock.monotonic_s() + patience_s
 
@@ -65,7 +86,7 @@ def send(node: Node, local_run: LocalRun, stopped: Callable[[], bool]) -> bool:
 
 
 def _pieces(
-    directory: Path, manifest: dict[str, Any], content: bytes, received: dict[str, int]
+    directory: Path, manifest: Manifest, content: bytes, received: dict[str, int]
 ) -> Iterator[tuple[str, int, bytes]]:
     """Yield file name, offset and data of the bytes that the orchestrator does not have yet.
 
@@ -93,10 +114,10 @@ def _open_listed(directory: Path, name: str) -> int:
     return keep.open_kept(directory / WORK, name)
 
 
-def _manifest(node: Node, local_run: LocalRun, directory: Path) -> dict[str, Any]:
+def _manifest(node: Node, local_run: LocalRun, directory: Path) -> Manifest:
     """Return the manifest; the first call decides which files it lists and writes `upload.json`."""
     try:
-        decided: dict[str, Any] = json.loads((directory / FILE).read_bytes())
+        decided: Manifest = json.loads((directory / FILE).read_bytes())
         return decided
     except (FileNotFoundError, ValueError):
         pass
@@ -108,8 +129,8 @@ def _manifest(node: Node, local_run: LocalRun, directory: Path) -> dict[str, Any
         _copy_map(node, directory / maps.FILE)
     for name in (*_outputs(directory), *_OF_TERMINAL):
         if name not in names and (directory / name).exists():
-            files.append({"name": name, **_size_and_digest(directory / name)})
-    manifest = {
+            files.append(_listed(directory / name, name))
+    manifest: Manifest = {
         "run": local_run.run,
         "side": local_run.side.value,
         "node": node.name,
@@ -123,13 +144,17 @@ def _manifest(node: Node, local_run: LocalRun, directory: Path) -> dict[str, Any
     return manifest
 
 
-def _kept_files(directory: Path) -> list[dict[str, Any]]:
+def _kept_files(directory: Path) -> list[ListedFile]:
     try:
         listed = json.loads((directory / keep.FILE).read_bytes())["files"]
     except (FileNotFoundError, ValueError, KeyError):
         return []
     # A program's own file named like the manifest would be mistaken for it.
-    return [{k: f[k] for k in ("name", "size", "sha256")} for f in listed if f["name"] != MANIFEST]
+    return [
+        {"name": f["name"], "size": f["size"], "sha256": f["sha256"]}
+        for f in listed
+        if f["name"] != MANIFEST
+    ]
 
 
 def _is_programs(directory: Path, name: str) -> bool:
@@ -140,13 +165,10 @@ def _outputs(directory: Path) -> tuple[str, ...]:
     return tuple(name for name in ("stdout", "stderr") if (directory / name).exists())
 
 
-def _size_and_digest(file: Path) -> dict[str, Any]:
-    digest, size = hashlib.sha256(), 0
+def _listed(file: Path, name: str) -> ListedFile:
     with file.open("rb") as stream:
-        while piece := stream.read(1 << 20):
-            digest.update(piece)
-            size += len(piece)
-    return {"size": size, "sha256": digest.hexdigest()}
+        digest = hashlib.file_digest(stream, "sha256").hexdigest()
+        return {"name": name, "size": stream.tell(), "sha256": digest}
 
 
 def _copy_map(node: Node, file: Path) -> None:

@@ -82,7 +82,7 @@ def parse(text: str, source: str = "trigger") -> Node:
 
 
 class _TriggerParser(Parser):
-    longest = most_pending = 4096
+    longest = 4096
     prefixes: ClassVar[Words] = {"not": "not", "!": "not", "-": "-"}
     infixes: ClassVar[Words] = {
         "||": "or", "|": "or", "or": "or", "&&": "and", "&": "and", "and": "and",

@@ -42,8 +42,8 @@ lint: setup
 	$(CARGO) fmt --all --check
 	. build/cargo-env && $(CARGO) clippy --workspace --all-targets --locked $$(cat build/features) -- -D warnings
 	$(CARGO) run --quiet --locked -p skyhop-bindings -- --check
-	$(PYTHON) -m ruff check conftest.py packages tests scripts
-	$(PYTHON) -m ruff format --check conftest.py packages tests scripts
+	$(PYTHON) -m ruff check conftest.py packages tests scripts validation
+	$(PYTHON) -m ruff format --check conftest.py packages tests scripts validation
 	$(PYTHON) -m mypy
 	$(dir $(PYTHON))lint-imports --no-cache --no-logo
 	$(PYTHON) scripts/words.py
@@ -57,19 +57,19 @@ docs: setup
 
 bench: setup-release
 	$(CARGO) bench --locked -p skyhop-path -p skyhop-link --bench one_orbit --bench scale --bench link
-	$(PYTHON) scripts/bench.py
-	$(PYTHON) scripts/kernel_costs.py
+	$(PYTHON) -m validation bench
+	$(PYTHON) -m validation kernel-costs
 
 # Downloads the published files that tests compare with (tests/reference.toml).
 reference: setup
-	$(PYTHON) scripts/reference.py
+	$(PYTHON) -m validation reference
 
 validate: setup-release
-	$(PYTHON) scripts/validate.py
+	$(PYTHON) -m validation validate
 
 # Runs the unfinished runs of all studies of studies/, and writes docs/results/reproduced.
 reproduce: setup-release
-	$(PYTHON) scripts/reproduce.py
+	$(PYTHON) -m validation reproduce
 
 # Builds the wheels of the three packages in dist/, for machines without Rust and clang.
 wheel:

@@ -17,11 +17,12 @@ from skyhop import _core
 from skyhop.cli.runs import print_runs, print_summaries
 from skyhop.cli.terminal import print_error
 from skyhop.data.progress import progress_bar
-from skyhop.engines import Observer, live, sim
+from skyhop.engines import Observer, live
 from skyhop.errors import SkyhopError
 from skyhop.linux import DEFAULT_KERNEL, built
 from skyhop.linux import run as linux
 from skyhop.report import write_report
+from skyhop.simulation import sim
 
 ROOT = Path(__file__).resolve().parent.parent
 SCENARIO = ROOT / "examples" / "san-diego-new-york.toml"

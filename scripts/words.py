@@ -29,6 +29,7 @@ PLACES = (
     "scripts",
     "studies",
     "tests",
+    "validation",
 )
 SUFFIXES = {".py", ".rs", ".c", ".h", ".md", ".toml", ".sh"}
 EXEMPT = {"crates/cc/src/bindings.rs", "scripts/words.py", "tests/repository/test_words.py"}

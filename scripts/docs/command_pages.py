@@ -34,8 +34,9 @@ def command_pages() -> dict[str, str]:
         "its own.",
         "`skyhop COMMAND --help` prints the same. A command ends with exit code 0; with 1 if the "
         "run failed, 2 if "
-        "the input was wrong, and 130 if you stopped it. `skyhop --install-completion` lets TAB "
-        "complete commands, options "
+        "the input was wrong, and 130 if you stopped it. `skyhop -v COMMAND` logs the steps of a "
+        "live run or a service ([log lines](../logging.md)). `skyhop --install-completion` lets "
+        "TAB complete commands, options "
         "and the names of examples, studies, constellations and congestion controls in new shells "
         "(bash, zsh, fish).",
         table(("command", "what it does"), rows),

@@ -6,15 +6,15 @@ import statistics
 
 import pytest
 
-import linux_runs
+from validation.linux import recorded
 
-SUMMARY = linux_runs.summary()
+SUMMARY = recorded.summary()
 
 
 @pytest.mark.parametrize("name", SUMMARY)
 def test_series_match_the_summary(name: str) -> None:
     for index, flow in enumerate(SUMMARY[name]["flows"]):
-        series = linux_runs.series(name, index)
+        series = recorded.series(name, index)
         assert len(series.t_s) == 10 * flow["seconds"]
         assert (series.t_s[0], series.t_s[-1]) == (0.1, flow["seconds"])
         assert sum(series.retransmits) == flow["retransmits"]
@@ -24,7 +24,7 @@ def test_series_match_the_summary(name: str) -> None:
 
 
 def test_every_series_belongs_to_a_scenario() -> None:
-    files = {file.name for file in (linux_runs.FOLDER / "series").iterdir()}
+    files = {file.name for file in (recorded.FOLDER / "series").iterdir()}
     flows = {
         f"{name}.flow{index}.csv"
         for name, scenario in SUMMARY.items()
@@ -34,7 +34,7 @@ def test_every_series_belongs_to_a_scenario() -> None:
 
 
 def test_draws_of_a_scenario_have_the_same_flows() -> None:
-    for name, scenario in linux_runs.draws().items():
+    for name, scenario in recorded.draws().items():
         assert len(scenario["draws"]) == 10, name
         for flows in scenario["draws"]:
             assert [flow["cc"] for flow in flows] == [
@@ -43,7 +43,7 @@ def test_draws_of_a_scenario_have_the_same_flows() -> None:
 
 
 def test_larger_transfers_take_longer() -> None:
-    short = linux_runs.short()
+    short = recorded.short()
     connections = short["short-cubic-50m-40ms-1bdp"]["connections"]
     received_s = [row["received_s"] for row in connections[1:]]
     assert received_s == sorted(received_s)

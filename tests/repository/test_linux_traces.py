@@ -3,35 +3,25 @@
 from __future__ import annotations
 
 import functools
-import statistics
-from typing import Any
 
 import pytest
 
-import linux_runs
-import skyhop
+from validation.flows import mean_of
+from validation.linux import recorded, traces
 
-TRACES = linux_runs.traces()
-KERNEL_HZ = 250
+TRACES = recorded.traces()
 GOODPUT = 0.02
 SRTT = 0.03
 RETRANSMITS = (0.25, 20)
 
 
-Flow = dict[str, Any]
-
-
 @functools.cache
-def ours(name: str) -> Flow:
-    """Simulate the same scenario; return the summary of its flow."""
-    tcp = {"profile": "linux-6.18", "hz": KERNEL_HZ}
-    flow: Flow = skyhop.sim({**TRACES[name]["scenario"], "tcp": tcp}).summary["flows"][0]
-    return flow
+def ours(name: str) -> traces.Flow:
+    return traces.simulated(TRACES[name])
 
 
 def linux(name: str, key: str) -> float:
-    """Return the mean of a value over the kernel's runs."""
-    return statistics.mean(run[key] for run in TRACES[name]["runs"])
+    return mean_of(TRACES[name]["runs"], key)
 
 
 @pytest.mark.parametrize("name", TRACES)

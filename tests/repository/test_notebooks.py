@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import types
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -153,7 +154,7 @@ def test_a_sweep_crosses_its_axes_and_keeps_runs_with_an_output(tmp_path: Path) 
         ({"flow.0.cc": "cubic"}, "flow.0.cc: expected a list of values"),
         ({"flow.0.cc": []}, "flow.0.cc: no values"),
         ({"queue": {"deep": "2 BDP"}}, "queue: expected a list of values, or labels"),
-        ({"flow.0.ccc": ["bbr"]}, "flow.0.ccc: unknown key"),
+        ({"flow.0.ccc": ["bbr"]}, "flow.0.ccc: unknown field"),
         ({"seed": {"a": {"link.loss": "1 %"}}}, "`seed` is a column of the results"),
         ({"link.loss": ["1 %"], "l": {"a": {"link.loss": "1 %"}}}, "is set by the axis"),
     ],
@@ -165,6 +166,13 @@ def test_wrong_axes_are_refused(axes: dict[str, Any], expected: str) -> None:
         sh.sweep(SCENARIO, repeat=0)
 
 
+@dataclass
+class _Html:
+    """Stub of IPython's HTML."""
+
+    data: str
+
+
 class _Display:
     """Stub of a notebook's display that records the shown objects."""
 
@@ -173,16 +181,17 @@ class _Display:
         ipython, display = types.ModuleType("IPython"), types.ModuleType("IPython.display")
         ipython.get_ipython = lambda: types.SimpleNamespace(kernel=self)  # type: ignore[attr-defined]
         display.display = self.display  # type: ignore[attr-defined]
+        display.HTML = _Html  # type: ignore[attr-defined]
         monkeypatch.setitem(sys.modules, "IPython", ipython)
         monkeypatch.setitem(sys.modules, "IPython.display", display)
 
-    def display(self, content: Any, *, display_id: bool) -> _Display:
+    def display(self, content: _Html, *, display_id: bool) -> _Display:
         assert display_id
         self.update(content)
         return self
 
-    def update(self, content: Any) -> None:
-        self.shown.append(content._repr_html_())
+    def update(self, content: _Html) -> None:
+        self.shown.append(content.data)
 
 
 def test_a_bar_is_shown_in_notebooks_and_removed_at_the_end(

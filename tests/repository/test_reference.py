@@ -22,11 +22,11 @@ import pytest
 from openpyxl import Workbook
 from scipy.io import savemat
 
-import reference
 from needs import missing
-from reference import Reference, listed, obtain, provide
 from reference_files import reference as reference_file
-from reference_steps import STEPS, drives, matrix, ping, sheet
+from validation import reference
+from validation.reference import Reference, listed, obtain, provide
+from validation.reference_steps import STEPS, drives, matrix, ping, sheet
 
 # Public hosts that may serve the originals.
 HOSTS = {"raw.githubusercontent.com", "zenodo.org"}

@@ -8,13 +8,14 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-import reproduce
-import which_sender_runs
 from skyhop.errors import SkyhopError
 from skyhop.study import StudyRun, load_study, run_study
 from skyhop.study.catalogue import list_studies
 from skyhop.study.claims import judge
 from small_study import content
+from validation import pages as markdown
+from validation import reproduce, reproduced
+from validation.which_sender import runs as which_sender
 
 QUEUES = {
     "deep": {"link.queue": "1 MB"},
@@ -87,22 +88,22 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> StudyRun:
 def pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Directory of the pages of two made-up papers."""
     (tmp_path / "papers.toml").write_text(PAPERS, "utf-8")
-    monkeypatch.setattr(reproduce, "PAPERS", tmp_path / "papers.toml")
-    monkeypatch.setattr(reproduce, "PAGES", tmp_path / "pages")
+    monkeypatch.setattr(reproduced, "PAPERS", tmp_path / "papers.toml")
+    monkeypatch.setattr(reproduced, "PAGES", tmp_path / "pages")
     return tmp_path / "pages"
 
 
 def test_the_data_file_has_a_row_per_run(done: StudyRun) -> None:
-    frame = which_sender_runs.collect("leo-beyond", done.results)
-    assert frame.columns == [*which_sender_runs.KEYS, *which_sender_runs.COLUMNS]
+    frame = which_sender.collect("leo-beyond", done.results)
+    assert frame.columns == [*which_sender.KEYS, *which_sender.COLUMNS]
     assert frame.height == 2 * len(QUEUES) * 2 * 2 * 3
-    runs = which_sender_runs.Runs(frame, {})
+    runs = which_sender.Runs(frame, {})
     info = done.results.metrics.infos["used"]
     at = {"path": "lossy", "queue": "deep", "rival": "none", "sender": "BBR"}
-    values = runs.values(which_sender_runs.GOODPUT, ("lossy", "deep"), "BBR")
+    values = runs.values(which_sender.GOODPUT, ("lossy", "deep"), "BBR")
     assert values == pytest.approx(done.results.values(info, at), abs=0.01)
-    ranked = which_sender_runs.rank(
-        runs, which_sender_runs.GOODPUT, [("lossy", "deep")], which_sender_runs.DEPLOYABLE
+    ranked = which_sender.rank(
+        runs, which_sender.GOODPUT, [("lossy", "deep")], which_sender.DEPLOYABLE
     )
     # CUBIC takes loss for congestion.
     assert list(ranked.strata) == ["BBR", "CUBIC"]
@@ -117,10 +118,10 @@ def test_a_study_replaces_its_section_and_the_page_of_verdicts_counts_it(
 ) -> None:
     claims = judge(done.study.claims, done.results)
     for name in ("second", "first", "second"):
-        reproduce.write_page(reproduce.Reproduced(name, done, claims))
+        reproduced.write_study(reproduced.Reproduced(name, done, claims))
     one, two = (pages / f"{name}.md" for name in ("one", "two"))
-    assert list(reproduce.read_sections(one.read_text("utf-8"))) == ["first"]
-    assert list(reproduce.read_sections(two.read_text("utf-8"))) == ["second"]
+    assert list(reproduced.read_sections(one.read_text("utf-8"))) == ["first"]
+    assert list(reproduced.read_sections(two.read_text("utf-8"))) == ["second"]
     assert "All runs are by one build" in two.read_text("utf-8")
     assert f"](#first) | {done.study.run_count} | " in one.read_text("utf-8")
     text = (pages / "index.md").read_text("utf-8")
@@ -133,34 +134,34 @@ def test_a_study_replaces_its_section_and_the_page_of_verdicts_counts_it(
     assert "All runs are by one build" in text
     old = two.read_text("utf-8").replace("second: build ", "second: build 0")
     two.write_text(old, "utf-8")
-    reproduce.write_page(reproduce.Reproduced("third", done, claims))
+    reproduced.write_study(reproduced.Reproduced("third", done, claims))
     assert "All runs are by 2 builds (" in (pages / "index.md").read_text("utf-8")
-    assert list(reproduce.read_sections(one.read_text("utf-8"))) == ["first", "third"]
+    assert list(reproduced.read_sections(one.read_text("utf-8"))) == ["first", "third"]
 
 
 def test_a_study_without_a_paper_is_an_error(pages: Path) -> None:
     del pages
     with pytest.raises(SkyhopError, match=r"papers\.toml names no paper for the study nowhere"):
-        reproduce.paper_of("nowhere")
+        reproduced.paper_of("nowhere")
 
 
 def test_each_study_belongs_to_one_paper() -> None:
-    named = [name for paper in reproduce.papers() for name in paper.studies]
+    named = [name for paper in reproduced.papers() for name in paper.studies]
     assert sorted(named) == sorted(entry.name for entry in list_studies())
 
 
 def test_the_committed_verdicts_are_those_of_the_papers_pages() -> None:
-    page = (reproduce.PAGES / "index.md").read_text("utf-8")
-    assert page == reproduce.verdicts_page()
+    page = (reproduced.PAGES / "index.md").read_text("utf-8")
+    assert page == reproduced.verdicts_page()
 
 
 def test_long_lines_are_broken_but_for_tables() -> None:
     words = "word " * 40
-    text = reproduce.wrapped(f"- {words}\n| {words} |\n{words}")
+    text = markdown.wrapped(f"- {words}\n| {words} |\n{words}")
     item, rest, table, *paragraph = text.split("\n")
     assert rest.startswith("  word")
-    assert len(table) > reproduce.WIDTH
-    assert all(len(line) <= reproduce.WIDTH for line in (item, rest, *paragraph))
+    assert len(table) > markdown.WIDTH
+    assert all(len(line) <= markdown.WIDTH for line in (item, rest, *paragraph))
 
 
 def test_times_of_all_goes_count_and_those_that_run_nothing_do_not(
@@ -197,13 +198,13 @@ def test_times_of_all_goes_count_and_those_that_run_nothing_do_not(
 
 
 def test_a_build_is_what_decides_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reproduce, "ROOT", tmp_path)
+    monkeypatch.setattr(reproduced, "ROOT", tmp_path)
 
     def named(file: str, text: str) -> str:
         (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / file).write_text(text, "utf-8")
-        reproduce.build.cache_clear()
-        return reproduce.build()
+        reproduced.build.cache_clear()
+        return reproduced.build()
 
     try:
         first = named("crates/sim/src/lib.rs", "1")
@@ -216,16 +217,16 @@ def test_a_build_is_what_decides_results(tmp_path: Path, monkeypatch: pytest.Mon
             names.append(named(file, "2"))
         assert len(set(names)) == len(names)
     finally:
-        reproduce.build.cache_clear()
+        reproduced.build.cache_clear()
 
 
 def test_what_is_left_is_told_from_what_studies_took_before(done: StudyRun, pages: Path) -> None:
     del pages
-    reproduce.write_page(reproduce.Reproduced("first", done, [], 600.0))
-    reproduce.write_page(reproduce.Reproduced("second", done, []))
+    reproduced.write_study(reproduced.Reproduced("first", done, [], 600.0))
+    reproduced.write_study(reproduced.Reproduced("second", done, []))
     # Where runs were there already, what it took before stands.
-    reproduce.write_page(reproduce.Reproduced("first", done, []))
-    times = reproduce.times_of(reproduce.all_sections())
+    reproduced.write_study(reproduced.Reproduced("first", done, []))
+    times = reproduced.times_of(reproduced.all_sections())
     assert times == {"first": 600.0}
     left = reproduce.RemainingStudies({"first": 10.0, "second": 20.0, "third": 30.0}, times)
     assert left.time_left() == "; about 60 min are left"
@@ -237,20 +238,20 @@ def test_what_is_left_is_told_from_what_studies_took_before(done: StudyRun, page
 
 
 def test_the_committed_pages_have_the_prose_of_the_study_files() -> None:
-    """`scripts/reproduce.py --texts` renews it without a run."""
-    for name, section in reproduce.all_sections().items():
-        assert section == reproduce.renewed(name, section).rstrip("\n") + "\n", name
+    """`validation reproduce --texts` renews it without a run."""
+    for name, section in reproduced.all_sections().items():
+        assert section == reproduced.renewed(name, section).rstrip("\n") + "\n", name
 
 
 def test_renewed_prose_keeps_verdicts_and_numbers() -> None:
-    name, section = next(iter(reproduce.all_sections().items()))
-    file = reproduce.read_study_file(reproduce.find_study(name))
+    name, section = next(iter(reproduced.all_sections().items()))
+    file = reproduced.read_study_file(reproduced.find_study(name))
     claim = file.claim[0]
     assert claim.text in section
     old = section.replace(claim.text, "An old text").replace(file.title, "An old title")
-    assert reproduce.renewed(name, old).rstrip("\n") + "\n" == section
+    assert reproduced.renewed(name, old).rstrip("\n") + "\n" == section
     line = "| Text | cannot be told: an old reason |  |"
     unknown = claim.model_copy(update={"check": None, "cannot_be_told": "a new one"})
-    assert reproduce.row_of(unknown, line) == ("cannot be told: a new one", "")
+    assert reproduced.row_of(unknown, line) == ("cannot be told: a new one", "")
     line = "| Text | holds | 1 against 2<br>*An old note.* |"
-    assert reproduce.row_of(claim, line) == ("holds", "1 against 2")
+    assert reproduced.row_of(claim, line) == ("holds", "1 against 2")

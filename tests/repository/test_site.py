@@ -73,7 +73,7 @@ def test_a_checkout_without_the_site_says_which_command_builds_it(
     skyhop: Skyhop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     package = tmp_path / "packages" / "skyhop" / "skyhop"
-    monkeypatch.setattr("skyhop.__file__", str(package / "__init__.py"))
+    monkeypatch.setattr("skyhop.data.shipped._PACKAGE", package)
     done = skyhop("docs")
     assert done.returncode == 2
     assert done.stderr.splitlines() == [

@@ -10,10 +10,10 @@ import polars as pl
 import pytest
 
 import skyhop as sh
-import triggered_starts
 from skyhop.data.shipped import shipped_files
 from skyhop.study import load_study
 from skyhop.telemetry.fields import TIME
+from validation import triggered_starts
 
 STUDIES = shipped_files("studies")
 

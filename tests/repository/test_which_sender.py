@@ -10,12 +10,18 @@ import numpy as np
 import polars as pl
 import pytest
 
-import which_sender
-import which_sender_answers
-import which_sender_runs
-import which_sender_text
-from which_sender_answers import READERS
-from which_sender_runs import DELAY, FAIRNESS, GOODPUT, NEXT_TO_CUBIC, Provenance, Runs
+from validation import pages
+from validation.which_sender import answers, page
+from validation.which_sender import runs as data
+from validation.which_sender.answers import READERS
+from validation.which_sender.runs import (
+    DELAY,
+    FAIRNESS,
+    GOODPUT,
+    NEXT_TO_CUBIC,
+    Provenance,
+    Runs,
+)
 
 COMPUTED = ("access", "true, ISL")
 MEASURED = ("Victoria 1", "Lagos, up")
@@ -46,15 +52,15 @@ def made_up(change: Change = SAME) -> Runs:
         if rival == "none":
             noisy["share"] = float("nan")
         rows.append([study, path, queue, rival, sender, seed, *noisy.values()])
-    names = [*which_sender_runs.KEYS, *which_sender_runs.COLUMNS]
+    names = [*data.KEYS, *data.COLUMNS]
     frame = pl.DataFrame(rows, schema=names, orient="row")
-    return Runs(frame, dict.fromkeys(which_sender_runs.STUDIES, Provenance("0123", "2026-01-01")))
+    return Runs(frame, dict.fromkeys(data.STUDIES, Provenance("0123", "2026-01-01")))
 
 
 def items(runs: Runs) -> dict[str, str]:
     """Return the recommendation for each reader, on one line."""
     found = {}
-    for text in which_sender_answers.recommendations(runs):
+    for text in answers.recommendations(runs):
         who = re.match(r"- \*\*([^*]+)\*\*", text)
         assert who, text
         found[who[1]] = " ".join(text.split())
@@ -91,9 +97,7 @@ def test_the_better_sender_is_recommended_whichever_it_is() -> None:
 
 def test_a_sender_with_little_goodput_does_not_count_for_delay() -> None:
     slow = {(path, "BBR"): {"goodput": 40.0} for path in COMPUTED}
-    ranked = which_sender_runs.rank(
-        made_up(slow), DELAY, [(path, "FIFO") for path in COMPUTED], which_sender_runs.DEPLOYABLE
-    )
+    ranked = data.rank(made_up(slow), DELAY, [(path, "FIFO") for path in COMPUTED], data.DEPLOYABLE)
     assert list(ranked.strata) == ["CUBIC"]
 
 
@@ -105,17 +109,15 @@ def test_an_even_share_is_judged_run_by_run() -> None:
         .otherwise(pl.col("share") + 3)
     )
     uneven = Runs(frame, runs.made)
-    ranked = which_sender_runs.rank(
-        uneven, FAIRNESS, [("access", "FIFO")], which_sender_runs.DEPLOYABLE
-    )
+    ranked = data.rank(uneven, FAIRNESS, [("access", "FIFO")], data.DEPLOYABLE)
     assert ranked.best == "CUBIC"
     assert ranked.mean("BBR") == pytest.approx(20)
 
 
 def test_measured_paths_that_contradict_computed_ones_are_named() -> None:
-    assert which_sender_answers.contradictions(made_up()) == []
+    assert answers.contradictions(made_up()) == []
     turned = made_up({("Victoria 1", "CUBIC"): {"goodput": 99.0}})
-    best, pair = which_sender_answers.contradictions(turned)
+    best, pair = answers.contradictions(turned)
     assert best.startswith("Goodput of a sender alone: BBR is the best deployable sender over")
     assert "CUBIC over measured ones" in best
     assert "+30.0 [+30.0, +30.0] over the computed access path" in pair
@@ -123,30 +125,30 @@ def test_measured_paths_that_contradict_computed_ones_are_named() -> None:
     edge = items(turned)["CDN edge"]
     assert "computed paths say **BBR**; measured paths say **CUBIC**. BBR has 90.0" in edge
     assert "**Over the measured Victoria 1 (5 runs) it differs**: CUBIC has 99.0" in edge
-    assert "No answer differs by more than chance" in which_sender.page(made_up())
+    assert "No answer differs by more than chance" in page.page(made_up())
     slow = made_up({("Victoria 1", "BBR"): {"inflation_p95": 2.5}})
-    assert "packets arrive closer together" in " ".join(which_sender.page(slow).split())
+    assert "packets arrive closer together" in " ".join(page.page(slow).split())
 
 
 @pytest.mark.parametrize("goodput", [90.0, 92.0])
 def test_a_difference_within_chance_or_5_percent_is_no_contradiction(goodput: float) -> None:
     runs = made_up({("Victoria 1", "CUBIC"): {"goodput": goodput}})
-    assert which_sender_answers.contradictions(runs) == []
+    assert answers.contradictions(runs) == []
     assert "use **BBR**" in items(runs)["CDN edge"]
 
 
 def test_data_without_measured_paths_makes_a_page() -> None:
     runs = made_up()
     computed = Runs(runs.frame.filter(pl.col("study") == "leo-beyond"), runs.made)
-    text = which_sender.page(computed)
+    text = page.page(computed)
     assert "The data has no measured paths." in text
     assert "| access | true, ISL | ± |" in text
 
 
 def test_tables_hold_every_sender_and_compare_bbr_with_cubic() -> None:
-    text = which_sender.page(made_up())
+    text = page.page(made_up())
     blocks = text.split("\n### ")[1:]
-    assert len(blocks) == 2 * 2 * len(which_sender_runs.QUESTIONS), "downloads, uploads; two queues"
+    assert len(blocks) == 2 * 2 * len(data.QUESTIONS), "downloads, uploads; two queues"
     for block in blocks:
         rows = [line for line in block.splitlines() if line.startswith("| ")]
         names = [row.split(" | ")[0].lstrip("| ") for row in rows]
@@ -161,7 +163,7 @@ def test_tables_hold_every_sender_and_compare_bbr_with_cubic() -> None:
 
 
 def test_heat_maps_keep_deployable_senders_and_measured_paths_apart() -> None:
-    charts = which_sender.heat_charts(made_up())
+    charts = page.heat_charts(made_up())
     assert set(charts) == {"goodput", "delay", "fairness", "queue"}
     chart = charts["goodput"]
     assert list(chart.rows) == list(SENDERS)
@@ -171,8 +173,8 @@ def test_heat_maps_keep_deployable_senders_and_measured_paths_apart() -> None:
 
 
 def test_lines_fit() -> None:
-    for line in which_sender.page(made_up()).splitlines():
-        assert len(line) <= which_sender_text.WIDTH or line.startswith("|"), line
+    for line in page.page(made_up()).splitlines():
+        assert len(line) <= pages.WIDTH or line.startswith("|"), line
 
 
 def test_readers_ask_what_the_questions_measure() -> None:
@@ -180,6 +182,6 @@ def test_readers_ask_what_the_questions_measure() -> None:
 
 
 def test_the_committed_page_is_what_the_data_file_gives() -> None:
-    runs = which_sender_runs.read()
-    assert set(runs.made) == set(which_sender_runs.STUDIES)
-    assert which_sender.PAGE.read_text("utf-8") == which_sender.page(runs)
+    runs = data.read()
+    assert set(runs.made) == set(data.STUDIES)
+    assert page.PAGE.read_text("utf-8") == page.page(runs)

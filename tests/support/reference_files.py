@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from needs import missing
-from reference import found
+from validation.reference import found
 
 
 def reference(name: str) -> Path:

@@ -24,7 +24,7 @@ pub enum Draw<Q> {
 
 /// Distribution of a random quantity.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(tag = "distribution", rename_all = "lowercase", deny_unknown_fields)]
+#[serde(tag = "distribution", rename_all = "lowercase", deny_unknown_fields, expecting = "a table")]
 pub enum Distribution<Q> {
     /// Exponential distribution: P(X > x) = exp(-x / mean).
     Exponential {

@@ -5,7 +5,7 @@ use skyhop_app::{App, AppKind as _, Side, TcpOptions};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use skyhop_link::LinkConfig;
+use skyhop_link::{LinkConfig, LinkRoute};
 use skyhop_model::{Direction, Dscp, End, LinuxLink, LiveDevice, PATH_LINK};
 use skyhop_path::PathTrace;
 use skyhop_signal::blind::{BlindPlan, Learner};
@@ -153,14 +153,35 @@ impl FlowPlan {
 
     /// Direction in which the flow sends most of its data. Its client is at the end `from`.
     pub fn sends(&self) -> Direction {
-        let sender = match self.traffic.app().sends() {
-            Side::Client => self.from,
-            Side::Server => self.from.other(),
-        };
-        match sender {
-            End::From => Direction::Forward,
-            End::To => Direction::Back,
+        self.direction_to(self.traffic.app().sends().other())
+    }
+
+    /// Direction of packets to the client or the server.
+    pub fn direction_to(&self, side: Side) -> Direction {
+        match (self.from, side) {
+            (End::From, Side::Server) | (End::To, Side::Client) => Direction::Forward,
+            (End::From, Side::Client) | (End::To, Side::Server) => Direction::Back,
         }
+    }
+
+    /// Routes of packets to the client or the server, with the times from which they hold; `index` returns the router's
+    /// index of a link. Half of the extra RTT follows the last link: rounded down to a nanosecond towards the server.
+    pub fn routes_to(
+        &self,
+        side: Side,
+        index: impl Fn(u16) -> usize,
+    ) -> impl Iterator<Item = (Instant, LinkRoute)> {
+        let there = self.extra_rtt / 2;
+        let half = if side == Side::Server { there } else { self.extra_rtt - there };
+        let delay = (self.extra_rtt > Duration::ZERO).then_some(half);
+        let direction = self.direction_to(side);
+        self.routes.iter().map(move |route| {
+            let mut links: Vec<usize> = route.links.iter().map(|link| index(*link)).collect();
+            if direction == Direction::Back {
+                links.reverse();
+            }
+            (route.from, LinkRoute { links, delay })
+        })
     }
 
     /// Route of the flow at time `at`.

@@ -16,7 +16,7 @@ use arrow_array::types::{Float64Type, Int16Type, Int32Type, Int64Type};
 use arrow_array::{Array, ArrayRef, Float64Array, Int64Array, RecordBatch, StructArray};
 use arrow_schema::{DataType, Field};
 use parquet::arrow::arrow_reader::{ArrowReaderOptions, ParquetRecordBatchReaderBuilder};
-use skyhop_model::plain_error;
+use skyhop_model::one_line;
 use skyhop_path::trace::SCHEMA_VERSION;
 use skyhop_path::{Frame, PathEvent, PathHeader, PathTrace};
 use skyhop_units::{Duration, Instant, Quoted, Rate};
@@ -151,7 +151,7 @@ fn damaged(path: &Path, reason: impl std::fmt::Display) -> FileError {
 }
 
 fn wrong_header(path: &Path, error: &serde_json::Error) -> FileError {
-    not_a_path(path, format!("header: {}", plain_error(&error.to_string())))
+    not_a_path(path, format!("header: {}", one_line(&error.to_string())))
 }
 
 fn not_a_path(path: &Path, what: String) -> FileError {

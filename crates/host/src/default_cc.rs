@@ -6,6 +6,8 @@
 
 use std::fs;
 
+use tracing::info;
+
 use crate::error::{Context, HostError};
 use crate::rtnetlink::PeerRoute;
 use crate::socket::{check_congestion_control, unknown_congestion_control};
@@ -30,6 +32,7 @@ pub fn set(cc: &str, route: PeerRoute<'_>) -> Result<Option<String>, HostError> 
         }
         Err(error) => error,
     };
+    info!(cc, %refused, "default congestion control refused; the route sets it");
     PeerRoute { cc: Some(cc), ..route }
         .set()
         .context(&format!("cannot add a route with congestion control {cc}"))?;

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use tracing::{debug, info};
 
 use crate::error::{Context, HostError};
 use crate::namespace::NetNamespace;
@@ -69,6 +70,7 @@ pub fn join(namespace: &NetNamespace) -> Result<Internet, HostError> {
     }
     namespace.inside(enable_forwarding)?;
     set_name_server()?;
+    info!(pid = slirp.id(), "{SLIRP} connects the far end to this machine's network");
     Ok(Internet { _slirp: slirp })
 }
 
@@ -115,6 +117,7 @@ fn set_name_server() -> Result<(), HostError> {
     let action = "cannot set the programs' name server";
     let used =
         fs::canonicalize("/etc/resolv.conf").unwrap_or_else(|_| PathBuf::from("/etc/resolv.conf"));
+    debug!(file = %used.display(), server = %NAME_SERVER, "name server of programs");
     if !used.is_file() {
         return Ok(());
     }

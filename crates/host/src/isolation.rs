@@ -10,6 +10,7 @@ use nix::sys::prctl;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::{SigHandler, SigSet, Signal, signal};
 use nix::unistd::{Pid, getegid, geteuid, getppid};
+use tracing::{debug, info};
 
 use crate::error::{Context, HostError, namespaces_forbidden};
 
@@ -104,6 +105,7 @@ pub fn enter_own_namespaces() -> Result<(), HostError> {
         }
     }
     let (uid, gid) = (geteuid(), getegid());
+    debug!(%uid, %gid, "a user namespace is needed to create the other namespaces");
     unshare(wanted | CloneFlags::CLONE_NEWUSER).map_err(namespaces_forbidden)?;
     // A process that has changed its user is not dumpable, and its files in /proc then belong to root.
     prctl::set_dumpable(true).context("cannot open /proc/self to this process")?;
@@ -130,7 +132,10 @@ pub fn mount_own_proc() -> Result<(), HostError> {
     let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
     match mount(Some("proc"), "/proc", Some("proc"), flags, none) {
         // Containers that mask parts of /proc refuse a new one.
-        Ok(()) | Err(Errno::EPERM | Errno::EACCES) => Ok(()),
-        Err(error) => Err(error).context("cannot mount /proc"),
+        Err(error @ (Errno::EPERM | Errno::EACCES)) => {
+            info!(%error, "the system refuses a /proc of the run; the host's stays");
+            Ok(())
+        }
+        mounted => mounted.context("cannot mount /proc"),
     }
 }

@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::thread;
@@ -9,6 +10,7 @@ use std::thread;
 use nix::errno::Errno;
 use nix::sched::{CloneFlags, setns, unshare};
 use skyhop_model::BufferSizes;
+use tracing::{debug, warn};
 
 use crate::error::{Context, HostError, namespaces_forbidden};
 
@@ -54,7 +56,7 @@ pub struct NetNamespace {
 impl NetNamespace {
     /// Create an empty namespace; the calling thread does not enter it.
     pub fn create() -> Result<Self, HostError> {
-        on_own_thread(|| {
+        let made = on_own_thread(|| -> Result<Self, HostError> {
             unshare(CloneFlags::CLONE_NEWNET).map_err(|errno| match errno {
                 Errno::EPERM | Errno::ENOSPC | Errno::EUSERS => namespaces_forbidden(errno),
                 _ => HostError::System {
@@ -63,7 +65,14 @@ impl NetNamespace {
                 },
             })?;
             Self::open(Path::new("/proc/thread-self/ns/net"))
-        })
+        })?;
+        debug!(inode = made.inode(), "network namespace created");
+        Ok(made)
+    }
+
+    /// Number by which `lsns` lists the namespace; zero if it cannot be read.
+    fn inode(&self) -> u64 {
+        self.handle.metadata().map_or(0, |metadata| metadata.ino())
     }
 
     /// Open an existing namespace by its file: `/run/netns/NAME` or `/proc/PID/ns/net`.
@@ -143,11 +152,22 @@ fn set(name: &str, value: &str) -> Option<String> {
     if name.starts_with("net/ipv6/") && !fs::exists(&file).unwrap_or(false) {
         return None;
     }
-    let error = fs::write(&file, value).err()?;
+    let Err(error) = fs::write(&file, value) else {
+        debug!(name, value, "sysctl set");
+        return None;
+    };
+    warn!(name, value, %error, "sysctl refused");
     Some(format!(
         "{} could not be set to {value} in the namespaces: {error}",
         name.replace('/', ".")
     ))
+}
+
+/// Logs the end of this process's handle; the kernel removes the namespace with its last user.
+impl Drop for NetNamespace {
+    fn drop(&mut self) {
+        debug!(inode = self.inode(), "network namespace released");
+    }
 }
 
 impl AsFd for NetNamespace {

@@ -15,6 +15,7 @@ use nix::errno::Errno;
 use nix::sys::signal::{SigHandler, SigSet, Signal, kill, killpg, signal};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{AccessFlags, Pid, access};
+use tracing::{debug, info, warn};
 
 use crate::error::{Context, HostError};
 use crate::isolation::DescriptorLimit;
@@ -97,7 +98,10 @@ impl Reaper {
                 Err(error) => return Err(error).context("cannot wait for the programs"),
             };
             if self.watched.contains(&pid) {
+                info!(%pid, status, "program ended");
                 self.statuses.insert(pid, status);
+            } else {
+                debug!(%pid, status, "child of a program ended");
             }
         }
     }
@@ -137,6 +141,7 @@ pub fn start_client(
     tee.connect(&mut command, OutputStream::Stdout, OutputStream::Stderr)?;
     let pid = spawn(command, name, namespace, server, limit)?;
     reaper.watch(pid);
+    info!(%pid, command = ?words, "client started");
     Ok(Client { pid, tee })
 }
 
@@ -148,6 +153,7 @@ pub fn terminate_client(client: &Client, reaper: &mut Reaper) -> Result<(), Host
         return Ok(());
     }
     for request in [Signal::SIGTERM, Signal::SIGKILL] {
+        info!(pid = %client, signal = request.as_str(), "client is told to end");
         kill(client, request).context("cannot end the client")?;
         if ended_within(END_TIMEOUT, client, reaper)? {
             return Ok(());
@@ -194,6 +200,7 @@ impl Server {
         let before = count_listeners(namespace)?;
         let server = Self { pid: spawn(command, &shell_command, namespace, address, limit)?, tee };
         reaper.watch(server.pid);
+        info!(pid = %server.pid, command = shell_command, "server started");
         let started = Instant::now();
         while started.elapsed() < LISTEN_TIMEOUT && count_listeners(namespace)? <= before {
             match reaper.status(server.pid)? {
@@ -207,12 +214,17 @@ impl Server {
                 None => thread::sleep(POLL),
             }
         }
+        match started.elapsed() {
+            elapsed if elapsed < LISTEN_TIMEOUT => debug!(?elapsed, "server is ready"),
+            elapsed => warn!(?elapsed, "server does not listen on a TCP port; the client starts"),
+        }
         Ok(server)
     }
 
     /// End the server's process group, by SIGTERM and then SIGKILL; return its output.
     pub fn end(self, reaper: &mut Reaper) -> Result<String, HostError> {
         for request in [Signal::SIGTERM, Signal::SIGKILL] {
+            debug!(pid = %self.pid, signal = request.as_str(), "server's process group is told to end");
             match killpg(self.pid, request) {
                 Ok(()) => {}
                 // No process is left in the group.

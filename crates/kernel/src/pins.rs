@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use nix::fcntl::{Flock, FlockArg};
 use nix::mount::{MsFlags, mount};
 use nix::sys::statfs::{FsType, statfs};
+use tracing::debug;
 
 use crate::error::{Context, KernelError};
 
@@ -83,6 +84,7 @@ impl Pin {
     }
 
     pub(crate) fn create(&self) -> Result<(), KernelError> {
+        debug!(directory = %self.directory.display(), "pin created");
         DirBuilder::new()
             .recursive(true)
             .mode(0o755)
@@ -93,7 +95,7 @@ impl Pin {
     /// Remove the pin with its objects, and the parent directory if this was the last pin.
     pub(crate) fn remove(&self) -> Result<(), KernelError> {
         match fs::remove_dir_all(&self.directory) {
-            Ok(()) => {}
+            Ok(()) => debug!(directory = %self.directory.display(), "pin removed"),
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
             removed => {
                 removed.context(&format!("cannot remove {}", self.directory.display()))?;

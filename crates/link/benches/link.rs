@@ -2,9 +2,11 @@
 
 use divan::Bencher;
 use divan::counter::ItemsCount;
-use skyhop_link::{DelayPiece, Link, LinkConfig, LinkSchedule, Packet, QDISCS, QueueDiscipline};
+use skyhop_link::{
+    DelayPiece, Limit, Link, LinkConfig, LinkSchedule, Packet, QDISCS, QueueDiscipline,
+};
 use skyhop_model::{ETHERNET_HEADER, Ecn};
-use skyhop_units::{Bytes, Duration, Instant, QueueLimit, Rate, Ratio};
+use skyhop_units::{Bytes, Duration, Instant, Rate, Ratio};
 
 const PACKETS: u64 = 100_000;
 /// Number of flows from which packets come in turn.
@@ -41,7 +43,7 @@ fn link(schedule: LinkSchedule) -> Link<Header> {
 }
 
 fn link_with(qdisc: QueueDiscipline, schedule: LinkSchedule) -> Link<Header> {
-    Link::new(LinkConfig { schedule, qdisc, queue: QueueLimit::Packets(500), seed: 1 })
+    Link::new(LinkConfig { schedule, qdisc, queue: Limit::Packets(500), seed: 1 })
         .expect("a valid configuration")
 }
 

@@ -1,9 +1,8 @@
 //! Configuration of one direction of a link.
 
 use serde::{Deserialize, Serialize};
-use skyhop_units::QueueLimit;
 
-use crate::{LinkSchedule, QueueDiscipline};
+use crate::{Limit, LinkSchedule, QueueDiscipline};
 
 /// Configuration of one direction of a link, with all values resolved.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -12,8 +11,8 @@ pub struct LinkConfig {
     pub schedule: LinkSchedule,
     /// Queue discipline with its parameters.
     pub qdisc: QueueDiscipline,
-    /// Limit of the queue in packets or bytes (limits in time or BDP are resolved before).
-    pub queue: QueueLimit,
+    /// Limit of the queue.
+    pub queue: Limit,
     /// Seed of the random streams: of this direction's random loss and of its queue discipline.
     pub seed: u64,
 }

@@ -1,6 +1,6 @@
 //! Errors of links that cannot be built.
 
-use skyhop_units::{Instant, QueueLimit};
+use skyhop_units::Instant;
 use thiserror::Error;
 
 /// Reason why a [`LinkConfig`](crate::LinkConfig) is invalid.
@@ -25,18 +25,9 @@ pub enum LinkError {
         /// The parameter, what is wrong with its value, and what is allowed.
         fault: String,
     },
-    /// The queue's limit depends on rate or RTT, which the link does not know.
-    #[error("the queue limit \"{limit}\" is relative; resolve it to packets or bytes first")]
-    UnresolvedQueue {
-        /// The limit as given, in time or BDP.
-        limit: QueueLimit,
-    },
     /// No packet would fit into the queue, so that all would be lost.
-    #[error("the queue limit is \"{limit}\", which no packet fits; give at least one packet")]
-    NoQueue {
-        /// The limit as given, zero packets or bytes.
-        limit: QueueLimit,
-    },
+    #[error("the queue limit is zero, which no packet fits; give at least one packet")]
+    NoQueue,
 }
 
 /// Rule that a [`LinkSchedule`](crate::LinkSchedule) breaks.

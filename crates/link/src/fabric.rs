@@ -5,16 +5,8 @@ use std::collections::BinaryHeap;
 
 use skyhop_units::{Duration, Instant};
 
-use crate::{Arrival, CarriesTcp, Drop, Link, LinkConfig, LinkError, LinkStats, Packet, TcpFacts};
-
-/// Route of packets: the links that they cross, and a constant delay behind the last of them.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FabricRoute {
-    /// Indices of links in the fabric, in the order in which they are crossed; not empty.
-    pub links: Vec<usize>,
-    /// Constant delay behind the last link, without a queue.
-    pub delay: Duration,
-}
+use crate::{Arrival, CarriesTcp, Drop, Hop, Link, LinkConfig, LinkError, LinkStats, Packet};
+use crate::{Routes, Step, TcpFacts};
 
 /// Links with routes over them, driven as one [`Link`] is: `enqueue`, `poll`, `next_wakeup`.
 ///
@@ -23,7 +15,8 @@ pub struct FabricRoute {
 #[derive(Debug)]
 pub struct Fabric<P> {
     links: Vec<Link<RoutedPayload<P>>>,
-    routes: Vec<FabricRoute>,
+    /// Routes of packets, by flow.
+    routes: Routes,
     /// Packets behind the last link of their route, by time of delivery.
     pending: BinaryHeap<PendingDelivery<P>>,
     /// Number of packets that have ever passed the last link of their route.
@@ -38,9 +31,7 @@ pub struct Fabric<P> {
 /// Payload of a packet in the fabric, with its route and its progress on the route.
 #[derive(Debug)]
 struct RoutedPayload<P> {
-    route: usize,
-    /// Number of links of the route that the packet has passed.
-    hop: usize,
+    hop: Hop,
     entered: Instant,
     payload: P,
 }
@@ -63,14 +54,14 @@ struct PendingDelivery<P> {
 }
 
 impl<P: CarriesTcp> Fabric<P> {
-    /// Create links with no packets in them, and routes over them; arrivals at the end of the link `watched`
+    /// Create links with no packets in them, and the routes of each flow over them; arrivals at the end of the link `watched`
     /// are recorded.
     ///
     /// # Errors
     /// A link cannot be built.
     pub fn new(
         links: impl IntoIterator<Item = LinkConfig>,
-        routes: Vec<FabricRoute>,
+        routes: Routes,
         watched: Option<usize>,
     ) -> Result<Self, LinkError> {
         let link = |config| Link::new(config).map(Link::reading_tcp);
@@ -86,12 +77,11 @@ impl<P: CarriesTcp> Fabric<P> {
 }
 
 impl<P> Fabric<P> {
-    /// Hand a packet to the first link of a route.
-    pub fn enqueue(&mut self, now: Instant, packet: Packet<P>, route: usize) {
+    /// Hand a packet to the first link of the route that its flow takes now.
+    pub fn enqueue(&mut self, now: Instant, packet: Packet<P>) {
         self.advance(now);
-        let first = self.routes[route].links[0];
-        let packet = packet.map(|payload| RoutedPayload { route, hop: 0, entered: now, payload });
-        self.links[first].enqueue(now, packet);
+        let hop = self.routes.start(packet.flow as usize, now);
+        self.pass_on(now, packet.map(|payload| RoutedPayload { hop, entered: now, payload }));
     }
 
     /// Return the next packet that has reached the end of its route by `now`, in the order of time. Call this
@@ -149,7 +139,7 @@ impl<P> Fabric<P> {
                 if self.watched == Some(place) {
                     self.transits.push((arrival.at, arrival.at.saturating_since(arrival.sent)));
                 }
-                self.pass_on(arrival);
+                self.pass_on(arrival.at, arrival.packet);
             }
         }
         // Let every link process its events until `now`, also those without an arrival, such as losses.
@@ -165,16 +155,14 @@ impl<P> Fabric<P> {
         wakeups.filter_map(|(place, link)| Some((link.next_wakeup()?, place))).min()
     }
 
-    fn pass_on(&mut self, arrival: Arrival<RoutedPayload<P>>) {
-        let Arrival { at, mut packet, .. } = arrival;
-        packet.payload.hop += 1;
-        let route = &self.routes[packet.payload.route];
-        match route.links.get(packet.payload.hop) {
-            Some(next) => self.links[*next].enqueue(at, packet),
-            None => {
+    /// Hand a packet to the next link of its route, or let it wait for its delivery behind the last one.
+    fn pass_on(&mut self, at: Instant, mut packet: Packet<RoutedPayload<P>>) {
+        match self.routes.next(&mut packet.payload.hop) {
+            Step::Link(next) => self.links[next].enqueue(at, packet),
+            Step::End(delay) => {
                 self.passed_packets += 1;
                 self.pending.push(PendingDelivery {
-                    at: at + route.delay,
+                    at: at + delay.unwrap_or_default(),
                     number: self.passed_packets,
                     entered: packet.payload.entered,
                     packet: packet.map(|routed| routed.payload),
@@ -212,10 +200,12 @@ impl<P> Eq for PendingDelivery<P> {}
 
 #[cfg(test)]
 mod tests {
-    use skyhop_units::{Bytes, QueueLimit, Rate, Ratio};
+    use skyhop_units::{Bytes, Rate, Ratio};
 
     use super::*;
-    use crate::{LinkSchedule, QueueDiscipline};
+    use skyhop_model::Ecn;
+
+    use crate::{Limit, LinkRoute, LinkSchedule, QueueDiscipline};
 
     const fn ms(ms: u64) -> Duration {
         Duration::from_millis(ms)
@@ -226,14 +216,14 @@ mod tests {
         LinkConfig {
             schedule: LinkSchedule::fixed(delay, rate, Ratio::ZERO),
             qdisc: QueueDiscipline::default(),
-            queue: QueueLimit::Packets(packets),
+            queue: Limit::Packets(packets),
             seed: 1,
         }
     }
 
     /// Packet of 1500 bytes, which takes a millisecond at 12 Mbit/s.
-    fn packet(payload: u32) -> Packet<u32> {
-        Packet::new(Bytes::new(1500), payload)
+    fn packet(payload: u32, flow: u32) -> Packet<u32> {
+        Packet::new(Bytes::new(1500), payload).with_flow(flow, Ecn::NotEct)
     }
 
     impl CarriesTcp for u32 {
@@ -246,8 +236,12 @@ mod tests {
         Instant::from_nanos(us * 1_000)
     }
 
-    fn route(links: &[usize], delay: Duration) -> FabricRoute {
-        FabricRoute { links: links.to_vec(), delay }
+    /// Routes of flows that each take the same links all the time, with a delay behind them.
+    fn routes<const N: usize>(flows: [(&[usize], u64); N]) -> Routes {
+        Routes::new(flows.map(|(links, delay)| {
+            let route = LinkRoute { links: links.to_vec(), delay: Some(ms(delay)) };
+            [(Instant::START, route)]
+        }))
     }
 
     fn out(fabric: &mut Fabric<u32>, now: Instant) -> Vec<(u32, Instant)> {
@@ -257,11 +251,11 @@ mod tests {
     #[test]
     fn one_link_is_what_the_link_alone_is() {
         let config = link(ms(20), 12, 3);
-        let mut fabric = Fabric::new([config.clone()], vec![route(&[0], ms(0))], None).unwrap();
+        let mut fabric = Fabric::new([config.clone()], routes([(&[0], 0)]), None).unwrap();
         let mut alone = Link::new(config).unwrap();
         for number in 0..6 {
-            fabric.enqueue(at(100 * u64::from(number)), packet(number), 0);
-            alone.enqueue(at(100 * u64::from(number)), packet(number));
+            fabric.enqueue(at(100 * u64::from(number)), packet(number, 0));
+            alone.enqueue(at(100 * u64::from(number)), packet(number, 0));
         }
         while let Some(now) = alone.next_wakeup() {
             assert_eq!(fabric.next_wakeup(), Some(now));
@@ -279,11 +273,10 @@ mod tests {
     #[test]
     fn a_chain_adds_up_however_late_it_is_polled() {
         let links = [link(ms(5), 12, 9), link(ms(7), 12, 9)];
-        let routes = vec![route(&[0, 1], ms(3)), route(&[1], ms(0))];
-        let mut fabric = Fabric::new(links, routes, Some(0)).unwrap();
-        fabric.enqueue(at(0), packet(1), 0);
-        fabric.enqueue(at(0), packet(2), 0);
-        fabric.enqueue(at(500), packet(3), 1);
+        let mut fabric = Fabric::new(links, routes([(&[0, 1], 3), (&[1], 0)]), Some(0)).unwrap();
+        fabric.enqueue(at(0), packet(1, 0));
+        fabric.enqueue(at(0), packet(2, 0));
+        fabric.enqueue(at(500), packet(3, 1));
         // 1 ms on each link, then 5 + 7 + 3 ms; the third packet crosses one link: 1 ms and 7 ms.
         let expected = [(3, at(8_500)), (1, at(17_000)), (2, at(18_000))];
         assert_eq!(out(&mut fabric, at(1_000_000)), expected);
@@ -294,10 +287,9 @@ mod tests {
     fn flows_that_meet_on_a_link_share_it() {
         // Two links of 12 Mbit/s into one of 12 Mbit/s with room for one waiting packet.
         let links = [link(ms(1), 12, 9), link(ms(1), 12, 9), link(ms(1), 12, 1)];
-        let routes = vec![route(&[0, 2], ms(0)), route(&[1, 2], ms(0))];
-        let mut fabric = Fabric::new(links, routes, None).unwrap();
+        let mut fabric = Fabric::new(links, routes([(&[0, 2], 0), (&[1, 2], 0)]), None).unwrap();
         for number in 0..8 {
-            fabric.enqueue(at(0), packet(number), (number % 2) as usize);
+            fabric.enqueue(at(0), packet(number, number % 2));
         }
         let arrived = out(&mut fabric, at(1_000_000)).len();
         let stats: Vec<LinkStats> = fabric.stats().collect();
@@ -305,5 +297,17 @@ mod tests {
         let lost = fabric.take_drops();
         assert!(lost.iter().all(|(place, _)| *place == 2), "only where they meet");
         assert_eq!((arrived + lost.len(), lost.len() > 1), (8, true));
+    }
+
+    #[test]
+    fn packets_keep_their_route_when_it_changes() {
+        let over = |link| LinkRoute { links: vec![link], delay: None };
+        let changing = Routes::new([vec![(at(0), over(0)), (at(500), over(1))]]);
+        let mut fabric =
+            Fabric::new([link(ms(9), 12, 9), link(ms(1), 12, 9)], changing, None).unwrap();
+        fabric.enqueue(at(499), packet(1, 0));
+        // Packets of a flow without routes of its own take those of the last one.
+        fabric.enqueue(at(500), packet(2, crate::NO_FLOW));
+        assert_eq!(out(&mut fabric, at(1_000_000)), [(2, at(2_500)), (1, at(10_499))]);
     }
 }

@@ -39,14 +39,14 @@
 //!
 //! ```
 //! use skyhop_model::ETHERNET_HEADER;
-//! use skyhop_link::{Link, LinkConfig, LinkSchedule, Packet, QueueDiscipline};
-//! use skyhop_units::{Bytes, Duration, Instant, QueueLimit, Rate, Ratio};
+//! use skyhop_link::{Limit, Link, LinkConfig, LinkSchedule, Packet, QueueDiscipline};
+//! use skyhop_units::{Bytes, Duration, Instant, Rate, Ratio};
 //!
 //! let rate = Rate::from_bits_per_second(12_000_000);
 //! let mut link = Link::new(LinkConfig {
 //!     schedule: LinkSchedule::fixed(Duration::from_millis(20), rate, Ratio::ZERO),
 //!     qdisc: QueueDiscipline::default(),
-//!     queue: QueueLimit::Packets(100),
+//!     queue: Limit::Packets(100),
 //!     seed: 1,
 //! })?;
 //!
@@ -77,6 +77,7 @@ mod on_arrival;
 mod packet;
 mod qdisc;
 mod rng;
+mod routes;
 mod schedule;
 mod stats;
 mod timeline;
@@ -84,13 +85,14 @@ mod transmitter;
 
 pub use config::LinkConfig;
 pub use error::{LinkError, ScheduleError};
-pub use fabric::{Fabric, FabricRoute};
+pub use fabric::Fabric;
 pub use link::Link;
 pub use packet::{Arrival, Drop, NO_FLOW, Packet};
 pub use qdisc::{
     AckFilter, CakeConfig, CarriesTcp, CodelConfig, Diffserv, FifoConfig, FqCodelConfig, FqConfig,
-    FqPieConfig, Isolation, PieConfig, QDISCS, QdiscEntry, QueueDiscipline, RedConfig,
+    FqPieConfig, Isolation, Limit, PieConfig, QDISCS, QdiscEntry, QueueDiscipline, RedConfig,
     RedThresholds, SfqConfig, TcpFacts, ThresholdDropConfig,
 };
+pub use routes::{Hop, LinkRoute, Routes, Step};
 pub use schedule::{DelayPiece, Dismantled, LinkSchedule, Outage, Piece};
 pub use stats::LinkStats;

@@ -44,9 +44,12 @@ impl<P> Link<P> {
     /// Create a link with no packets in it, at [`Instant::START`].
     ///
     /// # Errors
-    /// The schedule breaks a rule, or the queue's limit is zero or is not in packets or bytes.
+    /// The schedule breaks a rule, or the queue's limit is zero.
     pub fn new(config: LinkConfig) -> Result<Self, LinkError> {
-        let limit = Limit::resolved(config.queue)?;
+        let limit = config.queue;
+        if matches!(limit, Limit::Packets(0) | Limit::Bytes(Bytes::ZERO)) {
+            return Err(LinkError::NoQueue);
+        }
         config.qdisc.check()?;
         let queue = match &config.qdisc {
             // Computed arrivals cannot be undone, so a fifo whose queue may be dismantled is run step by step.

@@ -9,6 +9,7 @@ use skyhop_record::EventRow;
 use skyhop_signal::blind::{BlindPlan, Estimate, Learner};
 use skyhop_signal::{Agenda, Announcement, Statement};
 use skyhop_units::Duration;
+use tracing::{debug, info};
 
 use crate::arrivals::Arrivals;
 use crate::traffic::Addresses;
@@ -46,6 +47,7 @@ impl RunningAnnouncer {
         arrivals: &Arc<Arrivals>,
     ) -> Result<Self, HostError> {
         let announces_nothing = experiment.announcements.is_empty() || maps.is_empty();
+        debug!(announcements = experiment.announcements.len(), receivers = maps.len(), "handovers");
         if announces_nothing && experiment.blind.is_none() {
             return Ok(Self { worker: None });
         }
@@ -113,7 +115,9 @@ impl Announcer {
             }
             let now = self.clock.now();
             if let Some(done) = estimating.take_if(|worker| worker.is_finished()) {
-                learner.learn(now, &join(done)?, &mut agenda);
+                let estimate = join(done)?;
+                debug!(grid = ?estimate.grid, samples = estimate.samples, "grid estimated");
+                learner.learn(now, &estimate, &mut agenda);
             } else if estimating.is_none() && now >= learner.next_estimate() {
                 // A separate thread computes estimates: one takes so long that it would make
                 // announcements late.
@@ -141,10 +145,13 @@ impl Announcer {
         match statement {
             Statement::Announced(announcement) => {
                 self.announce(announcement)?;
+                let Announcement { at, outage, error, kind, .. } = announcement;
+                info!(%at, %outage, %error, %kind, "handover announced");
                 Ok(Some(EventRow::announced(announcement)))
             }
             Statement::Withdrawn => {
                 self.for_each(|map, scope| map.withdraw(scope), "cannot withdraw a handover")?;
+                debug!("announcement withdrawn");
                 Ok(None)
             }
         }

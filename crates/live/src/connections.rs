@@ -14,6 +14,7 @@ use skyhop_host::tcp_sockets::{Socket, SocketWatch};
 use skyhop_model::End;
 use skyhop_record::{ConnectionEnd, FlowEnd, FlowState, Recorder};
 use skyhop_units::{Bytes, Instant};
+use tracing::{debug, info};
 
 use crate::kernel_cc;
 
@@ -194,6 +195,7 @@ impl ConnectionTable {
             take(&mut self.known).into_iter().partition(|(_, one)| one.is_gone());
         self.known = known;
         for (ends, connection) in over {
+            debug!(from = ?ends[0], to = ?ends[1], "connection is gone");
             let earlier = if connection.is_destroyed() {
                 Some(connection)
             } else {
@@ -222,10 +224,10 @@ impl ConnectionTable {
         if socket.ended && self.note_destroyed(end, &ends, &socket.info) {
             return;
         }
-        let connection = self
-            .known
-            .entry(ends)
-            .or_insert_with(|| Connection { since: self.last_snapshot, ..Connection::default() });
+        let connection = self.known.entry(ends).or_insert_with(|| {
+            info!(from = ?ends[0], to = ?ends[1], cc = socket.cc, "connection found");
+            Connection { since: self.last_snapshot, ..Connection::default() }
+        });
         connection.until = now;
         let known = connection.sockets[end as usize].get_or_insert_default();
         known.info = socket.info;

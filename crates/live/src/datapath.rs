@@ -178,14 +178,13 @@ impl Datapath {
 
 impl PumpParts<'_> {
     fn pump(&self, direction: Direction, devices: &[Arc<Device>; 2]) -> Result<Pump, HostError> {
-        let (fabric, routes) = routes::build(self.experiment, direction, &self.flow_ids)
+        let fabric = routes::build(self.experiment, direction, &self.flow_ids)
             .map_err(|error: Unsupported| HostError::Unsupported(error.to_string()))?;
         let index = direction.index();
         let learns = self.experiment.blind.is_some() && direction == Direction::Back;
         Ok(Pump {
             direction,
             fabric,
-            routes,
             from: Arc::clone(&devices[index]),
             to: Arc::clone(&devices[1 - index]),
             flow_ids: Arc::clone(&self.flow_ids),

@@ -13,9 +13,10 @@ use nix::sys::utsname::uname;
 use skyhop_app::{TcpOptions, Transaction};
 use skyhop_engine::Ended;
 use skyhop_experiment::Experiment;
-use skyhop_link::LinkConfig;
+use skyhop_link::{Limit, LinkConfig};
 use skyhop_record::{Recorder, RunConclusion};
-use skyhop_units::{Bytes, Duration, Instant, QueueLimit};
+use skyhop_units::{Bytes, Duration, Instant};
+use tracing::{debug, info, warn};
 
 use crate::announcer::RunningAnnouncer;
 use crate::arrivals::Arrivals;
@@ -95,6 +96,7 @@ pub(crate) fn run(
     let mut modules = LoadedModules::default();
     let plan = TrafficPlan::new(experiment, options.program.is_some(), &mut modules)?;
     let default_cc = modules.kernel_name(&options.default_cc, &BTreeMap::new())?;
+    log_links(experiment);
     let limit = DescriptorLimit::raise()?;
     let choice = tc::choose_here(experiment, options)?;
     if choice.tc.as_ref().is_some_and(|plan| plan.marks_flows) {
@@ -144,6 +146,7 @@ impl Ends {
         let in_guest = options.guest.is_some();
         let preferred = if in_guest { DeviceKind::Packet } else { DeviceKind::Tun };
         let topology = Topology::create(experiment, [&from, &to], preferred, choice.tc.as_ref())?;
+        info!(device = ?topology.kind(), "both ends of the path created");
         for (namespace, end) in [(&from, End::From), (&to, End::To)] {
             hosts::set_initial_cwnd(namespace, end, &tcp)?;
         }
@@ -274,6 +277,7 @@ impl<'a> Run<'a> {
         let sampler = Sampler::new(experiment.sample, &flows, connections, topology, views);
 
         sleep_until(clock, Instant::START, &testbench.stop)?;
+        info!(flows = experiment.flows.len(), duration = %experiment.duration, "traffic starts");
         let client = program
             .map(|program| {
                 program::start_client(&program.client, &from, address(End::To), limit, &mut reaper)
@@ -319,6 +323,7 @@ impl<'a> Run<'a> {
             let interrupted = orders.stop_asked()?;
             if over || interrupted || program_status.is_some() || self.has_failed() {
                 let at = if over { scheduled_end } else { now };
+                info!(%at, interrupted, program_status, "traffic stops");
                 return Ok(RunEnd { at, interrupted, program_status });
             }
             self.sampler.tick(now, &mut self.recorder)?;
@@ -389,10 +394,12 @@ impl<'a> Run<'a> {
             if !empty {
                 empty_since = None;
             } else if clock.now().saturating_since(since) >= QUIET {
-                break;
+                debug!(at = %clock.now(), "links are empty");
+                return Ok(());
             }
             thread::sleep(std::time::Duration::from_millis(2));
         }
+        warn!(at = %clock.now(), limit = %drain_time, "links are not empty at the end of the run");
         Ok(())
     }
 
@@ -478,6 +485,15 @@ impl<'a> Run<'a> {
     }
 }
 
+fn log_links(experiment: &Experiment) {
+    for link in &experiment.links {
+        for (direction, config) in [("forward", &link.forward), ("back", &link.back)] {
+            let (qdisc, queue) = (config.qdisc.name(), &config.queue);
+            info!(link = link.name, direction, qdisc, %queue, "queue discipline");
+        }
+    }
+}
+
 /// Smallest id above those of all flows of the experiment.
 fn first_free_id(experiment: &Experiment) -> u32 {
     experiment.flows.iter().map(|flow| flow.id + 1).max().unwrap_or(0)
@@ -488,10 +504,8 @@ fn longest_drain(experiment: &Experiment) -> Duration {
     let end = Instant::START + experiment.duration;
     let one_way = |config: &LinkConfig| {
         let queue = match config.queue {
-            QueueLimit::Bytes(bytes) => bytes,
-            QueueLimit::Packets(packets) => Bytes::new(packets * LARGEST_PACKET.as_u64()),
-            // The plan has resolved limits in time and BDP to bytes.
-            QueueLimit::Time(_) | QueueLimit::Bdp(_) => Bytes::ZERO,
+            Limit::Bytes(bytes) => bytes,
+            Limit::Packets(packets) => Bytes::new(packets * LARGEST_PACKET.as_u64()),
         };
         config.schedule.rate_at(end).transmit_time(queue) + config.schedule.delay_at(end)
     };

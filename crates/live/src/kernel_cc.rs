@@ -18,6 +18,7 @@ use skyhop_model::{
 use skyhop_host::error::{Context, HostError};
 
 use skyhop_policyd::{DecisionServer, register_policy};
+use tracing::{debug, info};
 
 /// Modules loaded for a run, one per congestion control and set of parameters.
 #[derive(Debug, Default)]
@@ -58,7 +59,10 @@ impl LoadedModules {
         }
         match module_for(cc)? {
             Some(module) => self.load(cc, module, parameters),
-            None if parameters.is_empty() => Ok(cc.to_owned()),
+            None if parameters.is_empty() => {
+                debug!(cc, "the kernel's own congestion control");
+                Ok(cc.to_owned())
+            }
             None => Err(HostError::Unsupported(format!(
                 "the kernel's {cc} takes no parameters; leave out {cc}.*, or choose cc = \"{SKYHOP_CC_PREFIX}{cc}\""
             ))),
@@ -128,12 +132,18 @@ impl LoadedModules {
         match skyhop_kernel::register(module, &given) {
             Ok(registered) => {
                 let name = registered.kernel_name().to_owned();
+                info!(cc, kernel_name = name, parameters = ?choice.1, "congestion control registered");
                 self.loaded.insert(choice, registered);
                 Ok(name)
             }
             // Root may have loaded the module for all users.
             Err(error @ KernelError::NotRoot) => match skyhop_kernel::loaded_name(module) {
                 Some(name) if choice.1.is_empty() => {
+                    info!(
+                        cc,
+                        kernel_name = name,
+                        "only root may register modules; root has loaded this one"
+                    );
                     self.loaded_by_root.insert(name.clone());
                     Ok(name)
                 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use skyhop_kernel::{PhaseEvent, PhaseReader};
 use skyhop_record::{EventRow, Recorder};
+use tracing::debug;
 
 use skyhop_host::clock::RunClock;
 use skyhop_host::error::{Context, HostError};
@@ -40,6 +41,7 @@ impl PhaseLog {
         let index = own_index(event.local_port).or(own_index(event.remote_port));
         let flow = index.and_then(|index| self.flow_ids.get(index).copied().flatten());
         let phase = event.phase;
+        debug!(flow, kind = %phase.kind, local_port = event.local_port, "phase reported");
         let span = (self.clock.at(phase.begin_ns), self.clock.at(phase.end_ns));
         EventRow::phase(phase.kind, span, flow)
     }

@@ -10,7 +10,6 @@ use skyhop_units::{Duration, Instant};
 
 use crate::arrivals::{self, Arrivals};
 use crate::pump_threads::PumpClock;
-use crate::routes::RouteTable;
 use crate::timing::LatenessWindow;
 use skyhop_host::device::Device;
 use skyhop_host::error::HostError;
@@ -23,12 +22,10 @@ const BATCH: usize = 32;
 /// losses are counted.
 pub(crate) const MOST_LOSSES: usize = 200_000;
 
-/// Devices, links and routes of one direction.
+/// Devices and links of one direction.
 pub(crate) struct Pump {
     pub(crate) direction: Direction,
     pub(crate) fabric: Fabric<Frame>,
-    /// Routes of the fabric, by packet.
-    pub(crate) routes: RouteTable,
     pub(crate) from: Arc<Device>,
     pub(crate) to: Arc<Device>,
     /// Flow ids by index of the traffic, for loss events; the engine's own probe has none.
@@ -208,9 +205,7 @@ impl PumpWorker {
             };
             let packet = frame.into_packet(length);
             self.udp_entered += u64::from(packet.payload.is_programs_udp());
-            let now = clock.now();
-            let route = self.pump.routes.route_of(now, &packet);
-            self.pump.fabric.enqueue(now, packet, route);
+            self.pump.fabric.enqueue(clock.now(), packet);
             self.entered += 1;
             self.changed = true;
         }

@@ -7,7 +7,7 @@ use skyhop_units::Instant;
 use crate::traffic::tcp::{TcpEnd, TcpPlan};
 
 /// Largest 99th percentile of lateness, and of the excess RTT, that does not cause a warning, in us.
-const TOLERABLE_P99_US: f64 = 2_000.0;
+pub(crate) const TOLERABLE_P99_US: f64 = 2_000.0;
 
 /// Final state of a flow; a flow still running ends at `run_end`.
 pub(crate) fn flow_end(plan: &TcpPlan, end: Option<&TcpEnd>, run_end: Instant) -> FlowEnd {

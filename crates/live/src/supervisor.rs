@@ -19,6 +19,7 @@ use skyhop_engine::{Control, Ended, EngineError};
 use skyhop_experiment::Experiment;
 use skyhop_record::{PieceReader, Sink};
 use skyhop_units::{Duration, Instant};
+use tracing::{debug, info};
 
 use crate::message::{self, Message};
 use crate::{LiveOptions, engine};
@@ -49,13 +50,15 @@ pub(crate) fn run(
     let (from_caller, orders) = pipe2(OFlag::O_CLOEXEC).context("cannot create a pipe")?;
     let caller = getpid();
     // SAFETY: the child touches only memory that belongs to this call, libc's allocator, which
-    // glibc makes usable after a fork, and system calls; it leaves through _exit.
+    // glibc makes usable after a fork, and system calls; it leaves through _exit. A log, if it is on, takes locks that
+    // threads of the caller hold only while they log themselves.
     match unsafe { fork() }.context("cannot start the engine's process")? {
         ForkResult::Child => {
             let ends = EngineEnds { to_caller: to_caller.into(), from_caller };
             supervise(caller, ends, experiment, options)
         }
         ForkResult::Parent { child } => {
+            debug!(pid = %child, "supervisor started");
             drop((to_caller, from_caller));
             let supervisor = Supervisor { pid: child, reaped: false };
             let total = experiment.duration;
@@ -126,6 +129,7 @@ fn follow(
     loop {
         if interrupted(elapsed.take()) && !stopping {
             stopping = true;
+            info!("the engine is told to stop");
             match orders.write_all(b"s") {
                 // The engine has already ended; its result is in the other pipe.
                 Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {}
@@ -188,6 +192,7 @@ fn start_engine(
     match forked {
         Ok(ForkResult::Child) => engine_main(ends, experiment, options),
         Ok(ForkResult::Parent { child }) => {
+            debug!(pid = %child, "engine started in its own namespaces");
             // The engine must be the only owner of these descriptors, so that the caller reads
             // end-of-file when the engine dies.
             drop(ends);

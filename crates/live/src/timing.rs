@@ -10,8 +10,10 @@ use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
 use skyhop_record::Quantiles;
 use skyhop_units::{Duration, Instant};
+use tracing::{Level, enabled, warn};
 
 use crate::info::Timing;
+use crate::summary::TOLERABLE_P99_US;
 use skyhop_host::error::{Context, HostError};
 
 /// Length of the windows for which CPU steal is measured.
@@ -128,10 +130,11 @@ impl TimingRecorder {
     }
 
     fn collect(&mut self, windows: [&LatenessWindow; 2], quiet: bool) -> Result<(), HostError> {
-        for window in windows {
+        for (direction, window) in ["forward", "back"].into_iter().zip(windows) {
             // An empty spare histogram replaces the window's, so that the pump does not wait for the merge.
             let empty = mem::replace(&mut self.spare, Histogram::new(0).map_err(cannot_merge)?);
             let mut closed = window.replace(empty);
+            log_lateness(direction, &closed);
             self.all.add(&closed).map_err(cannot_merge)?;
             if quiet {
                 self.quiet.add(&closed).map_err(cannot_merge)?;
@@ -152,6 +155,15 @@ impl TimingRecorder {
             cpu_s: cpu_time()?.saturating_sub(self.cpu_at_start).as_secs_f64(),
             spin,
         })
+    }
+}
+
+fn log_lateness(direction: &str, window: &Lateness) {
+    // Computing quantiles takes longer than merging.
+    if enabled!(Level::WARN)
+        && let Some(late) = quantiles(window).filter(|found| found.p99 > TOLERABLE_P99_US)
+    {
+        warn!(direction, p99_us = late.p99, max_us = late.max, "packets left the link late");
     }
 }
 

@@ -12,7 +12,7 @@ macro_rules! layered {
         #[derive(
             Debug, Clone, Default, PartialEq, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
         )]
-        #[serde(deny_unknown_fields)]
+        #[serde(deny_unknown_fields, expecting = "a table")]
         pub struct $keys {
             $($(#[$doc])* pub $key: Option<$crate::layered!(@keys $type $(, $parts)?)>,)+
         }

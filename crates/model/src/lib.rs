@@ -31,7 +31,7 @@ pub use ecn::Ecn;
 pub use ends::{Direction, End, PATH_LINK};
 pub use event::{EventKind, HandoverKind, PathEventKind, PhaseKind};
 pub use live::{LinuxLink, LiveDevice};
-pub use messages::{OR_FORCE_SIZE, one_line, plain_error, thousands};
+pub use messages::{OR_FORCE_SIZE, line_at, one_line, thousands};
 pub use packet::{ETHERNET_HEADER, LARGEST_PACKET, MSS, MTU, UDP_HEADERS, mss};
 pub use path::{Compat, DuringOutage, Relay};
 pub use tcp::{BufferKeys, BufferSizes, CongestionState, KeepAlive, Profile};

@@ -136,7 +136,7 @@ impl BufferSizes {
     serde::Deserialize,
     schemars::JsonSchema,
 )]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a table")]
 pub struct BufferKeys {
     /// Initial size of the buffer.
     pub initial: Option<Bytes>,

@@ -27,7 +27,7 @@ pub fn reference(name: &str) -> Option<PathBuf> {
     None
 }
 
-/// Folder of the reference files, found as in scripts/reference.py.
+/// Folder of the reference files, found as in validation/reference.py.
 fn folder() -> PathBuf {
     let checkout = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     if let Some(named) = non_empty(FOLDER) {

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use serde::Deserialize;
-use skyhop_model::plain_error;
+use skyhop_model::{line_at, one_line};
 use skyhop_units::{Length, UtcInstant};
 use thiserror::Error;
 
@@ -184,9 +184,8 @@ impl Constellation {
     /// The text is not a constellation in TOML, or has an invalid value.
     pub fn parse(text: &str, file: &str) -> Result<Self, ConstellationError> {
         let mut constellation: Self = toml::from_str(text).map_err(|error| {
-            let start = error.span().map_or(0, |span| span.start).min(text.len());
-            let line = 1 + text.as_bytes()[..start].iter().filter(|b| **b == b'\n').count();
-            let what = plain_error(error.message());
+            let line = line_at(text, error.span().map_or(0, |span| span.start));
+            let what = one_line(error.message());
             ConstellationError::Syntax { file: file.to_owned(), line, what }
         })?;
         let stem = Path::new(file).file_stem().unwrap_or_default();

@@ -1,6 +1,7 @@
 //! Cards of policies, which are files in TOML.
 
 use serde::Deserialize;
+use skyhop_model::{line_at, one_line};
 
 use crate::error::PolicyError;
 use crate::feature::{Term, check_name};
@@ -314,9 +315,8 @@ impl Card {
     /// [`PolicyError::Card`]: the text is no valid card.
     pub fn parse(text: &str) -> Result<Self, PolicyError> {
         let card: Self = toml::from_str(text).map_err(|error| {
-            let place = error.span().map(|span| text[..span.start].lines().count().max(1));
-            let place = place.map_or_else(String::new, |line| format!("line {line}: "));
-            PolicyError::card(format!("{place}{}", one_line(error.message())))
+            let line = line_at(text, error.span().map_or(0, |span| span.start));
+            PolicyError::card(format!("line {line}: {}", one_line(error.message())))
         })?;
         card.check()?;
         Ok(card)
@@ -374,8 +374,4 @@ impl Card {
         }
         Ok(())
     }
-}
-
-fn one_line(message: &str) -> String {
-    message.split_whitespace().collect::<Vec<_>>().join(" ")
 }

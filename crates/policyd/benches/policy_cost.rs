@@ -21,7 +21,7 @@ const SECONDS: usize = 10;
 fn main() -> io::Result<()> {
     // Cargo adds `--bench`.
     let Some(card) = std::env::args().skip(1).find(|argument| !argument.starts_with("--")) else {
-        println!("{BENCH}: skipped: no card: skyhop's scripts/kernel_costs.py gives it one");
+        println!("{BENCH}: skipped: no card: python -m validation kernel-costs gives it one");
         return Ok(());
     };
     let loaded = skyhop_ccfile::load_policy(Path::new(&card)).map_err(io::Error::other)?;

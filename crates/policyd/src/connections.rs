@@ -7,6 +7,7 @@ use skyhop_cc::bindings::SKYHOP_LAST_REPORT;
 use skyhop_cc::{Decider as _, Decision, OutputCounts, Report};
 use skyhop_host::error::HostError;
 use skyhop_policy::{Policy, PolicyDecider};
+use tracing::{debug, info};
 
 /// Upper bound of the latency histogram, ns; longer latencies count as this one.
 const MAX_LATENCY_NS: u64 = 60_000_000_000;
@@ -101,6 +102,7 @@ impl Connections {
         }
         let connection = self.active.entry(report.id).or_insert_with(|| {
             self.total += 1;
+            info!(connection = report.id, total = self.total, "connection begins to report");
             Connection { decider: PolicyDecider::new(&self.policy), last_report_ns: 0 }
         });
         connection.last_report_ns = report.at_ns;
@@ -124,6 +126,7 @@ impl Connections {
 
     fn remove(&mut self, id: u64) {
         let ended = self.active.remove(&id).map(|connection| connection.decider.outputs());
+        debug!(connection = id, outputs = ?ended, "connection ended, or is silent");
         self.ended = self.ended.plus(ended.unwrap_or_default());
     }
 

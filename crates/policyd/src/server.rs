@@ -11,6 +11,7 @@ use skyhop_host::error::{Context, HostError};
 use skyhop_kernel::{DecisionMaps, KernelError, RegisteredModule, ReportReader};
 use skyhop_model::POLICY_CC;
 use skyhop_policy::Policy;
+use tracing::{error, info, trace};
 
 use crate::connections::{Connections, DecisionSummary, Latencies, ReportOutcome};
 
@@ -51,6 +52,7 @@ pub fn register_policy(
         HostError::Unsupported(format!("{card}: its kernel module takes no decisions from skyhop"))
     })?;
     let server = DecisionServer::start(maps, policy)?;
+    info!(card, kernel_name = registration.kernel_name(), ?parameters, "policy registered");
     Ok((registration, server))
 }
 
@@ -74,6 +76,9 @@ impl DecisionServer {
                 .read()
                 .and_then(|reader| decide(&reader, &mut connections, &mut latencies, &over));
             let failure = served.err().map(|error| error.to_string());
+            if let Some(failure) = &failure {
+                error!(failure, "policy stops deciding; its connections use the base algorithm");
+            }
             let (connections, outputs) = (connections.total(), connections.outputs());
             DecisionSummary { connections, outputs, latencies, failure }
         };
@@ -136,6 +141,7 @@ fn decide(
         for report in reader.wait(POLL_INTERVAL)? {
             match connections.handle_report(&report) {
                 ReportOutcome::Decision(decision) => {
+                    trace!(connection = report.id, ?decision, "decision");
                     reader.decide(report.id, &decision)?;
                     latencies.record(monotonic_ns().saturating_sub(report.at_ns));
                 }

@@ -8,6 +8,7 @@ mod engines;
 mod errors;
 mod experiment;
 mod gym;
+mod log_lines;
 mod pairs;
 mod paths;
 mod policy_service;
@@ -70,6 +71,7 @@ mod core {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        crate::log_lines::begin()?;
         skyhop_ccfile::set_python_reader(crate::python_policy::read);
         crate::words::add_to(module)
     }

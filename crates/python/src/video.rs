@@ -134,7 +134,7 @@ struct Options {
 impl Options {
     fn read(text: &str) -> Fallible<Self> {
         let mut options: Self = serde_json::from_str(text).map_err(|error| {
-            input_error(&format!("the session: {}", skyhop_model::plain_error(&error.to_string())))
+            input_error(&format!("the session: {}", skyhop_model::one_line(&error.to_string())))
         })?;
         let errors = options.oracle.unwrap_or_default();
         let checked = options.playing.check().and_then(|()| options.environment.check());
@@ -184,7 +184,7 @@ fn controller(text: &str) -> Fallible<ControllerChoice> {
         return Ok(ControllerChoice::named(text)?);
     }
     serde_json::from_str(text).map_err(|error| {
-        input_error(&format!("the controller: {}", skyhop_model::plain_error(&error.to_string())))
+        input_error(&format!("the controller: {}", skyhop_model::one_line(&error.to_string())))
     })
 }
 

@@ -10,7 +10,6 @@ use serde::de::{self, DeserializeOwned, DeserializeSeed, EnumAccess, IntoDeseria
 use serde::de::{VariantAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, forward_to_deserialize_any};
 use serde_path_to_error::Track;
-use skyhop_model::plain_error;
 use thiserror::Error;
 use toml::{Table, Value};
 
@@ -45,7 +44,7 @@ impl de::Error for KeyError {
     fn custom<T: std::fmt::Display>(message: T) -> Self {
         let message = message.to_string();
         let (key, what) = message.split_once(SEPARATOR).unwrap_or(("", &message));
-        Self { key: key.to_owned(), what: plain_error(what) }
+        Self { key: key.to_owned(), what: what.to_owned() }
     }
 }
 
@@ -158,7 +157,7 @@ impl Keys {
     fn finish(&self) -> Result<(), KeyError> {
         let Some(key) = self.table.keys().next() else { return Ok(()) };
         let known: Vec<String> = self.known.iter().map(|key| format!("`{key}`")).collect();
-        let what = format!("unknown key `{key}`; expected one of {}", known.join(", "));
+        let what = format!("unknown field `{key}`, expected one of {}", known.join(", "));
         Err(KeyError { key: key.clone(), what })
     }
 }

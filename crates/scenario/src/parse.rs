@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use skyhop_model::plain_error;
+use skyhop_model::{line_at, one_line};
 use toml::{Table, Value};
 
 use crate::error::unreadable;
@@ -44,9 +44,8 @@ pub fn scenario_from_json(
     origin: &str,
     sets: &[String],
 ) -> Result<NamedScenario, ScenarioError> {
-    let table = serde_json::from_str::<Table>(json).map_err(|error| {
-        ScenarioError::key(origin, "the scenario", plain_error(&error.to_string()))
-    })?;
+    let table = serde_json::from_str::<Table>(json)
+        .map_err(|error| ScenarioError::key(origin, "the scenario", error.to_string()))?;
     scenario_from_table(table, origin, sets)
 }
 
@@ -58,15 +57,18 @@ fn scenario_from_table(
     for set in sets {
         override_key::apply(&mut table, set)?;
     }
+    for key in override_key::LISTS {
+        if table.get(key).is_some_and(|value| !value.is_array()) {
+            return Err(ScenarioError::key(
+                origin,
+                key,
+                format!("expected [[{key}]], one for each {key}"),
+            ));
+        }
+    }
     let scenario: Scenario = read(Value::Table(table)).map_err(|error| {
-        let what = match error.what.strip_prefix("expected a list") {
-            Some(found) if override_key::LISTS.contains(&error.key.as_str()) => {
-                format!("expected [[{}]], one for each{found}", error.key)
-            }
-            _ => error.what,
-        };
         let key = if error.key.is_empty() { "the scenario".to_owned() } else { error.key };
-        ScenarioError::key(origin, key, what)
+        ScenarioError::key(origin, key, error.what)
     })?;
     let named = NamedScenario { scenario, origin: origin.to_owned() };
     named.check()?;
@@ -74,8 +76,7 @@ fn scenario_from_table(
 }
 
 fn syntax_error(text: &str, origin: &str, error: &toml::de::Error) -> ScenarioError {
-    let start = error.span().map_or(0, |span| span.start.min(text.len()));
-    let line = text.as_bytes()[..start].iter().filter(|byte| **byte == b'\n').count() + 1;
-    let reason = plain_error(error.message());
+    let line = line_at(text, error.span().map_or(0, |span| span.start));
+    let reason = one_line(error.message());
     ScenarioError::Syntax { origin: origin.to_owned(), line, reason }
 }

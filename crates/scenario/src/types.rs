@@ -22,7 +22,7 @@ use crate::keys::{KeyError, Keys, Kinds, read_parts};
 
 /// Scenario of one run: its path, links and flows, and its duration, sampling interval and random seed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a table")]
 pub struct Scenario {
     /// Time-varying path between two places.
     pub path: PathSection,
@@ -249,7 +249,7 @@ pub struct FixedPath {
 
 /// `jitter` of a fixed path: random variation of its round trip about `rtt`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default, deny_unknown_fields, expecting = "a table")]
 pub struct JitterKeys {
     /// Time between two values of the round trip; at least 1 ms.
     pub every: Duration,
@@ -403,7 +403,7 @@ impl<'de> Deserialize<'de> for ExtraLink {
 
 /// `[[change]]`: change of a link or of a flow's route at one moment.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a table")]
 pub struct Change {
     /// Time of the change, counted from the run's start; less than the run's duration.
     pub at: Duration,
@@ -688,7 +688,7 @@ impl Default for TcpFlowKeys {
 
 /// `[signal]`: announcements of handovers to all TCP flows that cross the link of `[path]` at any time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default, deny_unknown_fields, expecting = "a table")]
 pub struct SignalSection {
     /// Source of the announcements.
     pub source: SignalSource,
@@ -749,7 +749,7 @@ pub enum SignalSource {
 
 /// `[run]`: duration, sampling interval and random seed of the run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default, deny_unknown_fields, expecting = "a table")]
 pub struct RunSection {
     /// Duration of the run; at least 1 ms.
     pub duration: Duration,
@@ -772,7 +772,7 @@ impl Default for RunSection {
 
 /// `[live]`: settings that apply only to live runs; the simulator ignores them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default, deny_unknown_fields, expecting = "a table")]
 pub struct LiveSection {
     /// Device that carries packets between the kernel and the link: "auto", "tun" or "packet".
     pub device: LiveDevice,
@@ -789,7 +789,7 @@ impl LiveSection {
 /// `[linux]`: settings that apply only to runs on a Linux kernel in virtual time; the other engines
 /// ignore them.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default, deny_unknown_fields, expecting = "a table")]
 pub struct LinuxSection {
     /// Name of the kernel, from `skyhop linux kernel list`. Default: the kernel that was built last.
     #[serde(skip_serializing_if = "Option::is_none")]

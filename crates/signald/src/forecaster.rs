@@ -10,6 +10,7 @@ use skyhop_scenario::{NamedScenario, ScenarioError};
 use skyhop_signal::Handover;
 use skyhop_signal::forecast::{Forecast, median_age, timing_error};
 use skyhop_units::{Duration, Instant, UtcInstant};
+use tracing::{debug, info};
 
 use crate::wall_clock::WallClock;
 use skyhop_host::error::{Context, HostError};
@@ -105,6 +106,7 @@ impl Forecaster {
                 Ok(ForecastMessage::Begun { age }) => update.notes.extend(self.warning(age)),
                 Ok(ForecastMessage::Chunk { handovers, until }) => {
                     self.current.until = self.current.start.after(until - Instant::START);
+                    debug!(handovers = handovers.len(), until = %self.current.until, "forecast");
                     update.chunks.push((self.current.start, handovers));
                 }
                 Ok(ForecastMessage::Failed(what)) => {
@@ -186,6 +188,7 @@ impl ForecastThread {
         const SECOND_NS: i64 = 1_000_000_000;
         // Begin on a full second, so that steps fall on the moments of a grid.
         let start = UtcInstant::from_unix_nanos(now.unix_nanos().div_euclid(SECOND_NS) * SECOND_NS);
+        info!(elements = %plan.elements.display(), %start, "forecast starts");
         let (sender, messages) = sync_channel(MAX_CHUNKS_AHEAD);
         let plan = plan.clone();
         spawn("forecast".to_owned(), move || {

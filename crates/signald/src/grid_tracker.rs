@@ -3,6 +3,7 @@
 use skyhop_signal::Agenda;
 use skyhop_signal::schedule::HandoverGrid;
 use skyhop_units::{Duration, Instant};
+use tracing::debug;
 
 use crate::ServiceSource;
 use crate::watcher::{Observation, Watcher};
@@ -45,6 +46,8 @@ impl GridTracker {
     ) -> Result<(), HostError> {
         let Some(watcher) = &mut self.watcher else { return Ok(()) };
         let Some(observed) = watcher.latest()? else { return Ok(()) };
+        let Observation { conversation, estimate } = &observed;
+        debug!(conversation, grid = ?estimate.grid, samples = estimate.samples, "grid estimated");
         if let Some(note) = note(&observed, self.known.is_some()) {
             control.note(&note);
         }

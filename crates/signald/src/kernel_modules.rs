@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use skyhop_cc::Handover;
 use skyhop_kernel::{KernelError, Scope, SignalMap, netns_cookie, pinned_signal_maps};
+use tracing::{debug, trace};
 
 use crate::upcoming::Notice;
 use skyhop_host::error::{Context, HostError};
@@ -43,12 +44,18 @@ impl KernelModules {
     pub(crate) fn refresh(&mut self) -> Result<bool, HostError> {
         self.maps = match pinned_signal_maps() {
             // Without privileges or libbpf, no module gets announcements, but programs still do.
-            Err(KernelError::NotRoot | KernelError::NoLibbpf) => Vec::new(),
+            Err(error @ (KernelError::NotRoot | KernelError::NoLibbpf)) => {
+                trace!(%error, "announcements go to the socket only");
+                Vec::new()
+            }
             maps => maps.context("cannot find the loaded modules")?,
         };
         let names: Vec<&str> = self.maps.iter().map(|(name, _)| name.as_str()).collect();
         let names = names.join(", ");
         let changed = names != self.names;
+        if changed {
+            debug!(names, "loaded modules changed");
+        }
         self.names = names;
         Ok(changed)
     }

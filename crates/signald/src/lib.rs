@@ -16,6 +16,7 @@ use skyhop_path::PathTrace;
 use skyhop_signal::schedule::HandoverGrid;
 use skyhop_signal::{Statement, Timing};
 use skyhop_units::Duration;
+use tracing::{debug, info, warn};
 
 use skyhop_host::ServiceControl;
 use skyhop_host::clock::minimize_timer_slack;
@@ -105,6 +106,7 @@ fn run(
     let mut upcoming = Upcoming::new(&options.source, options.timing, clock)?;
     while !control.interrupted() {
         if let Some(step_ns) = clock.update()? {
+            warn!(step_ns, "clock was set");
             control.note("the clock was set; announcements follow it");
             upcoming.clock_set(clock)?;
             tracker.clock_set(&mut upcoming.agenda, clock.now(), step_ns);
@@ -118,8 +120,13 @@ fn run(
                 let notice = Notice::new(&announcement, &options.source, clock);
                 modules.announce(&notice)?;
                 server.announce(&notice)?;
+                let Notice { at, outage, error, kind, .. } = notice;
+                info!(%at, %outage, %error, %kind, modules = modules.names(), "handover announced");
             }
-            Some(Statement::Withdrawn) => modules.withdraw()?,
+            Some(Statement::Withdrawn) => {
+                modules.withdraw()?;
+                debug!("announcement withdrawn");
+            }
             None if upcoming.is_over() => break,
             None => {
                 let wait = upcoming.wait(clock);
@@ -129,7 +136,10 @@ fn run(
                         Ok(true) => note_modules(modules, control),
                         Ok(false) => {}
                         // The known modules still get announcements; the next refresh may succeed.
-                        Err(error) => server.warn_once(&error.to_string(), control),
+                        Err(error) => {
+                            debug!(%error, "search for loaded modules failed; it is tried again");
+                            server.warn_once(&error.to_string(), control);
+                        }
                     }
                 }
                 server.wait(wait.min(POLL_INTERVAL))?;

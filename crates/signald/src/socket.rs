@@ -20,6 +20,7 @@ use nix::sys::stat::{Mode, umask};
 use nix::sys::time::TimeSpec;
 use serde::Serialize;
 use skyhop_units::Duration;
+use tracing::{debug, info, warn};
 
 use crate::ServiceSource;
 use crate::upcoming::Notice;
@@ -116,6 +117,7 @@ impl SocketServer {
         match fs::symlink_metadata(path) {
             Ok(found) if found.file_type().is_socket() => {
                 refuse_in_use(path)?;
+                info!(socket = %path.display(), "socket of a killed service is replaced");
                 fs::remove_file(path).context(&format!("cannot replace {}", path.display()))?;
             }
             Ok(_) => {
@@ -169,9 +171,12 @@ impl SocketServer {
             error_ns: notice.error.as_nanos(),
             kind: notice.kind.name(),
         })?;
+        let before = self.clients.len();
         self.clients.retain_mut(|client| {
             !client.has_timed_out() && client.stream.write_all(&message).is_ok()
         });
+        let told = self.clients.len();
+        debug!(clients = told, disconnected = before - told, "announcement sent to the socket");
         Ok(())
     }
 
@@ -207,8 +212,9 @@ impl SocketServer {
         self.clients.push(client);
         // The buffer of a new connection has room for the first message: an error means that the client is gone.
         let newest = self.clients.last_mut().map(|newest| newest.stream.write_all(&self.hello));
-        if newest.is_some_and(|greeted| greeted.is_err()) {
-            self.clients.pop();
+        match newest {
+            Some(Ok(())) => info!(clients = self.clients.len(), "client connected"),
+            _ => drop(self.clients.pop()),
         }
         Ok(())
     }
@@ -233,6 +239,7 @@ impl SocketServer {
             false => users.max_by_key(|user| of(&self.clients, *user)),
         };
         let oldest = self.clients.iter().position(|one| Some(one.user) == leaving);
+        warn!(user, clients = self.clients.len(), "too many clients: the oldest is disconnected");
         oldest.map(|oldest| self.clients.remove(oldest));
     }
 
@@ -240,6 +247,7 @@ impl SocketServer {
     fn reject_next(&mut self) {
         self.clients.retain(|client| !client.is_closed());
         self.spare = None;
+        warn!("client rejected: the limit of open files is reached");
         drop(self.listener.accept());
         self.spare = spare_descriptor();
     }

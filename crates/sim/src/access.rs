@@ -1,27 +1,21 @@
-//! Constant delay of a flow, behind the last link of its route.
+//! Packets in the constant delay behind the last link of a route.
 
 use std::collections::VecDeque;
 
-use skyhop_units::{Duration, Instant};
+use skyhop_units::Instant;
 
 use crate::flow::InFlight;
 
 /// One direction of a flow's own delay, without a queue.
+#[derive(Default)]
 pub(crate) struct Access {
-    delay: Duration,
     in_transit: VecDeque<(Instant, InFlight)>,
 }
 
 impl Access {
-    /// Create both directions with half of `rtt` each: first the direction to the server, whose delay is
-    /// rounded down to a whole nanosecond, then the direction to the client.
-    pub(crate) fn both(rtt: Duration) -> [Self; 2] {
-        let there = rtt / 2;
-        [there, rtt - there].map(|delay| Self { delay, in_transit: VecDeque::new() })
-    }
-
-    pub(crate) fn enter(&mut self, now: Instant, packet: InFlight) {
-        self.in_transit.push_back((now + self.delay, packet));
+    /// Add a packet that arrives at `at`, which is not before the arrivals of the packets in transit.
+    pub(crate) fn enter(&mut self, at: Instant, packet: InFlight) {
+        self.in_transit.push_back((at, packet));
     }
 
     /// Arrival time of the next packet; `None` while no packet is in transit.

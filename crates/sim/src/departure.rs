@@ -1,50 +1,61 @@
 //! Transfer of packets from an end of a connection into the first link of their route.
 
 use skyhop_app::Side;
-use skyhop_experiment::FlowPlan;
-use skyhop_link::Link;
+use skyhop_link::{Hop, Link, Routes, Step};
 use skyhop_tcp::{Packet, PacketSink};
 use skyhop_units::Instant;
 
 use std::cell::Cell;
 
-use crate::flow::{InFlight, Message, RouteCursor};
+use crate::flow::{InFlight, Message, traffic};
 
 /// Packet sink of one end, which enqueues packets in the first link of the route.
 pub(crate) struct Departure<'n> {
-    plan: &'n FlowPlan,
-    cursor: &'n mut RouteCursor,
+    routes: &'n Routes,
     links: &'n mut [Link<Cell<InFlight>>],
     flow: usize,
     to: Side,
+    /// TOS byte of the IP header without ECN bits.
+    tos: u8,
     now: Instant,
     /// Number of the connection that sends.
     pub(crate) connection: u32,
-    /// Component of the link that packets have entered, if any were sent.
-    pub(crate) first_link: Option<usize>,
+    /// Link that packets have entered and their place behind it, if any were sent.
+    pub(crate) first: Option<(usize, Hop)>,
 }
 
 impl<'n> Departure<'n> {
     /// Create the sink for packets of the flow with this index to its end `to`.
     pub(crate) fn new(
-        (plan, cursor, links): (&'n FlowPlan, &'n mut RouteCursor, &'n mut [Link<Cell<InFlight>>]),
+        (routes, links): (&'n Routes, &'n mut [Link<Cell<InFlight>>]),
         flow: usize,
-        to: Side,
+        (to, tos): (Side, u8),
         now: Instant,
     ) -> Self {
-        Self { plan, cursor, links, flow, to, now, connection: 0, first_link: None }
+        Self { routes, links, flow, to, tos, now, connection: 0, first: None }
+    }
+
+    /// First link of the route that packets take now, and the place behind it.
+    #[inline]
+    fn first_link(&self) -> (usize, Hop) {
+        let mut hop = self.routes.start(traffic(self.flow, self.to), self.now);
+        match self.routes.next(&mut hop) {
+            Step::Link(link) => (link, hop),
+            Step::End(_) => unreachable!("a route has links"),
+        }
     }
 }
 
 impl PacketSink for Departure<'_> {
     #[inline(always)]
     fn send(&mut self, packet: Packet) {
-        let start = self.cursor.start(self.plan, self.now);
-        let (route, hops_left, link) = (start.route, start.hops_left, start.first_link(self.to));
-        let (flow, connection, to) = (self.flow as u32, self.connection, self.to);
-        let (tos, message) = (self.plan.dscp.tos(), Message::Tcp(packet));
-        let packet = InFlight { flow, connection, route, hops_left, to, tos, message }.packet();
+        let (link, hop) = match self.first {
+            Some(first) => first,
+            None => *self.first.insert(self.first_link()),
+        };
+        let Self { connection, to, tos, .. } = *self;
+        let (flow, message) = (self.flow as u32, Message::Tcp(packet));
+        let packet = InFlight { flow, connection, hop, to, tos, message }.packet();
         self.links[link].enqueue(self.now, packet);
-        self.first_link = Some(link);
     }
 }

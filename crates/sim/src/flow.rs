@@ -6,9 +6,9 @@ use std::sync::Arc;
 use skyhop_app::{Datagram, FlowFacts, Side};
 use skyhop_engine::Unsupported;
 use skyhop_experiment::{FlowPlan, Traffic, cc_parameters, seed_for};
-use skyhop_link::{CarriesTcp, TcpFacts};
-use skyhop_model::{Ecn, End, UDP_HEADERS};
-use skyhop_units::{Bytes, Duration, Instant};
+use skyhop_link::{CarriesTcp, Hop, LinkRoute, Routes, TcpFacts};
+use skyhop_model::{Direction, Ecn, UDP_HEADERS};
+use skyhop_units::{Bytes, Instant};
 
 use crate::controllers::Controllers;
 use crate::datagrams::Datagrams;
@@ -33,10 +33,8 @@ pub(crate) struct InFlight {
     pub(crate) flow: u32,
     /// Number of the flow's connection, for TCP packets.
     pub(crate) connection: u32,
-    /// Index of the flow's route that the packet takes.
-    pub(crate) route: u16,
-    /// Number of hops left on that route: links, and the flow's own delay if it has one.
-    pub(crate) hops_left: u16,
+    /// Place of the packet on its route.
+    pub(crate) hop: Hop,
     /// End that the packet goes to.
     pub(crate) to: Side,
     /// TOS byte of the IP header without ECN bits.
@@ -112,23 +110,6 @@ impl CarriesTcp for InFlight {
 pub(crate) struct Flow {
     pub(crate) plan: FlowPlan,
     pub(crate) kind: Kind,
-    pub(crate) cursor: RouteCursor,
-}
-
-/// Route that a flow takes now, and the time at which its next route begins.
-pub(crate) struct RouteCursor {
-    start: RouteStart,
-    next_route_at: Instant,
-}
-
-/// Start of a route, for packets that leave now.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct RouteStart {
-    pub(crate) route: u16,
-    /// Number of hops on the route.
-    pub(crate) hops_left: u16,
-    /// Components of the first links, by the [`Side`] that packets go to.
-    first_links: [usize; 2],
 }
 
 pub(crate) enum Kind {
@@ -155,7 +136,7 @@ impl Flow {
             }
             Traffic::Udp { app } => Kind::Udp(Datagrams::new(app, &facts)),
         };
-        Ok(Self { plan: plan.clone(), kind, cursor: RouteCursor::new(plan) })
+        Ok(Self { plan: plan.clone(), kind })
     }
 
     /// Tell the ends of a flow over datagrams that a packet was lost. TCP detects losses itself.
@@ -166,69 +147,23 @@ impl Flow {
     }
 }
 
-impl RouteCursor {
-    fn new(plan: &FlowPlan) -> Self {
-        let mut cursor = Self { start: RouteStart::new(plan, 0), next_route_at: Instant::NEVER };
-        cursor.take_route(plan, 0);
-        cursor
-    }
-
-    /// Start of the route that packets take at `now`.
-    #[inline]
-    pub(crate) fn start(&mut self, plan: &FlowPlan, now: Instant) -> &RouteStart {
-        while now >= self.next_route_at {
-            self.take_route(plan, self.start.route + 1);
-        }
-        &self.start
-    }
-
-    fn take_route(&mut self, plan: &FlowPlan, route: u16) {
-        self.start = RouteStart::new(plan, route);
-        let next = plan.routes.get(usize::from(route) + 1);
-        self.next_route_at = next.map_or(Instant::NEVER, |next| next.from);
-    }
-}
-
-impl RouteStart {
-    fn new(plan: &FlowPlan, route: u16) -> Self {
-        let hops_left = length(plan, route);
-        let first = |to| next_link(plan, (route, hops_left), to).expect("a route has links");
-        Self { route, hops_left, first_links: [Side::Client, Side::Server].map(first) }
-    }
-
-    /// Component of the link that a packet to `to` crosses first.
-    #[inline]
-    pub(crate) fn first_link(&self, to: Side) -> usize {
-        self.first_links[to as usize]
-    }
-}
-
-/// Number of hops on a flow's route: its links, and the flow's own delay if it has one.
-fn length(plan: &FlowPlan, route: u16) -> u16 {
-    let links = plan.routes[usize::from(route)].links.len() as u16;
-    links + u16::from(plan.extra_rtt > Duration::ZERO)
-}
-
-/// Index of the direction of a flow's packets to `side`: 0 from the end `from` to the end `to`, 1 for the other
-/// direction.
-fn direction(plan: &FlowPlan, side: Side) -> usize {
-    usize::from((plan.from == End::From) != (side == Side::Server))
-}
-
-/// Component of the link that a packet to `to` crosses next, with `hops_left` hops left on this route; `None`
-/// if the next hop is the flow's own delay.
+/// Index in [`routes`] of the packets of a flow to one of its ends: first to the server, then to the client.
 #[inline]
-pub(crate) fn next_link(
-    plan: &FlowPlan,
-    (route, hops_left): (u16, u16),
-    to: Side,
-) -> Option<usize> {
-    let links = &plan.routes[usize::from(route)].links;
-    let behind = usize::from(length(plan, route) - hops_left);
-    let direction = direction(plan, to);
-    let link = match direction {
-        0 => links.get(behind)?,
-        _ => links.get(links.len().checked_sub(behind + 1)?)?,
+pub(crate) fn traffic(flow: usize, to: Side) -> usize {
+    2 * flow + to.other() as usize
+}
+
+/// Component of one direction of a link.
+pub(crate) fn component(link: u16, direction: Direction) -> usize {
+    2 * usize::from(link) + direction.index()
+}
+
+/// Routes of all flows over the components of the links.
+pub(crate) fn routes(flows: &[Flow]) -> Routes {
+    let of = |plan: &FlowPlan, to| -> Vec<(Instant, LinkRoute)> {
+        let direction = plan.direction_to(to);
+        plan.routes_to(to, |link| component(link, direction)).collect()
     };
-    Some(2 * usize::from(*link) + direction)
+    let both = |flow: &Flow| [Side::Server, Side::Client].map(|to| of(&flow.plan, to));
+    Routes::new(flows.iter().flat_map(both))
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use skyhop_app::Side;
 use skyhop_engine::Unsupported;
 use skyhop_experiment::{Experiment, FlowPlan};
-use skyhop_link::{Arrival, Link, LinkConfig};
+use skyhop_link::{Arrival, Link, LinkConfig, Routes, Step};
 use skyhop_model::{Direction, Ecn};
 use skyhop_record::EventRow;
 use skyhop_units::Instant;
@@ -15,7 +15,7 @@ use skyhop_units::Instant;
 use crate::access::Access;
 use crate::calendar::Calendar;
 use crate::departure::Departure;
-use crate::flow::{Flow, InFlight, Kind, Message, Packet, RouteStart, next_link};
+use crate::flow::{Flow, InFlight, Kind, Message, Packet, component, routes, traffic};
 use crate::order::seeded_in_order;
 use crate::sampler::loss_row;
 use crate::session::ExternalPolicy;
@@ -34,6 +34,9 @@ pub(crate) struct Network {
     pub(crate) links: Vec<Link<Cell<InFlight>>>,
     /// Flows in an order that does not depend on the scenario's.
     pub(crate) flows: Vec<Flow>,
+    /// Routes by the index that [`traffic`] returns, over the components of the links.
+    routes: Routes,
+    /// Constant delays behind the routes, by the same index.
     accesses: Vec<Access>,
     calendar: Calendar,
     pub(crate) signal: Signal,
@@ -69,15 +72,15 @@ impl Network {
             .into_iter()
             .map(|(plan, seed)| Flow::new(plan, (seed, experiment.seed), external.as_ref()))
             .collect::<Result<Vec<_>, _>>()?;
-        let accesses = flows.iter().flat_map(|flow| Access::both(flow.plan.extra_rtt)).collect();
         let mut network = Self {
             calendar: Calendar::new(links.len(), 4 * flows.len() + 1),
+            routes: routes(&flows),
+            accesses: (0..2 * flows.len()).map(|_| Access::default()).collect(),
             links,
             flows,
-            accesses,
             signal: Signal::new(experiment),
             path_link: experiment.path_link(),
-            path_back: 2 * usize::from(experiment.path_link()) + Direction::Back.index(),
+            path_back: component(experiment.path_link(), Direction::Back),
             events: Vec::new(),
             marked: Vec::new(),
             external,
@@ -167,24 +170,13 @@ impl Network {
         self.calendar.set(link, next);
     }
 
-    /// Forward a packet that has left a link to the next hop, or deliver it to its destination.
+    /// Note the arrival if the announcements are about the link, and carry the packet on.
     #[inline]
     fn arrive(&mut self, link: usize, arrival: Arrival<Cell<InFlight>>, now: Instant) {
         if link == self.path_back {
             self.signal.arrived(arrival.at, arrival.at.saturating_since(arrival.sent));
         }
-        let mut packet = arrival.packet;
-        let ecn = packet.ecn();
-        let arrived = packet.payload.get_mut();
-        arrived.hops_left -= 1;
-        if arrived.hops_left == 0 {
-            if ecn == Ecn::Ce {
-                arrived.message.set_ecn(ecn);
-            }
-            self.deliver(arrived, now);
-        } else {
-            self.carry(packet, now);
-        }
+        self.carry(arrival.packet, now);
     }
 
     /// Record the packets that a link has lost or marked.
@@ -199,20 +191,32 @@ impl Network {
         self.marked.extend(marked.map(|flow| self.flows[flow as usize].plan.id));
     }
 
-    /// Hand a packet to the next link of its route; behind the last one, to the flow's own delay.
-    fn carry(&mut self, packet: Packet, now: Instant) {
-        let (index, mut in_flight) = (packet.flow as usize, packet.payload.get());
-        if let Some(link) =
-            next_link(&self.flows[index].plan, (in_flight.route, in_flight.hops_left), in_flight.to)
-        {
-            self.links[link].enqueue(now, packet);
-            self.calendar.set(link, self.links[link].next_wakeup());
-            return;
+    /// Hand a packet to the next link of its route; behind the last one, to its destination or to the delay before it.
+    // Inlined, so that a packet that arrives at its destination is not moved.
+    #[inline(always)]
+    fn carry(&mut self, mut packet: Packet, now: Instant) {
+        let ecn = packet.ecn();
+        let in_flight = packet.payload.get_mut();
+        let delay = match self.routes.next(&mut in_flight.hop) {
+            Step::Link(link) => return self.enter(link, packet, now),
+            Step::End(delay) => delay,
+        };
+        if ecn == Ecn::Ce {
+            in_flight.message.set_ecn(ecn);
         }
-        in_flight.message.set_ecn(packet.ecn());
-        let access = 2 * index + usize::from(in_flight.to == Side::Client);
-        self.accesses[access].enter(now, in_flight);
-        self.calendar.set(self.access_component(access), self.accesses[access].next());
+        match delay {
+            None => self.deliver(in_flight, now),
+            Some(delay) => {
+                let access = traffic(in_flight.flow as usize, in_flight.to);
+                self.accesses[access].enter(now + delay, *in_flight);
+                self.calendar.set(self.access_component(access), self.accesses[access].next());
+            }
+        }
+    }
+
+    fn enter(&mut self, link: usize, packet: Packet, now: Instant) {
+        self.links[link].enqueue(now, packet);
+        self.calendar.set(link, self.links[link].next_wakeup());
     }
 
     fn visit_access(&mut self, access: usize, now: Instant) {
@@ -283,17 +287,16 @@ impl Network {
     /// Send all packets that an end of a TCP flow may send now.
     fn transmit(&mut self, index: usize, side: Side, now: Instant) {
         let end = self.end_of(index, side);
-        let Flow { plan, kind: Kind::Tcp(tcp), cursor } = &mut self.flows[index] else {
-            return;
-        };
+        let Flow { plan, kind: Kind::Tcp(tcp) } = &mut self.flows[index] else { return };
         if tcp.has_phases(side) {
             self.events.extend(phase_rows(tcp.take_phases(), plan.id));
         }
         if tcp.may_send(side) {
+            let towards = (side.other(), plan.dscp.tos());
             let mut departure =
-                Departure::new((plan, cursor, &mut self.links), index, side.other(), now);
+                Departure::new((&self.routes, &mut self.links), index, towards, now);
             tcp.transmit(side, now, &mut departure);
-            if let Some(link) = departure.first_link {
+            if let Some((link, _)) = departure.first {
                 self.calendar.set(link, self.links[link].next_wakeup());
             }
         }
@@ -303,15 +306,14 @@ impl Network {
     /// Send all datagrams that an end of a flow sends now.
     fn send(&mut self, index: usize, side: Side, now: Instant) {
         let end = self.end_of(index, side);
-        while let Flow { plan, kind: Kind::Udp(datagrams), cursor } = &mut self.flows[index] {
+        while let Flow { plan, kind: Kind::Udp(datagrams) } = &mut self.flows[index] {
             let Some(datagram) = datagrams.poll(side, now) else {
                 self.calendar.set(end, Some(datagrams.next_timer(side)));
                 return;
             };
-            let &RouteStart { route, hops_left, .. } = cursor.start(plan, now);
             let (flow, to, message) = (index as u32, side.other(), Message::Udp(datagram));
-            let tos = plan.dscp.tos();
-            let packet = InFlight { flow, connection: 0, route, hops_left, to, tos, message };
+            let (tos, hop) = (plan.dscp.tos(), self.routes.start(traffic(index, to), now));
+            let packet = InFlight { flow, connection: 0, hop, to, tos, message };
             self.carry(packet.packet(), now);
         }
     }

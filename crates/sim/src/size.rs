@@ -1,11 +1,11 @@
 //! Estimate of a run's size before it begins, to refuse runs that take too long or too much memory.
 
-use skyhop_app::AppKind as _;
+use skyhop_app::{AppKind as _, Side};
 use skyhop_engine::Unsupported;
 use skyhop_experiment::{Experiment, FlowPlan, LinkPlan, Route};
-use skyhop_link::LinkConfig;
-use skyhop_model::{Direction, End, LARGEST_PACKET, OR_FORCE_SIZE, thousands};
-use skyhop_units::{Duration, Instant, QueueLimit};
+use skyhop_link::{Limit, LinkConfig};
+use skyhop_model::{Direction, LARGEST_PACKET, OR_FORCE_SIZE, thousands};
+use skyhop_units::{Duration, Instant};
 
 /// Largest number of packet hops of a run (each packet counts once for each link that it crosses): about two
 /// hours of computing.
@@ -60,7 +60,8 @@ impl Size {
                 let config = link.config(direction);
                 let flows = experiment.flows.iter().zip(&narrowest);
                 let crossing = flows.filter(|(flow, _)| flow.crosses(number));
-                let sent = crossing.filter(|(flow, _)| sends(flow) == direction);
+                let sent =
+                    crossing.filter(|(flow, _)| flow.direction_to(Side::Server) == direction);
                 let mut demand = Demand::default();
                 let (mut start, mut stop) = (Instant::NEVER, Instant::START);
                 for (flow, narrowest) in sent {
@@ -87,18 +88,11 @@ fn route_capacity(flow: &FlowPlan, links: &[LinkPlan]) -> f64 {
     let routes = flow.routes.iter().enumerate().map(|(index, route)| {
         let next = flow.routes.get(index + 1).map_or(flow.stop, |next| next.from);
         let (from, until) = (route.from.max(flow.start), next.min(flow.stop));
-        let configs = route.links.iter().map(|link| links[usize::from(*link)].config(sends(flow)));
+        let direction = flow.direction_to(Side::Server);
+        let configs = route.links.iter().map(|link| links[usize::from(*link)].config(direction));
         configs.map(|config| capacity(config, from, until)).fold(f64::INFINITY, f64::min)
     });
     routes.sum()
-}
-
-/// Direction in which a flow sends most of its packets.
-fn sends(flow: &FlowPlan) -> Direction {
-    match flow.from {
-        End::From => Direction::Forward,
-        End::To => Direction::Back,
-    }
 }
 
 /// Load of flows over links of unlimited rate, in packets.
@@ -152,10 +146,8 @@ fn least_rtt(link: &LinkPlan) -> Duration {
 fn capacity_in_packets(config: &LinkConfig) -> f64 {
     let size = LARGEST_PACKET.as_u64() as f64;
     let queued = match config.queue {
-        QueueLimit::Packets(packets) => packets as f64,
-        QueueLimit::Bytes(bytes) => bytes.as_u64() as f64 / size,
-        // An experiment's limits are resolved to packets or bytes, so limits in time or BDP do not occur.
-        QueueLimit::Time(_) | QueueLimit::Bdp(_) => 0.0,
+        Limit::Packets(packets) => packets as f64,
+        Limit::Bytes(bytes) => bytes.as_u64() as f64 / size,
     };
     let schedule = &config.schedule;
     let fastest = schedule.rate.iter().map(|piece| piece.value.bits_per_second()).max();

@@ -5,8 +5,8 @@ use std::iter::Sum;
 use std::ops::{Add, AddAssign, Sub, SubAssign};
 use std::str::FromStr;
 
+use crate::Duration;
 use crate::quantity::{QuantityError, format_whole, parse_whole, split, text_quantity};
-use crate::{Duration, Rate};
 
 const EXPECTED: &str = "a size such as \"64 B\" or \"1.5 MB\"";
 const UNITS: [(&str, f64); 7] = [
@@ -90,7 +90,7 @@ text_quantity!(Bytes, "Bytes", "a size: B, kB, MB, GB, KiB, MiB or GiB", "1.5 MB
 const QUEUE_EXPECTED: &str =
     "a queue limit such as \"1 BDP\", \"1000 packets\", \"1.5 MB\" or \"260 ms\"";
 
-/// Limit of a queue, in the unit in which it was given.
+/// Limit of a queue as a scenario gives it; the planner resolves it to packets or bytes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum QueueLimit {
     /// Number of packets, whatever their size.
@@ -101,17 +101,6 @@ pub enum QueueLimit {
     Time(Duration),
     /// Multiple of the bandwidth-delay product.
     Bdp(f64),
-}
-
-impl QueueLimit {
-    /// Convert a limit in time or BDP to bytes, at `rate` and `base_rtt`.
-    pub fn resolve(self, rate: Rate, base_rtt: Duration) -> Self {
-        match self {
-            Self::Packets(_) | Self::Bytes(_) => self,
-            Self::Time(time) => Self::Bytes(rate.bytes_in(time)),
-            Self::Bdp(factor) => Self::Bytes(rate.bytes_in(base_rtt.mul_f64(factor))),
-        }
-    }
 }
 
 impl FromStr for QueueLimit {

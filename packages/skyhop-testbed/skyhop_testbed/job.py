@@ -22,7 +22,7 @@ from __future__ import annotations
 import datetime as dt
 import re
 from pathlib import PurePosixPath
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import (
     AfterValidator,
@@ -291,7 +291,12 @@ class Job(_Part):
             )
         return self
 
-    def as_json(self) -> dict[str, Any]:
+    @property
+    def length_ns(self) -> int:
+        """Length of a run in ns, at least 1."""
+        return max(1, round(self.length_s * 1_000_000_000))
+
+    def as_json(self) -> dict[str, object]:
         """Return the JSON form that the orchestrator stores and signed schedules contain."""
         return self.model_dump(mode="json", by_alias=True, exclude_defaults=True)
 
@@ -320,16 +325,21 @@ def job_of(values: object, source: str = "job") -> Job:
     try:
         return Job.model_validate(values)
     except ValidationError as error:
-        raise InputError(f"{source}: {_first_fault(error)}") from None
+        raise InputError(f"{source}: {first_fault(error, 'job-file')}") from None
 
 
-def _first_fault(error: ValidationError) -> str:
-    """Return the first fault of a validation error as one line: key and reason."""
+def first_fault(error: ValidationError, page: str) -> str:
+    """Return the first fault of a validation error as one line: key and reason.
+
+    `page` is the page of the documentation that lists the keys.
+    """
     first = error.errors()[0]
     place = ".".join(str(part) for part in first["loc"] if part != "now")
     if first["type"] == "extra_forbidden":
-        return f'"{place}" is unknown; see skyhop docs job-file for the keys of a job'
+        return f'"{place}" is unknown; see skyhop docs {page} for the keys'
     if first["type"] == "missing":
         return f'"{place}" is missing'
+    if first["type"] == "model_type":
+        return f"{place}: expected a table"
     message = first["msg"].removeprefix("Value error, ")
     return f"{place}: {message[0].lower()}{message[1:]}" if place else message

@@ -155,10 +155,6 @@ class Decision:
     user_rx_bps: float | None
     user_tx_bps: float | None
 
-    def as_json(self) -> dict[str, Any]:
-        """Return the JSON form in which the agent reports the decision."""
-        return {**vars(self), "cause": self.cause.value}
-
 
 class Scavenger:
     """State machine that decides whether a node's runs give way."""

@@ -23,7 +23,7 @@ from skyhop_testbed.orchestrator.core import Orchestrator
 from skyhop_testbed.orchestrator.rpc import OPTIONS, Service
 from skyhop_testbed.orchestrator.waiting import Wait, wait_in_loop
 
-_log = logging.getLogger("skyhop_testbed")
+_LOG = logging.getLogger(__name__)
 USERS, NODES = ("Enrolment", "Testbed", "Administration"), ("Agent",)
 """Services on the users' port (authenticated by token) and on the agents' port (by certificate)."""
 _GRACE_S = 1.0
@@ -96,7 +96,9 @@ async def _serve(orchestrator: Orchestrator, addresses: Addresses, ready: Any) -
     ticking = asyncio.create_task(_tick(orchestrator, stopping, wait_in_loop))
     if ready is not None:
         ready(BoundPorts(servers[0][1], servers[1][1], web_port))
+    _LOG.info("serves users at %s, agents at %s", servers[0][1], servers[1][1])
     await stopping.wait()
+    _LOG.info("is told to end")
     service.close()
     ticking.cancel()
     for server, _ in servers:
@@ -136,7 +138,7 @@ def _server(
 async def _page(orchestrator: Orchestrator, address: str) -> tuple[Any, int]:
     """Start the web server; return the server and its port."""
     from skyhop_testbed.orchestrator.page import PageServer
-    from skyhop_testbed.web import make_app
+    from skyhop_testbed.web.app import make_app
 
     listener = _bound(address)
     keys = orchestrator.directory / "keys"
@@ -172,10 +174,10 @@ async def _tick(orchestrator: Orchestrator, stopping: asyncio.Event, wait: Wait)
             if count % _TIDY_EVERY == 0:
                 await asyncio.to_thread(tidy_in_subprocess, orchestrator.directory / "telemetry")
         except SkyhopError as error:
-            _log.error("%s", error)
+            _LOG.error("%s", error)
         except Exception:
             # One failure does not end the service: the next round may succeed.
-            _log.exception("a round of housekeeping failed")
+            _LOG.exception("a round of housekeeping failed")
         count += 1
         await wait(stopping, _TICK_S)
 

@@ -6,7 +6,7 @@ in the list. Orchestrator and node derive the same state from the same list.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -50,19 +50,9 @@ class Change:
     """Details of the change, such as an exit status, a signal, or the start of the replacing run.
     """
 
-    def as_json(self) -> dict[str, Any]:
-        """Return the JSON form that messages and tables hold."""
-        return {
-            "at_ns": self.at_ns,
-            "state": self.state.value,
-            "actor": self.actor,
-            "reason": self.reason.value if self.reason else None,
-            "details": self.details,
-        }
-
     @classmethod
-    def from_json(cls, values: dict[str, Any]) -> Change:
-        """Parse the form that `as_json` returns.
+    def from_json(cls, values: Mapping[str, Any]) -> Change:
+        """Parse the JSON object with these fields that messages and tables hold.
 
         Raises:
             ValueError, KeyError: the values are no change.

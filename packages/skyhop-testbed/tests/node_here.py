@@ -360,7 +360,7 @@ class NodeHere:
     def started(self, run: str) -> list[int]:
         """Return the times of all starts of a run's program, in ns."""
         steps = read_journal(self.state / "runs" / run)
-        return [int(step["at_ns"]) for step in steps if step["step"] == "started"]
+        return [step.at_ns for step in steps if step.step == "started"]
 
     def log(self) -> str:
         """Return the agent's log."""

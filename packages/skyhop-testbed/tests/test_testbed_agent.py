@@ -89,7 +89,7 @@ def is_settled(orchestrator: FakeOrchestrator, run: str) -> bool:
 def started(agent: AgentProcess, run: str) -> int:
     """Return the number of starts of a run's program."""
     steps = read_journal(agent.state / "runs" / run)
-    return sum(step["step"] == "started" for step in steps)
+    return sum(step.step == "started" for step in steps)
 
 
 @pytest.mark.integration
@@ -142,8 +142,8 @@ def test_a_run_is_executed_and_its_files_arrive(
     assert [claim[0] for claim in orchestrator.claims] == [run]
     kinds = {kind for _, kind, _ in orchestrator.events}
     assert {"run", "telemetry", "health", "scavenger"} <= kinds
-    begun = next(s for s in read_journal(agent.state / "runs" / run) if s["step"] == "started")
-    assert begun["at_ns"] >= orchestrator.runs[0]["start_ns"]
+    begun = next(s for s in read_journal(agent.state / "runs" / run) if s.step == "started")
+    assert begun.at_ns >= orchestrator.runs[0]["start_ns"]
 
 
 @pytest.mark.soak
@@ -278,12 +278,12 @@ def test_a_trigger_starts_a_run_within_a_second_of_its_sample(
         says(tmp_path, pop_ping_latency_ms=80.0)
         wait_for(lambda: is_settled(orchestrator, run), why=agent.log)
         lines = [json.loads(line) for line in listener.recv(65_536).decode().splitlines()]
-    begun = next(s for s in read_journal(agent.state / "runs" / run) if s["step"] == "started")
+    begun = next(s for s in read_journal(agent.state / "runs" / run) if s.step == "started")
     fired = next(b for _, k, b in orchestrator.events if k == "trigger" and b["fired"])
     assert fired["run"] == run
     assert any(line["fired"] for line in lines)
     # The terminal's sampling accounts for one second of it.
-    assert begun["at_ns"] - said_ns < 2.2e9
+    assert begun.at_ns - said_ns < 2.2e9
     assert orchestrator.states(run)[1:] == ["deploying", "executing", "finishing", "complete"]
     new = next(b["new"] for _, k, b in orchestrator.events if k == "run" and b.get("new"))
     assert new["after"] == run

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 from dataclasses import replace
@@ -27,11 +28,14 @@ from skyhop_testbed.agent.deciding import (
 from skyhop_testbed.agent.deploying import KernelError, assignment_of
 from skyhop_testbed.agent.local_run import LocalRun
 from skyhop_testbed.agent.policy import Policy
+from skyhop_testbed.agent.reports import TaskReport, TelemetryReport
 from skyhop_testbed.agent.running import run_entry
 from skyhop_testbed.agent.sensing import CountedRun, Host
+from skyhop_testbed.executor.result import Outcome
 from skyhop_testbed.scavenger import Rule
+from skyhop_testbed.schedule import ScheduledJob, ServerAnswer
 from skyhop_testbed.states import allowed
-from skyhop_testbed.words import ENDED, EventKind, JobKind, Reason, Side, State
+from skyhop_testbed.words import ENDED, JobKind, Reason, Side, State
 
 S_NS = 1_000_000_000
 LATE_NS = 60 * S_NS
@@ -273,9 +277,22 @@ def test_the_second_in_which_a_run_ends_is_not_the_hosts(tmp_path: Path) -> None
 # The agent's database.
 
 
-def local_run(run: str = "a") -> LocalRun:
-    spec = {"length": 10.0, "when": {"at": 1}, "run": {"client": ["true"]}}
-    return LocalRun(run, Side.CLIENT, State.CLAIMED, "job", spec, 0, 10 * S_NS)
+JOB: dict[str, object] = {
+    "id": "j",
+    "nodes": ["a"],
+    "length": 10,
+    "when": {"at": "now"},
+    "run": {"client": ["true"]},
+}
+
+
+def scheduled(*, priv: bool = False, **others: object) -> ScheduledJob:
+    return ScheduledJob.model_validate({"spec": {**JOB, **others}, "priv": priv})
+
+
+def local_run(name: str = "a", **others: object) -> LocalRun:
+    spec = scheduled(**others).spec
+    return LocalRun(name, Side.CLIENT, State.CLAIMED, "job", spec, 0, 10 * S_NS)
 
 
 def test_the_book_has_runs_and_reports_in_one_step(tmp_path: Path) -> None:
@@ -293,7 +310,7 @@ def test_the_book_has_runs_and_reports_in_one_step(tmp_path: Path) -> None:
     assert db.next_batch() == []
     assert again.get("fence") == "3"
     # Numbers go on after the acknowledged reports.
-    again.add(OutboxEntry(EventKind.HEALTH, 8, {}))
+    again.add(OutboxEntry(8, TelemetryReport([])))
     assert again.next_batch()[0][0] == seq + 1
 
 
@@ -322,7 +339,7 @@ def test_the_oldest_telemetry_goes_first_and_runs_never(
     db = AgentDb(tmp_path, 0)
     db.save_run(local_run(), run_entry(local_run(), 1, {}))
     for number in range(10):
-        db.add(OutboxEntry(EventKind.TELEMETRY, number, {}))
+        db.add(OutboxEntry(number, TelemetryReport([])))
     db.trim_outbox()
     assert [(kind, at_ns) for _, at_ns, kind, _ in db.next_batch()] == [
         ("run", 1), ("telemetry", 7), ("telemetry", 8), ("telemetry", 9),
@@ -355,7 +372,8 @@ def test_what_is_no_book_is_said(tmp_path: Path) -> None:
 def test_what_an_owner_allows(
     policy: dict[str, object], spec: dict[str, object], why: str | None
 ) -> None:
-    job = {"spec": {"run": {"client": ["iperf3"], **spec}}}
+    job = scheduled(run={"client": ["iperf3"], **spec})
+    assert not job.fault
     found = Policy.of(policy).refusal(job, 60 * S_NS, 1000)
     assert found is None if why is None else (found or "").startswith(why)
 
@@ -368,7 +386,7 @@ def test_kernel_services_need_owner_and_role(
     policy: dict[str, object], priv: bool, is_allowed: bool
 ) -> None:
     run = {"client": ["iperf3"], "network": "veth"}
-    job = {"spec": {"run": run, "kernel": {"cc": "bbr"}}, "priv": priv}
+    job = scheduled(run=run, kernel={"cc": "bbr"}, priv=priv)
     assert (Policy.of(policy).refusal(job, 0, 0) is None) == is_allowed
 
 
@@ -381,18 +399,31 @@ def test_what_is_no_policy(policy: dict[str, object]) -> None:
 
 
 def test_what_the_kernel_service_refuses_is_told_from_what_is_no_job(tmp_path: Path) -> None:
-    spec = {
-        "id": "j",
-        "nodes": ["a"],
-        "length": 60,
-        "when": {"at": "now"},
-        "run": {"client": ["true"], "network": "veth"},
-        "kernel": {"cc": "bbr"},
-    }
+    run = local_run(run={"client": ["true"], "network": "veth"}, kernel={"cc": "bbr"})
     for socket in (None, str(tmp_path / "nobody.sock")):
         node: Any = SimpleNamespace(name="a", policy=Policy.of({}), kernel=socket)
-        local_run = LocalRun("R", Side.CLIENT, State.DEPLOYING, "J", spec, 0, 60 * S_NS)
         with pytest.raises(KernelError, match="kernel service"):
-            assignment_of(node, local_run, None)
-        with pytest.raises(InputError, match="of_a_later_version"):
-            assignment_of(node, replace(local_run, spec={**spec, "of_a_later_version": 1}), None)
+            assignment_of(node, run, None)
+    assert "of_a_later_version" in scheduled(of_a_later_version=1).fault
+
+
+def test_a_row_of_an_older_agent_is_read() -> None:
+    """Read the row of a client that waits for its server, as of the first version."""
+    row = {
+        "run": "R", "side": "client", "state": "waiting-server", "job": "J", "spec": JOB,
+        "start_ns": 1, "end_ns": 2, "client": "a", "server": "s", "server_address": "192.0.2.1",
+        "files": {"x": {"size": 1, "sha256": "00"}}, "after": None, "is_made": False, "fence": 9,
+        "is_granted": True, "reason": None, "is_silent": False,
+        "stop": {"reason": "user", "state": "aborted", "message": "m"}, "boot": "b", "starts": 1,
+        "port": 5201, "task": "", "answer": {"run": "R", "node": "a", "ready": True, "port": 5201},
+        "is_uploaded": False, "settled_ns": 0,
+    }  # fmt: skip
+    made = LocalRun.loads(json.dumps(row))
+    assert made.answer == ServerAnswer(run="R", ready=True, port=5201)
+    assert made.stop == Outcome(State.ABORTED, Reason.USER, "m")
+    again = json.loads(made.dumps())
+    assert {**again, "answer": row["answer"], "spec": JOB} == {**row, "fault": ""}
+    assert again["spec"] == {**JOB, "length": 10.0}
+    reply = {"task": "T", "run": "R", "ok": False, "port": None, "error": "no"}
+    served = LocalRun.loads(json.dumps({**row, "side": "server", "answer": reply}))
+    assert served.answer == TaskReport("T", "R", ok=False, error="no")

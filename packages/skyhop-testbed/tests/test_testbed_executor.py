@@ -7,6 +7,7 @@ import json
 import os
 import platform
 import random
+import re
 import signal
 import socket
 import subprocess
@@ -243,6 +244,24 @@ def test_files_of_the_job_are_there_and_not_kept_unchanged(
     assert [each["name"] for each in manifest["files"]] == ["log.txt"]
 
 
+@pytest.mark.integration
+@pytest.mark.usefixtures("namespaces")
+@pytest.mark.parametrize(
+    ("directives", "steps"), [("", []), ("skyhop_testbed.executor=info", ["started", "executing"])]
+)
+def test_the_environment_chooses_the_log_lines_and_not_the_output(
+    tmp_path: Path, directives: str, steps: list[str]
+) -> None:
+    assignment("echo out; echo error >&2").write(tmp_path)
+    done = start(tmp_path, SKYHOP_LOG=directives)
+    _, said = done.communicate(timeout=120)
+    assert done.returncode == 0, said
+    found = re.findall(r"Z  INFO skyhop_testbed\.executor\.journal: step (\w+)", said.decode())
+    assert [step for step in found if step in ("started", "executing")] == steps
+    assert said.count(b"\n") == len(found)
+    assert (tmp_path / "stdout").read_text() + (tmp_path / "stderr").read_text() == "out\nerror\n"
+
+
 @pytest.mark.soak
 def test_output_is_bounded_and_the_program_goes_on(
     tmp_path: Path, execute: Callable[..., dict[str, Any]]
@@ -387,7 +406,7 @@ def test_a_killed_executor_leaves_nothing_and_is_never_repeated(
 
 def _kill_at(executor: subprocess.Popen[bytes], directory: Path, moment: str) -> None:
     def reached() -> bool:
-        return any(step["step"] == moment for step in read_journal(directory))
+        return any(step.step == moment for step in read_journal(directory))
 
     if moment == "any":
         time.sleep(random.uniform(0.0, 0.3))
@@ -424,7 +443,7 @@ def test_a_journal_that_was_cut_off_still_says_what_it_says(tmp_path: Path) -> N
     assert has_started(tmp_path)
     journal = Journal(tmp_path)
     journal.add(3, Step.FINISHED)
-    assert [step["step"] for step in read_journal(tmp_path)] == ["started", "finished"]
+    assert [step.step for step in read_journal(tmp_path)] == ["started", "finished"]
     with (tmp_path / "lock").open() as lock, pytest.raises(BlockingIOError):
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
 

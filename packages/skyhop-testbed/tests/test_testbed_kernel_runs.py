@@ -50,7 +50,7 @@ class Node:
 
     def steps(self, run: str) -> list[str]:
         """Return the steps of its executor's journal."""
-        return [step["step"] for step in read_journal(self.directory(run))]
+        return [step.step for step in read_journal(self.directory(run))]
 
     def wait_executing(self, run: str) -> None:
         """Wait until a run's program has its device and its kernel settings."""
@@ -184,7 +184,7 @@ def test_who_serves_such_a_job_has_his_hosts_network_and_kernel(node: Node) -> N
     wait_for(lambda: kept_revision(node.agent), why=node.said)
     node.orchestrator.task(run, "start", spec, priv=True)
     place = node.directory(f"{run}.server")
-    wait_for(lambda: "executing" in [s["step"] for s in read_journal(place)], why=node.said)
+    wait_for(lambda: "executing" in [s.step for s in read_journal(place)], why=node.said)
     wait_for(lambda: (place / "stdout").read_text().count("\n") == 2, why=node.said)
     default = Path("/proc/sys/net/ipv4/tcp_congestion_control").read_text()
     assert (place / "stdout").read_text() == f"{default}0\n"

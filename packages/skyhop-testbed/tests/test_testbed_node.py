@@ -358,6 +358,15 @@ def test_a_server_whose_files_are_not_to_be_had_says_so(node: NodeHere) -> None:
     assert 10 * S_NS <= node.clock.now_ns() - asked_ns <= 16 * S_NS
 
 
+def test_a_server_that_cannot_read_its_job_says_so(node: NodeHere) -> None:
+    node.orchestrator.publish()
+    node.start()
+    node.until(lambda: kept_revision(node))
+    node.orchestrator.task(SERVED, "start", served("true") | {"of_a_later_version": 1})
+    node.until(lambda: told(node, "task"))
+    assert told(node, "task")[0]["error"].startswith('deploy: job: "of_a_later_version"')
+
+
 def test_a_server_that_does_not_answer_fails_its_client_in_time(node: NodeHere) -> None:
     node.start()
     spec = job("true", length_s=100.0, run={"serve": ["true"]}) | {"server": "ams-1"}

@@ -168,7 +168,7 @@ def test_a_claim_is_granted_once_and_to_its_node(at: LocalOrchestrator) -> None:
 
 def test_an_event_that_is_reported_twice_is_applied_once(at: LocalOrchestrator) -> None:
     name = only_run(at, at.submit(job())["id"])
-    body = {"run": name, "change": Change(at.now_ns, State.CLAIMED, "").as_json()}
+    body = {"run": name, "change": vars(Change(at.now_ns, State.CLAIMED, ""))}
     assert at.report("a", ("run", body), ("health", {"load": 1})) == 2
     assert at.report("a", ("run", body), ("health", {"load": 2}), first=1) == 2
     with at.writing(ADMIN) as ctx:
@@ -337,7 +337,7 @@ def test_a_trigger_window_continues_in_a_run_that_the_node_makes(at: LocalOrches
     at.change("a", name, "armed")
     follower = new_id(at.now_ns)
     new = {"run": follower, "after": name, "start_ns": at.now_ns, "end_ns": BEGIN_NS + 86_400 * S}
-    change = Change(at.now_ns, State.ARMED, "").as_json()
+    change = vars(Change(at.now_ns, State.ARMED, ""))
     at.report("a", ("run", {"run": follower, "change": change, "new": new}))
     assert state_of(at, follower) == ("armed", None)
     # A triggered run reserves its own length, no longer the whole window.

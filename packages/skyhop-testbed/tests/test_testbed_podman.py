@@ -208,7 +208,7 @@ def test_a_container_that_does_not_listen_is_gone_within_three_seconds(
     assert "leotest:true" in labels
     (containers.run / STOP_FILE).write_text(json.dumps({"reason": "scavenger"}))
     told = time.monotonic()
-    pid = int(read_journal(containers.run)[0]["pid"])
+    pid = read_journal(containers.run)[0].pid
     os.kill(pid, signal.SIGTERM)
     result = containers.result(executor)
     assert time.monotonic() - told < 3.0
@@ -252,7 +252,7 @@ def test_a_killed_executor_leaves_no_container(containers: Containers, moment: s
         containers.forget()
         executor = containers.start(contained("trap '' TERM; touch began; sleep 600"))
         _wait_for_moment(containers, moment)
-        os.kill(int(read_journal(containers.run)[0]["pid"]), signal.SIGKILL)
+        os.kill(read_journal(containers.run)[0].pid, signal.SIGKILL)
         executor.communicate(timeout=120)
         wait_for(lambda: not is_alive(containers.run))
         assert containers.left() == []
@@ -265,7 +265,7 @@ def test_a_killed_executor_leaves_no_container(containers: Containers, moment: s
 
 def _wait_for_moment(containers: Containers, moment: str) -> None:
     reached: dict[str, Callable[[], bool]] = {
-        "started": lambda: any(s["step"] == "started" for s in read_journal(containers.run)),
+        "started": lambda: any(s.step == "started" for s in read_journal(containers.run)),
         "executing": (containers.run / "work" / "began").exists,
     }
     wait_for(reached.get(moment, reached["started"]))

@@ -37,7 +37,7 @@ from skyhop_testbed.agent import predicting, prediction
 from skyhop_testbed.agent.predicting import PredictionClient
 from skyhop_testbed.agent.settings import Orbit, Predict, Settings
 from skyhop_testbed.clock import SYSTEM_CLOCK
-from skyhop_testbed.executor.journal import read_journal
+from skyhop_testbed.executor.journal import JournalEntry, read_journal
 from waiting import wait_for
 
 S = 10**9
@@ -425,7 +425,7 @@ def test_a_trigger_on_what_an_emulated_terminal_will_do_starts_a_run(tmp_path: P
             wait_for(lambda: 80.0 in predicted(orchestrator), why=agent.log)
             wait_for(lambda: started(agent, run), why=agent.log)
             # Up to a second until the terminal's second is over, and another until the agent polls.
-            assert started(agent, run)[0]["at_ns"] - jumps_ns < 3.2 * S
+            assert started(agent, run)[0].at_ns - jumps_ns < 3.2 * S
         finally:
             agent.clear()
             orchestrator.stop()
@@ -437,9 +437,9 @@ def predicted(orchestrator: FakeOrchestrator) -> list[object]:
             if "predicted_latency_ms" in s]  # fmt: skip
 
 
-def started(agent: AgentProcess, run: str) -> list[dict[str, Any]]:
+def started(agent: AgentProcess, run: str) -> list[JournalEntry]:
     place = agent.state / "runs" / run
-    return [s for s in read_journal(place) if s["step"] == "started"] if place.is_dir() else []
+    return [s for s in read_journal(place) if s.step == "started"] if place.is_dir() else []
 
 
 @pytest.mark.soak

@@ -48,7 +48,7 @@ from skyhop_testbed.agent.position import Position, position
 from skyhop_testbed.agent.sensing import Watch
 from skyhop_testbed.agent.settings import Orbit, Predict, Settings, read_settings
 from skyhop_testbed.agent.surroundings import BATCH_S, Surroundings, until_grid_s
-from skyhop_testbed.executor.journal import read_journal
+from skyhop_testbed.executor.journal import JournalEntry, read_journal
 from skyhop_testbed.triggers import Trigger
 from tiers import is_soak
 from waiting import wait_for
@@ -885,7 +885,7 @@ def test_a_run_begins_before_the_links_handover(tmp_path: Path, site_path: Path)
         wait_for(lambda: orchestrator.states(run) == ["armed"], why=agent.log)
         wait_for(lambda: len(orchestrator.states(run)) > 1, why=agent.log)
         wait_for(lambda: steps(agent, run), why=agent.log)
-        begun_ns = steps(agent, run)[0]["at_ns"]
+        begun_ns = steps(agent, run)[0].at_ns
         assert handover_ns - 3.1 * S < begun_ns < handover_ns, (handover_ns - begun_ns) / S
         told = [
             s for _, kind, b in orchestrator.events if kind == "telemetry" for s in b["samples"]
@@ -898,9 +898,9 @@ def test_a_run_begins_before_the_links_handover(tmp_path: Path, site_path: Path)
         orchestrator.stop()
 
 
-def steps(agent: AgentProcess, run: str) -> list[dict[str, Any]]:
+def steps(agent: AgentProcess, run: str) -> list[JournalEntry]:
     place = agent.state / "runs" / run
-    return [s for s in read_journal(place) if s["step"] == "started"] if place.is_dir() else []
+    return [s for s in read_journal(place) if s.step == "started"] if place.is_dir() else []
 
 
 @pytest.mark.soak

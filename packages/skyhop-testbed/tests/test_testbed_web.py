@@ -37,7 +37,8 @@ from skyhop_testbed.orchestrator.core import Orchestrator
 from skyhop_testbed.orchestrator.request_context import ITSELF, Caller
 from skyhop_testbed.states import Change
 from skyhop_testbed.store import tables
-from skyhop_testbed.web import drawings, figure, make_app
+from skyhop_testbed.web import drawings, figure
+from skyhop_testbed.web.app import make_app
 from skyhop_testbed.web.drawings import Drawings
 from skyhop_testbed.web.guard import LARGEST_FORM
 from skyhop_testbed.web.map import node_map

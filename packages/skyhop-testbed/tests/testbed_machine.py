@@ -181,7 +181,7 @@ class Agent:
         directory = self.state / "runs" / key
         if not is_alive(directory):
             return None
-        pids = [step["pid"] for step in read_journal(directory) if step["step"] == "deploying"]
+        pids = [step.pid for step in read_journal(directory) if step.step == "deploying"]
         return int(pids[-1]) if pids else None
 
 

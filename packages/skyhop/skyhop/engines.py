@@ -1,8 +1,4 @@
-"""Run scenarios with an engine: `sim` in virtual time, `live` on this machine's kernel.
-
-Repeats are a sweep over seeds. Sweeps belong to `skyhop.study`, which imports this module; to avoid
-a cycle, this module uses them through `skyhop.sweep`.
-"""
+"""Run scenarios with an engine, such as `live` on this machine's kernel."""
 
 from __future__ import annotations
 
@@ -12,19 +8,16 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any
 
-import skyhop
 from skyhop import _core
 from skyhop.data.places import position_of
 from skyhop.data.progress import Progress, ignore_progress, progress_bar
+from skyhop.data.runs import Run
 from skyhop.data.scenarios import Scenario, absolute_cc_name, load_cc_files, load_scenario
 from skyhop.errors import InterruptedRunError, ProgramError
-from skyhop.runs import Run
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from skyhop.data.files import Scratch
 
 
@@ -47,72 +40,6 @@ class Observer:
 
     path: Progress = field(default=ignore_progress)
     run: Progress = field(default=ignore_progress)
-
-
-@overload
-def sim(
-    scenario: Scenario,
-    output: str | os.PathLike[str] | None = None,
-    *,
-    seed: int | None = None,
-    sets: Sequence[str] = (),
-    force: bool = False,
-    observer: Observer | None = None,
-) -> Run: ...
-
-
-@overload
-def sim(
-    scenario: Scenario,
-    output: str | os.PathLike[str] | None = None,
-    *,
-    repeat: int,
-    jobs: int | None = None,
-    seed: int | None = None,
-    sets: Sequence[str] = (),
-) -> pl.DataFrame: ...
-
-
-def sim(
-    scenario: Scenario,
-    output: str | os.PathLike[str] | None = None,
-    *,
-    repeat: int | None = None,
-    jobs: int | None = None,
-    seed: int | None = None,
-    sets: Sequence[str] = (),
-    force: bool = False,
-    observer: Observer | None = None,
-) -> Run | pl.DataFrame:
-    """Run a scenario in virtual time: deterministic, and faster than the wall clock.
-
-    >>> import skyhop
-    >>> run = skyhop.sim("handover")  # doctest: +SKIP
-    >>> frame = skyhop.sim("handover", repeat=20)  # doctest: +SKIP
-
-    Args:
-        scenario: a file or an example's name, or its content as a dictionary.
-        output: the run directory; a temporary one, removed with the result, where not given.
-        repeat: number of seeds to run with; the result is one frame of all runs, as from `sweep`.
-        jobs: number of concurrent repeats; by default the number of processors.
-        seed: seed instead of the scenario's; with `repeat`, the first of the seeds.
-        sets: overrides, each "KEY=VALUE".
-        force: use `output` even if it is not empty.
-        observer: receives the progress; by default a progress bar is shown.
-
-    Returns:
-        The run; with `repeat` a polars frame, one row per flow and seed.
-
-    Raises:
-        InputError: the scenario, a place or `output` is wrong.
-        RunError: the disk is full, …
-        InterruptedRunError: Ctrl-C; the error carries the measurements until then.
-    """
-    seeded = [*sets, *([] if seed is None else [f"run.seed={seed}"])]
-    if repeat is not None:
-        return skyhop.sweep(scenario, output=output, repeat=repeat, jobs=jobs, sets=seeded)
-    loaded = load_scenario(scenario, seeded)
-    return run_with("sim", loaded, output, force=force, observer=observer)
 
 
 def live(

@@ -16,12 +16,12 @@ from needs import ROOT, cases, needs_program
 from skyhop import _core, sim
 from skyhop.cli.cc_check import check_in_guest
 from skyhop.data.progress import ignore_progress
+from skyhop.data.runs import Run
 from skyhop.data.templates import template
 from skyhop.engines import Observer
 from skyhop.errors import CompileError, InputError
 from skyhop.linux import Kernel, run
 from skyhop.linux.modules import BUILD, Source, modules_of
-from skyhop.runs import Run
 from waiting import wait_for
 
 CC = ROOT / "cc"

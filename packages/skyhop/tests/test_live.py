@@ -118,7 +118,7 @@ def test_a_packet_device_is_used_where_it_is_asked_for(
 def test_a_device_that_does_not_exist_is_named(skyhop: Skyhop, scenario: Path) -> None:
     done = skyhop("live", scenario, "--set", "live.device=tap")
     assert done.returncode == 2
-    assert "live.device: there is no `tap`" in done.stderr
+    assert "live.device: unknown variant `tap`" in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
 
 
@@ -490,7 +490,7 @@ def test_live_runs_work_without_root(tmp_path: Path) -> None:
         return
     # Everything is imported before the change of user: the environment may be in root's home.
     script = (
-        "import skyhop, skyhop.engines, skyhop.runs, pyarrow.parquet, tempfile\n"
+        "import skyhop, skyhop.engines, skyhop.data.runs, pyarrow.parquet, tempfile\n"
         "tempfile.gettempdir()\n"
         + UNPRIVILEGED.format(scenario=scenario, output=str(tmp_path / "out" / "run"))
     )

@@ -20,13 +20,13 @@ from skyhop.analysis.tables import Column, Table
 from skyhop.cli.figures import figure_files
 from skyhop.data.figure_files import FIGURE_KINDS, FIGURE_WIDTHS, FigureWidth
 from skyhop.data.reading import read_runs, run_record
+from skyhop.data.runs import Run
 from skyhop.errors import InputError
 from skyhop.figures import comparison_figure, path_figure, run_figure
 from skyhop.figures.charts import draw_chart
 from skyhop.figures.style import Sheet
 from skyhop.report import FigureFiles, write_figure, write_report
 from skyhop.report.latex import latex_table
-from skyhop.runs import Run
 from skyhop.study import load_study, run_study
 from skyhop.study.charts import ChartSource, chart_of
 from small_study import write

@@ -34,12 +34,12 @@ from skyhop.data.arrays import FloatArray
 from skyhop.data.reading import path_record, read_runs, run_record
 from skyhop.data.records import AppSeries
 from skyhop.data.run_headers import read_run_headers
+from skyhop.data.runs import read_run
 from skyhop.data.toml import toml_text
 from skyhop.errors import InputError, RunError
 from skyhop.figures import comparison_figure, path_figure, png_bytes, run_figure, save
 from skyhop.figures.timeline import SHAPES_AT_MOST, draw_timeline
 from skyhop.report import figures_directory, summary_rows, write_report
-from skyhop.runs import read_run
 from synthetic_run import APP_KINDS, FLOW_SCHEMA, SyntheticRun, write_path
 
 SHORT = SyntheticRun(duration_s=12.0)

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from skyhop.data.runs import Run
 from skyhop.errors import InputError
-from skyhop.runs import Run
 from skyhop.study import load_study, run_study
 from small_study import content, write
 

@@ -18,8 +18,8 @@ from skyhop.analysis.base_rtt import base_rtt_by_second, rises_of_base_rtt
 from skyhop.analysis.flow_aggregates import AGGREGATES
 from skyhop.analysis.transfer import rounded_down, seconds_to
 from skyhop.data.reading import run_record
+from skyhop.data.runs import Run
 from skyhop.errors import InputError
-from skyhop.runs import Run
 from skyhop.study import load_study, metric_digest, run_study
 from skyhop.study.catalogue import find_study
 from skyhop.study.metric_kinds import FlowsMetric, Metric, RelativeMetric

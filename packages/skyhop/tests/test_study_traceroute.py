@@ -12,8 +12,8 @@ from conftest import Skyhop
 
 from skyhop.data.reading import run_record
 from skyhop.data.records import RunRecord
+from skyhop.data.runs import Run
 from skyhop.errors import InputError
-from skyhop.runs import Run
 from skyhop.study import StudyRun, load_study, run_study
 from skyhop.study.traceroute import traces_of
 from small_study import content

@@ -18,7 +18,6 @@ import polars as pl
 import pytest
 from conftest import ROOT, Skyhop
 
-import films_in_browsers
 import skyhop
 from needs import missing, needs_program
 from skyhop import _core
@@ -32,6 +31,7 @@ from skyhop.study.claims import judge
 from skyhop.video import playing
 from skyhop_lab.browser import clip, downloads, server, table, viewer, watching
 from skyhop_lab.browser.film_folder import ServedFilm
+from validation import films_in_browsers
 
 EXAMPLES = ROOT / "examples"
 RATES = np.tile([6.0, 6.0, 1.0, 3.0], 150)

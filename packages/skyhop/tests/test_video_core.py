@@ -145,14 +145,14 @@ def test_films_are_read_from_files(tmp_path: Path) -> None:
             lambda film: _core.Player(film, "bolla", LINEAR),
             'unknown controller "bolla"; expected rate,',
         ),
-        (lambda film: _core.Player(film, '{"kind": "bba", "x": 1}', LINEAR), "unknown key `x`"),
+        (lambda film: _core.Player(film, '{"kind": "bba", "x": 1}', LINEAR), "unknown field `x`"),
         (lambda film: _core.Player(film, "bba", "linear"), 'unknown QoE "linear"; expected'),
         (lambda film: _core.Player(film, "bba", LINEAR).next(0.0, 1.0, 48), "has 48 chunks, not"),
         (lambda film: film.qualities("satpipe"), "unknown QoE"),
         (lambda film: film.sizes_bytes(6), "has no track 6; expected 0 to 5"),
         (lambda film: play(film, playing={"buffer_cap": "0 s"}), "buffer_cap is 0 s; expected"),
         (lambda film: play(film, environment={"payload_share": 2}), "payload_share is 2; expected"),
-        (lambda film: play(film, cap=3), "unknown key `cap`"),
+        (lambda film: play(film, cap=3), "unknown field `cap`"),
     ],
 )
 def test_wrong_input_is_an_error_of_one_line(wrong, said: str) -> None:  # type: ignore[no-untyped-def]

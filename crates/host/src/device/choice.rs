@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use skyhop_model::LiveDevice;
+use tracing::info;
 
 use crate::error::HostError;
 
@@ -71,6 +72,7 @@ pub fn choose<T>(
         Err(Failure::Broken(error)) => return Err(error),
         Err(Failure::Unavailable(problem)) => problem,
     };
+    info!(kind = first.name(), reason = problem.what, other = second.name(), "device unavailable");
     match make(second) {
         Ok(made) if requested == LiveDevice::Auto => Ok(made),
         Ok(_) => Err(other_works(problem, second)),

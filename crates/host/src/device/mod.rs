@@ -17,6 +17,7 @@ use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use skyhop_model::LiveDevice;
+use tracing::debug;
 
 pub use choice::DeviceKind;
 pub use counters::DeviceCount;
@@ -69,6 +70,7 @@ impl Device {
                     return Err(HostError::Unsupported("routers join both ends".to_owned()).into());
                 }
             };
+            debug!(name = NAME, ?kind, ?addresses, "device created");
             Ok(Self { backend, table: NamespaceTable::open()? })
         })
     }

@@ -11,6 +11,7 @@ mod signals;
 
 use skyhop_cc::Module;
 use skyhop_model::cc_language;
+use tracing::info;
 
 use crate::entry::unused_name;
 use crate::error::KernelError;
@@ -55,6 +56,7 @@ pub fn load(module: &'static Module, parameters: &[(&str, &str)]) -> Result<Load
     let kernel_name = registration::persistent_name(module)?;
     let loaded = Prepared::new(module, parameters, &kernel_name, features)?.load()?;
     registration::pin(loaded, &Pin::of(&kernel_name))?;
+    info!(kernel_name, mounted_bpffs, "module registered and pinned");
     Ok(Loaded { kernel_name, mounted_bpffs })
 }
 
@@ -113,6 +115,7 @@ pub fn unload(name: &str) -> Result<Unloaded, KernelError> {
     }
     Features::may_load()?;
     let kernel_name = registration::unregister(&names)?;
+    info!(kernel_name, "module unregistered and unpinned");
     let census = crate::sockets_by_cc().ok();
     let sockets = census.map(|census| census.get(&kernel_name).copied().unwrap_or(0));
     Ok(Unloaded { kernel_name, sockets })

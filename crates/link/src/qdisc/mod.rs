@@ -25,9 +25,11 @@ mod trial;
 pub(crate) use cake::ReadTcp;
 pub use cake::{AckFilter, CarriesTcp, Diffserv, Isolation, TcpFacts};
 pub use red::RedThresholds;
+use std::fmt;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use skyhop_units::{Bytes, Instant, QueueLimit, Ratio};
+use skyhop_units::{Bytes, Instant, Ratio};
 
 use crate::stats::Verdicts;
 use crate::{LinkError, Packet};
@@ -113,28 +115,24 @@ impl Backlog {
 /// Limit of a queue, as Linux counts it: pfifo counts packets, bfifo wire bytes, and both only
 /// waiting packets (`net/sched/sch_fifo.c`). An idle link offers no extra room: a packet larger than
 /// the limit never passes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Limit {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Limit {
+    /// Number of packets, whatever their size.
     Packets(u64),
+    /// Number of bytes on the wire.
     Bytes(Bytes),
 }
 
-impl Limit {
-    /// Convert the limit of a resolved scenario.
-    ///
-    /// # Errors
-    /// The limit is in time or BDP, or zero.
-    pub(crate) fn resolved(limit: QueueLimit) -> Result<Self, LinkError> {
-        match limit {
-            QueueLimit::Packets(0) | QueueLimit::Bytes(Bytes::ZERO) => {
-                Err(LinkError::NoQueue { limit })
-            }
-            QueueLimit::Packets(packets) => Ok(Self::Packets(packets)),
-            QueueLimit::Bytes(bytes) => Ok(Self::Bytes(bytes)),
-            QueueLimit::Time(_) | QueueLimit::Bdp(_) => Err(LinkError::UnresolvedQueue { limit }),
+impl fmt::Display for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Packets(packets) => write!(f, "{packets} packets"),
+            Self::Bytes(bytes) => bytes.fmt(f),
         }
     }
+}
 
+impl Limit {
     /// The given fraction of the limit, rounded down.
     pub(crate) fn share(self, share: Ratio) -> Self {
         let of = |all: u64| (all as f64 * share.fraction()) as u64;

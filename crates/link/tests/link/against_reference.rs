@@ -8,10 +8,10 @@ use std::collections::BTreeSet;
 use crate::reference::{Offered, Outcome};
 use proptest::prelude::*;
 use skyhop_link::{
-    CodelConfig, DelayPiece, Dismantled, Link, LinkConfig, LinkSchedule, LinkStats, Outage, Packet,
-    Piece, QueueDiscipline,
+    CodelConfig, DelayPiece, Dismantled, Limit, Link, LinkConfig, LinkSchedule, LinkStats, Outage,
+    Packet, Piece, QueueDiscipline,
 };
-use skyhop_units::{Bytes, Duration, Instant, QueueLimit, Rate, Ratio};
+use skyhop_units::{Bytes, Duration, Instant, Rate, Ratio};
 
 /// Time within which all changes and packets fall, short enough that many coincide.
 const SPAN_NS: u64 = 100_000_000;
@@ -98,8 +98,8 @@ fn dismantled() -> impl Strategy<Value = Vec<Dismantled>> {
 fn config() -> impl Strategy<Value = LinkConfig> {
     let during = prop_oneof![Just(DuringOutage::Drop), Just(DuringOutage::Hold)];
     let queue = prop_oneof![
-        (1_u64..40).prop_map(QueueLimit::Packets),
-        (1_u64..60_000).prop_map(|bytes| QueueLimit::Bytes(Bytes::new(bytes))),
+        (1_u64..40).prop_map(Limit::Packets),
+        (1_u64..60_000).prop_map(|bytes| Limit::Bytes(Bytes::new(bytes))),
     ];
     let schedule = (delay(), pieces(rate()), pieces(loss()), outages(), dismantled(), during);
     (schedule, queue, any::<u64>()).prop_map(|(schedule, queue, seed)| {

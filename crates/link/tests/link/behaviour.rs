@@ -3,12 +3,12 @@
 //! At 12 Mbit/s a packet of 1500 bytes takes 1 ms.
 
 use skyhop_link::{
-    Arrival, DelayPiece, Dismantled, Drop, Link, LinkConfig, LinkError, LinkSchedule, Outage,
-    Packet, PieConfig, Piece, QDISCS, QueueDiscipline, ScheduleError,
+    Arrival, DelayPiece, Dismantled, Drop, Limit, Link, LinkConfig, LinkError, LinkSchedule,
+    Outage, Packet, PieConfig, Piece, QDISCS, QueueDiscipline, ScheduleError,
 };
 use skyhop_model::Counts;
 use skyhop_model::{DuringOutage, Ecn, LossReason};
-use skyhop_units::{Bytes, Duration, Instant, QueueLimit, Rate, Ratio};
+use skyhop_units::{Bytes, Duration, Instant, Rate, Ratio};
 
 const RATE: Rate = Rate::from_bits_per_second(12_000_000);
 const SIZE: Bytes = Bytes::new(1500);
@@ -26,7 +26,7 @@ fn fixed(delay_ms: u64) -> LinkSchedule {
 }
 
 fn config(schedule: LinkSchedule, packets: u64) -> LinkConfig {
-    let queue = QueueLimit::Packets(packets);
+    let queue = Limit::Packets(packets);
     LinkConfig { schedule, qdisc: QueueDiscipline::default(), queue, seed: 7 }
 }
 
@@ -311,8 +311,7 @@ fn invalid_links_are_refused_in_one_line() {
         (refusal(reversed), "outages[0] ends before it begins"),
         (refusal(overlapping), "outages[1] at 4 ms does not come after"),
         (refusal(|c| c.schedule.dismantled = vec![hop(2), hop(1)]), "dismantled[1] at 1 ms"),
-        (refusal(|c| c.queue = QueueLimit::Bdp(1.0)), "\"1 BDP\" is relative"),
-        (refusal(|c| c.queue = QueueLimit::Bytes(Bytes::ZERO)), "no packet fits"),
+        (refusal(|c| c.queue = Limit::Bytes(Bytes::ZERO)), "no packet fits"),
     ] {
         assert!(message.contains(part) && !message.contains('\n'), "{message}");
     }

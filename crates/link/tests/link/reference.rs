@@ -3,9 +3,8 @@
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
-use skyhop_link::{LinkConfig, LinkSchedule};
+use skyhop_link::{Limit, LinkConfig, LinkSchedule};
 use skyhop_model::{DuringOutage, LossReason};
-use skyhop_units::QueueLimit;
 
 /// A packet offered to the link; its number is its index in the list of packets.
 #[derive(Debug, Clone, Copy)]
@@ -69,14 +68,13 @@ pub fn run(config: &LinkConfig, train: &[Offered]) -> (Vec<Outcome>, Vec<usize>)
     (outcomes, order)
 }
 
-fn fits(queue: QueueLimit, transmissions: &[Transmission], packet: &Offered) -> bool {
+fn fits(queue: Limit, transmissions: &[Transmission], packet: &Offered) -> bool {
     let waiting = || transmissions.iter().filter(|earlier| earlier.begins_ns > packet.at_ns);
     match queue {
-        QueueLimit::Packets(limit) => (waiting().count() as u64) < limit,
-        QueueLimit::Bytes(limit) => {
+        Limit::Packets(limit) => (waiting().count() as u64) < limit,
+        Limit::Bytes(limit) => {
             waiting().map(|earlier| earlier.size).sum::<u64>() + packet.size <= limit.as_u64()
         }
-        _ => panic!("{queue} is not resolved"),
     }
 }
 

@@ -6,9 +6,9 @@ use skyhop_engine::Unsupported;
 use skyhop_host::tc::{TcOptions, TcQdisc, bytes_per_second};
 use skyhop_link::{
     AckFilter, CakeConfig, CodelConfig, Diffserv, FqCodelConfig, FqConfig, FqPieConfig, Isolation,
-    LinkConfig, PieConfig, QueueDiscipline, RedConfig, SfqConfig,
+    Limit, LinkConfig, PieConfig, QueueDiscipline, RedConfig, SfqConfig,
 };
-use skyhop_units::{Bytes, Duration, QueueLimit, Rate};
+use skyhop_units::{Bytes, Duration, Rate};
 
 /// Build the child queue discipline of tbf for a link's queue.
 ///
@@ -58,22 +58,22 @@ fn numbers<const N: usize>(attributes: [(u16, u32); N]) -> Attributes {
 
 /// Limit of a link's queue, and the name of its discipline for errors.
 struct Queue {
-    limit: QueueLimit,
+    limit: Limit,
     name: &'static str,
 }
 
 impl Queue {
     fn packets(&self) -> Result<u32, Unsupported> {
         match self.limit {
-            QueueLimit::Packets(packets) => number("link.queue", packets),
-            _ => Err(self.wrong_unit("packets")),
+            Limit::Packets(packets) => number("link.queue", packets),
+            Limit::Bytes(_) => Err(self.wrong_unit("packets")),
         }
     }
 
     fn bytes(&self) -> Result<u32, Unsupported> {
         match self.limit {
-            QueueLimit::Bytes(bytes) => number("link.queue", bytes.as_u64()),
-            _ => Err(self.wrong_unit("bytes")),
+            Limit::Bytes(bytes) => number("link.queue", bytes.as_u64()),
+            Limit::Packets(_) => Err(self.wrong_unit("bytes")),
         }
     }
 
@@ -105,11 +105,10 @@ fn quantum(quantum: Bytes) -> Result<u32, Unsupported> {
     }
 }
 
-fn fifo(queue: QueueLimit) -> Result<TcQdisc, Unsupported> {
+fn fifo(queue: Limit) -> Result<TcQdisc, Unsupported> {
     Ok(match queue {
-        QueueLimit::Bytes(bytes) => TcQdisc::Bfifo { limit: number("link.queue", bytes.as_u64())? },
-        QueueLimit::Packets(packets) => TcQdisc::Pfifo { limit: number("link.queue", packets)? },
-        _ => return Err(Unsupported::new("link.queue", "it is neither in packets nor in bytes")),
+        Limit::Bytes(bytes) => TcQdisc::Bfifo { limit: number("link.queue", bytes.as_u64())? },
+        Limit::Packets(packets) => TcQdisc::Pfifo { limit: number("link.queue", packets)? },
     })
 }
 
@@ -273,11 +272,10 @@ fn red_attributes(red: &RedConfig, limit: u32) -> Result<Attributes, Unsupported
 /// `Scell_log` of red with which the average queue length does not fall during idle times.
 const IDLE_SCALE_NEVER: u8 = 31;
 
-fn cake_attributes(cake: &CakeConfig, queue: QueueLimit) -> Result<Attributes, Unsupported> {
+fn cake_attributes(cake: &CakeConfig, queue: Limit) -> Result<Attributes, Unsupported> {
     let holds_all = match queue {
-        QueueLimit::Packets(packets) => packets >= cake.most_packets(),
-        QueueLimit::Bytes(bytes) => bytes >= cake.memory_limit(),
-        _ => false,
+        Limit::Packets(packets) => packets >= cake.most_packets(),
+        Limit::Bytes(bytes) => bytes >= cake.memory_limit(),
     };
     if !holds_all {
         let packets = cake.most_packets();
@@ -330,10 +328,10 @@ mod tests {
 
     use super::*;
 
-    const PACKETS: QueueLimit = QueueLimit::Packets(100);
-    const BYTES: QueueLimit = QueueLimit::Bytes(Bytes::new(250_000));
+    const PACKETS: Limit = Limit::Packets(100);
+    const BYTES: Limit = Limit::Bytes(Bytes::new(250_000));
 
-    fn child_of(json: &str, queue: QueueLimit) -> Result<TcQdisc, Unsupported> {
+    fn child_of(json: &str, queue: Limit) -> Result<TcQdisc, Unsupported> {
         let rate = Rate::from_bits_per_second(50_000_000);
         child(&LinkConfig {
             schedule: LinkSchedule::fixed(Duration::from_millis(20), rate, Ratio::ZERO),
@@ -344,7 +342,7 @@ mod tests {
     }
 
     /// Attributes of four bytes as numbers, and the other attributes.
-    fn attributes(json: &str, queue: QueueLimit) -> (Vec<(u16, u32)>, Attributes) {
+    fn attributes(json: &str, queue: Limit) -> (Vec<(u16, u32)>, Attributes) {
         let child = child_of(json, queue).unwrap();
         let TcQdisc::Other { options: TcOptions::Attributes(all), .. } = child else {
             panic!("{child:?}")
@@ -413,7 +411,7 @@ mod tests {
 
     #[test]
     fn cake_has_a_rate_of_its_own_where_it_is_given() {
-        let large = QueueLimit::Packets(1 << 16);
+        let large = Limit::Packets(1 << 16);
         let cake = r#"{"kind": "cake", "bandwidth": "40 Mbit/s", "isolation": "flows", "diffserv": "besteffort", "ack_filter": "on"}"#;
         let (numbers, others) = attributes(cake, large);
         assert_eq!(numbers, [(3, 3), (5, 4), (7, 100_000), (10, 0), (16, 1)]);

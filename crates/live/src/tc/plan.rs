@@ -277,8 +277,8 @@ fn change_times(
 #[cfg(test)]
 mod tests {
     use skyhop_host::tc::{Netem, TcQdisc};
-    use skyhop_link::{Dismantled, FifoConfig, Outage, Piece};
-    use skyhop_units::{QueueLimit, Ratio};
+    use skyhop_link::{Dismantled, FifoConfig, Limit, Outage, Piece};
+    use skyhop_units::Ratio;
 
     use super::*;
 
@@ -293,7 +293,7 @@ mod tests {
         LinkConfig {
             schedule: LinkSchedule::fixed(Duration::from_millis(20), RATE, Ratio::ZERO),
             qdisc: QueueDiscipline::Fifo(FifoConfig::default()),
-            queue: QueueLimit::Bytes(Bytes::new(250_000)),
+            queue: Limit::Bytes(Bytes::new(250_000)),
             seed: 7,
         }
     }
@@ -466,7 +466,7 @@ mod tests {
                 "path: hops are removed together with",
             ),
             (refused(|c| c.schedule.burst = Bytes::new(1000)), "link.burst: it is smaller"),
-            (refused(|c| c.queue = QueueLimit::Packets(1 << 40)), "link.queue: it is larger than"),
+            (refused(|c| c.queue = Limit::Packets(1 << 40)), "link.queue: it is larger than"),
         ] {
             assert!(found.starts_with(expected), "{found}");
         }

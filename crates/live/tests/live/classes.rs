@@ -1,12 +1,12 @@
 //! Tests of cake with the kernel's own packets: DSCP classes and the ACK filter.
 
-use skyhop_link::{AckFilter, CakeConfig, QueueDiscipline};
+use skyhop_link::{AckFilter, CakeConfig, Limit, QueueDiscipline};
 use skyhop_model::{Direction, Dscp, End, LossReason};
-use skyhop_units::{Bytes, QueueLimit};
+use skyhop_units::Bytes;
 
 use crate::lab::{self, fixed, mbit, ms, tcp};
 
-const ROOM: QueueLimit = QueueLimit::Bytes(Bytes::new(16_000_000));
+const ROOM: Limit = Limit::Bytes(Bytes::new(16_000_000));
 
 #[test]
 #[ignore = "soak: measures time"]

@@ -11,11 +11,11 @@ use skyhop_app::{App, AppKind as _, Bulk, Probe, TcpOptions};
 use skyhop_engine::{Control, Engine, EngineError, Unattended};
 use skyhop_experiment::{Experiment, FlowPlan, LinkPlan, Route, Traffic};
 use skyhop_host::{DeviceKind, HostError, Program};
-use skyhop_link::{LinkConfig, LinkSchedule, QueueDiscipline};
+use skyhop_link::{Limit, LinkConfig, LinkSchedule, QueueDiscipline};
 use skyhop_live::{LiveEngine, LiveInfo, LiveOptions, PacketCount};
 use skyhop_path::{Endpoint, PathTrace};
 use skyhop_record::RunData;
-use skyhop_units::{Bytes, Duration, Instant, QueueLimit, Rate, Ratio};
+use skyhop_units::{Bytes, Duration, Instant, Rate, Ratio};
 
 /// Longest time that a test waits for a condition, even on a busy machine.
 pub const TIMEOUT: WallDuration = WallDuration::from_secs(60);
@@ -37,7 +37,7 @@ pub fn fixed(delay: Duration, rate: Rate, duration: Duration) -> Experiment {
     let link = LinkConfig {
         schedule: LinkSchedule::fixed(delay, rate, Ratio::ZERO),
         qdisc: QueueDiscipline::default(),
-        queue: QueueLimit::Packets(1000),
+        queue: Limit::Packets(1000),
         seed: 1,
     };
     Experiment {

@@ -4,7 +4,7 @@ use crate::lab;
 use crate::lab::{at, fixed, mbit, median, ms, probe, tcp};
 use lab::LiveOutcome;
 use skyhop_experiment::Experiment;
-use skyhop_link::{Outage, Piece};
+use skyhop_link::{Limit, Outage, Piece};
 use skyhop_model::{DuringOutage, End, EventKind, LiveDevice, LossReason};
 use skyhop_record::ProbeRow;
 use skyhop_units::Ratio;
@@ -139,7 +139,7 @@ fn every_packet_is_accounted_for() {
         experiment.device = device;
         experiment.links[0].forward.schedule.loss[0].value = Ratio::new(0.05).expect("a fraction");
         experiment.links[0].forward.schedule.outages.push(Outage { from: at(700), until: at(800) });
-        experiment.links[0].forward.queue = skyhop_units::QueueLimit::Packets(50);
+        experiment.links[0].forward.queue = Limit::Packets(50);
         experiment.flows.push(tcp(0, End::From, "cubic", None));
         experiment.flows.push(probe(1, ms(10)));
         let Some(outcome) = lab::run(&experiment) else { continue };

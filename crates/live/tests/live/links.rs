@@ -3,10 +3,11 @@
 use skyhop_app::TcpOptions;
 use skyhop_engine::conformance::check_engine;
 use skyhop_experiment::{Experiment, FlowPlan, LinkPlan, Route, Traffic};
+use skyhop_link::Limit;
 use skyhop_live::LiveEngine;
 use skyhop_model::{Counts, End, EventKind, HandoverKind, LossReason, PhaseKind};
 use skyhop_signal::Announcement;
-use skyhop_units::{Instant, QueueLimit};
+use skyhop_units::Instant;
 
 use crate::kernel_cc::possible;
 use crate::lab::{self, app, application, at, fixed, mbit, ms, probe, tcp};
@@ -15,7 +16,7 @@ use crate::lab::{self, app, application, at, fixed, mbit, ms, probe, tcp};
 fn two_links() -> Experiment {
     let mut experiment = fixed(ms(10), mbit(50), ms(2500));
     let mut second = fixed(ms(15), mbit(20), ms(2500)).links.remove(0);
-    second.forward.queue = QueueLimit::Packets(10);
+    second.forward.queue = Limit::Packets(10);
     experiment.links.push(LinkPlan { name: "second".to_owned(), ..second });
     experiment
 }

@@ -13,7 +13,7 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 
 use flate2::bufread::MultiGzDecoder;
-use skyhop_model::plain_error;
+use skyhop_model::one_line;
 use skyhop_units::{Quoted, is_shown};
 use thiserror::Error;
 
@@ -167,7 +167,7 @@ impl<'f> Records<'f> {
     }
 
     fn damaged(&self, format: &'static str, what: &dyn std::fmt::Display) -> ElementFileError {
-        let what = plain_error(&what.to_string());
+        let what = one_line(&what.to_string());
         ElementFileError::Syntax { file: self.file.to_owned(), format, what }
     }
 }

@@ -49,8 +49,8 @@ fn the_good_file_is_good() {
 fn every_error_is_one_line_that_names_file_and_key() {
     let cases = [
         ("planes = 4", "planes = 0", "shell.0.planes is 0; expected at least 1"),
-        ("planes = 4", "plains = 4", "unknown key `plains`"),
-        ("planes = 4", "", "the key `planes` is missing"),
+        ("planes = 4", "plains = 4", "unknown field `plains`"),
+        ("planes = 4", "", "missing field `planes`"),
         ("planes = 4", "planes = -4", "line 7"),
         ("satellites_per_plane = 10", "satellites_per_plane = 0", "satellites_per_plane is 0"),
         ("satellites_per_plane = 10", "satellites_per_plane = 4000000000", "1,000,000"),

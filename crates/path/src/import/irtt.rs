@@ -7,7 +7,7 @@
 use std::io::BufRead;
 
 use serde::Deserialize;
-use skyhop_model::plain_error;
+use skyhop_model::one_line;
 use skyhop_units::Duration;
 
 use super::MeasuredOptions;
@@ -36,7 +36,7 @@ pub(super) fn series(file: impl BufRead) -> Result<Series, ImportError> {
 /// Message of the parser without its position, which the caller adds.
 fn reason(error: &serde_json::Error) -> String {
     let text = error.to_string();
-    plain_error(text.split(" at line ").next().unwrap_or_default())
+    one_line(text.split(" at line ").next().unwrap_or_default())
 }
 
 #[derive(Deserialize)]

@@ -2,7 +2,7 @@
 
 use std::io::BufRead;
 
-use skyhop_model::plain_error;
+use skyhop_model::one_line;
 use skyhop_units::{Duration, Instant, Quoted, Rate};
 
 use super::lines::{ImportError, Lines, parse_between, parse_number};
@@ -22,7 +22,7 @@ const MOST_FRAMES: usize = 3_000_000;
 /// Parse the header from the rest of the first line.
 pub(super) fn parse_header(json: &str) -> Result<PathHeader, String> {
     let header: PathHeader = serde_json::from_str(json)
-        .map_err(|e| format!("the header: {}", plain_error(&e.to_string())))?;
+        .map_err(|e| format!("the header: {}", one_line(&e.to_string())))?;
     match header.schema {
         SCHEMA_VERSION => Ok(header),
         found => Err(format!("version {found}, but this skyhop reads {SCHEMA_VERSION}")),

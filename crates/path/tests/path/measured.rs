@@ -349,16 +349,16 @@ fn what_is_wrong_is_named_with_its_line() {
         ("time_s,rtt_ms\n1,2\n3", "line 3: \"3\" is not time_s,rtt_ms"),
         ("time_s,rtt_ms\n1,slow", "line 2: rtt_ms has \"slow\" where a number belongs"),
         ("date,rtt_ms\n1 May 12:00,2", "line 2: date has \"1 May 12:00\"; expected such as 2026"),
-        ("# skyhop path {}", "line 1: the header: the key `"),
+        ("# skyhop path {}", "line 1: the header: missing field `"),
     ];
     for (text, expected) in csv_cases {
         let error = csv(text).unwrap_err();
         assert!(error.contains(expected), "{error}");
     }
     let irtt_cases = [
-        ("<html>".to_owned(), "line 1: not irtt's JSON: expected a value"),
-        ("{}".to_owned(), "the key `round_trips` is missing"),
-        (IRTT[..IRTT.len() / 2].to_owned(), "not irtt's JSON: it ends too early"),
+        ("<html>".to_owned(), "line 1: not irtt's JSON: expected value"),
+        ("{}".to_owned(), "missing field `round_trips`"),
+        (IRTT[..IRTT.len() / 2].to_owned(), "not irtt's JSON: EOF while parsing"),
         (IRTT.replace("30000000", "-3"), "seqno 0: a delay.rtt of -3 ns"),
         (IRTT.replace("\"seqno\": 1", "\"seqno\": 0"), "seqno 0: it does not come after"),
         (IRTT.replace("\"rtt\": 50000000,", ""), "seqno 1: it is not lost, but has no delay.rtt"),

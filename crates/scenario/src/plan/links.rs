@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use skyhop_experiment::{FlowPlan, LinkPlan, seed_for};
-use skyhop_link::{Link, LinkConfig, LinkSchedule};
+use skyhop_link::{Limit, Link, LinkConfig, LinkSchedule};
 use skyhop_model::{Direction, DuringOutage, LARGEST_PACKET, PATH_LINK};
 use skyhop_path::{Endpoint, PathTrace};
 use skyhop_units::{Duration, Instant, QueueLimit, Rate};
@@ -194,15 +194,21 @@ fn queue_limit(
     given: QueueLimit,
     schedule: &LinkSchedule,
     base_rtt: Duration,
-) -> Result<QueueLimit, String> {
+) -> Result<Limit, String> {
     let rate = schedule.rate.iter().map(|piece| piece.value).find(|rate| *rate > Rate::ZERO);
-    match (given, given.resolve(rate.unwrap_or(Rate::ZERO), base_rtt)) {
-        (QueueLimit::Bytes(_), QueueLimit::Bytes(bytes)) if bytes < LARGEST_PACKET => Err(format!(
-            "\"{given}\" holds no packet; expected at least {LARGEST_PACKET}, a packet of 1500 B on \
-             the wire"
-        )),
-        // The BDP of a slow or short link may be less than a packet, but the queue needs room for one.
-        (_, QueueLimit::Bytes(bytes)) => Ok(QueueLimit::Bytes(bytes.max(LARGEST_PACKET))),
-        (_, resolved) => Ok(resolved),
-    }
+    let rate = rate.unwrap_or(Rate::ZERO);
+    let bytes = match given {
+        QueueLimit::Packets(packets) => return Ok(Limit::Packets(packets)),
+        QueueLimit::Bytes(bytes) if bytes < LARGEST_PACKET => {
+            return Err(format!(
+                "\"{given}\" holds no packet; expected at least {LARGEST_PACKET}, a packet of 1500 B \
+                 on the wire"
+            ));
+        }
+        QueueLimit::Bytes(bytes) => bytes,
+        QueueLimit::Time(time) => rate.bytes_in(time),
+        QueueLimit::Bdp(factor) => rate.bytes_in(base_rtt.mul_f64(factor)),
+    };
+    // The BDP of a slow or short link may be less than a packet, but the queue needs room for one.
+    Ok(Limit::Bytes(bytes.max(LARGEST_PACKET)))
 }

@@ -141,7 +141,7 @@ fn experiments() {
     let json = serde_json::to_string(&whole.expect("it can be prepared")).expect("it is JSON");
     Trial::of_text("experiment", [json]).run(|bytes| {
         let read = serde_json::from_slice::<Experiment>(bytes);
-        read.map(drop).map_err(|error| skyhop_model::plain_error(&error.to_string()))
+        read.map(drop).map_err(|error| skyhop_model::one_line(&error.to_string()))
     });
 }
 

@@ -7,10 +7,10 @@ use std::path::Path;
 
 use skyhop_experiment::{Experiment, PlannedChange};
 use skyhop_files::write_path;
-use skyhop_link::{DelayPiece, Dismantled, Outage, Piece};
+use skyhop_link::{DelayPiece, Dismantled, Limit, Outage, Piece};
 use skyhop_path::{BetweenFrames, Endpoint, Frame, PathEvent, PathHeader, PathTrace};
 use skyhop_scenario::parse_scenario;
-use skyhop_units::{Bytes, Duration, Instant, QueueLimit, Rate, Ratio};
+use skyhop_units::{Bytes, Duration, Instant, Rate, Ratio};
 
 fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
@@ -70,7 +70,7 @@ fn a_fixed_path_is_half_the_round_trip_each_way() {
     assert_eq!(built.links[0].forward.schedule.delay_at(Instant::START), half);
     assert_eq!(built.links[0].back.schedule.delay_at(Instant::START), half);
     // The product is 150 Mbit/s times 41 ms.
-    assert_eq!(built.links[0].forward.queue, QueueLimit::Bytes(Bytes::new(768_750)));
+    assert_eq!(built.links[0].forward.queue, Limit::Bytes(Bytes::new(768_750)));
     assert_eq!(built.links[0].forward.schedule.loss[0].value, Ratio::new(0.01).unwrap());
     assert_eq!(built.links[0].back.schedule.loss[0].value, Ratio::ZERO, "loss is one way");
     assert_ne!(built.links[0].forward.seed, built.links[0].back.seed);
@@ -85,7 +85,7 @@ fn the_other_direction_may_have_its_own() {
     let forward = &built.links[0].forward.schedule;
     assert_eq!(forward.rate[1], Piece { from: at_ms(10_000), value: mbit(20) });
     assert_eq!(forward.loss[1].value, Ratio::new(0.03).unwrap());
-    assert_eq!(built.links[0].back.queue, QueueLimit::Packets(10));
+    assert_eq!(built.links[0].back.queue, Limit::Packets(10));
     assert_eq!(built.links[0].back.schedule.rate, [Piece { from: Instant::START, value: mbit(5) }]);
     assert_eq!(built.links[0].back.schedule.loss.len(), 1);
 }
@@ -291,7 +291,7 @@ fn a_change_is_a_step_on_a_path_that_moves() {
 #[test]
 fn a_queue_holds_at_least_a_packet() {
     let slow = "[path]\nkind = \"fixed\"\nrtt = \"10 ms\"\n[link]\nrate = \"1 Mbit/s\"\n";
-    assert_eq!(experiment(slow).links[0].forward.queue, QueueLimit::Bytes(Bytes::new(1514)));
+    assert_eq!(experiment(slow).links[0].forward.queue, Limit::Bytes(Bytes::new(1514)));
     let no_places = |name: &str| Err(format!("no place {name}"));
     let tiny = parse_scenario(&format!("{slow}queue = \"1 kB\"\n"), "x.toml", &[]).unwrap();
     let refused = tiny.experiment(&no_places, &mut |_, _| ControlFlow::Continue(()));

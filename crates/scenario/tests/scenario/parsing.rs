@@ -52,15 +52,18 @@ fn what_is_not_given_has_the_documented_default() {
 #[test]
 fn wrong_keys_and_values_are_named() {
     for (extra, expected) in [
-        ("[link]\nrat = \"1 Mbit/s\"", "x.toml: link.rat: unknown key `rat`; expected one of"),
+        ("[link]\nrat = \"1 Mbit/s\"", "x.toml: link.rat: unknown field `rat`, expected one of"),
         ("[link]\nrate = \"-3 Mbit/s\"", "x.toml: link.rate: \"-3 Mbit/s\" is out of range"),
         ("[link]\nrate = \"3 parsec\"", "x.toml: link.rate: \"3 parsec\" has the unit \"parsec\""),
         ("[link]\nrate = \"0 bit/s\"", "x.toml: link.rate: is 0"),
-        ("[link]\nrate = 150", "x.toml: link.rate: expected text with a unit"),
+        (
+            "[link]\nrate = 150",
+            "x.toml: link.rate: invalid type: integer `150`, expected text with a unit",
+        ),
         ("[link]\nloss = \"200 %\"", "x.toml: link.loss: \"200 %\" is out of range"),
         (
             "[[flow]]\n[[flow]]\nfrom = \"there\"",
-            "x.toml: flow.1.from: there is no `there`; expected `from` or `to`",
+            "x.toml: flow.1.from: unknown variant `there`, expected `from` or `to`",
         ),
         ("[[flow]]\nstart = \"2 min\"", "x.toml: flow.0.start: is 120 s, but the run ends at 60 s"),
         ("[[flow]]\nstart = \"5 s\"\nstop = \"5 s\"", "x.toml: flow.0.stop: is not after"),
@@ -87,38 +90,41 @@ fn wrong_keys_and_values_are_named() {
             "x.toml: signal.period: is 200 ms; expected at least 1 s",
         ),
         ("[signal]\nsource = \"schedule\"\nperiod = \"0 s\"", "x.toml: signal.period: is 0 s"),
-        ("[[change]]\nrtt = \"1 ms\"", "x.toml: change.0: the key `at` is missing"),
+        ("[[change]]\nrtt = \"1 ms\"", "x.toml: change.0: missing field `at`"),
         ("[[flow]]\ninterval = \"1 s\"", "x.toml: flow.0.interval: does not belong"),
         ("[[flow]]\nkind = \"probe\"\ninterval = \"1 ns\"", "x.toml: flow.0.interval: is 1 ns"),
         (
             "[live]\ndevice = \"tap\"",
-            "x.toml: live.device: there is no `tap`; expected one of `auto`, `tun`, `packet`",
+            "x.toml: live.device: unknown variant `tap`, expected one of `auto`, `tun`, `packet`",
         ),
         (
             "[linux]\nlink = \"netem\"",
-            "x.toml: linux.link: there is no `netem`; expected one of `auto`, `skyhop`, `tc`",
+            "x.toml: linux.link: unknown variant `netem`, expected one of `auto`, `skyhop`, `tc`",
         ),
         ("[tcp]\nhz = 60", "x.toml: tcp.hz: is 60; expected 100, 250, 300 or 1000"),
         ("[tcp]\ninitial_cwnd = 0", "x.toml: tcp.initial_cwnd: is 0; expected 1 to 10000"),
-        ("[tcp]\nprofile = \"linux-2.4\"", "x.toml: tcp.profile: there is no `linux-2.4`"),
-        ("[tcp]\nrmem.least = \"1 MB\"", "x.toml: tcp.rmem.least: unknown key `least`"),
+        ("[tcp]\nprofile = \"linux-2.4\"", "x.toml: tcp.profile: unknown variant `linux-2.4`"),
+        ("[tcp]\nrmem.least = \"1 MB\"", "x.toml: tcp.rmem.least: unknown field `least`"),
         (
             "[tcp]\nrmem.max = \"100 kB\"",
             "x.toml: tcp.rmem.max: is 100 kB, but the buffer has 131.072 kB",
         ),
         ("[tcp]\nwmem.initial = \"1 kB\"", "x.toml: tcp.wmem.initial: is 1 kB; expected at least"),
-        ("[[flow]]\ntcp.cwnd = 3", "x.toml: flow.0.tcp.cwnd: unknown key `cwnd`; expected one of"),
+        (
+            "[[flow]]\ntcp.cwnd = 3",
+            "x.toml: flow.0.tcp.cwnd: unknown field `cwnd`, expected one of",
+        ),
         (
             "[tcp]\nrmem.max = \"1 MB\"\n[[flow]]\ntcp.rmem.initial = \"2 MB\"",
             "x.toml: flow.0.tcp.rmem.max: is 1 MB, but the buffer has 2 MB at first",
         ),
-        ("[flow]\ncc = \"bbr\"", "x.toml: flow: expected [[flow]], one for each, not a table"),
+        ("[flow]\ncc = \"bbr\"", "x.toml: flow: expected [[flow]], one for each flow"),
         (
             "[signal]\nsource = \"schedule\"\nerror = \"-15 s\"",
             "x.toml: signal.error: is as long as the period of 15 s",
         ),
-        ("[live]\nqueue = 1", "x.toml: live.queue: unknown key `queue`; expected `device`"),
-        ("[swim]\n", "x.toml: swim: unknown key `swim`"),
+        ("[live]\nqueue = 1", "x.toml: live.queue: unknown field `queue`, expected `device`"),
+        ("[swim]\n", "x.toml: swim: unknown field `swim`"),
     ] {
         let message = error(&with(extra), &[]);
         assert!(message.starts_with(expected), "{extra}: {message}");
@@ -178,7 +184,7 @@ fn wrong_sets_are_named() {
     assert!(error(&text, &["flow.3.cc=bbr"]).contains("there is no entry \"3\""));
     assert!(error(MINIMAL, &["flow.0.cc=bbr"]).ends_with("the scenario has no [[flow]] to change"));
     assert!(error(&text, &["path.rtt.x=1"]).contains("\"rtt\" is string, not a section"));
-    assert!(error(&text, &["link.speed=1"]).starts_with("x.toml: link.speed: unknown key"));
+    assert!(error(&text, &["link.speed=1"]).starts_with("x.toml: link.speed: unknown field"));
 }
 
 #[test]

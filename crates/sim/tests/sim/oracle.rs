@@ -1,5 +1,5 @@
 //! Comparison with measurements of the real Linux stack (tests/linux and its README): every scenario whose
-//! congestion controls and queue skyhop implements. scripts/validate.py makes a page of the same comparison.
+//! congestion controls and queue skyhop implements. validation/linux makes a page of the same comparison.
 
 use std::fmt::Write as _;
 

@@ -79,11 +79,11 @@ fn read(text: &str) -> Result<Manifest, (usize, String)> {
     let mut is_manifest = false;
     loop {
         let event = reader.read_event();
-        let at = usize::try_from(reader.buffer_position()).unwrap_or(usize::MAX).min(text.len());
-        let line = 1 + text.as_bytes()[..at].iter().filter(|byte| **byte == b'\n').count();
+        let at = usize::try_from(reader.buffer_position()).unwrap_or(usize::MAX);
+        let line = skyhop_model::line_at(text, at);
         let wrong = |what: String| (line, what);
         match event.map_err(|error| {
-            wrong(format!("is not XML: {}", skyhop_model::plain_error(&error.to_string())))
+            wrong(format!("is not XML: {}", skyhop_model::one_line(&error.to_string())))
         })? {
             Event::Start(tag) => {
                 is_manifest |= tag.local_name().as_ref() == b"MPD";
@@ -342,7 +342,7 @@ fn is_video(tag: &BytesStart<'_>) -> Result<bool, String> {
 
 fn attribute(tag: &BytesStart<'_>, key: &str) -> Result<Option<String>, String> {
     let wrong = |error: &dyn std::fmt::Display| {
-        format!("{key}: {}", skyhop_model::plain_error(&error.to_string()))
+        format!("{key}: {}", skyhop_model::one_line(&error.to_string()))
     };
     let Some(found) = tag.try_get_attribute(key).map_err(|error| wrong(&error))? else {
         return Ok(None);

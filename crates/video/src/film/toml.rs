@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use skyhop_model::plain_error;
+use skyhop_model::{line_at, one_line};
 use skyhop_units::{Duration, Rate};
 
 use super::{Film, FilmError, MOST_CHUNKS, MOST_TRACKS, Track, generated_sizes};
@@ -78,10 +78,8 @@ impl Film {
     /// The text is not TOML with these keys, or does not describe a valid film.
     pub fn of_toml(text: &str, origin: &str) -> Result<Self, FilmError> {
         let keys: FilmKeys = toml::from_str(text).map_err(|error| {
-            let start = error.span().map_or(0, |span| span.start).min(text.len());
-            let before = &text.as_bytes()[..start];
-            let line = Some(1 + before.iter().filter(|byte| **byte == b'\n').count());
-            let what = plain_error(error.message());
+            let line = Some(line_at(text, error.span().map_or(0, |span| span.start)));
+            let what = one_line(error.message());
             FilmError::Syntax { origin: origin.to_owned(), line, what }
         })?;
         Self::of_keys(&keys, origin)

@@ -109,7 +109,7 @@ fn what_is_no_film_is_refused_in_one_line() {
         assert_eq!(refused(text), expected);
     }
     assert!(refused("chunk = 4").starts_with("film.toml, line 1: "));
-    assert!(refused("chunks = 3\nlength = 4").contains("unknown key `length`"));
+    assert!(refused("chunks = 3\nlength = 4").contains("unknown field `length`"));
 }
 
 #[test]

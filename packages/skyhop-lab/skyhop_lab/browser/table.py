@@ -10,7 +10,7 @@ from typing import Any
 
 from skyhop import _core
 from skyhop.data.files import write_files
-from skyhop.runs import Run
+from skyhop.data.runs import Run
 from skyhop_lab.browser.server import PORT
 
 _NS = 1_000_000_000

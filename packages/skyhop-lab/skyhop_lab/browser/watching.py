@@ -12,10 +12,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from skyhop import _core
+from skyhop.data.runs import Run
 from skyhop.data.scenarios import Scenario
 from skyhop.engines import Observer, Program, live
 from skyhop.errors import InputError, ProgramError, RunError
-from skyhop.runs import Run
 from skyhop_lab.browser.clip import encoder, make_clip
 from skyhop_lab.browser.film_folder import ServedFilm
 from skyhop_lab.browser.table import add_film, chunk_rows

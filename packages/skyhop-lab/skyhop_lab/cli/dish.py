@@ -183,7 +183,7 @@ def _replayed(
 
         feed = PathFeed(read_path(path_file), seed=seed, obstacles=obstacles)
     else:
-        from skyhop.runs import Run
+        from skyhop.data.runs import Run
         from skyhop_lab.dish.run_feed import RunFeed
 
         assert run is not None, "checked before"

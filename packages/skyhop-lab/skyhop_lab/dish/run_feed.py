@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from skyhop.data.arrays import FloatArray
-    from skyhop.runs import Run
+    from skyhop.data.runs import Run
 
 _PACKET_BYTES = 1500
 

@@ -9,35 +9,14 @@ This package needs the libraries of the extra `skyhop-lab[gym]`. docs/how-to/tra
 worlds, cards and rewards. Names are loaded when they are first used.
 """
 
-from __future__ import annotations
+from skyhop.lazy import lazy_names
 
-import importlib
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from skyhop_lab.gym.agents import Agents
-    from skyhop_lab.gym.environment import Environment
-    from skyhop_lab.gym.rewards import list_rewards
-    from skyhop_lab.gym.vector import Environments
-    from skyhop_lab.gym.world import World, read_world
-
-__all__ = ["Agents", "Environment", "Environments", "World", "list_rewards", "read_world"]
-
-_HOMES = {
-    "Agents": "agents",
-    "Environment": "environment",
-    "Environments": "vector",
-    "World": "world",
-    "list_rewards": "rewards",
-    "read_world": "world",
-}
+_load, __dir__, __all__ = lazy_names(__name__, __file__)
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'skyhop_lab.gym' has no attribute '{name}'")
+def __getattr__(name: str) -> object:
     try:
-        return getattr(importlib.import_module(f"skyhop_lab.gym.{_HOMES[name]}"), name)
+        return _load(name)
     except ModuleNotFoundError as error:
         if error.name in ("gymnasium", "pettingzoo"):
             from skyhop.errors import RunError
@@ -46,7 +25,3 @@ def __getattr__(name: str) -> Any:
                 f"skyhop_lab.gym.{name}: needs {error.name}: pip install 'skyhop-lab[gym]'"
             ) from None
         raise
-
-
-def __dir__() -> list[str]:
-    return __all__

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 
-import skyhop
 from skyhop.errors import InputError, RunError
 from skyhop.predict import cards
 from skyhop.predict.cards import Card, HorizonCard, PartCard, SourceCard, better_baselines
@@ -28,6 +27,7 @@ from skyhop.predict.windows import (
     features_of,
     target_column,
 )
+from skyhop.version import __version__
 from skyhop_lab.predict.kinds import trainers
 from skyhop_lab.predict.kinds.trainer import check_libraries
 
@@ -118,7 +118,7 @@ def _card(
     names = data.frame["node"].unique(maintain_order=True).to_list()
     return Card(
         schema=cards.SCHEMA,
-        skyhop=skyhop.__version__,
+        skyhop=__version__,
         model=kind.name,
         target=plan.target,
         column=features.column,

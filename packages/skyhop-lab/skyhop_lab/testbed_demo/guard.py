@@ -20,13 +20,46 @@ import socket
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn, TypedDict, Unpack
 
 from skyhop.errors import RunError
 from skyhop_testbed import linux
 
 _PIECE = 1 << 16
 _IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGTSTP)
+
+
+class Order(TypedDict, total=False):
+    """Order of the command to the testbench: `do`, and the values that it needs."""
+
+    do: str
+    """Name of the order: `agents`, `owner` or `finish`."""
+    port: int
+    """Port of the orchestrator for agents."""
+    seconds: float
+    """Length of the owner's traffic."""
+    bps: float
+    """Rate of the owner's traffic in bit/s."""
+
+
+class Message(TypedDict, total=False):
+    """Message of the testbench: `event` with the values that it has, or `failed`."""
+
+    event: str
+    """Name of the event: `link`, `joined`, `packets` or `finished`."""
+    failed: str
+    """Reason why the testbench has ended."""
+    site: str
+    at_ns: int
+    """Start of the site's link."""
+    namespaces: int
+    """Number of network namespaces that are joined."""
+    owner_first_ns: int
+    """Time of the first packet of the owner's traffic, or 0."""
+    owner_last_ns: int
+    run_first_ns: int
+    run_last_ns: int
+
 
 TestbenchMain = Callable[[socket.socket], None]
 
@@ -53,7 +86,7 @@ class Guard:
         """Return a descriptor that becomes readable when the testbench sends a message."""
         return self._channel.fileno()
 
-    def send_order(self, **order: Any) -> None:
+    def send_order(self, **order: Unpack[Order]) -> None:
         """Send an order to the testbench.
 
         Raises:
@@ -64,7 +97,7 @@ class Guard:
         except OSError:
             raise RunError("the demo's processes have ended") from None
 
-    def messages(self, patience_s: float) -> list[dict[str, Any]]:
+    def messages(self, patience_s: float) -> list[Message]:
         """Return the testbench's messages; wait at most `patience_s` seconds for the first.
 
         Raises:
@@ -79,10 +112,10 @@ class Guard:
         if not data:
             raise RunError("the demo's processes have ended")
         *lines, self._rest = (self._rest + data).split(b"\n")
-        messages: list[dict[str, Any]] = [json.loads(line) for line in lines]
+        messages: list[Message] = [json.loads(line) for line in lines]
         failed = next((each["failed"] for each in messages if "failed" in each), None)
         if failed is not None:
-            raise RunError(str(failed))
+            raise RunError(failed)
         return messages
 
     def close(self) -> None:
@@ -92,7 +125,7 @@ class Guard:
             os.waitpid(self.pid, 0)
 
 
-def send(channel: socket.socket, **message: Any) -> None:
+def send(channel: socket.socket, **message: Unpack[Message]) -> None:
     """Send a message on a channel; a closed channel is no error, as the guard handles it."""
     with suppress(OSError):
         channel.sendall(json.dumps(message).encode() + b"\n")

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from skyhop.errors import InputError, RunError
 from skyhop_lab.testbed_demo import jobs, network, plan
-from skyhop_lab.testbed_demo.guard import Guard
+from skyhop_lab.testbed_demo.guard import Guard, Message
 from skyhop_lab.testbed_demo.testbench import Testbench
 from skyhop_testbed.clock import SYSTEM_CLOCK, Clock
 from skyhop_testbed.words import ENDED, State
@@ -66,7 +66,7 @@ class _TestbenchState:
     links_ns: dict[str, int] = field(default_factory=dict)
     """Start of each site's link, in ns since 1970."""
     namespaces: int = 0
-    packets: dict[str, int] = field(default_factory=dict)
+    packets: Message = field(default_factory=Message)
     is_finished: bool = False
 
 
@@ -167,7 +167,7 @@ class _Story:
     def _process_messages(self, patience_s: float = _POLL_S) -> None:
         """Process the testbench's messages; wait at most `patience_s` seconds for the first."""
         for message in self._guard.messages(patience_s):
-            event = message.pop("event")
+            event = message["event"]
             if event == "link":
                 self._testbench.links_ns[message["site"]] = message["at_ns"]
             elif event == "joined":

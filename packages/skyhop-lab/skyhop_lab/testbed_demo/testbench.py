@@ -19,11 +19,10 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from skyhop.errors import RunError
 from skyhop_lab.testbed_demo import network, plan, side_processes
-from skyhop_lab.testbed_demo.guard import map_user, send
+from skyhop_lab.testbed_demo.guard import Order, map_user, send
 from skyhop_testbed import linux
 from skyhop_testbed.clock import Clock
 
@@ -81,7 +80,7 @@ class Testbench:
         self._start_links()
         rest = b""
         while True:
-            waiting: list[Any] = [self.channel, self.listener]
+            waiting: list[socket.socket | int] = [self.channel, self.listener]
             waiting += [self.packets] if self.packets >= 0 else []
             ready = select.select(waiting, [], [], _POLL_S)[0]
             if self.listener in ready:
@@ -173,12 +172,12 @@ class Testbench:
 
     # --- orders of the command ---
 
-    def _execute_order(self, order: dict[str, Any]) -> None:
+    def _execute_order(self, order: Order) -> None:
         what = order["do"]
         if what == "agents":
-            self._start_agents(int(order["port"]))
+            self._start_agents(order["port"])
         elif what == "owner":
-            self._start_owner(float(order["seconds"]), float(order["bps"]))
+            self._start_owner(order["seconds"], order["bps"])
         elif what == "finish":
             self._finish()
             send(self.channel, event="finished")

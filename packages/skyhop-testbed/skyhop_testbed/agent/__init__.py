@@ -1,11 +1,11 @@
 """Agent of a node: the process next to a terminal that executes the orchestrator's schedule.
 
 The agent opens connections only to the outside, keeps its whole state on its own disk (`agent_db`)
-and goes on working while the orchestrator is unreachable. `deciding` chooses the next actions
-without side effects; `running` drives one run through its states; `link` talks to the orchestrator;
-`sensing` measures terminal and host; `triggering` evaluates the conditions that start runs;
-`service` is the main loop. Programs run in executors, processes of their own session: killing the
-agent does not stop them, and the next agent finds them again.
+and goes on working while the orchestrator is unreachable. `service` is the main loop: it passes on
+`orders`, evaluates triggers (`trigger_runs`), and has `deciding` choose, without side effects, what
+happens to the node's runs (`local_runs`); `running` drives one run through its states. `link` talks
+to the orchestrator, and `sensing` measures terminal and host. Programs run in executors, processes
+of their own session: killing the agent does not stop them, and the next agent finds them again.
 """
 
 from __future__ import annotations

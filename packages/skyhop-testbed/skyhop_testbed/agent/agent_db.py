@@ -7,17 +7,17 @@ disk is full, writes wait in memory, in order.
 
 from __future__ import annotations
 
-import json
 import sqlite3
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from skyhop.errors import InputError, RunError
+from skyhop_testbed.agent import reports
 from skyhop_testbed.agent.local_run import LocalRun
+from skyhop_testbed.agent.reports import Report
 from skyhop_testbed.words import EventKind
 
 FILE = "book.sqlite"
@@ -38,23 +38,21 @@ _MOST_WAITING = 10_000
 """Upper limit on droppable writes that wait in memory while the disk refuses writes."""
 _BATCH_BYTES = 1_000_000
 _NEVER_DROPPED = (EventKind.RUN.value, EventKind.TASK.value)
-_Statement = tuple[str, tuple[Any, ...]]
+_Statement = tuple[str, tuple[str | int, ...]]
 
 
 @dataclass(frozen=True)
 class OutboxEntry:
     """Report to the orchestrator, queued in the outbox."""
 
-    kind: EventKind
     at_ns: int
-    body: dict[str, Any]
+    report: Report
 
     def statement(self) -> _Statement:
         """Return the SQL statement that adds the report to the outbox."""
-        text = json.dumps(self.body, separators=(",", ":"))
         return (
             "INSERT INTO outbox (at_ns, kind, json) VALUES (?, ?, ?)",
-            (self.at_ns, self.kind.value, text),
+            (self.at_ns, self.report.KIND.value, reports.dumps(self.report)),
         )
 
 
@@ -136,7 +134,7 @@ class AgentDb:
 
     def add(self, entry: OutboxEntry) -> None:
         """Queue a report that does not announce a change of a run's state."""
-        self._write([entry.statement()], is_durable=entry.kind.value in _NEVER_DROPPED)
+        self._write([entry.statement()], is_durable=entry.report.KIND.value in _NEVER_DROPPED)
         self.has_reports.set()
 
     def put(self, name: str, value: str) -> bool:
@@ -160,7 +158,7 @@ class AgentDb:
         for key, text in rows:
             try:
                 local_runs.append(LocalRun.loads(text))
-            except (ValueError, TypeError, KeyError) as error:
+            except ValueError as error:
                 self._say(f"run {key}: its row in {FILE} cannot be read: {error}")
         return local_runs
 

@@ -11,13 +11,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
-from skyhop_testbed.agent.local_run import key_of
 from skyhop_testbed.words import ACTIVE, ENDED, JobKind, Reason, Side, State
+
+if TYPE_CHECKING:
+    from skyhop_testbed.agent.local_run import LocalRun
+    from skyhop_testbed.job import Job
+    from skyhop_testbed.schedule import ScheduledRun
 
 Objection = tuple[Reason, str]
 _WORKING = ACTIVE - {State.FINISHING}
 _WAITING = {State.ARMED}
+
+
+def key_of(run: str, side: Side) -> str:
+    """Return the key of one side of a run, in the database and as a directory name."""
+    return run if side is Side.CLIENT else f"{run}.server"
 
 
 class ActionKind(StrEnum):
@@ -63,6 +73,24 @@ class PlannedRun:
     state: State = State.PLANNED
     """State of the run at the orchestrator."""
     after: str | None = None
+
+    @classmethod
+    def of(
+        cls, job: Job, each: ScheduledRun | LocalRun, *, run: str, is_client: bool = True
+    ) -> PlannedRun:
+        """Return a run of a job; `run` is its id."""
+        return cls(
+            run=run,
+            job=each.job,
+            kind=job.when.kind,
+            is_overhead=job.overhead,
+            is_client=is_client,
+            start_ns=each.start_ns,
+            end_ns=each.end_ns,
+            length_ns=job.length_ns,
+            state=each.state,
+            after=each.after,
+        )
 
     @property
     def key(self) -> str:

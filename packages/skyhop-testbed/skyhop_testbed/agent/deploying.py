@@ -6,18 +6,17 @@ import hashlib
 import secrets
 import shutil
 import socket
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from skyhop.errors import RunError, SkyhopError
 from skyhop_testbed.agent.local_run import LocalRun
 from skyhop_testbed.agent.node import Node
 from skyhop_testbed.executor.assignment import Assignment
+from skyhop_testbed.job import Job
 from skyhop_testbed.kernel.access import KernelAccess
+from skyhop_testbed.schedule import InputFile, ScheduledJob
 from skyhop_testbed.words import Backend, Network, Side
-
-if TYPE_CHECKING:
-    from skyhop_testbed.job import Job
 
 _LARGEST_INPUT = 16_000_000
 _PIECE_BYTES = 1 << 20
@@ -31,25 +30,24 @@ class KernelError(RunError):
     """The kernel service is unreachable, or refuses a run's requests."""
 
 
-def missing_requirement(job: dict[str, Any], side: Side, kernel: str | None) -> str | None:
+def missing_requirement(job: ScheduledJob, side: Side, kernel: str | None) -> str | None:
     """Return, as text, what a job needs and this node does not have; `None` if nothing is missing.
 
     Args:
-        job: the job's entry in the schedule.
+        job: the job.
         side: the side of the run (client or server) that this node would execute.
         kernel: path of the kernel service's socket.
     """
-    run = job["spec"].get("run", {})
-    backend = run.get("backend", Backend.PROCESS.value)
-    if backend != Backend.PROCESS and not shutil.which(backend):
-        return f"{backend} is not installed on this node"
-    command = run.get("client" if side is Side.CLIENT else "serve")
-    if command and backend == Backend.PROCESS:
-        program = str(command[0])
-        input_names = {name.removeprefix("./") for name in job.get("files", {})}
+    run = job.spec.run
+    if run.backend is not Backend.PROCESS and not shutil.which(run.backend):
+        return f"{run.backend} is not installed on this node"
+    command = run.client if side is Side.CLIENT else run.serve
+    if command and run.backend is Backend.PROCESS:
+        program = command[0]
+        input_names = {name.removeprefix("./") for name in job.files}
         if program.removeprefix("./") not in input_names and not shutil.which(program):
             return f"{program[:100]} is not installed on this node"
-    wants_kernel = side is Side.CLIENT and run.get("network") == Network.VETH
+    wants_kernel = side is Side.CLIENT and run.network is Network.VETH
     if wants_kernel and not kernel_answers(kernel):
         return 'network = "veth" needs the kernel service, which does not run on this node'
     return None
@@ -95,13 +93,13 @@ def fetch_inputs(node: Node, local_run: LocalRun) -> Path | None:
     return place
 
 
-def cached_input(node: Node, job: str, name: str, entry: dict[str, Any]) -> Path:
+def cached_input(node: Node, job: str, name: str, entry: InputFile) -> Path:
     """Return the path of a job's input file in the cache; download the file first if necessary.
 
     Raises:
         MissingError: the file cannot be fetched, or its digest is not the signed one.
     """
-    digest, size = str(entry["sha256"]), int(entry["size"])
+    digest, size = entry.sha256, entry.size
     file = node.inputs / hashlib.sha256(digest.encode()).hexdigest()
     with node.fetching[file.name]:
         if file.exists() and _digest(file) == digest:
@@ -133,29 +131,29 @@ def assignment_of(node: Node, local_run: LocalRun, inputs: Path | None) -> Assig
     """Return the assignment for a run's executor.
 
     Raises:
-        InputError: this version of skyhop cannot read the job.
         KernelError: the kernel service does not run, or refuses.
     """
-    from skyhop_testbed.job import job_of
-
-    job = job_of(local_run.spec, f"job {local_run.job}")
-    others: dict[str, Any] = {
-        "run": local_run.run,
-        "node": node.name,
-        "deadline_ns": local_run.deadline_ns,
-        "server": local_run.server_address,
-        "server_node": local_run.server,
-        "port": local_run.port,
-        "cc": (job.kernel.cc or "").removeprefix("skyhop:"),
-        "inputs": str(inputs) if inputs else None,
-        "limits": node.policy.limits,
-    }
-    if local_run.side is Side.SERVER and job.run.network is Network.VETH:
+    job, network, access = local_run.spec, local_run.spec.run.network, None
+    if local_run.side is Side.SERVER and network is Network.VETH:
         # The server has to be reachable from other nodes; a veth device inside this node is not.
-        others["network"] = Network.HOST
-    elif job.run.network is Network.VETH:
-        others["kernel"] = _access(node, local_run, job)
-    return Assignment.of(job, local_run.side, **others)
+        network = Network.HOST
+    elif network is Network.VETH:
+        access = _access(node, local_run, job)
+    return Assignment.of(
+        job,
+        local_run.side,
+        run=local_run.run,
+        node=node.name,
+        deadline_ns=local_run.deadline_ns,
+        network=network,
+        server=local_run.server_address,
+        server_node=local_run.server,
+        port=local_run.port,
+        cc=(job.kernel.cc or "").removeprefix("skyhop:"),
+        inputs=str(inputs) if inputs else None,
+        limits=node.policy.limits,
+        kernel=access,
+    )
 
 
 def _access(node: Node, local_run: LocalRun, job: Job) -> KernelAccess:
@@ -180,7 +178,7 @@ def _access(node: Node, local_run: LocalRun, job: Job) -> KernelAccess:
     return access
 
 
-def prefetch(node: Node, job: str, files: dict[str, dict[str, Any]]) -> bool:
+def prefetch(node: Node, job: str, files: Mapping[str, InputFile]) -> bool:
     """Download a job's input files into the cache ahead of its runs; return whether all are there.
 
     The link may be down when a run starts. The caller tries again after a failure.

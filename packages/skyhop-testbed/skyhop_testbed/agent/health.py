@@ -6,11 +6,11 @@ import os
 import shutil
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
-import skyhop
+from skyhop.version import __version__
 from skyhop_testbed.agent.deploying import kernel_answers
 from skyhop_testbed.agent.node import Node, clock_offset_ms
+from skyhop_testbed.agent.reports import HealthReport
 from skyhop_testbed.words import Backend, Network
 
 EVERY_S = 300.0
@@ -21,24 +21,24 @@ _PROGRAMS = (
 _CONGESTION = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
 
 
-def health(node: Node) -> dict[str, Any]:
-    """Return the body of a health report (JSON): programs, kernel, disk, clock and load."""
+def health(node: Node) -> HealthReport:
+    """Return a health report: programs, kernel, disk, clock and load."""
     has_kernel = kernel_answers(node.kernel)
     room = shutil.disk_usage(node.state)
-    return {
-        "version": skyhop.__version__,
-        "programs": [name for name in _PROGRAMS if shutil.which(name)],
-        "kernel": {
+    return HealthReport(
+        version=__version__,
+        programs=[name for name in _PROGRAMS if shutil.which(name)],
+        kernel={
             "release": os.uname().release,
             "service": has_kernel,
             "congestion": _words(_CONGESTION),
         },
-        "disk_free_bytes": room.free,
-        "clock_offset_ms": clock_offset_ms(),
-        "load": os.getloadavg()[0],
-        "backends": {backend.value: _lacks(backend) for backend in Backend},
-        "networks": [n.value for n in Network if n is not Network.VETH or has_kernel],
-    }
+        disk_free_bytes=room.free,
+        clock_offset_ms=clock_offset_ms(),
+        load=os.getloadavg()[0],
+        backends={backend.value: _lacks(backend) for backend in Backend},
+        networks=[n.value for n in Network if n is not Network.VETH or has_kernel],
+    )
 
 
 def _lacks(backend: Backend) -> str | None:

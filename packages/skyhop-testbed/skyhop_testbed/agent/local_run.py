@@ -5,12 +5,17 @@ Each step of a run is written to the row before it is taken.
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import field
 from pathlib import Path
-from typing import Any
 
-from skyhop_testbed.words import JobKind, Reason, Side, State
+from pydantic import TypeAdapter
+from pydantic.dataclasses import dataclass
+
+from skyhop_testbed.agent.deciding import key_of
+from skyhop_testbed.agent.reports import TaskReport
+from skyhop_testbed.executor.result import Outcome
+from skyhop_testbed.schedule import InputFile, JobSpec, ServerAnswer
+from skyhop_testbed.words import Reason, Side, State
 
 _NS = 1_000_000_000
 _RESERVE_SHARE, _LONGEST_RESERVE_S = 0.1, 30.0
@@ -27,13 +32,13 @@ class LocalRun:
     state: State
     job: str
     """Id of the job at the orchestrator."""
-    spec: dict[str, Any]
+    spec: JobSpec
     start_ns: int
     end_ns: int
     client: str = ""
     server: str = ""
     server_address: str = ""
-    files: dict[str, dict[str, Any]] = field(default_factory=dict)
+    files: dict[str, InputFile] = field(default_factory=dict)
     after: str | None = None
     is_made: bool = False
     """Whether a trigger on this node created the run, and the orchestrator's schedule does not list
@@ -48,7 +53,7 @@ class LocalRun:
     is_silent: bool = False
     """Whether changes of the run are not reported: the orchestrator ended it, or refused the claim.
     """
-    stop: dict[str, Any] | None = None
+    stop: Outcome | None = None
     """Content of the executor's `stop.json`, once the run was told to stop."""
     boot: str = ""
     """Boot id of the machine when the program's executor was first started."""
@@ -57,12 +62,13 @@ class LocalRun:
     port: int = 0
     task: str = ""
     """Id of the orchestrator's task that asks this node for the server's side."""
-    answer: dict[str, Any] | None = None
-    """Client's side: reply of the server's node. Server's side: body of its own reply to the task.
-    """
+    answer: ServerAnswer | TaskReport | None = None
+    """Client's side: reply of the server's node. Server's side: its own reply to the task."""
     is_uploaded: bool = False
     settled_ns: int = 0
     """Time in ns since which nothing is left to do for the run; 0 before."""
+    fault: str = ""
+    """Reason why this version of skyhop cannot read the job (`ScheduledJob.fault`)."""
 
     @property
     def key(self) -> str:
@@ -70,25 +76,15 @@ class LocalRun:
         return key_of(self.run, self.side)
 
     @property
-    def is_overhead(self) -> bool:
-        """Whether the run loads the link, and so excludes other such runs."""
-        return bool(self.spec.get("overhead", True))
-
-    @property
-    def network(self) -> str:
-        """Network of the program: `host`, `veth` or `none`."""
-        return str(self.spec.get("run", {}).get("network", "host"))
-
-    @property
     def deadline_ns(self) -> int:
         """Time in ns at which the program is stopped, so that its upload ends before `end_ns`."""
-        reserve_s = min(_RESERVE_SHARE * length_s(self.spec), _LONGEST_RESERVE_S)
+        reserve_s = min(_RESERVE_SHARE * self.spec.length_s, _LONGEST_RESERVE_S)
         return self.end_ns - round(reserve_s * _NS)
 
     @property
     def keep_until_ns(self) -> int:
         """Time in ns until which the upload is retried."""
-        return self.end_ns + round(float(self.spec.get("retention", 300 * 86_400.0)) * _NS)
+        return self.end_ns + round(self.spec.retention_s * _NS)
 
     def directory(self, runs: Path) -> Path:
         """Return the run's directory below `runs`, the directory of all runs."""
@@ -96,32 +92,16 @@ class LocalRun:
 
     def dumps(self) -> str:
         """Return the JSON text of the row."""
-        return json.dumps(asdict(self))
+        return _ROW.dump_json(self).decode()
 
     @classmethod
     def loads(cls, text: str) -> LocalRun:
         """Parse the text of `dumps`.
 
         Raises:
-            ValueError, TypeError, KeyError: the text is damaged.
+            ValueError: the text is damaged, or this version cannot read the job.
         """
-        values = json.loads(text)
-        values["side"], values["state"] = Side(values["side"]), State(values["state"])
-        values["reason"] = Reason(values["reason"]) if values["reason"] else None
-        return cls(**values)
+        return _ROW.validate_json(text)
 
 
-def key_of(run: str, side: Side) -> str:
-    """Return the key of one side of a run, in the database and as a directory name."""
-    return run if side is Side.CLIENT else f"{run}.server"
-
-
-def length_s(spec: dict[str, Any]) -> float:
-    """Return the length of a job's runs in s."""
-    return float(spec["length"])
-
-
-def kind_of(spec: dict[str, Any]) -> JobKind:
-    """Return how a job's runs are started: the table (`at`, `trigger`, …) that its `when` holds."""
-    when = spec["when"]
-    return next(kind for kind in JobKind if when.get(kind.value) is not None)
+_ROW = TypeAdapter(LocalRun)

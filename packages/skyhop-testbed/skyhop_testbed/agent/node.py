@@ -1,4 +1,4 @@
-"""Context that the agent's parts share: directories, database, link, schedule and policy."""
+"""Context that the agent's parts share: identity, directories, database, link and schedule."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from skyhop_testbed.agent.agent_db import AgentDb
+from skyhop_testbed.agent.agent_db import AgentDb, OutboxEntry
+from skyhop_testbed.agent.identity import Identity
 from skyhop_testbed.agent.link import Link
 from skyhop_testbed.agent.policy import Policy
+from skyhop_testbed.agent.reports import Report
 from skyhop_testbed.agent.schedule import Schedule
 from skyhop_testbed.clock import Clock
 
@@ -22,7 +24,7 @@ _STA_NANO, _STA_UNSYNC = 0x2000, 0x40
 class Node:
     """Shared context of the agent's parts."""
 
-    name: str
+    identity: Identity
     state: Path
     db: AgentDb
     link: Link
@@ -44,6 +46,11 @@ class Node:
     """
 
     @property
+    def name(self) -> str:
+        """Name of the node at its orchestrator."""
+        return self.identity.node
+
+    @property
     def runs(self) -> Path:
         """Directory of all runs, with a directory per run."""
         return self.state / "runs"
@@ -57,6 +64,17 @@ class Node:
     def telemetry(self) -> Path:
         """Telemetry store, which holds the terminal's last days."""
         return self.state / "telemetry"
+
+    def report(self, report: Report) -> None:
+        """Queue a report that does not announce a change of a run's state."""
+        self.db.add(OutboxEntry(self.clock.now_ns(), report))
+
+    def guarded(self, what: str, do: Callable[[], None]) -> None:
+        """Call a function, and log its exception instead of raising it."""
+        try:
+            do()
+        except Exception as error:
+            self.say(f"{what}: {type(error).__name__}: {error}")
 
     def add_traffic(self, month: str, added: int = 0) -> int:
         """Add bytes to the traffic of all runs in a month (`YYYY-MM`).

@@ -17,7 +17,9 @@ from typing import Any
 
 from skyhop.errors import InputError
 from skyhop_testbed.executor.assignment import Limits
+from skyhop_testbed.job import Kernel, Run
 from skyhop_testbed.scavenger import QuietHours, Rule, parse_rule
+from skyhop_testbed.schedule import ScheduledJob
 from skyhop_testbed.words import ScavengerMode, Side
 
 _PORTS = (5201, 5300)
@@ -74,20 +76,20 @@ class Policy:
             raise InputError(f"the node's policy cannot be read: {error}") from None
 
     def refusal(
-        self, job: dict[str, Any], now_ns: int, month_bytes: int, side: Side = Side.CLIENT
+        self, job: ScheduledJob, now_ns: int, month_bytes: int, side: Side = Side.CLIENT
     ) -> str | None:
         """Return, as text, why a job's run may not begin now; `None` if it may.
 
         Args:
-            job: the job's entry in the schedule.
+            job: the job.
             now_ns: the time.
             month_bytes: traffic of all runs since the month began.
             side: the side of the run (client or server) that this node would execute.
         """
-        run = job["spec"].get("run", {})
+        run = job.spec.run
         program = _program(run, side)
         # A job that sets PATH could run another program under an allowed name.
-        has_path = "PATH" in run.get("env", {})
+        has_path = "PATH" in run.env
         for is_refused, why in (
             (
                 bool(self.hours) and not any(hours.contains(now_ns) for hours in self.hours),
@@ -98,15 +100,15 @@ class Policy:
                 f'the program "{program[:100]}" is not among those allowed',
             ),
             (
-                not _has(self.networks, run.get("network", "host")),
-                f"the network {run.get('network', 'host')} is not allowed",
+                not _has(self.networks, run.network),
+                f"the network {run.network} is not allowed",
             ),
             (
-                not _has(self.backends, run.get("backend", "process")),
-                f"the back end {run.get('backend', 'process')} is not allowed",
+                not _has(self.backends, run.backend),
+                f"the back end {run.backend} is not allowed",
             ),
             (
-                bool(job["spec"].get("kernel")) and not (self.has_kernel and job.get("priv")),
+                job.spec.kernel != Kernel() and not (self.has_kernel and job.priv),
                 "kernel services are not allowed",
             ),
             (
@@ -127,11 +129,7 @@ def _names(values: Any) -> frozenset[str] | None:
     return None if values is None else frozenset(str(value) for value in values)
 
 
-def _program(run: dict[str, Any], side: Side) -> str:
+def _program(run: Run, side: Side) -> str:
     """Return the name by which a policy allows a program: the image, the command, or `skyhop`."""
-    if run.get("image"):
-        return str(run["image"])
-    command = run.get("client" if side is Side.CLIENT else "serve")
-    if command:
-        return str(command[0])
-    return "skyhop"
+    command = run.client if side is Side.CLIENT else run.serve
+    return run.image or (command[0] if command else "skyhop")

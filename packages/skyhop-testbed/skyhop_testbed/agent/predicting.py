@@ -16,7 +16,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Literal, TypedDict
 
 from skyhop.errors import InputError, RunError
 from skyhop.telemetry.columns import time_of
@@ -35,6 +35,36 @@ _MOST_UNANSWERED = 15
 nothing would block telemetry once the pipe is full."""
 _SOONEST_S, _LATEST_S = 60.0, 3600.0
 """Shortest and longest wait in s before a process that has ended is started again."""
+
+
+class ModelOrder(TypedDict):
+    """First line to the process: the models that it loads."""
+
+    models: Sequence[str]
+    horizon_s: int | None
+    """Horizon of the predictions in s; `None` is each model's shortest."""
+    sky: Literal["nothing", "grid", "satellites"]
+    """Source of orbits, which decides the fields that are known for the seconds ahead."""
+
+
+class PredictionRequest(TypedDict):
+    """Further line to the process: new samples, and the orbit fields of the seconds ahead."""
+
+    samples: Sequence[Sample]
+    ahead: Sequence[Sample]
+
+
+class PredictionAnswer(TypedDict, total=False):
+    """Answer to the order (the first three fields) or to a request (the last two)."""
+
+    ahead_s: int
+    """Number of seconds ahead whose orbit fields the models need."""
+    error: str
+    is_input: bool
+    """Whether the error is an `InputError`."""
+    at_ns: int
+    """Time of the newest sample of the request."""
+    predicted: Sample
 
 
 class PredictionClient:
@@ -84,7 +114,7 @@ class PredictionClient:
             self.close()
             kind = InputError if answer is not None and answer["is_input"] else RunError
             raise kind((answer or {}).get("error") or "predict: the models could not be loaded")
-        self._ahead_s = int(answer["ahead_s"])
+        self._ahead_s = answer["ahead_s"]
 
     def with_predictions(self, samples: Sequence[Sample]) -> Sequence[Sample]:
         """Return the samples.
@@ -108,7 +138,7 @@ class PredictionClient:
             self._restart()
             return {}
         ahead = (newest_ns + number * _S for number in range(1, self._ahead_s + 1))
-        request = {
+        request: PredictionRequest = {
             "samples": [s for s in samples if time_of(s) > newest_ns - _HANDED_ON_NS],
             "ahead": [{**self._orbit_fields(at_ns), TIME: at_ns} for at_ns in ahead],
         }
@@ -118,9 +148,9 @@ class PredictionClient:
             self._unanswered += 1
             while (answer := self._process.line(until - self._clock.monotonic_s())) is not None:
                 self._unanswered, self._wait_s = 0, 0.0
+                # The first answer of a process that was started again is the one to the order.
                 if answer.get("at_ns") == newest_ns:
-                    predicted: Sample = answer["predicted"]
-                    return predicted
+                    return answer["predicted"]
             if self._unanswered >= _MOST_UNANSWERED:
                 self._end("does not answer")
         except (OSError, EOFError):
@@ -142,16 +172,19 @@ class PredictionClient:
             self._process, self._unanswered = _Process(self._command, self._order, self._clock), 0
 
 
-def _order(wanted: Predict, settings: Settings) -> dict[str, Any]:
+def _order(wanted: Predict, settings: Settings) -> ModelOrder:
     orbit = settings.orbit
-    sky = "nothing" if orbit is None else "grid" if orbit.is_grid else "satellites"
-    return {"models": wanted.models, "horizon_s": wanted.horizon_s, "sky": sky}
+    return {
+        "models": wanted.models,
+        "horizon_s": wanted.horizon_s,
+        "sky": "nothing" if orbit is None else "grid" if orbit.is_grid else "satellites",
+    }
 
 
 class _Process:
     """Child process that answers lines of JSON on its pipes, and ends with the agent."""
 
-    def __init__(self, command: Sequence[str], order: dict[str, Any], clock: Clock) -> None:
+    def __init__(self, command: Sequence[str], order: ModelOrder, clock: Clock) -> None:
         pipe = subprocess.PIPE
         # The child inherits standard error, so its messages go to the agent's log.
         self._process = subprocess.Popen(
@@ -166,7 +199,7 @@ class _Process:
         with suppress(OSError):
             self.send(order)
 
-    def send(self, content: dict[str, Any]) -> None:
+    def send(self, content: ModelOrder | PredictionRequest) -> None:
         """Write one line of JSON to the process.
 
         Raises:
@@ -176,8 +209,8 @@ class _Process:
         self._process.stdin.write(json.dumps(content, allow_nan=False) + "\n")
         self._process.stdin.flush()
 
-    def line(self, patience_s: float) -> dict[str, Any] | None:
-        """Return the next line; `None` if none comes within `patience_s` seconds.
+    def line(self, patience_s: float) -> PredictionAnswer | None:
+        """Return the next line, parsed; `None` if none comes within `patience_s` seconds.
 
         Raises:
             EOFError: the process has ended.
@@ -190,8 +223,8 @@ class _Process:
         text = self._lines.popleft()
         if not text:
             raise EOFError
-        found: dict[str, Any] = json.loads(text)
-        return found
+        answer: PredictionAnswer = json.loads(text)
+        return answer
 
     def close(self) -> None:
         """Kill the process, wait for it, and close its pipe."""

@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Collection, Mapping
-from typing import Any
+from collections.abc import Callable, Collection
 
 from skyhop.errors import InputError, RunError
 from skyhop.predict.live import SKY, Live
 from skyhop.predict.model import load_model
 from skyhop.predict.windows import LOOK_BACK_S, SECOND_NS
+from skyhop.telemetry.columns import time_of
 from skyhop.telemetry.fields import TIME, Sample
+from skyhop_testbed.agent.predicting import ModelOrder, PredictionAnswer, PredictionRequest
 
 _SKY: dict[str, Collection[str]] = {
     "nothing": (), "grid": ("handover_in_s",), "satellites": tuple(SKY)
@@ -25,11 +26,8 @@ _SKY: dict[str, Collection[str]] = {
 """Telemetry fields known for the seconds ahead, by the node's source of orbits."""
 
 
-def load_models(order: Mapping[str, Any]) -> list[Live]:
+def load_models(order: ModelOrder) -> list[Live]:
     """Load the models of an order, and run each once, as a model's first prediction is slow.
-
-    Args:
-        order: `models`, `horizon_s` (`None` for each model's shortest) and `sky`, a key of `_SKY`.
 
     Raises:
         InputError: a model is missing, damaged, or needs other fields than telemetry has; or two
@@ -52,16 +50,16 @@ _WARM_UP: list[Sample] = [
 ]  # fmt: skip
 
 
-def _load(name: str, order: Mapping[str, Any]) -> Live:
+def _load(name: str, order: ModelOrder) -> Live:
     return Live(load_model(name), order["horizon_s"], _SKY[order["sky"]])
 
 
-def answer(models: list[Live], request: Mapping[str, Any]) -> dict[str, Any]:
+def answer(models: list[Live], request: PredictionRequest) -> PredictionAnswer:
     """Return the predictions at the newest sample of a request, and that sample's time in ns."""
     for live in models:
         live.add(request["samples"])
     predicted = {live.field: live.predict(request["ahead"][: live.horizon_s]) for live in models}
-    newest_ns = max(sample[TIME] for sample in request["samples"])
+    newest_ns = max(time_of(sample) for sample in request["samples"])
     return {"at_ns": newest_ns, "predicted": {n: v for n, v in predicted.items() if v is not None}}
 
 

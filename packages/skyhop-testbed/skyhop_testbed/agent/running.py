@@ -8,7 +8,7 @@ program; the executor's own journal records whether it has happened (`executor.j
 from __future__ import annotations
 
 import errno
-import json
+import logging
 import os
 import secrets
 import shutil
@@ -17,21 +17,27 @@ import subprocess
 import sys
 import threading
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Unpack
 
 from skyhop.errors import RunError, SkyhopError
+from skyhop.logs import fields
 from skyhop_testbed.agent import deploying, uploading
 from skyhop_testbed.agent.agent_db import OutboxEntry
 from skyhop_testbed.agent.link import Backoff
-from skyhop_testbed.agent.local_run import LocalRun, kind_of, length_s
+from skyhop_testbed.agent.local_run import LocalRun
 from skyhop_testbed.agent.node import Node, boot_id
-from skyhop_testbed.executor.assignment import RESULT_FILE, STOP_FILE, write_durably
+from skyhop_testbed.agent.reports import FollowUp, RunDetails, RunReport, TaskReport
+from skyhop_testbed.executor.assignment import RESULT_FILE
 from skyhop_testbed.executor.journal import Step, has_started, is_alive, read_journal
+from skyhop_testbed.executor.result import Outcome, Result
+from skyhop_testbed.schedule import ServerAnswer
 from skyhop_testbed.states import Change, allowed
-from skyhop_testbed.words import ACTIVE, ENDED, EventKind, JobKind, Reason, Side, State
+from skyhop_testbed.words import ACTIVE, ENDED, JobKind, Reason, Side, State
 
+_LOG = logging.getLogger(__name__)
 _S = 1_000_000_000
 POLL_S = 0.1
 """Interval in s at which a run's executor is checked."""
@@ -89,9 +95,9 @@ class Runner:
         """Return the pid of the run's executor; `None` if no executor is alive."""
         if not is_alive(self._directory):
             return None
-        pids = [s["pid"] for s in read_journal(self._directory) if s["step"] == Step.DEPLOYING]
+        pids = [e.pid for e in read_journal(self._directory) if e.step is Step.DEPLOYING]
         if pids:
-            return int(pids[-1])
+            return pids[-1]
         return self._process.pid if self._process and self._process.poll() is None else None
 
     def stop(
@@ -112,8 +118,7 @@ class Runner:
             local_run = self.local_run
             if local_run.state in ENDED or local_run.state is State.FINISHING:
                 return
-            word = reason.value if reason else None
-            local_run.stop = {"reason": word, "state": State.ABORTED.value, "message": text}
+            local_run.stop = Outcome(State.ABORTED, reason, text)
             local_run.is_silent |= is_silent
             self._change_state(State.ABORTED, reason, text=text)
         self._stopped.set()
@@ -127,15 +132,14 @@ class Runner:
             if local_run.state is not State.EXECUTING or self.executor() is None:
                 self.stop(None, "its client has ended")
                 return
-            text = "its client has ended"
-            local_run.stop = {"reason": None, "state": State.COMPLETE.value, "message": text}
+            local_run.stop = Outcome(State.COMPLETE, None, "its client has ended")
             self._node.db.save_run(local_run)
         self._tell_executor()
 
-    def answer(self, ready: bool, values: dict[str, Any]) -> None:
-        """Record the reply of the server's node: whether the server is ready, and its port."""
+    def take_answer(self, answer: ServerAnswer) -> None:
+        """Record the reply of the server's node."""
         with self._lock:
-            self.local_run.answer = {**values, "ready": ready}
+            self.local_run.answer = answer
             self._node.db.save_run(self.local_run)
         self._answered.set()
 
@@ -179,7 +183,9 @@ class Runner:
             if self.local_run.state is before:
                 self._clock.sleep(POLL_S)
 
-    def _change_state(self, state: State, reason: Reason | None = None, **details: Any) -> None:
+    def _change_state(
+        self, state: State, reason: Reason | None = None, **details: Unpack[RunDetails]
+    ) -> None:
         """Change the run's state: save it, and queue its report.
 
         Raises:
@@ -190,6 +196,9 @@ class Runner:
             if not allowed(local_run.state, state):
                 raise EndedError(f"run {local_run.key} is {local_run.state.value}")
             local_run.state, local_run.reason = state, reason
+            _LOG.info(
+                "run %s %s %s", local_run.key, state.value, fields({"reason": reason, **details})
+            )
             entries = []
             if local_run.side is Side.CLIENT and not local_run.is_silent:
                 entries.append(run_entry(local_run, self._clock.now_ns(), details))
@@ -207,7 +216,7 @@ class Runner:
         local_run, now_ns = self.local_run, self._clock.now_ns()
         late_ns = round(self._node.schedule.settings.late_s * _S)
         if not local_run.is_granted:
-            is_hasty = kind_of(local_run.spec) is JobKind.TRIGGER
+            is_hasty = local_run.spec.when.kind is JobKind.TRIGGER
             patience_s = _CLAIM_AT_ONCE_S if is_hasty else _CLAIM_S
             granted, why = self._node.link.claim(local_run.run, local_run.fence, now_ns, patience_s)
             self._check_closing()
@@ -221,7 +230,7 @@ class Runner:
                 if local_run.state is not State.CLAIMED:
                     return
                 local_run.is_granted = True
-                details = {"fence": local_run.fence, **_times(local_run)}
+                details: RunDetails = {"fence": local_run.fence, **_times(local_run)}
                 reports = [run_entry(local_run, now_ns, details)] if granted is None else []
                 self._node.db.save_run(local_run, *reports)
         if not self._is_new and now_ns > local_run.start_ns + late_ns:
@@ -234,6 +243,9 @@ class Runner:
     def _deploy(self) -> None:
         """Fetch the input files, then go on to waiting for the server's side or to execution."""
         local_run = self.local_run
+        if local_run.fault:
+            self._change_state(State.FAILED, Reason.DEPLOY, text=local_run.fault)
+            return
         try:
             self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._fetch()
@@ -256,7 +268,7 @@ class Runner:
                 self._pause(min(backoff.next_s(), 5.0))
 
     def _patience_s(self) -> float:
-        return min(_SERVER_SHARE * length_s(self.local_run.spec), _LONGEST_SERVER_S)
+        return min(_SERVER_SHARE * self.local_run.spec.length_s, _LONGEST_SERVER_S)
 
     def _pause(self, seconds: float) -> None:
         """Sleep, unless the run is stopped or the agent ends.
@@ -277,17 +289,16 @@ class Runner:
             self._clock.wait(self._answered, 0.2)
             if self._stopped.is_set():
                 return
-        answer = self.local_run.answer
-        if answer is None:
-            self._change_state(
-                State.FAILED, Reason.SERVER, text="the server's node did not answer in time"
-            )
-        elif not answer.get("ready"):
-            text = str(answer.get("error") or "the server is not ready")
-            self._change_state(State.FAILED, Reason.SERVER, text=text[:300])
-        else:
-            self.local_run.port = int(answer.get("port") or 0)
-            self._change_state(State.EXECUTING, port=self.local_run.port)
+        match self.local_run.answer:
+            case ServerAnswer(ready=True, port=port):
+                self.local_run.port = port or 0
+                self._change_state(State.EXECUTING, port=self.local_run.port)
+            case ServerAnswer(error=error):
+                text = error or "the server is not ready"
+                self._change_state(State.FAILED, Reason.SERVER, text=text[:300])
+            case _:
+                text = "the server's node did not answer in time"
+                self._change_state(State.FAILED, Reason.SERVER, text=text)
 
     def _execute(self) -> None:
         """Start the executor, unless it has started already, and follow it to its end."""
@@ -330,7 +341,7 @@ class Runner:
                 State.FAILED, self._lost_reason(), text="the outcome of its program is unknown"
             )
         elif local_run.stop is not None:
-            self._change_state(State.ABORTED, None, text=str(local_run.stop.get("message", "")))
+            self._change_state(State.ABORTED, None, text=local_run.stop.message or "")
         elif local_run.starts >= _MOST_STARTS:
             self._change_state(
                 State.FAILED, Reason.KILLED, text="its executor ends before it begins"
@@ -355,7 +366,7 @@ class Runner:
                 given = deploying.assignment_of(self._node, local_run, None)
             given.write(self._directory)
         except SkyhopError as error:
-            # An unknown kind of job, a refusing kernel service, or no free port.
+            # The kernel service refuses, or no port is free.
             refused = isinstance(error, deploying.KernelError)
             reason = Reason.KERNEL if refused else Reason.DEPLOY
             self._change_state(State.FAILED, reason, text=str(error)[:300])
@@ -385,6 +396,9 @@ class Runner:
                     start_new_session=True,
                     cwd=self._directory,
                 )
+        _LOG.debug(
+            "run %s: executor pid=%s start=%s", local_run.key, self._process.pid, local_run.starts
+        )
         limit = self._clock.monotonic_s() + 5.0
         while self._clock.monotonic_s() < limit and self._process.poll() is None:
             if is_alive(self._directory):
@@ -405,7 +419,7 @@ class Runner:
                 return
             # If the disk is full, the executor ends without a recorded reason.
             with suppress(OSError):
-                write_durably(self._directory / STOP_FILE, json.dumps(self.local_run.stop).encode())
+                self.local_run.stop.write_stop(self._directory)
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGTERM)
 
@@ -415,23 +429,19 @@ class Runner:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 
-    def _result(self) -> dict[str, Any]:
+    def _result(self) -> Result:
         """Return the executor's result; if the executor was killed, the result tells why."""
-        try:
-            result: dict[str, Any] = json.loads((self._directory / RESULT_FILE).read_bytes())
-        except (OSError, ValueError):
-            result = {"state": State.FAILED, "reason": Reason.KILLED}
-        if result.get("reason") == Reason.KILLED:
-            result["reason"] = self._lost_reason()
+        result = Result.read(self._directory)
+        if result.reason is Reason.KILLED:
+            return replace(result, reason=self._lost_reason())
         return result
 
     def _lost_reason(self) -> Reason:
         return Reason.RESTARTED if self.local_run.boot != boot_id() else Reason.KILLED
 
-    def _account(self, result: dict[str, Any]) -> None:
+    def _account(self, result: Result) -> None:
         """Add the run's traffic to the month's total on this node."""
-        moved = result.get("traffic") or {}
-        total = int(moved.get("rx_bytes", 0)) + int(moved.get("tx_bytes", 0))
+        total = result.traffic.rx_bytes + result.traffic.tx_bytes if result.traffic else 0
         month = datetime.fromtimestamp(self.local_run.start_ns / _S, UTC).strftime("%Y-%m")
         self._node.add_traffic(month, total)
 
@@ -442,11 +452,11 @@ class Runner:
         if not is_there:
             self._change_state(State.FAILED, Reason.UPLOAD, text="the files stay on the node")
             return
-        is_good = result.get("state") == State.COMPLETE
-        reason = None if is_good else _reason(result.get("reason"))
-        self._change_state(
-            State.COMPLETE if is_good else State.FAILED, reason, **_result_details(result)
-        )
+        if result.state is State.COMPLETE:
+            self._change_state(State.COMPLETE, **_result_details(result))
+        else:
+            reason = result.reason or Reason.KILLED
+            self._change_state(State.FAILED, reason, **_result_details(result))
 
     def _upload(self) -> bool:
         """Upload the files, with retries for the retention time.
@@ -515,14 +525,14 @@ class Runner:
         while self._clock.monotonic_s() < limit and not self._is_over():
             if listens(self.local_run.port):
                 break
-            began = any(s["step"] == Step.EXECUTING for s in read_journal(self._directory))
+            began = any(e.step is Step.EXECUTING for e in read_journal(self._directory))
             if began and lives_since is None:
                 lives_since = self._clock.monotonic_s()
             if lives_since is not None and self._clock.monotonic_s() - lives_since > _LISTENS_S:
                 break
             self._pause(0.05)
         if self._is_over():
-            said = self._result().get("message") or "the program ended at once"
+            said = self._result().message or "the program ended at once"
             report_task(self._node, self.local_run, f"{self.local_run.server}: {said}")
         else:
             report_task(self._node, self.local_run, None)
@@ -534,51 +544,41 @@ def report_task(node: Node, local_run: LocalRun, error: str | None) -> None:
 
 
 def _task_entry(local_run: LocalRun, at_ns: int, error: str | None) -> OutboxEntry:
-    body = {
-        "task": local_run.task,
-        "run": local_run.run,
-        "ok": error is None,
-        "port": local_run.port if error is None else None,
-        "error": error,
-    }
-    local_run.answer = body
-    return OutboxEntry(EventKind.TASK, at_ns, body)
+    is_ready = error is None
+    port = local_run.port if is_ready else None
+    local_run.answer = TaskReport(local_run.task, local_run.run, is_ready, port, error)
+    return OutboxEntry(at_ns, local_run.answer)
 
 
 def run_entry(
-    local_run: LocalRun, at_ns: int, details: dict[str, Any], **others: Any
+    local_run: LocalRun, at_ns: int, details: RunDetails, new: FollowUp | None = None
 ) -> OutboxEntry:
     """Return a report of a run's present state, for the outbox."""
-    change = Change(at_ns, local_run.state, "", local_run.reason, _without_empty(details))
-    return OutboxEntry(
-        EventKind.RUN, at_ns, {"run": local_run.run, "change": change.as_json(), **others}
-    )
+    known = {name: value for name, value in details.items() if value not in (None, "")}
+    change = Change(at_ns, local_run.state, "", local_run.reason, known)
+    return OutboxEntry(at_ns, RunReport(local_run.run, change, new))
 
 
-def _without_empty(details: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in details.items() if value not in (None, "")}
-
-
-def _times(local_run: LocalRun) -> dict[str, Any]:
+def _times(local_run: LocalRun) -> RunDetails:
     """Return actual start and end of a run that a trigger starts.
 
     The schedule has only the window.
     """
-    if kind_of(local_run.spec) is not JobKind.TRIGGER:
+    if local_run.spec.when.kind is not JobKind.TRIGGER:
         return {}
     return {"start_ns": local_run.start_ns, "end_ns": local_run.end_ns}
 
 
-def _result_details(result: dict[str, Any]) -> dict[str, Any]:
-    names = ("exit", "signal", "message", "traffic", "began_ns", "ended_ns", "partial")
-    return {name: result[name] for name in names if result.get(name) is not None}
-
-
-def _reason(word: object) -> Reason:
-    try:
-        return Reason(str(word))
-    except ValueError:
-        return Reason.KILLED
+def _result_details(result: Result) -> RunDetails:
+    return {
+        "exit": result.exit,
+        "signal": result.signal,
+        "message": result.message,
+        "traffic": result.traffic,
+        "began_ns": result.began_ns,
+        "ended_ns": result.ended_ns,
+        "partial": result.partial,
+    }
 
 
 def free_port(low: int, high: int) -> int:

@@ -1,30 +1,24 @@
-"""Signed schedule from the orchestrator: verified, and refused if older than the present one."""
+"""Signed orders from the orchestrator: verified; a schedule older than the present is refused."""
 
 from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TypeVar
+
+from pydantic import BaseModel, ValidationError
 
 from skyhop.errors import InputError
 from skyhop_testbed.agent.deciding import PlannedRun
-from skyhop_testbed.agent.local_run import kind_of, length_s
-from skyhop_testbed.ids import is_id
+from skyhop_testbed.job import first_fault
 from skyhop_testbed.keys import is_signed
-from skyhop_testbed.words import ScavengerMode, State
+from skyhop_testbed.schedule import NodeSchedule, NodeSettings, ScheduledJob, ScheduledRun
+from skyhop_testbed.words import ScavengerMode
 
-_NS = 1_000_000_000
 _LARGEST_BYTES = 64_000_000
-
-
-@dataclass(frozen=True)
-class Settings:
-    """Settings of the testbed's administrator that apply to all nodes."""
-
-    heartbeat_s: float = 10.0
-    late_s: float = 60.0
-    """Time in s after its planned start at which a run is skipped instead of started."""
+M = TypeVar("M", bound=BaseModel)
 
 
 @dataclass(frozen=True)
@@ -32,27 +26,26 @@ class Schedule:
     """Present and future jobs and runs of a node, and its owner's policy."""
 
     revision: int = 0
-    jobs: dict[str, dict[str, Any]] = field(default_factory=dict)
-    runs: dict[str, dict[str, Any]] = field(default_factory=dict)
+    jobs: Mapping[str, ScheduledJob] = field(default_factory=dict)
+    runs: Mapping[str, ScheduledRun] = field(default_factory=dict)
     planned: tuple[PlannedRun, ...] = ()
     """Runs in which the node is the client or the server."""
-    policy: dict[str, Any] = field(default_factory=dict)
+    policy: Mapping[str, object] = field(default_factory=dict)
     mode: ScavengerMode = ScavengerMode.AUTO
-    settings: Settings = Settings()
-    raw: tuple[bytes, bytes] | None = None
+    settings: NodeSettings = field(default_factory=NodeSettings)
+    raw: tuple[bytes, bytes] = (b"", b"")
     """Signed bytes and signature, as stored in the database."""
 
     def dumps(self) -> str:
         """Return the text for the database: signed bytes and signature in base64."""
-        body, signature = self.raw or (b"", b"")
-        return json.dumps([base64.b64encode(part).decode() for part in (body, signature)])
+        return json.dumps([base64.b64encode(part).decode() for part in self.raw])
 
 
-def verified(orders_key: bytes, node: str, body: bytes, signature: bytes) -> dict[str, Any]:
-    """Verify an order's signature and node; return its content.
+def verified(orders_key: bytes, node: str, body: bytes, signature: bytes, kind: type[M]) -> M:
+    """Verify an order's signature and node; return its content as a model `kind`.
 
     Raises:
-        InputError: the signature is wrong, the order is for another node, or no JSON.
+        InputError: the signature is wrong, the order is for another node, no JSON, or damaged.
     """
     if len(body) > _LARGEST_BYTES:
         raise InputError("an order is too long")
@@ -64,7 +57,10 @@ def verified(orders_key: bytes, node: str, body: bytes, signature: bytes) -> dic
         raise InputError("an order is no JSON") from None
     if not isinstance(values, dict) or values.get("node") != node:
         raise InputError("an order is for another node")
-    return values
+    try:
+        return kind.model_validate(values)
+    except ValidationError as error:
+        raise InputError(f"an order cannot be read: {first_fault(error, 'testbed')}") from None
 
 
 def read_schedule(
@@ -82,27 +78,23 @@ def read_schedule(
     Raises:
         InputError: the signature is wrong, or the schedule is for another node, older, or damaged.
     """
-    values = verified(orders_key, node, body, signature)
-    try:
-        revision = int(values["revision"])
-        if revision < newer_than:
-            raise InputError(f"a schedule has revision {revision}, older than {newer_than}")
-        jobs = dict(values["jobs"])
-        runs = {str(run["id"]): dict(run) for run in values["runs"]}
-        settings = values.get("settings") or {}
-        known = {k: float(v) for k, v in settings.items() if k in Settings.__dataclass_fields__}
-        return Schedule(
-            revision=revision,
-            jobs=jobs,
-            runs=runs,
-            planned=tuple(planned_run(run, jobs, node) for run in runs.values()),
-            policy=dict(values.get("policy") or {}),
-            mode=ScavengerMode(values.get("scavenger_mode") or "auto"),
-            settings=Settings(**known),
-            raw=(body, signature),
-        )
-    except (KeyError, TypeError, ValueError, AttributeError, StopIteration) as error:
-        raise InputError(f"a schedule cannot be read: {type(error).__name__} {error}") from None
+    content = verified(orders_key, node, body, signature, NodeSchedule)
+    if content.revision < newer_than:
+        raise InputError(f"a schedule has revision {content.revision}, older than {newer_than}")
+    runs = {run.id: run for run in content.runs}
+    return Schedule(
+        revision=content.revision,
+        jobs=content.jobs,
+        runs=runs,
+        planned=tuple(
+            PlannedRun.of(content.jobs[run.job].spec, run, run=run.id, is_client=run.client == node)
+            for run in runs.values()
+        ),
+        policy=content.policy,
+        mode=content.scavenger_mode,
+        settings=content.settings,
+        raw=(body, signature),
+    )
 
 
 def load_stored(orders_key: bytes, node: str, text: str | None) -> Schedule:
@@ -114,26 +106,3 @@ def load_stored(orders_key: bytes, node: str, text: str | None) -> Schedule:
         return read_schedule(orders_key, node, body, signature)
     except (InputError, ValueError, TypeError):
         return Schedule()
-
-
-def planned_run(run: dict[str, Any], jobs: dict[str, dict[str, Any]], node: str) -> PlannedRun:
-    """Convert a run in a schedule to the form that `deciding` uses.
-
-    Raises:
-        KeyError, TypeError, ValueError, StopIteration: the run is damaged.
-    """
-    if not is_id(str(run["id"])):
-        raise ValueError(f"{str(run['id'])[:40]!r} is no run's id")
-    spec = jobs[str(run["job"])]["spec"]
-    return PlannedRun(
-        run=str(run["id"]),
-        job=str(run["job"]),
-        kind=kind_of(spec),
-        is_overhead=bool(spec.get("overhead", True)),
-        is_client=run["client"] == node,
-        start_ns=int(run["start_ns"]),
-        end_ns=int(run["end_ns"]),
-        length_ns=round(length_s(spec) * _NS),
-        state=State(run["state"]),
-        after=run.get("after"),
-    )

@@ -27,7 +27,13 @@ from skyhop.telemetry.columns import checked, time_of
 from skyhop.telemetry.fields import BY_NAME, TIME, Sample
 from skyhop_testbed.clock import Clock
 from skyhop_testbed.dish.collector import Collector
-from skyhop_testbed.executor.traffic import SocketCounters, Traffic
+from skyhop_testbed.executor.sandbox import descendant_pids
+from skyhop_testbed.executor.traffic import (
+    SocketCounters,
+    Traffic,
+    device_counters,
+    namespace_traffic,
+)
 from skyhop_testbed.scavenger import Counters, Decision, Meter, Rates, Rule, Scavenger
 from skyhop_testbed.words import Network
 
@@ -144,65 +150,22 @@ class Host:
     def _totals(self) -> Traffic | None:
         if self._interface is None:
             return None
-        return device_counters(self._net_dev, {self._interface})
+        return device_counters(self._net_dev, self._interface)
 
     def _runs(self, runs: Sequence[CountedRun]) -> Traffic:
         """Return the bytes of all runs since the agent started."""
-        below = descendants(run.pid for run in runs) if runs else {}
-        in_host = [
-            pid for run in runs if run.network == Network.HOST for pid in below.get(run.pid, ())
-        ]
+        below = {run.pid: [run.pid, *descendant_pids([run.pid])] for run in runs}
+        in_host = [pid for run in runs if run.network == Network.HOST for pid in below[run.pid]]
         total = self._of_runs.read(in_host)
         for run in runs:
             if run.network == Network.VETH:
-                moved = _of_other_namespace(below.get(run.pid, ()))
+                moved = _of_other_namespace(below[run.pid])
                 before = self._of_devices.get(run.key, Traffic())
                 self._of_devices[run.key] = max(before, moved, key=lambda each: each.bytes)
         return Traffic(
             total.rx_bytes + sum(moved.rx_bytes for moved in self._of_devices.values()),
             total.tx_bytes + sum(moved.tx_bytes for moved in self._of_devices.values()),
         )
-
-
-def device_counters(net_dev: Path, names: set[str] | None) -> Traffic | None:
-    """Return the total bytes of the named devices (`None`: of all but the loopback).
-
-    The result is `None` if none of the devices exists.
-    """
-    try:
-        lines = net_dev.read_text("ascii").splitlines()[2:]
-    except (OSError, ValueError):
-        return None
-    rx = tx = 0
-    is_there = names is None
-    for line in lines:
-        name, _, counters = line.partition(":")
-        if (name.strip() in names) if names is not None else name.strip() != "lo":
-            numbers = counters.split()
-            rx, tx, is_there = rx + int(numbers[0]), tx + int(numbers[8]), True
-    return Traffic(rx, tx) if is_there else None
-
-
-def descendants(pids: Iterable[int]) -> dict[int, list[int]]:
-    """Return the pids of each process and its descendants, by the process's pid."""
-    children: dict[int, list[int]] = {}
-    for place in Path("/proc").iterdir():
-        if not place.name.isdigit():
-            continue
-        try:
-            words = (place / "stat").read_text(errors="replace").rpartition(")")[2].split()
-            children.setdefault(int(words[1]), []).append(int(place.name))
-        except (OSError, ValueError, IndexError):
-            continue
-    found: dict[int, list[int]] = {}
-    for pid in pids:
-        below, waiting = [], [pid]
-        while waiting:
-            each = waiting.pop()
-            below.append(each)
-            waiting += children.get(each, [])
-        found[pid] = below
-    return found
 
 
 def _of_other_namespace(pids: Iterable[int]) -> Traffic:
@@ -217,8 +180,8 @@ def _of_other_namespace(pids: Iterable[int]) -> Traffic:
                 continue
         except OSError:
             continue
-        moved = device_counters(Path(f"/proc/{pid}/net/dev"), None)
-        if moved is not None and moved.bytes:
+        moved = namespace_traffic(pid)
+        if moved.bytes:
             return moved
     return Traffic()
 

@@ -14,7 +14,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -32,6 +32,7 @@ from skyhop.data.serving_satellites import (
 )
 from skyhop.errors import InputError, RunError
 from skyhop_testbed.agent.position import Position, position
+from skyhop_testbed.agent.surroundings import SkyOrder, SkyTable
 
 _S = 1_000_000_000
 _DOWNLOADED_EVERY_S = 6 * 3600.0
@@ -54,14 +55,8 @@ class Row(NamedTuple):
     handover_in_s: float | None = None
 
 
-def table(order: dict[str, Any]) -> dict[str, Any]:
+def table(order: SkyOrder) -> SkyTable:
     """Compute the table that an order asks for.
-
-    Args:
-        order: `from_ns` and `seconds`, with the fields of `settings.Orbit` and the position.
-
-    Returns:
-        `fields`, and `rows` from `from_ns` on, one per second; `notes` for the agent's log.
 
     Raises:
         InputError: a file or a place is wrong, or the element sets are too old.
@@ -69,10 +64,11 @@ def table(order: dict[str, Any]) -> dict[str, Any]:
     """
     seconds = [order["from_ns"] + number * _S for number in range(order["seconds"])]
     notes: list[str] = []
-    if order.get("path"):
-        rows = _of_path(_path(order["path"]), order["begins_ns"], seconds)
+    path = order.get("path")
+    if path:
+        rows = _of_path(_path(path), order["begins_ns"], seconds)
     else:
-        where = position(order["place"], order.get("dish"), order["precision_deg"])
+        where = position(order["place"] or "", order.get("dish"), order["precision_deg"])
         rows = _of_elements(order, where, seconds, notes)
     return {"fields": Row._fields, "rows": rows, "notes": notes}
 
@@ -81,12 +77,12 @@ def table(order: dict[str, Any]) -> dict[str, Any]:
 
 
 def _of_elements(
-    order: dict[str, Any], where: Position, seconds: Sequence[int], notes: list[str]
+    order: SkyOrder, where: Position, seconds: Sequence[int], notes: list[str]
 ) -> list[Row]:
     # Begin at a handover of the grid, so that each forecast makes the same choices as an older one.
     begin_s = grid_before_s(seconds[0] // _S)
     lasts_s = seconds[-1] // _S - begin_s + 1 + AHEAD_S
-    name, start = _file(order["elements"], notes), utc_text(begin_s * _S)
+    name, start = _file(order["elements"] or "", notes), utc_text(begin_s * _S)
     fleet = Fleet(name, start)
     fleet.check_age(begin_s * _S, order["old_after_days"])
 

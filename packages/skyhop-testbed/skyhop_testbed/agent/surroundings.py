@@ -13,13 +13,13 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from skyhop.errors import RunError
-from skyhop.telemetry.fields import Sample
+from skyhop.telemetry.fields import Sample, Value
 from skyhop_testbed.agent.settings import Orbit, Settings
 
 _S = 1_000_000_000
@@ -38,10 +38,45 @@ _CHECK_EVERY_S = 10
 _LONGEST_S = 300.0
 _REQUEST_FILE = "weather.asked"
 
-RunModule = Callable[[str, Mapping[str, Any]], dict[str, Any]]
+RunModule = Callable[[str, Mapping[str, object]], Any]
 """Function that runs a module of the agent with an order, and returns the JSON that the module
-prints.
+prints: a `SkyTable` or a `Sample`.
 """
+
+
+class Place(TypedDict):
+    """Position of the node, as its owner has set it (`position.position`)."""
+
+    place: str | None
+    dish: str | None
+    precision_deg: float
+
+
+class SkyOrder(Place):
+    """Order to `sky`: the fields of `settings.Orbit`, and the seconds to compute."""
+
+    elements: str | None
+    handover: str
+    old_after_days: float
+    path: str | None
+    begins_ns: int
+    from_ns: int
+    seconds: int
+
+
+class SkyTable(TypedDict):
+    """Answer of `sky`: a row per second with the values of `fields`, and notes for the log."""
+
+    fields: Sequence[str]
+    rows: Sequence[Sequence[Value]]
+    notes: list[str]
+
+
+class WeatherOrder(Place):
+    """Order to `weather`: the server's URL, and the present time in s."""
+
+    source: str
+    at_s: int
 
 
 class Surroundings:
@@ -65,7 +100,7 @@ class Surroundings:
     ) -> None:
         self._modules = ModuleRunner(state)
         runner = run_module or self._modules.run_module
-        where = {
+        where: Place = {
             "place": settings.place,
             "dish": dish,
             "precision_deg": settings.precision_deg,
@@ -159,11 +194,11 @@ class _Sky:
     def __init__(
         self,
         orbit: Orbit,
-        where: Mapping[str, Any],
+        where: Place,
         run_module: RunModule,
         say: Callable[[str], None],
     ) -> None:
-        self._order = {**where, **vars(orbit)}
+        self._where, self._orbit = where, orbit
         self._file = orbit.path or orbit.elements or ""
         self._run_module, self._say = run_module, say
         self._call = _BackgroundCall("sky", say)
@@ -209,14 +244,23 @@ class _Sky:
         return has_changed and not (is_first and self._until_s)
 
     def _fetch(self, begin_s: int, seconds: int, now_s: int) -> None:
-        table = self._run_module(
-            "sky", {**self._order, "from_ns": begin_s * _S, "seconds": seconds}
-        )
-        notes: list[str] = table.get("notes") or []
+        orbit = self._orbit
+        order: SkyOrder = {
+            **self._where,
+            "elements": orbit.elements,
+            "handover": orbit.handover,
+            "old_after_days": orbit.old_after_days,
+            "path": orbit.path,
+            "begins_ns": orbit.begins_ns,
+            "from_ns": begin_s * _S,
+            "seconds": seconds,
+        }
+        table: SkyTable = self._run_module("sky", order)
+        notes = table.get("notes", [])
         for note in notes if notes != self._notes else ():
             self._say(f"sky: {note}")
         self._notes = notes
-        new = {
+        new: dict[int, Sample] = {
             begin_s + number: {
                 name: value
                 for name, value in zip(table["fields"], row, strict=True)
@@ -235,12 +279,12 @@ class _Weather:
     def __init__(
         self,
         source: str,
-        where: Mapping[str, Any],
+        where: Place,
         run_module: RunModule,
         say: Callable[[str], None],
         state: Path,
     ) -> None:
-        self._order = {**where, "source": source}
+        self._where, self._source = where, source
         self._run_module = run_module
         self._call = _BackgroundCall("weather", say)
         self._file = state / _REQUEST_FILE
@@ -263,8 +307,8 @@ class _Weather:
         return new_fields
 
     def _fetch(self, now_s: int) -> None:
-        new_fields = self._run_module("weather", {**self._order, "at_s": now_s})
-        self._new_fields, self._requested_s = new_fields, now_s
+        order: WeatherOrder = {**self._where, "source": self._source, "at_s": now_s}
+        self._new_fields, self._requested_s = self._run_module("weather", order), now_s
         self._file.write_text(str(now_s), "ascii")
 
 
@@ -280,7 +324,7 @@ class ModuleRunner:
         self._processes: set[subprocess.Popen[str]] = set()
         self._is_closed = False
 
-    def run_module(self, module: str, order: Mapping[str, Any]) -> dict[str, Any]:
+    def run_module(self, module: str, order: Mapping[str, object]) -> Any:
         """Run a module with an order; return the JSON that it prints.
 
         Raises:
@@ -305,8 +349,7 @@ class ModuleRunner:
         if process.returncode != 0:
             lines = errors.strip().splitlines() or [f"ended with status {process.returncode}"]
             raise RunError(lines[-1])
-        values: dict[str, Any] = json.loads(out)
-        return values
+        return json.loads(out)
 
     def close(self) -> None:
         """Kill the running processes, and any that start later."""

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import json
 import socket
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from skyhop.errors import InputError
 from skyhop.telemetry.fields import TIME, Sample
 from skyhop_testbed.agent.agent_db import AgentDb
-from skyhop_testbed.agent.local_run import length_s
+from skyhop_testbed.job import Job
 
 if TYPE_CHECKING:
     from skyhop_testbed.triggers import Evaluation
@@ -32,7 +33,7 @@ _REPORT_EVERY_NS = 10 * _S
 class ArmedTrigger:
     """Trigger of a job, with its state on this node."""
 
-    def __init__(self, job: str, spec: dict[str, Any]) -> None:
+    def __init__(self, job: str, spec: Job) -> None:
         """Parse the trigger of a job.
 
         Raises:
@@ -41,18 +42,17 @@ class ArmedTrigger:
         # The import is local to spare nodes without triggers the parser's memory.
         from skyhop_testbed.triggers import Trigger
 
-        when = spec["when"]
-        cooldown = when.get("cooldown")
+        when = spec.when
         self.job = job
-        self.max_runs: int | None = when.get("max_runs")
+        self.max_runs = when.max_runs
         self.runs = 0
         """Number of runs that the trigger has started."""
         self.has_fired = False
         self.trigger = Trigger(
-            when["trigger"],
-            hold_s=float(when.get("for", 0.0)),
-            cooldown_s=length_s(spec) if cooldown is None else float(cooldown),
-            seed=int(when.get("seed", 1)),
+            when.trigger or "",
+            hold_s=when.hold_s,
+            cooldown_s=spec.length_s if when.cooldown_s is None else when.cooldown_s,
+            seed=when.seed,
             source=f"job {job}",
         )
         self.last_reported: tuple[int, str] = (0, "")
@@ -86,13 +86,13 @@ class Triggers:
         say: takes log lines.
     """
 
-    def __init__(self, db: AgentDb, state: Path, say: Any) -> None:
+    def __init__(self, db: AgentDb, state: Path, say: Callable[[str], None]) -> None:
         self._db, self._say = db, say
         self._armed: dict[str, ArmedTrigger] = {}
         self._refused: set[str] = set()
         self._publisher = Publisher(state / FILE)
 
-    def follow(self, jobs: dict[str, dict[str, Any]]) -> None:
+    def follow(self, jobs: Mapping[str, Job]) -> None:
         """Set the jobs whose triggers are evaluated.
 
         `jobs` maps a job's id to its specification.
@@ -103,14 +103,14 @@ class Triggers:
                 del self._armed[job]
         for job, spec in jobs.items():
             known = self._armed.get(job)
-            is_same = known is not None and known.trigger.expression == spec["when"]["trigger"]
+            is_same = known is not None and known.trigger.expression == spec.when.trigger
             if not is_same and job not in self._refused:
                 self._arm(job, spec)
 
-    def _arm(self, job: str, spec: dict[str, Any]) -> None:
+    def _arm(self, job: str, spec: Job) -> None:
         try:
             armed = ArmedTrigger(job, spec)
-        except (InputError, KeyError, ValueError, TypeError) as error:
+        except (InputError, ValueError) as error:
             self._refused.add(job)
             self._say(f"job {job}: {error}")
             return
@@ -119,10 +119,6 @@ class Triggers:
             with suppress(InputError):
                 armed.restore(kept)
         self._armed[job] = armed
-
-    def get(self, job: str) -> ArmedTrigger | None:
-        """Return the trigger of a job, if it is armed."""
-        return self._armed.get(job)
 
     def has_fired(self, job: str) -> bool:
         """Return whether the trigger of an armed job has ever fired on this node."""

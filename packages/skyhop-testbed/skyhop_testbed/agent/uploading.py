@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import skyhop
 from skyhop.telemetry import maps
+from skyhop.version import __version__
 from skyhop_testbed.agent.local_run import LocalRun
 from skyhop_testbed.agent.node import Node, clock_offset_ms
 from skyhop_testbed.executor import keep
@@ -115,9 +115,7 @@ def _manifest(node: Node, local_run: LocalRun, directory: Path) -> dict[str, Any
     result = json.loads((directory / RESULT_FILE).read_bytes())
     files = list(_kept_files(directory))
     names = {entry["name"] for entry in files}
-    if local_run.side is Side.CLIENT and keep.TELEMETRY in local_run.spec.get("run", {}).get(
-        "keep", []
-    ):
+    if local_run.side is Side.CLIENT and keep.TELEMETRY in local_run.spec.run.keep:
         _write_telemetry(node, local_run, directory / TELEMETRY_FILE)
         _copy_map(node, directory / maps.FILE)
     for name in (*_outputs(directory), *_OF_TERMINAL):
@@ -130,7 +128,7 @@ def _manifest(node: Node, local_run: LocalRun, directory: Path) -> dict[str, Any
         "job": local_run.job,
         "files": files,
         "clock_offset_ms": clock_offset_ms(),
-        "versions": {"skyhop": skyhop.__version__, "kernel": os.uname().release},
+        "versions": {"skyhop": __version__, "kernel": os.uname().release},
         "result": result,
     }
     write_durably(directory / FILE, json.dumps(manifest).encode())

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 from skyhop.errors import InputError, RunError
 from skyhop.telemetry.fields import Sample
 from skyhop_testbed.agent.position import Position, position
+from skyhop_testbed.agent.surroundings import WeatherOrder
 
 _TIMEOUT_S = 30.0
 _LARGEST_ANSWER = 1_000_000
@@ -206,20 +207,20 @@ def _words(code: int) -> Sample:
     return {}
 
 
-def fetch_weather(order: Mapping[str, Any]) -> Sample:
+def fetch_weather(order: WeatherOrder) -> Sample:
     """Request the weather at the position of an order; return the telemetry fields.
 
     Raises:
         InputError: no place has the given name.
         RunError: the server does not answer, or the answer holds no weather.
     """
-    where = position(order["place"], order.get("dish"), order["precision_deg"])
-    source = str(order["source"])
+    where = position(order["place"] or "", order.get("dish"), order["precision_deg"])
+    source = order["source"]
     request = urllib.request.Request(address(source, where), headers={"User-Agent": "skyhop"})
     try:
         with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer:
             content = answer.read(_LARGEST_ANSWER)
-        return fields_of(json.loads(content), int(order["at_s"]))
+        return fields_of(json.loads(content), order["at_s"])
     except urllib.error.HTTPError as error:
         raise RunError(f"{source}: the server answers {error.code} {error.reason}") from None
     except (OSError, HTTPException) as error:

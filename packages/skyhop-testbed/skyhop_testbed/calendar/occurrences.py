@@ -83,7 +83,7 @@ class Plan:
     @property
     def length_ns(self) -> int:
         """Time in ns for which a run occupies its nodes."""
-        return length_ns(self.job)
+        return self.job.length_ns
 
     @property
     def reserves(self) -> bool:
@@ -93,11 +93,6 @@ class Plan:
         its start.
         """
         return self.job.overhead and self.job.when.kind is not JobKind.TRIGGER
-
-
-def length_ns(job: Job) -> int:
-    """Return the time in ns for which a run of the job occupies its nodes, at least 1."""
-    return max(1, round(job.length_s * _S_NS))
 
 
 def validity(job: Job, submitted_ns: int) -> Interval:
@@ -120,7 +115,7 @@ def occurrences(job: Job, from_ns: int, to_ns: int, *, submitted_ns: int) -> Ite
     Raises:
         InputError: the cron line is wrong.
     """
-    valid, length = validity(job, submitted_ns), length_ns(job)
+    valid, length = validity(job, submitted_ns), job.length_ns
     if job.when.kind is JobKind.TRIGGER:
         if from_ns <= valid.start_ns < to_ns and valid.start_ns + length <= valid.end_ns:
             yield valid
@@ -152,7 +147,7 @@ def starts(
         return np.array([interval.start_ns for interval in found], np.int64)
     valid = validity(job, submitted_ns)
     first = max(from_ns, valid.start_ns)
-    last = min(to_ns - 1, valid.end_ns - length_ns(job))
+    last = min(to_ns - 1, valid.end_ns - job.length_ns)
     return _Cron.of(job.when.cron or "").array(first, last, most)
 
 
@@ -177,7 +172,7 @@ def why_never(job: Job, submitted_ns: int) -> str | None:
         InputError: the cron line is wrong.
     """
     valid = validity(job, submitted_ns)
-    if valid.start_ns + length_ns(job) > valid.end_ns:
+    if valid.start_ns + job.length_ns > valid.end_ns:
         return "its length does not fit between its start, or now, and its end"
     if next(occurrences(job, 0, _LAST_NS, submitted_ns=submitted_ns), None) is not None:
         return None

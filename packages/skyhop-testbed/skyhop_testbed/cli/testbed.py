@@ -76,11 +76,13 @@ def serve(
 
     Example: skyhop testbed serve --state /var/lib/skyhop-testbed --name testbed.example.org
     """
+    from skyhop import logs
     from skyhop_testbed.clock import SYSTEM_CLOCK
     from skyhop_testbed.orchestrator.core import Orchestrator
     from skyhop_testbed.serve import Addresses, names_of
     from skyhop_testbed.serve import serve as serve_orchestrator
 
+    logs.configure(otherwise=logs.SERVICE)
     addresses = Addresses(users, agents, web)
     called = names_of(addresses, name or [])
     public = (name or [_reached(users)])[0]
@@ -169,9 +171,11 @@ def agent(
 
     Example: skyhop testbed agent --dish 192.168.100.1:9200 --interface eth0
     """
+    from skyhop import logs
     from skyhop_testbed.agent import run_agent
     from skyhop_testbed.agent.service import Options
 
+    logs.configure(otherwise=logs.SERVICE)
     options = Options(
         dish=dish,
         terminal=terminal,

@@ -52,11 +52,13 @@ def kernel(
 
     Example: sudo skyhop testbed kernel --allow-uid 990 --uplink nat --interface eth0
     """
+    from skyhop import logs
     from skyhop.errors import InputError, RunError
     from skyhop_testbed.clock import SYSTEM_CLOCK
     from skyhop_testbed.kernel.service import KernelService
     from skyhop_testbed.kernel.uplinks import Kind, Uplink
 
+    logs.configure(otherwise=logs.SERVICE)
     if os.geteuid() != 0:
         raise RunError("the kernel service needs root: start it with sudo or by systemd")
     if uplink not in set(Kind):

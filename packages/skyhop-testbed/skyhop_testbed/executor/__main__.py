@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from skyhop import logs
 from skyhop.errors import InputError, SkyhopError
 from skyhop_testbed.clock import SYSTEM_CLOCK
 from skyhop_testbed.executor.execution import execute
@@ -16,6 +17,7 @@ def main(arguments: list[str]) -> int:
     Return 0 if the directory then holds a result, good or bad.
     """
     try:
+        logs.configure()
         if len(arguments) != 1:
             raise InputError("expected one argument: the directory of a run")
         execute(Path(arguments[0]), SYSTEM_CLOCK)

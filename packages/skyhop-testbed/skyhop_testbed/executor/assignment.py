@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -150,7 +151,7 @@ class Assignment:
         return assignment
 
 
-def _assignment(values: dict[str, Any]) -> Assignment:
+def _assignment(values: Mapping[str, Any]) -> Assignment:
     known = dict(values)
     for name, kind in (("side", Side), ("backend", Backend), ("network", Network)):
         if name in known:
@@ -188,7 +189,7 @@ def _check_kinds(made: Any) -> None:
             raise ValueError(f"{each.name}: holds a NUL character")
 
 
-def _check_contents(name: str, value: dict[str, Any] | list[Any], *, texts: bool) -> None:
+def _check_contents(name: str, value: dict[str, object] | list[object], *, texts: bool) -> None:
     inside = list(value.values()) if isinstance(value, dict) else value
     if not all(isinstance(each, str if texts else _SCALAR) for each in inside):
         raise ValueError(f"{name}: expected {'texts' if texts else 'texts or numbers'} only")

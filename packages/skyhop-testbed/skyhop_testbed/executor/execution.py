@@ -8,29 +8,22 @@ lists the files that the run left.
 from __future__ import annotations
 
 import errno
-import json
 import os
 import selectors
 import shutil
 import signal
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
 from skyhop.errors import InputError, RunError, SkyhopError
 from skyhop_testbed.clock import Clock
 from skyhop_testbed.executor import keep, limits
-from skyhop_testbed.executor.assignment import (
-    RESULT_FILE,
-    STOP_FILE,
-    WORK,
-    Assignment,
-    write_durably,
-)
+from skyhop_testbed.executor.assignment import RESULT_FILE, WORK, Assignment, write_durably
 from skyhop_testbed.executor.backends import Program, launcher
 from skyhop_testbed.executor.journal import Journal, Step, has_started
 from skyhop_testbed.executor.output import Output
+from skyhop_testbed.executor.result import CountedTraffic, Outcome, OutputSize, Result
 from skyhop_testbed.executor.sandbox import ProgramEnd
 from skyhop_testbed.executor.traffic import (
     NAMESPACE,
@@ -53,11 +46,9 @@ traffic is waiting.
 _TRAFFIC_EVERY = 10
 """Number of checks between two journal entries about traffic."""
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
-_DISK_FULL = {
-    "state": State.FAILED,
-    "reason": Reason.DISK,
-    "message": "the node's disk was full: there was no room for the result",
-}
+_DISK_FULL = Outcome(
+    State.FAILED, Reason.DISK, "the node's disk was full: there was no room for the result"
+)
 _STDOUT, _STDERR = "stdout", "stderr"
 
 
@@ -85,8 +76,8 @@ def execute(directory: Path, clock: Clock) -> None:
 def _finish_killed(directory: Path, assignment: Assignment, journal: Journal, clock: Clock) -> None:
     """Write the result of a run whose executor was killed."""
     launcher(assignment.backend, clock).clean(assignment.run)
-    outcome = {"state": State.FAILED, "reason": Reason.KILLED}
-    finish(directory, assignment, journal, outcome, clock)
+    killed = Result(state=State.FAILED, reason=Reason.KILLED)
+    finish(directory, assignment, journal, killed, clock)
 
 
 class _Execution:
@@ -102,8 +93,8 @@ class _Execution:
         self._program: Program | None = None
         self._sockets = SocketCounters()
         self._moved = Traffic()
-        self._stop: dict[str, Any] | None = None
-        """State, reason and message of the result, once the program was told to end."""
+        self._stop: Outcome | None = None
+        """Outcome of the run, once the program was told to end."""
         self._kill_at: float | None = None
         self._killed_before = 0
         """Number of OOM kills on this machine before the program started."""
@@ -120,22 +111,21 @@ class _Execution:
 
     def run(self) -> None:
         self._journal.add(self._clock.now_ns(), Step.DEPLOYING, pid=os.getpid())
-        outcome: dict[str, Any] = {}
         try:
             self._deploy()
-            outcome = self._supervise()
+            result = self._supervise()
         except _NotStartedError as error:
-            outcome = {"state": State.FAILED, "reason": error.reason, "message": str(error)}
+            result = Result(state=State.FAILED, reason=error.reason, message=str(error))
         except OSError as error:
             if error.errno not in _FULL:
                 raise
             if self._program is not None:
                 self._program.kill()
-            outcome = dict(_DISK_FULL)
+            result = Result(**vars(_DISK_FULL))
         finally:
             if self._kernel is not None:
                 self._kernel.close()
-        finish(self._directory, self._assignment, self._journal, outcome, self._clock)
+        finish(self._directory, self._assignment, self._journal, result, self._clock)
 
     def _deploy(self) -> None:
         assignment = self._assignment
@@ -152,7 +142,7 @@ class _Execution:
         if self._left_s() <= 0:
             raise _NotStartedError(Reason.TIMEOUT, "its time was over before it began")
 
-    def _supervise(self) -> dict[str, Any]:
+    def _supervise(self) -> Result:
         outputs = [
             Output(self._directory / name, self._assignment.limits.output_bytes)
             for name in (_STDOUT, _STDERR)
@@ -174,18 +164,17 @@ class _Execution:
             signal=ended.signal,
             failed=ended.failed,
         )
-        return {
-            **self._verdict(ended),
-            "began_ns": began_ns,
-            "ended_ns": self._clock.now_ns(),
-            "exit": ended.exit,
-            "signal": ended.signal,
-            "traffic": {**asdict(self._moved), "counted": self._counted()},
-            **{
-                name: {"bytes": output.bytes, "kept": output.kept}
-                for name, output in zip((_STDOUT, _STDERR), outputs, strict=True)
-            },
-        }
+        stdout, stderr = (OutputSize(output.bytes, output.kept) for output in outputs)
+        return Result(
+            **vars(self._verdict(ended)),
+            began_ns=began_ns,
+            ended_ns=self._clock.now_ns(),
+            exit=ended.exit,
+            signal=ended.signal,
+            traffic=CountedTraffic(**asdict(self._moved), counted=self._counted()),
+            stdout=stdout,
+            stderr=stderr,
+        )
 
     def _start(self, outputs: list[Output]) -> Program:
         """Write `started` to the journal, then start the program."""
@@ -251,7 +240,7 @@ class _Execution:
         return self._deadline if self._kill_at is None else self._kill_at
 
     def _on_kernel_lost(self) -> bool:
-        self._end(Reason.KERNEL, "the kernel service has ended")
+        self._end(Outcome(State.FAILED, Reason.KERNEL, "the kernel service has ended"))
         return False
 
     def _left_s(self) -> float:
@@ -271,14 +260,10 @@ class _Execution:
             assignment.limits, self._work, pids, self._moved, assignment.data_cap_bytes
         )
         if found:
-            self._end(*found)
+            self._end(Outcome(State.FAILED, *found))
         elif self._left_s() <= 0:
-            is_success = assignment.timeout_is_success
-            self._end(
-                Reason.TIMEOUT,
-                "the run reached its deadline",
-                State.COMPLETE if is_success else State.FAILED,
-            )
+            state = State.COMPLETE if assignment.timeout_is_success else State.FAILED
+            self._end(Outcome(state, Reason.TIMEOUT, "the run reached its deadline"))
 
     def _count_traffic(self, *, is_last: bool = False) -> None:
         """Update the run's traffic; once the namespace is gone, the last value stays."""
@@ -302,23 +287,16 @@ class _Execution:
     def _on_signal(self) -> bool:
         """Stop the program; the agent has written the reason to `stop.json` before its signal."""
         os.read(self._wakeup, 512)
-        try:
-            values = json.loads((self._directory / STOP_FILE).read_bytes()[:100_000])
-            reason = Reason(values["reason"]) if values.get("reason") else None
-            state = State(values.get("state", State.ABORTED))
-            message = str(values.get("message", ""))
-        except (OSError, ValueError, TypeError, AttributeError, KeyError):
-            reason, state, message = Reason.OWNER, State.ABORTED, "told to stop"
-        self._end(reason, message, state)
+        self._end(Outcome.read_stop(self._directory))
         return True
 
-    def _end(self, reason: Reason | None, message: str, state: State = State.FAILED) -> None:
+    def _end(self, outcome: Outcome) -> None:
         """Send SIGTERM to the program, and set the time of the SIGKILL."""
         if self._stop is not None:
             return
-        self._stop = {"state": state, "reason": reason, "message": message}
+        self._stop = outcome
         self._journal.add(
-            self._clock.now_ns(), Step.STOPPING, reason=reason and reason.value, message=message
+            self._clock.now_ns(), Step.STOPPING, reason=outcome.reason, message=outcome.message
         )
         assert self._program is not None
         grace_s = GRACE_WITH_NETWORK_S
@@ -329,20 +307,19 @@ class _Execution:
         self._kill_at = self._clock.monotonic_s() + grace_s
         self._program.terminate()
 
-    def _verdict(self, ended: ProgramEnd) -> dict[str, Any]:
-        """Return state and reason of a run, given how its program ended."""
+    def _verdict(self, ended: ProgramEnd) -> Outcome:
+        """Return the outcome of a run, given how its program ended."""
         if self._stop is not None:
             return self._stop
         if ended.failed is not None:
-            return {"state": State.FAILED, "reason": Reason.DEPLOY, "message": ended.failed}
+            return Outcome(State.FAILED, Reason.DEPLOY, ended.failed)
         if ended.signal == signal.SIGKILL and limits.killed_for_memory() > self._killed_before:
-            message = "the kernel's OOM killer ended it"
-            return {"state": State.FAILED, "reason": Reason.MEMORY, "message": message}
+            return Outcome(State.FAILED, Reason.MEMORY, "the kernel's OOM killer ended it")
         if ended.signal is not None:
-            return {"state": State.FAILED, "reason": Reason.SIGNAL}
+            return Outcome(State.FAILED, Reason.SIGNAL)
         if ended.exit:
-            return {"state": State.FAILED, "reason": Reason.EXIT}
-        return {"state": State.COMPLETE, "reason": None}
+            return Outcome(State.FAILED, Reason.EXIT)
+        return Outcome(State.COMPLETE)
 
 
 class _NotStartedError(SkyhopError):
@@ -354,45 +331,35 @@ class _NotStartedError(SkyhopError):
 
 
 def finish(
-    directory: Path,
-    assignment: Assignment,
-    journal: Journal,
-    outcome: dict[str, Any],
-    clock: Clock,
+    directory: Path, assignment: Assignment, journal: Journal, result: Result, clock: Clock
 ) -> None:
     """Write the manifest, then the result, so that a result implies a manifest.
 
     If the disk is full, the work directory is deleted to make room for both.
     """
     try:
-        _finish(directory, assignment, journal, outcome, clock)
+        _finish(directory, assignment, journal, result, clock)
     except OSError as error:
         if error.errno not in _FULL:
             raise
         shutil.rmtree(directory / WORK, ignore_errors=True)
-        _finish(directory, assignment, journal, {**outcome, **_DISK_FULL}, clock)
+        full = replace(result, **vars(_DISK_FULL))
+        _finish(directory, assignment, journal, full, clock)
 
 
 def _finish(
-    directory: Path,
-    assignment: Assignment,
-    journal: Journal,
-    outcome: dict[str, Any],
-    clock: Clock,
+    directory: Path, assignment: Assignment, journal: Journal, result: Result, clock: Clock
 ) -> None:
     work = directory / WORK
     kept: list[keep.KeptFile] = []
     left: list[keep.SkippedFile] = []
     if work.is_dir():
         kept, left = keep.choose(work, assignment.keep, _input_digests(assignment))
-    is_partial = outcome["state"] is not State.COMPLETE
-    details = {"run": assignment.run, "node": assignment.node, "side": assignment.side.value}
-    manifest = keep.as_json(kept, left, {**details, "partial": is_partial})
-    write_durably(directory / keep.FILE, manifest)
-    result = {**details, "partial": is_partial, "files": len(kept), **outcome}
-    write_durably(directory / RESULT_FILE, json.dumps(result, indent=1).encode())
-    ended = {"state": outcome["state"], "reason": outcome["reason"]}
-    journal.add(clock.now_ns(), Step.FINISHED, **ended)
+    is_partial = result.state is not State.COMPLETE
+    of = keep.Origin(assignment.run, assignment.node, assignment.side, is_partial)
+    write_durably(directory / keep.FILE, keep.manifest(of, kept, left))
+    replace(result, **vars(of), files=len(kept)).write(directory)
+    journal.add(clock.now_ns(), Step.FINISHED, state=result.state, reason=result.reason)
 
 
 def _input_digests(assignment: Assignment) -> dict[str, str]:

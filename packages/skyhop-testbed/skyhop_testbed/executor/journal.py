@@ -9,13 +9,17 @@ from __future__ import annotations
 import errno
 import fcntl
 import json
+import logging
 import os
+from contextlib import suppress
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
 
 from skyhop.errors import RunError
+from skyhop.logs import fields
 
+_LOG = logging.getLogger(__name__)
 FILE = "journal.jsonl"
 LOCK = "lock"
 _LONGEST_BYTES = 10_000_000
@@ -40,7 +44,14 @@ class Step(StrEnum):
     """Result and manifest are on disk."""
 
 
-_STEPS = frozenset(step.value for step in Step)
+@dataclass(frozen=True)
+class JournalEntry:
+    """Line of the journal: a step, its time, and those of its details that a reader needs."""
+
+    at_ns: int
+    step: Step
+    pid: int | None = None
+    """Process id of the executor, at the step `deploying`."""
 
 
 class Journal:
@@ -67,7 +78,7 @@ class Journal:
         if text and not text.endswith(b"\n"):
             os.write(self._file, b"\n")
 
-    def add(self, at_ns: int, step: Step, **details: Any) -> None:
+    def add(self, at_ns: int, step: Step, **details: str | int | None) -> None:
         """Append a step, and sync it to disk.
 
         Raises:
@@ -80,29 +91,28 @@ class Journal:
             os.ftruncate(self._file, before)
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         os.fdatasync(self._file)
+        _LOG.info("step %s %s", step.value, fields(details))
 
 
-def read_journal(directory: Path) -> list[dict[str, Any]]:
+def read_journal(directory: Path) -> list[JournalEntry]:
     """Return the steps of a run so far, without an incomplete last line."""
     try:
         with (directory / FILE).open("rb") as stream:
             lines = stream.read(_LONGEST_BYTES).splitlines()
     except FileNotFoundError:
         return []
-    steps = []
+    entries = []
     for line in lines:
-        try:
+        with suppress(ValueError, TypeError, KeyError):
             values = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(values, dict) and values.get("step") in _STEPS:
-            steps.append(values)
-    return steps
+            entry = JournalEntry(values["at_ns"], Step(values["step"]), values.get("pid"))
+            entries.append(entry)
+    return entries
 
 
 def has_started(directory: Path) -> bool:
     """Return whether the journal contains the step `started`."""
-    return any(step["step"] == Step.STARTED for step in read_journal(directory))
+    return any(entry.step is Step.STARTED for entry in read_journal(directory))
 
 
 def is_alive(directory: Path) -> bool:

@@ -13,9 +13,11 @@ import json
 import os
 import stat
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import BinaryIO
+
+from skyhop_testbed.words import Side
 
 FILE = "manifest.json"
 TELEMETRY = "telemetry"
@@ -42,6 +44,16 @@ class SkippedFile:
 
     name: str
     why: str
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Run whose files a manifest lists, and whether the run is not complete."""
+
+    run: str
+    node: str
+    side: Side
+    partial: bool
 
 
 def matches(name: str, patterns: list[str]) -> bool:
@@ -147,7 +159,7 @@ def _kept_or_skipped(directory: int, entry: str, name: str) -> KeptFile | Skippe
         return KeptFile(name, *_digest(stream))
 
 
-def _digest(stream: Any) -> tuple[int, str]:
+def _digest(stream: BinaryIO) -> tuple[int, str]:
     size, digest = 0, hashlib.sha256()
     while piece := stream.read(_PIECE_BYTES):
         size += len(piece)
@@ -174,7 +186,7 @@ def open_kept(work: Path, name: str) -> int:
         os.close(directory)
 
 
-def as_json(kept: list[KeptFile], skipped: list[SkippedFile], details: dict[str, Any]) -> bytes:
+def manifest(of: Origin, kept: list[KeptFile], skipped: list[SkippedFile]) -> bytes:
     """Return the content of the manifest's file."""
-    files = {"files": [asdict(each) for each in kept], "left": [asdict(each) for each in skipped]}
-    return json.dumps({**details, **files}, indent=1).encode()
+    content = {**vars(of), "files": kept, "left": skipped}
+    return json.dumps(content, indent=1, default=vars).encode()

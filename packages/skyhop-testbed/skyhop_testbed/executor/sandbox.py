@@ -30,7 +30,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from skyhop.errors import RunError
 from skyhop_testbed import linux
@@ -48,6 +48,8 @@ AttachDevice = Callable[[int], "str | None"]
 """Function that puts a device into the network namespace of a descriptor, and returns the name of
 the congestion control that was loaded for the run."""
 _CC = "{cc}"
+_Message = dict[str, int] | dict[str, str] | dict[str, str | None]
+"""Message on the channel: `failed`, `cc`, or `exit` or `signal` of the program."""
 
 
 @dataclass(frozen=True)
@@ -209,7 +211,7 @@ def _never_return(channel: socket.socket, work: Callable[[], NoReturn]) -> NoRet
         os._exit(1)
 
 
-def _send(channel: socket.socket, values: dict[str, Any], *descriptors: int) -> None:
+def _send(channel: socket.socket, values: _Message, *descriptors: int) -> None:
     text = json.dumps(values).encode()[:_LONGEST_MESSAGE]
     try:
         socket.send_fds(channel, [text], descriptors)
@@ -390,7 +392,7 @@ def _limit(limits: Limits) -> None:
     os.nice(limits.nice)
 
 
-def _wait(program: int, channel: socket.socket) -> dict[str, Any]:
+def _wait(program: int, channel: socket.socket) -> _Message:
     """Wait for the program's end; meanwhile reap orphans and pass on requests to terminate."""
     poll = os.pidfd_open(program)
     while True:

@@ -53,17 +53,29 @@ class Traffic:
 
 def namespace_traffic(pid: int) -> Traffic:
     """Return the bytes of all devices in a process's network namespace; 0 if it is gone."""
-    rx = tx = 0
+    return device_counters(Path(f"/proc/{pid}/net/dev")) or Traffic()
+
+
+def device_counters(net_dev: Path, device: str | None = None) -> Traffic | None:
+    """Return the bytes of a device, or of all devices but the loopback.
+
+    The result is `None` if the file or the device does not exist.
+
+    Args:
+        net_dev: file in the format of /proc/net/dev.
+        device: name of the device; `None` for all.
+    """
     try:
-        lines = Path(f"/proc/{pid}/net/dev").read_text("ascii").splitlines()[2:]
-    except OSError:
-        return Traffic()
+        lines = net_dev.read_text("ascii").splitlines()[2:]
+    except (OSError, ValueError):
+        return None
+    moved = None if device else Traffic()
     for line in lines:
         name, _, counters = line.partition(":")
-        if name.strip() != "lo":
-            numbers = counters.split()
-            rx, tx = rx + int(numbers[0]), tx + int(numbers[8])
-    return Traffic(rx, tx)
+        if name.strip() == device or (device is None and name.strip() != "lo"):
+            numbers, before = counters.split(), moved or Traffic()
+            moved = Traffic(before.rx_bytes + int(numbers[0]), before.tx_bytes + int(numbers[8]))
+    return moved
 
 
 class SocketCounters:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import socket
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from skyhop.errors import InputError, RunError
 
 if TYPE_CHECKING:
     from skyhop_testbed.kernel.access import KernelAccess
+    from skyhop_testbed.kernel.requests import Answer
 
 _PATIENCE_S = 60.0
 """Timeout of a request in s; compiling a congestion control takes some seconds."""
@@ -60,9 +62,7 @@ class KernelClient:
         """Close a run, and undo all of its changes."""
         self.request("run.close", run=run, token=token)
 
-    def attach(
-        self, run: str, token: str, namespace: int, *, leoscope: bool = False
-    ) -> dict[str, Any]:
+    def attach(self, run: str, token: str, namespace: int, *, leoscope: bool = False) -> Answer:
         """Put a device into a run's network namespace; return its address and gateway."""
         self._run, self._token = run, token
         asked = {"request": "run.attach", "run": run, "token": token, "leoscope": leoscope}
@@ -83,12 +83,12 @@ class KernelClient:
             answer = self.request_for_run("cc.load", name=access.cc, parameters=access.parameters)
         else:
             answer = self.request_for_run("cc.set", name=access.cc)
-        return str(answer["name"])
+        return answer["name"]
 
     def counters(self) -> tuple[int, int]:
         """Return the bytes that the run's device received and sent."""
         answer = self.request_for_run("counters")
-        return int(answer["rx_bytes"]), int(answer["tx_bytes"])
+        return answer["rx_bytes"], answer["tx_bytes"]
 
     def cut(self) -> bool:
         """Take the run's device down immediately; return whether that succeeded."""
@@ -99,11 +99,11 @@ class KernelClient:
             return False
         return True
 
-    def request_for_run(self, request: str, **values: Any) -> dict[str, Any]:
+    def request_for_run(self, request: str, **values: object) -> Answer:
         """Send a request about the run that is attached by this connection."""
         return self.request(request, run=self._run, token=self._token, **values)
 
-    def request(self, request: str, **values: Any) -> dict[str, Any]:
+    def request(self, request: str, **values: object) -> Answer:
         """Send a request; return the answer.
 
         Raises:
@@ -112,10 +112,10 @@ class KernelClient:
         """
         return self._exchange({"request": request, **values}, [])
 
-    def _exchange(self, values: dict[str, Any], descriptors: list[int]) -> dict[str, Any]:
+    def _exchange(self, values: Mapping[str, object], descriptors: list[int]) -> Answer:
         try:
             socket.send_fds(self._socket, [(json.dumps(values) + "\n").encode()], descriptors)
-            answer = json.loads(self._line())
+            answer: Answer = json.loads(self._line())
         except OSError as error:
             raise RunError(f"kernel service at {self._path}: {error.strerror or error}") from None
         if not isinstance(answer, dict) or not answer.get("ok"):

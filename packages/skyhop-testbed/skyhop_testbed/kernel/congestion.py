@@ -12,14 +12,14 @@ import secrets
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from skyhop import _core
 from skyhop.data.templates import template
 from skyhop.errors import InputError, RunError
-from skyhop_testbed.kernel.journal import ChangeJournal, KernelChange
+from skyhop_testbed.kernel.journal import ChangeJournal, ModuleChange
 from skyhop_testbed.kernel.network import Namespace
 from skyhop_testbed.kernel.programs import call
+from skyhop_testbed.kernel.requests import Answer
 from skyhop_testbed.packages import import_path
 
 _OURS = "skyhop:"
@@ -61,7 +61,7 @@ class Congestion:
         """
         self._loaded: tuple[str, dict[str, str]] | None = None
 
-    def choice(self) -> dict[str, Any]:
+    def choice(self) -> Answer:
         """Return the available congestion controls, those loaded for this run, and the default."""
         others = [name for name in self._available() if not _PRIVATE.fullmatch(name)]
         return {
@@ -99,8 +99,7 @@ class Congestion:
             raise InputError(f"cc {name}: skyhop has {known}")
         private = private_name(module)
         file = self._directory / f"{private}.c"
-        change = {"kind": "cc", "name": private, "file": str(file)}
-        self._changes.record(self._run, change)
+        self._changes.record(self._run, {"kind": "cc", "name": private, "file": str(file)})
         file.write_text(template(file, module), encoding="utf-8")
         sets = [word for key, text in parameters.items() for word in ("--set", f"{key}={text}")]
         # Compilation takes seconds, so it happens in a separate process, which dies with this
@@ -163,9 +162,9 @@ def _without(message: str, private: str, module: str) -> str:
     return message.partition("skyhop: ")[2].replace(private, module) or message
 
 
-def undo_load(change: KernelChange) -> None:
+def undo_load(change: ModuleChange) -> None:
     """Unload a module, given the journal's record of its load for a run."""
-    name, file = str(change["name"]), Path(str(change["file"]))
+    name, file = change["name"], Path(change["file"])
     if not _PRIVATE.fullmatch(name):
         return
     # The module may never have been loaded, or may be unloaded already.

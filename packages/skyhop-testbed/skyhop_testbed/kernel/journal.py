@@ -5,13 +5,64 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Literal, TypedDict
 
 FILE = "changes.jsonl"
-KernelChange = dict[str, Any]
-"""Change: its `kind`, and the values needed to undo it; undoing twice does no harm."""
+
+
+class DeviceChange(TypedDict):
+    """Device of a run: its name on this machine, and the inode of the run's namespace."""
+
+    kind: Literal["device"]
+    name: str
+    inode: int
+
+
+class ModuleChange(TypedDict):
+    """Congestion control loaded for a run, and the file of its source."""
+
+    kind: Literal["cc"]
+    name: str
+    file: str
+
+
+class ProxyChange(TypedDict):
+    """Proxy ARP entry of a run's address on an interface."""
+
+    kind: Literal["proxy"]
+    address: str
+    interface: str
+
+
+class ForwardingChange(TypedDict):
+    """Forwarding of an interface, with its value before the change."""
+
+    kind: Literal["forwarding"]
+    interface: str
+    before: str
+
+
+class TableChange(TypedDict):
+    """Table of nftables that the service has created."""
+
+    kind: Literal["nft"]
+    table: str
+
+
+class InsideChange(TypedDict):
+    """Change inside a run's namespace, with which it vanishes."""
+
+    kind: Literal["inside"]
+    name: str
+    values: Mapping[str, object]
+
+
+KernelChange = (
+    DeviceChange | ModuleChange | ProxyChange | ForwardingChange | TableChange | InsideChange
+)
+"""Change, with the values needed to undo it; undoing twice does no harm."""
 
 
 class ChangeJournal:
@@ -41,7 +92,7 @@ class ChangeJournal:
         self._open = self._left()
         for entry in reversed(list(self._open)):
             _, run, change = entry
-            what = f"{change.get('kind')} {change.get('name', '')} of {run}"
+            what = f"{change['kind']} {change.get('name', '')} of {run}"
             try:
                 self._undo(change)
             except Exception as error:
@@ -65,8 +116,9 @@ class ChangeJournal:
                 number = int(values["number"])
                 if "undone" in values:
                     left.pop(number, None)
-                else:
-                    left[number] = (number, str(values["run"]), dict(values["change"]))
+                elif "kind" in values["change"]:
+                    change: KernelChange = values["change"]
+                    left[number] = (number, str(values["run"]), change)
             except (ValueError, KeyError, TypeError):
                 continue  # The change of a partial line was not made.
         return list(left.values())
@@ -98,6 +150,6 @@ class ChangeJournal:
                     os.ftruncate(self._descriptor, 0)
         return failed
 
-    def _write(self, values: dict[str, Any]) -> None:
+    def _write(self, values: Mapping[str, object]) -> None:
         os.write(self._descriptor, (json.dumps(values) + "\n").encode())
         os.fdatasync(self._descriptor)

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypedDict, cast
 
 from skyhop.errors import InputError
 
@@ -146,6 +146,43 @@ def check_value(request: str, field: str, value: object) -> None:
     {**form.required, **form.optional}[field](value)
 
 
+class RequestValues(TypedDict, total=False):
+    """Fields of a request except run and token, as `FORMS` reads them."""
+
+    grants: frozenset[Grant]
+    leoscope: bool
+    name: str
+    parameters: dict[str, str]
+    kind: str
+    value: str
+    rate_bps: int
+    burst_bytes: int
+    latency_ms: int
+
+
+class Answer(TypedDict, total=False):
+    """Answer to a request: `ok` or `error`, and the fields that the request asks for."""
+
+    ok: bool
+    error: str
+    device: str
+    address: str
+    gateway: str | None
+    name: str
+    """Name of the run's congestion control in the kernel."""
+    kernel: list[str]
+    """Congestion controls of the kernel."""
+    skyhop: list[str]
+    """Congestion controls of skyhop, with their prefix."""
+    loaded: dict[str, str]
+    """Modules of skyhop that are loaded for the run, by their names in the kernel."""
+    default: str
+    kinds: list[str]
+    """Queueing disciplines of the kernel."""
+    rx_bytes: int
+    tx_bytes: int
+
+
 @dataclass(frozen=True)
 class Request:
     """Parsed and checked request."""
@@ -153,7 +190,7 @@ class Request:
     name: str
     run: str
     token: str
-    values: dict[str, Any]
+    values: RequestValues
     grant: Grant | None
     """Permission that the run needs for the request, if any."""
 
@@ -178,7 +215,7 @@ def read_request(line: bytes) -> Request:
     for field in values:
         if field not in checks:
             raise InputError(f"{name}: unknown field {field[:64]!r}")
-    read = {}
+    read: dict[str, object] = {}
     for field, check in checks.items():
         if field not in values:
             if field in form.required:
@@ -188,5 +225,5 @@ def read_request(line: bytes) -> Request:
             read[field] = check(values[field])
         except ValueError as error:
             raise InputError(f"{name}: {field}: {error}") from None
-    run, token = read.pop("run"), read.pop("token")
-    return Request(name, run, token, read, form.grant)
+    run, token = str(read.pop("run")), str(read.pop("token"))
+    return Request(name, run, token, cast(RequestValues, read), form.grant)

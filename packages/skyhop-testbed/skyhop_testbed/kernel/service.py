@@ -10,17 +10,16 @@ import fcntl
 import hashlib
 import hmac
 import json
+import logging
 import os
 import secrets
 import select
 import socket
 import stat
 import struct
-import sys
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 from skyhop.errors import InputError, RunError, SkyhopError
 from skyhop_testbed.clock import Clock
@@ -30,10 +29,11 @@ from skyhop_testbed.kernel.journal import ChangeJournal, KernelChange
 from skyhop_testbed.kernel.leoscope import Listener
 from skyhop_testbed.kernel.network import DEVICE, Namespace, remove_device
 from skyhop_testbed.kernel.queues import Queue
-from skyhop_testbed.kernel.requests import LONGEST_BYTES, Grant, Request, read_request
+from skyhop_testbed.kernel.requests import LONGEST_BYTES, Answer, Grant, Request, read_request
 from skyhop_testbed.kernel.settings import set_sysctl
 from skyhop_testbed.kernel.uplinks import SERVICE, Uplink
 
+_LOG = logging.getLogger(__name__)
 _MOST_RUNS = 64
 _MOST_CONNECTIONS = 128
 _UNATTACHED_S = 120.0
@@ -103,7 +103,7 @@ class KernelService:
     ) -> None:
         self._path, self._directory, self._uplink, self._clock = path, directory, uplink, clock
         self._uids = {0, *uids}
-        self._log = log or _print
+        self._log = log or _LOG.info
         self._runs: dict[str, _Run] = {}
         self._lock = threading.Lock()
         self._connections = threading.BoundedSemaphore(_MOST_CONNECTIONS)
@@ -201,7 +201,7 @@ class KernelService:
                 self._close(run, "its executor ended")
             self._connections.release()
 
-    def _answer(self, line: bytes, descriptors: list[int], attached: list[_Run]) -> dict[str, Any]:
+    def _answer(self, line: bytes, descriptors: list[int], attached: list[_Run]) -> Answer:
         try:
             request = read_request(line)
         except InputError as error:
@@ -220,9 +220,7 @@ class KernelService:
             self._log(f"{request.run}: {request.name} {_shown(request.values)}: done")
         return {"ok": True, **answer}
 
-    def _execute(
-        self, request: Request, descriptors: list[int], attached: list[_Run]
-    ) -> dict[str, Any]:
+    def _execute(self, request: Request, descriptors: list[int], attached: list[_Run]) -> Answer:
         if request.name == "run.open":
             self._open(request)
             return {}
@@ -267,7 +265,7 @@ class KernelService:
 
     def _attach(
         self, run: _Run, request: Request, descriptors: list[int], attached: list[_Run]
-    ) -> dict[str, Any]:
+    ) -> Answer:
         if run.namespace is not None:
             raise InputError("the run has its namespace already")
         if not descriptors:
@@ -285,14 +283,15 @@ class KernelService:
             run.listener = Listener(namespace, run.congestion, run.lock, self._log)
         return {"device": DEVICE, "address": given.address, "gateway": given.gateway}
 
-    def _change(self, run: _Run, request: Request) -> dict[str, Any]:
+    def _change(self, run: _Run, request: Request) -> Answer:
         namespace, values = _namespace_of(run), request.values
         assert run.congestion is not None
         assert run.queue is not None
         if request.grant is not None:
             # The change vanishes with the namespace; the journal entry only documents it.
-            change = {"kind": "inside", "name": request.name, "values": _plain(values)}
-            self._changes.record(run.id, change)
+            self._changes.record(
+                run.id, {"kind": "inside", "name": request.name, "values": _plain(values)}
+            )
         match request.name:
             case "cc.list":
                 return run.congestion.choice()
@@ -339,17 +338,16 @@ def _namespace_of(run: _Run) -> Namespace:
 
 
 def _undo(change: KernelChange) -> None:
-    match change.get("kind"):
-        case "device":
-            remove_device(str(change["name"]), int(change["inode"]))
-        case "cc":
-            undo_load(change)
-        case "proxy":
-            uplinks.undo_proxy(change)
-        case "forwarding":
-            uplinks.undo_forwarding(change)
-        case "nft":
-            uplinks.undo_nft(change)
+    if change["kind"] == "device":
+        remove_device(change["name"], change["inode"])
+    elif change["kind"] == "cc":
+        undo_load(change)
+    elif change["kind"] == "proxy":
+        uplinks.undo_proxy(change)
+    elif change["kind"] == "forwarding":
+        uplinks.undo_forwarding(change)
+    elif change["kind"] == "nft":
+        uplinks.undo_nft(change)
 
 
 def bind_socket(path: Path) -> socket.socket:
@@ -430,26 +428,22 @@ def _close_all(descriptors: list[int]) -> None:
         os.close(descriptors.pop())
 
 
-def _send(connection: socket.socket, values: dict[str, Any]) -> None:
-    connection.sendall((json.dumps(values) + "\n").encode())
+def _send(connection: socket.socket, answer: Answer) -> None:
+    connection.sendall((json.dumps(answer) + "\n").encode())
 
 
-def _error(message: str) -> dict[str, Any]:
+def _error(message: str) -> Answer:
     return {"ok": False, "error": message}
 
 
-def _plain(values: dict[str, Any]) -> dict[str, Any]:
+def _plain(values: Mapping[str, object]) -> Mapping[str, object]:
     return {
         name: value if isinstance(value, int | dict) else str(value)
         for name, value in values.items()
     }
 
 
-def _shown(values: dict[str, Any]) -> str:
+def _shown(values: Mapping[str, object]) -> str:
     return json.dumps(
         {name: str(value)[:200] for name, value in values.items() if name != "grants"}
     )
-
-
-def _print(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)

@@ -18,12 +18,16 @@ from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
 
 from skyhop.errors import InputError, RunError
 from skyhop_testbed import linux
 from skyhop_testbed.kernel import programs
-from skyhop_testbed.kernel.journal import ChangeJournal
+from skyhop_testbed.kernel.journal import (
+    ChangeJournal,
+    ForwardingChange,
+    ProxyChange,
+    TableChange,
+)
 from skyhop_testbed.kernel.network import DEVICE, Namespace
 from skyhop_testbed.kernel.programs import call
 
@@ -150,8 +154,7 @@ class Uplink:
         if self.kind is Kind.ROUTED:
             assert self.interface is not None
             address = given.address.partition("/")[0]
-            entry = {"kind": "proxy", "address": address, "interface": self.interface}
-            changes.record(run, entry)
+            changes.record(run, {"kind": "proxy", "address": address, "interface": self.interface})
             call("ip", "neighbour", "add", "proxy", address, "dev", self.interface)
         namespace.write("ping_group_range", _PING)
         return given
@@ -220,8 +223,7 @@ def _forward(interface: str, changes: ChangeJournal) -> None:
     file = _conf(interface, "forwarding")
     before = file.read_text().strip()
     if before != "1":
-        change = {"kind": "forwarding", "interface": interface, "before": before}
-        changes.record(SERVICE, change)
+        changes.record(SERVICE, {"kind": "forwarding", "interface": interface, "before": before})
         file.write_text("1")
 
 
@@ -253,23 +255,23 @@ def _make_devices(kind: str) -> None:
         call("ip", "link", "add", "link", "try0", "name", "try2", "type", kind)
 
 
-def undo_forwarding(change: dict[str, Any]) -> None:
+def undo_forwarding(change: ForwardingChange) -> None:
     """Restore an interface's forwarding to its previous value."""
-    file = _conf(str(change["interface"]), "forwarding")
+    file = _conf(change["interface"], "forwarding")
     if file.exists():
-        file.write_text(str(change["before"]))
+        file.write_text(change["before"])
 
 
-def undo_proxy(change: dict[str, Any]) -> None:
+def undo_proxy(change: ProxyChange) -> None:
     """Remove the proxy ARP entry of a run's address."""
-    address, interface = str(change["address"]), str(change["interface"])
+    address, interface = change["address"], change["interface"]
     shown = call("ip", "neighbour", "show", "proxy", "dev", interface)
     if address in shown.split():
         call("ip", "neighbour", "delete", "proxy", address, "dev", interface)
 
 
-def undo_nft(change: dict[str, Any]) -> None:
+def undo_nft(change: TableChange) -> None:
     """Remove the service's nftables table."""
-    table = str(change["table"])
+    table = change["table"]
     if f"table ip {table}" in call("nft", "list", "tables").splitlines():
         call("nft", "delete", "table", "ip", table)

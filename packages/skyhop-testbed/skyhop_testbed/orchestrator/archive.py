@@ -23,7 +23,7 @@ from skyhop.errors import InputError, RunError, SkyhopError
 if TYPE_CHECKING:
     import polars as pl
 
-_log = logging.getLogger("skyhop_testbed")
+_LOG = logging.getLogger(__name__)
 _TIMEOUT_S = 60.0
 _MEMORY_BYTES = 4 << 30
 _INVALID, _FAILED = 2, 1
@@ -61,7 +61,7 @@ def answer(telemetry: Path, kind: str, **query: Any) -> BinaryIO:
         if done.returncode == _INVALID:
             raise InputError(done.stderr.decode(errors="replace").strip())
         if done.returncode:
-            _log.error("reading telemetry: %s", done.stderr.decode(errors="replace"))
+            _LOG.error("reading telemetry: %s", done.stderr.decode(errors="replace"))
             raise RunError("the telemetry could not be read: see the testbed's log")
     except BaseException as error:
         file.close()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict
 from typing import Any
 
 import sqlalchemy as sa
@@ -15,11 +14,11 @@ from skyhop.telemetry import maps
 from skyhop_testbed.ids import is_id, new_id
 from skyhop_testbed.job import check_name
 from skyhop_testbed.orchestrator import access, runs
+from skyhop_testbed.orchestrator.planning import node_schedule, scheduled_job
 from skyhop_testbed.orchestrator.request_context import NotFoundError, RequestContext, as_json
 from skyhop_testbed.store.tables import (
     credential,
     job,
-    job_file,
     job_node,
     node,
     preemption,
@@ -28,11 +27,9 @@ from skyhop_testbed.store.tables import (
     trigger_log,
     user,
 )
-from skyhop_testbed.words import ACTIVE, ENDED, EventKind, Role, ScavengerMode, State, TaskKind
+from skyhop_testbed.words import ACTIVE, ENDED, EventKind, ScavengerMode, State, TaskKind
 
 _S_NS = 1_000_000_000
-_MOST_RUNS = 2_000
-"""Upper limit on runs in one schedule; later schedules carry the later runs."""
 _LONGEST_EVENT = 256_000
 _TRIGGER_LOG_ROWS = 20_000
 """Number of trigger evaluations kept per job and node."""
@@ -220,55 +217,9 @@ def _preemptions(ctx: RequestContext, name: str) -> list[dict[str, Any]]:
 
 
 def schedule(ctx: RequestContext, name: str) -> tuple[int, dict[str, Any]]:
-    """Return the revision and the content of a node's schedule.
-
-    The content lists unfinished runs, their jobs, the owner's policy and settings. Runs in which
-    the node is only the server are included, so that the node keeps their time free.
-    """
-    row = get(ctx, name)
-    ended = [state.value for state in ENDED]
-    mine = ctx.all(
-        sa.select(run, node.c.address.label("server_address"))
-        .join(node, node.c.name == run.c.server, isouter=True)
-        .where((run.c.client == name) | (run.c.server == name), run.c.state.notin_(ended))
-        .order_by(run.c.start_ns, run.c.id)
-        .limit(_MOST_RUNS)
-    )
-    keys = (
-        "id",
-        "job",
-        "client",
-        "server",
-        "server_address",
-        "start_ns",
-        "end_ns",
-        "state",
-        "after",
-    )
-    settings = asdict(ctx.settings)
-    return row["revision"], {
-        "node": name,
-        "revision": row["revision"],
-        "issued_ns": ctx.now_ns,
-        "jobs": {each: job_body(ctx, each) for each in sorted({r["job"] for r in mine})},
-        "runs": [{key: each[key] for key in keys} for each in mine],
-        "policy": json.loads(row["policy"]),
-        "scavenger_mode": row["scavenger_mode"],
-        "settings": {k: settings[k] for k in ("heartbeat_s", "late_s", "reschedule_after_s")},
-    }
-
-
-def job_body(ctx: RequestContext, name: str) -> dict[str, Any]:
-    """Return a job in the form that orders to nodes contain."""
-    row = ctx.first(sa.select(job, user.c.role).join(user).where(job.c.id == name))
-    assert row is not None
-    files = ctx.all(sa.select(job_file).where(job_file.c.job == name))
-    return {
-        "owner": row["owner"],
-        "priv": row["role"] in (Role.ADMIN, Role.USER_PRIV),
-        "spec": json.loads(row["spec"]),
-        "files": {each["name"]: {k: each[k] for k in ("size", "sha256")} for each in files},
-    }
+    """Return the revision and the content of a node's schedule."""
+    made = node_schedule(ctx, get(ctx, name))
+    return made.revision, made.model_dump(mode="json")
 
 
 def tasks(ctx: RequestContext, name: str) -> list[dict[str, Any]]:
@@ -285,7 +236,7 @@ def tasks(ctx: RequestContext, name: str) -> list[dict[str, Any]]:
             "client": row["client"],
             "start_ns": row["start_ns"],
             "end_ns": row["end_ns"],
-            "job": job_body(ctx, row["job"]),
+            "job": scheduled_job(ctx, row["job"]).model_dump(mode="json"),
         }
         for row in ctx.all(query.where(wanted).order_by(task.c.id))
     ]

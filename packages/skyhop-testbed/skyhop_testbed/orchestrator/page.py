@@ -30,6 +30,7 @@ class PageServer:
                 app,
                 ssl_keyfile=str(key),
                 ssl_certfile=str(certificate),
+                log_config=None,
                 log_level="warning",
                 access_log=False,
                 lifespan="off",

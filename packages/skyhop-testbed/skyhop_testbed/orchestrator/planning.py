@@ -1,6 +1,7 @@
 """Planning of runs: one run per occurrence of a job in the next fourteen days, and moved runs.
 
-This module also moves a preempted run of a job with `at` to another time. The calendar has its own
+This module also moves a preempted run of a job with `at` to another time, and writes the schedules
+of nodes. The calendar has its own
 types for reservations: `Plan` for an accepted job, `Booking` for a run whose time differs from its
 job's plan.
 """
@@ -9,23 +10,32 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from typing import Any
+from dataclasses import dataclass
+from typing import TypedDict
 
 import sqlalchemy as sa
 
 from skyhop.errors import InputError
 from skyhop_testbed.calendar import Booking, Plan, nearest_slot, occurrences
-from skyhop_testbed.calendar.occurrences import length_ns
 from skyhop_testbed.ids import new_id
 from skyhop_testbed.job import Job, job_of
 from skyhop_testbed.orchestrator.request_context import RequestContext
-from skyhop_testbed.store.tables import job, job_node, run
-from skyhop_testbed.words import ACTIVE, ENDED, JobKind, State
+from skyhop_testbed.schedule import (
+    InputFile,
+    NodeSchedule,
+    NodeSettings,
+    ScheduledJob,
+    ScheduledRun,
+)
+from skyhop_testbed.store.tables import job, job_file, job_node, node, run, user
+from skyhop_testbed.words import ACTIVE, ENDED, JobKind, Role, ScavengerMode, State
 
 _S_NS = 1_000_000_000
 AHEAD_NS = 14 * 86_400 * _S_NS
 _MAX_OCCURRENCES = 2_000
 """Upper limit on runs planned in one pass; further runs are planned in a later pass."""
+_MOST_RUNS = 2_000
+"""Upper limit on runs in one schedule; later schedules carry the later runs."""
 _RESERVING_STATES = [State.PLANNED.value, *(state.value for state in ACTIVE)]
 
 
@@ -105,29 +115,47 @@ def plan_runs(ctx: RequestContext, row: sa.RowMapping) -> list[str]:
         end_ns = ctx.now_ns + AHEAD_NS
     else:
         begin_ns, end_ns = 0, 2**63 - 1
-    made: list[dict[str, Any]] = []
+    made: list[_NewRun] = []
     planned_ns = end_ns
     for each in occurrences(spec, begin_ns, end_ns, submitted_ns=row["created_ns"]):
         if len(made) >= _MAX_OCCURRENCES:
             planned_ns = each.start_ns
             break
-        made += _run_rows(ctx, row["id"], spec, each.start_ns, each.end_ns)
+        made += _new_runs(ctx, row["id"], spec, each.start_ns, each.end_ns)
     if made:
-        ctx.connection.execute(sa.insert(run), made)
+        ctx.connection.execute(sa.insert(run), [vars(each) for each in made])
     values = {"planned_ns": min(planned_ns, 2**62)}
     ctx.execute(sa.update(job).where(job.c.id == row["id"]).values(**values))
     if made:
         ctx.bump_revision({*spec.nodes, *([spec.server] if spec.server else [])})
-    return [each["id"] for each in made]
+    return [each.id for each in made]
 
 
-def _run_rows(
+@dataclass(frozen=True)
+class _NewRun:
+    """Row of the table `run` for a new run, which no node has claimed."""
+
+    id: str
+    job: str
+    client: str
+    server: str | None
+    start_ns: int
+    end_ns: int
+    created_ns: int
+    after: str | None = None
+    state: State = State.PLANNED
+    fence: int = 0
+
+
+def _new_runs(
     ctx: RequestContext, job_id: str, spec: Job, start_ns: int, end_ns: int
-) -> list[dict[str, Any]]:
-    """Return rows of the table `run` for one occurrence: one run per client node of the job."""
-    of_all = {"job": job_id, "server": spec.server, "start_ns": start_ns, "end_ns": end_ns}
-    of_all |= {"state": State.PLANNED, "created_ns": ctx.now_ns, "fence": 0}
-    return [{"id": new_id(ctx.now_ns), "client": client, **of_all} for client in spec.nodes]
+) -> list[_NewRun]:
+    """Return the runs of one occurrence: one run per client node of the job."""
+    now_ns = ctx.now_ns
+    return [
+        _NewRun(new_id(now_ns), job_id, client, spec.server, start_ns, end_ns, now_ns)
+        for client in spec.nodes
+    ]
 
 
 def next_slot(
@@ -150,9 +178,17 @@ def soonest_ns(ctx: RequestContext, at_ns: int = 0) -> int:
     return max(at_ns, ctx.now_ns) + round(ctx.settings.reschedule_after_s * _S_NS)
 
 
+class MovedRun(TypedDict):
+    """Id and times of a run that replaces another."""
+
+    id: str
+    start_ns: int
+    end_ns: int
+
+
 def move_run(
     ctx: RequestContext, row: sa.RowMapping, of: sa.RowMapping, from_ns: int, *, without: str = ""
-) -> dict[str, Any] | None:
+) -> MovedRun | None:
     """Plan a replacement of a run on the same nodes, at the nearest free time.
 
     Args:
@@ -163,20 +199,21 @@ def move_run(
         without: id of a job whose reservations are ignored.
 
     Returns:
-        id, start and end of the new run, or None if there is no free time.
+        the new run, or None if there is no free time.
     """
     spec = spec_of(of)
     nodes = [name for name in (row["client"], row["server"]) if name]
-    length = length_ns(spec)
+    length = spec.length_ns
     start_ns = next_slot(ctx, nodes, length, from_ns, spec.when.end, without=without)
     if start_ns is None:
         return None
-    made = {"id": new_id(ctx.now_ns), "start_ns": start_ns, "end_ns": start_ns + length}
-    others = {"job": row["job"], "client": row["client"], "server": row["server"]}
-    times = {"created_ns": ctx.now_ns, "after": row["id"], "fence": 0}
-    ctx.execute(sa.insert(run).values(state=State.PLANNED, **made, **others, **times))
+    made = _NewRun(
+        new_id(ctx.now_ns), row["job"], row["client"], row["server"], start_ns, start_ns + length,
+        ctx.now_ns, row["id"],
+    )  # fmt: skip
+    ctx.execute(sa.insert(run).values(**vars(made)))
     ctx.bump_revision(set(nodes))
-    return made
+    return {"id": made.id, "start_ns": made.start_ns, "end_ns": made.end_ns}
 
 
 def extend_plans(ctx: RequestContext) -> None:
@@ -193,3 +230,46 @@ def extend_plans(ctx: RequestContext) -> None:
         end_ns = spec_of(row).when.end
         if row["kind"] != JobKind.CRON or (end_ns is not None and end_ns <= ctx.now_ns):
             ctx.execute(sa.update(job).where(job.c.id == row["id"]).values(state="over"))
+
+
+def node_schedule(ctx: RequestContext, row: sa.RowMapping) -> NodeSchedule:
+    """Return a node's schedule: its unfinished runs, their jobs, its policy and the settings.
+
+    Runs in which the node is only the server are included, so that the node keeps their time free.
+    """
+    name, ended = row["name"], [state.value for state in ENDED]
+    mine = ctx.all(
+        sa.select(run, node.c.address.label("server_address"))
+        .join(node, node.c.name == run.c.server, isouter=True)
+        .where((run.c.client == name) | (run.c.server == name), run.c.state.notin_(ended))
+        .order_by(run.c.start_ns, run.c.id)
+        .limit(_MOST_RUNS)
+    )
+    settings = ctx.settings
+    return NodeSchedule(
+        node=name,
+        revision=row["revision"],
+        issued_ns=ctx.now_ns,
+        jobs={each: scheduled_job(ctx, each) for each in sorted({r["job"] for r in mine})},
+        runs=[ScheduledRun.model_validate(dict(each)) for each in mine],
+        policy=json.loads(row["policy"]),
+        scavenger_mode=ScavengerMode(row["scavenger_mode"]),
+        settings=NodeSettings(
+            heartbeat_s=settings.heartbeat_s,
+            late_s=settings.late_s,
+            reschedule_after_s=settings.reschedule_after_s,
+        ),
+    )
+
+
+def scheduled_job(ctx: RequestContext, name: str) -> ScheduledJob:
+    """Return a job, by its id, in the form that orders to nodes contain."""
+    row = ctx.first(sa.select(job, user.c.role).join(user).where(job.c.id == name))
+    assert row is not None
+    files = ctx.all(sa.select(job_file).where(job_file.c.job == name))
+    return ScheduledJob(
+        owner=row["owner"],
+        priv=row["role"] in (Role.ADMIN, Role.USER_PRIV),
+        spec=spec_of(row),
+        files={f["name"]: InputFile(size=f["size"], sha256=f["sha256"]) for f in files},
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,6 +14,8 @@ from sqlalchemy.engine import Connection
 from skyhop.errors import InputError, SkyhopError
 from skyhop_testbed.store import tables
 from skyhop_testbed.words import Role
+
+_LOG = logging.getLogger(__name__)
 
 
 class NotFoundError(InputError):
@@ -115,6 +118,7 @@ class RequestContext:
     def audit(self, what: str, target: str, outcome: str = "done") -> None:
         """Add a line to the audit log: caller, action, target and outcome."""
         row = {"who": self.caller.actor, "what": what, "target": target, "outcome": outcome}
+        _LOG.info("%s %s %s: %s", *row.values())
         self.execute(sa.insert(tables.audit).values(at_ns=self.now_ns, **row))
 
     def bump_revision(self, nodes: set[str]) -> None:

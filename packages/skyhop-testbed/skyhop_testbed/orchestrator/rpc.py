@@ -41,7 +41,7 @@ from skyhop_testbed.orchestrator.waiting import Wait
 from skyhop_testbed.protocol import testbed_pb2 as pb
 from skyhop_testbed.words import ENDED, Role, State
 
-_log = logging.getLogger("skyhop_testbed")
+_LOG = logging.getLogger(__name__)
 _LARGEST_MESSAGE = 64 << 20
 _PIECE = 256 << 10
 _MINUTE_S = 60.0
@@ -278,11 +278,13 @@ class Service:
     async def _follow(self, caller: Caller, message: pb.FollowRequest) -> AsyncIterator[pb.Order]:
         """Stream a node's orders: first those that the node has not received yet, then new ones."""
         revision, sent = message.revision, set[str]()
+        _LOG.info("node %s follows from revision=%s", caller.name, revision)
         with self._subscriptions.subscribe_node(caller.name) as changed:
             while not self._subscriptions.closed:
                 changed.clear()
                 orders, revision = await asyncio.to_thread(self._orders, caller, revision, sent)
                 for order in orders:
+                    _LOG.debug("node %s: order %s", caller.name, order.WhichOneof("kind"))
                     yield order
                 await self._wait(changed, _SILENCE_S)
 
@@ -521,7 +523,7 @@ _CODES: list[tuple[type[SkyhopError], grpc.StatusCode]] = [
 
 async def _fail(rpc_context: RpcContext, name: str, error: Exception) -> None:
     """Log an unexpected exception; abort the call without details, which may be confidential."""
-    _log.error("%s: %s: %s", name, type(error).__name__, error, exc_info=error)
+    _LOG.error("%s: %s: %s", name, type(error).__name__, error, exc_info=error)
     await rpc_context.abort(
         grpc.StatusCode.INTERNAL, f"internal error in {name}: see the testbed's log"
     )
@@ -530,7 +532,7 @@ async def _fail(rpc_context: RpcContext, name: str, error: Exception) -> None:
 async def _refuse(rpc_context: RpcContext, error: SkyhopError) -> None:
     code = next(code for kind, code in _CODES if isinstance(error, kind))
     if code is grpc.StatusCode.INTERNAL:
-        _log.error("%s", error)
+        _LOG.error("%s", error)
     more: tuple[tuple[str, bytes], ...] = ()
     if isinstance(error, ConflictError) and error.conflicts:
         # The metadata of a gRPC reply is limited to 16 kB.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
@@ -23,6 +24,7 @@ from skyhop_testbed.states import Change, allowed
 from skyhop_testbed.store.tables import artefact, event, job, node, run, task
 from skyhop_testbed.words import ACTIVE, ENDED, JobKind, Reason, Role, Side, State
 
+_LOG = logging.getLogger(__name__)
 _SECOND = 1_000_000_000
 _MAX_CLOCK_LEAD_NS = 86_400 * _SECOND
 """Longest time by which a reported change may lie in the future; later changes are refused."""
@@ -69,6 +71,7 @@ def apply(ctx: RequestContext, row: sa.RowMapping, change: Change) -> State:
         )
     )
     ctx.changed_runs.add(row["id"])
+    _LOG.info("run %s %s by %s applied=%s", row["id"], change.state.value, change.actor, applied)
     if not applied:
         return before
     values: dict[str, Any] = {"state": change.state.value}

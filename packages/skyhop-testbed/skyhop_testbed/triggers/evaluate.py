@@ -13,10 +13,10 @@ import datetime as dt
 import json
 import math
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypedDict
 
 from skyhop.errors import InputError
 from skyhop.expressions import tree
@@ -73,7 +73,7 @@ class Evaluation:
         """Whether the trigger fired, so that a run starts."""
         return self.outcome is Outcome.FIRED
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> Mapping[str, object]:
         """Return the JSON form that logs and messages contain."""
         return {
             "at_ns": self.at_ns,
@@ -82,6 +82,17 @@ class Evaluation:
             "outcome": self.outcome.value,
             "why": self.why,
         }
+
+
+class TriggerState(TypedDict):
+    """State of a trigger's evaluation, which a restarted agent restores."""
+
+    expression: str
+    edge: Mapping[str, int | bool | None]
+    random: Mapping[str, Sequence[int]]
+    """Number of events so far, and time of the next, by the index of each `random`."""
+    fields: Mapping[str, Sequence[Sequence[int | float | str]]]
+    """Time and value of the updates of each field, by its name."""
 
 
 class Trigger:
@@ -180,7 +191,7 @@ class Trigger:
         edge.fired_ns, edge.fired = now_ns, edge.fired + 1
         return Outcome.FIRED, ""
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> TriggerState:
         """Return the state of the evaluation, so that a restarted agent can restore it."""
         return {
             "expression": self.expression,
@@ -231,7 +242,7 @@ class _Edge:
     fired_ns: int | None = None
     fired: int = 0
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> Mapping[str, int | bool | None]:
         return dict(vars(self))
 
     @classmethod

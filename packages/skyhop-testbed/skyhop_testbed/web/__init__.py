@@ -14,20 +14,3 @@ and changes states; this package sends it requests and shows the results.
     drawings      cache of figures and reports, which `figure` makes in subprocesses
     plots, map    inline SVG charts and the map
 """
-
-from __future__ import annotations
-
-import importlib
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from skyhop_testbed.web.app import make_app
-
-__all__ = ["make_app"]
-
-
-def __getattr__(name: str) -> Any:
-    # The program `figure` imports this package, and must not import the web framework.
-    if name == "make_app":
-        return importlib.import_module("skyhop_testbed.web.app").make_app
-    raise AttributeError(f"module 'skyhop_testbed.web' has no attribute '{name}'")

@@ -1,13 +1,9 @@
-"""View models of charts over selections of runs, as the panels of a study show them.
-
-Each view model also has its numbers as a frame, `data`, which is written as CSV with the figure.
-"""
+"""View models of charts over selections of runs, as the panels of a study show them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import polars as pl
 
@@ -15,6 +11,24 @@ from skyhop.analysis.statistics import Ellipse
 from skyhop.analysis.styles import Style
 from skyhop.analysis.timeline import EventStrip, Panel
 from skyhop.data.arrays import FloatArray
+
+
+@dataclass(frozen=True)
+class Chart:
+    """Chart over selections of runs."""
+
+    data: pl.DataFrame
+    """Numbers of the chart, which are written as CSV with the figure."""
+    pooled: str
+    """Note on the runs and samples behind each mark."""
+
+
+@dataclass(frozen=True)
+class MetricChart(Chart):
+    """Chart of one quantity."""
+
+    what: str
+    unit: str
 
 
 @dataclass(frozen=True)
@@ -37,107 +51,28 @@ class Levels:
 
 
 @dataclass(frozen=True)
-class Bar:
-    """Mean with its confidence interval, and the published value."""
+class Mean:
+    """Mean over runs at one value of an axis, its confidence interval, and the published value."""
 
     x: float
+    hue: Hue
     mean: float
     low: float | None
     high: float | None
-    published: float | None
-    hue: Hue
+    runs: int
+    published: float | None = None
 
+    @property
+    def ends(self) -> tuple[float, float]:
+        """Lower and upper end of the interval; without an interval, both are the mean."""
+        return (
+            self.mean if self.low is None else self.low,
+            self.mean if self.high is None else self.high,
+        )
 
-@dataclass(frozen=True)
-class BarChart:
-    """Bars of equal width along an axis of named values."""
-
-    what: str
-    unit: str
-    levels: Levels
-    width: float
-    bars: Sequence[Bar]
-    data: pl.DataFrame
-    pooled: str = ""
-    """Note on the runs and samples behind each mark."""
-    origin: float = 0.0
-    """Value at which bars begin: 0, or 1 for a ratio whose least value is 1."""
-
-
-@dataclass(frozen=True)
-class Boxes:
-    """Boxes of one hue: positions on the axis, and the values that each box summarises."""
-
-    hue: Hue
-    xs: Sequence[float]
-    values: Sequence[FloatArray]
-
-
-@dataclass(frozen=True)
-class BoxChart:
-    """Distribution of values at each level, as boxes."""
-
-    what: str
-    unit: str
-    levels: Levels
-    width: float
-    boxes: Sequence[Boxes]
-    has_hues: bool
-    data: pl.DataFrame
-    pooled: str = ""
-    """Note on the runs and samples behind each mark."""
-
-
-@dataclass(frozen=True)
-class EcdfCurve:
-    """Empirical distribution of a hue: sorted values and the share at or below each, shape (n,)."""
-
-    hue: Hue
-    values: FloatArray
-    shares: FloatArray
-
-
-@dataclass(frozen=True)
-class EcdfChart:
-    """Empirical distributions, one curve per hue."""
-
-    what: str
-    unit: str
-    curves: Sequence[EcdfCurve]
-    nearly_all: float
-    """Value below which nearly all samples of every curve are; the axis may end at twice this."""
-    data: pl.DataFrame
-    pooled: str = ""
-    """Note on the runs and samples behind each mark."""
-
-
-@dataclass(frozen=True)
-class MeanLine:
-    """Line of means along an axis, with the bounds of their confidence intervals."""
-
-    hue: Hue
-    xs: Sequence[float]
-    means: Sequence[float]
-    lows: Sequence[float]
-    highs: Sequence[float]
-
-
-@dataclass(frozen=True)
-class LineChart:
-    """Means along an axis of numbers, one line per hue."""
-
-    what: str
-    unit: str
-    levels: Levels
-    xs: Sequence[float]
-    """Positions of the levels on the axis."""
-    is_log: bool
-    lines: Sequence[MeanLine]
-    data: pl.DataFrame
-    pooled: str = ""
-    """Note on the runs and samples behind each mark."""
-    origin: float = 0.0
-    """Value at which the y axis begins unless a mean is lower: 0, or 1 for ratios of at least 1."""
+    def row(self) -> dict[str, float | None]:
+        """Return the numbers by the names of their columns in the chart's data."""
+        return {name: getattr(self, name) for name in ("mean", "low", "high", "runs", "published")}
 
 
 @dataclass(frozen=True)
@@ -152,16 +87,63 @@ class Points:
 
 
 @dataclass(frozen=True)
-class ScatterChart:
+class Boxes:
+    """Boxes of one hue: positions on the axis, and the values that each box summarises."""
+
+    hue: Hue
+    xs: Sequence[float]
+    values: Sequence[FloatArray]
+
+
+@dataclass(frozen=True)
+class BarChart(MetricChart):
+    """Bars of equal width along an axis of named values."""
+
+    levels: Levels
+    width: float
+    bars: Sequence[Mean]
+    origin: float = 0.0
+    """Value at which bars begin: 0, or 1 for a ratio whose least value is 1."""
+
+
+@dataclass(frozen=True)
+class BoxChart(MetricChart):
+    """Distribution of values at each level, as boxes."""
+
+    levels: Levels
+    width: float
+    boxes: Sequence[Boxes]
+
+
+@dataclass(frozen=True)
+class EcdfChart(MetricChart):
+    """Empirical distributions: per hue the sorted values, and the share at or below each."""
+
+    curves: Sequence[Points]
+    nearly_all: float
+    """Value below which nearly all samples of every curve are; the axis may end at twice this."""
+
+
+@dataclass(frozen=True)
+class LineChart(MetricChart):
+    """Means along an axis of numbers, one line per hue."""
+
+    levels: Levels
+    xs: Sequence[float]
+    """Positions of the levels on the axis."""
+    lines: Sequence[Sequence[Mean]]
+    """Points of each line from left to right; they have the same hue."""
+    is_log: bool = False
+    origin: float = 0.0
+    """Value at which the y axis begins unless a mean is lower: 0, or 1 for ratios of at least 1."""
+
+
+@dataclass(frozen=True)
+class ScatterChart(MetricChart):
     """One point per run, or per run and flow."""
 
     x_title: str
-    what: str
-    unit: str
     points: Sequence[Points]
-    data: pl.DataFrame
-    pooled: str = ""
-    """Note on the runs and samples behind each mark."""
     from_zero: bool = True
     """Whether the axes begin at the metrics' origins; otherwise they span the points' range."""
     origin: tuple[float, float] = (0.0, 0.0)
@@ -169,16 +151,12 @@ class ScatterChart:
 
 
 @dataclass(frozen=True)
-class HeatChart:
+class HeatChart(MetricChart):
     """Means at the values of two axes: grid of shape (rows, columns), NaN without a value."""
 
-    title: str
     columns: Levels
     rows: Sequence[str]
     grid: FloatArray
-    data: pl.DataFrame
-    pooled: str = ""
-    """Note on the runs and samples behind each mark."""
     row_breaks: Sequence[int] = ()
     """Indices of rows before which a line separates groups."""
     column_breaks: Sequence[int] = ()
@@ -188,7 +166,7 @@ class HeatChart:
 
 
 @dataclass(frozen=True)
-class SeriesChart:
+class SeriesChart(Chart):
     """Samples of a few runs over the same time, and the handovers of each path."""
 
     begin_s: float
@@ -196,14 +174,6 @@ class SeriesChart:
     strips: Sequence[tuple[str, EventStrip]]
     """Events of each path, with the names of the lines whose runs used the path."""
     panels: Sequence[Panel]
-    data: pl.DataFrame
-    pooled: str = ""
-    """Note on the runs and samples behind each mark."""
-
-
-Chart: TypeAlias = (
-    BarChart | BoxChart | EcdfChart | LineChart | ScatterChart | HeatChart | SeriesChart
-)
 
 
 def named(what: str, unit: str) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from skyhop.cli.terminal import print_note
-from skyhop.runs import Run
+from skyhop.data.runs import Run
 
 _PAYLOAD = 1448 / 1514
 """Ratio of TCP payload to bytes on the wire, for a full-sized packet."""
@@ -118,7 +118,7 @@ def _in_guest(cc: str, kernel: str, given: Mapping[str, Any]) -> Run:
 
 
 def _simulated(file: Path, given: Mapping[str, Any]) -> Run:
-    from skyhop.engines import sim
+    from skyhop.simulation import sim
 
     flows = [{"cc": str(file.absolute()), **flow} for flow in given.get("flow", [{}])]
     return sim({**given, "flow": flows})

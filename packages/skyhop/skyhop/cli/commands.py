@@ -7,6 +7,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 from functools import cache
+from itertools import dropwhile
 from typing import Annotated
 
 import typer
@@ -107,8 +108,22 @@ def skyhop(
             "--version", callback=_print_version, is_eager=True, help="Print the version and stop."
         ),
     ] = False,
+    verbose: Annotated[
+        int,
+        typer.Option(
+            "-v",
+            "--verbose",
+            count=True,
+            show_default=False,
+            help="Log the steps of a live run or service to standard error; -vv: each decision.",
+        ),
+    ] = 0,
 ) -> None:
     """Accept the options of `skyhop` itself, before a command."""
+    if verbose or os.environ.get("SKYHOP_LOG"):
+        from skyhop import logs
+
+        logs.configure(verbose)
 
 
 def run() -> None:
@@ -157,7 +172,8 @@ def _not_installed(error: ModuleNotFoundError) -> str:
     name = (error.name or "").partition(".")[0]
     if not name or name == "skyhop":
         raise error
-    line = f"pip install {shlex.quote(package_of(sys.argv[1:]))}"
+    words = list(dropwhile(lambda word: word.startswith("-"), sys.argv[1:]))
+    line = f"pip install {shlex.quote(package_of(words))}"
     return f"the Python package {name} is not installed: run {line}, or make setup in a checkout"
 
 

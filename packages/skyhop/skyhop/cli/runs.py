@@ -15,7 +15,7 @@ from skyhop.cli.terminal import print_note
 from skyhop.errors import InputError
 
 if TYPE_CHECKING:
-    from skyhop.runs import Run
+    from skyhop.data.runs import Run
 
 
 def check_form(*, as_json: bool, as_csv: bool) -> None:

@@ -56,8 +56,8 @@ def sim(
     as_csv: Csv = False,
 ) -> None:
     """Simulate a scenario, once or with several seeds."""
-    from skyhop.engines import sim
-    from skyhop.runs import read_run
+    from skyhop.data.runs import read_run
+    from skyhop.simulation import sim
 
     check_form(as_json=as_json, as_csv=as_csv)
     overrides = with_size(sets, force_size=force_size)
@@ -193,6 +193,6 @@ def _digest(scenario: Path, sets: Sequence[str]) -> str:
 
 
 def _one(scenario: Path, output: Path, seed: int, sets: Sequence[str], force: bool) -> None:
-    from skyhop.engines import sim
+    from skyhop.simulation import sim
 
     sim(scenario, output, seed=seed, sets=sets, force=force)

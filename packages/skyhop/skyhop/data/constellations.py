@@ -10,8 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-import skyhop
-from skyhop import _core
+from skyhop import _core, views
 from skyhop.data.scenarios import load_scenario
 
 Frame = Literal["earth-fixed", "inertial"]
@@ -83,7 +82,7 @@ class Constellation:
         return np.frombuffer(content, "<f8").astype(np.float64).reshape(-1, 3)
 
     def _repr_html_(self) -> str:
-        return skyhop.report.constellation_html(self)
+        return views.html(self)
 
     def __repr__(self) -> str:
         return f"<skyhop.Constellation {self.name}, {self.satellites.num_rows} satellites>"

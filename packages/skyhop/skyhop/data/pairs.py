@@ -16,8 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-import skyhop
-from skyhop import _core, tables
+from skyhop import _core, tables, views
 from skyhop.data.places import position_of
 from skyhop.data.progress import Progress, progress_or_bar
 from skyhop.data.scenarios import load_scenario
@@ -83,7 +82,7 @@ class AllPairs:
         raise InputError(f'no site "{site}"; expected one of {", ".join(self.sites[:10])}')
 
     def _repr_html_(self) -> str:
-        return skyhop.report.pairs_html(self)
+        return views.html(self)
 
     def __repr__(self) -> str:
         return f"<skyhop.AllPairs {len(self.sites)} sites, {len(self.times_ns)} steps>"

@@ -1,8 +1,4 @@
-"""Time-varying paths between two places: computed, imported, or read from a file.
-
-Modules that draw paths import this module. To avoid a cycle, it imports them when they are needed,
-through the package (`skyhop.figures`).
-"""
+"""Time-varying paths between two places: computed, imported, or read from a file."""
 
 from __future__ import annotations
 
@@ -12,8 +8,7 @@ import pathlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import skyhop
-from skyhop import _core
+from skyhop import _core, views
 from skyhop.data.places import position_of
 from skyhop.data.progress import Progress, progress_or_bar
 from skyhop.data.scenarios import Scenario, load_scenario, place_notes
@@ -112,7 +107,7 @@ class Path:
 
     def plot(
         self, output: str | os.PathLike[str] | None = None, *, until_s: float | None = None
-    ) -> skyhop.figures.Sheet:
+    ) -> views.Drawing:
         """Draw one-way delay, number of hops and events over time.
 
         Args:
@@ -126,11 +121,10 @@ class Path:
             InputError: the suffix of `output` is not that of such a file.
             RunError: `output` cannot be written.
         """
-        file = None if output is None else os.fspath(output)
-        return skyhop.figures.path_figure(self, file, until_s=until_s)
+        return views.plot(self, output=output, until_s=until_s)
 
     def _repr_html_(self) -> str:
-        return skyhop.report.path_html(self)
+        return views.html(self)
 
     def __repr__(self) -> str:
         ends = f"{self.header['from']['name']} - {self.header['to']['name']}"

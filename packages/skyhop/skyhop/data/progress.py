@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from html import escape
-from typing import Any, Protocol, TypeAlias
+from typing import TypeAlias
 
 Progress: TypeAlias = Callable[[int, int], None]
 """Progress callback (done, total), in units of the work such as runs or frames."""
@@ -25,21 +25,18 @@ def ignore_progress(_done: int, _total: int) -> None:
 def progress_bar(description: str) -> Iterator[Progress]:
     """Show a progress bar after two seconds of work; remove it when the work is done."""
     started_s = time.monotonic()
-    bar: _Bar | None = None
+    show: Progress | None = None
 
     def advance(done: int, total: int) -> None:
-        nonlocal bar
-        if bar is None:
+        nonlocal show
+        if show is None:
             if time.monotonic() - started_s < _QUIET_S:
                 return
-            bar = _new_bar(description)
-        bar.show(done, total)
+            show = shown.enter_context(_bar(description))
+        show(done, total)
 
-    try:
+    with ExitStack() as shown:
         yield advance
-    finally:
-        if bar is not None:
-            bar.stop()
 
 
 @contextmanager
@@ -52,15 +49,10 @@ def progress_or_bar(progress: Progress | None, description: str) -> Iterator[Pro
         yield bar
 
 
-class _Bar(Protocol):
-    def show(self, done: int, total: int) -> None: ...
-    def stop(self) -> None: ...
-
-
-def _new_bar(description: str) -> _Bar:
+def _bar(description: str) -> AbstractContextManager[Progress]:
     if _is_notebook():
-        return _NotebookBar(description)
-    return _TerminalBar(description) if sys.stderr.isatty() else _NoBar()
+        return _notebook_bar(description)
+    return _terminal_bar(description) if sys.stderr.isatty() else nullcontext(ignore_progress)
 
 
 def _is_notebook() -> bool:
@@ -70,69 +62,45 @@ def _is_notebook() -> bool:
     return getattr(shell, "kernel", None) is not None
 
 
-class _NoBar:
-    def show(self, done: int, total: int) -> None:
-        pass
+@contextmanager
+def _terminal_bar(description: str) -> Iterator[Progress]:
+    from rich import progress
+    from rich.console import Console
 
-    def stop(self) -> None:
-        pass
-
-
-class _TerminalBar:
-    def __init__(self, description: str) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-        columns = (
-            TextColumn("{task.description}", markup=False),
-            BarColumn(),
-            TextColumn("{task.percentage:>3.0f} %"),
-            TimeRemainingColumn(),
-        )
-        self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
-        self._bar.start()
-        self._task = self._bar.add_task(description, total=None)
-
-    def show(self, done: int, total: int) -> None:
-        self._bar.update(self._task, completed=done, total=total)
-
-    def stop(self) -> None:
-        self._bar.stop()
+    columns = (
+        progress.TextColumn("{task.description}", markup=False),
+        progress.BarColumn(),
+        progress.TextColumn("{task.percentage:>3.0f} %"),
+        progress.TimeRemainingColumn(),
+    )
+    with progress.Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(description, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
-class _NotebookBar:
-    """Progress bar made of HTML's `<progress>`, which needs no widget library."""
+@contextmanager
+def _notebook_bar(description: str) -> Iterator[Progress]:
+    """Show HTML's `<progress>`: rich's bar needs ipywidgets, which JupyterLab does not install."""
+    from IPython.display import HTML, display
 
-    def __init__(self, description: str) -> None:
-        from IPython import display
+    started_s = shown_s = time.monotonic()
 
-        show: Any = display.display
-        self._description = description
-        self._started_s = self._shown_s = time.monotonic()
-        self._handle: Any = show(self._drawn(0, 1), display_id=True)
-
-    def show(self, done: int, total: int) -> None:
-        now_s = time.monotonic()
-        if now_s - self._shown_s >= _REFRESH_S:
-            self._shown_s = now_s
-            self._handle.update(self._drawn(done, total))
-
-    def stop(self) -> None:
-        self._handle.update(_Html(""))
-
-    def _drawn(self, done: int, total: int) -> _Html:
-        share = done / max(total, 1)
-        took_s = time.monotonic() - self._started_s
+    def drawn(share: float) -> HTML:
+        took_s = time.monotonic() - started_s
         left = f", {took_s * (1 - share) / share:,.0f} s left" if share > 0 else ""
-        return _Html(
-            f'<label>{escape(self._description)} <progress max="1" value="{share:.3f}"></progress> '
+        return HTML(
+            f'<label>{escape(description)} <progress max="1" value="{share:.3f}"></progress> '
             f"{100 * share:.0f} %{left}</label>"
         )
 
+    def show(done: int, total: int) -> None:
+        nonlocal shown_s
+        if time.monotonic() - shown_s >= _REFRESH_S:
+            shown_s = time.monotonic()
+            handle.update(drawn(done / max(total, 1)))
 
-class _Html:
-    def __init__(self, text: str) -> None:
-        self._text = text
-
-    def _repr_html_(self) -> str:
-        return self._text
+    handle = display(drawn(0.0), display_id=True)
+    try:
+        yield show
+    finally:
+        handle.update(HTML(""))

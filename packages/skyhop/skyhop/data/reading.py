@@ -26,8 +26,8 @@ from skyhop.data.records import (
     RunRecord,
 )
 from skyhop.data.run_headers import RunHeader, read_run_headers, run_header
+from skyhop.data.runs import Run
 from skyhop.errors import InputError
-from skyhop.runs import Run
 
 _FLOW_COLUMNS = (
     "t_ns", "flow", "goodput_bps", "cwnd_packets", "ssthresh_packets", "srtt_us",

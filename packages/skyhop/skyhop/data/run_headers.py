@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from skyhop._core import LOSS_REASONS
+from skyhop.data.runs import Run
 from skyhop.errors import InputError
-from skyhop.runs import Run
 
 FLOW_SUMMARY_KEYS = (
     "id", "cc", "start_s", "stop_s", "goodput_bps", "srtt_mean_us", "rtt_p95_us",

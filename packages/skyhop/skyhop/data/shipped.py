@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-import skyhop
 from skyhop.errors import InputError
+
+_PACKAGE = Path(__file__).resolve().parents[1]
+"""Directory of the package `skyhop`."""
 
 
 @dataclass(frozen=True)
@@ -22,9 +24,8 @@ class ExampleEntry:
 
 def shipped_files(kind: Literal["examples", "studies"]) -> dict[str, Path]:
     """Return the shipped files of one kind by name, in alphabetical order."""
-    package = Path(skyhop.__file__).resolve().parent
-    inside = package / kind
-    directory = inside if inside.is_dir() else package.parents[2] / kind
+    inside = _PACKAGE / kind
+    directory = inside if inside.is_dir() else _PACKAGE.parents[2] / kind
     files = {file.stem: file for file in directory.glob("*.toml")}
     return dict(sorted(files.items()))
 
@@ -50,9 +51,8 @@ def site_directory() -> Path:
     Raises:
         InputError: in this checkout, the site has not been built yet.
     """
-    package = Path(skyhop.__file__).resolve().parent
-    inside = package / "site"
-    directory = inside if inside.is_dir() else package.parents[2] / "build" / "docs"
+    inside = _PACKAGE / "site"
+    directory = inside if inside.is_dir() else _PACKAGE.parents[2] / "build" / "docs"
     if not (directory / "index.html").is_file():
         raise InputError("docs: the site is not built here: run make docs in the checkout")
     return directory

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
+from functools import singledispatch
 from typing import Any
 
 import numpy as np
@@ -62,21 +63,18 @@ _WIDEST, _THINNEST = 2.4, 1.2
 
 
 def draw_chart(chart: Chart, width: FigureWidth = "page") -> Sheet:
-    """Draw a chart with the function for its type."""
-    draw: Mapping[type[Chart], Callable[[Any, FigureWidth], Sheet]] = {
-        BarChart: _bars,
-        BoxChart: _boxes,
-        EcdfChart: _shares,
-        LineChart: _lines,
-        ScatterChart: _scatter,
-        HeatChart: _heat,
-        SeriesChart: _series,
-    }
-    figure = draw[type(chart)](chart, width)
+    """Draw a chart of any kind."""
+    figure = _draw(chart, width)
     note_figure(figure, chart.pooled)
     return figure
 
 
+@singledispatch
+def _draw(chart: Chart, _width: FigureWidth) -> Sheet:
+    raise NotImplementedError(type(chart).__name__)
+
+
+@_draw.register
 def _bars(chart: BarChart, width: FigureWidth) -> Sheet:
     figure, (ax,) = new_figure(4.2, [1], width)
     labelled: set[str] = set()
@@ -85,8 +83,9 @@ def _bars(chart: BarChart, width: FigureWidth) -> Sheet:
         labelled.add(label)
         ax.bar(bar.x, bar.mean - chart.origin, chart.width * 0.94, chart.origin,
                color=bar.hue.style.colour, alpha=0.9, label=label or "_nolegend_")  # fmt: skip
-        if bar.low is not None and bar.high is not None and bar.high > bar.low:
-            ax.plot([bar.x, bar.x], [bar.low, bar.high], color="black", linewidth=1.1)
+        low, high = bar.ends
+        if high > low:
+            ax.plot([bar.x, bar.x], [low, high], color="black", linewidth=1.1)
     published = [(bar.x, bar.published) for bar in chart.bars if bar.published is not None]
     if published:
         ax.scatter([x for x, _ in published], [y for _, y in published], marker="D", s=pt(ax, 26),
@@ -99,6 +98,7 @@ def _bars(chart: BarChart, width: FigureWidth) -> Sheet:
     return figure
 
 
+@_draw.register
 def _boxes(chart: BoxChart, width: FigureWidth) -> Sheet:
     figure, (ax,) = new_figure(4.2, [1], width)
     for boxes in chart.boxes:
@@ -107,8 +107,7 @@ def _boxes(chart: BoxChart, width: FigureWidth) -> Sheet:
     ax.grid(visible=False, axis="x")
     label_y(ax, chart.what, chart.unit)
     ax.set_ylim(bottom=0)
-    if chart.has_hues:
-        add_legend(ax)
+    add_legend(ax)
     return figure
 
 
@@ -130,14 +129,15 @@ def _draw_boxes(ax: Axes, boxes: Boxes, width: float) -> None:
     ax.bar(0, 0, color=boxes.hue.style.colour, alpha=0.75, label=boxes.hue.label or "_nolegend_")
 
 
+@_draw.register
 def _shares(chart: EcdfChart, width: FigureWidth) -> Sheet:
     figure, (ax,) = new_figure(4.0, [1], width)
     for place, curve in enumerate(chart.curves):
         style = curve.hue.style
-        ax.step(curve.values, curve.shares, where="post", color=style.colour, linestyle=style.dash,
+        ax.step(curve.xs, curve.ys, where="post", color=style.colour, linestyle=style.dash,
                 linewidth=pt(ax, 1.5), label=curve.hue.label)  # fmt: skip
         stroke = Stroke(style.colour, 1.5, style.dash, marker=style.marker)
-        place_markers(ax, curve.shares, curve.values, stroke, (place, len(chart.curves)))
+        place_markers(ax, curve.ys, curve.xs, stroke, (place, len(chart.curves)))
     label_x(ax, named(chart.what, chart.unit))
     ax.set_ylim(0, 1.02)
     ax.set_xlim(left=0)
@@ -151,25 +151,30 @@ def _shares(chart: EcdfChart, width: FigureWidth) -> Sheet:
     return figure
 
 
+@_draw.register
 def _lines(chart: LineChart, width: FigureWidth) -> Sheet:
     figure, (ax,) = new_figure(4.0, [1], width)
     for line, stroke_pt in zip(chart.lines, _widths(len(chart.lines)), strict=True):
-        style = line.hue.style
-        ax.plot(line.xs, line.means, color=style.colour, linewidth=pt(ax, stroke_pt),
-                **_marked(ax, style, stroke_pt), label=line.hue.label or "_nolegend_")  # fmt: skip
-        ax.fill_between(line.xs, line.lows, line.highs, color=style.colour, alpha=0.18,
-                        linewidth=0)  # fmt: skip
+        hue, xs = line[0].hue, [point.x for point in line]
+        lows, highs = zip(*(point.ends for point in line), strict=True)
+        ax.plot(xs, [point.mean for point in line], color=hue.style.colour,
+                linewidth=pt(ax, stroke_pt), **_marked(ax, hue.style, stroke_pt),
+                label=hue.label or "_nolegend_")  # fmt: skip
+        ax.fill_between(xs, lows, highs, color=hue.style.colour, alpha=0.18, linewidth=0)
     if chart.is_log:
         ax.set_xscale("log")
         ax.minorticks_off()
     ax.set_xticks(chart.xs, chart.levels.names, fontsize=pt(ax, 8.5))
     label_x(ax, chart.levels.title)
     label_y(ax, chart.what, _unit(chart.unit, chart.origin))
-    ax.set_ylim(bottom=_begin(chart.origin, [low for line in chart.lines for low in line.lows]))
+    ax.set_ylim(
+        bottom=_begin(chart.origin, [point.ends[0] for line in chart.lines for point in line])
+    )
     add_legend(ax)
     return figure
 
 
+@_draw.register
 def _scatter(chart: ScatterChart, width: FigureWidth) -> Sheet:
     figure, (ax,) = new_figure(4.4, [1], width)
     for points in chart.points:
@@ -211,6 +216,7 @@ def _draw_ellipse(ax: Axes, ellipse: Ellipse, style: Style) -> None:
     )  # fmt: skip
 
 
+@_draw.register
 def _heat(chart: HeatChart, width: FigureWidth) -> Sheet:
     grid = chart.grid
     figure, (ax,) = new_figure(1.3 + 0.42 * len(chart.rows), [1], width)
@@ -221,7 +227,7 @@ def _heat(chart: HeatChart, width: FigureWidth) -> Sheet:
     _label_levels(ax, chart.columns)
     ax.set_xlim(-0.5, len(chart.columns.names) - 0.5)
     figure.colorbar(image, ax=ax, pad=0.01)
-    title_axes(ax, chart.title, 9)
+    title_axes(ax, named(chart.what, chart.unit), 9)
     for row in chart.row_breaks:
         ax.axhline(row - 0.5, color="white", linewidth=pt(ax, 4))
     for column in chart.column_breaks:
@@ -235,6 +241,7 @@ def _heat(chart: HeatChart, width: FigureWidth) -> Sheet:
     return figure
 
 
+@_draw.register
 def _series(chart: SeriesChart, width: FigureWidth) -> Sheet:
     """Draw one panel per series, below a strip with the handovers of each path."""
     several = len(chart.strips) > 1

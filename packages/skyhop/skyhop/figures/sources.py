@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path as FilePath
 
@@ -14,15 +15,17 @@ from skyhop.analysis.path_timeline import path_timeline
 from skyhop.analysis.run_timeline import run_timeline
 from skyhop.data.figure_files import FigureWidth
 from skyhop.data.paths import Path, read_path
-from skyhop.data.reading import path_record, read_runs
+from skyhop.data.reading import path_record, read_runs, run_record
 from skyhop.data.records import PathRecord, RunRecord
+from skyhop.data.runs import Run
 from skyhop.figures.comparison import draw_comparison
 from skyhop.figures.style import Sheet, save
 from skyhop.figures.timeline import draw_timeline
 
 
 def run_figure(
-    source: RunRecord | FilePath | str,
+    source: RunRecord | Run | FilePath | str,
+    output: str | os.PathLike[str] | None = None,
     *,
     styles: Mapping[int, FlowStyle] | None = None,
     width: FigureWidth = "page",
@@ -30,15 +33,19 @@ def run_figure(
     """Draw each flow, its application, the probes and the link of a run over time.
 
     Args:
-        source: a run directory, or its record as `read_runs` returns it.
+        source: a run, a run directory, or its record as `read_runs` returns it.
+        output: PNG, SVG or PDF file to write the figure to; by default none is written.
         styles: style of each flow by its id; by default, styles are chosen for this run alone.
         width: target of the figure: a page, or "one-column" or "two-column" of a paper.
 
     Raises:
-        InputError: `source` is not a run directory.
+        InputError: `source` is not a run directory, or `output` has another suffix.
+        RunError: `output` cannot be written.
     """
+    if isinstance(source, Run):
+        source = run_record(source)
     run = source if isinstance(source, RunRecord) else read_runs([source])[0]
-    return draw_timeline(run_timeline(run, styles), width)
+    return _saved(draw_timeline(run_timeline(run, styles), width), output)
 
 
 def comparison_figure(
@@ -53,7 +60,7 @@ def comparison_figure(
 
 def path_figure(
     source: PathRecord | Path | pa.Table | FilePath | str,
-    output: FilePath | str | None = None,
+    output: str | os.PathLike[str] | None = None,
     *,
     until_s: float | None = None,
     width: FigureWidth = "page",
@@ -73,7 +80,10 @@ def path_figure(
     if isinstance(source, FilePath | str):
         source = read_path(source)
     path = source if isinstance(source, PathRecord) else path_record(source)
-    figure = draw_timeline(path_timeline(path, until_s), width)
+    return _saved(draw_timeline(path_timeline(path, until_s), width), output)
+
+
+def _saved(figure: Sheet, output: str | os.PathLike[str] | None) -> Sheet:
     if output is not None:
-        save(figure, output)
+        save(figure, FilePath(output))
     return figure

@@ -29,6 +29,7 @@ from skyhop import _core
 from skyhop.data.downloads import cache_directory, cache_error
 from skyhop.data.files import Scratch
 from skyhop.data.progress import Progress, ignore_progress, progress_bar
+from skyhop.data.runs import Run
 from skyhop.data.scenarios import Scenario, absolute_cc_name, load_scenario
 from skyhop.engines import Observer, Program
 from skyhop.errors import InputError, InterruptedRunError, ProgramError, RunError
@@ -37,7 +38,6 @@ from skyhop.linux.job import JOB, OUTCOME, PROGRESS, RUN
 from skyhop.linux.kernels import Kernel, find, repair_hint
 from skyhop.linux.modules import modules_of
 from skyhop.linux.processor import own_processor
-from skyhop.runs import Run
 
 MEMORY_BYTES = 1 << 30
 """Memory of a guest in bytes; the host only allocates the part that is used."""

@@ -267,7 +267,7 @@ def _probe_rows(rows: pl.DataFrame, options: Options) -> pl.DataFrame:
 
 
 def _read_run(place: Path, options: Options) -> pl.DataFrame:
-    from skyhop.runs import Run
+    from skyhop.data.runs import Run
 
     run = Run(place)
     path = run.path

@@ -11,8 +11,8 @@ from skyhop.analysis.tables import Column, Table, three_digits
 from skyhop.data.paths import Path
 from skyhop.data.reading import path_record
 from skyhop.data.run_headers import run_header
+from skyhop.data.runs import Run
 from skyhop.report.parts import render
-from skyhop.runs import Run
 
 if TYPE_CHECKING:
     from skyhop.data.constellations import Constellation

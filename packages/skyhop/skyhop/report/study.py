@@ -15,6 +15,7 @@ from skyhop.analysis.tables import Table
 from skyhop.data.figure_files import FIGURE_KINDS
 from skyhop.data.reading import run_record
 from skyhop.data.records import RunRecord
+from skyhop.data.runs import Run
 from skyhop.figures.charts import draw_chart
 from skyhop.report.latex import latex_table
 from skyhop.report.parts import (
@@ -26,7 +27,6 @@ from skyhop.report.parts import (
     render,
     write_page,
 )
-from skyhop.runs import Run
 from skyhop.study.charts import ChartSource, chart_of
 from skyhop.study.claims import ClaimResult
 from skyhop.study.outcome import study_outcome

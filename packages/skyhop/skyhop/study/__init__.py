@@ -7,33 +7,6 @@
 Each name is imported at its first use, so that `import skyhop` stays fast.
 """
 
-from __future__ import annotations
+from skyhop.lazy import lazy_names
 
-import importlib
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from skyhop.study.plan import Study, load_study
-    from skyhop.study.results import Results
-    from skyhop.study.running import FailedRun, StudyRun, run_study
-
-__all__ = ["FailedRun", "Results", "Study", "StudyRun", "load_study", "run_study"]
-
-_HOMES = {
-    "FailedRun": "running",
-    "Results": "results",
-    "Study": "plan",
-    "StudyRun": "running",
-    "load_study": "plan",
-    "run_study": "running",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(importlib.import_module(f"skyhop.study.{_HOMES[name]}"), name)
-    raise AttributeError(f"module 'skyhop.study' has no attribute '{name}'")
-
-
-def __dir__() -> list[str]:
-    return __all__
+__getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

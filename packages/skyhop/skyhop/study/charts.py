@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from functools import singledispatch
 
 import numpy as np
 import polars as pl
 
 from skyhop.analysis.binning import ecdf, round_step
 from skyhop.analysis.charts import (
-    Bar,
     BarChart,
     BoxChart,
     Boxes,
     Chart,
     EcdfChart,
-    EcdfCurve,
     HeatChart,
     Hue,
     Levels,
     LineChart,
-    MeanLine,
+    Mean,
     Points,
     ScatterChart,
     SeriesChart,
@@ -81,19 +79,10 @@ class ChartSource:
     """Function that reads the run directory of a run, given the run's id."""
 
 
-def chart_of(panel: StudyPanel, source: ChartSource) -> Chart | None:
+@singledispatch
+def chart_of(_panel: StudyPanel, _source: ChartSource) -> Chart | None:
     """Return the chart of a panel; None if it is a table, or no finished run has data for it."""
-    charts: Mapping[type[StudyPanel], Callable[[Any, ChartSource], Chart | None]] = {
-        BarsPanel: _bars,
-        BoxPanel: _boxes,
-        CdfPanel: _ecdf,
-        LinesPanel: _lines,
-        TransferPanel: _transfers,
-        ScatterPanel: _scatter,
-        HeatmapPanel: _heat,
-        SeriesPanel: _series,
-    }
-    return charts[type(panel)](panel, source) if type(panel) in charts else None
+    return None
 
 
 def _hues(results: Results, hue: str | None, where: Selected) -> list[tuple[Hue, Selected]]:
@@ -138,49 +127,24 @@ def _cc_hues(panel: BarsPanel | BoxPanel | LinesPanel, source: ChartSource) -> d
     return {level: Hue("", style, 0) for level, style in (styles or {}).items()}
 
 
-@dataclass(frozen=True)
-class _Cell:
-    """Estimate of a panel's metric at one value of the x axis, in one hue."""
-
-    x: float
-    position: int
-    level: object
-    hue: Hue
-    mean: float
-    low: float | None
-    high: float | None
-    runs: int
-    published: float | None
-
-    def row(self, x: str) -> dict[str, object]:
-        """Return the cell's numbers as a row of the panel's data; `x` is the name of the axis."""
-        return {
-            x: str(self.level),
-            "hue": self.hue.label,
-            "mean": self.mean,
-            "low": self.low,
-            "high": self.high,
-            "runs": self.runs,
-            "published": self.published,
-        }
-
-
-def _cells(panel: BarsPanel | LinesPanel, source: ChartSource) -> list[_Cell]:
-    """Return a panel's estimates, hue by hue; the positions along x are those of `_numbers`."""
+def _means(
+    panel: BarsPanel | LinesPanel, source: ChartSource
+) -> tuple[list[Mean], pl.DataFrame] | None:
+    """Return a panel's means hue by hue, with the places of levels as x, and their numbers."""
     results, info = source.results, source.study.metrics.infos[panel.metric]
     levels, own_hues = results.levels(panel.x, panel.where), _cc_hues(panel, source)
-    xs = _numbers(levels)
-    cells = []
+    means, rows = [], []
     for hue, selected in _hues(results, panel.hue, panel.where):
-        for position, level in enumerate(levels):
+        for place, level in enumerate(levels):
             chosen = {**selected, panel.x: level}
             found = results.estimate(info, chosen, panel.spread)
             if found.mean is not None:
                 published = published_value(source.study.file, panel.metric, chosen)
                 ends = (found.interval.low, found.interval.high)
-                cells.append(_Cell(xs[position], position, level, own_hues.get(level, hue),
-                                   found.mean, *ends, len(found.values), published))  # fmt: skip
-    return cells
+                means.append(Mean(place, own_hues.get(level, hue), found.mean, *ends,
+                                  len(found.values), published))  # fmt: skip
+                rows.append({panel.x: str(level), "hue": means[-1].hue.label, **means[-1].row()})
+    return (means, pl.DataFrame(rows)) if means else None
 
 
 def _numbers(levels: Sequence[object]) -> list[float]:
@@ -199,31 +163,32 @@ def _levels(axis: str, where: Selected, source: ChartSource) -> Levels:
     return Levels(names, "" if has_points else axis.replace("_", " "))
 
 
+@chart_of.register
 def _bars(panel: BarsPanel, source: ChartSource) -> BarChart | None:
-    info, cells = source.study.metrics.infos[panel.metric], _cells(panel, source)
-    if not cells:
+    info, found = source.study.metrics.infos[panel.metric], _means(panel, source)
+    if found is None:
         return None
-    width = 0.8 / (1 + max(cell.hue.index for cell in cells))
+    means, data = found
+    width = 0.8 / (1 + max(mean.hue.index for mean in means))
     bars = []
-    for cell in cells:
+    for mean in means:
         # The bars of one position are centred on it, without gaps for missing bars.
-        there = [c.hue.index for c in cells if c.position == cell.position]
-        x = cell.position + width * (there.index(cell.hue.index) - (len(there) - 1) / 2)
-        bars.append(Bar(x, cell.mean, cell.low, cell.high, cell.published, cell.hue))
-    data = pl.DataFrame([cell.row(panel.x) for cell in cells])
-    levels, pooled = (
+        there = [other.hue.index for other in means if other.x == mean.x]
+        aside = width * (there.index(mean.hue.index) - (len(there) - 1) / 2)
+        bars.append(replace(mean, x=mean.x + aside))
+    pooled, levels = (
+        _runs_caption("bar", panel, means, source),
         _levels(panel.x, panel.where, source),
-        _runs_caption("bar", panel, cells, source),
     )
-    return BarChart(info.title, info.unit, levels, width, bars, data, pooled, info.origin)
+    return BarChart(data, pooled, info.title, info.unit, levels, width, bars, info.origin)
 
 
 def _runs_caption(
-    what: str, panel: BarsPanel | LinesPanel, cells: Sequence[_Cell], source: ChartSource
+    what: str, panel: BarsPanel | LinesPanel, means: Sequence[Mean], source: ChartSource
 ) -> str:
     selected = source.results.selected(panel.where)
     return runs_caption(
-        what, [cell.runs for cell in cells], selected, source.study, _SPREAD_TEXT[panel.spread]
+        what, [mean.runs for mean in means], selected, source.study, _SPREAD_TEXT[panel.spread]
     )
 
 
@@ -234,6 +199,7 @@ _SPREAD_TEXT: Mapping[Spread, str] = {
 }
 
 
+@chart_of.register
 def _boxes(panel: BoxPanel, source: ChartSource) -> BoxChart | None:
     results = source.results
     levels, hues = results.levels(panel.x, panel.where), _hues(results, panel.hue, panel.where)
@@ -253,10 +219,9 @@ def _boxes(panel: BoxPanel, source: ChartSource) -> BoxChart | None:
         boxes += [Boxes(own, *map(list, zip(*found, strict=True))) for own, found in shown.items()]
     if not rows:
         return None
-    named_levels = _levels(panel.x, panel.where, source)
-    what, unit = _title_of(panel, source)
-    has_hues, pooled = panel.hue is not None, _values_caption("box", panel, source, chosen)
-    return BoxChart(what, unit, named_levels, width, boxes, has_hues, pl.DataFrame(rows), pooled)
+    data, pooled = pl.DataFrame(rows), _values_caption("box", panel, source, chosen)
+    axis = _levels(panel.x, panel.where, source)
+    return BoxChart(data, pooled, *_title_of(panel, source), axis, width, boxes)
 
 
 def _box_numbers(values: FloatArray) -> dict[str, float]:
@@ -267,6 +232,7 @@ def _box_numbers(values: FloatArray) -> dict[str, float]:
     }
 
 
+@chart_of.register
 def _ecdf(panel: CdfPanel, source: ChartSource) -> EcdfChart | None:
     curves, frames, chosen, nearly_all = [], [], [], 0.0
     for hue, selected in _hues(source.results, panel.hue, panel.where):
@@ -274,12 +240,12 @@ def _ecdf(panel: CdfPanel, source: ChartSource) -> EcdfChart | None:
         if len(values):
             nearly_all = max(nearly_all, float(np.quantile(values, _ECDF_SHARE)))
             chosen.append(selected)
-            curves.append(EcdfCurve(hue, values, shares))
+            curves.append(Points(hue, values, shares))
             frames.append(pl.DataFrame({"hue": hue.label, "value": values, "share": shares}))
     if not frames:
         return None
-    pooled = _values_caption("curve", panel, source, chosen)
-    return EcdfChart(*_title_of(panel, source), curves, nearly_all, pl.concat(frames), pooled)
+    data, pooled = pl.concat(frames), _values_caption("curve", panel, source, chosen)
+    return EcdfChart(data, pooled, *_title_of(panel, source), curves, nearly_all)
 
 
 def _values(panel: BoxPanel | CdfPanel, source: ChartSource, chosen: Selected) -> FloatArray:
@@ -341,61 +307,53 @@ def _title_of(panel: BoxPanel | CdfPanel, source: ChartSource) -> tuple[str, str
     return f"{what}, means over {bin_width}" if bin_width else what, unit
 
 
+@chart_of.register
 def _lines(panel: LinesPanel, source: ChartSource) -> LineChart | None:
-    info, cells = source.study.metrics.infos[panel.metric], _cells(panel, source)
-    if not cells:
+    info, found = source.study.metrics.infos[panel.metric], _means(panel, source)
+    if found is None:
         return None
-    lines = []
-    for hue in dict.fromkeys(cell.hue for cell in cells):
-        line = sorted((cell for cell in cells if cell.hue == hue), key=lambda cell: cell.x)
-        lines.append(
-            MeanLine(
-                hue,
-                [cell.x for cell in line],
-                [cell.mean for cell in line],
-                [cell.mean if cell.low is None else cell.low for cell in line],
-                [cell.mean if cell.high is None else cell.high for cell in line],
-            )
-        )
+    means, data = found
     levels = source.results.levels(panel.x, panel.where)
     xs = _numbers(levels)
+    points = sorted((replace(mean, x=xs[int(mean.x)]) for mean in means), key=lambda mean: mean.x)
+    hues = dict.fromkeys(mean.hue for mean in means)
+    lines = [[point for point in points if point.hue == hue] for hue in hues]
     is_log = min(xs) > 0 and max(xs) > _LOG_RATIO * min(xs)
-    data = pl.DataFrame([cell.row(panel.x) for cell in cells])
     axis = Levels([str(level) for level in levels], panel.x.replace("_", " "))
-    pooled = _runs_caption("point", panel, cells, source)
-    return LineChart(info.title, info.unit, axis, xs, is_log, lines, data, pooled, info.origin)
+    pooled = _runs_caption("point", panel, means, source)
+    return LineChart(data, pooled, info.title, info.unit, axis, xs, lines, is_log, info.origin)
 
 
 _TICKS = 10
 """Largest number of labelled ticks on an axis of bytes."""
 
 
+@chart_of.register
 def _transfers(panel: TransferPanel, source: ChartSource) -> LineChart | None:
     """Return a chart of the mean time until the first bytes arrived, a line per hue."""
     step = size_bytes(panel.step)
     sizes = [step * (place + 1) for place in range(int(size_bytes(panel.upto) / step + 1e-9))]
     xs = [size / 1e6 for size in sizes]
-    lines, rows, counts = [], [], []
+    lines, counts = [], []
     for hue, selected in _hues(source.results, panel.hue, panel.where):
         times_s = _times_s(panel, source, selected, sizes)
         known = [column[np.isfinite(column)] for column in times_s.T]
         if not any(map(len, known)):
             continue
         counts.append(len(times_s))
-        found = [(x, *_mean_and_ends(column, panel.spread), len(column))
-                 for x, column in zip(xs, known, strict=True) if len(column)]  # fmt: skip
-        at, means, lows, highs, _ = map(list, zip(*found, strict=True))
-        lines.append(MeanLine(hue, at, means, lows, highs))
-        names = ("megabytes", "mean", "low", "high", "runs")
-        rows += [{"hue": hue.label, **dict(zip(names, row, strict=True))} for row in found]
+        lines.append([Mean(x, hue, *_mean_and_ends(column, panel.spread), len(column))
+                      for x, column in zip(xs, known, strict=True) if len(column)])  # fmt: skip
     if not lines:
         return None
     every = round_step(xs[-1] / _TICKS)
     ticks = [every * place for place in range(int(xs[-1] / every + 1e-9) + 1)]
+    points = [point for line in lines for point in line]
+    rows = [{"hue": point.hue.label, "megabytes": point.x, **point.row()} for point in points]
+    data = pl.DataFrame(rows).drop("published")
     pooled = runs_caption("point", counts, source.results.selected(panel.where), source.study,
                          _SPREAD_TEXT[panel.spread])  # fmt: skip
-    levels = Levels([f"{tick:g}" for tick in ticks], "first bytes (MB)")
-    return LineChart("time", "s", levels, ticks, False, lines, pl.DataFrame(rows), pooled)
+    axis = Levels([f"{tick:g}" for tick in ticks], "first bytes (MB)")
+    return LineChart(data, pooled, "time", "s", axis, ticks, lines)
 
 
 def _times_s(
@@ -425,6 +383,7 @@ def _mean_and_ends(values: FloatArray, spread: Spread) -> tuple[float, float, fl
     return middle, low, high
 
 
+@chart_of.register
 def _scatter(panel: ScatterPanel, source: ChartSource) -> ScatterChart | None:
     infos = source.study.metrics.infos
     x_info, y_info = infos[panel.x], infos[panel.y]
@@ -449,17 +408,17 @@ def _scatter(panel: ScatterPanel, source: ChartSource) -> ScatterChart | None:
             frames.append(frame)
     if not frames:
         return None
-    x_title, data = named(x_info.title, x_info.unit), pl.concat(frames)
+    data = pl.concat(frames)
     unit_text = "one flow of one run" if panel.per == "flow" else "one run"
     pooled = f"each point: {unit_text}; {data.height:,} in all"
     if any(one.ellipse for one in points):
         pooled += "; ellipses: one standard deviation around the mean"
-    origin = x_info.origin, y_info.origin
-    return ScatterChart(
-        x_title, y_info.title, y_info.unit, points, data, pooled, panel.zero, origin
-    )  # fmt: skip
+    x_title, origin = named(x_info.title, x_info.unit), (x_info.origin, y_info.origin)
+    titles = (y_info.title, y_info.unit)
+    return ScatterChart(data, pooled, *titles, x_title, points, panel.zero, origin)
 
 
+@chart_of.register
 def _heat(panel: HeatmapPanel, source: ChartSource) -> HeatChart | None:
     results, info = source.results, source.study.metrics.infos[panel.metric]
     columns, lines = results.levels(panel.x, panel.where), results.levels(panel.y, panel.where)
@@ -477,16 +436,11 @@ def _heat(panel: HeatmapPanel, source: ChartSource) -> HeatChart | None:
         for row, line in enumerate(lines)
         for index, column in enumerate(columns)
     ]
-    return HeatChart(
-        title=named(info.title, info.unit),
-        columns=_levels(panel.x, panel.where, source),
-        rows=[str(line) for line in lines],
-        grid=grid,
-        data=pl.DataFrame(rows).fill_nan(None),
-        pooled=runs_caption(
-            "cell", counts, results.selected(panel.where), source.study, interval=""
-        ),
-    )
+    data, names = pl.DataFrame(rows).fill_nan(None), [str(line) for line in lines]
+    selected = results.selected(panel.where)
+    pooled = runs_caption("cell", counts, selected, source.study, interval="")
+    axis = _levels(panel.x, panel.where, source)
+    return HeatChart(data, pooled, info.title, info.unit, axis, names, grid)
 
 
 @dataclass(frozen=True)
@@ -497,6 +451,7 @@ class _SeriesLine:
     runs: Sequence[tuple[RunRecord, int | None]]
 
 
+@chart_of.register
 def _series(panel: SeriesPanel, source: ChartSource) -> SeriesChart | None:
     """Return a chart over time: of each hue the first run, or the mean over its runs."""
     shown = []
@@ -528,7 +483,7 @@ def _series(panel: SeriesPanel, source: ChartSource) -> SeriesChart | None:
     else:
         pooled = f"each line: one run, with seed {' or '.join(map(str, seeds))}"
     pooled += f", as means over {panel.bin}" if panel.bin else ", all samples"
-    return SeriesChart(begin_s, end_s, strips, list(drawn.values()), data, pooled)
+    return SeriesChart(data, pooled, begin_s, end_s, strips, list(drawn.values()))
 
 
 def _series_panel(

@@ -19,9 +19,9 @@ from skyhop.analysis.statistics import delay_inflation, jain, power
 from skyhop.analysis.summary import LATENCY_QUANTILES, summary_row_values
 from skyhop.data.records import RunRecord
 from skyhop.data.run_headers import FLOW_SUMMARY_KEYS
+from skyhop.data.runs import Run
 from skyhop.errors import InputError
 from skyhop.expressions.evaluate import FUNCTIONS
-from skyhop.runs import Run
 from skyhop.study.blind import grid_error_ms
 from skyhop.study.expression import Expression, UnknownValueError, parse_expression
 from skyhop.study.file import RESERVED

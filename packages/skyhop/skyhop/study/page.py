@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import skyhop
 from skyhop.analysis.tables import three_digits
 from skyhop.data.toml import toml_text
 from skyhop.study.claims import ClaimResult, Finding
@@ -15,6 +14,7 @@ from skyhop.study.expression import Comparison
 from skyhop.study.plan import Study
 from skyhop.study.run_ids import core_digest, describe
 from skyhop.study.running import FailedRun, StudyRun
+from skyhop.version import __version__
 
 _FINDINGS_SHOWN = 40
 _FAILURES_SHOWN = 10
@@ -120,7 +120,7 @@ def _facts(done: StudyRun, verdicts: Sequence[ClaimResult]) -> list[tuple[str, s
         ("runs", f"{frame.get_column('run').n_unique():,} of {study.run_count:,}"),
         ("seeds", ", ".join(map(str, seeds[:6])) + (" …" if len(seeds) > 6 else "")),  # noqa: PLR2004
         ("engine", study.file.engine),
-        ("skyhop", f"{skyhop.__version__}, core {core_digest()}"),
+        ("skyhop", f"{__version__}, core {core_digest()}"),
     ]
     return [(name, text) for name, text in facts if text]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 from skyhop.errors import InputError
 from skyhop.study.axes import check_choice
 from skyhop.study.file import StudyFile
@@ -12,7 +14,6 @@ from skyhop.study.panel_kinds import (
     BoxPanel,
     CdfPanel,
     ComparisonPanel,
-    HeatmapPanel,
     LinesPanel,
     Panel,
     ScatterPanel,
@@ -82,35 +83,24 @@ def _check_bins(name: str, metrics: MetricSet, origin: str) -> None:
         )
 
 
-def _metric_names(panel: Panel) -> list[tuple[str, str]]:
-    match panel:
-        case TablePanel():
-            return [("metrics", name) for name in panel.metrics]
-        case ScatterPanel():
-            return [("x", panel.x), ("y", panel.y)]
-        case ComparisonPanel() | BarsPanel() | LinesPanel() | HeatmapPanel():
-            return [("metric", panel.metric)]
-        case BoxPanel() | CdfPanel():
-            named = (("metric", panel.metric), ("bins_of", panel.bins_of))
-            return [(key, name) for key, name in named if name is not None]
-        case SeriesPanel() | TransferPanel():
-            return []
+_METRIC_KEYS = ("metrics", "metric", "bins_of")
+_AXIS_KEYS = ("by", "each", "x", "y", "hue")
 
 
-def _column_names(panel: Panel) -> list[tuple[str, str]]:
-    match panel:
-        case TablePanel():
-            return [("by", name) for name in panel.by]
-        case ComparisonPanel():
-            return [("by", panel.by), *(("each", name) for name in panel.each)]
-        case HeatmapPanel():
-            return [("x", panel.x), ("y", panel.y)]
-        case BarsPanel() | BoxPanel() | LinesPanel():
-            return [("x", panel.x), *([("hue", panel.hue)] if panel.hue else [])]
-        case ScatterPanel() | TransferPanel():
-            return [("hue", panel.hue)] if panel.hue else []
-        case CdfPanel() | SeriesPanel():
-            return [("hue", panel.hue)]
+def _metric_names(panel: Panel) -> Iterator[tuple[str, str]]:
+    return _named(panel, ("x", "y") if isinstance(panel, ScatterPanel) else _METRIC_KEYS)
+
+
+def _column_names(panel: Panel) -> Iterator[tuple[str, str]]:
+    return _named(panel, ("hue",) if isinstance(panel, ScatterPanel) else _AXIS_KEYS)
+
+
+def _named(panel: Panel, keys: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield the names that a panel gives in these keys, each with its key."""
+    for key in keys:
+        names: str | list[str] | None = getattr(panel, key, None)
+        for name in [names] if isinstance(names, str) else names or ():
+            yield key, name
 
 
 def _check_column(study: StudyFile, name: str, origin: str) -> None:

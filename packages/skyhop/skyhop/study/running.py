@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-import skyhop
+from skyhop import views
 from skyhop.data.progress import Progress, progress_or_bar
 from skyhop.data.scenarios import place_notes
 from skyhop.data.toml import toml_text
@@ -24,6 +24,7 @@ from skyhop.study.relative import with_relative
 from skyhop.study.results import Results, dataset
 from skyhop.study.run_ids import PlannedRun, core_digest, describe
 from skyhop.study.workers import run_locally
+from skyhop.version import __version__
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ class StudyRun:
     """Notes on ambiguous names of places, each with the place that was used."""
 
     def _repr_html_(self) -> str:
-        return skyhop.report.study_html(self)
+        return views.html(self)
 
 
 def run_study(
@@ -256,7 +257,7 @@ def _failure_entry(failure: FailedRun) -> dict[str, Any]:
 
 def _description(study: Study) -> dict[str, Any]:
     return {
-        "skyhop": skyhop.__version__,
+        "skyhop": __version__,
         "core": core_digest(),
         "origin": study.origin,
         "study": study.file.model_dump(mode="json", by_alias=True, exclude_defaults=True),

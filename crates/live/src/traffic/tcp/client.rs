@@ -9,6 +9,7 @@ use skyhop_app::{Action, AppKind as _, Application, Event, Side};
 use skyhop_host::clock::{minimize_timer_slack, sleep_until};
 use skyhop_host::error::{Context, HostError};
 use skyhop_units::{Duration, Instant};
+use tracing::{debug, info};
 
 use super::connection::{Connection, Zeros};
 use super::{Flow, options};
@@ -168,6 +169,7 @@ impl Client<'_> {
         if let Some(opened) = self.opened.iter_mut().find(|one| one.number == number) {
             opened.connection = Some(connection);
         }
+        debug!(flow = flow.plan.id, connection = number, "connects");
         let begun = flow
             .testbench
             .namespace(flow.plan.from)
@@ -199,6 +201,8 @@ impl Client<'_> {
         if connection.is_some_and(Connection::is_connecting) {
             self.retry_at = now + RETRY;
         }
+        let (flow, reason_text) = (self.flow.plan.id, reason.desc());
+        info!(flow, connection = number, reason = reason_text, "connection lost");
         self.close(number)?;
         self.lost = Some(reason);
         self.app.on_connection_event(now, number, Event::Lost);

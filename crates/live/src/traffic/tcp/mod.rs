@@ -23,6 +23,7 @@ use skyhop_host::frame::FIRST_PORT;
 use skyhop_host::thread::{Worker, join, spawn};
 use skyhop_model::{Dscp, End};
 use skyhop_units::Instant;
+use tracing::debug;
 
 use self::connection::Connection;
 pub(crate) use self::options::check as check_options;
@@ -63,6 +64,7 @@ impl RunningTcp {
         let far = plan.from.other();
         let address = SocketAddrV4::new(plan.addresses.of(far), FIRST_PORT + plan.index as u16);
         let listener = testbench.namespace(far).inside(|| server::listen(&plan, address))?;
+        debug!(flow = plan.id, cc = plan.kernel_cc, %address, start = %plan.start, "flow listens");
         let view = Arc::new(TcpView::new(plan.app.sends())?);
         let (testbench, numbers) = (testbench.clone(), Mutex::default());
         let flow = Arc::new(Flow { plan, address, listener, numbers, view, testbench });

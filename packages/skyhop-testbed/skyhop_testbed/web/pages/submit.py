@@ -10,7 +10,6 @@ from starlette.responses import Response
 
 from skyhop.data.toml import read_toml
 from skyhop.errors import InputError, SkyhopError
-from skyhop_testbed.calendar.occurrences import length_ns
 from skyhop_testbed.orchestrator import access, jobs, planning
 from skyhop_testbed.orchestrator.request_context import (
     ConflictError,
@@ -138,7 +137,7 @@ def _free_ns(ctx: RequestContext, text: str) -> int | None:
     names = [*spec.nodes, *([spec.server] if spec.server else [])]
     at = spec.when.at if spec.when.kind is JobKind.AT and spec.when.at != "now" else None
     from_ns = max(ctx.now_ns, at if isinstance(at, int) else spec.when.start or 0)
-    return planning.next_slot(ctx, names, length_ns(spec), from_ns, spec.when.end)
+    return planning.next_slot(ctx, names, spec.length_ns, from_ns, spec.when.end)
 
 
 def _refused(request: PageRequest, text: str, error: SkyhopError) -> Response:

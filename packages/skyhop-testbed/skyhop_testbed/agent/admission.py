@@ -1,0 +1,71 @@
+"""Admission of runs: the inputs of decisions, and the runs that the node refuses."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable
+
+from skyhop_testbed.agent import deploying
+from skyhop_testbed.agent.deciding import Objection, Situation
+from skyhop_testbed.agent.local_run import LocalRun
+from skyhop_testbed.agent.local_runs import LocalRuns
+from skyhop_testbed.agent.node import Node
+from skyhop_testbed.agent.sensing import Host
+from skyhop_testbed.schedule import ScheduledJob
+from skyhop_testbed.words import Reason, Side
+
+_S = 1_000_000_000
+
+
+class Admission:
+    """Inputs of decisions on this node's runs.
+
+    Args:
+        node: the node.
+        runs: its runs.
+        host: its host, whose traffic runs give way to.
+        has_fired: returns whether the trigger of a job, by its id, has ever fired here.
+    """
+
+    def __init__(
+        self, node: Node, runs: LocalRuns, host: Host, has_fired: Callable[[str], bool]
+    ) -> None:
+        self._node, self._runs, self._host, self._has_fired = node, runs, host, has_fired
+
+    def situation(self) -> Situation:
+        """Return the inputs of a decision now."""
+        schedule = self._node.schedule
+        return Situation(
+            now_ns=self._node.clock.now_ns(),
+            planned=self._runs.planned(),
+            known=self._runs.known(),
+            is_scavenged=self._host.is_active,
+            late_ns=round(schedule.settings.late_s * _S),
+            objection=lambda each: self._objection(schedule.jobs[each.job], Side.CLIENT),
+            has_fired=self._has_fired,
+        )
+
+    def why_not_serve(self, local_run: LocalRun, job: ScheduledJob) -> str | None:
+        """Return, as text, why the server's side of a run may not begin now; `None` if it may."""
+        now_ns = self._node.clock.now_ns()
+        if now_ns >= local_run.deadline_ns:
+            return "offline: its time is over"
+        if job.spec.overhead:
+            if self._host.is_active:
+                return "scavenger: the host's own traffic comes first"
+            if any(known.occupies_node(now_ns) for known in self._runs.known().values()):
+                return "busy: another run occupies the node"
+        objection = self._objection(job, Side.SERVER)
+        return None if objection is None else f"{objection[0].value}: {objection[1]}"
+
+    def _objection(self, job: ScheduledJob, side: Side) -> Objection | None:
+        """Return why this node refuses a job's runs, as reason and text; `None` if it does not."""
+        node, now_ns = self._node, self._node.clock.now_ns()
+        if job.fault:
+            return None  # The run begins, and its deployment fails.
+        month = dt.datetime.fromtimestamp(now_ns / _S, dt.UTC).strftime("%Y-%m")
+        refusal = node.policy.refusal(job, now_ns, node.add_traffic(month), side)
+        if refusal is not None:
+            return Reason.REFUSED, refusal
+        lacks = deploying.missing_requirement(job, side, node.kernel)
+        return None if lacks is None else (Reason.NEEDS, lacks)

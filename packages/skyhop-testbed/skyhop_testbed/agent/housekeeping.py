@@ -1,0 +1,110 @@
+"""Periodic work of the agent: health, input files, old files, renewal, and old telemetry.
+
+Slow work has a thread of its own, so that it does not delay the main loop.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+
+from skyhop_testbed.agent import deploying
+from skyhop_testbed.agent.due_times import DueTimes
+from skyhop_testbed.agent.health import EVERY_S as HEALTH_EVERY_S
+from skyhop_testbed.agent.health import health
+from skyhop_testbed.agent.identity import renew
+from skyhop_testbed.agent.local_runs import FORGET_NS, LocalRuns
+from skyhop_testbed.agent.node import Node
+from skyhop_testbed.agent.schedule import Schedule
+from skyhop_testbed.schedule import InputFile
+
+_LOG = logging.getLogger(__name__)
+_S = 1_000_000_000
+_RETENTION_DAYS = 2
+_TIDY_EVERY_S = 600.0
+_RENEW_EVERY_S = 3600.0
+_PREFETCH_EVERY_S = 60.0
+_CLEAN_EVERY_S = 60.0
+
+
+class Housekeeping:
+    """Periodic work, each kind at its own interval."""
+
+    def __init__(self, node: Node, runs: LocalRuns) -> None:
+        self._node, self._runs, self._due = node, runs, DueTimes(node.clock)
+        self._threads: dict[str, threading.Thread] = {}
+        self._schedule: Schedule | None = None
+        self._fetched: dict[str, Mapping[str, InputFile]] = {}
+        """Digests and sizes of input files already downloaded, by job."""
+
+    def do_due(self) -> None:
+        """Do, or start, the work that is due."""
+        node = self._node
+        if node.schedule is not self._schedule:
+            self._schedule = node.schedule
+            self._due.set_due("prefetch")
+        if self._due.is_due("health", HEALTH_EVERY_S):
+            self._in_background("health", lambda: node.report(health(node)))
+        if node.link.is_connected and self._due.is_due("prefetch", _PREFETCH_EVERY_S):
+            self._in_background("prefetch", self._prefetch)
+        if self._due.is_due("clean", _CLEAN_EVERY_S):
+            node.db.trim_outbox()
+            self._runs.clean()
+            self._clean_inputs()
+        if self._due.is_due("renew", _RENEW_EVERY_S):
+            self._in_background("renewal", self._renew)
+        if self._due.is_due("tidy", _TIDY_EVERY_S):
+            self._in_background("tidying", self._tidy)
+
+    def _in_background(self, name: str, do: Callable[[], None]) -> None:
+        """Call a slow function in a thread of its own, unless its previous call still runs."""
+        old = self._threads.get(name)
+        if old is None or not old.is_alive():
+            self._threads[name] = threading.Thread(
+                target=self._node.guarded, args=(name, do), name=name, daemon=True
+            )
+            self._threads[name].start()
+
+    def _prefetch(self) -> None:
+        """Download the input files of jobs with planned runs ahead of time.
+
+        The link may be down later, and a triggered run has to begin within a second.
+        """
+        node, done = self._node, None
+        while node.schedule is not done:
+            done = node.schedule
+            for job in dict.fromkeys(each.job for each in done.planned):
+                files = done.jobs[job].files
+                is_wanted = files != self._fetched.get(job) and not node.closing.is_set()
+                if is_wanted and deploying.prefetch(node, job, files):
+                    self._fetched[job] = files
+
+    def _clean_inputs(self) -> None:
+        """Delete input files that were not used for a week."""
+        now_ns = self._node.clock.now_ns()
+        for file in self._node.inputs.iterdir():
+            with suppress(OSError):
+                if now_ns - file.stat().st_mtime_ns > FORGET_NS:
+                    file.unlink()
+                    # The next prefetch downloads again the files that are still needed.
+                    self._fetched = {}
+
+    def _renew(self) -> None:
+        node = self._node
+        if node.identity.is_to_renew(dt.datetime.fromtimestamp(node.clock.now_ns() / _S, dt.UTC)):
+            node.identity = renew(node.state, node.identity, node.link.stub)
+            node.link.connect(node.identity)
+            _LOG.info("node %s: has a new certificate", node.name)
+
+    def _tidy(self) -> None:
+        """Compact the telemetry store in a separate process; delete samples that are too old."""
+        from skyhop.telemetry.store import Store
+        from skyhop.telemetry.tidying import tidy_in_subprocess
+
+        node = self._node
+        if node.telemetry.is_dir():
+            tidy_in_subprocess(node.telemetry)
+            Store(node.telemetry).expire(node.clock.now_ns() - _RETENTION_DAYS * 86_400 * _S)

@@ -1,0 +1,220 @@
+"""Runs of a node: their rows in the database, and the threads that execute them."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Mapping
+
+from skyhop_testbed.agent.deciding import Action, ActionKind, KnownRun, PlannedRun
+from skyhop_testbed.agent.local_run import LocalRun
+from skyhop_testbed.agent.node import Node
+from skyhop_testbed.agent.reports import FollowUp, RunDetails
+from skyhop_testbed.agent.running import Runner, has_work_left, run_entry
+from skyhop_testbed.agent.sensing import CountedRun
+from skyhop_testbed.words import ENDED, Network, Reason, Side, State
+
+_S = 1_000_000_000
+FORGET_NS = 7 * 86_400 * _S
+"""Time for which an ended run stays in the database after it has left the schedule, so that it is
+not started again.
+"""
+
+
+class LocalRuns:
+    """All runs of this node, from the schedule and from triggers and tasks, by `LocalRun.key`."""
+
+    def __init__(self, node: Node) -> None:
+        self._node, self._clock = node, node.clock
+        self._runs = {local_run.key: local_run for local_run in node.db.local_runs()}
+        self._runners: dict[str, Runner] = {}
+
+    def __iter__(self) -> Iterator[LocalRun]:
+        return iter(self._runs.values())
+
+    def get(self, key: str) -> LocalRun | None:
+        """Return the run with a key, if there is one."""
+        return self._runs.get(key)
+
+    def runner(self, key: str) -> Runner | None:
+        """Return the runner of a run, if its thread is alive."""
+        runner = self._runners.get(key)
+        return None if runner is None or runner.is_done else runner
+
+    def resume(self) -> None:
+        """Continue the runs that an earlier agent has left unfinished."""
+        for local_run in self:
+            if has_work_left(local_run) and local_run.state is not State.ARMED:
+                self._start_runner(local_run)
+
+    def join(self, seconds: float) -> None:
+        """Wait at most `seconds` for all threads to end."""
+        limit = self._clock.monotonic_s() + seconds
+        for runner in self._runners.values():
+            runner.join(max(0.0, limit - self._clock.monotonic_s()))
+
+    # For decisions and measurements.
+
+    def known(self) -> Mapping[str, KnownRun]:
+        """Return all runs in the form that `deciding` uses."""
+        return {
+            local_run.key: KnownRun(
+                local_run.key,
+                local_run.run,
+                local_run.side,
+                local_run.state,
+                local_run.spec.overhead,
+                local_run.end_ns,
+                # A run of a job that has ended is no longer wanted.
+                local_run.is_made and local_run.job in self._node.schedule.jobs,
+            )
+            for local_run in self
+        }
+
+    def planned(self) -> list[PlannedRun]:
+        """Return the runs in the schedule, and those that wait for a trigger beyond it."""
+        schedule = self._node.schedule
+        made = [
+            PlannedRun.of(local_run.spec, local_run, run=local_run.run)
+            for local_run in self
+            if local_run.is_made
+            and local_run.run not in schedule.runs
+            and local_run.state is State.ARMED
+            and local_run.job in schedule.jobs
+        ]
+        return [*schedule.planned, *made]
+
+    def counted(self) -> list[CountedRun]:
+        """Return the runs with a living executor, whose traffic is counted."""
+        counted = []
+        for key, runner in self._runners.items():
+            pid = None if runner.is_done else runner.executor()
+            if pid is not None:
+                # The server's side always uses the host's network.
+                is_server = self._runs[key].side is Side.SERVER
+                network = Network.HOST if is_server else self._runs[key].spec.run.network
+                counted.append(CountedRun(key, pid, network))
+        return counted
+
+    # Changes of runs.
+
+    def apply(self, action: Action) -> None:
+        """Apply an action of `decide`."""
+        local_run = self._runs.get(action.run)
+        if action.kind is ActionKind.STOP:
+            assert local_run is not None
+            self.stop(local_run, action.reason, action.text, is_silent=action.is_silent)
+            return
+        if local_run is None:
+            local_run = self._add_scheduled(action.run)
+        if action.kind is ActionKind.BEGIN:
+            self.begin(local_run)
+        elif action.kind is ActionKind.ARM:
+            local_run.state = State.ARMED
+            self._save(local_run)
+        else:
+            ended = State.SKIPPED if action.kind is ActionKind.SKIP else State.FAILED
+            self._end(local_run, ended, action.reason, action.text)
+
+    def _add_scheduled(self, name: str) -> LocalRun:
+        schedule = self._node.schedule
+        run, job = schedule.runs[name], schedule.jobs[schedule.runs[name].job]
+        local_run = LocalRun(
+            run=run.id,
+            side=Side.CLIENT,
+            state=State.PLANNED,
+            job=run.job,
+            spec=job.spec,
+            start_ns=run.start_ns,
+            end_ns=run.end_ns,
+            client=self._node.name,
+            server=run.server or "",
+            server_address=run.server_address or run.server or "",
+            files=job.files,
+            after=run.after,
+            fault=job.fault,
+        )
+        self._runs[local_run.key] = local_run
+        return local_run
+
+    def begin(self, local_run: LocalRun, following: LocalRun | None = None) -> None:
+        """Start a run.
+
+        Its fencing token is on disk before the claim, so that it is claimed only once.
+
+        Args:
+            local_run: the run.
+            following: the next run, which waits for the same trigger to fire again.
+        """
+        local_run.fence = self._next_fence()
+        local_run.state = State.CLAIMED
+        reports = []
+        if following is not None:
+            self._runs[following.key] = following
+            new = FollowUp(following.run, following.after, following.start_ns, following.end_ns)
+            reports.append(run_entry(following, self._clock.now_ns(), {}, new))
+        if not self._node.db.save_run(local_run, *reports, also_save=following):
+            self._end(local_run, State.FAILED, Reason.DISK, "the node's database cannot be written")
+            return
+        self._start_runner(local_run)
+
+    def _next_fence(self) -> int:
+        stored = int(self._node.db.get("fence") or 0)
+        return max(self._clock.now_ns(), stored + 1, *(each.fence + 1 for each in self))
+
+    def serve(self, local_run: LocalRun) -> bool:
+        """Start the server's side of another node's run; return `False` if the disk is full."""
+        self._runs[local_run.key] = local_run
+        if not self._node.db.save_run(local_run):
+            return False
+        self._start_runner(local_run)
+        return True
+
+    def _start_runner(self, local_run: LocalRun) -> None:
+        runner = Runner(self._node, local_run)
+        self._runners[local_run.key] = runner
+        runner.start()
+
+    def stop(
+        self, local_run: LocalRun, reason: Reason | None, text: str, *, is_silent: bool
+    ) -> None:
+        """Abort a run now; with `is_silent`, without a report."""
+        runner = self.runner(local_run.key)
+        if runner is not None:
+            runner.stop(reason, text, is_silent=is_silent)
+        elif local_run.state not in ENDED:
+            local_run.is_silent |= is_silent
+            self._end(local_run, State.ABORTED, reason, text)
+
+    def _end(self, local_run: LocalRun, state: State, reason: Reason | None, text: str) -> None:
+        local_run.state, local_run.reason = state, reason
+        local_run.settled_ns = self._clock.now_ns()
+        self._save(local_run, {"text": text})
+
+    def _save(self, local_run: LocalRun, details: RunDetails | None = None) -> None:
+        report = run_entry(local_run, self._clock.now_ns(), details or {})
+        self._node.db.save_run(local_run, *([] if local_run.is_silent else [report]))
+
+    def follow_schedule(self) -> None:
+        """Note which runs the new schedule lists that a trigger on this node has created."""
+        for run in self._node.schedule.runs:
+            local_run = self._runs.get(run)
+            if local_run is not None and local_run.is_made:
+                local_run.is_made = False
+                self._node.db.save_run(local_run)
+
+    def clean(self) -> None:
+        """Delete files and rows of runs with no work left."""
+        node, now_ns = self._node, self._clock.now_ns()
+        self._runners = {key: r for key, r in self._runners.items() if not r.is_done}
+        for key, local_run in [*self._runs.items()]:
+            if not local_run.settled_ns or key in self._runners:
+                continue
+            old_ns = now_ns - local_run.settled_ns
+            if local_run.is_uploaded and old_ns > node.policy.keep_days * 86_400 * _S:
+                shutil.rmtree(local_run.directory(node.runs), ignore_errors=True)
+            is_expired = now_ns > local_run.keep_until_ns
+            may_go = local_run.run not in node.schedule.runs and old_ns > FORGET_NS
+            if may_go and (local_run.is_uploaded or is_expired or not local_run.starts):
+                shutil.rmtree(local_run.directory(node.runs), ignore_errors=True)
+                node.db.delete_run(local_run)
+                del self._runs[key]

@@ -1,0 +1,98 @@
+"""Telemetry of the terminal and the host: stored on this node, and queued for the orchestrator."""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from skyhop.errors import SkyhopError
+from skyhop.telemetry import maps
+from skyhop.telemetry.columns import time_of
+from skyhop.telemetry.fields import Sample
+from skyhop_testbed.agent.due_times import DueTimes
+from skyhop_testbed.agent.node import Node
+from skyhop_testbed.agent.reports import MapReport, TelemetryReport
+
+if TYPE_CHECKING:
+    from skyhop.telemetry.store import Store
+
+_S = 1_000_000_000
+_EVERY_S = 2.0
+_MOST_SAMPLES = 60
+"""Upper limit on telemetry samples in one report."""
+_MOST_UNSENT = 3600
+_FRESH_NS = 2 * _S
+
+
+class TelemetryOutbox:
+    """Buffer of samples and of the newest obstruction map, up to their reports."""
+
+    def __init__(self, node: Node) -> None:
+        self._node, self._due = node, DueTimes(node.clock)
+        self._new: queue.SimpleQueue[Sequence[Sample]] = queue.SimpleQueue()
+        self._newest: Sample | None = None
+        self._unsent: list[Sample] = []
+        self._unsent_map: bytes | None = None
+        self._opened: Store | None = None
+
+    def put(self, samples: Sequence[Sample]) -> None:
+        """Add samples, and wake the main loop; called by the terminal's thread."""
+        self._new.put(samples)
+        self._node.waking.set()
+
+    def put_map(self, content: bytes) -> None:
+        """Store the terminal's obstruction map; called by the terminal's thread."""
+        self._store().write_map(self._node.name, content)
+        self._unsent_map = content
+
+    def _store(self) -> Store:
+        if self._opened is None:
+            from skyhop.telemetry.store import Store
+
+            self._opened = Store(self._node.telemetry)
+        return self._opened
+
+    def store_new(self) -> Sample | None:
+        """Store the added samples; return the newest if it is newer than all before."""
+        newest = None
+        while not self._new.empty():
+            newest = self._store_samples(self._new.get()) or newest
+        return newest
+
+    def _store_samples(self, samples: Sequence[Sample]) -> Sample | None:
+        self._unsent += samples
+        del self._unsent[:-_MOST_UNSENT]
+        try:
+            self._store().append(self._node.name, samples)
+        except SkyhopError as error:
+            self._node.say(f"telemetry: {error}")
+        newest = max(samples, key=time_of)
+        if self._newest is not None and time_of(newest) <= time_of(self._newest):
+            return None
+        self._newest = newest
+        return newest
+
+    def fresh(self) -> Sample | None:
+        """Return the newest sample; `None` if it is outdated."""
+        newest = self._newest
+        is_fresh = newest and self._node.clock.now_ns() - time_of(newest) <= _FRESH_NS
+        return newest if is_fresh else None
+
+    def send_due(self) -> None:
+        """Queue the reports that are due."""
+        if self._unsent and self._due.is_due("telemetry", _EVERY_S):
+            self.send()
+        if (
+            self._unsent_map
+            and self._node.link.is_connected
+            and self._due.is_due("map", maps.EVERY_S)
+        ):
+            content, self._unsent_map = self._unsent_map, None
+            self._node.report(MapReport(maps.encode_map(content)))
+
+    def send(self) -> None:
+        """Queue the reports of all samples that are not reported yet."""
+        samples, self._unsent = self._unsent, []
+        for first in range(0, len(samples), _MOST_SAMPLES):
+            self._node.report(TelemetryReport(samples[first : first + _MOST_SAMPLES]))

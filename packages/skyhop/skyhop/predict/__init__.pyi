@@ -1,0 +1,11 @@
+from skyhop.predict.ahead import rates_ahead as rates_ahead
+from skyhop.predict.ahead import rates_along_path as rates_along_path
+from skyhop.predict.frame import read_frame as read_frame
+from skyhop.predict.frame import write_frame as write_frame
+from skyhop.predict.live import Live as Live
+from skyhop.predict.model import Evaluation as Evaluation
+from skyhop.predict.model import Model as Model
+from skyhop.predict.model import load_model as load_model
+from skyhop.predict.sources import Data as Data
+from skyhop.predict.sources import Options as Options
+from skyhop.predict.sources import read_data as read_data

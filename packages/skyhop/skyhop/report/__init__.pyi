@@ -1,0 +1,12 @@
+from skyhop.analysis.summary import summary_rows as summary_rows
+from skyhop.report.notebook import constellation_html as constellation_html
+from skyhop.report.notebook import pairs_html as pairs_html
+from skyhop.report.notebook import path_html as path_html
+from skyhop.report.notebook import run_html as run_html
+from skyhop.report.notebook import study_html as study_html
+from skyhop.report.page import write_figure as write_figure
+from skyhop.report.page import write_report as write_report
+from skyhop.report.page import write_terminal_report as write_terminal_report
+from skyhop.report.parts import FigureFiles as FigureFiles
+from skyhop.report.parts import figures_directory as figures_directory
+from skyhop.report.study import write_study_report as write_study_report

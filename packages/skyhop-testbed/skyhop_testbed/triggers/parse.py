@@ -146,9 +146,10 @@ class _TriggerParser(Parser):
             return _compared(nodes, signs)
         node = super().operation(level, at, signs, nodes)
         match node:
-            case tree.Signed(operands=(tree.Constant() as part,)):
-                return tree.Constant(at, Kind.NUMBER, part.unit, -_constant_value(part))
             case tree.Signed(operands=(part,)):
+                value = _fixed(part)
+                if value is not None:
+                    return tree.Constant(at, Kind.NUMBER, part.unit, -value)
                 return replace(node, unit=part.unit)
             case tree.Sum():
                 return _sum_of(node)
@@ -163,8 +164,10 @@ class _LeoscopeParser(_TriggerParser):
     infixes: ClassVar[Words] = {w: s for w, s in _TriggerParser.infixes.items() if w != "||"}
 
 
-def _constant_value(node: tree.Constant) -> float:
-    assert not isinstance(node.value, str)
+def _fixed(node: Node) -> float | None:
+    """Return the number of a constant; `None` for texts and for nodes whose value varies."""
+    if not isinstance(node, tree.Constant) or isinstance(node.value, str):
+        return None
     return float(node.value)
 
 
@@ -198,21 +201,16 @@ def _common_unit(nodes: Sequence[Node]) -> str | None:
 
 
 def _in_unit(node: Node, unit: str | None) -> Node:
-    """Return the node, with a constant converted into the unit of the other operands.
-
-    Raises:
-        ParseError: the units have different dimensions.
-    """
-    if not isinstance(node, tree.Constant) or node.unit is None:
+    """Return the node, with a constant converted into the unit of the other operands."""
+    number = _fixed(node)
+    if number is None or node.unit is None:
         return node
-    if unit is None:
-        raise ParseError(
-            node.at, f"{_constant_value(node):g} {node.unit}: the other operand has no known unit"
-        )
-    value = in_unit(_constant_value(node), node.unit, unit)
+    value = None if unit is None else in_unit(number, node.unit, unit)
     if value is None or not math.isfinite(value):
-        met = f"is in {unit}" if unit else "is a number without a unit"
-        raise ParseError(node.at, f"{_constant_value(node):g} {node.unit}: the other operand {met}")
+        met = {None: "has no known unit", "": "is a number without a unit"}.get(
+            unit, f"is in {unit}"
+        )
+        raise ParseError(node.at, f"{number:g} {node.unit}: the other operand {met}")
     return tree.Constant(node.at, Kind.NUMBER, unit, value)
 
 
@@ -220,18 +218,18 @@ def _sum_of(node: tree.Sum) -> Node:
     unit = _common_unit(node.operands)
     node = replace(node, unit=unit, operands=tuple(_in_unit(one, unit) for one in node.operands))
     value = 0.0
-    for sign, one in zip(("+", *node.signs), node.operands, strict=True):
-        if not isinstance(one, tree.Constant):
+    for sign, one in zip(("+", *node.signs), map(_fixed, node.operands), strict=True):
+        if one is None:
             return node
-        value += -_constant_value(one) if sign == "-" else _constant_value(one)
+        value += -one if sign == "-" else one
     return tree.Constant(node.at, Kind.NUMBER, unit, value) if math.isfinite(value) else node
 
 
 def _product_of(node: tree.Product) -> Node:
     first = node.operands[0]
-    unit, value = first.unit, _constant_value(first) if isinstance(first, tree.Constant) else None
+    unit, value = first.unit, _fixed(first)
     for sign, one in zip(node.signs, node.operands[1:], strict=True):
-        other = _constant_value(one) if isinstance(one, tree.Constant) else None
+        other = _fixed(one)
         unit = _unit_of(sign, (unit, value), (one.unit, other))
         if value is None or other is None or (sign == "/" and other == 0):
             value = None
@@ -264,8 +262,9 @@ def _unit_of(
 
 
 def _absolute(at: int, node: Node) -> Node:
-    if isinstance(node, tree.Constant):
-        return tree.Constant(at, Kind.NUMBER, node.unit, abs(_constant_value(node)))
+    value = _fixed(node)
+    if value is not None:
+        return tree.Constant(at, Kind.NUMBER, node.unit, abs(value))
     return tree.Function(at, Kind.NUMBER, node.unit, (node,), ("abs",))
 
 
@@ -325,9 +324,9 @@ def _plain_field(name: str, part: Part) -> Field:
 
 def _window(name: str, of: Field, part: Part) -> Window:
     node = part.node
-    if not isinstance(node, tree.Constant) or node.kind is not Kind.NUMBER or part.depth > 1:
+    value = _fixed(node)
+    if value is None or node.kind is not Kind.NUMBER or part.depth > 1:
         raise ParseError(node.at, f'{name}: a window is a number of updates, or "5 s"')
-    value = _constant_value(node)
     if node.unit is None:
         if value != int(value) or not 1 <= value <= MOST_UPDATES:
             raise ParseError(node.at, f"a window has 1 to {MOST_UPDATES:,} updates")
@@ -343,21 +342,17 @@ def _window(name: str, of: Field, part: Part) -> Window:
 
 
 def _percent(part: Part) -> float:
-    node = part.node
-    if (
-        isinstance(node, tree.Constant)
-        and node.kind is Kind.NUMBER
-        and node.unit in (None, "%")
-        and 0 <= _constant_value(node) <= 100  # noqa: PLR2004
-    ):
-        return _constant_value(node)
-    raise ParseError(node.at, "expected a percentage, 0 to 100")
+    node, value = part.node, _fixed(part.node)
+    is_percentage = node.kind is Kind.NUMBER and node.unit in (None, "%")
+    if value is None or not is_percentage or not 0 <= value <= 100:  # noqa: PLR2004
+        raise ParseError(node.at, "expected a percentage, 0 to 100")
+    return value
 
 
 def _random(at: int, part: Part) -> Node:
-    node = part.node
-    if isinstance(node, tree.Constant) and node.kind is Kind.NUMBER:
-        rate = in_unit(_constant_value(node), node.unit or "/s", "/s")
+    node, value = part.node, _fixed(part.node)
+    if value is not None and node.kind is Kind.NUMBER:
+        rate = in_unit(value, node.unit or "/s", "/s")
         if rate is not None and 0 < rate <= FASTEST_HZ:
             return Random(at, Kind.BOOLEAN, "", rate, at)
     raise ParseError(node.at, f"expected a rate above 0 up to {FASTEST_HZ:g} /s, such as 6 /h")

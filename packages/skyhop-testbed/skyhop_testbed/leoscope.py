@@ -20,9 +20,10 @@ from typing import Any
 
 from skyhop.data.toml import read_toml, toml_text
 from skyhop.errors import InputError, RunError
+from skyhop.expressions.tree import Node, walk
 from skyhop_testbed.job import Job, job_of
 from skyhop_testbed.triggers.parse import parse
-from skyhop_testbed.triggers.tree import Earlier, Node, WindowFunction, walk
+from skyhop_testbed.triggers.tree import Earlier, WindowFunction
 
 LONGEST_BYTES = 256_000
 """Upper limit on the size of a file; a larger file is refused without parsing."""

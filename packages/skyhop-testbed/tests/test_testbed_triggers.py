@@ -21,30 +21,14 @@ from conftest import ROOT
 from damaged import Trial
 from needs import cases
 from skyhop.errors import InputError
+from skyhop.expressions import tree
+from skyhop.expressions.tree import Kind, Node
 from skyhop.telemetry.fields import ALERT_FIELDS, ALERTS, BY_NAME, FIELDS, Field, Sample, Type
 from skyhop_testbed.triggers import Evaluation, Outcome, Trigger, parse
 from skyhop_testbed.triggers.evaluate import typed_value
 from skyhop_testbed.triggers.parse import FUNCTIONS
 from skyhop_testbed.triggers.replay import evaluations_of, firings_table, replay
-from skyhop_testbed.triggers.tree import (
-    Absolute,
-    Age,
-    And,
-    Changed,
-    Compare,
-    Constant,
-    Current,
-    Earlier,
-    Kind,
-    Negate,
-    Node,
-    Not,
-    Or,
-    Product,
-    Random,
-    Sum,
-    WindowFunction,
-)
+from skyhop_testbed.triggers.tree import Age, Changed, Current, OfField, Random, WindowFunction
 
 S = 1_000_000_000
 T0 = 1_800_000_000 * S
@@ -489,16 +473,16 @@ class Reference:
 
     def _truth(self, node: Node) -> bool | None:
         match node:
-            case Not(node=part):
+            case tree.Not(operands=(part,)):
                 inner = self._truth(part)
                 return None if inner is None else not inner
-            case And(nodes=nodes):
+            case tree.And(operands=nodes):
                 values = [self._truth(part) for part in nodes]
                 return False if False in values else (None if None in values else True)
-            case Or(nodes=nodes):
+            case tree.Or(operands=nodes):
                 values = [self._truth(part) for part in nodes]
                 return True if True in values else (None if None in values else False)
-            case Compare(sign=sign, left=left, right=right):
+            case tree.Compare(signs=(sign,), operands=(left, right)):
                 a, b = self._worth(left), self._worth(right)
                 if a is None or b is None:
                     return None
@@ -508,26 +492,26 @@ class Reference:
 
     def _worth(self, node: Node) -> Any:  # noqa: PLR0911
         match node:
-            case Constant(value=fixed):
+            case tree.Constant(value=fixed):
                 return fixed
-            case Negate(node=part) | Absolute(node=part):
+            case tree.Signed(operands=(part,)) | tree.Function(operands=(part,), signs=("abs",)):
                 inner = self._worth(part)
                 if inner is None:
                     return None
-                return -inner if isinstance(node, Negate) else abs(inner)
-            case Sum(terms=parts) | Product(factors=parts):
-                return self._reckoned([(sign, self._worth(part)) for sign, part in parts])
-            case Not() | And() | Or() | Compare():
+                return -inner if isinstance(node, tree.Signed) else abs(inner)
+            case tree.Sum() | tree.Product():
+                return self._reckoned(node.signs, [self._worth(part) for part in node.operands])
+            case tree.Not() | tree.And() | tree.Or() | tree.Compare():
                 return self._truth(node)
             case Random(rate_hz=rate, index=index):
                 return self._event(rate, index)
         return self._leaf(node)
 
-    def _reckoned(self, parts: list[tuple[str, Any]]) -> Any:
-        if any(worth is None for _, worth in parts):
+    def _reckoned(self, signs: tuple[str, ...], parts: list[Any]) -> Any:
+        if None in parts:
             return None
-        total = -parts[0][1] if parts[0][0] == "-" else float(parts[0][1])
-        for sign, worth in parts[1:]:
+        total = float(parts[0])
+        for sign, worth in zip(signs, parts[1:], strict=True):
             if sign == "/" and worth == 0:
                 return None
             total = _SIGNS[sign](total, worth)
@@ -536,7 +520,7 @@ class Reference:
         return total
 
     def _leaf(self, node: Node) -> Any:
-        assert isinstance(node, Current | Earlier | WindowFunction | Age | Changed)
+        assert isinstance(node, OfField)
         now, updates = self.samples[-1][0], self._updates(node.field)
         period = round(node.field.period_s * S)
         is_fresh = bool(updates) and now - updates[-1][0] <= 3 * period

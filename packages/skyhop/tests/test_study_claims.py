@@ -33,6 +33,10 @@ def test_arithmetic_is_pythons(a: float, b: float, c: float) -> None:
     assert value == pytest.approx(expected)
 
 
+def test_brackets_do_not_exhaust_the_stack() -> None:
+    assert parse_expression("(" * 500 + "1" + ")" * 500, "here").number({}) == 1
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -40,7 +44,7 @@ def test_arithmetic_is_pythons(a: float, b: float, c: float) -> None:
         "(1 for x in ())", "9**9**9", "f'{1}'", "'text'", "goodput('cubic')", "goodput(**{})",
         "goodput(cc={[]: 1})", "goodput(cc={[1]})",
         "goodput(cc=print)", "x if y else z", "1 < 'a'", "(1 < 2) + 1", "not 1", "a and b", "True",
-        "1 if", "", "abs(1, 2)", "min()", "1 in 2", "(" * 500 + "1" + ")" * 500, "1" * 400,
+        "1 if", "", "abs(1, 2)", "min()", "1 in 2", "-" * 500 + "1", "1" * 400,
     ],
 )  # fmt: skip
 def test_other_syntax_is_refused(text: str) -> None:

@@ -1,11 +1,10 @@
 """Evaluation of a trigger: decides each second whether it fires, and why not.
 
-A field is null if it has no value, or if its last value is older than three of its periods. Results
-are null if they are computed from null, divide by 0 or overflow. Conditions follow Kleene's logic:
-false & null is false, true | null is true; other combinations with null are null. The trigger fires
-when its condition has been true for `hold_s`, at most once per cooldown, and at most `max_runs`
-times. A rising edge during the cooldown is lost. If two evaluations are further apart than three
-periods of the fastest field, a condition that is true after the gap counts as a new rising edge.
+A field is null (unknown) if it has no value, or if its last value is older than three of its
+periods; `skyhop.expressions.evaluate` says what results from null. The trigger fires when its
+condition has been true for `hold_s`, at most once per cooldown, and at most `max_runs` times. A
+rising edge during the cooldown is lost. If two evaluations are further apart than three periods of
+the fastest field, a condition that is true after the gap counts as a new rising edge.
 """
 
 from __future__ import annotations
@@ -13,33 +12,24 @@ from __future__ import annotations
 import datetime as dt
 import json
 import math
-import operator
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, TypedDict
 
 from skyhop.errors import InputError
+from skyhop.expressions import tree
+from skyhop.expressions.evaluate import Evaluator
+from skyhop.expressions.tree import Kind, Node
 from skyhop.telemetry.fields import Field, Sample, Type, Value, field_value
 from skyhop_testbed.triggers.parse import parse
 from skyhop_testbed.triggers.tree import (
-    Absolute,
     Age,
-    And,
     Changed,
-    Compare,
-    Constant,
     Current,
     Earlier,
-    Kind,
-    Negate,
-    Node,
-    Not,
-    Or,
-    Product,
     Random,
-    Sum,
     WindowFunction,
     fields_of,
     label,
@@ -49,14 +39,6 @@ from skyhop_testbed.triggers.windows import FieldHistory, WindowValues, minimum_
 STALE_PERIODS = 3
 """Number of a field's periods after which a value that was not updated becomes null."""
 _S_NS = 1_000_000_000
-_COMPARE: Mapping[str, Callable[[float, float], bool]] = {
-    "==": operator.eq,
-    "!=": operator.ne,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
 
 
 class Outcome(StrEnum):
@@ -175,7 +157,7 @@ class Trigger:
                 past.add(now_ns, value)
             else:
                 past.advance(now_ns)
-        evaluator = _Evaluator(self._past, self._random_events, self.seed, now_ns)
+        evaluator = _TriggerEvaluator(self._past, self._random_events, self.seed, now_ns)
         value = evaluator.truth(self.tree)
         outcome, why = self._decide(now_ns, value, evaluator.missing)
         return Evaluation(now_ns, value, evaluator.inputs, outcome, why)
@@ -310,8 +292,8 @@ def _restored_value(used: Field, value: object) -> float | str:
 
 
 @dataclass
-class _Evaluator:
-    """Evaluation of all nodes of a tree, without short-circuit, so that logs contain all inputs."""
+class _TriggerEvaluator(Evaluator):
+    """Evaluation of all nodes of a tree at one time, with their inputs for the log."""
 
     past: dict[str, FieldHistory]
     random_events: dict[int, tuple[int, int]]
@@ -322,79 +304,26 @@ class _Evaluator:
     missing: list[str] = field(default_factory=list)
     """Reasons for null values, in order of evaluation."""
 
-    def truth(self, node: Node) -> bool | None:
-        """Return the value of a condition; `None` stands for null."""
-        match node:
-            case Not(node=part):
-                value = self.truth(part)
-                return None if value is None else not value
-            case And(nodes=nodes):
-                each = [self.truth(part) for part in nodes]
-                return False if False in each else None if None in each else True
-            case Or(nodes=nodes):
-                each = [self.truth(part) for part in nodes]
-                return True if True in each else None if None in each else False
-            case Compare(sign=sign, left=left, right=right):
-                return self._compared(sign, left, right)
-        number = self.number(node)
-        return None if number is None else number != 0
-
-    def _compared(self, sign: str, left: Node, right: Node) -> bool | None:
-        if left.kind is Kind.TEXT:
-            text, other = self._text(left), self._text(right)
-            if text is None or other is None:
-                return None
-            return (text == other) == (sign == "==")
-        a, b = self.number(left), self.number(right)
-        if a is None or b is None:
+    def compared(self, node: tree.Compare) -> bool | None:
+        if node.operands[0].kind is not Kind.TEXT:
+            return super().compared(node)
+        text, other = map(self._text, node.operands)
+        if text is None or other is None:
             return None
-        return _COMPARE[sign](a, b)
+        return (text == other) == (node.signs == ("==",))
 
     def _text(self, node: Node) -> str | None:
-        if isinstance(node, Constant):
+        if isinstance(node, tree.Constant):
             return str(node.value)
         value = self._input(node)
         return None if value is None else str(value)
 
-    def number(self, node: Node) -> float | None:
-        """Return the value of a number; `None` stands for null."""
-        match node:
-            case Constant(value=fixed):
-                return float(fixed)
-            case Negate(node=part):
-                found = self.number(part)
-                return None if found is None else -found
-            case Absolute(node=part):
-                found = self.number(part)
-                return None if found is None else abs(found)
-            case Sum(terms=parts) | Product(factors=parts):
-                return self._combined([(sign, self.number(part)) for sign, part in parts])
-        is_condition = isinstance(node, Not | And | Or | Compare)
-        value = self.truth(node) if is_condition else self._input(node)
+    def undefined(self, _node: tree.Operation, why: str) -> None:
+        self.missing.append(why)
+
+    def operand(self, node: Node) -> float | None:
+        value = self._input(node)
         return None if value is None else float(value)
-
-    def _combined(self, parts: list[tuple[str, float | None]]) -> float | None:
-        """Return a sum or product of signed operands, computed from the left.
-
-        `None` stands for null.
-        """
-        total = parts[0][1]
-        if parts[0][0] == "-" and total is not None:
-            total = -total
-        for sign, number in parts[1:]:
-            if total is None or number is None:
-                return None
-            if sign == "/" and number == 0:
-                self.missing.append("divides by 0")
-                return None
-            if sign in "*/":
-                total = total / number if sign == "/" else total * number
-            else:
-                total = total - number if sign == "-" else total + number
-            if not math.isfinite(total):
-                self.missing.append("a result is too large")
-                return None
-        return total
 
     def _input(self, node: Node) -> float | str | None:
         """Return the value of a leaf, and record it for the log."""

@@ -13,8 +13,9 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from skyhop.expressions.tree import Node, walk
 from skyhop.telemetry.fields import Field
-from skyhop_testbed.triggers.tree import Node, Window, WindowFunction, walk
+from skyhop_testbed.triggers.tree import Window, WindowFunction
 
 _SMALLEST = 1 << 1074
 """Reciprocal of the smallest positive float; every float is a multiple of 1 / 2^1074."""

@@ -1,4 +1,4 @@
-"""Quantities of scenario and study files as numbers: "150 Mbit/s", "20 ms"."""
+"""Units, and quantities of scenario and study files as numbers: "150 Mbit/s", "20 ms"."""
 
 from __future__ import annotations
 
@@ -16,15 +16,47 @@ MOMENT = r"^\s*(-?[0-9.]+\s*(ns|us|ms|s|min|h)|[0-9]+(\.[0-9]+)?\s*%)\s*$"
 SIZE = r"^\s*([0-9]+\.?[0-9]*|\.[0-9]+)\s*([kMG]?)B\s*$"
 """Pattern of numbers of bytes in study files, with decimal prefixes."""
 
-_SIZE_BYTES = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9}
-_RATE_MBPS = {"": 1e-6, "k": 1e-3, "M": 1.0, "G": 1e3}
+_PREFIX = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9}
+_TIME = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
+_RATE = {"bit/s": 1.0, "bps": 1.0, "byte/s": 8.0, "B/s": 8.0}
+
+UNITS: dict[str, tuple[str, float]] = {
+    "": ("ratio", 1.0),
+    "%": ("ratio", 0.01),
+    **{unit: ("time", factor) for unit, factor in _TIME.items()},
+    **{p + u: ("rate", f * factor) for p, f in _PREFIX.items() for u, factor in _RATE.items()},
+    "mm": ("length", 1e-3),
+    "m": ("length", 1.0),
+    "km": ("length", 1e3),
+    "m/s": ("speed", 1.0),
+    "km/h": ("speed", 1 / 3.6),
+    "Pa": ("pressure", 1.0),
+    "hPa": ("pressure", 100.0),
+    "kPa": ("pressure", 1000.0),
+    "deg": ("angle", 1.0),
+    "K": ("temperature", 1.0),
+    "W": ("power", 1.0),
+    "/s": ("frequency", 1.0),
+    "/min": ("frequency", 1 / 60),
+    "/h": ("frequency", 1 / 3600),
+}
+"""Dimension of each unit of telemetry and triggers, and its factor to the dimension's base unit."""
 _NUMBER = re.compile(r"\s*([-+]?[0-9]+(?:\.[0-9]+)?(?:e[-+]?[0-9]+)?)")
+
+
+def in_unit(value: float, unit: str, into: str) -> float | None:
+    """Return a value in another unit; `None` if the units have different dimensions."""
+    (mine, factor), (theirs, base) = UNITS[unit], UNITS[into]
+    if mine != theirs:
+        return None
+    # The larger factor divided by the smaller is exact for powers of ten.
+    return value * (factor / base) if factor >= base else value / (base / factor)
 
 
 def mbps_or_none(text: object) -> float | None:
     """Parse a rate to Mbit/s; None if `text` is not a rate."""
     found = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*([kMG]?)(?:bit/s|bps)\s*", str(text))
-    return float(found[1]) * _RATE_MBPS[found[2]] if found else None
+    return float(found[1]) * (_PREFIX[found[2]] / 1e6) if found else None
 
 
 def seconds_or_none(text: object) -> float | None:
@@ -68,7 +100,7 @@ def size_bytes(text: str) -> float:
     found = re.fullmatch(SIZE, text)
     if found is None:
         raise ValueError(f'"{text}" is not a number of bytes; expected for example "50 MB"')
-    return float(found[1]) * _SIZE_BYTES[found[2]]
+    return float(found[1]) * _PREFIX[found[2]]
 
 
 def leading_number(value: object) -> float | None:

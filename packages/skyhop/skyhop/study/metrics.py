@@ -21,8 +21,9 @@ from skyhop.data.records import RunRecord
 from skyhop.data.run_headers import FLOW_SUMMARY_KEYS
 from skyhop.data.runs import Run
 from skyhop.errors import InputError
+from skyhop.expressions.evaluate import FUNCTIONS
 from skyhop.study.blind import grid_error_ms
-from skyhop.study.expression import FUNCTIONS, Expression, UnknownValueError, parse_expression
+from skyhop.study.expression import Expression, UnknownValueError, parse_expression
 from skyhop.study.file import RESERVED
 from skyhop.study.metric_digest import metrics_digest
 from skyhop.study.metric_kinds import (

@@ -128,7 +128,6 @@ STUDY
     gives Example skyhop testbed demo --help
     gives leo skyhop policy rewards
     gives xgboost skyhop predict train --help
-    lacks "skyhop-lab\[predict\]" skyhop predict train runs/sim
     [ -s runs/study/report.html ] || fail "the study has no report"
     printf '\ncheck_wheel: the three wheels work on a system with nothing but Python\n'
 }

@@ -370,6 +370,10 @@ def test_a_server_gets_its_tasks_and_its_client_the_result(at: LocalOrchestrator
     at.change("a", name, "finishing")
     with at.orchestrator.reading(SERVER) as ctx:
         assert [each["kind"] for each in nodes.tasks(ctx, "s")] == ["stop"]
+    # The run's end, reported before the server was reached, does not withdraw the stop.
+    at.change("a", name, "complete")
+    with at.orchestrator.reading(SERVER) as ctx:
+        assert [each["kind"] for each in nodes.tasks(ctx, "s")] == ["stop"]
 
 
 def test_the_state_is_the_fold_of_what_happened(at: LocalOrchestrator) -> None:

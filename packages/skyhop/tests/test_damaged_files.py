@@ -360,8 +360,8 @@ def test_cities(monkeypatch: pytest.MonkeyPatch) -> None:
     from skyhop.data import places
 
     # A search in all 30,000 cities takes a quarter of a second.
-    known = sorted(places._cities(), key=places._population, reverse=True)[:200]
-    known += [city for city in places._cities() if city["name"] == "Zürich"]
+    known = sorted(places._cities(), key=lambda city: city.population, reverse=True)[:200]
+    known += [city for city in places._cities() if city.name == "Zürich"]
     # Clear the caches, so that neither this test nor others see results of the other list.
     forget = [places.find_place.cache_clear, places._largest_city.cache_clear]
     monkeypatch.setattr(places, "_cities", lambda: known)

@@ -444,7 +444,7 @@ def test_a_run_gets_its_kernel_and_gives_it_back(place: Place) -> None:
     result = json.loads((directory / RESULT_FILE).read_text())
     if result["reason"] == "kernel" and "clang" in result["message"]:
         missing("clang", result["message"])
-    assert result["state"] == "complete", result
+    assert result["state"] == "complete", json.dumps(result)
     said, default = (directory / "stdout").read_text().split()
     assert said == default
     assert said.startswith("cubic_r")

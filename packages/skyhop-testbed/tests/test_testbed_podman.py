@@ -242,7 +242,7 @@ def test_a_containers_traffic_in_the_hosts_network_is_counted(containers: Contai
         while connection.recv(1 << 16):
             pass
     result = containers.result(executor)
-    assert result["state"] == "complete", result
+    assert result["state"] == "complete", json.dumps(result)
     assert 1_000_000 < result["traffic"]["tx_bytes"] < 3_300_000
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import tomllib
-from importlib.metadata import EntryPoints
+from importlib.metadata import EntryPoint, EntryPoints
 from typing import Any
 from unittest import mock
 
@@ -49,6 +49,21 @@ def test_a_command_of_a_package_that_is_missing_names_the_line_that_installs_it(
     )
     with pytest.raises(RunError, match=r"testbed comes with skyhop-testbed, .* pip install skyhop"):
         found["testbed"](None)
+
+
+@pytest.mark.parametrize("module", ["nowhere", "skyhop_testbed.nowhere"])
+def test_a_missing_module_of_skyhop_itself_is_not_taken_for_a_missing_package(
+    module: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    point = EntryPoint("testbed", f"{module}:app", packages.GROUP)
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda **_: EntryPoints([point]))
+    app = typer.Typer()
+    if module.startswith("skyhop_"):
+        with pytest.raises(ModuleNotFoundError, match=module):
+            packages.add_commands(app, {})
+    else:
+        packages.add_commands(app, {})
+        assert "testbed" in {command.name for command in app.registered_commands}
 
 
 def test_every_package_registers_the_commands_that_skyhop_says_it_has() -> None:

@@ -15,6 +15,7 @@ from matplotlib.axis import Tick
 from matplotlib.text import Text
 from test_study_report import LATE, PANELS, SUM
 
+from skyhop.analysis.charts import Chart, MetricChart
 from skyhop.analysis.run_timeline import run_timeline
 from skyhop.analysis.tables import Column, Table
 from skyhop.cli.figures import figure_files
@@ -23,7 +24,7 @@ from skyhop.data.reading import read_runs, run_record
 from skyhop.data.runs import Run
 from skyhop.errors import InputError
 from skyhop.figures import comparison_figure, path_figure, run_figure
-from skyhop.figures.charts import draw_chart
+from skyhop.figures.charts import _draw, draw_chart
 from skyhop.figures.style import Sheet
 from skyhop.report import FigureFiles, write_figure, write_report
 from skyhop.report.latex import latex_table
@@ -300,3 +301,12 @@ def test_the_page_has_figures_for_phones_and_for_dark_mode(runs: Path, tmp_path:
 def test_widths_are_checked_in_python_too(runs: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"\.png, \.svg or \.pdf"):
         write_figure([runs / "mine"], tmp_path / "x.jpg")
+
+
+def test_every_kind_of_chart_has_a_drawing() -> None:
+    kinds = {kind for base in (Chart, MetricChart) for kind in base.__subclasses__()} - {
+        MetricChart
+    }
+    assert len(kinds) > 5
+    without = _draw.dispatch(Chart)
+    assert [kind.__name__ for kind in kinds if _draw.dispatch(kind) is without] == []

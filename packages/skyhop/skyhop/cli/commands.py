@@ -31,7 +31,7 @@ from skyhop.cli import (
     telemetry_,
     video,
 )
-from skyhop.cli.packages import add_commands, package_of
+from skyhop.cli.packages import add_commands, is_own_module, package_of
 from skyhop.cli.terminal import (
     EXIT_FAILED,
     EXIT_INTERRUPTED,
@@ -170,7 +170,7 @@ def run() -> None:
 def _not_installed(error: ModuleNotFoundError) -> str:
     """Return a message that names a missing package and the command that installs it."""
     name = (error.name or "").partition(".")[0]
-    if not name or name == "skyhop":
+    if not name or is_own_module(error):
         raise error
     words = list(dropwhile(lambda word: word.startswith("-"), sys.argv[1:]))
     line = f"pip install {shlex.quote(package_of(words))}"

@@ -76,11 +76,19 @@ def package_of(words: Sequence[str]) -> str:
     return next((PACKAGES[name] for name in commands if name in PACKAGES), "skyhop")
 
 
+def is_own_module(error: ModuleNotFoundError) -> bool:
+    """Whether a module within skyhop's packages is missing: a bug, and not a missing package."""
+    package, _, module = (error.name or "").partition(".")
+    return package == "skyhop" or (package.startswith("skyhop_") and bool(module))
+
+
 def _loaded(point: EntryPoint) -> typer.Typer | Command | None:
     """Load a command; return None if a library of an extra of its package is not installed."""
     try:
         loaded: Any = point.load()
-    except ModuleNotFoundError:
+    except ModuleNotFoundError as error:
+        if is_own_module(error):
+            raise
         return None
     return loaded if isinstance(loaded, typer.Typer | Command) else Command(loaded)
 

@@ -62,20 +62,20 @@ def log_row(log: Log) -> str:
     keys = path_keys(log.from_, log.to, log.relay)
     ends = keys.pop("from"), keys.pop("to")
     started_s = time.monotonic()
-    computed = skyhop.path(*ends, **keys, duration=f"{logged.num_rows} s").frames
+    computed = skyhop.path(*ends, **keys, duration=f"{logged.height} s").frames
     took_s = time.monotonic() - started_s
-    nodes = zip(computed["nodes"].to_pylist(), logged["nodes"].to_pylist(), strict=True)
+    nodes = zip(computed["nodes"].to_list(), logged["nodes"].to_list(), strict=True)
     same = sum(ours == theirs for ours, theirs in nodes)
-    delays = zip(computed["delay_ns"].to_pylist(), logged["delay_ns"].to_pylist(), strict=True)
+    delays = zip(computed["delay_ns"].to_list(), logged["delay_ns"].to_list(), strict=True)
     errors_us = sorted(abs(a - b) / 1e3 for a, b in delays if a is not None and b is not None)
     return row(
         log.name,
-        logged.num_rows,
-        f"{100 * same / logged.num_rows:.2f} %",
+        logged.height,
+        f"{100 * same / logged.height:.2f} %",
         f"{log.target_percent} %",
         f"{statistics.median(errors_us):.2f}",
         f"{errors_us[int(0.99 * len(errors_us))]:.0f}",
-        f"{1e3 * took_s / logged.num_rows:.2f}",
+        f"{1e3 * took_s / logged.height:.2f}",
     )
 
 

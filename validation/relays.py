@@ -7,7 +7,6 @@ from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
-import pyarrow.compute as pc
 
 import skyhop
 from skyhop.cli.terminal import print_note
@@ -46,8 +45,7 @@ def trace_of(relay: str, policy: str = "shortest-grid", **keys: Any) -> Trace:
 def rtt_ms(trace: Trace) -> FloatArray:
     """Return the RTT of each frame in ms; NaN without a path."""
     there, back = (
-        trace.frames[name].to_numpy(zero_copy_only=False).astype(float)
-        for name in ("delay_ns", "delay_back_ns")
+        trace.frames[name].cast(float).to_numpy() for name in ("delay_ns", "delay_back_ns")
     )
     total: FloatArray = (there + back) / 1e6
     return total
@@ -55,13 +53,12 @@ def rtt_ms(trace: Trace) -> FloatArray:
 
 def segments_ms(trace: Trace) -> list[float]:
     """Return the mean one-way delay of each segment in ms."""
-    segments = trace.segments.drop_columns("t_ns")
-    return [pc.mean(column).as_py() / 1e6 for column in segments.columns]
+    return [value / 1e6 for value in trace.segments.drop("t_ns").mean().row(0)]
 
 
 def events_per_hour(trace: Trace, kind: str) -> float:
     """Return the number of events of a kind per hour."""
-    events = [event for frame in trace.frames["events"].to_pylist() for event in frame]
+    events = [event for frame in trace.frames["events"].to_list() for event in frame]
     hours = trace.header["duration_ns"] / 3.6e12
     return float(sum(event["kind"] == kind for event in events) / hours)
 
@@ -87,7 +84,7 @@ def draw(traces: dict[str, Trace], output: Path, until_s: float) -> None:
         times_s = trace.frames["t_ns"].to_numpy() / 1e9
         shown = times_s <= until_s
         panel.plot(times_s[shown], rtt_ms(trace)[shown], color="#0072B2", linewidth=1)
-        for frame, at_s in zip(trace.frames["events"].to_pylist(), times_s, strict=True):
+        for frame, at_s in zip(trace.frames["events"].to_list(), times_s, strict=True):
             if at_s <= until_s and any(event["kind"] == "end" for event in frame):
                 panel.axvline(at_s, color="#D55E00", linewidth=0.5, alpha=0.6)
         panel.set_title(name, loc="left", fontsize=9)

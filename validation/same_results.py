@@ -19,8 +19,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
-import pyarrow as pa
+import polars as pl
 import typer
 
 from skyhop import _core
@@ -81,10 +80,10 @@ def measure(case: tuple[str, str, str, tuple[str, ...]]) -> tuple[str, Digests]:
 def digests(run: Run) -> Digests:
     """Return the digests of a run's tables and summary."""
     found: Digests = {}
-    tables: dict[str, pa.Table] = {name: getattr(run, name) for name in TABLES} | run.apps
+    tables: dict[str, pl.DataFrame] = {name: getattr(run, name) for name in TABLES} | run.apps
     for table, content in tables.items():
-        found[f"{table}.rows"] = str(content.num_rows)
-        for name in content.column_names:
+        found[f"{table}.rows"] = str(content.height)
+        for name in content.columns:
             found[f"{table}.{name}"] = column_digest(content[name])
     found |= {
         f"summary.{key}": repr(value)
@@ -94,15 +93,14 @@ def digests(run: Run) -> Digests:
     return found
 
 
-def column_digest(column: pa.ChunkedArray) -> str:
+def column_digest(column: pl.Series) -> str:
     """Return a digest of values and null positions; the width of number types does not matter."""
-    whole = column.combine_chunks()
-    missing = np.asarray(whole.is_null()).tobytes()
-    if pa.types.is_integer(whole.type) or pa.types.is_floating(whole.type):
-        wide = pa.int64() if pa.types.is_integer(whole.type) else pa.float64()
-        values = whole.cast(wide).fill_null(0).to_numpy().tobytes()
+    missing = column.is_null().to_numpy().tobytes()
+    if column.dtype.is_numeric():
+        wide = pl.Int64 if column.dtype.is_integer() else pl.Float64
+        values = column.cast(wide).fill_null(0).to_numpy().tobytes()
     else:
-        values = "\0".join(str(value) for value in whole.to_pylist()).encode()
+        values = "\0".join(str(value) for value in column.to_list()).encode()
     return hashlib.sha256(missing + values).hexdigest()[:16]
 
 

@@ -237,7 +237,7 @@ def phases_written(pair: Pair) -> str:
 
 def phases(run: Run) -> list[tuple[str, float, float]]:
     """Return kind, start and length (s) of each phase that the congestion control reported."""
-    events = run.events.select(["kind", "t_ns", "length_ns"]).to_pylist()
+    events = run.events.select(["kind", "t_ns", "length_ns"]).to_dicts()
     return [
         (event["kind"], event["t_ns"] / 1e9, (event["length_ns"] or 0) / 1e9)
         for event in events

@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Annotated, Any
 
-import pyarrow.compute as pc
+import polars as pl
 import typer
 
 import skyhop
@@ -152,7 +152,7 @@ def _flows(run: skyhop.Run) -> list[dict[str, Any]]:
 
 def _write_series(run: skyhop.Run, flow: Mapping[str, Any], file: Path) -> None:
     columns = ["cwnd_packets", "srtt_us", "retransmits"]
-    samples = run.flows.filter(pc.field("flow") == flow["id"]).select(columns).to_pylist()
+    samples = run.flows.filter(pl.col("flow") == flow["id"]).select(columns).to_dicts()
     with file.open("w", encoding="utf-8", newline="") as text:
         writer = csv.DictWriter(text, columns, lineterminator="\n")
         writer.writeheader()

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pyarrow.compute as pc
+import polars as pl
 
 import skyhop
 from skyhop.analysis.styles import COLOURS
@@ -158,9 +158,9 @@ def simulate(text: Scenario) -> Outcome:
     run = skyhop.sim(text)
     curves, srtts_us = [], []
     for flow in run.summary["flows"]:
-        of_flow = run.flows.filter(pc.field("flow") == flow["id"])
+        of_flow = run.flows.filter(pl.col("flow") == flow["id"])
         t_ns, cwnd, srtt_us = (
-            [float(value or 0) for value in of_flow[name].to_pylist()]
+            [float(value or 0) for value in of_flow[name].to_list()]
             for name in ("t_ns", "cwnd_packets", "srtt_us")
         )
         curves.append(([t / 1e9 for t in t_ns], cwnd))

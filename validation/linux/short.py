@@ -34,7 +34,7 @@ def transfer(linux: Scenario, size_bytes: int, engine: Runner = skyhop.sim) -> d
         "response": "1 B",
     }
     answered = _run(linux, {"app": app | {"per_connection": 1, "requests": 1}}, engine)
-    request = answered.apps["requests"].to_pylist()[0]
+    request = answered.apps["requests"].row(0, named=True)
     return {
         "connect_s": request["connect_ns"] / 1e9,
         "received_s": float(sent.summary["flows"][0]["completion_s"]),
@@ -48,7 +48,7 @@ def answers(linux: Scenario, gap_s: str, engine: Runner = skyhop.sim) -> list[fl
     app |= {"think": f"{gap_s} s", "requests": ANSWERS}
     # The client is at the far end of the path, so that its answers cross the bottleneck.
     run = _run(linux, {"from": "to", "app": app}, engine)
-    rows = run.apps["requests"].to_pylist()
+    rows = run.apps["requests"].to_dicts()
     return [(row["latency_ns"] - (row["connect_ns"] or 0)) / 1e9 for row in rows]
 
 

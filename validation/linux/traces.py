@@ -36,7 +36,7 @@ def measure(name: str, scenario: dict[str, Any]) -> dict[str, Any]:
             break
         print_note(f"traces: {name} was {late_us:.0f} us late, repeating")
     # Averages over seconds keep the file small.
-    cwnd = [round(value) for value in run.flows["cwnd_packets"].to_pylist()]
+    cwnd = [round(value) for value in run.flows["cwnd_packets"].to_list()]
     seconds = [round(mean(cwnd[k : k + 10])) for k in range(0, len(cwnd), 10)]
     flow = run.summary["flows"][0]
     return {**{key: flow[key] for key in METRICS}, "lateness_p99_us": late_us, "cwnd_by_s": seconds}

@@ -3,16 +3,18 @@
 mod atomic_write;
 mod error;
 mod pairs_file;
-mod parquet_footer;
 mod path_columns;
 mod path_file;
 mod stale_files;
 mod table;
+mod untrusted_table;
 
 pub use atomic_write::{put_in_place, replace_file, temporary_file_for, write_error};
 pub use error::FileError;
-pub use pairs_file::PairsWriter;
-pub use parquet_footer::{FooterColumn, footer_columns};
-pub use path_file::{MOST_BYTES, path_to_parquet, read_path, write_path};
+pub use pairs_file::{PairsWriter, pairs_schema};
+pub use path_file::{MOST_BYTES, path_frames, path_to_parquet, read_path, write_path};
 pub use stale_files::{Staging, remove_stale};
-pub use table::{Column, concatenate, record_batch, table_bytes};
+pub use table::{
+    Column, ColumnEncoding, concatenate, encoded_table_bytes, record_batch, table_bytes,
+};
+pub use untrusted_table::{TableError, UntrustedTable};

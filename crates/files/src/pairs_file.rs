@@ -17,10 +17,10 @@ use tempfile::NamedTempFile;
 
 use crate::FileError;
 use crate::atomic_write::{put_in_place, remove_stale_siblings, temporary_file_for, write_error};
+use crate::path_file::METADATA_KEY;
 
 /// Number of steps that are kept in memory and written together.
 const STEPS_AT_ONCE: usize = 256;
-const METADATA_KEY: &str = "skyhop";
 
 /// Writer of a file of all pairs. If it is dropped before [`PairsWriter::finish`] has succeeded, it
 /// removes the unfinished file.
@@ -57,7 +57,7 @@ impl PairsWriter {
             .set_column_encoding(delay_column(), Encoding::DELTA_BINARY_PACKED)
             .build();
         let handle = file.as_file().try_clone().map_err(|e| write_error(path, e))?;
-        let writer = ArrowWriter::try_new(handle, schema(), Some(properties))
+        let writer = ArrowWriter::try_new(handle, pairs_schema(), Some(properties))
             .map_err(|e| write_error(path, e))?;
         let (path, encoder) = (path.to_owned(), DelayEncoder::default());
         Ok(Self { path, file, writer, encoder, rows: Rows::new() })
@@ -129,7 +129,7 @@ impl Rows {
             Arc::new(self.delays.finish()),
             Arc::new(self.changes.finish()),
         ];
-        RecordBatch::try_new(schema(), columns)
+        RecordBatch::try_new(pairs_schema(), columns)
     }
 }
 
@@ -144,7 +144,8 @@ fn change_fields() -> Fields {
     ])
 }
 
-fn schema() -> Arc<Schema> {
+/// Columns of a file of all pairs (see [`PairsWriter`]).
+pub fn pairs_schema() -> Arc<Schema> {
     Arc::new(Schema::new(vec![
         Field::new("t_ns", DataType::Int64, false),
         Field::new("delay_dd_ns", DataType::List(item(DataType::Int64)), false),

@@ -26,9 +26,10 @@ use crate::atomic_write::{replace_file, write_error};
 use crate::path_columns::{
     KindsError, check_kinds, check_types, declared_bytes, event_fields, known,
 };
-use crate::table::{Column, table_bytes};
+use crate::table::{Column, record_batch, table_bytes};
 
-const METADATA_KEY: &str = "skyhop";
+/// Key of the JSON text that skyhop's files carry as metadata.
+pub(crate) const METADATA_KEY: &str = "skyhop";
 const PARQUET_MAGIC: [u8; 4] = *b"PAR1";
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 /// Byte order mark of texts that PowerShell wrote.
@@ -51,6 +52,15 @@ pub fn path_to_parquet(trace: &PathTrace) -> Result<Vec<u8>, FileError> {
     let header = serde_json::to_string(&trace.header).map_err(|e| write_error(in_memory, e))?;
     table_bytes(columns(&trace.frames), Some((METADATA_KEY, header)))
         .map_err(|e| write_error(in_memory, e))
+}
+
+/// Return the frames of a path as a table with the columns of a path file.
+///
+/// # Errors
+/// [`FileError::Write`], which a valid trace does not cause.
+pub fn path_frames(trace: &PathTrace) -> Result<RecordBatch, FileError> {
+    record_batch(columns(&trace.frames), None)
+        .map_err(|error| write_error(Path::new("path in memory"), error))
 }
 
 /// Read and check a path file. One that takes more memory than [`MOST_BYTES`] is an error unless `force_size`.

@@ -5,10 +5,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, RecordBatch};
-use arrow_schema::{ArrowError, Field, Schema};
+use arrow_schema::{ArrowError, Field, Schema, SchemaRef};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use parquet::arrow::arrow_writer::ArrowWriterOptions;
 use parquet::arrow::{ARROW_SCHEMA_META_KEY, ArrowWriter};
-use parquet::basic::{Compression, ZstdLevel};
+use parquet::basic::{Compression, Encoding, ZstdLevel};
 use parquet::column::writer::ColumnCloseResult;
 use parquet::errors::ParquetError;
 use parquet::file::metadata::KeyValue;
@@ -16,6 +17,7 @@ use parquet::file::properties::WriterProperties;
 use parquet::file::reader::FileReader;
 use parquet::file::serialized_reader::SerializedFileReader;
 use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::types::ColumnPath;
 
 use crate::FileError;
 use crate::atomic_write::write_error;
@@ -75,6 +77,57 @@ pub fn table_bytes(
     let properties = written_with(entries);
     let mut writer = ArrowWriter::try_new(Vec::new(), batch.schema(), Some(properties))?;
     writer.write(&batch)?;
+    writer.into_inner()
+}
+
+/// How a column's values are encoded in a Parquet file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ColumnEncoding {
+    /// Numbers into a table of the distinct values, for columns with few of these.
+    Dictionary,
+    /// Differences between successive integers.
+    Differences,
+    /// The first bytes of all values, then the second ones, and so on: for numbers with many zero bits.
+    SplitBytes,
+    /// The values one after the other.
+    Plain,
+}
+
+/// Return the bytes of a compressed Parquet file with `batches`, one row group without a copy of the Arrow schema.
+///
+/// # Errors
+/// An encoding does not fit its column's type.
+pub fn encoded_table_bytes(
+    schema: SchemaRef,
+    batches: &[RecordBatch],
+    encodings: &[(String, ColumnEncoding)],
+) -> Result<Vec<u8>, ParquetError> {
+    let mut properties = WriterProperties::builder()
+        .set_compression(Compression::ZSTD(ZstdLevel::default()))
+        .set_max_row_group_row_count(None);
+    for (name, encoding) in encodings {
+        let column = ColumnPath::from(name.clone());
+        properties = match encoding {
+            ColumnEncoding::Dictionary => properties.set_column_dictionary_enabled(column, true),
+            other => {
+                let encoding = match other {
+                    ColumnEncoding::Differences => Encoding::DELTA_BINARY_PACKED,
+                    ColumnEncoding::SplitBytes => Encoding::BYTE_STREAM_SPLIT,
+                    _ => Encoding::PLAIN,
+                };
+                properties
+                    .set_column_dictionary_enabled(column.clone(), false)
+                    .set_column_encoding(column, encoding)
+            }
+        };
+    }
+    let options = ArrowWriterOptions::new()
+        .with_properties(properties.build())
+        .with_skip_arrow_metadata(true);
+    let mut writer = ArrowWriter::try_new_with_options(Vec::new(), schema, options)?;
+    for batch in batches {
+        writer.write(batch)?;
+    }
     writer.into_inner()
 }
 

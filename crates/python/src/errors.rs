@@ -30,7 +30,7 @@ fn exception<const N: usize>(name: &str, arguments: [&str; N]) -> PyErr {
 }
 
 /// Return the message without the "(os error N)" that Rust appends to system errors.
-fn without_numbers(message: &str) -> String {
+pub(crate) fn without_numbers(message: &str) -> String {
     let mut parts = message.split(" (os error ");
     let begin = parts.next().unwrap_or_default().to_owned();
     parts.fold(begin, |text, part| text + part.split_once(')').map_or(part, |(_, rest)| rest))

@@ -17,6 +17,7 @@ mod python_cc;
 mod python_policy;
 mod service_control;
 mod signal_service;
+mod tables;
 mod video;
 mod words;
 
@@ -51,13 +52,13 @@ mod core {
     #[pymodule_export]
     use crate::pairs::write_all_pairs;
     #[pymodule_export]
-    use crate::paths::{
-        PyPathTrace, PySatellites, PyStaging, duration_s, parquet_columns, write_bytes,
-    };
+    use crate::paths::{PyPathTrace, PySatellites, PyStaging, duration_s, write_bytes};
     #[pymodule_export]
     use crate::policy_service::{ServedPolicy, serve_policy};
     #[pymodule_export]
     use crate::signal_service::serve_signal;
+    #[pymodule_export]
+    use crate::tables::{PyParquetFile, PyTable, TooLargeError, parquet_bytes};
     #[pymodule_export]
     use crate::video::{
         PyFilm, PyPlayer, PyRateTrace, PySessions, list_controllers, list_films, list_qoes,

@@ -4,15 +4,10 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
 use skyhop_convert::export::export_path;
 use skyhop_convert::import::{ImportOptions, import_log};
-use skyhop_files::{
-    FooterColumn, Staging, footer_columns, path_to_parquet, read_path, replace_file, write_error,
-    write_path,
-};
+use skyhop_files::{Staging, path_frames, read_path, replace_file, write_error, write_path};
 use skyhop_orbit::{Constellation, EarthModel, Ephemeris};
 use skyhop_path::{Endpoint, PathHeader, PathTrace};
 use skyhop_scenario::constellation_of;
@@ -20,6 +15,7 @@ use skyhop_units::{Duration, UtcInstant};
 
 use crate::errors::{Fallible, input_error};
 use crate::experiment::{FoundPlace, PyScenario, plan};
+use crate::tables::PyTable;
 
 fn endpoint((name, latitude_deg, longitude_deg, _): FoundPlace) -> Endpoint {
     Endpoint { name, latitude_deg: Some(latitude_deg), longitude_deg: Some(longitude_deg) }
@@ -83,9 +79,9 @@ impl PyPathTrace {
         Ok(write_path(&self.trace, Path::new(path))?)
     }
 
-    fn to_parquet<'py>(&self, py: Python<'py>) -> Fallible<Bound<'py, PyBytes>> {
-        let bytes = path_to_parquet(&self.trace)?;
-        Ok(PyBytes::new(py, &bytes))
+    /// Frames as a table with the columns of a path file.
+    fn frames(&self) -> Fallible<PyTable> {
+        Ok(PyTable(vec![path_frames(&self.trace)?]))
     }
 
     fn header_json(&self) -> Fallible<String> {
@@ -190,18 +186,6 @@ impl PyStaging {
 #[pyfunction(name = "replace_file")]
 pub(crate) fn write_bytes(path: &str, data: &[u8]) -> Fallible<()> {
     Ok(replace_file(Path::new(path), data)?)
-}
-
-/// Column of a Parquet footer: path, number of values, bytes, and whether strings may be prefix-encoded.
-type ColumnSize = (Vec<String>, i64, i64, bool);
-
-/// Parse a Parquet file's footer. Return the columns of its row groups.
-#[pyfunction]
-pub(crate) fn parquet_columns(footer: &[u8]) -> PyResult<Vec<ColumnSize>> {
-    let columns = footer_columns(footer).map_err(PyValueError::new_err)?;
-    let parts =
-        |column: FooterColumn| (column.path, column.values, column.bytes, column.is_prefix_encoded);
-    Ok(columns.into_iter().map(parts).collect())
 }
 
 /// Parse a duration such as "2 min" to seconds; `origin` is its name in error messages.

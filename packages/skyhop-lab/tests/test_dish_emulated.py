@@ -330,7 +330,7 @@ def test_a_terminal_at_a_path_has_its_latency(path: sh.Path, tmp_path: Path) -> 
     # A handover's outage of some ten milliseconds loses the ping at its begin.
     ends = {
         event["t_ns"] // S
-        for events in frames["events"].to_pylist()
+        for events in frames["events"].to_list()
         for event in events
         if event["outage_ns"]
     }
@@ -345,7 +345,7 @@ def test_a_terminal_at_a_path_has_its_latency(path: sh.Path, tmp_path: Path) -> 
 def test_its_map_has_the_serving_satellites_track(path: sh.Path) -> None:
     expected, hidden = set(), set()
     obstacle = Obstacle(0, 180, 90)
-    for second, nodes in enumerate(path.frames["nodes"].to_pylist()):
+    for second, nodes in enumerate(path.frames["nodes"].to_list()):
         positions_m, _ = satellites_at(path.header, second + 0.5)
         place_deg = end_deg(path.header, "from")
         elevation, azimuth = seen_from(*place_deg, positions_m[nodes[1] : nodes[1] + 1])
@@ -394,14 +394,14 @@ def test_a_run_is_what_its_terminal_measured(skyhop: Skyhop, tmp_path: Path) -> 
     run = sh.Run(tmp_path / "run")
     feed = RunFeed(run)
     assert feed.duration_s == 4
-    rows = [row for row in run.link.to_pylist() if row["direction"] == "forward"]
+    rows = [row for row in run.link.to_dicts() if row["direction"] == "forward"]
     for index in range(4):
         second = feed.second(index)
         inside = [row for row in rows if index * S < row["t_ns"] <= (index + 1) * S]
         assert second.uplink_bps == 8 * sum(row["delivered_bytes"] for row in inside)
         assert second.downlink_bps < second.uplink_bps
         probes = [
-            row["rtt_ns"] for row in run.probes.to_pylist() if max(row["t_ns"] - 1, 0) // S == index
+            row["rtt_ns"] for row in run.probes.to_dicts() if max(row["t_ns"] - 1, 0) // S == index
         ]
         back = [rtt_ns for rtt_ns in probes if rtt_ns is not None]
         assert second.latency_ms == pytest.approx(sum(back) / len(back) / 1e6)

@@ -91,7 +91,7 @@ def test_a_decision_log_equals_the_run_of_the_simulator(skyhop: Skyhop, tmp_path
     assert log.observations.shape == (len(log.outputs), 21)
     assert np.abs(log.outputs).max() <= 1.0
     assert log.announced_s()
-    assert max(of["cwnd_packets"]) >= max(run.flows["cwnd_packets"].to_pylist()) * 0.9
+    assert max(of["cwnd_packets"]) >= max(run.flows["cwnd_packets"].to_list()) * 0.9
 
     figure = tmp_path / "look.png"
     done = skyhop("policy", "look", "skyhop-leo", "announced-handovers", "-o", str(figure),

@@ -132,7 +132,7 @@ def test_a_run_becomes_a_frame_with_the_satellites_of_its_path(run_of_path: skyh
     assert frame["rx_bps"].mean() == pytest.approx(goodput_bps, rel=0.02)
     path = run_of_path.path
     assert path is not None
-    first = path.frames["nodes"].to_pylist()[0][1]
+    first = path.frames["nodes"].to_list()[0][1]
     serving = {round(el, 6) for el in frame["serving_el"].drop_nulls()[:5]}
     nearest = [frame[f"sat_{k}_dist"].to_list() for k in (1, 2)]
     assert all(a < b for a, b in zip(*nearest, strict=True) if b is not None)

@@ -137,10 +137,10 @@ def seconds_before(text: str, line: str) -> float:
 def assert_of_path(telemetry: Path, path: Path) -> None:
     """Check that satellites and handovers in telemetry are those of the link's path."""
     frames = sh.read_path(path).frames
-    times_ns, nodes = frames["t_ns"].to_pylist(), frames["nodes"].to_pylist()
+    times_ns, nodes = frames["t_ns"].to_list(), frames["nodes"].to_list()
     changes_ns = {
         event["t_ns"]
-        for events in frames["events"].to_pylist()
+        for events in frames["events"].to_list()
         for event in events
         if event["kind"] == "end" and event["hop"] == 0
     }

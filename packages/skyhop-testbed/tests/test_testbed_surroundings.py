@@ -248,7 +248,7 @@ def handovers_s(file: Path) -> list[float]:
     """Return the times in s at which the path's own serving satellite changes."""
     found = [
         event["t_ns"] / S
-        for events in sh.read_path(file).frames["events"].to_pylist()
+        for events in sh.read_path(file).frames["events"].to_list()
         for event in events
         if event["kind"] == "end" and event["hop"] == 0
     ]
@@ -262,7 +262,7 @@ def of_path(file: Path, begin_s: int, from_s: int, seconds: int) -> list[sky.Row
 
 
 def test_an_emulated_site_knows_its_links_satellite(site_path: Path) -> None:
-    frames = sh.read_path(site_path).frames.to_pylist()
+    frames = sh.read_path(site_path).frames.to_dicts()
     rows, changes_s = of_path(site_path, 1000, 1000, 600), handovers_s(site_path)
     for second, (row, frame) in enumerate(zip(rows, frames, strict=True)):
         assert frame["t_ns"] == second * S

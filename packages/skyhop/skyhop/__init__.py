@@ -5,7 +5,7 @@
     trace = skyhop.path("San Diego", "New York", duration="10 min")
     trace.plot()
     run = skyhop.sim("handover")
-    run.flows  # a pyarrow table
+    run.flows  # a polars frame
     skyhop.sweep("handover", {"flow.0.cc": ["cubic", "bbr"]}, repeat=3)  # a polars frame
 
 Names are imported at their first use, so that importing the package is fast.

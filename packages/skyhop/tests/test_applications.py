@@ -51,8 +51,8 @@ def simulated(directory: Path, flow: str, duration: int = 10, **sets: str) -> sh
 def page(directory: Path, keys: str, **sets: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Simulate a flow that loads one page; return the page's row and its objects."""
     run = simulated(directory, f"app = {{ kind = 'page', pages = 1, {keys} }}", **sets)
-    (row,) = run.apps["pages"].to_pylist()
-    return row, run.apps["objects"].to_pylist()
+    (row,) = run.apps["pages"].to_dicts()
+    return row, run.apps["objects"].to_dicts()
 
 
 # --- pages ---
@@ -61,7 +61,7 @@ def page(directory: Path, keys: str, **sets: str) -> tuple[dict[str, Any], list[
 def test_a_page_of_one_document_takes_as_long_as_a_request(tmp_path: Path) -> None:
     row, objects = page(tmp_path, "document = '80 kB', objects = 0, handshakes = 0")
     app = "app = { kind = 'request-response', response = '80 kB', requests = 1 }"
-    (request,) = simulated(tmp_path, app).apps["requests"].to_pylist()
+    (request,) = simulated(tmp_path, app).apps["requests"].to_dicts()
     for key in (
         "t_ns",
         "sent_bytes",
@@ -116,11 +116,11 @@ def test_many_requests_on_one_connection_take_a_round_trip_together(tmp_path: Pa
 def test_pages_follow_each_other_after_a_think_time(tmp_path: Path) -> None:
     app = "app = { kind = 'page', document = '1 kB', objects = 7, size = '9 kB', think = '1 s' }"
     run = simulated(tmp_path, app)
-    rows = run.apps["pages"].to_pylist()
+    rows = run.apps["pages"].to_dicts()
     assert [row["seq"] for row in rows] == list(range(len(rows)))
     for before, after in itertools.pairwise(rows):
         assert after["t_ns"] == before["t_ns"] + before["latency_ns"] + 1000 * MS
-    connections = {(one["page"], one["connection"]) for one in run.apps["objects"].to_pylist()}
+    connections = {(one["page"], one["connection"]) for one in run.apps["objects"].to_dicts()}
     assert all(connection // 6 == page for page, connection in connections)
     (summary,) = run.summary["apps"]
     assert (summary["kind"], summary["completed"], summary["failed"]) == ("page", len(rows), 0)
@@ -129,7 +129,7 @@ def test_pages_follow_each_other_after_a_think_time(tmp_path: Path) -> None:
 def test_a_page_in_an_outage_fails_and_the_next_one_loads(tmp_path: Path) -> None:
     app = "app = { kind = 'page', objects = 5, size = '500 kB', timeout = '1 s', think = '100 ms' }"
     change = "\n[[change]]\nat = '3 s'\noutage = '2 s'\n"
-    rows = simulated(tmp_path, app + change).apps["pages"].to_pylist()
+    rows = simulated(tmp_path, app + change).apps["pages"].to_dicts()
     failed = [row for row in rows if row["latency_ns"] is None]
     assert failed
     assert all(1.9e9 < row["t_ns"] < 5e9 for row in failed)
@@ -144,7 +144,7 @@ def test_random_sizes_have_the_published_means(tmp_path: Path) -> None:
     pages, rows = run.apps["pages"], run.apps["objects"]
     sizes = rows["answered_bytes"].to_numpy()
     documents = np.unique(rows["page"].to_numpy(), return_index=True)[1]
-    assert pages.num_rows == 400
+    assert pages.height == 400
     # Pries et al.: 31.9 objects, a document of 31.6 kB; exp(9.17979 + 1.24646^2 / 2) = 21.1 kB.
     assert np.mean(pages["objects"].to_numpy()) == pytest.approx(32, rel=0.15)
     assert np.mean(sizes[documents]) == pytest.approx(31_561, rel=0.2)
@@ -220,7 +220,7 @@ def opinion(delay_ms: float, lost: float, ie: float = 0.0, bpl: float = 25.1) ->
 
 
 def calls(run: sh.Run, direction: str) -> list[dict[str, Any]]:
-    return [row for row in run.apps["calls"].to_pylist() if row["direction"] == direction]
+    return [row for row in run.apps["calls"].to_dicts() if row["direction"] == direction]
 
 
 def test_a_call_over_a_clean_path_has_the_computed_mos(tmp_path: Path) -> None:
@@ -243,7 +243,7 @@ def test_a_call_over_a_clean_path_has_the_computed_mos(tmp_path: Path) -> None:
             assert heard_ms == pytest.approx(ONE_WAY_MS + on_wire_ms + 20 + 60, abs=0.01)
             assert row["mos"] == pytest.approx(opinion(heard_ms, 0), abs=1e-9)
     # An audio frame that coincides with a video frame is sent first, so it never waits.
-    assert all(row["jitter_ns"] < 10_000 for row in run.apps["calls"].to_pylist())
+    assert all(row["jitter_ns"] < 10_000 for row in run.apps["calls"].to_dicts())
     (summary,) = run.summary["apps"]
     assert summary["mos_mean"] == pytest.approx(opinion(105.02, 0), abs=0.001)
     assert summary["mos_forward"] == pytest.approx(summary["mos_back"])
@@ -345,10 +345,10 @@ def test_live_and_simulated_pages_and_calls_agree(tmp_path: Path) -> None:
     file = scenario(tmp_path, flow, 6)
     simulated_run = sh.sim(file, tmp_path / "sim")
     runs = [simulated_run, sh.live(file, tmp_path / "live")]
-    sim, live = ([row["latency_ns"] for row in run.apps["pages"].to_pylist()] for run in runs)
+    sim, live = ([row["latency_ns"] for row in run.apps["pages"].to_dicts()] for run in runs)
     assert len(sim) == len(live) == 4
     assert np.median(live) == pytest.approx(np.median(sim), rel=0.15)
-    in_sim, in_live = (run.apps["objects"].to_pylist() for run in runs)
+    in_sim, in_live = (run.apps["objects"].to_dicts() for run in runs)
     keys = ("page", "connection", "answered_bytes")
     assert sorted(tuple(one[k] for k in keys) for one in in_sim) == sorted(
         tuple(one[k] for k in keys) for one in in_live

@@ -50,7 +50,7 @@ def gunzipped(file: Path) -> str:
 @pytest.mark.parametrize(("name", "satellites"), SHIPPED.items())
 def test_shipped_constellations_have_their_satellites(name: str, satellites: int) -> None:
     constellation = sh.constellation(name)
-    assert constellation.satellites.num_rows == satellites
+    assert constellation.satellites.height == satellites
     radius_m = np.linalg.norm(constellation.positions(constellation.epoch), axis=1)
     assert radius_m.min() > 6.87e6
     assert radius_m.max() < 4.22e7
@@ -74,7 +74,7 @@ def test_real_satellites_are_where_skyfield_says() -> None:
     """Check 200 satellites, each a day after its epoch, in the frame of SGP4."""
     file = reference(STARLINK)
     ours = sh.constellation(str(file))
-    numbers = ours.satellites["catalogue_number"].to_pylist()
+    numbers = ours.satellites["catalogue_number"].to_list()
     timescale = api.load.timescale(builtin=True)
     lines = gunzipped(file).splitlines()
     worst_m = 0.0
@@ -125,14 +125,14 @@ def test_a_path_over_real_satellites_says_what_it_used(skyhop: Skyhop, tmp_path:
 def test_satellites_are_chosen_by_name_shell_and_plane() -> None:
     file = str(reference(STARLINK))
     named = sh.constellation(file, satellites="name=STARLINK-10*")
-    assert all(name.startswith("STARLINK-10") for name in named.satellites["name"].to_pylist())
-    everything = sh.constellation(file).satellites.to_pylist()
+    assert all(name.startswith("STARLINK-10") for name in named.satellites["name"].to_list())
+    everything = sh.constellation(file).satellites.to_dicts()
     plane = [row for row in everything if (row["shell"], row["plane"]) == (1, 3)]
     chosen = sh.constellation(file, satellites="shell=1; plane=3").satellites
-    assert set(chosen["name"].to_pylist()) == {row["name"] for row in plane}
+    assert set(chosen["name"].to_list()) == {row["name"] for row in plane}
     assert sorted(row["slot"] for row in plane) == list(range(len(plane)))
     shell = sh.constellation("starlink-gen1", satellites="shell=2")
-    assert shell.satellites.num_rows == 720
+    assert shell.satellites.height == 720
 
 
 def test_a_start_far_from_the_epochs_is_refused_with_a_better_one(
@@ -178,7 +178,7 @@ def test_an_address_is_downloaded_once(server: tuple[str, list[str]]) -> None:
     address, asked = server
     for _ in range(2):
         constellation = sh.constellation(f"{address}/stations.tle")
-        assert constellation.satellites["catalogue_number"].to_pylist() == [25544]
+        assert constellation.satellites["catalogue_number"].to_list() == [25544]
     assert asked == ["/stations.tle"]
 
 
@@ -228,11 +228,9 @@ def test_an_address_that_answers_with_something_else_is_an_error(
 )
 def test_relays_of_one_satellite(keys: dict[str, str], hops: int) -> None:
     trace = sh.path("Seattle", "Dallas", duration="30 s", **keys)
-    assert {len(delays) for delays in trace.frames["hop_delay_ns"].to_pylist()} == {hops}
+    assert {len(delays) for delays in trace.frames["hop_delay_ns"].to_list()} == {hops}
     segments = trace.segments
-    for row, delay_ns in zip(
-        segments.to_pylist(), trace.frames["delay_ns"].to_pylist(), strict=True
-    ):
+    for row, delay_ns in zip(segments.to_dicts(), trace.frames["delay_ns"].to_list(), strict=True):
         assert sum(value for key, value in row.items() if key != "t_ns") == delay_ns
         assert (row["fibre_ns"] > 0) == (keys["relay"] == "access")
         assert row["isl_ns"] == 0
@@ -250,7 +248,7 @@ def test_policies_on_a_grid_follow_another_grid(policy: str) -> None:
         grid_period="20 s",
         grid_offset="5 s",
     )
-    events = [event for frame in trace.frames["events"].to_pylist() for event in frame]
+    events = [event for frame in trace.frames["events"].to_list() for event in frame]
     ends = [event for event in events if event["kind"] == "end"]
     assert sum(event["t_ns"] // 10**9 % 20 == 5 for event in ends) >= len(ends) / 2
     assert all(30e6 <= event["outage_ns"] <= 100e6 for event in ends)
@@ -281,7 +279,7 @@ def test_all_pairs_are_read_back_as_arrays(tmp_path: Path) -> None:
     alone = sh.path("Seattle", "New York", relay="isl", handover="immediate", duration="300 s")
     assert np.abs(pairs.delays_ns[:, 0] - alone.frames["delay_ns"].to_numpy()).max() < 30
     routes = pairs.routes("New York", "Seattle")
-    assert routes[0][1] == alone.frames["nodes"][0].as_py()[-2:0:-1]
+    assert routes[0][1] == alone.frames["nodes"][0].to_list()[-2:0:-1]
     assert [since for since, _ in pairs.routes(0, 3)] == []
     assert (pairs.delays_ns[:, 2] == 0).all()
     again = sh.read_all_pairs(file)

@@ -183,8 +183,8 @@ def test_path_files(tmp_path: Path) -> None:
     def read(content: bytes) -> None:
         file.write_bytes(content)
         path = sh.read_path(file)
-        assert path.frames.num_rows > 0
-        assert path.segments.num_rows == path.frames.num_rows
+        assert path.frames.height > 0
+        assert path.segments.height == path.frames.height
 
     Trial("path file in python", [computed], is_text=False, usual=30).run(read)
 

@@ -171,10 +171,10 @@ def whole_run(directory: Path) -> None:
     with contextlib.suppress(InputError):
         run = sh.read_run(directory)
         summary, info = run.summary, run.info
-        assert run.flows.num_rows == round(100 * summary["virtual_s"]), info
-        assert run.link.num_rows
-        assert run.probes.num_rows
-        assert run.path.frames.num_rows
+        assert run.flows.height == round(100 * summary["virtual_s"]), info
+        assert run.link.height
+        assert run.probes.height
+        assert run.path.frames.height
 
 
 def test_sim(place: Path) -> None:
@@ -215,7 +215,7 @@ def test_path(place: Path) -> None:
 
     def check() -> None:
         file = place / "path.parquet"
-        assert not file.exists() or sh.read_path(file).frames.num_rows
+        assert not file.exists() or sh.read_path(file).frames.height
         picture = place / "path.png"
         assert not picture.exists() or b"IEND" in picture.read_bytes()[-12:]
 

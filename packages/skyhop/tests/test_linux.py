@@ -623,7 +623,7 @@ def test_a_run_is_the_same_to_the_last_bit(skyhop: Skyhop, scenario: Path) -> No
     for table in ("flows", "link", "events"):
         assert getattr(one, table).equals(getattr(two, table))
     # A longer run has the same beginning.
-    flows, longer = (run.flows.to_pylist() for run in (one, long))
+    flows, longer = (run.flows.to_dicts() for run in (one, long))
     before = [row for row in longer if row["t_ns"] < 3e9]
     assert [row for row in flows if row["t_ns"] < 3e9] == before
     assert one.summary["flows"][0]["goodput_bps"] > 0.85 * 20e6

@@ -318,7 +318,7 @@ def test_our_reno_equals_the_kernels_own(kernel: Kernel) -> None:
         run({**SCENARIO, "flow": [{"cc": cc}]}, kernel=kernel.name, observer=QUIET)
         for cc in ("reno", "skyhop:reno")
     )
-    windows = [done.flows["cwnd_packets"].to_pylist() for done in (of_kernel, ours)]
+    windows = [done.flows["cwnd_packets"].to_list() for done in (of_kernel, ours)]
     # A sample may be some microseconds earlier, before the window grows.
     assert all(abs(one - other) <= 1 for one, other in zip(*windows, strict=True))
     flows = [done.summary["flows"][0] for done in (of_kernel, ours)]
@@ -350,9 +350,7 @@ def test_flows_have_own_parameters_get_announcements_and_report_phases(
 def phases(done: Run) -> list[tuple[int, str, float]]:
     """Return flow, kind and length in ms of each phase, sorted."""
     named = [
-        event
-        for event in done.events.to_pylist()
-        if event["kind"] in ("hold", "drain", "probe-rtt")
+        event for event in done.events.to_dicts() if event["kind"] in ("hold", "drain", "probe-rtt")
     ]
     return sorted((event["flow"], event["kind"], event["length_ns"] / 1e6) for event in named)
 

@@ -80,9 +80,9 @@ def test_a_run_has_the_documented_files_and_fields(
     assert run.info["scenario"]["link"]["queue"] == "1 BDP"
     assert run.info["kernel"]
     assert run.info["device"] in ("tun", "packet")
-    assert set(run.flows["flow"].to_pylist()) == {0}
-    assert set(run.link["direction"].to_pylist()) == {"forward", "back"}
-    assert run.probes.num_rows == probe["sent"]
+    assert set(run.flows["flow"].to_list()) == {0}
+    assert set(run.link["direction"].to_list()) == {"forward", "back"}
+    assert run.probes.height == probe["sent"]
 
 
 @pytest.mark.soak
@@ -155,7 +155,7 @@ def test_python_runs_a_dictionary_and_keeps_nothing() -> None:
     run = sh.live(scenario)
     directory = run.directory
     assert run.summary["flows"][0]["goodput_bps"] > 0
-    assert run.flows.num_rows > 0
+    assert run.flows.height > 0
     del run
     assert not directory.exists()
 
@@ -247,7 +247,7 @@ def test_a_programs_own_connections_are_reported(
     carried = answer["goodput_bps"] * (answer["stop_s"] - answer["start_s"]) / 8
     assert carried == pytest.approx(1e6, rel=0.01)
     assert answer["sent_packets"] > 600
-    assert set(run.flows["flow"].to_pylist()) <= {request["id"], answer["id"]}
+    assert set(run.flows["flow"].to_list()) <= {request["id"], answer["id"]}
     assert run.info["printed"]["client"] == "got 1000000\n"
     assert "a client connected" in run.info["printed"]["server"]
     assert run.info["program_status"] == 0
@@ -420,7 +420,7 @@ def test_an_interrupted_run_keeps_what_it_measured(
     assert not alive(everyone)
     run = sh.read_run(tmp_path / "run")
     assert 0.5 < run.summary["virtual_s"] < 55
-    assert run.flows.num_rows > 5
+    assert run.flows.height > 5
 
 
 @pytest.mark.soak

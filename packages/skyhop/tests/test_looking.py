@@ -63,7 +63,7 @@ def test_statistics_of_a_computed_path(skyhop: Skyhop, file: str, path: sh.Path)
     assert done.returncode == 0, done.stderr
     figures = json.loads(done.stdout)
     assert figures["from"] == "San Diego, US"
-    events = [event for row in path.frames["events"].to_pylist() for event in row]
+    events = [event for row in path.frames["events"].to_list() for event in row]
     ends = [event for event in events if event["kind"] == "end"]
     assert figures["handovers_per_hour"]["end"] == pytest.approx(12 * len(ends))
     # A simultaneous handover of both ends is one interruption.
@@ -97,7 +97,7 @@ def test_a_moment_has_the_distances_of_its_hops(path: sh.Path) -> None:
     for at_s in (0, 100, 299):
         moment = moment_of(path, at_s)
         lengths_m = np.linalg.norm(np.diff(moment.route_m, axis=0), axis=1)
-        delays_ns = path.frames["hop_delay_ns"][at_s].as_py()
+        delays_ns = path.frames["hop_delay_ns"][at_s].to_list()
         assert lengths_m / 299_792_458 * 1e9 == pytest.approx(delays_ns, abs=5)
     user_deg = (path.header["from"]["latitude_deg"], path.header["from"]["longitude_deg"])
     elevation_deg, _ = seen_from(*user_deg, moment.satellites_m)
@@ -228,7 +228,7 @@ def test_the_globe_has_every_node_and_link(skyhop: Skyhop, file: str, path: sh.P
     document, *packets = json.loads((tmp_path / "x.czml").read_text("utf-8"))
     assert document["id"] == "document"
     assert document["version"] == "1.0"
-    rows = path.frames["nodes"].to_pylist()
+    rows = path.frames["nodes"].to_list()
     points = {packet["id"] for packet in packets if "point" in packet}
     assert points == {named(node) for row in rows for node in row}
     for packet in packets:

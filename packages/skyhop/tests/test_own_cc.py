@@ -311,7 +311,7 @@ def test_python_paces_and_draws_random_numbers_that_repeat(tmp_path: Path) -> No
     first, again = sh.sim(scenario(str(file))), sh.sim(scenario(str(file)))
     assert first.flows.equals(again.flows)
     assert 4e6 < goodput(first) < 6e6
-    rates = {r for r in first.flows["pacing_rate_bps"].to_pylist()[2:] if r is not None}
+    rates = {r for r in first.flows["pacing_rate_bps"].to_list()[2:] if r is not None}
     assert len(rates) > 10
     assert all(4e6 <= rate <= 6e6 for rate in rates)
 

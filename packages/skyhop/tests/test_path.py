@@ -63,7 +63,7 @@ def test_python_gives_the_same_path() -> None:
         }
     )
     assert once.frames.equals(again.frames)
-    assert once.frames.num_rows == 30
+    assert once.frames.height == 30
 
 
 def test_a_written_path_reads_back(tmp_path: Path) -> None:
@@ -134,10 +134,10 @@ def test_a_script_that_ends_with_a_table_ends_well(tmp_path: Path, times: int) -
     script.write_text(
         "import skyhop\n"
         'path = skyhop.path("San Diego", "New York", relay="bent-pipe", duration="30 s")\n'
-        "assert path.frames.num_rows == 30\n"
+        "assert path.frames.height == 30\n"
         'scenario = {"path": {"kind": "fixed", "rtt": "20 ms"}, "flow": [{}]}\n'
         'run = skyhop.sim({**scenario, "run": {"duration": "1 s"}})\n'
-        "assert run.flows.num_rows > 0\n"
+        "assert run.flows.height > 0\n"
     )
     # Whether threads of a library disturb the exit depends on timing.
     for _ in range(times):

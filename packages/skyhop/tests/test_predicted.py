@@ -40,7 +40,7 @@ def film(predicted: Any, **others: Any) -> dict[str, Any]:
 
 def believed_mbps(run: skyhop.Run) -> list[tuple[float, float]]:
     """Return for each chunk its request's time (s) and the rate believed then (Mbit/s)."""
-    rows = run.apps["chunks"].to_pylist()
+    rows = run.apps["chunks"].to_dicts()
     return [
         (row["asked_ns"] / 1e9, row["predicted_bps"] / 1e6)
         for row in rows

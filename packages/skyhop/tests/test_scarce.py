@@ -212,11 +212,11 @@ def whole_or_none(place: Path) -> None:
     """Check that existing output can be read."""
     for summary in place.glob("out*/**/summary.json"):
         run = sh.read_run(summary.parent)
-        assert run.flows.num_rows == round(10 * run.summary["virtual_s"])
+        assert run.flows.height == round(10 * run.summary["virtual_s"])
     for page in place.glob("*.html"):
         assert page.read_text("utf-8").rstrip().endswith("</html>")
     for path in place.glob("*.parquet"):
-        assert sh.read_path(path).frames.num_rows
+        assert sh.read_path(path).frames.height
 
 
 @pytest.mark.parametrize("name", ["sim", "sim --repeat", "path", "report", "study run"])

@@ -28,7 +28,7 @@ def test_a_run_has_the_files_of_a_live_one(skyhop: Skyhop, tmp_path: Path) -> No
     assert summary["probes"][0]["lost"] > 0, "the outages take some"
     run = sh.read_run(tmp_path / "run")
     assert run.info["scenario"]["run"]["duration"] == "45 s"
-    assert run.flows.num_rows == 450
+    assert run.flows.height == 450
     assert skyhop("report", "run", "-o", "report.html").returncode == 0
 
 
@@ -38,7 +38,7 @@ def test_announcements_and_holds_are_recorded_and_drawn(skyhop: Skyhop, tmp_path
     arguments = [part for key, value in sets.items() for part in ("--set", f"{key}={value}")]
     done = skyhop("sim", SCENARIO, "-o", "run", *arguments)
     assert done.returncode == 0, done.stderr
-    rows = sh.read_run(tmp_path / "run").events.to_pylist()
+    rows = sh.read_run(tmp_path / "run").events.to_dicts()
     said = [(row["t_ns"], row["at_ns"]) for row in rows if row["kind"] == "announcement"]
     assert said == [(14_500_000_000, 15_000_000_000), (29_500_000_000, 30_000_000_000)]
     holds = [row for row in rows if row["kind"] == "hold"]
@@ -58,7 +58,7 @@ def test_marks_are_counted_per_flow_and_link_and_drawn(skyhop: Skyhop, tmp_path:
     assert silent["retransmits"] >= 5
     assert run.summary["link"]["marks"] == speaks["marks"]
     for table in (run.flows, run.link):
-        assert sum(table["marks"].to_pylist()) == speaks["marks"]
+        assert sum(table["marks"].to_list()) == speaks["marks"]
     rows = summary_rows([tmp_path / "run"])
     assert [row["marks"] for row in rows] == [speaks["marks"], 0]
     assert skyhop("report", "run", "-o", "report.html").returncode == 0

@@ -142,11 +142,11 @@ import skyhop
 
 before = len(os.listdir("/proc/self/task"))
 run = skyhop.sim("short.toml", output="run")
-assert run.flows.num_rows
+assert run.flows.height
 trace = skyhop.path("Madrid", "Paris", duration="2 s")
-assert trace.frames.num_rows
+assert trace.frames.height
 trace.write("path.parquet")
-assert skyhop.read_path("path.parquet").frames.num_rows
+assert skyhop.read_path("path.parquet").frames.height
 skyhop.all_pairs(["Madrid", "Paris"], "pairs.parquet", duration="2 s")
 assert skyhop.read_all_pairs("pairs.parquet")
 print(len(os.listdir("/proc/self/task")) - before)

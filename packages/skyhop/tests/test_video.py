@@ -110,7 +110,7 @@ def test_a_film_over_tcp_is_in_tables_and_figures(skyhop: Skyhop, tmp_path: Path
     assert done.returncode == 0, done.stderr
     run = skyhop_run(tmp_path)
     app = run.summary["apps"][0]
-    chunks = pl.DataFrame(pl.from_arrow(run.apps["chunks"]))
+    chunks = run.apps["chunks"]
     whole = chunks.drop_nulls("arrived_ns")
     assert whole["bitrate_bps"].mean() == pytest.approx(app["mean_bitrate_bps"], abs=1)
     assert whole["stall_ns"].sum() == app["stall_ns"]
@@ -364,7 +364,7 @@ def test_a_film_in_a_browser_over_a_live_run(skyhop: Skyhop, tmp_path: Path) -> 
     run = skyhop_run(tmp_path)
     (app,) = run.summary["apps"]
     assert (app["kind"], app["completed"]) == ("dash", 8)
-    chunks = pl.DataFrame(pl.from_arrow(run.apps["chunks"]))
+    chunks = run.apps["chunks"]
     assert chunks["chunk"].to_list() == list(range(8))
     assert set(chunks["bitrate_bps"].to_list()) <= {200_000, 400_000, 800_000}
     assert chunks["bitrate_bps"][-1] == 800_000, "20 Mbit/s carry the highest track"

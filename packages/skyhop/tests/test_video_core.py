@@ -178,7 +178,7 @@ VIDEO = {
 def test_a_film_over_simulated_tcp_is_played_as_over_the_rate_of_its_payload() -> None:
     run = skyhop.sim(VIDEO)
     table = run.apps["chunks"]
-    assert set(WHOLE) - {"session"} < set(table.column_names)
+    assert set(WHOLE) - {"session"} < set(table.columns)
     chunks = {name: np.asarray(table[name]) for name in WHOLE if name != "session"}
     assert chunks["chunk"].tolist() == list(range(48))
     assert chunks["asked_ns"][0] == 0

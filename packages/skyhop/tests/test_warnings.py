@@ -74,9 +74,9 @@ def test_a_path_repeats_itself(tmp_path: Path) -> None:
     run = sh.sim({"path": path, "flow": [{"cc": "cubic"}], "run": {"duration": "5 s"}})
     copied = sh.read_path(run.directory / "path.parquet")
     assert copied.header["duration_ns"] == 5 * 10**9
-    assert copied.frames["t_ns"].to_pylist() == [k * 10**9 for k in range(5)]
-    delays = copied.frames["delay_ns"].to_pylist()
-    assert delays[:2] == once.frames["delay_ns"].to_pylist()[:2]
+    assert copied.frames["t_ns"].to_list() == [k * 10**9 for k in range(5)]
+    delays = copied.frames["delay_ns"].to_list()
+    assert delays[:2] == once.frames["delay_ns"].to_list()[:2]
     assert delays == [delays[k % 2] for k in range(5)]
     assert run.info["scenario"]["path"]["loop"]
 

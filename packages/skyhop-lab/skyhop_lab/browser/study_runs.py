@@ -119,7 +119,6 @@ class _BrowserKind(TableKind[BrowserRun]):
     def row(
         self, config: BrowserRun, seed: int, _study_dir: Path
     ) -> tuple[dict[str, Any], list[str]]:
-        import polars as pl
 
         from skyhop.engines import Observer
         from skyhop_lab.browser.watching import WatchOptions, watch
@@ -137,7 +136,7 @@ class _BrowserKind(TableKind[BrowserRun]):
         film = _core.Film.read(config.film, table.top)
         if app["completed"] < (expected := min(film.chunks, table.chunks or film.chunks)):
             raise RunError(f"the film ended after {app['completed']} of {expected} chunks")
-        chunks = pl.DataFrame(pl.from_arrow(run.apps["chunks"]))
+        chunks = run.apps["chunks"]
         tracks, stalls = (chunks[name].to_list() for name in ("track", "stall_ns"))
         row = {
             **{info.column: app[info.column] for info in SESSION_METRICS if info.column in app},

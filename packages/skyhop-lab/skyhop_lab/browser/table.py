@@ -75,16 +75,13 @@ def add_film(
     Raises:
         RunError: the files cannot be written.
     """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
+    import polars as pl
 
     flow = _busiest_flow(run)
-    types = {
-        name: pa.int32() if name in _SMALL else pa.int64() for name in _core.RUN_COLUMNS[_TABLE]
-    }
+    types = {name: pl.Int32 if name in _SMALL else pl.Int64 for name in _core.RUN_COLUMNS[_TABLE]}
     whole = [{**_application_columns(row, flow), **row} for row in rows]
     content = io.BytesIO()
-    pq.write_table(pa.Table.from_pylist(whole, pa.schema(list(types.items()))), content)
+    pl.DataFrame(whole, types).write_parquet(content)
     tracks, stalls = [row["track"] for row in rows], [row["stall_ns"] for row in rows]
     app = {
         "id": flow,

@@ -69,7 +69,7 @@ class PathFeed:
         self._begins_ns = [frame.t_ns for frame in self._frames]
         self._outages = [
             (event["t_ns"], event["t_ns"] + event["outage_ns"])
-            for events in path.frames["events"].to_pylist()
+            for events in path.frames["events"].to_list()
             for event in events
             if event["outage_ns"]
         ]
@@ -152,8 +152,8 @@ class PathFeed:
 
 
 def _frames(path: Path) -> Iterator[_Frame]:
-    columns = (path.frames[name].to_pylist() for name in ("t_ns", "delay_ns", "delay_back_ns"))
-    rest = (path.frames[name].to_pylist() for name in ("loss", "nodes"))
+    columns = (path.frames[name].to_list() for name in ("t_ns", "delay_ns", "delay_back_ns"))
+    rest = (path.frames[name].to_list() for name in ("loss", "nodes"))
     for t_ns, there_ns, back_ns, loss, nodes in zip(*columns, *rest, strict=True):
         known = there_ns is not None and back_ns is not None
         yield _Frame(

@@ -15,7 +15,7 @@ from skyhop_testbed.dish.device_pb2 import DishOutage
 from skyhop_testbed.dish.gps import SECOND_NS
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    import polars as pl
 
     from skyhop.data.arrays import FloatArray
     from skyhop.data.runs import Run
@@ -44,7 +44,7 @@ class RunFeed:
             raise InputError(f'{run.directory}: has no full second of the link "path"')
         self._down_bps = self._delivered_bps(_rows(link, "direction", "back"))
         self._up_bps = self._delivered_bps(_rows(link, "direction", "forward"))
-        if run.probes.num_rows:
+        if run.probes.height:
             self._rtt_ms, self._loss = self._probes_rtt_and_loss(run.probes)
         else:
             self._rtt_ms, self._loss = self._flows_rtt_ms(run.flows), self._link_loss(link)
@@ -69,37 +69,41 @@ class RunFeed:
             interruptions=(whole,) if silent else (),
         )
 
-    def _delivered_bps(self, link: pa.Table) -> FloatArray:
+    def _delivered_bps(self, link: pl.DataFrame) -> FloatArray:
         return 8 * self._summed(link, link["delivered_bytes"].to_numpy())
 
-    def _probes_rtt_and_loss(self, probes: pa.Table) -> tuple[FloatArray, FloatArray]:
+    def _probes_rtt_and_loss(self, probes: pl.DataFrame) -> tuple[FloatArray, FloatArray]:
         import numpy as np
 
-        rtt_ms = probes["rtt_ns"].to_numpy(zero_copy_only=False).astype(float) / 1e6
+        rtt_ms = probes["rtt_ns"].cast(float).to_numpy() / 1e6
         back = ~np.isnan(rtt_ms)
-        sent, answered = self._summed(probes, np.ones(len(back))), self._summed(probes, back)
+        sent, answered = (
+            self._summed(probes, np.ones(len(back))),
+            self._summed(probes, back.astype(float)),
+        )
         total_ms = self._summed(probes, np.where(back, rtt_ms, 0.0))
         return _divided(total_ms, answered), 1 - _divided(answered, sent)
 
-    def _flows_rtt_ms(self, flows: pa.Table) -> FloatArray:
+    def _flows_rtt_ms(self, flows: pl.DataFrame) -> FloatArray:
         import numpy as np
 
-        rtt_ms = flows["srtt_us"].to_numpy(zero_copy_only=False).astype(float) / 1e3
+        rtt_ms = flows["srtt_us"].cast(float).to_numpy() / 1e3
         known = ~np.isnan(rtt_ms) & (rtt_ms > 0)
         total_ms = self._summed(flows, np.where(known, rtt_ms, 0.0))
-        return _divided(total_ms, self._summed(flows, known))
+        return _divided(total_ms, self._summed(flows, known.astype(float)))
 
-    def _link_loss(self, link: pa.Table) -> FloatArray:
+    def _link_loss(self, link: pl.DataFrame) -> FloatArray:
         import numpy as np
+        import polars as pl
 
-        names = [name for name in link.schema.names if name.startswith("drops_")]
-        dropped = sum(link[name].to_numpy().astype(float) for name in names)
+        names = [name for name in link.columns if name.startswith("drops_")]
+        dropped = link.select(pl.sum_horizontal(names).cast(float)).to_series().to_numpy()
         packets = link["delivered_bytes"].to_numpy() / _PACKET_BYTES
         lost = self._summed(link, dropped)
         share = _divided(lost, lost + self._summed(link, packets))
         return np.nan_to_num(share)
 
-    def _summed(self, table: pa.Table, values: FloatArray) -> FloatArray:
+    def _summed(self, table: pl.DataFrame, values: FloatArray) -> FloatArray:
         """Return the sum of values in each second; a row at the end of a second belongs to it."""
         import numpy as np
 
@@ -110,10 +114,10 @@ class RunFeed:
         return summed.astype(np.float64)
 
 
-def _rows(table: pa.Table, column: str, value: str) -> pa.Table:
-    import pyarrow.compute as pc
+def _rows(table: pl.DataFrame, column: str, value: str) -> pl.DataFrame:
+    import polars as pl
 
-    return table.filter(pc.equal(table[column], value))
+    return table.filter(pl.col(column) == value)
 
 
 def _divided(total: FloatArray, count: FloatArray) -> FloatArray:

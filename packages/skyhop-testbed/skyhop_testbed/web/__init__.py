@@ -10,7 +10,7 @@ and changes states; this package sends it requests and shows the results.
     rendering     templates and the formats of times, sizes and rates
     pages/        page handlers, one module per subject
     queries       read-only database queries that only pages need
-    recent        newest telemetry, read without pyarrow and polars
+    recent        newest telemetry, read without polars
     drawings      cache of figures and reports, which `figure` makes in subprocesses
     plots, map    inline SVG charts and the map
 """

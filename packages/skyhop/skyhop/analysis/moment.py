@@ -64,7 +64,7 @@ def moment_of(path: Path, at_s: float, *, gateways: str = GATEWAYS) -> Moment:
     satellites_m, minimum_elevation_deg = satellites_at(header, at_s)
     begins_s = path.frames["t_ns"].to_numpy() / 1e9
     frame = int(np.searchsorted(begins_s, at_s, side="right")) - 1
-    nodes: list[int] = path.frames["nodes"][frame].as_py()
+    nodes: list[int] = path.frames["nodes"][frame].to_list()
     places = [name_and_position(node, header, satellites_m, gateways) for node in nodes]
     return Moment(
         constellation=PurePath(header["constellation"]).name,

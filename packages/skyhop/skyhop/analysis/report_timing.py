@@ -129,7 +129,7 @@ def report_timing(
     epochs = [np.array(one.element_epochs_ns) for one in (before, after)]
     gaps_h = (epochs[1][newer] - epochs[0][older]) / _HOUR_NS
     moment_ns = datetime.fromisoformat(moment).timestamp() * 1e9
-    numbers = np.array(after.satellites["catalogue_number"].to_pylist())[newer]
+    numbers = np.array(after.satellites["catalogue_number"].to_list())[newer]
     return ReportTiming(
         at=moment,
         catalogue_numbers=[int(number) for number in numbers[kept]],
@@ -159,7 +159,7 @@ def _common(before: Constellation, after: Constellation, files: str) -> tuple[li
 
 
 def _ids(of: Constellation) -> dict[int, int]:
-    numbers = of.satellites["catalogue_number"].to_pylist()
+    numbers = of.satellites["catalogue_number"].to_list()
     ids = {number: id_ for id_, number in enumerate(numbers) if number is not None}
     if not ids or len(ids) != len(of.element_epochs_ns):
         raise InputError(f"{of.name}: expected a file of element sets, TLE or OMM")

@@ -143,7 +143,7 @@ def _fills(simulate: _Simulate) -> Check:
 def _recovers(simulate: _Simulate) -> Check:
     outage = {"change": [{"at": "10 s", "outage": "3 s"}]}
     run = simulate({**_link("20 Mbit/s", "50 ms", "125 kB", "40 s"), **outage})
-    times, goodputs = (run.flows[name].to_pylist() for name in ("t_ns", "goodput_bps"))
+    times, goodputs = (run.flows[name].to_list() for name in ("t_ns", "goodput_bps"))
     late = [bps for t_ns, bps in zip(times, goodputs, strict=True) if t_ns > _LATE_NS]
     share = sum(late) / len(late) / (20e6 * _PAYLOAD) if late else 0.0
     result = f"{100 * share:.0f} % of the link from 10 s after one of 3 s on"

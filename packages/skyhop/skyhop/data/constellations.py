@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cached_property
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
+import polars as pl
 
 from skyhop import _core, views
 from skyhop.data.scenarios import load_scenario
 
 Frame = Literal["earth-fixed", "inertial"]
 
-_SATELLITES = pa.schema(
-    [
-        ("id", pa.int32()),
-        ("name", pa.string()),
-        ("catalogue_number", pa.int64()),
-        ("shell", pa.int32()),
-        ("plane", pa.int32()),
-        ("slot", pa.int32()),
-    ]
-)
-_SKIPPED = pa.schema([("name", pa.string()), ("kind", pa.string()), ("reason", pa.string())])
+_SATELLITES = {
+    "id": pl.Int32,
+    "name": pl.String,
+    "catalogue_number": pl.Int64,
+    "shell": pl.Int32,
+    "plane": pl.Int32,
+    "slot": pl.Int32,
+}
+_SKIPPED = {"name": pl.String, "kind": pl.String, "reason": pl.String}
 
 
 class Constellation:
@@ -47,13 +44,13 @@ class Constellation:
         self.account = core.account
 
     @cached_property
-    def satellites(self) -> pa.Table:
+    def satellites(self) -> pl.DataFrame:
         """Satellites, one row each: `id` (node id in paths), `name`, `shell`, `plane`, `slot`, ….
 
         Shells, planes and slots of element sets are recovered from the orbits; they are null for
         satellites that are moving to another orbit.
         """
-        return _table(self._core.satellites(), _SATELLITES)
+        return pl.DataFrame(self._core.satellites(), _SATELLITES, orient="row")
 
     @cached_property
     def element_epochs_ns(self) -> list[int]:
@@ -61,9 +58,9 @@ class Constellation:
         return self._core.element_epochs_ns()
 
     @cached_property
-    def skipped(self) -> pa.Table:
+    def skipped(self) -> pl.DataFrame:
         """Unused records of a file of element sets, one row each: `name`, `kind`, `reason`."""
-        return _table(self._core.skipped(), _SKIPPED)
+        return pl.DataFrame(self._core.skipped(), _SKIPPED, orient="row")
 
     def positions(self, time: str, frame: Frame = "earth-fixed") -> npt.NDArray[np.float64]:
         """Return the satellites' positions in metres: an array of shape (satellites, 3).
@@ -85,7 +82,7 @@ class Constellation:
         return views.html(self)
 
     def __repr__(self) -> str:
-        return f"<skyhop.Constellation {self.name}, {self.satellites.num_rows} satellites>"
+        return f"<skyhop.Constellation {self.name}, {self.satellites.height} satellites>"
 
 
 def constellation(name: str, **keys: str) -> Constellation:
@@ -102,8 +99,3 @@ def constellation(name: str, **keys: str) -> Constellation:
     path = {"from": "0,0", "to": "0,0", "constellation": name, **keys}
     scenario = load_scenario({"path": path}, origin="the constellation")
     return Constellation(_core.Constellation.of(scenario))
-
-
-def _table(rows: Sequence[tuple[object, ...]], schema: pa.Schema) -> pa.Table:
-    columns = [list(column) for column in zip(*rows, strict=True)] or [[] for _ in schema]
-    return pa.table(columns, schema=schema)

@@ -144,7 +144,7 @@ def _spans(path: Path, parts: Callable[[list[int]], Iterable[T]]) -> dict[T, lis
     begins_s = path.frames["t_ns"].to_numpy() / 1e9
     ends_s = np.append(begins_s[1:], path.header["duration_ns"] / 1e9)
     spans: dict[T, list[Span]] = {}
-    rows = path.frames["nodes"].to_pylist()
+    rows = path.frames["nodes"].to_list()
     for nodes, begin_s, end_s in zip(rows, begins_s.tolist(), ends_s.tolist(), strict=True):
         for part in parts(nodes):
             in_use = spans.setdefault(part, [])

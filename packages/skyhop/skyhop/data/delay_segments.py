@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
+import polars as pl
 
 if TYPE_CHECKING:
     from skyhop.data.paths import Path
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 COLUMNS = ("user_link_ns", "isl_ns", "gateway_link_ns", "fibre_ns")
 
 
-def delay_segments(path: Path) -> pa.Table:
+def delay_segments(path: Path) -> pl.DataFrame:
     """Return the one-way delay of each segment in ns, one row per frame; null without a path.
 
     `user_link_ns` is the delay between the ends and their satellites, `isl_ns` between satellites,
@@ -21,13 +21,13 @@ def delay_segments(path: Path) -> pa.Table:
     """
     satellites = path.header["satellites"]
     frames = path.frames
-    hops = zip(frames["nodes"].to_pylist(), frames["hop_delay_ns"].to_pylist(), strict=True)
+    hops = zip(frames["nodes"].to_list(), frames["hop_delay_ns"].to_list(), strict=True)
     rows = [_segments(nodes, delays_ns, satellites) for nodes, delays_ns in hops]
     columns = {
-        name: pa.array([None if row is None else row[index] for row in rows], pa.int64())
+        name: pl.Series([None if row is None else row[index] for row in rows], dtype=pl.Int64)
         for index, name in enumerate(COLUMNS)
     }
-    return pa.table({"t_ns": frames["t_ns"], **columns})
+    return pl.DataFrame({"t_ns": frames["t_ns"], **columns})
 
 
 def _segments(nodes: list[int], delays_ns: list[int], satellites: int) -> list[int] | None:

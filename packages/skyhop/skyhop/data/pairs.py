@@ -12,9 +12,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
+import polars as pl
 
 from skyhop import _core, tables, views
 from skyhop.data.places import position_of
@@ -33,7 +31,7 @@ class AllPairs:
         times_ns: times of the steps in ns since the start.
     """
 
-    def __init__(self, table: pa.Table, header: dict[str, Any]) -> None:
+    def __init__(self, table: pl.DataFrame, header: dict[str, Any]) -> None:
         self._table = table
         self.header = header
         self.sites: list[str] = [site["name"] for site in header["sites"]]
@@ -43,17 +41,15 @@ class AllPairs:
     @cached_property
     def delays_ns(self) -> npt.NDArray[np.int64]:
         """One-way delays in ns, an array of shape (steps, pairs); 0 where a pair has no path."""
-        flat = np.asarray(pc.list_flatten(self._table["delay_dd_ns"]), dtype=np.int64)
-        differences = flat.reshape(self._table.num_rows, len(self.pairs))
+        flat = self._table["delay_dd_ns"].explode().to_numpy()
+        differences = flat.reshape(self._table.height, len(self.pairs))
         return np.cumsum(np.cumsum(differences, axis=0), axis=0)
 
     @cached_property
-    def changes(self) -> pa.Table:
+    def changes(self) -> pl.DataFrame:
         """Changes of routes, one row each: `t_ns`, `pair`, `nodes` (empty without a path)."""
-        times = np.repeat(self.times_ns, pc.list_value_length(self._table["changes"]))
-        rows = pc.list_flatten(self._table["changes"])
-        pair, nodes = (pc.struct_field(rows, name) for name in ("pair", "nodes"))
-        return pa.table({"t_ns": times, "pair": pair, "nodes": nodes})
+        rows = self._table.select("t_ns", "changes").filter(pl.col("changes").list.len() > 0)
+        return rows.explode("changes").unnest("changes")
 
     def routes(self, from_: str | int, to: str | int) -> list[tuple[int, list[int]]]:
         """Return the routes of a pair over time: start (ns), and node ids of the route.
@@ -69,7 +65,7 @@ class AllPairs:
         if ends[0] == ends[1]:
             raise InputError(f"{from_} and {to} are the same site")
         pair = self.pairs.index((min(ends), max(ends)))
-        rows = self.changes.filter(pc.equal(self.changes["pair"], pair)).to_pylist()
+        rows = self.changes.filter(pl.col("pair") == pair).iter_rows(named=True)
         step = 1 if ends[0] < ends[1] else -1
         return [(row["t_ns"], row["nodes"][::step]) for row in rows]
 
@@ -137,18 +133,15 @@ def read_all_pairs(file: str | os.PathLike[str], *, force_size: bool = False) ->
     """
     name = os.fspath(file)
     try:
-        # Not pq.read_table: its threads may outlive the interpreter, which then aborts.
-        parquet = pq.ParquetFile(name, pre_buffer=False)
-        header = json.loads((parquet.metadata.metadata or {}).get(b"skyhop", b"{}"))
-        if not _says_all_pairs(parquet.schema_arrow, header):
+        parquet = _core.ParquetFile(Path(file))
+        header = json.loads(parquet.header or "{}")
+        if not _says_all_pairs(header):
             raise _not_all_pairs(name)
         most = None if force_size else tables.MOST_BYTES
-        tables.check_size(tables.leaf_bytes(Path(name)), parquet.metadata.num_rows, most)
-        table = parquet.read(use_threads=False)
-        table.validate(full=True)
-    except tables.TooLargeError as error:
+        table = pl.DataFrame(parquet.read_all_pairs(most))
+    except _core.TooLargeError as error:
         raise InputError(f"{name}: {error}: read it with force_size=True") from None
-    except (OSError, ValueError, pa.ArrowException) as error:
+    except (OSError, ValueError) as error:
         reason = str(error).partition("\n")[0]
         raise InputError(f"{name}: cannot read: {reason}") from None
     if not _has_all_pairs(table, header):
@@ -160,42 +153,19 @@ def _not_all_pairs(name: str) -> InputError:
     return InputError(f"{name}: not a file of all pairs, or damaged: compute it again")
 
 
-_NODES = pa.list_(pa.int32())
-_COLUMNS = {
-    "t_ns": pa.int64(),
-    "delay_dd_ns": pa.list_(pa.int64()),
-    "changes": pa.list_(pa.struct({"pair": pa.int32(), "nodes": _NODES})),
-}
-
-
-def _says_all_pairs(schema: pa.Schema, header: Any) -> bool:
-    """Return whether a header and a schema are those of a file of all pairs."""
+def _says_all_pairs(header: Any) -> bool:
+    """Return whether a header is that of a file of all pairs."""
     if not isinstance(header, dict) or header.get("source") != "skyhop all pairs":
         return False
     sites = header.get("sites")
-    if not isinstance(sites, list) or not all(
+    return isinstance(sites, list) and all(
         isinstance(site, dict) and isinstance(site.get("name"), str) for site in sites
-    ):
-        return False
-    return schema.names == list(_COLUMNS) and all(
-        _same_type(schema.field(name).type, kind) for name, kind in _COLUMNS.items()
     )
 
 
-def _has_all_pairs(table: pa.Table, header: dict[str, Any]) -> bool:
+def _has_all_pairs(table: pl.DataFrame, header: dict[str, Any]) -> bool:
     """Return whether the table has a delay of every pair at every step, and no nulls."""
-    delays = pc.list_value_length(table["delay_dd_ns"])
     count = len(header["sites"]) * (len(header["sites"]) - 1) // 2
-    return not any(c.null_count for c in table.columns) and pc.all(pc.equal(delays, count)).as_py()
-
-
-def _same_type(found: pa.DataType, wanted: pa.DataType) -> bool:
-    """Return whether two types are equal; whether their parts may be null is ignored."""
-    if pa.types.is_list(found) and pa.types.is_list(wanted):
-        return _same_type(found.value_type, wanted.value_type)
-    if pa.types.is_struct(found) and pa.types.is_struct(wanted):
-        names = [found.field(i).name for i in range(found.num_fields)]
-        return names == [wanted.field(i).name for i in range(wanted.num_fields)] and all(
-            _same_type(found.field(i).type, wanted.field(i).type) for i in range(found.num_fields)
-        )
-    return bool(found == wanted)
+    delays = table["delay_dd_ns"]
+    has_nulls = any(column.null_count() for column in (*table, delays.explode()))
+    return not has_nulls and bool((delays.list.len() == count).all())

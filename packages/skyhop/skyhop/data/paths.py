@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 from collections.abc import Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from skyhop import _core, views
@@ -15,7 +16,7 @@ from skyhop.data.scenarios import Scenario, load_scenario, place_notes
 from skyhop.errors import InputError
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    import polars as pl
 
 COMPUTED = "skyhop path"
 """Value of `source` in the header of a path that was computed over a constellation."""
@@ -36,10 +37,9 @@ class Path:
         self.header: dict[str, Any] = json.loads(core.header_json())
         self.account: str | None = None
         self.notes: list[str] = []
-        self._frames: pa.Table | None = None
 
-    @property
-    def frames(self) -> pa.Table:
+    @cached_property
+    def frames(self) -> pl.DataFrame:
         """State of the path, one row per frame; a frame is valid from `t_ns` (since the start) on.
 
         `nodes`: node ids from end to end, -1 for `from` and -2 for `to`; empty if not known.
@@ -47,17 +47,12 @@ class Path:
         delays in both directions, null without a path. `rate_bps`, `loss` (0 to 1): null if not
         measured. `events`: the frame's events, each with `t_ns`, `kind` and `outage_ns`.
         """
-        if self._frames is None:
-            import pyarrow as pa
-            import pyarrow.parquet as pq
+        import polars as pl
 
-            # Not pq.read_table: its threads may outlive the interpreter, which then aborts.
-            file = pq.ParquetFile(pa.BufferReader(self._core.to_parquet()))
-            self._frames = file.read(use_threads=False)
-        return self._frames
+        return pl.DataFrame(self._core.frames())
 
     @property
-    def segments(self) -> pa.Table:
+    def segments(self) -> pl.DataFrame:
         """Delay in ns by segment (user links, ISLs, gateway links, fibre), one row per frame."""
         from skyhop.data.delay_segments import delay_segments
 
@@ -128,7 +123,7 @@ class Path:
 
     def __repr__(self) -> str:
         ends = f"{self.header['from']['name']} - {self.header['to']['name']}"
-        return f"<skyhop.Path {ends}, {self.frames.num_rows} frames>"
+        return f"<skyhop.Path {ends}, {self.frames.height} frames>"
 
 
 def path(

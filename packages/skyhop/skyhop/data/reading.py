@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path as FilePath
 
 import numpy as np
 import polars as pl
-import pyarrow as pa
 
 from skyhop._core import DIRECTIONS, LOSS_REASONS, PATH_LINK, PHASE_KINDS
 from skyhop.data.arrays import FloatArray
@@ -43,7 +41,6 @@ FILM = "chunks"
 _FILM_COLUMNS = (
     "flow", "t_ns", "asked_ns", "arrived_ns", "bitrate_bps", "buffer_ns", "stall_ns",
 )  # fmt: skip
-_PATH_COLUMNS = ("t_ns", "nodes", "delay_ns", "delay_back_ns", "rate_bps", "loss", "events")
 
 
 def read_runs(
@@ -73,9 +70,9 @@ def run_record(run: Run) -> RunRecord:
 
 def _record(header: RunHeader, run: Run) -> RunRecord:
     directory, summary = header.directory, header.summary
-    flows = _frame(run.flows, _FLOW_COLUMNS, directory / "flows.parquet")
-    link = _frame(run.link, _LINK_COLUMNS, directory / "link.parquet")
-    events = _frame(run.events, _EVENT_COLUMNS, directory / "events.parquet")
+    flows = _checked(run.flows, _FLOW_COLUMNS, directory / "flows.parquet")
+    link = _checked(run.link, _LINK_COLUMNS, directory / "link.parquet")
+    events = _checked(run.events, _EVENT_COLUMNS, directory / "events.parquet")
     has_probes = (directory / "probes.parquet").exists()
     path_file = directory / "path.parquet"
     return RunRecord(
@@ -93,12 +90,12 @@ def _record(header: RunHeader, run: Run) -> RunRecord:
             events.filter(pl.col("kind") == "announcement").sort("t_ns"), "t_ns", 1e9
         ),
         phases=_phases(events),
-        probes=_probe_series(_frame(run.probes, _PROBE_COLUMNS, directory / "probes.parquet"))
+        probes=_probe_series(_checked(run.probes, _PROBE_COLUMNS, directory / "probes.parquet"))
         if has_probes
         else {},
         apps=_app_series(
             {
-                name: _frame(
+                name: _checked(
                     table,
                     _CALL_COLUMNS if name == "calls" else _APP_COLUMNS,
                     directory / f"{name}.parquet",
@@ -113,10 +110,10 @@ def _record(header: RunHeader, run: Run) -> RunRecord:
     )
 
 
-def _films(table: pa.Table | None, origin: FilePath) -> dict[int, FilmSeries]:
+def _films(table: pl.DataFrame | None, origin: FilePath) -> dict[int, FilmSeries]:
     if table is None:
         return {}
-    frame = _frame(table, _FILM_COLUMNS, origin).drop_nulls("arrived_ns").sort("arrived_ns")
+    frame = _checked(table, _FILM_COLUMNS, origin).drop_nulls("arrived_ns").sort("arrived_ns")
     films = {}
     for (flow,), rows in frame.group_by("flow", maintain_order=True):
         # `t_ns` (time of the request) counts from the run's start, other times from the session's.
@@ -130,27 +127,20 @@ def _films(table: pa.Table | None, origin: FilePath) -> dict[int, FilmSeries]:
     return films
 
 
-def path_record(source: Path | pa.Table) -> PathRecord:
+def path_record(path: Path) -> PathRecord:
     """Return a path as arrays.
 
-    Args:
-        source: the path, or a table of its frames whose metadata contain its header.
-
     Raises:
-        InputError: the table is not a path's.
+        InputError: the path has no frames.
     """
-    table = source.frames if isinstance(source, Path) else source
-    header = (table.schema.metadata or {}).get(b"skyhop")
-    frame = _frame(table, _PATH_COLUMNS, "the path table")
-    if header is None:
-        raise InputError("the path table: not a path: the metadata key `skyhop` is missing")
+    frame = path.frames
     if frame.is_empty():
-        raise InputError("the path table: the path has no frames")
+        raise InputError("the path has no frames")
     frame = frame.sort("t_ns")
     nodes = frame.get_column("nodes")
     lengths = _floats(pl.DataFrame({"n": nodes.list.len()}), "n")
     return PathRecord(
-        header=json.loads(header),
+        header=path.header,
         t_s=_floats(frame, "t_ns", 1e9),
         delay_ms=_floats(frame, "delay_ns", 1e6),
         delay_back_ms=_floats(frame, "delay_back_ns", 1e6),
@@ -161,13 +151,11 @@ def path_record(source: Path | pa.Table) -> PathRecord:
     )
 
 
-def _frame(table: pa.Table, columns: Sequence[str], origin: FilePath | str) -> pl.DataFrame:
+def _checked(frame: pl.DataFrame, columns: Sequence[str], origin: FilePath) -> pl.DataFrame:
     for column in columns:
-        if column not in table.column_names:
+        if column not in frame.columns:
             raise InputError(f"{origin}: the column `{column}` is missing")
-    # Drop the schema's metadata: polars panics on invalid UTF-8 in it.
-    without_metadata = pa.table(table.columns, names=table.column_names)
-    return pl.DataFrame(pl.from_arrow(without_metadata))
+    return frame
 
 
 def _floats(frame: pl.DataFrame, column: str, scale: float = 1.0) -> FloatArray:

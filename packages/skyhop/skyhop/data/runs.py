@@ -13,7 +13,7 @@ from skyhop import _core, tables, views
 from skyhop.errors import InputError
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    import polars as pl
 
     from skyhop.data import paths
 
@@ -21,9 +21,8 @@ if TYPE_CHECKING:
 class Run:
     """Finished run, read from its run directory.
 
-    Tables are pyarrow tables whose column names end in their units;
-    `polars.from_arrow(run.flows)` or `run.flows.to_pandas()` convert them to frames. Times are ns
-    since the run's start; unknown values are null.
+    Tables are polars frames whose column names end in their units. Times are ns since the run's
+    start; unknown values are null.
 
     Attributes:
         directory: the run directory.
@@ -54,7 +53,7 @@ class Run:
         return self._json("run.json")
 
     @cached_property
-    def flows(self) -> pa.Table:
+    def flows(self) -> pl.DataFrame:
         """Samples of the TCP flows, one row per flow and sample: `t_ns`, `flow` (its id), values.
 
         `goodput_bps` is the mean since the previous sample. `cwnd_packets`, `inflight_packets` and
@@ -65,7 +64,7 @@ class Run:
         return self._table("flows.parquet")
 
     @cached_property
-    def link(self) -> pa.Table:
+    def link(self) -> pl.DataFrame:
         """Samples of the links: `t_ns`, `link`, `direction`, `backlog_bytes`, ….
 
         The table has one row per link, direction and sample.
@@ -75,7 +74,7 @@ class Run:
         return self._table("link.parquet")
 
     @cached_property
-    def events(self) -> pa.Table:
+    def events(self) -> pl.DataFrame:
         """Handovers, changes, announcements, phases and losses, one row each.
 
         Columns: `t_ns`, `kind`, `outage_ns` (time for which the path is down after the event), and
@@ -84,7 +83,7 @@ class Run:
         return self._table("events.parquet")
 
     @cached_property
-    def probes(self) -> pa.Table:
+    def probes(self) -> pl.DataFrame:
         """Probe packets, one row each: `probe` (its flow's id), `seq`, `t_ns` (sending time).
 
         `rtt_ns` is null for a lost packet; `scheduled_rtt_ns` is the RTT of the path itself,
@@ -93,7 +92,7 @@ class Run:
         return self._table("probes.parquet")
 
     @cached_property
-    def apps(self) -> dict[str, pa.Table]:
+    def apps(self) -> dict[str, pl.DataFrame]:
         """Tables of the run's applications, by name: one row per transaction.
 
         Columns: `flow`, `t_ns` (due time of the transaction), `latency_ns` (from the due time to
@@ -158,20 +157,18 @@ class Run:
             )
         return content
 
-    def _table(self, name: str) -> pa.Table:
-        import pyarrow as pa
-
+    def _table(self, name: str) -> pl.DataFrame:
         most = None if self.is_large else tables.MOST_BYTES
         file = self.directory / name
         try:
             return tables.read_table(file, _core.RUN_COLUMNS[Path(name).stem], most)
         except FileNotFoundError:
             raise InputError(f"{file}: missing") from None
-        except tables.TooLargeError as error:
+        except _core.TooLargeError as error:
             raise InputError(
                 f"{file}: {error}: read them in pieces (polars.scan_parquet), or say --force-size"
             ) from None
-        except (OSError, ValueError, pa.ArrowException) as error:
+        except (OSError, ValueError) as error:
             raise InputError(f"{file}: cannot read: {error}") from error
 
     def _repr_html_(self) -> str:

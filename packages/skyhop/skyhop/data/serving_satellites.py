@@ -57,7 +57,7 @@ class Fleet:
         satellites = self._constellation.satellites
         self.names = [
             name or f"satellite {number}"
-            for number, name in enumerate(satellites["name"].to_pylist())
+            for number, name in enumerate(satellites["name"].to_list())
         ]
 
     def check_age(self, at_ns: int, old_after_days: float) -> None:
@@ -133,14 +133,14 @@ class ServingTimeline:
     def __init__(self, path: Path, begins_ns: int, *, repeats: bool) -> None:
         frames = path.frames
         self._begins_ns, self._repeats = begins_ns, repeats
-        self._frames_ns = frames["t_ns"].to_pylist()
+        self._frames_ns = frames["t_ns"].to_list()
         self._first_hops = [
             nodes[1] if len(nodes) > 1 and nodes[1] >= 0 else None
-            for nodes in frames["nodes"].to_pylist()
+            for nodes in frames["nodes"].to_list()
         ]
         duration_ns = path.header.get("duration_ns") or self._frames_ns[-1] + _S
         self._duration_ns = max(int(duration_ns), 1)
-        self._changes_ns = sorted(set(_changes_ns(frames["events"].to_pylist())))
+        self._changes_ns = sorted(set(_changes_ns(frames["events"].to_list())))
         if repeats and self._first_hops[0] != self._first_hops[-1]:
             self._changes_ns.append(self._duration_ns)
 

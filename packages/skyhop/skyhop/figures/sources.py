@@ -6,8 +6,6 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path as FilePath
 
-import pyarrow as pa
-
 from skyhop.analysis.comparison import compare
 from skyhop.analysis.flow_groups import FlowKey
 from skyhop.analysis.flows import FlowStyle
@@ -59,7 +57,7 @@ def comparison_figure(
 
 
 def path_figure(
-    source: PathRecord | Path | pa.Table | FilePath | str,
+    source: PathRecord | Path | FilePath | str,
     output: str | os.PathLike[str] | None = None,
     *,
     until_s: float | None = None,
@@ -68,7 +66,7 @@ def path_figure(
     """Draw one-way delay, number of hops and events of a path.
 
     Args:
-        source: a path, a path file, or a table of a path's frames with its header as metadata.
+        source: a path, or a path file.
         output: PNG, SVG or PDF file to write the figure to; by default none is written.
         until_s: end of the time axis in s; by default the end of the path.
         width: target of the figure: a page, or "one-column" or "two-column" of a paper.

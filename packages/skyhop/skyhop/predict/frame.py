@@ -10,10 +10,10 @@ from __future__ import annotations
 import io
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 
+from skyhop import _core
 from skyhop.errors import InputError, RunError
 from skyhop.telemetry.fields import TIME
 
@@ -105,7 +105,7 @@ def read_frame(file: Path) -> pl.DataFrame:
         RunError: the file cannot be read.
     """
     table = parquet(file)
-    if not is_frame(table.schema_arrow.names):
+    if not is_frame(table.columns):
         raise InputError(f"{file}: is no frame of skyhop predict: it lacks columns of it")
     rows = _rows(table, file)
     if rows.is_empty():
@@ -127,38 +127,29 @@ def is_frame(columns: Sequence[str]) -> bool:
     return set(COLUMNS) <= set(columns)
 
 
-def parquet(file: Path) -> Any:
-    """Read the content of a Parquet file into memory and open it.
+def parquet(file: Path) -> _core.ParquetFile:
+    """Open a Parquet file.
 
     Raises:
         InputError: the file is not Parquet.
         RunError: the file cannot be read.
     """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     try:
-        return pq.ParquetFile(pa.BufferReader(file.read_bytes()))
-    except (pa.ArrowException, ValueError, KeyError) as error:
+        return _core.ParquetFile(file)
+    except ValueError as error:
         raise _damaged(file, error) from None
     except OSError as error:
         raise RunError(f"{file}: cannot read: {error.strerror or error}") from None
 
 
-def _rows(table: Any, file: Path) -> pl.DataFrame:
-    import pyarrow as pa
-
-    if table.metadata.num_rows > _MOST_ROWS:
+def _rows(table: _core.ParquetFile, file: Path) -> pl.DataFrame:
+    if table.rows > _MOST_ROWS:
         raise InputError(f"{file}: more than {_MOST_ROWS:,} seconds: split it")
+    types = {"node": pl.String, TIME: pl.Int64}
     try:
-        read = table.read(columns=list(COLUMNS), use_threads=False)
-        read.validate(full=True)
-        columns: dict[str, Any] = {}
-        for name in COLUMNS:
-            kind = {"node": pa.string(), TIME: pa.int64()}.get(name, pa.float64())
-            columns[name] = read[name].cast(kind)
-        return pl.DataFrame(pl.from_arrow(pa.table(columns)))
-    except (pa.ArrowException, OSError, ValueError, KeyError, pl.exceptions.PolarsError) as error:
+        read = pl.DataFrame(table.read(list(COLUMNS), None))
+        return read.select(pl.col(name).cast(types.get(name, pl.Float64)) for name in COLUMNS)
+    except (ValueError, pl.exceptions.PolarsError) as error:
         raise _damaged(file, error) from None
 
 

@@ -121,7 +121,7 @@ class Live:
             if time_of(each) // SECOND_NS * SECOND_NS > newest_ns
         ]
         rows = merge_by_time([table_of([*self._samples, *map(checked, future)], fields)])
-        table = pl.DataFrame(pl.from_arrow(rows)).select(pl.lit("node").alias("node"), pl.all())
+        table = rows.select(pl.lit("node").alias("node"), pl.all())
         frame = seconds_of_telemetry(table, self._options)
         found = windows_of(frame, self._model.features, self.horizon_s, with_unknown=True)
         return found.select(found.end_ns == newest_ns + self.horizon_s * SECOND_NS)

@@ -148,7 +148,7 @@ def _read(place: Path, options: Options) -> tuple[str, pl.DataFrame]:
     if not place.is_file():
         raise InputError(f"{place}: there is no such file or directory")
     if place.suffix == ".parquet":
-        if is_frame(parquet(place).schema_arrow.names):
+        if is_frame(parquet(place).columns):
             return "frame", read_frame(place)
         from skyhop.data.paths import read_path
 
@@ -273,7 +273,7 @@ def _read_run(place: Path, options: Options) -> pl.DataFrame:
     path = run.path
     start_ns = 0 if path is None else _start_ns(path.header)
     frames = []
-    probes = pl.DataFrame(pl.from_arrow(run.probes))
+    probes = run.probes
     if probes.height:
         first = probes.filter(pl.col("probe") == probes["probe"].min())
         rows = first.select(
@@ -282,7 +282,7 @@ def _read_run(place: Path, options: Options) -> pl.DataFrame:
             pl.lit(1).alias("times"),
         )
         frames.append(_probe_rows(rows, options))
-    flows = pl.DataFrame(pl.from_arrow(run.flows))
+    flows = run.flows
     if flows.height:
         frames.append(_flow_rows(flows, start_ns))
     if not frames:
@@ -330,7 +330,7 @@ def frame_of_path(path: MeasuredPath, rates_bps: FloatArray, column: str) -> pl.
 
 def _path_rows(path: MeasuredPath, node: str) -> pl.DataFrame:
     """Convert a path to rows of the frame: mean RTT, rate and loss of each second."""
-    frames = pl.DataFrame(pl.from_arrow(path.frames)).sort("t_ns")
+    frames = path.frames.sort("t_ns")
     duration_ns = int(path.header.get("duration_ns") or frames["t_ns"][-1] + SECOND_NS)
     start_ns = _start_ns(path.header)
     count = max(duration_ns // SECOND_NS, 0)

@@ -55,7 +55,7 @@ def path_html(path: Path) -> str:
 
 def constellation_html(constellation: Constellation) -> str:
     """Return a constellation as HTML: its number of satellites and its epoch."""
-    count = constellation.satellites.num_rows
+    count = constellation.satellites.height
     lines = [f"epoch {constellation.epoch}", constellation.account or ""]
     return _shown(f"{constellation.name}: {count:,} satellites", lines)
 

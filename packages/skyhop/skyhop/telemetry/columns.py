@@ -1,6 +1,6 @@
 """Samples as columns: checks of values, tables, and merging of rows by time.
 
-The module needs pyarrow only, so that services that store telemetry need not load polars.
+The module loads polars only for tables: services that store telemetry need none.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from skyhop.errors import InputError
 from skyhop.telemetry.fields import BY_NAME, FIELDS, TIME, Sample, Type, Value
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    import polars as pl
 
 _INT64_END = 2**63
 
@@ -69,45 +69,40 @@ def checked_value(name: str, value: Value) -> Value:
     raise InputError(f'telemetry: {name}: expected a value of type {field.type}, not "{value}"')
 
 
-def schema(names: Iterable[str] | None = None) -> pa.Schema:
+def schema(names: Iterable[str] | None = None) -> pl.Schema:
     """Return the schema of a day's table: `time_ns` and the named fields, by default all."""
-    import pyarrow as pa
+    import polars as pl
 
     types = {
-        Type.NUMBER: pa.float64(),
-        Type.INTEGER: pa.int64(),
-        Type.BOOLEAN: pa.bool_(),
-        Type.TEXT: pa.string(),
+        Type.NUMBER: pl.Float64(),
+        Type.INTEGER: pl.Int64(),
+        Type.BOOLEAN: pl.Boolean(),
+        Type.TEXT: pl.String(),
     }
     fields = FIELDS if names is None else [BY_NAME[name] for name in names]
-    return pa.schema(
-        [pa.field(TIME, pa.int64(), nullable=False), *((f.name, types[f.type]) for f in fields)]
+    return pl.Schema({TIME: pl.Int64(), **{field.name: types[field.type] for field in fields}})
+
+
+def table_of(samples: Sequence[Sample], names: Iterable[str] | None = None) -> pl.DataFrame:
+    """Return samples as a table in the same order; the samples must have passed `checked`."""
+    import polars as pl
+
+    columns = schema(names)
+    return pl.DataFrame(
+        {name: [sample.get(name) for sample in samples] for name in columns}, columns
     )
 
 
-def table_of(samples: Sequence[Sample], names: Iterable[str] | None = None) -> pa.Table:
-    """Return samples as a table in the same order; the samples must have passed `checked`."""
-    import pyarrow as pa
-
-    columns = schema(names)
-    arrays = [
-        pa.array([sample.get(column.name) for sample in samples], column.type) for column in columns
-    ]
-    return pa.Table.from_arrays(arrays, schema=columns)
-
-
-def merge_by_time(tables: Sequence[pa.Table]) -> pa.Table:
+def merge_by_time(tables: Sequence[pl.DataFrame]) -> pl.DataFrame:
     """Merge tables into one, sorted by time, with one row per time and null in missing columns.
 
     If several rows have the same time, each column takes its last value that is not null. The first
     column of each table is `time_ns`.
     """
-    import pyarrow as pa
-    import pyarrow.compute as pc
+    import polars as pl
 
-    rows = pa.concat_tables(tables, promote_options="default")
-    if pc.count_distinct(rows[TIME]).as_py() < rows.num_rows:
-        names = rows.column_names
-        last = [(name, "last") for name in names if name != TIME]
-        rows = rows.group_by(TIME, use_threads=False).aggregate(last).rename_columns(names)
-    return rows.sort_by(TIME)
+    rows = pl.concat(tables, how="diagonal")
+    if rows[TIME].n_unique() < rows.height:
+        last = pl.exclude(TIME).drop_nulls().last()
+        rows = rows.group_by(TIME, maintain_order=True).agg(last)
+    return rows.sort(TIME, maintain_order=True)

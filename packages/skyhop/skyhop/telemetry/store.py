@@ -25,7 +25,7 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from skyhop import tables
+from skyhop import _core, tables
 from skyhop.errors import InputError, RunError, SkyhopError
 from skyhop.telemetry import maps
 from skyhop.telemetry.columns import checked, merge_by_time, schema, table_of, time_of
@@ -33,7 +33,6 @@ from skyhop.telemetry.fields import BY_NAME, FIELDS, TIME, Sample, Type
 
 if TYPE_CHECKING:
     import polars as pl
-    import pyarrow as pa
 
 DAY_NS = 86_400 * 10**9
 _NODE = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
@@ -62,7 +61,7 @@ class Telemetry(ABC):
     @abstractmethod
     def _tables(
         self, nodes: Sequence[str] | None, names: Sequence[str], period: _Period
-    ) -> Iterator[tuple[str, pa.Table]]:
+    ) -> Iterator[tuple[str, pl.DataFrame]]:
         """Yield nodes and tables of their rows, by time: at least the stored rows of the period.
 
         A table has `time_ns`, and may lack others of the columns `names`.
@@ -92,7 +91,6 @@ class Telemetry(ABC):
             RunError: a file cannot be read.
         """
         import polars as pl
-        import pyarrow as pa
 
         names = [field.name for field in FIELDS] if fields is None else list(dict.fromkeys(fields))
         for name in names:
@@ -102,12 +100,10 @@ class Telemetry(ABC):
                 )
         if step_ns is not None and step_ns <= 0:
             raise InputError("telemetry: the step has to be longer than 0")
-        # The empty table has all columns, in their order (pyarrow's `empty_table` loads pandas).
-        empty = pa.Table.from_batches([], schema(names))
-        found = [("", empty), *self._tables(nodes, names, (from_ns, to_ns))]
+        # The empty table has all columns, in their order.
+        found = [("", schema(names).to_frame()), *self._tables(nodes, names, (from_ns, to_ns))]
         frames = [
-            pl.DataFrame(pl.from_arrow(table)).select(pl.lit(node).alias("node"), pl.all())
-            for node, table in found
+            table.select(pl.lit(node, pl.String).alias("node"), pl.all()) for node, table in found
         ]
         frame = pl.concat(frames, how="diagonal")
         if from_ns is not None:
@@ -157,7 +153,7 @@ class Store(Telemetry):
     def tidy(self, now_ns: int | None = None) -> int:
         """Fold the journals that are large or whose day is over; return how many there were.
 
-        A day at 1 Hz takes half a second and 200 MB, pyarrow included; services leave it to
+        A day at 1 Hz takes half a second and 200 MB, polars included; services leave it to
         `tidying.tidy_in_subprocess`.
 
         Args:
@@ -265,7 +261,7 @@ class Store(Telemetry):
 
     def _tables(
         self, nodes: Sequence[str] | None, names: Sequence[str], period: _Period
-    ) -> Iterator[tuple[str, pa.Table]]:
+    ) -> Iterator[tuple[str, pl.DataFrame]]:
         from_ns, to_ns = period
         for node in self.nodes() if nodes is None else dict.fromkeys(nodes):
             for day in self.days(node):
@@ -275,7 +271,7 @@ class Store(Telemetry):
                 ):
                     yield node, self._day(node, day, names)
 
-    def _day(self, node: str, day: date, names: Sequence[str]) -> pa.Table:
+    def _day(self, node: str, day: date, names: Sequence[str]) -> pl.DataFrame:
         """Return a day's rows by time; it reads the journal first (see the module's docstring)."""
         file = self._directory_of(node) / f"{day}{_FOLDED}"
         new = _samples(_content(file.with_suffix(_JOURNAL)) or b"")
@@ -284,8 +280,7 @@ class Store(Telemetry):
 
     def _fold(self, node: str, day: date) -> None:
         """Merge the journal of a day into the day's file, and delete the journal."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
+        import polars as pl
 
         from skyhop.data.files import write_file
 
@@ -301,9 +296,9 @@ class Store(Telemetry):
             rows = _read_day(file, list(BY_NAME))
             # New samples are usually later than all rows: merge only rows from the first one on.
             first_ns = min(map(time_of, new), default=0)
-            count = pc.sum(pc.less(rows[TIME], first_ns)).as_py() or 0
+            count = int((rows[TIME] < first_ns).sum())
             parts = [rows.slice(0, count), merge_by_time([rows.slice(count), added])]
-            write_file(file, _parquet(pa.concat_tables(parts, promote_options="default")))
+            write_file(file, _parquet(pl.concat(parts, how="diagonal")))
             journal.unlink()
 
 
@@ -336,7 +331,7 @@ class TelemetryFile(Telemetry):
 
     def _tables(
         self, nodes: Sequence[str] | None, names: Sequence[str], _period: _Period
-    ) -> Iterator[tuple[str, pa.Table]]:
+    ) -> Iterator[tuple[str, pl.DataFrame]]:
         if nodes is not None and len(nodes) > 1:
             raise InputError(f"{self._file}: is of one node: name one with --node")
         node = nodes[0] if nodes else self.nodes()[0]
@@ -438,68 +433,51 @@ def _content(file: Path) -> bytes | None:
     return None
 
 
-def _read_day(file: Path, names: Sequence[str]) -> pa.Table:
+def _read_day(file: Path, names: Sequence[str]) -> pl.DataFrame:
     """Return the rows of a day's file, with those columns of `names` that it has; none if missing.
 
     Raises:
         InputError: the file is damaged, or too large.
         RunError: the file cannot be read.
     """
-    import pyarrow as pa
+    import polars as pl
 
     content = _content(file)
     if content is None:
-        return pa.Table.from_batches([], schema(()))
+        return schema(()).to_frame()
     columns = schema(names)
     try:
-        rows = tables.read_table(pa.BufferReader(content), columns.names, tables.MOST_BYTES)
-        if TIME not in rows.column_names:
+        rows = tables.read_table(content, columns.names(), tables.MOST_BYTES)
+        if TIME not in rows.columns:
             raise ValueError(f"it has no column {TIME}")
-        known = [column for column in columns if column.name in rows.column_names]
-        # The cast refuses rows without a time.
-        return rows.select([column.name for column in known]).cast(pa.schema(known))
-    except tables.TooLargeError as error:
+        if rows[TIME].null_count():
+            raise ValueError(f"rows lack {TIME}")
+        return rows.select(pl.col(name).cast(columns[name]) for name in columns if name in rows)
+    except _core.TooLargeError as error:
         raise InputError(f"{file}: {error}: move it away, or split it") from None
-    except (pa.ArrowException, OSError, ValueError, KeyError) as error:
+    except (ValueError, pl.exceptions.PolarsError) as error:
         why = " ".join(str(error).split())[:200]
         raise InputError(f"{file}: is damaged ({why}): move it away, or delete it") from None
 
 
-def _parquet(rows: pa.Table) -> bytes:
+def _parquet(rows: pl.DataFrame) -> bytes:
     """Return the content of a day's file, compressed, without columns that are all null."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
+    known = [n for n in BY_NAME if n in rows.columns and rows[n].null_count() < rows.height]
+    encodings = {name: _encoding(rows[name]) for name in known}
+    return _core.parquet_bytes(rows.select(TIME, *known), {TIME: "differences", **encodings})
 
-    known = [TIME]
-    known += [n for n in BY_NAME if n in rows.column_names and rows[n].null_count < rows.num_rows]
-    rows = rows.select(known)
-    few = [name for name in known if _has_few_values(rows[name])]
-    numbers = [n for n in known if n not in few and rows.schema.field(n).type == pa.float64()]
-    sink = pa.BufferOutputStream()
+
+def _encoding(column: pl.Series) -> str:
+    """Return how a column is encoded, judged by its type and its first rows."""
+    import polars as pl
+
+    if column.dtype == pl.Boolean:
+        return "plain"
+    head = column.head(_ROWS_TO_JUDGE)
+    if column.dtype == pl.String or head.n_unique() < len(head) / 8:
+        return "dictionary"
     # A terminal's numbers have 24 significant bits; after a split into bytes, the rest is zeros.
-    pq.write_table(
-        rows,
-        sink,
-        compression="zstd",
-        use_dictionary=few,
-        column_encoding={**dict.fromkeys(numbers, "BYTE_STREAM_SPLIT"),
-                         TIME: "DELTA_BINARY_PACKED"},
-        store_schema=False,
-    )  # fmt: skip
-    return bytes(sink.getvalue())
-
-
-def _has_few_values(column: pa.ChunkedArray) -> bool:
-    """Return whether a column has few distinct values, estimated from its first rows."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    if column.type == pa.string():
-        return True
-    if column.type == pa.bool_():
-        return False
-    head = column.slice(0, _ROWS_TO_JUDGE)
-    return bool(pc.count_distinct(head).as_py() < len(head) / 8)
+    return "split bytes" if column.dtype == pl.Float64 else "plain"
 
 
 def _is_due(day: date, journal: Path, now_ns: int) -> bool:

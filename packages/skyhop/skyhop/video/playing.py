@@ -108,8 +108,8 @@ def rate_trace(path: Path | str | os.PathLike[str], name: str | None = None) -> 
     origin = name or ("the path" if isinstance(path, Path) else os.fspath(path))
     frames = (path if isinstance(path, Path) else read_path(path)).frames
     t_s = frames["t_ns"].to_numpy() / _NS
-    rates = frames["rate_bps"].to_numpy(zero_copy_only=False).astype(np.float64)
-    is_up = frames["delay_ns"].is_valid().to_numpy(zero_copy_only=False)
+    rates = frames["rate_bps"].cast(float).to_numpy()
+    is_up = frames["delay_ns"].is_not_null().to_numpy()
     if not np.isfinite(rates).any():
         raise InputError(
             f"{origin}: has no rate: import a path with measured throughput (skyhop path import)"

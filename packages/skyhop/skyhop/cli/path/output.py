@@ -60,14 +60,13 @@ def finish(trace: Any, output: Path, plot: Path | None, width: FigureWidth) -> N
 
 def _description(trace: Any, output: Path) -> str:
     import numpy as np
-    import pyarrow.compute as pc
 
     frames = trace.frames
     begins_ns = frames["t_ns"].to_numpy()
     held_ns = np.diff(begins_ns, append=max(trace.header["duration_ns"], begins_ns[-1] + 1))
-    rtt_ns = pc.add(frames["delay_ns"], frames["delay_back_ns"]).to_numpy()
+    rtt_ns = (frames["delay_ns"] + frames["delay_back_ns"]).to_numpy()
     known = ~np.isnan(rtt_ns)
     rtt_ms = np.average(rtt_ns[known], weights=held_ns[known]) / 1e6
-    kinds = pc.struct_field(pc.list_flatten(frames["events"]), "kind").to_pylist()
+    kinds = [event["kind"] for events in frames["events"].to_list() for event in events]
     counted = ", ".join(f"{kinds.count(kind)} {kind}" for kind in sorted(set(kinds))) or "none"
-    return f"{output}: {frames.num_rows} frames, mean base RTT {rtt_ms:.1f} ms, events: {counted}"
+    return f"{output}: {frames.height} frames, mean base RTT {rtt_ms:.1f} ms, events: {counted}"

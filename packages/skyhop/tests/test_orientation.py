@@ -9,9 +9,10 @@ import numpy as np
 import polars as pl
 import pytest
 from conftest import Skyhop
+from scipy.sparse import csr_array
 
 from needs import cases
-from skyhop.analysis.orientation import by_orientation
+from skyhop.analysis.orientation import _permuted, by_orientation
 from skyhop.errors import InputError
 from skyhop.telemetry.fields import TIME
 from skyhop.telemetry.store import Store
@@ -99,6 +100,25 @@ def test_slots_that_are_alike_are_noticed_and_longer_blocks_help() -> None:
         alarms += long.significant().height > 0
     assert alarms <= 0.05 * tries + 2.8 * (0.05 * 0.95 * tries) ** 0.5
     assert by_orientation(telemetry(1, 600), permutations=19).caution is None
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_scores_equal_those_of_a_matrix_of_slots_and_cells(seed: int) -> None:
+    draw = np.random.default_rng(seed)
+    cells, ranks = 20, draw.permutation(300) + 1.0
+    matrix = draw.integers(0, 15, (cells, len(ranks))) * (draw.random((cells, len(ranks))) < 0.02)
+    matrix[[7, cells - 1]] = 0  # No block of these cells has enough samples.
+    rows, slots = np.nonzero(matrix)
+    counts = pl.DataFrame({"row": rows, "slot": slots, "count": matrix[rows, slots]})
+    found, p = _permuted(ranks, counts, cells, seed, permutations=99)
+
+    weights = csr_array(matrix.astype(float))
+    norms = np.maximum(np.sqrt((matrix.astype(float) ** 2).sum(axis=1)), 1e-300)
+    even = (ranks - ranks.mean()) / ranks.std()
+    again = np.random.default_rng(seed)
+    worst = np.array([(weights @ again.permutation(even) / norms).max() for _ in range(99)])
+    assert found.tolist() == (weights @ even / norms).tolist()
+    assert p.tolist() == [(1 + (worst >= score).sum()) / 100 for score in found]
 
 
 def test_cells_are_what_a_slow_count_says() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -90,6 +91,24 @@ def test_welchs_test_equals_scipys(a: list[float], b: list[float]) -> None:
     assert found.welch.t == pytest.approx(expected.statistic)
     assert found.welch.p == pytest.approx(expected.pvalue)
     assert found.welch.degrees == pytest.approx(expected.df)
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_both_tests_equal_scipys_to_twelve_digits(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    a, b = (rng.normal(0, 10 ** rng.uniform(-3, 3), rng.integers(2, 80)) for _ in range(2))
+    (found,) = ours.differences({"a": a, "b": b}, "a")
+    for test, alike in ((found.welch, False), (found.student, True)):
+        expected = stats.ttest_ind(b, a, equal_var=alike)
+        assert test is not None
+        assert (test.t, test.degrees, test.p) == pytest.approx(
+            (expected.statistic, expected.df, expected.pvalue), rel=1e-12, abs=0
+        )
+
+
+def test_samples_whose_variances_vanish_have_no_test() -> None:
+    (found,) = ours.differences({"a": array([5, 5]), "b": array([0, 1e-200])}, "a")
+    assert (found.welch, found.student) == (None, None)
 
 
 @given(VALUES, VALUES)
@@ -195,6 +214,50 @@ def test_bootstrap_interval_is_repeatable_and_covers() -> None:
         covered += interval.low <= 10 <= interval.high
     # 57 of 60 are expected at 95 %; fewer than 49 have a probability of one in ten thousand.
     assert covered >= 49
+
+
+def bootstrap_samples() -> Iterator[ours.FloatArray]:
+    rng = np.random.default_rng(3)
+    for count in (2, 3, 5, 10, 30, 200):
+        yield rng.normal(10, 2, count)
+        yield np.exp(rng.normal(0, 3, count))
+        yield 1e6 + rng.normal(0, 1e-6, count)
+        # A few distinct values, many of which tie with the mean.
+        yield np.arange(count) % 3.0
+        yield np.arange(count) // (count - 1) * 100.0
+
+
+@pytest.mark.parametrize("values", list(bootstrap_samples()), ids=len)
+@pytest.mark.parametrize("level", [0.5, 0.95, 0.99])
+def test_bootstrap_interval_equals_scipys(values: ours.FloatArray, level: float) -> None:
+    found = ours.bootstrap_interval(values, level)
+    expected = scipys_interval(values, level, "BCa")
+    assert (found.low, found.high) == pytest.approx(
+        expected, rel=0, abs=1e-12 * np.abs(values).max()
+    )
+
+
+def test_bootstrap_interval_without_acceleration_is_of_percentiles() -> None:
+    """Use values whose deviations underflow, so that the corrections cannot be computed."""
+    values = array([0, 1e-120, 3e-120])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert np.isnan(scipys_interval(values, 0.95, "BCa")).all()
+    found = ours.bootstrap_interval(values)
+    assert (found.low, found.high) == scipys_interval(values, 0.95, "percentile")
+
+
+def scipys_interval(values: ours.FloatArray, level: float, method: str) -> tuple[float, float]:
+    """Return scipy's bootstrap interval of the mean, with the resamples of skyhop."""
+    interval = stats.bootstrap(
+        (values,),
+        np.mean,
+        confidence_level=level,
+        n_resamples=9999,
+        rng=np.random.default_rng(20191201),
+        method=method,
+    ).confidence_interval
+    return float(interval.low), float(interval.high)
 
 
 def test_one_value_has_no_interval() -> None:

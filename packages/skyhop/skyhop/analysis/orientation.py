@@ -258,23 +258,23 @@ def _permuted(
         For each cell, the sum of its samples' ranks in units of the spread that chance gives the
         sum, and the probability; both of shape (cells,).
     """
-    from scipy.sparse import csr_array
-
     spread = ranks.std()
     if cells == 0 or not spread > 0:
         return np.zeros(cells), np.ones(cells)
     even = (ranks - ranks.mean()) / spread
-    weights = csr_array(
-        (counts["count"].to_numpy().astype(float), (counts["row"], counts["slot"])),
-        shape=(cells, len(ranks)),
-    )
-    norms = np.maximum(np.sqrt((weights * weights).sum(axis=1)), 1e-300)
-    observed = weights @ even / norms
+    rows, slots = (counts[name].to_numpy().astype(np.intp) for name in ("row", "slot"))
+    weights = counts["count"].to_numpy().astype(float)
+    norms = np.maximum(np.sqrt(np.bincount(rows, weights**2, cells)), 1e-300)
+
+    def scores(dealt: FloatArray) -> FloatArray:
+        return np.bincount(rows, weights * dealt[slots], cells) / norms
+
+    observed = scores(even)
     draw = np.random.default_rng(seed)
     exceeded = np.zeros(cells)
     for _ in range(permutations):
-        exceeded += (weights @ draw.permutation(even) / norms).max() >= observed
-    return np.asarray(observed), np.asarray((1 + exceeded) / (1 + permutations))
+        exceeded += scores(draw.permutation(even)).max() >= observed
+    return observed, np.asarray((1 + exceeded) / (1 + permutations))
 
 
 def _middle(degrees: FloatArray) -> tuple[float, float]:

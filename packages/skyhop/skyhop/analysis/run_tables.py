@@ -159,10 +159,12 @@ def _with_interval(column: Column, values: Sequence[float]) -> str:
         return write(values[0])
     # Imported here because it takes 0.1 s, and a single run does not need it.
     import numpy as np
-    from scipy.special import stdtrit
+
+    from skyhop.analysis import student
 
     known, degrees = np.array(values, float), len(values) - 1
-    reach = float(stdtrit(degrees, (1 + _LEVEL) / 2)) * float(known.std(ddof=1)) / len(known) ** 0.5
+    error = float(known.std(ddof=1)) / len(known) ** 0.5
+    reach = student.quantile((1 + _LEVEL) / 2, degrees) * error
     return f"{write(float(known.mean()))} ± {write(reach)}"
 
 

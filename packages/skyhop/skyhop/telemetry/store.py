@@ -101,7 +101,7 @@ class Telemetry(ABC):
         if step_ns is not None and step_ns <= 0:
             raise InputError("telemetry: the step has to be longer than 0")
         # The empty table has all columns, in their order.
-        found = [("", schema(names).to_frame()), *self._tables(nodes, names, (from_ns, to_ns))]
+        found = [("", table_of((), names)), *self._tables(nodes, names, (from_ns, to_ns))]
         frames = [
             table.select(pl.lit(node, pl.String).alias("node"), pl.all()) for node, table in found
         ]
@@ -444,7 +444,7 @@ def _read_day(file: Path, names: Sequence[str]) -> pl.DataFrame:
 
     content = _content(file)
     if content is None:
-        return schema(()).to_frame()
+        return table_of((), ())
     columns = schema(names)
     try:
         rows = tables.read_table(content, columns.names(), tables.MOST_BYTES)
@@ -452,7 +452,9 @@ def _read_day(file: Path, names: Sequence[str]) -> pl.DataFrame:
             raise ValueError(f"it has no column {TIME}")
         if rows[TIME].null_count():
             raise ValueError(f"rows lack {TIME}")
-        return rows.select(pl.col(name).cast(columns[name]) for name in columns if name in rows)
+        return rows.select(
+            pl.col(name).cast(columns[name]) for name in columns if name in rows.columns
+        )
     except _core.TooLargeError as error:
         raise InputError(f"{file}: {error}: move it away, or split it") from None
     except (ValueError, pl.exceptions.PolarsError) as error:

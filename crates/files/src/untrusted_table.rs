@@ -8,7 +8,9 @@ use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int32Type;
-use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchReader, StringArray};
+use arrow_array::{
+    Array, ArrayRef, RecordBatch, RecordBatchOptions, RecordBatchReader, StringArray,
+};
 use arrow_schema::{DataType, Field, Fields, Schema, SchemaRef};
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
@@ -239,7 +241,8 @@ fn expanded(batch: &RecordBatch) -> Result<RecordBatch, ParquetError> {
         fields.push(field.as_ref().clone().with_data_type(column.data_type().clone()));
         columns.push(column);
     }
-    Ok(RecordBatch::try_new(Arc::new(Schema::new(fields)), columns)?)
+    let rows = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    Ok(RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), columns, &rows)?)
 }
 
 /// Whether two types are equal; names of lists' items and whether values may be missing are ignored.

@@ -2,5 +2,5 @@
 
 mod damaged;
 mod files;
-mod parquet_footer;
 mod stale_files;
+mod untrusted_table;

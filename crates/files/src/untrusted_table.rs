@@ -1,4 +1,4 @@
-//! Reading of Parquet tables from anybody's files, within a limit of memory.
+//! Reading of Parquet tables from untrusted files, within a limit of memory.
 //!
 //! Repeated values take almost no room in a file, so that a file of some kilobytes may expand to gigabytes: the sizes in
 //! the footer are checked before columns are decoded, and the size of texts before their dictionaries are expanded.
@@ -71,7 +71,7 @@ impl<R: ChunkReader + 'static> UntrustedTable<R> {
         self.metadata.schema().fields().iter().map(|field| field.name().clone()).collect()
     }
 
-    /// Number of rows.
+    /// Number of rows according to the footer; 0 for a negative one.
     pub fn rows(&self) -> u64 {
         u64::try_from(self.metadata.metadata().file_metadata().num_rows()).unwrap_or(0)
     }
@@ -109,7 +109,7 @@ impl<R: ChunkReader + 'static> UntrustedTable<R> {
         let texts: u64 = batches.iter().flat_map(RecordBatch::columns).map(text_bytes).sum();
         let values: u64 = batches.iter().map(|b| 8 * (b.num_rows() * b.num_columns()) as u64).sum();
         check_size(rows, values + texts, most_bytes)?;
-        decoding(|| Ok(batches.iter().map(expanded).collect::<Result<_, _>>()?))
+        decoding(|| batches.iter().map(expanded).collect::<Result<_, _>>())
     }
 
     /// Read all columns, which have the types of `expected` (whether values may be missing is ignored). The
@@ -220,11 +220,7 @@ fn with_dictionaries(schema: &Schema) -> SchemaRef {
 fn text_bytes(column: &ArrayRef) -> u64 {
     let Some(column) = column.as_dictionary_opt::<Int32Type>() else { return 0 };
     let texts = column.values().as_string::<i32>();
-    column
-        .keys_iter()
-        .flatten()
-        .map(|key| u64::from(texts.value_length(key as usize).unsigned_abs()))
-        .sum()
+    column.keys_iter().flatten().map(|key| u64::from(texts.value_length(key).unsigned_abs())).sum()
 }
 
 /// Return a batch with its dictionary columns expanded to one text per row.

@@ -92,7 +92,7 @@ impl PyParquetFile {
         Ok(of_either!(self.opened()?, table => table.columns()))
     }
 
-    /// Number of rows.
+    /// Number of rows according to the footer.
     #[getter]
     fn rows(&self) -> PyResult<u64> {
         Ok(of_either!(self.opened()?, table => table.rows()))

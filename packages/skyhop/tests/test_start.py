@@ -136,11 +136,8 @@ def test_only_commands_use_the_names_of_the_package() -> None:
 
 
 READING = """
-import os
-import pyarrow.parquet
 import skyhop
 
-before = len(os.listdir("/proc/self/task"))
 run = skyhop.sim("short.toml", output="run")
 assert run.flows.height
 trace = skyhop.path("Madrid", "Paris", duration="2 s")
@@ -149,13 +146,12 @@ trace.write("path.parquet")
 assert skyhop.read_path("path.parquet").frames.height
 skyhop.all_pairs(["Madrid", "Paris"], "pairs.parquet", duration="2 s")
 assert skyhop.read_all_pairs("pairs.parquet")
-print(len(os.listdir("/proc/self/task")) - before)
 """
 
 
 @pytest.mark.integration
-def test_reading_tables_leaves_no_threads(tmp_path: Path) -> None:
-    """Check for threads of Arrow, which may abort the interpreter at its exit."""
+def test_an_interpreter_that_has_read_tables_ends_cleanly(tmp_path: Path) -> None:
+    """Check that threads of the libraries for tables do not abort the interpreter at its exit."""
     (tmp_path / "short.toml").write_text(SCENARIO, "utf-8")
     done = subprocess.run(
         [sys.executable, "-c", READING],
@@ -165,4 +161,4 @@ def test_reading_tables_leaves_no_threads(tmp_path: Path) -> None:
         timeout=120,
         check=True,
     )
-    assert done.stdout.split()[-1] == "0"
+    assert (done.stdout, done.stderr) == ("", "")

@@ -136,7 +136,7 @@ def test_a_path_holds_the_latency_and_the_losses_that_were_measured(tmp_path: Pa
     trace, field, unknown = path_from_telemetry(frame, from_="47.61,-122.33", to="48.43,-123.37")
     assert (field, unknown) == ("pop_ping_latency_ms", 0)
     assert trace.header["duration_ns"] == pytest.approx(600 * S, abs=S)
-    table = trace.frames.to_pydict()
+    table = trace.frames.to_dict(as_series=False)
     starts = np.array(table["t_ns"]) / S
     ways = zip(table["delay_ns"], table["delay_back_ns"], strict=True)
     rtt_ms = np.array([np.nan if there is None else (there + back) / 1e6 for there, back in ways])

@@ -21,7 +21,7 @@ gives() { # PATTERN COMMAND...: runs a command, and fails unless its output has 
     grep -- "$pattern" <<< "$output" || fail "no $pattern in the output of: $*"
 }
 
-add() { # WHEEL: installs a wheel; prints its dependencies, and the size of all installed packages
+add() { # WHEEL [MOST_MB]: installs a wheel; prints its dependencies and the size of all installed packages; limits what it adds
     local before after
     before=$(du -sm venv | cut -f1)
     step pip install --quiet --disable-pip-version-check --find-links . "$1"
@@ -29,6 +29,7 @@ add() { # WHEEL: installs a wheel; prints its dependencies, and the size of all 
     printf '%s: %s direct dependencies, %s MB installed, %s MB in all, %s packages\n' "$1" \
         "$(unzipped "$1" | grep -c '^Requires-Dist: [^;]*$')" "$((after - before))" "$after" "$(pip list 2>/dev/null | tail -n +3 | wc -l)"
     unzipped "$1" | grep '^Requires-Dist: [^;]*$'
+    ((after - before < ${2:-1000})) || fail "$1 adds $((after - before)) MB; less than ${2:-1000} are wanted"
 }
 
 unzipped() { # WHEEL: prints the wheel's metadata
@@ -50,7 +51,7 @@ inside() {
         ! command -v "$tool" || fail "$tool is installed: this root file system is not bare"
     done
     step python3 -m venv venv
-    add skyhop-[0-9]*.whl
+    add skyhop-[0-9]*.whl 400
     gives '^skyhop [0-9]' skyhop --version
     gives starlink-shell1 skyhop list constellations
     gives starlink-gateways skyhop list sites

@@ -23,13 +23,17 @@ gives() { # PATTERN COMMAND...: runs a command, and fails unless its output has 
 
 add() { # WHEEL [MOST_MB]: installs a wheel; prints its dependencies and the size of all installed packages; limits what it adds
     local before after
-    before=$(du -sm venv | cut -f1)
+    before=$(megabytes)
     step pip install --quiet --disable-pip-version-check --find-links . "$1"
-    after=$(du -sm venv | cut -f1)
+    after=$(megabytes)
     printf '%s: %s direct dependencies, %s MB installed, %s MB in all, %s packages\n' "$1" \
         "$(unzipped "$1" | grep -c '^Requires-Dist: [^;]*$')" "$((after - before))" "$after" "$(pip list 2>/dev/null | tail -n +3 | wc -l)"
     unzipped "$1" | grep '^Requires-Dist: [^;]*$'
     ((after - before < ${2:-1000})) || fail "$1 adds $((after - before)) MB; less than ${2:-1000} are wanted"
+}
+
+megabytes() { # prints the size of all installed files in MB, without the bytecode that pip compiles from them
+    find venv -type f -not -name '*.pyc' -printf '%s\n' | awk '{ bytes += $1 } END { printf "%d", bytes / 1e6 }'
 }
 
 unzipped() { # WHEEL: prints the wheel's metadata

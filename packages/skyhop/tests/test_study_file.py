@@ -191,27 +191,27 @@ def test_run_ids_depend_on_the_path_files_of_links(tmp_path: Any) -> None:
 CC = {"name": "cc", "key": "flow.0.cc", "values": ["cubic", "bbr"]}
 WRONG = {
     "unknown key": ({"colour": 1}, "colour: unknown key; expected one of axis,"),
-    "unknown key of an axis": ({"axis": [{**CC, "unit": "s"}]}, "axis.0.unit: unknown key"),
+    "unknown key of an axis": ({"axis": [{**CC, "unit": "s"}]}, "axis 1.unit: unknown key"),
     "unknown key of a panel": (
         {"panel": [{"kind": "bars", "title": "", "metric": "goodput", "x": "cc", "y": "cc"}]},
-        "panel.0.y: unknown key; expected one of hue, kind, metric",
+        "panel 1.y: unknown key; expected one of hue, kind, metric",
     ),
     "missing title": ({"title": None}, "title: is missing"),
     "wrong type": ({"repeats": "many"}, "repeats: expected a whole number (it is 'many')"),
     "a half": ({"repeats": 1.5}, "repeats: expected a whole number (it is 1.5)"),
     "no list": ({"axis": {"name": "cc"}}, "axis: expected a list"),
-    "no table": ({"axis": ["cc"]}, "axis.0: expected a table (it is 'cc')"),
+    "no table": ({"axis": ["cc"]}, "axis 1: expected a table (it is 'cc')"),
     "no words": ({"title": 3}, "title: expected text (it is 3)"),
     "another engine": (
         {"engine": "ns3"},
         "engine: expected 'sim', 'live', 'linux', 'elements', 'predict', 'video' or 'browser'",
     ),
     "a list of lists": (
-        {"axis": [{**CC, "values": [["bbr"]]}]}, "axis.0.values.0: expected a number, text, true"
+        {"axis": [{**CC, "values": [["bbr"]]}]}, "axis 1.values 1: expected a number, text, true"
     ),
     "a point of lists of lists": (
         {"axis": [{"name": "a", "points": {"b": {"link.loss": [[1]]}}}]},
-        "axis.0.points.b.link.loss: expected a number, text, true or false, a list of those, or",
+        "axis 1.points.b.link.loss: expected a number, text, true or false, a list of those, or",
     ),
     "no values": ({"axis": [{"name": "cc", "key": "flow.0.cc"}]}, "expected one of `values`"),
     "two bases": ({"base": "x.toml"}, "either `base`"),
@@ -232,18 +232,18 @@ WRONG = {
     "unknown value excluded": ({"exclude": [{"cc": "reno"}]}, "cc has no value 'reno'"),
     "unknown metric": (
         {"panel": [{"kind": "bars", "title": "", "metric": "speed", "x": "cc"}]},
-        "panel.0.metric: no metric `speed`; expected one of goodput",
+        "panel 1.metric: no metric `speed`; expected one of goodput",
     ),
     "a taken metric": (
         {"metric": [{"name": "goodput", "kind": "samples"}]}, "`goodput` is taken"
     ),
     "a metric that calls": (
         {"metric": [{"name": "x", "kind": "expression", "value": 'goodput(cc="bbr")'}]},
-        "metric.0.value",
+        "metric 1.value",
     ),
     "published without a number": (
         {"published": [{"metric": "goodput", "by": ["cc"], "values": [["bbr", "fast"]]}]},
-        "published.0.values.0: expected a number",
+        "published 1.values 1: expected a number",
     ),
     "published for another axis value": (
         {"published": [{"metric": "goodput", "by": ["cc"], "values": [["reno", 1]]}]},
@@ -251,7 +251,7 @@ WRONG = {
     ),
     "bins of a metric without bins": (
         {"panel": [{"kind": "cdf", "title": "", "bins_of": "goodput", "hue": "cc"}]},
-        "panel.0.bins_of: `goodput` has no bins; expected a metric of kind",
+        "panel 1.bins_of: `goodput` has no bins; expected a metric of kind",
     ),
     "a box of two things": (
         {"panel": [{"kind": "box", "title": "", "metric": "srtt", "series": "srtt", "x": "cc"}]},

@@ -202,6 +202,50 @@ WRONG = {
     "no list": ({"axis": {"name": "cc"}}, "axis: expected a list"),
     "no table": ({"axis": ["cc"]}, "axis 1: expected a table (it is 'cc')"),
     "no words": ({"title": 3}, "title: expected text (it is 3)"),
+    "text for a list": (
+        {"panel": [{"kind": "bars", "title": "", "metric": "goodput", "x": "cc"},
+                   {"kind": "series", "title": "", "series": "goodput", "hue": "cc"}]},
+        """panel 2.series: expected a list, such as ["goodput"] (it is 'goodput', without""",
+    ),
+    "a list for text": (
+        {"panel": [{"kind": "cdf", "title": "", "series": ["srtt"], "hue": "cc"}]},
+        "panel 1.series: expected 'goodput', 'cwnd', 'srtt', 'throughput' or 'retransmit_share' "
+        "(it is a list)",
+    ),
+    "text for each": (
+        {"panel": [{"kind": "comparison", "title": "", "metric": "goodput", "by": "cc",
+                    "against": "bbr", "each": "loss"}]},
+        'panel 1.each: expected a list, such as ["loss"]',
+    ),
+    "text for a claim's each": (
+        {"claim": [{"text": "", "check": "goodput() > 1", "each": "loss"}]},
+        "claim 1.each: expected a table (it is 'loss')",
+    ),
+    "a value for a list of each": (
+        {"claim": [{"text": "", "check": "goodput() > 1", "each": {"loss": "1 %"}}]},
+        'claim 1.each.loss: expected a list, such as ["1 %"]',
+    ),
+    "a kind of panel": (
+        {"panel": [{"kind": "bar", "title": "", "metric": "goodput", "x": "cc"}]},
+        "'heatmap', 'series' (it is 'bar') (did you mean bars?)",
+    ),
+    "no kind of panel": (
+        {"panel": [{"title": "", "metric": "goodput"}]},
+        "panel 1.kind: is missing; expected one of 'table', 'comparison', 'bars'",
+    ),
+    "a metric with two t": (
+        {"panel": [{"kind": "bars", "title": "", "metric": "goodputt", "x": "cc"}]},
+        "panel 1.metric: no metric `goodputt` (did you mean goodput?); expected",
+    ),
+    "a metric of a claim": (
+        {"claim": [{"text": "", "check": "Srtt() > 1"}]}, "no metric `Srtt` (did you mean srtt?)"
+    ),
+    "an axis of a panel": (
+        {"panel": [{"kind": "bars", "title": "", "metric": "goodput", "x": "los"}]},
+        "panel 1.x: no axis `los` (did you mean loss?)",
+    ),
+    "a value of an axis": ({"exclude": [{"cc": "BBR"}]}, "no value 'BBR' (did you mean bbr?)"),
+    "a nearly right key": ({"pannel": []}, "pannel: unknown key (did you mean panel?)"),
     "another engine": (
         {"engine": "ns3"},
         "engine: expected 'sim', 'live', 'linux', 'elements', 'predict', 'video' or 'browser'",
@@ -345,3 +389,31 @@ def test_the_schema_is_current() -> None:
 
 def test_every_axis_kind_is_in_the_schema() -> None:
     assert {"values", "range", "points"} <= set(Axis.model_json_schema()["properties"])
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        (
+            {"axis": [{"name": "cc", "key": "flow.cc", "values": ["cubic"]}]},
+            'the study: axis 1 (`cc`): key `flow.cc`: there is no entry "cc"; the list has 1',
+        ),
+        (
+            {"axis": [{"name": "relay", "points": {"x": {"path": {"kind": "constellation",
+              "from": "1,1", "to": "2,2", "relay": "ISL"}}}}]},
+            "path.relay: unknown variant `ISL` (did you mean isl?), expected one of `isl`",
+        ),
+    ],
+)  # fmt: skip
+def test_wrong_scenarios_of_points_are_named(changes: dict[str, Any], expected: str) -> None:
+    with pytest.raises(InputError) as caught:
+        list(load_study(content(**changes)).runs())
+    assert expected in str(caught.value)
+
+
+@pytest.mark.parametrize(("name", "meant"), [("bbrv3", "bbr3"), ("SatPipe", "satpipe"), ("zz", "")])
+def test_a_failed_run_says_which_sender_was_meant(name: str, meant: str, tmp_path: Path) -> None:
+    axis = {"name": "cc", "key": "flow.0.cc", "values": [name]}
+    (failure,) = run_study(load_study(content(axis=[axis], repeats=1)), tmp_path, jobs=1).failures
+    hint = f" (did you mean {meant}?)" if meant else ""
+    assert f'is called "{name}"{hint}; there are: ' in failure.error

@@ -41,7 +41,7 @@ _UNKNOWN = Interval(None, None)
 
 @dataclass(frozen=True)
 class Asked:
-    """Comparison of what was measured with a number of the expression, such as a > 1.1 * b."""
+    """Comparison of a measured value with a number of the expression, such as a > 1.1 * b."""
 
     kind: Literal["value", "ratio", "difference"]
     """The number is compared with a measured value, or multiplies one, or is added to one."""

@@ -615,5 +615,7 @@ def test_an_offset_lies_within_the_path_file(loop: bool, tmp_path: Path) -> None
     found = sh.sim(scenario, sets=sets).path.frames["delay_ns"].to_list()
     delays = whole.frames["delay_ns"].to_list()
     assert found == ([delays[(3 + k) % 4] for k in range(6)] if loop else delays[3:])
-    with pytest.raises(InputError, match="path.offset: 4 s is not before the end of the path file"):
+    with pytest.raises(
+        InputError, match=r"path\.offset: 4 s is not before the end of the path file"
+    ):
         sh.sim(scenario, sets=["path.offset=4 s"])

@@ -458,7 +458,8 @@ proptest! {
 
 /// Five states of a path, 2 s each; the second begins with an outage of 3 s.
 fn stairs() -> PathTrace {
-    let rtts: Vec<Duration> = (1..=5).map(|n| Duration::from_millis(20 * n)).collect();
+    let rtts: Vec<(Instant, Duration)> =
+        (0..5).map(|n| (at_ms(2_000 * n), Duration::from_millis(20 * (n + 1)))).collect();
     let ends = ["a", "b"].map(skyhop_path::Endpoint::named);
     let mut trace =
         PathTrace::varying(ends, &rtts, [Duration::from_secs(10), Duration::from_secs(2)]);

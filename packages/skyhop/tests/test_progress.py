@@ -13,7 +13,7 @@ from skyhop.data.progress import Progress, progress_bar
 
 @pytest.fixture
 def shown(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Replace bars by a list of what they show; they appear at once."""
+    """Replace bars by a list of the texts that they show; they appear at once."""
     told: list[str] = []
 
     @contextmanager

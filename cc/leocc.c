@@ -34,7 +34,8 @@ enum leocc_source { OWN, ANNOUNCED };
 	P(period, 1, 15000, 1, 1000000, "ms", "source=own: time between reconfigurations")               \
 	P(guard_before, 1, 100, 0, 10000, "ms", "time before a reconfiguration at which detection starts") \
 	P(fluctuation, 1, 10000, 0, 1000000, "us", "an RTT this far above the minimum indicates a queue") \
-	P(fallen_rtt, 1, 45000, 0, 1000000, "us", "an RTT drop of this much indicates a new path")
+	P(fallen_rtt, 1, 45000, 0, 1000000, "us", "an RTT drop of this much indicates a new path")       \
+	P(lead, 1, 1000, 0, 60000, "ms", "default of lead in [signal]: from announcement to handover")
 SKYHOP_PARAMS(LEOCC_PARAMS);
 
 #define PROBE_RTT_GAIN (PACING_GAIN_ONE / 2)        /* window in PROBE_RTT, relative to the BDP */

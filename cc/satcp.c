@@ -14,7 +14,8 @@ enum satcp_mode { PUBLISHED, FREEZE };
 #define SATCP_PARAMS(P)                                                                                   \
 	CUBIC_PARAMS(P)                                                                                   \
 	P(mode, 1, PUBLISHED, PUBLISHED, FREEZE, "published|freeze", "how window reduction is inhibited") \
-	P(hold, 1, 1300, 0, 60000, "ms", "duration of the inhibition, from the announcement on")
+	P(hold, 1, 1300, 0, 60000, "ms", "duration of the inhibition, from the announcement on")         \
+	P(lead, 1, 500, 0, 60000, "ms", "default of lead in [signal]: from announcement to handover")
 SKYHOP_PARAMS(SATCP_PARAMS);
 
 #define K_DIVISOR 9 /* divisor of K during a hold (SaTCP, V-D) */

@@ -13,7 +13,8 @@
 #define SATPIPE_PARAMS(P)                                                                                 \
 	BBR_PARAMS(P)                                                                                     \
 	P(guard_before, 1, 15, 0, 10000, "ms", "start of draining, before the announced handover")       \
-	P(guard_after, 1, 100, 0, 10000, "ms", "end of draining, after the announced handover")
+	P(guard_after, 1, 100, 0, 10000, "ms", "end of draining, after the announced handover")          \
+	P(lead, 1, 1000, 0, 60000, "ms", "default of lead in [signal]: from announcement to handover")
 SKYHOP_PARAMS(SATPIPE_PARAMS);
 
 enum satpipe_step {

@@ -161,7 +161,11 @@ def test_the_blocks_of_studies_in_the_documents_are_valid() -> None:
 
     text = STUDY_FILE.read_text("utf-8")
     blocks = [tomllib.loads(b) for b in re.findall(r"```text\n(\[\[.+?)```", text, re.DOTALL)]
-    drawn, metrics = [b for b in blocks if "metric" in b or b["axis"][0]["name"] == "draw"]
+    (drawn,) = [b for b in blocks if b.get("axis", [{}])[0].get("name") == "draw"]
+    (metrics,), (panels,) = [[b for b in blocks if key in b] for key in ("metric", "panel")]
+    shown = {panel.kind for panel in load_study(content(**panels)).file.panel}
+    assert shown == {"table", "comparison", "bars", "box", "cdf", "lines", "transfer", "scatter",
+                     "heatmap", "series"}  # fmt: skip
     scenario = content()["scenario"] | {"links": {"delay": {"rate": "1 Gbit/s"}}}
     scenario["run"] = {"duration": "5 min"}
     runs = list(load_study(content(scenario=scenario, **drawn)).runs())

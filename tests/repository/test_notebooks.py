@@ -65,7 +65,12 @@ def test_a_run_shows_its_flows_and_warnings(tmp_path: Path) -> None:
     scenario = {**SCENARIO, "flow": [{"cc": "satcp"}, {"cc": "bbr"}]}
     run = sh.sim(scenario, tmp_path / "<b>run")
     shown = run._repr_html_()
-    for text in ("&lt;b&gt;run: 2.00 s, engine sim, seed 1", "<td>satcp</td>", "Jain", "goodput"):
+    for text in (
+        "&lt;b&gt;run: 2.00 s, engine sim, seed 1",
+        "<td>satcp (told of nothing)</td>",
+        "Jain",
+        "goodput",
+    ):
         assert text in shown
     assert "<strong>warning:</strong> satcp: gets no handover announcements" in shown
     assert run.plot()._repr_png_().startswith(b"\x89PNG")

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::{PoisonError, RwLock};
 
 use skyhop_model::cc_language;
+use skyhop_units::Duration;
 
 use crate::bindings::{self, TcpCongestionOps};
 use crate::error::CcError;
@@ -148,6 +149,13 @@ impl Module {
     /// Whether the algorithm reads announced handovers.
     pub fn uses_announcements(&self) -> bool {
         self.uses_announcements
+    }
+
+    /// Time from an announcement to its handover that the algorithm needs: its parameter `lead`, in ms; `None` if it
+    /// declares none. `given`: parameters as in the scenario.
+    pub fn lead(&self, given: &[(&str, &str)]) -> Option<Duration> {
+        let place = self.params().position(|param| param.name == "lead")?;
+        Some(Duration::from_millis(*self.values(given).ok()?.get(place)?))
     }
 
     /// The module compiled for the kernel; `None` if the build had no clang, and for the user's files.

@@ -53,9 +53,11 @@ fn unused_announcements(experiment: &Experiment) -> Option<String> {
         .collect();
     let source = experiment.scenario["signal"]["source"].as_str().unwrap_or("none");
     let why = match (announces, source) {
-        (true, _) => "announcements are about the link of [path], which it does not cross".to_owned(),
+        (true, _) => {
+            "announcements are about the link of [path], which it does not cross".to_owned()
+        }
         (false, "none") => {
-            "[signal] source = \"none\"; \"path\", \"schedule\", \"forecast\" and \"blind\" announce".to_owned()
+            format!("[signal] source = \"none\"; add {}", what_to_type(experiment))
         }
         (false, source) => format!("[signal] source = \"{source}\" finds none during the run"),
     };
@@ -63,4 +65,13 @@ fn unused_announcements(experiment: &Experiment) -> Option<String> {
         let names = names.into_iter().collect::<Vec<_>>().join(" and ");
         format!("{names}: gets no handover announcements: {why}")
     })
+}
+
+/// Options of the command line with which handovers are announced.
+fn what_to_type(experiment: &Experiment) -> String {
+    let has_handovers =
+        experiment.path().events().next().is_some() || !experiment.changes.is_empty();
+    let source = if has_handovers { "path" } else { "schedule" };
+    let lead = experiment.scenario["signal"]["lead"].as_str().unwrap_or("0 s");
+    format!("--set signal.source={source} --set signal.lead='{lead}'")
 }

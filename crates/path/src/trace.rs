@@ -276,6 +276,29 @@ impl PathTrace {
         self
     }
 
+    /// Let the path begin at the time `offset` of this one, in the state that it has there. An outage that has begun
+    /// before and still lasts begins with the path.
+    #[must_use]
+    pub fn starting_at(mut self, offset: Duration) -> Self {
+        let begin = Instant::START + offset;
+        let before = self.frames.partition_point(|frame| frame.at <= begin).saturating_sub(1);
+        let earlier: Vec<PathEvent> = self.frames.drain(..before).flat_map(|f| f.events).collect();
+        if let Some(first) = self.frames.first_mut() {
+            first.events.splice(..0, earlier);
+        }
+        for frame in &mut self.frames {
+            frame.events.retain(|event| event.at >= begin || event.at + event.outage > begin);
+            for event in &mut frame.events {
+                event.outage = event.outage - begin.saturating_since(event.at);
+                event.at = Instant::START + event.at.saturating_since(begin);
+            }
+            frame.at = Instant::START + frame.at.saturating_since(begin);
+        }
+        self.header.duration_ns = self.header.duration_ns.saturating_sub(offset.as_nanos());
+        self.header.start = self.header.start.map(|start| start.after(offset));
+        self
+    }
+
     /// Mean RTT without queueing from `from` until `until`, over the time in which there is a path; zero if there is
     /// none.
     pub fn mean_base_rtt(&self, from: Instant, until: Instant) -> Duration {

@@ -294,6 +294,9 @@ pub struct TracePath {
     /// state persists.
     #[serde(rename = "loop", default, skip_serializing_if = "std::ops::Not::not")]
     pub repeats: bool,
+    /// Time of the path file at which the run begins, such as another time of the day; below the file's duration.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub offset: Duration,
 }
 
 layered! {
@@ -692,8 +695,10 @@ impl Default for TcpFlowKeys {
 pub struct SignalSection {
     /// Source of the announcements.
     pub source: SignalSource,
-    /// Time from an announcement to the announced handover.
-    pub lead: Duration,
+    /// Time from an announcement to the announced handover. Default: the longest `lead` that the flows' congestion
+    /// controls declare as a parameter, 1 s for satpipe; 0 s without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lead: Option<Duration>,
     /// Error added to the announced time of a handover: "none", "report-timing" (random, SaTCP Figure 4),
     /// or a duration ("0.2 s" is too late, "-0.2 s" too early).
     pub error: String,
@@ -710,7 +715,7 @@ impl Default for SignalSection {
     fn default() -> Self {
         Self {
             source: SignalSource::None,
-            lead: Duration::ZERO,
+            lead: None,
             error: "none".to_owned(),
             elements: None,
             period: STARLINK_PERIOD,

@@ -174,4 +174,4 @@ def test_wrong_changes_are_named(axis: dict[str, Any], expected: str) -> None:
     with pytest.raises(InputError) as caught:
         load_study(content(axis=[axis]))
     assert expected in str(caught.value)
-    assert "axis.0" in str(caught.value)
+    assert "axis 1" in str(caught.value)

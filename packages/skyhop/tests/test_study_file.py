@@ -191,27 +191,71 @@ def test_run_ids_depend_on_the_path_files_of_links(tmp_path: Any) -> None:
 CC = {"name": "cc", "key": "flow.0.cc", "values": ["cubic", "bbr"]}
 WRONG = {
     "unknown key": ({"colour": 1}, "colour: unknown key; expected one of axis,"),
-    "unknown key of an axis": ({"axis": [{**CC, "unit": "s"}]}, "axis.0.unit: unknown key"),
+    "unknown key of an axis": ({"axis": [{**CC, "unit": "s"}]}, "axis 1.unit: unknown key"),
     "unknown key of a panel": (
         {"panel": [{"kind": "bars", "title": "", "metric": "goodput", "x": "cc", "y": "cc"}]},
-        "panel.0.y: unknown key; expected one of hue, kind, metric",
+        "panel 1.y: unknown key; expected one of hue, kind, metric",
     ),
     "missing title": ({"title": None}, "title: is missing"),
     "wrong type": ({"repeats": "many"}, "repeats: expected a whole number (it is 'many')"),
     "a half": ({"repeats": 1.5}, "repeats: expected a whole number (it is 1.5)"),
     "no list": ({"axis": {"name": "cc"}}, "axis: expected a list"),
-    "no table": ({"axis": ["cc"]}, "axis.0: expected a table (it is 'cc')"),
+    "no table": ({"axis": ["cc"]}, "axis 1: expected a table (it is 'cc')"),
     "no words": ({"title": 3}, "title: expected text (it is 3)"),
+    "text for a list": (
+        {"panel": [{"kind": "bars", "title": "", "metric": "goodput", "x": "cc"},
+                   {"kind": "series", "title": "", "series": "goodput", "hue": "cc"}]},
+        """panel 2.series: expected a list, such as ["goodput"] (it is 'goodput', without""",
+    ),
+    "a list for text": (
+        {"panel": [{"kind": "cdf", "title": "", "series": ["srtt"], "hue": "cc"}]},
+        "panel 1.series: expected 'goodput', 'cwnd', 'srtt', 'throughput' or 'retransmit_share' "
+        "(it is a list)",
+    ),
+    "text for each": (
+        {"panel": [{"kind": "comparison", "title": "", "metric": "goodput", "by": "cc",
+                    "against": "bbr", "each": "loss"}]},
+        'panel 1.each: expected a list, such as ["loss"]',
+    ),
+    "text for a claim's each": (
+        {"claim": [{"text": "", "check": "goodput() > 1", "each": "loss"}]},
+        "claim 1.each: expected a table (it is 'loss')",
+    ),
+    "a value for a list of each": (
+        {"claim": [{"text": "", "check": "goodput() > 1", "each": {"loss": "1 %"}}]},
+        'claim 1.each.loss: expected a list, such as ["1 %"]',
+    ),
+    "a kind of panel": (
+        {"panel": [{"kind": "bar", "title": "", "metric": "goodput", "x": "cc"}]},
+        "'heatmap', 'series' (it is 'bar') (did you mean bars?)",
+    ),
+    "no kind of panel": (
+        {"panel": [{"title": "", "metric": "goodput"}]},
+        "panel 1.kind: is missing; expected one of 'table', 'comparison', 'bars'",
+    ),
+    "a metric with two t": (
+        {"panel": [{"kind": "bars", "title": "", "metric": "goodputt", "x": "cc"}]},
+        "panel 1.metric: no metric `goodputt` (did you mean goodput?); expected",
+    ),
+    "a metric of a claim": (
+        {"claim": [{"text": "", "check": "Srtt() > 1"}]}, "no metric `Srtt` (did you mean srtt?)"
+    ),
+    "an axis of a panel": (
+        {"panel": [{"kind": "bars", "title": "", "metric": "goodput", "x": "los"}]},
+        "panel 1.x: no axis `los` (did you mean loss?)",
+    ),
+    "a value of an axis": ({"exclude": [{"cc": "BBR"}]}, "no value 'BBR' (did you mean bbr?)"),
+    "a nearly right key": ({"pannel": []}, "pannel: unknown key (did you mean panel?)"),
     "another engine": (
         {"engine": "ns3"},
         "engine: expected 'sim', 'live', 'linux', 'elements', 'predict', 'video' or 'browser'",
     ),
     "a list of lists": (
-        {"axis": [{**CC, "values": [["bbr"]]}]}, "axis.0.values.0: expected a number, text, true"
+        {"axis": [{**CC, "values": [["bbr"]]}]}, "axis 1.values 1: expected a number, text, true"
     ),
     "a point of lists of lists": (
         {"axis": [{"name": "a", "points": {"b": {"link.loss": [[1]]}}}]},
-        "axis.0.points.b.link.loss: expected a number, text, true or false, a list of those, or",
+        "axis 1.points.b.link.loss: expected a number, text, true or false, a list of those, or",
     ),
     "no values": ({"axis": [{"name": "cc", "key": "flow.0.cc"}]}, "expected one of `values`"),
     "two bases": ({"base": "x.toml"}, "either `base`"),
@@ -232,18 +276,18 @@ WRONG = {
     "unknown value excluded": ({"exclude": [{"cc": "reno"}]}, "cc has no value 'reno'"),
     "unknown metric": (
         {"panel": [{"kind": "bars", "title": "", "metric": "speed", "x": "cc"}]},
-        "panel.0.metric: no metric `speed`; expected one of goodput",
+        "panel 1.metric: no metric `speed`; expected one of goodput",
     ),
     "a taken metric": (
         {"metric": [{"name": "goodput", "kind": "samples"}]}, "`goodput` is taken"
     ),
     "a metric that calls": (
         {"metric": [{"name": "x", "kind": "expression", "value": 'goodput(cc="bbr")'}]},
-        "metric.0.value",
+        "metric 1.value",
     ),
     "published without a number": (
         {"published": [{"metric": "goodput", "by": ["cc"], "values": [["bbr", "fast"]]}]},
-        "published.0.values.0: expected a number",
+        "published 1.values 1: expected a number",
     ),
     "published for another axis value": (
         {"published": [{"metric": "goodput", "by": ["cc"], "values": [["reno", 1]]}]},
@@ -251,7 +295,7 @@ WRONG = {
     ),
     "bins of a metric without bins": (
         {"panel": [{"kind": "cdf", "title": "", "bins_of": "goodput", "hue": "cc"}]},
-        "panel.0.bins_of: `goodput` has no bins; expected a metric of kind",
+        "panel 1.bins_of: `goodput` has no bins; expected a metric of kind",
     ),
     "a box of two things": (
         {"panel": [{"kind": "box", "title": "", "metric": "srtt", "series": "srtt", "x": "cc"}]},
@@ -345,3 +389,31 @@ def test_the_schema_is_current() -> None:
 
 def test_every_axis_kind_is_in_the_schema() -> None:
     assert {"values", "range", "points"} <= set(Axis.model_json_schema()["properties"])
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        (
+            {"axis": [{"name": "cc", "key": "flow.cc", "values": ["cubic"]}]},
+            'the study: axis 1 (`cc`): key `flow.cc`: there is no entry "cc"; the list has 1',
+        ),
+        (
+            {"axis": [{"name": "relay", "points": {"x": {"path": {"kind": "constellation",
+              "from": "1,1", "to": "2,2", "relay": "ISL"}}}}]},
+            "path.relay: unknown variant `ISL` (did you mean isl?), expected one of `isl`",
+        ),
+    ],
+)  # fmt: skip
+def test_wrong_scenarios_of_points_are_named(changes: dict[str, Any], expected: str) -> None:
+    with pytest.raises(InputError) as caught:
+        list(load_study(content(**changes)).runs())
+    assert expected in str(caught.value)
+
+
+@pytest.mark.parametrize(("name", "meant"), [("bbrv3", "bbr3"), ("SatPipe", "satpipe"), ("zz", "")])
+def test_a_failed_run_says_which_sender_was_meant(name: str, meant: str, tmp_path: Path) -> None:
+    axis = {"name": "cc", "key": "flow.0.cc", "values": [name]}
+    (failure,) = run_study(load_study(content(axis=[axis], repeats=1)), tmp_path, jobs=1).failures
+    hint = f" (did you mean {meant}?)" if meant else ""
+    assert f'is called "{name}"{hint}; there are: ' in failure.error

@@ -586,8 +586,8 @@ def test_every_key_of_a_metric_has_a_place_in_the_digest() -> None:
 FLOWS = {"name": "x", "kind": "flows", "over": "sum"}
 NO_KIND = {"name": "x"}
 WRONG: Sequence[tuple[dict[str, Any], str]] = (
-    (NO_KIND, "metric.0.kind: is missing"),
-    ({**NO_KIND, "kind": "mean"}, "metric.0.kind: expected 'expression', 'samples'"),
+    (NO_KIND, "metric 1.kind: is missing"),
+    ({**NO_KIND, "kind": "mean"}, "metric 1.kind: expected 'expression', 'samples'"),
     ({**NO_KIND, "kind": "probe", "bin": "1 s"}, '`bin` goes with kind = "samples" or'),
     ({"name": "x", "kind": "flows"}, 'kind = "flows" needs `over`'),
     ({"name": "x", "kind": "samples", "over": "sum"}, '`over` goes with kind = "flows"'),
@@ -599,7 +599,7 @@ WRONG: Sequence[tuple[dict[str, Any], str]] = (
     ({**FLOWS, "within": "flow"}, '`within` goes with kind = "samples" or "transient"'),
     ({**FLOWS, "from": "80 %", "until": "20 %"}, "expected `from` before `until`"),
     ({**FLOWS, "from": "-1 s", "until": "-2 s"}, "expected `from` before `until`"),
-    ({**FLOWS, "from": "later"}, "metric.0.from"),
+    ({**FLOWS, "from": "later"}, "metric 1.from"),
     ({**FLOWS, "from": "1.2.3 s"}, "is not a duration"),
     ({**FLOWS, "bin": "0 s"}, "expected `bin` above 0 s"),
     ({"name": "x", "kind": "transient", "after": "rise"}, 'after = "rise" goes with `rise`'),
@@ -608,7 +608,7 @@ WRONG: Sequence[tuple[dict[str, Any], str]] = (
     ({"name": "x", "kind": "gap"}, 'kind = "gap" needs `edge`'),
     ({"name": "x", "kind": "samples", "edge": "end"}, '`edge` goes with kind = "gap"'),
     ({"name": "x", "kind": "time_to_bytes"}, "needs `bytes`"),
-    ({"name": "x", "kind": "time_to_bytes", "bytes": "5 apples"}, "metric.0.bytes"),
+    ({"name": "x", "kind": "time_to_bytes", "bytes": "5 apples"}, "metric 1.bytes"),
     ({"name": "x", "kind": "rate_over_bytes", "bytes": "1 MB", "after_bytes": "2 MB"},
      "expected `after_bytes` below `bytes`"),
     ({"name": "x", "kind": "relative", "of": "goodput"}, "needs `to`"),
@@ -624,7 +624,7 @@ def test_a_wrong_metric_is_named(metric: dict[str, Any], expected: str) -> None:
     with pytest.raises(InputError) as caught:
         load_study(content(metric=[metric]))
     assert expected in str(caught.value)
-    assert "metric.0" in str(caught.value)
+    assert "metric 1" in str(caught.value)
     assert "\n" not in str(caught.value)
 
 

@@ -505,3 +505,117 @@ def test_an_unchecked_claim_gives_its_reason_as_text_and_json(
     assert claim["verdict"] == "cannot be told"
     assert claim["cannot_be_told"] == "its weights are not to be had"
     assert [finding["why"] for finding in claim["findings"]] == ["its weights are not to be had"]
+
+
+ONE_AXIS = [{"name": "cc", "key": "flow.0.cc", "values": ["cubic", "bbr"]}]
+
+
+def test_a_key_that_the_user_sets_holds_in_all_runs(skyhop: Skyhop, tmp_path: Path) -> None:
+    claim = {"text": "…", "check": "goodput() > 5", "each": {"cc": ["cubic", "bbr"]}}
+    write(tmp_path / "s.toml", repeats=1, axis=ONE_AXIS, claim=[claim])
+    command = ("study", "run", "s.toml", "-o", "out")
+    slow = ("--set", "link.rate=4 Mbit/s")
+    found = {}
+    for name, sets in (("slow", slow), ("as given", ()), ("slow again", slow)):
+        done = skyhop(*command, *sets)
+        assert done.returncode == 0, done.stderr
+        found[name] = pl.read_parquet(tmp_path / "out" / "results.parquet")
+        page = (tmp_path / "out" / "report.html").read_text("utf-8")
+        assert ("link.rate=4 Mbit/s" in page) == bool(sets)
+        assert ("0 of 1 claims hold" in done.stdout.replace("claim ", "claims ")) == bool(sets)
+        assert "- cc = cubic" in done.stdout, "the numbers of each combination"
+        assert "more than 5.00 was asked" in " ".join(done.stdout.split())
+    assert found["slow"].equals(found["slow again"])
+    assert found["slow"].get_column("goodput_bps").max() < 4e6
+    assert found["as given"].get_column("goodput_bps").min() > 5e6
+    assert len(list((tmp_path / "out" / "runs").iterdir())) == 4, "no run is made twice"
+    shown = skyhop("study", "show", "s.toml", *slow, "--json")
+    assert json.loads(shown.stdout)["set"] == ["link.rate=4 Mbit/s"]
+    assert json.loads(shown.stdout)["file"] == str(tmp_path / "s.toml")
+
+
+@pytest.mark.parametrize(
+    ("override", "expected"),
+    [
+        ("flow.0.cc=reno", "--set flow.0.cc: the axis `cc` sets `flow.0.cc`: change the values"),
+        ("flow.0={ cc = 'reno' }", "--set flow.0: the axis `cc` sets `flow.0.cc`"),
+        ("link.rat=4 Mbit/s", "link.rat: unknown field `rat`"),
+        ("link.rate", '--set "link.rate": expected KEY=VALUE'),
+        ("flow.7.start=1 s", 'there is no entry "7"'),
+    ],
+)
+def test_a_wrong_override_is_named(
+    override: str, expected: str, skyhop: Skyhop, tmp_path: Path
+) -> None:
+    write(tmp_path / "s.toml", repeats=1, axis=ONE_AXIS)
+    shown = skyhop("study", "show", "s.toml", "--set", override)
+    assert shown.returncode == 2
+    assert expected in shown.stderr.replace(
+        "--set link.rate: expected", '--set "link.rate": expected'
+    )
+
+
+def test_a_set_key_changes_part_of_an_axis_table() -> None:
+    paths = {
+        name: {"path": {"kind": "fixed", "rtt": rtt}}
+        for name, rtt in (("a", "20 ms"), ("b", "40 ms"))
+    }
+    study = content(axis=[{"name": "path", "points": paths}], repeats=1)
+    runs = load_study(study, sets=["path.from=here"]).runs()
+    assert [run.resolved["path"]["from"] for run in runs] == ["here", "here"]
+
+
+def test_studies_say_where_their_files_are(skyhop: Skyhop) -> None:
+    listed = skyhop("list", "studies", "--json")
+    entries = json.loads(listed.stdout)
+    assert all(Path(entry["file"]).is_file() for entry in entries)
+    assert str(Path(entries[0]["file"]).parent) in skyhop("study", "list").stderr
+    assert entries[0]["file"] in skyhop("study", "show", entries[0]["name"]).stderr
+
+
+def test_one_cause_of_many_failures_is_one_box(skyhop: Skyhop, tmp_path: Path) -> None:
+    axis = {"name": "via", "points": {"ok": {}, "bad": {"flow.0.cc": "no_such_sender"}}}
+    study = write(tmp_path / "s.toml", repeats=3, axis=[axis],
+                  claim=[{"text": "…", "check": "goodput() > 1"}])  # fmt: skip
+    done = skyhop("study", "run", study, "-o", "out")
+    assert done.returncode == 1
+    page = (tmp_path / "out" / "report.html").read_text("utf-8")
+    assert page.count("<details><summary>3 runs (via = bad)") == 1
+    assert "<strong>3 runs failed" in page
+    assert "1 of 1 hold" in page
+    assert "holds, of those that ran (3 runs failed: via = bad)" in page
+
+
+def test_runs_of_a_study_start_at_different_times_of_a_path_file(tmp_path: Path) -> None:
+    whole = sh.path("32.7,-117.2", "40.7,-74", duration="40 s")
+    whole.write(tmp_path / "measured.parquet")
+    scenario = content()["scenario"]
+    scenario["path"] = {"kind": "trace", "file": str(tmp_path / "measured.parquet")}
+    offsets = [0, 7, 30.5]
+    axis = {"name": "offset", "key": "path.offset", "values": [f"{at} s" for at in offsets]}
+    frame = run(tmp_path / "out", content(scenario=scenario, axis=[axis], repeats=1), jobs=1)
+    assert frame.get_column("run").n_unique() == len(offsets)
+    delays = dict(whole.frames.select("t_ns", "delay_ns").iter_rows())
+    for at_s, row in zip(offsets, frame.iter_rows(named=True), strict=True):
+        kept = sh.read_path(tmp_path / "out" / "runs" / row["run"] / "path.parquet")
+        found = dict(kept.frames.select("t_ns", "delay_ns").iter_rows())
+        assert found[0] == delays[int(at_s) * 10**9]
+        assert kept.header["duration_ns"] == (40 - at_s) * 10**9
+        begin = pl.Series([kept.header["start"], whole.header["start"]]).str.to_datetime()
+        assert (begin[0] - begin[1]).total_seconds() == at_s
+
+
+@pytest.mark.parametrize("loop", [False, True])
+def test_an_offset_lies_within_the_path_file(loop: bool, tmp_path: Path) -> None:
+    whole = sh.path("32.7,-117.2", "40.7,-74", duration="4 s")
+    whole.write(tmp_path / "m.parquet")
+    trace = {"kind": "trace", "file": str(tmp_path / "m.parquet"), "loop": loop}
+    scenario = {"path": trace, "flow": [{"cc": "cubic"}], "run": {"duration": "6 s"}}
+    sets = ["path.offset=3 s"]
+    found = sh.sim(scenario, sets=sets).path.frames["delay_ns"].to_list()
+    delays = whole.frames["delay_ns"].to_list()
+    assert found == ([delays[(3 + k) % 4] for k in range(6)] if loop else delays[3:])
+    with pytest.raises(
+        InputError, match=r"path\.offset: 4 s is not before the end of the path file"
+    ):
+        sh.sim(scenario, sets=["path.offset=4 s"])

@@ -36,6 +36,77 @@ def test_a_control_without_its_announcements_warns(cc: str) -> None:
     )
 
 
+@pytest.mark.parametrize(("cc", "lead"), [("satcp", "500 ms"), ("satpipe", "1 s")])
+def test_the_warning_says_what_to_type(cc: str, lead: str) -> None:
+    handover = [{"at": "2 s", "rtt": "60 ms"}]
+    (warning,) = warnings(FIXED, cc, change=handover)
+    assert warning.endswith(f"; add --set signal.source=path --set signal.lead='{lead}'")
+    sets = ["signal.source=path", f"signal.lead='{lead}'"]
+    scenario = {"path": FIXED, "flow": [{"cc": cc}], "run": {"duration": "3 s"}, "change": handover}
+    typed = sh.sim(scenario, sets=sets)
+    assert typed.summary["warnings"] == []
+    default = sh.sim(scenario, sets=sets[:1])
+    assert default.info["scenario"]["signal"]["lead"] == lead
+    assert default.summary["flows"] == typed.summary["flows"]
+
+
+def test_the_longest_lead_that_a_sender_needs_is_the_default() -> None:
+    def lead(*flows: dict[str, object]) -> str:
+        scenario = {"path": FIXED, "flow": list(flows), "run": {"duration": "1 s"}}
+        return str(sh.sim(scenario).info["scenario"]["signal"]["lead"])
+
+    assert lead({"cc": "cubic"}) == "0 s"
+    assert lead({"cc": "satcp"}, {"cc": "satpipe"}) == "1 s"
+    assert lead({"cc": "satpipe", "satpipe": {"lead": "3 s"}}) == "3 s"
+
+
+def test_tables_and_figures_mark_a_control_that_is_told_of_nothing(
+    skyhop: Skyhop, tmp_path: Path
+) -> None:
+    from skyhop.analysis.flow_groups import flow_groups
+    from skyhop.data.run_headers import read_run_headers
+
+    for cc, more in (("satpipe", {}), ("cubic", {}), ("satcp", {"signal": {"source": "path"}})):
+        scenario = {
+            "path": FIXED,
+            "link": {"rate": "5 Mbit/s"},
+            "flow": [{"cc": cc}],
+            "run": {"duration": "2 s"},
+            "change": [{"at": "1 s", "rtt": "60 ms"}],
+            **more,
+        }
+        (tmp_path / f"{cc}.toml").write_text(toml_text(scenario), "utf-8")
+        done = skyhop("sim", f"{cc}.toml", "-o", cc)
+        assert ("told of nothing" in done.stdout) == (cc == "satpipe"), done.stdout
+    runs = read_run_headers([tmp_path / name for name in ("satpipe", "cubic", "satcp")])
+    names = [group.name for group in flow_groups(runs)]
+    assert names[0].startswith("satpipe (")
+    assert ["told of nothing" in name for name in names] == [True, False, False]
+    skyhop("report", "satpipe", "cubic", "-o", "page.html")
+    assert "satpipe (told of nothing)" in (tmp_path / "page.html").read_text("utf-8")
+
+
+def test_values_of_the_user_that_replace_measured_ones_are_said(
+    skyhop: Skyhop, tmp_path: Path
+) -> None:
+    (tmp_path / "drive.trace").write_text("".join(f"{ms}\n" for ms in range(1, 1000)), "ascii")
+    sh.import_path(tmp_path / "drive.trace", "mahimahi", rtt="50 ms").write(tmp_path / "m.parquet")
+    trace = {"kind": "trace", "file": str(tmp_path / "m.parquet"), "loop": True}
+    assert warnings(trace, link={}) == []
+    (warning,) = warnings(trace)
+    assert warning.startswith(
+        'link.rate = "5 Mbit/s" replaces the rate of the path file, whose mean'
+    )
+    study = tmp_path / "s.toml"
+    scenario = {"path": trace, "link": {"rate": "5 Mbit/s"}, "flow": [{"cc": "cubic"}],
+                "run": {"duration": "1 s"}}  # fmt: skip
+    study.write_text(toml_text({"title": "", "question": "", "scenario": scenario}), "utf-8")
+    assert warning in skyhop("study", "show", "s.toml").stderr
+    own = toml_text({"title": "", "question": "", "scenario": scenario | {"link": {}}})
+    study.write_text(own, "utf-8")
+    assert "replaces" not in skyhop("study", "show", "s.toml").stderr
+
+
 def test_a_control_with_announcements_or_without_need_does_not_warn() -> None:
     told = {"change": [{"at": "1 s", "rtt": "60 ms"}], "signal": {"source": "path"}}
     assert warnings(FIXED, "satcp", **told) == []

@@ -455,3 +455,47 @@ proptest! {
         }
     }
 }
+
+/// Five states of a path, 2 s each; the second begins with an outage of 3 s.
+fn stairs() -> PathTrace {
+    let rtts: Vec<(Instant, Duration)> =
+        (0..5).map(|n| (at_ms(2_000 * n), Duration::from_millis(20 * (n + 1)))).collect();
+    let ends = ["a", "b"].map(skyhop_path::Endpoint::named);
+    let mut trace =
+        PathTrace::varying(ends, &rtts, [Duration::from_secs(10), Duration::from_secs(2)]);
+    trace.header.start = Some("2026-01-01T00:00:00Z".parse().unwrap());
+    trace.frames[1].events.push(skyhop_path::PathEvent {
+        at: at_ms(2_000),
+        kind: PathEventKind::End,
+        hop: None,
+        outage: Duration::from_secs(3),
+    });
+    trace
+}
+
+#[test]
+fn a_path_that_starts_later_has_the_same_states_as_the_whole() {
+    for offset_ms in [0, 1, 1_999, 2_000, 2_001, 4_500, 5_000, 9_999] {
+        let offset = Duration::from_millis(offset_ms);
+        let (whole, part) = (stairs(), stairs().starting_at(offset));
+        assert_eq!(part.validate(), Ok(()));
+        for ms in 0..10_000 - offset_ms {
+            let (there, here) =
+                (frame_at(&whole, at_ms(ms + offset_ms)), frame_at(&part, at_ms(ms)));
+            assert_eq!(there.delay, here.delay);
+        }
+        assert_eq!(part.header.duration_ns, (10_000 - offset_ms) * 1_000_000);
+        let start =
+            part.header.start.unwrap().unix_nanos() - whole.header.start.unwrap().unix_nanos();
+        assert_eq!(start, offset_ms as i64 * 1_000_000);
+        let down: Vec<(u64, u64)> = part
+            .events()
+            .map(|event| (event.at.as_nanos() / 1_000_000, event.outage.as_nanos() / 1_000_000))
+            .collect();
+        match offset_ms {
+            0..=2_000 => assert_eq!(down, [(2_000 - offset_ms, 3_000)]),
+            2_001..5_000 => assert_eq!(down, [(0, 5_000 - offset_ms)]),
+            _ => assert_eq!(down, []),
+        }
+    }
+}

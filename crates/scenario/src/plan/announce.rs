@@ -1,6 +1,7 @@
 //! `[signal]`: the announcements of a run.
 
-use skyhop_experiment::seed_for;
+use skyhop_cc::Module;
+use skyhop_experiment::{cc_parameters, seed_for};
 use skyhop_model::PATH_LINK;
 use skyhop_path::PathTrace;
 use skyhop_signal::blind::BlindPlan;
@@ -12,7 +13,7 @@ use crate::ScenarioError;
 use crate::named::NamedScenario;
 use crate::plan::path::Progress;
 use crate::plan::path_request::FindPlace;
-use crate::types::SignalSource;
+use crate::types::{FlowKind, SignalSource};
 
 impl NamedScenario {
     /// Announcements in a run over `trace`, which already includes the RTT changes of the
@@ -59,7 +60,20 @@ impl NamedScenario {
         let (signal, run) = (&self.scenario.signal, &self.scenario.run);
         let error =
             signal.timing_error().map_err(|e| self.key_error("signal.error", e.to_string()))?;
-        Ok(Timing { lead: signal.lead, error, seed: seed_for(run.seed, "signal") })
+        Ok(Timing { lead: self.lead(), error, seed: seed_for(run.seed, "signal") })
+    }
+
+    /// Time from an announcement to its handover: the user's, or the longest that a sender needs.
+    pub(crate) fn lead(&self) -> Duration {
+        let of_senders = self.scenario.flow.iter().filter_map(|flow| {
+            let FlowKind::Tcp(tcp) = &flow.kind else { return None };
+            let cc = self.absolute_cc(&tcp.cc);
+            let given = cc_parameters(&cc, &flow.parameters);
+            let given: Vec<(&str, &str)> =
+                given.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
+            Module::find(&cc).ok()?.lead(&given)
+        });
+        self.scenario.signal.lead.unwrap_or_else(|| of_senders.max().unwrap_or(Duration::ZERO))
     }
 
     /// Times and outages of the `[[change]]` entries that are announced as handovers: those with an

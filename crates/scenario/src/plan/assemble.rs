@@ -71,7 +71,7 @@ impl NamedScenario {
         self.set_rate_oracles(&mut flows, &links)?;
         Ok(Experiment {
             scenario: self.resolved(&trace),
-            notes: self.path_notes()?,
+            notes: self.notes_over(&links)?,
             changes: self.planned_changes(),
             announcements: self.announcements(&trace, find_place, progress)?,
             blind: self.blind_plan(&trace)?,
@@ -101,6 +101,7 @@ impl NamedScenario {
         }
         self.make_paths_absolute(&mut value["path"], &PATH_FILES);
         self.make_paths_absolute(&mut value["signal"], &["elements"]);
+        value["signal"]["lead"] = serde_json::json!(self.lead());
         let flows = value.get_mut("flow").and_then(serde_json::Value::as_array_mut);
         for flow in flows.into_iter().flatten() {
             if let Some(app) = flow.get_mut("app") {

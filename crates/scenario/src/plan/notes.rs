@@ -1,23 +1,51 @@
 //! Notes on a scenario's path that users need to know before they trust its results.
 
-use skyhop_model::Relay;
+use skyhop_experiment::LinkPlan;
+use skyhop_model::{PATH_LINK, Relay};
 use skyhop_orbit::Constellation;
+use skyhop_path::{Frame, PathTrace};
+use skyhop_units::{Duration, Instant};
 
 use crate::ScenarioError;
 use crate::catalogue;
 use crate::named::NamedScenario;
-use crate::types::{ConstellationPath, PathKind};
+use crate::types::{ConstellationPath, LinkSection, PathKind};
 
 impl NamedScenario {
-    /// Return a note for each feature that `[path]` uses although its constellation is not known to have it:
-    /// inter-satellite links, and sites of other operators.
+    /// Return a note for each feature that `[path]` uses although its constellation is not known to have it
+    /// (inter-satellite links, and sites of other operators), and for each measured value of its path file that `[link]`
+    /// replaces.
     ///
     /// # Errors
-    /// The errors of [`NamedScenario::path_request`].
+    /// The errors of [`NamedScenario::path_request`], and a path file that cannot be read.
     pub fn path_notes(&self) -> Result<Vec<String>, ScenarioError> {
-        let PathKind::Constellation(path) = &self.scenario.path.kind else {
-            return Ok(Vec::new());
+        match &self.scenario.path.kind {
+            PathKind::Constellation(path) => self.constellation_notes(path),
+            PathKind::Fixed(_) => Ok(Vec::new()),
+            PathKind::Trace(path) => {
+                Ok(replaced_values("link", &self.scenario.link, &self.path_file(path)?))
+            }
+        }
+    }
+
+    /// Return the notes of [`NamedScenario::path_notes`], and those on the path files of all links.
+    pub(crate) fn notes_over(&self, links: &[LinkPlan]) -> Result<Vec<String>, ScenarioError> {
+        let mut notes = match &self.scenario.path.kind {
+            PathKind::Constellation(path) => self.constellation_notes(path)?,
+            PathKind::Fixed(_) | PathKind::Trace(_) => Vec::new(),
         };
+        for link in links {
+            if link.name == PATH_LINK {
+                notes.extend(replaced_values("link", &self.scenario.link, &link.trace));
+            } else if let Some(own) = self.scenario.links.get(&link.name) {
+                let key = format!("links.{}", link.name);
+                notes.extend(replaced_values(&key, &own.link, &link.trace));
+            }
+        }
+        Ok(notes)
+    }
+
+    fn constellation_notes(&self, path: &ConstellationPath) -> Result<Vec<String>, ScenarioError> {
         let constellation = self.constellation()?;
         let mut notes = Vec::new();
         if path.relay == Relay::Isl && !constellation.isl {
@@ -29,6 +57,46 @@ impl NamedScenario {
         notes.extend(foreign_sites_note(path, &constellation));
         Ok(notes)
     }
+}
+
+/// Return a note for each key of a link that replaces what was measured on its path.
+fn replaced_values(key: &str, link: &LinkSection, trace: &PathTrace) -> Vec<String> {
+    let mut notes = Vec::new();
+    let mean = mean(trace, |frame| frame.rate.map(|rate| rate.bits_per_second() as f64));
+    let of_back = link.back.as_ref().and_then(|back| back.rate);
+    for (name, rate) in [("rate", link.keys.rate), ("back.rate", of_back)] {
+        if let (Some(rate), Some(mean)) = (rate, mean) {
+            notes.push(format!(
+                "{key}.{name} = \"{rate}\" replaces the rate of the path file, whose mean is {:.3} Mbit/s: leave \
+                 {key}.{name} out to keep that",
+                mean / 1e6
+            ));
+        }
+    }
+    let mean_loss = self::mean(trace, |frame| frame.loss);
+    if let (Some(loss), Some(mean)) = (link.keys.loss, mean_loss) {
+        notes.push(format!(
+            "{key}.loss = \"{loss}\" replaces the loss of the path file, whose mean is {:.2} %: leave {key}.loss out to \
+             keep that",
+            mean * 100.0
+        ));
+    }
+    notes
+}
+
+/// Return the mean over time of a value that the frames of a path may have; `None` if none has it.
+fn mean(trace: &PathTrace, value: impl Fn(&Frame) -> Option<f64>) -> Option<f64> {
+    let end = Instant::START + Duration::from_nanos(trace.header.duration_ns);
+    let (mut sum, mut time) = (0.0, 0.0);
+    for (index, frame) in trace.frames.iter().enumerate() {
+        let until = trace.frames.get(index + 1).map_or(end, |next| next.at);
+        let lasts = until.saturating_since(frame.at).as_secs_f64();
+        if let Some(value) = value(frame) {
+            sum += value * lasts;
+            time += lasts;
+        }
+    }
+    (time > 0.0).then(|| sum / time)
 }
 
 /// Return a note about lists of sites that come with skyhop and belong to another operator than the

@@ -9,7 +9,7 @@ use skyhop_units::Duration;
 
 use crate::named::NamedScenario;
 use crate::plan::path_request::{DEFAULT_START, FindPlace};
-use crate::types::{FixedPath, JitterKeys, PathKind};
+use crate::types::{FixedPath, JitterKeys, PathKind, TracePath};
 use crate::{ScenarioError, catalogue};
 
 /// Progress callback with the arguments (steps done, total steps); it may stop the computation.
@@ -31,14 +31,7 @@ impl NamedScenario {
                 self.computed(&request, progress)
             }
             PathKind::Fixed(path) => Ok(self.fixed_path(path)),
-            PathKind::Trace(path) => {
-                let name = path.file.as_deref().unwrap_or_default();
-                let file = catalogue::find_file(self.base(), name).ok_or_else(|| {
-                    self.key_error("path.file", format!("no such file: \"{name}\""))
-                })?;
-                let trace = skyhop_files::read_path(&file, self.scenario.run.force_size)?;
-                if path.repeats { self.repeated(trace) } else { Ok(trace) }
-            }
+            PathKind::Trace(path) => self.path_file(path),
         }
     }
 
@@ -57,11 +50,30 @@ impl NamedScenario {
         Ok(trace)
     }
 
-    /// Repeat a path until the run's end.
-    fn repeated(&self, trace: PathTrace) -> Result<PathTrace, ScenarioError> {
+    /// Read the part of a path file that the run uses.
+    pub(crate) fn path_file(&self, path: &TracePath) -> Result<PathTrace, ScenarioError> {
+        let name = path.file.as_deref().unwrap_or_default();
+        let file = catalogue::find_file(self.base(), name)
+            .ok_or_else(|| self.key_error("path.file", format!("no such file: \"{name}\"")))?;
+        let trace = skyhop_files::read_path(&file, self.scenario.run.force_size)?;
+        let lasts = Duration::from_nanos(trace.header.duration_ns);
+        if path.offset > Duration::ZERO && path.offset >= lasts {
+            let what = format!(
+                "{} is not before the end of the path file, which lasts {lasts}",
+                path.offset
+            );
+            return Err(self.key_error("path.offset", what));
+        }
+        let until = self.scenario.run.duration + path.offset;
+        let trace = if path.repeats { self.repeated(trace, until)? } else { trace };
+        Ok(if path.offset > Duration::ZERO { trace.starting_at(path.offset) } else { trace })
+    }
+
+    /// Repeat a path until the time `until`.
+    fn repeated(&self, trace: PathTrace, until: Duration) -> Result<PathTrace, ScenarioError> {
         let run = &self.scenario.run;
         let once: u64 = trace.frames.iter().map(Frame::size_in_memory).sum();
-        let times = run.duration.as_nanos() / trace.header.duration_ns.max(1);
+        let times = until.as_nanos() / trace.header.duration_ns.max(1);
         let megabytes = once.saturating_mul(times) / 1_000_000;
         let most = skyhop_files::MOST_BYTES / 1_000_000;
         if megabytes > most && !run.force_size {
@@ -73,7 +85,7 @@ impl NamedScenario {
             );
             return Err(self.key_error("path.loop", what));
         }
-        Ok(trace.repeated(run.duration))
+        Ok(trace.repeated(until))
     }
 
     pub(crate) fn path_error(&self, error: &PathError) -> ScenarioError {

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from skyhop.analysis.summary import UNTOLD, untold_senders
 from skyhop.data.quantities import mbps_or_none, seconds_or_none
 from skyhop.data.run_headers import RunHeader
 
@@ -75,8 +76,9 @@ def flow_groups(runs: Sequence[RunHeader]) -> list[FlowGroup]:
         entries = _entries(run.scenario)
         for flow in run.flow_summaries():
             key = index, int(flow["id"])
-            conditions[key] = of_flow = _conditions(run, entries.get(key[1], {}), key[1])
-            group = str(flow["cc"]), (tuple(of_flow.named.items()), of_flow.rest)
+            entry, cc = entries.get(key[1], {}), str(flow["cc"])
+            conditions[key] = of_flow = _conditions(run, entry, key[1], cc)
+            group = cc, (tuple(of_flow.named.items()), of_flow.rest)
             found.setdefault(group, []).append(key)
     of_groups = {group: conditions[keys[0]].named for group, keys in found.items()}
     shown = _telling(of_groups)
@@ -157,7 +159,7 @@ def _entries(scenario: Mapping[str, Any]) -> dict[int, Mapping[str, Any]]:
     return found
 
 
-def _conditions(run: RunHeader, entry: Mapping[str, Any], flow: int) -> _Conditions:
+def _conditions(run: RunHeader, entry: Mapping[str, Any], flow: int, cc: str) -> _Conditions:
     path, link = _mapping(run.scenario.get("path")), _mapping(run.scenario.get("link"))
     goes_back = entry.get("from") == "to"
     way = {**link, **_mapping(link.get("back"))} if goes_back else link
@@ -175,6 +177,7 @@ def _conditions(run: RunHeader, entry: Mapping[str, Any], flow: int) -> _Conditi
         "extra": f"extra RTT {entry['extra_rtt']}" if entry.get("extra_rtt") else "",
         "via": f"via {', '.join(map(str, entry['via']))}" if _is_list(entry.get("via")) else "",
         "app": str(kinds.get(flow) or app.get("kind") or "bulk"),
+        "told": UNTOLD if cc in untold_senders(run.summary) else "",
     }
     rest = {
         "flow": {key: value for key, value in entry.items() if key not in _OWN_KEYS},

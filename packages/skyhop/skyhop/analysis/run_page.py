@@ -26,6 +26,7 @@ from skyhop.analysis.summary import (
     rows_of,
     rows_of_more_links,
     summary_table,
+    with_untold,
 )
 from skyhop.analysis.summary_sentences import PathFacts, Summary, run_summaries
 from skyhop.analysis.tables import MISSING, Column, Table, three_digits
@@ -139,7 +140,7 @@ def runs_page(runs: Sequence[RunRecord], title: str | None = None) -> RunsPage:
         facts=_facts(runs),
         warnings=[(row["run"], text) for row in run_rows for text in row["warnings"]],
         cards=_cards(runs, rows),
-        flow_table=summary_table(_flow_columns(tcp_rows), tcp_rows),
+        flow_table=summary_table(_flow_columns(tcp_rows), [with_untold(row) for row in tcp_rows]),
         app_table=summary_table(
             [column(key) for key in _APP_KEYS], [row for row in flow_rows if row["app"] is not None]
         ),

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from skyhop._core import HANDOVER_KINDS, LOSS_REASONS
-from skyhop.analysis.summary import COLUMNS, GROUPS, count, rows_of
+from skyhop.analysis.summary import COLUMNS, GROUPS, count, rows_of, with_untold
 from skyhop.analysis.tables import MISSING, Column, Table, three_digits
 from skyhop.data.run_headers import RunHeader
 
@@ -89,7 +89,7 @@ def _repeats(runs: Sequence[RunHeader]) -> Iterator[_Repeats]:
 
 def _flow_rows(group: _Repeats) -> Iterator[dict[str, Any]]:
     """Yield a row per flow; in a row of several repeats, each value is a list."""
-    found = [_largest(list(rows_of(run))) for run in group.runs]
+    found = [_largest([with_untold(row) for row in rows_of(run)]) for run in group.runs]
     for alike in zip(*found, strict=False):
         if len(alike) == 1:
             yield {**alike[0], "run": group.name}

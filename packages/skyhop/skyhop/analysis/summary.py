@@ -76,6 +76,24 @@ def summary_row_values(summary: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         }
 
 
+UNTOLD = "told of nothing"
+"""Mark of a congestion control that uses announcements of handovers, in a run without any."""
+_UNTOLD_WARNING = ": gets no handover announcements: "
+"""Part of the engines' warning about such congestion controls, after their names."""
+
+
+def untold_senders(summary: Mapping[str, Any]) -> set[str]:
+    """Return the congestion controls of a summary.json that lack announcements they would use."""
+    warnings = (text.partition(_UNTOLD_WARNING) for text in summary.get("warnings") or [])
+    return {name for names, found, _ in warnings if found for name in names.split(" and ")}
+
+
+def with_untold(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row of `rows_of` for readers: with the mark `UNTOLD` at its congestion control."""
+    is_untold = row["cc"] in untold_senders(row)
+    return {**row, "cc": f"{row['cc']} ({UNTOLD})"} if is_untold else dict(row)
+
+
 _OF_SENDER = ("cwnd_mean_packets", "retransmits", "sent_packets")
 
 

@@ -139,9 +139,9 @@ def handovers(as_json: Json = False) -> None:
 @app.command()
 def studies(as_json: Json = False) -> None:
     """List the studies that come with skyhop."""
-    from skyhop.cli.study import study_rows
+    from skyhop.cli.study import print_studies
 
-    print_rows(study_rows(), as_json=as_json)
+    print_studies(as_json=as_json)
 
 
 @app.command()

@@ -12,7 +12,7 @@ import typer
 
 from skyhop.cli import completion
 from skyhop.cli.figures import Figures, Kinds, Width, figure_files
-from skyhop.cli.options import Json, group
+from skyhop.cli.options import Json, Sets, group
 from skyhop.cli.terminal import EXIT_FAILED, print_note, print_rows
 from skyhop.data.figure_files import FIGURE_KINDS
 from skyhop.data.progress import progress_bar
@@ -37,6 +37,8 @@ Examples:
 
   skyhop study run satcp-fig9 -o runs/fig9 --jobs 2
 
+  skyhop study run satcp-fig9 -o runs/fig9-deep --set link.queue="4 BDP"
+
   skyhop study run geo-table4 -o runs/geo-table4 --reuse runs/geo-table1-2
 
   skyhop study run leo-fig5 -o runs/fig5 --policy astraea=astraea.toml
@@ -50,6 +52,8 @@ Check a study file, and show its axes, claims and number of runs.
 Example:
 
   skyhop study show studies/satcp-table1.toml
+
+  skyhop study show satcp-fig9 --set link.queue="4 BDP"
 """
 
 Policies = Annotated[
@@ -74,6 +78,7 @@ def run(
     output: Annotated[
         Path, typer.Option("-o", "--output", metavar="DIR", help="The study's directory.")
     ],
+    sets: Sets = None,
     jobs: Annotated[
         int | None,
         typer.Option(metavar="N", min=1, help="Number of concurrent runs; default: one per core."),
@@ -117,7 +122,7 @@ def run(
     if engine not in ("local", "ray"):
         raise InputError(f"--engine {engine}: expected local or ray")
     files = figure_files(figures, kinds, width, FIGURE_KINDS)
-    study = load_study(_found(source), _policies(policy))
+    study = load_study(_found(source), _policies(policy), sets or ())
     signal.signal(signal.SIGTERM, _interrupt)
     so_far = (0, study.run_count)
 
@@ -165,16 +170,16 @@ def _policies(given: list[str] | None) -> dict[str, Path]:
 @app.command("list")
 def list_(as_json: Json = False) -> None:
     """List the studies that come with skyhop."""
-    print_rows(study_rows(), as_json=as_json)
+    print_studies(as_json=as_json)
 
 
 @app.command("show", help=_SHOW_HELP)
-def show(source: Source, as_json: Json = False) -> None:
+def show(source: Source, sets: Sets = None, as_json: Json = False) -> None:
     """Check a study file, and show its axes, claims and number of runs."""
     from skyhop.study import load_study
-    from skyhop.study.running import places_of
+    from skyhop.study.running import path_file_notes, places_of
 
-    study = load_study(_found(source))
+    study = load_study(_found(source), sets=sets or ())
     # This checks every scenario, so that a wrong key is found before a long run.
     planned = list(study.runs())
     distinct = len({run.run_id for run in planned})
@@ -189,8 +194,11 @@ def show(source: Source, as_json: Json = False) -> None:
     print_rows(rows, as_json=False)
     print_rows([{"claim": claim} for claim in description["claims"]], as_json=False)
     print(f"{description['runs']} runs, {distinct} of them distinct")
-    for place in places_of(planned):
-        print_note(place)
+    if study.sets:
+        print(f"set: {', '.join(study.sets)}")
+    print_note(f"its file, to copy and edit, is {description['file']}")
+    for note in (*places_of(planned), *path_file_notes(study, planned)):
+        print_note(note)
 
 
 def _listed(values: list[str]) -> str:
@@ -198,14 +206,19 @@ def _listed(values: list[str]) -> str:
     return ("; " if any("," in value for value in values) else ", ").join(values)
 
 
-def study_rows() -> list[dict[str, str]]:
-    """Return the studies that come with skyhop: name, description, source."""
+def print_studies(*, as_json: bool) -> None:
+    """Print the studies that come with skyhop: name, description, source, and their files."""
     from skyhop.study.catalogue import list_studies
 
-    return [
+    entries = list_studies()
+    rows = [
         {"name": entry.name, "description": entry.description, "source": entry.source}
-        for entry in list_studies()
+        | ({"file": str(entry.file)} if as_json else {})
+        for entry in entries
     ]
+    print_rows(rows, as_json=as_json)
+    for directory in {entry.file.parent for entry in entries}:
+        print_note(f"their files, to copy and edit, are in {directory}")
 
 
 def _found(source: str) -> Path:
@@ -221,6 +234,8 @@ def _description(study: Study, distinct: int) -> dict[str, Any]:
         "title": study.file.title,
         "question": study.file.question,
         "source": study.file.source,
+        "file": str(Path(study.origin).resolve()),
+        "set": list(study.sets),
         "axes": [
             {"name": axis.name, "values": [str(value) for value in axis_labels(axis)]}
             for axis in study.file.axis
@@ -236,11 +251,12 @@ def _print_outcome(done: StudyRun, verdicts: list[ClaimResult], *, as_json: bool
     from skyhop.analysis.study_sentences import study_sentences
     from skyhop.cli.tables import print_wrapped
     from skyhop.study.outcome import study_outcome
-    from skyhop.study.page import shown_failures, shown_warnings, verdict_text
+    from skyhop.study.page import claim_rows, shown_failures, shown_warnings
 
     if as_json:
         outcome = {
             "directory": str(done.directory.root),
+            "set": list(done.study.sets),
             "runs": done.results.frame.get_column("run").n_unique(),
             "claims": [_judged(verdict) for verdict in verdicts],
             "failures": [str(failure) for failure in done.failures],
@@ -251,8 +267,8 @@ def _print_outcome(done: StudyRun, verdicts: list[ClaimResult], *, as_json: bool
         print_wrapped(" ".join(study_sentences(study_outcome(done, verdicts))))
     if verdicts and not as_json:
         print()
-        rows = [{"claim": v.claim.text, "verdict": verdict_text(v)} for v in verdicts]
-        print_rows(rows, as_json=False)
+        rows = [row for verdict in verdicts for row in claim_rows(verdict)]
+        print_rows([{"claim": claim, "verdict": said} for claim, said in rows], as_json=False)
     for warning in shown_warnings(done):
         print_note(f"warning: {warning}")
     for failure in shown_failures(done):
@@ -267,6 +283,7 @@ def _judged(result: ClaimResult) -> dict[str, Any]:
         "verdict": result.verdict,
         "cannot_be_told": result.claim.cannot_be_told,
         "within_chance": result.within_chance,
+        "failed": [dict(run) for run in result.failed],
         "findings": [
             {
                 "at": dict(finding.at),

@@ -7,7 +7,6 @@ populous one is chosen; `ambiguity_note` reports this if the user may have meant
 
 from __future__ import annotations
 
-import difflib
 import gzip
 import json
 import re
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from skyhop import _core
+from skyhop.data.near_names import near_names
 from skyhop.errors import InputError
 
 _LATITUDES_DEG = (-90.0, 90.0)
@@ -246,8 +246,7 @@ def _folded_latin(name: str) -> str:
 
 def _unknown(text: str) -> str:
     name = text.partition(",")[0].strip()
-    known = {city.name for city in _cities()}
-    near = difflib.get_close_matches(name, known, n=3, cutoff=0.75)
+    near = near_names(name, {city.name for city in _cities()}, most=3, likeness=0.75)
     hint = f" (did you mean {', '.join(near)}?)" if near else ""
     forms = 'a city, "City, Country", in the US "City, State", or "lat,lon[,alt_m]"'
     return f'unknown place "{text}"{hint}; expected {forms}'

@@ -32,7 +32,7 @@ def progress_bar(description: str) -> Iterator[Progress]:
         if show is None:
             if time.monotonic() - started_s < _QUIET_S:
                 return
-            show = shown.enter_context(_bar(description))
+            show = shown.enter_context(_only_bar(description))
         show(done, total)
 
     with ExitStack() as shown:
@@ -47,6 +47,23 @@ def progress_or_bar(progress: Progress | None, description: str) -> Iterator[Pro
         return
     with progress_bar(description) as bar:
         yield bar
+
+
+_shown: list[ExitStack] = []
+"""Bar that is shown, if any; there is one at a time, because two would write to the same line."""
+
+
+@contextmanager
+def _only_bar(description: str) -> Iterator[Progress]:
+    """Show a bar in place of the one that is shown; that one does not come back."""
+    with ExitStack() as own:
+        for other in _shown:
+            other.close()
+        _shown[:] = [own]
+        show = own.enter_context(_bar(description))
+        yield lambda done, total: show(done, total) if own in _shown else None
+    if own in _shown:
+        _shown.remove(own)
 
 
 def _bar(description: str) -> AbstractContextManager[Progress]:

@@ -42,10 +42,15 @@ def load_scenario(
         if sets:
             raise InputError(f"{origin}: is already checked: give overrides when loading it")
         return scenario
-    sets = [with_now(with_absolute_cc_file(text)) for text in sets]
+    sets = resolved_sets(sets)
     loaded = _loaded(scenario, sets, origin)
     downloads = download_element_sets(loaded)
     return _loaded(scenario, [*sets, *downloads], origin) if downloads else loaded
+
+
+def resolved_sets(sets: Sequence[str]) -> list[str]:
+    """Return the user's overrides without the current time and directory: "now", names of files."""
+    return [with_now(with_absolute_cc_file(text)) for text in sets]
 
 
 def with_now(override: str) -> str:

@@ -57,6 +57,22 @@ def toml_value(value: Any) -> str:
     return json.dumps(value)
 
 
+def toml_override(text: str) -> str:
+    """Return an override KEY=VALUE as TOML: a value that is no TOML is text, as for scenarios.
+
+    Raises:
+        InputError: the override has no key or no value.
+    """
+    key, equals, value = (part.strip() for part in text.partition("="))
+    if not (key and equals):
+        raise InputError(f'--set "{text}": expected KEY=VALUE')
+    try:
+        read_toml(f"value = {value}", "--set")
+    except InputError:
+        return f"{key}={json.dumps(value)}"
+    return f"{key}={value}"
+
+
 def _without_nulls(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {

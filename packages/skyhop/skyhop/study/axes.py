@@ -8,10 +8,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from skyhop.data.near_names import did_you_mean
 from skyhop.errors import InputError
 from skyhop.study.changes import drawn_changes, read_changes
 from skyhop.study.csv_axes import check_rows, csv_labels, keys_of_rows, rows_with
 from skyhop.study.file import MOST_DRAWS, Axis, Changes, Range, StudyFile
+from skyhop.study.key_errors import entry
 from skyhop.study.keys import Choice, Setting, Value
 
 
@@ -72,8 +74,10 @@ _MOST_POINTS = 100_000
 """Largest number of points of a study, before `exclude` removes any."""
 
 
-def expand(study: StudyFile, origin: str) -> list[Point]:
+def expand(study: StudyFile, origin: str, overridden: Iterable[str] = ()) -> list[Point]:
     """Return the study's points, in the order of the file.
+
+    `overridden` are the keys that the user sets for all runs; none may replace an axis.
 
     Axes with the same `zip` advance together; all others are crossed. Axes with a CSV file come
     last: each combination of the other axes is combined with those rows of the file that apply
@@ -82,7 +86,7 @@ def expand(study: StudyFile, origin: str) -> list[Point]:
     Raises:
         InputError: axes contradict each other; the message names them.
     """
-    _check_axes(study.axis, origin)
+    _check_overridden(overridden, _check_axes(study.axis, origin), origin)
     csv_axes = [axis for axis in study.axis if axis.csv is not None]
     crossed = [axis for axis in study.axis if axis.csv is None]
     groups = [_zip_points(axes, origin) for axes in _zip_groups(crossed)]
@@ -142,11 +146,13 @@ def check_choice(study: StudyFile, choice: Mapping[str, object], origin: str) ->
             continue
         if name not in known:
             expected = ", ".join([*known, "seed", "flow"])
-            raise InputError(f"{origin}: no axis `{name}`; expected one of {expected}")
+            hint = did_you_mean(name, known)
+            raise InputError(f"{origin}: no axis `{name}`{hint}; expected one of {expected}")
         for value in _as_list(wanted):
             if value not in known[name]:
                 values = ", ".join(repr(v) for v in known[name])
-                raise InputError(f"{origin}: {name} has no value {value!r}; it has {values}")
+                hint = did_you_mean(value, known[name])
+                raise InputError(f"{origin}: {name} has no value {value!r}{hint}; it has {values}")
 
 
 def _checked_choice(study: StudyFile, choice: Choice, origin: str) -> Choice:
@@ -161,11 +167,12 @@ def _as_list(value: object) -> Sequence[object]:
     return value if isinstance(value, list | tuple) else [value]
 
 
-def _check_axes(axes: Sequence[Axis], origin: str) -> None:
+def _check_axes(axes: Sequence[Axis], origin: str) -> dict[str, str]:
+    """Check that axes do not contradict each other; return the axis of each key that one sets."""
     seen: dict[str, str] = {}
     names: set[str] = set()
     for place, axis in enumerate(axes):
-        where = f"{origin}: axis.{place}"
+        where = f"{origin}: {entry('axis', place)}"
         if axis.name in names:
             raise InputError(f"{where}.name: there is already an axis `{axis.name}`")
         names.add(axis.name)
@@ -187,6 +194,19 @@ def _check_axes(axes: Sequence[Axis], origin: str) -> None:
             if key in {"run.seed", ""}:
                 raise InputError(f"{where}: seeds come from `repeats`; expected another key")
             seen[key] = axis.name
+    return seen
+
+
+def _check_overridden(
+    overridden: Iterable[str], axis_of_key: Mapping[str, str], origin: str
+) -> None:
+    for override in overridden:
+        for key, axis in axis_of_key.items():
+            if key == override or key.startswith(f"{override}."):
+                raise InputError(
+                    f"--set {override}: the axis `{axis}` sets `{key}`: change the values of the "
+                    f"axis in a copy of {origin}"
+                )
 
 
 def _check_draws(axis: Axis, where: str) -> None:

@@ -12,11 +12,12 @@ from skyhop.study.file import read_study_file
 
 @dataclass(frozen=True)
 class StudyEntry:
-    """Shipped study: its name, its title, and the publication that it follows."""
+    """Shipped study: its name, its title, the publication that it follows, and its file."""
 
     name: str
     description: str
     source: str
+    file: Path
 
 
 def list_studies() -> list[StudyEntry]:
@@ -28,7 +29,7 @@ def list_studies() -> list[StudyEntry]:
     entries = []
     for name, file in shipped_files("studies").items():
         study = read_study_file(file)
-        entries.append(StudyEntry(name, study.title, study.source or "skyhop"))
+        entries.append(StudyEntry(name, study.title, study.source or "skyhop", file))
     return entries
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 
+from skyhop.analysis.sentence_words import counted
 from skyhop.analysis.statistics import Interval, jackknife_interval
 from skyhop.data.arrays import FloatArray
 from skyhop.errors import InputError
@@ -22,6 +23,7 @@ from skyhop.study.expression import (
     parse_expression,
 )
 from skyhop.study.file import Claim, StudyFile
+from skyhop.study.key_errors import entry
 from skyhop.study.results import POOLED_STATS, is_stat
 
 if TYPE_CHECKING:
@@ -50,6 +52,8 @@ class Finding:
     """Reason for the verdict "cannot be told"; empty for other verdicts."""
     within_chance: bool = False
     """Whether the verdict depends on a difference whose 95 % interval contains zero."""
+    failed: tuple[Mapping[str, object], ...] = ()
+    """Axis values and seed of each failed run; the verdict is about those that ran."""
 
 
 @dataclass(frozen=True)
@@ -61,11 +65,23 @@ class ClaimResult:
 
     @property
     def verdict(self) -> Verdict:
-        """Verdict on the whole claim, which holds only if it holds at every combination."""
-        verdicts = {finding.verdict for finding in self.findings}
+        """Verdict on the whole claim, which holds only if it holds at every combination.
+
+        Combinations whose runs failed do not count if others have a verdict.
+        """
+        ran = [f for f in self.findings if not (f.failed and f.verdict == "cannot be told")]
+        verdicts = {finding.verdict for finding in ran or self.findings}
         if "does not hold" in verdicts:
             return "does not hold"
         return "cannot be told" if "cannot be told" in verdicts else "holds"
+
+    @property
+    def failed(self) -> list[Mapping[str, object]]:
+        """Axis values and seed of each failed run, without which the verdict was made."""
+        found: list[Mapping[str, object]] = []
+        for finding in self.findings:
+            found += [run for run in finding.failed if run not in found]
+        return found
 
     @property
     def why_unchecked(self) -> str:
@@ -92,7 +108,7 @@ def check_claims(study: StudyFile, metrics: MetricSet, origin: str) -> list[Chec
         InputError: a claim cannot be evaluated; the message names it.
     """
     return [
-        CheckedClaim(claim, _checked(study, metrics, claim, f"{origin}: claim.{place}"))
+        CheckedClaim(claim, _checked(study, metrics, claim, f"{origin}: {entry('claim', place)}"))
         for place, claim in enumerate(study.claim)
     ]
 
@@ -144,14 +160,25 @@ def _axis_values(claim: Claim) -> Iterator[dict[str, object]]:
 
 
 def _finding(expression: Expression, at: Mapping[str, object], results: Results) -> Finding:
+    selections = [_selection({**at, **selected}) for _, selected in expression.calls()]
+    failed = tuple(results.failed_in(selections))
+    if failed:
+        results = results.without_failed(failed, selections)
     runs = _SelectedRuns(results, at)
     try:
         holds, found = expression.check(runs.call)
     except UnknownValueError as error:
-        return Finding(at, "cannot be told", (), str(error))
+        why = f"{counted(len(failed), 'run')} failed: {error}" if failed else str(error)
+        return Finding(at, "cannot be told", (), why, failed=failed)
     comparisons = tuple(_with_intervals(expression, found, runs))
     within_chance = expression.certain(comparisons) is None
-    return Finding(at, "holds" if holds else "does not hold", comparisons, "", within_chance)
+    verdict: Verdict = "holds" if holds else "does not hold"
+    return Finding(at, verdict, comparisons, "", within_chance, failed)
+
+
+def _selection(chosen: Mapping[str, object]) -> dict[str, object]:
+    """Return the keywords of a call that select runs: neither the flow nor the statistic."""
+    return {name: value for name, value in chosen.items() if name not in ("flow", "stat")}
 
 
 def _with_intervals(
@@ -243,16 +270,12 @@ class _SelectedRuns:
         """Evaluate a call such as `goodput(cc="bbr")`, and store the values of its runs.
 
         Raises:
-            UnknownValueError: a selected run failed, or no run has a value.
+            UnknownValueError: no run has a value.
         """
         stat = selected.get("stat", "mean")
         self.all_means &= stat in ("mean", "pooled_mean")
         self.all_means_or_medians &= stat in ("mean", "median")
         chosen = {**self._at, **selected}
-        failed = self._results.failed_in(chosen)
-        if failed:
-            arguments = ", ".join(f"{key}={value!r}" for key, value in chosen.items())
-            raise UnknownValueError(f"{name}({arguments}): {failed} of its runs failed")
         group = self._group(chosen)
         values = self._results.call_values(name, chosen)
         self._values[self._call(name, chosen)] = values
@@ -290,7 +313,7 @@ class _SelectedRuns:
     @staticmethod
     def _group(chosen: Mapping[str, object]) -> str:
         """Return the key of the group of the selected runs."""
-        return _selection_key({key: chosen[key] for key in chosen if key not in ("flow", "stat")})
+        return _selection_key(_selection(chosen))
 
     @staticmethod
     def _call(name: str, chosen: Mapping[str, object]) -> str:

@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import ClassVar, TypeAlias
+from typing import ClassVar, Literal, TypeAlias
 
 from skyhop.analysis.statistics import Interval
 from skyhop.expressions import tree
@@ -40,6 +40,19 @@ _UNKNOWN = Interval(None, None)
 
 
 @dataclass(frozen=True)
+class Asked:
+    """Comparison of a measured value with a number of the expression, such as a > 1.1 * b."""
+
+    kind: Literal["value", "ratio", "difference"]
+    """The number is compared with a measured value, or multiplies one, or is added to one."""
+    value: float
+    """The measured value, or the ratio or difference of the two measured values."""
+    sign: str
+    """Sign between the value and the number, in this order."""
+    limit: float
+
+
+@dataclass(frozen=True)
 class Comparison:
     """Evaluated comparison of a claim, with the values of both sides."""
 
@@ -49,6 +62,8 @@ class Comparison:
     holds: bool
     interval: Interval = _UNKNOWN
     """95 % interval of left - right over runs; unknown for single runs and for == and !=."""
+    asked: Asked | None = None
+    """The comparison with a number of the expression; None if both sides were measured."""
 
     @property
     def within_chance(self) -> bool:
@@ -246,14 +261,48 @@ class _Evaluation(Evaluator):
         raise UnknownValueError(f"{_text(node)} {what}")
 
     def compared(self, node: tree.Compare) -> bool | None:
-        sides = [(self.known(part), _text(part)) for part in node.operands]
+        sides = [(self.known(part), part) for part in node.operands]
         pairs = zip(node.signs, itertools.pairwise(sides), strict=True)
         found = [
-            Comparison(f"{a_text} {sign} {b_text}", a, b, COMPARISONS[sign](a, b))
-            for sign, ((a, a_text), (b, b_text)) in pairs
-        ]
+            Comparison(
+                f"{_text(left)} {sign} {_text(right)}", a, b, COMPARISONS[sign](a, b),
+                asked=_asked(a, left, sign, b, right) or _asked(b, right, _TURNED[sign], a, left),
+            )
+            for sign, ((a, left), (b, right)) in pairs
+        ]  # fmt: skip
         self.comparisons += found
         return all(comparison.holds for comparison in found)
+
+
+_TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
+"""Signs for a comparison with its sides exchanged."""
+
+
+def _asked(value: float, left: Node, sign: str, compared: float, right: Node) -> Asked | None:
+    """Return the comparison of the left side with the number that the right side is or has."""
+    if not _measures(left):
+        return None
+    if not _measures(right):
+        return Asked("value", value, sign, compared)
+    numbers = [
+        (sign, float(part.value))
+        for sign, part in zip(("", *right.signs), right.operands, strict=True)
+        if isinstance(part, tree.Constant)
+    ] if isinstance(right, tree.Product | tree.Sum) else []  # fmt: skip
+    if len(numbers) != 1:
+        return None
+    ((before, number),) = numbers
+    if isinstance(right, tree.Sum):
+        margin = -number if before == "-" else number
+        return Asked("difference", value - compared + margin, sign, margin)
+    factor = 1 / number if before == "/" else number
+    if factor <= 0 or compared <= 0:
+        return None
+    return Asked("ratio", value / compared * factor, sign, factor)
+
+
+def _measures(node: Node) -> bool:
+    return any(isinstance(part, MetricCall | MetricName) for part in tree.walk(node))
 
 
 class _Certainty(_Evaluation):

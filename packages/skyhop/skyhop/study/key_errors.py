@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import types
 import typing
 from collections.abc import Sequence
@@ -11,25 +12,54 @@ from typing import Any, TypeAlias
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from skyhop.data.near_names import did_you_mean
+from skyhop.data.toml import toml_value
+
 _Table: TypeAlias = type[BaseModel]
 _Location: TypeAlias = tuple[int | str, ...]
+
+
+def entry(key: str, place: int) -> str:
+    """Return the name of an entry of a list in messages, which count from 1: "panel 1"."""
+    return f"{key} {place + 1}"
 
 
 def first_error(error: ValidationError, file: _Table) -> str:
     """Return the first error in one line: the key in a file of this type, and what was expected."""
     first = error.errors(include_url=False)[0]
-    keys, given = _keys_and_tables(first["loc"], file)[0], first["input"]
+    keys, tables, _ = _keys_and_tables(first["loc"], file)
+    given = first["input"]
     match first["type"]:
         case "extra_forbidden":
             return _about_a_wrong_key(first["loc"], file)
         case "missing" if _keys_and_tables(first["loc"][:-1], file)[2]:
             kind = json.dumps(first["loc"][-2])
             return f"{'.'.join(keys[:-1])}: kind = {kind} needs `{keys[-1]}`"
-        case "union_tag_invalid" | "union_tag_not_found":
+        case "union_tag_not_found":
+            expected = ", ".join(repr(_kind(table)) for table in tables)
+            return f"{'.'.join([*keys, 'kind'])}: is missing; expected one of {expected}"
+        case "union_tag_invalid":
             keys, given = [*keys, "kind"], first.get("ctx", {}).get("tag")
-    actual = f" (it is {given!r})" if isinstance(given, str | int | float) else ""
-    message = f"{_plain_message(first)}{actual}"
+    message = f"{_plain_message(first)}{_actual(first, given)}"
     return f"{'.'.join(keys)}: {message}" if keys else message
+
+
+def _actual(error: ErrorDetails, given: object) -> str:
+    """Return the wrong value in brackets, and what the user may have meant."""
+    if isinstance(given, list | dict):
+        return " (it is a list)" if isinstance(given, list) else " (it is a table)"
+    if not isinstance(given, str | int | float):
+        return ""
+    if error["type"] == "list_type":
+        return f", such as {toml_value([given])} (it is {given!r}, without brackets)"
+    return f" (it is {given!r}){did_you_mean(given, _choices(error))}"
+
+
+def _choices(error: ErrorDetails) -> list[str]:
+    """Return the texts that a key may be, if pydantic names them."""
+    context = error.get("ctx", {})
+    expected = str(context.get("expected") or context.get("expected_tags") or "")
+    return re.findall(r"'([^']*)'", expected)
 
 
 def _about_a_wrong_key(location: _Location, file: _Table) -> str:
@@ -38,7 +68,8 @@ def _about_a_wrong_key(location: _Location, file: _Table) -> str:
     expected = ", ".join(sorted(_names(table)))
     with_it = [json.dumps(_kind(kind)) for kind in kinds if keys[-1] in _names(kind)]
     where_it_goes = f"; `{keys[-1]}` goes with kind = {' or '.join(with_it)}" if with_it else ""
-    return f"{'.'.join(keys)}: unknown key; expected one of {expected}{where_it_goes}"
+    hint = did_you_mean(keys[-1], _names(table))
+    return f"{'.'.join(keys)}: unknown key{hint}; expected one of {expected}{where_it_goes}"
 
 
 def _plain_message(error: ErrorDetails) -> str:
@@ -46,13 +77,14 @@ def _plain_message(error: ErrorDetails) -> str:
     if error["loc"] and error["loc"][-1] in _VALUES:
         others = ", a list of those, or a table" if "points" in error["loc"] else ""
         return f"expected a number, text, true or false{others}"
-    kind, context = error["type"], error.get("ctx", {})
+    kind = error["type"]
     kind = kind.removesuffix("_type").removesuffix("_parsing").removesuffix("_from_float")
-    if kind in ("missing", "union_tag_not_found"):
+    if kind == "missing":
         return "is missing"
     if kind in _EXPECTED:
         return f"expected {_EXPECTED[kind]}"
     if kind in ("literal_error", "union_tag_invalid"):
+        context = error.get("ctx", {})
         return f"expected {context.get('expected') or context.get('expected_tags')}"
     return error["msg"].removeprefix("Value error, ")
 
@@ -79,7 +111,7 @@ def _keys_and_tables(
     tables, kinds = [file], list[_Table]()
     for step in location:
         if isinstance(step, int):
-            keys.append(str(step))
+            keys[-1:] = [entry(keys[-1], step)]
         elif len(tables) > 1:
             kinds, tables = tables, [table for table in tables if _kind(table) == step]
         elif step not in _VALUES:

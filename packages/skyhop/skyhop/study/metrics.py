@@ -6,7 +6,7 @@ link and probes. Columns have the names and units of summary.json; metrics have 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -17,6 +17,7 @@ import numpy as np
 from skyhop._core import HANDOVER_KINDS, LOSS_REASONS
 from skyhop.analysis.statistics import delay_inflation, jain, power
 from skyhop.analysis.summary import LATENCY_QUANTILES, summary_row_values
+from skyhop.data.near_names import did_you_mean
 from skyhop.data.records import RunRecord
 from skyhop.data.run_headers import FLOW_SUMMARY_KEYS
 from skyhop.data.runs import Run
@@ -25,6 +26,7 @@ from skyhop.expressions.evaluate import FUNCTIONS
 from skyhop.study.blind import grid_error_ms
 from skyhop.study.expression import Expression, UnknownValueError, parse_expression
 from skyhop.study.file import RESERVED
+from skyhop.study.key_errors import entry
 from skyhop.study.metric_digest import metrics_digest
 from skyhop.study.metric_kinds import (
     ExpressionMetric,
@@ -150,7 +152,7 @@ class MetricSet:
         """
         infos = {info.name: info for info in built_in}
         for place, metric in enumerate(own):
-            where = f"{origin}: metric.{place}"
+            where = f"{origin}: {entry('metric', place)}"
             if metric.name in infos or metric.name in FUNCTIONS or metric.name in RESERVED:
                 raise InputError(f"{where}.name: `{metric.name}` is taken: choose another name")
             match metric:
@@ -169,9 +171,7 @@ class MetricSet:
             InputError: there is no such metric; the message lists all metrics.
         """
         if name not in self.infos:
-            raise InputError(
-                f"{origin}: no metric `{name}`; expected one of {', '.join(self.infos)}"
-            )
+            raise InputError(_no_metric(name, self.infos, origin))
         return self.infos[name]
 
     @cached_property
@@ -254,9 +254,12 @@ def _check_names(names: set[str], infos: Mapping[str, MetricInfo], origin: str) 
             n: i for n, i in infos.items() if not isinstance(i.definition, RelativeMetric)
         }
         if name not in of_one_run:
-            raise InputError(
-                f"{origin}: no metric `{name}`; expected one of {', '.join(of_one_run)}"
-            )
+            raise InputError(_no_metric(name, of_one_run, origin))
+
+
+def _no_metric(name: str, known: Iterable[str], origin: str) -> str:
+    hint = did_you_mean(name, known)
+    return f"{origin}: no metric `{name}`{hint}; expected one of {', '.join(known)}"
 
 
 def _info(metric: Metric) -> MetricInfo:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from skyhop.analysis.sentence_words import counted
 from skyhop.analysis.tables import three_digits
 from skyhop.data.toml import toml_text
 from skyhop.study.claims import ClaimResult, Finding
@@ -19,6 +21,7 @@ from skyhop.version import __version__
 _FINDINGS_SHOWN = 40
 _FAILURES_SHOWN = 10
 _WARNINGS_SHOWN = 10
+_VALUES_SHOWN = 6
 
 
 @dataclass(frozen=True)
@@ -56,7 +59,7 @@ class StudyPage:
     facts: Sequence[tuple[str, str]]
     notes: Sequence[str]
     failures: Sequence[tuple[str, str]]
-    """Failed runs (if there are many, the first): error, and scenario as TOML."""
+    """Distinct errors (if there are many, the first): error and where, and scenario as TOML."""
     failure_count: int
     warnings: Sequence[str]
     """Warnings of runs; if there are many, the most frequent ones."""
@@ -73,7 +76,7 @@ def study_page(done: StudyRun, verdicts: Sequence[ClaimResult]) -> StudyPage:
         question=file.question,
         facts=_facts(done, verdicts),
         notes=file.notes,
-        failures=[(str(failure), failure.scenario) for failure in done.failures[:_FAILURES_SHOWN]],
+        failures=_failures(done)[:_FAILURES_SHOWN],
         failure_count=len(done.failures),
         warnings=shown_warnings(done),
         claims=[_claim(result) for result in verdicts],
@@ -91,6 +94,11 @@ def shown_warnings(done: StudyRun) -> list[str]:
 
 def shown_failures(done: StudyRun) -> list[str]:
     """Return a line per distinct error, with the axis values that all runs with it share."""
+    return [text for text, _ in _failures(done)]
+
+
+def _failures(done: StudyRun) -> list[tuple[str, str]]:
+    """Return each distinct error with where it occurred, and the scenario of its first run."""
     by_error: dict[str, list[FailedRun]] = {}
     for failure in done.failures:
         by_error.setdefault(failure.error, []).append(failure)
@@ -104,25 +112,38 @@ def shown_failures(done: StudyRun) -> list[str]:
         }
         where = f" ({describe(common)})" if common else ""
         alone = len(failed) == 1
-        lines.append(str(first) if alone else f"{len(failed):,} runs{where}: {error}")
+        text = str(first) if alone else f"{len(failed):,} runs{where}: {error}"
+        lines.append((text, first.scenario))
     return lines
 
 
 def _facts(done: StudyRun, verdicts: Sequence[ClaimResult]) -> list[tuple[str, str]]:
     study, frame = done.study, done.results.frame
     seeds = frame.get_column("seed").unique().sort().to_list() if frame.height else []
-    held = sum(result.verdict == "holds" for result in verdicts)
-    by_chance = sum(result.within_chance for result in verdicts)
-    claims = f"{held} of {len(verdicts)} hold" if verdicts else ""
     facts = [
         ("compared with", study.file.source),
-        ("claims", claims + (f", {by_chance} within chance" if by_chance else "")),
+        ("claims", _claims_fact(verdicts)),
+        ("set", ", ".join(study.sets)),
         ("runs", f"{frame.get_column('run').n_unique():,} of {study.run_count:,}"),
         ("seeds", ", ".join(map(str, seeds[:6])) + (" …" if len(seeds) > 6 else "")),  # noqa: PLR2004
         ("engine", study.file.engine),
         ("skyhop", f"{__version__}, core {core_digest()}"),
     ]
     return [(name, text) for name, text in facts if text]
+
+
+def _claims_fact(verdicts: Sequence[ClaimResult]) -> str:
+    if not verdicts:
+        return ""
+    counts = Counter(result.verdict for result in verdicts)
+    failing, undecided = counts["does not hold"], counts["cannot be told"]
+    by_chance = sum(result.within_chance for result in verdicts)
+    others = [
+        f"{failing} {'does' if failing == 1 else 'do'} not hold" if failing else "",
+        f"{undecided} cannot be told" if undecided else "",
+        f"{by_chance} within chance" if by_chance else "",
+    ]
+    return ", ".join([f"{counts['holds']} of {len(verdicts)} hold", *filter(None, others)])
 
 
 def _claim(result: ClaimResult) -> ShownClaim:
@@ -141,10 +162,42 @@ def _claim(result: ClaimResult) -> ShownClaim:
     )
 
 
+def claim_rows(result: ClaimResult) -> list[tuple[str, str]]:
+    """Return a claim and its verdict, then each combination of `each` with its numbers."""
+    shown, findings = _claim(result), []
+    if not result.why_unchecked:
+        findings = [
+            (f"- {f.at}" if f.at else "", f"{f.numbers} ({f.verdict})" if f.at else f.numbers)
+            for f in shown.findings
+        ]
+    more = [(f"- and {shown.more} more", "")] if shown.more else []
+    return [(shown.text, shown.verdict_text), *findings, *more]
+
+
 def verdict_text(result: ClaimResult) -> str:
     """Return a verdict; add its numbers if it is within chance, the reason if it is unknown."""
     if result.why_unchecked:
         return f"{result.verdict}: {result.why_unchecked}"
+    return _decided_text(result) + _failed_text(result.failed)
+
+
+def _failed_text(failed: Sequence[Mapping[str, object]]) -> str:
+    """Return which runs are missing from a verdict, by their values of the axes."""
+    if not failed:
+        return ""
+    names = [name for name in failed[0] if name != "seed"] or ["seed"]
+    where = "; ".join(f"{name} = {_few(run[name] for run in failed)}" for name in names)
+    return f", of those that ran ({counted(len(failed), 'run')} failed: {where})"
+
+
+def _few(values: Iterable[object]) -> str:
+    """Return the distinct values, separated by commas; of many, the first."""
+    distinct = list(dict.fromkeys(map(str, values)))
+    more = len(distinct) - _VALUES_SHOWN
+    return ", ".join(distinct[:_VALUES_SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+
+def _decided_text(result: ClaimResult) -> str:
     if not result.within_chance:
         return result.verdict
     deciding = [f for f in result.findings if f.verdict == result.verdict and f.within_chance]
@@ -152,7 +205,7 @@ def verdict_text(result: ClaimResult) -> str:
     numbers = next(_sides(c) for c in first.comparisons if c.within_chance)
     at = f" ({describe(first.at)})" if first.at else ""
     more = f", and {len(deciding) - 1} more" if len(deciding) > 1 else ""
-    return f"{result.verdict}, but {numbers}{at}{more} is within chance"
+    return f"{result.verdict}, but within chance: {numbers}{at}{more}"
 
 
 def numbers_text(finding: Finding) -> str:
@@ -168,13 +221,32 @@ def numbers_text(finding: Finding) -> str:
     )
 
 
+_ASKED = {">": "more than", ">=": "at least", "<": "less than", "<=": "at most",
+          "==": "exactly", "!=": "other than"}  # fmt: skip
+_ASKED_OF_RATIOS = {**_ASKED, ">": "at least", "<": "at most"}
+
+
 def _sides(comparison: Comparison) -> str:
-    """Return both sides as text, with more than three digits if three do not distinguish them."""
-    left, right = comparison.left, comparison.right
+    """Return what was measured and what it is compared with."""
+    asked = comparison.asked
+    if asked is None:
+        return " against ".join(_two_numbers(comparison.left, comparison.right))
+    value, limit = _two_numbers(asked.value, asked.limit)
+    match asked.kind:
+        case "value":
+            return f"{value}, {_ASKED[asked.sign]} {limit} was asked for"
+        case "ratio":
+            return f"{value} times, {_ASKED_OF_RATIOS[asked.sign]} {limit} was asked for"
+        case "difference":
+            return f"a difference of {value}, {_ASKED[asked.sign]} {limit} was asked for"
+
+
+def _two_numbers(left: float, right: float) -> tuple[str, str]:
+    """Return two numbers, with more than three digits if three do not distinguish them."""
     texts = three_digits(left), three_digits(right)
     if texts[0] == texts[1] and left != right:
-        texts = f"{left:.6g}", f"{right:.6g}"
-    return f"{texts[0]} against {texts[1]}"
+        return f"{left:.6g}", f"{right:.6g}"
+    return texts
 
 
 def _command(done: StudyRun) -> str:
@@ -184,6 +256,8 @@ def _command(done: StudyRun) -> str:
     words = ["skyhop", "study", "run", str(study), "-o", str(done.directory.root.resolve())]
     for name, card in done.study.policies.items():
         words += ["--policy", f"{name}={card.resolve()}"]
+    for text in done.study.sets:
+        words += ["--set", text]
     return shlex.join(words)
 
 

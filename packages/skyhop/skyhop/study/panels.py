@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from skyhop.data.near_names import did_you_mean
 from skyhop.errors import InputError
 from skyhop.study.axes import check_choice
 from skyhop.study.file import StudyFile
+from skyhop.study.key_errors import entry
 from skyhop.study.metric_kinds import BinsMetric
 from skyhop.study.metrics import MetricSet
 from skyhop.study.panel_kinds import (
@@ -30,10 +32,10 @@ def check_published(study: StudyFile, metrics: MetricSet, origin: str) -> None:
         InputError: a name or value does not exist, or a row has the wrong number of values.
     """
     for place, published in enumerate(study.published):
-        where = f"{origin}: published.{place}"
+        where = f"{origin}: {entry('published', place)}"
         metrics.find(published.metric, f"{where}.metric")
         for row, values in enumerate(published.values):
-            at = f"{where}.values.{row}"
+            at = f"{where}.{entry('values', row)}"
             if len(values) != len(published.by) + 1:
                 expected = ", ".join([*published.by, published.metric])
                 raise InputError(f"{at}: expected {len(published.by) + 1} values: {expected}")
@@ -49,7 +51,7 @@ def check_panels(study: StudyFile, metrics: MetricSet, origin: str) -> None:
         InputError: a name does not exist, or a panel needs bins or samples that are not kept.
     """
     for place, panel in enumerate(study.panel):
-        where = f"{origin}: panel.{place}"
+        where = f"{origin}: {entry('panel', place)}"
         check_choice(study, panel.where, f"{where}.where")
         for key, name in _metric_names(panel):
             metrics.find(name, f"{where}.{key}")
@@ -106,7 +108,8 @@ def _named(panel: Panel, keys: Sequence[str]) -> Iterator[tuple[str, str]]:
 def _check_column(study: StudyFile, name: str, origin: str) -> None:
     known = [*(axis.name for axis in study.axis), "seed", "flow", "flow_cc"]
     if name not in known:
-        raise InputError(f"{origin}: no axis `{name}`; expected one of {', '.join(known)}")
+        hint = did_you_mean(name, known)
+        raise InputError(f"{origin}: no axis `{name}`{hint}; expected one of {', '.join(known)}")
 
 
 def _needs_series(panel: Panel) -> bool:

@@ -9,6 +9,7 @@ import polars as pl
 from skyhop.errors import InputError
 from skyhop.study.axes import check_choice
 from skyhop.study.file import StudyFile
+from skyhop.study.key_errors import entry
 from skyhop.study.keys import Value
 from skyhop.study.metric_kinds import RelativeMetric
 from skyhop.study.metrics import MetricSet
@@ -22,7 +23,7 @@ def check_relative(study: StudyFile, origin: str) -> None:
     """
     for place, metric in enumerate(study.metric):
         if isinstance(metric, RelativeMetric):
-            where = f"{origin}: metric.{place}.to"
+            where = f"{origin}: {entry('metric', place)}.to"
             for name in metric.to:
                 if name in ("seed", "flow"):
                     raise InputError(f"{where}: {name} is not an axis")

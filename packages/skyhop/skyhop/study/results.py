@@ -67,12 +67,28 @@ class Results:
         self.metrics = metrics
         self.failed = failed
 
-    def failed_in(self, selected: Selected) -> int:
-        """Return the number of failed runs in a selection."""
-        return sum(
-            all(_is_among(run[name], wanted) for name, wanted in selected.items() if name in run)
-            for run in self.failed
-        )
+    def failed_in(self, selections: Sequence[Selected]) -> list[Mapping[str, object]]:
+        """Return axis values and seed of each failed run that one of the selections contains."""
+        return [run for run in self.failed if any(_is_in(run, each) for each in selections)]
+
+    def without_failed(
+        self, failed: Sequence[Mapping[str, object]], selections: Sequence[Selected]
+    ) -> Results:
+        """Return the results without the runs that a comparison would pair with a failed run.
+
+        Such runs have the same values as a failed run in all columns that no selection names. So
+        both sides of a comparison are means over the same points and seeds.
+        """
+        named = {name for each in selections for name in each}
+        free = [n for n in self.frame.columns if n in self._point_columns() - named - {"run"}]
+        missing = {tuple(self._as_cell(name, run[name]) for name in free) for run in failed}
+        kept = [row not in missing for row in self.frame.select(free).iter_rows()]
+        if not free:
+            kept = [False] * self.frame.height
+        return Results(self.frame.filter(pl.Series(kept, dtype=pl.Boolean)), self.metrics)
+
+    def _as_cell(self, name: str, value: object) -> object:
+        return str(value) if self.frame.schema[name] == pl.String else value
 
     def selected(self, selected: Selected) -> pl.DataFrame:
         """Return the rows that have, in each column of `selected`, one of the given values."""
@@ -183,6 +199,10 @@ class Results:
         """Return the columns that identify a run at a point: the axes, `seed` and `run`."""
         columns = self.frame.columns
         return set(columns[: columns.index("run") + 1])
+
+
+def _is_in(run: Mapping[str, object], selected: Selected) -> bool:
+    return all(_is_among(run[name], wanted) for name, wanted in selected.items() if name in run)
 
 
 def _is_among(label: object, wanted: object) -> bool:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from skyhop import views
+from skyhop import _core, views
+from skyhop.data.near_names import with_hint
 from skyhop.data.progress import Progress, progress_or_bar
 from skyhop.data.scenarios import place_notes
 from skyhop.data.toml import toml_text
@@ -145,6 +148,23 @@ def places_of(runs: Iterable[PlannedRun]) -> list[str]:
     return list(dict.fromkeys(notes))
 
 
+def path_file_notes(study: Study, runs: Iterable[PlannedRun]) -> list[str]:
+    """Return distinct notes on the measured values of path files that the runs replace."""
+    distinct: dict[str, PlannedRun] = {}
+    for run in runs:
+        if run.resolved.get("path", {}).get("kind") == "trace":
+            given = [text for text in run.sets if text.startswith("link")]
+            distinct.setdefault(json.dumps([run.resolved["path"], given], sort_keys=True), run)
+    notes: dict[str, None] = {}
+    base = json.dumps(study.base)
+    for run in distinct.values():
+        scenario = _core.Scenario.from_json(base, study.scenario_origin, list(run.sets))
+        # The run itself reports a file that is missing or damaged.
+        with suppress(InputError):
+            notes |= dict.fromkeys(scenario.path_notes())
+    return list(notes)
+
+
 def _compare_elements(
     study: Study, directory: StudyDirectory, elements: tuple[Path, Path] | None
 ) -> StudyRun:
@@ -243,7 +263,7 @@ def _warnings(study: Study, rows: Sequence[Mapping[str, Any]]) -> list[StudyWarn
 
 
 def _failed(run: PlannedRun, error: str) -> FailedRun:
-    return FailedRun(run.labels, run.seed, error, toml_text(run.resolved))
+    return FailedRun(run.labels, run.seed, with_hint(error), toml_text(run.resolved))
 
 
 def _failure_entry(failure: FailedRun) -> dict[str, Any]:
@@ -260,5 +280,6 @@ def _description(study: Study) -> dict[str, Any]:
         "skyhop": __version__,
         "core": core_digest(),
         "origin": study.origin,
+        "set": list(study.sets),
         "study": study.file.model_dump(mode="json", by_alias=True, exclude_defaults=True),
     }

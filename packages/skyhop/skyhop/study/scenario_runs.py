@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from skyhop import _core
+from skyhop.data.near_names import with_hint
 from skyhop.data.quantities import seconds_or_none
 from skyhop.data.scenarios import (
     PATH_FILES,
@@ -18,9 +19,10 @@ from skyhop.data.scenarios import (
 )
 from skyhop.data.toml import toml_text, toml_value
 from skyhop.errors import InputError
-from skyhop.study.axes import Point
+from skyhop.study.axes import Point, axis_values
 from skyhop.study.execution import Recipe, Task
 from skyhop.study.file import StudyFile, read_table
+from skyhop.study.key_errors import entry
 from skyhop.study.metrics import BUILT_IN
 from skyhop.study.plan import Study
 from skyhop.study.run_ids import FileDigests, PlannedRun, core_digest, describe, digest
@@ -185,8 +187,8 @@ LINUX = _GuestKind("linux")
 
 def _resolved_point(study: Study, point: Point) -> tuple[list[str], _core.Scenario]:
     """Return a point's overrides, including the paths of downloads, and its scenario."""
-    own = (f"{key}={toml_value(_absolute_cc(study, key, v))}" for key, v in point.sets.items())
-    sets = [*study.sets, *own]
+    own = {f"{key}={toml_value(_absolute_cc(study, key, v))}": key for key, v in point.sets.items()}
+    sets = [*own, *study.sets]
     text = json.dumps(study.base)
     try:
         loaded = _core.Scenario.from_json(text, study.scenario_origin, sets)
@@ -195,8 +197,23 @@ def _resolved_point(study: Study, point: Point) -> tuple[list[str], _core.Scenar
             sets += downloads
             loaded = _core.Scenario.from_json(text, study.scenario_origin, sets)
     except InputError as error:
-        raise InputError(f"{error} (at {describe(point.labels)})") from None
+        what = with_hint(_of_axis(str(error), study, own))
+        raise InputError(f"{what} (at {describe(point.labels)})") from None
     return sets, loaded
+
+
+def _of_axis(error: str, study: Study, own: Mapping[str, str]) -> str:
+    """Return an error; if it is about an override that an axis makes, it names the axis.
+
+    `own`: key of each override of the axes.
+    """
+    for text, key in own.items():
+        about = f"--set {text}: "
+        for place, axis in enumerate(study.file.axis if error.startswith(about) else ()):
+            if axis.csv or axis.key == key or any(key in sets for _, sets in axis_values(axis)):
+                where = f"{study.origin}: {entry('axis', place)} (`{axis.name}`)"
+                return f"{where}: key `{key}`: {error.removeprefix(about)}"
+    return error
 
 
 def _absolute_cc(study: Study, key: str, value: Any) -> Any:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from skyhop import _core
 from skyhop.data.files import Scratch
 from skyhop.data.progress import Progress
-from skyhop.data.scenarios import Scenario, with_absolute_cc_file, with_now
+from skyhop.data.scenarios import Scenario, resolved_sets
 from skyhop.data.shipped import find_scenario
 from skyhop.errors import InputError, RunError
 from skyhop.study.file import Axis, parse_study
@@ -116,7 +116,7 @@ def _study(
     # Added after the check, which forbids dots in the names of axes only because of claims.
     varied = {"axis": [_axis(name, values) for name, values in axes.items()]}
     file = parse_study(content, _ORIGIN).model_copy(update=varied)
-    return Study(file, _ORIGIN, [with_now(with_absolute_cc_file(one)) for one in sets])
+    return Study(file, _ORIGIN, resolved_sets(sets))
 
 
 def _base(scenario: Scenario) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from skyhop.data.toml import read_toml, toml_value
+from skyhop.data.toml import read_toml, toml_override, toml_value
 from skyhop.errors import InputError
 from skyhop.study.execution import Recipe, Task
 from skyhop.study.file import StudyFile
@@ -85,7 +85,7 @@ class TableKind(RunKind, Generic[Config]):
         study_dir, digests = Path(study.origin).parent, FileDigests()
         for point in study.points:
             own = (f"{key}={toml_value(value)}" for key, value in point.sets.items())
-            sets = (*study.sets, *own)
+            sets = (*own, *map(toml_override, study.sets))
             config = self.resolve(study.base, sets, study.origin)
             resolved = self.config_dict(config)
             files = {

@@ -33,6 +33,8 @@ pub struct BlindEstimate {
     pub stream: Option<String>,
     /// Estimate from the stream or the log.
     pub estimate: Estimate,
+    /// Number of whole packets in a capture that ends in the middle of another.
+    pub cut_after: Option<usize>,
     /// Arrival time of the last sample, by the clock of the capture or log.
     pub last: Option<UtcInstant>,
 }
@@ -71,7 +73,7 @@ pub fn estimate_grid(
 impl BlindEstimate {
     fn of(stream: Option<String>, samples: &[Sample], period: Period) -> Self {
         let last = samples.iter().map(|sample| sample.at).max();
-        Self { stream, estimate: estimate(samples, period), last }
+        Self { stream, estimate: estimate(samples, period), cut_after: None, last }
     }
 }
 
@@ -94,11 +96,14 @@ fn best_stream(
     capture: impl Read + Send,
     period: Period,
 ) -> Result<BlindEstimate, skyhop_signal::capture::CaptureError> {
-    let estimates = busiest_conversation(capture)?
+    let found = busiest_conversation(capture)?;
+    let estimates = found
+        .streams
         .into_iter()
         .map(|stream| BlindEstimate::of(Some(stream.name), &stream.samples, period));
     estimates
         .max_by(|a, b| Estimate::by_clarity(&a.estimate, &b.estimate))
+        .map(|best| BlindEstimate { cut_after: found.cut_after, ..best })
         .ok_or(skyhop_signal::capture::CaptureError::Empty)
 }
 

@@ -13,6 +13,9 @@ pub enum ConvertError {
     /// The file cannot be read.
     #[error("{}: cannot read: {source}", path.display())]
     Read { path: PathBuf, source: io::Error },
+    /// The file is of a kind that is not read, such as a compressed one.
+    #[error("{}: {what}", path.display())]
+    OtherKind { path: PathBuf, what: &'static str },
     /// The value of an option is wrong, or the format does not have this option.
     #[error("{origin}: {option}: {what}")]
     Option { origin: String, option: String, what: String },

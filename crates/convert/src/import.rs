@@ -6,6 +6,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use flate2::bufread::MultiGzDecoder;
+use skyhop_model::other_kind;
 use skyhop_path::import::{
     AccessDirection, ImportError, LeoemLogOptions, MeasuredOptions, parse_csv, parse_irtt,
     parse_leocc, parse_leocc_delays, parse_leoem_log, parse_mahimahi, parse_ping,
@@ -130,14 +131,18 @@ fn delay_file(path: &Path, given: &Options<'_>) -> Result<PathBuf, ConvertError>
     })
 }
 
-/// Open a file, and decompress it if it is gzipped.
+/// Open a file, and decompress it if it is gzipped. A file of a kind that is not read is an error.
 pub(crate) fn open(path: &Path) -> Result<Box<dyn BufRead + Send>, ConvertError> {
     let wrong = |source| ConvertError::Read { path: path.to_owned(), source };
     let mut reader = BufReader::new(File::open(path).map_err(wrong)?);
     let gzipped = reader.fill_buf().map_err(wrong)?.starts_with(&GZIP_MAGIC);
     let plain: Box<dyn Read + Send> =
         if gzipped { Box::new(MultiGzDecoder::new(reader)) } else { Box::new(reader) };
-    without_marks(BufReader::new(plain)).map_err(wrong)
+    let mut text = BufReader::new(plain);
+    if let Some(what) = other_kind(text.fill_buf().map_err(wrong)?) {
+        return Err(ConvertError::OtherKind { path: path.to_owned(), what });
+    }
+    without_marks(text).map_err(wrong)
 }
 
 /// Skip the byte order mark that Windows programs write at the beginning of a text, and convert

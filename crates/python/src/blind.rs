@@ -1,4 +1,4 @@
-//! Python binding of the blind estimation of the handover grid.
+//! Python bindings of the blind estimation of the handover grid, and of the kinds of files that are not read.
 
 use std::path::Path;
 
@@ -18,6 +18,7 @@ pub(crate) struct GridEstimate {
     samples: usize,
     evidence: &'static str,
     stream: Option<String>,
+    cut_after: Option<usize>,
 }
 
 /// Estimate the handover grid from a log or capture. `period` is the time between handovers;
@@ -40,6 +41,7 @@ pub(crate) fn estimate_blindly(
         samples: found.estimate.samples,
         evidence: found.estimate.evidence.name(),
         stream: found.stream,
+        cut_after: found.cut_after,
     })
 }
 
@@ -55,4 +57,10 @@ pub(crate) fn parse_period(text: &str) -> Fallible<Period> {
         return Err(input_error(&format!("--period {period}: expected at least 1 s")));
     }
     Ok(Period::Known(period))
+}
+
+/// Description of a file that begins with these bytes, for messages; `None` if a reader may read it.
+#[pyfunction]
+pub(crate) fn other_kind(beginning: &[u8]) -> Option<&'static str> {
+    skyhop_model::other_kind(beginning)
 }

@@ -29,7 +29,7 @@ mod core {
     use pyo3::prelude::*;
 
     #[pymodule_export]
-    use crate::blind::{GridEstimate, estimate_blindly};
+    use crate::blind::{GridEstimate, estimate_blindly, other_kind};
     #[pymodule_export]
     use crate::catalogue::{
         ConstellationEntry, Entry, list_apps, list_constellations, list_handovers, list_profiles,

@@ -1,11 +1,12 @@
 //! Errors of scenarios, each one line that names file, key and remedy.
 
-use std::io;
+use std::fs::File;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use skyhop_ccfile::CcFileError;
 use skyhop_files::FileError;
-use skyhop_model::one_line;
+use skyhop_model::{KIND_BYTES, one_line, other_kind};
 use thiserror::Error;
 
 /// Errors in a scenario, or in the files it names.
@@ -19,6 +20,9 @@ pub enum ScenarioError {
     #[error("{}: is not a text file; expected TOML for a scenario or constellation, CSV for sites",
         path.display())]
     NotText { path: PathBuf },
+    /// The file is of a kind that is not read, such as a compressed one.
+    #[error("{}: {what}", path.display())]
+    OtherKind { path: PathBuf, what: &'static str },
     /// The text is not TOML.
     #[error("{origin}: line {line}: not TOML: {reason}")]
     Syntax { origin: String, line: usize, reason: String },
@@ -45,10 +49,21 @@ pub enum ScenarioError {
 /// Create the error of a text file that cannot be read.
 pub(crate) fn unreadable(path: &Path, source: io::Error) -> ScenarioError {
     let path = path.to_owned();
+    if let Some(what) = kind_of(&path) {
+        return ScenarioError::OtherKind { path, what };
+    }
     match source.kind() {
         io::ErrorKind::InvalidData => ScenarioError::NotText { path },
         _ => ScenarioError::Read { path, source },
     }
+}
+
+/// Description of a file of a kind that is not read, for messages.
+fn kind_of(path: &Path) -> Option<&'static str> {
+    let mut beginning = Vec::new();
+    let file = File::open(path).ok()?;
+    file.take(KIND_BYTES as u64).read_to_end(&mut beginning).ok()?;
+    other_kind(&beginning)
 }
 
 impl ScenarioError {

@@ -4,6 +4,7 @@ use std::fs;
 use std::io::Read as _;
 use std::path::{Component, Path, PathBuf};
 
+use skyhop_model::other_kind;
 use skyhop_units::Duration;
 use skyhop_video::film::{Film, film_of_mpd, film_of_size_lists};
 
@@ -58,6 +59,9 @@ fn read_text(path: &Path) -> Result<String, ScenarioError> {
     let read =
         fs::File::open(path).and_then(|file| file.take(MOST_BYTES + 1).read_to_string(&mut text));
     read.map_err(|source| unreadable(path, source))?;
+    if let Some(what) = other_kind(text.as_bytes()) {
+        return Err(ScenarioError::OtherKind { path: path.to_owned(), what });
+    }
     if text.len() as u64 > MOST_BYTES {
         let what = "is larger than 64 MiB; expected a film";
         return Err(ScenarioError::key(&path.display().to_string(), "the file", what));

@@ -27,11 +27,22 @@ pub enum CaptureError {
         what: String,
     },
     /// Packets have a link type that is not supported.
-    #[error("its link type {0} is not supported; expected Ethernet, raw IP or Linux cooked")]
+    #[error(
+        "its link type {0} is not supported; expected Ethernet, PPP, raw IP, BSD loopback or Linux cooked"
+    )]
     LinkType(i32),
     /// The file contains no TCP or UDP packet.
     #[error("it holds no TCP or UDP packet over IP")]
     Empty,
+}
+
+/// Busiest conversation of a capture.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Conversation {
+    /// Both directions, the busier one first.
+    pub streams: Vec<Stream>,
+    /// Number of whole packets in the capture, if it ends in the middle of another.
+    pub cut_after: Option<usize>,
 }
 
 /// One direction of a conversation: the packets from one socket to another.
@@ -43,15 +54,16 @@ pub struct Stream {
     pub samples: Vec<Sample>,
 }
 
-/// Return both directions of the conversation with the most packets, the busier one first.
+/// Return the conversation with the most packets.
 ///
-/// One direction carries data over the bottleneck and the other carries ACKs; both stop at a handover.
+/// One direction carries data over the bottleneck and the other carries ACKs; both stop at a handover. A capture that
+/// was stopped while a packet was written ends in the middle of it; the whole packets before are used.
 ///
 /// # Errors
 /// [`CaptureError`].
-pub fn busiest_conversation(capture: impl Read + Send) -> Result<Vec<Stream>, CaptureError> {
+pub fn busiest_conversation(capture: impl Read + Send) -> Result<Conversation, CaptureError> {
     let mut arrivals: BTreeMap<FiveTuple, Vec<Sample>> = BTreeMap::new();
-    for_each_packet(capture, |at, link, bytes| {
+    let cut_after = for_each_packet(capture, |at, link, bytes| {
         let five_tuple = five_tuple(link, bytes)?;
         if let Some(five_tuple) = five_tuple {
             arrivals.entry(five_tuple).or_default().push(Sample { at, delay: None });
@@ -66,7 +78,7 @@ pub fn busiest_conversation(capture: impl Read + Send) -> Result<Vec<Stream>, Ca
         .filter_map(|one| Some(Stream { name: one.name(), samples: arrivals.remove(&one)? }))
         .collect();
     streams.sort_by_key(|stream| std::cmp::Reverse(stream.samples.len()));
-    Ok(streams)
+    Ok(Conversation { streams, cut_after })
 }
 
 /// Packet arrivals at an interface in the last minutes, by flow.
@@ -137,15 +149,42 @@ fn five_tuple(link: Linktype, bytes: &[u8]) -> Result<Option<FiveTuple>, Capture
         let kind = EtherType(u16::from_be_bytes(*kind));
         Some(LaxSlicedPacket::from_ether_type(kind, bytes.get(header..)?))
     };
+    let ip = |header: usize| LaxSlicedPacket::from_ip(bytes.get(header..)?).ok();
     // A truncated or malformed packet does not belong to a conversation.
     let packet = match link {
         Linktype::ETHERNET => LaxSlicedPacket::from_ethernet(bytes).ok(),
-        Linktype::RAW | Linktype::IPV4 | Linktype::IPV6 => LaxSlicedPacket::from_ip(bytes).ok(),
+        Linktype::RAW | Linktype::IPV4 | Linktype::IPV6 | DLT_RAW | DLT_RAW_OPENBSD => ip(0),
+        Linktype::NULL | Linktype::LOOP => ip(FAMILY),
+        PPP | PPP_SERIAL | PPP_WITH_DIRECTION => ppp_header(link, bytes).and_then(ip),
         Linktype::LINUX_SLL => cooked(16, 14),
         Linktype::LINUX_SLL2 => cooked(20, 0),
         Linktype(other) => return Err(CaptureError::LinkType(other)),
     };
     Ok(packet.and_then(|packet| sockets(&packet)))
+}
+
+/// Raw IP by the DLT numbers of most systems and of OpenBSD, which some programs write instead of LINKTYPE_RAW.
+const DLT_RAW: Linktype = Linktype(12);
+const DLT_RAW_OPENBSD: Linktype = Linktype(14);
+/// PPP, PPP in HDLC-like framing (RFC 1662), and PPP after a byte for the direction.
+const PPP: Linktype = Linktype(9);
+const PPP_SERIAL: Linktype = Linktype(50);
+const PPP_WITH_DIRECTION: Linktype = Linktype(204);
+/// Length of the address family before each packet of BSD loopback, in bytes.
+const FAMILY: usize = 4;
+
+/// Length of the PPP header in bytes (RFC 1661, RFC 1662); `None` for protocols other than IP.
+fn ppp_header(link: Linktype, bytes: &[u8]) -> Option<usize> {
+    const ADDRESS_AND_CONTROL: [u8; 2] = [0xff, 0x03];
+    let direction = usize::from(link == PPP_WITH_DIRECTION);
+    let framed = bytes.get(direction..)?.starts_with(&ADDRESS_AND_CONTROL);
+    let protocol = direction + if framed { ADDRESS_AND_CONTROL.len() } else { 0 };
+    match bytes.get(protocol..)? {
+        [0x00, 0x21 | 0x57, ..] => Some(protocol + 2),
+        // Compressed protocol field.
+        [0x21 | 0x57, ..] => Some(protocol + 1),
+        _ => None,
+    }
 }
 
 fn sockets(packet: &LaxSlicedPacket<'_>) -> Option<FiveTuple> {
@@ -188,10 +227,11 @@ impl Interface {
     }
 }
 
+/// Call `work` for each packet. If the capture ends in the middle of a packet, return the number of packets before.
 fn for_each_packet(
     capture: impl Read + Send,
     mut work: impl FnMut(UtcInstant, Linktype, &[u8]) -> Result<(), CaptureError>,
-) -> Result<(), CaptureError> {
+) -> Result<Option<usize>, CaptureError> {
     let mut reader = create_reader(BUFFER, capture).map_err(|_| CaptureError::NotACapture)?;
     let mut interfaces = Vec::new();
     let mut packets = 0;
@@ -204,8 +244,12 @@ fn for_each_packet(
                 }
                 used
             }
-            Err(PcapError::Eof) => return Ok(()),
+            Err(PcapError::Eof) => return Ok(None),
+            Err(PcapError::UnexpectedEof) if packets > 0 => return Ok(Some(packets)),
             Err(PcapError::Incomplete(_)) => {
+                if reader.reader_exhausted() && packets > 0 {
+                    return Ok(Some(packets));
+                }
                 refill(reader.as_mut(), packets)?;
                 continue;
             }

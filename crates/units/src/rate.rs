@@ -7,7 +7,8 @@ use crate::quantity::{QuantityError, format_whole, parse_whole, text_quantity};
 use crate::{Bytes, Duration};
 
 const EXPECTED: &str = "a rate such as \"150 Mbit/s\"";
-const UNITS: [(&str, f64); 8] = [
+/// Units as this project writes them, in other usual forms, and as tc(8) writes them.
+const UNITS: [(&str, f64); 15] = [
     ("bit/s", 1.0),
     ("kbit/s", 1e3),
     ("Mbit/s", 1e6),
@@ -16,6 +17,13 @@ const UNITS: [(&str, f64); 8] = [
     ("kbps", 1e3),
     ("Mbps", 1e6),
     ("Gbps", 1e9),
+    ("bit", 1.0),
+    ("kbit", 1e3),
+    ("Kbit", 1e3),
+    ("mbit", 1e6),
+    ("Mbit", 1e6),
+    ("gbit", 1e9),
+    ("Gbit", 1e9),
 ];
 const PRINTED: [(&str, u64); 4] =
     [("bit/s", 1), ("kbit/s", 1_000), ("Mbit/s", 1_000_000), ("Gbit/s", 1_000_000_000)];

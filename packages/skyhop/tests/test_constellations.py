@@ -5,7 +5,9 @@ from __future__ import annotations
 import gzip
 import http.server
 import json
+import os
 import threading
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -18,7 +20,7 @@ from skyfield import api, framelib
 
 import skyhop as sh
 from reference_files import reference
-from skyhop.data.downloads import download
+from skyhop.data.downloads import RETRY_S, cached_file, download
 from skyhop.data.scenarios import load_scenario
 from skyhop.study import load_study
 
@@ -156,6 +158,11 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[st
             if self.path == "/gone":
                 self.send_error(404, "Not Found")
                 return
+            if self.path == "/same":
+                self.send_response(403)
+                self.end_headers()
+                self.wfile.write(b"data has not changed\nsince 08:11.\n")
+                return
             body = b"<html>busy</html>" if self.path == "/page" else "\n".join(GOOD).encode()
             self.send_response(200)
             self.end_headers()
@@ -217,6 +224,32 @@ def test_an_address_that_answers_with_something_else_is_an_error(
         download(f"{address}/gone")
     with pytest.raises(sh.InputError, match="cannot download"):
         download("http://127.0.0.1:9/nobody")
+
+
+@pytest.mark.integration
+def test_an_old_copy_is_better_than_none_and_a_failure_is_remembered(
+    server: tuple[str, list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    address, asked = server
+    with pytest.raises(sh.InputError, match="403 Forbidden: data has not changed since 08:11"):
+        download(f"{address}/same")
+    with pytest.raises(sh.InputError, match="since 08:11; skyhop asks again in 15 min"):
+        download(f"{address}/same")
+    assert asked == ["/same"]
+    for name in (f"{address}/same", "http://127.0.0.1:9/nobody"):
+        copy = cached_file(name)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_text("old", "utf-8")
+        os.utime(copy, (time.time() - 3 * 3600,) * 2)
+        for _ in range(2):
+            assert download(name).read_text("utf-8") == "old"
+            assert "using the copy of 3 h ago" in capsys.readouterr().err
+    assert asked == ["/same"]
+    # Once the time is over, the server is asked again.
+    failure = cached_file(f"{address}/same").with_suffix(".failure")
+    os.utime(failure, (time.time() - RETRY_S - 1,) * 2)
+    download(f"{address}/same")
+    assert asked == ["/same", "/same"]
 
 
 @pytest.mark.parametrize(

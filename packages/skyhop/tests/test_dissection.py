@@ -264,6 +264,35 @@ def test_unusual_lines_of_traceroute(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    "before",
+    [
+        "[2026-05-27 11:24:03.780892] ", "2026-05-27T11:24:03+00:00 ", "May 27 11:24:03 ",
+        "1779873843.78 ", "11:24:03 ",
+    ],
+)  # fmt: skip
+def test_times_before_the_lines_of_traceroute_are_ignored(tmp_path: Path, before: str) -> None:
+    lines = [
+        "traceroute to 192.0.2.1 (192.0.2.1), 30 hops max, 60 byte packets",
+        " 1  192.168.1.1  0.5 ms  0.4 ms  0.6 ms",
+        " 2  * * *",
+        "10  192.0.2.1  31.5 ms  31 ms  32 ms",
+    ]
+    plain, timed = tmp_path / "plain", tmp_path / "timed"
+    plain.write_text("\n".join(lines), "utf-8")
+    timed.write_text("Start time: 1779873808735\n" + "\n".join(before + x for x in lines), "utf-8")
+    assert read_traces(timed) == read_traces(plain)
+    assert [hop.distance for hop in read_traces(plain)[0].hops] == [1, 2, 10]
+
+
+def test_a_name_in_mtrs_report_is_not_silence(tmp_path: Path) -> None:
+    hub = {"count": 1, "host": "_gateway", "Loss%": 0.0, "Avg": 0.3}
+    report = {"report": {"mtr": {"dst": "192.0.2.1"}, "hubs": [hub]}}
+    (tmp_path / "mtr.json").write_text(json.dumps(report), "utf-8")
+    with pytest.raises(InputError, match=r"hop 1 names no address: run mtr -n"):
+        read_traces(tmp_path / "mtr.json")
+
+
 def test_the_command_prints_a_table_json_and_a_figure(skyhop: Skyhop, tmp_path: Path) -> None:
     (tmp_path / "traces.txt").write_text(traceroute(round_trips(FEW, 3)))
     printed = skyhop("dissect", "traces.txt", "-o", "segments.png")

@@ -14,6 +14,7 @@ import pytest
 from damaged import Trial
 from needs import needs_program
 from reference_files import reference
+from skyhop.data.paths import import_path
 from skyhop.errors import InputError
 from skyhop.telemetry.columns import checked
 from skyhop.telemetry.fields import TIME, UNREACHABLE, Sample
@@ -239,6 +240,40 @@ def test_what_the_tools_for_grpc_write(tmp_path: Path) -> None:
     assert (first["pop_ping_latency_ms"], first["power_w"]) == (30.5, 61.5)
     assert second == {TIME: AT_NS + S, "pop_ping_drop_rate": 1.0, "power_w": 60.5,
                       "downlink_throughput_bps": 0.0, "uplink_throughput_bps": 0.0}  # fmt: skip
+
+
+def test_a_file_without_any_known_value_is_refused(tmp_path: Path) -> None:
+    content = (
+        "datetimestamp_utc,samples,total_ping_drop,mean_all_ping_latency\n"
+        "2026-05-27T11:00:00,60,1.5,31.5\n2026-05-27T11:01:00,60,1.5,31.5\n"
+    )
+    (tmp_path / "history.csv").write_text(content, "utf-8")
+    with pytest.raises(
+        InputError, match="holds no value that the format grpc-tools knows"
+    ) as raised:
+        list(import_samples(tmp_path / "history.csv"))
+    assert "datetimestamp_utc,samples" in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("begin", "what"),
+    [
+        (b"\xfd7zXZ\0", "is compressed by xz: unpack it"),
+        (b"\x28\xb5\x2f\xfd", "is compressed by zstd: unpack it"),
+        (b"PK\x03\x04", "is a zip archive"),
+        (b"SQLite format 3\0", "is an SQLite database: export the table as CSV"),
+        (b"#EXTM3U\n", "is an HLS playlist"),
+    ],
+)
+def test_a_file_of_another_kind_is_named_for_what_it_is(
+    tmp_path: Path, begin: bytes, what: str
+) -> None:
+    (tmp_path / "log").write_bytes(begin + b"more")
+    with pytest.raises(InputError, match=what):
+        list(import_samples(tmp_path / "log"))
+    for read_path in ("ping", "csv"):
+        with pytest.raises(InputError, match=what):
+            import_path(tmp_path / "log", read_path)
 
 
 def test_round_trips_become_means_of_seconds(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-//! Files of element sets: TLE with two or three lines, OMM as JSON, CSV or XML; plain or gzip.
+//! Files of element sets: TLE with two or three lines, OMM as JSON, CSV, XML or KVN; plain or gzip.
 //!
 //! The format is determined by the content, not by the file's name. A record that cannot be used is skipped
 //! and reported ([`Skipped`]); a file of another kind is an error.
@@ -13,7 +13,7 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 
 use flate2::bufread::MultiGzDecoder;
-use skyhop_model::one_line;
+use skyhop_model::{one_line, other_kind};
 use skyhop_units::{Quoted, is_shown};
 use thiserror::Error;
 
@@ -57,6 +57,9 @@ pub enum ElementFileError {
     /// The file is a web page, most often a server's error message.
     #[error("{file} is a web page (HTML), not a TLE or OMM file; is the address right?")]
     Html { file: String },
+    /// The file is of a kind that is not read, such as a compressed one.
+    #[error("{file} {what}")]
+    OtherKind { file: String, what: &'static str },
     /// The text begins like an OMM but is damaged.
     #[error("{file} is not a whole OMM {format}: {what}")]
     Syntax { file: String, format: &'static str, what: String },
@@ -96,6 +99,9 @@ impl ElementFile {
         if bytes.len() as u64 > MOST_BYTES {
             return Err(ElementFileError::TooLarge { file: file.to_owned() });
         }
+        if let Some(what) = other_kind(bytes) {
+            return Err(ElementFileError::OtherKind { file: file.to_owned(), what });
+        }
         let text = String::from_utf8_lossy(bytes);
         let text = text.trim_start_matches('\u{feff}');
         let format = Format::detect(text);
@@ -106,6 +112,7 @@ impl ElementFile {
             Format::Json => omm::read_json(text, &mut records),
             Format::Csv => omm::read_csv(text, &mut records),
             Format::Xml => omm::read_xml(text, &mut records),
+            Format::Kvn => omm::read_kvn(text, &mut records),
         };
         read?;
         if records.sets.is_empty() && records.skipped.is_empty() {
@@ -127,6 +134,9 @@ impl ElementFile {
         }
         let mut bytes = Vec::new();
         reader.take(4_096).read_to_end(&mut bytes)?;
+        if other_kind(&bytes).is_some() {
+            return Ok(true);
+        }
         let text = String::from_utf8_lossy(&bytes);
         Ok(match Format::detect(&text) {
             // TOML has lines "key = value", which a TLE does not have, and "[[shell]]", with which JSON does not begin.
@@ -179,6 +189,7 @@ enum Format {
     Json,
     Csv,
     Xml,
+    Kvn,
     Html,
 }
 
@@ -192,6 +203,7 @@ impl Format {
             Some('<') if start.starts_with("<?xml") && !start.contains("<html") => Self::Xml,
             Some('<') => Self::Html,
             Some('[' | '{') => Self::Json,
+            _ if header.starts_with("ccsds_omm_vers") => Self::Kvn,
             _ if header.contains("mean_motion") && header.contains(',') => Self::Csv,
             _ => Self::Tle,
         }

@@ -1,7 +1,7 @@
 //! Orbit mean-elements messages (OMM, CCSDS 502.0-B) as CelesTrak and Space-Track serve them.
 //!
 //! In JSON a file is an array of objects, in CSV a table, in XML an `ndm` with one `omm` per
-//! satellite. The keywords are the same in all three formats.
+//! satellite, in KVN lines "KEY = VALUE". The keywords are the same in all four formats.
 
 use std::collections::BTreeMap;
 
@@ -97,6 +97,23 @@ pub(super) fn read_xml(text: &str, records: &mut Records<'_>) -> Result<(), Elem
             _ => {}
         }
     }
+}
+
+/// Parse all messages of a text in KVN (CCSDS 502.0-B-3 chapter 7); the first keyword of each is CCSDS_OMM_VERS.
+pub(super) fn read_kvn(text: &str, records: &mut Records<'_>) -> Result<(), ElementFileError> {
+    let (mut fields, mut number) = (Fields::new(), 1);
+    for line in text.lines() {
+        let Some((key, value)) = line.split_once('=') else { continue };
+        // A unit in brackets may follow the number: "53.05 [deg]".
+        let value = value.split('[').next().unwrap_or_default();
+        let (key, value) = (key.trim().to_owned(), value.trim().to_owned());
+        if key == "CCSDS_OMM_VERS" && !fields.is_empty() {
+            records.add(element_set(&std::mem::take(&mut fields), number))?;
+            number += 1;
+        }
+        fields.insert(key, value);
+    }
+    records.add(element_set(&fields, number))
 }
 
 /// Convert a message, the `number`th of its file, to an element set.

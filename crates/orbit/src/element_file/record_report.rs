@@ -68,14 +68,24 @@ impl SkipReason {
     }
 }
 
+impl SkipReason {
+    /// Description of the fault in the record, if the reader gives one.
+    fn details(&self) -> Option<&str> {
+        match self {
+            Self::Malformed(what) | Self::Impossible(what) | Self::NotPropagated(what) => {
+                Some(what)
+            }
+            _ => None,
+        }
+    }
+}
+
 impl fmt::Display for SkipReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.kind())?;
-        match self {
-            Self::Malformed(what) | Self::Impossible(what) | Self::NotPropagated(what) => {
-                write!(f, ": {what}")
-            }
-            Self::Stale { age_days } => write!(f, ": {age_days:.1} days from the start"),
+        match (self, self.details()) {
+            (Self::Stale { age_days }, _) => write!(f, ": {age_days:.1} days from the start"),
+            (_, Some(what)) => write!(f, ": {what}"),
             _ => Ok(()),
         }
     }
@@ -92,6 +102,15 @@ impl RecordReport {
     }
 }
 
+impl RecordReport {
+    /// Details of the reason, if all skipped records of this kind have the same.
+    fn common_reason(&self, kind: &str) -> Option<&str> {
+        let mut of_kind = self.skipped.iter().filter(|skipped| skipped.reason.kind() == kind);
+        let first = of_kind.next()?.reason.details()?;
+        of_kind.all(|skipped| skipped.reason.details() == Some(first)).then_some(first)
+    }
+}
+
 impl fmt::Display for RecordReport {
     /// Write one line: the number of used records, and the number of skipped ones per kind, with the first names.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -103,6 +122,9 @@ impl fmt::Display for RecordReport {
             let names: Vec<&str> = of_kind.take(NAMES).map(|s| s.name.as_str()).collect();
             let more = if count > NAMES { ", …" } else { "" };
             write!(f, "{count} {kind} ({}{more})", names.join(", "))?;
+            if let Some(reason) = self.common_reason(kind) {
+                write!(f, ": {reason}")?;
+            }
         }
         Ok(())
     }

@@ -15,7 +15,8 @@ const LENGTH: usize = 69;
 pub(super) fn read(text: &str, records: &mut Records<'_>) -> Result<(), ElementFileError> {
     let mut pending = Pending::default();
     for (number, line) in (1..).zip(text.lines()) {
-        let line = line.trim_end();
+        // Copies of web pages and source files are indented.
+        let line = line.trim();
         if line.starts_with("1 ") {
             pending.lost_first_line(records)?;
             pending.first = Some((number, line));
@@ -95,7 +96,10 @@ fn check_line(which: u8, line: &str) -> Result<(), SkipReason> {
         return Err(SkipReason::Malformed(format!("line {which} is not plain text")));
     }
     if line.len() != LENGTH {
-        let what = format!("line {which} has {} characters, expected {LENGTH}", line.len());
+        let what = format!(
+            "line {which} has {} characters, expected {LENGTH} (the last is the checksum)",
+            line.len()
+        );
         return Err(SkipReason::Malformed(what));
     }
     let value = |byte: u8| match byte {

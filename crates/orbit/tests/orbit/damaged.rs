@@ -6,7 +6,7 @@ use skyhop_orbit::{
 };
 use skyhop_units::{Duration, UtcInstant};
 
-use crate::element_files::{as_csv, as_json, as_xml, record, selection, summed, tle};
+use crate::element_files::{as_csv, as_json, as_kvn, as_xml, record, selection, summed, tle};
 
 /// Maximum number of satellites that the test propagates, to limit its duration.
 const MOST_PROPAGATED: u32 = 5_000;
@@ -108,6 +108,7 @@ fn orbit_mean_elements() {
     let records = [record("ONE", 1), record("TWO", 2)];
     Trial::of_text("omm json", [as_json(&records)]).run(read);
     Trial::of_text("omm csv", [as_csv(&records)]).run(read);
+    Trial::of_text("omm kvn", [as_kvn(&records)]).run(read);
     Trial::of_text("omm xml", [as_xml(&records)]).run(read);
 }
 

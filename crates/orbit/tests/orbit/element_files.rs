@@ -81,6 +81,18 @@ pub fn as_json(records: &[[(&str, String); 17]]) -> String {
     format!("[{}]", records.iter().map(object).collect::<Vec<_>>().join(","))
 }
 
+pub fn as_kvn(records: &[[(&str, String); 17]]) -> String {
+    let message = |record: &[(&str, String); 17]| {
+        let lines: String =
+            record.iter().map(|(key, value)| format!("{key:<18} = {value}\n")).collect();
+        format!(
+            "CCSDS_OMM_VERS = 2.0\n\n{}",
+            lines.replace("CLINATION        = 53.05", "CLINATION = 53.05 [deg]")
+        )
+    };
+    records.iter().map(message).collect()
+}
+
 pub fn as_xml(records: &[[(&str, String); 17]]) -> String {
     let field = |(key, value): &(&str, String)| format!("<{key}>{value}</{key}>");
     let message = |record: &[(&str, String); 17]| {
@@ -120,13 +132,14 @@ fn two_and_three_lines_with_any_line_end_are_read() {
 }
 
 #[test]
-fn the_three_forms_of_omm_say_the_same() {
+fn the_four_forms_of_omm_say_the_same() {
     let records = [record("ONE &amp; ALL", 44714), record("TWO", 100_001)];
     let plain = records.clone().map(|mut r| {
         r[0].1 = r[0].1.replace("&amp;", "&");
         r
     });
-    let files = [as_json(&plain), as_csv(&plain), as_xml(&records)].map(|text| parse(&text));
+    let files = [as_json(&plain), as_csv(&plain), as_kvn(&plain), as_xml(&records)]
+        .map(|text| parse(&text));
     for file in &files {
         assert_eq!(file.skipped, []);
         assert_eq!(file.sets, files[0].sets);
@@ -181,6 +194,25 @@ fn with_checksum(body: &str) -> String {
 }
 
 #[test]
+fn a_report_says_why_if_all_skipped_records_have_the_same_reason() {
+    let cut = |line: &str| line[..68].to_owned();
+    let text = format!("A\n{}\n{}\nB\n{}\n{}\n", cut(ISS[0]), ISS[1], cut(ISS[0]), ISS[1]);
+    let error = parse(&text).constellation(&selection("all")).unwrap_err().to_string();
+    let reason =
+        "2 malformed (A, B): line 1 has 68 characters, expected 69 (the last is the checksum)";
+    assert!(error.contains(reason), "{error}");
+    let other = format!("{text}C\n{}\n{}\n", &ISS[0][..60], ISS[1]);
+    let error = parse(&other).constellation(&selection("all")).unwrap_err().to_string();
+    assert!(error.contains("3 malformed (A, B, C)") && !error.contains("characters"), "{error}");
+}
+
+#[test]
+fn indented_element_sets_are_read() {
+    let indented: String = tle("A").lines().map(|line| format!("    {line}\n")).collect();
+    assert_eq!(parse(&indented).sets, parse(&tle("A")).sets);
+}
+
+#[test]
 fn duplicates_stale_and_decayed_sets_are_counted_by_kind() {
     let decayed = with_checksum(&ISS[1].replace("15.72125391", "17.40000000")[..68]);
     let old =
@@ -232,7 +264,8 @@ fn files_of_something_else_are_refused() {
     assert!(message(b"\n <html>").contains("HTML"));
     assert!(message(b"").contains("no element sets"));
     assert!(message(b"No GP data found").contains("\"No GP data found\""));
-    assert!(message(b"PK\x03\x04\0\0\0").contains("no element sets"));
+    assert!(message(b"PK\x03\x04\0\0\0").contains("x.tle is a zip archive: unpack it"));
+    assert!(message(b"CCSDS_OEM_VERS = 2.0\n").contains("is an OEM of ephemerides"));
     assert!(message(b"[{\"OBJECT_NAME\": ").contains("JSON"));
     assert!(message(b"[{\"MEAN_MOTION\": NaN}]").contains("JSON"));
     assert!(message(b"<?xml version=\"1.0\"?><ndm><omm>").contains("XML"));

@@ -83,7 +83,7 @@ fn conversation() -> Vec<(u64, Vec<u8>)> {
 fn the_busiest_conversation_is_taken_apart_by_direction() {
     let packets = conversation();
     for file in [pcap(&packets), pcapng(&packets)] {
-        let streams = busiest_conversation(file.as_slice()).unwrap();
+        let streams = busiest_conversation(file.as_slice()).unwrap().streams;
         let names: Vec<&str> = streams.iter().map(|stream| stream.name.as_str()).collect();
         let data = "TCP 192.0.2.1:443 > 192.0.2.7:51000";
         assert_eq!(names, [data, "TCP 192.0.2.7:51000 > 192.0.2.1:443"]);
@@ -122,10 +122,50 @@ fn files_that_are_not_captures_are_refused() {
     assert_eq!(error(b"unix_ns,rtt_ms\n1734546419040668928,17.8\n"), CaptureError::NotACapture);
     assert_eq!(error(b""), CaptureError::NotACapture);
     assert_eq!(error(&pcap(&[])), CaptureError::Empty);
-    let mut cut = pcap(&conversation()[..10]);
-    cut.truncate(cut.len() - 7);
-    assert!(matches!(error(&cut), CaptureError::Damaged { packets: 9, .. }));
     let mut infrared = pcap(&conversation()[..1]);
     infrared[20] = 144;
     assert_eq!(error(&infrared), CaptureError::LinkType(144));
+}
+
+#[test]
+fn a_capture_that_ends_within_a_packet_gives_its_whole_packets() {
+    let packets = &conversation()[..10];
+    for mut file in [pcap(packets), pcapng(packets)] {
+        assert_eq!(busiest_conversation(file.as_slice()).unwrap().cut_after, None);
+        file.truncate(file.len() - 7);
+        let found = busiest_conversation(file.as_slice()).unwrap();
+        assert_eq!(found.cut_after, Some(9));
+        assert!(!found.streams.is_empty());
+    }
+    let first = pcap(&packets[..1]);
+    let error = busiest_conversation(&first[..first.len() - 7]).unwrap_err();
+    assert!(matches!(error, CaptureError::Damaged { packets: 0, .. }));
+}
+
+#[test]
+fn link_types_differ_only_in_the_header_before_ip() {
+    let ip = tcp_packet(A, B, (443, 51_000));
+    let expected = busiest_conversation(pcap(&[(0, ip.clone())]).as_slice()).unwrap();
+    let headers: [(u8, &[u8]); 12] = [
+        (0, &[2, 0, 0, 0]),
+        (108, &[0, 0, 0, 2]),
+        (9, &[0xff, 0x03, 0x00, 0x21]),
+        (9, &[0x00, 0x21]),
+        (9, &[0x21]),
+        (50, &[0xff, 0x03, 0x00, 0x21]),
+        (204, &[1, 0xff, 0x03, 0x00, 0x21]),
+        (12, &[]),
+        (14, &[]),
+        (101, &[]),
+        (228, &[]),
+        (1, &[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 8, 0]),
+    ];
+    for (link, header) in headers {
+        let mut file = pcap(&[(0, [header, &ip[..]].concat())]);
+        file[20] = link;
+        assert_eq!(busiest_conversation(file.as_slice()).unwrap(), expected, "{link}");
+    }
+    let mut control = pcap(&[(0, [&[0xff, 0x03, 0xc0, 0x21][..], &ip].concat())]);
+    control[20] = 9;
+    assert_eq!(busiest_conversation(control.as_slice()).unwrap_err(), CaptureError::Empty);
 }

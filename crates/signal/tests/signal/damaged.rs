@@ -20,7 +20,7 @@ fn packets() -> Vec<(u64, Vec<u8>)> {
 }
 
 fn read(bytes: &[u8]) -> Result<(), String> {
-    for stream in busiest_conversation(bytes).map_err(|error| error.to_string())? {
+    for stream in busiest_conversation(bytes).map_err(|error| error.to_string())?.streams {
         check_line(&stream.name);
         let found = estimate(&stream.samples, PERIOD);
         assert_eq!(found.samples, stream.samples.len());

@@ -5,7 +5,7 @@ use skyhop_units::Duration;
 use skyhop_video::Film;
 use skyhop_video::film::{film_of_mpd, film_of_size_lists};
 
-use crate::films::{LIST, TEMPLATE, TIMELINE};
+use crate::films::{LIST, OPEN_TIMELINE, PERIODS, TEMPLATE, TIMELINE};
 
 /// Check that a film that could be read can be written and read again.
 fn check(film: Result<Film, skyhop_video::FilmError>) -> Result<(), String> {
@@ -28,7 +28,7 @@ fn films_in_toml() {
 
 #[test]
 fn manifests() {
-    Trial::of_text("mpd", [TEMPLATE, TIMELINE, LIST]).run(|bytes| {
+    Trial::of_text("mpd", [TEMPLATE, TIMELINE, LIST, OPEN_TIMELINE, PERIODS]).run(|bytes| {
         let sizes = |file: &str| file.len().is_multiple_of(2).then_some(file.len() as u64);
         let text = String::from_utf8_lossy(bytes);
         check(film_of_mpd(&text, "film.mpd", &|_| None))?;

@@ -190,6 +190,65 @@ fn timelines_and_lists_are_films_too() {
     );
 }
 
+pub const OPEN_TIMELINE: &str = r#"<MPD mediaPresentationDuration="PT2M0S"><Period><AdaptationSet mimeType="video/mp4">
+<SegmentTemplate timescale="1000" presentationTimeOffset="500" media="$RepresentationID$/$Time$.m4s"><SegmentTimeline>
+<S t="500" d="4000" r="-1"/></SegmentTimeline></SegmentTemplate>
+<Representation id="lo" bandwidth="400000"/><Representation id="hi" bandwidth="1500000"/></AdaptationSet></Period></MPD>"#;
+
+pub const PERIODS: &str = r#"<MPD mediaPresentationDuration="PT2M0S"><BaseURL>films/</BaseURL>
+<Period duration="PT20S"><BaseURL>ad/</BaseURL><SegmentTemplate timescale="1000" duration="4000" media="$Number$.m4s"/>
+<AdaptationSet mimeType="video/mp4"><Representation id="a" bandwidth="100000"/></AdaptationSet></Period>
+<Period start="PT20S"><SegmentTemplate timescale="1000" duration="4000" media="$RepresentationID$/$Number$.m4s"/>
+<AdaptationSet mimeType="video/mp4" height="480"><SegmentTemplate startNumber="7"/>
+<Representation id="b" bandwidth="200000"/></AdaptationSet></Period></MPD>"#;
+
+#[test]
+fn an_open_repeat_count_reaches_to_the_next_segment_or_the_end() {
+    let film = film_of_mpd(OPEN_TIMELINE, "t.mpd", &unknown).unwrap();
+    assert_eq!((film.chunks(), film.chunk), (30, Duration::from_secs(4)));
+    let to_the_next = OPEN_TIMELINE.replace("r=\"-1\"/>", "r=\"-1\"/><S t=\"40500\" d=\"4000\"/>");
+    assert_eq!(film_of_mpd(&to_the_next, "t.mpd", &unknown).unwrap().chunks(), 11);
+    let refused = |text: &str| film_of_mpd(text, "t.mpd", &unknown).unwrap_err().to_string();
+    let endless = OPEN_TIMELINE.replace(" mediaPresentationDuration=\"PT2M0S\"", "");
+    assert!(refused(&endless).contains("has no length of the film"));
+    assert!(refused(&OPEN_TIMELINE.replace("4000", "0")).contains("over 86400 segments"));
+}
+
+#[test]
+fn elements_inherit_from_the_period_and_all_periods_are_played() {
+    let film = film_of_mpd(PERIODS, "p.mpd", &unknown).unwrap();
+    assert_eq!((film.chunks(), film.bitrate_bps(0)), (30, 200_000));
+    assert_eq!((film.size_bytes(4, 0), film.size_bytes(5, 0)), (50_000, 100_000));
+    assert_eq!(film.tracks[0].name.as_deref(), Some("480p"));
+    let sizes = |file: &str| {
+        let (directory, number) = file.strip_suffix(".m4s")?.rsplit_once('/')?;
+        let first = if directory == "films/ad" { 0 } else { 1000 };
+        ["films/ad", "films/b"].contains(&directory).then(|| first + number.parse::<u64>().unwrap())
+    };
+    let film = film_of_mpd(PERIODS, "p.mpd", &sizes).unwrap();
+    assert_eq!((film.size_bytes(4, 0), film.size_bytes(5, 0)), (5, 1007));
+}
+
+#[test]
+fn what_a_film_of_several_periods_or_of_an_index_lacks_is_said() {
+    let refused = |text: &str| film_of_mpd(text, "p.mpd", &unknown).unwrap_err().to_string();
+    let other = "<Representation id=\"b\" bandwidth=\"200000\"/>";
+    let two = PERIODS.replace(other, &format!("{other}{}", other.replace("200000", "300000")));
+    assert_eq!(
+        refused(&two),
+        "p.mpd: period 2 has 2 video tracks in segments of 4 s, but period 1 has 1 video tracks in segments of 4 s; \
+         expected the same in all: give a manifest of one period"
+    );
+    let silent = PERIODS.replacen("mimeType=\"video/mp4\"", "mimeType=\"audio/mp4\"", 1);
+    assert!(refused(&silent).contains("but period 1 has no video tracks"));
+    let indexed = LIST.replace(
+        "<SegmentList timescale=\"1\" duration=\"2\">",
+        "<SegmentBase indexRange=\"820-2087\">",
+    );
+    let indexed = indexed.replace("</SegmentList>", "</SegmentBase>");
+    assert!(refused(&indexed).contains("only the index of the media file has the lengths"));
+}
+
 #[test]
 fn pensieves_lists_are_a_film() {
     let lists = [

@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from skyhop.cli.terminal import print_note
+
 HELP = """\
 Estimate when handovers happen from a log of round trips or a packet capture alone.
 
@@ -52,6 +54,8 @@ def blind(
     from skyhop import _core
 
     found = _core.estimate_blindly(str(log), log_format, period)
+    if found.cut_after is not None:
+        print_note(f"{log}: ends in the middle of a packet; {found.cut_after:,} packets before it")
     if as_json:
         print(
             json.dumps(

@@ -1,25 +1,37 @@
 """Downloads of element sets, kept in a cache.
 
 CelesTrak updates its element sets every two hours and asks clients not to download more often.
-Therefore a copy that is less than two hours old is used again.
+Therefore a copy that is less than two hours old is used again. If a newer one is refused or out of
+reach, an older copy is used with a note, and the server is not asked again for a while.
 """
 
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
+import sys
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from skyhop.data.files import write_file
 from skyhop.errors import InputError, RunError
 
+if TYPE_CHECKING:
+    import urllib.error
+
 FRESH_S = 2 * 3600.0
 """Largest age in s at which a copy is used again."""
+RETRY_S = 900.0
+"""Time in s for which a failed download is not tried again."""
 TIMEOUT_S = 60.0
 MOST_BYTES = 128_000_000
 """Largest download in bytes, the limit of the core, too; the public catalogue is smaller."""
 _CHUNK_BYTES = 1 << 20
+_LONGEST_EXPLANATION = 300
+"""Largest number of characters of a server's explanation that an error shows."""
+_LOG = logging.getLogger(__name__)
 
 
 def is_address(name: str) -> bool:
@@ -52,24 +64,64 @@ def cached_file(address: str) -> Path:
 def download(address: str, fresh_s: float = FRESH_S) -> Path:
     """Return the local copy of a file, downloading it if the copy is missing or too old.
 
+    If the download fails, the old copy is used, and a note on standard error says why. The failure
+    is remembered: for `RETRY_S`, further calls answer without a question to the server.
+
     Args:
         address: address of the file.
         fresh_s: largest age in s at which the copy is used again.
 
     Raises:
-        InputError: the address cannot be reached or answers with an error.
+        InputError: there is no copy, and the address cannot be reached or answers with an error.
         RunError: the copy cannot be written.
     """
     copy = cached_file(address)
     if copy.is_file() and time.time() - copy.stat().st_mtime < fresh_s:
         return copy
-    content = _fetch(address)
-    try:
-        copy.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise RunError(f"{copy}: cannot write: {error.strerror}") from None
-    write_file(copy, content)
+    failure = copy.with_suffix(".failure")
+    message = _recent_failure(failure)
+    if message is None:
+        try:
+            content = _fetch(address)
+        except InputError as error:
+            message = str(error)
+            _write(failure, message.encode())
+        else:
+            _write(copy, content)
+            failure.unlink(missing_ok=True)
+            return copy
+    if not copy.is_file():
+        raise InputError(message)
+    _note_old_copy(copy, message)
     return copy
+
+
+def _recent_failure(failure: Path) -> str | None:
+    """Return the message of a download that failed less than `RETRY_S` ago; None if none did."""
+    try:
+        age_s = time.time() - failure.stat().st_mtime
+        if not 0 <= age_s < RETRY_S:
+            return None
+        message = failure.read_text("utf-8", "replace")
+    except OSError:
+        return None
+    wait_min = max(1, round((RETRY_S - age_s) / 60))
+    return f"{message}; skyhop asks again in {wait_min} min (or remove {failure})"
+
+
+def _note_old_copy(copy: Path, message: str) -> None:
+    hours = (time.time() - copy.stat().st_mtime) / 3600
+    age = f"{hours:.0f} h" if hours < 48 else f"{hours / 24:.0f} days"  # noqa: PLR2004 (2 days)
+    print(f"note: {message}; using the copy of {age} ago", file=sys.stderr)
+    _LOG.warning("old copy used", extra={"copy": str(copy)})
+
+
+def _write(file: Path, content: bytes) -> None:
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RunError(f"{file}: cannot write: {error.strerror}") from None
+    write_file(file, content)
 
 
 def _fetch(address: str) -> bytes:
@@ -87,7 +139,22 @@ def _fetch(address: str) -> bytes:
                     raise InputError(f"{address}: more than {MOST_BYTES // 10**6} MB; is it right?")
             return bytes(content)
     except urllib.error.HTTPError as error:
-        raise InputError(f"{address}: the server answers {error.code} {error.reason}") from None
+        explanation = _explanation(error)
+        raise InputError(
+            f"{address}: the server answers {error.code} {error.reason}{explanation}"
+        ) from None
     except (OSError, ValueError, http.client.HTTPException) as error:
         reason = getattr(error, "reason", None) or error
         raise InputError(f"{address}: cannot download: {reason}") from None
+
+
+def _explanation(answer: urllib.error.HTTPError) -> str:
+    """Return the text of a server's answer in one line, as the end of a message."""
+    try:
+        text = answer.read(_CHUNK_BYTES).decode("utf-8", "replace")
+    except (OSError, ValueError):
+        return ""
+    if "<" in text:
+        return ""
+    line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    return f": {line[:_LONGEST_EXPLANATION].rstrip('.')}" if line else ""

@@ -1,8 +1,8 @@
 """Reading of traced routes: output of traceroute, of `mtr --json`, and scamper's JSON.
 
 A file may hold any number of traces, one after another; between traces of traceroute, other lines
-are ignored. Hops need numeric addresses (`traceroute -n`, `mtr -n`), or have them in brackets after
-the name.
+are ignored, and so are times before the lines. Hops need numeric addresses (`traceroute -n`,
+`mtr -n`), or have them in brackets after the name.
 """
 
 from __future__ import annotations
@@ -23,6 +23,11 @@ from skyhop.telemetry.importers.input_file import InputFile, Options, read_input
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 _HEADER = re.compile(r"traceroute6? to (\S+)(?: \(([^)]+)\))?", re.IGNORECASE)
+_BEFORE = re.compile(
+    r"\s*(?:\[[^\]]{1,60}\]|\w{3}\s+\d{1,2}\s+[\d:.]{8,15}|\d{4}-\d\d-\d\d[T ][\d:.,+Z-]{5,30}"
+    r"|[\d:]{8}(?:[.,]\d+)?|\d{9,13}(?:\.\d+)?):?(?=\s|$)"
+)
+"""Time that another program, such as ts(1), puts before a line."""
 _HOP = re.compile(r"\s*(\d{1,3})\s+(?=\S)(.*)")
 _TIME = re.compile(r"(\S+)\s*ms\b")
 _BRACKETS = re.compile(r"\(([^)]+)\)")
@@ -72,7 +77,8 @@ def read_traces(file: Path) -> list[Trace]:
 def _parse_traceroute(source: InputFile) -> Iterator[Trace]:
     destination: Address | None = None
     hops: list[Hop] | None = None
-    for number, line in enumerate(source.lines, 1):
+    for number, written in enumerate(source.lines, 1):
+        line = _without_time(written)
         header = _HEADER.match(line[:_LONGEST_LINE])
         if header:
             if hops is not None:
@@ -86,6 +92,12 @@ def _parse_traceroute(source: InputFile) -> Iterator[Trace]:
             hops.append(_hop(source, number, distance, found[2]))
     if hops is not None:
         yield Trace(destination, tuple(hops))
+
+
+def _without_time(line: str) -> str:
+    """Return a line without the time that another program has put before it."""
+    before = _BEFORE.match(line)
+    return line if before is None else line[before.end() :].removeprefix(" ")
 
 
 def _hop(source: InputFile, number: int, distance: int, text: str) -> Hop:
@@ -158,7 +170,11 @@ def _parse_mtr(source: InputFile, number: int, report: Any) -> Trace:
     hops = []
     for place, hub in enumerate(report["hubs"], 1):
         address = _first_address(str(hub["host"]))
-        answered = address is not None and float(hub["Loss%"]) < 100  # noqa: PLR2004 (per cent)
+        answered = float(hub["Loss%"]) < 100  # noqa: PLR2004 (per cent)
+        if answered and address is None:
+            raise InputError(
+                f"{source.file}: document {number}: hop {place} names no address: run mtr -n"
+            )
         rtt_ms = _median(source, number, [float(hub["Avg"])]) if answered else None
         hops.append(Hop(place, address if answered else None, rtt_ms))
     return Trace(_first_address(str(report["mtr"]["dst"])), tuple(hops))

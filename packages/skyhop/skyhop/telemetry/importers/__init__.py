@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import textwrap
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
 from skyhop.errors import InputError
-from skyhop.telemetry.fields import Sample
+from skyhop.telemetry.fields import TIME, Sample
 from skyhop.telemetry.importers.input_file import Importer, InputFile, Options, Probe, read_input
 from skyhop.telemetry.store import TelemetryFile, is_telemetry_file
 
@@ -30,6 +31,8 @@ __all__ = [
 ]
 
 _SHARED = "input_file"
+_LONGEST_HEAD = 200
+"""Largest number of characters of a file's first line that an error shows."""
 
 
 @cache
@@ -80,12 +83,18 @@ def import_samples(
         yield from _stored_samples(file)
         return
     source, importer = _found(file, name, options)
-    count = 0
+    count, has_values = 0, False
     for sample in importer.samples(source):
         count += 1
+        has_values = has_values or any(sample[name] is not None for name in sample.keys() - {TIME})
         yield sample
     if count == 0:
         raise InputError(f"{file}: holds no rows of the format {importer.name}")
+    if not has_values:
+        raise InputError(
+            f"{file}: holds no value that the format {importer.name} knows; its first line is "
+            f"{textwrap.shorten(source.lines[0], _LONGEST_HEAD, placeholder='…')}"
+        )
 
 
 def _stored_samples(file: Path) -> Iterator[Sample]:

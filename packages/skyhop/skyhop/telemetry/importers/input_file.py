@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
+from skyhop import _core
 from skyhop.errors import InputError
 from skyhop.telemetry.fields import TIME, Sample
 
@@ -25,6 +26,8 @@ _LATEST_S = 10**11
 """Largest number that is read as seconds since 1970; a larger one is milliseconds."""
 _LARGEST = 1e30
 """Largest accepted number: above all measurements, and finite after any conversion of units."""
+_KIND_BYTES = 300
+"""Number of bytes from which the core tells the kind of a file."""
 _HEAD = 5
 """Number of lines at the beginning of a file by which its format is recognised."""
 _NULLS = frozenset({"", "-", "null", "none", "nan", "na", "n/a"})
@@ -273,6 +276,8 @@ def read_input(file: Path, options: Options) -> InputFile:
         raise InputError(f"{file}: cannot read it: {why}") from None
     if len(content) > MOST_BYTES:
         raise InputError(f"{file}: is larger than {MOST_BYTES >> 20} MB: split it")
+    if kind := _core.other_kind(content[:_KIND_BYTES]):
+        raise InputError(f"{file}: {kind}")
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError:

@@ -37,9 +37,15 @@ def write_inputs(directory: Path) -> None:
     rows = [f"{begin_ns + i * 10**8},{rtt_ms}.5" for i, rtt_ms in enumerate(rtts_ms)]
     access = [f"12.5,{30 + i % 3},21,{25 + i % 4},0,0,{i * 100}" for i in range(50)]
     packets = [str(ms) for ms in range(1, 5001) for _ in range(2)]
+    sums = [{"start": n, "end": n + 1, "bits_per_second": 5e7} for n in range(5)]
+    report = {
+        "start": {"connected": [], "timestamp": {"timesecs": 1_700_000_000}},
+        "intervals": [{"sum": one} for one in sums],
+    }
     texts = {
         "ping.txt": ["PING 192.0.2.1 (192.0.2.1) 56(84) bytes of data.", *stamped],
         "irtt.json": [json.dumps({"round_trips": trips})],
+        "iperf3.json": [json.dumps(report)],
         "access.csv": access,
         "downlink.trace": packets,
         "bw_starlink.txt": packets,

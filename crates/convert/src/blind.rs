@@ -3,28 +3,16 @@
 use std::io::{BufRead, Read};
 use std::path::Path;
 
-use skyhop_path::import::{RoundTrip, parse_round_trips};
+use skyhop_path::import::{Outcome, parse_round_trips};
 use skyhop_signal::blind::{Estimate, Period, Sample, estimate};
 use skyhop_signal::capture::busiest_conversation;
 use skyhop_units::UtcInstant;
 
 use crate::ConvertError;
-use crate::import::open;
+use crate::import::{detect, open};
 
 /// Formats that [`estimate_grid`] reads.
 pub const FORMATS: [&str; 4] = ["ping", "irtt", "csv", "pcap"];
-
-/// First bytes of a capture: pcap (in microseconds or nanoseconds, in either byte order) or pcapng.
-const CAPTURES: [[u8; 4]; 5] = [
-    [0xa1, 0xb2, 0xc3, 0xd4],
-    [0xd4, 0xc3, 0xb2, 0xa1],
-    [0xa1, 0xb2, 0x3c, 0x4d],
-    [0x4d, 0x3c, 0xb2, 0xa1],
-    [0x0a, 0x0d, 0x0d, 0x0a],
-];
-
-/// First words of a log of ping.
-const PINGS: [&[u8]; 3] = [b"PING ", b"Ping ", b"Pinging "];
 
 /// Estimate of the handover grid, and the data from which it was made.
 #[derive(Debug, Clone, PartialEq)]
@@ -53,8 +41,7 @@ pub fn estimate_grid(
     let mut file = open(path)?;
     let format = match format {
         Some(format) => format,
-        None => guess(&mut file)
-            .map_err(|source| ConvertError::Read { path: path.to_owned(), source })?,
+        None => detect(&mut file, path)?,
     };
     match format {
         "pcap" => best_stream(file, period).map_err(|error| wrong(error.to_string())),
@@ -75,19 +62,6 @@ impl BlindEstimate {
         let last = samples.iter().map(|sample| sample.at).max();
         Self { stream, estimate: estimate(samples, period), cut_after: None, last }
     }
-}
-
-fn guess(file: &mut impl BufRead) -> Result<&'static str, std::io::Error> {
-    let start = file.fill_buf()?;
-    let is_capture = CAPTURES.iter().any(|magic| start.starts_with(magic));
-    Ok(match start.iter().find(|byte| !byte.is_ascii_whitespace()) {
-        _ if is_capture => "pcap",
-        Some(b'{') => "irtt",
-        // Possible starts: "PING host ...", "[unix time] 64 bytes from ...", "Pinging host ...".
-        Some(b'[') => "ping",
-        _ if PINGS.iter().any(|begin| start.starts_with(begin)) => "ping",
-        _ => "csv",
-    })
 }
 
 /// Estimate the grid from each stream of the busiest conversation, and return the estimate of the
@@ -111,9 +85,8 @@ fn round_trips(
     log: impl BufRead,
     format: &str,
 ) -> Result<Vec<Sample>, skyhop_path::import::ImportError> {
-    let sample = |one: RoundTrip| Sample {
-        at: UtcInstant::from_unix_nanos(one.arrived_ns),
-        delay: Some(one.rtt),
+    let sample = |one: Outcome| {
+        one.rtt.map(|rtt| Sample { at: UtcInstant::from_unix_nanos(one.at_ns), delay: Some(rtt) })
     };
-    Ok(parse_round_trips(log, format)?.into_iter().map(sample).collect())
+    Ok(parse_round_trips(log, format)?.outcomes.into_iter().filter_map(sample).collect())
 }

@@ -7,22 +7,24 @@ use std::path::{Path, PathBuf};
 
 use flate2::bufread::MultiGzDecoder;
 use skyhop_model::other_kind;
+use skyhop_path::Endpoint;
 use skyhop_path::import::{
-    AccessDirection, ImportError, LeoemLogOptions, MeasuredOptions, parse_csv, parse_irtt,
-    parse_leocc, parse_leocc_delays, parse_leoem_log, parse_mahimahi, parse_ping,
+    AccessDirection, ImportError, Imported, LeoemLogOptions, MeasuredOptions, parse_csv,
+    parse_iperf3, parse_irtt, parse_leocc, parse_leocc_delays, parse_leoem_log, parse_mahimahi,
+    parse_ping,
 };
-use skyhop_path::{Endpoint, PathTrace};
 use skyhop_units::Duration;
 
-use crate::ConvertError;
 use crate::format::{Format, Options};
+use crate::{ConvertError, kind};
 
 /// Formats that [`import_log`] reads.
-pub const FORMATS: [Format; 6] = [
+pub const FORMATS: [Format; 7] = [
     Format { name: "leoem", options: &[] },
     Format { name: "ping", options: &["interval"] },
     Format { name: "irtt", options: &[] },
-    Format { name: "csv", options: &["direction"] },
+    Format { name: "csv", options: &["direction", "rtt", "outages"] },
+    Format { name: "iperf3", options: &["direction", "rtt"] },
     Format { name: "mahimahi", options: &["rtt"] },
     Format { name: "leocc", options: &["delay_file"] },
 ];
@@ -45,28 +47,46 @@ pub struct ImportOptions {
     pub texts: BTreeMap<String, String>,
 }
 
-/// Read a log, plain or gzipped, in one of [`FORMATS`].
+/// Read a log, plain or gzipped, in one of [`FORMATS`]; without a format, it is told by the file. The name "-" is the
+/// standard input.
 ///
 /// # Errors
 /// The format is unknown or does not have one of the options, the file cannot be read, or the log has an
 /// error; the message states the line number.
 pub fn import_log(
     path: &Path,
-    format: &str,
+    format: Option<&str>,
     options: &ImportOptions,
-) -> Result<PathTrace, ConvertError> {
+) -> Result<Imported, ConvertError> {
     let given = Options { origin: &path.display().to_string(), texts: &options.texts };
-    given.check(&FORMATS, format)?;
+    format.map_or(Ok(()), |format| given.check(&FORMATS, format))?;
     let measured = measured_options(options, &given)?;
-    let file = open(path)?;
+    let mut file = open(path)?;
+    let format = match format {
+        Some(format) => format,
+        None => {
+            let format = detect(&mut file, path)?;
+            if format == "pcap" {
+                let what = "is a packet capture, which has no path: skyhop blind reads it";
+                return Err(ConvertError::Content {
+                    origin: given.origin.to_owned(),
+                    what: what.to_owned(),
+                });
+            }
+            given.check(&FORMATS, format)?;
+            format
+        }
+    };
     let parsed = match format {
         "leoem" => {
             let MeasuredOptions { from, to, .. } = measured;
-            parse_leoem_log(file, &LeoemLogOptions { from, to, ..LeoemLogOptions::default() })
+            let options = LeoemLogOptions { from, to, ..LeoemLogOptions::default() };
+            parse_leoem_log(file, &options).map(|trace| Imported::whole(trace, "frames"))
         }
         "ping" => parse_ping(file, &measured),
         "irtt" => parse_irtt(file, &measured),
         "csv" => parse_csv(file, &measured),
+        "iperf3" => parse_iperf3(file, &measured),
         "mahimahi" => parse_mahimahi(file, &measured),
         _ => {
             let delay_file = delay_file(path, &given)?;
@@ -76,6 +96,16 @@ pub fn import_log(
         }
     };
     parsed.map_err(|error| wrong_log(path, &error))
+}
+
+/// Tell the format of a log by its begin.
+pub(crate) fn detect(file: &mut impl BufRead, path: &Path) -> Result<&'static str, ConvertError> {
+    let start = file.fill_buf().map_err(|source| unreadable_file(path, source))?;
+    Ok(kind::format_of(start, path))
+}
+
+fn unreadable_file(path: &Path, source: std::io::Error) -> ConvertError {
+    ConvertError::Read { path: path.to_owned(), source }
 }
 
 fn wrong_log(path: &Path, error: &ImportError) -> ConvertError {
@@ -105,8 +135,24 @@ fn measured_options(
         to: options.to.clone().unwrap_or(default.to),
         rtt: given.quantity("rtt")?,
         interval,
+        outages: outages(given)?,
         direction,
     })
+}
+
+/// Parse the option `outages`: begins and ends in ns, such as `5-8 12-20`, in order and disjoint.
+fn outages(given: &Options<'_>) -> Result<Vec<(i64, i64)>, ConvertError> {
+    let mut last_ns = i64::MIN;
+    let mut parse = |text: &str| {
+        let (begin, end) = text.split_once('-')?;
+        let (begin_ns, end_ns) = (begin.parse::<i64>().ok()?, end.parse::<i64>().ok()?);
+        let is_next = last_ns < begin_ns && begin_ns < end_ns;
+        last_ns = end_ns;
+        is_next.then_some((begin_ns, end_ns))
+    };
+    let text = given.text("outages").unwrap_or_default();
+    let parsed: Option<Vec<(i64, i64)>> = text.split_whitespace().map(&mut parse).collect();
+    parsed.ok_or_else(|| given.wrong("outages", "expected BEGIN-END in ns, in order and disjoint"))
 }
 
 /// Find the file of delays that belongs to a LeoCC trace: the one that the user named, or one in the same
@@ -131,10 +177,16 @@ fn delay_file(path: &Path, given: &Options<'_>) -> Result<PathBuf, ConvertError>
     })
 }
 
-/// Open a file, and decompress it if it is gzipped. A file of a kind that is not read is an error.
+/// Open a file, "-" for the standard input, and decompress it if it is gzipped. A file of a kind that is not read is an
+/// error.
 pub(crate) fn open(path: &Path) -> Result<Box<dyn BufRead + Send>, ConvertError> {
-    let wrong = |source| ConvertError::Read { path: path.to_owned(), source };
-    let mut reader = BufReader::new(File::open(path).map_err(wrong)?);
+    let wrong = |source| unreadable_file(path, source);
+    let raw: Box<dyn Read + Send> = if path == Path::new("-") {
+        Box::new(std::io::stdin())
+    } else {
+        Box::new(File::open(path).map_err(wrong)?)
+    };
+    let mut reader = BufReader::new(raw);
     let gzipped = reader.fill_buf().map_err(wrong)?.starts_with(&GZIP_MAGIC);
     let plain: Box<dyn Read + Send> =
         if gzipped { Box::new(MultiGzDecoder::new(reader)) } else { Box::new(reader) };

@@ -5,6 +5,7 @@ mod error;
 pub mod export;
 mod format;
 pub mod import;
+pub mod kind;
 
 pub use error::ConvertError;
 pub use format::Format;

@@ -4,7 +4,7 @@
 pub const KIND_BYTES: usize = 300;
 
 /// First bytes of files, and what a message says of such a file.
-const KINDS: [(&[u8], &str); 15] = [
+const KINDS: [(&[u8], &str); 16] = [
     (b"\xfd7zXZ\0", "is compressed by xz: unpack it with xz -d first"),
     (b"\x28\xb5\x2f\xfd", "is compressed by zstd: unpack it with zstd -d first"),
     (b"BZh", "is compressed by bzip2: unpack it with bzip2 -d first"),
@@ -20,6 +20,7 @@ const KINDS: [(&[u8], &str); 15] = [
     (b"\x89HDF\r\n\x1a\n", "is an HDF5 file, which is not read here: export its values as CSV"),
     (b"%PDF-", "is a PDF document"),
     (b"\x89PNG", "is a PNG image"),
+    (b"\x7fELF", "is a program"),
     (b"#EXTM3U", "is an HLS playlist, which is not read: give a DASH manifest (.mpd)"),
     (
         b"CCSDS_OEM_VERS",

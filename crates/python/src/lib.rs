@@ -9,6 +9,7 @@ mod errors;
 mod experiment;
 mod gym;
 mod log_lines;
+mod measurements;
 mod pairs;
 mod paths;
 mod policy_service;
@@ -49,6 +50,10 @@ mod core {
     use crate::experiment::{PyExperiment, PyRunDirectory, PyScenario};
     #[pymodule_export]
     use crate::gym::{PyAnswering, PyEpisodes, list_rewards};
+    #[pymodule_export]
+    use crate::measurements::{
+        RoundTrips, log_format, read_iperf3, read_round_trips,
+    };
     #[pymodule_export]
     use crate::pairs::write_all_pairs;
     #[pymodule_export]

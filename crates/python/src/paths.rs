@@ -9,6 +9,7 @@ use skyhop_convert::export::export_path;
 use skyhop_convert::import::{ImportOptions, import_log};
 use skyhop_files::{Staging, path_frames, read_path, replace_file, write_error, write_path};
 use skyhop_orbit::{Constellation, EarthModel, Ephemeris};
+use skyhop_path::import::Imported;
 use skyhop_path::{Endpoint, PathHeader, PathTrace};
 use skyhop_scenario::constellation_of;
 use skyhop_units::{Duration, UtcInstant};
@@ -54,15 +55,17 @@ impl PyPathTrace {
         Ok(Self { trace: Arc::new(read_path(&file, force_size)?), file: Some(file) })
     }
 
+    /// Read another tool's log; return the path and the account of the file.
     #[staticmethod]
     fn import_log(
         path: &str,
-        log_format: &str,
+        log_format: Option<&str>,
         ends: (Option<FoundPlace>, Option<FoundPlace>),
         texts: BTreeMap<String, String>,
-    ) -> Fallible<Self> {
+    ) -> Fallible<(Self, String)> {
         let options = ImportOptions { from: ends.0.map(endpoint), to: ends.1.map(endpoint), texts };
-        Ok(import_log(Path::new(path), log_format, &options)?.into())
+        let Imported { trace, account } = import_log(Path::new(path), log_format, &options)?;
+        Ok((trace.into(), account.to_string()))
     }
 
     /// Write the path for another tool, in one of `EXPORT_FORMATS`.

@@ -43,7 +43,14 @@ impl FromStr for UtcInstant {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let wrong = || QuantityError::OutOfRange { text: text.to_owned(), expected: EXPECTED };
         let text = text.trim();
-        let time = DateTime::parse_from_rfc3339(text).map(|time| time.to_utc());
+        // ISO 8601's basic offsets (-0400, +09) are as good as those with a colon, also after a blank.
+        let with_offset =
+            ["%Y-%m-%dT%H:%M:%S%.f %#z", "%Y-%m-%d %H:%M:%S%.f %#z", "%Y-%m-%dT%H:%M %#z"];
+        let parse = |form: &&str| DateTime::parse_from_str(text, form).ok();
+        let time = DateTime::parse_from_rfc3339(text)
+            .ok()
+            .or_else(|| with_offset.iter().find_map(parse))
+            .map(|time| time.to_utc());
         // A time without an offset is UTC, and a date alone means its first instant.
         let plain = || {
             let forms = [
@@ -52,13 +59,13 @@ impl FromStr for UtcInstant {
                 "%Y-%m-%dT%H:%M",
                 "%Y-%m-%d %H:%M",
             ];
-            let digits = text.trim_end_matches(['Z', 'z']);
+            let digits = text.trim_end_matches(" UTC").trim_end_matches(['Z', 'z']);
             let found =
                 forms.iter().find_map(|form| NaiveDateTime::parse_from_str(digits, form).ok());
             let day = || NaiveDate::parse_from_str(text, "%Y-%m-%d").ok()?.and_hms_opt(0, 0, 0);
             found.or_else(day).map(|time| time.and_utc())
         };
-        let time = time.ok().or_else(plain).ok_or_else(wrong)?;
+        let time = time.or_else(plain).ok_or_else(wrong)?;
         time.timestamp_nanos_opt().map(Self).ok_or_else(wrong)
     }
 }

@@ -39,6 +39,7 @@ from needs import cases
 from reference_files import reference
 from skyhop.errors import InputError, RunError
 from skyhop.telemetry.fields import BY_NAME, TIME
+from skyhop.telemetry.gps import gps_of_utc_ns, utc_of_gps_ns
 from skyhop_lab.dish.device import Device
 from skyhop_lab.dish.recorded import RecordedAnswers
 from skyhop_lab.dish.server import Server, scaled_clock
@@ -46,7 +47,6 @@ from skyhop_lab.dish.terminal import Terminal
 from skyhop_testbed.dish import device_pb2, messages
 from skyhop_testbed.dish.client import Dish, checked_address
 from skyhop_testbed.dish.device_pb2 import DishOutage
-from skyhop_testbed.dish.gps import gps_of_utc_ns, utc_of_gps_ns
 from skyhop_testbed.dish.readings import (
     Follower,
     events_of,

@@ -45,8 +45,8 @@ fn packed_logs() {
     let directory = tempfile::tempdir().expect("there is room for temporary files");
     let import = |bytes: &[u8]| {
         let options = ImportOptions::default();
-        let read = read(bytes, directory.path(), |file| import_log(file, "ping", &options));
-        assert_eq!(read?.validate(), Ok(()));
+        let read = read(bytes, directory.path(), |file| import_log(file, Some("ping"), &options));
+        assert_eq!(read?.trace.validate(), Ok(()));
         Ok::<(), String>(())
     };
     Trial::of_bytes("gzipped log", [gzipped(PING.as_bytes())]).run(import);

@@ -1,8 +1,11 @@
 //! Columns of a CSV file, found by the names in its first line, in any order and among other columns.
 
+use std::borrow::Cow;
+
 use skyhop_model::one_line;
 use skyhop_units::{Quoted, UtcInstant};
 
+use super::AccessDirection;
 use super::lines::parse_number;
 
 /// Separator and column names of a table.
@@ -22,8 +25,50 @@ pub(super) struct Column {
 }
 
 const RTT_WORDS: [&str; 4] = ["rtt", "latency", "ping", "roundtrip"];
-const TIME_WORDS: [&str; 10] =
-    ["unix", "time", "timestamp", "date", "datetime", "utc", "t", "sent", "received", "arrived"];
+/// Words of columns that do not hold a round trip although they are named after it.
+const NO_RTT_WORDS: [&str; 14] = [
+    "drop", "dropped", "loss", "lost", "rate", "jitter", "count", "seq", "id", "percent", "mdev",
+    "stddev", "std", "outage",
+];
+const TIME_WORDS: [&str; 13] = [
+    "unix",
+    "time",
+    "timestamp",
+    "date",
+    "datetime",
+    "datetimestamp",
+    "utc",
+    "t",
+    "ts",
+    "epoch",
+    "sent",
+    "received",
+    "arrived",
+];
+const DOWN_WORDS: [&str; 4] = ["dl", "down", "downlink", "download"];
+const UP_WORDS: [&str; 4] = ["ul", "up", "uplink", "upload"];
+/// Words of rates that a sender offered or a user had, which are not what the link can carry.
+const OFFERED_WORDS: [&str; 7] = ["offered", "target", "send", "sent", "sender", "tx", "limit"];
+/// Units of rates as names contain them, in bit/s; the first that fits counts.
+const RATE_UNITS: [(&str, f64); 17] = [
+    ("MB/s", 8e6),
+    ("MBps", 8e6),
+    ("kB/s", 8e3),
+    ("bytes_per_s", 8.0),
+    ("gbit", 1e9),
+    ("gbps", 1e9),
+    ("gb/s", 1e9),
+    ("mbit", 1e6),
+    ("mbps", 1e6),
+    ("mb/s", 1e6),
+    ("kbit", 1e3),
+    ("kbps", 1e3),
+    ("kb/s", 1e3),
+    ("bits_per_second", 1.0),
+    ("bps", 1.0),
+    ("bit/s", 1.0),
+    ("bits/s", 1.0),
+];
 const UNITS_NS: [(&str, u64); 9] = [
     ("ns", 1),
     ("us", 1_000),
@@ -40,9 +85,14 @@ impl Columns {
     /// Parse the column names from the first line; `None` if that line contains numbers.
     pub fn from_header(first: &str) -> Option<Self> {
         let separator = [';', '\t', ','].into_iter().find(|mark| first.contains(*mark))?;
-        let names: Vec<String> = cells(first, separator).map(one_line).collect();
+        let names: Vec<String> =
+            cells(first, separator)?.iter().map(|name| one_line(name)).collect();
         let is_name = |name: &String| name.chars().any(char::is_alphabetic);
-        names.iter().all(is_name).then_some(Self { separator, names })
+        // The first column of a table that pandas wrote has no name.
+        let is_table = names.iter().enumerate().all(|(place, name)| {
+            is_name(name) || (place == 0 && name.is_empty() && names.len() > 1)
+        });
+        is_table.then_some(Self { separator, names })
     }
 
     /// Create the columns of a table without a line of names.
@@ -56,12 +106,22 @@ impl Columns {
     }
 
     /// Split a row into cells; it is an error if their number differs from the number of columns.
-    pub fn row<'t>(&self, text: &'t str) -> Result<Vec<&'t str>, String> {
-        let found: Vec<&str> = cells(text, self.separator).collect();
-        if found.len() == self.names.len() {
-            return Ok(found);
-        }
-        Err(format!("{} is not {}", Quoted(text), self.names()))
+    pub fn row<'t>(&self, text: &'t str) -> Result<Vec<Cow<'t, str>>, String> {
+        let found = cells(text, self.separator);
+        let same = |cells: &Vec<Cow<'t, str>>| cells.len() == self.names.len();
+        found.filter(same).ok_or_else(|| format!("{} is not {}", Quoted(text), self.names()))
+    }
+
+    /// Whether a row holds the columns' names again, as files have to which a program appends.
+    pub fn are(&self, row: &[Cow<'_, str>]) -> bool {
+        self.names.iter().zip(row).all(|(name, cell)| name == cell)
+    }
+
+    /// Names of the columns that are none of `used`.
+    pub fn others(&self, used: &[usize]) -> Vec<String> {
+        let named = self.names.iter().enumerate();
+        let left = named.filter(|(place, name)| !used.contains(place) && !name.is_empty());
+        left.map(|(_, name)| name.clone()).collect()
     }
 
     /// Normalise a number: if the separator is not a comma, a comma is the decimal mark.
@@ -79,24 +139,70 @@ impl Columns {
         Some(places)
     }
 
+    /// Column of the time.
+    pub fn time(&self, taken: Option<usize>) -> Option<Column> {
+        self.find(&TIME_WORDS, |place, _| Some(place) != taken)
+    }
+
     /// Columns of the time and of the round trip, if both exist.
     pub fn round_trips(&self) -> Option<(Column, Column)> {
-        let find = |known: &[&str], taken: Option<usize>| {
-            let mut named =
-                self.names.iter().enumerate().filter(|(place, _)| Some(*place) != taken);
-            named.find(|(_, name)| words(name).iter().any(|word| known.contains(&word.as_str())))
+        let holds_rtt =
+            |_, words: &[String]| !words.iter().any(|word| NO_RTT_WORDS.contains(&word.as_str()));
+        let rtt = self.find(&RTT_WORDS, holds_rtt)?;
+        Some((self.time(Some(rtt.index))?, rtt))
+    }
+
+    /// Columns of the one-way delays up and down next to a round trip, such as LENS' files of irtt have.
+    pub fn ways(&self) -> Option<[Column; 2]> {
+        let is_delay = |_, words: &[String]| {
+            words.iter().all(|word| {
+                UP_WORDS.contains(&word.as_str())
+                    || DOWN_WORDS.contains(&word.as_str())
+                    || ["owd", "delay", "latency", "ms", "us", "ns"].contains(&word.as_str())
+            })
         };
-        let column = |(place, name): (usize, &String)| {
+        Some([self.find(&UP_WORDS, is_delay)?, self.find(&DOWN_WORDS, is_delay)?])
+    }
+
+    /// Column of the rate in a direction, or of a rate without one, and its unit in bit/s.
+    pub fn rate(&self, direction: AccessDirection) -> Option<(usize, f64)> {
+        // A terminal's status states the rate in use, which is not what the link can carry.
+        if self.names.iter().any(|name| words(name).iter().any(|word| word == "pop")) {
+            return None;
+        }
+        let has = |known: &[&str], words: &[String]| {
+            words.iter().any(|word| known.contains(&word.as_str()))
+        };
+        let rates: Vec<(usize, f64, Vec<String>)> = self
+            .names
+            .iter()
+            .enumerate()
+            .filter_map(|(place, name)| Some((place, rate_unit_bps(name)?, words(name))))
+            .filter(|(_, _, words)| !has(&OFFERED_WORDS, words))
+            .collect();
+        let (wanted, other) = match direction {
+            AccessDirection::Down => (DOWN_WORDS, UP_WORDS),
+            AccessDirection::Up => (UP_WORDS, DOWN_WORDS),
+        };
+        let in_direction = rates.iter().find(|(_, _, words)| has(&wanted, words));
+        let without = || rates.iter().find(|(_, _, words)| !has(&other, words));
+        let (place, unit_bps, _) = in_direction.or_else(without).or(rates.first())?;
+        Some((*place, *unit_bps))
+    }
+
+    fn find(&self, known: &[&str], fits: impl Fn(usize, &[String]) -> bool) -> Option<Column> {
+        self.names.iter().enumerate().find_map(|(index, name)| {
             let said = words(name);
+            let is_known = said.iter().any(|word| known.contains(&word.as_str()));
+            if !is_known || !fits(index, &said) {
+                return None;
+            }
             let unit = said
                 .iter()
                 .rev()
                 .find_map(|word| UNITS_NS.iter().find(|(unit, _)| word == unit).map(|(_, ns)| *ns));
-            Column { index: place, name: name.clone(), unit_ns: unit }
-        };
-        let rtt = column(find(&RTT_WORDS, None)?);
-        let time = column(find(&TIME_WORDS, Some(rtt.index))?);
-        Some((time, rtt))
+            Some(Column { index, name: name.clone(), unit_ns: unit })
+        })
     }
 }
 
@@ -142,9 +248,7 @@ impl Column {
             let name = &self.name;
             format!("{name} has {}; expected such as 2026-05-01T12:00:00Z", Quoted(text))
         };
-        let (date, time) = text.split_once([' ', 'T']).ok_or_else(wrong)?;
-        let zone = if time.contains(['Z', '+', '-']) { "" } else { "Z" };
-        let moment: UtcInstant = format!("{date}T{time}{zone}").parse().map_err(|_| wrong())?;
+        let moment: UtcInstant = text.replace(',', ".").parse().map_err(|_| wrong())?;
         Ok(moment.unix_nanos())
     }
 
@@ -154,8 +258,27 @@ impl Column {
     }
 }
 
-fn cells(text: &str, separator: char) -> impl Iterator<Item = &str> {
-    text.split(separator).map(|cell| cell.trim().trim_matches('"').trim())
+/// Split a line into cells; `None` if the CSV reader cannot.
+fn cells(text: &str, separator: char) -> Option<Vec<Cow<'_, str>>> {
+    if !text.contains('"') {
+        return Some(text.split(separator).map(|cell| Cow::Borrowed(cell.trim())).collect());
+    }
+    let mut reader = csv::ReaderBuilder::new()
+        .has_headers(false)
+        .delimiter(separator as u8)
+        .trim(csv::Trim::All)
+        .from_reader(text.as_bytes());
+    let record = reader.records().next()?.ok()?;
+    Some(record.iter().map(|cell| Cow::Owned(cell.to_owned())).collect())
+}
+
+/// Return the unit in the name of a rate, in bit/s.
+fn rate_unit_bps(name: &str) -> Option<f64> {
+    let plain = name.to_lowercase();
+    let fits = |(unit, _): &&(&str, f64)| {
+        if unit.contains('B') { name.contains(unit) } else { plain.contains(unit) }
+    };
+    RATE_UNITS.iter().find(fits).map(|(_, bps)| *bps)
 }
 
 /// Split a name into lower-case words: "RTT (ms)" and "rtt_ms" have the same words.

@@ -10,27 +10,38 @@ use serde::Deserialize;
 use skyhop_model::one_line;
 use skyhop_units::Duration;
 
-use super::MeasuredOptions;
+use super::account::Account;
 use super::lines::{ImportError, MOST_SAMPLES, read_whole};
 use super::probes::{LONGEST_RTT_MS, Probe, Series};
-use crate::trace::PathTrace;
+use super::{Imported, MeasuredOptions};
 
 /// Parse the JSON output of irtt.
 ///
 /// # Errors
 /// The file is not irtt's JSON (the error states the line number), or a round trip is impossible
 /// (the error states its sequence number).
-pub fn parse_irtt(file: impl BufRead, options: &MeasuredOptions) -> Result<PathTrace, ImportError> {
-    series(file)?.into_trace("irtt", options)
+pub fn parse_irtt(file: impl BufRead, options: &MeasuredOptions) -> Result<Imported, ImportError> {
+    series(file)?.into_path("irtt", options)
 }
 
 pub(super) fn series(file: impl BufRead) -> Result<Series, ImportError> {
     let bytes = read_whole(file)?;
-    let log: Log = serde_json::from_slice(&bytes).map_err(|error| ImportError::Line {
+    let wrong = |error: serde_json::Error| ImportError::Line {
         line: error.line().max(1),
         what: format!("not irtt's JSON: {}; expected \"round_trips\"", reason(&error)),
-    })?;
-    log.into_series()
+    };
+    // Several measurements may be appended to one file.
+    let documents = serde_json::Deserializer::from_slice(&bytes).into_iter::<Log>();
+    let logs: Vec<Log> = documents.collect::<Result<_, _>>().map_err(wrong)?;
+    let mut whole =
+        Series { losses_known: true, ..Series::of(Vec::new(), true, Account::default()) };
+    if logs.len() > 1 {
+        whole.account.notes.push(format!("{} measurements", logs.len()));
+    }
+    for log in logs {
+        log.append_to(&mut whole)?;
+    }
+    Ok(whole)
 }
 
 /// Message of the parser without its position, which the caller adds.
@@ -106,9 +117,9 @@ impl RoundTrip {
 }
 
 impl Log {
-    fn into_series(self) -> Result<Series, ImportError> {
+    fn append_to(self, series: &mut Series) -> Result<(), ImportError> {
         let trips = self.round_trips;
-        if trips.len() > MOST_SAMPLES {
+        if trips.len() + series.probes.len() > MOST_SAMPLES {
             let what =
                 format!("more than {MOST_SAMPLES} round trips; import a shorter measurement");
             return Err(ImportError::whole(what));
@@ -122,7 +133,12 @@ impl Log {
         let unix = trips.iter().all(|trip| stamp(trip, |s| s.wall).is_some());
         let clock: fn(&Stamp) -> Option<i64> = if unix { |s| s.wall } else { |s| s.monotonic };
         let lead_ns = clock_lead_ns(&trips);
-        let (mut probes, mut lost) = (Vec::new(), 0);
+        let is_appended = !series.probes.is_empty();
+        if is_appended && series.unix != unix {
+            return Err(ImportError::whole("some of its measurements have times and some do not"));
+        }
+        series.unix = unix;
+        let (mut lost, mut after_pause) = (series.lost_after, is_appended);
         for trip in &trips {
             if !trip.answered() {
                 lost += 1;
@@ -136,10 +152,12 @@ impl Log {
                 probe.there = Duration::from_nanos(there_ns).min(trip.rtt()?);
                 probe.back = trip.rtt()? - probe.there;
             }
-            probes.push(probe);
-            lost = 0;
+            probe.after_pause = after_pause;
+            series.probes.push(probe);
+            (lost, after_pause) = (0, false);
         }
-        Ok(Series { probes, lost_after: lost, losses_known: true, unix })
+        series.lost_after = lost;
+        Ok(())
     }
 }
 

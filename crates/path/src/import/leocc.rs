@@ -9,7 +9,7 @@ use skyhop_units::{Duration, Instant};
 
 use super::lines::{ImportError, Lines, parse_between};
 use super::mahimahi::Deliveries;
-use super::{MeasuredOptions, measured_header};
+use super::{Imported, MeasuredOptions, measured_header};
 use crate::trace::{Frame, PathTrace};
 
 /// Time between two delays. Deliveries are averaged over the same time to a rate.
@@ -43,7 +43,7 @@ pub fn parse_leocc(
     deliveries: impl BufRead,
     delays: &[Duration],
     options: &MeasuredOptions,
-) -> Result<PathTrace, ImportError> {
+) -> Result<Imported, ImportError> {
     let rates = Deliveries::parse(deliveries)?.rates(STEP);
     let steps = rates.into_iter().zip(delays).enumerate();
     let frames: Vec<Frame> = steps
@@ -62,5 +62,5 @@ pub fn parse_leocc(
     let header = measured_header("leocc", options, None, duration, STEP);
     let trace = PathTrace { header, frames };
     trace.validate()?;
-    Ok(trace)
+    Ok(Imported::whole(trace, "rates with delays"))
 }

@@ -12,7 +12,8 @@ use skyhop_model::LARGEST_PACKET;
 use skyhop_units::{Bytes, Duration, Instant, Quoted, Rate};
 
 use super::lines::{ImportError, Lines};
-use super::{MeasuredOptions, measured_header};
+use super::rates::missing_delay;
+use super::{Imported, MeasuredOptions, measured_header};
 use crate::trace::{Frame, PathTrace};
 
 const BINS: [Duration; 3] =
@@ -30,7 +31,7 @@ const LONGEST_MS: u64 = 4 * 3_600_000;
 pub fn parse_mahimahi(
     file: impl BufRead,
     options: &MeasuredOptions,
-) -> Result<PathTrace, ImportError> {
+) -> Result<Imported, ImportError> {
     let deliveries = Deliveries::parse(file)?;
     let there = options.rtt.unwrap_or(Duration::ZERO) / 2;
     let back = options.rtt.unwrap_or(Duration::ZERO) - there;
@@ -49,7 +50,9 @@ pub fn parse_mahimahi(
     let header = measured_header("mahimahi", options, None, deliveries.duration(), bin);
     let trace = PathTrace { header, frames };
     trace.validate()?;
-    Ok(trace)
+    let mut imported = Imported::whole(trace, "rates");
+    imported.account.notes.extend(missing_delay(options));
+    Ok(imported)
 }
 
 /// Number of delivery opportunities in each millisecond.

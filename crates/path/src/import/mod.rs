@@ -3,8 +3,10 @@
 //! Measurements of round trips (ping, irtt, csv) become paths by the rules of `probes`; measurements
 //! of rates (throughput csv, mahimahi, LeoCC) by the rules of their importers.
 
+mod account;
 mod columns;
 mod csv;
+mod iperf3;
 mod irtt;
 mod leocc;
 mod leoem;
@@ -13,23 +15,28 @@ mod lines;
 mod mahimahi;
 mod ping;
 mod probes;
+mod rates;
 mod round_trips;
+mod stamps;
 mod table;
 mod throughput;
 mod windows_ping;
 
 use skyhop_units::{Duration, UtcInstant};
 
-use crate::trace::{Endpoint, PathHeader};
+use crate::trace::{Endpoint, PathHeader, PathTrace};
 
+pub use account::Account;
 pub use csv::parse_csv;
+pub use iperf3::{Interval, Intervals, parse_iperf3, parse_iperf3_intervals};
 pub use irtt::parse_irtt;
 pub use leocc::{parse_leocc, parse_leocc_delays};
 pub use leoem::{LeoemLogOptions, parse_leoem_log};
 pub use lines::ImportError;
 pub use mahimahi::parse_mahimahi;
 pub use ping::parse_ping;
-pub use round_trips::{ROUND_TRIP_FORMATS, RoundTrip, parse_round_trips};
+pub use probes::{Outcome, Outcomes};
+pub use round_trips::{ROUND_TRIP_FORMATS, parse_round_trips};
 pub(crate) use table::{COLUMNS as TABLE_COLUMNS, MARK as TABLE_MARK};
 
 /// Properties of the path that a measurement does not contain.
@@ -43,8 +50,29 @@ pub struct MeasuredOptions {
     pub rtt: Option<Duration>,
     /// Time between probes, for ping logs without times.
     pub interval: Option<Duration>,
+    /// Outages that are known otherwise than by lost probes, for csv with round trips: begins and ends on the clock of the
+    /// probes, ns, in order and disjoint.
+    pub outages: Vec<(i64, i64)>,
     /// Direction of an access line that becomes the path's `from -> to`.
     pub direction: AccessDirection,
+}
+
+/// Path that was read from a file, and what was taken from the file and what was left.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Imported {
+    /// Path of the measurement.
+    pub trace: PathTrace,
+    /// Account of the file, in a line for the user.
+    pub account: Account,
+}
+
+impl Imported {
+    /// Path of a file of which every line was taken.
+    pub fn whole(trace: PathTrace, kind: &str) -> Self {
+        let span = Duration::from_nanos(trace.header.duration_ns);
+        let account = Account::of(trace.frames.len(), kind, span);
+        Self { trace, account }
+    }
 }
 
 /// Direction of an access line from the user's point of view.
@@ -65,6 +93,7 @@ impl Default for MeasuredOptions {
             to: Endpoint::named("to"),
             rtt: None,
             interval: None,
+            outages: Vec::new(),
             direction: AccessDirection::default(),
         }
     }

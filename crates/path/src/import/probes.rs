@@ -8,6 +8,8 @@
 //!   probes at equal intervals see the measured distribution. The way back changes when packets sent at that time
 //!   turn round, so that no packet sees one half of each state. Packets on a path stay in order, so that the round
 //!   trip falls only as fast as the order of the packets allows.
+//! - Between two measurements in one file, the path keeps its state; probes lost at the end of the first or the begin
+//!   of the second are an outage as long as their time, after the last answer.
 //! - Three or more probes lost in a row are an outage. The outage begins when the first of these probes would have
 //!   reached the far end, and ends when the next answered probe was sent, so that no answered probe is lost. Fewer
 //!   lost probes, and those of an outage that would be shorter than the one-way delay to the far end, become random
@@ -18,10 +20,11 @@
 use skyhop_model::PathEventKind;
 use std::collections::BTreeMap;
 
-use skyhop_units::{Duration, Instant, UtcInstant};
+use skyhop_units::{Duration, Instant, Rate, UtcInstant};
 
+use super::account::Account;
 use super::lines::ImportError;
-use super::{MeasuredOptions, level_shifts, measured_header};
+use super::{Imported, MeasuredOptions, level_shifts, measured_header};
 use crate::trace::{Frame, PathEvent, PathTrace};
 
 /// Minimum number of consecutive lost probes that count as an outage.
@@ -31,6 +34,8 @@ pub(super) const LONGEST_RTT_MS: f64 = 60_000.0;
 /// Longest plausible series, a year, ns; a longer one comes from a broken clock.
 const LONGEST_SPAN_NS: u64 = 366 * 86_400 * SECOND_NS;
 const SECOND_NS: u64 = 1_000_000_000;
+/// Largest number of outcomes that stand for the probes lost in a row: an hour of seconds.
+const MOST_PIECES: u64 = 3_600;
 /// Minimum number of probes per loss ratio, so that a single lost probe is at most a twentieth.
 const PROBES_PER_RATIO: u64 = 20;
 
@@ -45,13 +50,15 @@ pub(super) struct Probe {
     pub back: Duration,
     /// Number of probes lost since the previous answered one.
     pub lost_before: u64,
+    /// Whether the probe begins another measurement, so that the time before it was not measured.
+    pub after_pause: bool,
 }
 
 impl Probe {
     /// Create a probe whose one-way delays are unknown: the round trip is split into equal halves.
     pub fn symmetric(sent_ns: i64, rtt: Duration, lost_before: u64) -> Self {
         let there = rtt / 2;
-        Self { sent_ns, there, back: rtt - there, lost_before }
+        Self { sent_ns, there, back: rtt - there, lost_before, after_pause: false }
     }
 
     pub fn rtt(&self) -> Duration {
@@ -69,15 +76,51 @@ pub(super) struct Series {
     pub losses_known: bool,
     /// Whether `sent_ns` counts from 1970.
     pub unix: bool,
+    /// Rates of the path, each with the time from which it holds, ns.
+    pub rates: Vec<(i64, Rate)>,
+    /// Account of the file: the parts that were left.
+    pub account: Account,
 }
 
 impl Series {
+    /// Series of answered probes without losses at its end, whose file does not report losses.
+    pub fn of(probes: Vec<Probe>, unix: bool, account: Account) -> Self {
+        Self { probes, lost_after: 0, losses_known: false, unix, rates: Vec::new(), account }
+    }
+
+    /// Number of lost probes.
+    fn lost(&self) -> u64 {
+        let between = self.probes.iter().map(|probe| probe.lost_before);
+        between.fold(self.lost_after, u64::saturating_add)
+    }
+
+    /// Complete the account of the file.
+    pub fn close_account(&mut self) {
+        let mut taken = vec![format!("{} answers", self.probes.len())];
+        match (self.losses_known, self.lost()) {
+            (true, lost) => taken.push(format!("{lost} lost")),
+            (false, 0) => {}
+            (false, lost) => taken.push(format!("about {lost} lost by the gaps")),
+        }
+        if !self.rates.is_empty() {
+            taken.push(format!("{} rates", self.rates.len()));
+        }
+        self.account.taken = taken;
+        if let (Some(first), Some(last)) = (self.probes.first(), self.probes.last()) {
+            let span_ns = last.sent_ns.abs_diff(first.sent_ns);
+            let spacing_ns = typical_spacing_ns(&self.probes).unwrap_or(SECOND_NS);
+            let after_ns = spacing_ns.saturating_mul(self.lost_after.saturating_add(1));
+            self.account.span = Duration::from_nanos(span_ns.saturating_add(after_ns));
+        }
+    }
+
     /// Convert the series into a path over which the same probes would measure it again.
-    pub fn into_trace(
+    pub fn into_path(
         mut self,
         format: &str,
         options: &MeasuredOptions,
-    ) -> Result<PathTrace, ImportError> {
+    ) -> Result<Imported, ImportError> {
+        self.close_account();
         keep_order(&mut self.probes);
         let (first, last) = match (self.probes.first(), self.probes.last()) {
             (Some(first), Some(last)) => (*first, *last),
@@ -88,17 +131,60 @@ impl Series {
         }
         let spacing_ns = typical_spacing_ns(&self.probes).unwrap_or(SECOND_NS);
         let span_ns = last.sent_ns.abs_diff(first.sent_ns);
-        let after_ns = spacing_ns.saturating_mul(self.lost_after + 1).min(LONGEST_SPAN_NS);
+        let after_ns =
+            spacing_ns.saturating_mul(self.lost_after.saturating_add(1)).min(LONGEST_SPAN_NS);
         let duration = Duration::from_nanos(span_ns + after_ns);
         let start = self.unix.then(|| UtcInstant::from_unix_nanos(first.sent_ns));
         let header =
             measured_header(format, options, start, duration, Duration::from_nanos(spacing_ns));
-        let trace = PathTrace { header, frames: self.frames(first, span_ns, spacing_ns) };
+        let trace =
+            PathTrace { header, frames: self.frames(first, span_ns, spacing_ns, &options.outages) };
         trace.validate()?;
-        Ok(trace)
+        Ok(Imported { trace, account: self.account })
     }
 
-    fn frames(&self, first: Probe, span_ns: u64, spacing_ns: u64) -> Vec<Frame> {
+    /// Answered and lost probes in the order of their arrival, each with the time at which its answer arrived, or, if it
+    /// was lost, at which it was sent, ns. If the file does not report losses, there are only answers.
+    pub fn into_outcomes(mut self) -> Outcomes {
+        self.close_account();
+        let spacing_ns = typical_spacing_ns(&self.probes).unwrap_or(SECOND_NS);
+        let mut outcomes = Vec::with_capacity(self.probes.len());
+        let mut last_ns = None;
+        for probe in &self.probes {
+            let from_ns = last_ns.unwrap_or(probe.sent_ns);
+            let gap_ns = probe.sent_ns.saturating_sub(from_ns).max(0).unsigned_abs();
+            let covered_ns = if probe.after_pause {
+                gap_ns.min(spacing_ns.saturating_mul(probe.lost_before.saturating_add(1)))
+            } else {
+                gap_ns
+            };
+            if self.losses_known {
+                add_lost(&mut outcomes, from_ns, covered_ns, probe.lost_before);
+            }
+            let arrived_ns = probe.sent_ns.saturating_add_unsigned(probe.rtt().as_nanos());
+            outcomes.push(Outcome { at_ns: arrived_ns, rtt: Some(probe.rtt()), times: 1 });
+            last_ns = Some(probe.sent_ns);
+        }
+        if let Some(last_ns) = last_ns.filter(|_| self.losses_known) {
+            let covered_ns = spacing_ns.saturating_mul(self.lost_after.saturating_add(1));
+            add_lost(&mut outcomes, last_ns, covered_ns.min(LONGEST_SPAN_NS), self.lost_after);
+        }
+        outcomes.sort_by_key(|outcome| outcome.at_ns);
+        Outcomes {
+            outcomes,
+            losses_known: self.losses_known,
+            unix: self.unix,
+            account: self.account,
+        }
+    }
+
+    fn frames(
+        &self,
+        first: Probe,
+        span_ns: u64,
+        spacing_ns: u64,
+        outages: &[(i64, i64)],
+    ) -> Vec<Frame> {
         let mut changes = Changes::beginning_with(first);
         let mut loss = LossPerWindow::new(span_ns, spacing_ns);
         loss.count_answered(0);
@@ -107,10 +193,16 @@ impl Series {
             let sent_ns = |probe: Probe| probe.sent_ns.abs_diff(first.sent_ns);
             let (from_ns, to_ns) = (sent_ns(old), sent_ns(new));
             loss.count_answered(to_ns);
-            let first_lost_ns = from_ns + (to_ns - from_ns) / (new.lost_before + 1);
+            // Between two measurements, only the time of the lost probes was measured.
+            let up_ns = if new.after_pause {
+                to_ns.min(from_ns + spacing_ns.saturating_mul(new.lost_before.saturating_add(1)))
+            } else {
+                to_ns
+            };
+            let first_lost_ns = from_ns + (up_ns - from_ns) / new.lost_before.saturating_add(1);
             let down_ns = first_lost_ns + old.there.as_nanos();
-            if new.lost_before >= LOST_IN_A_ROW && down_ns < to_ns {
-                changes.outage(down_ns, to_ns, new);
+            if new.lost_before >= LOST_IN_A_ROW && down_ns < up_ns {
+                changes.outage(down_ns, up_ns, new);
             } else {
                 changes.step(from_ns, to_ns, old, new);
                 loss.count_lost(first_lost_ns, new.lost_before);
@@ -123,10 +215,62 @@ impl Series {
         for at_ns in level_shifts::on_grid(&self.probes) {
             changes.at(at_ns, Change::Handover);
         }
+        let since_ns = |at_ns: i64| at_ns.saturating_sub(first.sent_ns).max(0).unsigned_abs();
+        for (index, (at_ns, rate)) in self.rates.iter().enumerate() {
+            let from_ns = if index == 0 { 0 } else { since_ns(*at_ns) };
+            changes.at(from_ns, Change::Rate(*rate));
+        }
+        for (begin_ns, end_ns) in outages.iter().filter(|(_, end_ns)| *end_ns > first.sent_ns) {
+            if since_ns(*begin_ns) < span_ns {
+                changes.at(since_ns(*begin_ns), Change::Down);
+                if since_ns(*end_ns) < span_ns {
+                    changes.at(since_ns(*end_ns), Change::Up);
+                }
+            }
+        }
         if self.losses_known {
             loss.ratios().for_each(|(at_ns, ratio)| changes.at(at_ns, Change::Loss(ratio)));
         }
         changes.into_frames()
+    }
+}
+
+/// Result of a probe, or of several consecutive lost ones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Outcome {
+    /// Time at which the answer arrived or the lost probes were sent: ns since 1970, or on the measurement's own clock.
+    pub at_ns: i64,
+    /// Round trip; `None` for lost probes.
+    pub rtt: Option<Duration>,
+    /// Number of consecutive probes that it stands for.
+    pub times: u64,
+}
+
+/// Answered and lost probes of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outcomes {
+    /// Outcomes in the order of their times.
+    pub outcomes: Vec<Outcome>,
+    /// Whether the file reports every loss.
+    pub losses_known: bool,
+    /// Whether times count from 1970.
+    pub unix: bool,
+    /// Account of the file: the parts that were taken and left.
+    pub account: Account,
+}
+
+/// Add lost probes, spread evenly over a time, with one outcome for all probes of about a second.
+fn add_lost(outcomes: &mut Vec<Outcome>, from_ns: i64, covered_ns: u64, lost: u64) {
+    let pieces = lost.min(covered_ns / SECOND_NS + 1).min(MOST_PIECES);
+    for piece in 0..pieces {
+        let until = |piece: u64| u128::from(lost) * u128::from(piece) / u128::from(pieces);
+        let times = (until(piece + 1) - until(piece)) as u64;
+        let after_ns = u128::from(covered_ns) * u128::from(piece + 1) / u128::from(pieces + 1);
+        outcomes.push(Outcome {
+            at_ns: from_ns.saturating_add_unsigned(after_ns as u64),
+            rtt: None,
+            times,
+        });
     }
 }
 
@@ -135,7 +279,7 @@ fn keep_order(probes: &mut Vec<Probe>) {
     probes.sort_by_key(|probe| probe.sent_ns);
     probes.dedup_by(|next, kept| {
         let same = next.sent_ns == kept.sent_ns;
-        kept.lost_before += if same { next.lost_before } else { 0 };
+        kept.lost_before = kept.lost_before.saturating_add(if same { next.lost_before } else { 0 });
         same
     });
     if let Some(first) = probes.first_mut() {
@@ -143,10 +287,13 @@ fn keep_order(probes: &mut Vec<Probe>) {
     }
 }
 
-/// Median time between two probes, ns.
+/// Median time between two probes, answered or lost, ns.
 pub(super) fn typical_spacing_ns(probes: &[Probe]) -> Option<u64> {
+    let spacing_ns = |old: Probe, new: Probe| {
+        new.sent_ns.abs_diff(old.sent_ns) / new.lost_before.saturating_add(1)
+    };
     let mut spacings: Vec<u64> =
-        probes.windows(2).map(|pair| pair[1].sent_ns.abs_diff(pair[0].sent_ns)).collect();
+        probes.windows(2).map(|pair| spacing_ns(pair[0], pair[1])).collect();
     if spacings.is_empty() {
         return None;
     }
@@ -160,6 +307,7 @@ enum Change {
     There(Duration),
     Back(Duration),
     Loss(f64),
+    Rate(Rate),
     Down,
     Up,
     Handover,
@@ -208,8 +356,13 @@ impl Changes {
 
     fn into_frames(mut self) -> Vec<Frame> {
         self.list.sort_by_key(|(at_ns, _)| *at_ns);
-        let mut state =
-            FrameState { there: Duration::ZERO, back: Duration::ZERO, loss: None, up: true };
+        let mut state = FrameState {
+            there: Duration::ZERO,
+            back: Duration::ZERO,
+            loss: None,
+            rate: None,
+            up: true,
+        };
         let mut frames: Vec<Frame> = Vec::new();
         for group in self.list.chunk_by(|a, b| a.0 == b.0) {
             let at = Instant::from_nanos(group[0].0);
@@ -226,7 +379,8 @@ impl Changes {
 /// Whether a frame differs from the previous one or has events.
 fn differs(last: &Frame, next: &Frame) -> bool {
     !next.events.is_empty()
-        || (last.delay, last.delay_back, last.loss) != (next.delay, next.delay_back, next.loss)
+        || (last.delay, last.delay_back, last.loss, last.rate)
+            != (next.delay, next.delay_back, next.loss, next.rate)
 }
 
 /// State of the path while changes are applied.
@@ -234,6 +388,7 @@ struct FrameState {
     there: Duration,
     back: Duration,
     loss: Option<f64>,
+    rate: Option<Rate>,
     up: bool,
 }
 
@@ -251,6 +406,10 @@ impl FrameState {
             }
             Change::Loss(loss) => {
                 self.loss = Some(loss);
+                return None;
+            }
+            Change::Rate(rate) => {
+                self.rate = Some(rate);
                 return None;
             }
             Change::Down => {
@@ -273,6 +432,7 @@ impl FrameState {
             delay: self.up.then_some(self.there),
             delay_back: self.up.then_some(self.back),
             loss: self.loss,
+            rate: self.rate,
             events,
             ..Frame::default()
         }

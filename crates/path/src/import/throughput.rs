@@ -12,7 +12,7 @@ use skyhop_units::{Duration, Instant, Rate};
 use super::columns::Columns;
 use super::csv;
 use super::lines::{ImportError, Line, parse_between};
-use super::{AccessDirection, MeasuredOptions, measured_header};
+use super::{AccessDirection, Imported, MeasuredOptions, measured_header};
 use crate::trace::{Frame, PathTrace};
 
 pub(super) const COLUMNS: &str = "ul_Mbps,dl_Mbps,ul_owd_ms,dl_owd_ms,ul_loss,dl_loss,t_ms";
@@ -33,12 +33,13 @@ pub(super) fn is_in(columns: &Columns) -> bool {
 pub(super) fn parse(
     table: csv::Rows<impl BufRead>,
     options: &MeasuredOptions,
-) -> Result<PathTrace, ImportError> {
+) -> Result<Imported, ImportError> {
     let columns = table.columns.clone();
     let places = columns.indexes_of(NAMES).unwrap_or_default();
+    let unused = columns.others(&places);
     let mut rows = Rows { frames: Vec::new(), begin_ms: None, direction: options.direction };
     table.each(|line, cells| {
-        let values = places.map(|place| columns.number(cells[place]));
+        let values = places.map(|place| columns.number(&cells[place]));
         rows.push(line, values.each_ref().map(String::as_str))
     })?;
     let frames = rows.frames;
@@ -51,7 +52,9 @@ pub(super) fn parse(
     let header = measured_header("csv", options, None, duration, step);
     let trace = PathTrace { header, frames };
     trace.validate()?;
-    Ok(trace)
+    let mut imported = Imported::whole(trace, "rates with delays and losses");
+    imported.account.unused = unused;
+    Ok(imported)
 }
 
 struct Rows {

@@ -1,7 +1,8 @@
 //! Output of ping on Windows, in any of its languages: a header, a line for each probe, an empty line, statistics.
 //!
-//! A line with a time ("Zeit=14ms", "time<1ms") is an answer; any other line between the header and the empty line is
-//! a lost probe. The output has no timestamps. Unless an interval is given, a probe is assumed to be sent 1 s after
+//! A line with a time ("Zeit=14ms", "time<1ms", "время=14мс") is an answer; any other line between the header and the
+//! empty line is a lost probe. Another header begins another run, which counts as following at once. The output has no
+//! timestamps. Unless an interval is given, a probe is assumed to be sent 1 s after
 //! the previous one if the target or a router answered that one, and otherwise at once after its timeout of 4 s.
 
 use std::io::BufRead;
@@ -9,6 +10,7 @@ use std::io::BufRead;
 use skyhop_units::Duration;
 
 use super::MeasuredOptions;
+use super::account::Account;
 use super::lines::{ImportError, Line, Lines, parse_between};
 use super::probes::{LONGEST_RTT_MS, Probe, Series};
 
@@ -39,21 +41,30 @@ pub(super) fn series(
         log.parse_line(Line { number: 1, text: first })?;
     }
     // Some versions print an empty line after the header.
-    let mut is_over = false;
+    let (mut is_over, mut run_begin_ns, mut runs) = (false, 0, 1);
     while let Some(line) = lines.next()? {
         if line.text.is_empty() {
-            is_over = log.has_begun();
+            is_over = log.next_ns > run_begin_ns;
+        } else if is_over && begins_with(line.text) {
+            (is_over, run_begin_ns) = (false, log.next_ns);
+            runs += 1;
+            if !is_header(line.text) {
+                log.parse_line(line)?;
+            }
         } else if !is_over {
             log.parse_line(line)?;
-        } else if begins_with(line.text) {
-            return Err(line.wrong("another ping begins here; give each a file of its own"));
         }
     }
     if log.probes.is_empty() {
         return Err(ImportError::whole("there is no answer, a line such as \"time=14ms TTL=56\""));
     }
     let Log { probes, lost, .. } = log;
-    Ok(Series { probes, lost_after: lost, losses_known: true, unix: false })
+    let mut account = Account::default();
+    if runs > 1 {
+        account.notes.push(format!("{runs} runs of ping"));
+    }
+    let series = Series::of(probes, false, account);
+    Ok(Series { lost_after: lost, losses_known: true, ..series })
 }
 
 #[derive(Default)]
@@ -66,10 +77,6 @@ struct Log {
 }
 
 impl Log {
-    fn has_begun(&self) -> bool {
-        self.next_ns > 0
-    }
-
     fn parse_line(&mut self, line: Line<'_>) -> Result<(), ImportError> {
         line.has_room(self.probes.len())?;
         let sent_ns = self.next_ns;
@@ -92,14 +99,16 @@ impl Log {
     }
 }
 
-/// Return the text from "=" or "<" up to "ms", such as "=14" or "<1"; "Minimum = 14ms" does not match because of
-/// the blank.
+/// Return the text from "=" or "<" up to the unit, such as "=14" or "<1", in any language: the number is followed by a
+/// word that is not the name of another value. "Minimum = 14ms" does not match because of the blank.
 fn time_of(text: &str) -> Option<&str> {
-    text.match_indices("ms").find_map(|(end, _)| {
-        let before = text[..end].trim_end_matches([' ', '\u{a0}', '\u{fffd}']);
-        let sign = before.rfind(['=', '<'])?;
-        let number = &before[sign + 1..];
-        (!number.is_empty() && number.bytes().all(|b| b.is_ascii_digit())).then(|| &before[sign..])
+    text.match_indices(['=', '<']).find_map(|(sign, _)| {
+        let number = &text[sign + 1..];
+        let end = number.find(|c: char| !c.is_ascii_digit()).filter(|end| *end > 0)?;
+        let after = number[end..].trim_start_matches([' ', '\u{a0}']);
+        let (unit, next) = after.split_at(after.find([' ', '=', '<']).unwrap_or(after.len()));
+        let is_unit = !unit.is_empty();
+        (is_unit && !next.trim_start().starts_with(['=', '<'])).then(|| &text[sign..=sign + end])
     })
 }
 

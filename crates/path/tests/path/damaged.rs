@@ -1,13 +1,13 @@
 //! Randomly damaged files of other tools and of skyhop.
 
-use skyhop_needs::fuzz::Trial;
+use skyhop_needs::fuzz::{Trial, check_line};
+use skyhop_path::OutageModel;
 use skyhop_path::export::write_csv;
 use skyhop_path::import::{
-    ImportError, LeoemLogOptions, MeasuredOptions, ROUND_TRIP_FORMATS, parse_csv, parse_irtt,
-    parse_leocc, parse_leocc_delays, parse_leoem_log, parse_mahimahi, parse_ping,
-    parse_round_trips,
+    ImportError, Imported, LeoemLogOptions, MeasuredOptions, ROUND_TRIP_FORMATS, parse_csv,
+    parse_iperf3, parse_irtt, parse_leocc, parse_leocc_delays, parse_leoem_log, parse_mahimahi,
+    parse_ping, parse_round_trips,
 };
-use skyhop_path::{OutageModel, PathTrace};
 use skyhop_units::{Duration, QuantityError};
 
 use crate::leoem_log::LOG;
@@ -17,14 +17,19 @@ const ROUND_TRIPS: &str = "host,RTT (ms),Timestamp\nx,20,1700000000.0\nx,*,\nx,3
 const DATED: &str = "date;latency_us\n2023-11-14T22:13:20Z;20000,5\n2023-11-14 22:13:20.1;30000\n";
 const PLAIN: &str = "unix_ns,rtt_ms\n1700000000000000000,20.5\n1700000000020000000,20.25\n";
 
+const WAYS: &str =
+    "timestamp,rtt,uplink,downlink\n1700000000000000000,30,18,12\n1700000000010000000,0,0,-1\n";
+const RATES: &str = "\"time\",\"dl_mbps\"\n\"2026-05-27 11:18:48,5\",80.5\n1779880729,40\n";
+
 /// Check that a parsed path is valid, and equal after writing and reading it.
-fn check(read: Result<PathTrace, ImportError>) -> Result<(), String> {
-    let trace = read.map_err(|error| error.to_string())?;
+fn check(read: Result<Imported, ImportError>) -> Result<(), String> {
+    let Imported { trace, account } = read.map_err(|error| error.to_string())?;
+    check_line(&account.to_string());
     assert_eq!(trace.validate(), Ok(()));
     let mut written = Vec::new();
     write_csv(&trace, &mut written).expect("memory can be written");
     let again = parse_csv(&written[..], &MeasuredOptions::default());
-    assert_eq!(again.expect("we wrote it"), trace);
+    assert_eq!(again.expect("we wrote it").trace, trace);
     Ok(())
 }
 
@@ -49,16 +54,28 @@ fn irtt_logs() {
 }
 
 #[test]
+fn iperf3_reports() {
+    let report = r#"{"start": {"connected": [], "timestamp": {"timesecs": 1700000000},
+        "test_start": {"protocol": "UDP", "reverse": 0}},
+        "intervals": [{"sum": {"start": 0, "end": 1.5, "bits_per_second": 1e7, "sender": true},
+        "sum_bidir_reverse": {"start": 0, "end": 1.5, "bits_per_second": 2e7, "sender": false}}],
+        "end": {"sum": {"bits_per_second": 1e9, "lost_percent": 98}}}"#;
+    let event = r#"{"event": "start", "data": {"timestamp": {"timesecs": 1700000000}}}
+        {"event": "interval", "data": {"sum": {"start": 0, "end": 1, "bits_per_second": 2e7}}}"#;
+    Trial::of_text("iperf3", [report, event]).run(|bytes| check(parse_iperf3(bytes, &options())));
+}
+
+#[test]
 fn rows_of_numbers() {
     let read = |bytes: &[u8]| check(parse_csv(bytes, &options()));
-    Trial::of_text("csv of round trips", [ROUND_TRIPS, DATED, PLAIN]).run(read);
+    Trial::of_text("csv of round trips", [ROUND_TRIPS, DATED, PLAIN, WAYS, RATES]).run(read);
     Trial::of_text("csv of throughput", [THROUGHPUT]).run(read);
 }
 
 #[test]
 fn our_own_rows() {
     let mut ours = Vec::new();
-    let trace = parse_ping(PING.as_bytes(), &options()).expect("it is whole");
+    let trace = parse_ping(PING.as_bytes(), &options()).expect("it is whole").trace;
     write_csv(&trace, &mut ours).expect("memory can be written");
     let mut computed = Vec::new();
     let trace = parse_leoem_log(LOG.as_bytes(), &LeoemLogOptions::default()).expect("it is whole");
@@ -84,7 +101,12 @@ fn deliveries_and_delays() {
 
 #[test]
 fn leoem_logs() {
-    let read = |bytes: &[u8]| check(parse_leoem_log(bytes, &LeoemLogOptions::default()));
+    let read = |bytes: &[u8]| {
+        check(
+            parse_leoem_log(bytes, &LeoemLogOptions::default())
+                .map(|trace| Imported::whole(trace, "frames")),
+        )
+    };
     Trial::of_text("leoem", [LOG]).run(read);
 }
 

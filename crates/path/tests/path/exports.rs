@@ -9,7 +9,7 @@ use skyhop_units::{Duration, Instant, Rate, UtcInstant};
 
 /// Measurement with the columns ul and dl rate (Mbit/s), ul and dl delay (ms), ul and dl loss, time (ms).
 fn path(rows: &str) -> PathTrace {
-    parse_csv(rows.as_bytes(), &MeasuredOptions::default()).unwrap()
+    parse_csv(rows.as_bytes(), &MeasuredOptions::default()).unwrap().trace
 }
 
 fn mahimahi(trace: &PathTrace, assumed: Option<Rate>) -> Result<Vec<u64>, MahimahiError> {
@@ -131,6 +131,6 @@ proptest! {
         prop_assert_eq!(trace.validate(), Ok(()));
         let mut bytes = Vec::new();
         write_csv(&trace, &mut bytes).unwrap();
-        prop_assert_eq!(parse_csv(&bytes[..], &MeasuredOptions::default()).unwrap(), trace);
+        prop_assert_eq!(parse_csv(&bytes[..], &MeasuredOptions::default()).unwrap().trace, trace);
     }
 }

@@ -84,3 +84,18 @@ proptest! {
         prop_assert_eq!(earlier + (later - earlier), later);
     }
 }
+
+#[test]
+fn offsets_of_times_may_lack_the_colon() {
+    let expected: UtcInstant = "2026-05-20T12:00:00Z".parse().unwrap();
+    for text in [
+        "2026-05-20T21:00:00+0900",
+        "2026-05-20T21:00:00+09:00",
+        "2026-05-20T21:00:00.0+09",
+        "2026-05-20 08:00:00 -0400",
+        "2026-05-20T08:00-0400",
+        "2026-05-20 12:00:00 UTC",
+    ] {
+        assert_eq!(text.parse(), Ok(expected), "{text}");
+    }
+}

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
+from skyhop.telemetry.gps import SECOND_NS
 from skyhop_lab.dish.feed import AnswerSource
 from skyhop_testbed.dish import device_pb2
 from skyhop_testbed.dish.device_pb2 import Request, Response
-from skyhop_testbed.dish.gps import SECOND_NS
 
 API_VERSION = 17
 

@@ -19,9 +19,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from skyhop.errors import InputError, RunError
+from skyhop.telemetry.gps import SECOND_NS
 from skyhop_lab.dish.feed import Interruption, Second
 from skyhop_testbed.dish.device_pb2 import DishOutage
-from skyhop_testbed.dish.gps import SECOND_NS
 
 PROBES = 15
 """Number of probes per second."""

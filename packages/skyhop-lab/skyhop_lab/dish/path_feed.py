@@ -13,9 +13,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from skyhop.data.paths import Path
+from skyhop.telemetry.gps import SECOND_NS
 from skyhop_lab.dish.feed import Interruption, Second
 from skyhop_testbed.dish.device_pb2 import DishOutage
-from skyhop_testbed.dish.gps import SECOND_NS
 
 PINGS = 15
 """Number of pings per second; terminals report losses in fifteenths."""

@@ -6,10 +6,10 @@ advances, so that the newest value moves through the ring buffer.
 
 from __future__ import annotations
 
+from skyhop.telemetry.gps import SECOND_NS, gps_of_utc_ns
 from skyhop.telemetry.obstruction import MAX_THETA_DEG, MIN_ELEVATION_DEG, SIDE
 from skyhop_testbed.dish import device_pb2
 from skyhop_testbed.dish.device_pb2 import DishOutage
-from skyhop_testbed.dish.gps import SECOND_NS, gps_of_utc_ns
 
 _RINGS = (
     ("pop_ping_drop_rate", "pop_ping_drop_rate"),

@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from skyhop.errors import InputError
+from skyhop.telemetry.gps import SECOND_NS
 from skyhop_lab.dish.feed import Interruption, Second
 from skyhop_testbed.dish.device_pb2 import DishOutage
-from skyhop_testbed.dish.gps import SECOND_NS
 
 if TYPE_CHECKING:
     import polars as pl

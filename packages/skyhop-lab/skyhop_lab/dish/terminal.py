@@ -6,13 +6,13 @@ import math
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+from skyhop.telemetry.gps import SECOND_NS, gps_of_utc_ns
 from skyhop.telemetry.obstruction import Frame, Grid, Pointing
 from skyhop_lab.dish.boresight import Boresight
 from skyhop_lab.dish.feed import Feed, Interruption, Second
 from skyhop_lab.dish.recorded import unseen_map
 from skyhop_testbed.dish import device_pb2
 from skyhop_testbed.dish.device_pb2 import DishOutage
-from skyhop_testbed.dish.gps import SECOND_NS, gps_of_utc_ns
 
 RING = 900
 """Default length of a terminal's ring buffers in seconds."""

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from skyhop.telemetry.fields import TIME, Sample
+from skyhop.telemetry.gps import SECOND_NS, utc_of_gps_ns
 from skyhop.telemetry.obstruction import MAX_THETA_DEG, Frame, Grid, ObstructionMap, Pointing
-from skyhop_testbed.dish.gps import SECOND_NS, utc_of_gps_ns
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message

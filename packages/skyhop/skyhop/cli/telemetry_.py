@@ -161,11 +161,14 @@ def import_(
     store = None
     for file in files:
         # Check the whole file before storing any sample of it.
-        first_ns, last_ns, count = _checked(import_samples(file, file_format, options))
+        accounts: list[str] = []
+        samples = import_samples(file, file_format, options, accounts)
+        first_ns, last_ns, count = _checked(samples)
         store = store or Store(output)
         for chunk in _chunks(import_samples(file, file_format, options)):
             store.append(node, chunk)
-        print_note(f"{file}: {count:,} samples, {_iso_time(first_ns)} to {_iso_time(last_ns)}")
+        summary = f"{count:,} samples, {_iso_time(first_ns)} to {_iso_time(last_ns)}"
+        print_note("; ".join([f"{file}: {summary}", *accounts]))
     if store is not None:
         store.close()
 
@@ -374,6 +377,13 @@ def path(
         str | None,
         typer.Option("--to-place", metavar="PLACE", help="Location of the probes' destination."),
     ] = None,
+    direction: Annotated[
+        str, typer.Option(help="Direction whose capacity is the path's rate: down or up.")
+    ] = "down",
+    rtt: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Round-trip time of telemetry without a latency."),
+    ] = None,
     plot: Plot = None,
     width: Width = "page",
 ) -> None:
@@ -385,9 +395,11 @@ def path(
     laid_out = figure_width(width)
     check_directory(output)
     frame = read_frame(source, _named(node), FIELDS, from_, to)
-    trace, used, unknown = path_from_telemetry(frame, field, from_=place, to=other)
+    trace, used, unknown = path_from_telemetry(
+        frame, field, from_=place, to=other, direction=direction, rtt=rtt
+    )
     finish(trace, output, plot, laid_out)
-    print_note(f"made from {used}")
+    print_note(f"made from {used}: {trace.account}")
     if unknown:
         print_note(f"{unknown:,} s without values repeat the second before")
 

@@ -27,8 +27,8 @@ class Path:
 
     Attributes:
         header: parameters of the path: ends, constellation, relay, policies, seed.
-        account: one line with the numbers of used and unused element sets and the reasons; set if
-            the path was just computed over a file of element sets.
+        account: what was used of the file from which the path was just made, and what was not, in
+            one line: element sets with the reasons, or the samples of a log.
         notes: warnings from the computation of the path, such as ambiguous names of places.
     """
 
@@ -171,7 +171,7 @@ def path(
 
 def import_path(
     file: str | os.PathLike[str],
-    format: str,  # noqa: A002
+    format: str | None = None,  # noqa: A002
     *,
     from_: str | None = None,
     to: str | None = None,
@@ -181,11 +181,15 @@ def import_path(
 
     Args:
         file: the log, plain or gzipped.
-        format: format of the log: "leoem", "ping", "irtt", "csv", "mahimahi" or "leocc".
+        format: format of the log: "leoem", "ping", "irtt", "csv", "iperf3", "mahimahi" or "leocc";
+            recognised if not given.
         from_: the end that sent the packets or probes: a site, a city, or "lat,lon".
         to: the other end.
-        options: values that the format lacks: interval (ping), direction (csv), rtt (mahimahi),
-            delay_file (leocc).
+        options: values that the format lacks: interval (ping), direction (csv, iperf3), rtt (files
+            with rates alone), delay_file (leocc).
+
+    Returns:
+        The path; its `account` says what was taken from the file and what was left.
 
     Raises:
         InputError: the file cannot be read or is not of that format; the message names the line.
@@ -194,7 +198,10 @@ def import_path(
         None if from_ is None else position_of(from_),
         None if to is None else position_of(to),
     )
-    return Path(_core.PathTrace.import_log(os.fspath(file), format, ends, options))
+    core, account = _core.PathTrace.import_log(os.fspath(file), format, ends, options)
+    path = Path(core)
+    path.account = account
+    return path
 
 
 def read_path(file: str | os.PathLike[str], *, force_size: bool = False) -> Path:

@@ -74,6 +74,7 @@ FIELDS: tuple[Field, ...] = (
     Field("seconds_to_first_nonempty_slot", "s", _N, Origin.DISH, 1),
     Field("state", "", _T, Origin.DISH, 1, "CONNECTED, SEARCHING, or an outage's cause"),
     Field("outage", "", _B, Origin.DISH, 1),
+    Field("outage_s", "s", _N, Origin.DISH, 1, "length of the outage that ended at this time"),
     Field(ALERTS_COLUMN, "", _T, Origin.DISH, 1, "names of the active alerts, with commas"),
     Field("uptime_s", "s", _N, Origin.DISH, 1),
     Field("gps_valid", "", _B, Origin.DISH, 1),

@@ -12,32 +12,35 @@ from skyhop.cli.figures import Width, figure_width
 from skyhop.cli.path.output import Output, Plot, check_figure, finish
 from skyhop.cli.terminal import print_note
 
+FORMATS = ("leoem", "ping", "irtt", "csv", "iperf3", "mahimahi", "leocc")
 HELP = """\
 Convert another tool's log or measurement to a path file. skyhop docs measured-paths has the
 formats and the rules.
 
 Examples:
 
-  skyhop path import ping.txt --format ping -o path.parquet --plot path.png
+  skyhop path import ping.txt -o path.parquet --plot path.png
 
-  skyhop path import SD_NY_15_BP.log.gz --format leoem -o sd-ny.parquet
+  skyhop path import SD_NY_15_BP.log.gz -o sd-ny.parquet
 
-  skyhop path import downlink.trace --format mahimahi --rtt "50 ms" -o path.parquet
+  skyhop path import downlink.trace --rtt "50 ms" -o path.parquet
 """
 
 
 def import_(
-    file: Annotated[Path, typer.Argument(help="Log, plain or gzipped.")],
+    file: Annotated[
+        Path, typer.Argument(help='Log, plain or gzipped; "-" for the standard input.')
+    ],
+    output: Output,
     log_format: Annotated[
-        str,
+        str | None,
         typer.Option(
             "--format",
             metavar="FORMAT",
-            help="Format of the log: leoem, ping, irtt, csv, mahimahi or leocc.",
-            autocompletion=completion.one_of("leoem", "ping", "irtt", "csv", "mahimahi", "leocc"),
+            help=f"Format of the log: {', '.join(FORMATS)}; detected if not given.",
+            autocompletion=completion.one_of(*FORMATS),
         ),
-    ],
-    output: Output,
+    ] = None,
     from_: Annotated[
         str | None,
         typer.Option("--from", metavar="PLACE", help="The end that sent the packets or probes."),
@@ -50,11 +53,13 @@ def import_(
     direction: Annotated[
         str | None,
         typer.Option(
-            help="csv with rates: direction that goes from -> to, down (the default) or up."
+            help="csv or iperf3 with rates: direction that goes from -> to, down (the default) or "
+            "up."
         ),
     ] = None,
     rtt: Annotated[
-        str | None, typer.Option(metavar="TIME", help="mahimahi: round-trip time (default: 0).")
+        str | None,
+        typer.Option(metavar="TIME", help="files with rates alone: round-trip time (default: 0)."),
     ] = None,
     delay_file: Annotated[
         str | None,
@@ -75,5 +80,4 @@ def import_(
     laid_out = figure_width(width)
     trace = skyhop.import_path(file, log_format, from_=from_, to=to, **given)
     finish(trace, output, plot, laid_out)
-    if log_format == "mahimahi" and rtt is None:
-        print_note("the trace has no delay, so the round-trip time is 0; --rtt sets one")
+    print_note(f"{file}: {trace.account}")

@@ -67,7 +67,10 @@ def detect_format(source: InputFile) -> Importer:
 
 
 def import_samples(
-    file: Path, name: str | None = None, options: Options | None = None
+    file: Path,
+    name: str | None = None,
+    options: Options | None = None,
+    accounts: list[str] | None = None,
 ) -> Iterator[Sample]:
     """Yield the samples of a text file (plain or gzipped), or of a Parquet file of telemetry.
 
@@ -75,6 +78,7 @@ def import_samples(
         file: the file.
         name: its format; recognised if not given.
         options: values that the file lacks.
+        accounts: list to which a line is added at the end: what was taken and what was left.
 
     Raises:
         InputError: there is no such file or format, or a line does not have the format.
@@ -95,6 +99,8 @@ def import_samples(
             f"{file}: holds no value that the format {importer.name} knows; its first line is "
             f"{textwrap.shorten(source.lines[0], _LONGEST_HEAD, placeholder='…')}"
         )
+    if accounts is not None and source.account:
+        accounts.append(source.account)
 
 
 def _stored_samples(file: Path) -> Iterator[Sample]:

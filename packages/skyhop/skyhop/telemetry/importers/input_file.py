@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import csv
 import gzip
+import io
+import json
 import math
 import re
+import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from skyhop import _core
 from skyhop.errors import InputError
@@ -48,11 +52,37 @@ class Options:
 
 @dataclass(frozen=True)
 class InputFile:
-    """File to import: its path, its lines without line ends, and the options."""
+    """File to import: its path, its lines without line ends, and the options.
+
+    Attributes:
+        notes: remarks on what was taken from the file and what was left, in the order of reading.
+        named: names of the columns of its table.
+        used: names of the columns that were read.
+    """
 
     file: Path
     lines: list[str]
     options: Options
+    notes: list[str] = field(default_factory=list, compare=False)
+    named: dict[str, None] = field(default_factory=dict, compare=False)
+    used: set[str] = field(default_factory=set, compare=False)
+
+    @property
+    def content(self) -> bytes:
+        """Text of the file in UTF-8."""
+        return "\n".join(self.lines).encode()
+
+    @property
+    def log_format(self) -> str:
+        """Format of the log, as `skyhop path import` tells it by the first lines."""
+        return _core.log_format("\n".join(self.head).encode())
+
+    @property
+    def account(self) -> str:
+        """Line about what was taken from the file and what was left; may be empty."""
+        unused = ", ".join(name for name in self.named if name and name not in self.used)
+        left = [f"not used: {unused}"] if unused else []
+        return " ".join("; ".join([*self.notes, *left]).split())
 
     @property
     def head(self) -> list[str]:
@@ -61,8 +91,12 @@ class InputFile:
 
     @property
     def columns(self) -> list[str]:
-        """Names of the columns: the first line, split at commas."""
-        return [name.strip() for name in self.lines[0].split(",")] if self.lines else []
+        """Names of the columns, which the first line holds."""
+        try:
+            first = next(csv.reader(self.lines[:1]), [])
+        except csv.Error:
+            return []
+        return [name.strip() for name in first]
 
     def rows(self, columns: Iterable[str] | None = None) -> Iterator[Row]:
         """Yield the rows of a CSV table.
@@ -71,6 +105,7 @@ class InputFile:
             columns: names of the columns; by default they are in the first line.
         """
         names = self.columns if columns is None else list(columns)
+        self.named.update(dict.fromkeys(names))
         if len(set(names)) < len(names):
             raise self.wrong(1, "two columns have the same name")
         first = 2 if columns is None else 1
@@ -104,6 +139,7 @@ class Row:
 
     def text(self, name: str) -> str | None:
         """Return a cell's text, None if it is empty or missing."""
+        self.source.used.add(name)
         cell = self.cells.get(name, "").strip()
         return None if cell.lower() in _NULLS else cell
 
@@ -260,34 +296,98 @@ def iso_ns(text: str) -> int | None:
     return (since.days * 86_400 + since.seconds) * SECOND_NS + since.microseconds * 1000
 
 
+def read_probes(source: InputFile, log_format: str) -> tuple[list[Probe], bool]:
+    """Read round trips as `skyhop path import` does: "ping", or "csv" with a time and a round trip.
+
+    Returns:
+        The probes, in the order of their times; and whether the file records losses.
+
+    Raises:
+        InputError: the file does not have the format, or its times are not known.
+    """
+    read = _core.read_round_trips(source.content, log_format, str(source.file))
+    source.notes.append(read.account)
+    outcomes = read.outcomes
+    if not outcomes:
+        raise InputError(f"{source.file}: holds no round trips")
+    shift_ns = 0
+    if not read.unix:
+        if source.options.start_ns is None:
+            raise InputError(
+                f"{source.file}: its lines have no dates: give the log's --start, or log with "
+                "ping -D (fping -D)"
+            )
+        shift_ns = source.options.start_ns - outcomes[0][0]
+    if not 0 <= outcomes[0][0] + shift_ns <= outcomes[-1][0] + shift_ns < LATEST_NS:
+        raise InputError(f"{source.file}: its times are not between 1970 and 2100")
+    probes = [Probe(at_ns + shift_ns, rtt_ms, times) for at_ns, rtt_ms, times in outcomes]
+    return probes, read.losses_known
+
+
+def documents(source: InputFile) -> list[Any]:
+    """Return the JSON documents of a file, to which a program may have appended.
+
+    Raises:
+        ValueError: the file is not JSON.
+    """
+    text, decoder, found, at = "\n".join(source.lines), json.JSONDecoder(), [], 0
+    while at < len(text):
+        document, end = decoder.raw_decode(text, at)
+        found.append(document)
+        at = len(text) - len(text[end:].lstrip())
+    return found
+
+
 def read_input(file: Path, options: Options) -> InputFile:
-    """Read a text file, plain or gzipped.
+    """Read a text file, plain or gzipped; the name "-" is the standard input.
 
     Raises:
         InputError: the file cannot be read, is not text, is empty or too large.
     """
-    try:
-        with file.open("rb") as raw:
-            is_gzip = raw.read(2) == b"\x1f\x8b"
-        with gzip.open(file) if is_gzip else file.open("rb") as stream:
-            content = stream.read(MOST_BYTES + 1)
-    except (OSError, EOFError, zlib.error) as error:
-        why = getattr(error, "strerror", None) or "is damaged gzip data"
-        raise InputError(f"{file}: cannot read it: {why}") from None
-    if len(content) > MOST_BYTES:
-        raise InputError(f"{file}: is larger than {MOST_BYTES >> 20} MB: split it")
-    if kind := _core.other_kind(content[:_KIND_BYTES]):
-        raise InputError(f"{file}: {kind}")
-    try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise InputError(f"{file}: is not UTF-8 text") from None
+    text = _text_of(file, _content_of(file))
     lines = text.replace("\r\n", "\n").split("\n")
     while lines and not lines[-1].strip():
         lines.pop()
     if not lines:
         raise InputError(f"{file}: is empty")
     return InputFile(file, lines, options)
+
+
+def _content_of(file: Path) -> bytes:
+    try:
+        with _standard_input() if str(file) == "-" else file.open("rb") as raw:
+            content = raw.read(MOST_BYTES + 1)
+        if content.startswith(b"\x1f\x8b"):
+            with gzip.open(io.BytesIO(content)) as stream:
+                content = stream.read(MOST_BYTES + 1)
+    except (OSError, EOFError, zlib.error) as error:
+        why = getattr(error, "strerror", None) or "is damaged gzip data"
+        raise InputError(f"{file}: cannot read it: {why}") from None
+    if len(content) > MOST_BYTES:
+        raise InputError(f"{file}: is larger than {MOST_BYTES >> 20} MB: split it")
+    return content
+
+
+@cache
+def _standard_input_bytes() -> bytes:
+    return sys.stdin.buffer.read(MOST_BYTES + 1)
+
+
+def _standard_input() -> io.BytesIO:
+    """Return the standard input, which a command may read several times."""
+    return io.BytesIO(_standard_input_bytes())
+
+
+def _text_of(file: Path, content: bytes) -> str:
+    if kind := _core.other_kind(content[:_KIND_BYTES]):
+        raise InputError(f"{file}: {kind}")
+    try:
+        return content.decode("utf-16" if content.startswith(b"\xff\xfe") else "utf-8-sig")
+    except UnicodeDecodeError:
+        # The console of Windows writes ping's words in encodings of its own.
+        if _core.log_format(content[:4096]) == "ping":
+            return content.decode("utf-8", "replace")
+        raise InputError(f"{file}: is not UTF-8 text") from None
 
 
 def _cells(source: InputFile, first: int) -> Iterator[tuple[int, list[str]]]:

@@ -1,8 +1,8 @@
 """LENS' processed files: `timestamp,rtt` of ping, `timestamp,rtt,uplink,downlink` of IRTT.
 
 Timestamps are seconds (ping) or nanoseconds (IRTT) since 1970; RTTs and one-way delays are in ms.
-In IRTT's files, -1 in any of the three delays marks a lost probe (the other two are then 0).
-Samples are means over seconds.
+In IRTT's files, -1 in any of the three delays marks a lost probe (the other two are then 0). The
+file is read as by `skyhop path import`. Samples are means over seconds.
 """
 
 from __future__ import annotations
@@ -10,7 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from skyhop.telemetry.fields import Sample
-from skyhop.telemetry.importers.input_file import Importer, InputFile, Probe, second_means
+from skyhop.telemetry.importers.input_file import (
+    Importer,
+    InputFile,
+    Probe,
+    read_probes,
+    second_means,
+)
 
 _PING = ["timestamp", "rtt"]
 _IRTT = [*_PING, "uplink", "downlink"]
@@ -19,13 +25,7 @@ _IRTT = [*_PING, "uplink", "downlink"]
 def _probes(source: InputFile) -> Iterator[Probe]:
     if source.columns not in (_PING, _IRTT):
         raise source.wrong(1, f"expected {','.join(_PING)} or {','.join(_IRTT)}")
-    for row in source.rows():
-        at_ns, rtt_ms = row.time_ns("timestamp"), row.needed("rtt")
-        ways = [rtt_ms, row.value("uplink") or 0.0, row.value("downlink") or 0.0]
-        is_lost = min(ways) == -1
-        if not is_lost and rtt_ms < 0:
-            raise row.wrong(f"rtt: {rtt_ms:g} is less than 0")
-        yield Probe(at_ns, None if is_lost else rtt_ms)
+    yield from read_probes(source, "csv")[0]
 
 
 def _samples(source: InputFile) -> Iterator[Sample]:

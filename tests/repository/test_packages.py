@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import tomllib
+from collections.abc import Iterator
 from importlib.metadata import EntryPoint, EntryPoints
 from typing import Any
 from unittest import mock
@@ -15,6 +16,7 @@ from conftest import ROOT, Skyhop
 
 from skyhop.cli import commands, packages
 from skyhop.errors import RunError
+from skyhop_testbed.addresses import is_loopback
 
 
 def test_a_missing_package_is_named_with_the_extra_that_installs_it(skyhop: Skyhop) -> None:
@@ -100,3 +102,31 @@ def test_every_build_names_a_profile_of_cargo() -> None:
     named = re.findall(r"--profile[ =]([a-z]+)|\bPROFILE=([a-z]+)|PROFILE:-([a-z]+)", text)
     assert {name for match in named for name in match if name} <= profiles
     assert named
+
+
+def _options(command: Any, words: str = "skyhop") -> Iterator[tuple[str, Any]]:
+    """Yield all options of a command and of the commands in it, each with the command's words."""
+    yield from ((words, option) for option in command.params)
+    for name, inner in getattr(command, "commands", {}).items():
+        yield from _options(inner, f"{words} {name}")
+
+
+def test_by_default_every_service_listens_on_this_machine_alone() -> None:
+    found = {
+        f"{words} --{option.name}": option.default
+        for words, option in _options(typer.main.get_command(commands.complete_app()))
+        if option.metavar == "HOST:PORT" and option.default is not None
+    }
+    assert {"skyhop testbed serve --users", "skyhop dish serve --listen"} <= {*found}
+    assert [name for name, address in found.items() if not is_loopback(address)] == []
+
+
+def test_no_default_in_the_code_listens_on_all_addresses() -> None:
+    everywhere = re.compile(r"""= *["'](?:0\.0\.0\.0|\[?::\]?):\d+["']""")
+    files = [
+        *ROOT.glob("packages/*/skyhop*/**/*.py"),
+        *ROOT.glob("crates/*/src/**/*.rs"),
+        *ROOT.glob("examples/**/*.toml"),
+    ]
+    assert len(files) > 500
+    assert [file for file in files if everywhere.search(file.read_text("utf-8"))] == []

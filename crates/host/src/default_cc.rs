@@ -37,8 +37,8 @@ pub fn set(cc: &str, route: PeerRoute<'_>) -> Result<Option<String>, HostError> 
         .set()
         .context(&format!("cannot add a route with congestion control {cc}"))?;
     Ok(Some(format!(
-        "{cc} is not allowed as a namespace's default congestion control ({refused}), so it is set on the \
-                 route, which overrides a program's own choice made before it connects; to avoid that, add {cc} to \
-                 net.ipv4.tcp_allowed_congestion_control as root"
+        "programs use {cc} even if they choose another congestion control before they connect, because this machine \
+         does not allow it as a default; to allow it, run as root: sysctl -w \
+         net.ipv4.tcp_allowed_congestion_control=\"$(sysctl -n net.ipv4.tcp_allowed_congestion_control) {cc}\""
     )))
 }

@@ -428,7 +428,7 @@ impl<'a> Run<'a> {
         let lateness_us = quantiles(&timing.all);
         let mut warnings = ends.warnings;
         warnings.extend(ends.topology.warnings());
-        warnings.extend(summary::lateness_warnings(lateness_us.as_ref(), rtt_excess_us.as_ref()));
+        warnings.extend(summary::lateness_warning(lateness_us.as_ref(), rtt_excess_us.as_ref()));
         warnings.extend(path_exceeded_warning(&end, experiment));
         warnings.extend(skyhop_engine::warnings(experiment));
         if ends.topology.lists_losses() {

@@ -26,22 +26,26 @@ pub(crate) fn flow_end(plan: &TcpPlan, end: Option<&TcpEnd>, run_end: Instant) -
     }
 }
 
-/// Warnings for a machine that was too slow for the run.
-pub(crate) fn lateness_warnings(
+/// Warning for a machine that was too slow for the run.
+pub(crate) fn lateness_warning(
     lateness: Option<&Quantiles>,
     rtt_excess: Option<&Quantiles>,
-) -> Vec<String> {
-    let too_late = |what: &str, found: Option<&Quantiles>| {
-        let p99 = found.map(|found| found.p99).filter(|p99| *p99 > TOLERABLE_P99_US)?;
-        Some(format!(
-            "{what}: the 99th percentile is {:.1} ms, above 2 ms; the machine was too busy for this \
-                     rate, so repeat the run on a less busy machine or lower the rate",
-            p99 / 1e3
-        ))
+) -> Option<String> {
+    let too_late = |found: Option<&Quantiles>, what: &str| {
+        let p99_us = found.map(|found| found.p99).filter(|p99_us| *p99_us > TOLERABLE_P99_US)?;
+        Some(format!("1 % of the {what} by {:.1} ms or more", p99_us / 1e3))
     };
-    let lateness = too_late("packets left the link late", lateness);
-    let excess = too_late("round trips were longer than the link scheduled", rtt_excess);
-    lateness.into_iter().chain(excess).collect()
+    let found = [
+        too_late(lateness, "packets left the link late"),
+        too_late(rtt_excess, "round trips took longer than the link makes them"),
+    ];
+    let late = found.into_iter().flatten().collect::<Vec<_>>().join(", and ");
+    (!late.is_empty()).then(|| {
+        format!(
+            "the machine was too busy for this rate: {late} (2 ms are tolerable); repeat the run on a less busy \
+             machine, or lower the rate"
+        )
+    })
 }
 
 #[cfg(test)]
@@ -49,12 +53,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_late_run_is_warned_about() {
+    fn a_late_run_gives_one_warning() {
         let fine = Quantiles { p50: 1.0, p99: 1_999.0, max: 50_000.0 };
         let late_one = Quantiles { p99: 2_500.0, ..fine };
-        assert!(lateness_warnings(Some(&fine), None).is_empty());
-        let warnings = lateness_warnings(Some(&late_one), Some(&late_one));
-        assert_eq!(warnings.len(), 2);
-        assert!(warnings[0].contains("2.5 ms"), "{}", warnings[0]);
+        assert_eq!(lateness_warning(Some(&fine), None), None);
+        let both = lateness_warning(Some(&late_one), Some(&late_one)).unwrap();
+        assert_eq!(both.matches("by 2.5 ms or more").count(), 2, "{both}");
+        let one = lateness_warning(Some(&fine), Some(&late_one)).unwrap();
+        assert!(
+            one.contains("1 % of the round trips took longer") && !one.contains("packets"),
+            "{one}"
+        );
     }
 }

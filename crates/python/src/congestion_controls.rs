@@ -52,6 +52,28 @@ pub(crate) fn list_cc() -> Fallible<Vec<CongestionControl>> {
         .collect())
 }
 
+/// Parameter of a congestion control: name, default, unit (or the names it may take), least, most, description.
+type Parameter = (String, String, String, String, String, String);
+
+/// Return the name, the description and the parameters of a congestion control that a user names, or of a user's file.
+#[pyfunction]
+pub(crate) fn cc_parameters(name: &str) -> Fallible<(String, String, Vec<Parameter>)> {
+    let module = skyhop_kernel::module_of(name)?;
+    let rows = module.params().map(|param| {
+        let text = |internal: u64| {
+            let text = param.text_of(internal);
+            if param.scale == 1 {
+                return text;
+            }
+            text.trim_end_matches('0').trim_end_matches('.').to_owned()
+        };
+        let bounds = [param.initial, param.least, param.most].map(text);
+        let [initial, least, most] = bounds;
+        (param.name.to_owned(), initial, param.unit.to_owned(), least, most, param.about.to_owned())
+    });
+    Ok((module.name().to_owned(), module.about().to_owned(), rows.collect()))
+}
+
 /// Load a module. Return its name in the kernel, and whether the BPF file system was mounted for it.
 #[pyfunction]
 pub(crate) fn load_cc(name: &str, parameters: Vec<(String, String)>) -> Fallible<(String, bool)> {

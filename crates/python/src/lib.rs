@@ -38,9 +38,9 @@ mod core {
     };
     #[pymodule_export]
     use crate::congestion_controls::{
-        CongestionControl, ask_policy, cc_headers, check_cc, check_cc_file, check_policy,
-        kernel_module_source, list_cc, load_cc, load_cc_file, own_cc, policy_cards, policy_network,
-        unload_cc,
+        CongestionControl, ask_policy, cc_headers, cc_parameters, check_cc, check_cc_file,
+        check_policy, kernel_module_source, list_cc, load_cc, load_cc_file, own_cc, policy_cards,
+        policy_network, unload_cc,
     };
     #[pymodule_export]
     use crate::constellation::PyConstellation;

@@ -15,7 +15,8 @@ import socket
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
-from skyhop.errors import InputError, SkyhopError
+from skyhop.errors import SkyhopError
+from skyhop_testbed.addresses import is_loopback, listening_address
 from skyhop_testbed.orchestrator.core import Orchestrator
 from skyhop_testbed.orchestrator.https import HttpsServer, bound
 from skyhop_testbed.orchestrator.service import Service
@@ -24,16 +25,15 @@ from skyhop_testbed.orchestrator.waiting import Wait, wait_in_loop
 _LOG = logging.getLogger(__name__)
 _TICK_S = 15.0
 _TIDY_EVERY = 240
-_LARGEST_PORT = 65_535
 
 
 @dataclass(frozen=True)
 class Addresses:
     """Addresses to listen on, each HOST:PORT; with port 0 the kernel chooses a free port."""
 
-    users: str = "0.0.0.0:7400"
-    agents: str = "0.0.0.0:7401"
-    web: str = "0.0.0.0:7480"
+    users: str = "127.0.0.1:7400"
+    agents: str = "127.0.0.1:7401"
+    web: str = "127.0.0.1:7480"
 
     def __post_init__(self) -> None:
         """Check the form of the addresses, before the state directory is created.
@@ -42,12 +42,7 @@ class Addresses:
             InputError: a value is not HOST:PORT.
         """
         for name, value in asdict(self).items():
-            host, _, port = value.rpartition(":")
-            if not host or not port.isdecimal() or int(port) > _LARGEST_PORT:
-                raise InputError(
-                    f'--{name} "{value}": expected HOST:PORT, such as "0.0.0.0:7400", '
-                    "with port 0 for any free port"
-                )
+            listening_address(f"--{name}", value)
 
 
 @dataclass(frozen=True)
@@ -134,6 +129,18 @@ async def _tick(orchestrator: Orchestrator, stopping: asyncio.Event, wait: Wait)
             _LOG.exception("a round of housekeeping failed")
         count += 1
         await wait(stopping, _TICK_S)
+
+
+def local_only_note(addresses: Addresses, names: list[str]) -> str | None:
+    """Return a note if others know the testbed by a name, but only this machine reaches it."""
+    closed = [f"--{name}" for name, each in asdict(addresses).items() if is_loopback(each)]
+    known = [name for name in names if not is_loopback(f"{name}:0")]
+    if not closed or not known:
+        return None
+    return (
+        f"only this machine reaches the addresses of {', '.join(closed)}: for {known[0]} give "
+        f"others, such as {closed[0]} 0.0.0.0:{vars(addresses)[closed[0][2:]].rpartition(':')[2]}"
+    )
 
 
 def names_of(addresses: Addresses, extra: list[str]) -> list[str]:

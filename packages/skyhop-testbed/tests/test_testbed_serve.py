@@ -49,3 +49,21 @@ def test_housekeeping_goes_on_until_the_service_stops(
     assert tidied == [1, 241], "journals are folded once an hour"
     assert "the testbed's database is away" in caplog.text
     assert "a round of housekeeping failed" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("addresses", "names", "said"),
+    [
+        (serve.Addresses(), [], None),
+        (serve.Addresses(), ["localhost", "127.0.0.1"], None),
+        (serve.Addresses(), ["t.example.org"], "--users, --agents, --web: for t.example.org give"),
+        (serve.Addresses("0.0.0.0:1", "[::]:2", "10.0.0.1:3"), ["t.example.org"], None),
+        (serve.Addresses("0.0.0.0:1", "[::1]:2", "[::]:3"), ["t"], "such as --agents 0.0.0.0:2"),
+    ],
+)
+def test_a_name_that_others_use_needs_addresses_that_others_reach(
+    addresses: serve.Addresses, names: list[str], said: str | None
+) -> None:
+    note = serve.local_only_note(addresses, names)
+    assert (said is None) == (note is None)
+    assert said is None or said in (note or "")

@@ -1,6 +1,7 @@
 """`skyhop cc`: congestion controls in the running kernel, as a user sees it."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -132,3 +133,35 @@ def test_load_list_unload(skyhop: Skyhop) -> None:
     assert "is not loaded" in result.stderr
     offered = Path("/proc/sys/net/ipv4/tcp_available_congestion_control").read_text()
     assert name not in offered.split()
+
+
+@pytest.mark.parametrize("command", [("list", "cc"), ("cc", "list")])
+def test_one_congestion_control_is_shown_with_its_parameters(
+    skyhop: Skyhop, command: tuple[str, str]
+) -> None:
+    shown = skyhop(*command, "cubic")
+    assert shown.returncode == 0, shown.stderr
+    assert shown.stdout.startswith("cubic: ")
+    assert re.search(r"^beta +0\.7002 ", shown.stdout, re.MULTILINE)
+    assert "cubic.beta = …" in shown.stderr
+    whole = json.loads(skyhop(*command, "skyhop:cubic", "--json").stdout)
+    beta = next(row for row in whole["parameters"] if row["parameter"] == "beta")
+    assert whole["name"] == "cubic"
+    assert {*beta} == {"parameter", "default", "unit", "from", "to", "meaning"}
+    none = skyhop(*command, "reno")
+    assert (none.returncode, none.stdout.splitlines()[-1]) == (0, "it has no parameters")
+    wrong = skyhop(*command, "cubik")
+    assert (wrong.returncode, wrong.stderr.count("\n")) == (2, 1)
+
+
+@pytest.mark.parametrize("kind", ["qdiscs", "controllers"])
+def test_one_entry_of_a_list_is_shown_with_its_parameters(skyhop: Skyhop, kind: str) -> None:
+    rows = json.loads(skyhop("list", kind, "--json").stdout)
+    name = next(row["name"] for row in rows if row["parameters"])
+    shown = skyhop("list", kind, name)
+    assert shown.stdout.startswith(f"{name}: ")
+    (one,) = json.loads(skyhop("list", kind, name, "--json").stdout)
+    assert all(parameter in shown.stdout for parameter in one["parameters"])
+    wrong = skyhop("list", kind, "nothing")
+    assert (wrong.returncode, wrong.stderr.count("\n")) == (2, 1)
+    assert f"skyhop list {kind}" in wrong.stderr

@@ -6,11 +6,13 @@ import gzip
 import http.server
 import json
 import os
+import re
 import threading
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -323,3 +325,56 @@ def test_all_pairs_are_read_back_as_arrays(tmp_path: Path) -> None:
         sh.all_pairs(["Rome"], file)
     with pytest.raises(sh.InputError, match="cannot read"):
         sh.read_all_pairs(tmp_path / "nothing.parquet")
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        ({"handover": "shortest-grid"}, "handover=…"),
+        ({"outage": "none", "handover": "sticky"}, "handover=…, outage=…"),
+        ({"grid_period": "15 s"}, "grid_period=…"),
+        ({"grid_offset": "12 s"}, "grid_offset=…"),
+        ({"pops": "starlink-pops"}, "pops=…"),
+        ({"fibre_stretch": "1.4"}, "fibre_stretch=…"),
+        ({"from": "Rome"}, "from=…"),
+        ({"gateways": "starlink-gateways"}, "gateways=…"),
+        ({"relay": "bent-pipe", "isl_seam": "false"}, "isl_seam=…"),
+        ({"relay": "bent-pipe", "isl_clearance": "90 km"}, "isl_clearance=…"),
+        ({"relay": "access"}, 'relay="access"'),
+        ({"relay": "geo", "constellation": "geo:-95"}, 'relay="geo"'),
+    ],
+)
+def test_all_pairs_refuse_what_they_do_not_use_before_the_work(
+    keys: dict[str, Any], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("skyhop.data.pairs.position_of", pytest.fail)
+    typed = {key: {"false": False, "1.4": 1.4}.get(value, value) for key, value in keys.items()}
+    with pytest.raises(sh.InputError, match=re.escape(f"all_pairs({said})")) as told:
+        sh.all_pairs(["Rome", "Oslo"], tmp_path / "pairs.parquet", duration="3 s", **typed)
+    assert "\n" not in str(told.value)
+
+
+def test_all_pairs_obey_every_key_that_they_accept(tmp_path: Path) -> None:
+    common = {"constellation": "starlink-gen1", "start": "2026-01-01T12:00:00Z", "step": "2 s"}
+
+    def delays_ns(to: str = "New York", **keys: Any) -> list[int]:
+        file = tmp_path / "pairs.parquet"
+        pairs = sh.all_pairs(["Rome", to], file, duration="4 s", **{**common, **keys})
+        return [*map(int, pairs.delays_ns[:, 0])]
+
+    usual = delays_ns()
+    assert len(usual) == 2
+    changes: list[dict[str, Any]] = [
+        {"start": "2026-01-01T12:07:00Z"},
+        {"satellites": "shell=0"},
+        {"constellation": "kuiper"},
+        {"minimum_elevation": "45 deg"},
+        {"geo_avoidance": "75 deg"},
+        {"isl_clearance": "520 km"},
+        {"relay": "bent-pipe"},
+    ]
+    assert [keys for keys in changes if delays_ns(**keys) == usual] == []
+    one = tmp_path / "one.csv"
+    one.write_text("name,latitude_deg,longitude_deg\nBasel,47.6,7.6\n", "utf-8")
+    near = {"to": "Oslo", "relay": "bent-pipe"}
+    assert delays_ns(**near) != delays_ns(**near, gateways=str(one))

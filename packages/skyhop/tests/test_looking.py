@@ -17,6 +17,7 @@ from element_files import walker_omm
 from skyhop.analysis.ground import ground_view
 from skyhop.analysis.moment import moment_of
 from skyhop.analysis.path_statistics import path_statistics
+from skyhop.analysis.sky import sky_view
 from skyhop.data.geometry import earth_fixed_m, great_circle_m, seen_from
 from skyhop.data.land import land_deg
 from skyhop.data.reading import path_record
@@ -110,6 +111,10 @@ def test_a_part_of_a_constellation_is_shown() -> None:
     moment = moment_of(path, 5)
     assert len(moment.satellites_m) == path.header["satellites"] == 1584
     assert moment.names[0] == "San Diego, US"
+    # Satellites of shells have no names.
+    view = sky_view(moment, "San Diego", (32.7, -117.2), moment.chosen[0])
+    assert f"served by {moment.chosen[0]} at" in view.title
+    assert all(name == str(satellite) for satellite, name in view.named.items())
 
 
 def test_current_satellites_can_be_shown(skyhop: Skyhop, tmp_path: Path) -> None:
@@ -132,6 +137,10 @@ def test_current_satellites_can_be_shown(skyhop: Skyhop, tmp_path: Path) -> None
     moment = moment_of(sh.read_path(tmp_path / "now.parquet"), 0)
     assert moment.names[1].startswith("SAT ")
     assert len(moment.names) == 5
+    view = sky_view(moment, "Seattle", (47.6, -122.3), moment.chosen[0])
+    assert f"served by {moment.names[1]} at" in view.title
+    assert view.named[moment.chosen[0]] == moment.names[1]
+    assert {name[:4] for name in view.named.values()} == {"SAT "}
     # The gateways of a path are in its file, whatever lists there are later.
     assert {site["name"] for site in header["sites"]} >= set(moment.names[2:4])
     elements.write_text(walker_omm(age=timedelta(hours=2)), "utf-8")

@@ -145,3 +145,48 @@ def test_a_script_that_ends_with_a_table_ends_well(tmp_path: Path, times: int) -
             [sys.executable, script], capture_output=True, text=True, timeout=120, check=False
         )
         assert (done.returncode, done.stderr) == (0, "")
+
+
+POLAR_SHELL = """\
+description = "a sparse polar shell"
+source = "a test"
+epoch = "2026-01-01T00:00:00Z"
+minimum_elevation_deg = 25.0
+
+[[shell]]
+planes = 3
+satellites_per_plane = 24
+altitude = "560 km"
+inclination_deg = 97.6
+node_span_deg = 180.0
+phasing = 1
+"""
+LOW_SHELL = """
+[[shell]]
+planes = 24
+satellites_per_plane = 24
+altitude = "550 km"
+inclination_deg = 30
+phasing = 1
+"""
+
+
+def test_a_path_that_shells_interrupt_says_so(skyhop: Skyhop, tmp_path: Path) -> None:
+    both, polar = tmp_path / "both.toml", tmp_path / "polar.toml"
+    both.write_text(POLAR_SHELL + LOW_SHELL, "utf-8")
+    polar.write_text(POLAR_SHELL, "utf-8")
+    times = {"relay": "isl", "duration": "60 min", "step": "30 s"}
+
+    # The place in the north sees polar satellites alone; the place near the equator always sees
+    # satellites of the low shell, and polar ones at times.
+    path = sh.path("75,0", "1,0", constellation=str(both), **times)
+    (note,) = path.notes
+    assert note.startswith("there is no path at 0 s, although both ends have satellites in view")
+    assert "none between shells" in note
+    # Without the low shell the path is interrupted by a lack of satellites, which needs no word.
+    assert sh.path("75,0", "1,0", constellation=str(polar), **times).notes == []
+    given = ("--relay", "isl", "--constellation", "both.toml", "--duration", "5 min")
+    done = skyhop("path", "--from", "75,0", "--to", "1,30", *given, "-o", "x.parquet")
+    assert done.returncode == 2
+    assert "or only satellites of shells without links between them" in done.stderr
+    assert done.stderr.count("\n") == 1

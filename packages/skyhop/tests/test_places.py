@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
 from conftest import Skyhop
 
 import small_study
+from skyhop.data import places
 from skyhop.data.places import ambiguity_note, find_place
 from skyhop.errors import InputError
 
@@ -34,6 +36,25 @@ def test_place_is_found(text: str, name: str, latitude_deg: float, longitude_deg
     assert place.name == name
     assert place.latitude_deg == pytest.approx(latitude_deg, abs=0.1)
     assert place.longitude_deg == pytest.approx(longitude_deg, abs=0.1)
+
+
+def test_fifty_names_are_found_at_once() -> None:
+    names = [city.name for city in places._cities()[::600]]
+    assert len(names) > 50
+    find_place("Tokyo")
+    begin_s = time.process_time()
+    for name in names:
+        find_place(name)
+    # A fold of all 400,000 names, which each search took once, takes longer than this in all.
+    assert time.process_time() - begin_s < 2
+
+
+def test_a_city_is_found_by_its_other_names() -> None:
+    tokyo = find_place("Tokyo")
+    for text in ("東京", "TOKYO", "  tokyo ", "Tokyo, JP", "Tōkyō", "tokio"):
+        assert find_place(text).name == tokyo.name, text
+    assert [city.name for city in places._cities_named("springfield")].count("Springfield") > 3
+    assert [*places._cities_named("springfiel")] == []
 
 
 def test_altitude_is_the_third_number() -> None:

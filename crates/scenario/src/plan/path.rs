@@ -96,7 +96,10 @@ impl NamedScenario {
                     Relay::BentPipe => "gateways may not reach that far: try relay = \"isl\"",
                     Relay::Access => "no gateway may be near enough: try other gateways",
                     Relay::Geo => "one satellite must stand above both: try another longitude",
-                    _ => "no satellite may come that far: try another constellation",
+                    Relay::Isl => {
+                        "no satellite may come that far, or only satellites of shells without links between them: \
+                         try another relay or constellation"
+                    }
                 };
                 let what = format!("{error}; {remedy}");
                 ScenarioError::Path { origin: self.origin.clone(), what }

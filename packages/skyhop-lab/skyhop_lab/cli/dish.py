@@ -88,6 +88,7 @@ def emulate(
     from skyhop.errors import InputError
     from skyhop_lab.dish.device import Device
     from skyhop_lab.dish.server import Server, scaled_clock
+    from skyhop_testbed.addresses import listening_address
 
     files = {"--history": history_file, "--map": map_file}
     _check_sources(
@@ -96,7 +97,7 @@ def emulate(
         {**dict.fromkeys(files, "--json"), "--probe": "--interface", "--obstruct": "--path"},
     )
     place = None if allow_location is None else _place(allow_location)
-    _check_listen(listen)
+    listening_address("--listen", listen)
     stop_on_signals()
     begin_ns, prober = time.time_ns(), None
     if interface is not None:
@@ -235,11 +236,3 @@ def _place(text: str) -> Place:
     if not (abs(latitude_deg) <= 90 and abs(longitude_deg) <= 180):  # noqa: PLR2004
         raise InputError(f'--allow-location "{text}": expected LAT,LON in degrees')
     return Place(latitude_deg, longitude_deg)
-
-
-def _check_listen(listen: str) -> None:
-    from skyhop.errors import InputError
-
-    host, _, port = listen.rpartition(":")
-    if not host or not port.isascii() or not port.isdecimal() or int(port[:9]) > 65_535:  # noqa: PLR2004
-        raise InputError(f'--listen "{listen}": expected HOST:PORT')

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from skyhop.telemetry.obstruction import ObstructionMap
     from skyhop_testbed.dish.client import Dish
     from skyhop_testbed.dish.readings import Outage
+    from skyhop_testbed.triggers.alarm import Alarm
 
 app = group(
     "Read a satellite terminal on this network, or emulate one.\n\n"
@@ -36,6 +37,8 @@ _HISTORY_S = 300
 _LONG_S = 3600
 _SHOWN_OUTAGES = 10
 _MAP_COLUMNS, _MAP_ROWS = 61, 31
+_LAST_COMMAND_S = 5
+"""Longest time in s for which a watch waits at its end for a command of --run."""
 
 Address = Annotated[
     str, typer.Option("--address", metavar="HOST[:PORT]", help="Address of the terminal.")
@@ -201,6 +204,24 @@ def watch(
     count: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="Stop after N seconds.")
     ] = None,
+    when: Annotated[
+        str | None,
+        typer.Option(
+            metavar="EXPR",
+            help="With --run: the condition, in the language of the testbed's triggers.",
+        ),
+    ] = None,
+    run: Annotated[
+        str | None,
+        typer.Option(
+            metavar="CMD",
+            help="With --when: the command that the shell runs when the condition becomes true.",
+        ),
+    ] = None,
+    cooldown: Annotated[
+        str,
+        typer.Option(metavar="TIME", help="With --run: shortest time between two commands."),
+    ] = "60 s",
     as_json: AsJson = False,
 ) -> None:
     """Print the status of a terminal once per second, until Ctrl-C.
@@ -208,8 +229,13 @@ def watch(
     A recording also has the earlier seconds in the terminal's history. If the terminal does not
     answer for a while, the gap is filled from its history afterwards.
 
-    Example: skyhop dish watch --record telemetry --node bcn-1
+    With --when and --run, the shell runs a command when a condition becomes true, for example
+    --when 'state != "CONNECTED"'. The variables DISH_STATE, DISH_POP_PING_LATENCY_MS, … contain the
+    fields of the status. While the terminal does not answer, state is DISH_UNREACHABLE.
+
+    Example: skyhop dish watch --when 'pop_ping_latency_ms > 100' --run 'echo $DISH_STATE'
     """
+    alarm = _alarm(when, run, cooldown)
     stop_on_signals()
     with _dish(address, timeout) as dish:
         recorder = None if record is None else _Recorder(record, node, dish)
@@ -219,13 +245,80 @@ def watch(
                 for second in _seconds(count):
                     sample = _sample_or_none(dish, second)
                     if sample is None:
+                        if alarm is not None:
+                            alarm.add_unanswered(time.time_ns())
                         continue
                     if recorder is not None:
                         recorder.add(sample, second)
                     print(json.dumps(sample) if as_json else _line(sample), flush=True)
+                    if alarm is not None:
+                        alarm.add(sample)
         finally:
             if recorder is not None:
                 recorder.close()
+            if alarm is not None:
+                _wait_for_command(alarm)
+
+
+@app.command()
+def serve(
+    address: Address = _ADDRESS,
+    timeout: Timeout = 5.0,
+    listen: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="Listening address; port 0: any free port.")
+    ] = "127.0.0.1:9817",
+) -> None:
+    """Serve a terminal's metrics for Prometheus over HTTP, until Ctrl-C.
+
+    Each scrape asks the terminal. If the terminal does not answer, starlink_dish_up is 0.
+
+    Example: skyhop dish serve --listen 127.0.0.1:9817
+    """
+    from skyhop_testbed.addresses import listening_address
+    from skyhop_testbed.dish.metrics import start_server
+
+    host, port = listening_address("--listen", listen)
+    stop_on_signals()
+    with _dish(address, timeout) as dish:
+        server = start_server(dish, host, port)
+        shown = f"[{host}]" if ":" in host else host
+        print(f"serving metrics at http://{shown}:{server.server_port}/metrics", flush=True)
+        # Ctrl-C is the normal end.
+        with suppress(KeyboardInterrupt):
+            # A signal that another thread receives does not end a sleep.
+            while True:
+                time.sleep(0.5)
+        server.shutdown()
+
+
+def _alarm(when: str | None, run: str | None, cooldown: str) -> Alarm | None:
+    """Return the alarm of --when and --run, or None without them."""
+    from skyhop.data.quantities import seconds_or_none
+    from skyhop.errors import InputError
+
+    if when is None and run is None:
+        return None
+    if when is None or run is None:
+        missing = "--when EXPR" if when is None else "--run CMD"
+        raise InputError(f"--when and --run belong together: give {missing} too")
+    if not run.strip():
+        raise InputError("--run: is empty: give a command")
+    cooldown_s = seconds_or_none(cooldown)
+    if cooldown_s is None:
+        raise InputError(f'--cooldown "{cooldown}": expected a time, such as "60 s"')
+    from skyhop_testbed.triggers.alarm import Alarm, ShellCommand
+
+    return Alarm(when, cooldown_s, lambda extra: ShellCommand(run, extra), print_note)
+
+
+def _wait_for_command(alarm: Alarm) -> None:
+    """Wait a short time for a running command, to report its failure."""
+    end_s = time.monotonic() + _LAST_COMMAND_S
+    while alarm.is_running:
+        if time.monotonic() > end_s:
+            print_note("--run: the command still runs; it goes on without this command")
+            return
+        time.sleep(0.05)
 
 
 def _dish(address: str, timeout_s: float) -> Dish:

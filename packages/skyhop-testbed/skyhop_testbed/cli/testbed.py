@@ -58,13 +58,13 @@ def serve(
     ] = Path("testbed"),
     users: Annotated[
         str, typer.Option(metavar="HOST:PORT", help="Address for users and enrolment.")
-    ] = "0.0.0.0:7400",
+    ] = "127.0.0.1:7400",
     agents: Annotated[
         str, typer.Option(metavar="HOST:PORT", help="Address for agents.")
-    ] = "0.0.0.0:7401",
+    ] = "127.0.0.1:7401",
     web: Annotated[
         str, typer.Option(metavar="HOST:PORT", help="Address of the web pages.")
-    ] = "0.0.0.0:7480",
+    ] = "127.0.0.1:7480",
     name: Annotated[
         list[str] | None,
         typer.Option(
@@ -77,6 +77,8 @@ def serve(
 ) -> None:
     """Serve a testbed until Ctrl-C: ports for users and agents, and the web pages.
 
+    By default only this machine reaches the ports; --users 0.0.0.0:7400 opens one to others.
+
     The first start writes the administrator's credential to DIR/admin.json.
 
     Example: skyhop testbed serve --state /var/lib/skyhop-testbed --name testbed.example.org
@@ -84,11 +86,14 @@ def serve(
     from skyhop import logs
     from skyhop_testbed.clock import SYSTEM_CLOCK
     from skyhop_testbed.orchestrator.core import Orchestrator
-    from skyhop_testbed.serve import Addresses, names_of
+    from skyhop_testbed.serve import Addresses, local_only_note, names_of
     from skyhop_testbed.serve import serve as serve_orchestrator
 
     logs.configure(otherwise=logs.SERVICE)
     addresses = Addresses(users, agents, web)
+    note = local_only_note(addresses, name or [])
+    if note:
+        print_note(note)
     called = names_of(addresses, name or [])
     public = (name or [_reached(users)])[0]
     orchestrator = Orchestrator(state.absolute(), called, clock=SYSTEM_CLOCK)

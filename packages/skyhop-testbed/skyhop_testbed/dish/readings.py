@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from skyhop.telemetry.fields import TIME, Sample
+from skyhop.telemetry.fields import FIELDS, TIME, Origin, Sample
 from skyhop.telemetry.gps import SECOND_NS, utc_of_gps_ns
 from skyhop.telemetry.obstruction import MAX_THETA_DEG, Frame, Grid, ObstructionMap, Pointing
 
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 CONNECTED = "CONNECTED"
 SEARCHING = "SEARCHING"
 """State during an outage of cause NO_SCHEDULE; programs of the operator show it by this name."""
+
+STATUS_FIELDS = tuple(f.name for f in FIELDS if f.origin is Origin.DISH and f.name != "power_w")
+"""Fields of telemetry that a terminal's status has; only the history has the power."""
 
 _FLOAT = struct.Struct("f")
 _REBOOT_NS = 5 * SECOND_NS
@@ -114,20 +117,23 @@ def outages_of(history: Message) -> list[Outage]:
     Older firmware lists outages with GPS times; newer firmware has them in its event log, with Unix
     times.
     """
-    outages = [
-        Outage(
-            _word(outage, "cause"),
-            utc_of_gps_ns(outage.start_timestamp_ns),
-            outage.duration_ns,
-            outage.did_switch,
-        )
-        for outage in getattr(history, "outages", ())
-    ]
+    outages = [_outage_of(outage) for outage in getattr(history, "outages", ())]
     return outages or [
         Outage(event.reason.removeprefix(_OUTAGE_REASON), event.start_ns, event.duration_ns, None)
         for event in events_of(history)
         if event.reason.startswith(_OUTAGE_REASON)
     ]
+
+
+def current_outage(status: Message) -> Outage | None:
+    """Return the present outage; None while the terminal is connected."""
+    outage = _part(status, "outage")
+    return None if outage is None else _outage_of(outage)
+
+
+def _outage_of(outage: Any) -> Outage:
+    start_ns = utc_of_gps_ns(outage.start_timestamp_ns)
+    return Outage(_word(outage, "cause"), start_ns, outage.duration_ns, outage.did_switch)
 
 
 def events_of(history: Message) -> list[Event]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import PurePath
@@ -12,7 +12,13 @@ import numpy as np
 
 from skyhop.data.arrays import FloatArray
 from skyhop.data.paths import Path
-from skyhop.data.positions import GATEWAYS, name_and_position, path_start, satellites_at
+from skyhop.data.positions import (
+    GATEWAYS,
+    name_and_position,
+    path_start,
+    satellite_names,
+    satellites_at,
+)
 from skyhop.errors import InputError
 
 TRACK_S = 120
@@ -32,6 +38,8 @@ class Moment:
     utc: datetime
     satellites_m: FloatArray
     """Positions of all satellites of the constellation, by satellite id, shape (n, 3)."""
+    satellite_names: Sequence[str]
+    """Names of all satellites, by satellite id; the ids of satellites without names."""
     minimum_elevation_deg: float
     nodes: list[int]
     """Node ids of the path, from -1 (`from`) to -2 (`to`); empty without a path."""
@@ -71,6 +79,7 @@ def moment_of(path: Path, at_s: float, *, gateways: str = GATEWAYS) -> Moment:
         at_s=at_s,
         utc=path_start(header) + timedelta(seconds=at_s),
         satellites_m=satellites_m,
+        satellite_names=satellite_names(header),
         minimum_elevation_deg=minimum_elevation_deg,
         nodes=nodes,
         route_m=np.array([position_m for _, position_m in places]).reshape(-1, 3),

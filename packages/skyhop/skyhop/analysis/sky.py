@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,8 +33,8 @@ class SkyView:
     track_deg: Sequence[tuple[FloatArray, FloatArray]]
     """Track of the serving satellite: elevations and azimuths before the moment, and after it."""
     track_label: str
-    named: Sequence[int]
-    """Ids of the satellites whose numbers are shown."""
+    named: Mapping[int, str]
+    """Shown names of satellites, by their ids."""
 
 
 def sky_view(
@@ -51,9 +51,9 @@ def sky_view(
     elevation_deg, azimuth_deg = seen_from(*place_deg, moment.satellites_m)
     usable = elevation_deg >= moment.minimum_elevation_deg
     low = (elevation_deg > 0) & ~usable
-    named = np.flatnonzero(usable).tolist()
-    if len(named) > _NAMES_AT_MOST:
-        named = [] if serving is None else [serving]
+    shown = np.flatnonzero(usable).tolist()
+    if len(shown) > _NAMES_AT_MOST:
+        shown = [] if serving is None else [serving]
     return SkyView(
         title=_title(moment, place, serving, elevation_deg),
         elevation_deg=elevation_deg,
@@ -66,7 +66,7 @@ def sky_view(
         serving=serving,
         track_deg=[] if serving is None else _track(moment, place_deg, serving),
         track_label=f"its track, \N{PLUS-MINUS SIGN}{TRACK_S // 60} min",
-        named=named,
+        named={satellite: moment.satellite_names[satellite] for satellite in shown},
     )
 
 
@@ -82,9 +82,8 @@ def _track(
 
 def _title(moment: Moment, place: str, serving: int | None, elevation_deg: FloatArray) -> str:
     when = moment.utc.strftime("%Y-%m-%d %H:%M:%S UTC")
-    what = (
-        "no path"
-        if serving is None
-        else f"served by {serving} at {elevation_deg[serving]:.0f}\N{DEGREE SIGN}"
-    )
+    what = "no path"
+    if serving is not None:
+        name = moment.satellite_names[serving]
+        what = f"served by {name} at {elevation_deg[serving]:.0f}\N{DEGREE SIGN}"
     return f"the sky over {place}   ({when}, {moment.at_s:g} s): {what}"

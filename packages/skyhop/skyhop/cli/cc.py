@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -69,21 +70,35 @@ def new(
         print_note(f"include directory of its headers, for your editor: {headers}")
 
 
+OneName = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[NAME]",
+        help="A congestion control or your file, to show its parameters.",
+        autocompletion=completion.modules,
+    ),
+]
+
+
 @app.command("list")
-def list_(as_json: Json = False) -> None:
+def list_(name: OneName = None, as_json: Json = False) -> None:
     """List congestion controls in the kernel and those that can be loaded, with numbers of sockets.
 
-    Sockets are counted in the network namespaces that this user may access.
+    Sockets are counted in the network namespaces that this user may access. With NAME, show the
+    parameters of one congestion control.
 
-    Example: skyhop cc list --json
+    Example: skyhop cc list cubic
     """
-    print_congestion_controls(as_json=as_json)
+    print_congestion_controls(name, as_json=as_json)
 
 
-def print_congestion_controls(*, as_json: bool) -> None:
-    """Print all congestion controls: where they are, number of sockets, description, source."""
+def print_congestion_controls(name: str | None = None, *, as_json: bool) -> None:
+    """Print all congestion controls, or the parameters of one."""
     from skyhop import _core
 
+    if name is not None:
+        _print_parameters(name, as_json=as_json)
+        return
     rows = [
         {
             "name": entry.name,
@@ -95,6 +110,35 @@ def print_congestion_controls(*, as_json: bool) -> None:
         for entry in _core.list_cc()
     ]
     print_rows(rows, as_json=as_json)
+
+
+def _print_parameters(name: str, *, as_json: bool) -> None:
+    """Print the description of a congestion control and its parameters."""
+    from skyhop import _core
+    from skyhop.errors import InputError
+
+    try:
+        own, description, parameters = _core.cc_parameters(name)
+    except InputError:
+        of_kernel = next((entry for entry in _core.list_cc() if entry.name == name), None)
+        if of_kernel is None:
+            raise
+        own, description, parameters = name, of_kernel.description, []
+    titles = ("parameter", "default", "unit", "from", "to", "meaning")
+    rows = [dict(zip(titles, row, strict=True)) for row in parameters]
+    if as_json:
+        whole = {"name": own, "description": description, "parameters": rows}
+        print(json.dumps(whole, indent=2, ensure_ascii=False))
+        return
+    print(f"{own}: {description}")
+    if not rows:
+        print("it has no parameters")
+        return
+    for row in rows:
+        if "|" in row["unit"]:
+            row |= {"unit": "", "from": "", "to": "", "meaning": f"{row['unit']}: {row['meaning']}"}
+    print_rows(rows, as_json=False)
+    print_note(f"a flow sets one below its congestion control: {own}.{rows[0]['parameter']} = …")
 
 
 @app.command()

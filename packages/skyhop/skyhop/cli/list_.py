@@ -8,7 +8,7 @@ import typer
 
 from skyhop.cli import completion
 from skyhop.cli.app_ import print_applications
-from skyhop.cli.cc import print_congestion_controls
+from skyhop.cli.cc import OneName, print_congestion_controls
 from skyhop.cli.options import Json, group
 from skyhop.cli.terminal import print_note, print_rows
 
@@ -18,6 +18,12 @@ if TYPE_CHECKING:
 app = group(
     "List the available choices, with their sources.\n\nExample: skyhop list constellations"
 )
+
+
+One = Annotated[
+    str | None,
+    typer.Argument(metavar="[NAME]", help="An entry of the list, to show its parameters."),
+]
 
 
 @app.command()
@@ -77,17 +83,22 @@ def sites(as_json: Json = False) -> None:
 
 
 @app.command()
-def cc(as_json: Json = False) -> None:
-    """List congestion controls of the kernel and of skyhop (same as skyhop cc list)."""
-    print_congestion_controls(as_json=as_json)
+def cc(name: OneName = None, as_json: Json = False) -> None:
+    """List congestion controls of the kernel and of skyhop, or the parameters of one.
+
+    The command is the same as skyhop cc list.
+
+    Example: skyhop list cc cubic
+    """
+    print_congestion_controls(name, as_json=as_json)
 
 
 @app.command()
-def qdiscs(as_json: Json = False) -> None:
-    """List the queue disciplines of links, with their parameters and defaults."""
+def qdiscs(name: One = None, as_json: Json = False) -> None:
+    """List the queue disciplines of links, with their parameters and defaults, or show one."""
     from skyhop import _core
 
-    _print_with_parameters(_core.list_qdiscs(), as_json=as_json)
+    _print_with_parameters(_core.list_qdiscs(), "qdiscs", name, as_json=as_json)
 
 
 @app.command()
@@ -99,11 +110,11 @@ def films(as_json: Json = False) -> None:
 
 
 @app.command()
-def controllers(as_json: Json = False) -> None:
-    """List the bitrate controllers of films, with their parameters and defaults."""
+def controllers(name: One = None, as_json: Json = False) -> None:
+    """List the bitrate controllers of films, with their parameters and defaults, or show one."""
     from skyhop import _core
 
-    _print_with_parameters(_core.list_controllers(), as_json=as_json)
+    _print_with_parameters(_core.list_controllers(), "controllers", name, as_json=as_json)
 
 
 @app.command()
@@ -167,7 +178,24 @@ def _print(entries: list[Entry], as_json: bool) -> None:
     print_rows(rows, as_json=as_json)
 
 
-def _print_with_parameters(entries: list[QdiscEntry], *, as_json: bool) -> None:
+def _print_with_parameters(
+    entries: list[QdiscEntry], command: str, name: str | None, *, as_json: bool
+) -> None:
+    """Print all entries, or the parameters of the entry `name`."""
+    from skyhop.errors import InputError
+
+    if name is not None:
+        entries = [entry for entry in entries if entry.name == name]
+        if not entries:
+            raise InputError(f'"{name}" is not in the list of skyhop list {command}')
+        if not as_json:
+            print(f"{name}: {entries[0].description} ({entries[0].source})")
+            parameters = [{"parameter": key, "default": of} for key, of in entries[0].parameters]
+            if parameters:
+                print_rows(parameters, as_json=False)
+            else:
+                print("it has no parameters")
+            return
     rows = [
         {
             "name": entry.name,

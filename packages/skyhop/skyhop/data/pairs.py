@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from itertools import combinations
 from pathlib import Path
@@ -102,11 +102,12 @@ def all_pairs(
             in memory.
         duration: time that the routes cover.
         progress: callback (steps done, all steps); a progress bar by default.
-        keys: keys of `[path]`: constellation, relay ("isl" by default, or "bent-pipe"), start,
-            step, compat, ….
+        keys: keys of `[path]`: relay ("isl" by default, or "bent-pipe"), constellation, satellites,
+            start, step, compat, minimum_elevation, geo_avoidance, stale_after; with "isl" also
+            isl_seam and isl_clearance, with "bent-pipe" also gateways.
 
     Raises:
-        InputError: a place, key or value is wrong.
+        InputError: a place, key or value is wrong, or a key has no effect on these routes.
         RunError: the file cannot be written.
     """
     if len(sites) < 2:  # noqa: PLR2004 - a pair
@@ -115,10 +116,48 @@ def all_pairs(
     scenario = load_scenario(
         {"path": path, "run": {"duration": duration}}, origin="all pairs' options"
     )
+    _check_keys(path["relay"], keys)
     target = os.fspath(file)
     with progress_or_bar(progress, "computing all pairs") as report:
         _core.write_all_pairs(scenario, position_of, list(sites), target, report)
     return read_all_pairs(file)
+
+
+_KEYS = frozenset(
+    {
+        "relay",
+        "constellation",
+        "satellites",
+        "start",
+        "step",
+        "compat",
+        "minimum_elevation",
+        "geo_avoidance",
+        "stale_after",
+    }
+)
+"""Keys of `[path]` on which all routes between pairs depend."""
+_RELAY_KEYS = {
+    "isl": frozenset({"isl_seam", "isl_clearance"}),
+    "bent-pipe": frozenset({"gateways"}),
+}
+"""Further keys by relay; other relays have no routes between arbitrary sites."""
+
+
+def _check_keys(relay: str, keys: Mapping[str, str]) -> None:
+    """Refuse a relay without such routes, and keys that have no effect on them."""
+    if relay not in _RELAY_KEYS:
+        raise InputError(
+            f'all_pairs(relay="{relay}"): expected "isl" or "bent-pipe"; for other relays compute '
+            "each pair with skyhop.path"
+        )
+    unused = sorted(keys.keys() - _KEYS - _RELAY_KEYS[relay])
+    if unused:
+        raise InputError(
+            f"all_pairs({', '.join(f'{key}=…' for key in unused)}): has no effect with relay "
+            f'"{relay}", as each pair has its shortest path at each step: leave it out, or compute '
+            "each pair with skyhop.path"
+        )
 
 
 def read_all_pairs(file: str | os.PathLike[str], *, force_size: bool = False) -> AllPairs:

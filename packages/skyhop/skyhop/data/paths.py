@@ -165,8 +165,53 @@ def path(
         trace = Path(_core.PathTrace.compute(loaded, position_of, report))
     if trace.header["source"] == COMPUTED:
         trace.account = _core.Constellation.of(loaded).account
-    trace.notes = [*loaded.path_notes(), *place_notes(json.loads(loaded.to_json()))]
+    trace.notes = [
+        *loaded.path_notes(),
+        *place_notes(json.loads(loaded.to_json())),
+        *_shells_note(trace),
+    ]
     return trace
+
+
+def _shells_note(trace: Path) -> list[str]:
+    """Return a note if there is no path at a time at which both ends have satellites in view.
+
+    Inter-satellite links join satellites of one shell alone, so that an end which sees only one
+    shell has no path to an end which sees only another.
+    """
+    header = trace.header
+    if header.get("relay") != "isl" or header.get("compat") != "none":
+        return []
+    if "geo_avoidance" in header["origin"]["path"]:
+        # An end may not use some of the satellites that it sees.
+        return []
+    apart_s = next((at_s for at_s in _times_without_path_s(trace) if _both_see(trace, at_s)), None)
+    if apart_s is None:
+        return []
+    return [
+        f"there is no path at {apart_s:g} s, although both ends have satellites in view: no "
+        "inter-satellite links join these satellites, as there are none between shells"
+    ]
+
+
+_MOST_GAPS = 20
+"""Number of gaps of a path that are examined for satellites in view."""
+
+
+def _times_without_path_s(trace: Path) -> list[float]:
+    import numpy as np
+
+    without = np.flatnonzero(trace.frames["nodes"].list.len().to_numpy() == 0)[:_MOST_GAPS]
+    return [float(time_ns) / 1e9 for time_ns in trace.frames["t_ns"].to_numpy()[without]]
+
+
+def _both_see(trace: Path, at_s: float) -> bool:
+    from skyhop.data.geometry import seen_from
+    from skyhop.data.positions import end_deg, satellites_at
+
+    satellites_m, minimum_deg = satellites_at(trace.header, at_s)
+    elevations = (seen_from(*end_deg(trace.header, end), satellites_m)[0] for end in ("from", "to"))
+    return all(bool((elevation >= minimum_deg).any()) for elevation in elevations)
 
 
 def import_path(

@@ -10,13 +10,14 @@ from __future__ import annotations
 import gzip
 import json
 import re
-import unicodedata
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from skyhop import _core
+from skyhop.data.folding import NAME_END, folded
 from skyhop.data.near_names import near_names
 from skyhop.errors import InputError
 
@@ -49,7 +50,7 @@ def find_place(text: str) -> Place:
     position = _POSITION.match(text)
     if position:
         return _at_position(text, position)
-    site = _sites().get(_folded(text))
+    site = _sites().get(folded(text))
     if site is not None:
         return site
     city = _largest_city(text)
@@ -111,7 +112,7 @@ def _sites() -> dict[str, Place]:
     for entry in _core.list_sites():
         for name, latitude_deg, longitude_deg, altitude_m in _core.sites(entry.name):
             place = Place(name, latitude_deg, longitude_deg, altitude_m)
-            sites.setdefault(_folded(name), place)
+            sites.setdefault(folded(name), place)
     return sites
 
 
@@ -126,7 +127,6 @@ class City(NamedTuple):
     latitude_deg: float
     longitude_deg: float
     population: int
-    alternate_names: list[str]
 
 
 _GAZETTEER = Path(__file__).with_name("cities.json.gz")
@@ -147,16 +147,10 @@ def _cities() -> list[City]:
 @cache
 def _largest_city(text: str) -> Place | None:
     name, _, region = (part.strip() for part in text.partition(","))
-    wanted = _folded(name)
+    wanted = folded(name)
     if not wanted:
         return None
-    # Most of the 400,000 names are in other scripts than Latin, and take longest to fold.
-    fold = _folded_latin if wanted.isascii() else _folded
-    found = [
-        city
-        for city in _cities()
-        if fold(city.name) == wanted or any(fold(other) == wanted for other in city.alternate_names)
-    ]
+    found = list(_cities_named(wanted))
     # Countries take priority: CA is Canada, and California only if Canada has no such city.
     for is_there in (_is_in_country, _is_in_state) if region else ():
         there = [city for city in found if is_there(city, region)]
@@ -165,14 +159,30 @@ def _largest_city(text: str) -> Place | None:
     return None if region or not found else _largest(found, wanted)
 
 
+def _cities_named(wanted: str) -> Iterator[City]:
+    """Yield the cities with a name, which may be an alternate one.
+
+    The file has a line per city with all its names, folded: a search in this text takes
+    milliseconds, and to fold 400,000 names would take a second.
+    """
+    names, cities = _gazetteer()["names"], _cities()
+    name = f"{NAME_END}{wanted}{NAME_END}"
+    place, line, counted = names.find(name), 0, 0
+    while place >= 0:
+        line += names.count("\n", counted, place)
+        counted = place
+        yield cities[line]
+        place = names.find(name, names.index("\n", place))
+
+
 def _largest(found: list[City], wanted: str) -> Place:
     """Return the most populous of the cities, with the others that the user may have meant.
 
     Cities for which `wanted` is only an alternate name are not among the others.
     """
     city, *rest = sorted(found, key=lambda each: each.population, reverse=True)
-    own = [other for other in rest if _folded(other.name) == wanted]
-    if _folded(city.name) == wanted:
+    own = [other for other in rest if folded(other.name) == wanted]
+    if folded(city.name) == wanted:
         own = [other for other in own if other.population >= _RIVAL_SHARE * city.population]
     written = dict.fromkeys(_written(other) for other in own)
     written.pop(_written(city), None)
@@ -194,11 +204,11 @@ def _written(city: City) -> str:
 
 
 def _is_in_country(city: City, region: str) -> bool:
-    return city.country in _countries().get(_folded(region), ())
+    return city.country in _countries().get(folded(region), ())
 
 
 def _is_in_state(city: City, region: str) -> bool:
-    return city.country == "US" and city.admin1 == _states().get(_folded(region))
+    return city.country == "US" and city.admin1 == _states().get(folded(region))
 
 
 @cache
@@ -207,7 +217,7 @@ def _countries() -> dict[str, set[str]]:
     named: dict[str, set[str]] = {}
     for code, country, iso3 in _gazetteer()["countries"]:
         for name in (code, country, iso3, *_COLLOQUIAL_NAMES.get(code, ())):
-            named.setdefault(_folded(name), set()).add(code)
+            named.setdefault(folded(name), set()).add(code)
     return named
 
 
@@ -222,26 +232,8 @@ _COLLOQUIAL_NAMES = {
 def _states() -> dict[str, str]:
     """Return the codes of the states of the US, by case-folded name and code."""
     return {
-        _folded(written): code for name, code in _gazetteer()["states"] for written in (name, code)
+        folded(written): code for name, code in _gazetteer()["states"] for written in (name, code)
     }
-
-
-def _folded(name: str) -> str:
-    """Return a name case-folded, without accents and repeated spaces, for comparison."""
-    if name.isascii():
-        return " ".join(name.casefold().split())
-    plain = unicodedata.normalize("NFKD", name.casefold())
-    return " ".join("".join(c for c in plain if not unicodedata.combining(c)).split())
-
-
-def _folded_latin(name: str) -> str:
-    """Return `_folded` of a name that may fold to ASCII; other names unchanged, to save time."""
-    if name.isascii():
-        folded = name.casefold()
-        return " ".join(folded.split()) if "  " in folded or folded[:1] == " " else folded.strip()
-    first = name[0]
-    is_other = "\u0370" <= first <= "\u1cff" or "\u2e80" <= first <= "\uf8ff"
-    return name if is_other else _folded(name)
 
 
 def _unknown(text: str) -> str:

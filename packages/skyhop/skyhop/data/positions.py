@@ -43,9 +43,14 @@ def _satellites(header: str) -> _core.Satellites:
     return _core.Satellites.of(header)
 
 
+def satellite_names(header: Mapping[str, Any]) -> Sequence[str]:
+    """Return the name of each satellite of a path's constellation; without one, its id."""
+    return _satellite_names(json.dumps(header, sort_keys=True))
+
+
 @lru_cache(maxsize=4)
 def _satellite_names(header: str) -> Sequence[str]:
-    return _satellites(header).names()
+    return [name or str(node) for node, name in enumerate(_satellites(header).names())]
 
 
 def end_deg(header: Mapping[str, Any], end: str) -> tuple[float, float]:
@@ -80,8 +85,8 @@ def name_and_position(
         end = "from" if node == -1 else "to"
         return str(header[end]["name"]), earth_fixed_m(*end_deg(header, end))
     if node < len(satellites_m):
-        name = _satellite_names(json.dumps(header, sort_keys=True))[node]
-        return name or f"satellite {node}", satellites_m[node]
+        name = satellite_names(header)[node]
+        return f"satellite {name}" if name == str(node) else name, satellites_m[node]
     for site in header.get("sites", ()):
         if site["node"] == node:
             place = (site["latitude_deg"], site["longitude_deg"], site["altitude_m"])

@@ -33,9 +33,9 @@ def draw_sky(view: SkyView, width: FigureWidth = "page") -> Sheet:
         _draw_track(ax, view)
         ax.scatter([azimuth[view.serving]], [height[view.serving]], s=pt(ax, 90), color=_CHOSEN,
                    edgecolors="white", linewidths=1.0, zorder=4, label="serving")  # fmt: skip
-    for satellite in view.named:
+    for satellite, name in view.named.items():
         at = (azimuth[satellite], height[satellite])
-        ax.annotate(str(satellite), at, xytext=(0, 6), textcoords="offset points", ha="center",
+        ax.annotate(name, at, xytext=(0, 6), textcoords="offset points", ha="center",
                     fontsize=pt(ax, 7.5), color="#333333", zorder=5)  # fmt: skip
     add_legend(ax)
     return figure

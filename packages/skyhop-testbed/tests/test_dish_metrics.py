@@ -1,0 +1,189 @@
+"""`skyhop dish serve`: metrics by the exporters' names, and the dashboard that uses them."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import urllib.request
+from typing import Any
+
+import pytest
+from conftest import ROOT, Skyhop, skyhop_command
+from prometheus_client import CollectorRegistry
+from prometheus_client.openmetrics.exposition import generate_latest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
+
+from dish_sources import BEGIN_NS, PATIENCE_S, recorded_history, recorded_status, served
+from skyhop.errors import RunError
+from skyhop_lab.dish.recorded import RecordedAnswers
+from skyhop_testbed.dish import device_pb2
+from skyhop_testbed.dish.client import Location
+from skyhop_testbed.dish.metrics import GAUGES, DishMetrics
+
+_EXPORTERS = """
+    up info uptime_seconds snr_above_noise_floor snr_persistently_low uplink_throughput_bps
+    downlink_throughput_bps pop_ping_drop_ratio pop_ping_latency_seconds gps_valid gps_satellites
+    tilt_angle_deg boresight_azimuth_deg boresight_elevation_deg currently_obstructed
+    fraction_obstruction_ratio power_input_watts location_latitude_deg location_longitude_deg
+    location_altitude_meters alert_unexpected_location alert_install_pending alert_is_heating
+    alert_is_power_save_idle alert_signal_lower_than_predicted seconds_to_first_nonempty_slot
+    eth_speed_mbps outage_info outage_duration_seconds history_outages_count
+    up scrape_duration_seconds info uptime_seconds state first_nonempty_slot_seconds
+    pop_ping_drop_ratio pop_ping_latency_seconds uplink_throughput_bytes downlink_throughput_bytes
+    bore_sight_azimuth_deg bore_sight_elevation_deg currently_obstructed fraction_obstruction_ratio
+    valid_seconds alert_motors_stuck alert_thermal_throttle alert_thermal_shutdown
+    alert_mast_not_near_vertical alert_unexpected_location alert_slow_eth_speeds
+"""
+"""Names of joshuasing/starlink_exporter, then those of danopstech/starlink_exporter."""
+
+
+class Answers:
+    """Terminal with a recorded status and history; a test may make a request fail."""
+
+    def __init__(self, *silent: str) -> None:
+        self.silent = silent
+        self.current = recorded_status()
+        self.current.outage.cause = device_pb2.DishOutage.OBSTRUCTED
+        self.current.outage.start_timestamp_ns = 1_399_258_788_500_715_800
+        self.current.outage.duration_ns = 1_500_000_000
+
+    def status(self) -> device_pb2.DishGetStatusResponse:
+        """Return the status with a present outage."""
+        return self._answer("status", self.current)
+
+    def history(self) -> device_pb2.DishGetHistoryResponse:
+        """Return the recorded history."""
+        return self._answer("history", recorded_history())
+
+    def location(self) -> Location:
+        """Return a constant position."""
+        return self._answer("location", Location(41.4, 2.15, 12.5))
+
+    def _answer(self, name: str, answer: Any) -> Any:
+        if name in self.silent:
+            raise RunError("no answer")
+        return answer
+
+
+def text_of(dish: Answers) -> str:
+    registry = CollectorRegistry()
+    registry.register(DishMetrics(dish))  # type: ignore[arg-type]
+    return generate_latest(registry).decode()
+
+
+def values_of(text: str) -> dict[str, float]:
+    families = text_string_to_metric_families(text)
+    return {sample.name: sample.value for family in families for sample in family.samples}
+
+
+def test_the_names_are_those_of_the_exporters_in_use() -> None:
+    found = {*values_of(text_of(Answers()))}
+    assert {f"starlink_dish_{name}" for name in _EXPORTERS.split()} <= found
+    assert {"starlink_exporter_scrapes_total", "starlink_exporter_scrape_duration_seconds"} <= found
+
+
+def test_the_values_are_in_the_units_of_the_names() -> None:
+    found = values_of(text_of(Answers()))
+    assert found["starlink_dish_pop_ping_latency_seconds"] == pytest.approx(0.026808062)
+    assert found["starlink_dish_downlink_throughput_bps"] == pytest.approx(74222.41)
+    assert found["starlink_dish_downlink_throughput_bytes"] == pytest.approx(74222.41)
+    assert found["starlink_dish_power_input_watts"] == 52.5
+    assert found["starlink_dish_outage_duration_seconds"] == 1.5
+    assert found["starlink_dish_outage_start_timestamp_seconds"] == pytest.approx(
+        1715223570.5, 1e-9
+    )
+    assert (found["starlink_dish_alert_roaming"], found["starlink_dish_alert_is_heating"]) == (1, 0)
+    assert found["starlink_dish_location_latitude_deg"] == 41.4
+
+
+def test_a_value_that_is_not_known_has_no_metric() -> None:
+    answers = Answers()
+    answers.current.ClearField("gps_stats")
+    answers.current.pop_ping_drop_rate = 1.0
+    found = values_of(text_of(answers))
+    assert "starlink_dish_gps_satellites" not in found
+    assert "starlink_dish_pop_ping_latency_seconds" not in found, "no ping was answered"
+
+
+def test_a_silent_terminal_is_not_up() -> None:
+    found = values_of(text_of(Answers("status")))
+    assert found["starlink_dish_up"] == 0
+    assert not {name for name in found if "throughput" in name}
+
+
+def test_a_terminal_that_refuses_other_requests_is_up() -> None:
+    found = values_of(text_of(Answers("history", "location")))
+    assert found["starlink_dish_up"] == 1
+    assert "starlink_dish_uptime_seconds" in found
+
+
+def test_the_dashboard_names_only_metrics_that_exist() -> None:
+    board = json.loads((ROOT / "examples" / "dish" / "grafana.json").read_text("utf-8"))
+    queries = [target["expr"] for panel in board["panels"] for target in panel["targets"]]
+    found = {*values_of(text_of(Answers()))}
+    used = {name for query in queries for name in re.findall(r"starlink_\w+(?!\w|\.)", query)}
+    assert len(used) > 10
+    assert used <= found
+    (pattern,) = re.findall(r'__name__=~"([^"]+)"', " ".join(queries))
+    assert sum(re.fullmatch(pattern, name) is not None for name in found) > 20
+    ids = [panel["id"] for panel in board["panels"]]
+    assert len({*ids}) == len(ids)
+
+
+def test_the_page_names_only_metrics_that_exist() -> None:
+    page = (ROOT / "docs" / "how-to" / "dish.md").read_text("utf-8")
+    used = {*re.findall(r"\bstarlink_(?:dish|exporter)_\w+", page)}
+    assert len(used) > 10
+    assert used <= {*values_of(text_of(Answers()))}
+
+
+def test_every_gauge_has_a_name_of_its_own() -> None:
+    names = [gauge.name for gauge in GAUGES]
+    assert len({*names}) == len(names)
+
+
+@pytest.mark.integration
+def test_prometheus_reads_the_metrics_of_an_emulated_terminal() -> None:
+    with served(RecordedAnswers(BEGIN_NS, recorded_status())) as address:
+        command = [*skyhop_command(), "dish", "serve", "--address", address]
+        server = subprocess.Popen(
+            [*command, "--listen", "127.0.0.1:0"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert server.stdout is not None
+        try:
+            line = server.stdout.readline()
+            url = line.split()[-1]
+            wanted = {"Accept": "application/openmetrics-text; version=1.0.0"}
+            request = urllib.request.Request(url, headers=wanted)
+            with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
+                kind, text = answer.headers["Content-Type"], answer.read().decode()
+            server.send_signal(signal.SIGINT)
+            _, errors = server.communicate(timeout=PATIENCE_S)
+        finally:
+            server.kill()
+            server.wait()
+    assert url.startswith("http://127.0.0.1:")
+    assert kind.startswith("application/openmetrics-text")
+    assert values_of(text)["starlink_dish_up"] == 1
+    assert (server.returncode, errors) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("listen", "status", "said"),
+    [
+        ("nowhere", 2, 'expected HOST:PORT, such as "127.0.0.1:7400"'),
+        ("127.0.0.1:70000", 2, "expected HOST:PORT"),
+        pytest.param("192.0.2.1:9817", 1, "cannot listen there", marks=pytest.mark.integration),
+    ],
+)
+def test_a_wrong_address_is_told_in_a_line(
+    skyhop: Skyhop, listen: str, status: int, said: str
+) -> None:
+    done = skyhop("dish", "serve", "--listen", listen)
+    assert (done.returncode, done.stderr.count("\n")) == (status, 1), done.stderr
+    assert said in done.stderr

@@ -1,0 +1,16 @@
+"""Names in a form for comparison; the build writes the names of cities in this form."""
+
+from __future__ import annotations
+
+import unicodedata
+
+NAME_END = "\x1f"
+"""Character before and after each name of a city in the file of cities."""
+
+
+def folded(name: str) -> str:
+    """Return a name case-folded, without accents and repeated spaces, for comparison."""
+    if name.isascii():
+        return " ".join(name.casefold().split())
+    plain = unicodedata.normalize("NFKD", name.casefold())
+    return " ".join("".join(c for c in plain if not unicodedata.combining(c)).split())

@@ -27,8 +27,9 @@ from skyhop.analysis.binning import binned, binned_sum, ecdf, round_step
 from skyhop.analysis.comparison import shared_events
 from skyhop.analysis.flow_groups import by_duration
 from skyhop.analysis.flows import flow_styles
+from skyhop.analysis.link_rate import link_rate_steps
 from skyhop.analysis.run_tables import run_tables
-from skyhop.analysis.run_timeline import link_rate_steps, run_timeline
+from skyhop.analysis.run_timeline import run_timeline
 from skyhop.analysis.summary import rows_of
 from skyhop.analysis.tables import three_digits
 from skyhop.data import paths

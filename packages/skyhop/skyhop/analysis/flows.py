@@ -89,9 +89,10 @@ def _styles_of_many(
 def _labels(keys: Sequence[tuple[FlowKey, str, RunRecord]]) -> dict[FlowKey, str]:
     per_cc = Counter(cc for _, cc, _ in keys)
     per_run = Counter((key[0], cc) for key, cc, _ in keys)
+    # If one label needs the name of its run, all have it: readers look for the missing one.
+    in_several_runs = any(per_cc[cc] > per_run[key[0], cc] for key, cc, _ in keys)
     labels: dict[FlowKey, str] = {}
     for key, cc, run in keys:
         label = f"{cc} #{key[1]}" if per_run[key[0], cc] > 1 else cc
-        spread = per_cc[cc] > per_run[key[0], cc]
-        labels[key] = f"{label} ({run.name})" if spread else label
+        labels[key] = f"{label} ({run.name})" if in_several_runs else label
     return labels

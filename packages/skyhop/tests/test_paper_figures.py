@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, get_args
 
@@ -331,7 +331,8 @@ def test_panels_name_the_runs_behind_them(charts: dict[str, Any]) -> None:
         "Ellipses": "each point: one run; 4 in all; ellipses: one standard deviation "
         "around the mean",
         "Heat": "each cell: 2 runs (2 seeds, 3 s each)",
-        "Series": "each line: one run, with seed 1, all samples",
+        "Series": "each line: one run, with seed 1, all samples; goodput above the link's rate: "
+        "what waited behind a lost packet is read at once",
         "Link": "each line: one run, with seed 1, as means over 500 ms",
         "Boxes of bins": "each box: all samples (means over 500 ms) of 2 runs (2 seeds)",
         "Shares of bins": "each curve: all samples (means over 500 ms) of 4 runs (2 seeds)",
@@ -383,18 +384,18 @@ def test_bursts_are_explained_in_comparisons_and_over_measured_paths(tmp_path: P
 
 
 def test_bursts_are_explained_in_panels_of_studies(studied: ChartSource) -> None:
-    def with_burst(name: str) -> RunRecord:
+    def with_goodput(name: str, mbps: float) -> RunRecord:
         run = studied.record(name)
         return replace(run, flows={
-            flow: replace(series, goodput_mbps=np.full_like(series.goodput_mbps, 293.0))
+            flow: replace(series, goodput_mbps=np.full_like(series.goodput_mbps, mbps))
             for flow, series in run.flows.items()
         })  # fmt: skip
 
     panels = {panel.title: panel for panel in studied.study.file.panel}
-    source = replace(studied, record=with_burst)
+    sources = [replace(studied, record=partial(with_goodput, mbps=mbps)) for mbps in (293.0, 9.0)]
     note = "; goodput above the link's rate: what waited behind a lost packet is read at once"
     for title in ("Series", "Boxes"):
-        charts = [chart_of(panels[title], of) for of in (source, studied)]
+        charts = [chart_of(panels[title], source) for source in sources]
         assert [note in chart.pooled for chart in charts if chart is not None] == [True, False]
 
 

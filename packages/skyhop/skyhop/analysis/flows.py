@@ -46,7 +46,7 @@ def flow_styles(runs: Sequence[RunRecord]) -> dict[FlowKey, FlowStyle]:
         for index, run in enumerate(runs)
         for flow in run.flow_summaries()
     ]
-    labels = _labels(keys)
+    labels = _labels_by_conditions(runs) or _labels(keys)
     styles: dict[FlowKey, FlowStyle] = {}
     for indices in by_duration(runs):
         own = [key for key in keys if key[0][0] in indices]
@@ -84,6 +84,14 @@ def _styles_of_many(
                 style.colour, style.dash, style.marker, 0.7, 0.6, labels[key], group.name
             )
     return styles
+
+
+def _labels_by_conditions(runs: Sequence[RunRecord]) -> dict[FlowKey, str]:
+    """Return labels such as "cubic (fq_codel)", if no two flows have the same conditions."""
+    groups = flow_groups(runs)
+    if any(len(group.flows) > 1 for group in groups):
+        return {}
+    return {flow: group.name for group in groups for flow in group.flows}
 
 
 def _labels(keys: Sequence[tuple[FlowKey, str, RunRecord]]) -> dict[FlowKey, str]:

@@ -224,9 +224,10 @@ def _paths(runs: Sequence[RunRecord]) -> Iterator[PageFigure]:
 
 
 def _is_constant(path: PathRecord) -> bool:
-    """Return whether a path never changes, so that a figure of it shows nothing."""
+    """Return whether a fixed path never changes, so that a figure of it shows nothing."""
     series = (path.delay_ms, path.delay_back_ms, path.rate_mbps)
-    return not path.events.kinds and all(len(np.unique(values)) <= 1 for values in series)
+    is_constant = all(len(np.unique(values)) <= 1 for values in series)
+    return path.header.get("source") == "fixed" and is_constant and not path.events.kinds
 
 
 def _runs(runs: Sequence[RunRecord], styles: Mapping[FlowKey, FlowStyle]) -> Iterator[PageFigure]:

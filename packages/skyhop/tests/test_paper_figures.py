@@ -3,29 +3,36 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
 import pytest
 from conftest import Skyhop
+from matplotlib import get_data_path
 from matplotlib.axis import Tick
+from matplotlib.font_manager import FontProperties
 from matplotlib.text import Text
+from matplotlib.textpath import TextPath
 from test_study_report import LATE, PANELS, SUM
 
 from skyhop.analysis.charts import Chart, MetricChart
+from skyhop.analysis.comparison import compare
 from skyhop.analysis.run_timeline import run_timeline
-from skyhop.analysis.tables import Column, Table
+from skyhop.analysis.tables import Column, Table, plus_minus
 from skyhop.cli.figures import figure_files
 from skyhop.data.figure_files import FIGURE_KINDS, FIGURE_WIDTHS, FigureWidth
 from skyhop.data.reading import read_runs, run_record
+from skyhop.data.records import RunRecord
 from skyhop.data.runs import Run
 from skyhop.errors import InputError
 from skyhop.figures import comparison_figure, path_figure, run_figure
 from skyhop.figures.charts import _draw, draw_chart
-from skyhop.figures.style import Sheet
+from skyhop.figures.comparison import COMPARISON_PANELS
+from skyhop.figures.style import Sheet, shape_figure
 from skyhop.report import FigureFiles, write_figure, write_report
 from skyhop.report.latex import latex_table
 from skyhop.study import load_study, run_study
@@ -207,12 +214,14 @@ def test_a_study_writes_its_tables_as_latex(skyhop: Skyhop, tmp_path: Path) -> N
     assert names == {"1-50-more.csv", "1-50-more.tex", "2-bars.csv", "2-bars.pdf"}
     lines = (tmp_path / "paper" / "1-50-more.tex").read_text("utf-8").splitlines()
     assert lines[0] == "% 50 % & more"
-    assert r"\begin{tabular}{llrrrr}" in lines
+    assert r"\begin{tabular}{@{}llrrrr@{}}" in lines
     assert r" &  & \multicolumn{3}{c}{goodput (Mbit/s)} &  \\" in lines
-    head = lines.index(r"cc & loss & ours & published & ours / published & mean srtt \\")
+    head = lines.index(r"cc & loss & ours & published & ratio & mean srtt \\")
     assert lines[head + 1] == r" &  &  &  &  & (ms) \\"
-    (row,) = [line for line in lines if line.startswith(r"bbr & 1 \% & ")]
-    assert row.split(" & ")[3] == "9.50"
+    # The cell with the congestion control is empty below its first row.
+    firsts = [line.split(" & ")[0] for line in lines[head + 3 : -2]]
+    assert firsts == ["cubic", "", r"\addlinespace", "bbr", ""]
+    assert lines[-3].split(" & ")[3] == "9.50"
     page = (tmp_path / "out" / "report.html").read_text("utf-8")
     assert 'href="../paper/1-50-more.tex"' in page
 
@@ -225,7 +234,7 @@ def test_latex_prints_what_the_page_shows() -> None:
     lines = text.splitlines()
     assert lines[0] == "% two lines"
     assert lines[2:5] == [
-        r"\begin{tabular}{lr}", r"\toprule",
+        r"\begin{tabular}{@{}lr@{}}", r"\toprule",
         r"50 \% of \$x\_1\$ \& \textbackslash{}more & "
         r"\textasciitilde{}\textasciicircum{}\{\}\# \\",
     ]  # fmt: skip
@@ -233,6 +242,79 @@ def test_latex_prints_what_the_page_shows() -> None:
     # LaTeX takes a bracket after the end of a row (\\) for its argument.
     assert lines[7] == r"{}[1] \textless{}a-b\textgreater{} \textbar{} $\rightarrow$ & $-$1.5 \\"
     assert lines[8] == r"-- & 1,234 \\"
+
+
+def wide_table(columns: int) -> Table:
+    titles = ["goodput", "slowest seconds after an end handover (5th percentile, 15 s)", "RTT p95"]
+    return Table(
+        [("", 2 + columns)],
+        [*(Column(name, name, "", str, numeric=False) for name in ("pair of cities", "cc")),
+         *(Column(str(n), titles[n % 3], "Mbit/s", str) for n in range(columns))],
+        [[pair, cc, *["138.2 \N{PLUS-MINUS SIGN} 0.3"] * columns]
+         for pair in ("New York to London", "London to Singapore") for cc in ("cubic", "bbr3")],
+    )  # fmt: skip
+
+
+def widths_in(latex: str) -> Iterator[float]:
+    """Yield the width of each `tabular` in inches, in Computer Modern, without its outer space."""
+    size = re.search(r"\\(small|footnotesize|scriptsize)", latex)
+    points = {"small": 9, "footnotesize": 8, "scriptsize": 7}[size[1]] if size else 10
+    space = re.search(r"tabcolsep}\{(.*?)pt", latex)
+    font = FontProperties(fname=f"{get_data_path()}/fonts/ttf/cmr10.ttf")
+    for body in latex.split(r"\begin{tabular}")[1:]:
+        widths: dict[int, float] = {}
+        set_pt = re.findall(r"p\{([\d.]+)pt\}", body)
+        for line in body.splitlines():
+            if "multicolumn" in line or not line.endswith(r"\\"):
+                continue
+            for place, cell in enumerate(line.removesuffix(r" \\").split(" & ")):
+                for text in re.sub(r"\\makecell\[..\]\{(.*)\}", r"\1", cell).split(r" \\ "):
+                    plain = text.replace(r"$\pm$", "+").strip() or "-"
+                    width = TextPath((0, 0), plain, size=points, prop=font).get_extents().width
+                    widths[place] = max(widths.get(place, 0.0), width)
+        widest = map(float, set_pt) if set_pt else widths.values()
+        gaps = max(widths) * 2 * float(space[1] if space else 6)
+        yield (sum(widest) + gaps) / 72.27
+
+
+@pytest.mark.parametrize(("width", "room_in"), [("one-column", 3.5), ("two-column", 7.16)])
+@pytest.mark.parametrize("columns", [1, 2, 4, 9])
+def test_latex_tables_are_as_wide_as_their_column(
+    columns: int, width: FigureWidth, room_in: float
+) -> None:
+    table = wide_table(columns)
+    latex = latex_table(table, "", width)
+    found = list(widths_in(latex))
+    assert max(found) <= room_in
+    # Every number is there, also if the columns are in several parts.
+    assert latex.count("138.2") == 4 * columns
+    assert r"\makecell[br]{slowest" in latex or columns < 4
+    # The rows of a pair are a group.
+    assert latex.count("New York to London") == len(found)
+
+
+def test_sentences_wrap_in_latex() -> None:
+    titles = ("claim", "verdict", "what came out")
+    columns = [Column(name, name, "", str, numeric=False) for name in titles]
+    sentence = "BBR fills more than 90 percent of the link between any two cities of the list"
+    table = Table([("", 3)], columns, [[sentence, "holds", f"{sentence}: 127 against 95.8"]])
+    for width, room_in in (("one-column", 3.5), ("page", 7.16)):
+        latex = latex_table(table, "", width)  # type: ignore[arg-type]
+        assert latex.count("raggedright") >= 2
+        (found_in,) = widths_in(latex)
+        assert found_in <= room_in
+
+
+def test_values_have_the_decimals_of_their_uncertainty() -> None:
+    found = {
+        (value, reach): plus_minus(value, reach)
+        for value, reach in [(138.21, 0.312), (5, 3), (0.361, 0.5), (1384, 250), (0.0123, 0.0011),
+                             (138, 0), (1.0123, 0.096), (-3.21, 0.04)]
+    }  # fmt: skip
+    assert list(found.values()) == [
+        "138.2 ± 0.3", "5 ± 3", "0.4 ± 0.5", "1,384 ± 250", "0.0123 ± 0.0011", "138 ± 0",
+        "1.01 ± 0.10", "-3.21 ± 0.04",
+    ]  # fmt: skip
 
 
 def test_panels_name_the_runs_behind_them(charts: dict[str, Any]) -> None:
@@ -249,7 +331,8 @@ def test_panels_name_the_runs_behind_them(charts: dict[str, Any]) -> None:
         "Ellipses": "each point: one run; 4 in all; ellipses: one standard deviation "
         "around the mean",
         "Heat": "each cell: 2 runs (2 seeds, 3 s each)",
-        "Series": "each line: one run, with seed 1, all samples",
+        "Series": "each line: one run, with seed 1, all samples; goodput above the link's rate: "
+        "what waited behind a lost packet is read at once",
         "Link": "each line: one run, with seed 1, as means over 500 ms",
         "Boxes of bins": "each box: all samples (means over 500 ms) of 2 runs (2 seeds)",
         "Shares of bins": "each curve: all samples (means over 500 ms) of 4 runs (2 seeds)",
@@ -282,6 +365,79 @@ def test_a_burst_after_a_hole_is_explained(tmp_path: Path) -> None:
     # With a higher rate after a change, the goodput stays below it.
     run.scenario["change"] = [{"at": "4 s", "rate": "500 Mbit/s"}]
     assert run_timeline(replace(run, flows={0: series})).panels[0].note == ""
+
+
+def test_bursts_are_explained_in_comparisons_and_over_measured_paths(tmp_path: Path) -> None:
+    run = read_runs([SyntheticRun(duration_s=12.0).write(tmp_path / "run")])[0]
+    goodput_mbps = np.full_like(run.flows[0].goodput_mbps, 90.0)
+    goodput_mbps[50] = 400.0
+    burst = replace(run, flows={0: replace(run.flows[0], goodput_mbps=goodput_mbps)})
+    note = "goodput above the link's rate: what waited behind a lost packet is read at once"
+    assert (compare([run]).bursts, compare([burst, run]).bursts) == ("", note)
+    # A measured path has a rate of its own, which changes.
+    del burst.scenario["link"]["rate"]
+    assert burst.path is not None
+    for rate_mbps, expected in ((100.0, note), (500.0, "")):
+        rates = np.full(len(burst.path.t_s), rate_mbps)
+        path = replace(burst.path, rate_mbps=rates)
+        assert compare([replace(burst, path=path)]).bursts == expected
+
+
+def test_bursts_are_explained_in_panels_of_studies(studied: ChartSource) -> None:
+    def with_goodput(name: str, mbps: float) -> RunRecord:
+        run = studied.record(name)
+        return replace(run, flows={
+            flow: replace(series, goodput_mbps=np.full_like(series.goodput_mbps, mbps))
+            for flow, series in run.flows.items()
+        })  # fmt: skip
+
+    panels = {panel.title: panel for panel in studied.study.file.panel}
+    sources = [replace(studied, record=partial(with_goodput, mbps=mbps)) for mbps in (293.0, 9.0)]
+    note = "; goodput above the link's rate: what waited behind a lost packet is read at once"
+    for title in ("Series", "Boxes"):
+        charts = [chart_of(panels[title], source) for source in sources]
+        assert [note in chart.pooled for chart in charts if chart is not None] == [True, False]
+
+
+@pytest.mark.parametrize("panel", ["goodput", "srtt", "cwnd"])
+def test_one_panel_of_a_run_is_a_figure(runs: Path, panel: str) -> None:
+    record = read_runs([runs / "mine"])[0]
+    figure = run_figure(record, width="one-column", panel=panel)
+    labels = [axes.get_ylabel().split("\n")[0] for axes in figure.axes]
+    assert [label for label in labels if label] == [panel]
+    with pytest.raises(InputError, match='no panel "srttt": choose one of goodput, srtt'):
+        run_figure(record, panel="srttt")
+
+
+def test_one_panel_of_a_comparison_is_a_figure(runs: Path) -> None:
+    records = read_runs([runs / "both", runs / "mine"])
+    for panel in COMPARISON_PANELS:
+        figure = comparison_figure(records, width="one-column", panel=panel)
+        assert len([ax for ax in figure.axes if ax.get_xlabel()]) == 1
+        check_fits(figure, "one-column")
+    with pytest.raises(InputError, match="choose one of goodput, mean goodput, goodput CDF"):
+        comparison_figure(records, panel="rtt")
+
+
+@pytest.mark.usefixtures("pictures")
+def test_figures_have_the_given_height_and_no_footer(
+    skyhop: Skyhop, runs: Path, tmp_path: Path
+) -> None:
+    both = [str(runs / "both"), str(runs / "mine")]
+    done = skyhop("report", *both, "-o", "c.svg", "--panel", "srtt CDF", "--width", "one-column",
+                  "--height", "2.5", "--no-footer")  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    found = re.search(r'width="([\d.]+)pt" height="([\d.]+)pt"', (tmp_path / "c.svg").read_text())
+    assert found is not None
+    assert (float(found[1]) / 72, float(found[2]) / 72) == pytest.approx((3.5, 2.5), abs=0.01)
+    plain = shape_figure(comparison_figure(read_runs([runs / "both"])), None, footer=False)
+    assert not any(text.get_text().startswith("shares: ") for text in plain.findobj(Text))
+    done = skyhop("report", *both, "-o", "c.svg", "--height", "0.6")
+    assert done.returncode == 2
+    assert "a height of 0.6 in is too small for the figure's" in done.stderr
+    done = skyhop("report", *both, "-o", "r.html", "--panel", "srtt")
+    assert done.returncode == 2
+    assert "--panel is for a single figure" in done.stderr
 
 
 def draw(timeline: Any, width: FigureWidth) -> Sheet:

@@ -24,13 +24,16 @@ from matplotlib.figure import Figure
 from blank_figures import leave_blank
 from skyhop import _core
 from skyhop.analysis.binning import binned, binned_sum, ecdf, round_step
-from skyhop.analysis.comparison import shared_events
-from skyhop.analysis.flow_groups import by_duration
+from skyhop.analysis.comparison import compare, shared_events
+from skyhop.analysis.flow_groups import by_duration, flow_groups
 from skyhop.analysis.flows import flow_styles
+from skyhop.analysis.link_rate import link_rate_steps
+from skyhop.analysis.path_timeline import path_timeline
+from skyhop.analysis.run_page import runs_page
 from skyhop.analysis.run_tables import run_tables
-from skyhop.analysis.run_timeline import link_rate_steps, run_timeline
+from skyhop.analysis.run_timeline import run_timeline
 from skyhop.analysis.summary import rows_of
-from skyhop.analysis.tables import three_digits
+from skyhop.analysis.tables import short_number, three_digits
 from skyhop.data import paths
 from skyhop.data.arrays import FloatArray
 from skyhop.data.reading import path_record, read_runs, run_record
@@ -771,3 +774,62 @@ def test_names_like_a_formula_are_plain_text(tmp_path: Path) -> None:
     SyntheticRun(("bbr",), duration_s=12.0).write(tmp_path / "c$d")
     page = Page(write_report([tmp_path / name, tmp_path / "c$d"], tmp_path / "report.html"))
     assert name in page.text
+
+
+def test_a_fixed_path_has_no_figure_and_no_invented_names(tmp_path: Path) -> None:
+    directory = SyntheticRun(duration_s=12.0).write(tmp_path / "run")
+    (record,) = read_runs([directory])
+    assert record.path is not None
+    header = {"source": "fixed", "from": {"name": "from"}, "to": {"name": "to"},
+              "start": "2019-12-01T00:00:00Z"}  # fmt: skip
+    count = len(record.path.t_s)
+    events = record.path.events
+    still = replace(events, t_s=events.t_s[:0], kinds=())
+    fixed = replace(record.path, header=header, delay_ms=np.full(count, 20.0), events=still,
+                    delay_back_ms=np.full(count, 20.0), hops=np.ones(count))  # fmt: skip
+    page = runs_page([replace(record, path=fixed)])
+    assert [figure.name for figure in page.figures] == ["run-1-run"]
+    assert "start" not in dict(page.facts)
+    # A fixed path that changes has a figure, without its one hop.
+    jumping = path_timeline(replace(fixed, delay_ms=np.linspace(10, 20, count)))
+    assert (jumping.title, [panel.what for panel in jumping.panels]) == (
+        "Fixed path", ["one-way delay"],
+    )  # fmt: skip
+
+
+def test_labels_name_their_runs_if_one_has_to(tmp_path: Path) -> None:
+    runs = read_runs([
+        SyntheticRun((cc,), 12.0).write(tmp_path / name)
+        for cc, name in (("reno", "orbit-reno"), ("bbr", "orbit-bbr"), ("bbr", "live-bbr"))
+    ])  # fmt: skip
+    labels = [style.label for style in flow_styles(runs).values()]
+    assert labels == ["reno (orbit-reno)", "bbr (orbit-bbr)", "bbr (live-bbr)"]
+
+
+def test_long_durations_are_written_without_an_exponent() -> None:
+    texts = [short_number(value) for value in (5730.0, 12.5, 0.1, 5731.0, 123456.7, 20.0)]
+    assert texts == ["5,730", "12.5", "0.1", "5,731", "123,000", "20"]
+
+
+@pytest.mark.parametrize("key", ["link.queue", "link.back.rate", "link.back.queue", "link.qdisc"])
+def test_flows_over_different_links_are_never_one_bar(tmp_path: Path, key: str) -> None:
+    last = key.rpartition(".")[2]
+    settings: dict[str, tuple[Any, Any]] = {
+        "queue": ("1 BDP", "2 BDP"),
+        "rate": ("5 Mbit/s", "9 Mbit/s"),
+        "qdisc": ({"kind": "fq_codel"}, {"kind": "fq_codel", "target": "9 ms"}),
+    }
+    runs = []
+    for name, value in zip(("a", "b"), settings[last], strict=True):
+        (run,) = read_runs([SyntheticRun(("cubic",), 12.0).write(tmp_path / name)])
+        link = run.scenario["link"]
+        part = link.setdefault("back", {}) if "back" in key else link
+        part[last] = value
+        runs.append(run)
+    shown = compare(runs)
+    assert len({group.name for group in shown.groups}) == 2
+    assert [len(group.goodputs_mbps) for group in shown.groups] == [1, 1]
+    groups = flow_groups(runs)
+    assert len({group.name for group in groups}) == 2
+    facts = dict(runs_page(runs).facts)
+    assert " / " in facts["link back" if "back" in key else "link"]

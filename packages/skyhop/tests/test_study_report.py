@@ -12,6 +12,7 @@ import polars as pl
 import pytest
 from conftest import Skyhop
 from matplotlib.patches import Ellipse
+from pydantic import TypeAdapter
 
 from blank_figures import leave_blank
 from skyhop.analysis.charts import ScatterChart
@@ -22,7 +23,7 @@ from skyhop.study.axes import numeric_axes
 from skyhop.study.charts import ChartSource, chart_of
 from skyhop.study.metric_kinds import TimeToBytesMetric
 from skyhop.study.metrics import MetricSet
-from skyhop.study.panel_kinds import ComparisonPanel, ScatterPanel, TablePanel
+from skyhop.study.panel_kinds import ComparisonPanel, Panel, ScatterPanel, TablePanel
 from skyhop.study.plan import Study
 from skyhop.study.results import dataset
 from skyhop.study.tables import comparison_table, table_of
@@ -94,7 +95,7 @@ def test_the_page_is_complete_and_loads_no_other_file(reported: Path) -> None:
         "Which of them fills a lossy link?", "BBR &lt;fast&gt;", "✓ holds", "✗ does not hold",
         "? cannot be told", "It does not.", "1 of 4 hold", "Sage &amp; all",
         "? cannot be told: no weights: 100 % unknown", "N &amp; M", "8 of 8", "published",
-        "/s.toml -o /", "results.parquet", "[scenario.path]",
+        "run s.toml -o out", "results.parquet", "[scenario.path]",
     ):  # fmt: skip
         assert text in page, text
     for panel in PANELS:
@@ -184,7 +185,7 @@ def test_transfer_panels_show_times_to_bytes(reported: Path) -> None:
 
 def test_verdicts_have_a_table_for_papers(reported: Path) -> None:
     text = (reported / "report-figures" / "claims.tex").read_text("utf-8")
-    assert r"\begin{tabular}{lll}" in text
+    assert r"\begin{tabular}{@{}lll@{}}" in text
     rows = [line for line in text.splitlines() if line.endswith(r"\\")]
     assert rows[0] == r"claim & verdict & what came out \\"
     assert rows[1].startswith(r"BBR \textless{}fast\textgreater{} & holds & ")
@@ -264,7 +265,7 @@ def test_a_comparison_can_have_both_tests_and_published_deviations() -> None:
     assert bbr["d_published"] == pytest.approx(8.3 / ((17.0**2 + 12.2**2) / 2) ** 0.5)
     assert (bbr["effect"], bbr["effect_published"]) == ("very large", "large")
     titles = [column.title for column in made.table.columns]
-    assert titles[5:] == [
+    assert titles[4:] == [
         "Welch's t", "degrees", "p", "Student's t", "degrees", "p",
         "Cohen's d", "effect", "d by published sd", "effect",
     ]  # fmt: skip
@@ -278,7 +279,11 @@ def test_a_comparison_can_have_both_tests_and_published_deviations() -> None:
     assert (cubic["goodput_published"], cubic["goodput_published_sd"]) == (123.3, 17.0)
     assert cubic["goodput_sd"] == pytest.approx(pl.Series(own["cubic"]).std())
     titles = [column.title for column in shown.table.columns]
-    assert titles == ["cc", "ours", "sd", "published", "published sd", "ours / published"]
+    assert titles == ["cc", "ours", "published", "ratio"]
+    assert shown.table.rows[0][1:3] == ["13 ± 4", "123 ± 17"]
+    assert shown.table.note == "±: standard deviation over runs"
+    none = table_of(table.model_copy(update={"spread": "none"}), study, results)
+    assert none.table.rows[0] == ["cubic", "13.2", "123 ± 17", "0.107"]
 
 
 def test_points_of_runs_have_an_ellipse() -> None:
@@ -321,6 +326,18 @@ def test_a_table_without_repeats_has_no_interval() -> None:
     assert [column.title for column in made.table.columns] == ["cc", "goodput"]
 
 
+def test_a_mean_and_its_interval_are_one_cell() -> None:
+    study, results = made_up({"cubic": [10, 10.4, 10.8], "bbr": [20]})
+    panel = TablePanel(kind="table", title="", metrics=["goodput"], by=["cc"])
+    made = table_of(panel, study, results)
+    assert made.table.rows == [["cubic", "10.4 ± 0.4"], ["bbr", "20.0"]]
+    assert [column.title for column in made.table.columns] == ["cc", "goodput"]
+    assert made.table.note == "±: to the farther end of the mean's 95 % interval"
+    assert made.data.columns == [
+        "cc", "goodput", "goodput_low", "goodput_high", "goodput_published", "goodput_ratio",
+    ]  # fmt: skip
+
+
 @pytest.mark.usefixtures("pictures")
 def test_failures_are_on_the_page(skyhop: Skyhop, tmp_path: Path) -> None:
     axis = {"name": "cc", "key": "flow.0.cc", "values": ["cubic", "psychic"]}
@@ -356,3 +373,31 @@ def test_an_earlier_reports_figures_are_removed(skyhop: Skyhop, tmp_path: Path) 
     assert skyhop("study", "run", "study.toml", "-o", "out").returncode == 0
     names = {file.name for file in (tmp_path / "out" / "report-figures").iterdir()}
     assert names == {"1-bars.png", "1-bars.svg", "1-bars.pdf", "1-bars.csv"}
+
+
+@pytest.mark.parametrize("kind", ["bars", "box", "cdf", "lines", "scatter"])
+@pytest.mark.parametrize(
+    ("metric", "begins"), [("delay_inflation", 1.0), ("ratio", 1.0), ("mos", 1.0), ("srtt", 0.0)]
+)
+def test_axes_begin_at_the_metrics_origin(kind: str, metric: str, begins: float) -> None:
+    own = {"name": "ratio", "kind": "expression", "value": "srtt / base_rtt", "origin": 1}
+    axis = {"name": "flows", "key": "flow.0.count", "values": [1, 2]}
+    study = load_study(content(axis=[axis], metric=[own]))
+    rows = [
+        {"flows": flows, "seed": seed, "run": f"{flows}{seed}", "flow": 0, "goodput_bps": 1e6,
+         "delay_inflation": 1 + 0.1 * flows, "ratio": 1 + 0.1 * flows, "mos_mean": 1.0 + flows,
+         "srtt_mean_us": 20e3 * flows}
+        for flows in (1, 2) for seed in (1, 2)
+    ]  # fmt: skip
+    results = Results(dataset(rows, numeric_axes(study.file)), study.metrics)
+    source = ChartSource(study, results, lambda _: pytest.fail("needs no samples"))
+    keys: dict[str, Any] = {"kind": kind, "title": "", "metric": metric, "x": "flows"}
+    if kind == "cdf":
+        keys = {"kind": kind, "title": "", "metric": metric, "hue": "flows"}
+    if kind == "scatter":
+        keys = {"kind": kind, "title": "", "x": metric, "y": "goodput"}
+    chart = chart_of(TypeAdapter(Panel).validate_python(keys), source)
+    assert chart is not None
+    (ax,) = draw_chart(chart).axes
+    limits = ax.get_xlim() if kind in ("cdf", "scatter") else ax.get_ylim()
+    assert limits[0] == pytest.approx(begins, abs=0.01)

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
 import pytest
 from matplotlib.axes import Axes
-from matplotlib.colors import to_hex
+from matplotlib.colors import to_hex, to_rgb
 from matplotlib.lines import Line2D
 
 from skyhop.analysis.flows import flow_styles
@@ -25,12 +27,33 @@ from small_study import content
 from synthetic_run import SyntheticRun
 
 OURS = ("cubic", "bbr", "satcp", "satpipe", "reno", "vegas", "hybla")
+COMPARED = [
+    ("cubic", "reno"), ("satpipe", "bbr3"), ("satpipe", "bbr"), ("satpipe", "satcp"),
+    ("bbr", "cubic"), ("bbr", "bbr3"), ("bbr", "satcp"),
+]  # fmt: skip
 
 
 def test_our_congestion_controls_differ_in_colour_and_marker() -> None:
     styles = styles_of(OURS)
     assert len({style.colour for style in styles}) == len({style.marker for style in styles}) == 7
     assert {style.dash for style in styles} == {"-"}
+
+
+def lab(colour: str) -> npt.NDArray[np.float64]:
+    """Return the colour in CIELAB (D65), in which distances are perceived differences."""
+    rgb = np.array(to_rgb(colour))
+    linear = np.where(rgb > 0.04045, ((rgb + 0.055) / 1.055) ** 2.4, rgb / 12.92)
+    to_xyz = np.array(
+        [[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]]
+    )
+    x, y, z = np.cbrt(to_xyz @ linear / (0.9505, 1.0, 1.089))
+    return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
+
+
+@pytest.mark.parametrize("pair", COMPARED)
+def test_senders_that_are_compared_have_distant_colours(pair: tuple[str, str]) -> None:
+    colours = [lab(style.colour) for style in styles_of(pair)]
+    assert np.linalg.norm(colours[0] - colours[1]) > 40
 
 
 def test_a_name_has_the_same_style_next_to_any_others() -> None:

@@ -8,6 +8,7 @@ import json
 import os
 import pty
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -203,6 +204,45 @@ def test_values_of_the_link_are_shown_once(
     goodputs = np.array([flow["goodput_bps"] for flow in summary["flows"]], float)
     index = goodputs.sum() ** 2 / (len(goodputs) * (goodputs**2).sum())
     assert f"Jain's index {index:.3f}" in out
+
+
+def many_flows(place: Path) -> Path:
+    """Write a run with ten cubic and two bbr flows forward, and two bbr flows back."""
+    flow = [{"cc": "cubic", "count": 10}, {"cc": "bbr", "count": 2},
+            {"cc": "bbr", "count": 2, "from": "to"}]  # fmt: skip
+    made = SyntheticRun(("cubic",) * 10 + ("bbr",) * 4, 12.0, engine="sim")
+    goodputs = [4e6] * 10 + [20e6, 40e6] + [5e6, 5e6]
+    pairs = zip(made.summary_json()["flows"], goodputs, strict=True)
+    flows = [{**one, "goodput_bps": int(goodput)} for one, goodput in pairs]
+    directory = replace(made, summary={"flows": flows}).write(place)
+    manifest = json.loads((directory / "run.json").read_text())
+    manifest["scenario"]["flow"] = flow
+    (directory / "run.json").write_text(json.dumps(manifest))
+    return directory
+
+
+def test_many_flows_have_sums_per_sender(tmp_path: Path) -> None:
+    found = run_tables(read_run_headers([many_flows(tmp_path / "many")]))
+    rows = [dict(zip(("run", "sender", "flows", "sum", "share", "mean"), row, strict=True))
+            for row in found.senders.rows]  # fmt: skip
+    cubic, forward, back = rows
+    assert (cubic["sender"], cubic["flows"], cubic["sum"]) == (
+        "cubic (from San Diego)",
+        "10",
+        "40.0",
+    )
+    # Shares are of the goodput in the same direction.
+    assert (cubic["share"], forward["share"], back["share"]) == ("40.0", "60.0", "100")
+    assert (cubic["mean"], forward["mean"], back["mean"]) == ("4.00", "30.0", "5.00")
+    few = SyntheticRun(("cubic", "bbr"), 12.0).write(tmp_path / "few")
+    assert run_tables(read_run_headers([few])).senders.rows == []
+
+
+def test_jains_index_is_of_flows_that_compete(tmp_path: Path) -> None:
+    (line,) = run_tables(read_run_headers([many_flows(tmp_path / "many")])).links
+    index = 100**2 / (12 * (10 * 4**2 + 20**2 + 40**2))
+    assert f"Jain's index of the bulk flows from -> to {index:.3f}" in line
+    assert "Jain's index of the bulk flows to -> from 1.000" in line
 
 
 def test_csv_has_every_figure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,7 +15,7 @@ from typing import IO, Protocol
 from skyhop.errors import InputError
 from skyhop.telemetry.columns import time_of
 from skyhop.telemetry.fields import TIME, UNREACHABLE, Sample, Value, column_of
-from skyhop_testbed.dish.gps import SECOND_NS
+from skyhop.telemetry.gps import SECOND_NS
 from skyhop_testbed.dish.readings import STATUS_FIELDS
 from skyhop_testbed.triggers.evaluate import Trigger
 

@@ -113,6 +113,8 @@ class BoxChart(MetricChart):
     levels: Levels
     width: float
     boxes: Sequence[Boxes]
+    origin: float = 0.0
+    """Value at which the axis begins unless a value is lower: 0, or 1 for ratios of at least 1."""
 
 
 @dataclass(frozen=True)
@@ -122,6 +124,8 @@ class EcdfChart(MetricChart):
     curves: Sequence[Points]
     nearly_all: float
     """Value below which nearly all samples of every curve are; the axis may end at twice this."""
+    origin: float = 0.0
+    """Value at which the axis begins unless a value is lower: 0, or 1 for ratios of at least 1."""
 
 
 @dataclass(frozen=True)

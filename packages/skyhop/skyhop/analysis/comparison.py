@@ -10,8 +10,8 @@ import numpy as np
 from skyhop.analysis.binning import binned, ecdf, round_step
 from skyhop.analysis.flow_groups import FlowKey
 from skyhop.analysis.flows import FlowStyle, flow_styles
-from skyhop.analysis.run_timeline import BURST_NOTE, has_bursts
-from skyhop.analysis.tables import three_digits
+from skyhop.analysis.link_rate import burst_note, is_above_rate
+from skyhop.analysis.tables import short_number
 from skyhop.analysis.timeline import (
     EventStrip,
     Line,
@@ -41,6 +41,8 @@ class Ecdf:
     values: FloatArray
     shares: FloatArray
     stroke: Stroke
+    label: str = ""
+    """Name of the flow's style in a legend; empty if an earlier distribution has it."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,8 @@ class Comparison:
     """Mean base RTT over all flows in ms; None without flows."""
     pooled: str
     """Note on the samples from which the distributions are computed."""
+    bursts: str
+    """Note on goodput above the link's rate; empty if there is none."""
 
 
 def compare(
@@ -75,19 +79,21 @@ def compare(
     ]
     width_s = round_step(end_s / 120) if end_s > 0 else 1.0
     samples_s = [float(np.median(np.diff(s.t_s))) for _, s, _ in flows if len(s.t_s) > 1]
+    note = burst_note(is_above_rate(run, flow) for run in runs for flow in run.flows.values())
     bases_ms = [float(flow["base_rtt_mean_us"]) / 1e3 for _, _, flow in flows]
     return Comparison(
         end_s=end_s,
         strip=None if events is None else event_strip(events, end_s),
         goodput=_goodput([(style, series) for style, series, _ in flows], width_s),
-        title=f"goodput over time (means over {width_s:g} s)",
+        title=f"goodput over time (means over {short_number(width_s)} s)",
         groups=_groups(
             [(style, float(str(flow["goodput_bps"])) / 1e6) for style, _, flow in flows]
         ),
-        goodput_shares=[Ecdf(*ecdf(s.goodput_mbps), style.stroke) for style, s, _ in flows],
-        srtt_shares=[Ecdf(*ecdf(s.srtt_ms), style.stroke) for style, s, _ in flows],
+        goodput_shares=_shares([(style, series.goodput_mbps) for style, series, _ in flows]),
+        srtt_shares=_shares([(style, series.srtt_ms) for style, series, _ in flows]),
         base_rtt_ms=float(np.mean(bases_ms)) if bases_ms else None,
         pooled=_pooled(runs, samples_s),
+        bursts=f"goodput {note}" if note else "",
     )
 
 
@@ -104,18 +110,13 @@ def shared_events(runs: Sequence[RunRecord]) -> Events | None:
     return longest.events.within(0.0, longest.duration_s)
 
 
-def _seconds(duration_s: float) -> str:
-    return f"{duration_s:,.0f}" if duration_s.is_integer() else three_digits(duration_s)
-
-
 def _pooled(runs: Sequence[RunRecord], samples_s: Sequence[float]) -> str:
     """Return a note on the samples of a distribution: of one flow, and the length of a sample."""
     durations_s = [run.duration_s for run in runs]
-    least, most = (_seconds(bound(durations_s, default=0.0)) for bound in (min, max))
+    least, most = (short_number(bound(durations_s, default=0.0)) for bound in (min, max))
     over = f"{least} s" if least == most else f"{least} to {most} s"
-    every = f", one every {min(samples_s):.3g} s" if samples_s else ""
-    bursts = f"; goodput {BURST_NOTE}" if any(has_bursts(run) for run in runs) else ""
-    return f"shares: each curve is of all samples of one flow over {over}{every}{bursts}"
+    every = f", one every {short_number(min(samples_s))} s" if samples_s else ""
+    return f"shares: each curve is of all samples of one flow over {over}{every}"
 
 
 def _goodput(flows: Sequence[tuple[FlowStyle, FlowSeries]], width_s: float) -> Panel:
@@ -129,6 +130,16 @@ def _goodput(flows: Sequence[tuple[FlowStyle, FlowSeries]], width_s: float) -> P
         marks.append(Line(t_s, means, style.stroke, label))
         highest = max(highest, float(np.nanmax(means, initial=0.0)))
     return Panel("goodput", "Mbit/s", marks, from_zero(highest))
+
+
+def _shares(flows: Sequence[tuple[FlowStyle, FloatArray]]) -> list[Ecdf]:
+    labels: dict[str, int] = {}
+    for index, (style, _) in enumerate(flows):
+        labels.setdefault(style.group, index)
+    return [
+        Ecdf(*ecdf(values), style.stroke, style.group if labels[style.group] == index else "")
+        for index, (style, values) in enumerate(flows)
+    ]
 
 
 def _groups(flows: Sequence[tuple[FlowStyle, float]]) -> list[Group]:

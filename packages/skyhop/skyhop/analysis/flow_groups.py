@@ -124,6 +124,16 @@ def directions(run: RunHeader) -> set[str]:
     return {"to" if entry.get("from") == "to" else "from" for entry in flows}
 
 
+def routes(run: RunHeader) -> dict[int, str]:
+    """Return the direction and links of each TCP flow by id; flows compete only on one route."""
+    entries = _entries(run.scenario)
+    return {
+        flow: f"{'to -> from' if entry.get('from') == 'to' else 'from -> to'}{_via(entry)}"
+        for flow in (int(summary["id"]) for summary in run.flow_summaries())
+        for entry in (entries.get(flow, {}),)
+    }
+
+
 def has_changing_rate(run: RunHeader) -> bool:
     """Return whether `[[change]]` entries set the rate of the path's link during the run."""
     changes = run.scenario.get("change") or []
@@ -175,7 +185,7 @@ def _conditions(run: RunHeader, entry: Mapping[str, Any], flow: int, cc: str) ->
         "queue": f"queue {way['queue']}" if way.get("queue") else "",
         "qdisc": _qdisc(way.get("qdisc")),
         "extra": f"extra RTT {entry['extra_rtt']}" if entry.get("extra_rtt") else "",
-        "via": f"via {', '.join(map(str, entry['via']))}" if _is_list(entry.get("via")) else "",
+        "via": _via(entry).strip(),
         "app": str(kinds.get(flow) or app.get("kind") or "bulk"),
         "told": UNTOLD if cc in untold_senders(run.summary) else "",
     }
@@ -184,6 +194,10 @@ def _conditions(run: RunHeader, entry: Mapping[str, Any], flow: int, cc: str) ->
         **{key: run.scenario.get(key) for key in ("path", "link", "links", "change")},
     }
     return _Conditions(named, json.dumps(rest, sort_keys=True, default=str))
+
+
+def _via(entry: Mapping[str, Any]) -> str:
+    return f" via {', '.join(map(str, entry['via']))}" if _is_list(entry.get("via")) else ""
 
 
 def _sender(path: Mapping[str, Any], *, goes_back: bool) -> str:

@@ -46,7 +46,7 @@ def flow_styles(runs: Sequence[RunRecord]) -> dict[FlowKey, FlowStyle]:
         for index, run in enumerate(runs)
         for flow in run.flow_summaries()
     ]
-    labels = _labels(keys)
+    labels = _labels_by_conditions(runs) or _labels(keys)
     styles: dict[FlowKey, FlowStyle] = {}
     for indices in by_duration(runs):
         own = [key for key in keys if key[0][0] in indices]
@@ -86,12 +86,21 @@ def _styles_of_many(
     return styles
 
 
+def _labels_by_conditions(runs: Sequence[RunRecord]) -> dict[FlowKey, str]:
+    """Return labels such as "cubic (fq_codel)", if no two flows have the same conditions."""
+    groups = flow_groups(runs)
+    if any(len(group.flows) > 1 for group in groups):
+        return {}
+    return {flow: group.name for group in groups for flow in group.flows}
+
+
 def _labels(keys: Sequence[tuple[FlowKey, str, RunRecord]]) -> dict[FlowKey, str]:
     per_cc = Counter(cc for _, cc, _ in keys)
     per_run = Counter((key[0], cc) for key, cc, _ in keys)
+    # If one label needs the name of its run, all have it: readers look for the missing one.
+    in_several_runs = any(per_cc[cc] > per_run[key[0], cc] for key, cc, _ in keys)
     labels: dict[FlowKey, str] = {}
     for key, cc, run in keys:
         label = f"{cc} #{key[1]}" if per_run[key[0], cc] > 1 else cc
-        spread = per_cc[cc] > per_run[key[0], cc]
-        labels[key] = f"{label} ({run.name})" if spread else label
+        labels[key] = f"{label} ({run.name})" if in_several_runs else label
     return labels

@@ -42,7 +42,8 @@ def path_timeline(path: PathRecord, until_s: float | None = None) -> Timeline:
     """
     end_s = min(path.duration_s, until_s) if until_s else path.duration_s
     panels = [_delay(path, end_s)]
-    if np.isfinite(path.hops).any():
+    # A path without satellites has one hop, which says nothing.
+    if np.isfinite(path.hops).any() and (path.header.get("constellation") or path.hops.max() > 1):
         panels.append(_hops(path))
     if np.isfinite(path.rate_mbps).any():
         panels.append(_rate(path, end_s))
@@ -129,6 +130,9 @@ def _mean_while_connected(path: PathRecord, end_s: float) -> float | None:
 
 def _title(path: PathRecord) -> str:
     header = path.header
+    if header.get("source") == "fixed":
+        # Its ends have no names, and its start has no meaning.
+        return "Fixed path"
     start = str(header.get("start") or "").split(".")[0]
     origin = header.get("constellation") or header.get("source")
     about = ", ".join(str(part) for part in (origin, header.get("relay"), start) if part)

@@ -16,6 +16,7 @@ from skyhop.analysis.comparison import Comparison, compare
 from skyhop.analysis.flow_groups import FlowKey, by_duration
 from skyhop.analysis.flows import FlowStyle, flow_styles
 from skyhop.analysis.path_timeline import path_timeline
+from skyhop.analysis.run_tables import senders_table
 from skyhop.analysis.run_timeline import run_timeline
 from skyhop.analysis.styles import GLYPHS
 from skyhop.analysis.summary import (
@@ -114,6 +115,8 @@ class RunsPage:
     """Name of the run and text of each warning."""
     cards: Sequence[Card]
     flow_table: Table
+    sender_table: Table
+    """Sums over the flows of each sender; without rows unless a run has many flows."""
     app_table: Table
     run_table: Table
     probe_table: Sequence[Sequence[str]]
@@ -141,6 +144,7 @@ def runs_page(runs: Sequence[RunRecord], title: str | None = None) -> RunsPage:
         warnings=[(row["run"], text) for row in run_rows for text in row["warnings"]],
         cards=_cards(runs, rows),
         flow_table=summary_table(_flow_columns(tcp_rows), [with_untold(row) for row in tcp_rows]),
+        sender_table=senders_table([[run] for run in runs], [run.name for run in runs]),
         app_table=summary_table(
             [column(key) for key in _APP_KEYS], [row for row in flow_rows if row["app"] is not None]
         ),
@@ -211,11 +215,20 @@ def _comparisons(
 def _paths(runs: Sequence[RunRecord]) -> Iterator[PageFigure]:
     paths = _distinct_paths(runs)
     for index, (path, until_s) in enumerate(paths):
+        if _is_constant(path):
+            continue
         name = "path" if len(paths) == 1 else f"path-{index + 1}"
         caption = f"{_path_name(path)}: one-way delay without queueing, hops, and handovers."
         if path.duration_s > until_s:
             caption += f" The path file goes on until {path.duration_s:,.0f} s."
         yield PageFigure(name, caption, partial(path_timeline, path, until_s))
+
+
+def _is_constant(path: PathRecord) -> bool:
+    """Return whether a fixed path never changes, so that a figure of it shows nothing."""
+    series = (path.delay_ms, path.delay_back_ms, path.rate_mbps)
+    is_constant = all(len(np.unique(values)) <= 1 for values in series)
+    return path.header.get("source") == "fixed" and is_constant and not path.events.kinds
 
 
 def _runs(runs: Sequence[RunRecord], styles: Mapping[FlowKey, FlowStyle]) -> Iterator[PageFigure]:
@@ -242,6 +255,8 @@ def _distinct_paths(runs: Sequence[RunRecord]) -> list[tuple[PathRecord, float]]
 
 
 def _path_name(path: PathRecord) -> str:
+    if path.header.get("source") == "fixed":
+        return "Fixed path"
     return f"{path.endpoint('from')} \N{RIGHTWARDS ARROW} {path.endpoint('to')}"
 
 
@@ -297,6 +312,8 @@ def _facts(runs: Sequence[RunRecord]) -> list[tuple[str, str]]:
 
 def _path_fact(run: RunRecord, name: str) -> str:
     header = run.path.header if run.path is not None else {}
+    if name == "start" and header.get("source") == "fixed":
+        return ""
     return str(header.get(name) or _part(run.scenario, "path").get(name) or "")
 
 

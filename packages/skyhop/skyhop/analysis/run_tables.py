@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from skyhop._core import HANDOVER_KINDS, LOSS_REASONS
-from skyhop.analysis.summary import COLUMNS, GROUPS, count, rows_of, with_untold
+from skyhop.analysis.flow_groups import flow_groups, routes
+from skyhop.analysis.summary import COLUMNS, GROUPS, bulk_flows, count, rows_of, with_untold
 from skyhop.analysis.tables import MISSING, Column, Table, three_digits
 from skyhop.data.run_headers import RunHeader
 
@@ -43,6 +44,8 @@ class RunTables:
     """Indices of the columns of `flows`, most important first."""
     keys: Sequence[int]
     """Indices of the columns of `flows` that identify a row."""
+    senders: Table
+    """Sums over the flows of each sender; without rows unless a run has many flows."""
     links: Sequence[str]
     """Lines about the links: for each run, its link and the sum of its flows."""
 
@@ -70,6 +73,7 @@ def run_tables(runs: Sequence[RunHeader], *, each: bool = False) -> RunTables:
         flows=Table([], columns, [[_text(column, row) for column in columns] for row in rows]),
         importance=[places[key] for key in _IMPORTANCE if key in places],
         keys=[places[key] for key in _KEYS if key in places],
+        senders=senders_table([group.runs for group in groups], [group.name for group in groups]),
         links=[line for group in groups for line in _link_lines(group, alone=len(groups) == 1)],
     )
 
@@ -130,6 +134,72 @@ def _is_shown(key: str, rows: Sequence[Mapping[str, Any]]) -> bool:
 
 def _values(value: Any) -> list[Any]:
     return [one for one in (value if isinstance(value, list) else [value]) if one is not None]
+
+
+MANY_FLOWS = 4
+"""Least number of TCP flows of one run for which its table has sums per sender."""
+
+_SENDER_COLUMNS = (
+    Column("run", "run", "", str, numeric=False),
+    Column("sender", "sender", "", str, numeric=False),
+    Column("flows", "flows", "", count),
+    Column("goodput", "goodput of all", "Mbit/s", three_digits),
+    Column("share", "share", "%", three_digits),
+    Column("mean", "goodput per flow", "Mbit/s", three_digits),
+)
+
+
+def senders_table(groups: Sequence[Sequence[RunHeader]], names: Sequence[str]) -> Table:
+    """Return the goodput of all flows of each sender, and its share of all goodput on their route.
+
+    Args:
+        groups: runs; those of one element differ only in their seeds, and are averaged.
+        names: name of each element of `groups`.
+
+    Returns:
+        Rows for runs with at least `MANY_FLOWS` flows, several of them of one sender.
+    """
+    rows: list[dict[str, Any]] = []
+    for name, runs in zip(names, groups, strict=True):
+        found = [_sums(run) for run in runs if len(run.summary["flows"]) >= MANY_FLOWS]
+        for sender in found[0] if found else ():
+            alike = [sums[sender] for sums in found if sender in sums]
+            values = {key: [sums[key] for sums in alike] for key in alike[0]}
+            flows = int(alike[0]["flows"])
+            rows.append({"run": name, "sender": sender, **values, "flows": flows})
+    cells = [
+        [
+            _with_interval(column, row[column.key])
+            if isinstance(row[column.key], list)
+            else column.text(row)
+            for column in _SENDER_COLUMNS
+        ]
+        for row in rows
+    ]
+    return Table([("", len(_SENDER_COLUMNS))], _SENDER_COLUMNS, cells)
+
+
+def _sums(run: RunHeader) -> dict[str, dict[str, float]]:
+    """Return the number and goodput (Mbit/s) of each sender's flows; empty if it has only one."""
+    of_flow, groups = routes(run), flow_groups([run])
+    if len(groups) == len(of_flow) or any(flow.get("connection") for flow in run.flow_summaries()):
+        return {}
+    mbps = {int(flow["id"]): float(flow["goodput_bps"]) / 1e6 for flow in run.flow_summaries()}
+    on_route = {
+        route: math.fsum(mbps[flow] for flow, other in of_flow.items() if other == route)
+        for route in of_flow.values()
+    }
+    found = {}
+    for group in groups:
+        flows = [flow for _, flow in group.flows]
+        goodput, whole = math.fsum(mbps[flow] for flow in flows), on_route[of_flow[flows[0]]]
+        found[group.name] = {
+            "flows": len(flows),
+            "goodput": goodput,
+            "share": 100 * goodput / whole if whole else 0.0,
+            "mean": goodput / len(flows),
+        }
+    return found
 
 
 def _flow_column(column: Column) -> Column:
@@ -195,9 +265,7 @@ def _link_lines(group: _Repeats, *, alone: bool) -> Iterator[str]:
     smaller = [_smaller(run) for run in group.runs]
     if any(smaller):
         parts.append(f"{_number(sum(smaller) / len(smaller))} smaller flows in --json and --csv")
-    index = _jain(group.runs)
-    if index is not None:
-        parts.append(f"Jain's index {index:.3f}")
+    parts += _jain(group.runs)
     late = mean("lateness_p99_us")
     if late is not None:
         parts.append(f"packets late by {three_digits(late)} µs (p99)")
@@ -212,12 +280,6 @@ def _datagrams(runs: Sequence[RunHeader]) -> Iterator[str]:
         if sent:
             arrived = sum(count.get("udp_delivered", 0) for count in counts)
             yield f"{arrived:,} of {sent:,} UDP datagrams arrived {name}"
-
-
-def _is_bulk(flow: Mapping[str, Any], run: RunHeader) -> bool:
-    """Return whether a flow sends as fast as TCP allows, rather than at its application's rate."""
-    apps = {app["id"]: app.get("kind") for app in run.summary.get("apps") or []}
-    return not flow.get("connection") and apps.get(flow["id"], "bulk") == "bulk"
 
 
 def _probes(runs: Sequence[RunHeader]) -> Iterator[str]:
@@ -242,21 +304,27 @@ def _number(value: float) -> str:
     return f"{value:,.0f}" if float(value).is_integer() else three_digits(value)
 
 
-def _jain(runs: Sequence[RunHeader]) -> float | None:
-    """Return Jain's index of the bulk flows' goodputs, as mean over runs; None below two flows.
-
-    Flows of applications use only the rate they need, and the connections of one program do not
-    compete with each other; they are left out.
-    """
-    ours = [[flow for flow in run.flow_summaries() if _is_bulk(flow, run)] for run in runs]
-    shares = [[flow["goodput_bps"] for flow in flows] for flows in ours]
-    shares = [goodputs for goodputs in shares if len(goodputs) > 1]
-    if not shares:
-        return None
+def _jain(runs: Sequence[RunHeader]) -> Iterator[str]:
+    """Yield Jain's index of the goodputs of the bulk flows on each route, as mean over runs."""
+    found: dict[str, list[list[float]]] = {}
+    for run in runs:
+        on_route: dict[str, list[float]] = {}
+        of_flow = routes(run)
+        for flow in bulk_flows(run.summary):
+            on_route.setdefault(of_flow[int(flow["id"])], []).append(float(flow["goodput_bps"]))
+        for route, goodputs in on_route.items():
+            if len(goodputs) > 1:
+                found.setdefault(route, []).append(goodputs)
+    if not found:
+        return
     # Imported here because it takes 0.1 s, and a run of one flow does not need it.
     import numpy as np
 
     from skyhop.analysis.statistics import jain, mean
 
-    found = [jain(np.array(goodputs, float)) for goodputs in shares]
-    return mean(np.array([index for index in found if index is not None], float))
+    for route, shares in found.items():
+        indices = [jain(np.array(goodputs, float)) for goodputs in shares]
+        index = mean(np.array([index for index in indices if index is not None], float))
+        where = f" of the bulk flows {route}" if len(found) > 1 else ""
+        if index is not None:
+            yield f"Jain's index{where} {index:.3f}"

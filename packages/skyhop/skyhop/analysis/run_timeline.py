@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import cycle
-from typing import Any
 
 import numpy as np
 
 from skyhop._core import APP_TABLES, LOSS_REASONS
 from skyhop.analysis.binning import binned, binned_range, binned_sum, round_step
 from skyhop.analysis.film_timeline import Session, film_panels
-from skyhop.analysis.flow_groups import directions
 from skyhop.analysis.flows import MANY_FLOWS, FlowStyle, flow_styles
+from skyhop.analysis.link_rate import burst_note, is_above_rate, rates_of_flows
 from skyhop.analysis.styles import COLOURS
+from skyhop.analysis.tables import short_number
 from skyhop.analysis.timeline import (
     FAR_DASH,
     GREY,
@@ -35,7 +35,6 @@ from skyhop.analysis.timeline import (
     signal_strip,
 )
 from skyhop.data.arrays import FloatArray
-from skyhop.data.quantities import mbps_or_none, seconds_or_none
 from skyhop.data.reading import FILM
 from skyhop.data.records import AppSeries, FlowSeries, RunRecord
 
@@ -51,11 +50,6 @@ _LOGARITHMIC_FROM = 10
 """Least ratio of the longest to the shortest latency at which the axis is logarithmic."""
 
 _RATE_IN_SIGHT = 4
-
-_ABOVE_RATE = 1.02
-"""Least ratio of goodput to link rate at which a sample counts as read in a burst."""
-
-BURST_NOTE = "above the link's rate: what waited behind a lost packet is read at once"
 
 _SHOW_MB_FROM = 2e6
 _BARS_AT_MOST = 240
@@ -114,53 +108,13 @@ def _goodput(run: RunRecord, styles: Mapping[int, FlowStyle]) -> Panel:
         t_s, total_mbps = _thinned(*_total_goodput(run), run.duration_s)
         marks.append(Line(t_s, total_mbps, Stroke(GREY, 0.8), "all flows"))
         highest = max(highest, highest_of(total_mbps))
-    rates = _rates_of_flows(run)
+    rates = rates_of_flows(run)
     # A link rate far above the flows' goodput would flatten the goodput curves: leave it out.
     if rates is not None and (highest == 0 or rates[1].max() <= _RATE_IN_SIGHT * highest):
         marks.append(Line(*rates, Stroke(GREY, 0.9, FAR_DASH), "link rate", step="post"))
         highest = max(highest, float(rates[1].max()))
-    note = BURST_NOTE if has_bursts(run) else ""
+    note = burst_note(is_above_rate(run, series) for series in run.flows.values())
     return Panel("goodput", "Mbit/s", marks, from_zero(highest), shows_phases=True, note=note)
-
-
-def _rates_of_flows(run: RunRecord) -> tuple[FloatArray, FloatArray] | None:
-    """Return the link's rate over time in the flows' direction; None if they share no direction.
-
-    Times are in s, rates in Mbit/s, shape (n,) each.
-    """
-    if not run.has_one_link:
-        return None
-    forward = link_rate_steps(run.scenario, run.duration_s)
-    back_mbps = mbps_or_none(((run.scenario.get("link") or {}).get("back") or {}).get("rate"))
-    ends = directions(run)
-    if back_mbps is None or ends == {"from"}:
-        return forward
-    if ends != {"to"}:
-        return None
-    return np.array([0.0, run.duration_s]), np.array([back_mbps, back_mbps])
-
-
-def has_bursts(run: RunRecord) -> bool:
-    """Return whether an application read more bytes in a sample than the link can carry in it."""
-    rates = link_rate_steps(run.scenario, run.duration_s) if run.has_one_link else None
-    if rates is None:
-        return False
-    back_mbps = mbps_or_none(((run.scenario.get("link") or {}).get("back") or {}).get("rate")) or 0
-    for series in run.flows.values():
-        known = np.isfinite(series.goodput_mbps)
-        t_s, goodput_mbps = series.t_s[known], series.goodput_mbps[known]
-        # The time of a sample is its end; the link's rate may change within the sample.
-        begins_s = np.concatenate(([0.0], t_s[:-1])) if len(t_s) else t_s
-        carried = np.maximum(_held(rates, begins_s), _held(rates, t_s)).clip(back_mbps)
-        if (goodput_mbps > _ABOVE_RATE * carried).any():
-            return True
-    return False
-
-
-def _held(steps: tuple[FloatArray, FloatArray], at_s: FloatArray) -> FloatArray:
-    """Return the value of a step function at times `at_s`, shape (n,)."""
-    times_s, values = steps
-    return values[np.clip(np.searchsorted(times_s, at_s, side="right") - 1, 0, None)]
 
 
 def _total_goodput(run: RunRecord) -> tuple[FloatArray, FloatArray]:
@@ -233,7 +187,7 @@ def _counts(
         marks.append(Bars(edges_s, counts, base, colours[name], name))
         base = base + counts
     # Samples are not at exactly even intervals, so the width is rounded.
-    unit = f"per {edges_s[1] - edges_s[0]:.3g} s"
+    unit = f"per {short_number(round(edges_s[1] - edges_s[0], 6))} s"
     return Panel(what, unit, marks, from_zero(highest_of(base)), is_count=True)
 
 
@@ -361,7 +315,9 @@ def _title(run: RunRecord) -> str:
     ccs = ", ".join(dict.fromkeys(str(flow["cc"]) for flow in run.flow_summaries()))
     title = f"{run.name}: {ccs or 'no TCP flow'}, {run.summary['engine']}"
     if any(_is_thinned(series.t_s) for series in run.flows.values()):
-        title += f"   (lines: means over {_bin_s(run.duration_s):g} s; bands: all samples)"
+        title += (
+            f"   (lines: means over {short_number(_bin_s(run.duration_s))} s; bands: all samples)"
+        )
     return title
 
 
@@ -393,23 +349,3 @@ def _sample_s(run: RunRecord) -> float:
     """Return the time between samples in s, which is the least width of a bar."""
     times = next(iter(run.link.values())).t_s
     return float(np.median(np.diff(times))) if len(times) > 1 else 0.0
-
-
-def link_rate_steps(
-    scenario: Mapping[str, Any], end_s: float
-) -> tuple[FloatArray, FloatArray] | None:
-    """Return the times (s) and values (Mbit/s) of the link's rate; None if it has no rate."""
-    link = scenario.get("link")
-    first = mbps_or_none(link.get("rate")) if isinstance(link, Mapping) else None
-    if first is None:
-        return None
-    changes = [
-        (at_s, rate)
-        for change in scenario.get("change") or []
-        if (at_s := seconds_or_none(change.get("at"))) is not None
-        and (rate := mbps_or_none(change.get("rate"))) is not None
-    ]
-    steps = [(0.0, first), *sorted(changes)]
-    steps.append((max(end_s, steps[-1][0]), steps[-1][1]))
-    times_s, rates_mbps = zip(*steps, strict=True)
-    return np.array(times_s), np.array(rates_mbps)

@@ -43,7 +43,11 @@ GLYPHS: dict[Marker, str] = {
 }
 """Unicode symbol of each marker, for text on pages."""
 
-_OURS = ("cubic", "bbr", "satcp", "satpipe", "reno", "vegas", "hybla")
+_OURS = ("cubic", "bbr", "satcp", "reno", "hybla", "vegas", "satpipe")
+"""Names with the colours of Okabe and Ito, in their order.
+
+Reno is not blue, because it is compared with CUBIC. SatPipe is grey, because it is compared with
+BBR, SatCP and others such as BBRv3: print shows a pink and a purple alike."""
 _OTHER_COLOURS = ("#332288", "#882255", "#7F7F00", "#7A3B10", "#9B30C8", "#D62756")
 _OTHER_MARKERS: tuple[Marker, ...] = ("left", "right", "star", "cross", "hexagon")
 _OTHER_DASHES: tuple[Dash, ...] = ("-", "--")

@@ -94,6 +94,20 @@ def with_untold(row: Mapping[str, Any]) -> dict[str, Any]:
     return {**row, "cc": f"{row['cc']} ({UNTOLD})"} if is_untold else dict(row)
 
 
+def bulk_flows(summary: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the TCP flows of a summary.json that send as fast as TCP allows.
+
+    Flows of applications use only the rate they need, and the connections of one program do not
+    compete with each other.
+    """
+    kinds = {app["id"]: app.get("kind") for app in summary.get("apps") or []}
+    return [
+        flow
+        for flow in summary["flows"]
+        if not flow.get("connection") and kinds.get(flow["id"], "bulk") == "bulk"
+    ]
+
+
 _OF_SENDER = ("cwnd_mean_packets", "retransmits", "sent_packets")
 
 

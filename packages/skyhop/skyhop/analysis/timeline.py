@@ -8,7 +8,7 @@ SVG, by its id), for tests and tools.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -17,6 +17,7 @@ from skyhop._core import PHASE_KINDS
 from skyhop.analysis.styles import Dash, Marker
 from skyhop.data.arrays import FloatArray
 from skyhop.data.records import SHOWN_EVENT_KINDS, Events, RunRecord
+from skyhop.errors import InputError
 
 GREY = "#555555"
 LIGHT_GREY = "#BBBBBB"
@@ -196,6 +197,24 @@ class Timeline:
     strip: EventStrip
     panels: Sequence[Panel]
     signal: SignalStrip | None = None
+    note: str = ""
+    """Note below the figure."""
+
+    def with_one_panel(self, name: str) -> Timeline:
+        """Return the strips and one of the panels; the title is then a note.
+
+        Raises:
+            InputError: there is no panel of this quantity.
+        """
+        chosen = [panel for panel in self.panels if panel.what == name]
+        if not chosen:
+            raise no_panel(name, [panel.what for panel in self.panels])
+        return replace(self, title="", panels=chosen, note=self.title)
+
+
+def no_panel(name: str, known: Sequence[str]) -> InputError:
+    """Return the error for a panel that a figure does not have."""
+    return InputError(f'the figure has no panel "{name}": choose one of {", ".join(known)}')
 
 
 def from_zero(highest: float) -> tuple[float, float]:

@@ -29,21 +29,40 @@ Width = Annotated[
     typer.Option(
         "--width",
         metavar="WIDTH",
-        help="Figure width: page, or one-column (3.5 in) or two-column (7.16 in) of a paper.",
+        help="Width: page, or one-column (3.5 in) or two-column (7.16 in) of a paper.",
     ),
+]
+
+Height = Annotated[
+    float | None,
+    typer.Option(
+        "--height", metavar="INCHES", min=0.5, max=100,
+        help="Height of the figures in inches; default: by content.",
+    ),
+]  # fmt: skip
+Footer = Annotated[
+    bool, typer.Option("--footer/--no-footer", help="Whether figures have a grey note below them.")
 ]
 
 
 def figure_files(
-    directory: Path | None, kinds: list[str] | None, width: str, otherwise: tuple[FigureKind, ...]
+    directory: Path | None,
+    kinds: list[str] | None,
+    width: str,
+    otherwise: tuple[FigureKind, ...],
+    *,
+    height_in: float | None = None,
+    footer: bool = True,
 ) -> FigureFiles:
-    """Return directory, formats and width of figures, from the values of the options.
+    """Return directory, formats and shape of figures, from the values of the options.
 
     Args:
         directory: value of `--figures`.
         kinds: values of `--format`.
         width: value of `--width`.
         otherwise: formats to use if neither formats nor a directory are given.
+        height_in: value of `--height`.
+        footer: value of `--footer`.
 
     Raises:
         InputError: there is no such format or width, or the directory cannot be created.
@@ -59,7 +78,8 @@ def figure_files(
     if directory is not None and directory.exists() and not directory.is_dir():
         raise InputError(f"--figures: {directory} is not a directory")
     default = otherwise if directory is None else FIGURE_KINDS
-    return FigureFiles(directory, tuple(dict.fromkeys(chosen)) or default, figure_width(width))
+    chosen = list(dict.fromkeys(chosen)) or list(default)
+    return FigureFiles(directory, tuple(chosen), figure_width(width), height_in, footer)
 
 
 def figure_width(width: str) -> FigureWidth:

@@ -40,6 +40,7 @@ def constellations(
 ) -> None:
     """List the constellations that come with skyhop, or show the source of one."""
     from skyhop import _core
+    from skyhop.cli.tables import print_wrapped
     from skyhop.errors import InputError
 
     entries = [e for e in _core.list_constellations() if name is None or e.name == name]
@@ -48,7 +49,8 @@ def constellations(
     if as_json:
         print_rows([_whole(entry) for entry in entries], as_json=True)
     elif name is not None:
-        print(f"{entries[0].description}\n{entries[0].source}")
+        print_wrapped(entries[0].description)
+        print_wrapped(entries[0].source)
     else:
         print_rows([_line(entry) for entry in entries], as_json=False)
         print_note("skyhop list constellations NAME shows the source of its parameters")

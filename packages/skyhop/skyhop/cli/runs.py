@@ -41,6 +41,9 @@ def print_runs(directories: Sequence[Path], *, as_csv: bool = False, each: bool 
     tables = run_tables(read_run_headers(directories), each=each)
     if tables.flows.rows:
         print_table(cells_of(tables.flows), importance=tables.importance, keys=tables.keys)
+    if tables.senders.rows:
+        print()
+        print_table(cells_of(tables.senders), keys=(0, 1))
     for line in tables.links:
         print_wrapped(line)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from skyhop.cli import completion
-from skyhop.cli.figures import Figures, Kinds, Width, figure_files
+from skyhop.cli.figures import Figures, Footer, Height, Kinds, Width, figure_files
 from skyhop.cli.options import Json, Sets, group
 from skyhop.cli.terminal import EXIT_FAILED, print_note, print_rows
 from skyhop.data.figure_files import FIGURE_KINDS
@@ -112,6 +112,8 @@ def run(
     figures: Figures = None,
     kinds: Kinds = None,
     width: Width = "page",
+    height: Height = None,
+    footer: Footer = True,
 ) -> None:
     """Run a study and write its report."""
     from skyhop.errors import InputError, InterruptedRunError
@@ -121,7 +123,7 @@ def run(
 
     if engine not in ("local", "ray"):
         raise InputError(f"--engine {engine}: expected local or ray")
-    files = figure_files(figures, kinds, width, FIGURE_KINDS)
+    files = figure_files(figures, kinds, width, FIGURE_KINDS, height_in=height, footer=footer)
     study = load_study(_found(source), _policies(policy), sets or ())
     signal.signal(signal.SIGTERM, _interrupt)
     so_far = (0, study.run_count)
@@ -176,6 +178,7 @@ def list_(as_json: Json = False) -> None:
 @app.command("show", help=_SHOW_HELP)
 def show(source: Source, sets: Sets = None, as_json: Json = False) -> None:
     """Check a study file, and show its axes, claims and number of runs."""
+    from skyhop.cli.tables import print_wrapped
     from skyhop.study import load_study
     from skyhop.study.running import path_file_notes, places_of
 
@@ -187,7 +190,8 @@ def show(source: Source, sets: Sets = None, as_json: Json = False) -> None:
     if as_json:
         print(json.dumps(description, indent=2, ensure_ascii=False))
         return
-    print(f"{study.file.title}\n{study.file.question}")
+    print_wrapped(study.file.title)
+    print_wrapped(study.file.question)
     rows = [
         {"axis": axis["name"], "values": _listed(axis["values"])} for axis in description["axes"]
     ]

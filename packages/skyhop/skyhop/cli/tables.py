@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import compress
 from typing import Literal
 
-from skyhop.analysis.tables import MISSING, Table
+from skyhop.analysis.tables import MISSING, Table, shared_out
 from skyhop.cli.terminal import shown_text
 
 PIPE_WIDTH = 80
@@ -148,14 +148,10 @@ def blocks(
 
 def _widened(columns: Sequence[Cells], chosen: dict[int, int], left: int) -> dict[int, int]:
     """Distribute the `left` characters among columns whose text wraps, by the width they lack."""
-    lacking = {place: columns[place].full - least for place, least in chosen.items()}
-    widths = {}
-    for place in sorted(chosen):
-        wanting = sum(lacking.values())
-        wider = lacking.pop(place) * min(max(left, 0), wanting) // max(wanting, 1)
-        widths[place] = chosen[place] + wider
-        left -= wider
-    return widths
+    wider = shared_out(
+        {place: columns[place].full - least for place, least in chosen.items()}, left
+    )
+    return {place: chosen[place] + wider[place] for place in sorted(chosen)}
 
 
 def _plain(cells: Cells) -> Cells:

@@ -105,10 +105,15 @@ def _boxes(chart: BoxChart, width: FigureWidth) -> Sheet:
         _draw_boxes(ax, boxes, chart.width)
     _label_levels(ax, chart.levels)
     ax.grid(visible=False, axis="x")
-    label_y(ax, chart.what, chart.unit)
-    ax.set_ylim(bottom=0)
+    label_y(ax, chart.what, _unit(chart.unit, chart.origin))
+    whiskers = [np.quantile(values, _WHISKERS) for boxes in chart.boxes for values in boxes.values]
+    ax.set_ylim(bottom=_begin(chart.origin, [float(low) for low, _ in whiskers]))
     add_legend(ax)
     return figure
+
+
+_WHISKERS = (0.05, 0.95)
+"""Quantiles at the ends of a box's whiskers."""
 
 
 def _draw_boxes(ax: Axes, boxes: Boxes, width: float) -> None:
@@ -117,7 +122,7 @@ def _draw_boxes(ax: Axes, boxes: Boxes, width: float) -> None:
         positions=boxes.xs,
         widths=0.8 * width,
         patch_artist=True,
-        whis=(5, 95),
+        whis=(100 * _WHISKERS[0], 100 * _WHISKERS[1]),
         showfliers=False,
         manage_ticks=False,
     )
@@ -138,9 +143,9 @@ def _shares(chart: EcdfChart, width: FigureWidth) -> Sheet:
                 linewidth=pt(ax, 1.5), label=curve.hue.label)  # fmt: skip
         stroke = Stroke(style.colour, 1.5, style.dash, marker=style.marker)
         place_markers(ax, curve.ys, curve.xs, stroke, (place, len(chart.curves)))
-    label_x(ax, named(chart.what, chart.unit))
+    label_x(ax, named(chart.what, _unit(chart.unit, chart.origin)))
     ax.set_ylim(0, 1.02)
-    ax.set_xlim(left=0)
+    ax.set_xlim(left=_begin(chart.origin, [float(curve.xs[0]) for curve in chart.curves]))
     if chart.nearly_all > 0 and ax.get_xlim()[1] > _TOO_FAR * chart.nearly_all:
         ax.set_xlim(right=2 * chart.nearly_all)
         ax.text(0.99, 0.03, "a few values lie further right", transform=ax.transAxes, ha="right",
@@ -180,11 +185,11 @@ def _scatter(chart: ScatterChart, width: FigureWidth) -> Sheet:
     for points in chart.points:
         ax.scatter(points.xs, points.ys, s=pt(ax, 34), color=points.hue.style.colour, alpha=0.75,
                    linewidths=0.4, edgecolors="white", label=points.hue.label or "_nolegend_",
-                   marker=MARKERS[points.hue.style.marker])  # fmt: skip
+                   marker=MARKERS[points.hue.style.marker], clip_on=False)  # fmt: skip
         if points.ellipse is not None:
             _draw_ellipse(ax, points.ellipse, points.hue.style)
     label_x(ax, chart.x_title)
-    label_y(ax, chart.what, chart.unit)
+    label_y(ax, chart.what, _unit(chart.unit, chart.origin[1] if chart.from_zero else 0))
     if chart.from_zero:
         xs, ys = (np.concatenate([getattr(p, axis) for p in chart.points]) for axis in ("xs", "ys"))
         ax.set_xlim(left=_begin(chart.origin[0], xs))
@@ -226,7 +231,7 @@ def _heat(chart: HeatChart, width: FigureWidth) -> Sheet:
     ax.set_yticks(range(len(chart.rows)), chart.rows, fontsize=pt(ax, 8.5))
     _label_levels(ax, chart.columns)
     ax.set_xlim(-0.5, len(chart.columns.names) - 0.5)
-    figure.colorbar(image, ax=ax, pad=0.01)
+    figure.colorbar(image, ax=ax, pad=0.01).ax.tick_params(labelsize=pt(ax, 8.5))
     title_axes(ax, named(chart.what, chart.unit), 9)
     for row in chart.row_breaks:
         ax.axhline(row - 0.5, color="white", linewidth=pt(ax, 4))

@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from skyhop.analysis.comparison import Comparison, Ecdf, Group
 from skyhop.analysis.flows import MANY_FLOWS
 from skyhop.analysis.tables import three_digits
-from skyhop.analysis.timeline import FAR_DASH, GREY
+from skyhop.analysis.timeline import FAR_DASH, GREY, no_panel
 from skyhop.data.figure_files import FigureWidth
 from skyhop.figures.style import (
     FIGURE_STYLE,
@@ -26,6 +26,7 @@ from skyhop.figures.style import (
     new_figure,
     note_figure,
     pt,
+    sheet_of,
     title_axes,
     title_figure,
 )
@@ -41,17 +42,81 @@ from skyhop.figures.timeline import (
 _NAME_LETTERS = 28
 """Line length in letters to which names at the bars are wrapped."""
 
+_SHARES_IN = 3.4
+"""Height in inches of a figure with one distribution."""
+
 _LEAST_IN, _LINE_IN = 2.2, 0.19
 """Least height of the axes with bars, and height of one line of a name, in inches."""
 
 
-def draw_comparison(shown: Comparison, width: FigureWidth = "page") -> Sheet:
-    """Draw goodput over time, mean goodput, and the ECDFs of goodput and srtt of every flow."""
+COMPARISON_PANELS = ("goodput", "mean goodput", "goodput CDF", "srtt CDF")
+"""Names of the panels of a comparison."""
+
+
+def draw_comparison(
+    shown: Comparison, width: FigureWidth = "page", panel: str | None = None
+) -> Sheet:
+    """Draw goodput over time, mean goodput, and the ECDFs of goodput and srtt of every flow.
+
+    Args:
+        shown: the comparison.
+        width: target of the figure: a page, or one or two columns of a paper.
+        panel: one of `COMPARISON_PANELS` to draw alone; by default all.
+
+    Raises:
+        InputError: there is no such panel.
+    """
+    if panel is not None:
+        return _draw_one(shown, width, panel)
     strip_in = 0.01 if shown.strip is None else strip_height_in(shown.strip)
-    names = [textwrap.fill(group.name, _NAME_LETTERS) for group in shown.groups]
-    lines = max((name.count("\n") + 1 for name in names), default=1)
-    means_in = max(_LEAST_IN, _LINE_IN * lines * len(names))
-    figure, (strip, goodput), (means, spread, rtt) = _axes(strip_in, means_in, width)
+    figure, (strip, goodput), (means, spread, rtt) = _axes(strip_in, _means_in(shown), width)
+    _draw_goodput(strip, goodput, shown)
+    _draw_means(means, shown.groups)
+    _draw_goodput_shares(spread, shown)
+    _draw_srtt_shares(rtt, shown)
+    note_figure(figure, "; ".join(note for note in (shown.pooled, shown.bursts) if note))
+    return figure
+
+
+def _draw_one(shown: Comparison, width: FigureWidth, panel: str) -> Sheet:
+    """Draw one panel, with a legend and the notes that concern it."""
+    if panel not in COMPARISON_PANELS:
+        raise no_panel(panel, COMPARISON_PANELS)
+    notes: list[str] = []
+    if panel == "goodput":
+        heights = [0.01 if shown.strip is None else strip_height_in(shown.strip), 2.3]
+        figure, (strip, goodput) = new_figure(sum(heights) + 0.6, heights, width)
+        _draw_goodput(strip, goodput, shown)
+        notes = [shown.bursts]
+    elif panel == "mean goodput":
+        figure, (ax,) = new_figure(_means_in(shown) + 0.6, [1], width)
+        _draw_means(ax, shown.groups)
+    else:
+        figure, (ax,) = new_figure(_SHARES_IN, [1], width)
+        draw = _draw_goodput_shares if panel == "goodput CDF" else _draw_srtt_shares
+        draw(ax, shown)
+        # The labels of the axes replace the title, which a legend above the axes would cover.
+        title, unit = ax.get_title(loc="left"), ax.get_xlabel()
+        ax.set_title("", loc="left")
+        label_x(ax, f"{title.partition(':')[0]} ({unit})")
+        ax.set_ylabel("share at or below", fontsize=pt(ax, 9))
+        add_legend(ax)
+        notes = [shown.pooled, shown.bursts if panel == "goodput CDF" else ""]
+    note_figure(figure, "; ".join(note for note in notes if note))
+    return figure
+
+
+def _means_in(shown: Comparison) -> float:
+    """Return the height in inches of the axes with bars."""
+    lines = max((name.count("\n") + 1 for name in _bar_names(shown.groups)), default=1)
+    return max(_LEAST_IN, _LINE_IN * lines * len(shown.groups))
+
+
+def _bar_names(groups: Sequence[Group]) -> list[str]:
+    return [textwrap.fill(group.name, _NAME_LETTERS) for group in groups]
+
+
+def _draw_goodput(strip: Axes, goodput: Axes, shown: Comparison) -> None:
     if shown.strip is not None:
         draw_strip(strip, shown.strip)
         mark_panels([goodput], shown.strip)
@@ -59,21 +124,25 @@ def draw_comparison(shown: Comparison, width: FigureWidth = "page") -> Sheet:
         strip.set_axis_off()
     strip.tick_params(labelbottom=False)
     draw_panel(goodput, shown.goodput)
+    figure = sheet_of(goodput)
     if figure.laid_out.is_narrow:
         title_figure(figure, shown.title)
     else:
         title_axes(goodput, shown.title)
     label_time(goodput, shown.end_s)
     add_legend(goodput)
-    _draw_means(means, shown.groups, names)
-    _draw_shares(spread, shown.goodput_shares)
-    _dress_shares(spread, "goodput: share at or below", "Mbit/s")
-    _draw_shares(rtt, shown.srtt_shares)
+
+
+def _draw_goodput_shares(ax: Axes, shown: Comparison) -> None:
+    _draw_shares(ax, shown.goodput_shares)
+    _dress_shares(ax, "goodput: share at or below", "Mbit/s")
+
+
+def _draw_srtt_shares(ax: Axes, shown: Comparison) -> None:
+    _draw_shares(ax, shown.srtt_shares)
     if shown.base_rtt_ms is not None:
-        _draw_base_rtt(rtt, shown.base_rtt_ms)
-    _dress_shares(rtt, "srtt: share at or below", "ms")
-    note_figure(figure, shown.pooled)
-    return figure
+        _draw_base_rtt(ax, shown.base_rtt_ms)
+    _dress_shares(ax, "srtt: share at or below", "ms")
 
 
 def _axes(
@@ -97,13 +166,15 @@ def _axes(
     return figure, above, others
 
 
-def _draw_means(ax: Axes, groups: Sequence[Group], names: Sequence[str]) -> None:
+def _draw_means(ax: Axes, groups: Sequence[Group]) -> None:
     """Draw a bar per group of flows, with a dot for each flow."""
+    names = _bar_names(groups)
     for row, group in enumerate(reversed(groups)):
         values = group.goodputs_mbps
         mean = float(np.mean(values))
         ax.barh(row, mean, height=0.6, color=group.colour, alpha=0.85)
-        ax.text(mean, row, f"  {three_digits(mean)}", va="center", fontsize=pt(ax, 9))
+        # The number stands beyond the dots, so that they do not cover it.
+        ax.text(max(values), row, f"  {three_digits(mean)}", va="center", fontsize=pt(ax, 9))
         if len(values) > 1:
             ax.scatter(values, np.full(len(values), row), s=9, color="white",
                        edgecolors="black", linewidths=0.5, zorder=3)  # fmt: skip
@@ -117,16 +188,16 @@ def _draw_means(ax: Axes, groups: Sequence[Group], names: Sequence[str]) -> None
 
 def _draw_shares(ax: Axes, curves: Sequence[Ecdf]) -> None:
     for place, curve in enumerate(curves):
-        ax.step(curve.values, curve.shares, where="post", **stroked(ax, curve.stroke))
+        ax.step(curve.values, curve.shares, where="post", label=curve.label or "_nolegend_",
+                **stroked(ax, curve.stroke))  # fmt: skip
         if len(curves) <= MANY_FLOWS:
             place_markers(ax, curve.shares, curve.values, curve.stroke, (place, len(curves)))
 
 
 def _draw_base_rtt(ax: Axes, base_rtt_ms: float) -> None:
     ax.axvline(base_rtt_ms, color=GREY, linewidth=0.9, linestyle=FAR_DASH)
-    ax.text(
-        base_rtt_ms, 0.99, "base RTT \nmean ", fontsize=pt(ax, 8), color=GREY, ha="right", va="top"
-    )
+    ax.text(base_rtt_ms, 0.99, "base RTT mean ", fontsize=pt(ax, 8), color=GREY, ha="right",
+            va="top", rotation=90)  # fmt: skip
 
 
 def _dress_shares(ax: Axes, what: str, unit: str) -> None:

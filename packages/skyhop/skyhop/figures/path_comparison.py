@@ -40,7 +40,7 @@ def _draw_shares(ax: Axes, shown: PathComparison) -> None:
     if shown.panel.is_log:
         ax.set_xscale("log")
         ax.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=7))
-        ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.12g}"))
         ax.xaxis.set_minor_locator(NullLocator())
     else:
         ax.set_xlim(left=0)

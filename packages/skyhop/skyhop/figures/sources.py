@@ -27,6 +27,7 @@ def run_figure(
     *,
     styles: Mapping[int, FlowStyle] | None = None,
     width: FigureWidth = "page",
+    panel: str | None = None,
 ) -> Sheet:
     """Draw each flow, its application, the probes and the link of a run over time.
 
@@ -35,15 +36,19 @@ def run_figure(
         output: PNG, SVG or PDF file to write the figure to; by default none is written.
         styles: style of each flow by its id; by default, styles are chosen for this run alone.
         width: target of the figure: a page, or "one-column" or "two-column" of a paper.
+        panel: quantity whose panel to draw alone, such as "goodput"; by default all.
 
     Raises:
-        InputError: `source` is not a run directory, or `output` has another suffix.
+        InputError: `source` is not a run directory, there is no such panel, or `output` has another
+            suffix.
         RunError: `output` cannot be written.
     """
     if isinstance(source, Run):
         source = run_record(source)
     run = source if isinstance(source, RunRecord) else read_runs([source])[0]
-    return _saved(draw_timeline(run_timeline(run, styles), width), output)
+    timeline = run_timeline(run, styles)
+    timeline = timeline if panel is None else timeline.with_one_panel(panel)
+    return _saved(draw_timeline(timeline, width), output)
 
 
 def comparison_figure(
@@ -51,9 +56,10 @@ def comparison_figure(
     *,
     styles: Mapping[FlowKey, FlowStyle] | None = None,
     width: FigureWidth = "page",
+    panel: str | None = None,
 ) -> Sheet:
     """Draw goodput over time, mean goodput, and the ECDFs of goodput and srtt of every flow."""
-    return draw_comparison(compare(runs, styles), width)
+    return draw_comparison(compare(runs, styles), width, panel)
 
 
 def path_figure(

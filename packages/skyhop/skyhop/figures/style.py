@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import textwrap
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocato
 from skyhop.analysis.timeline import GREY
 from skyhop.data.figure_files import FigureKind, FigureWidth, figure_kind
 from skyhop.data.files import write_files
+from skyhop.errors import InputError
 
 DPI = 140
 """Pixels per inch of a PNG for a page; a PNG for a paper has `PAPER_DPI`."""
@@ -90,6 +92,8 @@ class Sheet(Figure):
         super().__init__(figsize=(wide_in, height_in * layout.height), layout="constrained")
         self._agg = FigureCanvasAgg(self)
         self.laid_out = layout
+        self.note_in = 0.0
+        """Height of the note below the axes in inches."""
 
     def _repr_png_(self) -> bytes:
         """Return a PNG of the figure; notebooks call this, so that they show it without pyplot."""
@@ -163,7 +167,32 @@ def note_figure(figure: Sheet, note: str) -> None:
     lines = textwrap.wrap(note, figure.laid_out.letters(8))
     figure.supxlabel("\n".join(lines), x=0.99, ha="right", color=GREY,
                      fontsize=8 * figure.laid_out.scale)  # fmt: skip
-    figure.grow(0.16 * figure.laid_out.scale * len(lines))
+    figure.note_in = 0.16 * figure.laid_out.scale * len(lines)
+    figure.grow(figure.note_in)
+
+
+def shape_figure(figure: Sheet, height_in: float | None, *, footer: bool) -> Sheet:
+    """Set the height of a drawn figure, and remove the note below it without `footer`.
+
+    Raises:
+        InputError: the height (inches) has no room for the figure's axes.
+    """
+    if not footer:
+        figure.supxlabel("")
+        figure.grow(-figure.note_in)
+        figure.note_in = 0.0
+    if height_in is None:
+        return figure
+    figure.set_figheight(height_in)
+    with warnings.catch_warnings(record=True) as said, rc_context(FIGURE_STYLE):
+        warnings.simplefilter("always")
+        figure.draw_without_rendering()
+    if any("axes sizes collapsed" in str(warning.message) for warning in said):
+        raise InputError(
+            f"a height of {height_in:g} in is too small for the figure's {len(figure.axes)} axes: "
+            "make it higher, or draw one panel"
+        )
+    return figure
 
 
 def title_axes(ax: Axes, title: str, points: float = 9.5, **placed: Any) -> None:
@@ -198,7 +227,7 @@ def label_y(
     if is_log:
         ax.set_yscale("log")
         ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=7))
-        ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.12g}"))
         ax.yaxis.set_minor_locator(NullLocator())
         return
     ax.yaxis.set_major_locator(MaxNLocator(nbins=5, min_n_ticks=3, integer=is_count))

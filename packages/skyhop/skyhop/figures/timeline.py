@@ -105,7 +105,8 @@ def draw_timeline(timeline: Timeline, width: FigureWidth = "page") -> Sheet:
     gaps_in = 0.75 if timeline.about == "path" else 0.6 + 0.12 * len(heights)
     figure, drawn = new_figure(sum(heights) + gaps_in, heights, width)
     axes = drawn[len(strips) :]
-    title_figure(figure, timeline.title)
+    if timeline.title:
+        title_figure(figure, timeline.title)
     draw_strip(drawn[0], timeline.strip)
     if timeline.signal is not None:
         _draw_signal(drawn[1], timeline.signal)
@@ -115,9 +116,10 @@ def draw_timeline(timeline: Timeline, width: FigureWidth = "page") -> Sheet:
     for ax, panel in zip(axes, timeline.panels, strict=True):
         draw_panel(ax, panel)
         add_legend(ax, known)
+    notes = [timeline.note] if timeline.note else []
     if figure.laid_out.is_narrow:
-        notes = [f"{panel.what} {panel.note}" for panel in timeline.panels if panel.note]
-        note_figure(figure, "; ".join(notes))
+        notes += [f"{panel.what} {panel.note}" for panel in timeline.panels if panel.note]
+    note_figure(figure, "; ".join(notes))
     mark_panels(axes, timeline.strip)
     label_time(axes[-1], timeline.end_s)
     figure.align_ylabels(axes)

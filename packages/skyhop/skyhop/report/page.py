@@ -17,7 +17,7 @@ from skyhop.data.reading import read_runs
 from skyhop.errors import InputError
 from skyhop.figures.comparison import draw_comparison
 from skyhop.figures.sources import comparison_figure, run_figure
-from skyhop.figures.style import Sheet, save
+from skyhop.figures.style import Sheet, save, shape_figure
 from skyhop.figures.timeline import draw_timeline
 from skyhop.report.parts import (
     FigureFiles,
@@ -141,7 +141,10 @@ def write_figure(
     run_dirs: Sequence[Path | str],
     output: Path | str,
     *,
+    panel: str | None = None,
     width: FigureWidth = "page",
+    height_in: float | None = None,
+    footer: bool = True,
     force_size: bool = False,
 ) -> Path:
     """Write one figure: a run over time, or a comparison of several runs.
@@ -149,17 +152,24 @@ def write_figure(
     Args:
         run_dirs: run directories, or directories that hold run directories.
         output: file to write, .png, .svg or .pdf; its directory must exist.
+        panel: name of a panel to draw alone, such as "goodput"; by default all panels.
         width: target of the figure: a page, or one or two columns of a paper.
+        height_in: height in inches; by default it depends on the content.
+        footer: whether the figure has the note below its axes.
         force_size: read the runs even if they take much memory.
 
     Raises:
-        InputError: a directory is not a run directory, or `output` cannot be such a file.
+        InputError: a directory is not a run directory, there is no such panel, the height is too
+            small, or `output` cannot be such a file.
         RunError: the file cannot be written.
     """
     runs = read_runs(run_dirs, force_size=force_size)
-    alone = len(runs) == 1
-    figure = run_figure(runs[0], width=width) if alone else comparison_figure(runs, width=width)
-    return save(figure, output)
+    figure = (
+        run_figure(runs[0], width=width, panel=panel)
+        if len(runs) == 1
+        else comparison_figure(runs, width=width, panel=panel)
+    )
+    return save(shape_figure(figure, height_in, footer=footer), output)
 
 
 def _drawn(view: Timeline | Comparison | TerminalView, width: FigureWidth) -> Sheet:
@@ -193,6 +203,7 @@ def _html(page: RunsPage, figures: Sequence[ReportFigure], folder: PageFiles) ->
         "report.html.jinja",
         page=page,
         several=len(page.runs) > 1,
+        headings=_headings(figures),
         overview=[figure for figure in figures if figure.run is None],
         figures={figure.run: figure for figure in figures if not figure.heading},
         of_terminals=[
@@ -202,6 +213,12 @@ def _html(page: RunsPage, figures: Sequence[ReportFigure], folder: PageFiles) ->
         figures_of_page=figures,
         folder=folder,
     )
+
+
+def _headings(figures: Sequence[ReportFigure]) -> list[str]:
+    """Return what the figures of all runs show: comparison, path."""
+    names = [figure.name for figure in figures if figure.run is None]
+    return [kind for kind in ("comparison", "path") if any(n.startswith(kind) for n in names)]
 
 
 def _stale(folder: Path, files: Mapping[str, bytes]) -> list[Path]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import io
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from skyhop.data.files import write_files
 from skyhop.errors import InputError
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from skyhop.figures.style import Sheet
 
 _PHONE: FigureWidth = "one-column"
 
@@ -31,6 +32,10 @@ class FigureFiles:
     kinds: Sequence[FigureKind] = FIGURE_KINDS
     width: FigureWidth = "page"
     """Width of the figures in files; the page itself has a wide and a narrow picture of each."""
+    height_in: float | None = None
+    """Height of the figures in files in inches; by default it depends on their content."""
+    footer: bool = True
+    """Whether the figures in files have the note below their axes."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +69,7 @@ class ReportFigure:
 def draw_figure(
     name: str,
     caption: str,
-    draw: Callable[[FigureWidth], Figure],
+    draw: Callable[[FigureWidth], Sheet],
     wanted: FigureFiles,
     run: int | None = None,
     *,
@@ -72,17 +77,22 @@ def draw_figure(
 ) -> ReportFigure:
     """Draw a figure for the page, for phones and as files; `draw` draws the figure for a width."""
     # Pages without figures need no drawing library.
-    from skyhop.figures.style import figure_bytes
+    from skyhop.figures.style import figure_bytes, shape_figure
 
     widths: set[FigureWidth] = {"page", _PHONE, wanted.width}
     figures = {width: draw(width) for width in widths}
     pngs = {width: figure_bytes(figure, "png") for width, figure in figures.items()}
-    of_width = figures[wanted.width]
+    of_files, is_like_page = figures[wanted.width], wanted.height_in is None and wanted.footer
+    if not is_like_page:
+        of_files = shape_figure(draw(wanted.width), wanted.height_in, footer=wanted.footer)
     files = {
-        f"{name}.{kind}": pngs[wanted.width] if kind == "png" else figure_bytes(of_width, kind)
+        f"{name}.{kind}": pngs[wanted.width]
+        if kind == "png" and is_like_page
+        else figure_bytes(of_files, kind)
         for kind in wanted.kinds
     }
-    return ReportFigure(name, caption, pngs["page"], pngs[_PHONE], files, run, heading)
+    wide, narrow = (_with_palette(pngs[width]) for width in ("page", _PHONE))
+    return ReportFigure(name, caption, wide, narrow, files, run, heading)
 
 
 @dataclass(frozen=True)
@@ -135,6 +145,16 @@ def figures_directory(output: Path | str) -> Path:
     """Return the directory of a report's figures: report-figures/ for report.html."""
     output = Path(output)
     return output.with_name(f"{output.stem}-figures")
+
+
+def _with_palette(png: bytes) -> bytes:
+    """Return a PNG with a palette of 256 colours, a third as large: a page has many figures."""
+    from PIL import Image
+
+    content = io.BytesIO()
+    picture = Image.open(io.BytesIO(png)).convert("RGB")
+    picture.quantize(256, dither=Image.Dither.NONE).save(content, "png")
+    return content.getvalue()
 
 
 def _data_uri(png: bytes) -> str:

@@ -68,7 +68,8 @@ def write_study_report(
     folder = page_files(output, wanted)
     files = {name: content for s in sections for name, content in s.files.items()}
     if verdicts:
-        claims = latex_table(claims_table(verdicts), f"{done.study.file.title}: claims")
+        title = f"{done.study.file.title}: claims"
+        claims = latex_table(claims_table(verdicts), title, wanted.width)
         files[_CLAIMS_FILE] = claims.encode()
     stale = _stale(folder.directory, files) if wanted.directory is None else []
     write_page(output, _html(done, verdicts, sections, folder), folder, files)
@@ -109,9 +110,10 @@ def _section(panel: Panel, name: str, source: ChartSource, wanted: FigureFiles) 
             if isinstance(panel, TablePanel)
             else comparison_table(panel, source.study, source.results)
         )
-        latex = latex_table(made.table, panel.title).encode()
+        latex = latex_table(made.table, panel.title, wanted.width).encode()
         files = {f"{name}.csv": _csv(made.data), f"{name}.tex": latex}
-        return _Section(panel.title, panel.note, made.table, None, files)
+        note = " ".join(f"{text.rstrip('.')}." for text in (panel.note, made.table.note) if text)
+        return _Section(panel.title, note, made.table, None, files)
     chart = chart_of(panel, source)
     if chart is None:
         return _Section(panel.title, panel.note, None, None, {})

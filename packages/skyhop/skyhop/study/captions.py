@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 import polars as pl
 
+from skyhop.analysis.tables import short_number
 from skyhop.study.plan import Study
 
 
@@ -44,8 +45,9 @@ def samples_caption(
     frames = list(rows)
     flows = _range([frame.select("run", "flow").unique().height for frame in frames], "flow")
     runs = _range([frame.get_column("run").n_unique() for frame in frames], "run")
-    lengths = sorted({f"{duration_s:.3g}" for duration_s in durations_s}, key=float)
-    length = " to ".join(dict.fromkeys((lengths[0], lengths[-1]))) + " s" if lengths else ""
+    lengths_s = sorted(durations_s)
+    ends = dict.fromkeys(map(short_number, (lengths_s[0], lengths_s[-1]) if lengths_s else ()))
+    length = f"{' to '.join(ends)} s" if ends else ""
     means = f" (means over {bin_width})" if bin_width else ""
     of_flows = runs if flows.split()[:-1] == runs.split()[:-1] else f"{flows} in {runs}"
     suffix = _seeds_and_length(pl.concat(frames), length)

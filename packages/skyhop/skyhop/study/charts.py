@@ -26,6 +26,7 @@ from skyhop.analysis.charts import (
     SeriesChart,
     named,
 )
+from skyhop.analysis.link_rate import any_above_rate, burst_note, is_above_every_rate
 from skyhop.analysis.statistics import bootstrap_interval, deviation, ellipse
 from skyhop.analysis.styles import Style, style_of_index, styles_of
 from skyhop.analysis.timeline import Band, EventStrip, Line, Panel, Stroke, event_strip, from_zero
@@ -35,7 +36,7 @@ from skyhop.data.records import Events, RunRecord
 from skyhop.study.captions import runs_caption, samples_caption
 from skyhop.study.expression import Selected
 from skyhop.study.keys import Spread
-from skyhop.study.metric_kinds import BinsMetric, FlowsMetric, GapMetric
+from skyhop.study.metric_kinds import BinsMetric, FlowMetric, FlowsMetric, GapMetric
 from skyhop.study.panel_kinds import (
     BarsPanel,
     BoxPanel,
@@ -196,6 +197,7 @@ _SPREAD_TEXT: Mapping[Spread, str] = {
     "interval": ", with the mean's 95 % interval",
     "sd": ", less and plus their standard deviation",
     "pooled": ", mean over all of their bins, less and plus the bins' standard deviation",
+    "none": "",
 }
 
 
@@ -205,12 +207,13 @@ def _boxes(panel: BoxPanel, source: ChartSource) -> BoxChart | None:
     levels, hues = results.levels(panel.x, panel.where), _hues(results, panel.hue, panel.where)
     width = 0.8 / max(len(hues), 1)
     own_hues = _cc_hues(panel, source)
-    boxes, rows, chosen = [], [], []
+    boxes, rows, chosen, above = [], [], [], []
     for hue, selected in hues:
         shown: dict[Hue, list[tuple[float, FloatArray]]] = {}
         for position, level in enumerate(levels):
             at = {**selected, panel.x: level}
-            values = _values(panel, source, at)
+            values, is_above = _values(panel, source, at)
+            above.append(is_above)
             if len(values):
                 chosen.append(at)
                 x = position - 0.4 + width * (hue.index + 0.5)
@@ -220,8 +223,10 @@ def _boxes(panel: BoxPanel, source: ChartSource) -> BoxChart | None:
     if not rows:
         return None
     data, pooled = pl.DataFrame(rows), _values_caption("box", panel, source, chosen)
+    pooled += _burst_caption(above)
     axis = _levels(panel.x, panel.where, source)
-    return BoxChart(data, pooled, *_title_of(panel, source), axis, width, boxes)
+    title, origin = _title_of(panel, source), _origin_of(panel, source)
+    return BoxChart(data, pooled, *title, axis, width, boxes, origin)
 
 
 def _box_numbers(values: FloatArray) -> dict[str, float]:
@@ -234,9 +239,11 @@ def _box_numbers(values: FloatArray) -> dict[str, float]:
 
 @chart_of.register
 def _ecdf(panel: CdfPanel, source: ChartSource) -> EcdfChart | None:
-    curves, frames, chosen, nearly_all = [], [], [], 0.0
+    curves, frames, chosen, above, nearly_all = [], [], [], [], 0.0
     for hue, selected in _hues(source.results, panel.hue, panel.where):
-        values, shares = ecdf(_values(panel, source, selected))
+        found, is_above = _values(panel, source, selected)
+        above.append(is_above)
+        values, shares = ecdf(found)
         if len(values):
             nearly_all = max(nearly_all, float(np.quantile(values, _ECDF_SHARE)))
             chosen.append(selected)
@@ -245,28 +252,50 @@ def _ecdf(panel: CdfPanel, source: ChartSource) -> EcdfChart | None:
     if not frames:
         return None
     data, pooled = pl.concat(frames), _values_caption("curve", panel, source, chosen)
-    return EcdfChart(data, pooled, *_title_of(panel, source), curves, nearly_all)
+    pooled += _burst_caption(above)
+    title, origin = _title_of(panel, source), _origin_of(panel, source)
+    return EcdfChart(data, pooled, *title, curves, nearly_all, origin)
 
 
-def _values(panel: BoxPanel | CdfPanel, source: ChartSource, chosen: Selected) -> FloatArray:
-    """Return the metric of the chosen runs, or the bins of all their flows."""
+def _values(
+    panel: BoxPanel | CdfPanel, source: ChartSource, chosen: Selected
+) -> tuple[FloatArray, bool]:
+    """Return the metric of the chosen runs, or the bins of all their flows.
+
+    The second value is whether bins are of goodput above the link's rate.
+    """
     if panel.metric is not None:
-        return source.results.values(source.study.metrics.infos[panel.metric], chosen)
+        return source.results.values(source.study.metrics.infos[panel.metric], chosen), False
     rows = _flows_of(source, chosen).select("run", "flow").unique(maintain_order=True)
     if isinstance(_bins_metric(panel, source), FlowsMetric):
         # A metric over several flows of a run has the same value in each flow's row.
         rows = rows.unique("run", keep="first", maintain_order=True)
     found = [_samples(panel, source, run, flow) for run, flow in rows.iter_rows()]
-    values: FloatArray = np.concatenate(found) if found else np.array([], dtype=np.float64)
-    return values[np.isfinite(values)]
+    values = np.concatenate([samples for samples, _ in found] or [np.array([], dtype=np.float64)])
+    return values[np.isfinite(values)], any(is_above for _, is_above in found)
 
 
-def _samples(panel: BoxPanel | CdfPanel, source: ChartSource, run: str, flow: int) -> FloatArray:
-    """Return the bins of the panel's metric, or those of its series over the whole run."""
+def _samples(
+    panel: BoxPanel | CdfPanel, source: ChartSource, run: str, flow: int
+) -> tuple[FloatArray, bool]:
+    """Return the bins of the panel's metric, or those of its series over the whole run.
+
+    The second value is whether bins are of goodput above the link's rate.
+    """
     record, own = source.record(run), _bins_metric(panel, source)
     if own is not None:
-        return metric_values(own, record, flow)
-    return samples_of(record, flow, panel.series or "goodput", seconds(panel.bin))[1]
+        values = metric_values(own, record, flow)
+        of_goodput = isinstance(own, FlowMetric) and own.series == "goodput"
+        return values, of_goodput and is_above_every_rate(record, values)
+    series = panel.series or "goodput"
+    ends_s, values = samples_of(record, flow, series, seconds(panel.bin))
+    return values, series == "goodput" and any_above_rate(record, values, ends_s)
+
+
+def _burst_caption(above: Sequence[bool]) -> str:
+    """Return the part of a caption on goodput above the link's rate; empty without such samples."""
+    note = burst_note(above)
+    return f"; goodput {note}" if note else ""
 
 
 def _bins_metric(panel: BoxPanel | CdfPanel, source: ChartSource) -> BinsMetric | None:
@@ -305,6 +334,12 @@ def _title_of(panel: BoxPanel | CdfPanel, source: ChartSource) -> tuple[str, str
     name, bin_width = (panel.series, panel.bin) if own is None else (own.series, own.bin)
     what, unit = _SERIES_TITLES[name or "goodput"]
     return f"{what}, means over {bin_width}" if bin_width else what, unit
+
+
+def _origin_of(panel: BoxPanel | CdfPanel, source: ChartSource) -> float:
+    """Return the origin of a panel's metric; 0 for samples of a series."""
+    name = panel.metric or panel.bins_of
+    return source.study.metrics.infos[name].origin if name else 0.0
 
 
 @chart_of.register
@@ -352,7 +387,7 @@ def _transfers(panel: TransferPanel, source: ChartSource) -> LineChart | None:
     data = pl.DataFrame(rows).drop("published")
     pooled = runs_caption("point", counts, source.results.selected(panel.where), source.study,
                          _SPREAD_TEXT[panel.spread])  # fmt: skip
-    axis = Levels([f"{tick:g}" for tick in ticks], "first bytes (MB)")
+    axis = Levels([f"{tick:,.12g}" for tick in ticks], "first bytes (MB)")
     return LineChart(data, pooled, "time", "s", axis, ticks, lines)
 
 
@@ -375,6 +410,8 @@ def _times_s(
 def _mean_and_ends(values: FloatArray, spread: Spread) -> tuple[float, float, float]:
     """Return the mean, and the lower and upper end of the spread around it."""
     middle = float(values.mean())
+    if spread == "none":
+        return middle, middle, middle
     if spread == "sd":
         sd = deviation(values) or 0.0
         return middle, middle - sd, middle + sd
@@ -483,7 +520,24 @@ def _series(panel: SeriesPanel, source: ChartSource) -> SeriesChart | None:
     else:
         pooled = f"each line: one run, with seed {' or '.join(map(str, seeds))}"
     pooled += f", as means over {panel.bin}" if panel.bin else ", all samples"
+    pooled += _burst_caption([_is_above_rate(one, panel) for one in shown])
     return SeriesChart(data, pooled, begin_s, end_s, strips, list(drawn.values()))
+
+
+def _is_above_rate(shown: _SeriesLine, panel: SeriesPanel) -> bool:
+    """Return whether the drawn goodput of a run is above the link's rate."""
+    if "goodput" not in panel.series:
+        return False
+    bin_s = seconds(panel.bin) if panel.bin else None
+    begin_s = seconds(panel.from_) if panel.from_ else 0.0
+    until_s = seconds(panel.until) if panel.until else np.inf
+    for run, flow in shown.runs:
+        if flow is not None and flow in run.flows:
+            ends_s, values = samples_of(run, flow, "goodput", bin_s)
+            drawn = np.isfinite(values) & (ends_s >= begin_s) & (ends_s <= until_s)
+            if any_above_rate(run, values[drawn], ends_s[drawn]):
+                return True
+    return False
 
 
 def _series_panel(

@@ -35,11 +35,12 @@ smoothed RTT in ms. throughput: rate in Mbit/s at which the link of [path] deliv
 flows, headers included, in the direction of this flow. retransmit_share: packets that the flow
 retransmitted, in % of the packets that this link delivered (counted as full-sized packets).
 """
-Spread: TypeAlias = Literal["interval", "sd", "pooled"]
+Spread: TypeAlias = Literal["interval", "sd", "pooled", "none"]
 """Measure of spread that is shown next to means over runs.
 
 interval: 95 % confidence interval of the mean. sd: standard deviation over runs (n - 1). pooled:
 mean and standard deviation over the bins of all runs together, for metrics with `pool = true`.
+none: no spread.
 """
 
 

@@ -22,7 +22,7 @@ _FIRST_KEYS: Mapping[str, Any] = {
 _LATER_KEYS = (
     "within", "ddof", "pool", "over", "flow", "flows", "against", "least", "truncate", "bytes",
     "after_bytes", "cut", "skip", "rise", "above", "upto", "of", "to", "by", "segment", "hops",
-    "method", "edge", "largest", "clock", "share",
+    "method", "edge", "largest", "clock", "share", "origin",
 )  # fmt: skip
 """Keys of later versions in the order of the digest, which leaves out those with defaults.
 

@@ -25,6 +25,9 @@ class MetricBase(StrictModel):
     """Title on the page; the name by default."""
     unit: str = ""
     """Unit of the value, for titles and column names."""
+    origin: float | None = None
+    """Least possible value, where axes begin: 1 for a ratio of a delay to the least delay. By
+    default 0; for srtt_over_base, 1."""
 
 
 class ExpressionMetric(MetricBase):

@@ -16,7 +16,7 @@ import numpy as np
 
 from skyhop._core import HANDOVER_KINDS, LOSS_REASONS
 from skyhop.analysis.statistics import delay_inflation, jain, power
-from skyhop.analysis.summary import LATENCY_QUANTILES, summary_row_values
+from skyhop.analysis.summary import LATENCY_QUANTILES, bulk_flows, summary_row_values
 from skyhop.data.near_names import did_you_mean
 from skyhop.data.records import RunRecord
 from skyhop.data.run_headers import FLOW_SUMMARY_KEYS
@@ -30,6 +30,7 @@ from skyhop.study.key_errors import entry
 from skyhop.study.metric_digest import metrics_digest
 from skyhop.study.metric_kinds import (
     ExpressionMetric,
+    FlowMetric,
     GridErrorMetric,
     Metric,
     RelativeMetric,
@@ -38,7 +39,7 @@ from skyhop.study.metric_kinds import (
 )
 from skyhop.study.sampling import measure
 
-_LAYOUT_VERSION = 6
+_LAYOUT_VERSION = 7
 """Version of the rows' layout; after an increase, metrics of finished runs are computed again."""
 
 
@@ -59,7 +60,7 @@ class MetricInfo:
     definition: Metric | None = None
     """Definition in the study file; None for built-in metrics."""
     origin: float = 0.0
-    """Least possible value, where axes begin: 0, or 1 for a ratio such as srtt / base RTT."""
+    """Least possible value, where axes begin: 0, or 1 for srtt / base RTT and opinion scores."""
 
     @property
     def pooling_columns(self) -> tuple[str, ...]:
@@ -84,8 +85,8 @@ BUILT_IN: tuple[MetricInfo, ...] = (
         MetricInfo(f"latency_{q}", f"latency_{q}_us", f"latency {q}", "ms", 1e-3)
         for q in LATENCY_QUANTILES
     ),
-    MetricInfo("mos", "mos_mean", "mean MOS", ""),
-    MetricInfo("mos_least", "mos_least", "least MOS", ""),
+    MetricInfo("mos", "mos_mean", "mean MOS", "", origin=1.0),
+    MetricInfo("mos_least", "mos_least", "least MOS", "", origin=1.0),
     MetricInfo("jitter", "jitter_mean_us", "mean jitter", "ms", 1e-3),
     *(
         MetricInfo(f"{medium}_{fate}", f"{medium}_{fate}", f"{fate} {medium} frames", "%", 100)
@@ -266,12 +267,23 @@ def _info(metric: Metric) -> MetricInfo:
     suffix = _SUFFIXES.get(metric.unit, metric.unit)
     column = f"{metric.name}_{suffix}" if suffix else metric.name
     title = metric.title or metric.name.replace("_", " ")
-    return MetricInfo(metric.name, column, title, metric.unit, definition=metric)
+    return MetricInfo(
+        metric.name, column, title, metric.unit, definition=metric, origin=_origin(metric)
+    )
+
+
+def _origin(metric: Metric) -> float:
+    """Return the origin that the study file gives; by default, that of the metric's series."""
+    if metric.origin is not None:
+        return metric.origin
+    if isinstance(metric, FlowMetric) and metric.series == "srtt_over_base":
+        return 0.0 if metric.stat == "sd" else 1.0
+    return 0.0
 
 
 def _base_row(row: dict[str, Any], summary: Mapping[str, Any]) -> dict[str, Any]:
     srtt_us, base_us = row["srtt_mean_us"], row["base_rtt_mean_us"]
-    shares = np.array([flow["goodput_bps"] for flow in summary["flows"]], dtype=np.float64)
+    shares = np.array([flow["goodput_bps"] for flow in bulk_flows(summary)], dtype=np.float64)
     probe = (summary.get("probes") or [{}])[0]
     sent = probe.get("sent")
     # The names "cc" and "app" are reserved for axes over congestion controls and applications.

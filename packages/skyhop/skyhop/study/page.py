@@ -250,15 +250,21 @@ def _two_numbers(left: float, right: float) -> tuple[str, str]:
 
 
 def _command(done: StudyRun) -> str:
-    """Return the command that runs or continues the study, with absolute paths."""
+    """Return the command that runs or continues the study, without directories of this machine."""
     file = Path(done.study.origin)
-    study = file.resolve() if file.is_file() else "study.toml"
-    words = ["skyhop", "study", "run", str(study), "-o", str(done.directory.root.resolve())]
+    study = _near(file) if file.is_file() else "study.toml"
+    words = ["skyhop", "study", "run", study, "-o", _near(done.directory.root)]
     for name, card in done.study.policies.items():
-        words += ["--policy", f"{name}={card.resolve()}"]
+        words += ["--policy", f"{name}={_near(card)}"]
     for text in done.study.sets:
         words += ["--set", text]
     return shlex.join(words)
+
+
+def _near(path: Path) -> str:
+    """Return a path from the current directory; of a path elsewhere, only the name."""
+    whole, here = path.resolve(), Path.cwd()
+    return whole.relative_to(here).as_posix() if whole.is_relative_to(here) else whole.name
 
 
 def _study_text(study: Study) -> str:

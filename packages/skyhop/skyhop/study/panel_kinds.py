@@ -136,7 +136,7 @@ class TransferPanel(_Panel):
     """Axis whose values have a colour each."""
     cut: Length | None = None
     """Resolution to which times are rounded down; times are exact by default."""
-    spread: Literal["interval", "sd"] = "interval"
+    spread: Literal["interval", "sd", "none"] = "interval"
     """Spread next to the means."""
 
     @model_validator(mode="after")
@@ -162,7 +162,7 @@ class ScatterPanel(_Panel):
     ellipses: bool = False
     """Whether to draw an ellipse of one standard deviation (n - 1) around each hue's mean."""
     zero: bool = True
-    """Whether both axes of the plot begin at zero."""
+    """Whether both axes begin at the least possible values of their metrics, such as 0."""
 
 
 class HeatmapPanel(_Panel):

@@ -142,6 +142,8 @@ class Results:
         values = self.values(metric, selected)
         if spread == "interval":
             return Estimate(values, mean(values), bootstrap_interval(values))
+        if spread == "none":
+            return Estimate(values, mean(values), Interval(None, None))
         if spread == "sd":
             middle, sd = mean(values), deviation(values)
         else:

@@ -16,7 +16,7 @@ from skyhop.analysis.statistics import (
     mean,
     standardised,
 )
-from skyhop.analysis.tables import Column, Table, three_digits
+from skyhop.analysis.tables import Column, Table, plus_minus, three_digits
 from skyhop.data.arrays import FloatArray
 from skyhop.study.claims import ClaimResult
 from skyhop.study.keys import Spread
@@ -40,45 +40,69 @@ class DataTable:
 def table_of(panel: TablePanel, study: Study, results: Results) -> DataTable:
     """Return a table with a row per combination of the axes `by`.
 
-    Columns of each metric: mean, spread, published value, and ratio of mean to published value.
+    A metric has a column with its mean and spread. Where values were published, it also has
+    columns with these, and with the ratio of the mean to the published value.
     """
     infos = [study.metrics.infos[name] for name in panel.metrics]
     rows = [
         {**at, **_figures(infos, study, results, {**panel.where, **at}, panel.spread)}
         for at in results.groups(panel.by, panel.where)
     ]
-    shown = [{**row, **_intervals(row, [f"{info.name}_" for info in infos])} for row in rows]
     columns = [Column(name, _title(name), "", str, numeric=False) for name in panel.by]
     groups = [("", len(columns))]
     for info in infos:
-        own = [
-            c
-            for c in _columns(info, panel.spread)
-            if any(row.get(c.key) is not None for row in shown)
-        ]
-        if len(own) == 1:
+        own = [c for c in _columns(info) if any(row.get(c.key) is not None for row in rows)]
+        if len(own) <= 1:
             # A metric with a single column needs no heading above it.
             own = [Column(info.name, info.title, info.unit, three_digits)]
         named = len(own) > 1
         groups.append((f"{info.title} ({info.unit or 'ratio'})" if named else "", len(own)))
         columns += own
-    cells = [[column.text(row) for column in columns] for row in shown]
-    return DataTable(Table(groups, columns, cells), pl.DataFrame(rows, infer_schema_length=None))
+    cells = [[_cell(column, row) for column in columns] for row in rows]
+    note = (
+        _SPREAD_NOTES[panel.spread]
+        if any(_reach(row, i.name) for row in rows for i in infos)
+        else ""
+    )
+    table = Table(groups, columns, cells, note)
+    return DataTable(table, pl.DataFrame(rows, infer_schema_length=None))
 
 
-def _columns(info: MetricInfo, spread: Spread) -> list[Column]:
-    if spread == "interval":
-        spread_column = [Column(f"{info.name}_interval", "95 % interval", "", str)]
-    else:
-        title = "sd" if spread == "sd" else "sd of all bins"
-        spread_column = [Column(f"{info.name}_sd", title, "", three_digits)]
+_INTERVAL_NOTE = "±: to the farther end of the mean's 95 % interval"
+_SPREAD_NOTES: Mapping[Spread, str] = {
+    "interval": _INTERVAL_NOTE,
+    "sd": "±: standard deviation over runs",
+    "pooled": "mean ± standard deviation over the bins of all runs",
+    "none": "±: published standard deviation",
+}
+
+
+def _columns(info: MetricInfo) -> list[Column]:
     return [
-        Column(f"{info.name}", "ours", "", three_digits),
-        *spread_column,
+        Column(info.name, "ours", "", three_digits),
         Column(f"{info.name}_published", "published", "", three_digits),
-        Column(f"{info.name}_published_sd", "published sd", "", three_digits),
-        Column(f"{info.name}_ratio", "ours / published", "", three_digits),
+        Column(f"{info.name}_ratio", "ratio", "", three_digits),
     ]
+
+
+def _cell(column: Column, row: Mapping[str, object]) -> str:
+    """Return the text of a value and, if known, of its spread: 138.2 ± 0.3."""
+    value, reach = row.get(column.key), _reach(row, column.key)
+    if isinstance(value, float) and reach is not None:
+        return plus_minus(value, reach)
+    return column.text(row)
+
+
+def _reach(row: Mapping[str, object], key: str) -> float | None:
+    """Return the standard deviation of a value, or how far its interval reaches from it."""
+    value, sd = row.get(key), row.get(f"{key}_sd")
+    if isinstance(sd, float):
+        return sd
+    ends = [row.get(f"{key}_{side}") for side in ("low", "high")]
+    known = [
+        abs(end - value) for end in ends if isinstance(end, float) and isinstance(value, float)
+    ]
+    return max(known, default=None)
 
 
 def _figures(
@@ -95,7 +119,7 @@ def _figures(
         figures[info.name] = estimate.mean
         figures[f"{info.name}_low"] = estimate.interval.low
         figures[f"{info.name}_high"] = estimate.interval.high
-        if spread != "interval":
+        if spread in ("sd", "pooled"):
             figures[f"{info.name}_sd"] = estimate.sd
         figures[f"{info.name}_published"] = published
         published_sd = published_value(study.file, info.name, chosen, "sd")
@@ -138,10 +162,11 @@ def comparison_table(panel: ComparisonPanel, study: Study, results: Results) -> 
     if all(row["d_published"] is None for row in rows):
         rows = [{k: v for k, v in row.items() if k not in _PUBLISHED_SD_COLUMNS} for row in rows]
         columns = [column for column in columns if column.key not in _PUBLISHED_SD_COLUMNS]
-    shown = [{**row, **_intervals(row, [""])} for row in rows]
-    cells = [[column.text(row) for column in columns] for row in shown]
+    cells = [[_cell(column, row) for column in columns] for row in rows]
     frame = pl.DataFrame(rows, infer_schema_length=None)
-    return DataTable(Table([("", len(columns))], columns, cells), frame)
+    frame = frame.rename({"mean_low": "low", "mean_high": "high"}, strict=False)
+    note = _INTERVAL_NOTE if any(_reach(row, "mean") is not None for row in rows) else ""
+    return DataTable(Table([("", len(columns))], columns, cells, note), frame)
 
 
 _TESTS = {"welch": ["Welch's t"], "student": ["Student's t"], "both": ["Welch's t", "Student's t"]}
@@ -160,7 +185,6 @@ def _comparison_columns(panel: ComparisonPanel, info: MetricInfo) -> list[Column
         Column("name", _title(panel.by), "", str, numeric=False),
         Column("runs", "runs", "", str),
         Column("mean", info.title, info.unit, three_digits),
-        Column("interval", "95 % interval", info.unit, str),
         Column("difference", "difference", info.unit, three_digits),
         *tests,
         Column("d", "Cohen's d", "", three_digits),
@@ -176,8 +200,8 @@ def _reference(panel: ComparisonPanel, values: FloatArray) -> dict[str, object]:
         "name": f"{panel.against} (reference)",
         "runs": len(values),
         "mean": mean(values),
-        "low": interval.low,
-        "high": interval.high,
+        "mean_low": interval.low,
+        "mean_high": interval.high,
         "difference": None,
         **_test_values(panel, None, None),
         **dict.fromkeys(("d", "effect", *_PUBLISHED_SD_COLUMNS)),
@@ -200,8 +224,8 @@ def _difference(
         "name": difference.name,
         "runs": difference.count,
         "mean": difference.mean,
-        "low": interval.low,
-        "high": interval.high,
+        "mean_low": interval.low,
+        "mean_high": interval.high,
         "difference": differs_by,
         **_test_values(panel, difference.welch, difference.student),
         "d": difference.cohens_d,
@@ -241,16 +265,6 @@ def comparisons_text(result: ClaimResult) -> str:
         (f"{describe(finding.at)}: " if finding.at else "") + numbers_text(finding)
         for finding in result.findings
     )
-
-
-def _intervals(row: Mapping[str, object], prefixes: Sequence[str]) -> dict[str, str | None]:
-    """Return the intervals of a row as text, by key: each prefix, then "interval"."""
-    found: dict[str, str | None] = {}
-    for prefix in prefixes:
-        ends = [end for side in ("low", "high") if isinstance(end := row[prefix + side], float)]
-        text = " to ".join(map(three_digits, ends)) or None
-        found[f"{prefix}interval"] = text
-    return found
 
 
 def _title(name: str) -> str:

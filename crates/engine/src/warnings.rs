@@ -5,12 +5,13 @@ use std::collections::BTreeSet;
 use skyhop_cc::Module;
 use skyhop_experiment::{Experiment, Traffic, cc_parameters};
 use skyhop_model::cc_label;
-use skyhop_units::Duration;
+use skyhop_units::{Duration, Instant};
 
 /// Warnings that a reader needs to know before trusting the results.
 pub fn warnings(experiment: &Experiment) -> Vec<String> {
     let mut found = experiment.notes.clone();
     found.extend(short_path(experiment));
+    found.extend(queue_of_longer_path(experiment));
     found.extend(unused_announcements(experiment));
     found
 }
@@ -21,6 +22,28 @@ fn short_path(experiment: &Experiment) -> Option<String> {
     (covered < experiment.duration).then(|| {
         let duration = experiment.duration;
         format!("the path covers {covered} of the run's {duration}; its last state is kept; [path] loop = true repeats a path file")
+    })
+}
+
+/// Warning if a queue in BDP was computed from a path that is longer than the run, and whose mean base RTT over the run
+/// differs by more than 10 %.
+fn queue_of_longer_path(experiment: &Experiment) -> Option<String> {
+    let (path, duration) = (experiment.path(), experiment.duration);
+    let queues = &experiment.links[usize::from(experiment.path_link())].queues;
+    let in_bdp = queues.iter().find(|queue| queue.base_rtt_us.is_some())?;
+    let covered = Duration::from_nanos(path.header.period_ns.unwrap_or(path.header.duration_ns));
+    let whole = path.whole_mean_base_rtt();
+    let during = path.mean_base_rtt(Instant::START, Instant::START + duration);
+    let differs = (during.as_secs_f64() - whole.as_secs_f64()).abs() > 0.1 * whole.as_secs_f64();
+    (duration < covered && differs).then(|| {
+        let ms = |rtt: Duration| format!("{:.1} ms", rtt.as_secs_f64() * 1e3);
+        format!(
+            "queue \"{}\" is that of the whole path of {covered}, whose mean base RTT is {}; over the run of {duration} \
+             it is {}: give link.queue in bytes or packets for another",
+            in_bdp.given,
+            ms(whole),
+            ms(during)
+        )
     })
 }
 

@@ -5,12 +5,12 @@ use skyhop_app::{App, AppKind as _, Side, TcpOptions};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use skyhop_link::{LinkConfig, LinkRoute};
-use skyhop_model::{Direction, Dscp, End, LinuxLink, LiveDevice, PATH_LINK};
+use skyhop_link::{Limit, LinkConfig, LinkRoute};
+use skyhop_model::{Direction, Dscp, End, LARGEST_PACKET, LinuxLink, LiveDevice, PATH_LINK};
 use skyhop_path::PathTrace;
 use skyhop_signal::blind::{BlindPlan, Learner};
 use skyhop_signal::{Agenda, Announcement};
-use skyhop_units::{Duration, Instant};
+use skyhop_units::{Duration, Instant, QueueLimit, Rate};
 
 mod seed;
 
@@ -65,6 +65,45 @@ pub struct LinkPlan {
     pub forward: LinkConfig,
     /// Direction from the end `to` to the end `from`.
     pub back: LinkConfig,
+    /// Sizes of the queues, forward and back, for run.json and summary.json.
+    pub queues: [QueueSize; 2],
+}
+
+/// Size of a queue as the scenario gives it, and as the engine runs it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QueueSize {
+    /// Size in the scenario, such as "1 BDP".
+    pub given: String,
+    /// Bytes on the wire that the queue holds; of a queue that counts packets, those of so many packets of the MTU.
+    pub bytes: u64,
+    /// Packets of the MTU that the queue holds.
+    pub packets: u64,
+    /// Rate from which the size was computed; `None` if the scenario gives bytes or packets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate_bps: Option<u64>,
+    /// Mean base RTT from which the size was computed; `None` unless the scenario gives a BDP.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub base_rtt_us: Option<u64>,
+}
+
+impl QueueSize {
+    /// Size of a queue whose limit the planner resolved to `limit`.
+    pub fn new(given: QueueLimit, limit: Limit, rate: Rate, base_rtt: Duration) -> Self {
+        let packet = LARGEST_PACKET.as_u64();
+        let (bytes, packets) = match limit {
+            Limit::Packets(packets) => (packets.saturating_mul(packet), packets),
+            Limit::Bytes(bytes) => (bytes.as_u64(), bytes.as_u64() / packet),
+        };
+        let of_rate = matches!(given, QueueLimit::Time(_) | QueueLimit::Bdp(_));
+        let of_rtt = matches!(given, QueueLimit::Bdp(_));
+        Self {
+            given: given.to_string(),
+            bytes,
+            packets,
+            rate_bps: of_rate.then(|| rate.bits_per_second()),
+            base_rtt_us: of_rtt.then(|| base_rtt.as_micros()),
+        }
+    }
 }
 
 /// A change that the scenario makes at a given time.

@@ -113,6 +113,7 @@ impl<'r> PathFrames<'r> {
             compat: Some(request.compat.to_string()),
             start: Some(request.start),
             duration_ns: (request.step * request.steps()).as_nanos(),
+            period_ns: None,
             step_ns: request.step.as_nanos(),
             between_frames: request.compat.between_frames(),
             seed: request.seed,

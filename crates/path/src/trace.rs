@@ -51,6 +51,9 @@ pub struct PathHeader {
     pub start: Option<UtcInstant>,
     /// Duration of the trace, ns; the last frame holds until then.
     pub duration_ns: u64,
+    /// Time after which a repeated path begins again, ns; `None` if the path is not repeated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub period_ns: Option<u64>,
     /// Time between computed frames, ns.
     pub step_ns: u64,
     /// Interpolation of the delay between two frames with the same nodes.
@@ -113,6 +116,7 @@ impl PathHeader {
             compat: None,
             start: None,
             duration_ns: duration.as_nanos(),
+            period_ns: None,
             step_ns: step.as_nanos(),
             between_frames: BetweenFrames::Step,
             seed: 0,
@@ -273,6 +277,7 @@ impl PathTrace {
             later += period;
         }
         self.header.duration_ns = until.as_nanos();
+        self.header.period_ns = Some(period.as_nanos());
         self
     }
 
@@ -297,6 +302,16 @@ impl PathTrace {
         self.header.duration_ns = self.header.duration_ns.saturating_sub(offset.as_nanos());
         self.header.start = self.header.start.map(|start| start.after(offset));
         self
+    }
+
+    /// Mean RTT without queueing over the whole path, or over one repetition of a repeated path. It does not depend on
+    /// the duration of the run, unless the path was made for that duration.
+    pub fn whole_mean_base_rtt(&self) -> Duration {
+        let PathHeader { duration_ns, period_ns, .. } = self.header;
+        let last_ns = self.frames.last().map_or(0, |frame| frame.at.as_nanos());
+        // The last frame of a path without a duration counts too.
+        let end_ns = period_ns.unwrap_or(if duration_ns == 0 { last_ns + 1 } else { duration_ns });
+        self.mean_base_rtt(Instant::START, Instant::from_nanos(end_ns))
     }
 
     /// Mean RTT without queueing from `from` until `until`, over the time in which there is a path; zero if there is

@@ -5,7 +5,7 @@ use std::mem;
 
 use serde::Serialize;
 use skyhop_app::{App, AppKind as _, Dash, Detail, Transaction};
-use skyhop_experiment::{Experiment, FlowPlan};
+use skyhop_experiment::{Experiment, FlowPlan, QueueSize};
 use skyhop_link::{LinkSchedule, LinkStats};
 use skyhop_model::{AppTable, Counts, Direction, End};
 use skyhop_units::{Bytes, Duration, Instant};
@@ -359,7 +359,10 @@ impl<'r> Recorder<'r> {
             let share = account.last.transmitted_bytes.as_u64() as f64 / allowed_bytes;
             if allowed_bytes > 0.0 { share } else { 0.0 }
         };
+        let [queue, queue_back] = plan.queues.clone();
         LinkSummary {
+            queue,
+            queue_back,
             utilisation: used(forward, &plan.forward.schedule),
             utilisation_back: used(back, &plan.back.schedule),
             backlog_mean_bytes: forward.backlog_sum.checked_div(forward.samples).unwrap_or(0),
@@ -384,8 +387,11 @@ impl<'r> Recorder<'r> {
             /// SHA-256 by absolute file name.
             #[serde(skip_serializing_if = "BTreeMap::is_empty")]
             cc_files: &'i BTreeMap<String, String>,
+            /// Sizes of the queues, forward and back, by link.
+            queues: BTreeMap<&'i str, &'i [QueueSize; 2]>,
             scenario: &'i serde_json::Value,
         }
+        let links = &self.experiment.links;
         let info = RunInfo {
             schema: SCHEMA_VERSION,
             engine: self.engine,
@@ -396,6 +402,7 @@ impl<'r> Recorder<'r> {
             interrupted: conclusion.interrupted,
             own: &conclusion.own,
             cc_files: &self.experiment.cc_files,
+            queues: links.iter().map(|link| (&link.name[..], &link.queues)).collect(),
             scenario: &self.experiment.scenario,
         };
         serde_json::to_value(info).expect("entries of engines have text keys")

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use skyhop_app::Transaction;
+use skyhop_experiment::QueueSize;
 use skyhop_model::{
     CongestionState, Direction, Drops, End, EventKind, LossReason, PathEventKind, PhaseKind,
 };
@@ -361,6 +362,12 @@ pub struct LinkSummary {
     pub drops: Drops,
     /// Packets that the queues marked (ECN), both directions.
     pub marks: u64,
+    /// Size of the queue; empty in runs written before this field existed.
+    #[serde(default)]
+    pub queue: QueueSize,
+    /// Size of the other direction's queue.
+    #[serde(default)]
+    pub queue_back: QueueSize,
 }
 
 /// Quantiles of a distribution, in microseconds.

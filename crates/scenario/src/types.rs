@@ -305,8 +305,8 @@ layered! {
         /// Rate on the wire; each IP packet counts 14 bytes more (Ethernet header). Above 0.
         rate: Rate = Rate::from_bits_per_second(150_000_000),
         /// Queue capacity: "1000 packets", "1.5 MB", a time at the link's rate ("260 ms"), or a multiple of
-        /// the bandwidth-delay product ("1 BDP"): the rate times the mean base RTT of the path or, for a link
-        /// of `[links]`, the longest mean base RTT of the flows that cross it.
+        /// the bandwidth-delay product ("1 BDP"): the rate times the mean base RTT of the whole path or, for a
+        /// link of `[links]`, of the longest route that crosses it.
         queue: QueueLimit = QueueLimit::Bdp(1.0),
         /// Queue discipline: a name from `skyhop list qdiscs`, or a table with its parameters, such as
         /// { kind = "codel", target = "5 ms" }.

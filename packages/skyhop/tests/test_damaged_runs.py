@@ -80,7 +80,7 @@ def _places(content: Any, above: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ..
         yield from _places(value, (*above, key))
 
 
-@pytest.mark.parametrize("trials", [4, pytest.param(cases(20), marks=pytest.mark.soak)])
+@pytest.mark.parametrize("trials", [12, pytest.param(cases(20), marks=pytest.mark.soak)])
 def test_a_damaged_run_gives_a_page_or_one_line(
     whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trials: int
 ) -> None:

@@ -34,6 +34,7 @@ fn header() -> PathHeader {
         compat: None,
         start: None,
         duration_ns: 2_000_000_000,
+        period_ns: None,
         step_ns: 1_000_000_000,
         between_frames: BetweenFrames::Linear,
         seed: 1,

@@ -50,6 +50,7 @@ pub fn fixed(delay: Duration, rate: Rate, duration: Duration) -> Experiment {
                 .into(),
             forward: link.clone(),
             back: link,
+            queues: Default::default(),
         }],
         announcements: Vec::new(),
         blind: None,

@@ -84,6 +84,7 @@ fn header(options: &LeoemLogOptions, frames: &[Frame]) -> PathHeader {
         compat: Some(Compat::Leoem.to_string()),
         start: options.start,
         duration_ns: (STEP * frames.len() as u64).as_nanos(),
+        period_ns: None,
         step_ns: STEP.as_nanos(),
         between_frames: BetweenFrames::Step,
         seed: 0,

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use skyhop_experiment::{FlowPlan, LinkPlan, seed_for};
+use skyhop_experiment::{FlowPlan, LinkPlan, QueueSize, seed_for};
 use skyhop_link::{Limit, Link, LinkConfig, LinkSchedule};
 use skyhop_model::{Direction, DuringOutage, LARGEST_PACKET, PATH_LINK};
 use skyhop_path::{Endpoint, PathTrace};
-use skyhop_units::{Duration, Instant, QueueLimit, Rate};
+use skyhop_units::{Duration, QueueLimit, Rate};
 
 use crate::ScenarioError;
 use crate::named::NamedScenario;
@@ -52,10 +52,9 @@ impl NamedScenario {
         let none = Arc::new(PathTrace::fixed(ends, Duration::ZERO, self.scenario.run.duration));
         traces.extend(hops.iter().skip(1).map(|_| Arc::clone(&none)));
         // The BDP of a link in `[links]` depends on the base RTT of whole routes; that of the path's link
-        // only on the path's own base RTT.
-        let end = Instant::START + self.scenario.run.duration;
-        let mut base_rtts = vec![traces[0].mean_base_rtt(Instant::START, end)];
-        base_rtts.extend((1..traces.len()).map(|n| self.longest_base_rtt(&traces, flows, n)));
+        // only on the path's own base RTT. Both are means over whole paths, not over the run.
+        let mut base_rtts = vec![traces[0].whole_mean_base_rtt()];
+        base_rtts.extend((1..traces.len()).map(|n| longest_base_rtt(&traces, flows, n)));
         let path_rtt = base_rtts[0];
         let built = traces.into_iter().zip(base_rtts).zip(self.specs());
         let mut links = built
@@ -63,14 +62,14 @@ impl NamedScenario {
                 let hop = hops.first().filter(|_| spec.name == PATH_LINK);
                 let over = hop.map_or(&*trace, |hop| &hop.trace);
                 let both = |direction| {
-                    let mut config = self.link(&spec, over, base_rtt, direction)?;
+                    let (mut config, size) = self.link(&spec, over, base_rtt, direction)?;
                     if let Some(hop) = hop {
                         hop.complete(&mut config.schedule, spec.section.end_rate);
                     }
-                    Ok::<_, ScenarioError>(config)
+                    Ok::<_, ScenarioError>((config, size))
                 };
                 let (forward, back) = (both(Direction::Forward)?, both(Direction::Back)?);
-                Ok(LinkPlan { name: spec.name.to_owned(), trace, forward, back })
+                Ok(link_plan(spec.name, trace, forward, back))
             })
             .collect::<Result<Vec<_>, ScenarioError>>()?;
         for (hop, number) in hops.iter().zip(1..).skip(1) {
@@ -98,12 +97,12 @@ impl NamedScenario {
         let during_outage = path.during_outage;
         let spec = LinkSpec { name: &name, key, section: &section, during_outage, changes: vec![] };
         let both = |direction| {
-            let mut config = self.link(&spec, &hop.trace, path_rtt, direction)?;
+            let (mut config, size) = self.link(&spec, &hop.trace, path_rtt, direction)?;
             hop.complete(&mut config.schedule, link.end_rate);
-            Ok::<_, ScenarioError>(config)
+            Ok::<_, ScenarioError>((config, size))
         };
         let (forward, back) = (both(Direction::Forward)?, both(Direction::Back)?);
-        Ok(LinkPlan { name, trace: Arc::clone(trace), forward, back })
+        Ok(link_plan(&name, Arc::clone(trace), forward, back))
     }
 
     /// Descriptions of `[link]` and `[links]`, in the order of link numbers.
@@ -120,24 +119,6 @@ impl NamedScenario {
             during_outage: path.during_outage,
             changes: self.changes_of(name),
         })
-    }
-
-    /// Longest mean round trip without queueing, over the run, of the flows that ever cross a link; the
-    /// link's own round trip if no flow crosses it.
-    fn longest_base_rtt(
-        &self,
-        traces: &[Arc<PathTrace>],
-        flows: &[FlowPlan],
-        link: usize,
-    ) -> Duration {
-        let end = Instant::START + self.scenario.run.duration;
-        let crosses = |flow: &&FlowPlan| flow.crosses(link as u16);
-        let trace_of = |link: u16| &*traces[usize::from(link)];
-        let rtts = flows
-            .iter()
-            .filter(crosses)
-            .map(|flow| flow.mean_base_rtt(trace_of, Instant::START, end));
-        rtts.max().unwrap_or_else(|| traces[link].mean_base_rtt(Instant::START, end))
     }
 
     /// Return the scenario with the path of one of its links in place of `[path]`.
@@ -157,7 +138,7 @@ impl NamedScenario {
         trace: &PathTrace,
         base_rtt: Duration,
         direction: Direction,
-    ) -> Result<LinkConfig, ScenarioError> {
+    ) -> Result<(LinkConfig, QueueSize), ScenarioError> {
         let LinkSpec { key, section: link, during_outage, .. } = spec;
         let own = link.back.clone().unwrap_or_default();
         let (section, rate_changes, given) = match direction {
@@ -174,9 +155,11 @@ impl NamedScenario {
             during_outage: *during_outage,
         };
         let (schedule, values) = (link_schedule(trace, &spec.changes, &settings), given.values());
+        let rate = first_rate(&schedule);
+        let queue = queue_limit(values.queue, rate, base_rtt)
+            .map_err(|what| self.key_error(format!("{section}.queue"), what))?;
         let config = LinkConfig {
-            queue: queue_limit(values.queue, &schedule, base_rtt)
-                .map_err(|what| self.key_error(format!("{section}.queue"), what))?,
+            queue,
             qdisc: values.qdisc,
             seed: seed_for(self.scenario.run.seed, &format!("{key} {direction}")),
             schedule,
@@ -184,19 +167,42 @@ impl NamedScenario {
         // The link is built once here, so that an invalid queue is found before anything runs.
         Link::<()>::new(config.clone())
             .map_err(|error| self.key_error(&section, error.to_string()))?;
-        Ok(config)
+        Ok((config, QueueSize::new(values.queue, queue, rate, base_rtt)))
     }
 }
 
-/// Resolve a queue's limit to packets or bytes. A limit in BDP or time is computed from the first
-/// rate above zero.
-fn queue_limit(
-    given: QueueLimit,
-    schedule: &LinkSchedule,
-    base_rtt: Duration,
-) -> Result<Limit, String> {
-    let rate = schedule.rate.iter().map(|piece| piece.value).find(|rate| *rate > Rate::ZERO);
-    let rate = rate.unwrap_or(Rate::ZERO);
+/// Longest mean round trip without queueing of the flows' routes over a link, each with the flow's extra RTT; the
+/// link's own round trip if no route crosses it.
+fn longest_base_rtt(traces: &[Arc<PathTrace>], flows: &[FlowPlan], link: usize) -> Duration {
+    let base_rtts: Vec<Duration> = traces.iter().map(|trace| trace.whole_mean_base_rtt()).collect();
+    let rtts = flows.iter().flat_map(|flow| {
+        let crossing = flow.routes.iter().filter(|route| route.links.contains(&(link as u16)));
+        crossing.map(|route| {
+            let links = route.links.iter().map(|link| base_rtts[usize::from(*link)]);
+            links.sum::<Duration>() + flow.extra_rtt
+        })
+    });
+    rtts.max().unwrap_or(base_rtts[link])
+}
+
+/// Build a link of both its directions.
+fn link_plan(
+    name: &str,
+    trace: Arc<PathTrace>,
+    (forward, size): (LinkConfig, QueueSize),
+    (back, size_back): (LinkConfig, QueueSize),
+) -> LinkPlan {
+    LinkPlan { name: name.to_owned(), trace, forward, back, queues: [size, size_back] }
+}
+
+/// First rate of a link above zero, from which a queue in BDP or time is computed.
+fn first_rate(schedule: &LinkSchedule) -> Rate {
+    let mut rates = schedule.rate.iter().map(|piece| piece.value);
+    rates.find(|rate| *rate > Rate::ZERO).unwrap_or(Rate::ZERO)
+}
+
+/// Resolve a queue's limit to packets or bytes.
+fn queue_limit(given: QueueLimit, rate: Rate, base_rtt: Duration) -> Result<Limit, String> {
     let bytes = match given {
         QueueLimit::Packets(packets) => return Ok(Limit::Packets(packets)),
         QueueLimit::Bytes(bytes) if bytes < LARGEST_PACKET => {

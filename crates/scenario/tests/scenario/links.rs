@@ -328,3 +328,56 @@ fn an_experiment_is_the_same_after_it_was_sent_as_text() {
     let sent = serde_json::to_string(&experiment).unwrap();
     assert_eq!(serde_json::from_str::<Experiment>(&sent).unwrap(), experiment);
 }
+
+/// Path of 60 s, repeated or not: base RTT 20 ms in the first half and 60 ms in the second, 40 ms in the mean.
+fn of_two_levels(extra: &str) -> Experiment {
+    let frames = vec![frame(0, &[], &[10], vec![]), frame(30_000, &[], &[30], vec![])];
+    let frames = frames.into_iter().map(|frame| Frame { hop_delays: Vec::new(), ..frame });
+    over(frames.collect(), BetweenFrames::Step, extra)
+}
+
+#[test]
+fn a_bdp_is_of_the_whole_path_whatever_the_duration_of_the_run() {
+    let whole = Limit::Bytes(Bytes::new(750_000));
+    for duration in ["1 s", "10 s", "60 s", "90 s", "5 min"] {
+        for repeats in ["", "loop = true\n"] {
+            let built = of_two_levels(&format!("{repeats}[run]\nduration = \"{duration}\""));
+            assert_eq!(built.links[0].forward.queue, whole, "{duration} {repeats}");
+            let [size, back] = &built.links[0].queues;
+            assert_eq!(size, back);
+            assert_eq!((size.given.as_str(), size.bytes, size.packets), ("1 BDP", 750_000, 495));
+            assert_eq!((size.rate_bps, size.base_rtt_us), (Some(150_000_000), Some(40_000)));
+        }
+    }
+}
+
+#[test]
+fn the_size_of_a_queue_is_in_bytes_and_in_packets() {
+    let size = |queue: &str| {
+        let path = "[path]\nkind = \"fixed\"\nrtt = \"40 ms\"\n";
+        let built = experiment(&format!(
+            "{path}[link]\nqueue = \"{queue}\"\nback = {{ rate = \"15 Mbit/s\" }}"
+        ));
+        let [there, back] = built.links[0].queues.clone();
+        [
+            (there.bytes, there.packets, there.base_rtt_us),
+            (back.bytes, back.packets, back.base_rtt_us),
+        ]
+    };
+    assert_eq!(size("2 BDP"), [(1_500_000, 990, Some(40_000)), (150_000, 99, Some(40_000))]);
+    assert_eq!(size("100 ms"), [(1_875_000, 1_238, None), (187_500, 123, None)]);
+    assert_eq!(size("10 packets"), [(15_140, 10, None); 2]);
+    assert_eq!(size("1.5 MB"), [(1_500_000, 990, None); 2]);
+}
+
+#[test]
+fn a_bdp_of_a_further_link_is_of_the_longest_route_that_crosses_it() {
+    let built = experiment(
+        "[path]\nkind = \"fixed\"\nrtt = \"40 ms\"\n[links.second]\nrtt = \"10 ms\"\nrate = \"80 Mbit/s\"\n\
+         [[flow]]\ncc = \"cubic\"\nvia = [\"path\", \"second\"]\nextra_rtt = \"20 ms\"\n\
+         [[flow]]\ncc = \"cubic\"\nvia = [\"second\"]",
+    );
+    // 80 Mbit/s times 70 ms.
+    assert_eq!(built.links[1].forward.queue, Limit::Bytes(Bytes::new(700_000)));
+    assert_eq!(built.links[1].queues[0].base_rtt_us, Some(70_000));
+}

@@ -24,6 +24,7 @@ from skyhop.analysis.summary import (
     FILM_KEYS,
     LATENCY_QUANTILES,
     column,
+    queue_text,
     rows_of,
     rows_of_more_links,
     summary_table,
@@ -302,12 +303,30 @@ def _facts(runs: Sequence[RunRecord]) -> list[tuple[str, str]]:
     facts += [
         ("link", [_link_fact(_part(run.scenario, "link")) for run in runs]),
         ("link back", [_link_fact(_part(_part(run.scenario, "link"), "back")) for run in runs]),
+        ("queue", [queue_text(run.summary["link"].get("queue")) for run in runs]),
+        ("queue back", [queue_text(run.summary["link"].get("queue_back")) for run in runs]),
+        *_queue_facts_of_links(runs),
         ("duration", [f"{three_digits(run.duration_s)} s" for run in runs]),
         ("engine", [str(run.summary["engine"]) for run in runs]),
         ("handovers", [_handover_fact(run) for run in runs]),
     ]
     joined = [(name, " / ".join(dict.fromkeys(v for v in values if v))) for name, values in facts]
     return [(name, text) for name, text in joined if text]
+
+
+def _queue_facts_of_links(runs: Sequence[RunRecord]) -> list[tuple[str, list[str]]]:
+    """Return the queue sizes of the links in `[links]` and of further hops."""
+    links = [run.summary.get("links") or {} for run in runs]
+    names = dict.fromkeys(name for of_run in links for name in of_run)
+    return [
+        (f"queue of {name}", [" and back ".join(_sizes(of_run.get(name, {}))) for of_run in links])
+        for name in names
+    ]
+
+
+def _sizes(link: Mapping[str, Any]) -> list[str]:
+    texts = [queue_text(link.get(key)) for key in ("queue", "queue_back")]
+    return [text for text in dict.fromkeys(texts) if text]
 
 
 def _path_fact(run: RunRecord, name: str) -> str:

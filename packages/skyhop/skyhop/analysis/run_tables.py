@@ -11,7 +11,15 @@ from typing import Any
 
 from skyhop._core import HANDOVER_KINDS, LOSS_REASONS
 from skyhop.analysis.flow_groups import flow_groups, routes
-from skyhop.analysis.summary import COLUMNS, GROUPS, bulk_flows, count, rows_of, with_untold
+from skyhop.analysis.summary import (
+    COLUMNS,
+    GROUPS,
+    bulk_flows,
+    count,
+    queue_texts,
+    rows_of,
+    with_untold,
+)
 from skyhop.analysis.tables import MISSING, Column, Table, three_digits
 from skyhop.data.run_headers import RunHeader
 
@@ -261,6 +269,8 @@ def _link_lines(group: _Repeats, *, alone: bool) -> Iterator[str]:
     handovers = sum(mean(f"handovers_{kind}") or 0 for kind in HANDOVER_KINDS)
     if handovers:
         parts.append(f"{_number(handovers)} handovers")
+    queues = [queue_texts(run.summary["link"]) for run in group.runs]
+    parts += queues[0] if all(texts == queues[0] for texts in queues) else []
     parts += [*_probes(group.runs), *_datagrams(group.runs)]
     smaller = [_smaller(run) for run in group.runs]
     if any(smaller):

@@ -149,6 +149,42 @@ def _of_link(link: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def queue_text(queue: object) -> str:
+    """Return what a queue's size in the scenario became, as text; empty in older runs.
+
+    Examples: "1 BDP = 827 kB, 546 packets (150 Mbit/s x 44.1 ms)", "100 packets = 151 kB".
+    """
+    if not isinstance(queue, Mapping) or not {"given", "bytes", "packets"} <= queue.keys():
+        return ""
+    given, rate, rtt = str(queue["given"]), queue.get("rate_bps"), queue.get("base_rtt_us")
+    size = _bytes_text(queue["bytes"])
+    packets = f"{queue['packets']:,} packet{'' if queue['packets'] == 1 else 's'}"
+    if rate is None:
+        return f"{given} = {size if given.endswith('packets') else packets}"
+    times = "" if rtt is None else f" x {three_digits(rtt * 1e-3)} ms"
+    return f"{given} = {size}, {packets} ({_rate_text(rate)}{times})"
+
+
+def queue_texts(link: Mapping[str, Any]) -> list[str]:
+    """Return the sizes of a link's queues as text: one if both directions have the same."""
+    forward, back = queue_text(link.get("queue")), queue_text(link.get("queue_back"))
+    if not forward:
+        return []
+    return [f"queue {forward}"] if forward == back else [f"queue {forward}", f"queue back {back}"]
+
+
+def _bytes_text(size: float) -> str:
+    units = {"GB": 1e9, "MB": 1e6, "kB": 1e3}
+    unit = next((unit for unit, factor in units.items() if size >= factor), "B")
+    return f"{three_digits(size / units.get(unit, 1))} {unit}"
+
+
+def _rate_text(bps: float) -> str:
+    units = {"Gbit/s": 1e9, "Mbit/s": 1e6, "kbit/s": 1e3}
+    unit = next((unit for unit, factor in units.items() if bps >= factor), "bit/s")
+    return f"{bps / units.get(unit, 1):.6g} {unit}"
+
+
 def _scaled(factor: float) -> Callable[[float], str]:
     return lambda value: three_digits(value * factor)
 

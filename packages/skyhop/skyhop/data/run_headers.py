@@ -20,13 +20,16 @@ FLOW_SUMMARY_KEYS = (
 )  # fmt: skip
 """Keys that summary.json has for each TCP flow."""
 
-_TEXTS = ("engine", "cc", "kind", "connection", "evidence")
+_TEXTS = ("engine", "cc", "kind", "connection", "evidence", "given")
 _LISTS = ("flows", "probes", "apps")
 _OBJECTS = ("link", "links", "drops", "handovers", "blind", "lateness_us", "rtt_excess_us")
+_QUEUES = ("queue", "queue_back")
+"""Sizes of a link's queues; among drops, `queue` is a number."""
 _NUMBERS = (
     *("id", "seed", "virtual_s", "wall_s", "start_s", "stop_s", "goodput_bps", "base_rtt_mean_us"),
     *("cwnd_mean_packets", "retransmits", "sent_packets", "sent", "lost", "completed"),
     *("failed", "utilisation", "backlog_mean_bytes", "end", "intermediate", "reroute"),
+    *("bytes", "packets"),
     *LOSS_REASONS,
 )  # fmt: skip
 """Keys of summary.json whose value may not be null; other numbers may be null."""
@@ -147,7 +150,8 @@ def _check_types(file: Path, above: str, content: Mapping[str, Any]) -> None:
                     raise InputError(f"{file}: `{place}[{index}]` should be an object")
                 _check_types(file, f"{place}[{index}].", inner)
         elif isinstance(value, Mapping):
-            is_right = key in _OBJECTS or above == "links."
+            is_queue = key in _QUEUES and not above.endswith("drops.")
+            is_right = key in _OBJECTS or is_queue or above == "links."
             _check_types(file, f"{place}.", value)
         elif key in _TEXTS:
             is_right = isinstance(value, str)
@@ -170,6 +174,11 @@ def _check_summary(file: Path, summary: Mapping[str, Any]) -> None:
             parts.append((f"{name}[{index}]", entry, wanted))
     if isinstance(link, Mapping):
         parts.append(("link.drops", link.get("drops"), ()))
+        parts += [
+            (f"link.{key}", link[key], ("given", "bytes", "packets"))
+            for key in _QUEUES
+            if key in link
+        ]
     for name, part, keys in parts:
         if not isinstance(part, Mapping):
             raise InputError(f"{file}: `{name}` should be an object")

@@ -396,7 +396,7 @@ impl Representation {
             };
             let relative = match self.segments.urls.get(index) {
                 Some(url) => url.clone(),
-                None => self.from_template(index, time)?,
+                None => self.name_by_template(index, time)?,
             };
             Some(joined(&self.base, &relative))
         };
@@ -404,7 +404,7 @@ impl Representation {
     }
 
     /// Address of a segment, counted from 0; `None` if the template cannot be expanded.
-    fn from_template(&self, index: usize, time: u64) -> Option<String> {
+    fn name_by_template(&self, index: usize, time: u64) -> Option<String> {
         let number = self.segments.start_number.unwrap_or(1).saturating_add(index as u64);
         let mut address = String::new();
         for (place, part) in self.segments.media.as_ref()?.split('$').enumerate() {

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from skyhop.errors import InputError
 from skyhop.telemetry.fields import TIME
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from skyhop.analysis.spikes import Spikes
     from skyhop.telemetry.obstruction import ObstructionMap
 
-    TerminalView = Spikes | Orientation | Dissection | ObstructionMap
+    TerminalView: TypeAlias = Spikes | Orientation | Dissection | ObstructionMap
 
 TELEMETRY, MANIFEST, CLIENT = "telemetry.parquet", "manifest.json", "client"
 _TRACES = ("traceroute", "mtr", "scamper")

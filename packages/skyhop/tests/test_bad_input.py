@@ -343,7 +343,7 @@ def test_lists_in_errors_are_complete(skyhop: Skyhop, tmp_path: Path) -> None:
         (("path", "export", "x.parquet", "--format", "x", "-o", "y"), "csv, mahimahi, netem, czml"),
         (("signal", "serve", "--source", "x", "--socket", "y"), "path, blind or forecast"),
         ((*PATH, "--constellation", "x"), "geo:LONGITUDE, a file, or the address of element sets"),
-        (("path", "import", "x", "--format", "x", "-o", "y"), "csv, mahimahi, leocc"),
+        (("path", "import", "x", "--format", "x", "-o", "y"), "csv, iperf3, mahimahi, leocc"),
         (("report", "x", "-o", "y.html"), "does not exist"),
     ]:
         assert expected in one_line(skyhop(*command), 2)

@@ -24,7 +24,10 @@ CONNECTED = "CONNECTED"
 SEARCHING = "SEARCHING"
 """State during an outage of cause NO_SCHEDULE; programs of the operator show it by this name."""
 
-STATUS_FIELDS = tuple(f.name for f in FIELDS if f.origin is Origin.DISH and f.name != "power_w")
+_HISTORY_FIELDS = ("power_w", "outage_s")
+STATUS_FIELDS = tuple(
+    f.name for f in FIELDS if f.origin is Origin.DISH and f.name not in _HISTORY_FIELDS
+)
 """Fields of telemetry that a terminal's status has; only the history has the power."""
 
 _FLOAT = struct.Struct("f")

@@ -24,6 +24,8 @@ pub(crate) enum Target {
 }
 
 impl Target {
+    pub(crate) const ALL: [Self; 3] = [Self::Native, Self::Bpf, Self::BpfBefore6_10];
+
     /// Name of the target in messages.
     fn name(self) -> &'static str {
         match self {
@@ -138,24 +140,45 @@ impl Compiler {
         headers: &Path,
         output: &Path,
     ) -> Result<Compilation, CcFileError> {
-        let child = Command::new(&self.program)
+        self.spawn(self.command(sources.file(), headers).arg("-o").arg(output))
+    }
+
+    /// Start listing the files that a compilation of `file` with skyhop's `headers` reads.
+    ///
+    /// # Errors
+    /// The compiler cannot be started.
+    pub(crate) fn start_listing(
+        &self,
+        file: &str,
+        headers: &Path,
+    ) -> Result<Compilation, CcFileError> {
+        let mut command = self.command(file, headers);
+        self.spawn(command.args(["-M", "-MT", "file"]).stdout(Stdio::piped()))
+    }
+
+    fn command(&self, file: &str, headers: &Path) -> Command {
+        let mut command = Command::new(&self.program);
+        command
             .arg("-I")
             .arg(headers)
-            .arg("-o")
-            .arg(output)
-            .arg(relative_to_cwd(sources.file()))
+            .arg(relative_to_cwd(file))
             .args(self.target.flags())
-            // Headers from other directories would not be part of the digest.
+            // Only the user's and skyhop's directories are searched, and only the output is written.
             .env_remove("CPATH")
             .env_remove("C_INCLUDE_PATH")
+            .env_remove("DEPENDENCIES_OUTPUT")
+            .env_remove("SUNPRO_DEPENDENCIES")
             .stdin(Stdio::null())
             .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .map_err(|error| CcFileError::Write {
-                place: self.program.display().to_string(),
-                reason: format!("cannot be started: {error}"),
-            })?;
+            .stderr(Stdio::piped());
+        command
+    }
+
+    fn spawn(&self, command: &mut Command) -> Result<Compilation, CcFileError> {
+        let child = command.spawn().map_err(|error| CcFileError::Write {
+            place: self.program.display().to_string(),
+            reason: format!("cannot be started: {error}"),
+        })?;
         Ok(Compilation { child, target: self.target, compiler: self.program.clone() })
     }
 }
@@ -167,13 +190,21 @@ pub(crate) struct Compilation {
     compiler: PathBuf,
 }
 
+/// Output of a compiler.
+pub(crate) struct Output {
+    /// Warnings of the compiler.
+    pub(crate) messages: String,
+    /// Rule of the files that were read, if it was asked for.
+    pub(crate) rule: Vec<u8>,
+}
+
 impl Compilation {
-    /// Wait for the compiler; return its warnings.
+    /// Wait for the compiler; `file` is the source.
     ///
     /// # Errors
     /// [`CcFileError::Compile`], [`CcFileError::NoClang`].
-    pub(crate) fn finish(self, sources: &Sources) -> Result<String, CcFileError> {
-        let file = sources.file().to_owned();
+    pub(crate) fn finish(self, file: &str) -> Result<Output, CcFileError> {
+        let file = file.to_owned();
         let compiler = self.compiler.display().to_string();
         let output = self.child.wait_with_output().map_err(|error| CcFileError::Write {
             place: compiler.clone(),
@@ -181,7 +212,7 @@ impl Compilation {
         })?;
         let messages = String::from_utf8_lossy(&output.stderr).into_owned();
         if output.status.success() {
-            return Ok(messages);
+            return Ok(Output { messages, rule: output.stdout });
         }
         if let Some(problem) = clang_problem(&messages).filter(|_| self.target != Target::Native) {
             return Err(CcFileError::NoClang { file, problem: problem.to_owned() });

@@ -19,7 +19,7 @@ pub enum CcFileError {
     /// A card or its network is wrong.
     #[error("{file}: {what}")]
     Policy { file: String, what: String },
-    /// A policy's function in Python is wrong; the message names the file.
+    /// A file in Python is wrong; the message names the file.
     #[error("{what}")]
     Decide { what: String },
     /// The file with the weights of the card's network is missing.

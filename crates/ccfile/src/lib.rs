@@ -2,8 +2,8 @@
 //!
 //! A file in C is compiled like those of `cc/`: natively for the simulator ([`load`]), and for the kernel's BPF
 //! ([`bpf_objects`]). Compiled objects are cached in `$XDG_CACHE_HOME/skyhop/cc` under a digest of all their inputs:
-//! the file with its headers, the compiler, skyhop's own headers. A file in Python is not compiled; [`Sources`] reads
-//! files of both languages. [`kernel_module_source`] returns the source of a kernel module.
+//! the file with all headers that the compiler reads, the compiler, skyhop's own headers. A file in Python is not
+//! compiled; [`Sources`] reads files of both languages. [`kernel_module_source`] returns the source of a kernel module.
 
 mod cache;
 mod compiler;
@@ -22,6 +22,6 @@ pub use kernel_module::{KernelModuleSource, kernel_module_name, kernel_module_so
 pub use load::{Compiled, Loaded, bpf_objects, load};
 pub use policy::{
     LoadedPolicy, card_path, controller_decided_by, load_policy, policy_cards, policy_network,
-    read_card, set_python_reader,
+    read_card, set_python_modules, set_python_reader,
 };
 pub use sources::Sources;

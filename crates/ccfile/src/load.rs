@@ -153,14 +153,14 @@ impl CompiledObject {
             let build = BuildDirectory::open()?;
             let headers = build.headers()?;
             let compilation = compiler.start(&sources, &headers, &build.file(&object))?;
-            let output = compilation.finish(&sources);
+            let output = compilation.finish(sources.file());
             // If the file was saved during the compilation, either version may have been compiled.
             let now = Sources::read(Path::new(sources.file()))?;
             if now != sources {
                 sources = now;
                 continue;
             }
-            let output = output?;
+            let output = output?.messages;
             // The messages are stored first, so that every cached object has its messages.
             if !output.is_empty() && fs::write(build.file(&messages), &output).is_ok() {
                 build.store(&messages);
@@ -180,7 +180,7 @@ fn names(key: &str, target: Target) -> [String; 2] {
 
 /// Cache key of an object: a digest of all its inputs.
 fn key(compiler: &Compiler, sources: &Sources) -> String {
-    let what = format!("{}\n{}\n{:?}", compiler.identity(), *headers::DIGEST, sources.digests());
+    let what = format!("{}\n{}\n{:?}", compiler.identity(), *headers::DIGEST, sources.inputs());
     hex(&Sha256::digest(format!("{}\n{what}", sources.file())))[..32].to_owned()
 }
 

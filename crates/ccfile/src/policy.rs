@@ -115,6 +115,23 @@ pub fn set_python_reader(read: PythonReader) {
     PYTHON.get_or_init(|| read);
 }
 
+type PythonModules = fn(&Path) -> Result<Vec<PathBuf>, String>;
+
+static PYTHON_MODULES: OnceLock<PythonModules> = OnceLock::new();
+
+/// Set the function that lists the modules which a Python file imports from its directory; called once by the Python
+/// bindings.
+pub fn set_python_modules(list: PythonModules) {
+    // A second call would set the same function.
+    PYTHON_MODULES.get_or_init(|| list);
+}
+
+/// Modules that a Python file imports from its directory; none in a program without Python, which cannot run it.
+pub(crate) fn python_modules(file: &Path) -> Result<Vec<PathBuf>, CcFileError> {
+    let Some(list) = PYTHON_MODULES.get() else { return Ok(Vec::new()) };
+    list(file).map_err(|what| CcFileError::Decide { what })
+}
+
 /// Build the policy of a card: its network, or a function in Python.
 fn build_policy(card: Card, file: &Path, content: &[u8]) -> Result<Policy, CcFileError> {
     let name = file.to_string_lossy();

@@ -1,12 +1,16 @@
 //! Source files of a congestion control, with their digests.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
 use std::fs;
+use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest as _, Sha256};
 use skyhop_model::{CC_NAME_MAX_LEN, CcLanguage, cc_language};
 
+use crate::cache::Headers;
+use crate::compiler::{Compilation, Compiler, Target};
 use crate::error::CcFileError;
 use crate::headers;
 use crate::policy;
@@ -17,23 +21,36 @@ pub struct Sources {
     file: String,
     language: CcLanguage,
     digests: BTreeMap<String, String>,
+    /// SHA-256 of the system's headers that the file includes, by absolute path.
+    system: BTreeMap<PathBuf, String>,
     uses_announcements: bool,
 }
 
+/// Directories of the system's headers. Their digests are part of the key of a compiled object, but not of the
+/// digests by which runs on several machines are compared.
+const SYSTEM: [&str; 3] = ["/usr/include", "/usr/lib", "/usr/lib64"];
+
 impl Sources {
-    /// Read a file and the headers next to it that it includes in quotes.
+    /// Read a file and the files on which it depends: those that the compiler reads, or the modules that Python
+    /// imports from the file's directory.
     ///
     /// # Errors
-    /// [`CcFileError::Read`], [`CcFileError::Name`], [`CcFileError::OtherHeader`].
+    /// [`CcFileError::Read`], [`CcFileError::Name`], [`CcFileError::OtherHeader`], [`CcFileError::NoCompiler`]; an
+    /// included file is missing, or the Python file raises an exception.
     pub fn read(file: &Path) -> Result<Self, CcFileError> {
         let path = policy::absolute_path(file);
         let name = path.to_string_lossy().into_owned();
         let Some(language) = cc_language(&name).filter(|_| has_valid_name(&path)) else {
             return Err(CcFileError::Name { file: name });
         };
-        let mut sources =
-            Self { file: name, language, digests: BTreeMap::new(), uses_announcements: false };
+        let (digests, system) = (BTreeMap::new(), BTreeMap::new());
+        let mut sources = Self { file: name, language, digests, system, uses_announcements: false };
         sources.add(&path)?;
+        match language {
+            CcLanguage::C => sources.add_included()?,
+            CcLanguage::Python => sources.add_imported(&path)?,
+            CcLanguage::Card => {}
+        }
         Ok(sources)
     }
 
@@ -50,6 +67,11 @@ impl Sources {
     /// SHA-256 of each file, by absolute path.
     pub fn digests(&self) -> &BTreeMap<String, String> {
         &self.digests
+    }
+
+    /// Digests of all files that determine a compiled object, except for skyhop's headers.
+    pub(crate) fn inputs(&self) -> String {
+        format!("{:?} {:?}", self.digests, self.system)
     }
 
     /// File name without its extension.
@@ -69,25 +91,59 @@ impl Sources {
         }
         let content = match self.language {
             CcLanguage::Card => policy::read(file, policy::MOST_CARD, "")?,
-            _ => fs::read(file).map_err(|error| CcFileError::Read {
-                file: name.clone(),
-                reason: error.to_string(),
-            })?,
+            _ => read(file)?,
         };
         self.check_header(file, &name, &content)?;
         self.digests.insert(name, hex(&Sha256::digest(&content)));
         match self.language {
-            CcLanguage::C => {}
-            CcLanguage::Python => return Ok(()),
-            CcLanguage::Card => return self.add_network(file, &content),
+            CcLanguage::C => self.uses_announcements |= calls_announcements(&content),
+            CcLanguage::Python => {}
+            CcLanguage::Card => self.add_network(file, &content)?,
         }
-        let text = String::from_utf8_lossy(&content);
-        self.uses_announcements |= text.contains("skyhop_handover(");
-        let directory = file.parent().unwrap_or(Path::new(""));
-        included(&text)
-            .map(|header| directory.join(header))
-            .filter(|header| header.is_file())
-            .try_for_each(|header| self.add(&header))
+        Ok(())
+    }
+
+    /// Add the files that the compilers of this machine read when they compile the file for any target.
+    fn add_included(&mut self) -> Result<(), CcFileError> {
+        let headers = Headers::find()?;
+        let native = Compiler::find(Target::Native, &self.file)?;
+        let others = Target::ALL.into_iter().skip(1);
+        let compilers = [native].into_iter().chain(
+            // A missing clang, or a header that only a kernel's build needs, is an error of that build.
+            others.filter_map(|target| Compiler::find(target, &self.file).ok()),
+        );
+        let listings: Vec<Compilation> = compilers
+            .map(|compiler| compiler.start_listing(&self.file, &headers.path))
+            .collect::<Result<_, _>>()?;
+        let mut read = BTreeSet::new();
+        for (place, listing) in listings.into_iter().enumerate() {
+            match listing.finish(&self.file) {
+                Ok(output) => read.extend(dependencies(&output.rule)),
+                Err(error) if place == 0 => return Err(error),
+                Err(_) => {}
+            }
+        }
+        let here = std::env::current_dir().unwrap_or_default();
+        for file in read {
+            let file: PathBuf = here.join(file).components().collect();
+            if file.starts_with(&headers.path) {
+                continue;
+            }
+            match SYSTEM.iter().any(|system| file.starts_with(system)) {
+                true => drop(self.system.insert(file.clone(), digest_of(&file)?)),
+                false => self.add(&file)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Add the modules that a Python file imports from its own directory.
+    fn add_imported(&mut self, file: &Path) -> Result<(), CcFileError> {
+        for module in policy::python_modules(file)? {
+            let digest = digest_of(&module)?;
+            self.digests.insert(module.to_string_lossy().into_owned(), digest);
+        }
+        Ok(())
     }
 
     /// Add the digest of a card's network.
@@ -96,7 +152,10 @@ impl Sources {
         let content = policy::read(&network.file, policy::MOST_NETWORK, &network.published)?;
         self.digests
             .insert(network.file.to_string_lossy().into_owned(), hex(&Sha256::digest(&content)));
-        Ok(())
+        match cc_language(&network.file.to_string_lossy()) {
+            Some(CcLanguage::Python) => self.add_imported(&network.file),
+            _ => Ok(()),
+        }
     }
 
     /// Refuse a file with the name of one of skyhop's headers but other content: the compiler would
@@ -125,14 +184,59 @@ fn has_valid_name(file: &Path) -> bool {
         && stem.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
-/// Files named by `#include "FILE"`. Directives in comments count too, which is harmless.
-fn included(text: &str) -> impl Iterator<Item = PathBuf> {
-    text.lines().filter_map(|line| {
-        let directive =
-            line.trim_start().strip_prefix('#')?.trim_start().strip_prefix("include")?;
-        let (name, _) = directive.trim_start().strip_prefix('"')?.split_once('"')?;
-        Some(PathBuf::from(name))
+fn read(file: &Path) -> Result<Vec<u8>, CcFileError> {
+    fs::read(file).map_err(|error| CcFileError::Read {
+        file: file.to_string_lossy().into_owned(),
+        reason: error.to_string(),
     })
+}
+
+fn digest_of(file: &Path) -> Result<String, CcFileError> {
+    Ok(hex(&Sha256::digest(read(file)?)))
+}
+
+fn calls_announcements(content: &[u8]) -> bool {
+    String::from_utf8_lossy(content).contains("skyhop_handover(")
+}
+
+/// Files in a rule for make, as compilers write it: `TARGET: FILE FILE ...`, over several lines.
+///
+/// An odd number of backslashes before a space escapes the space, and each pair of them is one backslash; elsewhere
+/// backslashes are plain, except before `#` and the end of a line. `$$` is a dollar sign.
+fn dependencies(rule: &[u8]) -> Vec<PathBuf> {
+    let colon = rule.iter().position(|byte| *byte == b':').map_or(rule.len(), |colon| colon + 1);
+    let (mut files, mut file, mut rest) = (Vec::new(), Vec::new(), &rule[colon..]);
+    while let Some(byte) = rest.first() {
+        let backslashes = rest.iter().take_while(|byte| **byte == b'\\').count();
+        let next = rest.get(backslashes);
+        let mut taken = backslashes.max(1);
+        match (backslashes, next) {
+            (0, _) if byte.is_ascii_whitespace() => files.push(std::mem::take(&mut file)),
+            (0, _) => {
+                file.push(*byte);
+                taken += usize::from(rest.starts_with(b"$$"));
+            }
+            (_, Some(b' ' | b'\t')) => {
+                file.extend(std::iter::repeat_n(b'\\', backslashes / 2));
+                if backslashes % 2 == 1 {
+                    file.extend(next);
+                    taken += 1;
+                }
+            }
+            (_, Some(b'\n' | b'\r' | b'#')) => {
+                file.extend(std::iter::repeat_n(b'\\', backslashes - 1));
+                if next == Some(&b'#') {
+                    file.push(b'#');
+                    taken += 1;
+                }
+            }
+            _ => file.extend(std::iter::repeat_n(b'\\', backslashes)),
+        }
+        rest = &rest[taken..];
+    }
+    files.push(file);
+    let names = files.into_iter().filter(|name| !name.is_empty());
+    names.map(|name| PathBuf::from(OsString::from_vec(name))).collect()
 }
 
 pub(crate) fn hex(bytes: &[u8]) -> String {
@@ -150,32 +254,80 @@ mod tests {
     }
 
     #[test]
-    fn a_file_comes_with_the_headers_of_its_own_and_theirs() {
+    fn a_file_comes_with_all_that_the_compiler_reads() {
         let place = tempfile::tempdir().unwrap();
+        let at = place.path();
+        fs::create_dir(at.join("a part")).unwrap();
+        let included = [
+            "#include \"skyhop_cc.h\"",
+            " # include  \"part.h\"",
+            "#include <stdio.h>",
+            "#define MACRO \"macro.h\"",
+            "#include MACRO",
+            "#include /* a comment */ \"comment.h\"",
+            "#include \\",
+            "\"continued.h\"",
+            "#import \"imported.h\"",
+            "%: include \"digraph.h\"",
+            "#include \"a part/two #words $.h\"",
+            "#ifdef NEVER",
+            "#include \"other.h\"",
+            "#endif",
+            "/* #include \"none.h\" */",
+        ];
         write(
-            place.path(),
+            at,
             &[
-                (
-                    "idea.c",
-                    "#include \"skyhop_cc.h\"\n # include  \"part.h\"\n#include <stdio.h>\n",
-                ),
-                ("part.h", "#include \"idea.c\"\n#include \"deep.h\"\nint x;\n"),
+                ("idea.c", &*included.join("\n")),
+                ("part.h", "#pragma once\n#include \"idea.c\"\n#include \"deep.h\"\nint x;\n"),
                 ("deep.h", "skyhop_handover(sk, &h)"),
                 ("other.h", ""),
+                ("a part/two #words $.h", "#include \"../sibling.h\""),
             ],
         );
-        let sources = Sources::read(&place.path().join("idea.c")).unwrap();
-        let names: Vec<_> =
+        let plain = ["macro.h", "comment.h", "continued.h", "imported.h", "digraph.h", "sibling.h"];
+        // Compilers take files of equal content for the same file after #import.
+        plain.iter().for_each(|name| fs::write(at.join(name), format!("// {name}\n")).unwrap());
+        let sources = Sources::read(&at.join("idea.c")).unwrap();
+        let mut expected: Vec<&str> = plain.to_vec();
+        expected.extend(["deep.h", "idea.c", "part.h", "two #words $.h"]);
+        expected.sort_unstable();
+        let mut names: Vec<_> =
             sources.digests().keys().map(|name| name.rsplit_once('/').unwrap().1).collect();
-        assert_eq!(names, ["deep.h", "idea.c", "part.h"]);
+        names.sort_unstable();
+        assert_eq!(names, expected);
         assert!(sources.uses_announcements());
         assert_eq!(sources.name(), "idea");
-        let empty = Sources::read(&place.path().join("other.h"));
+        assert!(sources.inputs().contains("/stdio.h"));
+        let empty = Sources::read(&at.join("other.h"));
         assert!(matches!(empty, Err(CcFileError::Name { .. })));
         // The digest equals the output of sha256sum.
         let deep = sources.digests().iter().find(|(name, _)| name.ends_with("deep.h")).unwrap().1;
         assert_eq!(*deep, hex(&Sha256::digest("skyhop_handover(sk, &h)")));
         assert_eq!(deep.len(), 64);
+    }
+
+    #[test]
+    fn a_header_of_the_kernels_build_counts_too() {
+        let place = tempfile::tempdir().unwrap();
+        let text = "#include \"skyhop_cc.h\"\n#ifndef SKYHOP_SHARED\n#include \"bpf.h\"\n#endif\n";
+        write(place.path(), &[("idea.c", text), ("bpf.h", "")]);
+        let file = place.path().join("idea.c");
+        if Compiler::find(Target::Bpf, "idea.c").is_ok() {
+            assert_eq!(Sources::read(&file).unwrap().digests().len(), 2);
+        }
+    }
+
+    #[test]
+    fn rules_of_compilers_are_read_as_make_reads_them() {
+        let of = |rule: &str| -> Vec<String> {
+            let files = dependencies(rule.as_bytes()).into_iter();
+            files.map(|file| file.to_string_lossy().into_owned()).collect()
+        };
+        let rule = "file: a.c /usr/b.h \\\n  two\\ words.h \\\r\n x\\\\\\ y.h \\#$$c.h d\\e.h\n";
+        assert_eq!(of(rule), ["a.c", "/usr/b.h", "two words.h", "x\\ y.h", "#$c.h", "d\\e.h"]);
+        assert_eq!(of(""), [""; 0]);
+        assert_eq!(of("file: a\\"), ["a\\"]);
     }
 
     #[test]

@@ -1,50 +1,79 @@
 //! Atomic writes: a file is replaced completely or not at all.
 
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use tempfile::NamedTempFile;
-
 use crate::FileError;
-use crate::stale_files::{UNFINISHED, locked_file, remove_stale};
+use crate::stale_files::Staging;
+
+/// Name of a temporary file in its staging directory.
+const CONTENT: &str = "content";
+
+/// File in a staging directory, which is renamed to its place once it is complete. If it is dropped before, it is
+/// removed.
+#[derive(Debug)]
+pub struct TemporaryFile {
+    file: File,
+    staging: Staging,
+}
+
+impl TemporaryFile {
+    /// Handle of the file, opened for writing.
+    pub fn as_file(&self) -> &File {
+        &self.file
+    }
+
+    /// Path of the file.
+    pub fn path(&self) -> PathBuf {
+        self.staging.path().join(CONTENT)
+    }
+}
 
 /// Write `path` atomically: even if the machine crashes, the file is either complete or as it was before.
 ///
 /// # Errors
 /// [`FileError::Write`] with the system's reason, or `path` is not a regular file.
 pub fn replace_file(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
-    remove_stale_siblings(path);
-    let file = temporary_file_for(path, bytes)?;
-    file.as_file().sync_all().map_err(|e| write_error(path, e))?;
+    let file = temporary_file_for(path)?;
+    file.as_file()
+        .write_all(bytes)
+        .and_then(|()| file.as_file().sync_all())
+        .map_err(|e| write_error(path, e))?;
     put_in_place(file, path)
 }
 
-/// Create a temporary file with the content `bytes`, in the directory of `path`. [`put_in_place`]
-/// renames it; if it is dropped before, it is removed.
+/// Create an empty temporary file on the file system of `path`, which [`put_in_place`] renames; remove those that
+/// killed processes left in the directory.
 ///
 /// # Errors
 /// [`FileError::Write`] with the system's reason, or `path` is not a regular file.
-pub fn temporary_file_for(path: &Path, bytes: &[u8]) -> Result<NamedTempFile, FileError> {
+pub fn temporary_file_for(path: &Path) -> Result<TemporaryFile, FileError> {
     let target = target_of(path);
     // Renaming a file onto a device would replace the device.
     if target.exists() && !target.is_file() {
         return Err(FileError::NotAFile { path: path.to_owned() });
     }
-    let attempt = locked_file(|| {
-        tempfile::Builder::new()
-            .prefix(UNFINISHED)
-            // The umask decides who may read the file, whereas tempfile's default allows only the user.
-            .make_in(directory_of(&target), |place| File::create_new(place))
+    let made = Staging::cleaned(directory_of(&target)).and_then(|staging| {
+        let file = File::create_new(staging.path().join(CONTENT))?;
+        Ok(TemporaryFile { file, staging })
     });
-    attempt
-        .and_then(|file| file.as_file().write_all(bytes).map(|()| file))
-        .map_err(|e| write_error(path, e))
+    made.map_err(|e| write_error(path, e))
 }
 
-/// Remove stale temporary files of earlier writes to the directory of `path`.
-pub(crate) fn remove_stale_siblings(path: &Path) {
-    remove_stale(directory_of(&target_of(path)), UNFINISHED, |_| Ok(()));
+/// Write a file of a staging directory, which is removed as a whole if its process is killed. Readers see the file
+/// complete or not at all.
+///
+/// # Errors
+/// [`FileError::Write`] with the system's reason.
+pub fn write_staged(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
+    let mut unfinished = OsString::from(".");
+    unfinished.push(path.file_name().unwrap_or_default());
+    let unfinished = path.with_file_name(unfinished);
+    fs::write(&unfinished, bytes)
+        .and_then(|()| fs::rename(&unfinished, path))
+        .map_err(|e| write_error(path, e))
 }
 
 fn directory_of(target: &Path) -> &Path {
@@ -55,8 +84,8 @@ fn directory_of(target: &Path) -> &Path {
 ///
 /// # Errors
 /// [`FileError::Write`] with the system's reason.
-pub fn put_in_place(file: NamedTempFile, path: &Path) -> Result<(), FileError> {
-    file.persist(target_of(path)).map(drop).map_err(|e| write_error(path, e.error))
+pub(crate) fn put_in_place(file: TemporaryFile, path: &Path) -> Result<(), FileError> {
+    fs::rename(file.path(), target_of(path)).map_err(|e| write_error(path, e))
 }
 
 /// Path of the file that is replaced, after symbolic links are followed.

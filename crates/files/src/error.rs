@@ -47,6 +47,11 @@ pub enum FileError {
     /// The output path exists and is not a regular file.
     #[error("{}: is not a regular file; choose another name for the output", path.display())]
     NotAFile { path: PathBuf },
+    /// The file has the name of one of a run's files, but skyhop has not written it.
+    #[error("{}: is not a file of a skyhop run, and a run here would replace it: choose another output directory, or \
+             move the file away",
+        path.display())]
+    NotARuns { path: PathBuf },
     /// The path of the output directory is that of a file.
     #[error("{}: is a file, but the output must be a directory", path.display())]
     NotADirectory { path: PathBuf },

@@ -9,12 +9,15 @@ mod stale_files;
 mod table;
 mod untrusted_table;
 
-pub use atomic_write::{put_in_place, replace_file, temporary_file_for, write_error};
+pub use atomic_write::{
+    TemporaryFile, replace_file, temporary_file_for, write_error, write_staged,
+};
 pub use error::FileError;
 pub use pairs_file::{PairsWriter, pairs_schema};
 pub use path_file::{MOST_BYTES, path_frames, path_to_parquet, read_path, write_path};
 pub use stale_files::{Staging, remove_stale};
 pub use table::{
-    Column, ColumnEncoding, concatenate, encoded_table_bytes, record_batch, table_bytes,
+    Column, ColumnEncoding, concatenate, encoded_table_bytes, is_own_table, record_batch,
+    table_bytes,
 };
 pub use untrusted_table::{TableError, UntrustedTable};

@@ -13,10 +13,9 @@ use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
 use parquet::schema::types::ColumnPath;
 use skyhop_path::all_pairs::{DelayEncoder, PairsStep};
-use tempfile::NamedTempFile;
 
 use crate::FileError;
-use crate::atomic_write::{put_in_place, remove_stale_siblings, temporary_file_for, write_error};
+use crate::atomic_write::{TemporaryFile, put_in_place, temporary_file_for, write_error};
 use crate::path_file::METADATA_KEY;
 
 /// Number of steps that are kept in memory and written together.
@@ -30,7 +29,7 @@ const STEPS_AT_ONCE: usize = 256;
 /// that differ from the step before.
 pub struct PairsWriter {
     path: PathBuf,
-    file: NamedTempFile,
+    file: TemporaryFile,
     writer: ArrowWriter<File>,
     encoder: DelayEncoder,
     rows: Rows,
@@ -48,8 +47,7 @@ impl PairsWriter {
     /// # Errors
     /// The file cannot be written.
     pub fn create(path: &Path, header: String) -> Result<Self, FileError> {
-        remove_stale_siblings(path);
-        let file = temporary_file_for(path, &[])?;
+        let file = temporary_file_for(path)?;
         let properties = WriterProperties::builder()
             .set_compression(Compression::ZSTD(ZstdLevel::default()))
             .set_key_value_metadata(Some(vec![KeyValue::new(METADATA_KEY.to_owned(), header)]))

@@ -21,6 +21,7 @@ use parquet::schema::types::ColumnPath;
 
 use crate::FileError;
 use crate::atomic_write::write_error;
+use crate::path_file::METADATA_KEY;
 
 /// Column of a table, with its name. The values have a validity bitmap if and only if `nullable` is true.
 #[derive(Debug)]
@@ -78,6 +79,16 @@ pub fn table_bytes(
     let mut writer = ArrowWriter::try_new(Vec::new(), batch.schema(), Some(properties))?;
     writer.write(&batch)?;
     writer.into_inner()
+}
+
+/// Whether a file is a Parquet file that skyhop has written: it has the metadata entry `skyhop`.
+pub fn is_own_table(path: &Path) -> bool {
+    let opened = File::open(path).ok().and_then(|file| SerializedFileReader::new(file).ok());
+    let is_own = |file: SerializedFileReader<File>| {
+        let entries = file.metadata().file_metadata().key_value_metadata()?;
+        Some(entries.iter().any(|entry| entry.key == METADATA_KEY))
+    };
+    opened.and_then(is_own).unwrap_or(false)
 }
 
 /// How a column's values are encoded in a Parquet file.

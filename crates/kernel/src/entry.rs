@@ -12,7 +12,7 @@ use crate::error::{Context, KernelError};
 use crate::names::{
     PREFIX, has_name, kernel_ships, module_of_unique_name, unique_name, unique_name_stem,
 };
-use crate::pins::Pin;
+use crate::pins::{self, Pin};
 
 const OFFERED: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
 
@@ -62,9 +62,11 @@ pub fn offered() -> Result<Vec<String>, KernelError> {
 /// # Errors
 /// The kernel's list cannot be read.
 pub fn list() -> Result<Vec<Entry>, KernelError> {
+    let offered = offered()?;
+    pins::clean_up(&offered);
     let pins = Pin::all();
     let census = sockets_by_cc();
-    let in_kernel = offered()?.into_iter().map(|name| {
+    let in_kernel = offered.into_iter().map(|name| {
         let status = match status_of(&name, pins.as_deref()) {
             Status::Kernel if bpf::is_from_bpf(&name) => Status::Program,
             status => status,

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use nix::fcntl::{Flock, FlockArg};
 use nix::mount::{MsFlags, mount};
 use nix::sys::statfs::{FsType, statfs};
-use tracing::debug;
+use tracing::{debug, info};
 
 use crate::error::{Context, KernelError};
 
@@ -78,9 +78,10 @@ impl Pin {
         self.directory.join("phases")
     }
 
-    /// Whether the pin contains a registration, as opposed to the remains of a failed attempt.
-    pub(crate) fn is_complete(&self) -> bool {
-        self.link().exists() || self.map().exists()
+    /// Whether the pin contains a registration, as opposed to the remains of a killed process. Before Linux 6.4 a
+    /// pinned map is registered only if the kernel offers its name.
+    pub(crate) fn is_complete(&self, offered: &[String]) -> bool {
+        self.link().exists() || (self.map().exists() && offered.contains(&self.kernel_name))
     }
 
     pub(crate) fn create(&self) -> Result<(), KernelError> {
@@ -92,8 +93,18 @@ impl Pin {
             .context(&format!("cannot create {}", self.directory.display()))
     }
 
-    /// Remove the pin with its objects, and the parent directory if this was the last pin.
+    /// Remove the pin with its objects, and the parent directory if this was the last pin. The registration is
+    /// removed first: the pin of a killed process is then incomplete, and the next call removes it.
     pub(crate) fn remove(&self) -> Result<(), KernelError> {
+        for registration in [self.link(), self.map()] {
+            match fs::remove_file(&registration) {
+                Err(error) if error.kind() != ErrorKind::NotFound => {
+                    return Err(error)
+                        .context(&format!("cannot remove {}", registration.display()));
+                }
+                _ => {}
+            }
+        }
         match fs::remove_dir_all(&self.directory) {
             Ok(()) => debug!(directory = %self.directory.display(), "pin removed"),
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
@@ -106,6 +117,28 @@ impl Pin {
             // Other modules are still loaded.
             Err(error) if error.kind() == ErrorKind::DirectoryNotEmpty => Ok(()),
             removed => removed.context(&format!("cannot remove {}", above.display())),
+        }
+    }
+}
+
+/// Remove what killed processes have left between the first and the last pin of a module, unless another process is
+/// loading or unloading, or this user may not. `offered` are the names that the kernel offers.
+pub(crate) fn clean_up(offered: &[String]) {
+    let incomplete = || {
+        let pins = Pin::all().unwrap_or_default();
+        pins.into_iter().filter(|pin| !pin.is_complete(offered)).collect::<Vec<_>>()
+    };
+    if incomplete().is_empty() {
+        return;
+    }
+    let directory = File::open(BPFFS).ok();
+    let alone = directory.map(|place| Flock::lock(place, FlockArg::LockExclusiveNonblock));
+    if let Some(Ok(_alone)) = alone {
+        for pin in incomplete() {
+            match pin.remove() {
+                Ok(()) => info!(kernel_name = pin.kernel_name, "half-loaded module removed"),
+                Err(error) => debug!(kernel_name = pin.kernel_name, %error, "pin not removed"),
+            }
         }
     }
 }

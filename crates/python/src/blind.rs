@@ -3,11 +3,12 @@
 use std::path::Path;
 
 use pyo3::prelude::*;
-use skyhop_convert::blind::estimate_grid;
+use skyhop_convert::blind::{BlindEstimate, estimate_grid};
 use skyhop_signal::blind::Period;
 use skyhop_units::Duration;
 
 use crate::errors::{Fallible, input_error};
+use crate::progress::PyProgress;
 
 /// Estimate of the handover grid from a log.
 #[pyclass(frozen, get_all)]
@@ -32,7 +33,7 @@ pub(crate) fn estimate_blindly(
     period: &str,
 ) -> Fallible<GridEstimate> {
     let period = parse_period(period)?;
-    let found = py.detach(|| estimate_grid(Path::new(path), log_format, period))?;
+    let found = estimated(py, Path::new(path), log_format, period)?;
     let grid = found.estimate.grid;
     Ok(GridEstimate {
         offset_s: grid.map(|grid| grid.offset.as_secs_f64()),
@@ -43,6 +44,22 @@ pub(crate) fn estimate_blindly(
         stream: found.stream,
         cut_after: found.cut_after,
     })
+}
+
+/// Estimate the grid of a file; Ctrl-C ends the search.
+pub(crate) fn estimated(
+    py: Python<'_>,
+    path: &Path,
+    log_format: Option<&str>,
+    period: Period,
+) -> Fallible<BlindEstimate> {
+    let progress = PyProgress::new(py.None());
+    let interrupted = || progress.interrupted();
+    let found = py.detach(|| estimate_grid(path, log_format, period, &interrupted));
+    match progress.take_raised() {
+        Some(raised) => Err(raised.into()),
+        None => Ok(found?),
+    }
 }
 
 /// Parse the option `--period`: "search", or a duration of at least 1 s.

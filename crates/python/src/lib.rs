@@ -77,6 +77,7 @@ mod core {
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         crate::log_lines::begin()?;
         skyhop_ccfile::set_python_reader(crate::python_policy::read);
+        skyhop_ccfile::set_python_modules(crate::python_policy::modules);
         crate::words::add_to(module)
     }
 }

@@ -1,6 +1,6 @@
 //! Policies implemented by a Python function, for the simulator: cards with `network.file = "decide.py"`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use pyo3::prelude::*;
@@ -27,6 +27,15 @@ pub(crate) fn read(file: &Path) -> Result<Arc<dyn Model>, String> {
         Ok(decide) => Ok(Arc::new(Function { file, decide })),
         Err(error) => Err(Python::attach(|py| error.value(py).to_string())),
     }
+}
+
+/// List the modules that a Python file imports from its directory.
+pub(crate) fn modules(file: &Path) -> Result<Vec<PathBuf>, String> {
+    Python::attach(|py| {
+        let listed = py.import(READER)?.call_method1("own_modules", (file,))?;
+        listed.extract()
+    })
+    .map_err(|error: PyErr| Python::attach(|py| error.value(py).to_string()))
 }
 
 impl Model for Function {

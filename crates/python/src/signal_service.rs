@@ -4,13 +4,13 @@ use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
 use pyo3::prelude::*;
-use skyhop_convert::blind::estimate_grid;
 use skyhop_signal::Timing;
 use skyhop_signal::blind::Period;
 use skyhop_signal::schedule::HandoverGrid;
 use skyhop_signald::{ForecastPlan, NamespaceChoice, ServiceOptions, ServiceSource, serve};
 use skyhop_units::{Duration, UtcInstant};
 
+use crate::blind::estimated;
 use crate::errors::{Fallible, input_error};
 use crate::experiment::{FoundPlace, PyScenario, place};
 use crate::service_control::PyServiceControl;
@@ -49,7 +49,7 @@ pub(crate) fn serve_signal(
     let options = ServiceOptions {
         source: match forecast {
             Some(options) => forecast_source(options)?,
-            None => service_source(source, file, interface, grid)?,
+            None => service_source(py, source, file, interface, grid)?,
         },
         timing: Timing { lead, error, seed: 1 },
         namespace: namespace(netns),
@@ -87,6 +87,7 @@ fn forecast_source((scenario, elements, from, to): ForecastOptions<'_>) -> Falli
 }
 
 fn service_source(
+    py: Python<'_>,
     source: &str,
     file: Option<&str>,
     interface: Option<&str>,
@@ -108,6 +109,7 @@ fn service_source(
                 Ok(ServiceSource::Watched { interface, period: grid.period })
             }
             None => logged_grid(
+                py,
                 needed("a log or capture, as skyhop blind reads it; or --interface")?,
                 grid.period,
             ),
@@ -120,8 +122,8 @@ fn service_source(
 
 /// Estimate the grid from a log. The estimate is usable by the service only if the log's times are
 /// of the machine's wall clock.
-fn logged_grid(log: &Path, period: Duration) -> Fallible<ServiceSource> {
-    let found = estimate_grid(log, None, Period::Known(period))?;
+fn logged_grid(py: Python<'_>, log: &Path, period: Duration) -> Fallible<ServiceSource> {
+    let found = estimated(py, log, None, Period::Known(period))?;
     let wrong = |what: String| input_error(&format!("{}: {what}", log.display()));
     if found.last.is_some_and(|last| last < FIRST_WALL_CLOCK) {
         return Err(wrong(

@@ -6,14 +6,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
-use skyhop_files::{
-    FileError, Staging, path_to_parquet, put_in_place, remove_stale, temporary_file_for,
-    write_error,
-};
+use skyhop_files::{FileError, Staging, path_to_parquet, remove_stale, write_error, write_staged};
 use skyhop_model::AppTable;
 use skyhop_path::PathTrace;
 
-use crate::replacing::{refuse_other_than_files, replace_earlier, resume, run_files};
+use crate::replacing::{refuse_other_than_run_files, replace_earlier, resume, run_files};
 use crate::segments::{Segments, join};
 use crate::tables::{app_columns, event_columns, flow_columns, link_columns, probe_columns};
 use crate::{AppRow, EventRow, FlowSample, LinkSample, Piece, ProbeRow, Sink};
@@ -35,9 +32,9 @@ impl RunDirectory {
     /// Check that `path` is a writable directory, and create it if it is missing.
     ///
     /// # Errors
-    /// [`FileError::NotEmpty`] unless `force`, [`FileError::NotADirectory`], [`FileError::NotAFile`] if an
-    /// entry with the name of one of a run's files is not a file, or [`FileError::Write`] if the directory
-    /// cannot be created.
+    /// [`FileError::NotEmpty`] unless `force`, [`FileError::NotADirectory`], [`FileError::NotAFile`] or
+    /// [`FileError::NotARuns`] if an entry with the name of one of a run's files is not a run's file, or
+    /// [`FileError::Write`] if the directory cannot be created.
     pub fn reserve(path: &Path, force: bool) -> Result<Self, FileError> {
         if path.exists() && !path.is_dir() {
             return Err(FileError::NotADirectory { path: path.to_owned() });
@@ -54,7 +51,7 @@ impl RunDirectory {
         if entries.next().is_some() && !force {
             return Err(FileError::NotEmpty { path: path.to_owned() });
         }
-        refuse_other_than_files(path)?;
+        refuse_other_than_run_files(path)?;
         Ok(Self { path: path.to_owned(), created, caller_moves: false })
     }
 
@@ -139,7 +136,7 @@ fn put_path(trace: &PathTrace, file: Option<&Path>, place: &Path) -> Result<(), 
     if file.is_some_and(|file| fs::hard_link(file, place).is_ok()) {
         return Ok(());
     }
-    put_in_place(temporary_file_for(place, &path_to_parquet(trace)?)?, place)
+    write_staged(place, &path_to_parquet(trace)?)
 }
 
 /// Writer of a run into its directory. If it is dropped before the last piece, it removes its files.
@@ -222,7 +219,7 @@ impl RunWriter {
         let path = self.staging.join(name);
         let mut text = serde_json::to_string_pretty(value).map_err(|e| write_error(&path, e))?;
         text.push('\n');
-        put_in_place(temporary_file_for(&path, text.as_bytes())?, &path)
+        write_staged(&path, text.as_bytes())
     }
 
     /// Join the tables' segments, and move all files to their place.

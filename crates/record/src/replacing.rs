@@ -4,13 +4,15 @@
 //! runs never has a summary and does not pass for a run. If the process is killed half-way, the staging
 //! directory holds the progress, and the next process that reserves the directory resumes: the new run was
 //! complete when the replacement began. If yet another run has been completed in the directory by then,
-//! that run stays.
+//! that run stays. A lock on the directory lets one process replace at a time.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use skyhop_files::{FileError, write_error};
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+use skyhop_files::{FileError, is_own_table, write_error};
 use skyhop_model::AppTable;
 
 /// Directory in the staging directory into which the earlier run's files are moved, …
@@ -38,34 +40,62 @@ pub(crate) fn run_files() -> impl DoubleEndedIterator<Item = String> {
     RUN_FILES.into_iter().map(str::to_owned).chain(tables)
 }
 
-/// Check that each existing entry with the name of a run's file is a regular file or a link.
-pub(crate) fn refuse_other_than_files(directory: &Path) -> Result<(), FileError> {
+/// Check that each existing entry with the name of a run's file is a file of a run, which may be replaced.
+pub(crate) fn refuse_other_than_run_files(directory: &Path) -> Result<(), FileError> {
     for path in run_files().map(|name| directory.join(name)) {
-        let found = fs::symlink_metadata(&path).map(|found| found.file_type());
-        if found.is_ok_and(|kind| !kind.is_file() && !kind.is_symlink()) {
-            return Err(FileError::NotAFile { path });
+        match fs::metadata(&path) {
+            // An empty file, such as a machine's crash leaves, has no content to lose.
+            Ok(found) if found.is_file() && (found.len() == 0 || is_run_file(&path)) => {}
+            Err(_) if fs::symlink_metadata(&path).is_err() => {}
+            Ok(found) if !found.is_file() => return Err(FileError::NotAFile { path }),
+            _ => return Err(FileError::NotARuns { path }),
         }
     }
     Ok(())
+}
+
+/// Whether skyhop has written this file: a table by its metadata, a text by the keys that all of them have.
+fn is_run_file(path: &Path) -> bool {
+    if path.extension().is_some_and(|extension| extension == "parquet") {
+        return is_own_table(path);
+    }
+    let text = fs::read(path).unwrap_or_default();
+    let content: serde_json::Value = serde_json::from_slice(&text).unwrap_or_default();
+    content["schema"].is_u64() && content["engine"].is_string() && content["seed"].is_u64()
 }
 
 /// Move an earlier run's files out of `destination` and those of the run in `staging` into it: all of
 /// them or none. Tables that only the earlier run has are moved out too, because they would pass for
 /// the new run's.
 pub(crate) fn replace_earlier(staging: &Path, destination: &Path) -> Result<(), FileError> {
-    refuse_other_than_files(destination)?;
+    let _alone = lock(destination);
+    refuse_other_than_run_files(destination)?;
     fs::create_dir_all(staging.join(EARLIER)).map_err(|e| write_error(destination, e))?;
     finish(staging, destination)
 }
 
 /// Resume the replacement that a killed process began, unless another complete run is in `destination` by now.
 pub(crate) fn resume(staging: &Path, destination: &Path) -> Result<(), FileError> {
+    let _alone = lock(destination);
     // The summary is the first file to be moved out.
     let had_gone = staging.join(REPLACED).is_dir() || staging.join(EARLIER).join(SUMMARY).exists();
     if had_gone && destination.join(SUMMARY).exists() {
         return Ok(());
     }
+    refuse_other_than_run_files(destination)?;
     finish(staging, destination)
+}
+
+/// Wait until no other process replaces a run in this directory, and lock it until the result is dropped. A file
+/// system that cannot lock directories has no lock.
+fn lock(directory: &Path) -> Option<File> {
+    let opened = File::open(directory).ok()?;
+    loop {
+        match flock(&opened, FlockOperation::LockExclusive) {
+            Err(Errno::INTR) => {}
+            locked => return locked.ok().map(|()| opened),
+        }
+    }
 }
 
 fn finish(staging: &Path, destination: &Path) -> Result<(), FileError> {

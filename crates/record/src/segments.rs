@@ -4,9 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use skyhop_files::{
-    Column, FileError, concatenate, put_in_place, table_bytes, temporary_file_for, write_error,
-};
+use skyhop_files::{Column, FileError, concatenate, table_bytes, write_error, write_staged};
 
 use crate::SCHEMA_VERSION;
 
@@ -65,7 +63,7 @@ impl<R> Segments<R> {
         let file = self.directory.join(format!("{name}.{part:06}.{number:06}.parquet"));
         let schema = Some(("skyhop", format!("{{\"schema\":{SCHEMA_VERSION}}}")));
         let bytes = table_bytes(columns(&self.rows), schema).map_err(|e| write_error(&file, e))?;
-        put_in_place(temporary_file_for(&file, &bytes)?, &file)?;
+        write_staged(&file, &bytes)?;
         self.rows.clear();
         self.written.push(file);
         Ok(())

@@ -7,15 +7,18 @@ import math
 import random
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
 import starlink_grpc
 from conftest import Skyhop, skyhop_command
+from grpc_reflection.v1alpha import reflection_pb2_grpc
 
 import skyhop as sh
 from dish_sources import (
@@ -41,7 +44,7 @@ from skyhop_lab.dish.path_feed import Obstacle, PathFeed
 from skyhop_lab.dish.recorded import RecordedAnswers
 from skyhop_lab.dish.run_feed import RunFeed
 from skyhop_lab.dish.terminal import BOOT_S, Terminal
-from skyhop_testbed.dish import device_pb2
+from skyhop_testbed.dish import device_pb2, device_pb2_grpc
 from skyhop_testbed.dish.client import Dish, Location
 from skyhop_testbed.dish.device_pb2 import DishOutage, Request
 from skyhop_testbed.dish.readings import (
@@ -61,6 +64,53 @@ def recorded_terminal() -> Iterator[tuple[starlink_grpc.ChannelContext, Clock]]:
     source = RecordedAnswers(BEGIN_NS, recorded_status(), recorded_history())
     with served(source, None, clock) as address, context(address) as c:
         yield c, clock
+
+
+def open_device_stream(channel: grpc.Channel, requests: Iterator[Any]) -> Iterator[Any]:
+    """Open a stream of requests to the device."""
+    return iter(device_pb2_grpc.DeviceStub(channel).Stream(requests))
+
+
+def open_reflection(channel: grpc.Channel, requests: Iterator[Any]) -> Iterator[Any]:
+    """Open a stream of questions about the services, as grpcurl does."""
+    stub = reflection_pb2_grpc.ServerReflectionStub(channel)
+    return iter(stub.ServerReflectionInfo(requests))
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("open_stream", [open_device_stream, open_reflection])
+def test_silent_streams_do_not_lock_others_out(
+    open_stream: Callable[[grpc.Channel, Iterator[Any]], Iterator[Any]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("skyhop_lab.dish.server._IDLE_S", 2.0)
+    source = RecordedAnswers(BEGIN_NS, recorded_status(), recorded_history())
+    end = threading.Event()
+
+    def silent() -> Iterator[Any]:
+        end.wait(PATIENCE_S)
+        yield from ()
+
+    with served(source, None, Clock()) as address, ExitStack() as stack:
+        channels = [
+            stack.enter_context(
+                grpc.insecure_channel(address, [("grpc.use_local_subchannel_pool", 1)])
+            )
+            for _ in range(40)
+        ]
+        streams = [open_stream(channel, silent()) for channel in channels]
+        request = Request()
+        request.get_status.SetInParent()
+        asker = stack.enter_context(grpc.insecure_channel(address))
+        answer = device_pb2_grpc.DeviceStub(asker).Handle(request, timeout=PATIENCE_S)
+        assert answer.dish_get_status.device_info.id == "ut-1"
+        codes = set()
+        for stream in streams:
+            with pytest.raises(grpc.RpcError) as error:
+                next(stream)
+            codes.add(error.value.code())
+        assert codes == {grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.CANCELLED}
+        end.set()
 
 
 @pytest.mark.integration

@@ -14,7 +14,13 @@ from skyhop import _core
 from skyhop.data.places import position_of
 from skyhop.data.progress import Progress, ignore_progress, progress_bar
 from skyhop.data.runs import Run
-from skyhop.data.scenarios import Scenario, absolute_cc_name, load_cc_files, load_scenario
+from skyhop.data.scenarios import (
+    Scenario,
+    absolute_cc_name,
+    forces_size,
+    load_cc_files,
+    load_scenario,
+)
 from skyhop.errors import InterruptedRunError, ProgramError
 
 if TYPE_CHECKING:
@@ -115,7 +121,7 @@ def run_with(
         ended_s, interrupted, program_status = _core.run_engine(
             _engine(engine), experiment, place.directory, options, progress.run
         )
-    run = Run(place.path, place.scratch)
+    run = Run(place.path, place.scratch, force_size=forces_size(scenario))
     if interrupted:
         kept = "nothing was kept" if place.scratch else f"the measurements are in {run.directory}"
         raise InterruptedRunError(f"interrupted after {ended_s:.1f} s; {kept}", run)

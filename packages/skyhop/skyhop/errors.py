@@ -11,20 +11,28 @@ from __future__ import annotations
 
 from typing import Any
 
-_LONGEST = 2000
+_LONGEST = 400
+"""Most characters of a message; the middle of a longer one is left out."""
+_TAIL = 150
+"""Characters of the end of a long message, which says what to do."""
 
 
 class SkyhopError(Exception):
     """Base class of all errors that skyhop reports."""
 
     def __str__(self) -> str:
-        return _in_one_line(super().__str__())
+        return shortened(_in_one_line(super().__str__()))
+
+
+def shortened(text: str) -> str:
+    """Return a message without its middle if it is long."""
+    if len(text) <= _LONGEST:
+        return text
+    return f"{text[: _LONGEST - _TAIL - 1]}\N{HORIZONTAL ELLIPSIS}{text[-_TAIL:]}"
 
 
 def _in_one_line(text: str) -> str:
     """Escape control characters and line breaks, which names in damaged files may contain."""
-    if len(text) > _LONGEST:
-        text = f"{text[: _LONGEST // 2]}\N{HORIZONTAL ELLIPSIS}{text[-_LONGEST // 4 :]}"
     if text.isprintable():
         return text
     words = " ".join(text.split())

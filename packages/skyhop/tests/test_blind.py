@@ -78,3 +78,27 @@ def test_wrong_input_is_one_line(
     assert result.returncode == 2
     assert expected in result.stderr
     assert len(result.stderr.splitlines()) == 1
+
+
+def test_a_clock_that_was_set_and_a_long_period_are_errors(skyhop: Skyhop, tmp_path: Path) -> None:
+    rows = [n * 100_000_000 for n in range(3000)]
+    modern = [1_779_000_000_000_000_000 + ns for ns in rows]
+    for name, times in (
+        ("set.csv", rows + modern),
+        ("modern.csv", modern),
+        ("most.csv", [0, 2**63 - 1]),
+    ):
+        text = "".join(f"{ns},30\n" for ns in times)
+        (tmp_path / name).write_text(f"unix_ns,rtt_ms\n{text}")
+    for arguments, expected in (
+        (["set.csv"], "set.csv: its times jump from 1970-01-01T00:04:59"),
+        (["set.csv", "--period", "search"], "the clock was set in between"),
+        (["most.csv"], "its times jump from 1970-01-01T00:00:00"),
+        (["modern.csv", "--period", "1000 d"], "--period: "),
+        (["modern.csv", "--period", "1000 h"], "--period: "),
+        (["modern.csv", "--period", "301 s"], "is longer than the log of 299 s"),
+    ):
+        done = skyhop("blind", *arguments)
+        assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+        assert expected in done.stderr
+    assert skyhop("blind", "modern.csv").stdout == "no grid of 15 s in 3000 samples\n"

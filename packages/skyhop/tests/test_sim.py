@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,9 @@ from conftest import ROOT, Skyhop
 import skyhop as sh
 from skyhop.analysis.run_timeline import run_timeline
 from skyhop.analysis.summary import summary_rows
+from skyhop.cli.repeat_mark import Mark
 from skyhop.data.reading import read_runs
+from skyhop.errors import InputError
 
 SCENARIO = ROOT / "examples" / "handover.toml"
 TABLES = ("flows", "link", "events", "probes", "path")
@@ -109,6 +112,64 @@ duration = "1 s"
         "seed-6",
         "seed-7",
     ]
+
+
+def scenario_file(tmp_path: Path) -> Path:
+    """Write a scenario of a quarter of a second over a path of two seconds."""
+    sh.path("1,2", "3,4", duration="2 s").write(tmp_path / "trace.parquet")
+    text = """[path]
+kind = "trace"
+file = "trace.parquet"
+[link]
+rate = "5 Mbit/s"
+[[flow]]
+cc = "cubic"
+[run]
+duration = "250 ms"
+"""
+    (tmp_path / "s.toml").write_text(text, "utf-8")
+    return tmp_path / "s.toml"
+
+
+def repeated_once(mark: Mark, scenario: Path, output: Path, *, force: bool = False) -> None:
+    """Finish seed 1 of a repeat, as a worker of the command does."""
+    sh.sim(scenario, output / "seed-1", seed=1, force=force)
+    assert mark.is_done(1, output / "seed-1")
+
+
+def test_a_repeat_knows_its_runs_by_what_was_run(tmp_path: Path) -> None:
+    scenario, output = scenario_file(tmp_path), tmp_path / "out"
+    seed = output / "seed-1"
+    mark = Mark(output, scenario, [])
+    assert not mark.is_done(1, seed)
+    repeated_once(mark, scenario, output)
+    assert Mark(output, scenario, []).is_done(1, seed), "an interrupted repeat continues"
+    assert not mark.is_done(2, seed)
+    # The files look younger than any mark.
+    future = 2**33
+    os.utime(seed / "summary.json", (future, future))
+    for sets in (["flow.0.cc=bbr"], ["link.rate=1 Mbit/s"], ["run.duration=300 ms"]):
+        assert not Mark(output, scenario, sets).is_done(1, seed), sets
+        # A run of the first scenario does not become one of this one by being newer.
+        sh.sim(scenario, seed, seed=1, force=True)
+        assert not Mark(output, scenario, sets).is_done(1, seed), sets
+    again = Mark(output, scenario, [])
+    assert not again.is_done(1, seed), "the directory held this run before the repeat began"
+    repeated_once(again, scenario, output, force=True)
+    os.utime(seed / "summary.json", (1, 1))
+    assert Mark(output, scenario, []).is_done(1, seed)
+    sh.path("1,2", "5,6", duration="2 s").write(tmp_path / "trace.parquet")
+    assert not Mark(output, scenario, []).is_done(1, seed), "the path has changed"
+
+
+def test_a_repeat_keeps_a_users_file(tmp_path: Path) -> None:
+    scenario, output = scenario_file(tmp_path), tmp_path / "out"
+    for text in ("my notes", "{}", '{"format": "mine"}', "[]"):
+        output.mkdir(exist_ok=True)
+        (output / ".repeat").write_text(text, "utf-8")
+        with pytest.raises(InputError, match="is not skyhop's mark of a repeat"):
+            Mark(output, scenario, [])
+        assert (output / ".repeat").read_text("utf-8") == text
 
 
 def test_python_simulates_a_dictionary() -> None:

@@ -54,7 +54,7 @@ fn several_processes_at_once_leave_one_whole_object() {
     }
     assert_eq!(objects(&cache).len(), 1);
     let left = fs::read_dir(cache.join("skyhop/cc")).unwrap().count();
-    assert_eq!(left, 2, "the object and the headers, and nothing unfinished");
+    assert_eq!(left, 3, "the object, the headers and the mark, and nothing unfinished");
     assert_eq!(output_of(start(&file, &cache)), "idea false");
 }
 

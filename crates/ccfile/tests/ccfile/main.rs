@@ -1,7 +1,6 @@
 //! Tests that compile user files with this machine's compilers.
 
 mod cache;
-mod damaged;
 mod files;
 
 use std::fs;

@@ -63,10 +63,51 @@ fn logs_in_which_a_grid_is_looked_for() {
     let samples = [PING.to_owned(), format!("unix_ns,rtt_ms\n{rows}")];
     Trial::of_text("log with a grid", samples).run(|bytes| {
         for period in [Period::Known(skyhop_units::Duration::from_secs(15)), Period::Searched] {
-            let found = read(bytes, directory.path(), |file| estimate_grid(file, None, period))?;
+            let found =
+                read(bytes, directory.path(), |file| estimate_grid(file, None, period, &|| false))?;
             assert!((0.0..=1.0).contains(&found.estimate.confidence), "{found:?}");
             found.stream.iter().for_each(|name| check_line(name));
         }
         Ok::<(), String>(())
     });
+}
+
+/// Rows of round trips every 100 ms for five minutes, which begin at this time.
+fn five_minutes(begin_ns: i64) -> String {
+    let row = |n: i64| format!("{},{}\n", begin_ns + n * 100_000_000, 30 + n % 5);
+    (0..3000).map(row).collect()
+}
+
+#[test]
+fn times_of_several_clocks_and_long_periods_are_errors() {
+    let directory = tempfile::tempdir().expect("there is room for temporary files");
+    let seconds = |s| Period::Known(skyhop_units::Duration::from_secs(s));
+    let refused = |rows: &str, period| {
+        let text = format!("unix_ns,rtt_ms\n{rows}");
+        let found = read(text.as_bytes(), directory.path(), |file| {
+            estimate_grid(file, None, period, &|| false)
+        });
+        found.unwrap_err()
+    };
+    let modern = 1_779_000_000_000_000_000;
+    let two_clocks = [five_minutes(0), five_minutes(modern)].concat();
+    for rows in ["0,30\n9223372036854775807,30\n", "-9223372036854775808,30\n0,30\n", &two_clocks] {
+        for period in [seconds(15), Period::Searched] {
+            let error = refused(rows, period);
+            assert!(error.contains("times jump from") || error.contains("unix_ns"), "{error}");
+        }
+    }
+    let error = refused(&five_minutes(modern), seconds(1000 * 86_400));
+    assert!(error.contains("--period: ") && error.contains("the longest of a grid"), "{error}");
+    let error = refused(&five_minutes(modern), seconds(1000));
+    assert!(error.contains("is longer than the log of 299 s"), "{error}");
+}
+
+#[test]
+fn an_interrupted_search_ends() {
+    let directory = tempfile::tempdir().expect("there is room for temporary files");
+    let text = format!("unix_ns,rtt_ms\n{}", five_minutes(1_779_000_000_000_000_000));
+    let stopped = |file: &Path| estimate_grid(file, None, Period::Searched, &|| true);
+    let error = read(text.as_bytes(), directory.path(), stopped).unwrap_err();
+    assert!(error.contains("interrupted"), "{error}");
 }

@@ -13,7 +13,7 @@ use skyhop_cc::Module;
 use skyhop_model::cc_language;
 use tracing::info;
 
-use crate::entry::unused_name;
+use crate::entry::{offered, unused_name};
 use crate::error::KernelError;
 use crate::names::{module_of, names_in_kernel, unique_name_stem};
 use crate::pins::{self, Pin};
@@ -48,8 +48,11 @@ pub fn load(module: &'static Module, parameters: &[(&str, &str)]) -> Result<Load
     CALLER.accept(module)?;
     let features = Features::probe()?;
     let mounted_bpffs = pins::ensure_bpffs()?;
+    pins::clean_up(&offered()?);
     let _alone = pins::lock()?;
-    if let Some(pin) = registration::pin_of(module.name()).filter(Pin::is_complete) {
+    let offered = offered()?;
+    let pin = registration::pin_of(module.name()).filter(|pin| pin.is_complete(&offered));
+    if let Some(pin) = pin {
         let (module, kernel_name) = (module.name().to_owned(), pin.kernel_name);
         return Err(KernelError::AlreadyLoaded { module, kernel_name });
     }
@@ -107,6 +110,7 @@ fn load_and_register(
 /// # Errors
 /// [`KernelError::NotLoaded`], or the caller lacks the privileges.
 pub fn unload(name: &str) -> Result<Unloaded, KernelError> {
+    pins::clean_up(&offered()?);
     let names = names_in_kernel(name);
     let is_there =
         registration::pin_among(&names).is_some() || unique_name_stem(&names[0]).is_some();

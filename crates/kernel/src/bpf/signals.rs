@@ -6,8 +6,9 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use skyhop_cc::{Handover, MapValue};
 
 use crate::Scope;
+use crate::entry::offered;
 use crate::error::{Context, KernelError};
-use crate::pins::Pin;
+use crate::pins::{self, Pin};
 
 /// Map in which a module's connections look up the announced handover.
 #[derive(Debug)]
@@ -62,9 +63,10 @@ impl SignalMap {
 /// # Errors
 /// The caller lacks the privileges.
 pub fn pinned_signal_maps() -> Result<Vec<(String, SignalMap)>, KernelError> {
+    pins::clean_up(&offered()?);
     let pins = Pin::all().ok_or(KernelError::NotRoot)?;
     pins.into_iter()
-        .filter(|pin| pin.is_complete() && pin.signals().exists())
+        .filter(|pin| pin.signals().exists())
         .filter_map(|pin| {
             let map = match MapHandle::from_pinned_path(pin.signals()) {
                 // The module has just been unloaded.

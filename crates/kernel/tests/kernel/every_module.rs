@@ -69,6 +69,30 @@ fn loaded_modules_outlive_the_call_until_they_are_unloaded() {
 }
 
 #[test]
+fn what_a_killed_load_left_is_removed_by_the_next_call() {
+    in_own_mounts(|| {
+        let cubic = Module::find("cubic").unwrap();
+        let Some(_) = lab::unless_impossible(load(cubic, &[])) else { return };
+        unload("cubic").unwrap();
+        let pins = std::path::Path::new("/sys/fs/bpf/skyhop");
+        let calls: [fn(); 4] = [
+            || drop(list().unwrap()),
+            || drop(unload("cubic")),
+            || drop(skyhop_kernel::pinned_signal_maps()),
+            || drop(load(Module::find("cubic").unwrap(), &[])),
+        ];
+        for (place, call) in calls.into_iter().enumerate() {
+            // The process was killed before the pin of the registration.
+            std::fs::create_dir_all(pins.join("half")).unwrap();
+            call();
+            assert!(!pins.join("half").exists(), "call {place}");
+        }
+        let _: Result<_, _> = unload("cubic");
+        assert!(!pins.exists());
+    });
+}
+
+#[test]
 fn wrong_parameters_are_refused_before_anything_is_loaded() {
     let cubic = Module::find("cubic").unwrap();
     for (name, value, expected) in [("betta", "0.5", "beta"), ("beta", "7", "number from")] {

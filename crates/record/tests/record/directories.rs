@@ -1,10 +1,13 @@
 //! Run directories: complete or absent, however long the run.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use proptest::prelude::*;
+use skyhop_files::Staging;
 use skyhop_model::AppTable;
 use skyhop_path::{Endpoint, PathTrace};
 use skyhop_record::{
@@ -55,8 +58,16 @@ fn begin(writer: &mut RunWriter) {
 }
 
 fn end(writer: &mut RunWriter, run: &str) -> Result<(), FileError> {
-    writer.write(Piece::Run(serde_json::json!({ "is": run })))?;
+    let run =
+        serde_json::json!({ "schema": SCHEMA_VERSION, "engine": "test", "seed": 1, "is": run });
+    writer.write(Piece::Run(run))?;
     writer.write(Piece::Summary(Box::default()))
+}
+
+/// Copy the mark of a staging directory into `left`, which then looks like that of a killed process.
+fn mark(left: &Path) {
+    let staging = Staging::with_prefix(left, "mark-").unwrap();
+    fs::copy(staging.path().join(".lock"), left.join(".lock")).unwrap();
 }
 
 fn write(directory: &RunDirectory, run: &str) -> Result<(), FileError> {
@@ -200,6 +211,7 @@ fn what_a_killed_run_left_is_in_nobodys_way() {
         let left = directory.path().join(name);
         fs::create_dir(&left).unwrap();
         fs::write(left.join("flows.000000.000000.parquet"), "rows").unwrap();
+        mark(&left);
     }
     let reserved = RunDirectory::reserve(directory.path(), false).unwrap();
     write(&reserved, "run").unwrap();
@@ -225,6 +237,7 @@ fn a_run_that_goes_on_is_left_alone() {
 fn killed_while_it_replaces(place: &Path, moves: usize) {
     let staging = place.join(".run.partial-x");
     write(&RunDirectory::reserve(&staging, false).unwrap(), "second").unwrap();
+    mark(&staging);
     fs::create_dir(staging.join("earlier")).unwrap();
     // The order of moves is that of src/replacing.rs.
     let mut files = RUN_FILES;
@@ -282,6 +295,79 @@ fn a_directory_in_use_is_refused_unless_forced() {
     assert_eq!(fs::read_to_string(directory.path().join("precious")).unwrap(), "x");
     let file = directory.path().join("precious");
     assert!(matches!(RunDirectory::reserve(&file, true), Err(FileError::NotADirectory { .. })));
+}
+
+/// Content of all files below a directory, by path.
+fn contents(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut found = BTreeMap::new();
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        match path.is_dir() {
+            true => found.extend(contents(&path)),
+            false => drop(found.insert(path.clone(), fs::read(path).unwrap())),
+        }
+    }
+    found
+}
+
+proptest! {
+    #[test]
+    fn a_foreign_directory_loses_nothing(
+        files in prop::collection::btree_map(
+            (0_usize..6, 0_usize..RUN_FILES.len() + 4),
+            prop::sample::select(vec!["x", "{}", "PAR1", "{\"schema\": 1}", "\n"]),
+            1..8,
+        ),
+        force: bool,
+    ) {
+        let directories =
+            ["", ".skyhop-a", ".run.partial-1", ".run.partial-1/replaced", "unfinished", ".new-a"];
+        let others = [".lock", ".repeat", ".skyhop-x", "requests.parquet"];
+        let names: Vec<&str> = RUN_FILES.into_iter().chain(others).collect();
+        let place = tempfile::tempdir().unwrap();
+        for ((directory, name), content) in &files {
+            let directory = place.path().join(directories[*directory]);
+            // A file may have the name of the directory.
+            if fs::create_dir_all(&directory).is_ok() && !directory.join(names[*name]).exists() {
+                fs::write(directory.join(names[*name]), content).unwrap();
+            }
+        }
+        let before = contents(place.path());
+        // The run succeeds only where it replaces nothing.
+        let _ = RunDirectory::reserve(place.path(), force)
+            .and_then(|reserved| write(&reserved, "run"));
+        let after = contents(place.path());
+        for (path, content) in before {
+            prop_assert_eq!(after.get(&path), Some(&content), "{}", path.display());
+        }
+    }
+}
+
+#[test]
+fn runs_that_end_at_the_same_time_leave_one_whole_run() {
+    let directory = tempfile::tempdir().unwrap();
+    let place = directory.path();
+    for _ in 0..20 {
+        let writers: Vec<_> = ["a", "b", "c"]
+            .map(|run| {
+                let reserved = RunDirectory::reserve(place, true).unwrap();
+                let mut writer = reserved.writer(&trace(), None).unwrap();
+                begin(&mut writer);
+                writer.write(Piece::Flows(vec![flow(i64::from(run.as_bytes()[0]))])).unwrap();
+                (writer, run)
+            })
+            .into();
+        std::thread::scope(|scope| {
+            for (mut writer, run) in writers {
+                scope.spawn(move || end(&mut writer, run).unwrap());
+            }
+        });
+        assert_eq!(names(place), RUN_FILES);
+        let run = fs::read_to_string(place.join("run.json")).unwrap();
+        let t_ns = column(&place.join("flows.parquet"), "t_ns")[0];
+        let name = char::from(u8::try_from(t_ns).unwrap());
+        assert!(run.contains(&format!("\"{name}\"")), "{name}: {run}");
+    }
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Level shifts: steps of the delay from one level to another, folded modulo the period.
 
 use super::chance::above_chance;
-use super::{MIN_MOMENTS, PhaseEstimate};
+use super::{Interrupted, MIN_MOMENTS, PhaseEstimate};
 
 /// Length of each of the two windows, before and after a moment, whose delay levels are compared.
 const SIDE_NS: i64 = 3_000_000_000;
@@ -39,8 +39,13 @@ const SEARCHED_RANK_CHANCE: f64 = 5e-5;
 ///
 /// `known` are times and delays in ns, in order of time; `tried` is the number of periods from which `period_ns` was
 /// chosen, for the correction of the significance.
-pub(super) fn find(known: &[(i64, u64)], period_ns: i64, tried: usize) -> Option<PhaseEstimate> {
-    let levels = Levels { known, period_ns };
+pub(super) fn find(
+    known: &[(i64, u64)],
+    period_ns: i64,
+    tried: usize,
+    interrupted: &Interrupted<'_>,
+) -> Option<PhaseEstimate> {
+    let levels = Levels { known, period_ns, interrupted };
     let coarse = levels.gains_at_phases((0..period_ns).step_by(COARSE_STEP_NS as usize));
     let enough = |(_, gains): &&(i64, Vec<f64>)| gains.len() >= MIN_MOMENTS;
     let (best_ns, _) =
@@ -116,10 +121,12 @@ fn rank_tail(gains: &[f64], anywhere: &[f64]) -> f64 {
 struct Levels<'s> {
     known: &'s [(i64, u64)],
     period_ns: i64,
+    interrupted: &'s Interrupted<'s>,
 }
 
 impl Levels<'_> {
     fn gains_at_phases(&self, phases_ns: impl Iterator<Item = i64>) -> Vec<(i64, Vec<f64>)> {
+        let phases_ns = phases_ns.take_while(|_| !(self.interrupted)());
         phases_ns.map(|phase_ns| (phase_ns, self.gains_at(phase_ns))).collect()
     }
 
@@ -128,7 +135,8 @@ impl Levels<'_> {
         let (Some((first, _)), Some((last, _))) = (self.known.first(), self.known.last()) else {
             return Vec::new();
         };
-        let start = first + (phase_ns - first).rem_euclid(self.period_ns);
+        let ahead_ns = (phase_ns - first.rem_euclid(self.period_ns)).rem_euclid(self.period_ns);
+        let start = first.saturating_add(ahead_ns);
         gains_from(self.known, start, *last, self.period_ns).map(|(_, gain)| gain).collect()
     }
 
@@ -163,7 +171,7 @@ fn gains_from(
             if moment > last_ns {
                 return None;
             }
-            let next = known.partition_point(|(at, _)| *at < moment - SIDE_NS);
+            let next = known.partition_point(|(at, _)| *at < moment.saturating_sub(SIDE_NS));
             let ahead_ns = known.get(next)?.0.saturating_sub(SIDE_NS).saturating_sub(moment);
             let here = index;
             index += (ahead_ns.max(1) - 1) / step_ns + 1;
@@ -181,9 +189,10 @@ pub(super) struct GainCurve {
 }
 
 impl GainCurve {
-    pub(super) fn of(known: &[(i64, u64)]) -> Option<Self> {
+    pub(super) fn of(known: &[(i64, u64)], interrupted: &Interrupted<'_>) -> Option<Self> {
         let (first_ns, last_ns) = (known.first()?.0, known.last()?.0);
-        Some(Self { gains: gains_from(known, first_ns, last_ns, COARSE_STEP_NS).collect() })
+        let gains = gains_from(known, first_ns, last_ns, COARSE_STEP_NS);
+        Some(Self { gains: gains.take_while(|_| !interrupted()).collect() })
     }
 
     pub(super) fn baseline(&self) -> Option<Baseline> {
@@ -214,8 +223,8 @@ fn gain(known: &[(i64, u64)], moment: i64) -> Option<f64> {
         let place = |ns: i64| known.partition_point(|(at, _)| *at < ns);
         known[place(from)..place(to)].iter().map(|(_, delay)| *delay).collect()
     };
-    let mut before = between(moment - SIDE_NS, moment);
-    let mut after = between(moment + TRANSIENT_NS, moment + SIDE_NS);
+    let mut before = between(moment.saturating_sub(SIDE_NS), moment);
+    let mut after = between(moment.saturating_add(TRANSIENT_NS), moment.saturating_add(SIDE_NS));
     if before.len().min(after.len()) < MIN_SAMPLES_PER_SIDE {
         return None;
     }

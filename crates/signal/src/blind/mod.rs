@@ -102,12 +102,25 @@ impl Estimate {
 ///
 /// The samples must cover at least [`MIN_MOMENTS`] periods: over fewer periods, random gaps agree too easily.
 pub fn estimate(samples: &[Sample], period: Period) -> Estimate {
+    estimate_unless(samples, period, &|| false)
+}
+
+/// Estimate the grid as [`estimate`] does; once `interrupted` returns true, the search ends soon, and its result has
+/// no meaning.
+pub fn estimate_unless(
+    samples: &[Sample],
+    period: Period,
+    interrupted: &Interrupted<'_>,
+) -> Estimate {
     let mut sorted = samples.to_vec();
     sorted.sort_by_key(|sample| sample.at);
     let mut traffic = Traffic::default();
     sorted.iter().for_each(|sample| traffic.push(*sample));
-    traffic.estimate(period)
+    traffic.estimate_unless(period, interrupted)
 }
+
+/// Function that returns true once the user has stopped the search.
+pub type Interrupted<'i> = dyn Fn() -> bool + Sync + 'i;
 
 /// Minimum number of moments of a grid that the samples must cover.
 pub const MIN_MOMENTS: usize = 6;

@@ -51,8 +51,8 @@ impl Peak {
     /// Find the peak of `gaps`, which are sorted by size and lie within `span_ns`; `None` for too few periods or no
     /// gaps.
     pub(super) fn of(span_ns: (i64, i64), gaps: &[Gap], period_ns: i64) -> Option<Self> {
-        let periods = usize::try_from((span_ns.1 - span_ns.0) / period_ns).ok()?;
-        let gaps = &gaps[..gaps.len().min(periods * GAPS_PER_PERIOD)];
+        let periods = usize::try_from(span_ns.1.saturating_sub(span_ns.0) / period_ns).ok()?;
+        let gaps = &gaps[..gaps.len().min(periods.saturating_mul(GAPS_PER_PERIOD))];
         if periods < MIN_MOMENTS || gaps.is_empty() {
             return None;
         }
@@ -87,7 +87,8 @@ fn histogram(gaps: &[Gap], period_ns: i64) -> Vec<u32> {
     for gap in by_time {
         let ms = |ns: i64| ns.div_euclid(FINE_NS);
         for covered in ms(gap.start_ns).max(covered_until)..=ms(gap.end_ns) {
-            let phase = (covered * FINE_NS).rem_euclid(period_ns) / FINE_NS;
+            let covered_ns = i128::from(covered) * i128::from(FINE_NS);
+            let phase = covered_ns.rem_euclid(period_ns.into()) / i128::from(FINE_NS);
             counts[phase as usize % bins] += 1;
         }
         covered_until = ms(gap.end_ns) + 1;

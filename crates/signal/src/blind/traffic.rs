@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use skyhop_units::{Duration, UtcInstant};
 
-use super::{Estimate, Evidence, Period, Sample, levels, period, spacing};
+use super::{Estimate, Evidence, Interrupted, Period, Sample, levels, period, spacing};
 use crate::schedule::HandoverGrid;
 
 /// Samples of a log, or of the last minutes of live traffic.
@@ -41,7 +41,7 @@ pub(super) struct Gap {
 
 impl Gap {
     pub(super) fn length_ns(self) -> i64 {
-        self.end_ns - self.start_ns
+        self.end_ns.saturating_sub(self.start_ns)
     }
 }
 
@@ -58,7 +58,7 @@ impl Traffic {
     pub fn push(&mut self, sample: Sample) {
         let at_ns = sample.at.unix_nanos();
         if let Some(last) = self.last {
-            let back_ns = last.unix_nanos() - at_ns;
+            let back_ns = last.unix_nanos().saturating_sub(at_ns);
             if back_ns > LONGEST_GAP_NS {
                 *self = Self::default();
             } else if back_ns > 0 {
@@ -87,11 +87,17 @@ impl Traffic {
 
     /// Estimate the grid from the recorded samples.
     pub fn estimate(&self, period: Period) -> Estimate {
+        self.estimate_unless(period, &|| false)
+    }
+
+    /// Estimate the grid as [`Traffic::estimate`] does; once `interrupted` returns true, the search ends soon, and its
+    /// result has no meaning.
+    pub fn estimate_unless(&self, period: Period, interrupted: &Interrupted<'_>) -> Estimate {
         let samples = self.samples();
         let found = match period {
-            Period::Known(period) => self.estimate_period(period, 1),
-            Period::Searched => match period::clearest(self) {
-                Some((period, tried)) => self.estimate_period(period, tried),
+            Period::Known(period) => self.estimate_period(period, 1, interrupted),
+            Period::Searched => match period::clearest(self, interrupted) {
+                Some((period, tried)) => self.estimate_period(period, tried, interrupted),
                 None => return Estimate::nothing(samples),
             },
         };
@@ -109,13 +115,24 @@ impl Traffic {
     }
 
     /// Estimate the grid for one period, which was chosen from `tried` periods.
-    fn estimate_period(&self, period: Duration, tried: usize) -> Estimate {
+    fn estimate_period(
+        &self,
+        period: Duration,
+        tried: usize,
+        interrupted: &Interrupted<'_>,
+    ) -> Estimate {
         let period_ns = i64::try_from(period.as_nanos()).unwrap_or(i64::MAX).max(1);
+        // The work grows with the period: a period without a sample in most of its seconds has no grid.
+        if period_ns / SECOND_NS > self.seconds.len() as i64 {
+            return Estimate::nothing(0);
+        }
         let spacing = spacing::find(self, period_ns, tried);
         // Gaps locate a handover to the millisecond, levels only to some ten milliseconds.
         let (found, evidence) = match spacing {
             Some(found) if found.is_certain => (Some(found), Evidence::Spacing),
-            _ => (levels::find(&self.delays(), period_ns, tried), Evidence::LevelShifts),
+            _ => {
+                (levels::find(&self.delays(), period_ns, tried, interrupted), Evidence::LevelShifts)
+            }
         };
         let certain = found.filter(|found| found.is_certain);
         let grid = certain.map(|found| HandoverGrid {

@@ -306,3 +306,21 @@ fn doubled_rows_jitter_and_a_drifting_clock_do_no_harm() {
         assert!(apart_s(offset_s(&found), 12.02) <= 0.1, "{name}: {found:?}");
     }
 }
+
+#[test]
+fn the_work_depends_on_the_number_of_samples_not_on_their_times() {
+    let times = |step_ns: i64| {
+        let at = move |n: i64| {
+            UtcInstant::from_unix_nanos(i64::MIN.saturating_add(n.saturating_mul(step_ns)))
+        };
+        (0..40).map(move |n| Sample { at: at(n), delay: Some(Duration::from_millis(30)) })
+    };
+    for step_ns in [0, 1, 1_000_000_000, i64::MAX / 40, i64::MAX / 20] {
+        let samples: Vec<Sample> = times(step_ns).collect();
+        for period in [1, 15, 86_400 * 1000, u64::MAX / 2_000_000_000] {
+            let found = estimate(&samples, Period::Known(Duration::from_secs(period)));
+            assert_eq!(found.grid, None);
+        }
+        assert_eq!(estimate(&samples, Period::Searched).grid, None);
+    }
+}

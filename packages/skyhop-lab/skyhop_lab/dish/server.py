@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import grpc
 from grpc_reflection.v1alpha import reflection
@@ -18,7 +18,14 @@ from skyhop_testbed.dish import device_pb2, device_pb2_grpc
 
 LISTEN = "127.0.0.1:9200"
 
-_THREADS = 8
+_THREADS = 64
+_MOST_STREAMS = 32
+"""Most concurrent streams, each of which takes a thread; the other threads are for requests."""
+_MOST_STREAMS_OF_CALLER = 8
+_IDLE_S = 30.0
+"""Time after which a stream without a message ends."""
+_LONGEST_CONNECTION_MS = 600_000
+"""Time after which a connection ends, so that a request that never arrives ends too."""
 _TICK_S = 1.0
 _GRACE_S = 0.5
 
@@ -42,10 +49,20 @@ class Server:
         self, device: Device, listen: str = LISTEN, clock: Callable[[], int] = time.time_ns
     ) -> None:
         self._servicer = _Servicer(device, clock)
+        self._streams = _Streams()
         self._server = grpc.server(
             ThreadPoolExecutor(_THREADS),
-            # With SO_REUSEPORT, a second server at the same address would get half of the requests.
-            options=[("grpc.so_reuseport", 0)],
+            interceptors=[self._streams],
+            # Requests beyond the threads are refused at once, not queued.
+            maximum_concurrent_rpcs=_THREADS,
+            options=[
+                # With SO_REUSEPORT, a second server at the same address would get half of the
+                # requests.
+                ("grpc.so_reuseport", 0),
+                ("grpc.max_concurrent_streams", _THREADS // 4),
+                ("grpc.max_connection_age_ms", _LONGEST_CONNECTION_MS),
+                ("grpc.max_connection_age_grace_ms", round(_IDLE_S * 1000)),
+            ],
         )
         device_pb2_grpc.add_DeviceServicer_to_server(self._servicer, self._server)
         services = [device_pb2.DESCRIPTOR.services_by_name["Device"].full_name]
@@ -91,12 +108,80 @@ class Server:
     def _tick(self) -> None:
         while not self._stopped.wait(_TICK_S):
             self._servicer.tick()
+            self._streams.end_idle()
 
 
 def scaled_clock(speed: float, begin_ns: int) -> Callable[[], int]:
     """Return a clock that starts at `begin_ns` and runs at `speed` times the machine's speed."""
     started_ns = time.monotonic_ns()
     return lambda: begin_ns + round((time.monotonic_ns() - started_ns) * speed)
+
+
+class _Stream:
+    """Stream of one caller: its last message, and the call to end it."""
+
+    def __init__(self, caller: str, context: grpc.ServicerContext) -> None:
+        self.caller = caller
+        self.context = context
+        self.last_s = time.monotonic()
+
+    def end(self) -> None:
+        """End the stream; its caller gets the status CANCELLED."""
+        self.context.cancel()  # type: ignore[no-untyped-call]
+
+    def noting(self, requests: Iterator[Any]) -> Iterator[Any]:
+        """Yield the requests, and note the time of each."""
+        for request in requests:
+            self.last_s = time.monotonic()
+            yield request
+
+
+class _Streams(grpc.ServerInterceptor):  # type: ignore[type-arg]  # generic in the stubs alone
+    """Limits of streams, of the device and of reflection, so that none locks others out."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._running: list[_Stream] = []
+
+    def intercept_service(
+        self, continuation: Callable[[Any], Any], handler_call_details: grpc.HandlerCallDetails
+    ) -> Any:
+        """Return the handler of a call, for a stream with limits."""
+        handler = continuation(handler_call_details)
+        if handler is None or not handler.request_streaming:
+            return handler
+
+        def serve(requests: Iterator[Any], context: grpc.ServicerContext) -> Iterator[Any]:
+            stream = self._begin(context)
+            try:
+                yield from handler.stream_stream(stream.noting(requests), context)
+            finally:
+                with self._lock:
+                    self._running.remove(stream)
+
+        return grpc.stream_stream_rpc_method_handler(
+            serve, handler.request_deserializer, handler.response_serializer
+        )
+
+    def end_idle(self) -> None:
+        """End the streams whose callers have sent nothing for a while."""
+        before_s = time.monotonic() - _IDLE_S
+        with self._lock:
+            idle = [stream for stream in self._running if stream.last_s < before_s]
+        for stream in idle:
+            stream.end()
+
+    def _begin(self, context: grpc.ServicerContext) -> _Stream:
+        # The peer is "ipv4:ADDRESS:PORT"; the port differs between a caller's connections.
+        stream = _Stream(context.peer().rpartition(":")[0], context)
+        with self._lock:
+            own = sum(other.caller == stream.caller for other in self._running)
+            is_full = len(self._running) >= _MOST_STREAMS or own >= _MOST_STREAMS_OF_CALLER
+            if not is_full:
+                self._running.append(stream)
+        if is_full:
+            context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "too many open streams: end some")
+        return stream
 
 
 class _Servicer(device_pb2_grpc.DeviceServicer):

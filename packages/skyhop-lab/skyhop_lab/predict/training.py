@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import importlib.metadata
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -162,20 +161,31 @@ def _notes(features: Features) -> list[str]:
 
 def _write(place: Path, files: dict[str, bytes]) -> None:
     """Write a model's directory, replacing an older model."""
-    from skyhop.data.files import write_files
+    from skyhop.data.files import Scratch, write_files
 
-    if place.exists() and not (place / cards.FILE).is_file() and _is_used(place):
+    if place.exists() and _is_used(place) and not _is_model(place):
         raise InputError(f"{place}: exists and is no model: give another directory with -o")
-    staged = place.with_name(f".{place.name}.new")
     try:
-        shutil.rmtree(staged, ignore_errors=True)
-        staged.mkdir(parents=True)
-        write_files(staged, files)
-        if place.exists():
-            shutil.rmtree(place)
-        staged.rename(place)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with Scratch(place.parent) as scratch:
+            staged, older = scratch / "model", scratch / "older"
+            staged.mkdir()
+            write_files(staged, files)
+            if place.exists():
+                place.rename(older)
+            staged.rename(place)
     except OSError as error:
         raise RunError(f"{place}: cannot write: {error.strerror}") from None
+
+
+def _is_model(place: Path) -> bool:
+    """Return whether a directory holds a model, and no other files, which would be lost."""
+    try:
+        card = cards.read_card(place / cards.FILE)
+    except InputError:
+        return False
+    known = {cards.FILE, *(horizon.file for horizon in card.horizons)}
+    return {entry.name for entry in place.iterdir()} <= known
 
 
 def _is_used(place: Path) -> bool:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from types import FrameType
 
-from skyhop.cli.terminal import EXIT_INTERRUPTED, print_error
+from skyhop.cli.terminal import EXIT_FAILED, EXIT_INTERRUPTED, print_error
 
 
 def main() -> None:
@@ -15,8 +16,12 @@ def main() -> None:
     # If the parent ignores SIGINT (nohup, a background job), keep it ignored.
     if usual is signal.default_int_handler:
         signal.signal(signal.SIGINT, _leave)
-    from skyhop.cli.commands import run
-
+    try:
+        from skyhop.cli.commands import run
+    except OSError as error:
+        # The disk may be full, or the working directory gone.
+        print_error(f"cannot start: {error.filename or 'the disk'}: {error.strerror or error}")
+        sys.exit(EXIT_FAILED)
     signal.signal(signal.SIGINT, usual)
     run()
 

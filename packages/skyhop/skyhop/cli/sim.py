@@ -96,6 +96,7 @@ def _repeat(
     from concurrent.futures.process import BrokenProcessPool
     from multiprocessing import active_children
 
+    from skyhop.cli.repeat_mark import Mark
     from skyhop.data.processes import check_processes
     from skyhop.data.scenarios import load_cc_files, load_scenario
     from skyhop.errors import InterruptedRunError, RunError, SkyhopError
@@ -105,8 +106,8 @@ def _repeat(
     check_processes(jobs + 1)
     # Compile once, before the workers start; they reuse the compiled files.
     load_cc_files(load_scenario(scenario, sets))
-    mark = _start_mark(next(iter(places.values())).parent, _digest(scenario, sets))
-    missing = {seed: place for seed, place in places.items() if not _is_done(place, mark)}
+    mark = Mark(next(iter(places.values())).parent, scenario, sets)
+    missing = {seed: place for seed, place in places.items() if not mark.is_done(seed, place)}
     if len(missing) < len(places):
         print_note(f"{len(places) - len(missing)} of {len(places)} seeds are done already")
     with (
@@ -129,9 +130,9 @@ def _repeat(
                 for worker in active_children():
                     worker.terminate()
                 pool.shutdown(cancel_futures=True)
-            done = sum(_is_done(place, mark) for place in places.values())
+            done = sum(mark.is_done(seed, place) for seed, place in places.items())
             if not done:
-                mark.unlink()
+                mark.remove()
             if isinstance(error, BrokenProcessPool):
                 raise RunError(
                     f"a repeat's process was killed: {done} of {len(places)} seeds are done"
@@ -143,7 +144,7 @@ def _repeat(
                 ) from None
             raise
     # All seeds are finished: the same command would run them again.
-    mark.unlink()
+    mark.remove()
 
 
 def _set_up_worker() -> None:
@@ -157,39 +158,6 @@ def _set_up_worker() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
-
-
-def _start_mark(output: Path, wanted: str) -> Path:
-    """Return the mark file, whose modification time is the start of this repeat.
-
-    The mark file of a repeat with other content is replaced.
-    """
-    mark = output / ".repeat"
-    if not mark.is_file() or mark.read_text("utf-8").strip() != wanted:
-        output.mkdir(parents=True, exist_ok=True)
-        mark.write_text(f"{wanted}\n", "utf-8")
-    return mark
-
-
-def _is_done(place: Path, mark: Path) -> bool:
-    """Return whether this repeat has finished a seed; a run directory appears when complete."""
-    summary = place / "summary.json"
-    return summary.is_file() and summary.stat().st_mtime_ns >= mark.stat().st_mtime_ns
-
-
-def _digest(scenario: Path, sets: Sequence[str]) -> str:
-    """Return a digest that identifies a repeat: of scenario (no seed), files, skyhop version."""
-    import hashlib
-
-    import skyhop
-    from skyhop.data.scenarios import load_scenario
-
-    loaded = load_scenario(scenario, sets)
-    content = json.loads(loaded.to_json())
-    content["run"].pop("seed")
-    cc_files = loaded.cc_file_digests()
-    text = json.dumps([skyhop.__version__, content, cc_files], sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _one(scenario: Path, output: Path, seed: int, sets: Sequence[str], force: bool) -> None:

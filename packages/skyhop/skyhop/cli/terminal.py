@@ -8,6 +8,9 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+# At the top, because `print_error` may run in a signal handler, in the middle of another import.
+from skyhop.errors import CompileError, shortened
+
 if TYPE_CHECKING:
     from skyhop.errors import SkyhopError
 
@@ -23,14 +26,12 @@ _HARMLESS = "\t\N{ZERO WIDTH JOINER}\N{ZERO WIDTH NON-JOINER}\N{SOFT HYPHEN}"
 
 
 def print_error(message: str) -> None:
-    """Print one line to standard error."""
-    print(f"skyhop: {shown_text(' '.join(message.split()))}", file=sys.stderr)
+    """Print one line to standard error; the middle of a long message is left out."""
+    print(f"skyhop: {shown_text(shortened(' '.join(message.split())))}", file=sys.stderr)
 
 
 def print_failure(error: SkyhopError) -> None:
     """Print an error in one line, after the compiler's messages if it has any."""
-    from skyhop.errors import CompileError
-
     if isinstance(error, CompileError):
         sys.stderr.write(error.messages)
         print_error(error.line)

@@ -11,6 +11,7 @@ The card of a policy may name a Python file instead of a network; that file defi
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import math
 import random
@@ -21,6 +22,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from skyhop.data.own_modules import MAIN, OwnModules
 from skyhop.errors import InputError, SkyhopError
 
 CLASS = "CongestionControl"
@@ -104,20 +106,41 @@ def describe(error: BaseException, file: str, where: str = "") -> str:
     return " ".join(f"{place}: {what}{where}".split())
 
 
+def own_modules(file: str | Path) -> list[Path]:
+    """Run a file; return the files of the modules that it imports from below its directory.
+
+    Raises:
+        InputError: the file fails to run.
+    """
+    try:
+        _, own = _run_with_modules(str(file))
+    except (Exception, SystemExit) as error:
+        raise InputError(describe(error, str(file))) from None
+    return sorted(own.files - {Path(file)})
+
+
 def _run(file: str) -> ModuleType:
+    return _run_with_modules(file)[0]
+
+
+def _run_with_modules(file: str) -> tuple[ModuleType, OwnModules]:
     """Execute a file as a module; without caching, because the user may have edited the file."""
     path = Path(file)
-    spec = importlib.util.spec_from_file_location(f"skyhop_cc_{path.stem}", file)
+    spec = importlib.util.spec_from_file_location(f"{MAIN}{path.stem}", file)
     assert spec is not None
-    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    if str(path.parent) not in sys.path:
-        # At the end, so that modules in the file's directory cannot shadow installed ones.
-        sys.path.append(str(path.parent))
     sys.modules[spec.name] = module
-    code = compile(path.read_bytes(), file, "exec")
-    exec(code, module.__dict__)
-    return module
+    source = path.read_bytes()
+    code = compile(source, file, "exec", dont_inherit=True)
+    own = OwnModules(path)
+    before = list(sys.path)
+    try:
+        own.run(code, ast.parse(source), module.__dict__)
+    finally:
+        # Files in other directories must not find this one's modules.
+        added = [place for place in sys.path if place not in before]
+        sys.path[:] = [p for p in sys.path if p not in added or Path(p).resolve() != path.parent]
+    return module, own
 
 
 def _value(cc_class: type, table: str, name: str, text: str) -> object:

@@ -104,7 +104,7 @@ def _record(header: RunHeader, run: Run) -> RunRecord:
             }
         ),
         films=_films(run.apps.get(FILM), directory / f"{FILM}.parquet"),
-        path=path_record(read_path(path_file, force_size=run.is_large))
+        path=path_record(read_path(path_file, force_size=run.force_size))
         if path_file.exists()
         else None,
     )

@@ -26,6 +26,8 @@ class Run:
 
     Attributes:
         directory: the run directory.
+        force_size: whether the reader lifts the limit of memory; what the run's own scenario says
+            about its size does not count, because the run may come from others.
     """
 
     def __init__(
@@ -36,7 +38,7 @@ class Run:
         force_size: bool = False,
     ) -> None:
         self.directory = Path(directory)
-        self._force_size = force_size
+        self.force_size = force_size
         # Keeps a temporary directory alive as long as the run.
         self._keep = keep
         if not (self.directory / "summary.json").is_file():
@@ -111,16 +113,7 @@ class Run:
         from skyhop.data import paths
 
         file = self.directory / "path.parquet"
-        return paths.read_path(file, force_size=self.is_large) if file.exists() else None
-
-    @property
-    def is_large(self) -> bool:
-        """Whether `force_size`, of the reader or of `[run]`, lifts the limit of memory."""
-        if self._force_size:
-            return True
-        scenario = self.info.get("scenario")
-        section = scenario.get("run") if isinstance(scenario, dict) else None
-        return isinstance(section, dict) and section.get("force_size") is True
+        return paths.read_path(file, force_size=self.force_size) if file.exists() else None
 
     def plot(self, output: str | os.PathLike[str] | None = None) -> views.Drawing:
         """Draw the flows, their applications, the probes and the link over time.
@@ -158,7 +151,7 @@ class Run:
         return content
 
     def _table(self, name: str) -> pl.DataFrame:
-        most = None if self.is_large else tables.MOST_BYTES
+        most = None if self.force_size else tables.MOST_BYTES
         file = self.directory / name
         try:
             return tables.read_table(file, _core.RUN_COLUMNS[Path(name).stem], most)

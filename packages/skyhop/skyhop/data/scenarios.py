@@ -82,6 +82,13 @@ def download_element_sets(scenario: _core.Scenario) -> list[str]:
     ]
 
 
+def forces_size(scenario: _core.Scenario | Mapping[str, Any]) -> bool:
+    """Return whether a scenario that the user gave lifts the limits of size."""
+    content = scenario if isinstance(scenario, Mapping) else json.loads(scenario.to_json())
+    run = content.get("run")
+    return isinstance(run, Mapping) and run.get("force_size") is True
+
+
 def load_cc_files(scenario: _core.Scenario, *, for_kernel: bool = False) -> None:
     """Compile and load the files that flows name as their congestion controls.
 

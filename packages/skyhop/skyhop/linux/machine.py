@@ -30,7 +30,7 @@ from skyhop.data.downloads import cache_directory, cache_error
 from skyhop.data.files import Scratch
 from skyhop.data.progress import Progress, ignore_progress, progress_bar
 from skyhop.data.runs import Run
-from skyhop.data.scenarios import Scenario, absolute_cc_name, load_scenario
+from skyhop.data.scenarios import Scenario, absolute_cc_name, forces_size, load_scenario
 from skyhop.engines import Observer, Program
 from skyhop.errors import InputError, InterruptedRunError, ProgramError, RunError
 from skyhop.linux.child import child_process
@@ -150,7 +150,7 @@ def run(
         guest = _Guest(find(kernel_of(loaded)), work, progress, program is not None)
         status = guest.run(loaded, program, cc, requested=loaded)
         _move_run(work / RUN, place, force=force)
-    finished = Run(place, keep)
+    finished = Run(place, keep, force_size=forces_size(loaded))
     if status:
         raise ProgramError(status, finished)
     return finished

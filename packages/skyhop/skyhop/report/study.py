@@ -16,6 +16,7 @@ from skyhop.data.figure_files import FIGURE_KINDS
 from skyhop.data.reading import run_record
 from skyhop.data.records import RunRecord
 from skyhop.data.runs import Run
+from skyhop.data.scenarios import forces_size
 from skyhop.figures.charts import draw_chart
 from skyhop.report.latex import latex_table
 from skyhop.report.parts import (
@@ -90,9 +91,11 @@ class _Section:
 
 
 def _sections(done: StudyRun, wanted: FigureFiles) -> list[_Section]:
+    force_size = forces_size(done.study.base)
+
     @lru_cache(_RECORDS_KEPT)
     def record(run_id: str) -> RunRecord:
-        return run_record(Run(done.directory.runs / run_id))
+        return run_record(Run(done.directory.runs / run_id, force_size=force_size))
 
     source = ChartSource(done.study, done.results, record)
     if done.results.frame.is_empty():

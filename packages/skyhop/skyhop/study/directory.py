@@ -20,7 +20,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -31,8 +31,14 @@ from skyhop.study.metrics import WARNINGS
 if TYPE_CHECKING:
     import polars as pl
 
-_MARKER = "study.json"
-"""File that marks a directory as one of a study."""
+_DESCRIPTION = "study.json"
+"""File that describes the study; its keys mark a directory as one of a study."""
+_KEYS = ("skyhop", "core", "origin", "study")
+_MARK = ".skyhop"
+"""File in `unfinished/` whose text marks the directory as one that skyhop may remove."""
+_MARK_TEXT = (
+    "skyhop: unfinished runs of a study; the next run of the study removes this directory\n"
+)
 _TEXT_COLUMNS = ("flow_cc", WARNINGS)
 """Keys of a row whose values are text; all others are numbers."""
 
@@ -73,12 +79,13 @@ class StudyDirectory:
             place.mkdir(parents=True, exist_ok=True)
         with self._locked():
             # This process holds the lock, so unfinished runs are from a process that was killed.
-            shutil.rmtree(self.unfinished, ignore_errors=True)
-            self.unfinished.mkdir(exist_ok=True)
+            self._remove_unfinished()
+            self.unfinished.mkdir()
+            (self.unfinished / _MARK).write_text(_MARK_TEXT, "utf-8")
             text = json.dumps(description, indent=2, ensure_ascii=False)
-            write_file(self.root / _MARKER, text.encode())
+            write_file(self.root / _DESCRIPTION, text.encode())
             yield
-            shutil.rmtree(self.unfinished, ignore_errors=True)
+            self._remove_unfinished()
 
     def rows_file(self, run_id: str, digest: str) -> Path:
         """Return the file with a run's rows for the metrics of this digest; it may not exist."""
@@ -142,21 +149,64 @@ class StudyDirectory:
             (self.root / "failures.json").unlink(missing_ok=True)
 
     def is_study(self) -> bool:
-        """Return whether a study was run in this directory: it has a study.json."""
-        return (self.root / _MARKER).is_file()
+        """Return whether a study was run in this directory: it has the study.json of one."""
+        try:
+            description = json.loads((self.root / _DESCRIPTION).read_bytes())
+        except (OSError, ValueError, RecursionError):
+            return False
+        return isinstance(description, dict) and all(key in description for key in _KEYS)
 
     def _may_use(self) -> bool:
-        # A study that was killed right after its start has left only the lock file.
-        return self.is_study() or (self.root / _LOCK).is_file()
+        """Return whether the directory is a study's, or of one that was killed at its start."""
+        return self.is_study() or all(map(self._is_of_a_start, self.root.iterdir()))
+
+    def _is_of_a_start(self, entry: Path) -> bool:
+        if entry == self.unfinished:
+            return _is_removable(entry)
+        if entry.name == _LOCK:
+            return entry.is_file() and entry.stat().st_size == 0
+        return entry in (self.runs, self.paths) and entry.is_dir() and not any(entry.iterdir())
+
+    def _remove_unfinished(self) -> None:
+        """Remove `unfinished/`, its mark last; refuse a directory of the user.
+
+        Raises:
+            InputError: the directory is not skyhop's.
+        """
+        if not self.unfinished.exists():
+            return
+        if not _is_removable(self.unfinished):
+            raise InputError(
+                f"{self.unfinished}: is not a directory of skyhop's, which a study needs there: "
+                "rename it, or give another directory"
+            )
+        for entry in self.unfinished.iterdir():
+            if entry.is_dir():
+                shutil.rmtree(entry, ignore_errors=True)
+            elif entry.name != _MARK:
+                entry.unlink(missing_ok=True)
+        (self.unfinished / _MARK).unlink(missing_ok=True)
+        with suppress(OSError):
+            self.unfinished.rmdir()
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        with (self.root / _LOCK).open("w") as file:
+        with (self.root / _LOCK).open("a") as file:
             _lock(file, self.root)
             yield
 
 
 _LOCK = ".lock"
+
+
+def _is_removable(unfinished: Path) -> bool:
+    """Return whether a directory carries skyhop's mark, or is empty."""
+    if not unfinished.is_dir() or unfinished.is_symlink():
+        return False
+    with suppress(OSError, ValueError):
+        return (unfinished / _MARK).read_text("utf-8") == _MARK_TEXT
+    # A study that was killed before it wrote the mark has left an empty directory.
+    return not any(unfinished.iterdir())
 
 
 def _lock(file: IO[str], root: Path) -> None:

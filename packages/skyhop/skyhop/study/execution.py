@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from skyhop.data.scenarios import forces_size
 from skyhop.errors import InterruptedRunError, SkyhopError
 from skyhop.study.directory import move_into_place, new_directory
 from skyhop.study.metrics import MetricSet
@@ -55,7 +56,7 @@ def execute(recipe: Recipe, task: Task, context: WorkerContext) -> Failure | Non
     staged = new_directory(context.root / "unfinished")
     try:
         if (place / "flows.parquet").is_file():
-            rows = recipe.metrics.rows(place)
+            rows = recipe.metrics.rows(place, force_size=forces_size(recipe.base))
         else:
             rows = run_kind(recipe.engine).run(recipe, task, context, staged)
         text = json.dumps(rows, ensure_ascii=False)

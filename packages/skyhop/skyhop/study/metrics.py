@@ -190,13 +190,17 @@ class MetricSet:
         """Metrics of the study file that can be computed from a single run."""
         return [m for m in self.definitions if not isinstance(m, RelativeMetric)]
 
-    def rows(self, directory: Path) -> list[dict[str, Any]]:
+    def rows(self, directory: Path, *, force_size: bool = False) -> list[dict[str, Any]]:
         """Measure the run in a directory, and return its rows by column.
+
+        Args:
+            directory: the run directory.
+            force_size: read the run's tables even if they take much memory.
 
         Raises:
             InputError: a file of the run is missing or damaged.
         """
-        run = Run(directory)
+        run = Run(directory, force_size=force_size)
         if not self.needs_series:
             return self.rows_of(run.summary)
         from skyhop.data.reading import run_record

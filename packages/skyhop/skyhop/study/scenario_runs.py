@@ -14,6 +14,7 @@ from skyhop.data.quantities import seconds_or_none
 from skyhop.data.scenarios import (
     PATH_FILES,
     download_element_sets,
+    forces_size,
     load_cc_files,
     path_sections,
 )
@@ -52,12 +53,16 @@ class ScenarioKind(RunKind):
 
     def plan(self, study: Study) -> Iterator[PlannedRun]:
         """Yield the runs of a study: for each point, one run per seed."""
-        digests = FileDigests()
+        digests, of_cc_files = FileDigests(), dict[str, dict[str, str]]()
         for point in study.points:
             sets, loaded = _resolved_point(study, point)
             resolved = json.loads(loaded.to_json())
-            files = _named_files(resolved, Path(study.scenario_origin).parent, digests)
-            cc_files = loaded.cc_file_digests()
+            files = named_files(resolved, Path(study.scenario_origin).parent, digests)
+            # The compiler and Python list the files' dependencies: once for each set of files.
+            named = json.dumps(loaded.congestion_controls())
+            if named not in of_cc_files:
+                of_cc_files[named] = loaded.cc_file_digests()
+            cc_files = of_cc_files[named]
             if cc_files:
                 # The run's id depends on the name and content of a file, not on its directory.
                 contents = sorted((Path(name).name, digest) for name, digest in cc_files.items())
@@ -97,7 +102,7 @@ class ScenarioKind(RunKind):
 
             return recipe.metrics.rows_of(run_for_summary(self.engine, scenario, path))
         self._run_into(staged, scenario, path, requested)
-        rows = recipe.metrics.rows(staged)
+        rows = recipe.metrics.rows(staged, force_size=forces_size(requested))
         if recipe.keep == "rows":
             for file in staged.iterdir():
                 file.unlink()
@@ -254,7 +259,7 @@ def _is_seedless(path: Mapping[str, Any]) -> bool:
     return path["outage"] in ("leoem", "none") or seconds_or_none(path["outage"]) is not None
 
 
-def _named_files(
+def named_files(
     resolved: Mapping[str, Any], directory: Path, digests: FileDigests
 ) -> dict[str, dict[str, str]]:
     """Return a digest of each file that a scenario names, by section and key.

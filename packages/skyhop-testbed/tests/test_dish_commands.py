@@ -47,7 +47,7 @@ def emulated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield line.split()[4].rstrip(";")
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=PATIENCE_S)
-        assert (process.returncode, errors) == (0, "")
+        assert (process.returncode, errors) == (0, "ended by Ctrl-C (SIGINT)\n")
     finally:
         process.kill()
         process.wait()
@@ -83,7 +83,7 @@ def test_watching_prints_a_line_a_second_until_ctrl_c(emulated: str) -> None:
         _, errors = watch.communicate(timeout=PATIENCE_S)
     finally:
         watch.kill()
-    assert (watch.returncode, errors) == (0, "")
+    assert (watch.returncode, errors) == (0, "ended by Ctrl-C (SIGINT)\n")
     assert samples[1][TIME] > samples[0][TIME]
 
 

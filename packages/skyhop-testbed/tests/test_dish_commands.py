@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import shlex
@@ -107,7 +108,7 @@ def test_what_is_watched_is_kept_with_what_was_before(
             kept.append(("closed", []))
 
     # pytest has its own handlers of signals.
-    monkeypatch.setattr("skyhop_testbed.cli.dish.stop_on_signals", lambda: None)
+    monkeypatch.setattr("skyhop_testbed.cli.dish.until_signal", contextlib.nullcontext)
     monkeypatch.setattr(
         "skyhop_testbed.cli.dish.import_module", lambda _: SimpleNamespace(Store=Store)
     )

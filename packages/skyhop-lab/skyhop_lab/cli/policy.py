@@ -47,7 +47,7 @@ def convert(
 
     The script export_checkpoint.py writes the tensors where TensorFlow or PyTorch is installed
     (skyhop docs policies). A network of dense layers without a card in skyhop can be converted with
-    --activation. Needs pip install 'skyhop-lab[convert]'.
+    --activation. The command needs the extra convert of skyhop-lab (skyhop docs lab).
 
     Example: skyhop policy convert orca.npz --card orca -o orca.onnx
     """
@@ -126,7 +126,8 @@ def train(
 
     The learning curve is written as CSV in the same directory. Ctrl-C or SIGTERM ends the training
     and keeps the network trained so far. The same seed on the same machine gives the same weights.
-    skyhop docs training explains worlds. Needs pip install 'skyhop-lab[train]'.
+    skyhop docs training explains worlds. The command needs the extra train of skyhop-lab (skyhop
+    docs lab).
 
     Example: skyhop policy train mine.toml --world leo.toml --world geo.toml --steps 1000000
     """

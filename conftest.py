@@ -11,6 +11,7 @@ import hypothesis
 import pytest
 
 import blank_figures
+import inherited_signals
 import studies_here
 import tiers
 from command_line import Skyhop, run_here, run_process, skyhop_command
@@ -23,6 +24,7 @@ ROOT = Path(__file__).resolve().parent
 
 def pytest_configure() -> None:
     """Fix the seeds of random cases, except in `make soak`, and install the checks of tiers."""
+    inherited_signals.restore()
     # The first call starts a process, which tests of logic may not; the result is cached.
     platform.processor()
     tiers.guard.install()

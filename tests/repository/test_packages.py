@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+import shlex
 import sys
 import tomllib
 from collections.abc import Iterator
 from importlib.metadata import EntryPoint, EntryPoints
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -14,9 +16,17 @@ import pytest
 import typer
 from conftest import ROOT, Skyhop
 
+from skyhop import install
 from skyhop.cli import commands, packages
 from skyhop.errors import RunError
 from skyhop_testbed.addresses import is_loopback
+
+
+def project_of(package: str) -> dict[str, Any]:
+    """Return the table [project] of a package's pyproject.toml."""
+    text = (ROOT / "packages" / package / "pyproject.toml").read_text("utf-8")
+    project: dict[str, Any] = tomllib.loads(text)["project"]
+    return project
 
 
 def test_a_missing_package_is_named_with_the_extra_that_installs_it(skyhop: Skyhop) -> None:
@@ -28,8 +38,7 @@ def test_a_missing_package_is_named_with_the_extra_that_installs_it(skyhop: Skyh
         done = skyhop("testbed", "nodes")
     assert done.returncode == 1
     assert done.stderr == (
-        "skyhop: the Python package grpc is not installed: run pip install skyhop-testbed, or make "
-        "setup in a checkout\n"
+        "skyhop: the Python package grpc is not installed: run make setup in the checkout\n"
     )
 
 
@@ -49,8 +58,79 @@ def test_a_command_of_a_package_that_is_missing_names_the_line_that_installs_it(
         for name in packages.PACKAGES
         if name.partition(".")[0] == "policy" or "." not in name
     )
-    with pytest.raises(RunError, match=r"testbed comes with skyhop-testbed, .* pip install skyhop"):
+    with pytest.raises(RunError, match=r"testbed comes with skyhop-testbed, .*: run make"):
         found["testbed"](None)
+
+
+EXTRAS = [
+    f"{name}[{extra}]" if extra else name
+    for name in ("skyhop-testbed", "skyhop-lab")
+    for extra in ("", *project_of(name).get("optional-dependencies", ()))
+]
+
+
+@pytest.mark.parametrize("package", EXTRAS)
+def test_what_to_run_installs_the_package_in_a_checkout_and_from_wheels(
+    package: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    name, _, extra = package.rstrip("]").partition("[")
+    said = install.how_to_install(package)
+    if said == "make setup in the checkout":
+        set_up = (ROOT / "scripts" / "setup.sh").read_text("utf-8")
+        found = re.search(rf"dev\).+?MEMBERS=\"[^\"]*{name}(\[([\w,]+)\])?", set_up, re.DOTALL)
+        assert found
+        assert extra in ("", *(found[2] or "").split(","))
+    else:
+        assert said.endswith(f"-e 'packages/{package}' in the checkout")
+    monkeypatch.setattr(install, "_CHECKOUT", tmp_path)
+    line = install.how_to_install(package).removesuffix(
+        " where the wheels of skyhop are (make wheel builds them)"
+    )
+    command, word, *files = shlex.split(line)
+    assert (command, word) == ("pip", "install")
+    version = project_of(name)["version"]
+    assert files[-1] == f"{name.replace('-', '_')}-{version}-py3-none-any.whl" + (
+        f"[{extra}]" if extra else ""
+    )
+    # A package of ours that the extra needs is a file as well: pip must not look for it elsewhere.
+    needed = project_of(name).get("optional-dependencies", {}).get(extra, [])
+    ours = [each.partition("=")[0] for each in needed if each.startswith("skyhop")]
+    assert files[:-1] == [f"{each.replace('-', '_')}-{version}-py3-none-any.whl" for each in ours]
+
+
+FROM_AN_INDEX = re.compile(
+    r"\bpip\s+install\s+(?:-\S+\s+)*['\"]?(skyhop(?:[-_](?:testbed|lab))?(?![\w.*/-])|\{)"
+)
+"""A line that installs skyhop by a name, or by one that the program fills in."""
+
+
+def test_no_page_and_no_message_installs_skyhop_from_an_index() -> None:
+    files = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("packages/**/*.md")]
+    files += [*ROOT.glob("examples/**/*"), *ROOT.glob("scripts/**/*"), ROOT / "Containerfile"]
+    files += [file for file in ROOT.glob("packages/**/*.py") if "tests" not in file.parts]
+    found = {
+        f"{file.relative_to(ROOT)}: {match[0]}"
+        for file in files
+        if file.is_file() and file.suffix != ".pyc"
+        for match in FROM_AN_INDEX.finditer(file.read_text("utf-8", errors="replace"))
+    }
+    # The only place that fills in names gives files of wheels.
+    assert found == {"packages/skyhop/skyhop/install.py: pip install {"}
+
+
+def test_the_pages_name_the_wheels_of_this_version() -> None:
+    version = tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]["package"]["version"]
+    pages = [ROOT / "README.md", *ROOT.glob("docs/**/*.md"), *ROOT.glob("packages/*/README.md")]
+    named = {
+        name for page in pages for name in re.findall(r"skyhop\w*-(\d[\w.]*)-", page.read_text())
+    }
+    assert named == {version}
+
+
+def test_the_extra_of_the_message_about_ray_is_the_packages() -> None:
+    (wanted,) = project_of("skyhop")["optional-dependencies"]["ray"]
+    texts = [ROOT / "docs/how-to/studies.md", ROOT / "packages/skyhop/skyhop/study/cluster.py"]
+    assert all(f"pip install '{wanted}'" in text.read_text("utf-8") for text in texts)
 
 
 @pytest.mark.parametrize("module", ["nowhere", "skyhop_testbed.nowhere"])
@@ -86,13 +166,6 @@ def test_skyhop_has_twelve_dependencies_at_most_and_the_others_its_version() -> 
         project = project_of(name)
         assert project["version"] == version
         assert f"skyhop=={version}" in project["dependencies"]
-
-
-def project_of(package: str) -> dict[str, Any]:
-    """Return the table [project] of a package's pyproject.toml."""
-    text = (ROOT / "packages" / package / "pyproject.toml").read_text("utf-8")
-    project: dict[str, Any] = tomllib.loads(text)["project"]
-    return project
 
 
 def test_every_build_names_a_profile_of_cargo() -> None:

@@ -545,7 +545,7 @@ def test_without_onnx_the_command_names_the_extra(
     monkeypatch.setattr(sys, "argv", ["skyhop", *command])
     done = skyhop(*command)
     assert done.returncode == 1
-    assert "onnx is not installed: run pip install 'skyhop-lab[convert]'" in done.stderr
+    assert "onnx is not installed: run make setup in the checkout" in done.stderr
 
 
 def test_damaged_files(tmp_path: Path) -> None:

@@ -10,11 +10,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import signal
 import socket
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
+from skyhop.cli.stopping import stop_on_signals
 from skyhop.errors import SkyhopError
 from skyhop_testbed.addresses import is_loopback, listening_address
 from skyhop_testbed.orchestrator.core import Orchestrator
@@ -60,7 +60,7 @@ def serve(
     *,
     ready: Callable[[BoundPorts], None] | None = None,
 ) -> None:
-    """Serve until SIGTERM or Ctrl-C.
+    """Serve until Ctrl-C, SIGTERM or SIGHUP.
 
     Args:
         orchestrator: the orchestrator, closed at the end.
@@ -84,8 +84,8 @@ async def _serve(
     from skyhop_testbed.web.app import make_app
 
     stopping = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stopping.set)
+    loop = asyncio.get_running_loop()
+    stop_on_signals(lambda: loop.call_soon_threadsafe(stopping.set))
     listeners = [bound(each) for each in (addresses.users, addresses.agents, addresses.web)]
     service, keys = Service(orchestrator, wait_in_loop), orchestrator.directory / "keys"
     pair = keys / "server.key", keys / "server.pem"
@@ -102,7 +102,6 @@ async def _serve(
         ready(ports)
     _LOG.info("serves users at %s, agents at %s", ports.users, ports.agents)
     await stopping.wait()
-    _LOG.info("is told to end")
     service.close()
     ticking.cancel()
     await asyncio.gather(*(server.stop() for server in servers))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import shlex
@@ -47,7 +48,7 @@ def emulated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield line.split()[4].rstrip(";")
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=PATIENCE_S)
-        assert (process.returncode, errors) == (0, "")
+        assert (process.returncode, errors) == (0, "ended by Ctrl-C (SIGINT)\n")
     finally:
         process.kill()
         process.wait()
@@ -83,7 +84,7 @@ def test_watching_prints_a_line_a_second_until_ctrl_c(emulated: str) -> None:
         _, errors = watch.communicate(timeout=PATIENCE_S)
     finally:
         watch.kill()
-    assert (watch.returncode, errors) == (0, "")
+    assert (watch.returncode, errors) == (0, "ended by Ctrl-C (SIGINT)\n")
     assert samples[1][TIME] > samples[0][TIME]
 
 
@@ -107,7 +108,7 @@ def test_what_is_watched_is_kept_with_what_was_before(
             kept.append(("closed", []))
 
     # pytest has its own handlers of signals.
-    monkeypatch.setattr("skyhop_testbed.cli.dish.stop_on_signals", lambda: None)
+    monkeypatch.setattr("skyhop_testbed.cli.dish.until_signal", contextlib.nullcontext)
     monkeypatch.setattr(
         "skyhop_testbed.cli.dish.import_module", lambda _: SimpleNamespace(Store=Store)
     )

@@ -23,6 +23,7 @@ from manual_clock import ManualClock
 
 from damaged import Trial
 from needs import cases, kills, missing, needs_namespaces, needs_program
+from other_user import USER, as_other_user
 from skyhop_testbed.executor import keep
 from skyhop_testbed.executor.assignment import (
     RESULT_FILE,
@@ -36,7 +37,6 @@ from skyhop_testbed.executor.backends.podman import Podman
 from skyhop_testbed.executor.environment import environment_of, filled_in
 from skyhop_testbed.executor.journal import Journal, Step, has_started, is_alive, read_journal
 from skyhop_testbed.job import job_of
-from skyhop_testbed.packages import import_path
 from skyhop_testbed.words import Backend, Network, Side
 from waiting import wait_for
 
@@ -573,32 +573,17 @@ def test_a_back_end_that_is_not_there_is_one_line(tmp_path: Path, backend: Backe
 
 
 @pytest.mark.soak
-def test_an_ordinary_users_executor_does_the_same() -> None:
+def test_an_ordinary_users_executor_does_the_same(tmp_path: Path) -> None:
     needs_namespaces()
     if os.geteuid() != 0:
         missing("root", "the other tests run as an ordinary user already")
-    # Other users may not be able to read the tests' interpreter.
-    python = "/usr/bin/python3"
-    place = import_path()
-    as_other_user = [needs_program("setpriv"), "--reuid=65534", "--regid=65534", "--clear-groups"]
-    tried = subprocess.run(
-        [*as_other_user, python, "-c", "import skyhop_testbed.executor.execution"],
-        env={"PYTHONPATH": place}, capture_output=True, text=True, check=False,
+    assignment("id -u; unshare -Ur true || echo not nested; touch x").write(tmp_path)
+    for place in (tmp_path, tmp_path / "run.json"):
+        os.chown(place, USER, USER)
+    done = subprocess.run(
+        [*as_other_user(tmp_path), sys.executable, "-m", "skyhop_testbed.executor", str(tmp_path)],
+        capture_output=True, text=True, check=False, timeout=60,
     )  # fmt: skip
-    if tried.returncode:
-        missing("root", "uid 65534 may not read this checkout, or has no Python that is new enough")
-    directory = Path("/tmp") / f"skyhop-test-{os.getpid()}"
-    directory.mkdir()
-    try:
-        assignment("id -u; unshare -Ur true || echo not nested; touch x").write(directory)
-        os.chown(directory, 65534, 65534)
-        os.chown(directory / "run.json", 65534, 65534)
-        done = subprocess.run(
-            [*as_other_user, python, "-m", "skyhop_testbed.executor", str(directory)],
-            env={"PYTHONPATH": place}, capture_output=True, text=True, check=False, timeout=60,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stderr
-        assert (directory / "stdout").read_text().split("\n")[:2] == ["65534", "not nested"]
-        assert json.loads((directory / RESULT_FILE).read_text())["files"] == 1
-    finally:
-        subprocess.run(["rm", "-rf", str(directory)], check=True)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "stdout").read_text().split("\n")[:2] == [str(USER), "not nested"]
+    assert json.loads((tmp_path / RESULT_FILE).read_text())["files"] == 1

@@ -312,10 +312,10 @@ class AgentProcess:
     def start(self) -> None:
         """Start the agent, or restart it."""
         script = (
-            "import sys; from pathlib import Path\n"
+            "from pathlib import Path\n"
             "from skyhop_testbed.agent.service import Options, run_agent\n"
             f"options = Options(**{self._options!r})\n"
-            f"sys.exit(run_agent(Path({str(self.state)!r}), options=options))\n"
+            f"run_agent(Path({str(self.state)!r}), options=options)\n"
         ).replace("PosixPath(", "Path(")
         log = (self.state.parent / "agent.log").open("ab")
         self.process = subprocess.Popen([sys.executable, "-c", script], stderr=log, stdout=log)

@@ -33,7 +33,7 @@ def test_every_engine_of_study_files_has_a_kind() -> None:
 
 @pytest.mark.usefixtures("elsewhere")
 def test_an_engine_of_a_missing_package_names_the_package() -> None:
-    with pytest.raises(InputError, match=r"browser comes with skyhop-lab, .* pip install skyhop"):
+    with pytest.raises(InputError, match=r"browser comes with skyhop-lab, .*: run make setup"):
         load_study(content(engine="browser"))
     with pytest.raises(InputError, match="goes with another engine"):
         load_study(content(browser={}))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from skyhop.cli.stopping import stop_on_signals
+from skyhop.cli.stopping import until_signal
 
 if TYPE_CHECKING:
     from skyhop_lab.dish.device import Place
@@ -79,7 +79,7 @@ def emulate(
         ),
     ] = 1.0,
 ) -> None:
-    """Emulate a terminal until Ctrl-C, for programs that read terminals.
+    """Emulate a terminal until Ctrl-C or SIGTERM, for programs that read terminals.
 
     Example: skyhop dish emulate --path sd-ny.parquet --listen 127.0.0.1:9200
 
@@ -98,7 +98,6 @@ def emulate(
     )
     place = None if allow_location is None else _place(allow_location)
     listening_address("--listen", listen)
-    stop_on_signals()
     begin_ns, prober = time.time_ns(), None
     if interface is not None:
         if probe is None:
@@ -112,14 +111,12 @@ def emulate(
         source = _recorded(status_file, history_file, map_file, begin_ns)
     else:
         source = _replayed(path_file, run, begin_ns, seed, frame, _obstacles(obstruct or []))
+    clock = scaled_clock(speed, begin_ns)
     try:
-        with Server(Device(source, place), listen, scaled_clock(speed, begin_ns)) as server:
+        with until_signal(), Server(Device(source, place), listen, clock) as server:
             print(f"a terminal listens at {server.address}; Ctrl-C ends it", flush=True)
             while True:
                 time.sleep(_LONG_S)
-    except KeyboardInterrupt:
-        # Ctrl-C is the normal end.
-        return
     finally:
         if prober is not None:
             prober.stop()

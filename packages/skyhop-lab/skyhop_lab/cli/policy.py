@@ -47,7 +47,7 @@ def convert(
 
     The script export_checkpoint.py writes the tensors where TensorFlow or PyTorch is installed
     (skyhop docs policies). A network of dense layers without a card in skyhop can be converted with
-    --activation. Needs pip install 'skyhop-lab[convert]'.
+    --activation. The command needs the extra convert of skyhop-lab (skyhop docs lab).
 
     Example: skyhop policy convert orca.npz --card orca -o orca.onnx
     """
@@ -124,12 +124,14 @@ def train(
 ) -> None:
     """Train the network of a card on random scenarios, and write it to the file named in the card.
 
-    The learning curve is written as CSV in the same directory. Ctrl-C ends the training and keeps
-    the network trained so far. The same seed on the same machine gives the same weights. skyhop
-    docs training explains worlds. Needs pip install 'skyhop-lab[train]'.
+    The learning curve is written as CSV in the same directory. Ctrl-C or SIGTERM ends the training
+    and keeps the network trained so far. The same seed on the same machine gives the same weights.
+    skyhop docs training explains worlds. The command needs the extra train of skyhop-lab (skyhop
+    docs lab).
 
     Example: skyhop policy train mine.toml --world leo.toml --world geo.toml --steps 1000000
     """
+    from skyhop.cli.stopping import stop_on_signals
     from skyhop.data.files import write_file
     from skyhop.errors import InputError
     from skyhop_lab.gym.training import TrainingPlan, network_file, train
@@ -145,6 +147,7 @@ def train(
             raise InputError(f"{written}: exists already: move it away first")
     plan = TrainingPlan(steps=steps, seed=seed, slots=places, hidden=sizes)
     worlds: Worlds = [read_world(one, sets or ()) for one in world]
+    stop_on_signals()
     trained = train(worlds, file, reward, plan, on_progress=_print_progress)
     write_file(onnx, trained.network.onnx())
     write_file(curve, trained.curve_csv().encode())

@@ -28,8 +28,8 @@ Train models, and test them on later data.
 DATA are run directories, path files, telemetry directories, or files of measurements in a format of
 skyhop telemetry import. The first 80 % of each node's seconds are for training, the rest for the
 test, with a gap of 60 s in between. Every model is compared with baselines that need no training;
-its card and the printed table show by which measures a baseline is better. Training needs pip
-install 'skyhop-lab[predict]'.
+its card and the printed table show by which measures a baseline is better. Training needs the
+extra predict of skyhop-lab (skyhop docs lab).
 
 Examples:
 
@@ -44,8 +44,8 @@ Data that the model was trained on are left out, by node and time. No training l
 
 With --retrain, a candidate of the same kind is trained after each period, on the --sliding length
 of data before the last period. The candidate replaces the model if its mean absolute error in the
-last period is lower. A prediction never uses data of its own or a later time. Needs pip install
-'skyhop-lab[predict]'.
+last period is lower. A prediction never uses data of its own or a later time. Retraining needs the
+extra predict of skyhop-lab (skyhop docs lab).
 
 Examples:
 

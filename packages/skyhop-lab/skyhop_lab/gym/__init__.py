@@ -20,8 +20,10 @@ def __getattr__(name: str) -> object:
     except ModuleNotFoundError as error:
         if error.name in ("gymnasium", "pettingzoo"):
             from skyhop.errors import RunError
+            from skyhop.install import how_to_install
 
             raise RunError(
-                f"skyhop_lab.gym.{name}: needs {error.name}: pip install 'skyhop-lab[gym]'"
+                f"skyhop_lab.gym.{name}: needs {error.name}, which is not installed: "
+                f"run {how_to_install('skyhop-lab[gym]')}"
             ) from None
         raise

@@ -24,6 +24,7 @@ import numpy as np
 
 from skyhop import _core
 from skyhop.errors import InputError, RunError
+from skyhop.install import how_to_install
 from skyhop.study.file import read_table
 from skyhop_lab.gym.episodes import EpisodeSlots
 from skyhop_lab.gym.rollouts import Batch, Reals, RolloutBuffer
@@ -389,4 +390,7 @@ def _import_library(name: str) -> Any:
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError:
-        raise RunError(f"training needs {name}: pip install 'skyhop-lab[train]'") from None
+        raise RunError(
+            f"training needs {name}, which is not installed: "
+            f"run {how_to_install('skyhop-lab[train]')}"
+        ) from None

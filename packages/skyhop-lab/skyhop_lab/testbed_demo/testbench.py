@@ -33,7 +33,7 @@ _AGENT = (
     "-c",
     "import sys; from pathlib import Path; from skyhop_testbed.agent.service import *; "
     "words = sys.argv[1:]; options = Options(dish=words[1] or None, interface=words[2]); "
-    "sys.exit(run_agent(Path(words[0]), options=options))",
+    "run_agent(Path(words[0]), options=options)",
 )
 _TERMINAL = (sys.executable, "-m", "skyhop_lab.testbed_demo.terminal")
 _POLL_S = 0.1

@@ -32,8 +32,8 @@ def enrol(invitation: Path, state: Path) -> str:
     return identity.enrol(invitation, state).node
 
 
-def run_agent(state: Path, *, options: Options | None = None) -> int:
-    """Run a node's agent until SIGTERM or SIGINT, and return 0; see `service.run_agent`.
+def run_agent(state: Path, *, options: Options | None = None) -> None:
+    """Run a node's agent until Ctrl-C, SIGTERM or SIGHUP; see `service.run_agent`.
 
     Raises:
         InputError: the node is not enrolled, or another agent uses the directory.
@@ -41,4 +41,4 @@ def run_agent(state: Path, *, options: Options | None = None) -> int:
     """
     from skyhop_testbed.agent import service
 
-    return service.run_agent(state, options=options)
+    service.run_agent(state, options=options)

@@ -9,13 +9,13 @@ from __future__ import annotations
 import fcntl
 import logging
 import os
-import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from skyhop.cli.stopping import stop_on_signals
 from skyhop.errors import InputError, RunError
 from skyhop_testbed.agent.admission import Admission
 from skyhop_testbed.agent.agent_db import AgentDb
@@ -67,15 +67,12 @@ class Options:
     clock: Clock = SYSTEM_CLOCK
 
 
-def run_agent(state: Path, *, options: Options | None = None) -> int:
-    """Run a node's agent until a signal ends it; executors of runs continue without it.
+def run_agent(state: Path, *, options: Options | None = None) -> None:
+    """Run a node's agent until Ctrl-C, SIGTERM or SIGHUP; executors of runs continue without it.
 
     Args:
         state: the directory that `enrol` made.
         options: the options; default values if not given.
-
-    Returns:
-        0, after SIGTERM or SIGINT.
 
     Raises:
         InputError: the node is not enrolled, another agent uses the directory, or the owner's
@@ -86,10 +83,8 @@ def run_agent(state: Path, *, options: Options | None = None) -> int:
     with _locked(state):
         identity = read_identity(state)
         agent = Agent(state, identity, chosen, _settings(state, chosen))
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: agent.end())
+        stop_on_signals(agent.end)
         agent.run()
-    return 0
 
 
 def _settings(state: Path, options: Options) -> Settings:

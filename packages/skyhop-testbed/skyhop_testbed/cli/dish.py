@@ -6,7 +6,6 @@ import json
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from skyhop.cli.options import group
-from skyhop.cli.stopping import stop_on_signals
+from skyhop.cli.stopping import until_signal
 from skyhop.cli.terminal import print_note, print_rows, shown_text
 
 if TYPE_CHECKING:
@@ -224,7 +223,7 @@ def watch(
     ] = "60 s",
     as_json: AsJson = False,
 ) -> None:
-    """Print the status of a terminal once per second, until Ctrl-C.
+    """Print the status of a terminal once per second, until Ctrl-C or SIGTERM.
 
     A recording also has the earlier seconds in the terminal's history. If the terminal does not
     answer for a while, the gap is filled from its history afterwards.
@@ -236,23 +235,20 @@ def watch(
     Example: skyhop dish watch --when 'pop_ping_latency_ms > 100' --run 'echo $DISH_STATE'
     """
     alarm = _alarm(when, run, cooldown)
-    stop_on_signals()
-    with _dish(address, timeout) as dish:
+    with until_signal(), _dish(address, timeout) as dish:
         recorder = None if record is None else _Recorder(record, node, dish)
         try:
-            # Ctrl-C is the normal end.
-            with suppress(KeyboardInterrupt):
-                for second in _seconds(count):
-                    sample = _sample_or_none(dish, second)
-                    if sample is None:
-                        if alarm is not None:
-                            alarm.add_unanswered(time.time_ns())
-                        continue
-                    if recorder is not None:
-                        recorder.add(sample, second)
-                    print(json.dumps(sample) if as_json else _line(sample), flush=True)
+            for second in _seconds(count):
+                sample = _sample_or_none(dish, second)
+                if sample is None:
                     if alarm is not None:
-                        alarm.add(sample)
+                        alarm.add_unanswered(time.time_ns())
+                    continue
+                if recorder is not None:
+                    recorder.add(sample, second)
+                print(json.dumps(sample) if as_json else _line(sample), flush=True)
+                if alarm is not None:
+                    alarm.add(sample)
         finally:
             if recorder is not None:
                 recorder.close()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from skyhop.cli.options import Json, group
+from skyhop.cli.stopping import until_signal
 from skyhop.cli.terminal import print_note, print_rows
 from skyhop_testbed.cli import testbed_admin
 from skyhop_testbed.cli.testbed_events import print_events
@@ -75,7 +76,7 @@ def serve(
         ),
     ] = None,
 ) -> None:
-    """Serve a testbed until Ctrl-C: ports for users and agents, and the web pages.
+    """Serve a testbed until Ctrl-C or SIGTERM: ports for users and agents, and the web pages.
 
     By default only this machine reaches the ports; --users 0.0.0.0:7400 opens one to others.
 
@@ -96,7 +97,6 @@ def serve(
         print_note(note)
     called = names_of(addresses, name or [])
     public = (name or [_reached(users)])[0]
-    orchestrator = Orchestrator(state.absolute(), called, clock=SYSTEM_CLOCK)
 
     def ready(ports: BoundPorts) -> None:
         testbed_admin.write_addresses(orchestrator, public, ports)
@@ -109,7 +109,9 @@ def serve(
             flush=True,
         )
 
-    serve_orchestrator(orchestrator, addresses, ready=ready)
+    with until_signal():
+        orchestrator = Orchestrator(state.absolute(), called, clock=SYSTEM_CLOCK)
+        serve_orchestrator(orchestrator, addresses, ready=ready)
 
 
 def _reached(address: str) -> str:
@@ -177,7 +179,9 @@ def agent(
         ),
     ] = None,
 ) -> None:
-    """Run the agent of a node until Ctrl-C. It makes only outgoing connections; runs outlive it.
+    """Run the agent of a node until Ctrl-C or SIGTERM; runs outlive it.
+
+    It makes only outgoing connections.
 
     Example: skyhop testbed agent --dish 192.168.100.1:9200 --interface eth0
     """
@@ -193,7 +197,8 @@ def agent(
         kernel=str(kernel_service) if kernel_service else None,
         settings=settings,
     )
-    raise typer.Exit(run_agent(state.absolute(), options=options))
+    with until_signal():
+        run_agent(state.absolute(), options=options)
 
 
 @app.command()

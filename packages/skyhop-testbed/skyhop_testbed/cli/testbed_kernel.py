@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 from pathlib import Path
 from typing import Annotated
 
@@ -44,7 +43,7 @@ def kernel(
         int, typer.Option(metavar="BITS", help="Prefix length of the LAN, for macvlan and ipvlan.")
     ] = 24,
 ) -> None:
-    """Serve typed requests of the testbed's agent and executors, as root, until Ctrl-C.
+    """Serve typed requests of the testbed's agent and executors, as root, until Ctrl-C or SIGTERM.
 
     A run gets a device in its own network namespace, where its job may set the congestion control,
     queue, rate and some sysctls. All changes are undone when the run ends. Other requests are
@@ -53,6 +52,7 @@ def kernel(
     Example: sudo skyhop testbed kernel --allow-uid 990 --uplink nat --interface eth0
     """
     from skyhop import logs
+    from skyhop.cli.stopping import stop_on_signals, until_signal
     from skyhop.errors import InputError, RunError
     from skyhop_testbed.clock import SYSTEM_CLOCK
     from skyhop_testbed.kernel.service import KernelService
@@ -65,7 +65,8 @@ def kernel(
         raise InputError(f"--uplink {uplink}: expected one of {', '.join(Kind)}")
     way = Uplink(Kind(uplink), interface, addresses, gateway, prefix_bits)
     allowed = allow_uid or []
-    service = KernelService(socket.absolute(), state.absolute(), allowed, way, clock=SYSTEM_CLOCK)
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, lambda *_: service.stop())
-    service.serve()
+    files = socket.absolute(), state.absolute()
+    with until_signal():
+        service = KernelService(*files, allowed, way, clock=SYSTEM_CLOCK)
+        stop_on_signals(service.stop)
+        service.serve()

@@ -1,6 +1,6 @@
 """HTTPS server in the orchestrator's event loop: uvicorn with the certificates of clients.
 
-The orchestrator handles SIGTERM and SIGINT itself.
+The orchestrator handles the signals that end it itself.
 """
 
 from __future__ import annotations

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import sys
 from collections.abc import Sequence
 from functools import cache
@@ -40,6 +39,7 @@ from skyhop.cli.terminal import (
     print_failure,
 )
 from skyhop.data.processes import check_processes
+from skyhop.install import how_to_install
 
 app = typer.Typer(
     name="skyhop",
@@ -173,8 +173,7 @@ def _not_installed(error: ModuleNotFoundError) -> str:
     if not name or is_own_module(error):
         raise error
     words = list(dropwhile(lambda word: word.startswith("-"), sys.argv[1:]))
-    line = f"pip install {shlex.quote(package_of(words))}"
-    return f"the Python package {name} is not installed: run {line}, or make setup in a checkout"
+    return f"the Python package {name} is not installed: run {how_to_install(package_of(words))}"
 
 
 _TOO_LITTLE = ("failed to map", "without exception set", "without setting an exception")

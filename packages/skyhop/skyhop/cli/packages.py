@@ -6,7 +6,6 @@ value is a `typer.Typer` for a group of commands, or a `Command`.
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from skyhop.errors import RunError
+from skyhop.install import how_to_install
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -94,17 +94,18 @@ def _loaded(point: EntryPoint) -> typer.Typer | Command | None:
 
 
 def _add_missing(target: typer.Typer, name: str, word: str) -> None:
-    package = PACKAGES.get(name, "its package")
-    line = f"pip install {shlex.quote(package)}"
+    package = PACKAGES.get(name)
+    how = f"run {how_to_install(package)}" if package else "install all that its package needs"
 
     def missing(_context: typer.Context) -> None:
         raise RunError(
-            f"skyhop {name.replace('.', ' ')} comes with {package}, which is not installed: {line}"
+            f"skyhop {name.replace('.', ' ')} comes with {package or 'another package'}, which is "
+            f"not installed: {how}"
         )
 
     target.command(
         word,
-        help=f"Not installed: {line}",
+        help=f"Not installed: {how}",
         add_help_option=False,
         context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
     )(missing)

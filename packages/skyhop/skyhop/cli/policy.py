@@ -128,19 +128,19 @@ def serve(
     Example: sudo skyhop policy serve skyhop-leo
     """
     from skyhop import _core
-    from skyhop.cli.stopping import stop_on_signals
+    from skyhop.cli.stopping import until_signal
 
-    stop_on_signals()
-    served = _core.serve_policy(card, name, print_note)
-    row = {
-        "connections": served.connections,
-        "decisions": served.decisions,
-        "latency_p50_us": _rounded(served.latency_p50_us),
-        "latency_p99_us": _rounded(served.latency_p99_us),
-        "clamped": served.clamped,
-        "not_a_number": served.not_a_number,
-    }
-    print_rows([row], as_json=as_json)
+    with until_signal():
+        served = _core.serve_policy(card, name, print_note)
+        row = {
+            "connections": served.connections,
+            "decisions": served.decisions,
+            "latency_p50_us": _rounded(served.latency_p50_us),
+            "latency_p99_us": _rounded(served.latency_p99_us),
+            "clamped": served.clamped,
+            "not_a_number": served.not_a_number,
+        }
+        print_rows([row], as_json=as_json)
 
 
 def _rounded(value: float | None) -> float | None:

@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 import math
 import os
-import signal
 import socket as sockets
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
@@ -128,7 +126,7 @@ def serve(
     ] = None,
     socket: Socket = None,
 ) -> None:
-    """Announce handovers to loaded modules and as JSON lines, until Ctrl-C.
+    """Announce handovers to loaded modules and as JSON lines, until Ctrl-C or SIGTERM.
 
     Source path: the path begins when the service starts. Schedule and forecast depend on the
     machine's clock: if NTP does not synchronise the clock, the service prints a warning, and
@@ -142,6 +140,7 @@ def serve(
     Example: sudo skyhop signal serve --source forecast --elements sl.tle --site "Victoria, CA"
     """
     from skyhop import _core
+    from skyhop.cli.stopping import until_signal
 
     given = {
         "file": file, "interface": interface, "period": period, "offset": offset,
@@ -151,20 +150,19 @@ def serve(
     if source in ("schedule", "blind"):
         _check_error(error, period or "15 s")
 
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _interrupt)
-    _core.serve_signal(
-        source,
-        None if file is None else str(file),
-        interface,
-        (period or "15 s", offset or "12 s"),
-        (lead, error),
-        netns,
-        destination,
-        str(socket or _default_socket()),
-        print_note,
-        _forecast(elements, site, to, relay, handover) if source == "forecast" else None,
-    )
+    with until_signal():
+        _core.serve_signal(
+            source,
+            None if file is None else str(file),
+            interface,
+            (period or "15 s", offset or "12 s"),
+            (lead, error),
+            netns,
+            destination,
+            str(socket or _default_socket()),
+            print_note,
+            _forecast(elements, site, to, relay, handover) if source == "forecast" else None,
+        )
 
 
 def _forecast(
@@ -247,10 +245,6 @@ def _check_error(error: str, period: str) -> None:
         )
 
 
-def _interrupt(_number: int, _frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
-
-
 @app.command()
 def unit(
     options: Annotated[
@@ -284,14 +278,15 @@ def watch(
         bool, typer.Option("--json", help="Print the JSON lines unchanged.")
     ] = False,
 ) -> None:
-    """Print announcements as they arrive, until the service ends or Ctrl-C.
+    """Print announcements as they arrive, until the service ends, Ctrl-C or SIGTERM.
 
     Example: skyhop signal watch --json
     """
+    from skyhop.cli.stopping import until_signal
     from skyhop.errors import RunError
 
     path = socket or _socket_to_watch()
-    with sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM) as connection:
+    with until_signal(), sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM) as connection:
         try:
             # Non-blocking, because a stopped (SIGSTOP) service never accepts the connection.
             connection.setblocking(False)

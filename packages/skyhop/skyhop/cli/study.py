@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import signal
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -116,6 +114,7 @@ def run(
     footer: Footer = True,
 ) -> None:
     """Run a study and write its report."""
+    from skyhop.cli.stopping import stop_on_signals
     from skyhop.errors import InputError, InterruptedRunError
     from skyhop.report import write_study_report
     from skyhop.study import load_study, run_study
@@ -125,7 +124,7 @@ def run(
         raise InputError(f"--engine {engine}: expected local or ray")
     files = figure_files(figures, kinds, width, FIGURE_KINDS, height_in=height, footer=footer)
     study = load_study(_found(source), _policies(policy), sets or ())
-    signal.signal(signal.SIGTERM, _interrupt)
+    stop_on_signals()
     so_far = (0, study.run_count)
 
     def note(now: int, total: int) -> None:
@@ -305,7 +304,3 @@ def _judged(result: ClaimResult) -> dict[str, Any]:
             for finding in result.findings
         ],
     }  # fmt: skip
-
-
-def _interrupt(_number: int, _frame: FrameType | None) -> None:
-    raise KeyboardInterrupt

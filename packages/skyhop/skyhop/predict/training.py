@@ -11,6 +11,7 @@ from typing import Protocol
 import numpy as np
 
 from skyhop.errors import InputError, RunError
+from skyhop.install import how_to_install
 from skyhop.predict.baselines import BASELINES
 from skyhop.predict.model import Evaluation, Model, evaluate
 from skyhop.predict.sources import Data
@@ -123,7 +124,7 @@ def trainer() -> Train:
         return found
     raise RunError(
         "training of predictors comes with skyhop-lab, which is not installed: "
-        "pip install 'skyhop-lab[predict]'"
+        f"run {how_to_install('skyhop-lab[predict]')}"
     )
 
 

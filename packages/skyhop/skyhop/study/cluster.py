@@ -52,7 +52,7 @@ def _start_ray(jobs: int) -> Any:
         ray: Any = importlib.import_module("ray")
     except ImportError:
         raise InputError(
-            "--engine ray: ray is not installed: pip install 'skyhop[ray]', or leave --engine out"
+            "--engine ray: ray is not installed: run pip install 'ray>=2.40', or leave --engine out"
         ) from None
     settings = {} if os.environ.get("RAY_ADDRESS") else {"num_cpus": jobs}
     try:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from skyhop.errors import InputError
+from skyhop.install import how_to_install
 
 if TYPE_CHECKING:
     from skyhop.study.execution import Recipe, Task
@@ -114,7 +115,7 @@ def run_kind(engine: str) -> RunKind:
         package = _PACKAGES[engine]
         raise InputError(
             f"the engine {engine} comes with {package}, which is not installed: "
-            f"pip install {package}"
+            f"run {how_to_install(package)}"
         )
     return RUN_KINDS[engine]
 

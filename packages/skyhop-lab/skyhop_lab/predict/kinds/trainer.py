@@ -9,9 +9,8 @@ from types import ModuleType
 from typing import Any
 
 from skyhop.errors import InputError
+from skyhop.install import how_to_install
 from skyhop.predict.windows import Windows
-
-INSTALL = "pip install 'skyhop-lab[predict]'"
 
 
 @dataclass(frozen=True)
@@ -49,7 +48,10 @@ def library(name: str) -> ModuleType:
         return importlib.import_module(name)
     except ImportError:
         missing = name.partition(".")[0]
-        raise InputError(f"training needs {missing}, which is not installed: {INSTALL}") from None
+        raise InputError(
+            f"training needs {missing}, which is not installed: "
+            f"run {how_to_install('skyhop-lab[predict]')}"
+        ) from None
 
 
 def check_libraries(trainer: Trainer) -> None:

@@ -109,10 +109,10 @@ pub(crate) struct Headers {
 impl Headers {
     /// Find the cached headers, or write them.
     pub(crate) fn find() -> Result<Self, CcFileError> {
-        if let Some(path) = directory().map(|cache| cache.join(headers_name())) {
-            if headers::are_current_in(&path) {
-                return Ok(Self { path, build: None });
-            }
+        if let Some(path) = directory().map(|cache| cache.join(headers_name()))
+            && headers::are_current_in(&path)
+        {
+            return Ok(Self { path, build: None });
         }
         let build = BuildDirectory::open()?;
         let path = build.headers()?;

@@ -118,8 +118,14 @@ def _dish_watch(at: Starter) -> Started:
     return at.start("dish", "watch", "--address", at.emulated()[1], "--json", ready="}\n")
 
 
+def _dish_serve(at: Starter) -> Started:
+    options = ("--address", "127.0.0.1:1", "--listen", "127.0.0.1:0")
+    return at.start("dish", "serve", *options, ready="serving metrics at")
+
+
 STARTS: dict[str, Callable[[Starter], Started]] = {
     "dish emulate": _dish_emulate,
+    "dish serve": _dish_serve,
     "dish watch": _dish_watch,
     "policy serve": _policy_serve,
     "signal serve": _signal_serve,

@@ -264,7 +264,7 @@ def serve(
         str, typer.Option(metavar="HOST:PORT", help="Listening address; port 0: any free port.")
     ] = "127.0.0.1:9817",
 ) -> None:
-    """Serve a terminal's metrics for Prometheus over HTTP, until Ctrl-C.
+    """Serve a terminal's metrics for Prometheus over HTTP, until Ctrl-C or SIGTERM.
 
     Each scrape asks the terminal. If the terminal does not answer, starlink_dish_up is 0.
 
@@ -274,17 +274,16 @@ def serve(
     from skyhop_testbed.dish.metrics import start_server
 
     host, port = listening_address("--listen", listen)
-    stop_on_signals()
-    with _dish(address, timeout) as dish:
+    with until_signal(), _dish(address, timeout) as dish:
         server = start_server(dish, host, port)
         shown = f"[{host}]" if ":" in host else host
         print(f"serving metrics at http://{shown}:{server.server_port}/metrics", flush=True)
-        # Ctrl-C is the normal end.
-        with suppress(KeyboardInterrupt):
+        try:
             # A signal that another thread receives does not end a sleep.
             while True:
                 time.sleep(0.5)
-        server.shutdown()
+        finally:
+            server.shutdown()
 
 
 def _alarm(when: str | None, run: str | None, cooldown: str) -> Alarm | None:

@@ -71,9 +71,10 @@ validate: setup-release
 reproduce: setup-release
 	$(PYTHON) -m validation reproduce
 
-# Builds the wheels of the three packages in dist/, for machines without Rust and clang.
+# Builds the wheels of the three packages in dist/, for machines without Rust and clang. skyhop's is for this architecture,
+# and for those of TARGETS="aarch64-unknown-linux-gnu x86_64-unknown-linux-gnu".
 wheel:
-	@scripts/wheel.sh
+	@scripts/wheel.sh $(TARGETS)
 
 # Installs the wheels one by one and uses each in a layer over ROOT, the directory of a bare root file system.
 check-wheel:

@@ -121,14 +121,14 @@ STUDY
     step skyhop study run study.toml -o runs/study
     # Both commands need modules that are generated when the wheel is built.
     printf 'id = "job"\nnodes = ["a"]\nlength = "5 s"\n[when]\nat = "now"\n[run]\nclient = ["true"]\n' >job.toml
-    lacks skyhop-testbed skyhop testbed check job.toml --offline
-    lacks skyhop-lab skyhop policy rewards
+    lacks skyhop_testbed skyhop testbed check job.toml --offline
+    lacks skyhop_lab skyhop policy rewards
     add skyhop_testbed-*.whl
     step skyhop testbed check job.toml --offline
     local answer
     answer=$(skyhop dish status --address 127.0.0.1:9 2>&1) && fail "skyhop dish found a terminal at port 9"
     grep "no terminal answers" <<< "$answer" || fail "skyhop dish does not work: $answer"
-    lacks "skyhop-lab\[dish\]" skyhop testbed demo
+    lacks "skyhop_lab-.*\[dish\]" skyhop testbed demo
     add skyhop_lab-*.whl
     gives Example skyhop testbed demo --help
     gives leo skyhop policy rewards
@@ -142,7 +142,8 @@ STUDY
 [ -d "${1:-}" ] || fail "give the directory of a bare root file system: check_wheel.sh ROOT"
 [ "$(id -u)" = 0 ] || fail "needs root: it mounts file systems and loads modules into the kernel"
 root=$(realpath "$1")
-wheels=("$(dirname "$0")"/../dist/skyhop*.whl)
+# dist may also have wheels of other architectures.
+wheels=("$(dirname "$0")"/../dist/skyhop-*_"$(uname -m)".whl "$(dirname "$0")"/../dist/skyhop_*.whl)
 [ "${#wheels[@]}" = 3 ] || fail "dist has not the three wheels: run make wheel"
 layer=$(mktemp -d "$root.XXXXXX")
 trap 'rm -rf "$layer"' EXIT

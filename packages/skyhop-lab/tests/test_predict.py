@@ -494,9 +494,7 @@ def test_a_library_that_lacks_is_one_line_with_the_command(
         for name in trainer.libraries:
             # None in sys.modules makes the import fail.
             monkeypatch.setitem(sys.modules, name, None)
-        with pytest.raises(
-            InputError, match=r"not installed: run .*'packages/skyhop-lab\[predict\]'"
-        ):
+        with pytest.raises(InputError, match=r"not installed: run .*skyhop-lab\[predict\]"):
             train(data, [kind], tmp_path / "models")
     assert not (tmp_path / "models").exists()
 

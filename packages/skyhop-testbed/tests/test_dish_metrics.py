@@ -170,7 +170,7 @@ def test_prometheus_reads_the_metrics_of_an_emulated_terminal() -> None:
     assert url.startswith("http://127.0.0.1:")
     assert kind.startswith("application/openmetrics-text")
     assert values_of(text)["starlink_dish_up"] == 1
-    assert (server.returncode, errors) == (0, "")
+    assert (server.returncode, errors) == (0, "ended by Ctrl-C (SIGINT)\n")
 
 
 @pytest.mark.parametrize(

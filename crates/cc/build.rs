@@ -147,9 +147,11 @@ fn compile_for_bpf(
     // The kernel's log then quotes paths within the project, not those of the machine that built it.
     let root = sources.parent().unwrap_or(sources);
     clang.arg(format!("-fdebug-prefix-map={}=.", root.display()));
-    // Debian keeps the headers that linux/types.h needs under the host's name.
-    let multiarch = format!("/usr/include/{}-linux-gnu", env::var("CARGO_CFG_TARGET_ARCH")?);
-    clang.arg("-idirafter").arg(multiarch);
+    // Debian keeps the headers that linux/types.h needs under the name of the machine that compiles. Its types are the
+    // same on all architectures of 64 bits.
+    let host = env::var("HOST")?;
+    let arch = host.split('-').next().unwrap_or_default();
+    clang.arg("-idirafter").arg(format!("/usr/include/{arch}-linux-gnu"));
     clang.arg("-c").arg(sources.join(format!("{name}.c"))).arg("-o").arg(&object);
     let output = clang.output()?;
     match output.status.success() {

@@ -349,3 +349,33 @@ def test_lists_in_errors_are_complete(skyhop: Skyhop, tmp_path: Path) -> None:
         assert expected in one_line(skyhop(*command), 2)
     assert "os error" not in skyhop("sim", "none.toml", "-o", "run").stderr
     assert files(tmp_path) == {"x.parquet"}
+
+
+def test_a_long_message_keeps_its_ends(skyhop: Skyhop) -> None:
+    long = "x" * 3000
+    for command, status in (
+        (("report", long, "-o", "y.html"), 1),
+        (("sim", "handover", f"--{long}"), 2),
+    ):
+        said = one_line(skyhop(*command), status)
+        assert len(said) <= len("skyhop: ") + 400
+    assert str(InputError("a" * 1000 + " say --force")).endswith("aaa say --force")
+    assert len(str(InputError("a" * 1000))) == 400
+    assert str(InputError("a" * 400)) == "a" * 400
+
+
+@pytest.mark.integration
+def test_a_missing_working_directory_is_one_line(tmp_path: Path) -> None:
+    study = tmp_path / "study.toml"
+    text = 'title = "t"\nquestion = "q"\n[scenario.path]\nkind = "fixed"\nrtt = "20 ms"\n'
+    study.write_text(f"{text}[[scenario.flow]]\n", "utf-8")
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    done = subprocess.run(
+        ["sh", "-c", 'rmdir "$PWD"; exec "$@"', "sh", *skyhop_command(),
+         "study", "run", str(study), "-o", str(tmp_path / "out")],
+        cwd=gone, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1, done.stderr
+    expected = "skyhop: the working directory no longer exists: change to another one\n"
+    assert done.stderr == expected

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
@@ -157,7 +158,8 @@ class _Streams(grpc.ServerInterceptor):  # type: ignore[type-arg]  # generic in 
                 yield from handler.stream_stream(stream.noting(requests), context)
             finally:
                 with self._lock:
-                    self._running.remove(stream)
+                    if stream in self._running:
+                        self._running.remove(stream)
 
         return grpc.stream_stream_rpc_method_handler(
             serve, handler.request_deserializer, handler.response_serializer
@@ -175,13 +177,27 @@ class _Streams(grpc.ServerInterceptor):  # type: ignore[type-arg]  # generic in 
         # The peer is "ipv4:ADDRESS:PORT"; the port differs between a caller's connections.
         stream = _Stream(context.peer().rpartition(":")[0], context)
         with self._lock:
-            own = sum(other.caller == stream.caller for other in self._running)
-            is_full = len(self._running) >= _MOST_STREAMS or own >= _MOST_STREAMS_OF_CALLER
-            if not is_full:
-                self._running.append(stream)
-        if is_full:
-            context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "too many open streams: end some")
+            leaving = self._leaving(stream.caller)
+            if leaving is not None:
+                self._running.remove(leaving)
+            self._running.append(stream)
+        if leaving is not None:
+            leaving.end()
         return stream
+
+    def _leaving(self, caller: str) -> _Stream | None:
+        """Return the stream that makes room for one of `caller`; None if there is room.
+
+        It is the longest silent one of this caller, or of the caller that has most.
+        """
+        counts = Counter(stream.caller for stream in self._running)
+        if counts[caller] >= _MOST_STREAMS_OF_CALLER:
+            of = caller
+        elif len(self._running) >= _MOST_STREAMS:
+            of = counts.most_common(1)[0][0]
+        else:
+            return None
+        return min((s for s in self._running if s.caller == of), key=lambda s: s.last_s)
 
 
 class _Servicer(device_pb2_grpc.DeviceServicer):

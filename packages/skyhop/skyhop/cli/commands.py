@@ -35,6 +35,7 @@ from skyhop.cli.terminal import (
     EXIT_FAILED,
     EXIT_INTERRUPTED,
     EXIT_WRONG_INPUT,
+    is_directory_gone,
     print_error,
     print_failure,
 )
@@ -183,6 +184,8 @@ _TOO_LITTLE = ("failed to map", "without exception set", "without setting an exc
 def _lacking(error: MemoryError | ImportError | OSError | SystemError) -> str:
     """Return a message for a missing resource: memory, or a file that cannot be used."""
     if isinstance(error, OSError):
+        if is_directory_gone():
+            return "the working directory no longer exists: change to another one"
         return f"{error.filename or 'the output'}: {error.strerror or error}"
     is_memory = any(words in str(error) for words in _TOO_LITTLE)
     if not isinstance(error, MemoryError) and not is_memory:

@@ -6,6 +6,7 @@ import json
 import sys
 import unicodedata
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 # At the top, because `print_error` may run in a signal handler, in the middle of another import.
@@ -28,6 +29,15 @@ _HARMLESS = "\t\N{ZERO WIDTH JOINER}\N{ZERO WIDTH NON-JOINER}\N{SOFT HYPHEN}"
 def print_error(message: str) -> None:
     """Print one line to standard error; the middle of a long message is left out."""
     print(f"skyhop: {shown_text(shortened(' '.join(message.split())))}", file=sys.stderr)
+
+
+def is_directory_gone() -> bool:
+    """Return whether the working directory has been removed."""
+    try:
+        Path.cwd()
+    except OSError:
+        return True
+    return False
 
 
 def print_failure(error: SkyhopError) -> None:

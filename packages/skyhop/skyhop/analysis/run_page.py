@@ -301,8 +301,11 @@ def _facts(runs: Sequence[RunRecord]) -> list[tuple[str, str]]:
     names = ("constellation", "relay", "handover", "outage", "start")
     facts = [(name, [_path_fact(run, name) for run in runs]) for name in names]
     facts += [
-        ("link", [_link_fact(_part(run.scenario, "link")) for run in runs]),
-        ("link back", [_link_fact(_part(_part(run.scenario, "link"), "back")) for run in runs]),
+        ("link", [_link_fact(run, _part(run.scenario, "link")) for run in runs]),
+        (
+            "link back",
+            [_link_fact(run, _part(_part(run.scenario, "link"), "back")) for run in runs],
+        ),
         ("queue", [queue_text(run.summary["link"].get("queue")) for run in runs]),
         ("queue back", [queue_text(run.summary["link"].get("queue_back")) for run in runs]),
         *_queue_facts_of_links(runs),
@@ -336,12 +339,15 @@ def _path_fact(run: RunRecord, name: str) -> str:
     return str(header.get(name) or _part(run.scenario, "path").get(name) or "")
 
 
-def _link_fact(link: Mapping[str, Any]) -> str:
-    """Return the rate, queue discipline and queue size of one direction of the link, as text."""
+def _link_fact(run: RunRecord, link: Mapping[str, Any]) -> str:
+    """Return the rate and queue discipline of one direction of the link, as text.
+
+    Runs of versions that did not resolve the queue's size show it as the scenario gives it.
+    """
     parts = [str(link["rate"])] if link.get("rate") else []
     if link.get("qdisc"):
         parts.append(_qdisc_fact(link["qdisc"]))
-    if link.get("queue"):
+    if link.get("queue") and not run.summary["link"].get("queue"):
         parts.append(f"queue {link['queue']}")
     return ", ".join(parts)
 

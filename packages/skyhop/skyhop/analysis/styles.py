@@ -34,7 +34,7 @@ GLYPHS: dict[Marker, str] = {
     "diamond": "\N{BLACK DIAMOND}",
     "down": "\N{BLACK DOWN-POINTING TRIANGLE}",
     "pentagon": "\N{BLACK PENTAGON}",
-    "plus": "\N{HEAVY PLUS SIGN}",
+    "plus": "\N{HEAVY GREEK CROSS}",
     "left": "\N{BLACK LEFT-POINTING TRIANGLE}",
     "right": "\N{BLACK RIGHT-POINTING TRIANGLE}",
     "star": "\N{BLACK STAR}",

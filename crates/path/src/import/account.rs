@@ -46,7 +46,7 @@ impl Account {
     }
 }
 
-/// A span in whole units of the largest that it has at least two of: "90 s", "3 h".
+/// Text of a span: in s below 3 min, in min below 2 h, in h below 2 d, else in d; such as "90 s" or "3 h".
 fn rounded(span: Duration) -> String {
     let seconds = span.as_secs_f64();
     let (unit_s, unit) = match seconds {

@@ -278,6 +278,7 @@ def test_the_compiler_enlarges_the_room_for_registers(tmp_path: Path) -> None:
 
 @pytest.mark.integration
 def test_a_guest_runs_a_scenario(skyhop: Skyhop, cache: Path, scenario: Path) -> None:
+    needs_root()  # A guest's threads run first (SCHED_FIFO); a stand-in runs them on this kernel.
     stand_in(cache, HERE)
     done = run_process(scenario.parent, "linux", scenario, "-o", "out", "--json")
     assert done.returncode == 0, done.stderr
@@ -420,6 +421,7 @@ def test_a_guest_that_dies_is_an_error_of_one_line(
 @pytest.mark.integration
 @pytest.mark.usefixtures("namespaces")
 def test_the_output_of_a_program_is_printed_unchanged(cache: Path, scenario: Path) -> None:
+    needs_root()  # A guest's threads run first (SCHED_FIFO); a stand-in runs them on this kernel.
     stand_in(cache, PRINTS)
     command = [*skyhop_command(), "linux", str(scenario), "-o", str(scenario.parent / "out"), "--"]
     done = subprocess.run([*command, "true"], capture_output=True, check=True, timeout=120)
@@ -495,6 +497,7 @@ def test_directories_that_a_guest_mounts_itself_are_refused(
 def test_a_cache_may_be_a_relative_path(
     cache: Path, scenario: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    needs_root()  # A guest's threads run first (SCHED_FIFO); a stand-in runs them on this kernel.
     stand_in(cache, HERE)
     monkeypatch.chdir(cache.parent)
     monkeypatch.setenv("XDG_CACHE_HOME", cache.name)
@@ -553,6 +556,7 @@ def test_a_killed_run_leaves_nothing(cache: Path, scenario: Path, how: signal.Si
 
 @pytest.mark.integration
 def test_studies_run_in_guests(tmp_path: Path, cache: Path) -> None:
+    needs_root()  # A guest's threads run first (SCHED_FIFO); a stand-in runs them on this kernel.
     stand_in(cache, HERE, "stock")
     other = stand_in(cache, HERE, "patched")
     study = {

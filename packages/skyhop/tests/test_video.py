@@ -317,6 +317,8 @@ def test_missing_programs_are_named_with_how_to_install_them(
 @pytest.mark.integration
 def test_downloads_run_until_the_film_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(downloads, "PORT", 0)
+    # Outside a namespace of its own, an ordinary user may use only allowed congestion controls.
+    monkeypatch.setattr(downloads, "CC", "reno")
     with downloads.DownloadServer() as served:
         threading.Thread(target=served.serve_forever, daemon=True).start()
         monkeypatch.setattr(downloads, "PORT", served.server_address[1])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import statistics
 import sys
@@ -40,9 +41,10 @@ def test_an_owner_has_the_link_back_and_as_fast_as_without_the_testbed(
     needs_program("iperf3", "iperf3")
     (tmp_path / "link.toml").write_text(SCENARIO)
     serve = f"iperf3 -s -p {owners_host.OWNERS} >/dev/null & exec iperf3 -s -p {owners_host.RUNS}"
+    modules = f"PYTHONPATH={os.pathsep.join(sys.path)}"
     done = skyhop(
         *("live", "link.toml", "-o", "link", "--server-cmd", shlex.join(["sh", "-c", serve]), "--"),
-        *(sys.executable, owners_host.__file__, str(tmp_path), "{server}"),
+        *("env", modules, sys.executable, owners_host.__file__, str(tmp_path), "{server}"),
     )
     assert (tmp_path / "found.json").exists(), done.stderr + done.stdout
     found = json.loads((tmp_path / "found.json").read_text())

@@ -31,6 +31,13 @@ def shortened(text: str) -> str:
     return f"{text[: _LONGEST - _TAIL - 1]}\N{HORIZONTAL ELLIPSIS}{text[-_TAIL:]}"
 
 
+def described(error: Exception) -> str:
+    """Return an error in one line; of an `OSError` the file and the reason, without its number."""
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    return " ".join(str(error).split())
+
+
 def _in_one_line(text: str) -> str:
     """Escape control characters and line breaks, which names in damaged files may contain."""
     if text.isprintable():

@@ -197,7 +197,7 @@ def test_a_full_disk(tmp_path: Path) -> None:
 
 _STUDY_ON_A_FULL_DISK = """\
 mount -t tmpfs -o size=100k none disk
-{command} study run study.toml -o disk/out --jobs 2
+{command} study run study.toml -o disk/out --jobs 2 >&2
 echo $?; ls disk/out/runs | wc -l
 mount -o remount,size=100m disk
 {command} study run study.toml -o disk/out --jobs 2 >&2
@@ -223,7 +223,7 @@ def test_a_study_on_a_full_disk_continues_when_there_is_space(tmp_path: Path) ->
     failed, kept, again, whole, report = done.stdout.split()
     assert (failed, again, whole, report) == ("1", "0", "8", "disk/out/report.html"), done.stderr
     assert 0 < int(kept) < int(whole), "what was done is kept"
-    assert "No space left on device" in done.stderr
+    assert "runs: No space left on device" in done.stderr
     assert "Traceback" not in done.stderr
 
 

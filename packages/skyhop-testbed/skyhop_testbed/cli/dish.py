@@ -237,6 +237,7 @@ def watch(
     alarm = _alarm(when, run, cooldown)
     with until_signal(), _dish(address, timeout) as dish:
         recorder = None if record is None else _Recorder(record, node, dish)
+        last_ns = 0
         try:
             for second in _seconds(count):
                 sample = _sample_or_none(dish, second)
@@ -244,6 +245,10 @@ def watch(
                     if alarm is not None:
                         alarm.add_unanswered(time.time_ns())
                     continue
+                # A late answer has the time of the next one.
+                if (now_ns := int(sample["time_ns"] or 0)) <= last_ns:
+                    continue
+                last_ns = now_ns
                 if recorder is not None:
                     recorder.add(sample, second)
                 print(json.dumps(sample) if as_json else _line(sample), flush=True)
@@ -446,8 +451,11 @@ def _map_lines(seen: ObstructionMap) -> Iterator[str]:
 
 
 def _seconds(count: int | None) -> Iterator[int]:
-    """Yield the number of each second at its start; skip seconds during which the loop was busy."""
-    begin_s, second = time.monotonic(), 0
+    """Yield the number of each second of UTC in its middle, the first at once.
+
+    Seconds during which the loop was busy are skipped.
+    """
+    begin_s, second = time.monotonic() - time.time() % 1 + 0.5, 0
     while count is None or second < count:
         yield second
         second = max(second + 1, int(time.monotonic() - begin_s))

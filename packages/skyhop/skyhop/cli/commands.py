@@ -157,7 +157,7 @@ def run() -> None:
     except ModuleNotFoundError as error:
         print_error(_not_installed(error))
         sys.exit(EXIT_FAILED)
-    except (MemoryError, ImportError, OSError, SystemError) as error:
+    except (MemoryError, ImportError, OSError, SystemError, NameError) as error:
         print_error(_lacking(error))
         sys.exit(EXIT_FAILED)
     except errors.SkyhopError as error:
@@ -177,16 +177,21 @@ def _not_installed(error: ModuleNotFoundError) -> str:
     return f"the Python package {name} is not installed: run {how_to_install(package_of(words))}"
 
 
-_TOO_LITTLE = ("failed to map", "without exception set", "without setting an exception")
-"""Messages of errors that mean lack of memory: unmapped library, or C code without an error."""
+_TOO_LITTLE = ("failed to map", "without exception set", "without setting an exception", "name 'Py")
+"""Messages of errors that mean lack of memory: unmapped library, or C code without an error.
+
+polars goes on without its unmapped library, whose classes have names that begin with Py.
+"""
 
 
-def _lacking(error: MemoryError | ImportError | OSError | SystemError) -> str:
+def _lacking(error: MemoryError | ImportError | OSError | SystemError | NameError) -> str:
     """Return a message for a missing resource: memory, or a file that cannot be used."""
     if isinstance(error, OSError):
         if is_directory_gone():
             return "the working directory no longer exists: change to another one"
-        return f"{error.filename or 'the output'}: {error.strerror or error}"
+        return (
+            errors.described(error) if error.filename else f"the output: {errors.described(error)}"
+        )
     is_memory = any(words in str(error) for words in _TOO_LITTLE)
     if not isinstance(error, MemoryError) and not is_memory:
         raise error

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from skyhop.data.files import Scratch
-from skyhop.errors import InputError, RunError
+from skyhop.errors import InputError, RunError, described
 from skyhop.study.directory import move_into_place, new_directory
 from skyhop.study.execution import Failure, Recipe, Task, execute
 from skyhop.study.worker_context import WorkerContext
@@ -59,7 +59,7 @@ def _start_ray(jobs: int) -> Any:
         ray.init(include_dashboard=False, log_to_driver=False, logging_level="ERROR", **settings)
     # Ray raises bare exceptions if its processes do not start in time.
     except Exception as error:
-        raise RunError(f"--engine ray: {' '.join(str(error).split())}") from error
+        raise RunError(f"--engine ray: {described(error)}") from error
     return ray
 
 
@@ -76,7 +76,7 @@ def _store_result(ray: Any, done: Any, task: Task, root: Path) -> Failure | None
     try:
         result: _Result = ray.get(done)
     except ray.exceptions.RayError as error:
-        return Failure(task.run_id, " ".join(str(error).split()))
+        return Failure(task.run_id, described(error))
     if isinstance(result, Failure):
         return result
     staged = new_directory(root / "unfinished")

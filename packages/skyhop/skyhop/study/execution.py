@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from skyhop.data.scenarios import forces_size
-from skyhop.errors import InterruptedRunError, SkyhopError
+from skyhop.errors import InterruptedRunError, SkyhopError, described
 from skyhop.study.directory import move_into_place, new_directory
 from skyhop.study.metrics import MetricSet
 from skyhop.study.run_kinds import run_kind
@@ -66,7 +66,7 @@ def execute(recipe: Recipe, task: Task, context: WorkerContext) -> Failure | Non
         # An interrupted run is incomplete: discard it.
         raise KeyboardInterrupt from None
     except (SkyhopError, OSError) as error:
-        return Failure(task.run_id, " ".join(str(error).split()))
+        return Failure(task.run_id, described(error))
     finally:
         shutil.rmtree(staged, ignore_errors=True)
     return None

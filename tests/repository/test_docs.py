@@ -80,6 +80,33 @@ def test_simulated_examples_run(skyhop: Skyhop, tmp_path: Path, example: Path) -
     assert (tmp_path / "run" / "summary.json").exists()
 
 
+def test_the_ends_of_a_dish_are_as_the_documentation_says(skyhop: Skyhop, tmp_path: Path) -> None:
+    example = ROOT / "examples" / "download-to-a-dish.toml"
+    done = skyhop("sim", example, *SHORT, "--set", "flow.2.start=0 s", "-o", "computed")
+    assert done.returncode == 0, done.stderr
+    down, _, up = goodputs_mbps(tmp_path / "computed")
+    assert up < 15 < down < 150, "the rates of [link] and [link.back]"
+
+    log = "ul_Mbps,dl_Mbps,ul_owd_ms,dl_owd_ms,ul_loss,dl_loss,t_ms\n"
+    log += "".join(f"4,40,20,20,0,0,{t_ms}\n" for t_ms in range(0, 5000, 100))
+    (tmp_path / "log.csv").write_text(log, "utf-8")
+    (tmp_path / "measured.toml").write_text(
+        'path = { kind = "trace", file = "p.parquet" }\n[[flow]]\n', "utf-8"
+    )
+    for direction, rate in (("down", 40), ("up", 4)):
+        done = skyhop("path", "import", "log.csv", "--direction", direction, "-o", "p.parquet")
+        assert done.returncode == 0, done.stderr
+        done = skyhop("sim", "measured.toml", *SHORT, "-o", direction)
+        assert done.returncode == 0, done.stderr
+        (goodput_mbps,) = goodputs_mbps(tmp_path / direction)
+        assert rate / 2 < goodput_mbps < rate
+
+
+def goodputs_mbps(run: Path) -> list[float]:
+    flows = json.loads((run / "summary.json").read_text("utf-8"))["flows"]
+    return [flow["goodput_bps"] / 1e6 for flow in flows]
+
+
 @pytest.mark.soak
 @pytest.mark.usefixtures("namespaces")
 @pytest.mark.parametrize(

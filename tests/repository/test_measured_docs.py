@@ -8,10 +8,12 @@ import re
 import shlex
 from pathlib import Path
 
+import numpy as np
 import pytest
 from conftest import ROOT, Skyhop
 
 import skyhop as sh
+from reference_files import reference
 
 PAGE = (ROOT / "docs" / "how-to" / "measured-paths.md").read_text("utf-8")
 
@@ -73,3 +75,15 @@ def test_the_pages_commands_run_in_order(skyhop: Skyhop, tmp_path: Path) -> None
     summary = json.loads((tmp_path / "runs" / "replay" / "summary.json").read_text("utf-8"))
     # The wire carries 30 to 32 Mbit/s, of which 1448 of 1514 bytes are payload.
     assert 20e6 < summary["flows"][0]["goodput_bps"] < 31e6
+
+
+def test_the_measured_losses_of_the_page_on_links_are_those_of_the_log() -> None:
+    page = (ROOT / "docs" / "explanation" / "links-and-hosts.md").read_text("utf-8")
+    text = gzip.decompress(reference("throughput/lagos_isl_100ms.csv.gz").read_bytes()).decode()
+    steps = np.loadtxt(text.splitlines(), delimiter=",", ndmin=2)
+    for column, way, also in ((5, "down", "all of it in"), (4, "up", "in")):
+        loss = 100 * steps[:, column]
+        some = loss[loss > 0]
+        where = f"{also} {100 * len(some) / len(loss):.1f} %"
+        assert f"{way} {loss.mean():.2g} %, {where}" in page
+        assert f"lose {some.mean():.0f} %" in page

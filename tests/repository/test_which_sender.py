@@ -73,7 +73,9 @@ def test_each_reader_gets_the_best_deployable_sender_with_numbers_and_the_next()
     assert "use **BBR**. BBR has 90.0 [90.0, 90.0] Mbit/s over 2 computed paths" in edge
     assert "behind FIFO (10 runs)" in edge
     assert "next is CUBIC with 60.0" in edge
-    assert "BBR against CUBIC: +30.0 [+30.0, +30.0] Mbit/s." in edge
+    apart = "+30.0 [+30.0, +30.0]"
+    goodput = f"goodput {apart} Mbit/s over computed paths, {apart} over measured ones; delay"
+    assert f"BBR against CUBIC: {goodput} \N{MINUS SIGN}0.6" in edge
     assert "Over the measured Victoria 1 (5 runs) it is best: BBR has 90.0" in edge
     assert "LeoCC" not in edge, "a research sender is no recommendation"
     call = found["Video call"]
@@ -92,7 +94,18 @@ def test_the_better_sender_is_recommended_whichever_it_is() -> None:
     swapped = made_up({(path, "CUBIC"): {"goodput": 99.0} for path in (*COMPUTED, *MEASURED)})
     edge = items(swapped)["CDN edge"]
     assert "use **CUBIC**" in edge
-    assert "BBR against CUBIC: \N{MINUS SIGN}9.0" in edge.replace("9.00", "9.0")
+    assert "BBR against CUBIC: goodput \N{MINUS SIGN}9.0" in edge.replace("9.00", "9.0")
+
+
+def test_bbr_against_cubic_has_the_sign_of_each_kind_of_path() -> None:
+    turned = made_up({("Victoria 1", "BBR"): {"inflation_p95": 3.0}})
+    edge = items(turned)["CDN edge"]
+    delay = edge.partition("; delay ")[2]
+    computed, measured = delay.split(" times the base RTT over computed paths, ")
+    assert computed.startswith("\N{MINUS SIGN}0.6")
+    assert re.match(r"\+1\.(09|10|11) .* over measured ones\.", measured)
+    call = items(turned)["Video call"]
+    assert "BBR against CUBIC: delay" in call, "each reader's own question comes first"
 
 
 def test_a_sender_with_little_goodput_does_not_count_for_delay() -> None:

@@ -114,7 +114,8 @@ def recommendation(runs: Runs, reader: Reader) -> str:
         f"{len(places)} {reader.where} behind FIFO ({ranked.runs(best)} runs)"
     )
     text += f"; next is {others[0]} with {quantity(ranked, others[0])}." if others else "."
-    below = [head_to_head(runs, reader.question, places), over_measured(measured, best)]
+    compared = sorted((GOODPUT, DELAY), key=lambda question: question is not reader.question)
+    below = [head_to_head(runs, compared, places, there), over_measured(measured, best)]
     return item(text, below)
 
 
@@ -143,16 +144,30 @@ def over_measured(measured: Ranked, best: str) -> str:
     return f"**{lead} it differs**: {other}, {best} {own}."
 
 
-def head_to_head(runs: Runs, question: Question, places: Sequence[Place]) -> str:
-    """Return the line that compares BBR with CUBIC over some places."""
+def head_to_head(
+    runs: Runs, questions: Sequence[Question], computed: Sequence[Place], measured: Sequence[Place]
+) -> str:
+    """Return the line that compares BBR with CUBIC over computed and over measured paths."""
+    found = []
+    for question in questions:
+        kinds = {
+            f"{question.unit} over computed paths": computed,
+            "over measured ones": measured,
+        }
+        apart = {kind: _bbr_minus_cubic(runs, question, places) for kind, places in kinds.items()}
+        values = [f"{value} {kind}" for kind, value in apart.items() if value]
+        if values:
+            what = question.title.removesuffix(" of a sender alone").lower()
+            found.append(f"{what} {', '.join(values)}")
+    return f"BBR against CUBIC: {'; '.join(found)}." if found else ""
+
+
+def _bbr_minus_cubic(runs: Runs, question: Question, places: Sequence[Place]) -> str:
     both = rank(runs, question, places, PAIR, floor=False)
     if len(both.strata) < len(PAIR):
         return ""
     apart = both.difference(*PAIR)
-    return (
-        f"BBR against CUBIC: {signed(apart.value)} {bounds(apart.interval, plus=True)} "
-        f"{question.unit}."
-    )
+    return f"{signed(apart.value)} {bounds(apart.interval, plus=True)}"
 
 
 def queues_by_delay(runs: Runs, paths: Sequence[str], senders: Sequence[str]) -> list[str]:
@@ -265,7 +280,7 @@ def researcher(runs: Runs) -> str:
         f"{quantity(research, research.best)}: {signed(apart.value)} "
         f"{bounds(apart.interval, plus=True)}."
     )
-    below = [head_to_head(runs, POWER, places)]
+    below = [head_to_head(runs, [POWER], places, behind_fifo(runs, "measured"))]
     there = [
         place
         for place in behind_fifo(runs, "measured")

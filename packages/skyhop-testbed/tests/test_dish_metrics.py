@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 import signal
 import subprocess
 import urllib.request
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -18,9 +20,10 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from dish_sources import BEGIN_NS, PATIENCE_S, recorded_history, recorded_status, served
 from skyhop.errors import RunError
 from skyhop_lab.dish.recorded import RecordedAnswers
+from skyhop_testbed.cli.dish import serve
 from skyhop_testbed.dish import device_pb2
 from skyhop_testbed.dish.client import Location
-from skyhop_testbed.dish.metrics import GAUGES, DishMetrics
+from skyhop_testbed.dish.metrics import GAUGES, STATES, DishMetrics
 
 _EXPORTERS = """
     up info uptime_seconds snr_above_noise_floor snr_persistently_low uplink_throughput_bps
@@ -44,6 +47,7 @@ class Answers:
 
     def __init__(self, *silent: str) -> None:
         self.silent = silent
+        self.asked: list[str] = []
         self.current = recorded_status()
         self.current.outage.cause = device_pb2.DishOutage.OBSTRUCTED
         self.current.outage.start_timestamp_ns = 1_399_258_788_500_715_800
@@ -62,6 +66,7 @@ class Answers:
         return self._answer("location", Location(41.4, 2.15, 12.5))
 
     def _answer(self, name: str, answer: Any) -> Any:
+        self.asked.append(name)
         if name in self.silent:
             raise RunError("no answer")
         return answer
@@ -119,17 +124,76 @@ def test_a_terminal_that_refuses_other_requests_is_up() -> None:
     assert "starlink_dish_uptime_seconds" in found
 
 
-def test_the_dashboard_names_only_metrics_that_exist() -> None:
-    board = json.loads((ROOT / "examples" / "dish" / "grafana.json").read_text("utf-8"))
-    queries = [target["expr"] for panel in board["panels"] for target in panel["targets"]]
-    found = {*values_of(text_of(Answers()))}
-    used = {name for query in queries for name in re.findall(r"starlink_\w+(?!\w|\.)", query)}
-    assert len(used) > 10
-    assert used <= found
-    (pattern,) = re.findall(r'__name__=~"([^"]+)"', " ".join(queries))
-    assert sum(re.fullmatch(pattern, name) is not None for name in found) > 20
-    ids = [panel["id"] for panel in board["panels"]]
-    assert len({*ids}) == len(ids)
+_UNITS = {"s": "_seconds", "bps": "_bps", "percentunit": "_ratio", "watt": "_watts"}
+"""Grafana's units of panels, with the last part of the names of metrics that have them."""
+
+
+def series_of(expression: str, found: Mapping[str, set[str]]) -> list[str]:
+    """Return the metrics that a query of the dashboard selects; `found` has labels by name."""
+    parts = re.fullmatch(r"(\w*)(?:\{(.*)\})?(?: == 1)?", expression)
+    assert parts is not None, f"a query of another form: {expression}"
+    name, matchers = parts.groups()
+    selected = [name] if name else [*found]
+    for label, operator, value in re.findall(r'(\w+)(=~|=)"([^"]*)"', matchers or ""):
+        if (label, operator) == ("__name__", "=~"):
+            selected = [one for one in selected if re.fullmatch(value, one)]
+        else:
+            assert all(label in found[one] for one in selected), f"no label {label}"
+    return selected
+
+
+def test_the_dashboard_names_only_metrics_and_labels_that_exist() -> None:
+    families = text_string_to_metric_families(text_of(Answers()))
+    samples = [sample for family in families for sample in family.samples]
+    found = {sample.name: {*sample.labels, "__name__"} for sample in samples}
+    used = set()
+    for panel in dashboard()["panels"]:
+        unit = panel["fieldConfig"]["defaults"].get("unit", "short")
+        for target in panel["targets"]:
+            series = series_of(target["expr"], found)
+            assert series, target["expr"]
+            assert {*series} <= {*found}, target["expr"]
+            labels = {*re.findall(r"\{\{(\w+)\}\}", target["legendFormat"])}
+            assert all(labels <= found[name] for name in series), target["legendFormat"]
+            assert all(name.endswith(_UNITS.get(unit, "")) for name in series), panel["title"]
+            used |= {*series}
+    assert len(used) > 30
+
+
+def test_the_dashboard_has_a_word_for_each_state() -> None:
+    (state,) = [panel for panel in dashboard()["panels"] if panel["title"] == "State"]
+    (mapping,) = state["fieldConfig"]["defaults"]["mappings"]
+    words = {int(value): option["text"] for value, option in mapping["options"].items()}
+    states = {str(word).lower(): number for word, number in STATES.items()}
+    assert {words[number]: number for number in states.values()} == states
+    assert {*words} == {*STATES.values(), 0}
+
+
+def test_the_panels_of_the_dashboard_do_not_overlap() -> None:
+    panels = dashboard()["panels"]
+    cells = [
+        (x, y)
+        for place in (panel["gridPos"] for panel in panels)
+        for x in range(place["x"], place["x"] + place["w"])
+        for y in range(place["y"], place["y"] + place["h"])
+    ]
+    assert len({*cells}) == len(cells)
+    assert max(x for x, _ in cells) < 24, "Grafana has 24 columns"
+    assert len({panel["id"] for panel in panels}) == len(panels)
+
+
+def dashboard() -> Any:
+    return json.loads((ROOT / "examples" / "dish" / "grafana.json").read_text("utf-8"))
+
+
+def test_a_scrape_ends_before_prometheus_gives_up() -> None:
+    answers = Answers()
+    text_of(answers)
+    page = (ROOT / "docs" / "how-to" / "dish.md").read_text("utf-8")
+    (interval_s,) = re.findall(r"scrape_interval: (\d+)s", page)
+    timeout_s = inspect.signature(serve).parameters["timeout"].default
+    assert len(answers.asked) == 3
+    assert len(answers.asked) * timeout_s < int(interval_s)
 
 
 def test_the_page_names_only_metrics_that_exist() -> None:

@@ -6,6 +6,7 @@ import gzip
 import json
 import subprocess
 import sys
+from datetime import timedelta
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,6 +15,7 @@ import pytest
 from conftest import ROOT, Skyhop
 
 import skyhop as sh
+from element_files import walker_omm
 from reference_files import reference
 
 # interface: the columns of a path file.
@@ -182,7 +184,7 @@ def test_a_path_that_shells_interrupt_says_so(skyhop: Skyhop, tmp_path: Path) ->
     path = sh.path("75,0", "1,0", constellation=str(both), **times)
     (note,) = path.notes
     assert note.startswith("there is no path at 0 s, although both ends have satellites in view")
-    assert "none between shells" in note
+    assert note.endswith("there are no inter-satellite links between the 2 shells")
     # Without the low shell the path is interrupted by a lack of satellites, which needs no word.
     assert sh.path("75,0", "1,0", constellation=str(polar), **times).notes == []
     given = ("--relay", "isl", "--constellation", "both.toml", "--duration", "5 min")
@@ -190,3 +192,37 @@ def test_a_path_that_shells_interrupt_says_so(skyhop: Skyhop, tmp_path: Path) ->
     assert done.returncode == 2
     assert "or only satellites of shells without links between them" in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def test_pairs_that_shells_separate_are_told_of(tmp_path: Path) -> None:
+    (tmp_path / "both.toml").write_text(POLAR_SHELL + LOW_SHELL, "utf-8")
+    over = {"constellation": str(tmp_path / "both.toml"), "duration": "2 s", "step": "1 s"}
+    file = tmp_path / "pairs.parquet"
+    with pytest.warns(UserWarning, match="there is no path between 1,0 and 75,0 at 0 s") as told:
+        pairs = sh.all_pairs(["1,0", "2,2", "75,0"], file, **over)
+    assert [str(one.message) for one in told] == pairs.notes
+    assert pairs.notes[0].endswith("there are no inter-satellite links between the 2 shells")
+    assert "inter-satellite links" in pairs._repr_html_()
+    # Without the low shell no pair has satellites in view at both ends but no path.
+    (tmp_path / "both.toml").write_text(POLAR_SHELL, "utf-8")
+    assert sh.all_pairs(["1,0", "75,0"], file, **over).notes == []
+
+
+def test_element_sets_in_no_plane_are_counted(tmp_path: Path) -> None:
+    fleet = walker_omm(age=timedelta(hours=1))
+    *fields, number, drag = fleet.splitlines()[-1].split(",")
+    # Another inclination: the satellite belongs to no plane.
+    fields[4] = "81.5"
+    stray = ",".join([*fields, str(int(number) + 1), drag])
+    file = tmp_path / "fleet.csv"
+    file.write_text(f"{fleet}{stray}\n", "utf-8")
+    common = {"constellation": str(file), "start": "now", "duration": "2 s"}
+    path = sh.path("Rome", "Madrid", relay="isl", **common)
+    count = len(fleet.splitlines())
+    said = f"no inter-satellite links to 1 of {count} satellites, which are in no plane"
+    assert path.account is not None
+    assert path.account.endswith(f"; there are {said}")
+    assert path.notes == []
+    other = sh.path("Rome", "Madrid", relay="bent-pipe", **common).account
+    assert other is not None
+    assert "inter-satellite" not in other

@@ -25,6 +25,8 @@ from skyhop.cli.runs import print_csv, print_runs
 from skyhop.cli.tables import Cells, blocks, print_table
 from skyhop.cli.terminal import print_rows
 from skyhop.data.run_headers import read_run_headers
+from skyhop.telemetry.fields import FIELDS, TIME
+from skyhop.telemetry.store import Store
 from synthetic_run import SyntheticRun
 
 LONG = "a-run-with-a-name-as-long-as-some-people-make-them-who-name-their-parameters"
@@ -139,16 +141,26 @@ def test_a_pipe_is_as_wide_as_columns_says(
 
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize(
-    "what", [("list", "profiles"), ("list", "constellations"), ("study", "list")]
-)
+    "what",
+    [("list", "profiles"), ("list", "constellations"), ("list", "cc"), ("list", "qdiscs"),
+     ("study", "list"), ("telemetry", "show", "kept")],
+)  # fmt: skip
 def test_lists_fit_their_width(
-    skyhop: Skyhop, monkeypatch: pytest.MonkeyPatch, width: int, what: tuple[str, ...]
+    skyhop: Skyhop,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    width: int,
+    what: tuple[str, ...],
 ) -> None:
+    sample = {field.name: 1.0 for field in FIELDS if field.name.endswith("_bps")}
+    Store(tmp_path / "kept").append("bcn-1", [{TIME: 10**18, **sample}])
     monkeypatch.setattr(tables, "terminal_width", lambda: width)
     done = skyhop(*what)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("\n") > 3
     assert all(cell_len(line) <= width for line in done.stdout.splitlines())
+    if what[0] == "telemetry":
+        assert {*sample} <= {word.strip(",") for word in done.stdout.split()}, "names are whole"
 
 
 @pytest.mark.integration

@@ -264,7 +264,9 @@ def watch(
 @app.command()
 def serve(
     address: Address = _ADDRESS,
-    timeout: Timeout = 5.0,
+    # A scrape makes three requests, and Prometheus waits no longer than its interval, 5 s in the
+    # documentation: it would not get the answer that the terminal is not up.
+    timeout: Timeout = 1.5,
     listen: Annotated[
         str, typer.Option(metavar="HOST:PORT", help="Listening address; port 0: any free port.")
     ] = "127.0.0.1:9817",

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from skyhop_testbed.dish.client import Dish
 
-_STATES = {"CONNECTED": 1, "SEARCHING": 2, "BOOTING": 3}
+STATES = {"CONNECTED": 1, "SEARCHING": 2, "BOOTING": 3}
 """Numbers of `starlink_dish_state`, as early firmware reported them; 0 for other states."""
 
 
@@ -149,7 +149,7 @@ def gauges_of(sample: Sample) -> Iterator[Metric]:
         value = _number(sample.get(gauge.field))
         if value is not None:
             yield _gauge(gauge.name, gauge.about, value * gauge.factor)
-    state = _STATES.get(str(sample.get("state")), 0)
+    state = STATES.get(str(sample.get("state")), 0)
     yield _gauge("state", "1: connected, 2: searching, 3: booting, 0: other", state)
     for field in ALERT_FIELDS.values():
         alert = field.name.removeprefix("alerts_")

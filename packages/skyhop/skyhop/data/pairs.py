@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import combinations
+from itertools import chain, combinations
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import numpy.typing as npt
 import polars as pl
 
 from skyhop import _core, tables, views
+from skyhop.data.missing_links import Gap, gap_note
 from skyhop.data.places import position_of
 from skyhop.data.progress import Progress, progress_or_bar
 from skyhop.data.scenarios import load_scenario
@@ -29,6 +31,7 @@ class AllPairs:
         sites: the sites' names.
         pairs: the pairs in the order of arrays, each as two indices into `sites`.
         times_ns: times of the steps in ns since the start.
+        notes: warnings from the computation of the routes, such as pairs that shells separate.
     """
 
     def __init__(self, table: pl.DataFrame, header: dict[str, Any]) -> None:
@@ -37,6 +40,7 @@ class AllPairs:
         self.sites: list[str] = [site["name"] for site in header["sites"]]
         self.pairs = list(combinations(range(len(self.sites)), 2))
         self.times_ns: npt.NDArray[np.int64] = table["t_ns"].to_numpy()
+        self.notes: list[str] = []
 
     @cached_property
     def delays_ns(self) -> npt.NDArray[np.int64]:
@@ -94,7 +98,8 @@ def all_pairs(
 ) -> AllPairs:
     """Compute the shortest routes between all pairs of sites, write them to a file, and read it.
 
-    Each pair uses the satellites over which its path is shortest at each step.
+    Each pair uses the satellites over which its path is shortest at each step. A warning says if a
+    pair has no path because no inter-satellite links join its satellites.
 
     Args:
         sites: at least two places: cities, sites, or "lat,lon".
@@ -120,7 +125,28 @@ def all_pairs(
     target = os.fspath(file)
     with progress_or_bar(progress, "computing all pairs") as report:
         _core.write_all_pairs(scenario, position_of, list(sites), target, report)
-    return read_all_pairs(file)
+    pairs = read_all_pairs(file)
+    if pairs.header["relay"] == "isl" and pairs.header["compat"] == "none":
+        # With an avoidance of the geostationary arc, a site may not use all satellites it sees.
+        gaps = _gaps(pairs) if "geo_avoidance" not in keys else ()
+        pairs.notes = gap_note(_core.Constellation.of(scenario), pairs.header["start"], gaps)
+    for note in pairs.notes:
+        warnings.warn(note, stacklevel=2)
+    return pairs
+
+
+def _gaps(pairs: AllPairs) -> Iterator[Gap]:
+    """Yield the beginning of each time without a path: first of pairs that begin without one."""
+    sites = pairs.header["sites"]
+    places = [(site["latitude_deg"], site["longitude_deg"]) for site in sites]
+    first_ns = int(pairs.times_ns[0])
+    begun = {*pairs.changes.filter(pl.col("t_ns") == first_ns)["pair"]}
+    never = ((first_ns, pair) for pair in range(len(pairs.pairs)) if pair not in begun)
+    ended = pairs.changes.filter(pl.col("nodes").list.len() == 0).select("t_ns", "pair")
+    for time_ns, pair in chain(never, ended.iter_rows()):
+        one, other = pairs.pairs[pair]
+        names = (pairs.sites[one], pairs.sites[other])
+        yield Gap(time_ns / 1e9, places[one], places[other], names)
 
 
 _KEYS = frozenset(

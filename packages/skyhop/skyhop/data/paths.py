@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import os
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from skyhop import _core, views
+from skyhop.data.missing_links import Gap, gap_note, missing_links
 from skyhop.data.places import position_of
 from skyhop.data.progress import Progress, progress_or_bar
 from skyhop.data.scenarios import Scenario, load_scenario, place_notes
@@ -163,55 +164,32 @@ def path(
     loaded = load_scenario(source, [*sets, *keyed], origin="the path's options")
     with progress_or_bar(progress, "computing the path") as report:
         trace = Path(_core.PathTrace.compute(loaded, position_of, report))
+    trace.notes = [*loaded.path_notes(), *place_notes(json.loads(loaded.to_json()))]
     if trace.header["source"] == COMPUTED:
-        trace.account = _core.Constellation.of(loaded).account
-    trace.notes = [
-        *loaded.path_notes(),
-        *place_notes(json.loads(loaded.to_json())),
-        *_shells_note(trace),
-    ]
+        constellation = _core.Constellation.of(loaded)
+        trace.account = constellation.account
+        if trace.header["relay"] == "isl" and trace.header["compat"] == "none":
+            _tell_missing_links(trace, constellation)
     return trace
 
 
-def _shells_note(trace: Path) -> list[str]:
-    """Return a note if there is no path at a time at which both ends have satellites in view.
-
-    Inter-satellite links join satellites of one shell alone, so that an end which sees only one
-    shell has no path to an end which sees only another.
-    """
-    header = trace.header
-    if header.get("relay") != "isl" or header.get("compat") != "none":
-        return []
-    if "geo_avoidance" in header["origin"]["path"]:
-        # An end may not use some of the satellites that it sees.
-        return []
-    apart_s = next((at_s for at_s in _times_without_path_s(trace) if _both_see(trace, at_s)), None)
-    if apart_s is None:
-        return []
-    return [
-        f"there is no path at {apart_s:g} s, although both ends have satellites in view: no "
-        "inter-satellite links join these satellites, as there are none between shells"
-    ]
+def _tell_missing_links(trace: Path, constellation: _core.Constellation) -> None:
+    """Say which satellites inter-satellite links do not join: in a note if this makes a gap."""
+    # With an avoidance of the geostationary arc, an end may not use all satellites that it sees.
+    gaps = _gaps(trace) if "geo_avoidance" not in trace.header["origin"]["path"] else ()
+    notes = gap_note(constellation, trace.header["start"], gaps)
+    trace.notes += notes
+    missing = missing_links(constellation)
+    if not notes and missing is not None and trace.account is not None:
+        trace.account += f"; there are {missing}"
 
 
-_MOST_GAPS = 20
-"""Number of gaps of a path that are examined for satellites in view."""
+def _gaps(trace: Path) -> Iterator[Gap]:
+    from skyhop.data.positions import end_deg
 
-
-def _times_without_path_s(trace: Path) -> list[float]:
-    import numpy as np
-
-    without = np.flatnonzero(trace.frames["nodes"].list.len().to_numpy() == 0)[:_MOST_GAPS]
-    return [float(time_ns) / 1e9 for time_ns in trace.frames["t_ns"].to_numpy()[without]]
-
-
-def _both_see(trace: Path, at_s: float) -> bool:
-    from skyhop.data.geometry import seen_from
-    from skyhop.data.positions import end_deg, satellites_at
-
-    satellites_m, minimum_deg = satellites_at(trace.header, at_s)
-    elevations = (seen_from(*end_deg(trace.header, end), satellites_m)[0] for end in ("from", "to"))
-    return all(bool((elevation >= minimum_deg).any()) for elevation in elevations)
+    ends = end_deg(trace.header, "from"), end_deg(trace.header, "to")
+    without = trace.frames.filter(trace.frames["nodes"].list.len() == 0)["t_ns"]
+    return (Gap(time_ns / 1e9, *ends) for time_ns in without)
 
 
 def import_path(

@@ -63,7 +63,8 @@ def constellation_html(constellation: Constellation) -> str:
 def pairs_html(pairs: AllPairs) -> str:
     """Return the routes between all pairs as HTML: their sites and steps."""
     title = f"{len(pairs.sites):,} sites, {len(pairs.times_ns):,} steps"
-    return _shown(f"All pairs over {pairs.header['constellation']}: {title}", [_few(pairs.sites)])
+    over = pairs.header["constellation"]
+    return _shown(f"All pairs over {over}: {title}", [_few(pairs.sites)], pairs.notes)
 
 
 def study_html(done: StudyRun) -> str:

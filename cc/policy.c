@@ -30,6 +30,7 @@ enum policy_begins { AT_ONCE, AFTER_SLOW_START };
 	P(pace, POLICY_PACE_ONE, 0, 0, 10 * POLICY_PACE_ONE, "",                                          \
 	  "pacing where no rate is decided, in windows per round trip; 0: none")                          \
 	P(least_cwnd, 1, 4, 1, 1000, "packets", "lower bound of cwnd for decisions")                     \
+	P(lead, 1, 0, 0, 60000, "ms", "default of lead in [signal]: from announcement to handover")      \
 	CUBIC_PARAMS(P)
 SKYHOP_PARAMS(POLICY_PARAMS);
 

@@ -1,11 +1,16 @@
 use skyhop_model::one_line;
+use skyhop_units::did_you_mean;
 use thiserror::Error;
 
 /// Errors in the choice of a congestion control and its parameters.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum CcError {
     /// No file in `cc/` and no registered controller has this name.
-    #[error("no congestion control is called \"{}\"; there are: {known}", one_line(name))]
+    #[error(
+        "no congestion control is called \"{}\"{}; there are: {known}",
+        one_line(name),
+        near(name, known)
+    )]
     UnknownModule {
         /// Name that was requested.
         name: String,
@@ -13,7 +18,11 @@ pub enum CcError {
         known: String,
     },
     /// The algorithm declares no such parameter.
-    #[error("{module} has no parameter \"{}\"; it has: {known}", one_line(param))]
+    #[error(
+        "{module} has no parameter \"{}\"{}; it has: {known}",
+        one_line(param),
+        near(param, known)
+    )]
     UnknownParam {
         /// Name of the algorithm.
         module: String,
@@ -90,4 +99,9 @@ pub enum CcError {
         /// Name that is taken.
         name: String,
     },
+}
+
+/// Hint after a wrong name; `known` is separated by commas.
+fn near(name: &str, known: &str) -> String {
+    did_you_mean(name, known.split(", "))
 }

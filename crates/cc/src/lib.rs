@@ -42,5 +42,5 @@ pub use instance::Instance;
 pub use map::MapValue;
 pub use module::{BpfObjects, Module};
 pub use param::Param;
-pub use registry::{Controller, Registry, Setup};
+pub use registry::{Announcements, Controller, Registry, Setup};
 pub use sock::{Phase, jiffies};

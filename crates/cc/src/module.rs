@@ -9,6 +9,7 @@ use skyhop_units::Duration;
 use crate::bindings::{self, TcpCongestionOps};
 use crate::error::CcError;
 use crate::param::Param;
+use crate::registry::Announcements;
 
 include!(concat!(env!("OUT_DIR"), "/modules.rs"));
 
@@ -151,11 +152,22 @@ impl Module {
         self.uses_announcements
     }
 
-    /// Time from an announcement to its handover that the algorithm needs: its parameter `lead`, in ms; `None` if it
-    /// declares none. `given`: parameters as in the scenario.
-    pub fn lead(&self, given: &[(&str, &str)]) -> Option<Duration> {
-        let place = self.params().position(|param| param.name == "lead")?;
-        Some(Duration::from_millis(*self.values(given).ok()?.get(place)?))
+    /// Use of announced handovers with these parameters, `given` as in the scenario: the parameter `lead`, in ms, is
+    /// the time that the algorithm needs; with `source = "own"` it follows a schedule of its own.
+    pub fn announcements(&self, given: &[(&str, &str)]) -> Announcements {
+        let values = self.values(given).unwrap_or_default();
+        let value_of = |name: &str| {
+            let params = self.params().zip(&values);
+            params
+                .filter(|(param, _)| param.name == name)
+                .map(|(param, value)| (param, *value))
+                .next()
+        };
+        let own = value_of("source").is_some_and(|(param, value)| param.text_of(value) == "own");
+        Announcements {
+            are_used: self.uses_announcements && !own,
+            lead: value_of("lead").map(|(_, ms)| Duration::from_millis(ms)),
+        }
     }
 
     /// The module compiled for the kernel; `None` if the build had no clang, and for the user's files.

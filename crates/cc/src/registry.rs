@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use skyhop_model::{cc_language, plain_cc_name};
+use skyhop_units::Duration;
 
 use crate::caller::Caller;
 use crate::congestion_control::CongestionControl;
@@ -32,12 +33,28 @@ impl Default for Setup<'_> {
 /// Controller of a connection, a module or a Rust type.
 pub type Controller = Box<dyn CongestionControl>;
 
+/// Use of announced handovers by a congestion control with certain parameters.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Announcements {
+    /// Whether it reads announced handovers.
+    pub are_used: bool,
+    /// Time from an announcement to its handover that it needs; `None` if it declares none.
+    pub lead: Option<Duration>,
+}
+
+type Use = Arc<dyn Fn(&[(&str, &str)]) -> Announcements + Send + Sync>;
 type Make = Arc<dyn Fn(&Setup<'_>) -> Result<Controller, CcError> + Send + Sync>;
+
+#[derive(Clone)]
+struct Registered {
+    make: Make,
+    announcements: Use,
+}
 
 /// Congestion controls that connections may use: all modules, registered controllers, and the user's files.
 #[derive(Default)]
 pub struct Registry {
-    registered: RwLock<BTreeMap<String, Make>>,
+    registered: RwLock<BTreeMap<String, Registered>>,
 }
 
 /// Registry that runs use.
@@ -54,7 +71,7 @@ impl Registry {
         &GLOBAL
     }
 
-    /// Add a controller under a name; `make` creates one for each connection.
+    /// Add a controller under a name; `make` creates one for each connection. It gets no announcements.
     ///
     /// # Errors
     /// [`CcError::NameTaken`].
@@ -67,19 +84,22 @@ impl Registry {
         if Module::find(name).is_ok() || registered.contains_key(name) {
             return Err(CcError::NameTaken { name: name.to_owned() });
         }
-        registered.insert(name.to_owned(), Arc::new(make));
+        let announcements: Use = Arc::new(|_| Announcements::default());
+        registered.insert(name.to_owned(), Registered { make: Arc::new(make), announcements });
         Ok(())
     }
 
     /// Add the function that creates controllers for a user's file, in place of the function of an earlier
-    /// version of the file.
+    /// version of the file. `announcements` returns the use of announced handovers with given parameters.
     pub fn adopt(
         &self,
         file: &str,
+        announcements: impl Fn(&[(&str, &str)]) -> Announcements + Send + Sync + 'static,
         make: impl Fn(&Setup<'_>) -> Result<Controller, CcError> + Send + Sync + 'static,
     ) {
         let mut registered = self.registered.write().unwrap_or_else(PoisonError::into_inner);
-        registered.insert(file.to_owned(), Arc::new(make));
+        let announcements: Use = Arc::new(announcements);
+        registered.insert(file.to_owned(), Registered { make: Arc::new(make), announcements });
     }
 
     /// All names in alphabetical order. User's files have no names and are left out.
@@ -106,9 +126,9 @@ impl Registry {
     ) -> Result<Controller, CcError> {
         let name = plain_cc_name(name);
         let registered = self.registered.read().unwrap_or_else(PoisonError::into_inner);
-        let make = registered.get(name).map(Arc::clone);
+        let found = registered.get(name).cloned();
         drop(registered);
-        if let Some(make) = make {
+        if let Some(Registered { make, .. }) = found {
             let controller = make(setup)?;
             caller.accept_ecn(name, controller.needs_ecn())?;
             return Ok(controller);
@@ -119,6 +139,20 @@ impl Registry {
         })?;
         caller.accept(module)?;
         Ok(Box::new(Instance::with_setup(module, setup)?))
+    }
+
+    /// Use of announced handovers by a congestion control with the parameters `given` in a scenario; `name` as in
+    /// [`Registry::start`]. An unknown one uses none.
+    pub fn announcements(&self, name: &str, given: &[(&str, &str)]) -> Announcements {
+        let name = plain_cc_name(name);
+        let registered = self.registered.read().unwrap_or_else(PoisonError::into_inner);
+        let found = registered.get(name).cloned();
+        drop(registered);
+        match found {
+            Some(Registered { announcements, .. }) => announcements(given),
+            None => Module::find(name)
+                .map_or(Announcements::default(), |module| module.announcements(given)),
+        }
     }
 
     fn unknown(&self, name: &str) -> CcError {

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 
 use include_dir::{Dir, include_dir};
 use sha2::{Digest as _, Sha256};
-use skyhop_cc::{CcError, Controller, Decider, Instance, Module, Registry, Setup};
+use skyhop_cc::{Announcements, CcError, Controller, Decider, Instance, Module, Registry, Setup};
 use skyhop_model::{
     CcLanguage, POLICY_CC, SKYHOP_CC_PREFIX, cc_language, plain_cc_name, shipped_card,
     shipped_card_name, skyhop_cc_name,
@@ -98,10 +98,18 @@ pub fn load_policy(file: &Path) -> Result<LoadedPolicy, CcFileError> {
         }
     }
     let policy = build_policy(card, &network.file, &onnx)?;
-    let shared = policy.clone();
+    let (shared, card) = (policy.clone(), policy.card.clone());
     // Check the card's TCP parameters now, not during the run.
     controller(&policy, &Setup::default())?;
-    Registry::global().adopt(plain_cc_name(&name), move |setup| controller(&shared, setup));
+    let module = Module::find(POLICY_CC)?;
+    let announcements = move |given: &[(&str, &str)]| {
+        let parameters = parameters_for_tcp(&card, given.iter().copied());
+        let parameters: Vec<(&str, &str)> =
+            parameters.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        Announcements { are_used: card.uses_announcements(), ..module.announcements(&parameters) }
+    };
+    Registry::global()
+        .adopt(plain_cc_name(&name), announcements, move |setup| controller(&shared, setup));
     Ok(LoadedPolicy { sources, policy })
 }
 
@@ -155,7 +163,7 @@ impl LoadedPolicy {
     /// because it applies only in the simulator.
     pub fn parameters(&self, given: &[(String, String)]) -> Vec<(String, String)> {
         let given = given.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-        merged(&self.policy.card, given.filter(|(name, _)| *name != DELAY))
+        parameters_for_tcp(&self.policy.card, given)
     }
 }
 
@@ -189,6 +197,14 @@ pub fn controller_decided_by(
     let setup = Setup { params: &params, ..*setup };
     let instance = Instance::with_setup(Module::find(POLICY_CC)?, &setup)?;
     Ok(Box::new(instance.with_decider(decider, delay)))
+}
+
+/// Parameters of `cc/policy.c` in the card, overridden by `given` without the delay.
+fn parameters_for_tcp<'a>(
+    card: &Card,
+    given: impl Iterator<Item = (&'a str, &'a str)>,
+) -> Vec<(String, String)> {
+    merged(card, given.filter(|(name, _)| *name != DELAY))
 }
 
 /// Parameters of `cc/policy.c` in the card, overridden by `given`.

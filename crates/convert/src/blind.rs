@@ -6,7 +6,7 @@ use std::path::Path;
 use skyhop_path::import::{Outcome, parse_round_trips};
 use skyhop_signal::blind::{Estimate, Interrupted, MIN_MOMENTS, Period, Sample, estimate_unless};
 use skyhop_signal::capture::{CaptureError, busiest_conversation};
-use skyhop_units::{Duration, UtcInstant};
+use skyhop_units::{Duration, UtcInstant, did_you_mean};
 
 use crate::ConvertError;
 use crate::import::{detect, open};
@@ -66,7 +66,9 @@ pub fn estimate_grid(
         }
         _ => {
             let known = FORMATS.join(", ");
-            let what = format!("\"{format}\" is not a format of this version; expected {known}");
+            let hint = did_you_mean(format, FORMATS);
+            let what =
+                format!("\"{format}\" is not a format of this version{hint}; expected {known}");
             return Err(ConvertError::option(&origin, "--format", what));
         }
     };

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::str::FromStr;
 
+use skyhop_units::did_you_mean;
+
 use crate::ConvertError;
 
 /// File format of another tool, with its options.
@@ -27,7 +29,9 @@ impl Options<'_> {
     pub fn check(&self, formats: &[Format], name: &str) -> Result<(), ConvertError> {
         let Some(format) = formats.iter().find(|format| format.name == name) else {
             let known: Vec<&str> = formats.iter().map(|format| format.name).collect();
-            let what = format!("\"{name}\" is not a format; expected one of {}", known.join(", "));
+            let hint = did_you_mean(name, known.iter().copied());
+            let what =
+                format!("\"{name}\" is not a format{hint}; expected one of {}", known.join(", "));
             return Err(ConvertError::option(self.origin, "--format", what));
         };
         match self.texts.keys().find(|key| !format.options.contains(&key.as_str())) {

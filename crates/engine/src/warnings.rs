@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use skyhop_cc::Module;
+use skyhop_cc::Registry;
 use skyhop_experiment::{Experiment, Traffic, cc_parameters};
 use skyhop_model::cc_label;
 use skyhop_units::{Duration, Instant};
@@ -47,15 +47,6 @@ fn queue_of_longer_path(experiment: &Experiment) -> Option<String> {
     })
 }
 
-/// Whether a module uses announcements; a module that follows its own schedule (parameter `source = "own"`) does not.
-/// `source` is the value of that parameter in the scenario, if given.
-fn uses_announcements(module: &Module, source: Option<&str>) -> bool {
-    let own = module.params().find(|param| param.name == "source").is_some_and(|param| {
-        source.map_or_else(|| param.text_of(param.initial), ToOwned::to_owned) == "own"
-    });
-    module.uses_announcements() && !own
-}
-
 /// Warning about congestion controls that use announcements which do not reach them.
 fn unused_announcements(experiment: &Experiment) -> Option<String> {
     let announces = !experiment.announcements.is_empty() || experiment.blind.is_some();
@@ -64,11 +55,11 @@ fn unused_announcements(experiment: &Experiment) -> Option<String> {
     let names: BTreeSet<&str> = in_vain
         .filter_map(|flow| match &flow.traffic {
             Traffic::Tcp { cc, parameters, .. } => {
-                let given = cc_parameters(cc, parameters).into_iter();
-                let source =
-                    given.filter(|(name, _)| name == "source").map(|(_, text)| text).next();
-                let module = Module::find(cc).ok()?;
-                uses_announcements(module, source.as_deref()).then_some(cc.as_str())
+                let given = cc_parameters(cc, parameters);
+                let given: Vec<(&str, &str)> =
+                    given.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
+                let announcements = Registry::global().announcements(cc, &given);
+                announcements.are_used.then_some(cc.as_str())
             }
             Traffic::Udp { .. } => None,
         })

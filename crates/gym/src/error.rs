@@ -1,4 +1,5 @@
 use skyhop_engine::Unsupported;
+use skyhop_units::did_you_mean;
 
 /// Reason for which an episode cannot begin.
 #[derive(Debug, thiserror::Error)]
@@ -9,7 +10,7 @@ pub enum GymError {
     )]
     NoAgent,
     /// No reward function has this name.
-    #[error("there is no reward `{name}`; expected {known}")]
+    #[error("there is no reward `{name}`{}; expected {known}", did_you_mean(name, known.split(", ")))]
     UnknownReward {
         /// Name that was asked for.
         name: String,

@@ -13,7 +13,7 @@ use nix::fcntl::OFlag;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::pty::{Winsize, openpty};
 use nix::sys::termios::{SetArg, cfmakeraw, tcgetattr, tcsetattr};
-use nix::unistd::{dup, pipe2};
+use nix::unistd::pipe2;
 
 use crate::error::{Context, HostError};
 use crate::thread::{Worker, join, spawn};
@@ -64,9 +64,15 @@ impl Tee {
 
     fn stream(&mut self, to_stream: OutputStream) -> Result<Stdio, HostError> {
         let (ours, theirs) = channel(to_stream)?;
+        // Closed in programs, which could otherwise hold this process's stream open after its end.
+        let to = match to_stream {
+            OutputStream::Stdout => io::stdout().as_fd().try_clone_to_owned(),
+            OutputStream::Stderr => io::stderr().as_fd().try_clone_to_owned(),
+        };
+        let to = File::from(to.context("cannot forward a program's output")?);
         let (captured, ended) = (Arc::clone(&self.captured), Arc::clone(&self.ended));
         self.threads.push(spawn("output".to_owned(), move || {
-            copy(&ours, to_stream, &captured, &ended).context("cannot forward a program's output")
+            copy(&ours, to, &captured, &ended).context("cannot forward a program's output")
         })?);
         Ok(theirs.into())
     }
@@ -98,15 +104,11 @@ fn channel(to_stream: OutputStream) -> Result<(OwnedFd, OwnedFd), HostError> {
 /// Copy until the stream ends, or until the program has ended and no data is left.
 fn copy(
     from: &OwnedFd,
-    to_stream: OutputStream,
+    mut to: File,
     captured: &Mutex<Captured>,
     ended: &AtomicBool,
 ) -> Result<(), io::Error> {
-    let to = match to_stream {
-        OutputStream::Stdout => dup(io::stdout().as_fd())?,
-        OutputStream::Stderr => dup(io::stderr().as_fd())?,
-    };
-    let (mut to, mut goes_on, mut chunk) = (File::from(to), true, vec![0; 1 << 14]);
+    let (mut goes_on, mut chunk) = (true, vec![0; 1 << 14]);
     loop {
         let has_ended = ended.load(Ordering::Acquire);
         let mut ready = [PollFd::new(from.as_fd(), PollFlags::POLLIN)];
@@ -172,6 +174,24 @@ mod tests {
         let text = tee.finish().unwrap();
         assert!(text.starts_with("first\n0123456789") && text.ends_with("last\n"), "{text}");
         assert!(text.len() < 2 * CAPTURE_LIMIT + 100 && text.contains("bytes omitted]"));
+    }
+
+    #[test]
+    fn a_program_does_not_inherit_the_streams_of_this_process() {
+        let streams = ["/proc/self/fd/1", "/proc/self/fd/2"].map(std::fs::read_link);
+        let mut tee = Tee::default();
+        let mut command = Command::new("sh");
+        command.arg("-c").arg("for open in /proc/self/fd/*; do readlink $open; done; true");
+        command.stdin(Stdio::null());
+        tee.connect(&mut command, OutputStream::Stdout, OutputStream::Stderr).unwrap();
+        assert!(command.status().unwrap().success());
+        drop(command);
+        let listed = tee.finish().unwrap();
+        // Those that are also the parent's standard input, such as /dev/null or a terminal, identify nothing.
+        let is_own = |place: &str| place.starts_with("pipe:") || place.starts_with("socket:");
+        for stream in streams.map(|place| place.unwrap().to_string_lossy().into_owned()) {
+            assert!(!is_own(&stream) || !listed.contains(&stream), "{stream} in {listed}");
+        }
     }
 
     #[test]

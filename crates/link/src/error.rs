@@ -1,6 +1,6 @@
 //! Errors of links that cannot be built.
 
-use skyhop_units::Instant;
+use skyhop_units::{Instant, did_you_mean};
 use thiserror::Error;
 
 /// Reason why a [`LinkConfig`](crate::LinkConfig) is invalid.
@@ -10,7 +10,7 @@ pub enum LinkError {
     #[error("the link's schedule: {0}")]
     Schedule(#[from] ScheduleError),
     /// No queue discipline has this name.
-    #[error("there is no qdisc \"{name}\"; choose one of: {known}")]
+    #[error("there is no qdisc \"{name}\"{}; choose one of: {known}", did_you_mean(name, known.split(", ")))]
     UnknownQdisc {
         /// The name asked for, which no discipline has.
         name: String,

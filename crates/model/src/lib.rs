@@ -33,7 +33,7 @@ pub use ends::{Direction, End, PATH_LINK};
 pub use event::{EventKind, HandoverKind, PathEventKind, PhaseKind};
 pub use file_kind::{KIND_BYTES, other_kind};
 pub use live::{LinuxLink, LiveDevice};
-pub use messages::{OR_FORCE_SIZE, line_at, one_line, thousands};
+pub use messages::{OR_FORCE_SIZE, line_at, one_line, thousands, with_hint, without_numbers};
 pub use packet::{ETHERNET_HEADER, LARGEST_PACKET, MSS, MTU, UDP_HEADERS, mss};
 pub use path::{Compat, DuringOutage, Relay};
 pub use tcp::{BufferKeys, BufferSizes, CongestionState, KeepAlive, Profile};

@@ -1,6 +1,6 @@
 //! Messages in one line, and the places in files that they name.
 
-use skyhop_units::write_plain;
+use skyhop_units::{did_you_mean, write_plain};
 
 /// End of every error that refuses a run for its size.
 pub const OR_FORCE_SIZE: &str = "or say --force-size (run.force_size = true)";
@@ -37,6 +37,25 @@ pub fn one_line(message: &str) -> String {
     plain
 }
 
+/// Message of serde with the allowed names that the user may have meant by an unknown name in it.
+pub fn with_hint(message: &str) -> String {
+    let hinted = ["unknown variant `", "unknown field `"].iter().find_map(|begin| {
+        let name_at = message.find(begin)? + begin.len();
+        let end = name_at + message[name_at..].find("`, expected ")?;
+        let known = message[end + 1..].split('`').skip(1).step_by(2);
+        let hint = did_you_mean(&message[name_at..end], known);
+        Some(format!("{}`{hint}{}", &message[..end], &message[end + 1..]))
+    });
+    hinted.unwrap_or_else(|| message.to_owned())
+}
+
+/// Message without the "(os error N)" that Rust appends to the texts of system errors.
+pub fn without_numbers(message: &str) -> String {
+    let mut parts = message.split(" (os error ");
+    let begin = parts.next().unwrap_or_default().to_owned();
+    parts.fold(begin, |text, part| text + part.split_once(')').map_or(part, |(_, rest)| rest))
+}
+
 /// Line of the byte `offset` in a text, counted from 1.
 pub fn line_at(text: &str, offset: usize) -> usize {
     let before = &text.as_bytes()[..offset.min(text.len())];
@@ -58,6 +77,36 @@ mod tests {
             let is_whole = text.trim().is_empty() || said.contains(&&*text);
             if is_whole { Ok(()) } else { Err(one_line(&text)) }
         });
+    }
+
+    #[test]
+    fn system_errors_lose_their_numbers() {
+        let error = std::io::Error::from_raw_os_error(1);
+        let message = format!("tcp_rmem: {error}; max_tcp: {error}, as (os error) is none");
+        assert_eq!(
+            without_numbers(&message),
+            "tcp_rmem: Operation not permitted; max_tcp: Operation not permitted, as (os error) is none"
+        );
+    }
+
+    #[test]
+    fn serdes_messages_about_unknown_names_suggest_known_ones() {
+        for (message, hinted) in [
+            (
+                "unknown variant `STK`, expected one of `isl`, `stk`",
+                "unknown variant `STK` (did you mean stk?), expected one of `isl`, `stk`",
+            ),
+            (
+                "flow: unknown field `form`, expected `from` or `to`",
+                "flow: unknown field `form` (did you mean from?), expected `from` or `to`",
+            ),
+            ("unknown field `a`, there are no fields", "unknown field `a`, there are no fields"),
+            ("unknown field `", "unknown field `"),
+            ("unknown field `a`, expected ", "unknown field `a`, expected "),
+        ] {
+            assert_eq!(with_hint(message), hinted);
+            assert_eq!(with_hint(hinted), hinted);
+        }
     }
 
     #[test]

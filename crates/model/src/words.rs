@@ -1,16 +1,18 @@
 //! Macro for enums whose variants have names in files.
 
-use skyhop_units::Quoted;
+use skyhop_units::{Quoted, did_you_mean};
 use thiserror::Error;
 
 /// Error about a name in a file that is none of the allowed names.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("{} is not a {kind}; expected {expected}", Quoted(name))]
+#[error("{} is not a {kind}{hint}; expected {expected}", Quoted(name))]
 pub struct UnknownName {
     /// Kind of name that was expected, such as "relay".
     pub kind: &'static str,
     /// The name as given.
     pub name: String,
+    /// The allowed names that the user may have meant ([`did_you_mean`]).
+    pub hint: String,
     /// The allowed names, quoted and separated by "or".
     pub expected: String,
 }
@@ -18,8 +20,9 @@ pub struct UnknownName {
 impl UnknownName {
     /// Create the error for `name`, which is none of the names in `known`.
     pub fn new(kind: &'static str, name: &str, known: &[&str]) -> Self {
+        let hint = did_you_mean(name, known.iter().copied());
         let known: Vec<String> = known.iter().map(|known| format!("\"{known}\"")).collect();
-        Self { kind, name: name.to_owned(), expected: known.join(" or ") }
+        Self { kind, name: name.to_owned(), hint, expected: known.join(" or ") }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use serde::Deserialize;
-use skyhop_model::{line_at, one_line};
+use skyhop_model::{line_at, one_line, with_hint};
 use skyhop_units::{Length, UtcInstant};
 use thiserror::Error;
 
@@ -185,7 +185,7 @@ impl Constellation {
     pub fn parse(text: &str, file: &str) -> Result<Self, ConstellationError> {
         let mut constellation: Self = toml::from_str(text).map_err(|error| {
             let line = line_at(text, error.span().map_or(0, |span| span.start));
-            let what = one_line(error.message());
+            let what = one_line(&with_hint(error.message()));
             ConstellationError::Syntax { file: file.to_owned(), line, what }
         })?;
         let stem = Path::new(file).file_stem().unwrap_or_default();

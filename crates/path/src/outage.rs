@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use skyhop_units::{Duration, Instant, QuantityError};
+use skyhop_units::{Duration, Instant, QuantityError, did_you_mean};
 
 /// Model of the duration of an end handover's outage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -110,10 +110,11 @@ fn with_names(error: QuantityError) -> QuantityError {
     const EXPECTED: &str = "\"leoem\", \"starlink\", \"none\" or a duration such as \"80 ms\"";
     match error {
         QuantityError::NoNumber { text, .. } => {
-            QuantityError::NoNumber { text, expected: EXPECTED }
+            let hint = did_you_mean(&text, ["leoem", "starlink", "none"]);
+            QuantityError::NoNumber { text, hint, expected: EXPECTED }
         }
-        QuantityError::WrongUnit { text, unit, .. } => {
-            QuantityError::WrongUnit { text, unit, expected: EXPECTED }
+        QuantityError::WrongUnit { text, unit, hint, .. } => {
+            QuantityError::WrongUnit { text, unit, hint, expected: EXPECTED }
         }
         QuantityError::OutOfRange { text, .. } => {
             QuantityError::OutOfRange { text, expected: EXPECTED }

@@ -1,10 +1,11 @@
 //! Cards of policies, which are files in TOML.
 
 use serde::Deserialize;
-use skyhop_model::{line_at, one_line};
+use skyhop_model::{line_at, one_line, with_hint};
 
 use crate::error::PolicyError;
 use crate::feature::{Term, check_name};
+use crate::quantity::is_announced;
 
 /// Card: description of a policy in words and numbers, without its network's weights.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -316,10 +317,17 @@ impl Card {
     pub fn parse(text: &str) -> Result<Self, PolicyError> {
         let card: Self = toml::from_str(text).map_err(|error| {
             let line = line_at(text, error.span().map_or(0, |span| span.start));
-            PolicyError::card(format!("line {line}: {}", one_line(error.message())))
+            PolicyError::card(format!("line {line}: {}", one_line(&with_hint(error.message()))))
         })?;
         card.check()?;
         Ok(card)
+    }
+
+    /// Whether the network observes announced handovers.
+    pub fn uses_announcements(&self) -> bool {
+        let ObservationCard { quantities, features, .. } = &self.observation;
+        let products = quantities.iter().chain(features).flat_map(|one| [&one.of, &one.over]);
+        products.flat_map(|product| &product.0).any(|term| is_announced(&term.of))
     }
 
     /// Number of values that the network sees, without memory.

@@ -3,6 +3,7 @@
 use std::str::FromStr;
 
 use serde::Deserialize;
+use skyhop_units::did_you_mean;
 
 use crate::card::Feature;
 use crate::quantity::{Quantities, Quantity};
@@ -75,8 +76,11 @@ impl FromStr for Term {
             "max" => Aggregate::Max,
             "sum" => Aggregate::Sum,
             other => {
+                let known = ["previous", "change", "mean", "min", "least", "max", "sum"];
                 return Err(format!(
-                    "`{other}` is none of previous, change, mean, min, least, max and sum"
+                    "`{other}` is not a known aggregate{}; known are {}",
+                    did_you_mean(other, known),
+                    known.join(", ")
                 ));
             }
         };
@@ -118,8 +122,9 @@ pub(crate) fn check_name(name: &str, own: &[&str]) -> Result<(), String> {
     }
     let reported = Quantity::ALL.iter().map(|quantity| quantity.name());
     let known: Vec<&str> = own.iter().copied().chain(reported).collect();
+    let hint = did_you_mean(name, known.iter().copied());
     let name = name.escape_debug();
-    Err(format!("`{name}` is not a known quantity; known are {}", known.join(", ")))
+    Err(format!("`{name}` is not a known quantity{hint}; known are {}", known.join(", ")))
 }
 
 /// Sum, minimum or maximum over a sliding window, kept in two stacks (the two-stack queue). Each entry of the older

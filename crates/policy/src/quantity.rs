@@ -116,6 +116,12 @@ quantities! {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Quantities([f64; Quantity::ALL.len()]);
 
+/// Whether a quantity of this name comes from an announced handover.
+pub(crate) fn is_announced(name: &str) -> bool {
+    let announced = [Quantity::HandoverIn, Quantity::HandoverOutage, Quantity::HandoverError];
+    announced.iter().any(|quantity| quantity.name() == name)
+}
+
 impl Quantities {
     /// Compute the values for `report`; `before` is the previous report; without one, the growth of counters is
     /// measured from 0. `output` is the network's last output.

@@ -10,6 +10,7 @@ use skyhop_engine::EngineError;
 use skyhop_files::FileError;
 use skyhop_host::HostError;
 use skyhop_kernel::KernelError;
+use skyhop_model::without_numbers;
 use skyhop_orbit::ConstellationError;
 use skyhop_path::PathError;
 use skyhop_scenario::ScenarioError;
@@ -27,13 +28,6 @@ fn exception<const N: usize>(name: &str, arguments: [&str; N]) -> PyErr {
             Err(error) => error,
         }
     })
-}
-
-/// Return the message without the "(os error N)" that Rust appends to system errors.
-pub(crate) fn without_numbers(message: &str) -> String {
-    let mut parts = message.split(" (os error ");
-    let begin = parts.next().unwrap_or_default().to_owned();
-    parts.fold(begin, |text, part| text + part.split_once(')').map_or(part, |(_, rest)| rest))
 }
 
 /// Error of a function exported to Python: an exception of `skyhop.errors`, or one that Python has raised. `?` converts

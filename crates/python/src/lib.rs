@@ -68,6 +68,8 @@ mod core {
         optimum_over_rate, play_over_rate, score_chunks,
     };
     #[pymodule_export]
+    use crate::words::did_you_mean;
+    #[pymodule_export]
     const VERSION: &str = env!("CARGO_PKG_VERSION");
     /// Names of the figures of an agent's interval.
     #[pymodule_export]

@@ -10,7 +10,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyString;
 use skyhop_cc::bindings::{FLAG_ECE, SK_PACING_NEEDED, TCP_INFINITE_SSTHRESH};
 use skyhop_cc::{
-    CcError, CongestionControl, Controller, RateSample, Registry, SK_PACING_NONE, Setup, TcpSock,
+    Announcements, CcError, CongestionControl, Controller, RateSample, Registry, SK_PACING_NONE,
+    Setup, TcpSock,
 };
 use skyhop_model::CongestionState;
 use skyhop_record::{FileError, Piece, Sink};
@@ -85,7 +86,8 @@ fn failure_of(py: Python<'_>, error: PyErr, file: &str, place: &str) -> Failure 
 pub(crate) fn adopt(py: Python<'_>, file: &str) -> PyResult<()> {
     let class = Arc::new(py.import(READER)?.call_method1("read_class", (file,))?.unbind());
     let path = Arc::<str>::from(file);
-    Registry::global().adopt(file, move |setup| {
+    let announcements = |_: &[(&str, &str)]| Announcements::default();
+    Registry::global().adopt(file, announcements, move |setup| {
         let created = Python::attach(|py| PyController::new(py, &class, &path, setup));
         let failed = |error: PyErr| {
             let what = Python::attach(|py| error.value(py).to_string());

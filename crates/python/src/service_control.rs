@@ -3,6 +3,7 @@
 use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 use skyhop_host::ServiceControl;
+use skyhop_model::without_numbers;
 
 /// Control that passes messages to a Python callable and polls for Ctrl-C.
 pub(crate) struct PyServiceControl {
@@ -24,7 +25,7 @@ impl PyServiceControl {
 
 impl ServiceControl for PyServiceControl {
     fn note(&mut self, note: &str) {
-        let called = Python::attach(|py| self.note.call1(py, (note,)).map(drop));
+        let called = Python::attach(|py| self.note.call1(py, (without_numbers(note),)).map(drop));
         self.raised = self.raised.take().or(called.err());
     }
 

@@ -12,8 +12,7 @@ use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyCapsule};
 use skyhop_files::{ColumnEncoding, TableError, UntrustedTable, encoded_table_bytes, pairs_schema};
-
-use crate::errors::without_numbers;
+use skyhop_model::without_numbers;
 
 const STREAM: &std::ffi::CStr = c"arrow_array_stream";
 

@@ -8,6 +8,12 @@ use skyhop_model::{
     PhaseKind,
 };
 
+/// Return " (did you mean X?)" with the `known` names that resemble a wrong one, and an empty text if none does.
+#[pyfunction]
+pub(crate) fn did_you_mean(name: &str, known: Vec<String>) -> String {
+    skyhop_units::did_you_mean(name, known.iter().map(String::as_str))
+}
+
 pub(crate) fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("PATH_LINK", PATH_LINK)?;
     module.add("RUN_SCHEMA", skyhop_record::SCHEMA_VERSION)?;

@@ -7,7 +7,7 @@ use serde::Serialize;
 use skyhop_app::{App, AppKind as _, Dash, Detail, Transaction};
 use skyhop_experiment::{Experiment, FlowPlan, QueueSize};
 use skyhop_link::{LinkSchedule, LinkStats};
-use skyhop_model::{AppTable, Counts, Direction, End};
+use skyhop_model::{AppTable, Counts, Direction, End, without_numbers};
 use skyhop_units::{Bytes, Duration, Instant};
 use skyhop_video::ChunkRow;
 
@@ -266,7 +266,7 @@ impl<'r> Recorder<'r> {
 
     /// Add a warning that readers of the results need to know.
     pub fn warn(&mut self, warning: String) {
-        self.warnings.push(warning);
+        self.warnings.push(without_numbers(&warning));
     }
 
     /// Finish the record and return the summary.

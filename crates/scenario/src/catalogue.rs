@@ -8,6 +8,7 @@ use include_dir::{Dir, include_dir};
 use serde::Deserialize;
 use skyhop_orbit::{Constellation, ElementFile, Geodetic};
 use skyhop_path::Place;
+use skyhop_units::did_you_mean;
 
 use crate::ScenarioError;
 use crate::error::unreadable;
@@ -78,9 +79,11 @@ pub fn constellation_text(
         return Ok((text.to_owned(), format!("{name}.toml")));
     }
     let path = find_file(base, name).ok_or_else(|| {
-        let known = constellation_names().join(", ");
+        let known = constellation_names();
+        let hint = did_you_mean(name, known.iter().map(String::as_str));
+        let known = known.join(", ");
         let what = format!(
-            "unknown constellation \"{name}\"; expected {known}, geo:LONGITUDE, a file, or the address of element \
+            "unknown constellation \"{name}\"{hint}; expected {known}, geo:LONGITUDE, a file, or the address of element \
              sets"
         );
         ScenarioError::key(origin, "path.constellation", what)
@@ -123,8 +126,11 @@ pub fn site_list(
         return parse_sites(text, &format!("site list {name}"));
     }
     let path = find_file(base, name).ok_or_else(|| {
-        let known = site_list_names().join(", ");
-        let what = format!("unknown list of sites \"{name}\"; expected {known}, or a CSV file");
+        let known = site_list_names();
+        let hint = did_you_mean(name, known.iter().map(String::as_str));
+        let known = known.join(", ");
+        let what =
+            format!("unknown list of sites \"{name}\"{hint}; expected {known}, or a CSV file");
         ScenarioError::key(origin, key, what)
     })?;
     parse_sites(&read(&path)?, &path.display().to_string())

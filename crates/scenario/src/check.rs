@@ -2,7 +2,7 @@
 
 use skyhop_app::{App, AppKind as _, Transport};
 use skyhop_model::{Relay, cc_language, shipped_card_name};
-use skyhop_units::{Duration, Rate};
+use skyhop_units::{Duration, Rate, did_you_mean};
 
 use crate::ScenarioError;
 use crate::catalogue::find_file;
@@ -137,8 +137,10 @@ impl NamedScenario {
                 self.check_cc_file(&tcp.cc, key)?;
                 let cc = skyhop_model::cc_table(&tcp.cc);
                 if let Some(name) = flow.parameters.keys().find(|name| *name != cc) {
-                    let what =
-                        format!("is neither a key of a flow nor its congestion control ({cc})");
+                    let hint = did_you_mean(name, [cc, "app", "tcp", "policy"]);
+                    let what = format!(
+                        "is neither a key of a flow nor its congestion control ({cc}){hint}"
+                    );
                     return wrong(&format!(".{name}"), what);
                 }
             }
@@ -160,7 +162,8 @@ impl NamedScenario {
         if let Some(card) = shipped_card_name(cc) {
             let ours = skyhop_ccfile::policy_cards();
             if ours.iter().all(|(name, _)| *name != card) {
-                let what = format!("skyhop has no card {card}: see skyhop policy list");
+                let hint = did_you_mean(card, ours.iter().map(|(name, _)| *name));
+                let what = format!("skyhop has no card {card}{hint}: see skyhop policy list");
                 return Err(self.key_error(format!("{key}.cc"), what));
             }
         } else if cc_language(cc).is_some() && find_file(self.base(), cc).is_none() {

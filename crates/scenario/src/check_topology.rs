@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use skyhop_model::PATH_LINK;
+use skyhop_units::did_you_mean;
 
 use crate::ScenarioError;
 use crate::named::NamedScenario;
@@ -111,7 +112,8 @@ impl NamedScenario {
         }
         let known: Vec<&str> =
             [PATH_LINK].into_iter().chain(links.keys().map(String::as_str)).collect();
-        let what = format!("there is no link \"{name}\"; there are {}", known.join(", "));
+        let hint = did_you_mean(name, known.iter().copied());
+        let what = format!("there is no link \"{name}\"{hint}; there are {}", known.join(", "));
         Err(self.key_error(key, what))
     }
 }

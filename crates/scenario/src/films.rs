@@ -5,7 +5,7 @@ use std::io::Read as _;
 use std::path::{Component, Path, PathBuf};
 
 use skyhop_model::other_kind;
-use skyhop_units::Duration;
+use skyhop_units::{Duration, did_you_mean};
 use skyhop_video::film::{Film, film_of_mpd, film_of_size_lists};
 
 use crate::ScenarioError;
@@ -31,9 +31,11 @@ pub fn film(name: &str, base: &Path, origin: &str, key: &str) -> Result<Film, Sc
         return Film::shipped(name).map_err(wrong);
     }
     let Some(path) = given_film(base, name) else {
-        let known = skyhop_video::film::film_names().join(", ");
+        let known = skyhop_video::film::film_names();
+        let hint = did_you_mean(name, known.iter().map(String::as_str));
+        let known = known.join(", ");
         let what = format!(
-            "unknown film {}; expected {known}, a TOML file, a DASH manifest (.mpd), or a directory of Pensieve's lists \
+            "unknown film {}{hint}; expected {known}, a TOML file, a DASH manifest (.mpd), or a directory of Pensieve's lists \
              of sizes",
             skyhop_units::Quoted(name)
         );

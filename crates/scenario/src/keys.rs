@@ -10,6 +10,7 @@ use serde::de::{self, DeserializeOwned, DeserializeSeed, EnumAccess, IntoDeseria
 use serde::de::{VariantAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, forward_to_deserialize_any};
 use serde_path_to_error::Track;
+use skyhop_model::with_hint;
 use thiserror::Error;
 use toml::{Table, Value};
 
@@ -42,7 +43,7 @@ impl KeyError {
 
 impl de::Error for KeyError {
     fn custom<T: std::fmt::Display>(message: T) -> Self {
-        let message = message.to_string();
+        let message = with_hint(&message.to_string());
         let (key, what) = message.split_once(SEPARATOR).unwrap_or(("", &message));
         Self { key: key.to_owned(), what: what.to_owned() }
     }

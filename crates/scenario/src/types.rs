@@ -15,7 +15,9 @@ use skyhop_model::{
     Relay, cc_language, layered, one_line, shipped_card,
 };
 use skyhop_signal::{TimingError, TimingErrorText};
-use skyhop_units::{Angle, Bytes, Duration, Length, QueueLimit, Rate, Ratio, UtcInstant};
+use skyhop_units::{
+    Angle, Bytes, Duration, Length, QueueLimit, Rate, Ratio, UtcInstant, did_you_mean,
+};
 
 use crate::by_kind;
 use crate::keys::{KeyError, Keys, Kinds, read_parts};
@@ -496,9 +498,11 @@ impl Policy {
             } else if cc_language(&card) == Some(CcLanguage::Card) {
                 tcp.cc = card;
             } else {
+                let hint = did_you_mean(&card, ours.iter().copied());
                 let (card, ours) = (one_line(&card), ours.join(", "));
-                let what =
-                    format!("is `{card}`; expected a card, a file in .toml, or one of {ours}");
+                let what = format!(
+                    "is `{card}`{hint}; expected a card, a file in .toml, or one of {ours}"
+                );
                 return Err(wrong_policy("", what));
             }
         }

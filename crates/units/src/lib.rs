@@ -6,6 +6,7 @@
 
 mod angle;
 mod length;
+mod near;
 mod quantity;
 mod quoted;
 mod rate;
@@ -16,6 +17,7 @@ mod utc;
 
 pub use angle::Angle;
 pub use length::Length;
+pub use near::did_you_mean;
 pub use quantity::QuantityError;
 pub use quoted::{Quoted, is_shown, write_plain};
 pub use rate::Rate;

@@ -2,18 +2,18 @@
 
 use thiserror::Error;
 
-use crate::Quoted;
+use crate::{Quoted, did_you_mean};
 
 /// Reason why a text is not the quantity that was expected.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[expect(missing_docs, reason = "the messages name the fields")]
 pub enum QuantityError {
     /// The text does not begin with a number.
-    #[error("{} does not begin with a number; expected {expected}", Quoted(text))]
-    NoNumber { text: String, expected: &'static str },
+    #[error("{} does not begin with a number{hint}; expected {expected}", Quoted(text))]
+    NoNumber { text: String, hint: String, expected: &'static str },
     /// The unit is missing or is not one of this quantity's.
-    #[error("{} has {}; expected {expected}", Quoted(text), unit_phrase(unit))]
-    WrongUnit { text: String, unit: String, expected: &'static str },
+    #[error("{} has {}{hint}; expected {expected}", Quoted(text), unit_phrase(unit))]
+    WrongUnit { text: String, unit: String, hint: String, expected: &'static str },
     /// The number is negative, not finite, or too large for the quantity.
     #[error("{} is out of range; expected {expected}", Quoted(text))]
     OutOfRange { text: String, expected: &'static str },
@@ -36,6 +36,7 @@ pub(crate) fn parse_scaled(
         return Err(QuantityError::WrongUnit {
             text: text.to_owned(),
             unit: unit.to_owned(),
+            hint: did_you_mean(unit, units.iter().map(|(name, _)| *name)),
             expected,
         });
     };
@@ -60,9 +61,11 @@ pub(crate) fn split<'t>(
 ) -> Result<(f64, &'t str), QuantityError> {
     let trimmed = text.trim();
     let end = number_end(trimmed);
-    let number = trimmed[..end]
-        .parse::<f64>()
-        .map_err(|_| QuantityError::NoNumber { text: text.to_owned(), expected })?;
+    let number = trimmed[..end].parse::<f64>().map_err(|_| QuantityError::NoNumber {
+        text: text.to_owned(),
+        hint: String::new(),
+        expected,
+    })?;
     Ok((number, trimmed[end..].trim_start()))
 }
 

@@ -8,11 +8,19 @@ use crate::{Bytes, Duration};
 
 const EXPECTED: &str = "a rate such as \"150 Mbit/s\"";
 /// Units as this project writes them, in other usual forms, and as tc(8) writes them.
-const UNITS: [(&str, f64); 15] = [
+const UNITS: [(&str, f64); 23] = [
     ("bit/s", 1.0),
     ("kbit/s", 1e3),
     ("Mbit/s", 1e6),
     ("Gbit/s", 1e9),
+    ("b/s", 1.0),
+    ("kb/s", 1e3),
+    ("Mb/s", 1e6),
+    ("Gb/s", 1e9),
+    ("B/s", 8.0),
+    ("kB/s", 8e3),
+    ("MB/s", 8e6),
+    ("GB/s", 8e9),
     ("bps", 1.0),
     ("kbps", 1e3),
     ("Mbps", 1e6),

@@ -5,11 +5,12 @@ use std::iter::Sum;
 use std::ops::{Add, AddAssign, Sub, SubAssign};
 use std::str::FromStr;
 
-use crate::Duration;
 use crate::quantity::{QuantityError, format_whole, parse_whole, split, text_quantity};
+use crate::time::DURATION_UNITS;
+use crate::{Duration, did_you_mean};
 
 const EXPECTED: &str = "a size such as \"64 B\" or \"1.5 MB\"";
-const UNITS: [(&str, f64); 7] = [
+const UNITS: [(&str, f64); 9] = [
     ("B", 1.0),
     ("kB", 1e3),
     ("MB", 1e6),
@@ -17,6 +18,8 @@ const UNITS: [(&str, f64); 7] = [
     ("KiB", 1024.0),
     ("MiB", 1_048_576.0),
     ("GiB", 1_073_741_824.0),
+    ("byte", 1.0),
+    ("bytes", 1.0),
 ];
 const PRINTED: [(&str, u64); 4] =
     [("B", 1), ("kB", 1_000), ("MB", 1_000_000), ("GB", 1_000_000_000)];
@@ -126,11 +129,17 @@ impl FromStr for QueueLimit {
                 _ => Err(QuantityError::WrongUnit {
                     text: text.to_owned(),
                     unit: unit.to_owned(),
+                    hint: did_you_mean(unit, queue_units()),
                     expected: QUEUE_EXPECTED,
                 }),
             },
         }
     }
+}
+
+fn queue_units() -> impl Iterator<Item = &'static str> {
+    let of_quantities = UNITS.iter().chain(&DURATION_UNITS).map(|(name, _)| *name);
+    ["BDP", "packets"].into_iter().chain(of_quantities)
 }
 
 impl fmt::Display for QueueLimit {

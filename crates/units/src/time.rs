@@ -9,13 +9,22 @@ use std::str::FromStr;
 use crate::quantity::{QuantityError, format_whole, parse_whole, text_quantity};
 
 const EXPECTED: &str = "a duration such as \"20 ms\", \"60 s\" or \"1 h\"";
-const UNITS: [(&str, f64); 18] = [
+pub(crate) const DURATION_UNITS: [(&str, f64); 27] = [
     ("ns", 1.0),
     ("us", 1e3),
     ("µs", 1e3),
     ("ms", 1e6),
     ("s", 1e9),
+    ("nsec", 1.0),
+    ("nsecs", 1.0),
+    ("usec", 1e3),
+    ("usecs", 1e3),
+    ("msec", 1e6),
+    ("msecs", 1e6),
     ("sec", 1e9),
+    ("secs", 1e9),
+    ("millisecond", 1e6),
+    ("milliseconds", 1e6),
     ("second", 1e9),
     ("seconds", 1e9),
     ("min", 60e9),
@@ -137,7 +146,7 @@ impl Sum for Duration {
 impl FromStr for Duration {
     type Err = QuantityError;
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        parse_whole(text, &UNITS, EXPECTED).map(Self)
+        parse_whole(text, &DURATION_UNITS, EXPECTED).map(Self)
     }
 }
 

@@ -7,6 +7,7 @@ import gzip
 import importlib
 import os
 import re
+import shlex
 import signal
 import subprocess
 import time
@@ -335,6 +336,56 @@ def test_a_log_in_place_of_a_path_names_the_import(
     (tmp_path / "x.toml").write_text(scenario, "utf-8")
     for command in (("sim", "x.toml", "-o", "run"), ("path", "stats", "x.txt")):
         assert "skyhop path import makes a path file of" in one_line(skyhop(*command), 2)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "meant"),
+    [
+        ((*PATH, "--relay", "ISL"), "isl"),
+        ((*PATH, "--relay", "bentpipe"), "bent-pipe"),
+        ((*PATH, "--handover", "nearest"), "nearest-grid"),
+        ((*PATH, "--outage", "LeoEM"), "leoem"),
+        ((*PATH, "--compat", "Hypatia"), "hypatia"),
+        ((*PATH, "--constellation", "Starlink-Shell1"), "starlink-shell1"),
+        (
+            (*PATH, "--constellation", "starlink"),
+            "starlink-gen1, starlink-shell1 or starlink-550-hypatia",
+        ),
+        ((*PATH, "--gateways", "Starlink_Gateways"), "starlink-gateways"),
+        (("path", "--from", "Londno", "--to", "Rome", "-o", "x.parquet"), "London"),
+        (("sim", "x.toml", "-o", "run", "--set", "flow.0.cc=bbrv3"), "bbr3"),
+        (("sim", "x.toml", "-o", "run", "--set", "flow.0.cc=BBR"), "bbr"),
+        (("sim", "x.toml", "-o", "run", "--set", "flow.0.cc=SatPipe"), "satpipe"),
+        (("sim", "x.toml", "-o", "run", "--set", "flow.0.cubic.betta=0.7"), "beta"),
+        (("sim", "x.toml", "-o", "run", "--set", "link.qdisc=fq-codel"), "fq_codel"),
+        (("sim", "x.toml", "-o", "run", "--set", "link.rate=20 mbps"), "Mbps"),
+        (("sim", "x.toml", "-o", "run", "--set", "lnk.rate=20 mbit"), "link"),
+        (("sim", "San-Diego-New-York", "-o", "run"), "san-diego-new-york"),
+        (("study", "show", "satcp-fig99"), "satcp-fig9"),
+        (("path", "import", "x", "--format", "Ping", "-o", "y"), "ping"),
+        (("list", "qdiscs", "FQ_Codel"), "fq_codel"),
+        (("cc", "new", "x.c", "--from", "Cubic"), "cubic"),
+        (("policy", "new", "x.toml", "--from", "Orca"), "orca"),
+    ],
+)
+def test_a_wrong_name_is_answered_with_the_nearest(
+    skyhop: Skyhop, tmp_path: Path, arguments: tuple[str, ...], meant: str
+) -> None:
+    flow = "[[flow]]\ncc = 'cubic'\n[run]\nduration = '1 s'\n"
+    (tmp_path / "x.toml").write_text(f"[path]\nkind = 'fixed'\nrtt = '40 ms'\n{flow}", "utf-8")
+    assert f"(did you mean {meant}?)" in one_line(skyhop(*arguments), 2)
+
+
+def test_the_hint_about_a_run_whose_name_looks_like_an_option_works(
+    skyhop: Skyhop, tmp_path: Path
+) -> None:
+    flow = "[[flow]]\n[run]\nduration = '1 s'\n"
+    (tmp_path / "x.toml").write_text(f"[path]\nkind = 'fixed'\nrtt = '40 ms'\n{flow}", "utf-8")
+    hint = skyhop("sim", "x.toml", "-o", "-run").stderr
+    command = re.search("skyhop (report .*) draws it", hint)
+    assert command is not None, hint
+    assert skyhop(*shlex.split(command[1])).returncode == 0
+    assert (tmp_path / "report.html").is_file()
 
 
 def test_lists_in_errors_are_complete(skyhop: Skyhop, tmp_path: Path) -> None:

@@ -109,7 +109,8 @@ def test_gateways_are_places_too() -> None:
     ("text", "expected"),
     [
         ("San Diegoo", "did you mean San Diego?"),
-        ("Atlantis Of The Deep", 'unknown place "Atlantis Of The Deep"; expected'),
+        ("Atlantis Of The Deep", '"Atlantis Of The Deep" (did you mean Atlantis?); expected'),
+        ("0x0 9q9q", 'unknown place "0x0 9q9q"; expected'),
         ("91,0", "is not on Earth"),
         ("1.2.3,4", "is not a position"),
         ("London, XX", 'unknown place "London, XX"'),

@@ -17,6 +17,7 @@ import skyhop as sh
 from needs import needs_namespaces, unless_impossible
 from onnx_file import forty_packets, linear
 from skyhop import _core
+from skyhop.analysis.summary import untold_senders
 from skyhop.errors import InputError, RunError
 from skyhop.study.plan import load_study
 from skyhop_lab.policies.graph import OUTPUT_NAME, Graph
@@ -112,6 +113,43 @@ def test_wrong_policies_of_flows_are_errors_of_one_line(
     with pytest.raises(InputError, match=re.escape(says)) as raised:
         sh.sim(scenario, card.with_name("run"))
     assert "\n" not in str(raised.value)
+
+
+def test_a_card_that_observes_handovers_says_which_lead_it_needs(card: Path) -> None:
+    def run(changes: dict[str, str], *sets: str) -> sh.Run:
+        text = original
+        for old, new in changes.items():
+            assert old in text
+            text = text.replace(old, new)
+        card.write_text(text, "utf-8")
+        handover = ["change=[{at = '1 s', rtt = '60 ms'}]", "run.duration=2 s", *sets]
+        return sh.sim(card.with_name("scenario.toml"), sets=handover)
+
+    def lead(run: sh.Run) -> str:
+        return str(run.info["scenario"]["signal"]["lead"])
+
+    original = card.read_text("utf-8")
+    unaware = run({"quantities = []": "quantities = []"})
+    assert unaware.summary["warnings"] == []
+    ahead = 'name = "ahead", of = "handover_in_s", least = 1.0, most = 1.0'
+    observes = {
+        "quantities = []": f"quantities = [{{ {ahead} }}]",
+        'of = "cwnd"': 'of = ["cwnd", "ahead"]',
+    }
+    declares = {'lead = "0 s"': 'lead = "300 ms"'}
+    untold = run(observes | declares)
+    assert untold.summary["warnings"] == [
+        'forty.toml: gets no handover announcements: [signal] source = "none"; '
+        "add --set signal.source=path --set signal.lead='300 ms'"
+    ]
+    assert untold_senders(untold.summary) == {untold.summary["flows"][0]["cc"]}
+    told = run(observes | declares, "signal.source=path")
+    assert told.summary["warnings"] == []
+    assert lead(told) == "300 ms"
+    assert lead(run(observes, "signal.source=path")) == "0 s"
+    given = "flow.0.policy={card = 'forty.toml', lead = '2 s'}"
+    own = run(observes | declares, "signal.source=path", given)
+    assert lead(own) == "2 s"
 
 
 @pytest.mark.parametrize("file", ["../forty.onnx", "/etc/passwd", "", "a/../../b.onnx"])

@@ -1,6 +1,6 @@
 //! Refusal of modules that rely on hooks or features that an engine does not have.
 
-use skyhop_cc::{Caller, CcError, Controller, Instance, Module, Registry, Setup};
+use skyhop_cc::{Announcements, Caller, CcError, Controller, Instance, Module, Registry, Setup};
 
 use crate::every_module::{EVERYTHING, with_fixed_window};
 
@@ -78,10 +78,11 @@ fn a_file_of_the_users_may_be_adopted_again_and_has_no_name() {
     let reno = |setup: &Setup<'_>| -> Result<Controller, CcError> {
         Ok(Box::new(Instance::with_setup(Module::find("reno")?, setup)?))
     };
-    registry.adopt("/here/idea.py", |_| Err(CcError::File { what: "was broken".to_owned() }));
+    let none = |_: &[(&str, &str)]| Announcements::default();
+    registry.adopt("/here/idea.py", none, |_| Err(CcError::File { what: "was broken".to_owned() }));
     let start = |file| registry.start(file, &Setup::default(), &EVERYTHING);
     assert_eq!(start("/here/idea.py").unwrap_err().to_string(), "was broken");
-    registry.adopt("/here/idea.py", reno);
+    registry.adopt("/here/idea.py", none, reno);
     assert!(start("/here/idea.py").is_ok());
     assert_eq!(registry.names().len(), Module::all().len());
     let absent = start("/here/other.c").unwrap_err();

@@ -52,7 +52,9 @@ fn mistakes_are_named() {
     assert_eq!(message(&[("c", "0.4"), ("c", "0.4")]), "cubic.c is given twice; give it once");
     let unknown = message(&[("betta", "0.7")]);
     assert!(
-        unknown.starts_with("cubic has no parameter \"betta\"; it has: beta, c, "),
+        unknown.starts_with(
+            "cubic has no parameter \"betta\" (did you mean beta?); it has: beta, c, "
+        ),
         "{unknown}"
     );
     let none = Instance::new(Module::find("reno").unwrap(), &[("beta", "1")]).unwrap_err();

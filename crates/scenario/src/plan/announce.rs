@@ -1,6 +1,6 @@
 //! `[signal]`: the announcements of a run.
 
-use skyhop_cc::Module;
+use skyhop_cc::Registry;
 use skyhop_experiment::{cc_parameters, seed_for};
 use skyhop_model::PATH_LINK;
 use skyhop_path::PathTrace;
@@ -71,7 +71,7 @@ impl NamedScenario {
             let given = cc_parameters(&cc, &flow.parameters);
             let given: Vec<(&str, &str)> =
                 given.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
-            Module::find(&cc).ok()?.lead(&given)
+            Registry::global().announcements(&cc, &given).lead
         });
         self.scenario.signal.lead.unwrap_or_else(|| of_senders.max().unwrap_or(Duration::ZERO))
     }

@@ -23,6 +23,37 @@ fn with(extra: &str) -> String {
     format!("{MINIMAL}{extra}")
 }
 
+/// Wrong names of every kind that a scenario has: each error says what the user may have meant.
+#[test]
+fn a_wrong_name_is_answered_with_the_nearest() {
+    let text = "[path]\nfrom = \"San Diego\"\nto = \"New York\"\n[[flow]]\n";
+    for (key_value, meant) in [
+        ("path.relay=ISL", "path.relay: unknown variant `ISL` (did you mean isl?), expected"),
+        ("path.relay=bentpipe", "(did you mean bent-pipe?)"),
+        ("path.kind=Constellation", "(did you mean constellation?)"),
+        ("path.compat=Hypatia", "(did you mean hypatia?)"),
+        ("path.gateway=x", "unknown field `gateway` (did you mean gateways?)"),
+        ("link.qdisc=fqcodel", "no qdisc \"fqcodel\" (did you mean fq_codel?);"),
+        ("link.qdisc.kind=FQ_CODEL", "(did you mean fq_codel?)"),
+        ("link.rate=20mbps", "the unit \"mbps\" (did you mean Mbps?)"),
+        ("link.queue=20KB", "the unit \"KB\" (did you mean kB?)"),
+        ("tcp.profile=linux-6", "(did you mean linux-6.12 or linux-6.18?)"),
+        ("flow.0.ccc=bbr", "unknown field `ccc` (did you mean cc?)"),
+        ("flow.0.kind=Probe", "(did you mean probe?)"),
+        ("flow.0.tcpp.sack=false", "its congestion control (cubic) (did you mean tcp?)"),
+        ("flow.0.app.kind=Page", "(did you mean page?)"),
+        ("flow.0.dscp=EF", "(did you mean ef?)"),
+        ("flow.0.cc=skyhop:Orca.toml", "no card Orca (did you mean orca?)"),
+        ("flow.0.via=[\"Path\"]", "no link \"Path\" (did you mean path?)"),
+        ("flows.0.cc=bbr", "unknown field `flows` (did you mean flow?)"),
+        ("signal.source=Path", "(did you mean path?)"),
+        ("live.device=TUN", "(did you mean tun?)"),
+    ] {
+        let error = error(text, &[key_value]);
+        assert!(error.contains(meant), "{key_value}: {error}");
+    }
+}
+
 #[test]
 fn what_is_not_given_has_the_documented_default() {
     let text =
@@ -52,7 +83,10 @@ fn what_is_not_given_has_the_documented_default() {
 #[test]
 fn wrong_keys_and_values_are_named() {
     for (extra, expected) in [
-        ("[link]\nrat = \"1 Mbit/s\"", "x.toml: link.rat: unknown field `rat`, expected one of"),
+        (
+            "[link]\nrat = \"1 Mbit/s\"",
+            "x.toml: link.rat: unknown field `rat` (did you mean rate?), expected one of",
+        ),
         ("[link]\nrate = \"-3 Mbit/s\"", "x.toml: link.rate: \"-3 Mbit/s\" is out of range"),
         ("[link]\nrate = \"3 parsec\"", "x.toml: link.rate: \"3 parsec\" has the unit \"parsec\""),
         ("[link]\nrate = \"0 bit/s\"", "x.toml: link.rate: is 0"),

@@ -13,12 +13,40 @@ fn quantities_are_read_with_their_units() {
     assert_eq!("0.5ms".parse(), Ok(Duration::from_micros(500)));
     assert_eq!("150 Mbit/s".parse(), Ok(Rate::from_bits_per_second(150_000_000)));
     assert_eq!("1.5 MB".parse(), Ok(Bytes::new(1_500_000)));
+    assert_eq!("100 bytes".parse(), Ok(Bytes::new(100)));
     assert_eq!("550 km".parse(), Ok(Length::from_metres(550e3)));
     assert_eq!("0.1 %".parse::<Ratio>().unwrap().fraction(), 0.001);
     assert_eq!("1 BDP".parse(), Ok(QueueLimit::Bdp(1.0)));
     assert_eq!("1000 packets".parse(), Ok(QueueLimit::Packets(1000)));
     assert_eq!("260 ms".parse(), Ok(QueueLimit::Time(Duration::from_millis(260))));
     assert_eq!("1.5 MB".parse(), Ok(QueueLimit::Bytes(Bytes::new(1_500_000))));
+}
+
+/// The units of tc(8), netem and RFCs of which each has one meaning; others are refused with a suggestion.
+#[test]
+fn units_of_other_tools_are_read_or_suggested() {
+    for text in ["20mbit", "20 mbit", "20 Mbit", "20000kbit", "20 Mbps", "20 Mb/s", "2.5 MB/s"] {
+        assert_eq!(text.parse(), Ok(Rate::from_bits_per_second(20_000_000)), "{text}");
+    }
+    for text in
+        ["20ms", "20 msec", "20msecs", "20000usec", "20000 usecs", "0.02secs", "20 milliseconds"]
+    {
+        assert_eq!(text.parse(), Ok(Duration::from_millis(20)), "{text}");
+    }
+    // tc's mbps are megabytes per second, and its kb are 1024 bytes.
+    for (text, hint) in [
+        ("20mbps", "\"20mbps\" has the unit \"mbps\" (did you mean Mbps?)"),
+        ("20 mb/s", "\"20 mb/s\" has the unit \"mb/s\" (did you mean Mb/s or MB/s?)"),
+        ("20 MBIT/S", "\"20 MBIT/S\" has the unit \"MBIT/S\" (did you mean Mbit/s?)"),
+        ("20 Mbits/sec", "\"20 Mbits/sec\" has the unit \"Mbits/sec\" (did you mean Mbit/s?)"),
+    ] {
+        let message = text.parse::<Rate>().unwrap_err().to_string();
+        assert!(message.starts_with(hint), "{message}");
+    }
+    let message = "16kb".parse::<QueueLimit>().unwrap_err().to_string();
+    assert!(message.starts_with("\"16kb\" has the unit \"kb\" (did you mean kB?)"), "{message}");
+    let message = "1 Bpd".parse::<QueueLimit>().unwrap_err().to_string();
+    assert!(!message.contains("did you mean"), "{message}");
 }
 
 #[test]

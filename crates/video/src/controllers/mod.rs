@@ -21,7 +21,7 @@ use std::fmt;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use skyhop_units::Quoted;
+use skyhop_units::{Quoted, did_you_mean};
 use thiserror::Error;
 
 pub use bba::BbaMap;
@@ -146,7 +146,7 @@ pub struct ControllerEntry {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ControllerError {
     /// No controller has this name.
-    #[error("unknown controller {}; expected {expected}", Quoted(name))]
+    #[error("unknown controller {}{}; expected {expected}", Quoted(name), did_you_mean(name, expected.split(", ")))]
     Unknown {
         /// Name that was given.
         name: String,

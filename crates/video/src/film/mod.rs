@@ -9,7 +9,7 @@ mod size_lists;
 mod toml;
 
 use include_dir::{Dir, include_dir};
-use skyhop_units::{Duration, Quoted, Rate};
+use skyhop_units::{Duration, Quoted, Rate, did_you_mean};
 use thiserror::Error;
 
 pub use self::mpd::film_of_mpd;
@@ -73,7 +73,7 @@ pub enum FilmError {
         what: String,
     },
     /// No film that comes with skyhop has this name.
-    #[error("unknown film {}; expected {expected}", Quoted(name))]
+    #[error("unknown film {}{}; expected {expected}", Quoted(name), did_you_mean(name, expected.split(", ")))]
     Unknown {
         /// Name that was given.
         name: String,

@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use skyhop_model::{line_at, one_line};
+use skyhop_model::{line_at, one_line, with_hint};
 use skyhop_units::{Duration, Rate};
 
 use super::{Film, FilmError, MOST_CHUNKS, MOST_TRACKS, Track, generated_sizes};
@@ -79,7 +79,7 @@ impl Film {
     pub fn of_toml(text: &str, origin: &str) -> Result<Self, FilmError> {
         let keys: FilmKeys = toml::from_str(text).map_err(|error| {
             let line = Some(line_at(text, error.span().map_or(0, |span| span.start)));
-            let what = one_line(error.message());
+            let what = one_line(&with_hint(error.message()));
             FilmError::Syntax { origin: origin.to_owned(), line, what }
         })?;
         Self::of_keys(&keys, origin)

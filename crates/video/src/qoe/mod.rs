@@ -12,7 +12,7 @@ mod satpipe_log;
 
 use thiserror::Error;
 
-use skyhop_units::Quoted;
+use skyhop_units::{Quoted, did_you_mean};
 
 use crate::Film;
 
@@ -76,7 +76,7 @@ struct Terms {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum QoeError {
     /// No metric has this name.
-    #[error("unknown QoE {}; expected {expected}", Quoted(name))]
+    #[error("unknown QoE {}{}; expected {expected}", Quoted(name), did_you_mean(name, expected.split(", ")))]
     Unknown {
         /// Name that was given.
         name: String,

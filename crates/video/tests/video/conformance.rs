@@ -81,9 +81,8 @@ fn a_controller_is_read_and_written_by_its_name_or_with_what_differs() {
     }
     let refused =
         |text: &str| serde_json::from_str::<ControllerChoice>(text).unwrap_err().to_string();
-    assert!(
-        refused("\"bolla\"").starts_with("unknown controller \"bolla\"; expected rate, bba, bola,")
-    );
+    let unknown = "unknown controller \"bolla\" (did you mean bola?); expected rate, bba, bola,";
+    assert!(refused("\"bolla\"").starts_with(unknown));
     let fault = refused(r#"{"kind": "robust-mpc", "horizon": 50}"#);
     assert!(fault.starts_with("robust-mpc.horizon is 50; expected 1 to 10"), "{fault}");
     assert!(refused(r#"{"kind": "bba", "cushion": 3}"#).contains("unknown field `cushion`"));

@@ -77,11 +77,8 @@ def watch(
     force: Force = False,
 ) -> None:
     """Play a film in a browser over a live run."""
-    import shlex
-
-    from skyhop.cli.runs import print_runs, print_warnings
+    from skyhop.cli.runs import print_how_to_report, print_runs, print_warnings
     from skyhop.cli.stopping import stop_on_signals
-    from skyhop.cli.terminal import print_note
     from skyhop_lab.browser.watching import WatchOptions, watch
 
     stop_on_signals()
@@ -90,8 +87,7 @@ def watch(
     print_runs([run.directory])
     print_warnings([run.directory])
     if output is not None:
-        report = ["skyhop", "report", str(output), "-o", "report.html"]
-        print_note(f"{output}: done; {shlex.join(report)} draws it")
+        print_how_to_report(output)
 
 
 WATCH = Command(watch, WATCH_HELP)

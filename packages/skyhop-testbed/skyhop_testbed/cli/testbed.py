@@ -405,6 +405,8 @@ def fetch(
     as_json: Json = False,
 ) -> None:
     """Download a run's files; files that exist already are not downloaded again."""
+    from skyhop.data.files import as_argument
+
     directory = output or Path(name)
     with opened(credential) as testbed:
         paths = testbed.fetch(name, directory)
@@ -412,7 +414,7 @@ def fetch(
     print_outcome(found, f"{len(paths)} files in {directory}", as_json)
     for path in paths:
         if path.name == "summary.json" and not as_json:
-            print(f"a skyhop run directory: skyhop report {path.parent}")
+            print(f"a skyhop run directory: skyhop report {as_argument(path.parent)}")
 
 
 @app.command()

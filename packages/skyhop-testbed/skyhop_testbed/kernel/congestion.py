@@ -14,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from skyhop import _core
+from skyhop.data.near_names import did_you_mean
 from skyhop.data.templates import template
 from skyhop.errors import InputError, RunError
 from skyhop_testbed.kernel.journal import ChangeJournal, ModuleChange
@@ -95,8 +96,9 @@ class Congestion:
         """
         module = name.removeprefix(_OURS)
         if module not in dict(_core.own_cc()):
-            known = ", ".join(sorted(dict(_core.own_cc())))
-            raise InputError(f"cc {name}: skyhop has {known}")
+            known = sorted(dict(_core.own_cc()))
+            hint = did_you_mean(module, known)
+            raise InputError(f"cc {name}: unknown{hint}; skyhop has {', '.join(known)}")
         private = private_name(module)
         file = self._directory / f"{private}.c"
         self._changes.record(self._run, {"kind": "cc", "name": private, "file": str(file)})

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar
 
-from skyhop.data.near_names import near_names
+from skyhop.data.near_names import did_you_mean
 from skyhop.data.quantities import UNITS, in_unit
 from skyhop.errors import InputError
 from skyhop.expressions import tree
@@ -281,8 +281,7 @@ def _field(at: int, name: str) -> Node:
         return Earlier(at, KINDS[known.type], known.unit, known, int(suffix))
     if name in FUNCTIONS:
         raise ParseError(at, f"{name} is a function: write {name}{FUNCTIONS[name][0]}")
-    near = near_names(name, _NAMED)
-    hint = f"; did you mean {near[0]}?" if near else ", see skyhop docs triggers"
+    hint = did_you_mean(name, _NAMED) or ", see skyhop docs triggers"
     raise ParseError(at, f'"{name[:64]}" is no field{hint}')
 
 

@@ -16,6 +16,7 @@ import numpy as np
 from skyhop._core import PHASE_KINDS
 from skyhop.analysis.styles import Dash, Marker
 from skyhop.data.arrays import FloatArray
+from skyhop.data.near_names import did_you_mean
 from skyhop.data.records import SHOWN_EVENT_KINDS, Events, RunRecord
 from skyhop.errors import InputError
 
@@ -214,7 +215,8 @@ class Timeline:
 
 def no_panel(name: str, known: Sequence[str]) -> InputError:
     """Return the error for a panel that a figure does not have."""
-    return InputError(f'the figure has no panel "{name}": choose one of {", ".join(known)}')
+    hint = did_you_mean(name, known)
+    return InputError(f'the figure has no panel "{name}"{hint}: choose one of {", ".join(known)}')
 
 
 def from_zero(highest: float) -> tuple[float, float]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -55,6 +56,7 @@ def new(
     Example: skyhop cc new myidea.c --from cubic
     """
     from skyhop import _core
+    from skyhop.data.files import as_argument
     from skyhop.data.templates import template
     from skyhop.errors import InputError
 
@@ -64,7 +66,8 @@ def new(
             written.write(text)
     except FileExistsError:
         raise InputError(f"{file}: exists already: give another name") from None
-    print_note(f"{file}: written; check it with skyhop cc check {file}, use it as the cc of a flow")
+    check = f"skyhop cc check {shlex.quote(as_argument(file))}"
+    print_note(f"{file}: written; check it with {check}, use it as the cc of a flow")
     headers = _core.cc_headers() if file.suffix == ".c" else None
     if headers is not None:
         print_note(f"include directory of its headers, for your editor: {headers}")

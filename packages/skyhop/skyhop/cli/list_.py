@@ -184,12 +184,14 @@ def _print_with_parameters(
     entries: list[QdiscEntry], command: str, name: str | None, *, as_json: bool
 ) -> None:
     """Print all entries, or the parameters of the entry `name`."""
+    from skyhop.data.near_names import did_you_mean
     from skyhop.errors import InputError
 
     if name is not None:
+        hint = did_you_mean(name, [entry.name for entry in entries])
         entries = [entry for entry in entries if entry.name == name]
         if not entries:
-            raise InputError(f'"{name}" is not in the list of skyhop list {command}')
+            raise InputError(f'"{name}" is not in the list of skyhop list {command}{hint}')
         if not as_json:
             print(f"{name}: {entries[0].description} ({entries[0].source})")
             parameters = [{"parameter": key, "default": of} for key, of in entries[0].parameters]

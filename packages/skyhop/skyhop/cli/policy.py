@@ -56,11 +56,13 @@ def new(
     """
     from skyhop import _core
     from skyhop.data.files import write_file
+    from skyhop.data.near_names import did_you_mean
     from skyhop.errors import InputError
 
     cards = dict(_core.policy_cards())
     if source not in cards:
-        raise InputError(f"--from {source}: expected one of {', '.join(cards)}")
+        hint = did_you_mean(source, cards)
+        raise InputError(f"--from {source}: no such card{hint}; expected one of {', '.join(cards)}")
     if file.suffix != ".toml":
         raise InputError(f"{file}: expected a name that ends with .toml")
     try:

@@ -79,8 +79,15 @@ def print_whereabouts(run: Run, output: Path | None) -> None:
     print_warnings([run.directory])
     print_places([run.directory])
     if output is not None:
-        report = ["skyhop", "report", str(output), "-o", "report.html"]
-        print_note(f"{output}: done; {shlex.join(report)} draws it")
+        print_how_to_report(output)
+
+
+def print_how_to_report(output: Path) -> None:
+    """Print the command that draws the runs of a directory."""
+    from skyhop.data.files import as_argument
+
+    report = shlex.join(["skyhop", "report", as_argument(output), "-o", "report.html"])
+    print_note(f"{output}: done; {report} draws it")
 
 
 def print_warnings(directories: Sequence[Path]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -11,7 +10,14 @@ from typing import Annotated
 import typer
 
 from skyhop.cli.options import Csv, Each, Force, ForceSize, Json, Scenario, Sets, with_size
-from skyhop.cli.runs import check_form, print_json, print_places, print_runs, print_warnings
+from skyhop.cli.runs import (
+    check_form,
+    print_how_to_report,
+    print_json,
+    print_places,
+    print_runs,
+    print_warnings,
+)
 from skyhop.cli.stopping import stop_on_signals
 from skyhop.cli.terminal import print_note
 from skyhop.data.progress import progress_bar
@@ -76,8 +82,7 @@ def sim(
         print_runs(directories, as_csv=as_csv, each=each)
     print_warnings(directories)
     print_places(directories)
-    report = ["skyhop", "report", str(output), "-o", "report.html"]
-    print_note(f"{output}: done; {shlex.join(report)} draws it")
+    print_how_to_report(output)
 
 
 def _seeds(scenario: Path, sets: Sequence[str], first: int | None, repeat: int) -> range:

@@ -12,6 +12,11 @@ from skyhop import _core
 from skyhop.errors import InputError, RunError
 
 
+def as_argument(file: Path | str) -> str:
+    """Return a file's name as an argument of a command: "./-run" for "-run", which is no option."""
+    return f"./{file}" if str(file).startswith("-") else str(file)
+
+
 def write_file(file: Path, content: bytes) -> None:
     """Write a file atomically, replacing an existing file: it appears complete or not at all.
 

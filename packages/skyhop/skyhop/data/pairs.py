@@ -17,6 +17,7 @@ import polars as pl
 
 from skyhop import _core, tables, views
 from skyhop.data.missing_links import Gap, gap_note
+from skyhop.data.near_names import did_you_mean
 from skyhop.data.places import position_of
 from skyhop.data.progress import Progress, progress_or_bar
 from skyhop.data.scenarios import load_scenario
@@ -79,7 +80,8 @@ class AllPairs:
         name = site if site in self.sites else position_of(str(site))[0]
         if name in self.sites:
             return self.sites.index(str(name))
-        raise InputError(f'no site "{site}"; expected one of {", ".join(self.sites[:10])}')
+        hint = did_you_mean(site, self.sites)
+        raise InputError(f'no site "{site}"{hint}; expected one of {", ".join(self.sites[:10])}')
 
     def _repr_html_(self) -> str:
         return views.html(self)

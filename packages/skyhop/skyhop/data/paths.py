@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from skyhop import _core, views
 from skyhop.data.missing_links import Gap, gap_note, missing_links
+from skyhop.data.near_names import did_you_mean
 from skyhop.data.places import position_of
 from skyhop.data.progress import Progress, progress_or_bar
 from skyhop.data.scenarios import Scenario, load_scenario, place_notes
@@ -84,10 +85,10 @@ class Path:
         elif format in _core.EXPORT_FORMATS:
             self._core.export(os.fspath(file), format, options)
         else:
-            known = ", ".join([*_core.EXPORT_FORMATS, "czml"])
-            raise InputError(
-                f'{os.fspath(file)}: --format: "{format}" is not a format; expected one of {known}'
-            )
+            known = [*_core.EXPORT_FORMATS, "czml"]
+            what = f'"{format}" is not a format{did_you_mean(format, known)}'
+            expected = ", ".join(known)
+            raise InputError(f"{os.fspath(file)}: --format: {what}; expected one of {expected}")
 
     def _export_czml(self, file: str, options: dict[str, str]) -> None:
         from skyhop.data.czml import STEP, czml_text

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from skyhop import _core
 from skyhop.data.folding import NAME_END, folded
-from skyhop.data.near_names import near_names
+from skyhop.data.near_names import did_you_mean
 from skyhop.errors import InputError
 
 _LATITUDES_DEG = (-90.0, 90.0)
@@ -238,7 +238,6 @@ def _states() -> dict[str, str]:
 
 def _unknown(text: str) -> str:
     name = text.partition(",")[0].strip()
-    near = near_names(name, {city.name for city in _cities()}, most=3, likeness=0.75)
-    hint = f" (did you mean {', '.join(near)}?)" if near else ""
+    hint = did_you_mean(name, dict.fromkeys(city.name for city in _cities()))
     forms = 'a city, "City, Country", in the US "City, State", or "lat,lon[,alt_m]"'
     return f'unknown place "{text}"{hint}; expected {forms}'

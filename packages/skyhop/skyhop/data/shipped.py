@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from skyhop.data.near_names import did_you_mean
 from skyhop.errors import InputError
 
 _PACKAGE = Path(__file__).resolve().parents[1]
@@ -39,10 +40,17 @@ def list_examples() -> list[ExampleEntry]:
 
 
 def find_scenario(source: str | os.PathLike[str]) -> Path:
-    """Return a scenario's file: the file `source` if it exists, else the example of that name."""
-    file = Path(source)
-    example = shipped_files("examples").get(os.fspath(source))
-    return file if example is None or file.exists() else example
+    """Return a scenario's file: the file `source` if it exists, else the example of that name.
+
+    Raises:
+        InputError: there is no such file, and the name resembles that of an example.
+    """
+    file, known = Path(source), shipped_files("examples")
+    if file.exists():
+        return file
+    if hint := did_you_mean(os.fspath(source), known) if os.fspath(source) not in known else "":
+        raise InputError(f"{source}: there is no such file{hint}: see skyhop list examples")
+    return known.get(os.fspath(source), file)
 
 
 def site_directory() -> Path:

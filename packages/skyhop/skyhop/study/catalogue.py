@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from skyhop.data.near_names import did_you_mean
 from skyhop.data.shipped import shipped_files
 from skyhop.errors import InputError
 from skyhop.study.file import read_study_file
@@ -45,5 +46,5 @@ def find_study(source: str) -> Path:
     known = shipped_files("studies")
     if source in known:
         return known[source]
-    names = ", ".join(known)
-    raise InputError(f"{source}: no such study file; expected a file, or one of {names}")
+    hint, names = did_you_mean(source, known), ", ".join(known)
+    raise InputError(f"{source}: no such study file{hint}; expected a file, or one of {names}")

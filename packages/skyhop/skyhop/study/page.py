@@ -10,6 +10,7 @@ from pathlib import Path
 
 from skyhop.analysis.sentence_words import counted
 from skyhop.analysis.tables import three_digits
+from skyhop.data.files import as_argument
 from skyhop.data.toml import toml_text
 from skyhop.study.claims import ClaimResult, Finding
 from skyhop.study.expression import Comparison
@@ -253,7 +254,7 @@ def _command(done: StudyRun) -> str:
     """Return the command that runs or continues the study, without directories of this machine."""
     file = Path(done.study.origin)
     study = _near(file) if file.is_file() else "study.toml"
-    words = ["skyhop", "study", "run", study, "-o", _near(done.directory.root)]
+    words = ["skyhop", "study", "run", as_argument(study), "-o", _near(done.directory.root)]
     for name, card in done.study.policies.items():
         words += ["--policy", f"{name}={_near(card)}"]
     for text in done.study.sets:

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 from skyhop import _core, views
-from skyhop.data.near_names import with_hint
 from skyhop.data.progress import Progress, progress_or_bar
 from skyhop.data.scenarios import place_notes
 from skyhop.data.toml import toml_text
@@ -263,7 +262,7 @@ def _warnings(study: Study, rows: Sequence[Mapping[str, Any]]) -> list[StudyWarn
 
 
 def _failed(run: PlannedRun, error: str) -> FailedRun:
-    return FailedRun(run.labels, run.seed, with_hint(error), toml_text(run.resolved))
+    return FailedRun(run.labels, run.seed, error, toml_text(run.resolved))
 
 
 def _failure_entry(failure: FailedRun) -> dict[str, Any]:

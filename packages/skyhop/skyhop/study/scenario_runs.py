@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from skyhop import _core
-from skyhop.data.near_names import with_hint
 from skyhop.data.quantities import seconds_or_none
 from skyhop.data.scenarios import (
     PATH_FILES,
@@ -202,7 +201,7 @@ def _resolved_point(study: Study, point: Point) -> tuple[list[str], _core.Scenar
             sets += downloads
             loaded = _core.Scenario.from_json(text, study.scenario_origin, sets)
     except InputError as error:
-        what = with_hint(_of_axis(str(error), study, own))
+        what = _of_axis(str(error), study, own)
         raise InputError(f"{what} (at {describe(point.labels)})") from None
     return sets, loaded
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from skyhop.errors import InputError
-from skyhop.telemetry.fields import BY_NAME, FIELDS, TIME, Sample, Type, Value
+from skyhop.telemetry.fields import BY_NAME, FIELDS, TIME, Sample, Type, Value, unknown_field
 
 if TYPE_CHECKING:
     import polars as pl
@@ -53,9 +53,7 @@ def checked_value(name: str, value: Value) -> Value:
     """
     field = BY_NAME.get(name)
     if field is None:
-        raise InputError(
-            f'telemetry: there is no field "{name}": skyhop docs telemetry-fields lists them'
-        )
+        raise unknown_field(name)
     if field.type is Type.TEXT and isinstance(value, str):
         # Lone surrogates cannot be encoded as UTF-8: replace them.
         return value.encode("utf-8", "replace").decode("utf-8")

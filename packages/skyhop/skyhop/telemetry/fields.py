@@ -10,6 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from skyhop.data.near_names import did_you_mean
+from skyhop.errors import InputError
+
 
 class Type(StrEnum):
     """Type of a column's values."""
@@ -145,6 +148,14 @@ ALERT_FIELDS: dict[str, Field] = {
 Value = float | int | bool | str | None
 Sample = dict[str, Value]
 """Values of one second of one node: `time_ns`, and any of `FIELDS`; missing fields are null."""
+
+
+def unknown_field(name: str) -> InputError:
+    """Return the error for a name that is no column of telemetry."""
+    hint = did_you_mean(name, BY_NAME)
+    return InputError(
+        f'telemetry: there is no field "{name}"{hint}: skyhop docs telemetry-fields lists them'
+    )
 
 
 def field_value(field: Field, sample: Sample) -> Value:

@@ -29,7 +29,7 @@ from skyhop import _core, tables
 from skyhop.errors import InputError, RunError, SkyhopError
 from skyhop.telemetry import maps
 from skyhop.telemetry.columns import checked, merge_by_time, schema, table_of, time_of
-from skyhop.telemetry.fields import BY_NAME, FIELDS, TIME, Sample, Type
+from skyhop.telemetry.fields import BY_NAME, FIELDS, TIME, Sample, Type, unknown_field
 
 if TYPE_CHECKING:
     import polars as pl
@@ -95,9 +95,7 @@ class Telemetry(ABC):
         names = [field.name for field in FIELDS] if fields is None else list(dict.fromkeys(fields))
         for name in names:
             if name not in BY_NAME:
-                raise InputError(
-                    f'telemetry: there is no field "{name}": see skyhop docs telemetry-fields'
-                )
+                raise unknown_field(name)
         if step_ns is not None and step_ns <= 0:
             raise InputError("telemetry: the step has to be longer than 0")
         # The empty table has all columns, in their order.

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from skyhop import _core
+from skyhop.data.near_names import did_you_mean
 from skyhop.errors import InputError
 
 _NAME = "myidea"
@@ -33,5 +34,6 @@ def template(file: Path, source: str | None = None) -> str:
         return text.replace(_NAME, file.stem).replace(_NAME.upper(), file.stem.upper())
     own = dict(_core.own_cc())
     if file.suffix != ".c" or source not in own:
-        raise InputError(f"--from {source}: expected one of {', '.join(own)}, which are in C")
+        hint = did_you_mean(source, own)
+        raise InputError(f"--from {source}{hint}: expected one of {', '.join(own)}, which are in C")
     return own[source].replace(f"SKYHOP_MODULE({source},", f"SKYHOP_MODULE({file.stem},")

@@ -72,7 +72,7 @@ def base_letter(letter: str) -> str:
 
 
 def _letter(letter: str) -> str:
-    base, *marks = unicodedata.normalize("NFD", letter)
+    base, *marks = list(unicodedata.normalize("NFD", letter))
     if letter in _CODE or not (base.isascii() and base.isalpha()):
         return _CODE.get(letter, letter)
     # LaTeX misplaces a second accent.

@@ -25,7 +25,7 @@ from skyhop.data.run_headers import read_run_headers
 from skyhop.data.scenarios import load_scenario
 from skyhop.data.toml import toml_text
 from skyhop.errors import InputError
-from skyhop.report.latex import escaped
+from skyhop.report.latex_text import escaped
 from skyhop.study.execution import Failure, Recipe, Task, execute
 from skyhop.study.worker_context import WorkerContext
 
@@ -403,8 +403,9 @@ def test_texts_in_papers() -> None:
     def read(content: bytes) -> None:
         text = text_of(content)
         written = escaped(text)
-        commands = r"\\[A-Za-z]+\{\}|\\[&%$#_{}`]|\{\}|\$\\?[A-Za-z^\-2]*(circ)?\$"
-        plain = re.sub(commands, "", written)
+        accents = r"\\[`'^~\"=.a-zA-Z]\{[A-Za-z]\}|\\hspace\{0pt\}"
+        commands = r"\\[A-Za-z]+\{\}|\\[&%$#_{}`]|\{\}|\$\\?[A-Za-z^\-23]*(circ)?\$"
+        plain = re.sub(f"{accents}|{commands}", "", written)
         assert not set(plain) & set("&%$#_{}~^\\"), (text, written)
         assert plain.isprintable() or not text.isprintable(), (text, written)
         if not text.strip():

@@ -35,6 +35,7 @@ from skyhop.figures.comparison import COMPARISON_PANELS
 from skyhop.figures.style import Sheet, shape_figure
 from skyhop.report import FigureFiles, write_figure, write_report
 from skyhop.report.latex import latex_table
+from skyhop.report.latex_text import escaped
 from skyhop.study import load_study, run_study
 from skyhop.study.charts import ChartSource, chart_of
 from small_study import write
@@ -244,6 +245,53 @@ def test_latex_prints_what_the_page_shows() -> None:
     assert lines[8] == r"-- & 1,234 \\"
 
 
+@pytest.mark.parametrize(
+    ("text", "latex"),
+    [
+        ("S\N{LATIN SMALL LETTER A WITH TILDE}o Paulo", r"S\~{a}o Paulo"),
+        # Only other encodings than pdfLaTeX's default have these letters.
+        ("Cz\N{LATIN SMALL LETTER E WITH OGONEK}stochowa", "Czestochowa"),
+        ("\N{LATIN CAPITAL LETTER D WITH STROKE}\N{LATIN SMALL LETTER A WITH GRAVE}", r"D\`{a}"),
+        ("\N{LATIN SMALL LETTER A WITH BREVE AND TILDE}", r"\u{a}"),
+        ("\N{GREEK SMALL LETTER LAMDA}\N{GREEK CAPITAL LETTER DELTA}", r"$\lambda$$\Delta$"),
+        ("--policy x---y", r"-{}-policy x-{}-{}-y"),
+        ("two\n\nlines\tand\N{THIN SPACE}spaces", "two lines and spaces"),
+        ("\N{NOT EQUAL TO} \N{CYRILLIC SMALL LETTER YA}",
+         "\N{NOT EQUAL TO} \N{CYRILLIC SMALL LETTER YA}"),
+    ],
+)  # fmt: skip
+def test_latex_has_no_character_that_pdflatex_lacks(text: str, latex: str) -> None:
+    assert escaped(text) == latex
+
+
+def test_no_row_or_line_begins_with_an_argument() -> None:
+    columns = [Column("a", "", "", str, numeric=False),
+               Column("b", "RTT [mean] *of all*", "packets per second *", str)]  # fmt: skip
+    latex = latex_table(Table([("", 2)], columns, [["*", "1"], ["[x]", "2"]]), "")
+    assert r"{}* & 1 \\" in latex
+    assert r"{}[x] & 2 \\" in latex
+    assert not re.search(r"\\\\\s*[\[*]", latex)
+
+
+def test_names_longer_than_a_column_break_at_separators() -> None:
+    name = "san-diego_to_new-york/" * 4
+    columns = [Column("a", "run", "", str, numeric=False), Column("b", "goodput", "Mbit/s", str)]
+    latex = latex_table(Table([("", 2)], columns, [[name, "138"]]), "", "one-column")
+    assert max(widths_in(latex)) <= 3.487
+    assert r"san-\allowbreak{}diego\_\allowbreak{}to" in latex
+    # An unbreakable heading is printed at the smallest size.
+    columns[1] = Column("b", "unbreakable" * 6, "", str)
+    assert r"\scriptsize" in latex_table(Table([("", 2)], columns, [["a", "1"]]), "", "one-column")
+
+
+def test_an_empty_table_and_a_table_of_text_are_latex() -> None:
+    columns = [Column("a", "cc", "", str, numeric=False), Column("b", "goodput", "Mbit/s", str)]
+    for table in (Table([("", 2)], columns, []), Table([("", 1)], columns[:1], [["bbr"]])):
+        latex = latex_table(table, "t", "one-column")
+        assert latex.count(r"\begin{tabular}") == latex.count(r"\bottomrule") == 1
+        assert "cc" in latex
+
+
 def wide_table(columns: int) -> Table:
     titles = ["goodput", "slowest seconds after an end handover (5th percentile, 15 s)", "RTT p95"]
     return Table(
@@ -258,7 +306,8 @@ def wide_table(columns: int) -> Table:
 def widths_in(latex: str) -> Iterator[float]:
     """Yield the width of each `tabular` in inches, in Computer Modern, without its outer space."""
     size = re.search(r"\\(small|footnotesize|scriptsize)", latex)
-    points = {"small": 9, "footnotesize": 8, "scriptsize": 7}[size[1]] if size else 10
+    # Letters of cmr9, cmr8 and cmr7 are as wide as those of cmr10 at these sizes.
+    points = {"small": 9.25, "footnotesize": 8.5, "scriptsize": 7.97}[size[1]] if size else 10
     space = re.search(r"tabcolsep}\{(.*?)pt", latex)
     font = FontProperties(fname=f"{get_data_path()}/fonts/ttf/cmr10.ttf")
     for body in latex.split(r"\begin{tabular}")[1:]:
@@ -277,7 +326,7 @@ def widths_in(latex: str) -> Iterator[float]:
         yield (sum(widest) + gaps) / 72.27
 
 
-@pytest.mark.parametrize(("width", "room_in"), [("one-column", 3.5), ("two-column", 7.16)])
+@pytest.mark.parametrize(("width", "room_in"), [("one-column", 3.487), ("two-column", 7.14)])
 @pytest.mark.parametrize("columns", [1, 2, 4, 9])
 def test_latex_tables_are_as_wide_as_their_column(
     columns: int, width: FigureWidth, room_in: float

@@ -329,6 +329,8 @@ def test_a_study_tells_best_worst_claims_and_what_is_missing() -> None:
     assert "within chance, not corrected for the choice of these two)." in best
     assert claims == "1 of 1 claim holds."
     assert missing == "9 of 12 runs finished, 2 failed and 1 is missing; 1 warning is listed below."
+    failing = study_sentences(study(holding=0, failing=1, undecided=0, within_chance=0))[1]
+    assert failing == "0 of 1 claim holds and 1 does not hold."
     empty = study(ranked=None, holding=0, failing=0, undecided=0, finished=0, planned=1, failed=1)
     assert study_sentences(empty) == [
         "No finished run has numbers that can be compared.",

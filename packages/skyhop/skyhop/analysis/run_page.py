@@ -199,8 +199,8 @@ def _comparisons(
 ) -> Iterator[PageFigure]:
     """Yield a figure for each group of runs that share a time axis and have flows to compare."""
     caption = (
-        "Goodput of every flow over time, its mean, and which share of the samples "
-        "stayed at or below a value."
+        "Goodput of every flow over time, its mean, and the distribution of the samples (CDF): "
+        "which share of them stayed at or below a value."
     )
     groups = by_duration(runs)
     for index, group in enumerate(groups):

@@ -85,7 +85,7 @@ def _claims(study: StudyOutcome) -> str:
     total = study.holding + study.failing + study.undecided
     if not total:
         return "The study makes no claims."
-    holds = "holds" if study.holding == 1 else "hold"
+    holds = "holds" if 1 in (study.holding, total) else "hold"
     parts = [f"{study.holding:,} of {counted(total, 'claim')} {holds}"]
     if study.failing:
         parts.append(f"{study.failing:,} {'does' if study.failing == 1 else 'do'} not hold")

@@ -27,7 +27,7 @@ from skyhop.analysis.sentence_words import (
     us_text,
     was_or_were,
 )
-from skyhop.analysis.summary import rows_of
+from skyhop.analysis.summary import rows_of, with_untold
 from skyhop.data.run_headers import RunHeader
 
 LISTED_AT_MOST = 4
@@ -102,7 +102,7 @@ def run_summaries(
 
 
 def _of_run(run: RunHeader, path: PathFacts) -> list[str]:
-    rows = [row for row in rows_of(run) if row["flow"] is not None]
+    rows = [with_untold(row) for row in rows_of(run) if row["flow"] is not None]
     tcp = [row for row in rows if row["cc"] is not None]
     plain = [row for row in tcp if row["app"] in (None, "bulk")]
     apps = [row for row in rows if row["app"] not in (None, "bulk")]

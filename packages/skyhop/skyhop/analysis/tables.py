@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 MISSING = "\N{EN DASH}"
+
+SEPARATOR = re.compile(r"(?<=[-_/.,:=])")
+"""Places in a long word at which a line may break."""
 
 
 @dataclass(frozen=True)

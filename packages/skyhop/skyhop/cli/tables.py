@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import sys
 import textwrap
@@ -12,7 +11,7 @@ from dataclasses import dataclass
 from itertools import compress
 from typing import Literal
 
-from skyhop.analysis.tables import MISSING, Table, shared_out
+from skyhop.analysis.tables import MISSING, SEPARATOR, Table, shared_out
 from skyhop.cli.terminal import shown_text
 
 PIPE_WIDTH = 80
@@ -26,8 +25,6 @@ _NARROWEST_TEXT = 16
 
 _WORD_SHARE = 0.4
 """Largest share of the line for one word; longer words are broken, at a separator if possible."""
-
-_SEPARATOR = re.compile(r"(?<=[-_/.,:=])")
 
 
 @dataclass(frozen=True)
@@ -198,7 +195,7 @@ def _broken_word(word: str, width: int) -> str:
     if _width(word) <= width:
         return word
     lines = [""]
-    for part in _SEPARATOR.split(word):
+    for part in SEPARATOR.split(word):
         if lines[-1] and _width(lines[-1] + part) > width:
             lines.append(part)
         else:

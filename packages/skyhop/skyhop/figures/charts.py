@@ -151,7 +151,7 @@ def _shares(chart: EcdfChart, width: FigureWidth) -> Sheet:
         ax.text(0.99, 0.03, "a few values lie further right", transform=ax.transAxes, ha="right",
                 fontsize=pt(ax, 8.5), color=GREY)  # fmt: skip
     ax.set_yticks(*SHARES)
-    ax.set_ylabel("share at or below", fontsize=pt(ax, 9))
+    ax.set_ylabel("CDF", fontsize=pt(ax, 9))
     add_legend(ax)
     return figure
 

@@ -99,7 +99,7 @@ def _draw_one(shown: Comparison, width: FigureWidth, panel: str) -> Sheet:
         title, unit = ax.get_title(loc="left"), ax.get_xlabel()
         ax.set_title("", loc="left")
         label_x(ax, f"{title.partition(':')[0]} ({unit})")
-        ax.set_ylabel("share at or below", fontsize=pt(ax, 9))
+        ax.set_ylabel("CDF", fontsize=pt(ax, 9))
         add_legend(ax)
         notes = [shown.pooled, shown.bursts if panel == "goodput CDF" else ""]
     note_figure(figure, "; ".join(note for note in notes if note))
@@ -135,14 +135,14 @@ def _draw_goodput(strip: Axes, goodput: Axes, shown: Comparison) -> None:
 
 def _draw_goodput_shares(ax: Axes, shown: Comparison) -> None:
     _draw_shares(ax, shown.goodput_shares)
-    _dress_shares(ax, "goodput: share at or below", "Mbit/s")
+    _dress_shares(ax, "goodput: CDF", "Mbit/s")
 
 
 def _draw_srtt_shares(ax: Axes, shown: Comparison) -> None:
     _draw_shares(ax, shown.srtt_shares)
     if shown.base_rtt_ms is not None:
         _draw_base_rtt(ax, shown.base_rtt_ms)
-    _dress_shares(ax, "srtt: share at or below", "ms")
+    _dress_shares(ax, "srtt: CDF", "ms")
 
 
 def _axes(

@@ -34,6 +34,6 @@ def draw_timing(view: TimingView, width: FigureWidth = "page") -> Sheet:
     ax.set_ylim(0, 1.02)
     ax.set_yticks(*SHARES)
     ax.set_xlabel("report timing error (s)", fontsize=pt(ax, 10))
-    ax.set_ylabel("satellites at or below", fontsize=pt(ax, 10))
+    ax.set_ylabel("CDF of satellites", fontsize=pt(ax, 10))
     ax.set_title(view.title, fontsize=pt(ax, 10), loc="left", color=GREY)
     return figure

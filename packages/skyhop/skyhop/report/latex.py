@@ -1,4 +1,4 @@
-"""Tables as LaTeX for papers: as wide as a column, with the rules of booktabs, and with units.
+"""Tables as LaTeX for papers: no wider than a column, with the rules of booktabs, and with units.
 
 Headings and text wrap, and repeated cells of the first columns are left empty. If a table is too
 wide in 10 pt, it gets smaller; then the columns that do not fit go to a further `tabular`.
@@ -7,35 +7,21 @@ wide in 10 pt, it gets smaller; then the columns that do not fit go to a further
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate, takewhile
 from operator import eq
 
-from skyhop.analysis.tables import Column, Table, shared_out
+from skyhop.analysis.tables import SEPARATOR, Column, Table, shared_out
 from skyhop.data.figure_files import FigureWidth
-from skyhop.figures.style import LAYOUTS
-
-_SPECIAL = {
-    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_",
-    "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
-    "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", '"': "''",
-    "`": r"\`{}",
-    "\N{EN DASH}": "--", "\N{EM DASH}": "---", "\N{HORIZONTAL ELLIPSIS}": r"\ldots{}",
-    "\N{MULTIPLICATION SIGN}": r"$\times$", "\N{PLUS-MINUS SIGN}": r"$\pm$",
-    "\N{MICRO SIGN}": r"$\mu$", "\N{GREEK SMALL LETTER MU}": r"$\mu$",
-    "\N{DEGREE SIGN}": r"$^\circ$", "\N{MINUS SIGN}": "$-$", "\N{ALMOST EQUAL TO}": r"$\approx$",
-    "\N{LESS-THAN OR EQUAL TO}": r"$\leq$", "\N{GREATER-THAN OR EQUAL TO}": r"$\geq$",
-    "\N{RIGHTWARDS ARROW}": r"$\rightarrow$", "\N{SUPERSCRIPT TWO}": "$^2$",
-}  # fmt: skip
-"""LaTeX for characters that are special in LaTeX or missing in its fonts."""
+from skyhop.report.latex_text import base_letter, escaped, row_start
 
 _NUMBER = re.compile(r"-(?=[\d.])")
 """Pattern of the hyphen of a negative number, which LaTeX writes as a longer minus."""
 
-
-_PT_PER_IN = 72.27
+_ROOM_PT: Mapping[FigureWidth, float] = {"one-column": 252, "two-column": 516, "page": 516}
+"""Widths of a column and of the text in IEEEtran.cls; a page is printed as wide as a text."""
 
 
 @dataclass(frozen=True)
@@ -45,18 +31,24 @@ class _Size:
     command: str
     points: float
     separation_pt: float
+    stretch: float
+    """Width of letters relative to their size; small fonts of Computer Modern are wider."""
 
 
 _SIZES = (
-    _Size("", 10, 6), _Size("\\small", 9, 4), _Size("\\footnotesize", 8, 3),
-    _Size("\\scriptsize", 7, 2.5),
+    _Size("", 10, 6, 1.0), _Size("\\small", 9, 4, 1.028), _Size("\\footnotesize", 8, 3, 1.063),
+    _Size("\\scriptsize", 7, 2.5, 1.139),
 )  # fmt: skip
 """Sizes of tables in the order of preference: the first one at which a table fits."""
-_SIZE_OF_PARTS = _SIZES[2]
-"""Size of a table that fits at no size, so that it has several parts."""
+_POINTS_OF_PARTS = 8
+"""Largest size of a table that fits at no size, so that it has several parts."""
 
 _TEXT_LETTERS = 8
 """Least width of a column of wrapped text in letters, unless a word is longer."""
+_HEADING_LETTERS = 24
+"""Width in letters from which headings of numbers wrap, even if there is room."""
+_WORD_SHARE = 0.4
+"""Largest share of the room for one word; longer words break at a separator."""
 
 
 @dataclass(frozen=True)
@@ -77,8 +69,7 @@ def latex_table(table: Table, title: str, width: FigureWidth = "page") -> str:
         title: comment on the first line.
         width: place of the table; a page has the text width of two columns.
     """
-    room_pt = LAYOUTS["two-column" if width == "page" else width].width_in * _PT_PER_IN
-    size, blocks = _layout(table, room_pt)
+    size, blocks = _layout(table, _ROOM_PT[width])
     lines = [f"% {' '.join(title.split())}"]
     if table.note:
         lines.append(f"% {table.note}")
@@ -92,11 +83,6 @@ def latex_table(table: Table, title: str, width: FigureWidth = "page") -> str:
     return "\n".join([*lines, *(["{" + shrunk, *body, r"\par}"] if size.command else body), ""])
 
 
-def escaped(text: str) -> str:
-    """Return LaTeX code that prints the text."""
-    return "".join(_SPECIAL.get(letter, letter) for letter in text)
-
-
 def _layout(table: Table, room_pt: float) -> tuple[_Size, list[dict[int, float]]]:
     """Return the size of a table's text, and its parts: the widths (pt) of each part's columns.
 
@@ -104,10 +90,23 @@ def _layout(table: Table, room_pt: float) -> tuple[_Size, list[dict[int, float]]
     """
     keys = _key_columns(table)
     found = {
-        size: list(_blocks(table, keys, _widths_pt(table, size), size, room_pt)) for size in _SIZES
+        size: list(_blocks(table, keys, _widths_pt(table, size, room_pt), size, room_pt))
+        for size in _SIZES
     }
-    fits = next((size for size, blocks in found.items() if len(blocks) == 1), _SIZE_OF_PARTS)
-    return fits, found[fits]
+    fitting = [
+        size
+        for size, blocks in found.items()
+        if all(_width_of(part.values(), size) <= room_pt + 0.1 for part in blocks)
+    ]
+    whole = [size for size in fitting if len(found[size]) == 1]
+    parts = [size for size in fitting if size.points <= _POINTS_OF_PARTS]
+    chosen = [*whole, *parts, _SIZES[-1]][0]
+    return chosen, found[chosen]
+
+
+def _width_of(columns: Collection[float], size: _Size) -> float:
+    """Return the width (pt) of columns of these widths side by side."""
+    return sum(columns) + 2 * size.separation_pt * (len(columns) - 1)
 
 
 def _key_columns(table: Table) -> list[int]:
@@ -121,20 +120,24 @@ def _blocks(
 ) -> Iterator[dict[int, float]]:
     """Yield the widths (pt) of the columns of each part, which fits into the room if possible."""
     waiting = [unit for unit in _units(table) if not set(unit) & set(keys)]
-    gap_pt = 2 * size.separation_pt
     while True:
         chosen, alone = list(keys), True
         while waiting:
             wanted = [*chosen, *waiting[0]]
-            if not alone and sum(widths.least[p] + gap_pt for p in wanted) > room_pt:
+            if not alone and _width_of([widths.least[p] for p in wanted], size) > room_pt:
                 break
             chosen, alone = wanted, False
             waiting.pop(0)
-        left_pt = room_pt - sum(widths.least[place] + gap_pt for place in chosen)
-        # In tenths of a point, so that widths are whole numbers.
-        lacking = {p: round(10 * (widths.full[p] - widths.least[p])) for p in chosen}
-        wider = shared_out(lacking, int(10 * left_pt))
-        yield {place: widths.least[place] + wider[place] / 10 for place in chosen}
+        part = {place: widths.least[place] for place in chosen}
+        # Text has its full width before headings have theirs.
+        for numeric in (False, True):
+            places = [place for place in chosen if table.columns[place].numeric == numeric]
+            left_pt = room_pt - _width_of(part.values(), size)
+            # In tenths of a point, so that widths are whole numbers.
+            lacking = {place: round(10 * (widths.full[place] - part[place])) for place in places}
+            wider = shared_out(lacking, int(10 * left_pt))
+            part |= {place: part[place] + wider[place] / 10 for place in places}
+        yield part
         if not waiting:
             return
 
@@ -147,18 +150,30 @@ def _units(table: Table) -> Iterator[list[int]]:
         yield from [places] if name else [[place] for place in places]
 
 
-def _widths_pt(table: Table, size: _Size) -> _Widths:
+def _widths_pt(table: Table, size: _Size, room_pt: float) -> _Widths:
     least, full = [], []
     for place, column in enumerate(table.columns):
         cells = [row[place] for row in table.rows]
         widest = max((_width_pt(cell, size) for cell in cells), default=0.0)
-        heading = max(_width_pt(word, size) for word in [*column.title.split(), _unit(column), ""])
+        heading = [*column.title.split(), *_unit(column).split(), ""]
+        shortest = widest
         if not column.numeric:
-            words = max(_width_pt(word, size) for cell in ["", *cells] for word in cell.split(" "))
-            wrapped = min(widest, max(words, _width_pt("n" * _TEXT_LETTERS, size)))
-        least.append(max(heading, widest if column.numeric else wrapped))
-        full.append(max(widest, _width_pt(column.title, size), least[-1]))
+            words = [word for cell in cells for word in _words(cell, size, room_pt)]
+            enough = max(_width_pt(word, size) for word in [*words, "n" * _TEXT_LETTERS])
+            shortest = min(widest, enough)
+        least.append(max(shortest, *(_width_pt(word, size) for word in heading)))
+        heading_pt = max(_width_pt(text, size) for text in (column.title, _unit(column)))
+        if column.numeric:
+            heading_pt = min(heading_pt, _width_pt("n" * _HEADING_LETTERS, size))
+        full.append(max(widest, heading_pt, least[-1]))
     return _Widths(least, full)
+
+
+def _words(text: str, size: _Size, room_pt: float) -> Iterator[str]:
+    """Yield what stays on one line: words, and the parts of very long ones."""
+    for word in text.split():
+        is_long = _width_pt(word, size) > _WORD_SHARE * room_pt
+        yield from SEPARATOR.split(word) if is_long else [word]
 
 
 @lru_cache(maxsize=10_000)
@@ -170,69 +185,90 @@ def _width_pt(text: str, size: _Size) -> float:
     font = get_font(f"{get_data_path()}/fonts/ttf/cmr10.ttf")
     # At a large size, because the renderer rounds widths to pixels.
     font.set_size(_MEASURED_PT, 72)
-    font.set_text("".join(_SIMILAR.get(c, c if c.isascii() else "n") for c in text))
-    width_pt = float(font.get_width_height()[0]) / 64 / _MEASURED_PT * size.points
+    letters = map(base_letter, " ".join(text.split()))
+    font.set_text("".join(_SIMILAR.get(c, c if c.isascii() else _OTHER) for c in letters))
+    width_pt = float(font.get_width_height()[0]) / 64 / _MEASURED_PT * size.points * size.stretch
     return width_pt + _MARGIN_LETTERS * size.points
 
 
 _MEASURED_PT = 200.0
 _MARGIN_LETTERS = 0.05
 """Addition to the measured width of a text, as a share of the font size."""
-_SIMILAR = {"\N{PLUS-MINUS SIGN}": "+", "\N{EN DASH}": "n", "\N{EM DASH}": "M", " ": "i", "_": "n",
-            "\N{RIGHTWARDS ARROW}": "M", "\N{HORIZONTAL ELLIPSIS}": "M", "\\": "n",
-            "{": "n", "}": "n", "<": "+", ">": "+", "|": "i", "^": "n", "~": "n"}  # fmt: skip
+_SIMILAR = {"\N{EN DASH}": "n", " ": "-", "_": "n", "\N{DEGREE SIGN}": "n",
+            "\N{RIGHTWARDS ARROW}": "M", "\N{HORIZONTAL ELLIPSIS}": "M", "\N{EM DASH}": "M",
+            "\\": "n", "{": "n", "}": "n", "|": "i", "^": "n", "~": "n"}  # fmt: skip
 """Letter of ASCII that is about as wide in Computer Modern, for characters that the font lacks."""
+_OTHER = "+"
+"""Letter as wide as most signs, such as ±."""
 
 
 def _tabular(table: Table, widths: Mapping[int, float], size: _Size) -> list[str]:
-    columns = [table.columns[place] for place in widths]
-    wraps = {
-        place: not table.columns[place].numeric
-        and any(_width_pt(row[place], size) > width + 0.1 for row in table.rows)
-        for place, width in widths.items()
+    wrapped = {
+        place
+        for place, width_pt in widths.items()
+        if not table.columns[place].numeric
+        and any(_width_pt(row[place], size) > width_pt + 0.1 for row in table.rows)
     }
-    sides = "".join(
-        rf">{{\raggedright\arraybackslash}}p{{{width:.1f}pt}}" if wraps[place]
-        else "r" if table.columns[place].numeric else "l"
-        for place, width in widths.items()
-    )  # fmt: skip
-    headings = [
-        _heading(column, width, size)
-        for column, width in zip(columns, widths.values(), strict=True)
+    sides = [
+        rf">{{\raggedright\arraybackslash}}p{{{width_pt:.1f}pt}}"
+        if place in wrapped
+        else _side(table.columns[place])
+        for place, width_pt in widths.items()
     ]
-    heads = [_row(headings)]
-    if any(column.unit for column in columns):
-        heads.append(_row([escaped(_unit(column)) for column in columns]))
     return [
-        rf"\begin{{tabular}}{{@{{}}{sides}@{{}}}}",
+        rf"\begin{{tabular}}{{@{{}}{''.join(sides)}@{{}}}}",
         r"\toprule",
         *_groups(table, widths, size),
-        *heads,
+        *_headings(table, widths, size),
         r"\midrule",
-        *_rows(table, list(widths)),
+        *_rows(table, widths, wrapped, size),
         r"\bottomrule",
         r"\end{tabular}",
     ]
 
 
-def _rows(table: Table, places: Sequence[int]) -> Iterator[str]:
+def _rows(
+    table: Table, widths: Mapping[int, float], wrapped: Collection[int], size: _Size
+) -> Iterator[str]:
     """Yield the rows; a cell of the first columns is empty if it repeats the cell above it."""
     keys = _key_columns(table)
     before: list[str] = []
     for row in table.rows:
         names = [row[place] for place in keys]
         alike = len(list(takewhile(bool, map(eq, names, before))))
-        if before and not alike and len(keys) > 1:
+        if before and not alike and (len(keys) > 1 or wrapped):
             yield r"\addlinespace"
-        cells = {place: _cell(table.columns[place], row[place]) for place in places}
+        cells = {
+            place: _breakable(row[place], width_pt, size)
+            if place in wrapped
+            else _cell(table.columns[place], row[place])
+            for place, width_pt in widths.items()
+        }
         yield _row([*(cells | dict.fromkeys(keys[:alike], "")).values()])
         before = names
 
 
-def _heading(column: Column, width_pt: float, size: _Size) -> str:
-    """Return a column's title, in several lines if it is wider than the column."""
+def _breakable(text: str, width_pt: float, size: _Size) -> str:
+    """Return text for a column in which words wider than the column break at separators."""
+    words = (
+        SEPARATOR.split(word) if _width_pt(word, size) > width_pt + 0.1 else [word]
+        for word in text.split()
+    )
+    return " ".join(r"\allowbreak{}".join(map(escaped, parts)) for parts in words)
+
+
+def _headings(table: Table, widths: Mapping[int, float], size: _Size) -> Iterator[str]:
+    """Yield the row of titles and, if there are any, the row of units."""
+    columns = [(table.columns[place], width_pt) for place, width_pt in widths.items()]
+    yield _row([_lines(c.title, width_pt, size, f"b{_side(c)}") for c, width_pt in columns])
+    if any(column.unit for column, _ in columns):
+        yield _row([_lines(_unit(c), width_pt, size, f"t{_side(c)}") for c, width_pt in columns])
+
+
+def _lines(text: str, width_pt: float, size: _Size, aligned: str) -> str:
+    """Return a heading, in several lines if it is wider than its column."""
     lines = [""]
-    for word in column.title.split():
+    for word in text.split():
         longer = f"{lines[-1]} {word}".strip()
         if lines[-1] and _width_pt(longer, size) > width_pt + 0.1:
             lines.append(word)
@@ -240,9 +276,8 @@ def _heading(column: Column, width_pt: float, size: _Size) -> str:
             lines[-1] = longer
     if len(lines) == 1:
         return escaped(lines[0])
-    side = "r" if column.numeric else "l"
-    text = r" \\ ".join(map(escaped, lines))
-    return rf"\makecell[b{side}]{{{text}}}"
+    text = r" \\ ".join(row_start(escaped(line)) for line in lines)
+    return rf"\makecell[{aligned}]{{{text}}}"
 
 
 def _groups(table: Table, widths: Mapping[int, float], size: _Size) -> list[str]:
@@ -254,16 +289,17 @@ def _groups(table: Table, widths: Mapping[int, float], size: _Size) -> list[str]
         if not shown:
             continue
         if name:
-            gaps_pt = 2 * size.separation_pt * (len(shown) - 1)
-            title = Column("", name, "", str)
-            text = _heading(title, sum(widths[place] for place in shown) + gaps_pt, size)
-            text = text.replace(r"\makecell[br]", r"\makecell[b]")
+            text = _lines(name, _width_of([widths[place] for place in shown], size), size, "b")
             cells.append(rf"\multicolumn{{{len(shown)}}}{{c}}{{{text}}}")
             rules.append(rf"\cmidrule(lr){{{column}-{column + len(shown) - 1}}}")
         else:
             cells += [""] * len(shown)
         column += len(shown)
     return [_row(cells), "".join(rules)] if rules else []
+
+
+def _side(column: Column) -> str:
+    return "r" if column.numeric else "l"
 
 
 def _unit(column: Column) -> str:
@@ -276,6 +312,4 @@ def _cell(column: Column, text: str) -> str:
 
 
 def _row(cells: list[str]) -> str:
-    # LaTeX would take a bracket at the start of a row for an argument of the previous row's end.
-    cells = [f"{{}}{cell}" if cell.startswith("[") else cell for cell in cells]
-    return " & ".join(cells) + r" \\"
+    return row_start(" & ".join(cells)) + r" \\"

@@ -443,6 +443,20 @@ def test_figures_have_the_given_height_and_no_footer(
     assert "--panel is for a single figure" in done.stderr
 
 
+def test_a_panel_of_a_path_has_the_given_shape(skyhop: Skyhop, tmp_path: Path) -> None:
+    fixed = ("path", "--kind", "fixed", "--rtt", "20 ms", "--duration", "5 s", "-o", "p.parquet")
+    shape = ("--width", "one-column", "--height", "1.5", "--no-footer")
+    done = skyhop(*fixed, "--plot", "p.svg", "--panel", "one-way delay", *shape)
+    assert done.returncode == 0, done.stderr
+    found = re.search(r'width="([\d.]+)pt" height="([\d.]+)pt"', (tmp_path / "p.svg").read_text())
+    assert found is not None
+    assert (float(found[1]) / 72, float(found[2]) / 72) == pytest.approx((3.5, 1.5), abs=0.01)
+    assert "Fixed path" not in (tmp_path / "p.svg").read_text()
+    done = skyhop(*fixed, "--plot", "p.svg", "--panel", "delay")
+    assert done.returncode == 2
+    assert 'no panel "delay": choose one of one-way delay' in done.stderr
+
+
 def draw(timeline: Any, width: FigureWidth) -> Sheet:
     from skyhop.figures.timeline import draw_timeline
 

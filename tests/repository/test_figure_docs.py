@@ -28,7 +28,7 @@ def test_the_pages_commands_run_in_order(skyhop: Skyhop, tmp_path: Path) -> None
         assert done.returncode == 0, (command, done.stderr)
     files = {file.name for file in (tmp_path / "paper").iterdir()}
     assert files == {"comparison.pdf", "path.pdf", "run-1-cubic.pdf", "run-2-bbr.pdf"}
-    for name in ("sd-ny.pdf", "cubic.pdf", "both.svg", "report.html", "sd-ny.gif"):
+    for name in ("sd-ny.pdf", "sky.pdf", "cubic.pdf", "both.svg", "report.html", "sd-ny.gif"):
         assert (tmp_path / name).stat().st_size > 5000
 
 

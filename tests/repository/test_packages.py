@@ -194,6 +194,19 @@ def test_by_default_every_service_listens_on_this_machine_alone() -> None:
     assert [name for name, address in found.items() if not is_loopback(address)] == []
 
 
+def test_every_command_that_draws_a_figure_has_its_width_height_and_footer() -> None:
+    of_commands: dict[str, set[str]] = {}
+    drawing = re.compile(r"PNG, SVG or PDF|Figure of")
+    for words, option in _options(typer.main.get_command(commands.complete_app())):
+        names = of_commands.setdefault(words, set())
+        help_text = getattr(option, "help", None) or ""
+        names |= {option.name} | ({"figure"} if drawing.search(help_text) else set())
+    drawn = {words: names for words, names in of_commands.items() if names & {"figure", "width"}}
+    assert {"skyhop path compute", "skyhop signal timing", "skyhop dish map"} <= {*drawn}
+    shape = {"width", "height", "footer"}
+    assert [words for words, names in drawn.items() if not shape <= names] == []
+
+
 def test_no_default_in_the_code_listens_on_all_addresses() -> None:
     everywhere = re.compile(r"""= *["'](?:0\.0\.0\.0|\[?::\]?):\d+["']""")
     files = [

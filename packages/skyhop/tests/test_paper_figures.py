@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Iterator
 from dataclasses import replace
@@ -17,6 +18,7 @@ from matplotlib.axis import Tick
 from matplotlib.font_manager import FontProperties
 from matplotlib.text import Text
 from matplotlib.textpath import TextPath
+from PIL import Image
 from test_study_report import LATE, PANELS, SUM
 
 from skyhop.analysis.charts import Chart, MetricChart
@@ -36,6 +38,7 @@ from skyhop.figures.style import Sheet, shape_figure
 from skyhop.report import FigureFiles, write_figure, write_report
 from skyhop.report.latex import latex_table
 from skyhop.report.latex_text import escaped
+from skyhop.report.parts import draw_figure
 from skyhop.study import load_study, run_study
 from skyhop.study.charts import ChartSource, chart_of
 from small_study import write
@@ -489,6 +492,20 @@ def test_figures_have_the_given_height_and_no_footer(
     assert "--panel is for a single figure" in done.stderr
 
 
+def test_a_panel_of_a_path_has_the_given_shape(skyhop: Skyhop, tmp_path: Path) -> None:
+    fixed = ("path", "--kind", "fixed", "--rtt", "20 ms", "--duration", "5 s", "-o", "p.parquet")
+    shape = ("--width", "one-column", "--height", "1.5", "--no-footer")
+    done = skyhop(*fixed, "--plot", "p.svg", "--panel", "one-way delay", *shape)
+    assert done.returncode == 0, done.stderr
+    found = re.search(r'width="([\d.]+)pt" height="([\d.]+)pt"', (tmp_path / "p.svg").read_text())
+    assert found is not None
+    assert (float(found[1]) / 72, float(found[2]) / 72) == pytest.approx((3.5, 1.5), abs=0.01)
+    assert "Fixed path" not in (tmp_path / "p.svg").read_text()
+    done = skyhop(*fixed, "--plot", "p.svg", "--panel", "delay")
+    assert done.returncode == 2
+    assert 'no panel "delay": choose one of one-way delay' in done.stderr
+
+
 def draw(timeline: Any, width: FigureWidth) -> Sheet:
     from skyhop.figures.timeline import draw_timeline
 
@@ -498,9 +515,18 @@ def draw(timeline: Any, width: FigureWidth) -> Sheet:
 @pytest.mark.usefixtures("pictures")
 def test_the_page_has_figures_for_phones_and_for_dark_mode(runs: Path, tmp_path: Path) -> None:
     page = write_report([runs / "mine"], tmp_path / "r.html").read_text("utf-8")
-    assert page.count('<source media="(max-width: 640px)" srcset="data:image/png') == 2
+    assert page.count('<source media="(max-width: 640px)" srcset="data:image/webp') == 2
     dark = page[page.index("@media (prefers-color-scheme: dark) {\n  figure img") :]
     assert "invert(1) hue-rotate(180deg)" in dark[:300]
+
+
+def test_both_pictures_of_a_page_are_smaller_than_the_file(runs: Path) -> None:
+    (mine,) = read_runs([runs / "mine"])
+    drawn = partial(draw, run_timeline(mine))
+    figure = draw_figure("mine", "", drawn, FigureFiles(kinds=("png",)))
+    assert len(figure.wide) + len(figure.narrow) < len(figure.files["mine.png"])
+    wide, narrow = (Image.open(io.BytesIO(content)) for content in (figure.wide, figure.narrow))
+    assert (wide.format, wide.width, narrow.format, narrow.width) == ("WEBP", 1540, "WEBP", 770)
 
 
 def test_widths_are_checked_in_python_too(runs: Path, tmp_path: Path) -> None:

@@ -126,7 +126,7 @@ def test_the_tables_hold_the_summarys_numbers(demo: Path) -> None:
 def test_the_page_loads_no_other_file(demo: Path) -> None:
     page = Page(demo)
     assert len(page.sources) == 8  # comparison, path, two runs: each wide, and for phones
-    assert all(source.startswith("data:image/png;base64,") for source in page.sources)
+    assert all(source.startswith("data:image/webp;base64,") for source in page.sources)
     files = {unquote(link) for link in page.links if not link.startswith("#")}
     assert files == {str(f.relative_to(demo.parent)) for f in figures_directory(demo).iterdir()}
     assert not page.tags & {"script", "link", "iframe", "object", "embed"}
@@ -136,6 +136,7 @@ def test_the_page_loads_no_other_file(demo: Path) -> None:
 def test_the_page_names_its_runs_and_warnings(demo: Path) -> None:
     page = Page(demo)
     for text in (
+        "a full link has a goodput of 95.6 % of its rate",
         "San Diego \N{RIGHTWARDS ARROW} New York", "starlink-shell1", "bent-pipe",
         "lateness p99 is 2.3 ms, above 2 ms <not exact>", "Linux 6.1.0-18-amd64", "0.1.0",
         "skyhop live scenario.toml -o bbr", "comparison.png",

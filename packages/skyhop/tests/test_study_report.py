@@ -102,7 +102,7 @@ def test_the_page_is_complete_and_loads_no_other_file(reported: Path) -> None:
         assert f"<h2>{panel['title']}</h2>" in page
     assert "No finished run has anything to show" not in page
     figures = len(PANELS) - 2
-    assert page.count("data:image/png;base64,") == 2 * figures  # wide, and for phones
+    assert page.count("data:image/webp;base64,") == 2 * figures  # wide, and for phones
     assert not re.search(r'src(set)?="(?!data:)', page)
     linked = set(re.findall(r'href="(?!#)([^"]+)"', page))
     files = (reported / "report-figures").iterdir()

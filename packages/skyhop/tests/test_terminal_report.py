@@ -46,7 +46,7 @@ def fetched(directory: Path) -> Path:
 def pictures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Draw figures, but save blank pictures of them except in soak: rendering takes longest."""
     if request.param == "blank":
-        monkeypatch.setattr(style, "figure_bytes", lambda _figure, _kind: _BLANK)
+        monkeypatch.setattr(style, "figure_bytes", lambda *_, **__: _BLANK)
 
 
 def headings(file: Path) -> list[str]:
@@ -65,7 +65,7 @@ def test_a_fetched_run_is_a_page_about_its_terminal(skyhop: Skyhop, tmp_path: Pa
     assert len(headings(tmp_path / "report.html")) == 4
     assert "Not shown" not in page.text
     assert all(text in page.html for text in ("bcn-1", RUN, "<dd>600</dd>"))
-    assert all(source.startswith("data:image/png") for source in page.sources)
+    assert all(source.startswith("data:image/webp") for source in page.sources)
     assert {file.name for file in (tmp_path / "report-figures").iterdir()} == {
         f"terminal-1-{name}.png" for name in ("spikes", "orientation", "sky", "segments")
     }

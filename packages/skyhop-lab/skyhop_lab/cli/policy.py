@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import tomllib
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from skyhop.cli.figures import Footer, Height, Width, figure_file
 from skyhop.cli.options import Json, Scenario, Sets
 from skyhop.cli.terminal import print_note, print_rows
 
@@ -188,16 +190,18 @@ def look(
         int, typer.Option(min=0, help="Number of the [[flow]] that uses the policy, from 0.")
     ] = 0,
     sets: Sets = None,
+    width: Width = "page",
+    height: Height = None,
+    footer: Footer = True,
 ) -> None:
     """Draw the inputs, decisions and results of a policy over a simulated connection.
 
     Example: skyhop policy look skyhop-leo announced-handovers -o look.png
     """
-    from skyhop.data.figure_files import figure_kind
     from skyhop_lab.gym.decision_log import log_decisions
     from skyhop_lab.gym.decisions_figure import decisions_figure
 
-    figure_kind(output)
+    figure = figure_file(output, width, height, footer=footer)
     log = log_decisions(card, scenario, flow=flow, sets=sets or ())
-    decisions_figure(log, output)
-    print_note(f"{output}: {len(log.outputs):,} decisions")
+    figure.write(partial(decisions_figure, log))
+    print_note(f"{len(log.outputs):,} decisions")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from skyhop.cli.figures import Width, figure_width
+from skyhop.cli.figures import Footer, Height, Width, figure_file_or_none
 from skyhop.cli.options import Json, group
 from skyhop.cli.terminal import print_note
 
@@ -269,17 +270,17 @@ def show(
         typer.Option(metavar="SECONDS", help="Horizon of the figure; default: the shortest."),
     ] = None,
     width: Width = "page",
+    height: Height = None,
+    footer: Footer = True,
     place: Place = None,
     elements: Elements = None,
     as_json: Json = False,
 ) -> None:
     """Show a model's card, and draw a figure of a test."""
     from skyhop import predict
-    from skyhop.cli.path.output import check_figure
     from skyhop.errors import InputError
 
-    check_figure(figure)
-    laid_out = figure_width(width)
+    wanted = figure_file_or_none(figure, width, height, footer=footer)
     if (figure is None) != (not files):
         raise InputError("a figure needs data and -o FIGURE: give both, or neither")
     loaded = predict.load_model(model)
@@ -289,14 +290,13 @@ def show(
         print(loaded.card.text().decode(), end="")
     else:
         _print_card(loaded)
-    if figure is not None:
+    if wanted is not None:
         from skyhop.analysis.prediction import prediction_view
         from skyhop.figures.prediction import prediction_figure
 
         found = loaded.test(_data_for(loaded, files or [], place, elements))
         chosen = next(t for t in found if horizon in (None, t.horizon_s) and len(t.truth))
-        prediction_figure(prediction_view(loaded.card, chosen), figure, width=laid_out)
-        print_note(f"figure: {figure}")
+        wanted.write(partial(prediction_figure, prediction_view(loaded.card, chosen)))
 
 
 @app.command("frame", help=FRAME_HELP)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,6 @@ from skyhop.figures.style import (
     new_figure,
     note_figure,
     pt,
-    save,
     title_figure,
 )
 from skyhop_lab.gym.decision_log import DecisionLog
@@ -29,19 +27,12 @@ _ROW_IN = 0.19
 """Height of a feature in inches."""
 
 
-def decisions_figure(
-    log: DecisionLog, output: Path | None = None, *, width: FigureWidth = "page"
-) -> Sheet:
+def decisions_figure(log: DecisionLog, width: FigureWidth = "page") -> Sheet:
     """Draw goodput, delay, window, and the policy's output and input features over a run.
 
     Args:
         log: decisions and features of the run.
-        output: PNG, SVG or PDF file to write the figure to; by default none is written.
         width: target of the figure: a page, or one or two columns of a paper.
-
-    Raises:
-        InputError: `output` has another suffix.
-        RunError: `output` cannot be written.
     """
     rows = len(log.features)
     figure, axes = new_figure(6.0 + _ROW_IN * rows, [1.2, 1.2, 1.2, 1, 0.14 * rows], width)
@@ -78,8 +69,6 @@ def decisions_figure(
     title_figure(figure, f"{log.title}: what it saw and decided")
     told = f"{len(announced)} announced handovers (grey lines); " if announced else ""
     note_figure(figure, f"{told}features of the newest step: light is their least, dark their most")
-    if output is not None:
-        save(figure, output)
     return figure
 
 

@@ -7,12 +7,14 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from skyhop.cli.figures import Footer, Height, Width, figure_file_or_none
 from skyhop.cli.options import group
 from skyhop.cli.stopping import until_signal
 from skyhop.cli.terminal import print_note, print_rows, shown_text
@@ -156,16 +158,16 @@ def map_(
         Path | None,
         typer.Option("-o", "--output", metavar="FILE", help="Draw the map: PNG, SVG or PDF."),
     ] = None,
+    width: Width = "page",
+    height: Height = None,
+    footer: Footer = True,
     as_json: AsJson = False,
 ) -> None:
     """Print or draw the obstruction map of a terminal.
 
     Example: skyhop dish map -o sky.png
     """
-    if output is not None:
-        from skyhop.data.figure_files import figure_kind
-
-        figure_kind(output)
+    figure = figure_file_or_none(output, width, height, footer=footer)
     if file is not None:
         from skyhop_testbed.dish.messages import read_obstruction_map
 
@@ -173,17 +175,15 @@ def map_(
     else:
         with _dish(address, timeout) as dish:
             seen = dish.obstruction_map()
-    if output is not None:
+    if figure is not None:
         from skyhop.figures.obstruction import draw_obstruction
-        from skyhop.figures.style import save
 
-        save(draw_obstruction(seen, _map_title(seen)), output)
+        figure.write(partial(draw_obstruction, seen, _map_title(seen)))
     if as_json:
         print(json.dumps(_map_of(seen)))
-    elif output is not None:
-        print(f"{output}: {_map_title(seen)}")
-    else:
-        print(_map_title(seen))
+        return
+    print(_map_title(seen))
+    if figure is None:
         print("\n".join(_map_lines(seen)))
 
 

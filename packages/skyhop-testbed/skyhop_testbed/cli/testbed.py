@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from skyhop.cli.figures import Footer, Height, Width, figure_file_or_none
 from skyhop.cli.options import Json, group
 from skyhop.cli.stopping import until_signal
 from skyhop.cli.terminal import print_note, print_rows
@@ -568,29 +570,25 @@ def map_(
         Path | None,
         typer.Option("-o", "--output", metavar="FIGURE", help="Draw the map: PNG, SVG or PDF."),
     ] = None,
+    width: Width = "page",
+    height: Height = None,
+    footer: Footer = True,
 ) -> None:
     """Draw the newest obstruction map of a node's terminal, or print it as grpcurl's JSON.
 
     Example: skyhop testbed map bcn-1 -o sky.png
     """
-    if output is not None:
-        from skyhop.data.figure_files import figure_kind
-
-        figure_kind(output)
+    figure = figure_file_or_none(output, width, height, footer=footer)
     with opened(credential) as testbed:
         found = json.dumps(testbed.obstruction_map(node))
-    if output is None:
+    if figure is None:
         print(found)
         return
     from skyhop.figures.obstruction import draw_obstruction
-    from skyhop.figures.style import save
     from skyhop.telemetry.maps import parse_map
 
-    save(
-        draw_obstruction(parse_map(found.encode(), node), f"Obstruction map of {node}"),
-        output,
-    )
-    print(output)
+    seen = parse_map(found.encode(), node)
+    figure.write(partial(draw_obstruction, seen, f"Obstruction map of {node}"))
 
 
 @app.command()

@@ -173,6 +173,30 @@ def queue_texts(link: Mapping[str, Any]) -> list[str]:
     return [f"queue {forward}"] if forward == back else [f"queue {forward}", f"queue back {back}"]
 
 
+def queue_range(links: Sequence[Mapping[str, Any]]) -> str:
+    """Return the range of the simulated sizes of links' queues; empty if one is not known.
+
+    Example: "1 BDP = 413 kB to 1.65 MB, 273 to 1,092 packets".
+    """
+    queues = [link.get("queue") or {} for link in links]
+    if not queues or not all(map(queue_text, queues)):
+        return ""
+    given = ", ".join(dict.fromkeys(str(queue["given"]) for queue in queues))
+    size, packets = ([queue[key] for queue in queues] for key in ("bytes", "packets"))
+    bytes_range = f"{_bytes_text(min(size))} to {_bytes_text(max(size))}"
+    return f"{given} = {bytes_range}, {min(packets):,} to {max(packets):,} packets"
+
+
+def qdisc_text(qdisc: str | Mapping[str, Any]) -> str:
+    """Return a queue discipline with its parameters as text."""
+    if isinstance(qdisc, str):
+        return qdisc
+    given = {key: value for key, value in qdisc.items() if key != "kind"}
+    parameters = [f"{key} {value}" for key, value in given.items() if not isinstance(value, bool)]
+    parameters += [key for key, value in given.items() if value is True]
+    return f"{qdisc['kind']} ({', '.join(parameters)})" if parameters else str(qdisc["kind"])
+
+
 def _bytes_text(size: float) -> str:
     units = {"GB": 1e9, "MB": 1e6, "kB": 1e3}
     unit = next((unit for unit, factor in units.items() if size >= factor), "B")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import math
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from skyhop.cli.figures import Width, figure_width
+from skyhop.cli.figures import Footer, Height, Width, figure_file_or_none
 from skyhop.cli.options import Json
 from skyhop.cli.terminal import print_note, print_rows
 
@@ -55,14 +56,14 @@ def dissect(
         ),
     ] = None,
     width: Width = "page",
+    height: Height = None,
+    footer: Footer = True,
 ) -> None:
     """Split the latency of traces into segments."""
-    from skyhop.cli.path.output import check_figure
     from skyhop.errors import InputError
     from skyhop.telemetry.traces import read_traces
 
-    check_figure(figure)
-    laid_out = figure_width(width)
+    wanted = figure_file_or_none(figure, width, height, footer=footer)
     if seed < 0:
         raise InputError("--seed: expected a number of at least 0")
 
@@ -79,11 +80,10 @@ def dissect(
         print_rows(_rows(found), as_json=False, title=title)
         for note in found.notes:
             print_note(note)
-    if figure is not None:
+    if wanted is not None:
         from skyhop.figures.dissection import dissection_figure
 
-        dissection_figure(found, figure, width=laid_out)
-        print_note(f"figure: {figure}")
+        wanted.write(partial(dissection_figure, found))
 
 
 def _rows(found: Dissection) -> list[dict[str, Any]]:

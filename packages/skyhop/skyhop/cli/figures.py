@@ -1,15 +1,19 @@
-"""Options of commands that draw figures for papers: directory, format and width."""
+"""Options of commands that draw figures for papers: directory, format, panel, width, height."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
+from skyhop.cli.terminal import print_note
 from skyhop.data.figure_files import FIGURE_KINDS, FIGURE_WIDTHS, FigureKind, FigureWidth
 
 if TYPE_CHECKING:
+    from skyhop.figures import Sheet
     from skyhop.report import FigureFiles
 
 T = TypeVar("T", bound=str)
@@ -24,6 +28,17 @@ Kinds = Annotated[
     list[str] | None,
     typer.Option("--format", metavar="KIND", help="Format: png, svg or pdf; repeatable."),
 ]
+Plot = Annotated[
+    Path | None,
+    typer.Option("--plot", metavar="FIGURE", help="Also draw a figure: PNG, SVG or PDF."),
+]
+PanelName = Annotated[
+    str | None,
+    typer.Option(
+        "--panel", metavar="NAME",
+        help="Draw only this panel of a single figure; a wrong name lists the panels.",
+    ),
+]  # fmt: skip
 Width = Annotated[
     str,
     typer.Option(
@@ -79,15 +94,69 @@ def figure_files(
         raise InputError(f"--figures: {directory} is not a directory")
     default = otherwise if directory is None else FIGURE_KINDS
     chosen = list(dict.fromkeys(chosen)) or list(default)
-    return FigureFiles(directory, tuple(chosen), figure_width(width), height_in, footer)
+    return FigureFiles(directory, tuple(chosen), _figure_width(width), height_in, footer)
 
 
-def figure_width(width: str) -> FigureWidth:
-    """Check the value of `--width`, and return it.
+@dataclass(frozen=True)
+class FigureFile:
+    """File of a command's single figure, and the shape of the figure."""
+
+    file: Path
+    width: FigureWidth
+    height_in: float | None
+    footer: bool
+
+    def write(self, draw: Callable[[FigureWidth], Sheet]) -> None:
+        """Draw the figure for its width, write its file, and say so.
+
+        Raises:
+            InputError: the height is too small for the figure.
+            RunError: the file cannot be written.
+        """
+        from skyhop.figures.style import save, shape_figure
+
+        save(shape_figure(draw(self.width), self.height_in, footer=self.footer), self.file)
+        print_note(f"figure: {self.file}")
+
+
+def figure_file(file: Path, width: str, height_in: float | None, *, footer: bool) -> FigureFile:
+    """Return a figure's file and shape, from the values of the options; before any other work.
 
     Raises:
-        InputError: there is no such width.
+        InputError: the suffix or the width is unknown, or the directory does not exist.
     """
+    from skyhop.data.figure_files import figure_kind
+
+    figure_kind(file)
+    check_directory(file)
+    return FigureFile(file, _figure_width(width), height_in, footer)
+
+
+def figure_file_or_none(
+    file: Path | None, width: str, height_in: float | None, *, footer: bool
+) -> FigureFile | None:
+    """Return the file and shape of a figure, as `figure_file`; None if no figure is wanted.
+
+    Raises:
+        InputError: as for `figure_file`; also for a width that is unknown, without a figure.
+    """
+    _figure_width(width)
+    return None if file is None else figure_file(file, width, height_in, footer=footer)
+
+
+def check_directory(output: Path) -> None:
+    """Check that a file's directory exists, before any other work.
+
+    Raises:
+        InputError: the directory does not exist.
+    """
+    from skyhop.errors import InputError
+
+    if not output.parent.is_dir():
+        raise InputError(f"{output.parent}: there is no such directory: create it first")
+
+
+def _figure_width(width: str) -> FigureWidth:
     return _known(width, FIGURE_WIDTHS, "--width")
 
 

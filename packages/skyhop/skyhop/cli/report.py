@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from skyhop.cli.figures import Figures, Footer, Height, Kinds, Width, figure_files
+from skyhop.cli.figures import Figures, Footer, Height, Kinds, PanelName, Width, figure_files
 from skyhop.cli.options import Csv, Each, ForceSize
 from skyhop.cli.runs import check_form, print_json, print_runs, print_summaries, print_warnings
 from skyhop.cli.terminal import print_note
@@ -49,10 +49,7 @@ def report(
     each: Each = False,
     figures: Figures = None,
     kinds: Kinds = None,
-    panel: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Draw only this panel of a single figure: goodput, …"),
-    ] = None,
+    panel: PanelName = None,
     width: Width = "page",
     height: Height = None,
     footer: Footer = True,

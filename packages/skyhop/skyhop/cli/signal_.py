@@ -8,11 +8,13 @@ import os
 import socket as sockets
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
+from skyhop.cli.figures import Footer, Height, Width, figure_file_or_none
 from skyhop.cli.options import Json, group
 from skyhop.cli.terminal import print_note, shown_text
 
@@ -317,6 +319,9 @@ def timing(
     output: Annotated[
         Path | None, typer.Option("-o", "--output", metavar="FILE", help="Figure of the errors.")
     ] = None,
+    width: Width = "page",
+    height: Height = None,
+    footer: Footer = True,
     at: Annotated[
         str | None,
         typer.Option(
@@ -340,14 +345,14 @@ def timing(
     from skyhop import _core
     from skyhop.analysis.report_timing import report_timing
 
+    figure = figure_file_or_none(output, width, height, footer=footer)
     up_to_s = math.inf if up_to is None else _core.duration_s("--up-to", up_to)
     found = report_timing(old, new, at=at, up_to_s=up_to_s)
-    if output is not None:
+    if figure is not None:
         from skyhop.analysis.report_timing import timing_view
-        from skyhop.figures import save
         from skyhop.figures.report_timing import draw_timing
 
-        save(draw_timing(timing_view(found)), output)
+        figure.write(partial(draw_timing, timing_view(found)))
     _print_timing(found, as_json=as_json)
 
 

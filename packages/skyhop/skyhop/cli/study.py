@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,6 +19,7 @@ from skyhop.data.progress import progress_bar
 if TYPE_CHECKING:
     from skyhop.study import Study, StudyRun
     from skyhop.study.claims import ClaimResult
+    from skyhop.study.conditions import Condition
 
 app = group(
     "Answer a question with many runs: sweeps, statistics, claims, a report.\n\n"
@@ -179,13 +181,15 @@ def show(source: Source, sets: Sets = None, as_json: Json = False) -> None:
     """Check a study file, and show its axes, claims and number of runs."""
     from skyhop.cli.tables import print_wrapped
     from skyhop.study import load_study
+    from skyhop.study.conditions import conditions_of
     from skyhop.study.running import path_file_notes, places_of
 
     study = load_study(_found(source), sets=sets or ())
     # This checks every scenario, so that a wrong key is found before a long run.
     planned = list(study.runs())
+    conditions = conditions_of(study, planned)
     distinct = len({run.run_id for run in planned})
-    description = _description(study, distinct)
+    description = _description(study, distinct, conditions)
     if as_json:
         print(json.dumps(description, indent=2, ensure_ascii=False))
         return
@@ -196,6 +200,7 @@ def show(source: Source, sets: Sets = None, as_json: Json = False) -> None:
     ]
     print_rows(rows, as_json=False)
     print_rows([{"claim": claim} for claim in description["claims"]], as_json=False)
+    print_rows(description["conditions"], as_json=False)
     print(f"{description['runs']} runs, {distinct} of them distinct")
     if study.sets:
         print(f"set: {', '.join(study.sets)}")
@@ -230,7 +235,7 @@ def _found(source: str) -> Path:
     return find_study(source)
 
 
-def _description(study: Study, distinct: int) -> dict[str, Any]:
+def _description(study: Study, distinct: int, conditions: Sequence[Condition]) -> dict[str, Any]:
     from skyhop.study.axes import axis_labels
 
     return {
@@ -243,11 +248,16 @@ def _description(study: Study, distinct: int) -> dict[str, Any]:
             {"name": axis.name, "values": [str(value) for value in axis_labels(axis)]}
             for axis in study.file.axis
         ],
+        "conditions": _conditions(conditions),
         "repeats": study.file.repeats,
         "runs": study.run_count,
         "distinct": distinct,
         "claims": [claim.text for claim in study.file.claim],
     }
+
+
+def _conditions(conditions: Sequence[Condition]) -> list[dict[str, str]]:
+    return [{"condition": c.name, "runs": c.runs, "value": c.value} for c in conditions]
 
 
 def _print_outcome(done: StudyRun, verdicts: list[ClaimResult], *, as_json: bool) -> None:
@@ -261,6 +271,7 @@ def _print_outcome(done: StudyRun, verdicts: list[ClaimResult], *, as_json: bool
             "directory": str(done.directory.root),
             "set": list(done.study.sets),
             "runs": done.results.frame.get_column("run").n_unique(),
+            "conditions": _conditions(done.conditions),
             "claims": [_judged(verdict) for verdict in verdicts],
             "failures": [str(failure) for failure in done.failures],
             "warnings": [{"text": w.text, "runs": w.runs, "at": w.where} for w in done.warnings],
@@ -268,6 +279,8 @@ def _print_outcome(done: StudyRun, verdicts: list[ClaimResult], *, as_json: bool
         print(json.dumps(outcome, indent=2, ensure_ascii=False))
     else:
         print_wrapped(" ".join(study_sentences(study_outcome(done, verdicts))))
+        print()
+        print_rows(_conditions(done.conditions), as_json=False)
     if verdicts and not as_json:
         print()
         rows = [row for verdict in verdicts for row in claim_rows(verdict)]

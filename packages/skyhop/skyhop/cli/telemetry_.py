@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,9 +12,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from skyhop.cli import completion
-from skyhop.cli.figures import Width, figure_width
+from skyhop.cli.figures import (
+    Footer,
+    Height,
+    PanelName,
+    Plot,
+    Width,
+    check_directory,
+    figure_file_or_none,
+)
 from skyhop.cli.options import Csv, Json, group
-from skyhop.cli.path.output import Output, Plot
+from skyhop.cli.path.output import Output
 from skyhop.cli.terminal import print_note, print_rows
 
 if TYPE_CHECKING:
@@ -256,13 +265,13 @@ def orientation(
     as_json: Json = False,
     figure: Figure = None,
     width: Width = "page",
+    height: Height = None,
+    footer: Footer = True,
 ) -> None:
     """Show latency by the terminal's orientation."""
-    from skyhop.cli.path.output import check_figure
     from skyhop.errors import InputError
 
-    check_figure(figure)
-    laid_out = figure_width(width)
+    wanted = figure_file_or_none(figure, width, height, footer=footer)
     block_ns = _step_ns(block, "--block")
     if not 1 <= permutations <= _MOST_PERMUTATIONS or seed < 0 or not block_ns:
         raise InputError(
@@ -281,11 +290,10 @@ def orientation(
     else:
         print_rows(list(map(_cell_row, found.worst.to_dicts())), as_json=False, title=found.title)
         print("\n".join(_orientation_lines(found)))
-    if figure is not None:
+    if wanted is not None:
         from skyhop.figures.orientation import orientation_figure
 
-        orientation_figure(found, figure, width=laid_out)
-        print_note(f"figure: {figure}")
+        wanted.write(partial(orientation_figure, found))
 
 
 @app.command("spikes", help=SPIKES_HELP)
@@ -313,12 +321,11 @@ def spikes(
     as_json: Json = False,
     figure: Figure = None,
     width: Width = "page",
+    height: Height = None,
+    footer: Footer = True,
 ) -> None:
     """Find sustained latency spikes."""
-    from skyhop.cli.path.output import check_figure
-
-    check_figure(figure)
-    laid_out = figure_width(width)
+    wanted = figure_file_or_none(figure, width, height, footer=footer)
     window_ns = _step_ns(window, "--window") or 0
 
     from skyhop.analysis.spikes import find_spikes
@@ -350,11 +357,10 @@ def spikes(
         if rows:
             print_rows(rows, as_json=False)
         print("\n".join(_spikes_lines(found)))
-    if figure is not None:
+    if wanted is not None:
         from skyhop.figures.spikes import spikes_figure
 
-        spikes_figure(found, figure, width=laid_out)
-        print_note(f"figure: {figure}")
+        wanted.write(partial(spikes_figure, found))
 
 
 @app.command("path", help=PATH_HELP)
@@ -385,20 +391,22 @@ def path(
         typer.Option(metavar="TIME", help="Round-trip time of telemetry without a latency."),
     ] = None,
     plot: Plot = None,
+    panel: PanelName = None,
     width: Width = "page",
+    height: Height = None,
+    footer: Footer = True,
 ) -> None:
     """Convert telemetry to a path file."""
-    from skyhop.cli.path.output import check_directory, check_figure, finish
+    from skyhop.cli.path.output import finish
     from skyhop.telemetry.paths import FIELDS, path_from_telemetry
 
-    check_figure(plot)
-    laid_out = figure_width(width)
+    figure = figure_file_or_none(plot, width, height, footer=footer)
     check_directory(output)
     frame = read_frame(source, _named(node), FIELDS, from_, to)
     trace, used, unknown = path_from_telemetry(
         frame, field, from_=place, to=other, direction=direction, rtt=rtt
     )
-    finish(trace, output, plot, laid_out)
+    finish(trace, output, figure, panel)
     print_note(f"made from {used}: {trace.account}")
     if unknown:
         print_note(f"{unknown:,} s without values repeat the second before")

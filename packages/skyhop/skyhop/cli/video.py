@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from skyhop.cli.figures import Footer, Height, PanelName, Plot, Width, figure_file_or_none
 from skyhop.cli.options import Json, group
 
 if TYPE_CHECKING:
     import polars as pl
 
     from skyhop import _core
+    from skyhop.analysis.timeline import Timeline
     from skyhop.video.playing import PlaybackOptions, Sessions
 
 app = group("Play films over paths: in virtual time over a rate, or in a browser over a live run.")
@@ -121,14 +124,14 @@ def play(
             help="File for a table of all chunks: .parquet or .csv.",
         ),
     ] = None,
-    plot: Annotated[
-        Path | None,
-        typer.Option("--plot", metavar="FILE", help="Figure of the first sessions to draw."),
-    ] = None,
+    plot: Plot = None,
+    panel: PanelName = None,
+    width: Width = "page",
+    height: Height = None,
+    footer: Footer = True,
     as_json: Json = False,
 ) -> None:
     """Play a film over a path's rate in virtual time."""
-    from skyhop.data.figure_files import figure_kind
     from skyhop.data.paths import read_path
     from skyhop.errors import InputError
     from skyhop.video import playing
@@ -137,8 +140,7 @@ def play(
         raise InputError("expected either --sessions or --every")
     if output is not None and output.suffix not in _TABLES:
         raise InputError(f"{output}: expected a name that ends with {' or '.join(_TABLES)}")
-    if plot is not None:
-        figure_kind(plot)
+    figure = figure_file_or_none(plot, width, height, footer=footer)
     if predicted != _ORACLE and (relative_sd, mean_error) != (None, None):
         raise InputError("--relative-sd and --mean-error are for the oracle: leave out --predicted")
     manner = playing.PlaybackOptions(
@@ -158,8 +160,12 @@ def play(
     _print(played, best.mean(), qoe, as_json=as_json)
     if output is not None:
         _write(played, output)
-    if plot is not None:
-        _plot(played, trace, manner, float(offsets[0]), plot)
+    if figure is not None:
+        timeline = _timeline_of_first(played, trace, manner, float(offsets[0]))
+        timeline = timeline if panel is None else timeline.with_one_panel(panel)
+        from skyhop.figures.timeline import draw_timeline
+
+        figure.write(partial(draw_timeline, timeline))
 
 
 def _print(played: dict[str, Sessions], best: float, qoe: str, *, as_json: bool) -> None:
@@ -225,19 +231,17 @@ def _write(played: dict[str, Sessions], output: Path) -> None:
     write_file(output, content.getvalue())
 
 
-def _plot(
+def _timeline_of_first(
     played: dict[str, Sessions],
     trace: _core.RateTrace,
     manner: PlaybackOptions,
     offset_s: float,
-    plot: Path,
-) -> None:
+) -> Timeline:
+    """Return the timeline of each controller's first session, and of the path's rate."""
     import numpy as np
     import polars as pl
 
     from skyhop.analysis.film_timeline import session_timeline
-    from skyhop.figures.style import save
-    from skyhop.figures.timeline import draw_timeline
     from skyhop.video.playing import film_series
 
     first = pl.col("session") == 0
@@ -245,4 +249,4 @@ def _plot(
     at_s = np.arange(0.0, max(1.0, *(film.end_s for film in films.values())))
     mbps = np.array([trace.mean_bps(offset_s + t, offset_s + t + 1) for t in at_s]) / 1e6
     title = f"{manner.read_film().name}: {', '.join(films)}"
-    save(draw_timeline(session_timeline(title, films, (at_s, mbps))), plot)
+    return session_timeline(title, films, (at_s, mbps))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -18,26 +17,18 @@ from skyhop.figures.style import (
     new_figure,
     note_figure,
     pt,
-    save,
     title_figure,
 )
 
 _WIDE = 0.38
 
 
-def dissection_figure(
-    found: Dissection, output: Path | None = None, *, width: FigureWidth = "page"
-) -> Sheet:
+def dissection_figure(found: Dissection, width: FigureWidth = "page") -> Sheet:
     """Draw the latency of each segment of a route, by both methods (by trace, of medians).
 
     Args:
         found: the segments.
-        output: PNG, SVG or PDF file to write the figure to; by default none is written.
         width: target of the figure: a page, or one or two columns of a paper.
-
-    Raises:
-        InputError: `output` has another suffix.
-        RunError: `output` cannot be written.
     """
     figure, (ax,) = new_figure(4.0, [1], width)
     places = np.arange(len(found.pieces))
@@ -63,8 +54,6 @@ def dissection_figure(
     add_legend(ax)
     title_figure(figure, found.title)
     note_figure(figure, "; ".join(found.notes))
-    if output is not None:
-        save(figure, output)
     return figure
 
 

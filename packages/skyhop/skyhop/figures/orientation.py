@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,7 +22,6 @@ from skyhop.figures.style import (
     label_x,
     note_figure,
     pt,
-    save,
     sheet_of,
     title_axes,
     title_figure,
@@ -36,19 +34,12 @@ _FEWEST_ACROSS = 8
 """Least number of cells per axis, so that a terminal that never turns is not one large square."""
 
 
-def orientation_figure(
-    found: Orientation, output: Path | None = None, *, width: FigureWidth = "page"
-) -> Sheet:
+def orientation_figure(found: Orientation, width: FigureWidth = "page") -> Sheet:
     """Draw how often each orientation occurred, and the 95th percentile of its latency.
 
     Args:
         found: latency by orientation.
-        output: PNG, SVG or PDF file to write the figure to; by default none is written.
         width: target of the figure: a page, or one or two columns of a paper.
-
-    Raises:
-        InputError: `output` has another suffix.
-        RunError: `output` cannot be written.
     """
     is_narrow = LAYOUTS[width].is_narrow
     with rc_context(FIGURE_STYLE):
@@ -75,8 +66,6 @@ def orientation_figure(
         ax.set_ylabel("elevation (deg)", fontsize=pt(ax, 9))
     title_figure(figure, found.title)
     note_figure(figure, "; ".join(found.notes))
-    if output is not None:
-        save(figure, output)
     return figure
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 from matplotlib import rc_context
 from matplotlib.axes import Axes
@@ -22,26 +20,18 @@ from skyhop.figures.style import (
     label_y,
     note_figure,
     pt,
-    save,
     title_figure,
 )
 
 _HEIGHT_IN = 6.4
 
 
-def prediction_figure(
-    view: PredictionView, output: Path | None = None, *, width: FigureWidth = "page"
-) -> Sheet:
+def prediction_figure(view: PredictionView, width: FigureWidth = "page") -> Sheet:
     """Draw a model's predictions for one horizon.
 
     Args:
         view: view model of the predictions for the horizon.
-        output: PNG, SVG or PDF file to write the figure to; by default none is written.
         width: target of the figure: a page, or one or two columns of a paper.
-
-    Raises:
-        InputError: `output` has another suffix.
-        RunError: `output` cannot be written.
     """
     with rc_context(FIGURE_STYLE):
         figure = Sheet(_HEIGHT_IN, width)
@@ -57,8 +47,6 @@ def prediction_figure(
     _draw_errors(errors, view)
     title_figure(figure, view.title)
     note_figure(figure, view.note)
-    if output is not None:
-        save(figure, output)
     return figure
 
 

@@ -68,6 +68,7 @@ def path_figure(
     *,
     until_s: float | None = None,
     width: FigureWidth = "page",
+    panel: str | None = None,
 ) -> Sheet:
     """Draw one-way delay, number of hops and events of a path.
 
@@ -76,15 +77,18 @@ def path_figure(
         output: PNG, SVG or PDF file to write the figure to; by default none is written.
         until_s: end of the time axis in s; by default the end of the path.
         width: target of the figure: a page, or "one-column" or "two-column" of a paper.
+        panel: quantity whose panel to draw alone, such as "one-way delay"; by default all.
 
     Raises:
-        InputError: `source` is not a path, or `output` has another suffix.
+        InputError: `source` is not a path, there is no such panel, or `output` has another suffix.
         RunError: `output` cannot be written.
     """
     if isinstance(source, FilePath | str):
         source = read_path(source)
     path = source if isinstance(source, PathRecord) else path_record(source)
-    return _saved(draw_timeline(path_timeline(path, until_s), width), output)
+    timeline = path_timeline(path, until_s)
+    timeline = timeline if panel is None else timeline.with_one_panel(panel)
+    return _saved(draw_timeline(timeline, width), output)
 
 
 def _saved(figure: Sheet, output: str | os.PathLike[str] | None) -> Sheet:

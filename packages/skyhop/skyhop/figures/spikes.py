@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from pathlib import Path
 
 import numpy as np
 
@@ -19,7 +18,6 @@ from skyhop.figures.style import (
     new_figure,
     note_figure,
     pt,
-    save,
     title_figure,
 )
 
@@ -28,19 +26,12 @@ _LONG_H, _SHORT_S = 3.0, 1200.0
 _BREAK_S = 3.0
 
 
-def spikes_figure(
-    found: Spikes, output: Path | None = None, *, width: FigureWidth = "page"
-) -> Sheet:
+def spikes_figure(found: Spikes, width: FigureWidth = "page") -> Sheet:
     """Draw latency over time, and mark its spikes.
 
     Args:
         found: the spikes and their series.
-        output: PNG, SVG or PDF file to write the figure to; by default none is written.
         width: target of the figure: a page, or one or two columns of a paper.
-
-    Raises:
-        InputError: `output` has another suffix.
-        RunError: `output` cannot be written.
     """
     figure, (ax,) = new_figure(3.6, [1], width)
     series = found.series
@@ -69,8 +60,6 @@ def spikes_figure(
     add_legend(ax)
     title_figure(figure, found.title)
     note_figure(figure, f"{100 * found.share_above:.2f} % of the time above")
-    if output is not None:
-        save(figure, output)
     return figure
 
 

@@ -300,13 +300,19 @@ def png_bytes(figure: Figure) -> bytes:
     return figure_bytes(figure, "png")
 
 
-def figure_bytes(figure: Figure, kind: FigureKind) -> bytes:
-    """Return the content of a figure's file; the same figure always gives the same bytes."""
+def figure_bytes(figure: Figure, kind: FigureKind, dpi: int | None = None) -> bytes:
+    """Return the content of a figure's file; the same figure always gives the same bytes.
+
+    Args:
+        figure: the figure.
+        kind: format of the file.
+        dpi: pixels per inch of a PNG; by default those of the figure's layout.
+    """
     for text in figure.findobj(Text):
         # Do not interpret names given by users as formulas.
         text.set_parse_math(False)
     undated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
-    dpi = figure.laid_out.dpi if isinstance(figure, Sheet) else DPI
+    dpi = dpi or (figure.laid_out.dpi if isinstance(figure, Sheet) else DPI)
     buffer = io.BytesIO()
     laid_out = _laid_out(figure, dpi) if kind == "png" else nullcontext()
     with rc_context({**FIGURE_STYLE, "svg.hashsalt": "skyhop"}), laid_out:

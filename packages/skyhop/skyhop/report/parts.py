@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from skyhop.figures.style import Sheet
 
 _PHONE: FigureWidth = "one-column"
+_PHONE_DPI = 220
+"""Pixels per inch of a narrow picture: two for each pixel of a phone of 385 pixels."""
 
 
 @dataclass(frozen=True)
@@ -45,9 +47,10 @@ class ReportFigure:
     name: str
     """Name of the figure's files, without the suffix."""
     caption: str
-    wide_png: bytes
-    narrow_png: bytes
-    """Narrow picture for phones, with the layout for one column of a paper."""
+    wide: bytes
+    """Picture for screens, as WebP."""
+    narrow: bytes
+    """Picture for phones, with the layout for one column of a paper, as WebP."""
     files: Mapping[str, bytes]
     """Contents of the figure's files, by file name."""
     run: int | None = None
@@ -57,13 +60,13 @@ class ReportFigure:
 
     @property
     def wide_uri(self) -> str:
-        """Data URI of the wide PNG."""
-        return _data_uri(self.wide_png)
+        """Data URI of the wide picture."""
+        return _data_uri(self.wide)
 
     @property
     def narrow_uri(self) -> str:
-        """Data URI of the narrow PNG."""
-        return _data_uri(self.narrow_png)
+        """Data URI of the narrow picture."""
+        return _data_uri(self.narrow)
 
 
 def draw_figure(
@@ -81,18 +84,18 @@ def draw_figure(
 
     widths: set[FigureWidth] = {"page", _PHONE, wanted.width}
     figures = {width: draw(width) for width in widths}
-    pngs = {width: figure_bytes(figure, "png") for width, figure in figures.items()}
+    wide = figure_bytes(figures["page"], "png")
+    narrow = figure_bytes(figures[_PHONE], "png", dpi=_PHONE_DPI)
     of_files, is_like_page = figures[wanted.width], wanted.height_in is None and wanted.footer
     if not is_like_page:
         of_files = shape_figure(draw(wanted.width), wanted.height_in, footer=wanted.footer)
     files = {
-        f"{name}.{kind}": pngs[wanted.width]
-        if kind == "png" and is_like_page
+        f"{name}.{kind}": wide
+        if kind == "png" and is_like_page and wanted.width == "page"
         else figure_bytes(of_files, kind)
         for kind in wanted.kinds
     }
-    wide, narrow = (_with_palette(pngs[width]) for width in ("page", _PHONE))
-    return ReportFigure(name, caption, wide, narrow, files, run, heading)
+    return ReportFigure(name, caption, _compact(wide), _compact(narrow), files, run, heading)
 
 
 @dataclass(frozen=True)
@@ -147,18 +150,19 @@ def figures_directory(output: Path | str) -> Path:
     return output.with_name(f"{output.stem}-figures")
 
 
-def _with_palette(png: bytes) -> bytes:
-    """Return a PNG with a palette of 256 colours, a third as large: a page has many figures."""
+def _compact(png: bytes) -> bytes:
+    """Return a PNG as WebP with 256 colours, a fourth as large: a page has many figures."""
     from PIL import Image
 
     content = io.BytesIO()
     picture = Image.open(io.BytesIO(png)).convert("RGB")
-    picture.quantize(256, dither=Image.Dither.NONE).save(content, "png")
+    few_colours = picture.quantize(256, dither=Image.Dither.NONE).convert("RGB")
+    few_colours.save(content, "webp", lossless=True, quality=60)
     return content.getvalue()
 
 
-def _data_uri(png: bytes) -> str:
-    return f"data:image/png;base64,{base64.b64encode(png).decode()}"
+def _data_uri(webp: bytes) -> str:
+    return f"data:image/webp;base64,{base64.b64encode(webp).decode()}"
 
 
 def render(template: str, **values: Any) -> str:

@@ -26,7 +26,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from skyhop.data.files import write_file
 from skyhop.errors import InputError, RunError
-from skyhop.study.metrics import WARNINGS
+from skyhop.study.metrics import QUEUES, WARNINGS
 
 if TYPE_CHECKING:
     import polars as pl
@@ -39,7 +39,7 @@ _MARK = ".skyhop"
 _MARK_TEXT = (
     "skyhop: unfinished runs of a study; the next run of the study removes this directory\n"
 )
-_TEXT_COLUMNS = ("flow_cc", WARNINGS)
+_TEXT_COLUMNS = ("flow_cc", WARNINGS, QUEUES)
 """Keys of a row whose values are text; all others are numbers."""
 
 
@@ -222,7 +222,7 @@ def _is_row(row: object) -> bool:
     """Return whether a row has the right types: numbers, a text in `flow_cc`, and warnings."""
     if not isinstance(row, dict) or not isinstance(row.get(WARNINGS), list):
         return False
-    if not isinstance(row.get("flow"), int | None):
+    if not isinstance(row.get("flow"), int | None) or not _are_queues(row.get(QUEUES, {})):
         return False
     figures = {name: value for name, value in row.items() if name not in _TEXT_COLUMNS}
     return all(
@@ -231,6 +231,20 @@ def _is_row(row: object) -> bool:
     ) and all(isinstance(text, str) for text in [*row[WARNINGS], row.get("flow_cc") or ""])
 
 
+def _are_queues(queues: object) -> bool:
+    """Return whether the sizes of a run's queues have the right types."""
+    if not isinstance(queues, dict):
+        return False
+    sides = list(queues.values())
+    return all(isinstance(side, dict) for side in sides) and all(
+        isinstance(queue, dict)
+        and all(isinstance(queue.get(key, 0), int | float) for key in _QUEUE_NUMBERS)
+        for side in sides
+        for queue in side.values()
+    )
+
+
+_QUEUE_NUMBERS = ("bytes", "packets", "rate_bps", "base_rtt_us")
 _FIGURE_LIMIT = 2.0**63
 """Bound on the magnitude of a row's numbers, so that they fit into the dataset's columns."""
 

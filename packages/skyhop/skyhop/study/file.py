@@ -263,7 +263,7 @@ class StudyFile(StrictModel):
         return {name: table is not None for name, table in tables.items()}
 
 
-RESERVED = frozenset({"run", "seed", "flow", "flow_cc", "stat", "virtual_s", "warnings"})
+RESERVED = frozenset({"run", "seed", "flow", "flow_cc", "stat", "virtual_s", "warnings", "queues"})
 """Names that neither axes nor metrics can have."""
 
 

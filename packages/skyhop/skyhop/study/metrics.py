@@ -45,6 +45,8 @@ _LAYOUT_VERSION = 7
 
 WARNINGS = "warnings"
 """Key of a row's list of the warnings of its run; it is not a column of the dataset."""
+QUEUES = "queues"
+"""Key of the sizes of a run's queues, in its first row; it is not a column of the dataset."""
 
 
 @dataclass(frozen=True)
@@ -212,6 +214,7 @@ class MetricSet:
     ) -> list[dict[str, Any]]:
         """Return a run's rows, from its summary and, if metrics need them, its samples."""
         rows = [_base_row(row, summary) for row in summary_row_values(summary)]
+        rows[0][QUEUES] = _queues(summary)
         for row in rows:
             for metric in self._run_metrics:
                 info = self.infos[metric.name]
@@ -283,6 +286,15 @@ def _origin(metric: Metric) -> float:
     if isinstance(metric, FlowMetric) and metric.series == "srtt_over_base":
         return 0.0 if metric.stat == "sd" else 1.0
     return 0.0
+
+
+def _queues(summary: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return the sizes of the queues of each link; the link of the path is named "path"."""
+    links = {"path": summary.get("link") or {}, **(summary.get("links") or {})}
+    return {
+        name: {key: link[key] for key in ("queue", "queue_back") if link.get(key)}
+        for name, link in links.items()
+    }
 
 
 def _base_row(row: dict[str, Any], summary: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from skyhop.analysis.sentence_words import counted
-from skyhop.analysis.tables import three_digits
+from skyhop.analysis.tables import Column, Table, three_digits
 from skyhop.data.files import as_argument
 from skyhop.data.toml import toml_text
 from skyhop.study.claims import ClaimResult, Finding
@@ -58,6 +58,8 @@ class StudyPage:
     title: str
     question: str
     facts: Sequence[tuple[str, str]]
+    conditions: Table
+    """Conditions of the runs; of those that vary, by the values of an axis, or as a range."""
     notes: Sequence[str]
     failures: Sequence[tuple[str, str]]
     """Distinct errors (if there are many, the first): error and where, and scenario as TOML."""
@@ -76,6 +78,7 @@ def study_page(done: StudyRun, verdicts: Sequence[ClaimResult]) -> StudyPage:
         title=file.title,
         question=file.question,
         facts=_facts(done, verdicts),
+        conditions=_conditions_table(done),
         notes=file.notes,
         failures=_failures(done)[:_FAILURES_SHOWN],
         failure_count=len(done.failures),
@@ -118,6 +121,12 @@ def _failures(done: StudyRun) -> list[tuple[str, str]]:
     return lines
 
 
+def _conditions_table(done: StudyRun) -> Table:
+    names = ["condition", "runs", "value"]
+    columns = [Column(name, name, "", str, numeric=False) for name in names]
+    return Table([], columns, [[c.name, c.runs, c.value] for c in done.conditions])
+
+
 def _facts(done: StudyRun, verdicts: Sequence[ClaimResult]) -> list[tuple[str, str]]:
     study, frame = done.study, done.results.frame
     seeds = frame.get_column("seed").unique().sort().to_list() if frame.height else []
@@ -127,7 +136,6 @@ def _facts(done: StudyRun, verdicts: Sequence[ClaimResult]) -> list[tuple[str, s
         ("set", ", ".join(study.sets)),
         ("runs", f"{frame.get_column('run').n_unique():,} of {study.run_count:,}"),
         ("seeds", ", ".join(map(str, seeds[:6])) + (" …" if len(seeds) > 6 else "")),  # noqa: PLR2004
-        ("engine", study.file.engine),
         ("skyhop", f"{__version__}, core {core_digest()}"),
     ]
     return [(name, text) for name, text in facts if text]

@@ -23,7 +23,7 @@ from skyhop.data.arrays import FloatArray
 from skyhop.study.expression import Selected, UnknownValueError
 from skyhop.study.keys import Spread
 from skyhop.study.metric_kinds import FlowsMetric, StatisticMetric
-from skyhop.study.metrics import WARNINGS, MetricInfo, MetricSet
+from skyhop.study.metrics import QUEUES, WARNINGS, MetricInfo, MetricSet
 
 POOLED_STATS = ("pooled_mean", "pooled_sd")
 """Statistics over the pooled bins of all runs, for metrics with `pool = true`."""
@@ -233,7 +233,7 @@ def dataset(rows: Sequence[Mapping[str, object]], axes: Mapping[str, bool]) -> p
     """
     names = dict.fromkeys([*axes, "seed", "run", "flow", "flow_cc"])
     names.update(dict.fromkeys(itertools.chain.from_iterable(rows)))
-    names.pop(WARNINGS, None)
+    names = {name: None for name in names if name not in (WARNINGS, QUEUES)}
     return pl.DataFrame([_series(name, [row.get(name) for row in rows], axes) for name in names])
 
 

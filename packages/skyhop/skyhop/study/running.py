@@ -17,10 +17,11 @@ from skyhop.data.scenarios import place_notes
 from skyhop.data.toml import toml_text
 from skyhop.errors import InputError
 from skyhop.study.axes import numeric_axes
+from skyhop.study.conditions import Condition, conditions_of
 from skyhop.study.directory import StudyDirectory
 from skyhop.study.elements import timing_error_rows
 from skyhop.study.execution import Failure, Recipe, Task
-from skyhop.study.metrics import WARNINGS
+from skyhop.study.metrics import QUEUES, WARNINGS
 from skyhop.study.plan import Study
 from skyhop.study.relative import with_relative
 from skyhop.study.results import Results, dataset
@@ -73,6 +74,8 @@ class StudyRun:
     """Warnings of the runs, each text once, the most frequent first."""
     places: Sequence[str] = ()
     """Notes on ambiguous names of places, each with the place that was used."""
+    conditions: Sequence[Condition] = ()
+    """Conditions of the runs: path, rate, queue, loss, duration, engine."""
 
     def _repr_html_(self) -> str:
         return views.html(self)
@@ -130,7 +133,11 @@ def run_study(
         )
         directory.write_results(results.frame)
         directory.write_failures(_failure_entry(failure) for failure in failures)
-    return StudyRun(study, directory, results, failures, _warnings(study, rows), places_of(runs))
+    queues = {row["run"]: row[QUEUES] for row in rows if QUEUES in row}
+    return StudyRun(
+        study, directory, results, failures, _warnings(study, rows), places_of(runs),
+        conditions_of(study, runs, queues),
+    )  # fmt: skip
 
 
 def _others(reuse: Sequence[str | os.PathLike[str]]) -> list[StudyDirectory]:
@@ -175,7 +182,8 @@ def _compare_elements(
     with directory.opened(_description(study)):
         frame = dataset(timing_error_rows(*elements), {})
         directory.write_results(frame)
-    return StudyRun(study, directory, Results(frame, study.metrics), [], [])
+    results = Results(frame, study.metrics)
+    return StudyRun(study, directory, results, [], [], conditions=conditions_of(study, []))
 
 
 @dataclass(frozen=True)

@@ -61,7 +61,7 @@ def animate(
     import skyhop
     from skyhop.analysis.ground import ground_views
     from skyhop.analysis.moment import moment_of
-    from skyhop.cli.path.output import check_directory
+    from skyhop.cli.figures import check_directory
     from skyhop.data.figure_files import animation_kind
     from skyhop.data.positions import GATEWAYS
     from skyhop.data.progress import progress_bar

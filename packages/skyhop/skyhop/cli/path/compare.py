@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from skyhop.cli import completion
-from skyhop.cli.figures import Width, figure_width
+from skyhop.cli.figures import Footer, Height, Width, figure_file_or_none
 from skyhop.cli.options import Csv, ForceSize, Json, with_size
-from skyhop.cli.path.output import check_figure
 from skyhop.cli.terminal import print_note
 
 if TYPE_CHECKING:
@@ -66,6 +66,8 @@ def compare(
         typer.Option(metavar="LIST", help="List of gateways (skyhop list sites), or a CSV file."),
     ] = None,
     width: Width = "page",
+    height: Height = None,
+    footer: Footer = True,
     as_json: Json = False,
     as_csv: Csv = False,
     force_size: ForceSize = False,
@@ -77,8 +79,7 @@ def compare(
     from skyhop.data.reading import path_record
 
     check_form(as_json=as_json, as_csv=as_csv)
-    check_figure(output)
-    laid_out = figure_width(width)
+    figure = figure_file_or_none(output, width, height, footer=footer)
     keys = {"duration": duration, "start": start, "handover": handover, "gateways": gateways}
     given = {key: value for key, value in keys.items() if value is not None}
     # Comparing a path with itself is useless: drop duplicates.
@@ -92,12 +93,10 @@ def compare(
     else:
         table = comparison_table(rows)
         print_table(cells_of(table))
-    if output is not None:
-        from skyhop.figures import save
+    if figure is not None:
         from skyhop.figures.path_comparison import draw_path_comparison
 
-        save(draw_path_comparison(compare_paths(records), laid_out), output)
-        print_note(f"figure: {output}")
+        figure.write(partial(draw_path_comparison, compare_paths(records)))
 
 
 def _paths(

@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 
 from skyhop.cli import completion
-from skyhop.cli.figures import Width, figure_width
+from skyhop.cli.figures import Footer, Height, PanelName, Plot, Width, figure_file_or_none
 from skyhop.cli.options import ForceSize, with_size
-from skyhop.cli.path.output import Output, Plot, check_figure, finish
+from skyhop.cli.path.output import Output, finish
 from skyhop.cli.terminal import print_note
 from skyhop.data.progress import progress_bar
 
@@ -35,7 +35,8 @@ its --help.
 
 
 _OTHER_OPTIONS = {
-    *("output", "scenario", "from_", "to", "duration", "sets", "force_size", "plot", "width")
+    *("output", "scenario", "from_", "to", "duration", "sets", "force_size", "plot", "panel"),
+    *("width", "height", "footer"),
 }
 """Options of `compute` that are not keys of `[path]`, or have another name there."""
 
@@ -166,7 +167,10 @@ def compute(
     ] = None,
     force_size: ForceSize = False,
     plot: Plot = None,
+    panel: PanelName = None,
     width: Width = "page",
+    height: Height = None,
+    footer: Footer = True,
 ) -> None:
     """Compute a path, and write it to a path file."""
     options = locals().items()
@@ -178,8 +182,7 @@ def compute(
 
     if scenario is None and from_ is None and to is None and not given and not sets:
         raise InputError("nothing to compute: give --from and --to, or a scenario file")
-    check_figure(plot)
-    laid_out = figure_width(width)
+    figure = figure_file_or_none(plot, width, height, footer=footer)
     with progress_bar("computing the path") as progress:
         trace = skyhop.path(
             from_,
@@ -194,4 +197,4 @@ def compute(
         print_note(trace.account)
     for note in trace.notes:
         print_note(f"warning: {note}")
-    finish(trace, output, plot, laid_out)
+    finish(trace, output, figure, panel)

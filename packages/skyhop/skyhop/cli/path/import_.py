@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from skyhop.cli import completion
-from skyhop.cli.figures import Width, figure_width
-from skyhop.cli.path.output import Output, Plot, check_figure, finish
+from skyhop.cli.figures import Footer, Height, PanelName, Plot, Width, figure_file_or_none
+from skyhop.cli.path.output import Output, finish
 from skyhop.cli.terminal import print_note
 
 FORMATS = ("leoem", "ping", "irtt", "csv", "iperf3", "mahimahi", "leocc")
@@ -69,15 +69,17 @@ def import_(
         ),
     ] = None,
     plot: Plot = None,
+    panel: PanelName = None,
     width: Width = "page",
+    height: Height = None,
+    footer: Footer = True,
 ) -> None:
     """Convert a log to a path file."""
     import skyhop
 
     keys = {"interval": interval, "direction": direction, "rtt": rtt, "delay_file": delay_file}
     given = {key: value for key, value in keys.items() if value is not None}
-    check_figure(plot)
-    laid_out = figure_width(width)
+    figure = figure_file_or_none(plot, width, height, footer=footer)
     trace = skyhop.import_path(file, log_format, from_=from_, to=to, **given)
-    finish(trace, output, plot, laid_out)
+    finish(trace, output, figure, panel)
     print_note(f"{file}: {trace.account}")

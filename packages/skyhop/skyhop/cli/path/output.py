@@ -10,52 +10,21 @@ import typer
 from skyhop.cli.terminal import print_note
 
 if TYPE_CHECKING:
-    from skyhop.data.figure_files import FigureWidth
+    from skyhop.cli.figures import FigureFile
 
 Output = Annotated[
     Path, typer.Option("-o", "--output", metavar="FILE", help="Path file to write (Parquet).")
 ]
-Plot = Annotated[
-    Path | None,
-    typer.Option("--plot", metavar="FIGURE", help="Also draw a figure: PNG, SVG or PDF."),
-]
 
 
-def check_figure(plot: Path | None) -> None:
-    """Check a figure's file name and directory, before the path is computed.
-
-    Raises:
-        InputError: the suffix is unknown, or the directory does not exist.
-    """
-    from skyhop.data.figure_files import figure_kind
-
-    if plot is None:
-        return
-    figure_kind(plot)
-    check_directory(plot)
-
-
-def check_directory(output: Path) -> None:
-    """Check that a file's directory exists, before the path is computed.
-
-    Raises:
-        InputError: the directory does not exist.
-    """
-    from skyhop.errors import InputError
-
-    if not output.parent.is_dir():
-        raise InputError(f"{output.parent}: there is no such directory: create it first")
-
-
-def finish(trace: Any, output: Path, plot: Path | None, width: FigureWidth) -> None:
-    """Write the path file and its figure, and print a summary of the path."""
+def finish(trace: Any, output: Path, plot: FigureFile | None, panel: str | None) -> None:
+    """Write the path file and its figure, or one panel of it; print a summary of the path."""
     trace.write(output)
     print_note(_description(trace, output))
     if plot is not None:
         from skyhop.figures import path_figure
 
-        path_figure(trace, plot, width=width)
-        print_note(f"figure: {plot}")
+        plot.write(lambda width: path_figure(trace, width=width, panel=panel))
 
 
 def _description(trace: Any, output: Path) -> str:

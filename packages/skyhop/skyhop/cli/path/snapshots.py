@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from skyhop.cli.figures import Width, figure_width
+from skyhop.cli.figures import Footer, Height, Width, figure_file
 from skyhop.cli.options import ForceSize
-from skyhop.cli.path.output import check_figure
-from skyhop.cli.terminal import print_note
 
 if TYPE_CHECKING:
     import skyhop
@@ -49,18 +48,17 @@ def ground(
     at: At = "0 s",
     gateways: Gateways = None,
     width: Width = "page",
+    height: Height = None,
+    footer: Footer = True,
     force_size: ForceSize = False,
 ) -> None:
     """Draw a path at one time on a map."""
-    check_figure(output)
-    laid_out = figure_width(width)
+    figure = figure_file(output, width, height, footer=footer)
     _, moment = _read(file, at, gateways, force_size=force_size)
     from skyhop.analysis.ground import ground_view
-    from skyhop.figures import save
     from skyhop.figures.ground import draw_ground
 
-    save(draw_ground(ground_view(moment), laid_out), output)
-    print_note(f"figure: {output}")
+    figure.write(partial(draw_ground, ground_view(moment)))
 
 
 def sky(
@@ -70,26 +68,25 @@ def sky(
     end: Annotated[str, typer.Option(help="End of the path: from or to.")] = "from",
     gateways: Gateways = None,
     width: Width = "page",
+    height: Height = None,
+    footer: Footer = True,
     force_size: ForceSize = False,
 ) -> None:
     """Draw the satellites above one end of a path."""
     from skyhop.errors import InputError
 
-    check_figure(output)
-    laid_out = figure_width(width)
+    figure = figure_file(output, width, height, footer=footer)
     if end not in ("from", "to"):
         raise InputError(f'--end: "{end}" is not an end of a path; expected from or to')
     path, moment = _read(file, at, gateways, force_size=force_size)
     from skyhop.analysis.sky import sky_view
     from skyhop.data.positions import end_deg
-    from skyhop.figures import save
     from skyhop.figures.sky import draw_sky
 
     nearest = moment.nodes[1 if end == "from" else -2] if moment.nodes else -1
     serving = nearest if nearest in moment.chosen else None
     place, place_deg = path.header[end]["name"], end_deg(path.header, end)
-    save(draw_sky(sky_view(moment, place, place_deg, serving), laid_out), output)
-    print_note(f"figure: {output}")
+    figure.write(partial(draw_sky, sky_view(moment, place, place_deg, serving)))
 
 
 def _read(

@@ -29,7 +29,7 @@ from skyhop.analysis.flow_groups import by_duration, flow_groups
 from skyhop.analysis.flows import flow_styles
 from skyhop.analysis.link_rate import link_rate_steps
 from skyhop.analysis.path_timeline import path_timeline
-from skyhop.analysis.run_page import runs_page
+from skyhop.analysis.run_page import Lead, PageFigure, runs_page
 from skyhop.analysis.run_tables import run_tables
 from skyhop.analysis.run_timeline import run_timeline
 from skyhop.analysis.summary import rows_of
@@ -146,6 +146,43 @@ def test_the_page_names_its_runs_and_warnings(demo: Path) -> None:
     assert page.text.index("lateness p99 is 2.3 ms") < page.text.index("Mbit/s goodput")
     probes = page.text[page.text.index("Probes") :]
     assert "600" in probes[:200]
+
+
+def test_a_page_with_a_question_begins_with_its_answer_and_figure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leave_blank(monkeypatch)
+    warning = "lateness p99 is 2.3 ms, above 2 ms"
+    run = replace(SHORT, warnings=(warning,)).write(tmp_path / "cubic")
+    (record,) = read_runs([run])
+    figure = PageFigure("lead", "What the figure shows.", lambda: run_timeline(record))
+    lead = Lead("Which one is faster?", ("The first is.", "It is so by far."), figure)
+    file = write_report([run], tmp_path / "report.html", lead=lead)
+    page = Page(file)
+    terms = runs_page([record]).terms
+    assert terms
+    order = [
+        "Which one is faster?", "The first is. It is so by far.", "What the figure shows.", warning,
+        terms, "Mbit/s goodput",
+    ]  # fmt: skip
+    places = [page.text.index(text) for text in order]
+    assert places == sorted(places)
+    assert page.html.index("data:image") < page.html.index('<p class="caption">What the figure')
+    assert (figures_directory(file) / "lead.png").exists()
+    # A later report without a question removes the figure.
+    write_report([run], file)
+    assert "Which one is faster?" not in Page(file).text
+    assert not (figures_directory(file) / "lead.png").exists()
+
+
+def test_a_page_explains_only_the_handovers_of_its_runs(tmp_path: Path) -> None:
+    (record,) = read_runs([SHORT.write(tmp_path / "run")])
+    counts = {"end": 1, "intermediate": 0, "reroute": 2}
+    page = runs_page([replace(record, summary={**record.summary, "handovers": counts})])
+    assert page.terms.startswith("end: one end of the path changes its satellite; reroute: ")
+    assert "intermediate" not in page.terms
+    none = dict.fromkeys(counts, 0)
+    assert not runs_page([replace(record, summary={**record.summary, "handovers": none})]).terms
 
 
 def test_the_figures_are_in_the_pages_directory(demo: Path) -> None:
@@ -671,7 +708,7 @@ def test_view_models_need_no_drawing_library(tmp_path: Path) -> None:
     runs = [SyntheticRun((cc,), probe=True).write(tmp_path / cc) for cc in ("cubic", "bbr")]
     code = (
         "import sys\n"
-        "from skyhop.analysis.run_page import runs_page\n"
+        "from skyhop.analysis.run_page import Lead, PageFigure, runs_page\n"
         "from skyhop.data.reading import read_runs\n"
         "page = runs_page(read_runs(sys.argv[1:]))\n"
         "views = [figure.view() for figure in page.figures]\n"

@@ -59,6 +59,13 @@ _RUN_KEYS = (
 
 _CARDS_AT_MOST = 8
 
+_HANDOVERS = {
+    "end": "one end of the path changes its satellite",
+    "intermediate": "a link in the middle of the path changes, and the packets on it are lost",
+    "reroute": "the route between the satellites changes, and no packet is lost",
+}
+"""Meaning of each kind of handover."""
+
 
 @dataclass(frozen=True)
 class Card:
@@ -105,6 +112,17 @@ class PageFigure:
 
 
 @dataclass(frozen=True)
+class Lead:
+    """Beginning of a page that answers a question: the question is the page's heading."""
+
+    question: str
+    answer: Sequence[str]
+    """Sentences that answer the question."""
+    figure: PageFigure
+    """Figure that shows the answer."""
+
+
+@dataclass(frozen=True)
 class RunsPage:
     """View model of the page about one or several runs."""
 
@@ -113,6 +131,8 @@ class RunsPage:
     """Three sentences for each set of runs of similar duration."""
     facts: Sequence[tuple[str, str]]
     """Conditions of the runs: name, and the distinct values in the runs."""
+    terms: str
+    """Sentence on the kinds of handovers that the runs have; empty without handovers."""
     warnings: Sequence[tuple[str, str]]
     """Name of the run and text of each warning."""
     cards: Sequence[Card]
@@ -143,6 +163,7 @@ def runs_page(runs: Sequence[RunRecord], title: str | None = None) -> RunsPage:
         title=title or _heading(runs),
         summaries=run_summaries(runs, [path_facts(run) for run in runs]),
         facts=_facts(runs),
+        terms=_terms(runs),
         warnings=[(row["run"], text) for row in run_rows for text in row["warnings"]],
         cards=_cards(runs, rows),
         flow_table=summary_table(_flow_columns(tcp_rows), [with_untold(row) for row in tcp_rows]),
@@ -361,6 +382,14 @@ def _handover_fact(run: RunRecord) -> str:
     counts = {kind: count for kind, count in run.summary["handovers"].items() if count}
     kinds = ", ".join(f"{counts[kind]:,} {kind}" for kind in HANDOVER_KINDS if kind in counts)
     return f"{sum(counts.values()):,} ({kinds})" if counts else "none"
+
+
+def _terms(runs: Sequence[RunRecord]) -> str:
+    """Return what the kinds of handovers mean, of those kinds that the runs have."""
+    shown = [
+        kind for kind in HANDOVER_KINDS if any(run.summary["handovers"].get(kind) for run in runs)
+    ]
+    return "; ".join(f"{kind}: {_HANDOVERS[kind]}" for kind in shown)
 
 
 def _part(scenario: Mapping[str, Any], name: str) -> Mapping[str, Any]:

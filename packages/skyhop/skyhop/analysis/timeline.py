@@ -141,6 +141,8 @@ class Panel:
     is_log: bool = False
     note: str = ""
     """Short note above the panel."""
+    height_in: float | None = None
+    """Height in inches; by default it depends on the quantity."""
 
 
 @dataclass(frozen=True)

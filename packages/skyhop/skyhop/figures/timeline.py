@@ -101,7 +101,7 @@ def draw_timeline(timeline: Timeline, width: FigureWidth = "page") -> Sheet:
     strips = [strip_height_in(timeline.strip)]
     if timeline.signal is not None:
         strips.append(_LANE_IN * (1 + len(timeline.signal.lanes)) + 0.12)
-    heights = [*strips, *(_HEIGHTS_IN[panel.what] for panel in timeline.panels)]
+    heights = [*strips, *(p.height_in or _HEIGHTS_IN[p.what] for p in timeline.panels)]
     gaps_in = 0.75 if timeline.about == "path" else 0.6 + 0.12 * len(heights)
     figure, drawn = new_figure(sum(heights) + gaps_in, heights, width)
     axes = drawn[len(strips) :]

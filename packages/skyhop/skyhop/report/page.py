@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from skyhop.analysis.comparison import Comparison
-from skyhop.analysis.run_page import RunsPage, runs_page
+from skyhop.analysis.run_page import Lead, RunsPage, runs_page
 from skyhop.analysis.terminal_page import terminal_part
 from skyhop.analysis.timeline import Timeline
 from skyhop.data.figure_files import FIGURE_KINDS, FigureWidth
@@ -40,6 +40,7 @@ def write_report(
     output: Path | str,
     *,
     title: str | None = None,
+    lead: Lead | None = None,
     figures: FigureFiles = _PNG,
     progress: Callable[[int, int], None] | None = None,
     force_size: bool = False,
@@ -52,6 +53,7 @@ def write_report(
         run_dirs: run directories, or directories that hold run directories.
         output: the HTML file; its directory must exist.
         title: heading of the page; by default the two ends of the path.
+        lead: question, answer and figure at the top of the page; its question is the heading.
         figures: directory, formats and width of the figures' files; by default PNGs in
             `figures_directory(output)`.
         progress: callback (figures drawn, all figures).
@@ -65,9 +67,11 @@ def write_report(
         RunError: the report cannot be written.
     """
     output = _checked(output)
-    page = runs_page(read_runs(run_dirs, force_size=force_size), title)
+    heading = title if lead is None else lead.question
+    page = runs_page(read_runs(run_dirs, force_size=force_size), heading)
+    planned_figures = [*([] if lead is None else [lead.figure]), *page.figures]
     drawn: list[ReportFigure] = []
-    for planned in page.figures:
+    for planned in planned_figures:
         draw = partial(_drawn, planned.view())
         drawn.append(
             draw_figure(
@@ -75,11 +79,11 @@ def write_report(
             )
         )
         if progress is not None:
-            progress(len(drawn), len(page.figures))
+            progress(len(drawn), len(planned_figures))
     folder = page_files(output, figures)
     files = {name: content for figure in drawn for name, content in figure.files.items()}
     stale = _stale(folder.directory, files) if figures.directory is None else []
-    write_page(output, _html(page, drawn, folder), folder, files)
+    write_page(output, _html(page, lead, drawn, folder), folder, files)
     for file in stale:
         file.unlink()
     return output
@@ -198,13 +202,18 @@ def _of_terminal(view: TerminalView, width: FigureWidth) -> Sheet:
     return draw_obstruction(view, "Obstruction map", width)
 
 
-def _html(page: RunsPage, figures: Sequence[ReportFigure], folder: PageFiles) -> str:
+def _html(
+    page: RunsPage, lead: Lead | None, figures: Sequence[ReportFigure], folder: PageFiles
+) -> str:
+    first = 0 if lead is None else 1
     return render(
         "report.html.jinja",
         page=page,
+        lead=lead,
+        lead_figure=figures[0] if lead is not None else None,
         several=len(page.runs) > 1,
         headings=_headings(figures),
-        overview=[figure for figure in figures if figure.run is None],
+        overview=[figure for figure in figures[first:] if figure.run is None],
         figures={figure.run: figure for figure in figures if not figure.heading},
         of_terminals=[
             [figure for figure in figures if figure.run == index and figure.heading]
@@ -223,6 +232,6 @@ def _headings(figures: Sequence[ReportFigure]) -> list[str]:
 
 def _stale(folder: Path, files: Mapping[str, bytes]) -> list[Path]:
     """List the figures of an earlier report with the same name that this report does not have."""
-    ours = re.compile(rf"((comparison|path)(-\d+)?|run-\d+-.*)\.({'|'.join(FIGURE_KINDS)})")
+    ours = re.compile(rf"(lead|(comparison|path)(-\d+)?|run-\d+-.*)\.({'|'.join(FIGURE_KINDS)})")
     found = folder.iterdir() if folder.is_dir() else []
     return [file for file in found if ours.fullmatch(file.name) and file.name not in files]

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from needs import missing
 from skyhop.linux import Kernel, built
+from skyhop.linux.kernels import MARK
 from skyhop.linux.modules import BUILD
 
 HERE = """\
@@ -56,7 +57,7 @@ def needs_module_kernel() -> Kernel:
 def stand_in(cache: Path, script: str, name: str = "6.12", source: str = "a script") -> Path:
     """Put a script into a cache as a kernel of this name; return its directory."""
     directory = cache / "skyhop" / "kernels" / f"{name}-{DIGEST[:12]}"
-    directory.mkdir(parents=True)
+    MARK.make(directory)
     binary = directory / "linux"
     binary.write_text(script, "utf-8")
     binary.chmod(0o755)

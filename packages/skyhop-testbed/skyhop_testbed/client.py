@@ -229,7 +229,8 @@ class Testbed:
 
     def _fetch_file(self, name: str, each: api.RunFile, path: Path) -> None:
         """Download a file; what an interrupted download left is kept and continued."""
-        aside = path.with_name(f".{path.name}.partial")
+        # The digest is part of the name, because the directory may hold files of the user.
+        aside = path.with_name(f".{path.name}.{each.sha256[:16]}.partial")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             offset = aside.stat().st_size if aside.exists() else 0

@@ -13,6 +13,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from cryptography.x509.oid import NameOID
 
+from skyhop.data.files import Scratch
 from skyhop.errors import InputError
 
 RENEWED_AFTER_DAYS = 60
@@ -60,14 +61,14 @@ def secret_hash(secret: str) -> bytes:
 
 def write_private(path: Path, content: bytes) -> None:
     """Write a file atomically, readable by its owner only."""
-    aside = path.with_name(f".{path.name}.partial")
-    aside.unlink(missing_ok=True)
-    descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _PRIVATE)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    aside.replace(path)
+    with Scratch(path.parent) as scratch:
+        aside = scratch / path.name
+        descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _PRIVATE)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        aside.replace(path)
 
 
 def read_private(path: Path) -> bytes:

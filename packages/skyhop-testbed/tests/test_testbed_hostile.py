@@ -438,13 +438,14 @@ def test_rogue_uploads_are_refused_and_nothing_of_them_is_seen(testbed: Served) 
         (path, *_) = user.fetch(run_id, testbed.directory / "fetched")
         assert path.read_bytes() == data
         # An interrupted download goes on where it ended.
-        path.rename(path.with_name(".a.partial")).write_bytes(data[:2])
+        aside = path.with_name(f".a.{hashlib.sha256(data).hexdigest()[:16]}.partial")
+        path.rename(aside).write_bytes(data[:2])
         with mock.patch.object(user._wire, "download", wraps=user._wire.download) as asked:
             user.fetch(run_id, testbed.directory / "fetched")
         assert [call.args[1].offset for call in asked.call_args_list] == [2]
         assert path.read_bytes() == data
     found = {path.name for path in (testbed.directory / "runs").rglob("*") if path.is_file()}
-    assert found == {"a", "manifest.json"}
+    assert found == {".skyhop", "a", "manifest.json"}
 
 
 @pytest.mark.parametrize("name", ["a", "a/b", "ä.txt", "..a", "a..", "a b"])

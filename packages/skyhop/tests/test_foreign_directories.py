@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -17,7 +19,10 @@ from skyhop import _core
 from skyhop.cli.repeat_mark import Mark
 from skyhop.data.files import Scratch, write_file
 from skyhop.errors import InputError
+from skyhop.linux import kernels, modules
+from skyhop.report.parts import FigureFiles, page_files, write_page
 from skyhop.study.directory import StudyDirectory
+from skyhop.telemetry.store import Store
 
 SCENARIO = """\
 [path]
@@ -47,9 +52,26 @@ NAMES = (
     ".run.partial-1/.lock",
     ".run.partial-1/replaced/flows.parquet",
     ".new-1/.lock",
+    "report.html",
+    "report-figures/comparison.png",
+    "report-figures/run-1-cubic.png",
+    "report-figures/2-chapter.pdf",
+    "report-figures/claims.tex",
+    "thesis/2024-10-03.jsonl",
+    "thesis/2024-10-03.parquet",
+    "thesis/obstruction_map.json",
+    "thesis/chapter4.tex",
+    "thesis/.skyhop",
+    "skyhop/kernels/6.12-0123456789ab/kernel.json",
+    "skyhop/kernels/6.12-0123456789ab/linux",
+    "skyhop/kernels/6.12-0123456789ab/.skyhop",
+    "modules/idea-0123456789abcdef.ko",
+    "modules/idea-two-0123456789abcdef.ko",
+    "modules/.skyhop",
 )
 """Names of files that skyhop creates and removes, and of a user's files in such directories."""
-CONTENTS = (b"mine", b"{}", b"[]", b'{"schema": 1}', b'{"study": 1}', b"PAR1", b"\n", b"\xff")
+PAGE = b'<a href="report-figures/2-chapter.pdf">of my thesis</a>'
+CONTENTS = (b"mine", PAGE, b"{}", b"[]", b'{"schema": 1}', b'{"study": 1}', b"PAR1", b"\n", b"\xff")
 DESCRIPTION = {"skyhop": "0", "core": "0", "origin": "x", "study": {}}
 
 
@@ -80,6 +102,45 @@ def work(root: Path) -> None:
         (scratch / "x").touch()
 
 
+def report(root: Path) -> None:
+    """Write a page without figures, which would remove those of an earlier page of skyhop."""
+    page = root / "report.html"
+    before = page.read_bytes() if page.exists() else None
+    write_page(page, "<!doctype html>", page_files(page, FigureFiles()), {})
+    # The page itself is replaced, as the user asks.
+    page.unlink()
+    if before is not None:
+        page.write_bytes(before)
+
+
+def remove_kernel(root: Path) -> None:
+    """Remove a kernel from a cache."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(root))
+        kernels.remove("6.12")
+
+
+def compile_module(root: Path) -> None:
+    """Move a module to its place, and remove its old versions."""
+    compiled = root.with_name("compiled.ko")
+    compiled.touch()
+    old = [file for file in (root / "modules").glob("*") if file.is_file()]
+    for file in old:
+        os.utime(file, (0, 0))
+    modules._install(compiled, root / "modules" / f"idea-{1:016x}.ko")
+
+
+def delete_telemetry(root: Path) -> None:
+    """Add telemetry of two nodes, remove old days, and remove the nodes."""
+    store = Store(root)
+    for node in ("thesis", "other"):
+        store.append(node, [{"time_ns": 86_400 * 10**9 * 20_000, "tilt": 1.0}])
+        store.expire(time.time_ns())
+        with suppress(InputError):
+            store.delete(node)
+    assert not (root / "other").exists(), "what the store has created is removed"
+
+
 def files_below(root: Path) -> dict[str, bytes]:
     """Return the content of all files below a directory, by name."""
     return {
@@ -87,9 +148,14 @@ def files_below(root: Path) -> dict[str, bytes]:
     }
 
 
-@pytest.mark.parametrize("use", [run_study, repeat, force_run, work])
-@settings(max_examples=cases(60), deadline=None)
-@given(files=st.dictionaries(st.sampled_from(NAMES), st.sampled_from(CONTENTS), min_size=1))
+USES = (
+    run_study, repeat, force_run, work, report, remove_kernel, compile_module, delete_telemetry
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("use", USES)
+@settings(max_examples=cases(30), deadline=None)
+@given(files=st.dictionaries(st.sampled_from(NAMES), st.sampled_from(CONTENTS), min_size=5))
 def test_nothing_is_lost(use: Callable[[Path], None], files: dict[str, bytes]) -> None:
     with tempfile.TemporaryDirectory() as place:
         root = Path(place) / "thesis"

@@ -355,10 +355,10 @@ def test_a_kernel_that_cannot_be_removed_is_named(
 ) -> None:
     place = stand_in(cache, HERE)
 
-    def refuse(_directory: Path) -> None:
+    def refuse(_file: Path, **_: object) -> None:
         raise PermissionError(13, "Permission denied", "linux")
 
-    monkeypatch.setattr(shutil, "rmtree", refuse)
+    monkeypatch.setattr(Path, "unlink", refuse)
     with pytest.raises(sh.RunError, match=f"{place}: cannot remove: Permission denied"):
         remove("6.12")
 

@@ -20,7 +20,7 @@ from skyhop.data.runs import Run
 from skyhop.data.templates import template
 from skyhop.engines import Observer
 from skyhop.errors import CompileError, InputError
-from skyhop.linux import Kernel, run
+from skyhop.linux import Kernel, modules, run
 from skyhop.linux.modules import BUILD, Source, modules_of
 from waiting import wait_for
 
@@ -264,15 +264,17 @@ def test_only_old_versions_of_the_same_module_are_removed(
     (tmp_path / "skyhop_satcp.ko").touch()
     monkeypatch.setattr("skyhop.linux.modules._compiled", lambda *_: nullcontext(tmp_path))
     kept = kernel.directory / "modules"
-    kept.mkdir()
-    for name in ("skyhop_satcp-old.ko", "skyhop_satcp-new.ko", "skyhop_satcp2-old.ko"):
+    modules.MARK.make(kept)
+    new, other = "skyhop_satcp-new.ko", f"skyhop_satcp-two-{0:016x}.ko"
+    for name in (old := f"skyhop_satcp-{0:016x}.ko", new, other):
         (kept / name).touch()
-        if "old" in name:
+        if name != new:
             os.utime(kept / name, (0, 0))
     (place,) = modules_of(kernel, ["skyhop:satcp"])
     assert {file.name for file in kept.iterdir()} == {
-        place.name, "skyhop_satcp-new.ko", "skyhop_satcp2-old.ko",
+        place.name, ".skyhop", new, other
     }  # fmt: skip
+    assert not (kept / old).exists()
 
 
 def stub_kernel(cache: Path, config: str) -> Kernel:

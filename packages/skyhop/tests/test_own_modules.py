@@ -124,3 +124,84 @@ def test_a_study_does_not_take_runs_of_an_older_module(tmp_path: Path) -> None:
         assert cwnd - 10 < done.results.frame["cwnd_mean_packets"][0] <= cwnd
     digests = [json.loads(f.read_text())["cc_files"] for f in tmp_path.glob("out/runs/*/run.json")]
     assert all(str(tmp_path / "helper.py") in files for files in digests)
+
+
+TABLES = {
+    "top": """
+import json, pathlib
+TABLE = json.loads(pathlib.Path(__file__).with_name({name}).read_text())
+class CongestionControl:
+    def on_ack(self, ack):
+        self.cwnd = TABLE[0]
+""",
+    "init": """
+import json, os
+class CongestionControl:
+    def __init__(self):
+        with open(os.path.join(os.path.dirname(__file__), {name})) as file:
+            self.table = json.load(file)
+    def on_ack(self, ack):
+        self.cwnd = self.table[0]
+""",
+    "on_ack": """
+import json, os
+class CongestionControl:
+    def on_ack(self, ack):
+        fd = os.open(os.path.join(os.path.dirname(__file__), "table.json"), os.O_RDONLY)
+        with os.fdopen(fd) as file:
+            self.cwnd = json.load(file)[0]
+""",
+    "executed": """
+exec(open(__file__.replace("idea.py", {name})).read())
+class CongestionControl:
+    def on_ack(self, ack):
+        self.cwnd = TABLE[0]
+""",
+    "loaded": """
+from importlib.util import module_from_spec, spec_from_file_location
+spec = spec_from_file_location("table", __file__.replace("idea.py", {name}))
+module = module_from_spec(spec)
+spec.loader.exec_module(module)
+class CongestionControl:
+    def on_ack(self, ack):
+        self.cwnd = module.TABLE[0]
+""",
+    "lib": """
+import os, sys
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), os.pardir, "lib"))
+import table
+class CongestionControl:
+    def on_ack(self, ack):
+        self.cwnd = table.TABLE[0]
+""",
+}
+"""Congestion controls that read a table, by when they do; `{name}` is a text that they compute."""
+
+
+@pytest.mark.parametrize("when", TABLES)
+def test_a_study_does_not_take_runs_of_older_data(tmp_path: Path, when: str) -> None:
+    is_code = when in ("executed", "loaded", "lib")
+    name = "table.py" if is_code else "table.json"
+    table = tmp_path / ("lib" if when == "lib" else "ideas") / name
+    table.parent.mkdir()
+    text = TABLES[when].replace("{name}", f"{name[:3]!r} + {name[3:]!r}")
+    file = write_files(tmp_path / "ideas", idea=text)
+    content = {"title": "t", "question": "q", "scenario": scenario(file)}
+    path = list(sys.path)
+    for cwnd in (20, 40):
+        table.write_text(f"TABLE = [{cwnd}]" if is_code else f"[{cwnd}]", "utf-8")
+        done = run_study(load_study(content), tmp_path / "out", jobs=1)
+        # The mean includes the first window, of 10 packets.
+        assert cwnd - 10 < done.results.frame["cwnd_mean_packets"][0] <= cwnd
+        assert own_modules(file) == [table]
+    assert sys.path == path
+
+
+def test_what_installed_modules_open_is_no_data(tmp_path: Path) -> None:
+    text = "import zoneinfo, mimetypes\nmimetypes.init()\nopen('/proc/self/stat').close()\n"
+    writes = "open(__file__ + '.log', 'w').close()\n"
+    file = write_files(tmp_path, idea=text + writes + IDEA, helper="CWND = 20")
+    first = own_modules(file)
+    assert own_modules(file) == first
+    assert "helper.py" in [each.name for each in first]
+    assert not [each for each in first if each.suffix == ".log" or each.is_relative_to("/proc")]

@@ -554,10 +554,12 @@ def test_a_report_written_again_has_no_figures_of_the_old_one(tmp_path: Path) ->
     runs = [SyntheticRun((cc,), 1.0).write(tmp_path / cc) for cc in ("cubic", "bbr")]
     write_report(runs, tmp_path / "report.html")
     folder = figures_directory(tmp_path / "report.html")
-    (folder / "mine.png").write_bytes(b"")
+    mine = ("mine.png", "run-9-mine.png", "comparison-3.svg")
+    for name in mine:
+        (folder / name).write_bytes(b"")
     write_report(runs[:1], tmp_path / "report.html")
     names = sorted(file.name for file in folder.iterdir())
-    assert names == ["mine.png", "path.png", "run-1-cubic.png"]
+    assert names == sorted([*mine, "path.png", "run-1-cubic.png"])
 
 
 def test_the_same_runs_make_the_same_report(tmp_path: Path) -> None:

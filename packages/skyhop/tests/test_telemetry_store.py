@@ -125,7 +125,7 @@ def test_a_day_that_is_over_becomes_one_file(tmp_path: Path) -> None:
     assert store.tidy(DAY + 61 * S)
     assert not store.tidy(DAY + 61 * S)
     assert sorted(f.name for f in (tmp_path / "a").iterdir()) == [
-        "2024-10-03.parquet", "2024-10-04.jsonl"]  # fmt: skip
+        ".skyhop", "2024-10-03.parquet", "2024-10-04.jsonl"]  # fmt: skip
     assert store.read(fields=["tilt"])["tilt"].to_list() == [1.0, 2.0]
     assert store.expire(DAY) == 1
     assert store.days("a") == [date(2024, 10, 4)]
@@ -267,7 +267,7 @@ def test_a_disk_that_is_too_full_to_tidy_up_costs_nothing_either(tmp_path: Path)
         store.close()
     assert store.read().height == 2000
     store.close()
-    assert [file.name for file in (tmp_path / "a").iterdir()] == ["2024-10-04.parquet"]
+    assert {f.name for f in (tmp_path / "a").iterdir()} == {".skyhop", "2024-10-04.parquet"}
     assert store.read().height == 2000
 
 

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
+from skyhop.data import marks
 from skyhop_testbed.agent import deploying
 from skyhop_testbed.agent.due_times import DueTimes
 from skyhop_testbed.agent.health import EVERY_S as HEALTH_EVERY_S
@@ -87,7 +88,7 @@ class Housekeeping:
         now_ns = self._node.clock.now_ns()
         for file in self._node.inputs.iterdir():
             with suppress(OSError):
-                if now_ns - file.stat().st_mtime_ns > FORGET_NS:
+                if file.name != marks.NAME and now_ns - file.stat().st_mtime_ns > FORGET_NS:
                     file.unlink()
                     # The next prefetch downloads again the files that are still needed.
                     self._fetched = {}

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from skyhop.cli.stopping import stop_on_signals
+from skyhop.data.marks import Mark
 from skyhop.errors import InputError, RunError
 from skyhop_testbed.agent.admission import Admission
 from skyhop_testbed.agent.agent_db import AgentDb
@@ -41,6 +42,7 @@ from skyhop_testbed.clock import SYSTEM_CLOCK, Clock
 
 _LOG = logging.getLogger(__name__)
 _S = 1_000_000_000
+_FILES = Mark("files of the agent's runs, which the agent removes when they are not needed")
 _LAST_STEPS_S = 3.0
 """Time in s for which the end of the agent waits for the threads of runs."""
 
@@ -156,7 +158,7 @@ class Agent:
     def _open_node(self, state: Path, identity: Identity, options: Options) -> Node:
         try:
             for name in ("runs", "inputs"):
-                (state / name).mkdir(mode=0o700, exist_ok=True)
+                _FILES.make_own(state / name, 0o700)
         except OSError as error:
             raise RunError(f"{error.filename}: {error.strerror}") from None
         db = AgentDb(state, options.clock.now_ns(), options.say)

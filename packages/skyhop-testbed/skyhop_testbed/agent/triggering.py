@@ -180,7 +180,8 @@ class Publisher:
         self._listeners: list[socket.socket] = []
         self._socket: socket.socket | None = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            file.unlink(missing_ok=True)
+            if file.is_socket():
+                file.unlink()
             self._socket.bind(str(file))
             self._socket.listen(_MOST_LISTENERS)
             self._socket.setblocking(False)

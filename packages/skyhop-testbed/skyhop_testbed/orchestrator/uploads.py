@@ -16,6 +16,7 @@ from pathlib import Path, PurePosixPath
 
 import sqlalchemy as sa
 
+from skyhop.data.marks import Mark
 from skyhop.errors import InputError, RunError
 from skyhop_testbed.ids import is_id
 from skyhop_testbed.orchestrator import runs
@@ -28,6 +29,7 @@ MANIFEST = "manifest.json"
 LARGEST_RUN = 20_000_000_000
 _MOST_FILES = 10_000
 _LONGEST_NAME = 400
+_INCOMING = Mark("unfinished uploads of runs; the orchestrator removes abandoned ones")
 
 
 class Uploads:
@@ -56,6 +58,7 @@ class Uploads:
         """
         path = self._incoming(run, side) / checked_name(name)
         try:
+            _INCOMING.make(self._incoming_of_all, 0o700)
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             here = path.stat().st_size if path.exists() else 0
             # The node sends the file again from its beginning, as it changed since the last piece.
@@ -144,7 +147,8 @@ class Uploads:
 
     def _delete_abandoned(self, ctx: RequestContext) -> None:
         """Delete incomplete uploads of runs that ended longer ago than the job's retention time."""
-        for place in [*self._incoming_of_all.glob("*")]:
+        own = _INCOMING.is_on(self._incoming_of_all)
+        for place in [*self._incoming_of_all.iterdir()] if own else ():
             chosen = sa.select(run.c.end_ns, job).join(job).where(run.c.id == place.name)
             row = ctx.first(chosen)
             kept_ns = 0 if row is None else row["end_ns"] + round(spec_of(row).retention_s * 1e9)

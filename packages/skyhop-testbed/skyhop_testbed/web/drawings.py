@@ -18,6 +18,7 @@ import tempfile
 import threading
 from pathlib import Path
 
+from skyhop.data import marks
 from skyhop.errors import InputError, RunError
 from skyhop_testbed.clock import Clock
 
@@ -26,6 +27,7 @@ _MOST_DRAWINGS = 300
 _MOST_BYTES = 200_000_000
 _FAILURE_LIFETIME_S = 5.0
 """Lifetime of a cached failure in s: data that make the drawing possible may arrive later."""
+_MARK = marks.Mark("drawings; the orchestrator removes the least recently used ones")
 FAILED = "failed"
 """Name of the file with the one-line reason of a failure."""
 
@@ -73,8 +75,8 @@ class Drawings:
         return next(iter(place.iterdir()))
 
     def _make(self, place: Path, text: str) -> None:
-        self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._tidy()
+        if _MARK.make(self._directory, 0o700):
+            self._tidy()
         aside = Path(tempfile.mkdtemp(prefix=".making-", dir=self._directory))
         try:
             command = [sys.executable, "-m", "skyhop_testbed.web.figure", str(aside)]
@@ -104,7 +106,8 @@ class Drawings:
 
     def _tidy(self) -> None:
         """Delete the least recently used drawings beyond the limits on number and size."""
-        kept = sorted(self._directory.iterdir(), key=lambda place: -place.stat().st_mtime)
+        found = [place for place in self._directory.iterdir() if place.name != marks.NAME]
+        kept = sorted(found, key=lambda place: -place.stat().st_mtime)
         size = 0
         for number, place in enumerate(kept):
             size += sum(file.stat().st_size for file in place.iterdir() if file.is_file())

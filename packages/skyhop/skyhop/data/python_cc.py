@@ -14,10 +14,12 @@ from __future__ import annotations
 import ast
 import importlib.util
 import math
+import os
 import random
 import sys
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -27,6 +29,7 @@ from skyhop.errors import InputError, SkyhopError
 
 CLASS = "CongestionControl"
 DECIDE = "decide"
+_ANY_MSS_BYTES = 1448
 _NOT_PARAMETERS = ("cwnd", "ssthresh", "pacing_rate_bps", "mss_bytes", "random")
 
 
@@ -107,16 +110,25 @@ def describe(error: BaseException, file: str, where: str = "") -> str:
 
 
 def own_modules(file: str | Path) -> list[Path]:
-    """Run a file; return the files of the modules that it imports from below its directory.
+    """Run a file; return its own modules and the data that it reads.
+
+    Data counts if the file opens it when it is run or when a congestion control with the default
+    parameters is made, or if a text in the file is its name.
 
     Raises:
         InputError: the file fails to run.
     """
     try:
-        _, own = _run_with_modules(str(file))
+        module, own = _run_with_modules(str(file))
     except (Exception, SystemExit) as error:
         raise InputError(describe(error, str(file))) from None
-    return sorted(own.files - {Path(file)})
+    found = getattr(module, CLASS, None)
+    # The run itself reports what `__init__` raises.
+    with own.noting_data(), suppress(InputError):
+        if isinstance(found, type):
+            new(found, str(file), [], 0, _ANY_MSS_BYTES)
+    files = {Path(os.path.normpath(each)) for each in own.files} - {Path(file)}
+    return sorted(each for each in files if os.access(each, os.R_OK))
 
 
 def _run(file: str) -> ModuleType:
@@ -133,13 +145,10 @@ def _run_with_modules(file: str) -> tuple[ModuleType, OwnModules]:
     source = path.read_bytes()
     code = compile(source, file, "exec", dont_inherit=True)
     own = OwnModules(path)
-    before = list(sys.path)
     try:
         own.run(code, ast.parse(source), module.__dict__)
     finally:
-        # Files in other directories must not find this one's modules.
-        added = [place for place in sys.path if place not in before]
-        sys.path[:] = [p for p in sys.path if p not in added or Path(p).resolve() != path.parent]
+        own.take_added_path()
     return module, own
 
 

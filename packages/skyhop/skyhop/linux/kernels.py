@@ -21,11 +21,12 @@ from pathlib import Path
 
 from skyhop.data.downloads import cache_directory, cache_error
 from skyhop.data.files import Scratch
+from skyhop.data.marks import Mark
 from skyhop.data.progress import Progress, ignore_progress
 from skyhop.errors import InputError, RunError
 from skyhop.linux.child import child_process
 from skyhop.linux.entropy import DISABLED_FUNCTIONS, check_entropy_source, disable_host_entropy
-from skyhop.linux.modules import ALWAYS, BUILD, check_build_path, save_build
+from skyhop.linux.modules import ALWAYS, BUILD, MODULES, check_build_path, save_build
 from skyhop.linux.registers import BYTES, compiler
 
 DEFAULT_KERNEL = "6.12"
@@ -44,6 +45,8 @@ NAME = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,39}")
 VERSION = re.compile(r"\d+\.\d+")
 DIRECTORY_NAME = re.compile(rf"(?P<name>{NAME.pattern})-[0-9a-f]{{12}}")
 """Name of a kernel's directory: the kernel's name, and the first 12 digits of its digest."""
+MARK = Mark("a kernel for guests; skyhop linux kernel remove removes it")
+"""Mark of a kernel's directory."""
 LOG = "build.log"
 ESSENTIAL = ("UML_TIME_TRAVEL_SUPPORT", "HOSTFS", "TUN", "NET_NS", "DEVTMPFS", "INET_TCP_DIAG")
 BUILD_BYTES = {"package": 2_500_000_000, "tree": 700_000_000}
@@ -161,7 +164,7 @@ def remove(name: str) -> None:
     """Remove a kernel, complete or damaged.
 
     Raises:
-        InputError: there is no kernel of this name.
+        InputError: there is no kernel of this name, or its directory is not skyhop's.
         RunError: its directory cannot be removed.
     """
     names = _kernel_directories().values()
@@ -174,8 +177,11 @@ def remove(name: str) -> None:
 
 def _remove_directories(directories: Iterable[Path]) -> None:
     for directory in directories:
+        if not MARK.is_on(directory):
+            raise InputError(f"{directory}: is not a kernel of skyhop's: move it, or remove it")
+        names = (BINARY, CARD, CONFIG, BUILD, MODULES)
         try:
-            shutil.rmtree(directory)
+            MARK.remove(directory, [directory / name for name in names])
         except OSError as error:
             raise RunError(f"{directory}: cannot remove: {error.strerror or error}") from error
 
@@ -404,7 +410,7 @@ def _install(kernel: Kernel, tree: Path, objects: Path, variables: Sequence[str]
     """Move a kernel into its directory atomically, and remove older kernels of the same name."""
     with Scratch(kernels_directory()) as staging:
         staged = staging / "kernel"
-        staged.mkdir()
+        MARK.make(staged)
         disable_host_entropy(objects / "linux")
         _run(["strip", "-o", str(staged / BINARY), str(objects / "linux")], "cannot strip it")
         shutil.copy(objects / ".config", staged / CONFIG)
@@ -416,7 +422,8 @@ def _install(kernel: Kernel, tree: Path, objects: Path, variables: Sequence[str]
             _remove_directories([kernel.directory])
         staged.rename(kernel.directory)
         # If this process is killed here, both kernels stay; `find` returns the newer one.
-        _remove_directories(place for place in older if place != kernel.directory)
+        others = [place for place in older if place != kernel.directory]
+        _remove_directories(place for place in others if MARK.is_on(place))
     return kernel
 
 

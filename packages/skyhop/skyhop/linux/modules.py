@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 from skyhop import _core
 from skyhop.data.files import Scratch
+from skyhop.data.marks import Mark
 from skyhop.errors import InputError, RunError
 from skyhop.linux.child import child_process
 
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
 BUILD = "build"
 MODULES = "modules"
+MARK = Mark("compiled congestion controls; skyhop removes old versions")
+"""Mark of the directory with a kernel's modules."""
 SAMPLE = "reno"
 """Congestion control that is compiled to find out which files a compilation needs."""
 ALWAYS = (
@@ -142,13 +145,12 @@ def _module_file(kernel: Kernel, source: Source) -> Path:
 def _install(compiled: Path, place: Path) -> None:
     """Move a compiled module to its place atomically, and remove old versions of the module."""
     try:
-        place.parent.mkdir(exist_ok=True)
+        is_own = MARK.make(place.parent)
         with Scratch(place.parent) as staging:
             staged = staging / place.name
             shutil.copy(compiled, staged)
             staged.rename(place)
-        name = place.name.rpartition("-")[0]
-        for other in set(place.parent.glob(f"{name}-*.ko")) - {place}:
+        for other in _versions(place) - {place} if is_own else ():
             # Another process may be about to load the old version, or may remove it at the same
             # time.
             with contextlib.suppress(FileNotFoundError):
@@ -156,6 +158,12 @@ def _install(compiled: Path, place: Path) -> None:
                     other.unlink()
     except OSError as error:
         raise RunError(f"{place}: {error.strerror or error}") from error
+
+
+def _versions(place: Path) -> set[Path]:
+    """Return the files of all versions of a module, which differ in the digest of their source."""
+    ours = re.compile(rf"{re.escape(place.name.rpartition('-')[0])}-[0-9a-f]{{16}}\.ko")
+    return {file for file in place.parent.iterdir() if ours.fullmatch(file.name)}
 
 
 def check_build_path(directory: Path) -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +11,7 @@ from skyhop.analysis.comparison import Comparison
 from skyhop.analysis.run_page import Lead, RunsPage, runs_page
 from skyhop.analysis.terminal_page import terminal_part
 from skyhop.analysis.timeline import Timeline
-from skyhop.data.figure_files import FIGURE_KINDS, FigureWidth
+from skyhop.data.figure_files import FigureWidth
 from skyhop.data.reading import read_runs
 from skyhop.errors import InputError
 from skyhop.figures.comparison import draw_comparison
@@ -82,10 +81,7 @@ def write_report(
             progress(len(drawn), len(planned_figures))
     folder = page_files(output, figures)
     files = {name: content for figure in drawn for name, content in figure.files.items()}
-    stale = _stale(folder.directory, files) if figures.directory is None else []
     write_page(output, _html(page, lead, drawn, folder), folder, files)
-    for file in stale:
-        file.unlink()
     return output
 
 
@@ -228,10 +224,3 @@ def _headings(figures: Sequence[ReportFigure]) -> list[str]:
     """Return what the figures of all runs show: comparison, path."""
     names = [figure.name for figure in figures if figure.run is None]
     return [kind for kind in ("comparison", "path") if any(n.startswith(kind) for n in names)]
-
-
-def _stale(folder: Path, files: Mapping[str, bytes]) -> list[Path]:
-    """List the figures of an earlier report with the same name that this report does not have."""
-    ours = re.compile(rf"(lead|(comparison|path)(-\d+)?|run-\d+-.*)\.({'|'.join(FIGURE_KINDS)})")
-    found = folder.iterdir() if folder.is_dir() else []
-    return [file for file in found if ours.fullmatch(file.name) and file.name not in files]

@@ -5,13 +5,16 @@ from __future__ import annotations
 import base64
 import io
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from html import unescape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
 
 import jinja2
+from markupsafe import escape
 
 from skyhop.data.figure_files import FIGURE_KINDS, FigureKind, FigureWidth
 from skyhop.data.files import write_files
@@ -23,6 +26,8 @@ if TYPE_CHECKING:
 _PHONE: FigureWidth = "one-column"
 _PHONE_DPI = 220
 """Pixels per inch of a narrow picture: two for each pixel of a phone of 385 pixels."""
+_GENERATOR = '<meta name="generator" content="skyhop">'
+"""Tag by which skyhop recognises its pages."""
 
 
 @dataclass(frozen=True)
@@ -105,11 +110,28 @@ class PageFiles:
     directory: Path
     address: str
     """Address of the directory relative to the page, with a slash at its end."""
+    is_of_page: bool
+    """Whether the directory has its name from the page, and not from the user."""
 
     @property
     def name(self) -> str:
         """Name of the directory, as the page shows it."""
         return unquote(self.address).removesuffix("/")
+
+    def earlier_names(self, page: Path) -> set[str]:
+        """Return the names of the files that an earlier page of skyhop at this place links.
+
+        None in a directory that the user named, because other pages may link its files.
+        """
+        if not self.is_of_page:
+            return set()
+        try:
+            text = page.read_text("utf-8")
+        except (OSError, ValueError):
+            return set()
+        links = re.findall(rf'href="{re.escape(str(escape(self.address)))}([^"]+)"', text)
+        names = {unquote(unescape(link)) for link in links} if _GENERATOR in text else set()
+        return {name for name in names if "/" not in name}
 
     def links(self, names: Iterable[str]) -> list[tuple[str, str]]:
         """Return the names of files, each with its address relative to the page."""
@@ -120,11 +142,12 @@ def page_files(output: Path, wanted: FigureFiles) -> PageFiles:
     """Return the directory and addresses of the files of a page."""
     directory = (wanted.directory or figures_directory(output)).resolve()
     relative = os.path.relpath(directory, output.parent.resolve())
-    return PageFiles(directory, f"{quote(Path(relative).as_posix())}/")
+    address = f"{quote(Path(relative).as_posix())}/"
+    return PageFiles(directory, address, wanted.directory is None)
 
 
 def write_page(output: Path, html: str, place: PageFiles, files: Mapping[str, bytes]) -> None:
-    """Write a page and its files.
+    """Write a page and its files, and remove files that only an earlier page at this place links.
 
     All of them are written, or none; files outside the page's directory are written first.
 
@@ -133,15 +156,18 @@ def write_page(output: Path, html: str, place: PageFiles, files: Mapping[str, by
         RunError: a file cannot be written.
     """
     folder = place.directory
+    stale = place.earlier_names(output) - files.keys()
     contents = {f"{folder.name}/{name}": content for name, content in files.items()}
     page = {output.name: html.encode()}
     if folder.parent == output.parent.resolve():
         write_files(output.parent, contents | page)
-        return
-    if not output.parent.is_dir():
+    elif not output.parent.is_dir():
         raise InputError(f"{output.parent}: there is no such directory: create it first")
-    write_files(folder.parent, contents)
-    write_files(output.parent, page)
+    else:
+        write_files(folder.parent, contents)
+        write_files(output.parent, page)
+    for name in stale:
+        (folder / name).unlink(missing_ok=True)
 
 
 def figures_directory(output: Path | str) -> Path:

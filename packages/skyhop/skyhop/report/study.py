@@ -12,7 +12,6 @@ import polars as pl
 
 from skyhop.analysis.study_sentences import study_sentences
 from skyhop.analysis.tables import Table
-from skyhop.data.figure_files import FIGURE_KINDS
 from skyhop.data.reading import run_record
 from skyhop.data.records import RunRecord
 from skyhop.data.runs import Run
@@ -72,10 +71,7 @@ def write_study_report(
         title = f"{done.study.file.title}: claims"
         claims = latex_table(claims_table(verdicts), title, wanted.width)
         files[_CLAIMS_FILE] = claims.encode()
-    stale = _stale(folder.directory, files) if wanted.directory is None else []
     write_page(output, _html(done, verdicts, sections, folder), folder, files)
-    for file in stale:
-        file.unlink()
     return output
 
 
@@ -147,10 +143,3 @@ def _html(
 
 def _slug(title: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")[:48].strip("-") or "panel"
-
-
-def _stale(folder: Path, files: Mapping[str, bytes]) -> list[Path]:
-    """List the files of an earlier report that this report does not have."""
-    ours = re.compile(rf"\d+-[a-z0-9-]+\.({'|'.join(FIGURE_KINDS)}|csv|tex)|{_CLAIMS_FILE}")
-    found = folder.iterdir() if folder.is_dir() else []
-    return [f for f in found if ours.fullmatch(f.name) and f.name not in files]

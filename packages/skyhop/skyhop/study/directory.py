@@ -20,11 +20,12 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from skyhop.data.files import write_file
+from skyhop.data.marks import Mark
 from skyhop.errors import InputError, RunError
 from skyhop.study.metrics import QUEUES, WARNINGS
 
@@ -34,11 +35,7 @@ if TYPE_CHECKING:
 _DESCRIPTION = "study.json"
 """File that describes the study; its keys mark a directory as one of a study."""
 _KEYS = ("skyhop", "core", "origin", "study")
-_MARK = ".skyhop"
-"""File in `unfinished/` whose text marks the directory as one that skyhop may remove."""
-_MARK_TEXT = (
-    "skyhop: unfinished runs of a study; the next run of the study removes this directory\n"
-)
+_UNFINISHED = Mark("unfinished runs of a study; the next run of the study removes this directory")
 _TEXT_COLUMNS = ("flow_cc", WARNINGS, QUEUES)
 """Keys of a row whose values are text; all others are numbers."""
 
@@ -80,8 +77,7 @@ class StudyDirectory:
         with self._locked():
             # This process holds the lock, so unfinished runs are from a process that was killed.
             self._remove_unfinished()
-            self.unfinished.mkdir()
-            (self.unfinished / _MARK).write_text(_MARK_TEXT, "utf-8")
+            _UNFINISHED.make_own(self.unfinished)
             text = json.dumps(description, indent=2, ensure_ascii=False)
             write_file(self.root / _DESCRIPTION, text.encode())
             yield
@@ -162,32 +158,14 @@ class StudyDirectory:
 
     def _is_of_a_start(self, entry: Path) -> bool:
         if entry == self.unfinished:
-            return _is_removable(entry)
+            return _UNFINISHED.may_be_on(entry)
         if entry.name == _LOCK:
             return entry.is_file() and entry.stat().st_size == 0
         return entry in (self.runs, self.paths) and entry.is_dir() and not any(entry.iterdir())
 
     def _remove_unfinished(self) -> None:
-        """Remove `unfinished/`, its mark last; refuse a directory of the user.
-
-        Raises:
-            InputError: the directory is not skyhop's.
-        """
-        if not self.unfinished.exists():
-            return
-        if not _is_removable(self.unfinished):
-            raise InputError(
-                f"{self.unfinished}: is not a directory of skyhop's, which a study needs there: "
-                "rename it, or give another directory"
-            )
-        for entry in self.unfinished.iterdir():
-            if entry.is_dir():
-                shutil.rmtree(entry, ignore_errors=True)
-            elif entry.name != _MARK:
-                entry.unlink(missing_ok=True)
-        (self.unfinished / _MARK).unlink(missing_ok=True)
-        with suppress(OSError):
-            self.unfinished.rmdir()
+        if self.unfinished.is_dir():
+            _UNFINISHED.remove(self.unfinished, self.unfinished.iterdir())
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
@@ -197,16 +175,6 @@ class StudyDirectory:
 
 
 _LOCK = ".lock"
-
-
-def _is_removable(unfinished: Path) -> bool:
-    """Return whether a directory carries skyhop's mark, or is empty."""
-    if not unfinished.is_dir() or unfinished.is_symlink():
-        return False
-    with suppress(OSError, ValueError):
-        return (unfinished / _MARK).read_text("utf-8") == _MARK_TEXT
-    # A study that was killed before it wrote the mark has left an empty directory.
-    return not any(unfinished.iterdir())
 
 
 def _lock(file: IO[str], root: Path) -> None:

@@ -16,7 +16,6 @@ import io
 import json
 import os
 import re
-import shutil
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -26,6 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from skyhop import _core, tables
+from skyhop.data.marks import Mark
 from skyhop.errors import InputError, RunError, SkyhopError
 from skyhop.telemetry import maps
 from skyhop.telemetry.columns import checked, merge_by_time, schema, table_of, time_of
@@ -38,6 +38,8 @@ DAY_NS = 86_400 * 10**9
 _NODE = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 _DAY = re.compile(r"\d{4}-\d\d-\d\d")
 _FOLDED, _JOURNAL = ".parquet", ".jsonl"
+MARK = Mark("telemetry of a node; skyhop removes days that are too old")
+"""Mark of a node's directory."""
 _LARGE_JOURNAL = 4 << 20
 """Size in bytes above which `tidy` folds a journal before its day is over: two hours at 1 Hz."""
 _ROWS_TO_JUDGE = 4096
@@ -211,7 +213,7 @@ class Store(Telemetry):
         from skyhop.data.files import write_file
 
         place = self._directory_of(node)
-        _make(place)
+        _make_node(place)
         write_file(place / maps.FILE, content)
 
     def map_file(self, node: str) -> Path | None:
@@ -224,25 +226,30 @@ class Store(Telemetry):
         return file if file.is_file() else None
 
     def delete(self, node: str) -> None:
-        """Remove all telemetry of a node, if there is any.
+        """Remove all telemetry of a node, if there is any; other files in its directory stay.
 
         Raises:
-            InputError: the node's name is not valid.
+            InputError: the node's name is not valid, or a store has not created its directory.
             RunError: the telemetry cannot be removed.
         """
         place = self._directory_of(node)
-        with _trying("remove", place), suppress(FileNotFoundError):
-            shutil.rmtree(place)
+        if place.exists() and not MARK.is_on(place):
+            raise InputError(f"{place}: is not a directory of skyhop's: move it, or remove it")
+        with _trying("remove", place):
+            MARK.remove(place, [place / maps.FILE, *(file for _, file in _files(place))])
 
     def expire(self, before_ns: int) -> int:
         """Remove the files of days that ended before a time; return the number of removed files.
+
+        Directories that no store has created lose nothing.
 
         Raises:
             RunError: a file cannot be removed.
         """
         removed = 0
-        for node in self.nodes():
-            for day, file in _files(self._directory_of(node)):
+        own = [place for place in map(self._directory_of, self.nodes()) if MARK.is_on(place)]
+        for place in own:
+            for day, file in _files(place):
                 if _begin_ns(day) + DAY_NS <= before_ns:
                     with _trying("remove", file):
                         file.unlink(missing_ok=True)
@@ -391,7 +398,7 @@ def _locked(journal: Path, mode: Literal["ab+", "rb+"]) -> Iterator[io.FileIO]:
     while True:
         if mode == "ab+":
             # Another process may delete the node meanwhile.
-            _make(journal.parent)
+            _make_node(journal.parent)
         with journal.open(mode, buffering=0) as stream:
             fcntl.flock(stream, fcntl.LOCK_EX)
             if os.fstat(stream.fileno()).st_nlink > 0:
@@ -504,6 +511,11 @@ def _listed(place: Path) -> list[Path]:
 def _make(place: Path) -> None:
     with _trying("make it", place):
         place.mkdir(parents=True, exist_ok=True)
+
+
+def _make_node(place: Path) -> None:
+    with _trying("make it", place):
+        MARK.make(place)
 
 
 def _day_of(time_ns: int) -> date:
